@@ -1,0 +1,84 @@
+"""The command line: arguments -> public API -> what is printed. Nothing imports it."""
+
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from toolglot.cli.lines import answer_lines, read_input
+from toolglot.errors import ToolglotError
+from toolglot.jsontext import dumps, loads_object
+from toolglot.wire.codec import WIRES
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+Wire = StrEnum("Wire", [(wire.replace("-", "_"), wire) for wire in WIRES])
+File = Annotated[
+    Path | None, typer.Argument(help="A file; - or nothing reads stdin.", exists=True, dir_okay=False, allow_dash=True)
+]
+Jsonl = Annotated[bool, typer.Option("--jsonl", help="One JSON object in a line, one answer in a line.")]
+
+
+@app.command()
+def decode(wire: Annotated[Wire, typer.Option(help="The API format.")], file: File = None, jsonl: Jsonl = False) -> None:
+    """Read a provider's answer, streamed or whole, as a neutral reply."""
+    from toolglot.cli.decode import decode_line, read_reply, reply_answer
+    from toolglot.wire.codec import reader
+
+    if jsonl:
+        raise typer.Exit(answer_lines(file, lambda given: decode_line(wire, given)))
+    found = reader(wire)
+    reply = read_reply(found, read_input(file))
+    _print(reply_answer(reply, found))
+
+
+@app.command()
+def convert(
+    source: Annotated[Wire, typer.Option("--from", help="The API format of the request.")],
+    target: Annotated[Wire, typer.Option("--to", help="The API format to write.")],
+    file: File = None,
+    model: Annotated[str | None, typer.Option(help="The model of the new request; else the name is kept.")] = None,
+    jsonl: Jsonl = False,
+) -> None:
+    """Turn a request for one provider into a request for another, and say what was lost or mended."""
+    from toolglot.cli import convert as work
+
+    if jsonl:
+        raise typer.Exit(answer_lines(file, lambda given: work.convert_line(source, target, model, given)))
+    try:
+        body = loads_object(read_input(file))
+    except ValueError as e:
+        raise ToolglotError(f"the request is not a JSON object: {e}") from None
+    said = work.convert(body, source, target, model=model)
+    _print(said["request"])
+    for kind in ("losses", "repairs"):
+        for one in said[kind]:
+            typer.secho(
+                f"{'lost' if kind == 'losses' else 'mended'}: {one}",
+                err=True,
+                fg="red" if kind == "losses" else "yellow",
+            )
+
+
+def _print(value: object) -> None:
+    import msgspec
+
+    sys.stdout.buffer.write(msgspec.json.format(dumps(value), indent=2) + b"\n")
+
+
+def main() -> None:
+    """The entry point: every failure is one sentence."""
+    if sys.argv[1:] == ["--version"]:
+        from importlib.metadata import version
+
+        print(f"toolglot {version('toolglot')}")
+        return
+    try:
+        app()
+    except ToolglotError as e:
+        sys.exit(f"toolglot: {e}")
+
+
+if __name__ == "__main__":
+    main()

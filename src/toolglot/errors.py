@@ -1,0 +1,151 @@
+"""Every error of toolglot.
+
+ToolglotError
+├── UsageError                 the caller asked for something that does not exist or cannot be
+│   ├── UnknownName            an unknown wire, provider, tool …: names the nearest known ones
+│   ├── WouldLose              strict was asked for, and the target cannot say everything
+│   └── LimitExceeded          preflight: a tool or request over a provider's limit
+├── MalformedData              bytes that are not what they should be
+│   ├── MalformedReply         a provider's answer that its wire does not allow
+│   │   └── TruncatedStream    the answer ended before its terminal
+│   └── MalformedRequest       a request body that its wire does not allow
+└── ProviderError              the provider said no; `retryable` says whether to ask again
+    ├── InvalidRequest         400, 413, 422 …
+    │   └── ContextTooLong     the conversation does not fit the model
+    ├── AuthenticationFailed   401
+    ├── PermissionDenied       403
+    ├── NotFound               404
+    ├── QuotaExceeded          402, or 429 with a quota code: waiting does not help
+    ├── RateLimited            429
+    ├── ContentBlocked         a safety filter refused the request
+    ├── Overloaded             503, 529
+    └── ServerFailed           any other 5xx, and errors inside a stream
+
+Any other exception out of a codec is a bug in toolglot.
+"""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from toolglot.losses import Loss
+
+
+class ToolglotError(Exception):
+    """The root of the tree."""
+
+    @property
+    def type(self) -> str:
+        """The name of the error in JSON answers."""
+        return type(self).__name__
+
+
+class UsageError(ToolglotError):
+    """The caller asked for something that does not exist or cannot be."""
+
+
+class UnknownName(UsageError):
+    """A name that is not known; the message offers the nearest ones."""
+
+    def __init__(self, what: str, name: str, known: Iterable[str]) -> None:
+        known = sorted(known)
+        near = get_close_matches(name, known, n=3, cutoff=0.5) or known
+        super().__init__(f"unknown {what} {name!r}; did you mean {' or '.join(map(repr, near))}?")
+        self.name = name
+
+
+class WouldLose(UsageError):
+    """Strict encoding was asked for, and these losses stand in the way."""
+
+    def __init__(self, losses: "Iterable[Loss]") -> None:
+        self.losses = tuple(losses)
+        super().__init__("the target cannot say everything: " + "; ".join(map(str, self.losses)))
+
+
+class LimitExceeded(UsageError):
+    """A limit of a provider, named before a byte is sent."""
+
+    def __init__(self, what: str, limit: int | str, value: int | str, provider: str) -> None:
+        super().__init__(f"{what} is {value}, over the limit of {provider}: {limit}")
+        self.what, self.limit, self.value, self.provider = what, limit, value, provider
+
+
+class MalformedData(ToolglotError):
+    """Bytes that are not what they should be."""
+
+
+class MalformedReply(MalformedData):
+    """A provider's answer that its wire does not allow."""
+
+
+class TruncatedStream(MalformedReply):
+    """The answer ended before its terminal: what came so far is not a reply."""
+
+
+class MalformedRequest(MalformedData):
+    """A request body that its wire does not allow."""
+
+
+class ProviderError(ToolglotError):
+    """The provider said no."""
+
+    retryable = False
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int | None = None,
+        code: str = "",
+        retry_after: float | None = None,
+        body: Any = None,
+    ) -> None:
+        super().__init__(message)
+        self.status, self.code, self.retry_after, self.body = status, code, retry_after, body
+
+
+class InvalidRequest(ProviderError):
+    """The request itself is refused."""
+
+
+class ContextTooLong(InvalidRequest):
+    """The conversation does not fit the model."""
+
+
+class AuthenticationFailed(ProviderError):
+    """No key, or a wrong one."""
+
+
+class PermissionDenied(ProviderError):
+    """The key may not do this."""
+
+
+class NotFound(ProviderError):
+    """No such model or endpoint."""
+
+
+class QuotaExceeded(ProviderError):
+    """Out of credit: waiting does not help."""
+
+
+class RateLimited(ProviderError):
+    """Too many requests for now."""
+
+    retryable = True
+
+
+class ContentBlocked(ProviderError):
+    """A safety filter refused the request."""
+
+
+class Overloaded(ProviderError):
+    """The provider is busy."""
+
+    retryable = True
+
+
+class ServerFailed(ProviderError):
+    """The provider failed."""
+
+    retryable = True

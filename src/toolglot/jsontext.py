@@ -1,0 +1,67 @@
+"""JSON text and values: the only place that parses or writes JSON.
+
+msgspec does the work. It refuses what some providers really send (lone surrogates, NaN, a BOM, 1e400), so a refusal is tried
+once more with the standard library. Whatever fails after that is `ValueError`, never anything else.
+"""
+
+import json
+from typing import Any, cast
+
+import msgspec
+
+_decode = msgspec.json.Decoder().decode
+_encode = msgspec.json.Encoder().encode
+
+
+def loads(data: bytes | str) -> Any:
+    """The value of a JSON document. Raises ValueError."""
+    try:
+        return _decode(data)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return _lenient(data)
+
+
+def _lenient(data: bytes | str) -> Any:
+    try:
+        text = data.decode("utf-8-sig") if isinstance(data, bytes) else data.removeprefix("\ufeff")
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("JSON is nested too deeply") from None
+
+
+def loads_object(data: bytes | str) -> dict[str, Any]:
+    """The value of a JSON document that must be an object. Raises ValueError."""
+    value = loads(data)
+    if not isinstance(value, dict):
+        raise ValueError(f"expected a JSON object, got {kind(value)}")
+    return cast(dict[str, Any], value)
+
+
+def dumps(value: Any) -> bytes:
+    """Compact JSON in UTF-8. Lone surrogates are written as escapes, as they came."""
+    try:
+        return _encode(value)
+    except UnicodeEncodeError:
+        return json.dumps(msgspec.to_builtins(value), separators=(",", ":")).encode("ascii")
+
+
+def dumps_text(value: Any) -> str:
+    """`dumps` as text."""
+    return dumps(value).decode()
+
+
+def kind(value: Any) -> str:
+    """What JSON calls the type of a value."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "a boolean"
+        case int() | float():
+            return "a number"
+        case str():
+            return "a string"
+        case list() | tuple():
+            return "an array"
+        case _:
+            return "an object"

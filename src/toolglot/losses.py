@@ -1,0 +1,27 @@
+"""What a wire could not say, and what was mended on the way: values that a caller can show, count or refuse."""
+
+import msgspec
+
+__all__ = ["Loss", "Repair"]
+
+
+class Loss(msgspec.Struct, frozen=True):
+    """Something the target cannot be told: `what` was left out at `where`, because `why`."""
+
+    what: str
+    where: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.what} at {self.where}: {self.why}"
+
+
+class Repair(msgspec.Struct, frozen=True):
+    """Something changed or made up so that the target accepts the request."""
+
+    what: str
+    where: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.what} at {self.where}: {self.why}"

@@ -1,0 +1,399 @@
+"""DATA: one row a vendor, then what depends on the model as ordered patterns. Sources: facts/PROVIDERS, sections in brackets.
+
+A new OpenAI-like vendor is one row here and no code anywhere else.
+"""
+
+import re
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from toolglot.errors import UnknownName
+from toolglot.providers.profile import ANY_CHOICE, ANY_MEDIA, HistoryRules, Profile, ProviderLimits, ToolFeatures
+
+__all__ = ["ALIASES", "PROFILES", "WIRE_DEFAULTS", "Fact", "resolve"]
+
+NO_SUBSET = ANY_CHOICE - {"subset"}
+
+_OPENAI_LIMITS = ProviderLimits(tools=128, call_id_length=64, call_id=r"[^\0]{1,64}", source="facts/PROVIDERS §2")
+_OPENAI_FEATURES = ToolFeatures(freeform=True)
+_COMPATIBLE_FEATURES = ToolFeatures(choices=NO_SUBSET, strict=False)
+
+_ROWS = (
+    Profile(
+        id="openai-chat",
+        title="OpenAI Chat Completions",
+        wire="openai-chat",
+        base_url="https://api.openai.com/v1",
+        path="/chat/completions",
+        key_env=("OPENAI_API_KEY",),
+        limits=_OPENAI_LIMITS,
+        features=_OPENAI_FEATURES,
+        dialect="OPENAI",
+        strict_dialect="OPENAI_STRICT",
+        max_tokens="max_completion_tokens",
+        media=frozenset({"image", "file"}),
+        reasoning_echo="no",
+        notes=(
+            "Tool results are text: images follow in a user message.",
+            "Models from gpt-5.4 on take function tools only on Responses.",
+        ),
+    ),
+    Profile(
+        id="openai-responses",
+        title="OpenAI Responses",
+        wire="openai-responses",
+        base_url="https://api.openai.com/v1",
+        path="/responses",
+        key_env=("OPENAI_API_KEY",),
+        limits=_OPENAI_LIMITS,
+        features=ToolFeatures(freeform=True, namespaces=True, hosted=True, result_media=frozenset({"image", "file"})),
+        dialect="OPENAI",
+        strict_dialect="OPENAI_STRICT",
+        max_tokens="max_output_tokens",
+        options=frozenset({"temperature", "top_p"}),
+        media=frozenset({"image", "file"}),
+        notes=("Reasoning items go back next to what they produced, whole and in order.",),
+    ),
+    Profile(
+        id="azure-chat",
+        title="Azure OpenAI, Chat Completions",
+        wire="openai-chat",
+        base_url="https://{resource}.openai.azure.com/openai/v1",
+        path="/chat/completions",
+        auth="api-key",
+        key_env=("AZURE_OPENAI_API_KEY",),
+        limits=msgspec.structs.replace(_OPENAI_LIMITS, call_id=r"[^\0]{1,40}", call_id_length=40, source="facts/PROVIDERS §4"),
+        features=ToolFeatures(choices=NO_SUBSET),
+        dialect="OPENAI",
+        strict_dialect="OPENAI_STRICT",
+        max_tokens="max_completion_tokens",
+        reasoning_echo="no",
+        notes=("The first chunk has no choices, only filter results.", "Call ids are at most 40 characters."),
+    ),
+    Profile(
+        id="azure-responses",
+        title="Azure OpenAI, Responses",
+        wire="openai-responses",
+        base_url="https://{resource}.openai.azure.com/openai/v1",
+        path="/responses",
+        auth="api-key",
+        key_env=("AZURE_OPENAI_API_KEY",),
+        limits=_OPENAI_LIMITS,
+        features=ToolFeatures(choices=NO_SUBSET, freeform=True, hosted=True, result_media=frozenset({"image", "file"})),
+        dialect="OPENAI",
+        strict_dialect="OPENAI_STRICT",
+        max_tokens="max_output_tokens",
+        options=frozenset({"temperature", "top_p"}),
+        media=frozenset({"image", "file"}),
+        notes=("Encrypted reasoning is not interchangeable with OpenAI's own.",),
+    ),
+    Profile(
+        id="anthropic",
+        title="Anthropic Messages",
+        wire="anthropic-messages",
+        base_url="https://api.anthropic.com",
+        path="/v1/messages",
+        auth="x-api-key",
+        key_env=("ANTHROPIC_API_KEY",),
+        limits=ProviderLimits(
+            name=r"[a-zA-Z0-9_-]{1,128}",
+            name_length=128,
+            call_id=r"[a-zA-Z0-9_-]+",
+            strict_tools=20,
+            strict_optional=24,
+            strict_unions=16,
+            cache_marks=4,
+            request_bytes=32_000_000,
+            source="facts/PROVIDERS §5",
+        ),
+        features=ToolFeatures(
+            choices=NO_SUBSET,
+            hosted=True,
+            error_flag=True,
+            result_media=frozenset({"image", "file"}),
+        ),
+        history=HistoryRules(calls_last=True, starts_with_user=True, no_blank_text=True, needs_turn=True),
+        dialect="ANTHROPIC",
+        strict_dialect="ANTHROPIC_STRICT",
+        default_max_tokens=4096,
+        options=frozenset({"temperature", "top_p", "top_k", "stop"}),
+        max_temperature=1.0,
+        thinking_budget=True,
+        media=frozenset({"image", "file"}),
+        state="model",
+        notes=(
+            "All results of one turn come first in the next user message.",
+            "Thinking goes back unchanged, signature and all; on 5.x models it is bound to the exact prefix.",
+        ),
+    ),
+    Profile(
+        id="gemini",
+        title="Google Gemini (Developer API)",
+        wire="gemini",
+        base_url="https://generativelanguage.googleapis.com/v1beta",
+        path="/models/{model}:generateContent",
+        stream_path="/models/{model}:streamGenerateContent?alt=sse",
+        auth="x-goog-api-key",
+        key_env=("GOOGLE_API_KEY", "GEMINI_API_KEY"),
+        limits=ProviderLimits(
+            tools=512,
+            name=r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}",
+            source="facts/PROVIDERS §6",
+        ),
+        features=ToolFeatures(parallel_off=False, streamed_arguments=False, hosted=True, error_flag=True),
+        history=HistoryRules(starts_with_user=True, needs_turn=True),
+        dialect="GEMINI",
+        options=frozenset({"temperature", "top_p", "top_k", "stop", "seed", "presence_penalty", "frequency_penalty"}),
+        media=ANY_MEDIA,
+        call_ids=False,
+        thinking_budget=True,
+        state="model",
+        notes=(
+            "Roles are user and model; results go in a user content of their own.",
+            "As many functionResponse parts as functionCall parts, in order.",
+        ),
+    ),
+    Profile(
+        id="vertex",
+        title="Google Gemini (Vertex AI)",
+        wire="gemini",
+        base_url="https://{location}-aiplatform.googleapis.com/v1/projects/{project}/locations/{location}",
+        path="/publishers/google/models/{model}:generateContent",
+        stream_path="/publishers/google/models/{model}:streamGenerateContent?alt=sse",
+        limits=ProviderLimits(
+            tools=512,
+            name=r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}",
+            source="facts/PROVIDERS §6",
+        ),
+        features=ToolFeatures(parallel_off=False, streamed_arguments=True, hosted=True, error_flag=True),
+        history=HistoryRules(starts_with_user=True, needs_turn=True),
+        dialect="GEMINI",
+        options=frozenset({"temperature", "top_p", "top_k", "stop", "seed", "presence_penalty", "frequency_penalty"}),
+        media=ANY_MEDIA,
+        call_ids=False,
+        thinking_budget=True,
+        state="model",
+        notes=("Its signatures and the Developer API's are not interchangeable.",),
+    ),
+    Profile(
+        id="ollama",
+        title="Ollama",
+        wire="ollama-chat",
+        base_url="http://127.0.0.1:11434",
+        path="/api/chat",
+        auth="none",
+        key_env=("OLLAMA_API_KEY",),
+        limits=ProviderLimits(name=r"(?s:.+)", name_length=10_000, call_id=r"(?s:.+)", source="facts/PROVIDERS §7"),
+        features=ToolFeatures(choices=frozenset({"auto"}), parallel_off=False, streamed_arguments=False, strict=False),
+        dialect="OLLAMA",
+        options=frozenset({"temperature", "top_p", "top_k", "stop", "seed", "presence_penalty", "frequency_penalty"}),
+        efforts=("none", "low", "medium", "high", "max"),
+        result_name=True,
+        notes=("No tool_choice: none leaves the tools out, a subset filters them.",),
+    ),
+    Profile(
+        id="openrouter",
+        title="OpenRouter",
+        wire="openai-chat",
+        base_url="https://openrouter.ai/api/v1",
+        path="/chat/completions",
+        key_env=("OPENROUTER_API_KEY",),
+        limits=ProviderLimits(call_id=r"[^\0]{1,40}", call_id_length=40, source="facts/PROVIDERS §8"),
+        features=ToolFeatures(choices=NO_SUBSET, hosted=True),
+        options=frozenset({"temperature", "top_p", "top_k", "stop", "seed", "presence_penalty", "frequency_penalty"}),
+        efforts=("none", "minimal", "low", "medium", "high", "xhigh"),
+        media=frozenset({"image", "file", "audio"}),
+        state="model",
+        notes=("reasoning_details go back verbatim, to the same upstream model only.",),
+    ),
+    Profile(
+        id="copilot",
+        title="GitHub Copilot",
+        wire="openai-chat",
+        base_url="https://api.githubcopilot.com",
+        path="/chat/completions",
+        key_env=("GITHUB_COPILOT_API_KEY", "GITHUB_COPILOT_API_TOKEN", "COPILOT_GITHUB_TOKEN"),
+        limits=ProviderLimits(tools=128, call_id=r"[^\0]{1,40}", call_id_length=40, source="facts/PROVIDERS §9"),
+        features=_COMPATIBLE_FEATURES,
+        max_tokens="max_completion_tokens",
+        notes=("max_tokens is refused with a bare 400.", "Deltas may lack a reliable index: calls are keyed by id."),
+    ),
+    Profile(
+        id="xai",
+        title="xAI Grok",
+        wire="openai-chat",
+        base_url="https://api.x.ai/v1",
+        path="/chat/completions",
+        key_env=("XAI_API_KEY",),
+        limits=ProviderLimits(tools=1000, source="facts/PROVIDERS §10"),
+        features=ToolFeatures(choices=NO_SUBSET, strict=False, streamed_arguments=False),
+        options=frozenset({"temperature", "top_p", "seed"}),
+        efforts=("none", "low", "medium", "high"),
+        notes=("Calls come whole.", "An error may be a plain string."),
+    ),
+    Profile(
+        id="deepseek",
+        title="DeepSeek",
+        wire="openai-chat",
+        base_url="https://api.deepseek.com",
+        path="/chat/completions",
+        key_env=("DEEPSEEK_API_KEY",),
+        limits=ProviderLimits(tools=128, source="facts/PROVIDERS §11"),
+        features=ToolFeatures(choices=frozenset({"auto", "none"}), strict=False, parallel_off=False),
+        media=frozenset(),
+        efforts=("low", "high", "max"),
+        json_output="object",
+        reasoning_echo="required",
+        empty_content="empty",
+        notes=("Thinking is on by default: every turn that called tools is sent back with its reasoning_content.",),
+    ),
+    Profile(
+        id="mistral",
+        title="Mistral",
+        wire="openai-chat",
+        base_url="https://api.mistral.ai/v1",
+        path="/chat/completions",
+        key_env=("MISTRAL_API_KEY",),
+        limits=ProviderLimits(call_id=r"[a-zA-Z0-9]{9}", call_id_length=9, source="facts/PROVIDERS §12"),
+        features=ToolFeatures(choices=NO_SUBSET - {"none"}, strict=False, streamed_arguments=False),
+        history=HistoryRules(filler_after_results=True),
+        empty_content="empty",
+        result_name=True,
+        notes=("Call ids are nine letters or digits.", "No user message right after a tool's."),
+    ),
+    Profile(
+        id="groq",
+        title="Groq",
+        wire="openai-chat",
+        base_url="https://api.groq.com/openai/v1",
+        path="/chat/completions",
+        key_env=("GROQ_API_KEY",),
+        limits=ProviderLimits(tools=128, source="facts/PROVIDERS §13"),
+        features=_COMPATIBLE_FEATURES,
+        max_tokens="max_completion_tokens",
+        notes=("The server checks the model's call and answers 400 tool_use_failed.",),
+    ),
+    Profile(
+        id="compatible",
+        title="OpenAI-compatible (llama.cpp, vLLM, SGLang, LM Studio, …)",
+        wire="openai-chat",
+        path="/chat/completions",
+        auth="bearer",
+        key_env=("TOOLGLOT_API_KEY",),
+        limits=ProviderLimits(source="facts/PROVIDERS §15"),
+        features=_COMPATIBLE_FEATURES,
+        empty_content="empty",
+        notes=("Every deviation seen in the field is tolerated when decoding.",),
+    ),
+)
+PROFILES = {row.id: row for row in _ROWS}
+ALIASES = {
+    "openai": "openai-responses",
+    "azure": "azure-responses",
+    "google": "gemini",
+    "grok": "xai",
+    "llama.cpp": "compatible",
+    "vllm": "compatible",
+    "sglang": "compatible",
+    "lmstudio": "compatible",
+}
+# The profile that a wire has where nobody names one.
+WIRE_DEFAULTS = {
+    "openai-chat": "openai-chat",
+    "openai-responses": "openai-responses",
+    "anthropic-messages": "anthropic",
+    "gemini": "gemini",
+    "ollama-chat": "ollama",
+}
+
+
+class Fact(msgspec.Struct, frozen=True):
+    """What is different for models whose name matches. Later facts win."""
+
+    profiles: tuple[str, ...]
+    model: str
+    changes: dict[str, Any]
+    source: str = ""
+
+
+_OPENAI = ("openai-chat", "openai-responses", "azure-chat", "azure-responses")
+_GOOGLE = ("gemini", "vertex")
+
+FACTS = (
+    # OpenAI: reasoning models take no sampling parameters [§2, §17]
+    Fact(
+        _OPENAI,
+        r"^(o[134](-|$)|gpt-5(?!.*chat)|gpt-[6-9])",
+        {"sampling": "none", "efforts": ("none", "minimal", "low", "medium", "high", "xhigh")},
+        "§2",
+    ),
+    Fact(_OPENAI, r"^o[134](-|$)", {"efforts": ("low", "medium", "high")}, "§2"),
+    Fact(("openai-chat", "azure-chat"), r"^o1-mini", {"system_role": "user"}, "recorded 400"),
+    Fact(("openai-chat", "azure-chat"), r"audio", {"media": frozenset({"image", "file", "audio"})}, "recorded 400"),
+    # Claude [§1.2, §1.3, §5]
+    Fact(("anthropic",), r"claude-(opus-4-1|opus-4-5|sonnet-4-5|haiku-4-5)", {"sampling": "one"}, "recorded 400"),
+    Fact(
+        ("anthropic",),
+        r"claude-(opus-4-[7-9]|(opus|sonnet|haiku|fable|mythos)-[5-9])",
+        {"sampling": "none", "thinking_budget": False},
+        "§5",
+    ),
+    Fact(
+        ("anthropic",),
+        r"claude-(opus|sonnet)-4-[6-9]|claude-(opus|sonnet|haiku|fable|mythos)-[5-9]",
+        {
+            "history": HistoryRules(
+                calls_last=True, starts_with_user=True, no_blank_text=True, needs_turn=True, ends_with_user=True
+            )
+        },
+        "§5d",
+    ),
+    Fact(("anthropic",), r"claude-(opus-4-5|(opus|sonnet)-4-6)", {"efforts": ("low", "medium", "high")}, "§5d"),
+    Fact(
+        ("anthropic",),
+        r"claude-(opus-4-[7-9]|(opus|sonnet|haiku|fable|mythos)-[5-9])",
+        {"efforts": ("low", "medium", "high", "xhigh", "max")},
+        "§5d",
+    ),
+    Fact(
+        ("anthropic",),
+        r"claude-((opus|sonnet)-5-5|(fable|mythos)-5)",
+        {"features.choices": frozenset({"auto", "none"})},
+        "§1.3",
+    ),
+    # Gemini [§1.5, §6]
+    Fact(
+        _GOOGLE,
+        r"gemini-([3-9]|flash-latest|pro-latest)",
+        {
+            "signatures": True,
+            "call_ids": True,
+            "efforts": ("low", "high"),
+            "thinking_budget": False,
+            "features.result_media": frozenset({"image", "file"}),
+        },
+        "§1.5, §6d",
+    ),
+    # Behind a router the family counts [§8]
+    Fact(("openrouter",), r"^~?google/", {"dialect": "OPENROUTER_GOOGLE"}, "§8b"),
+    # Grok [§10]
+    Fact(("xai",), r"grok-4\.[5-9]", {"efforts": ("low", "medium", "high")}, "§10d"),
+)
+
+
+@lru_cache(maxsize=512)
+def resolve(provider: str, model: str = "") -> Profile:
+    """The profile of a provider (id or alias) with what is known of the model. Raises UnknownName."""
+    profile = PROFILES.get(ALIASES.get(provider, provider))
+    if profile is None:
+        raise UnknownName("provider", provider, {*PROFILES, *ALIASES})
+    changes: dict[str, Any] = {"model": model}
+    for fact in FACTS:
+        if profile.id in fact.profiles and re.search(fact.model, model):
+            changes.update(fact.changes)
+    features = {key[9:]: changes.pop(key) for key in list(changes) if key.startswith("features.")}
+    if features:
+        changes["features"] = msgspec.structs.replace(profile.features, **features)
+    return msgspec.structs.replace(profile, **changes)

@@ -1,0 +1,276 @@
+"""DATA: what each wire accepts as the schema of a tool's parameters, one row a dialect.
+
+Nothing here decides. `lower` reads a row and obeys it; a limit that goes stale is corrected here and nowhere else. The rows
+follow facts/PROVIDERS.md §16 (November 2026); a comment names the provider rule or the error text that a value answers to.
+"""
+
+from typing import Literal
+
+import msgspec
+
+__all__ = [
+    "ANTHROPIC",
+    "ANTHROPIC_STRICT",
+    "COMPATIBLE",
+    "COMPATIBLE_INLINE",
+    "DEEPSEEK_STRICT",
+    "DIALECTS",
+    "GEMINI",
+    "GEMINI_OPENAPI",
+    "OLLAMA",
+    "OPENAI",
+    "OPENAI_STRICT",
+    "OPENROUTER_GOOGLE",
+    "Dialect",
+    "Limits",
+]
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """How much a strict mode compiles. tools, optional, unions: over all strict tools of one request; the rest: per tool."""
+
+    tools: int | None = None
+    optional: int | None = None
+    unions: int | None = None
+    depth: int | None = None
+    properties: int | None = None
+    enum_values: int | None = None
+
+
+class Dialect(msgspec.Struct, frozen=True):
+    """What one wire accepts. The defaults are an open dialect: any JSON Schema below a plain object root."""
+
+    name: str
+    keeps: frozenset[str] | None = None
+    """The keywords that may stay. None: all of them, they are prompt text (an open dialect)."""
+    strips: frozenset[str] = frozenset()
+    """The keywords that may not stay in an open dialect."""
+    formats: frozenset[str] | None = None
+    """The values of `format` that may stay."""
+    enums: frozenset[str] | None = None
+    """The JSON types that the values of an `enum` may have."""
+    empty_enum_value: bool = True
+    """An enum may hold the empty string."""
+    min_items: int | None = None
+    """The largest `minItems` that may stay."""
+    refs: Literal["free", "wrap", "alone", "inline"] = "free"
+    """free: stay. wrap: stay, siblings go around them. alone: stay when nothing stands beside them. inline: never."""
+    recursion: Literal["free", "optional", "cut"] = "free"
+    """optional: a cycle may only close inside a property that may be left out."""
+    type_lists: Literal["any", "scalars", "never"] = "any"
+    nullable: bool = False
+    """Null is said with OpenAPI's `nullable: true`."""
+    unions_alone: bool = False
+    """Nothing may stand beside `anyOf`."""
+    maps: Literal["keep", "pairs", "describe"] = "keep"
+    """pairs: an object with free keys becomes an array of {key, value}."""
+    freeform: bool = True
+    """An untyped value and an object of unknown keys can be said. Otherwise they are asked for as JSON text."""
+    empty_objects: bool = True
+    """An object below the root that never has a key can be said."""
+    bare_arrays: bool = False
+    """An array may lack `items`."""
+    closed: bool = False
+    """Every object says `additionalProperties: false`."""
+    all_required: bool = False
+    """Every property is required; an optional one is nullable."""
+    names: str = ""
+    """The pattern of property names."""
+    names_below_root: bool = False
+    """`names` holds for all objects, not for the root alone."""
+    root_description: bool = True
+    """The root's description reaches the model."""
+    limits: Limits = Limits()
+
+    @property
+    def open(self) -> bool:
+        """Whether the wire takes any keyword as prompt text."""
+        return self.keeps is None
+
+    def says(self, keyword: str) -> bool:
+        """Whether the keyword may stay in a schema."""
+        return keyword not in self.strips if self.keeps is None else keyword in self.keeps
+
+
+_SCALARS = frozenset({"string", "number", "integer", "boolean", "null"})
+_CORE = frozenset({"type", "description", "properties", "required", "items", "enum", "anyOf"})
+_REFS = frozenset({"$ref", "$defs"})
+_BOUNDS = frozenset({"minimum", "maximum", "minItems", "maxItems"})
+_LENGTHS = frozenset({"minLength", "maxLength"})
+_STRINGS = frozenset({"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"})
+_NUMBERS = frozenset({"int32", "int64", "float", "double"})
+
+# "schema must have type 'object' and not have 'oneOf'/'anyOf'/'allOf'/'enum'/'not' at the top level"; "array schema missing items".
+OPENAI = Dialect("openai")
+
+OPENAI_STRICT = Dialect(
+    "openai-strict",
+    keeps=_CORE
+    | _REFS
+    | _BOUNDS
+    | _LENGTHS  # lengths: on api.openai.com only
+    | {"additionalProperties", "pattern", "format", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"},
+    formats=_STRINGS,
+    enums=_SCALARS,
+    refs="wrap",
+    maps="pairs",
+    freeform=False,
+    closed=True,
+    all_required=True,
+    limits=Limits(depth=10, properties=5000, enum_values=1000),
+)
+
+# "Property keys should match pattern '^[a-zA-Z0-9_.-]{1,64}$'", for the top level only.
+ANTHROPIC = Dialect("anthropic", bare_arrays=True, names=r"[a-zA-Z0-9_.-]{1,64}")
+
+# allOf would be kept, but its closed branches could not be true together: it is merged.
+ANTHROPIC_STRICT = Dialect(
+    "anthropic-strict",
+    keeps=_CORE | _REFS | {"additionalProperties", "format", "minItems"},
+    formats=_STRINGS | {"uri"},
+    enums=_SCALARS,
+    min_items=1,
+    refs="alone",  # the official SDK drops what stands beside a $ref
+    recursion="cut",  # "Circular reference detected in schema definitions"
+    maps="pairs",
+    freeform=False,
+    closed=True,
+    names=ANTHROPIC.names,
+    limits=Limits(tools=20, optional=24, unions=16),
+)
+
+# `parametersJsonSchema`. What it documents as ignored counts as not said. Vertex: "When using any_of, it must be the only field set".
+GEMINI = Dialect(
+    "gemini",
+    keeps=_CORE | _REFS | _BOUNDS | {"additionalProperties", "format", "prefixItems", "propertyOrdering"},
+    formats=_NUMBERS,
+    enums=frozenset({"string", "number", "integer"}),
+    refs="alone",
+    recursion="optional",
+    type_lists="never",  # Vertex rewrites them to any_of beside what else is there
+    unions_alone=True,
+    maps="pairs",  # pydantic/pydantic-ai#2588: "that field will always be empty"
+    bare_arrays=True,
+)
+
+# `parameters`, the OpenAPI 3.0 subset: any other keyword is 400 `Unknown name "const" … Cannot find field`.
+GEMINI_OPENAPI = Dialect(
+    "gemini-openapi",
+    keeps=_CORE
+    | _BOUNDS
+    | _LENGTHS
+    | {"nullable", "format", "pattern", "minProperties", "maxProperties", "propertyOrdering", "default"},
+    formats=_NUMBERS | {"date-time", "enum"},  # "only 'enum' and 'date-time' are supported for STRING type"
+    enums=frozenset({"string"}),  # Schema.enum is repeated string
+    empty_enum_value=False,  # "enum[0]: cannot be empty"
+    refs="inline",
+    recursion="cut",
+    type_lists="never",  # "Proto field is not repeating, cannot start list"
+    nullable=True,
+    unions_alone=True,
+    maps="pairs",
+    freeform=False,
+    empty_objects=False,  # "should be non-empty for OBJECT type"
+    names=r"[a-zA-Z_][a-zA-Z0-9_]{0,63}",
+    names_below_root=True,
+)
+
+# api/types.go keeps these and drops the rest without a word; a description of the root is among the rest.
+OLLAMA = Dialect(
+    "ollama",
+    keeps=_CORE,
+    enums=_SCALARS,
+    refs="inline",
+    recursion="cut",
+    maps="describe",
+    bare_arrays=True,
+    root_description=False,
+)
+
+# Mistral, Groq, DeepSeek, xAI and whoever else speaks OpenAI's Chat Completions.
+COMPATIBLE = Dialect("compatible", strips=frozenset({"title", "$schema", "$id", "examples", "discriminator"}))
+
+# Grok on Azure, GLM: the same, without references.
+COMPATIBLE_INLINE = msgspec.structs.replace(COMPATIBLE, name="compatible-inline", refs="inline", recursion="cut")
+
+# Base `/beta`. Documented as a subset of OpenAI's; a $ref inside anyOf fails, so none is left.
+DEEPSEEK_STRICT = Dialect(
+    "deepseek-strict",
+    keeps=_CORE | {"additionalProperties", "format"},
+    formats=frozenset({"email", "hostname", "ipv4", "ipv6", "uuid"}),
+    enums=_SCALARS,
+    refs="inline",
+    recursion="cut",
+    type_lists="scalars",
+    maps="pairs",
+    freeform=False,
+    empty_objects=False,
+    closed=True,
+    all_required=True,
+)
+
+# OpenRouter turns Chat Completions into Gemini's `parameters` for `google/*` models: the same subset arrives there safely.
+OPENROUTER_GOOGLE = msgspec.structs.replace(GEMINI_OPENAPI, name="openrouter-google")
+
+DIALECTS = (
+    OPENAI,
+    OPENAI_STRICT,
+    ANTHROPIC,
+    ANTHROPIC_STRICT,
+    GEMINI,
+    GEMINI_OPENAPI,
+    OLLAMA,
+    COMPATIBLE,
+    COMPATIBLE_INLINE,
+    DEEPSEEK_STRICT,
+    OPENROUTER_GOOGLE,
+)
+
+# How a keyword that a dialect cannot say is told in a description.
+WORDS = {
+    "additionalProperties": "Other keys hold: {json}.",
+    "anyOf": "At least one of: {text}.",
+    "const": "Always {json}.",
+    "contains": "One item must match: {json}.",
+    "contentEncoding": "Encoding: {text}.",
+    "contentMediaType": "Media type: {text}.",
+    "contentSchema": "The decoded text must match: {json}.",
+    "default": "Default: {json}.",
+    "dependentRequired": "Keys that need other keys: {json}.",
+    "dependentSchemas": "Keys that need more to hold: {json}.",
+    "deprecated": "Deprecated.",
+    "else": "Otherwise it must match: {json}.",
+    "enum": "One of: {list}.",
+    "example": "Example: {json}.",
+    "examples": "Examples: {list}.",
+    "exclusiveMaximum": "Less than {json}.",
+    "exclusiveMinimum": "Greater than {json}.",
+    "format": "Format: {text}.",
+    "if": "If it matches: {json}.",
+    "maxContains": "At most {json} such items.",
+    "maxItems": "At most {json} items.",
+    "maxLength": "At most {json} characters.",
+    "maxProperties": "At most {json} keys.",
+    "maximum": "At most {json}.",
+    "minContains": "At least {json} such items.",
+    "minItems": "At least {json} items.",
+    "minLength": "At least {json} characters.",
+    "minProperties": "At least {json} keys.",
+    "minimum": "At least {json}.",
+    "multipleOf": "A multiple of {json}.",
+    "not": "Must not match: {json}.",
+    "oneOf": "Exactly one of: {text}.",
+    "pattern": "Must match pattern {text}.",
+    "patternProperties": "Keys by pattern hold: {json}.",
+    "prefixItems": "Items in order: {text}.",
+    "propertyNames": "Keys must match: {json}.",
+    "required": "Required: {list}.",
+    "then": "Then it must match: {json}.",
+    "type": "Type: {json}.",
+    "uniqueItems": "No item twice.",
+}
+# Dropped without a word: they say nothing to a model, or what they say has been said otherwise by then.
+SILENT = frozenset(
+    {"title", "$schema", "$id", "$comment", "$anchor", "$defs", "definitions", "discriminator", "readOnly", "writeOnly"}
+    | {"nullable", "properties", "items", "additionalItems", "propertyOrdering"}
+)

@@ -1,0 +1,880 @@
+"""A tool's schema in the words of a wire, what was lost on the way, and the way back for arguments.
+
+Law: pure, total, idempotent. Any JSON value gives a schema that the dialect accepts (or UsageError, for what is no schema at all);
+lowering twice changes and loses nothing more. What a dialect cannot say is told in the description, and a Loss names it.
+The walk goes from the root down: a node is settled (`$ref`, `allOf`, unions), passes through STEPS, and then its children do.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, cast
+
+import msgspec
+
+from toolglot.errors import UsageError
+from toolglot.jsontext import dumps_text, loads
+from toolglot.losses import Loss
+from toolglot.schema.dialects import SILENT, WORDS, Dialect
+from toolglot.schema.plain import (
+    ANNOTATIONS,
+    APPLIES,
+    LISTS,
+    MAPS,
+    NODES,
+    Found,
+    Schema,
+    escape,
+    find,
+    json_type,
+    merge,
+    on_cycles,
+    plain,
+    tidy,
+    types,
+    unique,
+    walk,
+)
+
+MAX_DEPTH = 50  # levels of schemas in what is sent
+UNROLL = 2  # how often a recursive definition is written out before it is cut
+SPARE_NODES = 5_000  # how many nodes copying may add before it is cut
+MAX_TEXT = 500  # characters of one value in a description
+
+
+class Omit(msgspec.Struct, frozen=True, tag="omit"):
+    """Null for one of these properties means that it was not given."""
+
+    names: tuple[str, ...]
+    at: str = ""
+
+
+class Rename(msgspec.Struct, frozen=True, tag="rename"):
+    """These properties have other names in the original: sent -> original."""
+
+    names: dict[str, str]
+    at: str = ""
+
+
+class Pairs(msgspec.Struct, frozen=True, tag="pairs"):
+    """This array of {key, value} is a map."""
+
+    at: str = ""
+
+
+class JsonText(msgspec.Struct, frozen=True, tag="json"):
+    """This string is the JSON text of a value, of this kind if one is named."""
+
+    kind: str = ""
+    at: str = ""
+
+
+Way = Omit | Rename | Pairs | JsonText
+_WAYS = "\0ways"  # where a node carries its ways until its place in the schema is known
+
+
+class Lowered(msgspec.Struct, frozen=True):
+    """A schema that a dialect accepts. `note` belongs into the tool's own description: the root has no place for it."""
+
+    schema: Schema
+    losses: tuple[Loss, ...] = ()
+    ways_back: tuple[Way, ...] = ()
+    note: str = ""
+
+
+def lower(schema: Mapping[str, Any] | None, dialect: Dialect, *, tool: str) -> Lowered:
+    """The parameters of a tool as the dialect accepts them. No schema means no arguments."""
+    raw = plain(schema or {})
+    if not isinstance(raw, (dict, bool)):
+        raise UsageError(f"the parameters of tool {tool!r} are {raw!r:.80}, not a JSON Schema")
+    run = _Run(tidy(raw)[0], dialect, tool)
+    out = _root(raw, run)
+    definitions: Schema = {}
+    for pointer in run.definitions:  # grows while it is read
+        found, name = find(run.raw, pointer), run.definitions[pointer]
+        definitions[name] = _node(found and found.node, _At(f"$.$defs.{name}", depth=1, owner=pointer), run)
+    ways: list[Way] = []
+    out = _harvest(out | ({"$defs": definitions} if definitions else {}), "#", ways)
+    return Lowered(out, tuple(run.losses), tuple(ways), run.note)
+
+
+# ---- the walk
+
+
+class _At(msgspec.Struct, frozen=True):
+    """Where the walk is: the path that a Loss names, and what the rules for references need to know."""
+
+    path: str = "$"
+    depth: int = 0
+    owner: str = "#"  # the definition whose text this is
+    stack: tuple[str, ...] = ()  # the definitions that were copied in on the way here
+    optional: bool = False  # inside a property that may be left out
+
+    def down(self, step: str, *, optional: bool = False) -> "_At":
+        optional = self.optional or optional
+        path = f"{self.path}.{step}" if step else self.path
+        return msgspec.structs.replace(self, path=path, depth=self.depth + 1, optional=optional)
+
+
+class _Run:
+    """One call of `lower`: the whole input, and what came up so far."""
+
+    def __init__(self, raw: Schema, dialect: Dialect, tool: str) -> None:
+        self.raw, self.dialect, self.tool = raw, dialect, tool
+        self.losses: list[Loss] = []
+        self.definitions: dict[str, str] = {}  # pointer -> name, in the order of first use
+        self.note = ""
+        self.budget = SPARE_NODES + 2 * sum(1 for _ in walk(raw))
+        bound = dialect.recursion != "free" and dialect.refs != "inline"
+        self.cycles = on_cycles(raw) if bound else frozenset[str]()
+
+    def lose(self, what: str, at: _At, why: str) -> None:
+        self.losses.append(Loss(what, f"tool {self.tool!r} at {at.path}", why))
+
+    def tidied(self, schema: Any, at: _At) -> Schema:
+        """A node well-formed, and for a dialect with its own vocabulary in the fewest keywords."""
+        node, wrong = tidy(schema)
+        for what in wrong:
+            self.lose(what, at, "this is not valid JSON Schema; dropped")
+        node.pop(_WAYS, None)
+        return node if self.dialect.open else _fewer_keywords(node, self.dialect)
+
+    def merged(self, first: Schema, second: Schema, at: _At) -> Schema:
+        node, clash = merge(first, second)
+        for key, value in clash.items():
+            node = self.told(node, key, value, at, "it contradicts another part of the schema; moved into the description")
+        return node
+
+    def told(self, node: Schema, key: str, value: Any, at: _At, why: str = "") -> Schema:
+        """The node with a keyword that it cannot have in its description, as a Loss."""
+        words = _words(key, value)
+        if words:
+            self.lose(key, at, why or f"{self.dialect.name} does not take it; moved into the description")
+        elif key not in SILENT and key not in WORDS:
+            self.lose(key, at, f"{self.dialect.name} does not know it; dropped")
+        return _described(node, words)
+
+    def moved(self, node: Schema, keys: Iterable[str], at: _At) -> Schema:
+        """The node with these keywords in its description instead."""
+        keys = [key for key in keys if key in node]
+        out = {key: value for key, value in node.items() if key not in keys}
+        for key in keys:
+            out = self.told(out, key, node[key], at)
+        return out
+
+    def reference(self, pointer: str) -> str:
+        """How the lowered schema refers to a definition."""
+        if pointer != "#" and pointer not in self.definitions:
+            wanted = re.sub(r"[^a-zA-Z0-9_.-]", "_", pointer.rsplit("/", 1)[1]) or "_"
+            self.definitions[pointer] = _fresh(wanted, self.definitions.values())
+        return pointer if pointer == "#" else f"#/$defs/{self.definitions[pointer]}"
+
+
+def _root(raw: Any, run: _Run) -> Schema:
+    """The root: a plain object, which every provider demands ("schema must have type 'object' and not have 'oneOf'…")."""
+    node, at = _plain_object(run.tidied(raw, _At()), _At(), run)
+    if "object" not in (types(node) or ["object"]):
+        run.lose("type", at, "arguments are always an object")
+        node = {key: node[key] for key in node if key in ANNOTATIONS}
+    node = run.moved(node, ("not", "enum", "const"), at)
+    node = {"type": "object"} | node | {"type": "object", "properties": node.get("properties", {})}
+    return _node(node, at, run)
+
+
+def _node(schema: Any, at: _At, run: _Run) -> Schema:
+    """A schema, and all inside it, as the dialect accepts it."""
+    run.budget -= 1
+    node = run.tidied(schema, at)
+    if (run.budget < 0 or at.depth > MAX_DEPTH) and not _leaf(node, run.dialect):
+        node = _cut(node, at, run, "the schema is too deep or too large here; cut")
+    node, at = _settled(node, at, run)
+    for step in OPEN_STEPS if run.dialect.open else () if "$ref" in node else STEPS:
+        node = step(node, at, run)
+    return _descend(node, at, run)
+
+
+def _leaf(node: Schema, dialect: Dialect) -> bool:
+    """Whether a node stays a single one whatever happens to it."""
+    nests = any(key in node for key in (*MAPS, *LISTS, *NODES, "$ref")) or ("nullable" in node and not dialect.nullable)
+    return not nests and len(types(node)) < 2 and "array" not in types(node)
+
+
+def _cut(node: Schema, at: _At, run: _Run, why: str) -> Schema:
+    run.lose("schema", at, why)
+    kept = {"description": node["description"]} if "description" in node else Schema()
+    return kept | ({"type": "object"} if "object" in types(node) else {})
+
+
+def _descend(node: Schema, at: _At, run: _Run) -> Schema:
+    """The node with its children lowered."""
+    out, required = Schema(), node.get("required", ())
+    for key, value in node.items():
+        if key in MAPS:
+            step = "" if key == "properties" else key + "."
+            out[key] = {
+                name: _node(sub, at.down(step + name, optional=name not in required), run) for name, sub in value.items()
+            }
+        elif key in LISTS:
+            only = (
+                key == "anyOf" and sum(sub != {"type": "null"} for sub in value) == 1
+            )  # a form and null: nobody calls that a branch
+            steps = [at.down("") if only else at.down(f"{key}[{i}]") for i in range(len(value))]
+            out[key] = [_node(sub, step, run) for sub, step in zip(value, steps, strict=True)]
+        elif key in NODES and (isinstance(value, dict) or not key.startswith(("additional", "unevaluated"))):
+            out[key] = _node(value, at.down(key), run)
+        else:
+            out[key] = value
+    return out if run.dialect.open or "anyOf" not in out else _fewer_branches(out)
+
+
+def _fewer_branches(node: Schema) -> Schema:
+    """A lowered union without branches that came out equal."""
+    branches = unique(node["anyOf"])
+    rest = {key: value for key, value in node.items() if key != "anyOf"}
+    if len(branches) > 1 or (rest and "$ref" in branches[0]):
+        return {**node, "anyOf": branches}
+    return merge(rest, branches[0])[0]
+
+
+# ---- settled: references, allOf, unions
+
+
+def _settled(node: Schema, at: _At, run: _Run) -> tuple[Schema, _At]:
+    """A node without allOf and oneOf, its `$ref` resolved or ready to stay, its `anyOf` with nothing but notes beside it."""
+    node, at = _expanded(node, at, run)
+    while not run.dialect.open and ("anyOf" in node or "oneOf" in node):
+        node = _union(node, at, run)
+        branches, rest = node.get("anyOf", []), {key: value for key, value in node.items() if key != "anyOf"}
+        if len(branches) > 1 or (branches and rest and run.dialect.refs == "wrap" and "$ref" in branches[0]):
+            break
+        if branches:
+            node, at = _expanded(run.merged(rest, run.tidied(branches[0], at), at), at, run)
+    return node, at
+
+
+def _expanded(node: Schema, at: _At, run: _Run, *, inline: bool = False) -> tuple[Schema, _At]:
+    """A node with its `$ref` and `allOf` merged into it, as far as the dialect wants that (or all, for `inline`)."""
+    while "$ref" in node or ("allOf" in node and (inline or not run.dialect.open)):
+        if "$ref" not in node:
+            return _all_merged(node, at, run)
+        rest = {key: value for key, value in node.items() if key != "$ref"}
+        found = find(run.raw, node["$ref"])
+        if found is None:  # "reference to component … which was not found in the schema"
+            run.lose("$ref", at, f"{node['$ref']!r} is not in this schema; any value is allowed here")
+            node = rest
+        elif not inline and (kept := _kept_reference(node, rest, found, at, run)):
+            return kept, at
+        elif at.stack.count(found.pointer) >= UNROLL or len(at.stack) >= MAX_DEPTH or run.budget < 0:
+            target = run.merged(rest, run.tidied(found.node, at), at)
+            node = _cut(target, at, run, f"{node['$ref']!r} is recursive or too large; cut")
+        else:
+            run.budget -= 1
+            at = msgspec.structs.replace(at, owner=found.pointer, stack=(*at.stack, found.pointer))
+            node = run.merged(rest, run.tidied(found.node, at), at)
+    return node, at
+
+
+def _all_merged(node: Schema, at: _At, run: _Run) -> tuple[Schema, _At]:
+    out = {key: value for key, value in node.items() if key != "allOf"}
+    for i, branch in enumerate(node["allOf"]):
+        run.budget -= 1
+        inner = msgspec.structs.replace(at, path=f"{at.path}.allOf[{i}]")
+        part, inner = _expanded(run.tidied(branch, inner), inner, run, inline=True)
+        out = run.merged(out, part, inner)
+        at = msgspec.structs.replace(at, owner=inner.owner, stack=inner.stack)
+    return _expanded(out, at, run, inline=True)
+
+
+def _kept_reference(node: Schema, rest: Schema, found: Found, at: _At, run: _Run) -> Schema | None:
+    """The node with its reference as the dialect writes it; None where it must be written out."""
+    dialect = run.dialect
+    if dialect.refs == "free":
+        return node if found.stable else None
+    closes = found.pointer in run.cycles and at.owner in run.cycles
+    if dialect.refs == "inline" or (closes and (dialect.recursion == "cut" or not at.optional)):
+        return None
+    notes = {key: value for key, value in rest.items() if _words(key, value) or key == "description"}
+    if any(key not in ANNOTATIONS for key in rest):
+        return None
+    if notes and dialect.refs == "wrap":
+        return {"anyOf": [{"$ref": node["$ref"]}], **notes}
+    if notes and found.pointer not in at.stack:
+        return None
+    for key in notes:
+        run.lose(key, at, f"{dialect.name} takes nothing beside a recursive $ref; dropped")
+    return {"$ref": run.reference(found.pointer)}
+
+
+def _union(node: Schema, at: _At, run: _Run) -> Schema:
+    """anyOf or oneOf as an anyOf of forms that can be true, with nothing but notes beside it; or dissolved."""
+    key = "anyOf" if "anyOf" in node else "oneOf"
+    base = {name: value for name, value in node.items() if name != key}
+    branches = [run.tidied(branch, at.down(f"{key}[{i}]")) for i, branch in enumerate(node[key])]
+    branches = [branch for branch in branches if not _impossible(branch)]
+    shared = {name: value for name, value in base.items() if name not in ANNOTATIONS and name != "nullable"}
+    notes = {name: value for name, value in base.items() if name not in shared}
+    if not branches:
+        run.lose(key, at, "none of its branches can be true; dropped")
+        return base
+    if shared.keys() <= {"type"} and (choices := _as_choices(branches)):
+        return run.merged(base, choices, at)
+    if any(APPLIES.get(name) == ("object",) for name in shared):
+        return _flattened(base, branches, key, at, run)
+    if key == "oneOf" and not _apart(branches, run):
+        notes = run.told(notes, key, "the forms", at)
+    if shared:
+        branches = [{"allOf": [shared, branch]} for branch in branches]
+    elif run.dialect.nullable and {"type": "null"} in branches and len(branches) > 1:
+        branches = [branch for branch in branches if branch != {"type": "null"}]
+        notes["nullable"] = True
+    return {**notes, "anyOf": branches}
+
+
+def _impossible(schema: Any) -> bool:
+    return schema is False or (isinstance(schema, dict) and cast(Schema, schema).get("not") in ({}, True))
+
+
+def _choice_values(node: Schema) -> list[Any]:
+    if node.keys() - ANNOTATIONS - {"type", "enum", "const"}:
+        return []
+    return node.get("enum") or ([node["const"]] if "const" in node else [None] if node.get("type") == "null" else [])
+
+
+def _as_choices(branches: list[Schema]) -> Schema | None:
+    """Branches that only name values of one type, as one enum; what each one means goes into the description."""
+    values = [_choice_values(branch) for branch in branches]
+    kinds = types({"enum": [value for some in values for value in some]})
+    if not all(values) or len([kind for kind in kinds if kind != "null"]) != 1 or len(branches) < 2:
+        return None
+    labels = [(some, branch.get("description") or branch.get("title")) for some, branch in zip(values, branches, strict=True)]
+    told = "; ".join(f"{dumps_text(some[0])}: {label}" for some, label in labels if label and len(some) == 1)
+    flat = unique(value for some in values for value in some)
+    return _described({"type": kinds if len(kinds) > 1 else kinds[0], "enum": flat}, told and f"{_short(told)}.")
+
+
+def _apart(branches: list[Schema], run: _Run) -> bool:
+    """Whether no value can match two of the branches, as far as can be seen: then oneOf and anyOf are the same."""
+    nodes = [run.tidied(found.node, _At()) if (found := find(run.raw, b.get("$ref", "?"))) else b for b in branches]
+    return len(nodes) < 50 and all(_differ(a, b) for i, a in enumerate(nodes) for b in nodes[:i])
+
+
+def _differ(a: Schema, b: Schema) -> bool:
+    if types(a) and types(b) and merge({"type": types(a)}, {"type": types(b)})[1]:
+        return True
+    if "enum" in a and "enum" in b:
+        return bool(merge({"enum": a["enum"]}, {"enum": b["enum"]})[1])
+    shared = [name for name in a.get("required", []) if name in b.get("required", [])]
+    pairs = [(tidy(a.get("properties", {}).get(name))[0], tidy(b.get("properties", {}).get(name))[0]) for name in shared]
+    values = [(_choice_values(ours), _choice_values(theirs)) for ours, theirs in pairs]
+    return any(x and y and merge({"enum": x}, {"enum": y})[1] for x, y in values)
+
+
+# ---- objects with alternatives, as one object
+
+
+def _plain_object(node: Schema, at: _At, run: _Run) -> tuple[Schema, _At]:
+    """A node without `$ref`, allOf, anyOf and oneOf."""
+    run.budget -= 1
+    node, at = _expanded(node, at, run, inline=True)
+    for key in ("anyOf", "oneOf"):
+        if key in node:
+            base = {name: value for name, value in node.items() if name != key}
+            branches = [run.tidied(branch, at.down(f"{key}[{i}]")) for i, branch in enumerate(node[key])]
+            node = _flattened(base, branches, key, at, run)
+    return node, at
+
+
+def _flattened(base: Schema, branches: list[Schema], key: str, at: _At, run: _Run) -> Schema:
+    """An object with alternatives as one object: all properties, required what all demand, the choice in words."""
+    parts = [_plain_object(branch, at, run)[0] for branch in branches]
+    parts = [part for part in parts if "object" in (types(part) or ["object"]) and not _impossible(part)]
+    if len(parts) < 2:
+        return run.merged(base, parts[0], at) if parts else base
+    ours: Schema = base.get("properties", {})
+    names = unique([*ours, *(name for part in parts for name in part.get("properties", {}))])
+    out = {"type": "object"} | base | {"properties": {name: _one_property(name, ours, parts, at, run) for name in names}}
+    common = [name for name in parts[0].get("required", []) if all(name in part.get("required", []) for part in parts)]
+    if required := unique([*base.get("required", []), *common]):
+        out["required"] = required
+    if "additionalProperties" not in out and all(part.get("additionalProperties") is False for part in parts):
+        out["additionalProperties"] = False
+    return run.told(out, key, "; ".join(unique(map(_form, parts))), at)
+
+
+def _one_property(name: str, ours: Schema, parts: list[Schema], at: _At, run: _Run) -> Any:
+    """A property that alternatives describe each in their way."""
+    some = [part["properties"][name] for part in parts if name in part.get("properties", {})]
+    forms = [run.tidied(form, at.down(name)) for form in unique(some)]
+    one = forms[0] if len(forms) == 1 else _as_choices(forms)
+    if name not in ours:
+        return one or {"anyOf": forms}
+    return run.merged(run.tidied(ours[name], at.down(name)), one, at) if one and len(some) == len(parts) else ours[name]
+
+
+def _form(part: Schema) -> str:
+    """An alternative in a few words: what it requires."""
+    known = part.get("properties", {})
+    fixed = {name: _choice_values(tidy(known.get(name))[0]) for name in part.get("required", []) or known}
+    said = [f"{name}={dumps_text(values[0])}" if len(values) == 1 else name for name, values in fixed.items()]
+    return ", ".join(said) or part.get("title") or "nothing more"
+
+
+# ---- steps: one node, its children still as they came
+
+
+def _fewer_keywords(node: Schema, dialect: Dialect) -> Schema:
+    """A node in the keywords that the steps know: const, nullable, unevaluated… and dependencies said with others."""
+    out = dict(node)
+    if "const" in out:
+        out["enum"] = [out.pop("const")]
+    for key in ("unevaluatedProperties", "unevaluatedItems"):
+        other = "additionalProperties" if key == "unevaluatedProperties" else "items"
+        if key in out and (extra := out.pop(key)) is not True and (other == "additionalProperties" or "prefixItems" in out):
+            out.setdefault(other, extra)
+    if isinstance(out.get("dependencies"), dict):  # draft-7
+        both: Schema = out.pop("dependencies")
+        for key, kind in (("dependentRequired", list), ("dependentSchemas", dict)):
+            if some := {name: value for name, value in both.items() if isinstance(value, kind)}:
+                out.setdefault(key, some)
+    if "nullable" in out and not (dialect.nullable and out["nullable"]):
+        return _nullable(out) if out.pop("nullable") else out
+    return out
+
+
+def _nullable(node: Schema) -> Schema:
+    """A raw node that allows null too."""
+    if "type" in node:
+        more = {"enum": unique([*node["enum"], None])} if "enum" in node else {}
+        return {**node, "type": unique([*types(node), "null"]), **more}
+    form = {key: value for key, value in node.items() if key not in ANNOTATIONS}
+    notes = {key: value for key, value in node.items() if key in ANNOTATIONS}
+    return {
+        **notes,
+        "anyOf": unique([*form["anyOf"], {"type": "null"}] if form.keys() == {"anyOf"} else [form, {"type": "null"}]),
+    }
+
+
+def _choices(node: Schema, at: _At, run: _Run) -> Schema:
+    """`enum` with values that have the type, and only where the dialect takes values of that type."""
+    if "enum" not in node:
+        return node
+    kinds, dialect = types(node), run.dialect
+    values = [value for value in unique(node["enum"]) if _fits(value, kinds)]
+    real = [value for value in values if value is not None]
+    rest = {key: value for key, value in node.items() if key != "enum"}
+    if not real:
+        if not values:
+            run.lose("enum", at, "none of its values has the type; dropped")
+        return rest | ({"type": "null"} if values else {})
+    node = {**node, "type": [k for k in kinds if k == "null" or any(_fits(v, [k]) for v in real)]}
+    if not {json_type(value) for value in real} <= (dialect.enums or frozenset()):
+        return run.moved(node, ["enum"], at)
+    if "" in real and not dialect.empty_enum_value:
+        run.lose("enum", at, f"{dialect.name} takes no empty string among the values; dropped")
+        real = [value for value in real if value != ""]
+    values = real if dialect.nullable else [value for value in values if value != "" or dialect.empty_enum_value]
+    return {**node, "enum": values} if real else _described({**rest, "type": node["type"]}, "May be empty.")
+
+
+def _fits(value: Any, kinds: list[str]) -> bool:
+    kind = json_type(value)
+    return kind in kinds or (kind == "integer" and "number" in kinds)
+
+
+def _typed(node: Schema, at: _At, run: _Run) -> Schema:
+    """One type to a node, or a list where the dialect takes that; null as the dialect says it."""
+    kinds, dialect = types(node), run.dialect
+    if "anyOf" in node or not kinds:
+        return node
+    means = {*kinds, *(["number"] if "integer" in kinds else [])}
+    node = {key: value for key, value in node.items() if means & {*APPLIES.get(key, means)}}
+    real = [kind for kind in kinds if kind != "null"]
+    if dialect.nullable and real:
+        node = node | ({"nullable": True} if "null" in kinds else {})
+        kinds = real
+    nested = "object" in real or "array" in real
+    if len(kinds) == 1:
+        return {**node, "type": kinds[0]}
+    if (dialect.type_lists == "any" and (len(real) == 1 or not nested)) or (dialect.type_lists == "scalars" and not nested):
+        return {**node, "type": kinds}
+    notes = {key: value for key, value in node.items() if key in ANNOTATIONS or key == "nullable"}
+    return {**notes, "anyOf": [_of_kind(node, kind) for kind in kinds]}
+
+
+def _of_kind(node: Schema, kind: str) -> Schema:
+    """What a node says about one of its types."""
+    out = {key: value for key, value in node.items() if key not in ANNOTATIONS and kind in APPLIES.get(key, [kind])}
+    out.pop("nullable", None)
+    values = [value for value in out.pop("enum", []) if _fits(value, [kind])]
+    return {**out, "type": kind, **({"enum": values} if values and kind != "null" else {})}
+
+
+def _anything(node: Schema, at: _At, run: _Run) -> Schema:
+    """A value of no type, asked for as JSON text where the dialect wants a type."""
+    return node if "type" in node or "anyOf" in node or run.dialect.freeform else _as_text(node, "", at, run)
+
+
+def _as_text(node: Schema, kind: str, at: _At, run: _Run) -> Schema:
+    keys = [key for key in node if key not in ("description", "type", "nullable")]
+    out = run.moved(node, keys, at)
+    out = _described(out, "A JSON object, written as JSON text." if kind else "Any JSON value, written as JSON text.")
+    return _retyped(out, "string") | {_WAYS: [JsonText(kind)]}
+
+
+def _retyped(node: Schema, kind: str) -> Schema:
+    return {**node, "type": [kind, "null"] if "null" in types(node) else kind}
+
+
+def _object(node: Schema, at: _At, run: _Run) -> Schema:
+    """An object with named properties; free keys as the dialect says them."""
+    if "object" not in types(node) or "anyOf" in node:
+        return node
+    dialect, extra = run.dialect, node.get("additionalProperties")
+    named = {name: sub for name, sub in node.get("properties", {}).items() if not _impossible(sub)}
+    if at.depth and not named:
+        values = _map_values(node)
+        if values is not None and dialect.maps == "pairs":
+            return _as_pairs(node, values, at, run)
+        if not (dialect.empty_objects if _impossible(extra) else dialect.freeform or values is not None):
+            return _as_text(node, "object", at, run)
+    if named or not at.depth or _impossible(extra):
+        node = {**node, "properties": named}
+    if dialect.closed:
+        if extra is not None and not _impossible(extra):
+            run.lose("additionalProperties", at, f"{dialect.name} takes named keys only")
+        node["additionalProperties"] = False
+    elif _impossible(extra):
+        node["additionalProperties"] = False
+    return _named(_required(node, named, at, run), at, run)
+
+
+def _required(node: Schema, named: Schema, at: _At, run: _Run) -> Schema:
+    """`required` with the names of properties; in a dialect where all are required, the optional ones nullable."""
+    names = node.pop("required", [])
+    if unknown := [name for name in names if name not in named]:
+        node = run.told(node, "required", unknown, at, "these are not among the properties; moved into the description")
+    if not run.dialect.all_required:
+        return node | ({"required": names} if (names := [name for name in names if name in named]) else {})
+    optional = {name: run.tidied(sub, at.down(name)) for name, sub in named.items() if name not in names}
+    omit = tuple(name for name, sub in optional.items() if not _null_has_meaning(sub))
+    ways = {_WAYS: [Omit(omit)]} if omit else {}
+    nullable = {name: _nullable(sub) for name, sub in optional.items()}
+    return {**node, "properties": named | nullable, "required": list(named), **ways}
+
+
+def _null_has_meaning(node: Schema) -> bool:
+    """Whether an optional property takes null, as something else than "not given"."""
+    takes_null = "null" in types(node) or {"type": "null"} in node.get("anyOf", [])
+    return takes_null and node.get("default") is not None
+
+
+def _named(node: Schema, at: _At, run: _Run) -> Schema:
+    """The object with names of properties that the provider takes."""
+    named, dialect = node.get("properties", {}), run.dialect
+    if order := [name for name in node.pop("propertyOrdering", []) if name in named]:
+        node["propertyOrdering"] = order
+    if not dialect.names or (at.depth and not dialect.names_below_root):
+        return node
+    sent: dict[str, str] = {name: name for name in named if re.fullmatch(dialect.names, name)}
+    for name in named:
+        if name not in sent:
+            legal = re.sub(r"[^a-zA-Z0-9_]", "_", name)[:60]
+            sent[name] = _fresh(legal if legal[:1].isalpha() else f"_{legal}", sent.values())
+            run.lose("property name", at.down(name), f"{dialect.name} does not take it; sent as {sent[name]!r}")
+    back = {new: old for old, new in sent.items() if new != old}
+    if not back:
+        return node
+    lists = {key: [sent.get(name, name) for name in node[key]] for key in ("required", "propertyOrdering") if key in node}
+    ways = [*node.get(_WAYS, []), Rename(back)]
+    return {**node, **lists, "properties": {sent[name]: sub for name, sub in named.items()}, _WAYS: ways}
+
+
+def _fresh(wanted: str, taken: Iterable[str]) -> str:
+    taken, name, count = set(taken), wanted, 1
+    while name in taken:
+        count += 1
+        name = f"{wanted}_{count}"
+    return name
+
+
+def _map_values(node: Schema) -> Any:
+    """The schema of the values of a map; None for an object that is none."""
+    extra, patterns = node.get("additionalProperties"), node.get("patternProperties")
+    if isinstance(extra, dict) and not _impossible(extra):
+        return extra if cast(Schema, extra).keys() - ANNOTATIONS else None
+    if patterns and extra is not True:
+        forms = unique(patterns.values())
+        return forms[0] if len(forms) == 1 else {"anyOf": forms}
+    return None
+
+
+def _as_pairs(node: Schema, values: Any, at: _At, run: _Run) -> Schema:
+    """A map as an array of its entries."""
+    out, key = dict(node), Schema(type="string")
+    if "propertyNames" in out:
+        key = {"allOf": [key, out.pop("propertyNames")]}
+    elif "additionalProperties" not in out or _impossible(out["additionalProperties"]):
+        key["pattern"] = "|".join(out.pop("patternProperties"))
+    for name in ("properties", "additionalProperties"):
+        out.pop(name, None)
+    for ours, theirs in (("minProperties", "minItems"), ("maxProperties", "maxItems")):
+        if ours in out:
+            out[theirs] = out.pop(ours)
+    out = run.moved(out, [name for name in out if APPLIES.get(name) == ("object",) or name == "default"], at)
+    out = _described(_retyped(out, "array"), "A map: one entry for each key.")
+    entry = {"type": "object", "properties": {"key": key, "value": values}, "required": ["key", "value"]}
+    return {**out, "items": {**entry, "additionalProperties": False}, _WAYS: [Pairs()]}
+
+
+def _array(node: Schema, at: _At, run: _Run) -> Schema:
+    """An array with `items`, a tuple as a list of one of its forms where the dialect has no tuples."""
+    if "array" not in types(node) or "anyOf" in node:
+        return node
+    out, dialect = dict(node), run.dialect
+    prefix, rest = out.get("prefixItems", []), out.get("items")
+    if _impossible(rest):
+        rest = out.pop("items", None) and None
+        out["maxItems"] = min(len(prefix), out.get("maxItems", len(prefix)))
+    if prefix and not dialect.says("prefixItems"):
+        del out["prefixItems"]
+        forms = unique([*prefix, *([rest] if "items" in out else [])])
+        out["items"] = forms[0] if len(forms) == 1 else {"anyOf": forms}
+        if rest is None and dialect.says("maxItems"):
+            out = out | {"minItems": len(prefix), "maxItems": len(prefix)} | out
+        if len(forms) > 1:
+            out = run.told(out, "prefixItems", ", ".join(map(_kind_word, prefix)), at)
+    return out if "items" in out or dialect.bare_arrays else {**out, "items": {}}
+
+
+def _kind_word(schema: Any) -> str:
+    node = tidy(schema)[0]
+    return node.get("title") or node.get("description") or " or ".join(types(node)) or "any"
+
+
+def _told(node: Schema, at: _At, run: _Run) -> Schema:
+    """The node with what cannot stay in its description."""
+    dialect = run.dialect
+    gone = [key for key, value in node.items() if key != _WAYS and not _may_stay(key, value, node, dialect)]
+    node = run.moved(node, gone, at)
+    if not at.depth and not dialect.root_description:
+        run.note = node.pop("description", "")
+    return _alone(node) if dialect.unions_alone and "anyOf" in node else node
+
+
+def _may_stay(key: str, value: Any, node: Schema, dialect: Dialect) -> bool:
+    if key in ("$defs", "definitions"):  # those that are used come back at the end
+        return dialect.refs == "free"
+    if dialect.open or not dialect.says(key):
+        return dialect.says(key)
+    if dialect.unions_alone and "anyOf" in node:
+        return key in ("anyOf", "description", "nullable")
+    match key:
+        case "format":
+            return dialect.formats is None or value in dialect.formats
+        case "pattern":
+            return _common_regex(value)
+        case "minItems":
+            return dialect.min_items is None or value <= dialect.min_items
+        case "default":
+            return json_type(value) not in ("object", "array", "null")
+        case _:
+            return True
+
+
+def _common_regex(pattern: str) -> bool:
+    """Whether a pattern is one that a grammar can be made of: "lookaround is not supported"."""
+    try:
+        re.compile(pattern)
+    except (re.error, OverflowError, RecursionError):
+        return False
+    return not re.search(r"\(\?(?!:)|\\[1-9]", pattern)
+
+
+def _alone(node: Schema) -> Schema:
+    """A union with nothing beside it: what is said of all its branches is said in each."""
+    notes = {"nullable": True} if node.get("nullable") else Schema()
+    return {"anyOf": [_described_first(branch, node.get("description", "")) | notes for branch in node["anyOf"]]}
+
+
+def _described_first(branch: Schema, text: str) -> Schema:
+    if not text or branch == {"type": "null"}:
+        return branch
+    return {**branch, "description": _described({"description": text}, branch.get("description", ""))["description"]}
+
+
+def _root_names(node: Schema, at: _At, run: _Run) -> Schema:
+    return node if at.depth else _named(dict(node), at, run)
+
+
+def _open_array(node: Schema, at: _At, run: _Run) -> Schema:
+    """ "array schema missing items"."""
+    bare = "array" in types({"type": node.get("type")}) and "items" not in node and not run.dialect.bare_arrays
+    return {**node, "items": {}} if bare else node
+
+
+Step = Callable[[Schema, _At, _Run], Schema]
+STEPS: tuple[Step, ...] = (_choices, _typed, _anything, _object, _array, _told)
+OPEN_STEPS: tuple[Step, ...] = (_open_array, _root_names, _told)
+
+
+# ---- words
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 1] + "…"
+
+
+def _words(key: str, value: Any) -> str:
+    """A keyword in plain words; empty for one that says nothing."""
+    if value is False or (key == "default" and value is None):
+        return ""
+    if key == "additionalProperties" and value in (True, {}):
+        return "Other keys are allowed."
+    text = str(value)
+    items = ", ".join(map(dumps_text, cast("list[Any]", value))) if isinstance(value, list) else text
+    return WORDS.get(key, "").format(text=_short(text), list=_short(items), json=_short(dumps_text(value)))
+
+
+def _described(node: Schema, text: str) -> Schema:
+    said = node.get("description", "")
+    return node if not text or text in said else {**node, "description": f"{said} {text}" if said else text}
+
+
+# ---- the way back
+
+
+def _harvest(node: Schema, pointer: str, ways: list[Way]) -> Schema:
+    """A lowered schema without the ways that its nodes carry; these go to `ways`, each with its place."""
+    out = {key: value for key, value in node.items() if key != _WAYS}
+    ways += [msgspec.structs.replace(way, at=pointer) for way in node.get(_WAYS, ())]
+    for key, value in out.items():
+        if key in MAPS:
+            out[key] = {name: _harvest(sub, f"{pointer}/{key}/{escape(name)}", ways) for name, sub in value.items()}
+        elif key in LISTS:
+            out[key] = [_harvest(sub, f"{pointer}/{key}/{i}", ways) for i, sub in enumerate(value)]
+        elif key in NODES and isinstance(value, dict):
+            out[key] = _harvest(cast(Schema, value), f"{pointer}/{key}", ways)
+    return out
+
+
+def restore(arguments: dict[str, Any], lowered: Lowered) -> dict[str, Any]:
+    """Arguments that a model made for the lowered schema, as the original schema wants them."""
+    if not lowered.ways_back:
+        return arguments
+    places: dict[str, list[Way]] = {}
+    for way in lowered.ways_back:
+        places.setdefault(way.at, []).append(way)
+    return _Restoring(lowered.schema, places).value(arguments, lowered.schema, "#", 0)
+
+
+class _Restoring(msgspec.Struct, frozen=True):
+    """A walk of arguments along the schema that they were made for."""
+
+    root: Schema
+    places: dict[str, list[Way]]
+
+    def value(self, value: Any, node: Any, at: str, level: int) -> Any:
+        if not isinstance(node, dict) or level > 2 * MAX_DEPTH:
+            return value
+        node = cast(Schema, node)
+        if "$ref" in node:
+            found = find(self.root, node["$ref"])
+            return self.value(value, found.node, found.pointer, level + 1) if found else value
+        if "anyOf" in node:
+            i = next((i for i, branch in enumerate(node["anyOf"]) if self.suits(value, branch, level)), None)
+            return value if i is None else self.value(value, node["anyOf"][i], f"{at}/anyOf/{i}", level + 1)
+        if isinstance(value, dict):
+            value = {name: self.property(name, sub, node, at, level + 1) for name, sub in cast(Schema, value).items()}
+        elif isinstance(value, list):
+            value = [self.item(i, sub, node, at, level + 1) for i, sub in enumerate(cast("list[Any]", value))]
+        for way in self.places.get(at, ()):
+            value = _back(value, way)
+        return value
+
+    def property(self, name: str, value: Any, node: Schema, at: str, level: int) -> Any:
+        named = node.get("properties", {})
+        if name in named:
+            return self.value(value, named[name], f"{at}/properties/{escape(name)}", level)
+        return self.value(value, node.get("additionalProperties"), f"{at}/additionalProperties", level)
+
+    def item(self, i: int, value: Any, node: Schema, at: str, level: int) -> Any:
+        prefix = node.get("prefixItems", [])
+        if i < len(prefix):
+            return self.value(value, prefix[i], f"{at}/prefixItems/{i}", level)
+        return self.value(value, node.get("items"), f"{at}/items", level)
+
+    def suits(self, value: Any, node: Schema, level: int) -> bool:
+        """Whether a value looks like one for this branch of a union."""
+        if level > 2 * MAX_DEPTH:
+            return False
+        if "$ref" in node:
+            found = find(self.root, node["$ref"])
+            return found is not None and self.suits(value, found.node, level + 1)
+        if "anyOf" in node:
+            return any(self.suits(value, branch, level + 1) for branch in node["anyOf"])
+        if value is None and node.get("nullable"):
+            return True
+        if not _fits(value, types(node) or [json_type(value)]) or value not in node.get("enum", [value]):
+            return False
+        if not isinstance(value, dict):
+            return True
+        given, named = cast(Schema, value), node.get("properties", {})
+        known = all(name in named for name in given) or node.get("additionalProperties") is not False
+        fixed = all(given[name] in named[name]["enum"] for name in given if "enum" in named.get(name, {}))
+        return known and fixed and all(name in given for name in node.get("required", ()))
+
+
+def _back(value: Any, way: Way) -> Any:
+    """A value one step back; what does not look as it should stays as it is."""
+    match way:
+        case Omit(names=names) if isinstance(value, dict):
+            return {name: sub for name, sub in cast(Schema, value).items() if sub is not None or name not in names}
+        case Rename(names=names) if isinstance(value, dict):
+            return {names.get(name, name): sub for name, sub in cast(Schema, value).items()}
+        case Pairs() if isinstance(value, list):
+            entries = [entry for entry in cast("list[Any]", value) if json_type(entry) == "object"]
+            whole = len(entries) == len(cast("list[Any]", value)) and all(
+                isinstance(entry.get("key"), str) for entry in entries
+            )
+            return {entry["key"]: entry.get("value") for entry in entries} if whole else cast(Any, value)
+        case JsonText(kind=kind) if isinstance(value, str):
+            try:
+                meant = loads(value)
+            except ValueError:
+                return value
+            return meant if kind in ("", json_type(meant)) else value
+        case _:
+            return value
+
+
+# ---- the limits of strict modes
+
+
+def strict_problems(schemas: Mapping[str, Schema], dialect: Dialect) -> dict[str, str]:
+    """The tools, of these lowered schemas in order, that must be sent without `strict`, each with the reason."""
+    limits, problems = dialect.limits, dict[str, str]()
+    used = dict.fromkeys(("tools", "optional", "unions"), 0)
+    for tool, schema in schemas.items():
+        size = _size(schema)
+        own = [(what, getattr(limits, what), size[what]) for what in ("depth", "properties", "enum_values")]
+        shared = [(what, getattr(limits, what), used[what] + size[what]) for what in used]
+        over = [f"{what} {count} > {limit}" for what, limit, count in own + shared if limit is not None and count > limit]
+        if dialect.recursion == "cut" and on_cycles(schema):
+            over.append("a recursive definition")
+        if over:
+            problems[tool] = f"{dialect.name} limits: {', '.join(over)}"
+        else:
+            used = {what: count + size[what] for what, count in used.items()}
+    return problems
+
+
+def _size(schema: Schema) -> dict[str, int]:
+    nodes = [(at.pointer, cast(Schema, at.node)) for at in walk(schema)]
+    named = [sub for _, node in nodes for sub in node.get("properties", {}).values()]
+    return {
+        "tools": 1,
+        "optional": sum(len(node.get("properties", {}).keys() - {*node.get("required", ())}) for _, node in nodes),
+        "unions": sum("anyOf" in sub or isinstance(sub.get("type"), list) for sub in named),
+        "depth": max(len(re.findall(r"/properties/|/items\b", pointer)) for pointer, _ in nodes),
+        "properties": len(named),
+        "enum_values": sum(len(node.get("enum", ())) for _, node in nodes),
+    }

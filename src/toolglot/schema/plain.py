@@ -1,0 +1,429 @@
+"""JSON Schema itself, whoever the provider: its vocabulary, and pure operations that make any input plain 2020-12.
+
+Law: nothing here knows a dialect, mutates its input or raises anything but UsageError.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple, cast
+from urllib.parse import unquote
+
+from toolglot.errors import UsageError
+from toolglot.jsontext import dumps
+
+Schema = dict[str, Any]
+
+MAX_LEVELS = 200
+MAX_VALUES = 100_000
+
+# Where a node holds other schemas.
+MAPS = ("properties", "patternProperties", "dependentSchemas", "$defs", "definitions")
+LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
+NODES = (
+    *("items", "additionalItems", "unevaluatedItems", "contains", "additionalProperties", "unevaluatedProperties"),
+    *("propertyNames", "not", "if", "then", "else", "contentSchema"),
+)
+TYPES = ("object", "array", "string", "number", "integer", "boolean", "null")
+
+_OF_OBJECTS = (
+    *(
+        "properties",
+        "required",
+        "additionalProperties",
+        "patternProperties",
+        "propertyNames",
+        "minProperties",
+        "maxProperties",
+    ),
+    *("dependentRequired", "dependentSchemas", "unevaluatedProperties", "propertyOrdering"),
+)
+_OF_ARRAYS = (
+    *("items", "prefixItems", "minItems", "maxItems", "uniqueItems", "contains", "minContains", "maxContains"),
+    *("unevaluatedItems", "additionalItems"),
+)
+_OF_STRINGS = ("minLength", "maxLength", "pattern", "contentEncoding", "contentMediaType", "contentSchema")
+_OF_NUMBERS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
+# What a keyword speaks about: it means nothing for values of other types.
+APPLIES: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(_OF_OBJECTS, ("object",)),
+    **dict.fromkeys(_OF_ARRAYS, ("array",)),
+    **dict.fromkeys(_OF_STRINGS, ("string",)),
+    **dict.fromkeys(_OF_NUMBERS, ("number", "integer")),
+    "format": ("string", "number", "integer"),
+}
+# Notes beside a schema: they say nothing about which values are valid.
+ANNOTATIONS = frozenset(
+    {"description", "title", "default", "examples", "example", "deprecated", "readOnly", "writeOnly", "discriminator"}
+    | {"$comment", "$id", "$schema", "$anchor", "$defs", "definitions"}
+)
+
+
+def json_type(value: Any) -> str:
+    """The name that JSON Schema has for the type of a JSON value."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "boolean"
+        case int():
+            return "integer"
+        case float():
+            return "integer" if value.is_integer() else "number"
+        case str():
+            return "string"
+        case list():
+            return "array"
+        case _:
+            return "object"
+
+
+def unique(values: Iterable[Any]) -> list[Any]:
+    """The values without repetition, as JSON compares them: 1 and true are two."""
+    seen: dict[bytes, Any] = {}
+    for value in values:
+        seen.setdefault(dumps(value), value)
+    return list(seen.values())
+
+
+def plain(value: Any) -> Any:
+    """A deep copy in dicts and lists. Raises UsageError for what is not JSON, or too deep or large to be a schema."""
+    count = 0
+
+    def copy(value: Any, level: int) -> Any:
+        nonlocal count
+        count += 1
+        if level > MAX_LEVELS or count > MAX_VALUES:
+            raise UsageError(f"the schema has more than {MAX_LEVELS} levels or {MAX_VALUES} values")
+        match value:
+            case None | bool() | str() | int():
+                return value
+            case float() if math.isfinite(value):
+                return value
+            case list() | tuple():
+                return [copy(item, level + 1) for item in cast(list[Any], value)]
+            case Mapping() if all(isinstance(key, str) for key in cast(Mapping[Any, Any], value)):
+                return {key: copy(item, level + 1) for key, item in cast(Mapping[str, Any], value).items()}
+            case _:
+                raise UsageError(f"a schema is made of JSON values, not of {value!r:.80}")
+
+    return copy(value, 0)
+
+
+# ---- one node, well-formed
+
+
+def _is(*kinds: type) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, kinds)
+
+
+def _filled(value: Any) -> bool:
+    return isinstance(value, list) and value != []
+
+
+def _number(value: Any) -> bool:
+    return json_type(value) in ("integer", "number")
+
+
+def _count(value: Any) -> bool:
+    return json_type(value) == "integer" and value >= 0
+
+
+# What the value of a keyword must be. Anything else is refused ("JSON schema is invalid. It must match JSON Schema draft 2020-12").
+_SHAPES: dict[str, Callable[[Any], bool]] = {
+    **dict.fromkeys(MAPS, _is(dict)),
+    **dict.fromkeys((*LISTS, "enum"), _filled),
+    **dict.fromkeys(NODES, _is(dict, bool)),
+    **dict.fromkeys(("$ref", "$id", "$schema", "$anchor", "$comment", "title", "description", "format"), _is(str)),
+    **dict.fromkeys(("pattern", "contentEncoding", "contentMediaType"), _is(str)),
+    **dict.fromkeys(("uniqueItems", "deprecated", "readOnly", "writeOnly", "nullable"), _is(bool)),
+    **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems", "minContains", "maxContains"), _count),
+    **dict.fromkeys(("minProperties", "maxProperties"), _count),
+    **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"), _number),
+    **dict.fromkeys(("required", "examples", "propertyOrdering"), _is(list)),
+    "type": lambda value: value in TYPES or _filled(value),
+    "multipleOf": lambda value: _number(value) and value > 0,
+    "dependentRequired": lambda value: json_type(value) == "object" and all(map(_is(list), value.values())),
+}
+
+
+def tidy(schema: Any) -> tuple[Schema, list[str]]:
+    """One node as well-formed 2020-12, its children untouched, and the keywords that made no sense."""
+    if isinstance(schema, bool):
+        return ({} if schema else {"not": {}}), []
+    if not isinstance(schema, dict):
+        return {}, [f"schema {schema!r:.40}"]
+    node: Schema = {}
+    lost: list[str] = []
+    for key, value in _modern(cast(Schema, schema)).items():
+        if value is None and key not in ("default", "const"):
+            continue  # many generators write null for "not given"
+        shape = _SHAPES.get(key)
+        if shape and not shape(value):
+            lost.append(key)
+        else:
+            node[key] = int(value) if shape is _count else value
+    return node, lost
+
+
+def _modern(node: Schema) -> Schema:
+    """What older drafts and hasty authors write, as 2020-12 writes it."""
+    out = dict(node)
+    if isinstance(out.get("items"), list):  # draft-7 tuple
+        out = {("prefixItems" if key == "items" else key): value for key, value in out.items()}
+        if "additionalItems" in out:
+            out["items"] = out.pop("additionalItems")
+    for bound in ("Minimum", "Maximum"):  # draft-4
+        if isinstance(out.get("exclusive" + bound), bool) and out.pop("exclusive" + bound) and bound.lower() in out:
+            out["exclusive" + bound] = out.pop(bound.lower())
+    if isinstance(out.get("type"), str):
+        out["type"] = out["type"].lower()
+    elif isinstance(out.get("type"), list):
+        out["type"] = unique(name.lower() for name in out["type"] if isinstance(name, str) and name.lower() in TYPES)
+    if isinstance(out.get("required"), bool):  # draft-3 says it on the property itself
+        del out["required"]
+    names = out.get("required") if isinstance(out.get("required"), list) else []
+    names = [*cast("list[Any]", names), *(name for name, sub in _items(out, "properties") if _said_required(sub))]
+    if names:
+        out["required"] = unique(name for name in names if isinstance(name, str))
+    return out
+
+
+def _items(node: Schema, key: str) -> list[tuple[str, Any]]:
+    return list(node[key].items()) if isinstance(node.get(key), dict) else []
+
+
+def _said_required(schema: Any) -> bool:
+    return isinstance(schema, dict) and cast(Schema, schema).get("required") is True
+
+
+def types(node: Schema) -> list[str]:
+    """The types that a node allows, from what it says or from the keywords it uses. Empty: any."""
+    said = node.get("type")
+    if said:
+        return [said] if isinstance(said, str) else said
+    if "enum" in node:
+        found = unique(map(json_type, node["enum"]))
+        return [name for name in found if name != "integer" or "number" not in found]
+    return unique(APPLIES[key][0] for key in node if key in APPLIES)
+
+
+# ---- references
+
+
+class Found(NamedTuple):
+    """A node that a reference names. stable: it will still be there after the root and tuples were rewritten."""
+
+    pointer: str
+    node: Any
+    stable: bool
+
+
+def escape(segment: str) -> str:
+    """A segment of a JSON pointer."""
+    return segment.replace("~", "~0").replace("/", "~1")
+
+
+def find(root: Schema, ref: str) -> Found | None:
+    """What a reference names inside its own document; None for a remote or dangling one."""
+    base = root.get("$id")
+    ref = unquote(ref.removeprefix(base) if isinstance(base, str) else ref)
+    if ref in ("", "#"):
+        return Found("#", root, True)
+    if not ref.startswith("#/"):
+        return next((at for at in walk(root) if ref in ("#" + str(at.node.get("$anchor")), at.node.get("$id"))), None)
+    node: Any = root
+    segments = [part.replace("~1", "/").replace("~0", "~") for part in ref[2:].split("/")]
+    stable = segments[0] not in ("anyOf", "oneOf", "allOf", "not")
+    for segment in segments:
+        if isinstance(node, dict) and segment in node:
+            node = cast(Schema, node)[segment]
+            stable = stable and not (segment in ("items", "additionalItems") and isinstance(node, list))
+        elif isinstance(node, list) and segment.isdecimal() and int(segment) < len(cast("list[Any]", node)):
+            node = cast("list[Any]", node)[int(segment)]
+        else:
+            return None
+    return Found("#/" + "/".join(map(escape, segments)), node, stable) if isinstance(node, (dict, bool)) else None
+
+
+def children(node: Schema, *, definitions: bool = True) -> Iterator[tuple[str, Any]]:
+    """The schemas directly inside a node, each with its pointer from there."""
+    for key, value in node.items():
+        if key in MAPS and isinstance(value, dict) and (definitions or key not in ("$defs", "definitions")):
+            yield from ((f"/{key}/{escape(name)}", sub) for name, sub in cast(Schema, value).items())
+        elif isinstance(value, list) and (key in LISTS or key == "items"):
+            yield from ((f"/{key}/{i}", sub) for i, sub in enumerate(cast("list[Any]", value)))
+        elif key in NODES:
+            yield f"/{key}", value
+
+
+def walk(node: Any, pointer: str = "#", *, definitions: bool = True) -> Iterator[Found]:
+    """Every node of a schema, the outer ones first."""
+    if isinstance(node, dict):
+        yield Found(pointer, cast(Schema, node), False)
+        for step, sub in children(cast(Schema, node), definitions=definitions):
+            yield from walk(sub, pointer + step, definitions=definitions)
+
+
+def on_cycles(root: Schema) -> frozenset[str]:
+    """The pointers of the definitions that may reach themselves (or lie between two that do)."""
+    edges: dict[str, set[str]] = {}
+    todo = ["#"]
+    while todo:
+        pointer = todo.pop()
+        if pointer not in edges:
+            start = find(root, pointer)
+            refs = [at.node.get("$ref") for at in walk(start and start.node, definitions=False)]
+            found = [find(root, ref) for ref in refs if isinstance(ref, str)]
+            edges[pointer] = {target.pointer for target in found if target}
+            todo += edges[pointer]
+    return frozenset(_peel(_turned(_peel(edges))))
+
+
+def _turned(edges: Mapping[str, set[str]]) -> dict[str, set[str]]:
+    turned: dict[str, set[str]] = {name: set() for name in edges}
+    for name, targets in edges.items():
+        for target in targets & edges.keys():
+            turned[target].add(name)
+    return turned
+
+
+def _peel(edges: Mapping[str, set[str]]) -> dict[str, set[str]]:
+    """A graph without what leads nowhere, taken away until nothing more goes."""
+    users = _turned(edges)
+    waiting = {name: len(targets & edges.keys()) for name, targets in edges.items()}
+    leaves = [name for name, count in waiting.items() if not count]
+    for leaf in leaves:
+        for user in users[leaf]:
+            waiting[user] -= 1
+            if not waiting[user]:
+                leaves.append(user)
+    gone = set(leaves)
+    return {name: targets - gone for name, targets in edges.items() if name not in gone}
+
+
+# ---- two schemas that hold together
+
+
+def merge(first: Schema, second: Schema) -> tuple[Schema, Schema]:
+    """`allOf` of two nodes as one, and the keywords of the second that could not be joined."""
+    out, clash = dict(first), Schema()
+    for key, theirs in second.items():
+        if key not in out or out[key] == theirs:
+            out[key] = theirs
+        elif (joined := _joined(key, out[key], theirs)) is not None:
+            out[key] = joined
+        elif key not in ANNOTATIONS:
+            clash[key] = theirs
+    return out, clash
+
+
+def _joined(key: str, ours: Any, theirs: Any) -> Any:
+    """Both values of a keyword as one; None where there is no such value."""
+    match key:
+        case "properties" | "patternProperties" | "dependentSchemas":
+            return {**theirs, **ours, **{name: _both(ours[name], theirs[name]) for name in ours if name in theirs}}
+        case "items" | "additionalProperties" | "propertyNames" | "unevaluatedProperties":
+            return _both(ours, theirs)
+        case "required":
+            return unique([*ours, *theirs])
+        case "minimum" | "exclusiveMinimum" | "minLength" | "minItems" | "minProperties":
+            return max(ours, theirs)
+        case "maximum" | "exclusiveMaximum" | "maxLength" | "maxItems" | "maxProperties":
+            return min(ours, theirs)
+        case "uniqueItems" | "nullable":
+            return ours or theirs
+        case "description":
+            return ours if theirs in ours else f"{ours} {theirs}"
+        case "enum":
+            theirs = [dumps(value) for value in theirs]
+            return [value for value in ours if dumps(value) in theirs] or None
+        case "type":
+            return _common(types({"type": ours}), types({"type": theirs}))
+        case _:
+            return None
+
+
+def _both(ours: Any, theirs: Any) -> Any:
+    if ours is False or theirs is False:
+        return False
+    return theirs if ours in (True, {}) else ours if theirs in (True, {}) or ours == theirs else {"allOf": [ours, theirs]}
+
+
+def _common(ours: list[str], theirs: list[str]) -> Any:
+    wide, narrow = ([*names, "integer"] if "number" in names else names for names in (ours, theirs))
+    both = [name for name in unique([*ours, *theirs]) if name in wide and name in narrow]
+    both = [name for name in both if name != "integer" or "number" not in both]
+    return (both[0] if len(both) == 1 else both) or None
+
+
+# ---- Gemini's OpenAPI subset, read
+
+
+_PROTO_TYPES = ("", "string", "number", "integer", "boolean", "array", "object", "null")
+_RENAMED = {"any_of": "anyOf", "prefix_items": "prefixItems", "defs": "$defs", "ref": "$ref"} | {
+    f"{bound}_{what}": f"{bound}{what.capitalize()}" for bound in ("min", "max") for what in ("items", "length", "properties")
+}
+_RENAMED |= {"property_ordering": "propertyOrdering", "additional_properties": "additionalProperties"}
+_COUNTS = frozenset({"minItems", "maxItems", "minLength", "maxLength", "minProperties", "maxProperties"})
+
+
+def from_openapi(schema: Any) -> Any:
+    """Gemini's `parameters` as plain JSON Schema. What is plain already comes back as it is."""
+    return _read(plain(schema))
+
+
+def _read(schema: Any) -> Any:
+    if not isinstance(schema, dict):
+        return schema
+    node = {_RENAMED.get(key, key): value for key, value in cast(Schema, schema).items()}
+    node = {key: _read_value(key, value) for key, value in node.items() if value is not None or key not in _SHAPES}
+    if node.get("type") in ("", "type_unspecified"):
+        del node["type"]
+    if node.get("format") == "enum":  # a mark that `enum` follows
+        del node["format"]
+    if "example" in node:
+        node.setdefault("examples", [node.pop("example")])
+    order = node.pop("propertyOrdering", [])
+    if isinstance(node.get("properties"), dict):
+        named = {name: node["properties"][name] for name in order if name in node["properties"]}
+        node["properties"] = named | node["properties"]
+    return _read_null(node)
+
+
+def _read_value(key: str, value: Any) -> Any:
+    match key:
+        case "type" if type(value) is int and 0 <= value < len(_PROTO_TYPES):
+            return _PROTO_TYPES[value]
+        case "type" if isinstance(value, str) and value.isupper():
+            return value.lower()
+        case "$ref" if isinstance(value, str):
+            return value.replace("#/defs/", "#/$defs/")
+        case "enum" | "required" | "propertyOrdering" if isinstance(value, str):
+            return [value]  # Google's JSON takes a bare value for a repeated field
+        case "propertyOrdering":
+            return [name for name in value if isinstance(name, str)] if isinstance(value, list) else []
+        case _ if key in _COUNTS and isinstance(value, str) and value.isdecimal():
+            return int(value)  # int64 is written as text
+        case _ if key in MAPS and isinstance(value, dict):
+            return {name: _read(sub) for name, sub in cast(Schema, value).items()}
+        case _ if key in LISTS:
+            return [_read(sub) for sub in cast("list[Any]", value if isinstance(value, list) else [value])]
+        case _ if key in NODES:
+            return _read(value)
+        case _:
+            return value
+
+
+def _read_null(node: Schema) -> Schema:
+    """`nullable: true` as JSON Schema says it."""
+    if node.pop("nullable", False) is not True:
+        return node
+    if isinstance(node.get("type"), str):
+        node["type"] = unique([node["type"], "null"])
+        if isinstance(node.get("enum"), list):
+            node["enum"] = unique([*node["enum"], None])
+    elif isinstance(node.get("anyOf"), list):
+        node["anyOf"] = unique([*node["anyOf"], {"type": "null"}])
+    elif "$ref" in node:
+        node["anyOf"] = [{"$ref": node.pop("$ref")}, {"type": "null"}]
+    return node

@@ -1,0 +1,126 @@
+"""What a provider's error body means: one table for all of them (facts/PROVIDERS §20)."""
+
+import re
+from typing import Any, cast
+
+from toolglot import errors
+from toolglot.errors import ProviderError
+from toolglot.jsontext import dumps_text
+
+__all__ = ["failure"]
+
+# Words in a code or type -> error. The first that fits counts; quota before rate, both arrive as 429.
+_BY_CODE: tuple[tuple[str, type[ProviderError]], ...] = (
+    (r"insufficient_quota|billing|credit_balance|spend_limit|usage_limit|insufficient_balance", errors.QuotaExceeded),
+    (r"context_length|context_window|3051", errors.ContextTooLong),
+    (r"content_filter|content_policy|responsibleai|moderation|policy_violation", errors.ContentBlocked),
+    (r"rate_limit|resource_exhausted|throttling|too_many_requests", errors.RateLimited),
+    (r"overloaded|unavailable|modelnotready|server_is_overloaded", errors.Overloaded),
+    (r"authentication|invalid_api_key|unauthenticated|unauthorized", errors.AuthenticationFailed),
+    (r"permission", errors.PermissionDenied),
+    (r"not_found", errors.NotFound),
+    (
+        r"invalid|validation|bad_request|failed_precondition|unsupported|tool_use_failed|model_not_supported",
+        errors.InvalidRequest,
+    ),
+    (r"server_error|api_error|internal|timeout|deadline", errors.ServerFailed),
+)
+_BY_STATUS: dict[int, type[ProviderError]] = {
+    401: errors.AuthenticationFailed,
+    402: errors.QuotaExceeded,
+    403: errors.PermissionDenied,
+    404: errors.NotFound,
+    408: errors.ServerFailed,
+    409: errors.ServerFailed,
+    425: errors.ServerFailed,
+    429: errors.RateLimited,
+    498: errors.Overloaded,
+    503: errors.Overloaded,
+    529: errors.Overloaded,
+}
+_TOO_LONG = re.compile(
+    r"context length|context window|maximum context|prompt is too long|token count .* exceeds|too many tokens", re.IGNORECASE
+)
+
+
+def failure(body: Any, status: int | None = None) -> ProviderError:
+    """The error that a body describes. `status`: of the HTTP answer, None for an error inside a stream or a 200."""
+    if isinstance(body, list) and body:  # Google wraps errors in a list of one
+        body = cast(Any, body[0])
+    inner = _inner(body)
+    message = _message(inner, body)
+    code = _code(inner, body)
+    if status is None or status < 400:
+        status = _status(inner)
+    kind = _kind(status, code, message)
+    return kind(message, status=status, code=code, retry_after=_retry_delay(inner), body=body)
+
+
+def _inner(body: Any) -> Any:
+    if not isinstance(body, dict):
+        return body
+    body = cast(dict[str, Any], body)
+    response = body.get("response")
+    if isinstance(response, dict) and response.get("error"):  # Responses: response.failed
+        return cast(Any, response["error"])
+    return body.get("error") or body
+
+
+def _message(inner: Any, body: Any) -> str:
+    if isinstance(inner, str):
+        return inner.strip() or "the provider gave no reason"
+    if isinstance(inner, dict):
+        for key in ("message", "detail", "Message", "error", "msg"):
+            if value := cast(dict[str, Any], inner).get(key):
+                return value if isinstance(value, str) else dumps_text(value)
+    return dumps_text(body)[:500] if body else "the provider gave no reason"
+
+
+def _code(inner: Any, body: Any) -> str:
+    found: list[str] = []
+    for source in (inner, body):
+        if isinstance(source, dict):
+            for key in ("code", "type", "status", "__type"):
+                value = cast(dict[str, Any], source).get(key)
+                if isinstance(value, str) and value != "error":
+                    found.append(value)
+            details = cast(dict[str, Any], source).get("innererror")
+            if isinstance(details, dict):
+                found.append(str(cast(dict[str, Any], details).get("code", "")))
+    return found[0] if found else ""
+
+
+def _status(inner: Any) -> int | None:
+    if isinstance(inner, dict):
+        for key in ("code", "status", "status_code"):
+            value = cast(dict[str, Any], inner).get(key)
+            if isinstance(value, int) and 400 <= value < 600:
+                return value
+            if isinstance(value, str) and re.fullmatch(r"[45]\d\d", value):
+                return int(value)
+    return None
+
+
+def _kind(status: int | None, code: str, message: str) -> type[ProviderError]:
+    if _TOO_LONG.search(message) and status in (None, 400, 413, 422):
+        return errors.ContextTooLong
+    by_code = next((kind for words, kind in _BY_CODE if re.search(words, code.lower())), None)
+    if status is None or status < 400:
+        return by_code or errors.ServerFailed
+    if status == 429:
+        return errors.QuotaExceeded if by_code is errors.QuotaExceeded else errors.RateLimited
+    if status >= 500:
+        return _BY_STATUS.get(status, errors.ServerFailed)
+    if status in (400, 413, 422) and by_code and not by_code.retryable:
+        return by_code
+    return _BY_STATUS.get(status, errors.InvalidRequest)
+
+
+def _retry_delay(inner: Any) -> float | None:
+    """Google's RetryInfo; other providers say it in a header."""
+    details = cast(dict[str, Any], inner).get("details") if isinstance(inner, dict) else None
+    for detail in cast(list[Any], details) if isinstance(details, list) else []:
+        delay = cast(dict[str, Any], detail).get("retryDelay") if isinstance(detail, dict) else None
+        if isinstance(delay, str) and (match := re.fullmatch(r"(\d+(?:\.\d+)?)s", delay)):
+            return float(match[1])
+    return None

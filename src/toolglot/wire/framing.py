@@ -1,0 +1,322 @@
+"""Bytes to frames and back: SSE, JSON streams (NDJSON, concatenated values, one array), AWS event-stream.
+
+Law: however the bytes are cut, the frames are the same. A decoder only stores and splits: `feed` returns the frames that became
+whole, `close` what is left at the end. Each byte is looked at a bounded number of times, whatever the size of the reads.
+A frame is (event name, data); the name is "" where the framing has none, the data bytes or an already parsed object.
+"""
+
+import base64
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any, Protocol
+from zlib import crc32
+
+from toolglot.errors import MalformedReply, TruncatedStream
+from toolglot.jsontext import dumps, loads_object
+
+__all__ = [
+    "AwsEventDecoder",
+    "Frame",
+    "FrameDecoder",
+    "JsonStreamDecoder",
+    "SseDecoder",
+    "WholeBody",
+    "aws_event",
+    "json_array",
+    "ndjson",
+    "sniff",
+    "sse",
+]
+
+Frame = tuple[str, bytes | dict[str, Any]]
+BOM = b"\xef\xbb\xbf"
+
+
+class FrameDecoder(Protocol):
+    """Splits bytes into frames."""
+
+    def feed(self, data: bytes) -> list[Frame]:
+        """The frames that these bytes completed."""
+        ...
+
+    def close(self) -> list[Frame]:
+        """What is left when the bytes have ended."""
+        ...
+
+
+class SseDecoder:
+    """Server-sent events as the WHATWG standard has them: LF, CRLF or CR, comments, several data lines, BOM.
+
+    Lines that open with a brace are taken as data: Google reports errors in the middle of a stream as bare JSON.
+    `last_id` and `retry` are the last `id:` and `retry:` seen.
+    """
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+        self._ends_line = False  # the stored bytes end with a line break
+        self._ends_cr = False  # the last byte was CR: an LF that follows belongs to it
+        self._started = False
+        self.last_id = ""
+        self.retry: int | None = None
+
+    def feed(self, data: bytes) -> list[Frame]:
+        if not self._started and not (data := self._without_bom(data)):
+            return []
+        if self._ends_cr or b"\r" in data:
+            data = self._with_lf_only(data)
+        if not data:
+            return []
+        whole = b"\n\n" in data or (self._ends_line and data[:1] == b"\n")
+        self._ends_line = data[-1:] == b"\n"
+        self._pieces.append(data)
+        if not whole:
+            return []
+        *events, rest = b"".join(self._pieces).split(b"\n\n")
+        self._pieces = [rest] if rest else []
+        return self._frames(events)
+
+    def close(self) -> list[Frame]:
+        rest, self._pieces = b"".join(self._pieces), []
+        return self._frames([rest])
+
+    def _without_bom(self, data: bytes) -> bytes:
+        data = b"".join(self._pieces) + data
+        self._pieces = []
+        if len(data) < len(BOM) and BOM.startswith(data):
+            self._pieces = [data]
+            return b""
+        self._started = True
+        return data.removeprefix(BOM)
+
+    def _with_lf_only(self, data: bytes) -> bytes:
+        if self._ends_cr and data[:1] == b"\n":
+            data = data[1:]
+            self._ends_cr = False
+        if data:
+            self._ends_cr = data[-1:] == b"\r"
+        return data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+
+    def _frames(self, events: list[bytes]) -> list[Frame]:
+        frames: list[Frame] = []
+        for event in events:
+            if event[:6] == b"data: " and b"\n" not in event:  # nearly every event of most providers
+                frames.append(("", event[6:]))
+            elif event and (frame := self._parse(event)):
+                frames.append(frame)
+        return frames
+
+    def _parse(self, event: bytes) -> Frame | None:
+        name, data = "", list[bytes]()
+        for line in event.split(b"\n"):
+            field, _, value = line.partition(b":")
+            value = value.removeprefix(b" ")
+            if field == b"data":
+                data.append(value)
+            elif field == b"event":
+                name = value.decode("utf-8", "replace")
+            elif field == b"id":
+                self.last_id = value.decode("utf-8", "replace")
+            elif field == b"retry" and value.isdigit():
+                self.retry = int(value[:9])
+            elif field[:1] in (b"{", b"}", b" ", b"]", b"["):
+                data.append(line)
+        return (name, b"\n".join(data)) if data else None
+
+
+# A JSON string, or a bracket outside of strings. A string holds no raw line break, so a line never cuts one.
+_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"?|[{}\[\]]')
+
+
+class JsonStreamDecoder:
+    """JSON values one after another: a line each (NDJSON), over several lines, or as the elements of one array.
+
+    Its frames hold parsed values: only parsing tells that a line is a whole value.
+    """
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []  # of the last, unfinished line
+        self._value: list[bytes] = []  # lines of the unfinished value
+        self._depth = 0
+        self._floor = -1  # the depth at which a value begins: 0, inside an array 1; -1: nothing was seen yet
+
+    def feed(self, data: bytes) -> list[Frame]:
+        self._pieces.append(data)
+        if b"\n" not in data and b"\r" not in data:
+            return []
+        *lines, rest = b"".join(self._pieces).replace(b"\r", b"\n").split(b"\n")
+        self._pieces = [rest] if rest else []
+        frames: list[Frame] = []
+        for line in lines:
+            if line:
+                frames += self._line(line)
+        return frames
+
+    def close(self) -> list[Frame]:
+        rest, self._pieces = b"".join(self._pieces), []
+        frames = self._line(rest)
+        if unfinished := b"\n".join(self._value).strip(b" \t\n,"):
+            frames.append(("", unfinished))
+        self._value = []
+        return frames
+
+    def _line(self, line: bytes) -> list[Frame]:
+        if self._floor < 0:
+            line = line.removeprefix(BOM).lstrip()
+            if not line:
+                return []
+            self._floor = 1 if line[:1] == b"[" else 0
+        if not self._value and not self._depth:
+            try:
+                return [("", loads_object(line))]
+            except ValueError:
+                pass
+        return self._scan(line)
+
+    def _scan(self, line: bytes) -> list[Frame]:
+        frames: list[Frame] = []
+        start = 0
+        for match in _TOKEN.finditer(line):
+            token = match[0][:1]
+            if token in b"{[":
+                self._depth += 1
+                if self._depth == self._floor:
+                    start = match.end()  # the bracket that opens the array
+            elif token in b"}]":
+                self._depth -= 1
+                if self._depth == self._floor:
+                    value = b"\n".join([*self._value, line[start : match.end()]]).lstrip(b" \t\n,")
+                    self._value, start = [], match.end()
+                    frames.append(("", value))
+                elif self._depth < self._floor:
+                    self._depth, start = 0, match.end()  # the bracket that closes the array
+        if start < len(line):
+            self._value.append(line[start:])
+        return frames
+
+
+class AwsEventDecoder:
+    """application/vnd.amazon.eventstream: lengths, headers, payload and checksums in binary.
+
+    Claude on Bedrock wraps each event in `{"bytes": base64}`. A frame's name is the event type, or `exception:TYPE`.
+    """
+
+    _PRELUDE = 12
+    _MOST = 16 * 1024 * 1024  # AWS documents 16 MiB as the largest message
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> list[Frame]:
+        self._buffer += data
+        frames: list[Frame] = []
+        at = 0
+        while len(self._buffer) - at >= self._PRELUDE:
+            total = int.from_bytes(self._buffer[at : at + 4], "big")
+            if not 16 <= total <= self._MOST:
+                raise MalformedReply(f"AWS event-stream: a message of {total} bytes")
+            if len(self._buffer) - at < total:
+                break
+            frames.append(self._message(bytes(self._buffer[at : at + total])))
+            at += total
+        del self._buffer[:at]
+        return frames
+
+    def close(self) -> list[Frame]:
+        if self._buffer:
+            raise TruncatedStream(f"AWS event-stream: the last message is cut after {len(self._buffer)} bytes")
+        return []
+
+    def _message(self, message: bytes) -> Frame:
+        head = int.from_bytes(message[4:8], "big")
+        if crc32(message[:8]) != int.from_bytes(message[8:12], "big") or crc32(message[:-4]) != int.from_bytes(
+            message[-4:], "big"
+        ):
+            raise MalformedReply("AWS event-stream: a checksum does not match")
+        headers = dict(_aws_headers(message[self._PRELUDE : self._PRELUDE + head]))
+        payload = message[self._PRELUDE + head : -4]
+        if headers.get(":message-type", "event") != "event":
+            return f"exception:{headers.get(':exception-type') or headers.get(':error-code', '')}", payload
+        return headers.get(":event-type", ""), _unwrapped(payload)
+
+
+def _unwrapped(payload: bytes) -> bytes:
+    try:
+        inner = loads_object(payload).get("bytes")
+        return base64.b64decode(inner, validate=True) if isinstance(inner, str) else payload
+    except ValueError as e:
+        raise MalformedReply(f"AWS event-stream: {e}") from None
+
+
+def _aws_headers(data: bytes) -> Iterator[tuple[str, str]]:
+    """Only string headers (type 7) occur in these streams."""
+    at = 0
+    while at < len(data):
+        size = data[at]
+        name = data[at + 1 : at + 1 + size].decode("utf-8", "replace")
+        at += 1 + size
+        if data[at : at + 1] != b"\x07":
+            raise MalformedReply(f"AWS event-stream: header {name!r} is not a string")
+        size = int.from_bytes(data[at + 1 : at + 3], "big")
+        yield name, data[at + 3 : at + 3 + size].decode("utf-8", "replace")
+        at += 3 + size
+
+
+class WholeBody:
+    """A body that is one JSON document."""
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+
+    def feed(self, data: bytes) -> list[Frame]:
+        self._pieces.append(data)
+        return []
+
+    def close(self) -> list[Frame]:
+        body, self._pieces = b"".join(self._pieces), []
+        return [("", body)]
+
+
+def sniff(content_type: str, start: bytes) -> FrameDecoder:
+    """The framing of a stream, from its content type or, where that is missing or lies, its first bytes."""
+    first = start.removeprefix(BOM).lstrip()[:1]
+    if "vnd.amazon.eventstream" in content_type or first == b"\x00":
+        return AwsEventDecoder()
+    if first in (b"{", b"["):
+        return JsonStreamDecoder()
+    return SseDecoder()
+
+
+# ---- encoders
+
+
+def sse(data: bytes, event: str = "") -> bytes:
+    """One server-sent event."""
+    lines = b"".join(b"data: " + line + b"\n" for line in data.split(b"\n"))
+    return (f"event: {event}\n".encode() if event else b"") + lines + b"\n"
+
+
+def ndjson(data: bytes) -> bytes:
+    """One line."""
+    return data + b"\n"
+
+
+def json_array(documents: Iterable[bytes]) -> Iterator[bytes]:
+    """The pieces of one array, as Gemini streams without `alt=sse`."""
+    before = b"["
+    for document in documents:
+        yield before + document
+        before = b"\n,\r\n"
+    yield b"]" if before != b"[" else b"[]"
+
+
+def aws_event(data: bytes, event: str = "chunk") -> bytes:
+    """One AWS event-stream message that wraps the data as Bedrock does."""
+    payload = dumps({"bytes": base64.b64encode(data).decode()})
+    fields = {":event-type": event, ":content-type": "application/json", ":message-type": "event"}
+    headers = b"".join(
+        bytes([len(name)]) + name.encode() + b"\x07" + len(value).to_bytes(2, "big") + value.encode()
+        for name, value in fields.items()
+    )
+    prelude = (16 + len(headers) + len(payload)).to_bytes(4, "big") + len(headers).to_bytes(4, "big")
+    message = prelude + crc32(prelude).to_bytes(4, "big") + headers + payload
+    return message + crc32(message).to_bytes(4, "big")

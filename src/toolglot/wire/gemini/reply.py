@@ -1,0 +1,203 @@
+"""Gemini generateContent: replies and streams <-> tracker.
+
+Every part of every event is a new part: parallel calls come one event each, whole, and often without an id. Adjacent text parts
+are one text, except where a signature marks the end of one. Vertex may stream one call's arguments as paths and values.
+"""
+
+import re
+from typing import Any
+
+from toolglot.messages import Foreign, Media, Stop, Usage
+from toolglot.wire.failures import failure
+from toolglot.wire.shapes import Doc, as_dict, as_int, as_list, as_text, rest
+from toolglot.wire.tracker import ToolCallTracker
+
+__all__ = ["WIRE", "GeminiDecoder", "snake_to_camel"]
+
+WIRE = "gemini"
+
+# finishReason: by name, and by the number it has in the proto (some servers send numbers)
+STOPS: dict[Any, Stop] = {
+    "STOP": "end",
+    "MAX_TOKENS": "length",
+    "SAFETY": "filtered",
+    "RECITATION": "filtered",
+    "LANGUAGE": "filtered",
+    "BLOCKLIST": "filtered",
+    "PROHIBITED_CONTENT": "filtered",
+    "SPII": "filtered",
+    "IMAGE_SAFETY": "filtered",
+    "CONTINUATION": "pause",
+    "OTHER": "error",
+    "MALFORMED_FUNCTION_CALL": "error",
+    "UNEXPECTED_TOOL_CALL": "error",
+    "TOO_MANY_TOOL_CALLS": "error",
+    "MALFORMED_RESPONSE": "error",
+    1: "end",
+    2: "length",
+    3: "filtered",
+    4: "filtered",
+    5: "error",
+}
+_CANDIDATE_FIELDS = (
+    "groundingMetadata",
+    "citationMetadata",
+    "urlContextMetadata",
+    "continuationToken",
+    "finishMessage",
+)
+
+
+class GeminiDecoder:
+    """Events of a stream, or a whole body, to the tracker."""
+
+    def __init__(self, tracker: ToolCallTracker) -> None:
+        self._tracker = tracker
+        self._count = 0  # of blocks begun
+        self._open = ""  # kind of the block that the next part may go on with: text, thinking, call
+        self._arguments: Doc = {}  # of a call that comes in pieces
+        self._others = False
+        self.complete = False
+
+    def frame(self, doc: Doc, event: str) -> None:
+        if doc.get("error"):
+            raise failure(doc)
+        tracker = self._tracker
+        tracker.begin(as_text(doc.get("responseId")), as_text(doc.get("modelVersion")))
+        candidates = as_list(doc.get("candidates"))
+        if candidates:
+            self._candidate(candidates[0])
+            self._others = self._others or len(candidates) > 1
+        feedback = as_dict(doc.get("promptFeedback"))
+        if feedback.get("blockReason"):
+            self.complete = True
+            tracker.stop("filtered")
+            tracker.note_message({"promptFeedback": feedback})
+        if usage := doc.get("usageMetadata"):
+            tracker.used(usage_of(usage))
+
+    def done(self) -> None: ...
+
+    def end(self) -> None:
+        self._close()
+        if self._others:
+            from toolglot.losses import Loss
+
+            self._tracker.losses.append(Loss("candidates", "reply", "only the first candidate is read"))
+
+    def _candidate(self, candidate: Doc) -> None:
+        for part in as_list(as_dict(candidate.get("content")).get("parts")):
+            self.part(part)
+        if reason := candidate.get("finishReason"):
+            self.complete = True
+            self._tracker.stop(STOPS.get(reason, "end"))
+        for field in _CANDIDATE_FIELDS:
+            if value := candidate.get(field):
+                self._tracker.note_message({field: value})
+
+    def part(self, part: Doc) -> None:
+        """One part, of a reply or of a message in the history."""
+        tracker = self._tracker
+        if "text" in part:
+            kind = "thinking" if part.get("thought") else "text"
+            if kind != self._open:
+                self._begin(kind)
+            if text := part["text"]:
+                (tracker.thinking if kind == "thinking" else tracker.text)(self._count, text)
+            if state := rest(part, ("text", "thought")):
+                tracker.note(self._count, kind, {key: value for key, value in state.items() if value is not None})
+                self._close()
+        elif (call := part.get("functionCall")) is not None:
+            self._call(call, rest(part, ("functionCall",)))
+        elif (media := part.get("inlineData") or part.get("fileData")) is not None:
+            self._begin("block")
+            tracker.block(self._count, media_of(media, rest(part, ("inlineData", "fileData"))))
+        else:
+            self._begin("block")
+            tracker.block(self._count, Foreign(WIRE, part))
+
+    def _call(self, call: Doc, state: Doc | None) -> None:
+        tracker = self._tracker
+        if self._open != "call":
+            self._begin("call")
+            self._arguments = dict(as_dict(call.get("args")))
+        pieces = as_list(call.get("partialArgs"))
+        for piece in pieces:
+            put(self._arguments, piece)
+        tracker.call(self._count, call.get("id"), call.get("name"), self._arguments)
+        own = {**(state or {}), **(rest(call, ("name", "args", "partialArgs", "willContinue")) or {})}
+        if own:
+            tracker.note(self._count, "call", own)
+        if not call.get("willContinue"):
+            tracker.call(self._count, value=as_lists(self._arguments))
+            self._close()
+
+    def _begin(self, kind: str) -> None:
+        self._close()
+        self._count += 1
+        self._open = kind
+
+    def _close(self) -> None:
+        if self._open:
+            self._tracker.close(self._count)
+        self._open = ""
+
+
+_STEP = re.compile(r"\.([^.\[]+)|\[(\d+)\]|\['((?:[^'\\]|\\.)*)'\]")
+
+
+def put(node: Any, piece: Doc) -> None:
+    """Adds one piece of `partialArgs`: {"jsonPath": "$.a[0].b", "stringValue": …}. Text at one path is joined.
+
+    Arrays are kept as {0: …, 1: …} until `as_lists`.
+    """
+    steps: list[Any] = [int(n) if n else name or quoted for name, n, quoted in _STEP.findall(piece["jsonPath"])]
+    value = next((piece[key] for key in ("stringValue", "numberValue", "boolValue") if key in piece), None)
+    for step in steps[:-1]:
+        node = node.setdefault(step, {})
+    if steps:
+        before = node.get(steps[-1])
+        node[steps[-1]] = before + value if isinstance(before, str) and isinstance(value, str) else value
+
+
+def as_lists(value: Any) -> Any:
+    """`put`'s numbered objects as arrays."""
+    if not isinstance(value, dict):
+        return value
+    if value and all(isinstance(key, int) for key in value):
+        return [as_lists(value[key]) for key in sorted(value)]
+    return {key: as_lists(item) for key, item in value.items()}
+
+
+def media_of(source: Doc, state: Doc | None) -> Media:
+    """inlineData or fileData."""
+    media_type = as_text(source.get("mimeType"))
+    top = media_type.partition("/")[0]
+    kind = top if top in ("image", "audio", "video") else "file"
+    more = rest(source, ("mimeType", "data", "fileUri", "displayName"))
+    opaque = {**(state or {}), **({"source": more} if more else {})} or None
+    return Media(
+        kind,  # pyright: ignore[reportArgumentType]
+        media_type,
+        source.get("data"),
+        source.get("fileUri"),
+        name=as_text(source.get("displayName")),
+        opaque=opaque,
+    )
+
+
+def snake_to_camel(key: str) -> str:
+    """`function_call` as `functionCall`: Google's JSON accepts both."""
+    head, *tail = key.split("_")
+    return head + "".join(word[:1].upper() + word[1:] for word in tail)
+
+
+def usage_of(usage: Doc) -> Usage:
+    """`promptTokenCount` includes the cached ones; `candidatesTokenCount` excludes the thoughts."""
+    thoughts = as_int(usage.get("thoughtsTokenCount"))
+    return Usage(
+        input=as_int(usage.get("promptTokenCount")) + as_int(usage.get("toolUsePromptTokenCount")),
+        output=as_int(usage.get("candidatesTokenCount")) + thoughts,
+        cached=as_int(usage.get("cachedContentTokenCount")),
+        reasoning=thoughts,
+    )

@@ -1,0 +1,60 @@
+"""Ollama chat: replies and streams <-> tracker. Calls come whole, over several lines; `done_reason` is "stop" with them too."""
+
+from toolglot.messages import Media, Stop, Usage
+from toolglot.wire.failures import failure
+from toolglot.wire.shapes import Doc, as_dict, as_int, as_list, as_text, rest
+from toolglot.wire.tracker import ToolCallTracker
+
+__all__ = ["WIRE", "OllamaDecoder"]
+
+WIRE = "ollama-chat"
+
+STOPS: dict[str, Stop] = {"stop": "end", "length": "length"}
+_MESSAGE_FIELDS = ("role", "content", "thinking", "tool_calls", "images", "tool_name", "tool_call_id")
+
+
+class OllamaDecoder:
+    """Lines of a stream, or a whole body, to the tracker."""
+
+    def __init__(self, tracker: ToolCallTracker) -> None:
+        self._tracker = tracker
+        self._calls = 0
+        self.complete = False
+
+    def frame(self, doc: Doc, event: str) -> None:
+        if doc.get("error"):
+            raise failure(doc)
+        self._tracker.begin("", as_text(doc.get("model")))
+        if message := doc.get("message"):
+            self.message(message)
+        if doc.get("done"):
+            self.complete = True
+            self._tracker.stop(STOPS.get(as_text(doc.get("done_reason")), "end"))
+            self._tracker.used(usage_of(doc))
+
+    def done(self) -> None: ...
+
+    def end(self) -> None: ...
+
+    def message(self, message: Doc) -> None:
+        """One message, or a piece of it."""
+        tracker = self._tracker
+        if text := message.get("thinking"):
+            tracker.thinking("thinking", text)
+        if text := message.get("content"):
+            tracker.text("content", text)
+        for call in as_list(message.get("tool_calls")):
+            function = as_dict(call.get("function"))
+            slot = ("call", self._calls)
+            self._calls += 1
+            tracker.call(slot, call.get("id"), function.get("name"), function.get("arguments"))
+            tracker.close(slot)
+        for number, image in enumerate(as_list(message.get("images"))):
+            tracker.block(("image", number), Media("image", data=image))
+        if extra := rest(message, _MESSAGE_FIELDS):
+            tracker.note_message(extra)
+
+
+def usage_of(doc: Doc) -> Usage:
+    """Ollama does not count cached tokens."""
+    return Usage(input=as_int(doc.get("prompt_eval_count")), output=as_int(doc.get("eval_count")))

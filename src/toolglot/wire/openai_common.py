@@ -1,0 +1,53 @@
+"""What Chat Completions and Responses share."""
+
+from typing import Any, cast, get_args
+
+from toolglot.request import Effort, Output
+from toolglot.schema import dialects
+from toolglot.schema.lower import lower
+from toolglot.wire.shapes import Doc, as_dict, as_text
+from toolglot.wire.writer import Writer
+
+__all__ = ["SHARED", "effort_of", "output_of", "strict_output"]
+
+# Request fields that mean the same on both.
+SHARED = {
+    "metadata",
+    "prompt_cache_key",
+    "safety_identifier",
+    "service_tier",
+    "store",
+    "user",
+    "prompt_cache_retention",
+}
+
+
+def effort_of(value: Any) -> Effort | None:
+    """A level of effort, where it is one."""
+    return cast(Effort, value) if value in get_args(Effort) else None
+
+
+def output_of(form: Doc, inner: str = "") -> Output | None:
+    """`response_format` (chat: the shape lies in `json_schema`) or `text.format` (responses)."""
+    match form.get("type"):
+        case "json_object":
+            return Output()
+        case "json_schema":
+            shape = as_dict(form.get(inner)) if inner else form
+            name = as_text(shape.get("name")) or "output"
+            return Output(as_dict(shape.get("schema")), name, as_text(shape.get("description")), shape.get("strict"))
+        case _:
+            return None
+
+
+def strict_output(output: Output, writer: Writer) -> tuple[Doc, bool | None]:
+    """The output's schema, and whether it binds the model."""
+    strict = output.strict
+    if strict and not writer.profile.strict_dialect:
+        writer.lose("strict", "output", f"{writer.profile.title} has no strict mode")
+        strict = None
+    if not strict:
+        return output.schema or {}, strict
+    lowered = lower(output.schema, getattr(dialects, writer.profile.strict_dialect), tool=output.name)
+    writer.losses.extend(lowered.losses)
+    return lowered.schema, True

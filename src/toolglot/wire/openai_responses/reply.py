@@ -1,0 +1,182 @@
+"""OpenAI Responses: replies and streams <-> tracker.
+
+`output_item.done` is the last word on an item: calls may exist only there, and `.added` may hold an unfinished cipher. The
+terminal event's `output` fills in what was never announced (some backends leave it empty, some send nothing else).
+"""
+
+from collections.abc import Hashable, Iterator
+
+from toolglot.messages import Foreign, Media, Stop, Text, Thinking, ToolCall, Usage
+from toolglot.wire.failures import failure
+from toolglot.wire.shapes import Doc, as_dict, as_int, as_list, as_text, dicts, rest
+from toolglot.wire.tracker import ToolCallTracker, call_of
+
+__all__ = ["BUILT_INS", "WIRE", "ResponsesDecoder", "item_blocks"]
+
+WIRE = "openai-responses"
+
+_INCOMPLETE: dict[str, Stop] = {"max_output_tokens": "length", "content_filter": "filtered"}
+_TERMINALS = ("response.completed", "response.incomplete", "response.failed", "response.done", "response.cancelled")
+# Built-ins that the client runs: calls like any other. Item -> (name, the field that holds the arguments, item of the result).
+BUILT_INS = {
+    "shell_call": ("shell", "action", "shell_call_output"),
+    "local_shell_call": ("local_shell", "action", "local_shell_call_output"),
+    "apply_patch_call": ("apply_patch", "operation", "apply_patch_call_output"),
+    "computer_call": ("computer", "action", "computer_call_output"),
+    "tool_search_call": ("tool_search", "arguments", "tool_search_output"),
+}
+_CALL_FIELDS = ("type", "call_id", "name", "arguments", "input", "namespace")
+
+
+class ResponsesDecoder:
+    """Frames of a stream, or a whole body, to the tracker. An item's slot is its output index."""
+
+    def __init__(self, tracker: ToolCallTracker) -> None:
+        self._tracker = tracker
+        self._done: set[int] = set()
+        self.complete = False
+
+    def frame(self, doc: Doc, event: str) -> None:
+        tracker, kind = self._tracker, doc.get("type")
+        match kind:
+            case "response.output_text.delta":
+                tracker.text((doc["output_index"], doc.get("content_index", 0)), doc["delta"])
+            case "response.function_call_arguments.delta" | "response.custom_tool_call_input.delta":
+                tracker.arguments(doc["output_index"], doc["delta"])
+            case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
+                self._thought(doc)
+            case "response.refusal.delta":
+                tracker.text((doc["output_index"], doc.get("content_index", 0)), doc["delta"])
+            case "response.output_item.added":
+                self._added(doc["output_index"], doc["item"])
+            case "response.output_item.done":
+                self._item(doc["output_index"], doc["item"])
+            case "error":
+                raise failure(doc)
+            case _:
+                if kind in _TERMINALS:
+                    self._terminal(doc["response"])
+                elif kind == "response.created":
+                    tracker.begin(as_text(doc["response"].get("id")), as_text(doc["response"].get("model")))
+                elif kind is None:
+                    self._body(doc)
+
+    def done(self) -> None: ...
+
+    def end(self) -> None: ...
+
+    def _body(self, doc: Doc) -> None:
+        """A whole response; Azure and proxies answer errors with 200 too."""
+        if doc.get("error") or "output" not in doc:
+            raise failure(doc if doc.get("error") else {"error": "the answer is no response", **doc})
+        self._tracker.begin(as_text(doc.get("id")), as_text(doc.get("model")))
+        self._terminal(doc)
+
+    def _thought(self, doc: Doc) -> None:
+        slot, part = doc["output_index"], doc.get("summary_index", 0)
+        before = self._tracker.noted(slot).get("part", part)
+        self._tracker.note(slot, "thinking", {"part": part})
+        self._tracker.thinking(slot, doc["delta"] if part == before else "\n\n" + doc["delta"])
+
+    def _added(self, index: int, item: Doc) -> None:
+        match item.get("type"):
+            case "function_call" | "custom_tool_call":
+                freeform = item["type"] == "custom_tool_call"
+                self._tracker.call(
+                    index, item.get("call_id"), item.get("name"), freeform=freeform, namespace=item.get("namespace")
+                )
+            case "reasoning":
+                self._tracker.note(index, "thinking", {})
+            case "message":
+                pass  # its parts announce themselves
+            case _:
+                self._tracker.reserve(index)
+
+    def _item(self, index: int, item: Doc) -> None:
+        """An item is whole."""
+        self._done.add(index)
+        for slot, block in item_blocks(item, index):
+            self._tracker.block(slot, block)
+            if isinstance(block, Text) and block.opaque and "refusal" in block.opaque:
+                self._tracker.stop("refusal")
+
+    def _terminal(self, response: Doc) -> None:
+        if response.get("error") or response.get("status") == "failed":
+            raise failure({"error": response.get("error") or "the response failed"})
+        for index, item in enumerate(dicts(response.get("output"))):
+            if index not in self._done:
+                self._item(index, item)
+        if usage := response.get("usage"):
+            self._tracker.used(usage_of(usage))
+        status = response.get("status")
+        if status == "incomplete":
+            reason = as_text(as_dict(response.get("incomplete_details")).get("reason"))
+            self._tracker.stop(_INCOMPLETE.get(reason, "length"))
+        elif status == "cancelled":
+            self._tracker.stop("error")
+        elif status in ("queued", "in_progress"):
+            self._tracker.stop("pause")
+        self.complete = True
+
+
+def item_blocks(item: Doc, slot: Hashable = 0) -> Iterator[tuple[Hashable, Text | Thinking | Media | ToolCall | Foreign]]:
+    """The blocks of one output item, each with its slot."""
+    match item.get("type"):
+        case "message":
+            state = rest(item, ("type", "role", "content")) or {}
+            content = item.get("content")
+            parts = [{"type": "output_text", "text": content}] if isinstance(content, str) else list(dicts(content))
+            for number, part in enumerate(parts):
+                yield (slot, number), _part(part, state)
+        case "reasoning":
+            yield slot, Thinking(_thought_text(item), rest(item, ("type",)))
+        case "function_call" | "custom_tool_call" as kind:
+            freeform = kind == "custom_tool_call"
+            value = item.get("input") if freeform else item.get("arguments")
+            name, namespace = as_text(item.get("name")), as_text(item.get("namespace"))
+            id = as_text(item.get("call_id")) or as_text(item.get("id"))
+            if freeform:
+                value = value or ""
+            yield (
+                slot,
+                call_of(id, name, value, freeform=freeform, namespace=namespace, opaque=rest(item, _CALL_FIELDS)),
+            )
+        case str(kind) if kind in BUILT_INS and item.get("call_id") and item.get("execution") != "server":
+            name, field, _ = BUILT_INS[kind]
+            yield slot, call_of(as_text(item["call_id"]), name, item.get(field), opaque={"item": item})
+        case _:
+            yield slot, Foreign(WIRE, item)
+
+
+def _part(part: Doc, state: Doc) -> Text | Foreign:
+    """A part of an assistant's message. `state` (id, status, phase) is the message's: it makes the parts one item again."""
+    match part.get("type"):
+        case "output_text" | "text" | "input_text":
+            return Text(part["text"], _opaque(rest(part, ("type", "text")), state))
+        case "refusal":
+            return Text(part["refusal"], {"refusal": True, **state})
+        case _:
+            return Foreign(WIRE, {"type": "message", "role": "assistant", **state, "content": [part]})
+
+
+def _opaque(part: Doc | None, state: Doc) -> Doc | None:
+    if part:
+        return {"part": part, **state}
+    return state or None
+
+
+def _thought_text(item: Doc) -> str:
+    parts = as_list(item.get("summary")) or as_list(item.get("content"))
+    return "\n\n".join(as_text(part.get("text")) for part in dicts(parts))
+
+
+def usage_of(usage: Doc) -> Usage:
+    """`input_tokens` includes the cached ones."""
+    details = as_dict(usage.get("input_tokens_details"))
+    return Usage(
+        input=as_int(usage.get("input_tokens")),
+        output=as_int(usage.get("output_tokens")),
+        cached=as_int(details.get("cached_tokens")),
+        cache_write=as_int(details.get("cache_write_tokens")),
+        reasoning=as_int(as_dict(usage.get("output_tokens_details")).get("reasoning_tokens")),
+    )

@@ -1,0 +1,127 @@
+"""Append-only encoding: turn n + 1 of a conversation costs what is new in it, and the bytes sent before stay a prefix of the body.
+
+A turn is closed when all its calls have results; it is repaired and encoded once, and never touched again. The head of the body
+(model, tools, options, instructions) is encoded once and again only where it changes, which starts a new prefix.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from toolglot.jsontext import dumps
+from toolglot.losses import Loss, Repair
+from toolglot.messages import Message
+from toolglot.providers.profile import Profile
+from toolglot.request import Request
+from toolglot.schema.lower import Lowered
+from toolglot.wire.codec import encode_items, is_stateful, request_codec
+from toolglot.wire.history import visible
+from toolglot.wire.repair import Mender, turns
+from toolglot.wire.writer import Writer
+
+__all__ = ["EncodedBody", "PrefixEncoder"]
+
+
+class EncodedBody(msgspec.Struct, frozen=True):
+    """A request as the bytes of a body. `closed`: how many of them will be the start of the next body too."""
+
+    body: bytes
+    closed: int
+    losses: tuple[Loss, ...] = ()
+    repairs: tuple[Repair, ...] = ()
+    names: dict[str, tuple[str, str]] = {}
+    lowered: dict[str, Lowered] = {}
+
+
+class PrefixEncoder:
+    """Encodes the requests of one conversation for one target, one after another."""
+
+    def __init__(self, profile: Profile) -> None:
+        self._profile = profile
+        self._codec = request_codec(profile.wire)
+        self._forget(None)
+
+    def _forget(self, messages: Sequence[Message] | None) -> None:
+        self._messages = messages
+        self._writer = Writer(self._profile)
+        self._mender: Mender | None = None
+        self._count = 0  # messages in closed turns
+        self._items = bytearray()  # their encoding, with a comma after each item
+        self._request: Request | None = None
+        self._head = b""
+        self._system: list[Message] = []
+
+    def encode(self, request: Request) -> EncodedBody:
+        """The body of a request. The conversation must be the same object, or begin with the same messages, to reuse its prefix."""
+        if not self._goes_on(request):
+            self._forget(request.messages)
+            self._start(request)
+        self._close_turns(request)
+        tail_writer = self._writer.copy()
+        tail = self._tail(request, tail_writer)
+        body = b"".join((self._head, self._items, tail))
+        body = (body[:-1] if body[-1:] == b"," else body) + b"]}"
+        return EncodedBody(
+            body,
+            len(self._head) + len(self._items),
+            tuple(tail_writer.losses),
+            tuple(tail_writer.repairs),
+            tail_writer.names,
+            tail_writer.lowered,
+        )
+
+    def _goes_on(self, request: Request) -> bool:
+        before = self._request
+        if before is None or self._messages is None:
+            return False
+        if replace(request, messages=()) != replace(before, messages=()):
+            return False
+        messages = request.messages
+        if len(messages) < self._count:
+            return False
+        if messages is not self._messages:
+            same = all(one is other for one, other in zip(messages[: self._count], self._messages, strict=False))
+            self._messages = messages
+            return same
+        return True
+
+    def _start(self, request: Request) -> None:
+        """The head, and everything about it that the history needs to know."""
+        count = self._codec.hoisted(request.messages)
+        self._request, self._count = replace(request, messages=()), count
+        self._writer.claim(request.tools)
+        self._mender = Mender(self._profile.history, stateful=is_stateful(request))
+        body = self._codec.assemble(request, self._writer, request.messages[:count], [])
+        self._head = dumps(body)[:-2]
+        if self._head[-1:] != b"[":
+            self._head += b","
+
+    def _close_turns(self, request: Request) -> None:
+        assert self._mender is not None
+        for turn in turns(request.messages, self._count):
+            messages = request.messages[turn.start : turn.stop]
+            if turn.stop == len(request.messages) and not is_closed(messages):
+                break
+            self._items += self._encoded(
+                self._mender.turn(visible(messages, self._writer, turn.start), turn.start), self._writer, turn.start
+            )
+            self._count = turn.stop
+
+    def _tail(self, request: Request, writer: Writer) -> bytes:
+        assert self._mender is not None
+        mender = self._mender.copy()
+        messages = request.messages[self._count :]
+        history = mender.turn(visible(messages, writer, self._count), self._count) if messages else []
+        encoded = self._encoded([*history, *mender.ending()], writer, self._count)
+        writer.repairs.extend(mender.repairs)
+        return encoded
+
+    def _encoded(self, history: Sequence[Message], writer: Writer, first: int) -> bytes:
+        return b"".join(dumps(item) + b"," for item in encode_items(history, self._codec, writer, first))
+
+
+def is_closed(messages: Sequence[Message]) -> bool:
+    """Whether every call of a turn has its result."""
+    calls = {call.id for message in messages for call in message.calls}
+    return calls <= {result.call_id for message in messages for result in message.results}

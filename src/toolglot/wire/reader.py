@@ -1,0 +1,129 @@
+"""Framing + decoder + tracker: the only frame policy.
+
+| what comes                         | what happens                                              |
+|------------------------------------|-----------------------------------------------------------|
+| a known event                      | the decoder tells the tracker                             |
+| an unknown notification            | ignored                                                   |
+| unknown content                    | a Foreign block                                           |
+| data that is not JSON              | MalformedReply                                            |
+| an error in the stream or a 200    | ProviderError                                             |
+| the end, before the terminal       | TruncatedStream                                           |
+"""
+
+from typing import Any, Protocol
+
+from toolglot.errors import MalformedReply, ProviderError, TruncatedStream
+from toolglot.events import Event
+from toolglot.jsontext import kind, loads
+from toolglot.losses import Loss
+from toolglot.messages import Origin, Reply
+from toolglot.wire.failures import failure
+from toolglot.wire.framing import BOM, Frame, FrameDecoder, WholeBody, sniff
+from toolglot.wire.tracker import ToolCallTracker
+
+__all__ = ["Decoder", "ReplyReader", "error_of"]
+
+
+class Decoder(Protocol):
+    """One wire's reading of frames. `complete` turns true with the wire's terminal."""
+
+    complete: bool
+
+    def __init__(self, tracker: ToolCallTracker) -> None: ...
+
+    def frame(self, doc: dict[str, Any], event: str) -> None:
+        """One frame of a stream, or a whole body."""
+        ...
+
+    def done(self) -> None:
+        """`[DONE]` came."""
+        ...
+
+    def end(self) -> None:
+        """The bytes have ended: last words before the reply is made."""
+        ...
+
+
+class ReplyReader:
+    """Reads one answer of status 200, streamed or whole: `feed` bytes, then `close`.
+
+    `complete` says whether the terminal has come; `reply` and `losses` are there after `close`.
+    """
+
+    def __init__(self, decoder: type[Decoder], origin: Origin, *, streaming: bool = True, content_type: str = "") -> None:
+        self._tracker = ToolCallTracker(origin)
+        self._decoder = decoder(self._tracker)
+        self._framing: FrameDecoder | None = None if streaming else WholeBody()
+        self._content_type = content_type
+        self._start = b""
+        self.reply: Reply | None = None
+
+    @property
+    def complete(self) -> bool:
+        """Whether the wire's terminal has come."""
+        return self._decoder.complete
+
+    @property
+    def losses(self) -> list[Loss]:
+        """What of the answer has no place in a reply."""
+        return self._tracker.losses
+
+    def feed(self, data: bytes) -> list[Event]:
+        """The events that these bytes completed."""
+        if self._framing is None:
+            self._start += data
+            if not self._start.removeprefix(BOM).strip() or BOM.startswith(self._start):
+                return []
+            self._framing = sniff(self._content_type, self._start)
+            data, self._start = self._start, b""
+        self._frames(self._framing.feed(data))
+        return self._tracker.drain()
+
+    def close(self) -> list[Event]:
+        """The last events; `reply` is set. Raises TruncatedStream where the terminal has not come."""
+        if self._framing is None:
+            raise TruncatedStream("the answer is empty")
+        self._frames(self._framing.close())
+        self._decoder.end()
+        if not self._decoder.complete:
+            raise TruncatedStream("the stream ended before its terminal")
+        self.reply = self._tracker.finish()
+        return self._tracker.drain()
+
+    def _frames(self, frames: list[Frame]) -> None:
+        frame = self._decoder.frame
+        for event, data in frames:
+            if isinstance(data, bytes):
+                if data[:1] != b"{" and (data := data.strip()) in (b"[DONE]", b""):
+                    if data:
+                        self._decoder.done()
+                    continue
+                doc = self._parsed(data)
+            else:
+                doc = data
+            if event[:10] == "exception:":
+                raise failure({"error": {"type": event[10:], **doc}})
+            try:
+                frame(doc, event)
+            except (AttributeError, KeyError, TypeError, IndexError) as e:
+                raise MalformedReply(f"a frame has an unexpected shape ({e!r}): {str(doc)[:200]}") from e
+
+    def _parsed(self, data: bytes) -> dict[str, Any]:
+        try:
+            doc = loads(data)
+        except ValueError as e:
+            raise MalformedReply(f"a frame is not JSON ({e}): {data[:200]!r}") from None
+        if isinstance(doc, list) and len(doc) == 1 and isinstance(doc[0], dict) and "error" in doc[0]:  # pyright: ignore[reportUnknownArgumentType, reportUnknownMemberType]
+            raise failure(doc)
+        if not isinstance(doc, dict):
+            raise MalformedReply(f"a frame is {kind(doc)}, not an object: {data[:200]!r}")
+        return doc  # pyright: ignore[reportUnknownVariableType]
+
+
+def error_of(status: int, body: bytes) -> ProviderError:
+    """The error that an answer of status 4xx or 5xx describes."""
+    try:
+        value: Any = loads(body)
+    except ValueError:
+        value = body.decode("utf-8", "replace")[:2000]
+    return failure(value, status)

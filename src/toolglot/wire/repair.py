@@ -1,0 +1,292 @@
+"""Makes any history legal for a target: every call has exactly one result, right after it, in call order; nothing is empty that
+must not be; turns come in an order the target accepts. What was already legal is returned as it was, the same objects.
+
+Laws: the output is legal; repairing it again changes nothing; no call, result or text is lost; every change is a Repair.
+
+It works turn by turn, in order. A turn ends where no call is left without a result; what was repaired before it is never
+looked at again, so that a growing conversation costs only what is new.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+import msgspec
+
+from toolglot.losses import Repair
+from toolglot.messages import Block, Foreign, Media, Message, Text, Thinking, ToolCall, ToolResult
+from toolglot.providers.profile import HistoryRules
+
+__all__ = ["Mender", "Repaired", "interrupted", "repair", "turns", "unanswered"]
+
+_UNKNOWN = "No result was recorded for this call: the conversation was cut off. The tool may or may not have run."
+_INTERRUPTED = "The call was interrupted while it ran. It may have had effects."
+_REJECTED = "The call was not allowed and did not run."
+_START, _CONTINUE, _OK = "(start of the conversation)", "Continue.", "OK."
+
+
+class Repaired(msgspec.Struct, frozen=True):
+    """A legal history and what was done for it."""
+
+    messages: list[Message]
+    repairs: list[Repair]
+
+
+def unanswered(call: ToolCall) -> ToolResult:
+    """The result of a call that nobody knows anything of."""
+    return ToolResult(call.id, (Text(_UNKNOWN),), call.name, is_error=True, error_kind="unknown_outcome")
+
+
+def interrupted(call: ToolCall, *, kind: Literal["interrupted", "rejected"] = "interrupted") -> ToolResult:
+    """The result of a call that was stopped while it ran, or refused before it did: two things a model must not mix up."""
+    text = _INTERRUPTED if kind == "interrupted" else _REJECTED
+    return ToolResult(call.id, (Text(text),), call.name, is_error=True, error_kind=kind)
+
+
+def repair(messages: Sequence[Message], rules: HistoryRules, *, stateful: bool = False) -> Repaired:
+    """The history as the target accepts it. `stateful`: the provider holds an earlier part, which results may answer."""
+    mender = Mender(rules, stateful=stateful)
+    out = [message for turn in turns(messages) for message in mender.turn(messages[turn.start : turn.stop], turn.start)]
+    return Repaired([*out, *mender.ending()], mender.repairs)
+
+
+def turns(messages: Sequence[Message], start: int = 0) -> Iterator[range]:
+    """The turns from message `start` on: each ends where every call has a result. The last may be open."""
+    waiting: set[str] = set()
+    for index in range(start, len(messages)):
+        for block in messages[index].blocks:
+            if isinstance(block, ToolCall):
+                waiting.add(block.id)
+            elif isinstance(block, ToolResult):
+                waiting.discard(block.call_id)
+        if not waiting:
+            yield range(start, index + 1)
+            start = index + 1
+    if start < len(messages):
+        yield range(start, len(messages))
+
+
+class Mender:
+    """Repairs turn after turn. It remembers only the ids that are taken and who spoke last."""
+
+    def __init__(self, rules: HistoryRules, *, stateful: bool = False) -> None:
+        self._rules, self._stateful = rules, stateful
+        self._taken: set[str] = set()
+        self._last: Message | None = None  # the last message that is not an instruction
+        self.repairs: list[Repair] = []
+
+    def copy(self) -> "Mender":
+        """A mender that goes on from here."""
+        other = Mender(self._rules, stateful=self._stateful)
+        other._taken, other._last, other.repairs = set(self._taken), self._last, list(self.repairs)
+        return other
+
+    def turn(self, messages: Sequence[Message], first: int = 0) -> list[Message]:
+        """One turn, made legal. `first`: the number of its first message."""
+        unique = _unique_ids(messages, first, self._taken, self.repairs)
+        out: list[Message] = []
+        for index, message in enumerate(_pair(unique, first, self.repairs, stateful=self._stateful), first):
+            shaped = _shape(message, self._rules, index, self.repairs)
+            if shaped is not None:
+                out += [*self._before(shaped, index), shaped]
+                if shaped.role != "system":
+                    self._last = shaped
+        return out
+
+    def _before(self, message: Message, index: int) -> list[Message]:
+        """What the target wants to be said before a message."""
+        rules, last = self._rules, self._last
+        if rules.filler_after_results and message.role == "user" and last is not None and last.role == "tool":
+            self._say("assistant message", index, f"{_OK!r} added between results and user")
+            return [Message("assistant", (Text(_OK),))]
+        if rules.starts_with_user and last is None and message.role == "assistant":
+            self._say("user message", index, "added: the conversation must start with one")
+            return [Message("user", (Text(_START),))]
+        return []
+
+    def ending(self) -> list[Message]:
+        """What the target wants to be said at the end."""
+        rules, last = self._rules, self._last
+        if rules.needs_turn and last is None:
+            self._say("user message", 0, "added: there must be one")
+            return [Message("user", (Text(_START),))]
+        if rules.ends_with_user and last is not None and _is_prefill(last):
+            self._say("user message", 0, "added at the end: the conversation must end with one")
+            return [Message("user", (Text(_CONTINUE),))]
+        return []
+
+    def _say(self, what: str, index: int, why: str) -> None:
+        self.repairs.append(Repair(what, f"messages[{index}]", why))
+
+
+def _is_prefill(message: Message) -> bool:
+    """An answer begun by the caller; a turn that the provider paused is none."""
+    return message.role == "assistant" and not any(isinstance(block, Foreign) for block in message.blocks)
+
+
+# ---- ids
+
+
+def _unique_ids(messages: Sequence[Message], first: int, seen: set[str], repairs: list[Repair]) -> list[Message]:
+    """A call id that was used before gets a new one; results follow their calls in order."""
+    renamed: dict[str, list[str]] = {}  # id -> new ids of later calls, whose results are still to come
+    out: list[Message] = []
+    for index, message in enumerate(messages, first):
+        if message.role == "assistant":
+            message = _renamed_calls(message, index, seen, renamed, repairs)
+        elif renamed and message.results:
+            message = _renamed_results(message, renamed)
+        out.append(message)
+    return out
+
+
+def _renamed_calls(
+    message: Message, index: int, seen: set[str], renamed: dict[str, list[str]], repairs: list[Repair]
+) -> Message:
+    blocks: list[Block] = []
+    here: set[str] = set()
+    for block in message.blocks:
+        if isinstance(block, ToolCall):
+            new, turn = block.id, 1
+            while new in seen or not new:
+                turn += 1
+                new = f"{block.id or 'call'}_{turn}"
+            if new != block.id:
+                repairs.append(Repair(f"call id {block.id!r}", f"messages[{index}]", f"used before; now {new!r}"))
+                first = [block.id] if block.id in here else []  # the first of two in one turn is answered first
+                renamed.setdefault(block.id, first).append(new)
+                block = msgspec.structs.replace(block, id=new)
+            else:
+                renamed.pop(new, None)
+            seen.add(new)
+            here.add(new)
+        blocks.append(block)
+    return message if tuple(blocks) == message.blocks else msgspec.structs.replace(message, blocks=tuple(blocks))
+
+
+def _renamed_results(message: Message, renamed: dict[str, list[str]]) -> Message:
+    blocks: list[Block] = []
+    for block in message.blocks:
+        if isinstance(block, ToolResult) and (queue := renamed.get(block.call_id)):
+            block = msgspec.structs.replace(block, call_id=queue.pop(0) if len(queue) > 1 else queue[0])
+        blocks.append(block)
+    return msgspec.structs.replace(message, blocks=tuple(blocks))
+
+
+# ---- pairs
+
+
+def _pair(messages: list[Message], first: int, repairs: list[Repair], *, stateful: bool) -> list[Message]:
+    """Results right after their calls, one each, in call order; orphans become text."""
+    wanted = {call.id: call for message in messages if message.role == "assistant" for call in message.calls}
+    answers, origin = _collect(messages, first, wanted, repairs)
+    out: list[Message] = []
+    for index, message in enumerate(messages):
+        left = tuple(b for b in message.blocks if not (isinstance(b, ToolResult) and b.call_id in wanted))
+        if message.role == "tool" or len(left) != len(message.blocks):
+            if left:
+                kept = stateful and message.role == "tool"
+                out.append(
+                    msgspec.structs.replace(message, blocks=left) if kept else _orphans(message, left, first + index, repairs)
+                )
+            continue
+        out.append(message)
+        if message.role == "assistant" and message.calls:
+            following = messages[index + 1] if index + 1 < len(messages) else None
+            out.append(_results(message, following, answers, origin, first + index, repairs))
+    return out
+
+
+def _collect(
+    messages: list[Message], first: int, wanted: dict[str, ToolCall], repairs: list[Repair]
+) -> tuple[dict[str, ToolResult], dict[str, Message]]:
+    """Every result by the call it answers; a second result for one call is added to the first."""
+    answers: dict[str, ToolResult] = {}
+    origin: dict[str, Message] = {}
+    for index, message in enumerate(messages, first):
+        for result in message.results:
+            id = result.call_id
+            if id not in wanted:
+                continue
+            if id in answers:
+                repairs.append(Repair(f"result of {id!r}", f"messages[{index}]", "a second result; added to the first"))
+                before = answers[id]
+                answers[id] = msgspec.structs.replace(
+                    before, content=(*before.content, *result.content), is_error=before.is_error or result.is_error
+                )
+            else:
+                answers[id], origin[id] = result, message
+    return answers, origin
+
+
+def _results(
+    message: Message,
+    following: Message | None,
+    answers: dict[str, ToolResult],
+    origin: dict[str, Message],
+    index: int,
+    repairs: list[Repair],
+) -> Message:
+    """The tool message that answers an assistant message: the very next one where it does so already."""
+    results: list[ToolResult] = []
+    for call in message.calls:
+        if call.id not in answers:
+            repairs.append(Repair(f"call {call.name!r}", f"messages[{index}]", "it had no result; one was made up"))
+        results.append(answers.get(call.id) or unanswered(call))
+    blocks = tuple(results)
+    if following is not None and following.role == "tool" and following.blocks == blocks:
+        return following
+    first = next((origin[call.id] for call in message.calls if call.id in origin), None)
+    if any(origin.get(call.id, following) is not following for call in message.calls):
+        repairs.append(Repair("results", f"messages[{index}]", "moved right after their calls"))
+    elif (
+        following is not None
+        and following.role == "tool"
+        and following.results != blocks
+        and len(following.results) == len(blocks)
+    ):
+        repairs.append(Repair("results", f"messages[{index + 1}]", "put in the order of their calls"))
+    return Message("tool", blocks, first.origin if first else None, first.opaque if first else None)
+
+
+def _orphans(message: Message, left: tuple[Block, ...], index: int, repairs: list[Repair]) -> Message:
+    """Results that answer no call, said as text by the user."""
+    blocks: list[Block] = []
+    for block in left:
+        if isinstance(block, ToolResult):
+            repairs.append(Repair(f"result of {block.call_id!r}", f"messages[{index}]", "it answers no call; shown as text"))
+            blocks.append(Text(f"[Result of an earlier tool call{f' to {block.name}' if block.name else ''}]"))
+            blocks.extend(block.content)
+        else:
+            blocks.append(block)
+    return Message("user" if message.role == "tool" else message.role, tuple(blocks), message.origin, message.opaque)
+
+
+# ---- shape of a turn
+
+
+def _shape(message: Message, rules: HistoryRules, index: int, repairs: list[Repair]) -> Message | None:
+    """A message without empty parts, calls last where the target asks for it; None where nothing is left."""
+    if message.role == "tool":
+        return message
+    blocks = tuple(block for block in message.blocks if not _is_empty(block, rules))
+    if not blocks:
+        repairs.append(Repair(f"empty {message.role} message", f"messages[{index}]", "left out"))
+        return None
+    if rules.calls_last and message.role == "assistant" and _text_after_call(blocks):
+        repairs.append(Repair("text", f"messages[{index}]", "moved before the calls of its turn"))
+        calls = tuple(block for block in blocks if isinstance(block, ToolCall))
+        blocks = (*(block for block in blocks if not isinstance(block, ToolCall)), *calls)
+    return message if blocks == message.blocks else msgspec.structs.replace(message, blocks=blocks)
+
+
+def _is_empty(block: Block, rules: HistoryRules) -> bool:
+    if not isinstance(block, Text):
+        return False
+    if rules.no_blank_text:
+        return not block.text.strip()
+    return not block.text and not block.opaque
+
+
+def _text_after_call(blocks: tuple[Block, ...]) -> bool:
+    first = next((i for i, block in enumerate(blocks) if isinstance(block, ToolCall)), len(blocks))
+    return any(isinstance(block, Text | Media | Thinking) for block in blocks[first:])

@@ -1,0 +1,159 @@
+"""What providers accept, written from facts/PROVIDERS.md §16 and apart from the code under test."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import jsonschema_rs
+
+Schema = dict[str, Any]
+
+CORE = {"type", "description", "properties", "required", "items", "enum", "anyOf"}
+ALLOWED: dict[str, set[str]] = {
+    "openai-strict": CORE
+    | {"$ref", "$defs", "additionalProperties", "pattern", "format", "minimum", "maximum", "exclusiveMinimum"}
+    | {"exclusiveMaximum", "multipleOf", "minItems", "maxItems", "minLength", "maxLength"},
+    "anthropic-strict": CORE | {"$ref", "$defs", "additionalProperties", "format", "minItems"},
+    "gemini": CORE
+    | {"$ref", "$defs", "additionalProperties", "format", "prefixItems", "minItems", "maxItems", "minimum", "maximum"}
+    | {"propertyOrdering"},
+    "gemini-openapi": CORE
+    | {
+        "nullable",
+        "format",
+        "pattern",
+        "default",
+        "minItems",
+        "maxItems",
+        "minProperties",
+        "maxProperties",
+        "minLength",
+    }
+    | {"maxLength", "minimum", "maximum", "propertyOrdering"},
+    "ollama": CORE,
+    "deepseek-strict": CORE | {"additionalProperties", "format"},
+}
+ALLOWED["openrouter-google"] = ALLOWED["gemini-openapi"]
+NINE = {"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"}
+FORMATS = {
+    "openai-strict": NINE,
+    "anthropic-strict": NINE | {"uri"},
+    "gemini": {"int32", "int64", "float", "double"},
+    "gemini-openapi": {"int32", "int64", "float", "double", "date-time", "enum"},
+    "openrouter-google": {"int32", "int64", "float", "double", "date-time", "enum"},
+    "deepseek-strict": {"email", "hostname", "ipv4", "ipv6", "uuid"},
+}
+STRICT = {"openai-strict", "anthropic-strict", "deepseek-strict"}
+GOOGLE = {"gemini-openapi", "openrouter-google"}
+
+
+def nodes(schema: Any, path: str = "$") -> Iterator[tuple[str, Schema]]:
+    assert isinstance(schema, dict), f"{path} is not an object: {schema!r}"
+    yield path, schema
+    for key in ("properties", "$defs", "definitions", "patternProperties", "dependentSchemas"):
+        for name, sub in schema.get(key, {}).items():
+            yield from nodes(sub, f"{path}.{key}.{name}")
+    for key in ("anyOf", "oneOf", "allOf", "prefixItems"):
+        for i, sub in enumerate(schema.get(key, [])):
+            yield from nodes(sub, f"{path}.{key}[{i}]")
+    for key in ("items", "additionalProperties", "not", "contains", "propertyNames", "if", "then", "else"):
+        if key in schema and (not isinstance(schema[key], bool) or key != "additionalProperties"):
+            yield from nodes(schema[key], f"{path}.{key}")
+
+
+def kinds(node: Schema) -> list[str]:
+    said = node.get("type", [])
+    return [said] if isinstance(said, str) else said
+
+
+def violations(schema: Schema, dialect: str) -> list[str]:
+    """Why the provider would refuse the schema, or ignore part of it."""
+    found: list[str] = []
+    try:
+        jsonschema_rs.Draft202012Validator(schema)
+    except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError) as error:
+        if "regex" not in str(error):  # which patterns are legal is not said by the metaschema
+            found.append(f"not JSON Schema 2020-12: {error}")
+    if schema.get("type") != "object" or not isinstance(schema.get("properties"), dict):
+        found.append("the root is not an object with properties")
+    found += [f"{key} at the root" for key in ("oneOf", "anyOf", "allOf", "enum", "not", "$ref") if key in schema]
+    for path, node in nodes(schema):
+        found += [f"{path}: {problem}" for problem in of_node(node, dialect, path == "$")]
+    if dialect.startswith("anthropic"):
+        found += [f"key {name!r}" for name in schema.get("properties", {}) if not re.fullmatch(r"[a-zA-Z0-9_.-]{1,64}", name)]
+    if dialect == "anthropic-strict":
+        found += [f"recursive {name}" for name in schema.get("$defs", {}) if reaches(schema, name, name)]
+    if dialect == "ollama" and "description" in schema:
+        found.append("the root's description is dropped")
+    return found
+
+
+def of_node(node: Schema, dialect: str, root: bool) -> Iterator[str]:
+    if dialect in ("openai", "compatible", "compatible-inline") and "array" in kinds(node) and "items" not in node:
+        yield "array without items"
+    if dialect.startswith("compatible"):
+        yield from (f"{key} stays" for key in ("title", "$schema", "$id", "examples", "discriminator") if key in node)
+    if dialect == "compatible-inline" and {"$ref", "$defs", "definitions"} & node.keys():
+        yield "a reference stays"
+    if dialect not in ALLOWED:
+        return
+    yield from (f"keyword {key}" for key in node.keys() - ALLOWED[dialect])
+    if "$defs" in node and not root:
+        yield "definitions below the root"
+    if "format" in node and dialect in FORMATS and node["format"] not in FORMATS[dialect]:
+        yield f"format {node['format']}"
+    if "$ref" in node:
+        if len(node) > 1 or not re.fullmatch(r"#|#/\$defs/[^/]+", node["$ref"]):
+            yield f"$ref {node}"
+        return
+    yield from of_types(node, dialect)
+    yield from of_enum(node, dialect)
+    if "object" in kinds(node) or "properties" in node:
+        yield from of_object(node, dialect, root)
+    if "array" in kinds(node) and dialect not in ("gemini", "ollama") and not node.get("items"):
+        yield "array without items"
+
+
+def of_types(node: Schema, dialect: str) -> Iterator[str]:
+    one = dialect == "gemini" or dialect in GOOGLE
+    if isinstance(node.get("type"), list) and (one or (dialect == "deepseek-strict" and {"object", "array"} & {*kinds(node)})):
+        yield f"type list {node['type']}"
+    if one and "anyOf" in node and len(node) > 1:
+        yield "something beside anyOf"
+    if dialect in STRICT | GOOGLE and not {"type", "anyOf"} & node.keys():
+        yield "no type"
+    if dialect == "openai-strict" and re.search(r"\(\?[=!<]", node.get("pattern", "")):
+        yield "lookaround"
+    if dialect == "anthropic-strict" and node.get("minItems", 0) > 1:
+        yield "minItems over 1"
+
+
+def of_enum(node: Schema, dialect: str) -> Iterator[str]:
+    values = node.get("enum", [])
+    if any(isinstance(value, (dict, list)) for value in values):
+        yield "a structure in enum"
+    if dialect in GOOGLE and values and (not all(isinstance(v, str) and v for v in values) or node["type"] != "string"):
+        yield f"enum {values} of {node.get('type')}"
+    if dialect == "gemini" and any(isinstance(value, bool) or value is None for value in values):
+        yield f"enum {values}"
+
+
+def of_object(node: Schema, dialect: str, root: bool) -> Iterator[str]:
+    named = node.get("properties", {})
+    if missing := [name for name in node.get("required", []) if name not in named]:
+        yield f"required names no property: {missing}"
+    if dialect in STRICT and node.get("additionalProperties") is not False:
+        yield "not closed"
+    if dialect in ("openai-strict", "deepseek-strict") and sorted(node.get("required", ["?"])) != sorted(named):
+        yield "not all required"
+    if dialect in GOOGLE | {"deepseek-strict"} and not named and not root:
+        yield "an object without properties"
+    if dialect == "gemini" and isinstance(node.get("additionalProperties"), dict) and not named and not root:
+        yield "a map"
+    if dialect in GOOGLE and not all(re.fullmatch(r"[a-zA-Z_][a-zA-Z0-9_]{0,63}", name) for name in named):
+        yield "the name of a property"
+
+
+def reaches(schema: Schema, start: str, goal: str, seen: frozenset[str] = frozenset()) -> bool:
+    refs = {node["$ref"].rsplit("/", 1)[1] for _, node in nodes(schema["$defs"][start]) if "/" in node.get("$ref", "")}
+    return goal in refs or any(reaches(schema, ref, goal, seen | refs) for ref in refs - seen)
