@@ -6,7 +6,7 @@ the last event is `ReplyDone`.
 
 import msgspec
 
-from toolglot.messages import Foreign, Media, Reply, Text, Thinking, ToolCall
+from toolglot.messages import Foreign, Media, Opaque, Reply, Text, Thinking, ToolCall
 
 __all__ = [
     "BlockReady",
@@ -21,7 +21,7 @@ __all__ = [
 ]
 
 
-class _Event(msgspec.Struct, frozen=True, gc=False, tag_field="type", tag=True):
+class _Event(msgspec.Struct, frozen=True, tag_field="type", tag=True):
     pass
 
 
@@ -46,13 +46,14 @@ class ThinkingDelta(_Event, frozen=True, gc=False):
     text: str
 
 
-class ToolCallStarted(_Event, frozen=True, gc=False):
+class ToolCallStarted(_Event, frozen=True):
     """A call began: its name is known. `freeform`: its input is plain text, not JSON."""
 
     index: int
     id: str
     name: str
     freeform: bool = False
+    opaque: Opaque | None = None
 
 
 class ToolCallDelta(_Event, frozen=True, gc=False):

@@ -144,7 +144,7 @@ def events_of(reply: Reply, piece: int = 24) -> Iterator[Event]:
                 yield from (delta(index, part) for part in _cut(block.text, piece))
                 yield BlockReady(index, block)
             case ToolCall():
-                yield ToolCallStarted(index, block.id, block.name, block.freeform)
+                yield ToolCallStarted(index, block.id, block.name, block.freeform, block.opaque)
                 yield from (ToolCallDelta(index, part) for part in _cut(block.raw or "", piece))
                 yield ToolCallReady(index, block)
             case Media() | Foreign():
@@ -185,7 +185,9 @@ class Sequencer:
             case ToolCallStarted():
                 return [
                     *self._close(None),
-                    self._start(event.index, "call", ToolCall(event.id, event.name, freeform=event.freeform)),
+                    self._start(
+                        event.index, "call", ToolCall(event.id, event.name, freeform=event.freeform, opaque=event.opaque)
+                    ),
                 ]
             case ToolCallDelta():
                 return self._piece(event.index, "call", event.text)

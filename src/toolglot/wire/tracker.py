@@ -124,7 +124,7 @@ class ToolCallTracker:
             found.namespace = namespace
         if found.name and not found.started:
             found.started = True
-            self.events.append(ToolCallStarted(found.index, found.id, found.name, found.freeform))
+            self.events.append(ToolCallStarted(found.index, found.id, found.name, found.freeform, found.opaque))
         if isinstance(value, str):
             if value:
                 found.pieces.append(value)
@@ -161,7 +161,7 @@ class ToolCallTracker:
         found.block = block
         if isinstance(block, ToolCall):
             if not found.started:
-                self.events.append(ToolCallStarted(found.index, block.id, block.name, block.freeform))
+                self.events.append(ToolCallStarted(found.index, block.id, block.name, block.freeform, block.opaque))
             if not found.pieces and block.raw:
                 self.events.append(ToolCallDelta(found.index, block.raw))
             self.events.append(ToolCallReady(found.index, block))
@@ -174,7 +174,8 @@ class ToolCallTracker:
     def note(self, slot: Hashable, kind: str, opaque: Opaque) -> None:
         """Opaque state of a block; later fields win."""
         found = self._slots.get(slot) or self._open(slot, kind)
-        found.opaque = {**(found.opaque or {}), **opaque}
+        if opaque:
+            found.opaque = {**(found.opaque or {}), **opaque}
 
     def noted(self, slot: Hashable) -> Opaque:
         """The opaque state of a block so far."""
@@ -202,7 +203,7 @@ class ToolCallTracker:
                 value = found.value if found.value is not None else text
                 call = call_of(id, found.name, value, freeform=found.freeform, namespace=found.namespace, opaque=found.opaque)
                 if not found.started:
-                    self.events.append(ToolCallStarted(found.index, id, found.name, found.freeform))
+                    self.events.append(ToolCallStarted(found.index, id, found.name, found.freeform, found.opaque))
                 found.block = call
                 self.events.append(ToolCallReady(found.index, call))
             case "thinking":

@@ -89,8 +89,8 @@ class AnthropicDecoder:
             case "redacted_thinking":
                 tracker.block(index, Thinking("", {"redacted": block.get("data")}))
             case "tool_use":
-                tracker.call(index, block.get("id"), block.get("name"), block.get("input") or None)
                 tracker.note(index, "call", rest(block, ("type", "id", "name", "input")) or {})
+                tracker.call(index, block.get("id"), block.get("name"), block.get("input") or None)
             case _:
                 tracker.reserve(index)
                 self._foreign[index] = dict(block), []

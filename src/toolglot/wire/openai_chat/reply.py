@@ -84,15 +84,18 @@ class ChatDecoder:
 
     def message(self, message: Doc) -> None:
         """A message, or a piece of one: of a reply, or of the history."""
+        only_content = len(message) == 1 and "content" in message
+        if not only_content:
+            self._thoughts(message)
         if content := message.get("content"):
             if isinstance(content, str):
                 self._tracker.text("content", content)
             else:
                 self._parts(content)
-        if len(message) > 1 or "content" not in message:
+        if not only_content:
             self._more(message)
 
-    def _more(self, message: Doc) -> None:
+    def _thoughts(self, message: Doc) -> None:
         tracker = self._tracker
         for field in REASONING:
             if (text := message.get(field)) and isinstance(text, str):
@@ -100,6 +103,9 @@ class ChatDecoder:
                     tracker.note("reasoning", "thinking", {"field": field})
                 if tracker.noted("reasoning").get("field") == field:  # some send one text under two names
                     tracker.thinking("reasoning", text)
+
+    def _more(self, message: Doc) -> None:
+        tracker = self._tracker
         for call in as_list(message.get("tool_calls")):
             self._call(call)
         if (legacy := message.get("function_call")) and (legacy.get("name") or legacy.get("arguments")):

@@ -18,7 +18,7 @@ class ResponsesAnswer(Answer):
     """Writes one answer. An item of the output is a block of the reply."""
 
     provider = "openai-responses"
-    _id = ""
+    _id = _item_id = ""
     _sequence = -1
 
     def whole(self, reply: Reply) -> Doc:
@@ -41,7 +41,7 @@ class ResponsesAnswer(Answer):
             case Start():
                 yield from self._started(step)
             case Piece():
-                yield {"type": _DELTAS[self._kind], **self._place(step.number), "delta": step.text}
+                yield {"type": _DELTAS[self._kind], **self._place(), "delta": step.text}
             case End():
                 yield from self._ended(step)
             case Finish(reply=reply):
@@ -52,35 +52,35 @@ class ResponsesAnswer(Answer):
     def _started(self, step: Start) -> Iterator[Doc]:
         head = step.block if isinstance(step.block, ToolCall) else None
         self._kind = "custom" if head and head.freeform else step.kind
-        if step.kind == "other":
+        if step.kind == "other" or (head and "item" in self.own(head)):
             return
         empty = head or (Text("") if step.kind == "text" else Thinking(""))
-        item = self._item(empty, step.number) or {}
+        item = self._item(empty, len(self._output)) or {}
         self._item_id = as_text(item.get("id"))
         unfinished: Doc = {**item, "content": []} if step.kind == "text" else item
         if head and not head.freeform:
             unfinished = {**item, "arguments": ""}
         yield {
             "type": "response.output_item.added",
-            "output_index": step.number,
+            "output_index": len(self._output),
             "item": {**unfinished, "status": "in_progress"},
         }
         if step.kind == "text":
             part: Doc = {"type": "output_text", "text": "", "annotations": []}
-            yield {"type": "response.content_part.added", **self._place(step.number), "part": part}
+            yield {"type": "response.content_part.added", **self._place(), "part": part}
         elif step.kind == "thinking":
             part = {"type": "summary_text", "text": ""}
-            yield {"type": "response.reasoning_summary_part.added", **self._place(step.number), "part": part}
+            yield {"type": "response.reasoning_summary_part.added", **self._place(), "part": part}
 
     def _ended(self, step: End) -> Iterator[Doc]:
         block: Block | None = step.block
         if block is None:
             block = Text(step.text) if step.kind == "text" else Thinking(step.text)
-        item = self._item(block, step.number)
+        item = self._item(block, len(self._output))
         if item is None:
             return
-        place = self._place(step.number)
-        if isinstance(block, ToolCall):
+        place = self._place()
+        if isinstance(block, ToolCall) and "name" in item:
             field = "input" if block.freeform else "arguments"
             if not step.text and item.get(field):
                 yield {"type": _DELTAS[self._kind], **place, "delta": item[field]}
@@ -100,13 +100,13 @@ class ResponsesAnswer(Answer):
             yield {"type": "response.reasoning_summary_text.done", **place, "text": block.text}
             part: Doc = {"type": "summary_text", "text": block.text}
             yield {"type": "response.reasoning_summary_part.done", **place, "part": part}
-        elif step.kind == "other":
-            yield {"type": "response.output_item.added", "output_index": step.number, "item": item}
+        else:
+            yield {"type": "response.output_item.added", "output_index": len(self._output), "item": item}
+        yield {"type": "response.output_item.done", "output_index": len(self._output), "item": item}
         self._output.append(item)
-        yield {"type": "response.output_item.done", "output_index": step.number, "item": item}
 
-    def _place(self, number: int) -> Doc:
-        place: Doc = {"output_index": number, "item_id": self._item_id}
+    def _place(self) -> Doc:
+        place: Doc = {"output_index": len(self._output), "item_id": self._item_id}
         if self._kind == "text":
             return {**place, "content_index": 0, "logprobs": []}
         return {**place, "summary_index": 0} if self._kind == "thinking" else place

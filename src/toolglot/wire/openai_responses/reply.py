@@ -33,7 +33,7 @@ class ResponsesDecoder:
 
     def __init__(self, tracker: ToolCallTracker) -> None:
         self._tracker = tracker
-        self._done: set[int] = set()
+        self._done: set[Hashable] = set()  # output indexes and ids of whole items
         self.complete = False
 
     def frame(self, doc: Doc, event: str) -> None:
@@ -94,7 +94,7 @@ class ResponsesDecoder:
 
     def _item(self, index: int, item: Doc) -> None:
         """An item is whole."""
-        self._done.add(index)
+        self._done.update((index, item.get("id") or index))
         for slot, block in item_blocks(item, index):
             self._tracker.block(slot, block)
             if isinstance(block, Text) and block.opaque and "refusal" in block.opaque:
@@ -104,7 +104,7 @@ class ResponsesDecoder:
         if response.get("error") or response.get("status") == "failed":
             raise failure({"error": response.get("error") or "the response failed"})
         for index, item in enumerate(dicts(response.get("output"))):
-            if index not in self._done:
+            if index not in self._done and item.get("id") not in self._done:
                 self._item(index, item)
         if usage := response.get("usage"):
             self._tracker.used(usage_of(usage))
