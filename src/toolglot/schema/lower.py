@@ -223,12 +223,15 @@ def _descend(node: Schema, at: _At, run: _Run) -> Schema:
             out[key] = _node(value, at.down(key), run)
         else:
             out[key] = value
-    return out if run.dialect.open or "anyOf" not in out else _fewer_branches(out)
+    return out if run.dialect.open or "anyOf" not in out else _fewer_branches(out, run.dialect)
 
 
-def _fewer_branches(node: Schema) -> Schema:
-    """A lowered union without branches that came out equal."""
+def _fewer_branches(node: Schema, dialect: Dialect) -> Schema:
+    """A lowered union without branches that came out equal, or as mere choices of one type."""
     branches = unique(node["anyOf"])
+    real = [branch for branch in branches if branch != {"type": "null"}]
+    if choices := _as_choices(branches if dialect.type_lists != "never" else real):
+        branches = [choices, *(branch for branch in branches if branch not in real and dialect.type_lists == "never")]
     rest = {key: value for key, value in node.items() if key != "anyOf"}
     if len(branches) > 1 or (rest and "$ref" in branches[0]):
         return {**node, "anyOf": branches}
@@ -422,7 +425,7 @@ def _form(part: Schema) -> str:
 
 
 def _fewer_keywords(node: Schema, dialect: Dialect) -> Schema:
-    """A node in the keywords that the steps know: const, nullable, unevaluated… and dependencies said with others."""
+    """A node in the keywords that the steps know: const, nullable and unevaluated… said with others."""
     out = dict(node)
     if "const" in out:
         out["enum"] = [out.pop("const")]
@@ -430,11 +433,6 @@ def _fewer_keywords(node: Schema, dialect: Dialect) -> Schema:
         other = "additionalProperties" if key == "unevaluatedProperties" else "items"
         if key in out and (extra := out.pop(key)) is not True and (other == "additionalProperties" or "prefixItems" in out):
             out.setdefault(other, extra)
-    if isinstance(out.get("dependencies"), dict):  # draft-7
-        both: Schema = out.pop("dependencies")
-        for key, kind in (("dependentRequired", list), ("dependentSchemas", dict)):
-            if some := {name: value for name, value in both.items() if isinstance(value, kind)}:
-                out.setdefault(key, some)
     if "nullable" in out and not (dialect.nullable and out["nullable"]):
         return _nullable(out) if out.pop("nullable") else out
     return out
@@ -530,6 +528,7 @@ def _object(node: Schema, at: _At, run: _Run) -> Schema:
         return node
     dialect, extra = run.dialect, node.get("additionalProperties")
     named = {name: sub for name, sub in node.get("properties", {}).items() if not _impossible(sub)}
+    node = dict(node)
     if at.depth and not named:
         values = _map_values(node)
         if values is not None and dialect.maps == "pairs":
@@ -538,6 +537,8 @@ def _object(node: Schema, at: _At, run: _Run) -> Schema:
             return _as_text(node, "object", at, run)
     if named or not at.depth or _impossible(extra):
         node = {**node, "properties": named}
+    elif extra in (True, {}):
+        del node["additionalProperties"]
     if dialect.closed:
         if extra is not None and not _impossible(extra):
             run.lose("additionalProperties", at, f"{dialect.name} takes named keys only")

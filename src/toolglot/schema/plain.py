@@ -142,7 +142,7 @@ _SHAPES: dict[str, Callable[[Any], bool]] = {
     **dict.fromkeys(("required", "examples", "propertyOrdering"), _is(list)),
     "type": lambda value: value in TYPES or _filled(value),
     "multipleOf": lambda value: _number(value) and value > 0,
-    "dependentRequired": lambda value: json_type(value) == "object" and all(map(_is(list), value.values())),
+    "dependentRequired": _is(dict),
 }
 
 
@@ -175,25 +175,32 @@ def _modern(node: Schema) -> Schema:
     for bound in ("Minimum", "Maximum"):  # draft-4
         if isinstance(out.get("exclusive" + bound), bool) and out.pop("exclusive" + bound) and bound.lower() in out:
             out["exclusive" + bound] = out.pop(bound.lower())
+    for name, value in _items(out, "dependencies"):  # draft-7
+        key = "dependentRequired" if isinstance(value, list) else "dependentSchemas"
+        out[key] = {name: value} | (out[key] if isinstance(out.get(key), dict) else {})
+    if "dependentRequired" in out or "dependencies" in out:
+        out.pop("dependencies", None)
+        some = [(name, value) for name, value in _items(out, "dependentRequired") if isinstance(value, list)]
+        out["dependentRequired"] = {name: _names(value) for name, value in some}
     if isinstance(out.get("type"), str):
         out["type"] = out["type"].lower()
     elif isinstance(out.get("type"), list):
         out["type"] = unique(name.lower() for name in out["type"] if isinstance(name, str) and name.lower() in TYPES)
     if isinstance(out.get("required"), bool):  # draft-3 says it on the property itself
         del out["required"]
-    names = out.get("required") if isinstance(out.get("required"), list) else []
-    names = [*cast("list[Any]", names), *(name for name, sub in _items(out, "properties") if _said_required(sub))]
-    if names:
-        out["required"] = unique(name for name in names if isinstance(name, str))
+    if isinstance(out.get("required"), list):
+        out["required"] = _names(out["required"])
+    if said := [name for name, sub in _items(out, "properties") if isinstance(sub, dict) and sub.get("required") is True]:
+        out["required"] = unique([*(out.get("required") or []), *said])
     return out
+
+
+def _names(values: list[Any]) -> list[str]:
+    return unique(value for value in values if isinstance(value, str))
 
 
 def _items(node: Schema, key: str) -> list[tuple[str, Any]]:
     return list(node[key].items()) if isinstance(node.get(key), dict) else []
-
-
-def _said_required(schema: Any) -> bool:
-    return isinstance(schema, dict) and cast(Schema, schema).get("required") is True
 
 
 def types(node: Schema) -> list[str]:

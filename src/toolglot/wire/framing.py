@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from zlib import crc32
 
 from toolglot.errors import MalformedReply, TruncatedStream
-from toolglot.jsontext import dumps, loads_object
+from toolglot.jsontext import REFUSED, decode_object, dumps, loads_object
 
 __all__ = [
     "AwsEventDecoder",
@@ -30,6 +30,7 @@ __all__ = [
 
 Frame = tuple[str, bytes | dict[str, Any]]
 BOM = b"\xef\xbb\xbf"
+_MOST_NAMES = 100  # of events that are remembered
 
 
 class FrameDecoder(Protocol):
@@ -56,6 +57,7 @@ class SseDecoder:
         self._ends_line = False  # the stored bytes end with a line break
         self._ends_cr = False  # the last byte was CR: an LF that follows belongs to it
         self._started = False
+        self._names: dict[bytes, str] = {}
         self.last_id = ""
         self.retry: int | None = None
 
@@ -101,9 +103,17 @@ class SseDecoder:
         for event in events:
             if event[:6] == b"data: " and b"\n" not in event:  # nearly every event of most providers
                 frames.append(("", event[6:]))
+            elif event[:7] == b"event: " and event.count(b"\n") == 1 and (at := event.find(b"\ndata: ")) > 0:  # and of the others
+                frames.append((self._names.get(head := event[7:at]) or self._named(head), event[at + 7 :]))
             elif event and (frame := self._parse(event)):
                 frames.append(frame)
         return frames
+
+    def _named(self, head: bytes) -> str:
+        name = head.decode("utf-8", "replace")
+        if len(self._names) < _MOST_NAMES:
+            self._names[head] = name
+        return name
 
     def _parse(self, event: bytes) -> Frame | None:
         name, data = "", list[bytes]()
@@ -147,6 +157,12 @@ class JsonStreamDecoder:
         self._pieces = [rest] if rest else []
         frames: list[Frame] = []
         for line in lines:
+            if not self._floor and not self._depth and not self._value:  # nearly every line
+                try:
+                    frames.append(("", decode_object(line)))
+                    continue
+                except REFUSED:
+                    pass
             if line:
                 frames += self._line(line)
         return frames
@@ -197,7 +213,7 @@ class JsonStreamDecoder:
 class AwsEventDecoder:
     """application/vnd.amazon.eventstream: lengths, headers, payload and checksums in binary.
 
-    Claude on Bedrock wraps each event in `{"bytes": base64}`. A frame's name is the event type, or `exception:TYPE`.
+    Claude on Bedrock wraps each event in `{"bytes": base64}`. A frame's name is the event type; an exception becomes an error event.
     """
 
     _PRELUDE = 12
@@ -235,14 +251,22 @@ class AwsEventDecoder:
         headers = dict(_aws_headers(message[self._PRELUDE : self._PRELUDE + head]))
         payload = message[self._PRELUDE + head : -4]
         if headers.get(":message-type", "event") != "event":
-            return f"exception:{headers.get(':exception-type') or headers.get(':error-code', '')}", payload
+            kind = headers.get(":exception-type") or headers.get(":error-code", "")
+            return "error", dumps({"type": "error", "error": {"type": kind, **_object(payload)}})
         return headers.get(":event-type", ""), _unwrapped(payload)
 
 
 def _unwrapped(payload: bytes) -> bytes:
+    inner = _object(payload).get("bytes")
     try:
-        inner = loads_object(payload).get("bytes")
         return base64.b64decode(inner, validate=True) if isinstance(inner, str) else payload
+    except ValueError as e:
+        raise MalformedReply(f"AWS event-stream: {e}") from None
+
+
+def _object(payload: bytes) -> dict[str, Any]:
+    try:
+        return loads_object(payload)
     except ValueError as e:
         raise MalformedReply(f"AWS event-stream: {e}") from None
 

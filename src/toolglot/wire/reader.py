@@ -10,15 +10,16 @@
 | the end, before the terminal       | TruncatedStream                                           |
 """
 
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from toolglot.errors import MalformedReply, ProviderError, TruncatedStream
 from toolglot.events import Event
-from toolglot.jsontext import kind, loads
+from toolglot.jsontext import REFUSED, decode_object, kind, loads
 from toolglot.losses import Loss
 from toolglot.messages import Origin, Reply
 from toolglot.wire.failures import failure
 from toolglot.wire.framing import BOM, Frame, FrameDecoder, WholeBody, sniff
+from toolglot.wire.shapes import as_dict
 from toolglot.wire.tracker import ToolCallTracker
 
 __all__ = ["Decoder", "ReplyReader", "error_of"]
@@ -32,7 +33,11 @@ class Decoder(Protocol):
     def __init__(self, tracker: ToolCallTracker) -> None: ...
 
     def frame(self, doc: dict[str, Any], event: str) -> None:
-        """One frame of a stream, or a whole body."""
+        """One frame of a stream."""
+        ...
+
+    def body(self, doc: dict[str, Any], event: str) -> None:
+        """A whole answer in one document."""
         ...
 
     def done(self) -> None:
@@ -53,6 +58,7 @@ class ReplyReader:
     def __init__(self, decoder: type[Decoder], origin: Origin, *, streaming: bool = True, content_type: str = "") -> None:
         self._tracker = ToolCallTracker(origin)
         self._decoder = decoder(self._tracker)
+        self._streaming = streaming
         self._framing: FrameDecoder | None = None if streaming else WholeBody()
         self._content_type = content_type
         self._start = b""
@@ -84,40 +90,47 @@ class ReplyReader:
         if self._framing is None:
             raise TruncatedStream("the answer is empty")
         self._frames(self._framing.close())
-        self._decoder.end()
-        if not self._decoder.complete:
-            raise TruncatedStream("the stream ended before its terminal")
-        self.reply = self._tracker.finish()
+        try:
+            self._decoder.end()
+            if not self._decoder.complete:
+                raise TruncatedStream("the stream ended before its terminal")
+            self.reply = self._tracker.finish()
+        except (AttributeError, KeyError, TypeError, IndexError) as e:
+            raise MalformedReply(f"the answer has an unexpected shape ({e!r})") from e
         return self._tracker.drain()
 
     def _frames(self, frames: list[Frame]) -> None:
-        frame = self._decoder.frame
-        for event, data in frames:
-            if isinstance(data, bytes):
-                if data[:1] != b"{" and (data := data.strip()) in (b"[DONE]", b""):
-                    if data:
-                        self._decoder.done()
-                    continue
-                doc = self._parsed(data)
-            else:
-                doc = data
-            if event[:10] == "exception:":
-                raise failure({"error": {"type": event[10:], **doc}})
-            try:
-                frame(doc, event)
-            except (AttributeError, KeyError, TypeError, IndexError) as e:
-                raise MalformedReply(f"a frame has an unexpected shape ({e!r}): {str(doc)[:200]}") from e
-
-    def _parsed(self, data: bytes) -> dict[str, Any]:
+        read = self._decoder.frame if self._streaming else self._decoder.body
+        doc: Any = None
         try:
-            doc = loads(data)
+            for event, data in frames:
+                if isinstance(data, bytes):
+                    try:
+                        doc = decode_object(data)
+                    except REFUSED:
+                        if (doc := self._odd(data)) is None:
+                            continue
+                else:
+                    doc = data
+                read(doc, event)
+        except (AttributeError, KeyError, TypeError, IndexError) as e:
+            raise MalformedReply(f"a frame has an unexpected shape ({e!r}): {str(doc)[:200]}") from e
+
+    def _odd(self, data: bytes) -> dict[str, Any] | None:
+        """Data that is no plain JSON object: the end mark, nothing at all, an error in a list, or what only `loads` can read."""
+        if (text := data.strip()) in (b"[DONE]", b""):
+            if text:
+                self._decoder.done()
+            return None
+        try:
+            doc: Any = loads(data)
         except ValueError as e:
             raise MalformedReply(f"a frame is not JSON ({e}): {data[:200]!r}") from None
-        if isinstance(doc, list) and len(doc) == 1 and isinstance(doc[0], dict) and "error" in doc[0]:  # pyright: ignore[reportUnknownArgumentType, reportUnknownMemberType]
-            raise failure(doc)
+        if isinstance(doc, list) and len(cast(list[Any], doc)) == 1 and "error" in as_dict(doc[0]):
+            raise failure(cast(Any, doc))
         if not isinstance(doc, dict):
             raise MalformedReply(f"a frame is {kind(doc)}, not an object: {data[:200]!r}")
-        return doc  # pyright: ignore[reportUnknownVariableType]
+        return cast(dict[str, Any], doc)
 
 
 def error_of(status: int, body: bytes) -> ProviderError:

@@ -33,9 +33,15 @@ class AnthropicDecoder:
         self.complete = False
 
     def frame(self, doc: Doc, event: str) -> None:
-        match doc.get("type"):
-            case "content_block_delta":
-                self._delta(doc["index"], doc["delta"])
+        kind = doc.get("type")
+        if kind == "content_block_delta":
+            delta = doc["delta"]
+            if delta["type"] == "text_delta":
+                self._tracker.text(doc["index"], delta["text"])
+            else:
+                self._delta(doc["index"], delta)
+            return
+        match kind:
             case "content_block_start":
                 self._start(doc["index"], doc["content_block"])
             case "content_block_stop":
@@ -55,6 +61,9 @@ class AnthropicDecoder:
             case _:
                 if doc.get("error") or event == "error":
                     raise failure(doc)
+
+    def body(self, doc: Doc, event: str) -> None:
+        self.frame(doc, event)
 
     def done(self) -> None: ...
 
@@ -97,8 +106,6 @@ class AnthropicDecoder:
 
     def _delta(self, index: int, delta: Doc) -> None:
         match delta.get("type"):
-            case "text_delta":
-                self._tracker.text(index, delta["text"])
             case "input_json_delta":
                 if index in self._foreign:
                     self._foreign[index][1].append(delta["partial_json"])

@@ -7,6 +7,7 @@ are one text, except where a signature marks the end of one. Vertex may stream o
 import re
 from typing import Any
 
+from toolglot.losses import Loss
 from toolglot.messages import Foreign, Media, Stop, Usage
 from toolglot.wire.failures import failure
 from toolglot.wire.shapes import Doc, as_dict, as_int, as_list, as_text, rest
@@ -57,37 +58,56 @@ class GeminiDecoder:
         self._open = ""  # kind of the block that the next part may go on with: text, thinking, call
         self._arguments: Doc = {}  # of a call that comes in pieces
         self._others = False
+        self._begun = False
+        self._usage: Doc | None = None
         self.complete = False
 
     def frame(self, doc: Doc, event: str) -> None:
         if doc.get("error"):
             raise failure(doc)
-        tracker = self._tracker
-        tracker.begin(as_text(doc.get("responseId")), as_text(doc.get("modelVersion")))
-        candidates = as_list(doc.get("candidates"))
-        if candidates:
+        if not self._begun:
+            self._begun = True
+            self._tracker.begin(as_text(doc.get("responseId")), as_text(doc.get("modelVersion")))
+        if candidates := doc.get("candidates"):
             self._candidate(candidates[0])
-            self._others = self._others or len(candidates) > 1
-        feedback = as_dict(doc.get("promptFeedback"))
-        if feedback.get("blockReason"):
-            self.complete = True
-            tracker.stop("filtered")
-            tracker.note_message({"promptFeedback": feedback})
-        if usage := doc.get("usageMetadata"):
-            tracker.used(usage_of(usage))
+            if len(candidates) > 1:
+                self._others = True
+        if feedback := doc.get("promptFeedback"):
+            self._blocked(feedback)
+        if usage := doc.get("usageMetadata"):  # in every event; the last counts
+            self._usage = usage
+
+    def body(self, doc: Doc, event: str) -> None:
+        self.frame(doc, event)
+        self.complete = True
 
     def done(self) -> None: ...
 
     def end(self) -> None:
         self._close()
+        if self._usage:
+            self._tracker.used(usage_of(self._usage))
         if self._others:
-            from toolglot.losses import Loss
-
             self._tracker.losses.append(Loss("candidates", "reply", "only the first candidate is read"))
 
+    def _blocked(self, feedback: Doc) -> None:
+        if feedback.get("blockReason"):
+            self.complete = True
+            self._tracker.stop("filtered")
+            self._tracker.note_message({"promptFeedback": feedback})
+
     def _candidate(self, candidate: Doc) -> None:
-        for part in as_list(as_dict(candidate.get("content")).get("parts")):
-            self.part(part)
+        content = candidate.get("content")
+        for part in (content.get("parts") or ()) if content else ():
+            if len(part) == 1 and "text" in part and self._open == "text":  # nearly every part
+                if text := part["text"]:
+                    self._tracker.text(self._count, text)
+            else:
+                self.part(part)
+        if len(candidate) > 2 or "finishReason" in candidate:
+            self._more(candidate)
+
+    def _more(self, candidate: Doc) -> None:
         if reason := candidate.get("finishReason"):
             self.complete = True
             self._tracker.stop(STOPS.get(reason, "end"))

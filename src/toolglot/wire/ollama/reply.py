@@ -19,18 +19,24 @@ class OllamaDecoder:
     def __init__(self, tracker: ToolCallTracker) -> None:
         self._tracker = tracker
         self._calls = 0
+        self._begun = False
         self.complete = False
 
     def frame(self, doc: Doc, event: str) -> None:
         if doc.get("error"):
             raise failure(doc)
-        self._tracker.begin("", as_text(doc.get("model")))
+        if not self._begun:
+            self._begun = True
+            self._tracker.begin("", as_text(doc.get("model")))
         if message := doc.get("message"):
             self.message(message)
         if doc.get("done"):
             self.complete = True
             self._tracker.stop(STOPS.get(as_text(doc.get("done_reason")), "end"))
             self._tracker.used(usage_of(doc))
+
+    def body(self, doc: Doc, event: str) -> None:
+        self.frame(doc, event)
 
     def done(self) -> None: ...
 
@@ -43,6 +49,11 @@ class OllamaDecoder:
             tracker.thinking("thinking", text)
         if text := message.get("content"):
             tracker.text("content", text)
+        if len(message) > 2:
+            self._more(message)
+
+    def _more(self, message: Doc) -> None:
+        tracker = self._tracker
         for call in as_list(message.get("tool_calls")):
             function = as_dict(call.get("function"))
             slot = ("call", self._calls)

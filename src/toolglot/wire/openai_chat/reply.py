@@ -4,6 +4,7 @@ Tolerance of the many compatible servers is always on: an index, an id, a name, 
 wrong; `arguments` may be text, an object, "" or null; reasoning comes under five names. Choice 0 counts.
 """
 
+from collections.abc import Hashable
 from typing import Any
 
 from toolglot.jsontext import dumps_text
@@ -61,6 +62,10 @@ class ChatDecoder:
         if usage := doc.get("usage") or as_dict(doc.get("x_groq")).get("usage"):
             tracker.used(usage_of(usage))
 
+    def body(self, doc: Doc, event: str) -> None:
+        self.frame(doc, event)
+        self.complete = True
+
     def done(self) -> None:
         self.complete = True
 
@@ -74,15 +79,15 @@ class ChatDecoder:
 
     def _choice(self, choice: Doc) -> None:
         tracker = self._tracker
-        if message := choice.get("delta") or choice.get("message"):
-            self.message(message)
+        if delta := choice.get("delta"):
+            self.message(delta)
+        elif message := choice.get("message"):
+            self.message(message, whole=True)
         if reason := choice.get("finish_reason"):
             self.complete = True
             tracker.stop(STOPS.get(reason, "end"))
-        elif "message" in choice:  # a whole body; some servers leave the reason out
-            self.complete = True
 
-    def message(self, message: Doc) -> None:
+    def message(self, message: Doc, *, whole: bool = False) -> None:
         """A message, or a piece of one: of a reply, or of the history."""
         only_content = len(message) == 1 and "content" in message
         if not only_content:
@@ -93,7 +98,7 @@ class ChatDecoder:
             else:
                 self._parts(content)
         if not only_content:
-            self._more(message)
+            self._more(message, whole)
 
     def _thoughts(self, message: Doc) -> None:
         tracker = self._tracker
@@ -104,10 +109,10 @@ class ChatDecoder:
                 if tracker.noted("reasoning").get("field") == field:  # some send one text under two names
                     tracker.thinking("reasoning", text)
 
-    def _more(self, message: Doc) -> None:
+    def _more(self, message: Doc, whole: bool) -> None:
         tracker = self._tracker
-        for call in as_list(message.get("tool_calls")):
-            self._call(call)
+        for number, call in enumerate(as_list(message.get("tool_calls"))):
+            self._call(call, ("call", None, number) if whole else None)
         if (legacy := message.get("function_call")) and (legacy.get("name") or legacy.get("arguments")):
             tracker.call(("call", "legacy", 0), None, legacy.get("name"), legacy.get("arguments"))
             tracker.note(("call", "legacy", 0), "call", {"legacy": True})
@@ -120,10 +125,11 @@ class ChatDecoder:
             if value and field not in _READ and field not in _PADDING and field not in REASONING:
                 self._extra(field, value)
 
-    def _call(self, call: Doc) -> None:
+    def _call(self, call: Doc, slot: Hashable | None) -> None:
         body = call.get("function") or call.get("custom") or {}
         id, name = call.get("id"), body.get("name")
-        slot = self._tracker.call_slot(call.get("index"), id, name)
+        if slot is None:
+            slot = self._tracker.call_slot(call.get("index"), id, name)
         freeform = not call.get("function") and "custom" in call
         self._tracker.call(slot, id, name, body.get("input" if freeform else "arguments"), freeform=freeform)
         if extra := rest(call, ("id", "type", "function", "custom", "index")):

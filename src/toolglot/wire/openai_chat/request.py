@@ -365,7 +365,7 @@ def _decode_messages(messages: Any, origin: Origin) -> Iterable[Message]:
 def decode_assistant(message: Doc, origin: Origin) -> Message:
     """An assistant message of the history: read as a reply is."""
     tracker = ToolCallTracker(origin)
-    ChatDecoder(tracker).message(message)
+    ChatDecoder(tracker).message(message, whole=True)
     reply = tracker.finish()
     return Message("assistant", reply.blocks, origin, reply.opaque)
 

@@ -61,6 +61,9 @@ class ResponsesDecoder:
                 elif kind is None:
                     self._body(doc)
 
+    def body(self, doc: Doc, event: str) -> None:
+        self.frame(doc, event)
+
     def done(self) -> None: ...
 
     def end(self) -> None: ...
