@@ -8,7 +8,7 @@ Laws of this file:
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Literal, overload
+from typing import Any, Literal, cast, overload
 
 import msgspec
 
@@ -298,19 +298,20 @@ def _load_line(line: bytes, number: int) -> dict[str, Any]:
         raise MalformedData(f"line {number}: {e}") from None
     if not isinstance(value, dict):
         raise MalformedData(f"line {number}: expected an object, got {kind(value)}")
-    return value
+    return cast(dict[str, Any], value)
+
+
+def _known(block: Any) -> Any:
+    """A block of a type that this version does not know is kept as Foreign."""
+    fields: dict[str, Any] = cast(Any, block) if isinstance(block, dict) else {"type": "text"}
+    return cast(Any, block) if fields.get("type") in _BLOCK_TAGS else {"type": "foreign", "wire": "toolglot", "item": fields}
 
 
 def _load_message(line: bytes, number: int) -> Message:
     value = _load_line(line, number)
     blocks = value.get("blocks")
     if isinstance(blocks, list):
-        value["blocks"] = [
-            {"type": "foreign", "wire": "toolglot", "item": block}
-            if isinstance(block, dict) and block.get("type") not in _BLOCK_TAGS
-            else block
-            for block in blocks
-        ]
+        value["blocks"] = [_known(block) for block in cast(list[Any], blocks)]
     try:
         return msgspec.convert(value, Message)
     except msgspec.ValidationError as e:

@@ -1,5 +1,7 @@
 """`toolglot convert`: a provider's request body as another provider's."""
 
+from msgspec.structs import replace
+
 from toolglot.cli.lines import Answer, fields
 from toolglot.errors import MalformedData
 from toolglot.providers.catalog import WIRE_DEFAULTS, resolve
@@ -19,15 +21,9 @@ def convert_line(source: str, target: str, model: str | None, given: Answer) -> 
 
 
 def convert(body: Answer, source: str, target: str, *, source_model: str = "", model: str | None = None) -> Answer:
-    """A body of one wire as a body of another, with what was lost and mended. The model's name is kept unless another is given."""
+    """A body of one wire as a body of another, with what was lost and mended. The model is kept unless one is given."""
     request: Request = decode_request(source, body, model=source_model)
     if model or (source_model and not request.model):
-        request = _with_model(request, model or source_model)
+        request = replace(request, model=model or source_model)
     encoded = encode_request(request, resolve(WIRE_DEFAULTS[target], request.model))
     return {"model": request.model, "request": encoded.body, "losses": encoded.losses, "repairs": encoded.repairs}
-
-
-def _with_model(request: Request, model: str) -> Request:
-    from msgspec.structs import replace
-
-    return replace(request, model=model)

@@ -1,4 +1,4 @@
-"""Batches: one JSON object in a line, one answer in a line, in input order. A bad line is answered, named on stderr, and passed."""
+"""Batches: an object in a line, an answer in a line, in input order. A bad line is answered, named on stderr, and passed."""
 
 import sys
 from collections.abc import Callable, Iterator

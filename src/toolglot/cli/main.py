@@ -10,10 +10,19 @@ import typer
 from toolglot.cli.lines import answer_lines, read_input
 from toolglot.errors import ToolglotError
 from toolglot.jsontext import dumps, loads_object
-from toolglot.wire.codec import WIRES
+
+
+class Wire(StrEnum):
+    """The API formats."""
+
+    OPENAI_CHAT = "openai-chat"
+    OPENAI_RESPONSES = "openai-responses"
+    ANTHROPIC_MESSAGES = "anthropic-messages"
+    GEMINI = "gemini"
+    OLLAMA_CHAT = "ollama-chat"
+
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
-Wire = StrEnum("Wire", [(wire.replace("-", "_"), wire) for wire in WIRES])
 File = Annotated[
     Path | None, typer.Argument(help="A file; - or nothing reads stdin.", exists=True, dir_okay=False, allow_dash=True)
 ]

@@ -1,6 +1,6 @@
 """A vendor's endpoint as data: where it is, what it allows, and how it wants things said.
 
-A profile is resolved for a model (`catalog.resolve`) before anything is encoded: encoders read fields, they never look at names.
+A profile is resolved for a model (`catalog.resolve`) before anything is encoded: encoders read fields, never names.
 """
 
 from typing import Literal

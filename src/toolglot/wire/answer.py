@@ -159,7 +159,7 @@ def _cut(text: str, size: int) -> Iterable[str]:
 
 
 class Sequencer:
-    """Events, which may interleave, as blocks one after another: text goes on in a new block, a call holds back what is not its own."""
+    """Events, which may interleave, as blocks one after another: text goes on in a new block, a call holds the rest back."""
 
     def __init__(self) -> None:
         self._number = -1

@@ -6,6 +6,7 @@ from typing import Any, cast
 from toolglot import errors
 from toolglot.errors import ProviderError
 from toolglot.jsontext import dumps_text
+from toolglot.wire.shapes import as_dict, dicts
 
 __all__ = ["failure"]
 
@@ -60,44 +61,35 @@ def _inner(body: Any) -> Any:
     if not isinstance(body, dict):
         return body
     body = cast(dict[str, Any], body)
-    response = body.get("response")
-    if isinstance(response, dict) and response.get("error"):  # Responses: response.failed
-        return cast(Any, response["error"])
-    return body.get("error") or body
+    return as_dict(body.get("response")).get("error") or body.get("error") or body  # Responses: response.failed
 
 
 def _message(inner: Any, body: Any) -> str:
     if isinstance(inner, str):
         return inner.strip() or "the provider gave no reason"
-    if isinstance(inner, dict):
-        for key in ("message", "detail", "Message", "error", "msg"):
-            if value := cast(dict[str, Any], inner).get(key):
-                return value if isinstance(value, str) else dumps_text(value)
+    for key in ("message", "detail", "Message", "error", "msg"):
+        if value := as_dict(inner).get(key):
+            return value if isinstance(value, str) else dumps_text(value)
     return dumps_text(body)[:500] if body else "the provider gave no reason"
 
 
 def _code(inner: Any, body: Any) -> str:
     found: list[str] = []
-    for source in (inner, body):
-        if isinstance(source, dict):
-            for key in ("code", "type", "status", "__type"):
-                value = cast(dict[str, Any], source).get(key)
-                if isinstance(value, str) and value != "error":
-                    found.append(value)
-            details = cast(dict[str, Any], source).get("innererror")
-            if isinstance(details, dict):
-                found.append(str(cast(dict[str, Any], details).get("code", "")))
+    for source in (as_dict(inner), as_dict(body)):
+        for key in ("code", "type", "status", "__type"):
+            value = source.get(key)
+            if isinstance(value, str) and value != "error":
+                found.append(value)
     return found[0] if found else ""
 
 
 def _status(inner: Any) -> int | None:
-    if isinstance(inner, dict):
-        for key in ("code", "status", "status_code"):
-            value = cast(dict[str, Any], inner).get(key)
-            if isinstance(value, int) and 400 <= value < 600:
-                return value
-            if isinstance(value, str) and re.fullmatch(r"[45]\d\d", value):
-                return int(value)
+    for key in ("code", "status", "status_code"):
+        value = as_dict(inner).get(key)
+        if isinstance(value, int) and 400 <= value < 600:
+            return value
+        if isinstance(value, str) and re.fullmatch(r"[45]\d\d", value):
+            return int(value)
     return None
 
 
@@ -118,9 +110,8 @@ def _kind(status: int | None, code: str, message: str) -> type[ProviderError]:
 
 def _retry_delay(inner: Any) -> float | None:
     """Google's RetryInfo; other providers say it in a header."""
-    details = cast(dict[str, Any], inner).get("details") if isinstance(inner, dict) else None
-    for detail in cast(list[Any], details) if isinstance(details, list) else []:
-        delay = cast(dict[str, Any], detail).get("retryDelay") if isinstance(detail, dict) else None
+    for detail in dicts(as_dict(inner).get("details")):
+        delay = detail.get("retryDelay")
         if isinstance(delay, str) and (match := re.fullmatch(r"(\d+(?:\.\d+)?)s", delay)):
             return float(match[1])
     return None

@@ -103,7 +103,9 @@ class SseDecoder:
         for event in events:
             if event[:6] == b"data: " and b"\n" not in event:  # nearly every event of most providers
                 frames.append(("", event[6:]))
-            elif event[:7] == b"event: " and event.count(b"\n") == 1 and (at := event.find(b"\ndata: ")) > 0:  # and of the others
+            elif (
+                event[:7] == b"event: " and event.count(b"\n") == 1 and (at := event.find(b"\ndata: ")) > 0
+            ):  # and of the others
                 frames.append((self._names.get(head := event[7:at]) or self._named(head), event[at + 7 :]))
             elif event and (frame := self._parse(event)):
                 frames.append(frame)
@@ -156,8 +158,9 @@ class JsonStreamDecoder:
         *lines, rest = b"".join(self._pieces).replace(b"\r", b"\n").split(b"\n")
         self._pieces = [rest] if rest else []
         frames: list[Frame] = []
+        between = self._is_between()
         for line in lines:
-            if not self._floor and not self._depth and not self._value:  # nearly every line
+            if between:  # nearly every line is a whole value
                 try:
                     frames.append(("", decode_object(line)))
                     continue
@@ -165,7 +168,11 @@ class JsonStreamDecoder:
                     pass
             if line:
                 frames += self._line(line)
+                between = self._is_between()
         return frames
+
+    def _is_between(self) -> bool:
+        return not (self._floor or self._depth or self._value)
 
     def close(self) -> list[Frame]:
         rest, self._pieces = b"".join(self._pieces), []
@@ -181,7 +188,7 @@ class JsonStreamDecoder:
             if not line:
                 return []
             self._floor = 1 if line[:1] == b"[" else 0
-        if not self._value and not self._depth:
+        if self._is_between():
             try:
                 return [("", loads_object(line))]
             except ValueError:
@@ -213,7 +220,7 @@ class JsonStreamDecoder:
 class AwsEventDecoder:
     """application/vnd.amazon.eventstream: lengths, headers, payload and checksums in binary.
 
-    Claude on Bedrock wraps each event in `{"bytes": base64}`. A frame's name is the event type; an exception becomes an error event.
+    Claude on Bedrock wraps each event in `{"bytes": base64}`. An exception becomes an error event.
     """
 
     _PRELUDE = 12

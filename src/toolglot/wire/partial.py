@@ -1,7 +1,7 @@
 """Live arguments: a JSON object that grows while its text streams.
 
-Law: a fragment costs what is in it, however long the text already is. Values appear in `value` as soon as they are whole; the text
-that is being written now is `open`, with its path. Text that is not JSON stops the scan and nothing else: `broken` says so.
+Law: a fragment costs what is in it, however long the text already is. Values appear in `value` as soon as they are whole; the
+text that is being written now is `open`, with its path. Text that is not JSON stops the scan and nothing else: see `broken`.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""Append-only encoding: turn n + 1 of a conversation costs what is new in it, and the bytes sent before stay a prefix of the body.
+"""Append-only encoding: turn n + 1 costs what is new in it, and the bytes sent before stay a prefix of the body.
 
 A turn is closed when all its calls have results; it is repaired and encoded once, and never touched again. The head of the body
 (model, tools, options, instructions) is encoded once and again only where it changes, which starts a new prefix.
@@ -53,7 +53,7 @@ class PrefixEncoder:
         self._system: list[Message] = []
 
     def encode(self, request: Request) -> EncodedBody:
-        """The body of a request. The conversation must be the same object, or begin with the same messages, to reuse its prefix."""
+        """The body of a request. A conversation that is the same object, or starts with the same messages, reuses its prefix."""
         if not self._goes_on(request):
             self._forget(request.messages)
             self._start(request)

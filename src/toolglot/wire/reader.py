@@ -117,7 +117,7 @@ class ReplyReader:
             raise MalformedReply(f"a frame has an unexpected shape ({e!r}): {str(doc)[:200]}") from e
 
     def _odd(self, data: bytes) -> dict[str, Any] | None:
-        """Data that is no plain JSON object: the end mark, nothing at all, an error in a list, or what only `loads` can read."""
+        """Data that is no plain JSON object: the end mark, nothing, an error in a list, or what only `loads` can read."""
         if (text := data.strip()) in (b"[DONE]", b""):
             if text:
                 self._decoder.done()

@@ -1,8 +1,8 @@
 """The only assembler: pieces of a streamed or whole reply become events and, at the end, a Reply.
 
-A wire's decoder says what it saw, in a few words: `text`, `thinking`, `call` + `arguments`, `block`, `note`, `close`, `used`, `stop`.
-Blocks are named by a slot of the decoder's choice (a block index, an output index, "content") and keep the order in which they
-first appeared.
+A wire's decoder says what it saw, in a few words: `text`, `thinking`, `call` and `arguments`, `block`, `note`, `close`, `used`,
+`stop`. Blocks are named by a slot of the decoder's choice (a block index, an output index, "content") and keep the order in
+which they first appeared.
 
 Rules of tool calls that hold for all wires (facts/PROVIDERS §19):
 - a name is set once and never concatenated; it may be corrected while there are no arguments yet;
@@ -36,17 +36,7 @@ _ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 class _Slot:
     __slots__ = (
-        "block",
-        "freeform",
-        "id",
-        "index",
-        "kind",
-        "name",
-        "namespace",
-        "opaque",
-        "pieces",
-        "started",
-        "value",
+        *("block", "freeform", "id", "index", "kind", "name", "namespace", "opaque", "pieces", "place", "started", "value"),
     )
 
     def __init__(self, index: int, kind: str) -> None:
@@ -58,6 +48,7 @@ class _Slot:
         self.id = self.name = self.namespace = ""
         self.freeform = self.started = False
         self.value: Any = None  # arguments that came as a value, not as text
+        self.place: object = None  # the index that an OpenAI-style delta gave
 
 
 class ToolCallTracker:
@@ -134,19 +125,21 @@ class ToolCallTracker:
 
     def call_slot(self, index: object, id: object, name: object) -> Hashable:
         """The slot of an OpenAI-style delta, which may lack an index, repeat one, or lack an id (facts/PROVIDERS §19)."""
-        calls = [(slot, found) for slot, found in self._slots.items() if found.kind == "call"]
         id = id if isinstance(id, str) else ""
+        calls = [(slot, found) for slot, found in self._slots.items() if found.kind == "call"]
         if index is not None:
-            same = [slot for slot, found in calls if slot[1] == index and (not id or found.id in (id, ""))]  # pyright: ignore[reportIndexIssue, reportUnknownVariableType]
-            if same:
-                return cast(Hashable, same[-1])
-        if id and not (index is not None and name):  # a continuation that is known by its id only
+            for slot, found in reversed(calls):
+                if found.place == index and (not id or found.id in (id, "")):
+                    return slot
+        if id and (index is None or not name):  # a continuation that is known by its id only
             for slot, found in calls:
                 if found.id == id:
                     return slot
         if index is None and not id and not name and calls:
             return calls[-1][0]
-        return ("call", index, len(calls))
+        slot = ("call", len(calls))
+        self._open(slot, "call").place = index
+        return slot
 
     def reserve(self, slot: Hashable) -> None:
         """A block begins here; what it is, `block` will say."""
@@ -248,7 +241,7 @@ class ToolCallTracker:
         return found
 
     def _made_up_id(self, slot: _Slot, text: str) -> str:
-        """An id for a call that has none: nine letters and digits, which every provider accepts, the same for the same bytes."""
+        """An id for a call that has none: nine letters and digits, which all accept, the same for the same bytes."""
         seed = f"{self._id}\0{slot.index}\0{slot.name}\0{text}\0{slot.value!r}"
         number = int.from_bytes(sha256(seed.encode("utf-8", "surrogatepass")).digest()[:8], "big")
         digits = ""

@@ -7,7 +7,7 @@ from toolglot.messages import Block, Reply, Thinking, ToolCall, Usage
 from toolglot.wire.answer import Answer, Begin, End, Finish, Piece, Start, Step
 from toolglot.wire.anthropic.request import block_to_wire
 from toolglot.wire.framing import sse
-from toolglot.wire.shapes import Doc
+from toolglot.wire.shapes import Doc, as_list
 
 __all__ = ["AnthropicAnswer"]
 
@@ -90,7 +90,7 @@ class AnthropicAnswer(Answer):
             yield _delta(step.number, "input_json_delta", "partial_json", self.json_arguments(block))
         elif step.text and block is not None:
             own = self.own(block)
-            for citation in own.get("citations") or []:
+            for citation in as_list(own.get("citations")):
                 yield _delta(step.number, "citations_delta", "citation", citation)
             if signature := own.get("signature"):
                 yield _delta(step.number, "signature_delta", "signature", signature)

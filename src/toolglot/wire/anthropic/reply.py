@@ -4,7 +4,7 @@ from typing import Any
 
 from toolglot.messages import Foreign, Stop, Thinking, Usage
 from toolglot.wire.failures import failure
-from toolglot.wire.shapes import Doc, as_dict, as_int, as_text, rest
+from toolglot.wire.shapes import Doc, as_dict, as_int, as_list, as_text, rest
 from toolglot.wire.tracker import ToolCallTracker, parsed
 
 __all__ = ["WIRE", "AnthropicDecoder"]
@@ -34,13 +34,20 @@ class AnthropicDecoder:
 
     def frame(self, doc: Doc, event: str) -> None:
         kind = doc.get("type")
-        if kind == "content_block_delta":
-            delta = doc["delta"]
-            if delta["type"] == "text_delta":
-                self._tracker.text(doc["index"], delta["text"])
-            else:
-                self._delta(doc["index"], delta)
+        if kind != "content_block_delta":
+            self._event(kind, doc, event)
             return
+        delta, index = doc["delta"], doc["index"]
+        kind = delta["type"]
+        if kind == "text_delta":
+            self._tracker.text(index, delta["text"])
+        elif kind == "input_json_delta" and index not in self._foreign:
+            if text := delta["partial_json"]:
+                self._tracker.arguments(index, text)
+        else:
+            self._delta(index, delta)
+
+    def _event(self, kind: Any, doc: Doc, event: str) -> None:
         match kind:
             case "content_block_start":
                 self._start(doc["index"], doc["content_block"])
@@ -56,10 +63,8 @@ class AnthropicDecoder:
             case "message":
                 self._open(doc)
                 self.complete = True
-            case "error":
-                raise failure(doc)
             case _:
-                if doc.get("error") or event == "error":
+                if kind == "error" or doc.get("error") or event == "error":
                     raise failure(doc)
 
     def body(self, doc: Doc, event: str) -> None:
@@ -107,16 +112,13 @@ class AnthropicDecoder:
     def _delta(self, index: int, delta: Doc) -> None:
         match delta.get("type"):
             case "input_json_delta":
-                if index in self._foreign:
-                    self._foreign[index][1].append(delta["partial_json"])
-                elif text := delta["partial_json"]:
-                    self._tracker.arguments(index, text)
+                self._foreign[index][1].append(delta["partial_json"])
             case "thinking_delta":
                 self._tracker.thinking(index, delta["thinking"])
             case "signature_delta":  # replaces, comes just before the stop
                 self._tracker.note(index, "thinking", {"signature": delta["signature"]})
             case "citations_delta":
-                before = self._tracker.noted(index).get("citations") or []
+                before = as_list(self._tracker.noted(index).get("citations"))
                 self._tracker.note(index, "text", {"citations": [*before, delta["citation"]]})
             case _:
                 if index in self._foreign:  # compaction_delta and what comes after it

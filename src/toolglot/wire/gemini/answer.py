@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from toolglot.jsontext import dumps
-from toolglot.messages import Block, Reply, Thinking, ToolCall, Usage
+from toolglot.messages import Block, Reply, Text, Thinking, ToolCall, Usage
 from toolglot.wire.answer import Answer, Begin, End, Finish, Piece, Step
 from toolglot.wire.framing import sse
 from toolglot.wire.gemini.request import block_to_part
@@ -47,13 +47,11 @@ class GeminiAnswer(Answer):
                 yield self._chunk([{"text": step.text, "thought": True}])
             case End(block=ToolCall() as call):
                 yield self._chunk([self._part(call) or {}])
-            case End(block=None):
-                pass
-            case End(block=block) if step.text:
+            case End(block=Text() | Thinking() as block) if step.text:
                 if state := self.own(block):  # a signature comes on an empty part after its text
                     thought = {"thought": True} if step.kind == "thinking" else {}
                     yield self._chunk([{"text": "", **thought, **state}])
-            case End(block=block):
+            case End(block=block) if block is not None:
                 if part := self._part(block):
                     yield self._chunk([part])
             case Finish(reply=reply):

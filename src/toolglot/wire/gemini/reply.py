@@ -5,7 +5,7 @@ are one text, except where a signature marks the end of one. Vertex may stream o
 """
 
 import re
-from typing import Any
+from typing import Any, cast
 
 from toolglot.losses import Loss
 from toolglot.messages import Foreign, Media, Stop, Usage
@@ -184,9 +184,10 @@ def as_lists(value: Any) -> Any:
     """`put`'s numbered objects as arrays."""
     if not isinstance(value, dict):
         return value
-    if value and all(isinstance(key, int) for key in value):
-        return [as_lists(value[key]) for key in sorted(value)]
-    return {key: as_lists(item) for key, item in value.items()}
+    fields = cast(dict[Any, Any], value)
+    if fields and all(isinstance(key, int) for key in fields):
+        return [as_lists(fields[key]) for key in sorted(fields)]
+    return {key: as_lists(item) for key, item in fields.items()}
 
 
 def media_of(source: Doc, state: Doc | None) -> Media:

@@ -119,8 +119,9 @@ def _results(message: Message, writer: Writer, where: str) -> Iterator[Doc]:
 
 def _response(result: ToolResult) -> Doc:
     """The result as an object: `output` and `error` are the keys that Gemini reads."""
-    if isinstance(result.data, dict):
-        return cast(Doc, result.data)
+    data: Any = result.data
+    if isinstance(data, dict):
+        return cast(Doc, data)
     return {"error" if result.is_error else "output": result.text}
 
 
@@ -267,8 +268,7 @@ def _decode_contents(contents: Any, origin: Origin) -> Iterator[Message]:
         parts = list(_each(content.get("parts")))
         if content.get("role") == "model":
             message = _decode_model(parts, origin, number)
-            for call in message.calls:
-                open_calls.append((as_text((call.opaque or {}).get("id")), call.name, call.id))
+            open_calls += [(as_text((call.opaque or {}).get("id")), call.name, call.id) for call in message.calls]
             yield message
             continue
         results = tuple(_decode_result(_camel(p["functionResponse"]), open_calls) for p in parts if p.get("functionResponse"))

@@ -36,9 +36,7 @@ class OllamaAnswer(Answer):
                 yield self._line({"content": step.text})
             case Piece(kind="thinking"):
                 yield self._line({"content": "", "thinking": step.text})
-            case End(block=None):
-                pass
-            case End(block=block) if isinstance(block, ToolCall) or not step.text:
+            case End(block=block) if block is not None and (isinstance(block, ToolCall) or not step.text):
                 if fields := self._block(block):
                     yield self._line({"content": "", **fields})
             case Finish(reply=reply):

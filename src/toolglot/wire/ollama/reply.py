@@ -23,13 +23,13 @@ class OllamaDecoder:
         self.complete = False
 
     def frame(self, doc: Doc, event: str) -> None:
-        if doc.get("error"):
-            raise failure(doc)
         if not self._begun:
             self._begun = True
             self._tracker.begin("", as_text(doc.get("model")))
         if message := doc.get("message"):
             self.message(message)
+        elif doc.get("error"):
+            raise failure(doc)
         if doc.get("done"):
             self.complete = True
             self._tracker.stop(STOPS.get(as_text(doc.get("done_reason")), "end"))
@@ -44,11 +44,10 @@ class OllamaDecoder:
 
     def message(self, message: Doc) -> None:
         """One message, or a piece of it."""
-        tracker = self._tracker
-        if text := message.get("thinking"):
-            tracker.thinking("thinking", text)
+        if len(message) > 2 and (text := message.get("thinking")):
+            self._tracker.thinking("thinking", text)
         if text := message.get("content"):
-            tracker.text("content", text)
+            self._tracker.text("content", text)
         if len(message) > 2:
             self._more(message)
 

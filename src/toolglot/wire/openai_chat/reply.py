@@ -112,10 +112,10 @@ class ChatDecoder:
     def _more(self, message: Doc, whole: bool) -> None:
         tracker = self._tracker
         for number, call in enumerate(as_list(message.get("tool_calls"))):
-            self._call(call, ("call", None, number) if whole else None)
+            self._call(call, ("call", number) if whole else None)
         if (legacy := message.get("function_call")) and (legacy.get("name") or legacy.get("arguments")):
-            tracker.call(("call", "legacy", 0), None, legacy.get("name"), legacy.get("arguments"))
-            tracker.note(("call", "legacy", 0), "call", {"legacy": True})
+            tracker.call(("call", "legacy"), None, legacy.get("name"), legacy.get("arguments"))
+            tracker.note(("call", "legacy"), "call", {"legacy": True})
         if refusal := message.get("refusal"):
             if isinstance(refusal, str):
                 tracker.text("refusal", refusal)
@@ -126,7 +126,7 @@ class ChatDecoder:
                 self._extra(field, value)
 
     def _call(self, call: Doc, slot: Hashable | None) -> None:
-        body = call.get("function") or call.get("custom") or {}
+        body = as_dict(call.get("function") or call.get("custom"))
         id, name = call.get("id"), body.get("name")
         if slot is None:
             slot = self._tracker.call_slot(call.get("index"), id, name)

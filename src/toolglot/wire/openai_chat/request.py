@@ -206,8 +206,7 @@ def assemble(request: Request, writer: Writer, system: Sequence[Message], messag
     body["model"] = request.model
     if options.max_tokens is not None:
         body[writer.profile.max_tokens] = options.max_tokens
-    for name, value in writer.sampling(options).items():
-        body[name] = value
+    body.update(writer.sampling(options))
     if effort := writer.effort(options):
         body["reasoning_effort"] = effort
     if options.thinking_budget is not None:
@@ -216,19 +215,25 @@ def assemble(request: Request, writer: Writer, system: Sequence[Message], messag
         body["stream"] = request.stream
     if request.output:
         body["response_format"] = _response_format(request.output, writer)
-    tools, choice = writer.offered(request)
-    if encoded := [tool for definition in tools if (tool := _tool(definition, writer))]:
-        body["tools"] = encoded
-        if choice:
-            body["tool_choice"] = _choice(choice, tools, writer)
-        if request.parallel is not None:
-            if writer.profile.features.parallel_off:
-                body["parallel_tool_calls"] = request.parallel
-            elif not request.parallel:
-                writer.lose("parallel", "request", f"{writer.profile.title} cannot be held to one call at a time")
+    body.update(_tools(request, writer))
     if writer.nudges:
         messages = [{"role": writer.profile.system_role, "content": " ".join(writer.nudges)}, *messages]
     return {**body, **writer.extras(request, "openai"), "messages": messages}
+
+
+def _tools(request: Request, writer: Writer) -> Doc:
+    tools, choice = writer.offered(request)
+    encoded = [tool for definition in tools if (tool := _tool(definition, writer))]
+    if not encoded:
+        return {}
+    body: Doc = {"tools": encoded}
+    if choice:
+        body["tool_choice"] = _choice(choice, tools, writer)
+    if request.parallel is not None and writer.profile.features.parallel_off:
+        body["parallel_tool_calls"] = request.parallel
+    elif request.parallel is False:
+        writer.lose("parallel", "request", f"{writer.profile.title} cannot be held to one call at a time")
+    return body
 
 
 def _tool(tool: ToolDefinition, writer: Writer) -> Doc | None:

@@ -13,7 +13,7 @@ from toolglot.wire.history import leading_system
 from toolglot.wire.media import data_url, from_url, text_of
 from toolglot.wire.openai_common import SHARED, effort_of, output_of, strict_output
 from toolglot.wire.openai_responses.reply import BUILT_INS, WIRE, item_blocks
-from toolglot.wire.shapes import Doc, as_dict, as_text, dicts, rest
+from toolglot.wire.shapes import Doc, as_dict, as_list, as_text, dicts, rest
 from toolglot.wire.writer import Writer, placeholder
 
 __all__ = ["assemble", "decode", "hoisted", "items"]
@@ -140,11 +140,7 @@ def _built_in_output(kind: str, result: ToolResult) -> Doc:
         case "apply_patch_call":
             return {"status": "failed" if result.is_error else "completed", "output": result.text}
         case "tool_search_call":
-            return {
-                "execution": "client",
-                "status": "completed",
-                "tools": result.data if isinstance(result.data, list) else [],
-            }
+            return {"execution": "client", "status": "completed", "tools": as_list(result.data)}
         case _:
             return {"output": result.text}
 
