@@ -1,7 +1,6 @@
 """`toolglot decode`: a provider's answer as a neutral reply."""
 
 import base64
-import binascii
 from typing import Any
 
 from toolglot.cli.lines import Answer, fields
@@ -19,7 +18,7 @@ def decode_line(wire: str, given: Answer) -> Answer:
     if given.get("response_body_encoding") == "base64":
         try:
             data = base64.b64decode(body, validate=True)
-        except binascii.Error as e:
+        except ValueError as e:
             raise MalformedData(f"field 'response_body' is not base64: {e}") from None
     else:
         data = body.encode("utf-8", "surrogatepass")

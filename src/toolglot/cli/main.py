@@ -29,6 +29,21 @@ File = Annotated[
 Jsonl = Annotated[bool, typer.Option("--jsonl", help="One JSON object in a line, one answer in a line.")]
 
 
+def _version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        typer.echo(f"toolglot {version('toolglot')}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[bool, typer.Option("--version", help="Print the version.", callback=_version, is_eager=True)] = False,
+) -> None:
+    """LLM tool calling that works with every model and never breaks."""
+
+
 @app.command()
 def decode(wire: Annotated[Wire, typer.Option(help="The API format.")], file: File = None, jsonl: Jsonl = False) -> None:
     """Read a provider's answer, streamed or whole, as a neutral reply."""
@@ -70,6 +85,42 @@ def convert(
             )
 
 
+@app.command()
+def check(
+    tools: Annotated[str, typer.Argument(help="Tools as JSON (a file, or - for stdin), or module:object.")],
+    targets: Annotated[list[str] | None, typer.Option("--for", help="PROVIDER or PROVIDER:MODEL; may be repeated.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object for each provider.")] = False,
+) -> None:
+    """Say what each provider would refuse or lose of some tools, before anything is sent."""
+    from toolglot.cli.check import check as find
+    from toolglot.cli.check import find_tools
+
+    refused = False
+    for finding in find(find_tools(tools), targets or []):
+        refused = refused or finding.refused
+        if json:
+            sys.stdout.buffer.write(dumps(finding) + b"\n")
+            continue
+        state = ("refused", "red") if finding.refused else ("changed", "yellow") if finding.losses else ("ok", "green")
+        typer.echo(
+            f"{typer.style(f'{state[0]:8}', fg=state[1])} {finding.provider}{':' + finding.model if finding.model else ''}"
+        )
+        for word, notes in (("limit", finding.problems), ("lost", finding.losses), ("mended", finding.repairs)):
+            for note in notes:
+                typer.echo(f"           {word}: {note}")
+    raise typer.Exit(int(refused))
+
+
+@app.command()
+def demo(wire: Annotated[str | None, typer.Option(help="Only this provider.")] = None) -> None:
+    """Show one tool and one awkward conversation in every wire, with what was lost and mended."""
+    from rich.console import Console
+
+    from toolglot.cli.demo import show
+
+    show(Console(), only=wire)
+
+
 def _print(value: object) -> None:
     import msgspec
 
@@ -78,11 +129,6 @@ def _print(value: object) -> None:
 
 def main() -> None:
     """The entry point: every failure is one sentence."""
-    if sys.argv[1:] == ["--version"]:
-        from importlib.metadata import version
-
-        print(f"toolglot {version('toolglot')}")
-        return
     try:
         app()
     except ToolglotError as e:

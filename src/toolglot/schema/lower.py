@@ -69,6 +69,7 @@ class JsonText(msgspec.Struct, frozen=True, tag="json"):
 
 
 Way = Omit | Rename | Pairs | JsonText
+NULL = {"type": "null"}
 _WAYS = "\0ways"  # where a node carries its ways until its place in the schema is known
 
 
@@ -135,7 +136,8 @@ class _Run:
         node, wrong = tidy(schema)
         for what in wrong:
             self.lose(what, at, "this is not valid JSON Schema; dropped")
-        node.pop(_WAYS, None)
+        for key in (_WAYS, *(["$id"] if at.depth else [])):  # below the root, $id would change what a $ref names
+            node.pop(key, None)
         return node if self.dialect.open else _fewer_keywords(node, self.dialect)
 
     def merged(self, first: Schema, second: Schema, at: _At) -> Schema:
@@ -174,7 +176,6 @@ def _root(raw: Any, run: _Run) -> Schema:
     node, at = _plain_object(run.tidied(raw, _At()), _At(), run)
     if "object" not in (types(node) or ["object"]):
         run.lose("type", at, "arguments are always an object")
-        node = {key: node[key] for key in node if key in ANNOTATIONS}
     node = run.moved(node, ("not", "enum", "const"), at)
     node = {"type": "object"} | node | {"type": "object", "properties": node.get("properties", {})}
     return _node(node, at, run)
@@ -214,9 +215,7 @@ def _descend(node: Schema, at: _At, run: _Run) -> Schema:
                 name: _node(sub, at.down(step + name, optional=name not in required), run) for name, sub in value.items()
             }
         elif key in LISTS:
-            only = (
-                key == "anyOf" and sum(sub != {"type": "null"} for sub in value) == 1
-            )  # a form and null: nobody calls that a branch
+            only = key == "anyOf" and sum(sub != NULL for sub in value) == 1  # a form and null: nobody calls that a branch
             steps = [at.down("") if only else at.down(f"{key}[{i}]") for i in range(len(value))]
             out[key] = [_node(sub, step, run) for sub, step in zip(value, steps, strict=True)]
         elif key in NODES and (isinstance(value, dict) or not key.startswith(("additional", "unevaluated"))):
@@ -228,14 +227,25 @@ def _descend(node: Schema, at: _At, run: _Run) -> Schema:
 
 def _fewer_branches(node: Schema, dialect: Dialect) -> Schema:
     """A lowered union without branches that came out equal, or as mere choices of one type."""
-    branches = unique(node["anyOf"])
-    real = [branch for branch in branches if branch != {"type": "null"}]
-    if choices := _as_choices(branches if dialect.type_lists != "never" else real):
-        branches = [choices, *(branch for branch in branches if branch not in real and dialect.type_lists == "never")]
+    branches = unique(NULL if _is_null(branch) else branch for branch in node["anyOf"])
+    real = [branch for branch in branches if branch != NULL]
+    if choices := _as_choices(real if dialect.type_lists == "never" else branches):
+        branches = [choices, *(NULL for branch in branches if branch == NULL and dialect.type_lists == "never")]
+        real = [choices]
+    if dialect.nullable and real and NULL in branches:
+        branches = unique(map(_null_flagged, real))
     rest = {key: value for key, value in node.items() if key != "anyOf"}
     if len(branches) > 1 or (rest and "$ref" in branches[0]):
         return {**node, "anyOf": branches}
     return merge(rest, branches[0])[0]
+
+
+def _is_null(node: Schema) -> bool:
+    return node.get("type") == "null" and not node.keys() - ANNOTATIONS - {"type"}
+
+
+def _null_flagged(node: Schema) -> Schema:
+    return {"anyOf": [_null_flagged(branch) for branch in node["anyOf"]]} if "anyOf" in node else {**node, "nullable": True}
 
 
 # ---- settled: references, allOf, unions
@@ -326,8 +336,8 @@ def _union(node: Schema, at: _At, run: _Run) -> Schema:
         notes = run.told(notes, key, "the forms", at)
     if shared:
         branches = [{"allOf": [shared, branch]} for branch in branches]
-    elif run.dialect.nullable and {"type": "null"} in branches and len(branches) > 1:
-        branches = [branch for branch in branches if branch != {"type": "null"}]
+    elif run.dialect.nullable and any(map(_is_null, branches)) and not all(map(_is_null, branches)):
+        branches = [branch for branch in branches if not _is_null(branch)]
         notes["nullable"] = True
     return {**notes, "anyOf": branches}
 
@@ -348,10 +358,12 @@ def _as_choices(branches: list[Schema]) -> Schema | None:
     kinds = types({"enum": [value for some in values for value in some]})
     if not all(values) or len([kind for kind in kinds if kind != "null"]) != 1 or len(branches) < 2:
         return None
+    node = {"type": kinds if len(kinds) > 1 else kinds[0], "enum": unique(value for some in values for value in some)}
+    if len(real := [branch for branch in branches if not _is_null(branch)]) == 1:
+        return _described(node, real[0].get("description", ""))
     labels = [(some, branch.get("description") or branch.get("title")) for some, branch in zip(values, branches, strict=True)]
-    told = "; ".join(f"{dumps_text(some[0])}: {label}" for some, label in labels if label and len(some) == 1)
-    flat = unique(value for some in values for value in some)
-    return _described({"type": kinds if len(kinds) > 1 else kinds[0], "enum": flat}, told and f"{_short(told)}.")
+    told = "; ".join(f"{', '.join(map(dumps_text, some))}: {label.rstrip('.')}" for some, label in labels if label)
+    return _described(node, told and f"{_short(told)}.")
 
 
 def _apart(branches: list[Schema], run: _Run) -> bool:
@@ -447,7 +459,7 @@ def _nullable(node: Schema) -> Schema:
     notes = {key: value for key, value in node.items() if key in ANNOTATIONS}
     return {
         **notes,
-        "anyOf": unique([*form["anyOf"], {"type": "null"}] if form.keys() == {"anyOf"} else [form, {"type": "null"}]),
+        "anyOf": unique([*form["anyOf"], NULL] if form.keys() == {"anyOf"} else [form, NULL]),
     }
 
 
@@ -528,17 +540,17 @@ def _object(node: Schema, at: _At, run: _Run) -> Schema:
         return node
     dialect, extra = run.dialect, node.get("additionalProperties")
     named = {name: sub for name, sub in node.get("properties", {}).items() if not _impossible(sub)}
-    node = dict(node)
+    node, values = dict(node), _map_values(node)
     if at.depth and not named:
-        values = _map_values(node)
         if values is not None and dialect.maps == "pairs":
             return _as_pairs(node, values, at, run)
         if not (dialect.empty_objects if _impossible(extra) else dialect.freeform or values is not None):
             return _as_text(node, "object", at, run)
     if named or not at.depth or _impossible(extra):
         node = {**node, "properties": named}
-    elif extra in (True, {}):
-        del node["additionalProperties"]
+    elif values is None and extra is not None:  # any key, any value: what an object allows anyway
+        node = run.moved(node, ["additionalProperties"], at) if extra not in (True, {}) else node
+        node.pop("additionalProperties", None)
     if dialect.closed:
         if extra is not None and not _impossible(extra):
             run.lose("additionalProperties", at, f"{dialect.name} takes named keys only")
@@ -564,7 +576,7 @@ def _required(node: Schema, named: Schema, at: _At, run: _Run) -> Schema:
 
 def _null_has_meaning(node: Schema) -> bool:
     """Whether an optional property takes null, as something else than "not given"."""
-    takes_null = "null" in types(node) or {"type": "null"} in node.get("anyOf", [])
+    takes_null = "null" in types(node) or NULL in node.get("anyOf", [])
     return takes_null and node.get("default") is not None
 
 
@@ -697,7 +709,7 @@ def _alone(node: Schema) -> Schema:
 
 
 def _described_first(branch: Schema, text: str) -> Schema:
-    if not text or branch == {"type": "null"}:
+    if not text or _is_null(branch):
         return branch
     return {**branch, "description": _described({"description": text}, branch.get("description", ""))["description"]}
 

@@ -4,6 +4,7 @@ Law: nothing here knows a dialect, mutates its input or raises anything but Usag
 """
 
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, cast
 from urllib.parse import unquote
@@ -133,7 +134,7 @@ _SHAPES: dict[str, Callable[[Any], bool]] = {
     **dict.fromkeys(MAPS, _is(dict)),
     **dict.fromkeys((*LISTS, "enum"), _filled),
     **dict.fromkeys(NODES, _is(dict, bool)),
-    **dict.fromkeys(("$ref", "$id", "$schema", "$anchor", "$comment", "title", "description", "format"), _is(str)),
+    **dict.fromkeys(("$ref", "$schema", "$comment", "title", "description", "format"), _is(str)),
     **dict.fromkeys(("pattern", "contentEncoding", "contentMediaType"), _is(str)),
     **dict.fromkeys(("uniqueItems", "deprecated", "readOnly", "writeOnly", "nullable"), _is(bool)),
     **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems", "minContains", "maxContains"), _count),
@@ -141,6 +142,8 @@ _SHAPES: dict[str, Callable[[Any], bool]] = {
     **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"), _number),
     **dict.fromkeys(("required", "examples", "propertyOrdering"), _is(list)),
     "type": lambda value: value in TYPES or _filled(value),
+    "$anchor": lambda value: isinstance(value, str) and bool(re.fullmatch(r"[A-Za-z_][-A-Za-z0-9._]*", value)),
+    "$id": lambda value: isinstance(value, str) and "#" not in value[:-1],
     "multipleOf": lambda value: _number(value) and value > 0,
     "dependentRequired": _is(dict),
 }

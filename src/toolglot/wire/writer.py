@@ -2,19 +2,20 @@
 
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from hashlib import sha256
 from typing import Any
 
 import msgspec
 
+from toolglot.errors import UsageError
 from toolglot.jsontext import dumps_text
 from toolglot.losses import Loss, Repair
 from toolglot.messages import Media, Opaque, Origin, Text, ToolCall
 from toolglot.providers.profile import Profile
 from toolglot.request import Options, Request, ToolChoice, ToolDefinition
 from toolglot.schema import dialects
-from toolglot.schema.dialects import Dialect
-from toolglot.schema.lower import Lowered, lower
+from toolglot.schema.lower import Lowered, lower, strict_problems
 
 __all__ = ["Encoded", "Writer", "placeholder"]
 
@@ -83,6 +84,7 @@ class Writer:
         self._wire_names: dict[tuple[str, str], str] = {}
         self._name = re.compile(profile.limits.name)
         self._call_id = re.compile(profile.limits.call_id)
+        self._lowered: dict[tuple[str, str, str], Lowered] = {}
         self._ids: dict[str, str] = {}
         self._wire_ids: set[str] = set()
         self.calls: dict[str, ToolCall] = {}  # of the history, by id: results are written by what they answer
@@ -98,10 +100,16 @@ class Writer:
         return other
 
     def claim(self, tools: Iterable[ToolDefinition]) -> None:
-        """Tools have the first choice of names, before calls of the history."""
+        """Tools have the first choice of names, before calls of the history; too many strict ones are found out."""
+        strict: dict[str, dict[str, Any]] = {}
         for tool in tools:
             if tool.kind != "hosted":
-                self.tool_name(tool.name, tool.namespace)
+                name = self.tool_name(tool.name, tool.namespace)
+                if tool.strict and self.profile.strict_dialect:
+                    with suppress(UsageError):  # a broken schema is left out later, with its reason
+                        strict[name] = self._lower(tool, self.profile.strict_dialect).schema
+        if strict:
+            self.loose = strict_problems(strict, getattr(dialects, self.profile.strict_dialect))
 
     # ---- what is said about the encoding
 
@@ -240,7 +248,11 @@ class Writer:
         """The tools and the choice as the target can say them. What it cannot say is emulated: tools are left out, and the
         model is told (`nudges`).
         """
-        tools = [tool for tool in self._unique(request.tools) if tool.kind != "hosted" or self.hosted(tool)]
+        tools = [tool for tool in self._unique(request.tools) if self._is_usable(tool)]
+        most = self.profile.limits.tools
+        if most and len(tools) > most:
+            self._leave_out(tools[most:], f"{self.profile.title} takes {most} at most")
+            tools = tools[:most]
         choice = request.tool_choice
         if choice is None or not tools:
             if choice and choice.mode == "required":
@@ -307,19 +319,35 @@ class Writer:
             self.lose("freeform", f"tool {tool.name!r}", "sent as a function with one text parameter")
             return Function(name, _described(tool), _TEXT_INPUT, False, {})
         own = (tool.opaque or {}) if tool.wire == self.profile.wire else {}
-        strict = self._is_strict(tool)
-        dialect: Dialect = getattr(dialects, self.profile.strict_dialect if strict else self.profile.dialect)
-        lowered = self.lowered[name] = lower(tool.parameters, dialect, tool=tool.name)
+        strict = self._is_strict(tool, name)
+        lowered = self.lowered[name] = self._lower(tool, self.profile.strict_dialect if strict else self.profile.dialect)
         self.losses.extend(lowered.losses)
         return Function(name, _described(tool), lowered.schema, strict, own)
 
-    def _is_strict(self, tool: ToolDefinition) -> bool:
+    def _lower(self, tool: ToolDefinition, dialect: str) -> Lowered:
+        key = (tool.namespace, tool.name, dialect)
+        if key not in self._lowered:
+            self._lowered[key] = lower(tool.parameters, getattr(dialects, dialect), tool=tool.name)
+        return self._lowered[key]
+
+    def _is_usable(self, tool: ToolDefinition) -> bool:
+        """One tool with a broken schema must not cost the whole request: it is left out."""
+        if tool.kind == "hosted":
+            return self.hosted(tool) is not None
+        try:
+            self._lower(tool, self.profile.dialect)
+        except UsageError as e:
+            self.lose(f"tool {tool.name!r}", "tools", f"left out: {e}")
+            return False
+        return True
+
+    def _is_strict(self, tool: ToolDefinition, name: str) -> bool:
         if not tool.strict:
             return False
         if not (self.profile.features.strict and self.profile.strict_dialect):
             self.lose("strict", f"tool {tool.name!r}", f"{self.profile.title} has no strict mode")
             return False
-        if why := self.loose.get(tool.name):
+        if why := self.loose.get(name):
             self.lose("strict", f"tool {tool.name!r}", why)
             return False
         return True

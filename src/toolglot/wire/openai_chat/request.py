@@ -77,13 +77,13 @@ def call_to_wire(call: ToolCall, message: Message, writer: Writer, where: str) -
     head: Doc = {"id": writer.call_id(call.id, where)}
     if call.freeform and writer.profile.features.freeform:
         return {**head, "type": "custom", "custom": {"name": name, "input": call.raw or ""}, **own}
-    text = dumps_arguments(call, writer, where)
+    text = _arguments(call, writer, where, own=writer.owns(message.origin))
     return {**head, "type": "function", "function": {"name": name, "arguments": text}, **own}
 
 
-def dumps_arguments(call: ToolCall, writer: Writer, where: str) -> str:
-    """Arguments as text: exactly as they came, where that is JSON."""
-    if call.freeform:
+def _arguments(call: ToolCall, writer: Writer, where: str, *, own: bool) -> str:
+    """Arguments as text, exactly as they came; text that is no JSON object only where it came from."""
+    if call.freeform or (call.arguments is None and not own):
         return json_text(writer.arguments_object(call, where))
     return call.text if call.text.strip() else "{}"
 

@@ -108,7 +108,10 @@ def call_to_wire(call: ToolCall, message: Message, writer: Writer, where: str) -
         head["namespace"] = call.namespace
     if call.freeform:
         return {"type": "custom_tool_call", **head, "input": call.raw or "", **own}
-    return {"type": "function_call", **head, "arguments": call.text if call.text.strip() else "{}", **own}
+    text = call.text if call.text.strip() else "{}"
+    if call.arguments is None and not writer.owns(message.origin):
+        text = dumps_text(writer.arguments_object(call, where))
+    return {"type": "function_call", **head, "arguments": text, **own}
 
 
 def _result(result: ToolResult, message: Message, writer: Writer, where: str) -> Doc:

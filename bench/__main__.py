@@ -1,0 +1,44 @@
+"""`python -m bench [--quick] [--json] [SECTION …]`."""
+
+import argparse
+import json
+import platform
+from collections.abc import Callable
+
+from bench.commands import commands_table
+from bench.decode import decode_table, flat_table
+from bench.encode import encode_table
+from bench.measure import Table, pin
+from bench.startup import startup_table
+
+SECTIONS: dict[str, Callable[..., Table]] = {
+    "decode": decode_table,
+    "flat": flat_table,
+    "encode": encode_table,
+    "startup": startup_table,
+    "commands": commands_table,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench", description="Speed, as ratios: CPU time on one core, medians.")
+    parser.add_argument("sections", nargs="*", metavar="SECTION", help=f"any of {' '.join(SECTIONS)}; all without")
+    parser.add_argument("--quick", action="store_true", help="fewer cases and rounds")
+    parser.add_argument("--json", action="store_true", help="one JSON object for scripts")
+    given = parser.parse_args()
+    if unknown := set(given.sections) - set(SECTIONS):
+        parser.error(f"no such section: {' '.join(sorted(unknown))}")
+    pin()
+    results: dict[str, object] = {"python": platform.python_version(), "machine": platform.machine()}
+    for name in given.sections or SECTIONS:
+        table = SECTIONS[name](quick=given.quick)
+        if given.json:
+            results[name] = {"title": table.title, "rows": table.as_json()}
+        else:
+            print(table, flush=True)
+    if given.json:
+        print(json.dumps(results, ensure_ascii=False, indent=2))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,160 @@
+"""What reading a streamed reply costs: against splitting and parsing the same bytes, and against the official SDKs."""
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from bench.measure import Figure, Table, cpu_seconds
+from bench.sdks import NAMES, sdk
+from bench.streams import BUILDERS, Outcome, Stream, arguments, stream, words
+from toolglot.events import TextDelta, ToolCallDelta
+from toolglot.messages import Reply
+from toolglot.wire.codec import reader
+from toolglot.wire.partial import PartialArguments
+
+FLOOR = 2.5  # at most so many times the floor
+SDK = {"openai": 20.0, "anthropic": 6.0}  # at least so many times less than the SDK
+RECORDINGS = Path(__file__).parents[2] / "shared" / "corpus" / "recordings"
+
+
+def ours(wire: str, reads: Iterable[bytes]) -> Outcome:
+    found = reader(wire)
+    for data in reads:
+        found.feed(data)
+    found.close()
+    assert found.reply is not None
+    return outcome(found.reply)
+
+
+def outcome(reply: Reply) -> Outcome:
+    lengths = (
+        len(call.raw) if call.raw is not None else sum(map(len, (call.arguments or {}).values())) for call in reply.calls
+    )
+    return Outcome(reply.text, len(reply.calls), sum(lengths))
+
+
+def floor(separator: bytes, reads: Iterable[bytes]) -> int:
+    """Split and parse, nothing else: no decoder that reads every event can cost less."""
+    parse = msgspec.json.Decoder().decode
+    count, rest = 0, b""
+    for data in reads:
+        *events, rest = (rest + data).split(separator)
+        for event in events:
+            at = event.find(b"{")
+            if at >= 0:
+                parse(event[at:])
+                count += 1
+    return count
+
+
+def live(wire: str, reads: Iterable[bytes]) -> Outcome:
+    """As `ours`, with the arguments kept readable while they grow."""
+    found, partial = reader(wire), PartialArguments()
+    value: object = None
+    for data in reads:
+        for event in found.feed(data):
+            if type(event) is ToolCallDelta:
+                partial.feed(event.text)
+                value = partial.value
+    found.close()
+    assert found.reply is not None
+    if found.reply.calls[0].raw is not None:
+        assert value == found.reply.calls[0].arguments
+    return outcome(found.reply)
+
+
+def check(one: Stream) -> None:
+    """What is measured tells everything while it streams, not only at the end."""
+    found = reader(one.wire)
+    events = [event for data in one.events for event in found.feed(data)]
+    assert "".join(event.text for event in events if isinstance(event, TextDelta)) == one.expected.text
+    assert one.wire in ("gemini", "ollama-chat") or one.expected.arguments == sum(
+        len(event.text) for event in events if isinstance(event, ToolCallDelta)
+    )
+
+
+def decode_table(*, quick: bool) -> Table:
+    deltas = 500 if quick else 2000
+    table = Table(
+        "Reading a stream: CPU µs per event",
+        f"text = {deltas} text deltas; call = one call, {deltas} fragments of arguments; floor = split + parse, nothing else",
+    )
+    for wire in BUILDERS:
+        for one in (
+            stream(wire, "text", text=words(deltas)),
+            stream(wire, "call", call=arguments(10 * deltas)),
+        ):
+            check(one)
+            table.rows.append(_row(one, "64 KB reads", [one.blocks()], quick))
+            if not quick:
+                table.rows.append(_row(one, "a read an event", [one.events], quick))
+    if not quick and RECORDINGS.is_dir():
+        table.rows += [_recorded(wire) for wire in ("openai-chat", "openai-responses", "anthropic-messages")]
+    return table
+
+
+def _row(one: Stream, how: str, replies: list[list[bytes]], quick: bool) -> dict[str, object]:
+    """`replies`: the reads of each reply."""
+    official = sdk(one.wire)
+    docs = sum(b"{" in event for event in one.events)
+    runs = {
+        "ours": lambda: _sum(ours(one.wire, reads) for reads in replies),
+        "floor": lambda: sum(floor(one.separator, reads) for reads in replies),
+        **({"sdk": lambda: _sum(official(reads) for reads in replies)} if official else {}),
+    }
+    expected = {"ours": one.expected, "floor": docs, "sdk": one.expected}
+    took = {name: 1e6 * seconds / docs for name, seconds in cpu_seconds(runs, expected, 3 if quick else 7).items()}
+    return {
+        "": f"{one.wire} {one.name}, {how}",
+        "ours ÷ floor": Figure(took["ours"] / took["floor"], most=FLOOR),
+        "SDK ÷ ours": Figure(took["sdk"] / took["ours"], least=SDK.get(NAMES[one.wire])) if official else None,
+        "ours": took["ours"],
+        "floor": took["floor"],
+        "SDK": took.get("sdk"),
+    }
+
+
+def _sum(outcomes: Iterable[Outcome]) -> Outcome:
+    texts, calls, lengths = zip(*outcomes, strict=True)
+    return Outcome("".join(texts), sum(calls), sum(lengths))
+
+
+def _recorded(wire: str) -> dict[str, object]:
+    """Real streams one after another. What they say is taken from the official SDK: ours must read the same."""
+    lines = (RECORDINGS / f"{wire}.jsonl").read_bytes().splitlines()
+    bodies = [record["response_body"].encode() for record in map(json.loads, lines) if _is_plain(record)]
+    official = sdk(wire)
+    expected = _sum(official([body]) if official else ours(wire, [body]) for body in bodies)
+    events = [event + b"\n\n" for body in bodies for event in body.split(b"\n\n")]
+    one = Stream(wire, f"{len(bodies)} recordings", events, expected)
+    return _row(one, "whole", [[body] for body in bodies], quick=False)
+
+
+def _is_plain(record: dict[str, Any]) -> bool:
+    """Text and function calls as the vendor itself streamed them: what the few lines around the SDKs join."""
+    body, request = record["response_body"], record["request"] or {}
+    first_party = record["provider"] in ("openai", "anthropic") and record["fidelity"] == "verbatim"
+    special = {"refusal", "custom-tools", "legacy-function-call", "server-tools", "truncated", "error"}.intersection(
+        record["tags"]
+    )
+    whole = record["streaming"] and record["status"] == 200 and body.endswith("\n\n") and body.count("\n\n") > 10
+    return first_party and whole and not special and request.get("n", 1) == 1
+
+
+def flat_table(*, quick: bool) -> Table:
+    """Cost per event against the size of the arguments."""
+    sizes = (5, 39) if quick else (5, 10, 20, 39)
+    table = Table(
+        "Growing arguments: CPU µs per event, fragments of 10 characters, live partial arguments on",
+        "Gemini has no fragments of JSON (pieces of values instead), so nothing is live there; Ollama sends calls whole",
+    )
+    for wire in ("openai-chat", "openai-responses", "anthropic-messages", "gemini"):
+        made = {f"{size} KB": stream(wire, "call", call=arguments(1000 * size)) for size in sizes}
+        runs = {name: lambda one=one: live(one.wire, one.blocks()) for name, one in made.items()}
+        took = cpu_seconds(runs, {name: one.expected for name, one in made.items()}, 5 if quick else 15)
+        each = {name: 1e6 * seconds / len(made[name].events) for name, seconds in took.items()}
+        table.rows.append({"": wire, "39 KB ÷ 5 KB": Figure(each["39 KB"] / each["5 KB"], most=1.1), **each})
+    return table

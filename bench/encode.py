@@ -1,0 +1,85 @@
+"""What the next request of a long conversation costs: the whole encoded anew, or only what is new."""
+
+from statistics import median
+from time import process_time
+
+from bench.measure import Figure, Table
+from bench.streams import BUILDERS, words
+from toolglot.jsontext import dumps, loads
+from toolglot.messages import Conversation, Text, ToolCall, ToolResult, assistant, system, tool_results, user
+from toolglot.providers.catalog import WIRE_DEFAULTS, resolve
+from toolglot.request import Request, ToolDefinition
+from toolglot.wire.codec import encode_request
+from toolglot.wire.prefix import PrefixEncoder
+
+TURNS = 200
+RESULT = "".join(words(2600))[: 10 * 1024]
+CHEAPER = 10.0
+MODELS = dict(
+    zip(BUILDERS, ("gpt-4.1", "gpt-5.2", "claude-sonnet-4-5", "gemini-2.5-flash", "qwen3:4b"), strict=True),
+)
+
+
+def tools() -> tuple[ToolDefinition, ...]:
+    path = {"type": "string", "description": "Relative to the project."}
+    schema = {"type": "object", "properties": {"path": path, "lines": {"type": "integer"}}, "required": ["path"]}
+    return tuple(ToolDefinition(name, f"{name} in the project", schema) for name in ("read", "list", "stat", "head", "tail"))
+
+
+def add_turn(conversation: Conversation, turn: int) -> None:
+    """The user asks, the model calls, the tool answers with 10 KB."""
+    id = f"call_{turn:012d}"
+    conversation.append(
+        user(f"Read chapter {turn}, please."),
+        assistant([Text(f"I read chapter {turn}."), ToolCall(id, "read", {"path": f"chapters/{turn}.md", "lines": 200})]),
+        tool_results(ToolResult(id, (Text(f"{turn}: {RESULT}"),))),
+    )
+
+
+def encode_table(*, quick: bool) -> Table:
+    table = Table(
+        f"The request of turn {TURNS} of a growing conversation ({TURNS * len(RESULT) / 1e6:.0f} MB): CPU µs",
+        "whole = encode_request + dumps of everything; copy = one copy of the body's bytes, which any body in one piece costs",
+    )
+    for wire in BUILDERS:
+        rounds = [_round(wire) for _ in range(3 if quick else 7)]
+        turns = [1e6 * median(times) for times in zip(*(times for times, _, _ in rounds), strict=True)]
+        whole = 1e6 * median(whole for _, whole, _ in rounds)
+        copy = 1e6 * median(copy for _, _, copy in rounds)
+        last, early, late = turns[-1], median(turns[9:29]), median(turns[-20:])
+        table.rows.append(
+            {
+                "": wire,
+                "whole ÷ ours": Figure(whole / last, least=CHEAPER),
+                f"turns {TURNS - 19}-{TURNS} ÷ 10-29": Figure(late / early),
+                "ours": last,
+                "whole": whole,
+                "copy": copy,
+                "ours, turns 10-29": early,
+            }
+        )
+    return table
+
+
+def _round(wire: str) -> tuple[list[float], float, float]:
+    """CPU time of each turn's request; of the last one encoded whole; of copying its bytes."""
+    profile = resolve(WIRE_DEFAULTS[wire], MODELS[wire])
+    encoder, conversation, times = PrefixEncoder(profile), Conversation([system("Be brief.")]), list[float]()
+    request, body = Request(MODELS[wire], conversation, tools()), b""
+    for turn in range(TURNS):
+        add_turn(conversation, turn)
+        request = Request(MODELS[wire], conversation, tools())
+        start = process_time()
+        body = encoder.encode(request).body
+        times.append(process_time() - start)
+    start = process_time()
+    whole = dumps(encode_request(request, profile).body)
+    took = process_time() - start
+    start = process_time()
+    copied = b"".join((body[:1], memoryview(body)[1:]))
+    copy = process_time() - start
+    assert loads(body) == loads(whole), f"{wire}: the two encodings differ"
+    assert copied == body
+    assert len(body) > TURNS * len(RESULT)
+    assert all(body.count(f"chapters/{turn}.md".encode()) == 1 for turn in range(TURNS))
+    return times, took, copy

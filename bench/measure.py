@@ -1,0 +1,107 @@
+"""The clock and the tables.
+
+Time is CPU time of one process on one core. Figures that are compared are taken in turns, round after round, so that a slow
+moment of the machine hits all of them; the median round counts. A run returns what it read, and is refused where that is not
+what was expected.
+"""
+
+import gc
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from statistics import median
+from time import process_time
+from typing import Any
+
+Run = Callable[[], object]
+ROUND = 0.01  # seconds that a run gets in each round: a short one is repeated
+
+
+def pin() -> None:
+    """This process and its children stay on one core, where the system can do that."""
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+
+
+def cpu_seconds(runs: Mapping[str, Run], expected: Mapping[str, object], rounds: int) -> dict[str, float]:
+    """The median CPU time of each run, after a warm-up."""
+    gc.collect()
+    gc.freeze()  # nobody pays for what others have imported
+    repeats = {name: max(1, int(ROUND / _timed(name, run, expected[name], 1))) for name, run in runs.items()}
+    took: dict[str, list[float]] = {name: [] for name in runs}
+    for _ in range(rounds):
+        for name, run in runs.items():
+            took[name].append(_timed(name, run, expected[name], repeats[name]))
+    return {name: median(times) for name, times in took.items()}
+
+
+def _timed(name: str, run: Run, expected: object, repeats: int) -> float:
+    start = process_time()
+    results = [run() for _ in range(repeats)]
+    took = (process_time() - start) / repeats
+    for result in results:
+        if result != expected:
+            raise AssertionError(f"{name} read {str(result)[:200]}, not {str(expected)[:200]}")
+    return took
+
+
+def child_cpu(arguments: list[str]) -> tuple[float, bytes]:
+    """CPU time (user + system) of Python with these arguments in a new process, and what it wrote."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run([sys.executable, *arguments], check=True, stdout=subprocess.PIPE)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime, done.stdout
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure, how much it should be at most or at least, and whether it is. Without a unit: how many times one is another."""
+
+    value: float
+    unit: str = "\N{MULTIPLICATION SIGN}"
+    most: float | None = None
+    least: float | None = None
+
+    @property
+    def goal(self) -> str:
+        return f"≤ {self.most:g}" if self.most is not None else f"≥ {self.least:g}" if self.least is not None else ""
+
+    @property
+    def met(self) -> bool:
+        return (self.most is None or self.value <= self.most) and (self.least is None or self.value >= self.least)
+
+    def __str__(self) -> str:
+        return _digits(self.value) + self.unit + (f" {'ok' if self.met else 'MISS'} ({self.goal})" if self.goal else "")
+
+
+@dataclass
+class Table:
+    title: str
+    note: str = ""
+    rows: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+
+    def __str__(self) -> str:
+        lines = [list(self.rows[0]), *([_cell(value) for value in row.values()] for row in self.rows)]
+        widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
+        text = ["  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])]) for line in lines]
+        return "\n".join([f"\n{self.title}", *([self.note] if self.note else []), "", text[0], "─" * len(text[0]), *text[1:]])
+
+    def as_json(self) -> list[dict[str, Any]]:
+        return [{key: _plain(value) for key, value in row.items()} for row in self.rows]
+
+
+def _cell(value: object) -> str:
+    return "-" if value is None else _digits(value) if isinstance(value, float) else str(value)
+
+
+def _digits(value: float) -> str:
+    return f"{value:,.{2 if value < 10 else 1 if value < 100 else 0}f}"
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Figure):
+        return {"value": round(value.value, 3), "goal": value.goal or None, "met": value.met if value.goal else None}
+    return round(value, 3) if isinstance(value, float) else value

@@ -1,0 +1,40 @@
+"""What `import` costs in a new process, beyond a bare interpreter."""
+
+from importlib.util import find_spec
+from statistics import median
+
+from bench.measure import Figure, Table, child_cpu
+
+MOST = 100.0
+ALL_WIRES = """
+from toolglot.wire.codec import WIRES, reader, request_codec
+for wire in WIRES: reader(wire), request_codec(wire)
+"""
+IMPORTS = {
+    "toolglot": "import toolglot",
+    "toolglot with its five wires": ALL_WIRES,
+    "openai": "import openai",
+    "anthropic": "import anthropic",
+    "google.genai": "import google.genai",
+    "ollama": "import ollama",
+}
+
+
+def startup_table(*, quick: bool) -> Table:
+    """`import toolglot` loads names when they are first used; the second row loads everything that encodes and decodes."""
+    imports = {name: code for name, code in IMPORTS.items() if "toolglot" in name or find_spec(name.partition(".")[0])}
+    took: dict[str, list[float]] = {name: [] for name in imports}
+    if not quick:
+        for code in imports.values():
+            child_cpu(["-c", code])  # warm-up: byte code and file cache
+    for _ in range(1 if quick else 3):
+        for name, code in imports.items():
+            bare = child_cpu(["-c", "pass"])[0]
+            took[name].append(1e3 * (child_cpu(["-c", code])[0] - bare))
+    each = {name: max(0.1, median(times)) for name, times in took.items()}
+    table = Table("Import: CPU ms beyond a bare interpreter", "ratio: against toolglot with its five wires")
+    for name, ms in each.items():
+        own = name.startswith("toolglot")
+        ratio = None if own else Figure(ms / each["toolglot with its five wires"])
+        table.rows.append({"": f"import {name}", "÷ toolglot": ratio, "ms": Figure(ms, " ms", most=MOST) if own else ms})
+    return table

@@ -1,0 +1,107 @@
+"""`toolglot check`: what each provider would refuse or lose of some tools."""
+
+import sys
+from collections.abc import Iterable, Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+
+from toolglot.errors import MalformedData, UsageError
+from toolglot.jsontext import loads
+from toolglot.losses import Loss, Repair
+from toolglot.messages import user
+from toolglot.providers.catalog import PROFILES, resolve
+from toolglot.providers.preflight import Problem, preflight
+from toolglot.request import Request, ToolDefinition
+from toolglot.wire.codec import decode_request, encode_request
+
+__all__ = ["Finding", "check", "find_tools"]
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """What one provider makes of the tools."""
+
+    provider: str
+    model: str
+    problems: list[Problem]
+    losses: tuple[Loss, ...]
+    repairs: tuple[Repair, ...]
+
+    @property
+    def refused(self) -> bool:
+        """Whether a tool, or all of them, would be refused."""
+        return any(problem.refused for problem in self.problems)
+
+
+def check(tools: Iterable[ToolDefinition], targets: Iterable[str]) -> Iterator[Finding]:
+    """The findings for `PROVIDER[:MODEL]` targets, all providers where there are none."""
+    tools = tuple(tools)
+    for target in list(targets) or sorted(PROFILES):
+        provider, _, model = target.partition(":")
+        profile = resolve(provider, model)
+        encoded = encode_request(Request(model, [user("check")], tools), profile)
+        repairs = tuple(repair for repair in encoded.repairs if repair.where == "tools")
+        yield Finding(provider, model, preflight(tools, profile), encoded.losses, repairs)
+
+
+def find_tools(name: str) -> list[ToolDefinition]:
+    """Tools from a JSON file, from stdin (`-`), or from `module:object`."""
+    if ":" in name and not Path(name).exists():
+        return list(_tools(_imported(name)))
+    try:
+        data = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
+    except OSError as e:
+        raise UsageError(f"cannot read {name}: {e.strerror}") from None
+    try:
+        return list(_tools(loads(data)))
+    except ValueError as e:
+        raise MalformedData(f"{name} is not JSON: {e}") from None
+
+
+def _imported(name: str) -> Any:
+    module, _, attribute = name.partition(":")
+    sys.path.insert(0, "")
+    try:
+        value: Any = import_module(module)
+        for part in attribute.split("."):
+            value = getattr(value, part)
+    except (ImportError, AttributeError, ValueError) as e:
+        raise UsageError(f"cannot load {name!r}: {e}") from None
+    finally:
+        sys.path.pop(0)
+    return value
+
+
+def _tools(value: Any) -> Iterator[ToolDefinition]:
+    """Definitions in any form: ours, a provider's, MCP's, a list of them, or a whole request."""
+    match value:
+        case ToolDefinition():
+            yield value
+        case {"tools": list(inner)} if "type" not in value:
+            yield from _tools(cast(Any, inner))
+        case dict():
+            yield from _definition(cast(dict[str, Any], value))
+        case list() | tuple():
+            for item in cast(Iterable[Any], value):
+                yield from _tools(item)
+        case _:
+            raise UsageError(f"not a tool: {value!r:.80}")
+
+
+def _definition(value: dict[str, Any]) -> Iterator[ToolDefinition]:
+    if "inputSchema" in value:  # MCP
+        yield ToolDefinition(str(value.get("name", "")), str(value.get("description") or ""), value["inputSchema"])
+        return
+    if "functionDeclarations" in value or "function_declarations" in value:
+        wire = "gemini"
+    elif "function" in value or "custom" in value:
+        wire = "openai-chat"
+    elif "input_schema" in value:
+        wire = "anthropic-messages"
+    elif "name" in value or "type" in value:
+        wire = "openai-responses"
+    else:
+        raise UsageError(f"not a tool: an object with the keys {', '.join(map(repr, value)) or 'none'}")
+    yield from decode_request(wire, {"tools": [value]}).tools

@@ -1,0 +1,270 @@
+"""The commands as a user or a script runs them: answers, errors of one sentence, exit codes."""
+
+import base64
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ENV = {**os.environ, "NO_COLOR": "1", "TERM": "dumb", "COLUMNS": "200"}
+CHAT = {"model": "gpt-4o", "messages": [{"role": "user", "content": "Hi"}]}
+REPLY = {"id": "c1", "choices": [{"index": 0, "message": {"role": "assistant", "content": "Hello"}, "finish_reason": "stop"}]}
+
+
+def run(*words: str, given: str | bytes = b"") -> tuple[int, str, str]:
+    data = given.encode() if isinstance(given, str) else given
+    done = subprocess.run([sys.executable, "-m", "toolglot.cli.main", *words], input=data, capture_output=True, env=ENV)
+    return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+
+def lines(*objects: Any) -> str:
+    return "".join((one if isinstance(one, str) else json.dumps(one)) + "\n" for one in objects)
+
+
+def answers(out: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in out.splitlines()]
+
+
+def exchange(body: Any, **more: Any) -> dict[str, Any]:
+    text = body if isinstance(body, str) else json.dumps(body)
+    return {
+        "id": "x",
+        "streaming": False,
+        "status": 200,
+        "response_content_type": "application/json",
+        "response_body": text,
+    } | more
+
+
+def test_version() -> None:
+    code, out, _ = run("--version")
+    assert code == 0
+    assert out.startswith("toolglot ")
+
+
+class TestDecode:
+    def test_a_batch_answers_in_order(self) -> None:
+        given = lines(
+            exchange(REPLY, id="a"),
+            exchange({"error": {"message": "Slow down", "code": "rate_limit_exceeded"}}, id="b", status=429),
+        )
+        code, out, err = run("decode", "--wire", "openai-chat", "--jsonl", given=given)
+        first, second = answers(out)
+        assert (code, err) == (0, "")
+        assert first["id"] == "a"
+        assert first["reply"]["blocks"] == [{"type": "text", "text": "Hello"}]
+        assert first["reply"]["stop"] == "end"
+        assert first["losses"] == []
+        assert second["id"] == "b"
+        assert second["error"] == {"type": "RateLimited", "message": "Slow down", "retryable": True}
+
+    def test_calls_have_every_field(self) -> None:
+        call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": "[1]"}}
+        body = {"choices": [{"message": {"tool_calls": [call]}, "finish_reason": "tool_calls"}]}
+        _, out, _ = run("decode", "--wire", "openai-chat", "--jsonl", given=lines(exchange(body)))
+        assert answers(out)[0]["reply"]["blocks"] == [
+            {"type": "tool_call", "id": "1", "name": "f", "arguments": None, "raw": "[1]"}
+        ]
+
+    def test_base64_bodies(self) -> None:
+        from toolglot.wire.framing import aws_event
+
+        events = [
+            {"type": "message_start", "message": {"id": "m", "content": [], "model": "claude"}},
+            {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": "Hi"}},
+            {"type": "message_stop"},
+        ]
+        body = base64.b64encode(b"".join(aws_event(json.dumps(event).encode()) for event in events)).decode()
+        _, out, _ = run(
+            "decode",
+            "--wire",
+            "anthropic-messages",
+            "--jsonl",
+            given=lines(exchange(body, streaming=True, response_body_encoding="base64")),
+        )
+        assert answers(out)[0]["reply"]["blocks"] == [{"type": "text", "text": "Hi"}]
+
+    def test_a_single_raw_body_whole_or_streamed(self, tmp_path: Path) -> None:
+        file = tmp_path / "answer"
+        file.write_text(json.dumps(REPLY))
+        assert json.loads(run("decode", "--wire", "openai-chat", str(file))[1])["reply"]["blocks"][0]["text"] == "Hello"
+        stream = 'data: {"choices":[{"index":0,"delta":{"content":"Yo"},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
+        assert json.loads(run("decode", "--wire", "openai-chat", given=stream)[1])["reply"]["blocks"][0]["text"] == "Yo"
+
+    def test_a_truncated_stream_is_an_answer(self) -> None:
+        stream = 'data: {"choices":[{"index":0,"delta":{"content":"Yo"}}]}\n\n'
+        code, out, _ = run("decode", "--wire", "openai-chat", "--jsonl", given=lines(exchange(stream, streaming=True)))
+        assert code == 0
+        assert answers(out)[0]["error"]["type"] == "TruncatedStream"
+
+    @pytest.mark.parametrize(
+        ("bad", "words"),
+        [
+            ("not json", "not a JSON object"),
+            ("[1]", "not a JSON object"),
+            ({"id": 7, "status": 200}, "response_body"),
+            ({"id": 7, "status": "ok", "response_body": "{}"}, "status"),
+            (exchange("é", response_body_encoding="base64"), "base64"),
+            (exchange("<html>"), "not JSON"),
+        ],
+        ids=["text", "array", "no body", "status", "base64", "html"],
+    )
+    def test_a_bad_line_is_named_and_passed(self, bad: Any, words: str) -> None:
+        code, out, err = run(
+            "decode", "--wire", "openai-chat", "--jsonl", given=lines(exchange(REPLY, id=1), bad, exchange(REPLY, id=3))
+        )
+        said = answers(out)
+        assert code == 1
+        assert [one["id"] for one in said[::2]] == [1, 3]
+        assert words in said[1]["error"]["message"]
+        assert err.startswith("line 2: ")
+        assert len(err.strip().splitlines()) == 1
+
+
+class TestConvert:
+    def test_a_batch(self) -> None:
+        given = lines({"id": "a", "request": CHAT}, {"id": "b", "request": CHAT | {"logit_bias": {"1": 2}}})
+        code, out, err = run("convert", "--from", "openai-chat", "--to", "anthropic-messages", "--jsonl", given=given)
+        first, second = answers(out)
+        assert (code, err) == (0, "")
+        assert first["model"] == "gpt-4o"
+        assert first["request"]["messages"] == [{"role": "user", "content": "Hi"}]
+        assert [one["what"] for one in first["repairs"]] == ["max_tokens"]
+        assert [one["what"] for one in second["losses"]] == ["logit_bias"]
+
+    def test_another_model(self) -> None:
+        given = lines({"id": 1, "model": "gemini-2.5-flash", "request": {"contents": [{"parts": [{"text": "Hi"}]}]}})
+        _, out, _ = run("convert", "--from", "gemini", "--to", "openai-chat", "--model", "gpt-4o", "--jsonl", given=given)
+        assert answers(out)[0]["model"] == answers(out)[0]["request"]["model"] == "gpt-4o"
+        _, out, _ = run("convert", "--from", "gemini", "--to", "openai-chat", "--jsonl", given=given)
+        assert answers(out)[0]["request"]["model"] == "gemini-2.5-flash"
+
+    def test_one_body_prints_the_body_and_says_the_rest_on_stderr(self, tmp_path: Path) -> None:
+        file = tmp_path / "request.json"
+        file.write_text(json.dumps(CHAT | {"n": 2}))
+        code, out, err = run("convert", "--from", "openai-chat", "--to", "gemini", str(file))
+        assert code == 0
+        assert json.loads(out) == {"contents": [{"role": "user", "parts": [{"text": "Hi"}]}]}
+        assert err.startswith("lost: n at request")
+
+    @pytest.mark.parametrize(
+        ("bad", "words"),
+        [
+            ({"id": 2}, "request"),
+            ({"id": 2, "request": [1]}, "request"),
+            ({"id": 2, "request": CHAT, "model": 5}, "model"),
+            ({"id": 2, "request": {"messages": [{"role": "assistant", "content": 5, "tool_calls": [7]}]}}, "shape"),
+        ],
+        ids=["missing", "array", "model", "shape"],
+    )
+    def test_a_bad_line_is_named_and_passed(self, bad: Any, words: str) -> None:
+        given = lines({"id": 1, "request": CHAT}, bad, {"id": 3, "request": CHAT})
+        code, out, err = run("convert", "--from", "openai-chat", "--to", "gemini", "--jsonl", given=given)
+        assert code == 1
+        assert [one["id"] for one in answers(out)] == [1, 2, 3]
+        assert words in answers(out)[1]["error"]["message"]
+        assert err.startswith("line 2: ")
+
+    def test_no_json_is_one_sentence(self) -> None:
+        code, out, err = run("convert", "--from", "openai-chat", "--to", "gemini", given="{")
+        assert (code, out) == (1, "")
+        assert err.startswith("toolglot: the request is not a JSON object")
+        assert "Traceback" not in err
+
+
+class TestUsage:
+    @pytest.mark.parametrize(
+        "words",
+        [
+            ["decode"],
+            ["decode", "--wire", "morse"],
+            ["convert", "--from", "gemini"],
+            ["decode", "--wire", "gemini", "/no/such/file"],
+            ["sing"],
+        ],
+        ids=["no wire", "unknown wire", "no target", "no file", "no command"],
+    )
+    def test_wrong_usage_exits_2(self, words: list[str]) -> None:
+        code, _, err = run(*words)
+        assert code == 2
+        assert "Traceback" not in err
+
+
+class TestCheck:
+    TOOL = {
+        "name": "lookup",
+        "description": "d",
+        "input_schema": {"type": "object", "properties": {"n": {"type": "object", "additionalProperties": {"type": "string"}}}},
+    }
+
+    def test_every_provider_is_checked(self) -> None:
+        from toolglot.providers.catalog import PROFILES
+
+        code, out, _ = run("check", "-", "--json", given=json.dumps([self.TOOL]))
+        found = {one["provider"]: one for one in answers(out)}
+        assert code == 0
+        assert set(found) == set(PROFILES)
+        assert found["anthropic"]["losses"] == []
+        assert any(loss["where"].startswith("tool 'lookup'") for loss in found["gemini"]["losses"])
+
+    def test_text_names_what_is_lost(self) -> None:
+        code, out, _ = run("check", "-", "--for", "gemini:gemini-2.5-flash", given=json.dumps({"tools": [self.TOOL]}))
+        assert code == 0
+        assert out.startswith("changed  gemini:gemini-2.5-flash\n")
+        assert "lost: " in out
+
+    def test_over_a_limit_is_refused(self) -> None:
+        many = [{"name": f"t{n}", "inputSchema": {"type": "object"}} for n in range(129)]
+        code, out, _ = run("check", "-", "--for", "openai-chat", given=json.dumps(many))
+        assert code == 1
+        assert "limit: number of tools is 129, the limit is 128" in out
+
+    def test_module_and_object(self, tmp_path: Path) -> None:
+        (tmp_path / "mytools.py").write_text("from toolglot import ToolDefinition\nTOOLS = [ToolDefinition('a', 'b')]\n")
+        done = subprocess.run(
+            [sys.executable, "-m", "toolglot.cli.main", "check", "mytools:TOOLS", "--for", "ollama"],
+            capture_output=True,
+            env=ENV,
+            cwd=tmp_path,
+        )
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.decode().startswith("ok")
+
+    @pytest.mark.parametrize(
+        ("words", "given", "says"),
+        [
+            (["nope.json"], "", "cannot read nope.json"),
+            (["nope:tools"], "", "cannot load 'nope:tools'"),
+            (["-"], "{", "not JSON"),
+            (["-"], "[5]", "not a tool"),
+            (["-"], '{"a": 1}', "not a tool"),
+            (["-", "--for", "opnai"], "[]", "unknown provider 'opnai'"),
+        ],
+        ids=["file", "module", "json", "number", "object", "provider"],
+    )
+    def test_bad_input_is_one_sentence(self, words: list[str], given: str, says: str) -> None:
+        code, _, err = run("check", *words, given=given)
+        assert code == 1
+        assert says in err
+        assert len(err.strip().splitlines()) == 1
+
+
+def test_demo_shows_every_wire_with_losses_and_repairs() -> None:
+    code, out, err = run("demo")
+    assert (code, err) == (0, "")
+    for title in ("OpenAI Chat Completions", "OpenAI Responses", "Anthropic Messages", "Google Gemini", "Ollama"):
+        assert title in out
+    assert "lost " in out
+    assert "mended " in out
+
+
+def test_a_broken_pipe_is_quiet() -> None:
+    given = lines(*({"id": n, "request": CHAT} for n in range(3000)))
+    command = f"{sys.executable} -m toolglot.cli.main convert --from openai-chat --to gemini --jsonl | head -n 1"
+    done = subprocess.run(command, shell=True, input=given.encode(), capture_output=True, env=ENV)
+    assert done.stderr.decode() == ""
+    assert len(done.stdout.splitlines()) == 1

@@ -1,0 +1,52 @@
+"""Shared fixtures: the recordings next to the project, where they are present."""
+
+import base64
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolglot.jsontext import loads_object
+from toolglot.wire.codec import WIRES
+
+SHARED = Path(__file__).parent.parent.parent / "shared"
+ABSENT = f"needs the recorded exchanges, and {SHARED} is absent"
+
+Recording = dict[str, Any]
+
+
+@cache
+def _recordings(wire: str) -> list[Recording]:
+    lines = (SHARED / "corpus" / "recordings" / f"{wire}.jsonl").read_bytes().splitlines()
+    records = [loads_object(line) for line in lines]
+    for record in records:
+        body: str = record["response_body"]
+        record["bytes"] = base64.b64decode(body) if record.get("response_body_encoding") == "base64" else body.encode()
+    return records
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The folder of shared material; skips where it is absent."""
+    if not SHARED.is_dir():
+        pytest.skip(ABSENT)
+    return SHARED
+
+
+@pytest.fixture(scope="session")
+def recordings(shared: Path) -> Callable[[str], list[Recording]]:
+    """The recorded exchanges of a wire; `bytes` is the response's body."""
+    return _recordings
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A test that asks for `streamed` runs once for every streamed recording of the five wires."""
+    if "streamed" not in metafunc.fixturenames:
+        return
+    if not SHARED.is_dir():
+        metafunc.parametrize("streamed", [pytest.param({}, marks=pytest.mark.skip(reason=ABSENT), id="absent")])
+        return
+    found = [record for wire in WIRES for record in _recordings(wire) if record["streaming"] and record["status"] == 200]
+    metafunc.parametrize("streamed", found, ids=[record["id"] for record in found])

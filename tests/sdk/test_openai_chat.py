@@ -1,0 +1,155 @@
+"""The official `openai` client reads what our Chat Completions codec writes, and the codec reads what the client writes."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import openai
+import pytest
+from openai.lib.streaming.chat import ChatCompletionStreamState
+from openai.types.chat import ChatCompletion, ChatCompletionChunk
+
+from toolglot.jsontext import dumps, loads
+from toolglot.messages import Media, Reply, Stop, Usage
+from toolglot.wire.answer import events_of
+from toolglot.wire.openai_chat.answer import ChatAnswer
+
+from .replies import DOT, NAMES, PIXEL, TABLE, Client, Recorded, Seen, each_recorded, is_marked, parsed, said, sse_data, stream
+from .server import Loopback
+
+MODEL = "gpt-4.1"
+STOPS: dict[Stop, str] = {
+    "end": "stop",
+    "tools": "tool_calls",
+    "length": "length",
+    "filtered": "content_filter",
+}
+
+# ---- what the client reads
+
+
+def seen(completion: ChatCompletion) -> Seen:
+    (choice,) = completion.choices
+    message, more = choice.message, choice.message.model_extra or {}
+    usage = completion.usage
+    assert usage is not None
+    prompt, output = usage.prompt_tokens_details, usage.completion_tokens_details
+    assert prompt is not None
+    assert output is not None
+    assert usage.total_tokens == usage.prompt_tokens + usage.completion_tokens
+    refused = message.refusal and choice.finish_reason == "stop"
+    return Seen(
+        text=(message.content or "") + (message.refusal or ""),
+        thinking=next((more[field] for field in ("reasoning_content", "reasoning", "reasoning_text") if field in more), ""),
+        calls=[_call(call.model_dump()) for call in message.tool_calls or []],
+        stop="refusal" if refused else choice.finish_reason,
+        usage=Usage(
+            usage.prompt_tokens,
+            usage.completion_tokens,
+            prompt.cached_tokens or 0,
+            prompt.cache_write_tokens or 0,
+            output.reasoning_tokens or 0,
+        ),
+        media=[image["image_url"]["url"].partition(",")[2] for image in more.get("images") or []],
+    )
+
+
+def expected(reply: Reply) -> Seen:
+    """There is no finish reason for a refusal: only the text that is one says so."""
+    return said(reply, {**STOPS, "refusal": "refusal"} if is_marked(reply) else STOPS)
+
+
+def _call(call: Any) -> tuple[str, str, Any]:
+    if call["type"] == "custom":
+        return call["id"], call["custom"]["name"], call["custom"]["input"]
+    return call["id"], call["function"]["name"], parsed(call["function"]["arguments"])
+
+
+def assembled(chunks: Iterable[ChatCompletionChunk]) -> Seen:
+    """The client's own assembly of a stream. Its last step (`get_final_completion`) does not know custom tools yet."""
+    state = ChatCompletionStreamState()
+    for chunk in chunks:
+        state.handle_chunk(chunk)
+    return seen(state.current_completion_snapshot)
+
+
+def _in_process(data: bytes) -> Seen:
+    documents = [loads(text) for text in sse_data(data)]
+    for document in documents:
+        if b'"custom"' not in data:  # the client's type of a chunk does not know custom tools yet
+            ChatCompletionChunk.model_validate(document)
+    return assembled(ChatCompletionChunk.construct(**document) for document in documents)
+
+
+CLIENT = Client(
+    "openai-chat",
+    MODEL,
+    ChatAnswer,
+    said=expected,
+    body=lambda data: seen(ChatCompletion.model_validate_json(data)),
+    stream=_in_process,
+)
+
+
+@pytest.fixture(scope="module")
+def sdk(server: Loopback) -> Iterator[openai.OpenAI]:
+    http = openai.DefaultHttpxClient(trust_env=False)
+    with openai.OpenAI(base_url=server.url, api_key="none", max_retries=0, http_client=http) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def client(server: Loopback, sdk: openai.OpenAI) -> Client:
+    def body(data: bytes) -> Seen:
+        server.say(data)
+        return seen(sdk.chat.completions.create(model=MODEL, messages=[]))
+
+    def streaming(data: bytes) -> Seen:
+        server.say(data, "text/event-stream")
+        return assembled(sdk.chat.completions.create(model=MODEL, messages=[], stream=True))
+
+    return Client("openai-chat", MODEL, ChatAnswer, CLIENT.said, body, streaming)
+
+
+# ---- replies
+
+
+@pytest.mark.parametrize("record", TABLE, ids=NAMES)
+def test_the_client_reads_our_body(record: Recorded, client: Client) -> None:
+    client.reads_body(record)
+
+
+@pytest.mark.parametrize("record", TABLE, ids=NAMES)
+def test_the_client_reads_our_stream(record: Recorded, client: Client) -> None:
+    client.reads_events(record)
+
+
+def test_the_client_reads_id_model_and_time(server: Loopback, sdk: openai.OpenAI) -> None:
+    server.say(dumps(ChatAnswer(MODEL, created=7).body(Reply((), id="chatcmpl-1"))))
+    body = sdk.chat.completions.create(model=MODEL, messages=[])
+    assert (body.id, body.model, body.created) == ("chatcmpl-1", MODEL, 7)
+    server.say(stream(ChatAnswer(MODEL, created=7), events_of(Reply((), id="chatcmpl-1"))), "text/event-stream")
+    chunks = list(sdk.chat.completions.create(model=MODEL, messages=[], stream=True))
+    assert {(chunk.id, chunk.model, chunk.created) for chunk in chunks} == {("chatcmpl-1", MODEL, 7)}
+
+
+def test_the_client_reads_two_generated_images(server: Loopback, sdk: openai.OpenAI) -> None:
+    """OpenRouter's form. The chunks are joined here: the client's own assembly asks for an index in every list."""
+    reply = Reply((Media("image", "image/png", PIXEL), Media("image", "image/gif", DOT)))
+    server.say(dumps(ChatAnswer(MODEL).body(reply)))
+    assert seen(sdk.chat.completions.create(model=MODEL, messages=[])).media == [PIXEL, DOT]
+    server.say(stream(ChatAnswer(MODEL), events_of(reply)), "text/event-stream")
+    images: list[Any] = []
+    for chunk in sdk.chat.completions.create(model=MODEL, messages=[], stream=True):
+        for choice in chunk.choices:
+            images += (choice.delta.model_extra or {}).get("images") or []
+    assert [image["image_url"]["url"] for image in images] == [f"data:image/png;base64,{PIXEL}", f"data:image/gif;base64,{DOT}"]
+
+
+@pytest.mark.parametrize(("read", "every"), [("reads_body", 1), ("reads_stream", 1), ("reads_events", 3)])
+def test_every_recorded_reply_is_read(read: str, every: int) -> None:
+    each_recorded(getattr(CLIENT, read), every)
+
+
+def test_recorded_replies_are_read_over_http(client: Client) -> None:
+    each_recorded(client.reads_body, 60)
+    each_recorded(client.reads_stream, 61)

@@ -1,0 +1,223 @@
+"""The official `openai` client reads what our Responses codec writes, and the codec reads what the client writes."""
+
+from collections.abc import Iterator
+from typing import Any, cast, get_args
+
+import openai
+import pytest
+from openai.lib.streaming.responses._responses import ResponseStreamState
+from openai.types.responses import Response, ResponseStreamEvent
+
+from toolglot.jsontext import dumps, loads
+from toolglot.messages import Foreign, Media, Origin, Reply, Stop, Text, Thinking, ToolCall, Usage
+from toolglot.wire.answer import events_of
+from toolglot.wire.openai_responses.answer import ResponsesAnswer
+
+from .replies import DOT, NAMES, PIXEL, TABLE, Client, Recorded, Seen, each_recorded, is_marked, parsed, said, sse_data, stream
+from .server import Loopback
+
+MODEL = "gpt-5"
+OWN = Origin("openai-responses", model=MODEL)
+STOPS: dict[Stop, str] = {
+    "end": "completed",
+    "tools": "completed",
+    "length": "max_output_tokens",
+    "filtered": "content_filter",
+}
+# the client's type of each event, by the event's name
+EVENTS: dict[str, Any] = {
+    get_args(event.model_fields["type"].annotation)[0]: event for event in get_args(get_args(ResponseStreamEvent)[0])
+}
+OURS = {"message", "reasoning", "function_call", "custom_tool_call", "image_generation_call"}
+
+# ---- what the client reads
+
+
+def seen(response: Response) -> Seen:
+    found = Seen("", "", [], "completed", Usage())
+    thoughts: list[str] = []
+    for item in response.output:
+        match item.type:
+            case "message":
+                for part in item.content:
+                    if part.type == "refusal":
+                        found.text, found.stop = found.text + part.refusal, "refusal"
+                    else:
+                        found.text += part.text
+            case "reasoning":
+                thoughts.append("\n\n".join(part.text for part in item.summary or item.content or []))
+            case "function_call":
+                name = f"{item.namespace}__{item.name}" if item.namespace else item.name
+                found.calls.append((item.call_id, name, parsed(item.arguments)))
+            case "custom_tool_call":
+                found.calls.append((item.call_id, item.name, item.input))
+            case "image_generation_call":
+                found.media.append(item.result or "")
+            case _:
+                pass
+    found.thinking = "".join(thoughts)
+    if response.status == "incomplete":
+        assert response.incomplete_details is not None
+        found.stop = response.incomplete_details.reason or ""
+    usage = response.usage
+    assert usage is not None
+    found.usage = Usage(
+        usage.input_tokens,
+        usage.output_tokens,
+        usage.input_tokens_details.cached_tokens,
+        usage.input_tokens_details.cache_write_tokens,
+        usage.output_tokens_details.reasoning_tokens,
+    )
+    assert usage.total_tokens == usage.input_tokens + usage.output_tokens
+    return found
+
+
+def expected(reply: Reply) -> Seen:
+    """There is no status for a refusal: only the part that is one says so. Built-ins are items of their own."""
+    found = said(reply, {**STOPS, "refusal": "refusal"} if is_marked(reply) else STOPS)
+    found.calls = [mine for mine, call in zip(found.calls, reply.calls, strict=True) if "item" not in (call.opaque or {})]
+    foreign = [block.item for block in reply.blocks if isinstance(block, Foreign) and block.wire == OWN.wire]
+    found.media += [item["result"] for item in foreign if item["type"] == "image_generation_call"]
+    return found
+
+
+def _strictly(type: Any, document: Any, items: list[Any]) -> Any:
+    """The client checks nothing it reads; we do, but for items that other servers made."""
+    if all(item["type"] in OURS for item in items):
+        type.model_validate(document)
+    return type.construct(**document)
+
+
+def _body_in_process(data: bytes) -> Seen:
+    document = loads(data)
+    return seen(_strictly(Response, document, document["output"]))
+
+
+def _stream_in_process(data: bytes) -> Seen:
+    """Every event is one of the client's, and its own assembly ends with the response."""
+    state: ResponseStreamState[Any] = ResponseStreamState(input_tools=openai.omit, text_format=openai.omit)
+    final: Response | None = None
+    for number, text in enumerate(sse_data(data)):
+        document = loads(text)
+        items = [document["item"]] if "item" in document else document.get("response", {}).get("output", [])
+        event = _strictly(EVENTS[document["type"]], document, items)
+        assert event.sequence_number == number
+        for told in state.handle_event(event):
+            if told.type in ("response.completed", "response.incomplete"):
+                final = cast(Any, told).response
+    assert final is not None
+    return seen(final)
+
+
+CLIENT = Client(
+    "openai-responses",
+    MODEL,
+    ResponsesAnswer,
+    said=expected,
+    body=_body_in_process,
+    stream=_stream_in_process,
+)
+
+
+@pytest.fixture(scope="module")
+def sdk(server: Loopback) -> Iterator[openai.OpenAI]:
+    http = openai.DefaultHttpxClient(trust_env=False)
+    with openai.OpenAI(base_url=server.url, api_key="none", max_retries=0, http_client=http) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def client(server: Loopback, sdk: openai.OpenAI) -> Client:
+    def body(data: bytes) -> Seen:
+        server.say(data)
+        return seen(sdk.responses.create(model=MODEL, input="hi"))
+
+    def streaming(data: bytes) -> Seen:
+        server.say(data, "text/event-stream")
+        final: Any = None
+        with sdk.responses.stream(model=MODEL, input="hi") as events:
+            for event in events:  # `get_final_response` knows only completed ones
+                if event.type in ("response.completed", "response.incomplete"):
+                    final = cast(Any, event).response
+        return seen(final)
+
+    return Client("openai-responses", MODEL, ResponsesAnswer, expected, body, streaming)
+
+
+# ---- replies
+
+
+@pytest.mark.parametrize("record", TABLE, ids=NAMES)
+def test_the_client_reads_our_body(record: Recorded, client: Client) -> None:
+    client.reads_body(record)
+
+
+@pytest.mark.parametrize("record", TABLE, ids=NAMES)
+def test_the_client_reads_our_stream(record: Recorded, client: Client) -> None:
+    client.reads_events(record)
+
+
+@pytest.mark.parametrize("record", TABLE, ids=NAMES)
+def test_every_event_has_the_clients_type(record: Recorded) -> None:
+    CLIENT.reads_events(record)
+
+
+REPLAYED = {
+    "text": Reply((Text("a", {"id": "msg_1", "status": "completed"}), Text("b", {"id": "msg_2", "status": "completed"}))),
+    "text of two parts": Reply(
+        (
+            Text("a", {"id": "msg_1", "status": "completed", "part": {"annotations": []}}),
+            Text("b", {"id": "msg_1", "status": "completed", "part": {"annotations": []}}),
+        )
+    ),
+    "reasoning": Reply(
+        (
+            Thinking("why", {"id": "rs_1", "summary": [{"type": "summary_text", "text": "why"}], "encrypted_content": "x"}),
+            Text("so", {"id": "msg_1", "status": "completed"}),
+        )
+    ),
+    "call": Reply((ToolCall("call_1", "f", {"a": 1}, '{"a":1}', opaque={"id": "fc_1", "status": "completed"}),), "tools"),
+    "custom call": Reply((ToolCall("call_1", "f", None, "+a", True, opaque={"id": "ctc_1"}),), "tools"),
+    "namespaced call": Reply((ToolCall("call_1", "f", {}, "{}", namespace="ns", opaque={"id": "fc_1"}),), "tools"),
+    "refusal": Reply((Text("No.", {"refusal": True, "id": "msg_1", "status": "completed"}),), "refusal"),
+    "hosted search": Reply(
+        (
+            Foreign("openai-responses", {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": None}),
+            Text("x"),
+        )
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REPLAYED)
+def test_the_client_reads_a_replayed_stream(name: str, client: Client) -> None:
+    """Ids of the origin's own items are the same from the first event of an item to its last."""
+    client.reads_stream(Recorded(name, *_with_origin(REPLAYED[name])))
+
+
+def _with_origin(reply: Reply) -> tuple[Reply, list[Any]]:
+    own = Reply(reply.blocks, reply.stop, Usage(3, 4), OWN, "resp_1")
+    return own, list(events_of(own))
+
+
+def test_the_client_reads_id_model_and_time(server: Loopback, sdk: openai.OpenAI) -> None:
+    server.say(dumps(ResponsesAnswer(MODEL, created=7).body(Reply((), id="resp_1"))))
+    body = sdk.responses.create(model=MODEL, input="hi")
+    assert (body.id, body.model, body.created_at) == ("resp_1", MODEL, 7)
+
+
+def test_the_client_reads_two_generated_images(client: Client) -> None:
+    reply = Reply((Text("Two:"), Media("image", "image/png", PIXEL), Media("image", "image/gif", DOT)))
+    record = Recorded("images", reply, list(events_of(reply)))
+    client.reads_body(record)
+    client.reads_events(record)
+
+
+@pytest.mark.parametrize(("read", "every"), [("reads_body", 1), ("reads_stream", 1), ("reads_events", 3)])
+def test_every_recorded_reply_is_read(read: str, every: int) -> None:
+    each_recorded(getattr(CLIENT, read), every)
+
+
+def test_recorded_replies_are_read_over_http(client: Client) -> None:
+    each_recorded(client.reads_body, 60)
+    each_recorded(client.reads_stream, 61)
