@@ -34,6 +34,7 @@ def _row(command: list[str], given: Doc, check: Callable[[Doc], None], count: in
     with tempfile.NamedTemporaryFile(suffix=".jsonl") as file:
         arguments = ["-m", "toolglot.cli.main", *command, "--jsonl"]
         Path(file.name).write_bytes(b"".join(dumps({"id": id, **given}) + b"\n" for id in ids))
+        child_cpu([*arguments, "/dev/null"])  # warm-up: byte code
         for _ in range(1 if quick else 3):
             start, nothing = child_cpu([*arguments, "/dev/null"])
             took, out = child_cpu([*arguments, file.name])

@@ -106,7 +106,7 @@ def _row(one: Stream, how: str, replies: list[list[bytes]], quick: bool) -> dict
         **({"sdk": lambda: _sum(official(reads) for reads in replies)} if official else {}),
     }
     expected = {"ours": one.expected, "floor": docs, "sdk": one.expected}
-    took = {name: 1e6 * seconds / docs for name, seconds in cpu_seconds(runs, expected, 3 if quick else 7).items()}
+    took = {name: 1e6 * seconds / docs for name, seconds in cpu_seconds(runs, expected, 3 if quick else 5).items()}
     return {
         "": f"{one.wire} {one.name}, {how}",
         "ours ÷ floor": Figure(took["ours"] / took["floor"], most=FLOOR),
@@ -154,7 +154,7 @@ def flat_table(*, quick: bool) -> Table:
     for wire in ("openai-chat", "openai-responses", "anthropic-messages", "gemini"):
         made = {f"{size} KB": stream(wire, "call", call=arguments(1000 * size)) for size in sizes}
         runs = {name: lambda one=one: live(one.wire, one.blocks()) for name, one in made.items()}
-        took = cpu_seconds(runs, {name: one.expected for name, one in made.items()}, 5 if quick else 15)
+        took = cpu_seconds(runs, {name: one.expected for name, one in made.items()}, 3 if quick else 15)
         each = {name: 1e6 * seconds / len(made[name].events) for name, seconds in took.items()}
         table.rows.append({"": wire, "39 KB ÷ 5 KB": Figure(each["39 KB"] / each["5 KB"], most=1.1), **each})
     return table

@@ -20,10 +20,12 @@ MODELS = dict(
 )
 
 
-def tools() -> tuple[ToolDefinition, ...]:
-    path = {"type": "string", "description": "Relative to the project."}
-    schema = {"type": "object", "properties": {"path": path, "lines": {"type": "integer"}}, "required": ["path"]}
-    return tuple(ToolDefinition(name, f"{name} in the project", schema) for name in ("read", "list", "stat", "head", "tail"))
+SCHEMA = {
+    "type": "object",
+    "properties": {"path": {"type": "string", "description": "Relative to the project."}, "lines": {"type": "integer"}},
+    "required": ["path"],
+}
+TOOLS = tuple(ToolDefinition(name, f"{name} in the project", SCHEMA) for name in ("read", "list", "stat", "head", "tail"))
 
 
 def add_turn(conversation: Conversation, turn: int) -> None:
@@ -42,7 +44,7 @@ def encode_table(*, quick: bool) -> Table:
         "whole = encode_request + dumps of everything; copy = one copy of the body's bytes, which any body in one piece costs",
     )
     for wire in BUILDERS:
-        rounds = [_round(wire) for _ in range(3 if quick else 7)]
+        rounds = [_round(wire) for _ in range(2 if quick else 7)]
         turns = [1e6 * median(times) for times in zip(*(times for times, _, _ in rounds), strict=True)]
         whole = 1e6 * median(whole for _, whole, _ in rounds)
         copy = 1e6 * median(copy for _, _, copy in rounds)
@@ -65,10 +67,10 @@ def _round(wire: str) -> tuple[list[float], float, float]:
     """CPU time of each turn's request; of the last one encoded whole; of copying its bytes."""
     profile = resolve(WIRE_DEFAULTS[wire], MODELS[wire])
     encoder, conversation, times = PrefixEncoder(profile), Conversation([system("Be brief.")]), list[float]()
-    request, body = Request(MODELS[wire], conversation, tools()), b""
+    request, body = Request(MODELS[wire], conversation, TOOLS), b""
     for turn in range(TURNS):
         add_turn(conversation, turn)
-        request = Request(MODELS[wire], conversation, tools())
+        request = Request(MODELS[wire], conversation, TOOLS)
         start = process_time()
         body = encoder.encode(request).body
         times.append(process_time() - start)

@@ -24,8 +24,8 @@ def startup_table(*, quick: bool) -> Table:
     """`import toolglot` loads names when they are first used; the second row loads everything that encodes and decodes."""
     imports = {name: code for name, code in IMPORTS.items() if "toolglot" in name or find_spec(name.partition(".")[0])}
     took: dict[str, list[float]] = {name: [] for name in imports}
-    if not quick:
-        for code in imports.values():
+    for name, code in imports.items():
+        if not quick or name.startswith("toolglot"):
             child_cpu(["-c", code])  # warm-up: byte code and file cache
     for _ in range(1 if quick else 3):
         for name, code in imports.items():

@@ -14,6 +14,7 @@ from toolglot.providers.catalog import resolve
 from toolglot.providers.profile import Profile
 from toolglot.request import Options, Output, Request, ToolChoice, ToolDefinition
 
+Doc = dict[str, Any]
 # Every profile of the catalog, and the models that make a difference.
 TARGETS = (
     ("openai-chat", "gpt-4o"),
@@ -76,8 +77,10 @@ class Maker:
 
     def opaque(self, kind: str, origin: Origin | None, id: str = "") -> Opaque | None:
         """State as the wire of the origin has it."""
-        if not self._with_opaque or origin is None or not self._draw(st.booleans()):
+        if not self._with_opaque or origin is None:
             return None
+        if not self._draw(st.booleans()) and (origin.wire, kind) != ("openai-responses", "text"):
+            return None  # but an item of Responses always has its id
         mark = self.mark("op")
         match origin.wire, kind:
             case "openai-responses", "text":
@@ -88,8 +91,6 @@ class Maker:
                 return {"id": f"ctc_{mark}", "status": "completed"}
             case "openai-responses", "result":
                 return {"id": f"fco_{mark}", "status": "completed"}
-            case "openai-responses", "user":
-                return {"type": "message", "id": f"msg_{mark}"}
             case "openai-chat", "assistant":
                 details = [{"type": "reasoning.text", "text": mark, "index": 0}]
                 return {"reasoning_details": details} if origin.profile == "openrouter" else None
@@ -143,14 +144,18 @@ class Maker:
             )
         )
 
-    def foreign(self) -> Foreign:
-        mark = self.mark("tx")
-        return self.one(
-            (
-                Foreign("gemini", {"executableCode": {"language": "PYTHON", "code": mark}}),
-                Foreign("openai-chat", {"type": "refusal", "refusal": mark}),
-            )
-        )
+    def foreign(self, origin: Origin | None) -> Foreign | Text:
+        code = Foreign("gemini", {"executableCode": {"language": "PYTHON", "code": self.mark("tx")}})
+        refusal = Foreign("openai-chat", {"type": "refusal", "refusal": self.mark("tx")})
+        match origin and origin.wire:
+            case "gemini":
+                return code
+            case "openai-chat":
+                return refusal
+            case None:
+                return self.one((code, refusal))
+            case _:
+                return self.text(origin)
 
     def block(self, role: Role, origin: Origin | None, open_ids: list[str]) -> Block:
         kinds = {
@@ -167,7 +172,7 @@ class Maker:
             case "thinking":
                 return self.thinking(origin)
             case "foreign":
-                return self.foreign()
+                return self.foreign(origin)
             case "call":
                 call = self.call(origin)
                 open_ids.append(call.id)

@@ -108,7 +108,7 @@ def test_repair_is_idempotent(messages: list[Message], rules: HistoryRules) -> N
 @example([user([ToolResult("a", (Text("rs000001"),)), "tx000002"])], HistoryRules())
 def test_repair_loses_and_doubles_nothing(messages: list[Message], rules: HistoryRules) -> None:
     repaired = repair(messages, rules)
-    assert marks(repaired.messages) == marks(messages)
+    assert marks(repaired.messages, "tx|ar|rs|th") == marks(messages, "tx|ar|rs|th")
     calls = [(call.name, call.arguments, call.raw) for message in messages for call in message.calls]
     assert [(call.name, call.arguments, call.raw) for m in repaired.messages for call in m.calls] == calls
 
@@ -167,7 +167,7 @@ def test_encoding_never_changes_what_it_was_given(case: tuple[Profile, Request])
 def test_no_text_argument_or_result_is_lost_or_doubled(case: tuple[Profile, Request]) -> None:
     profile, request = case
     sent = marks(encode_request(request, profile).body, "tx|ar|rs")
-    assert sent == marks(request.messages, "tx|ar|rs")
+    assert sent == dict.fromkeys(marks(request.messages, "tx|ar|rs"), 1)
 
 
 @LAW

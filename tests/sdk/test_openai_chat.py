@@ -1,18 +1,22 @@
 """The official `openai` client reads what our Chat Completions codec writes, and the codec reads what the client writes."""
 
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, cast
 
 import openai
 import pytest
 from openai.lib.streaming.chat import ChatCompletionStreamState
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
+from openai.types.chat.completion_create_params import CompletionCreateParams
+from pydantic import TypeAdapter
 
 from toolglot.jsontext import dumps, loads
 from toolglot.messages import Media, Reply, Stop, Usage
 from toolglot.wire.answer import events_of
+from toolglot.wire.codec import decode_request
 from toolglot.wire.openai_chat.answer import ChatAnswer
 
+from .asks import REQUESTS, exhausted, gist, kept, written
 from .replies import DOT, NAMES, PIXEL, TABLE, Client, Recorded, Seen, each_recorded, is_marked, parsed, said, sse_data, stream
 from .server import Loopback
 
@@ -153,3 +157,50 @@ def test_every_recorded_reply_is_read(read: str, every: int) -> None:
 def test_recorded_replies_are_read_over_http(client: Client) -> None:
     each_recorded(client.reads_body, 60)
     each_recorded(client.reads_stream, 61)
+
+
+# ---- requests
+
+KEPT = {"max_tokens", "temperature", "top_p", "stop", "seed", "presence_penalty", "frequency_penalty", "effort"}
+PARAMS: TypeAdapter[Any] = TypeAdapter(CompletionCreateParams)
+BODIES = {name: written(name, "openai-chat", "gpt-5" if name == "effort" else MODEL).body for name in REQUESTS}
+
+
+@pytest.fixture
+def send(server: Loopback, sdk: openai.OpenAI) -> Callable[[Any], Any]:
+    """Sends a body's fields through the client; what arrived."""
+
+    def send(fields: Any) -> Any:
+        server.say(dumps(ChatAnswer(MODEL).body(Reply(()))))
+        cast(Any, sdk.chat.completions.create)(**fields)
+        assert server.paths == ["/chat/completions"]
+        return server.sent
+
+    return send
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+def test_the_clients_types_know_all_of_our_body(name: str) -> None:
+    """A field that the client's types do not know would be missing from what they return."""
+    assert exhausted(PARAMS.validate_python(BODIES[name])) == BODIES[name]
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+def test_the_client_sends_our_body(name: str, send: Callable[[Any], Any]) -> None:
+    assert send(BODIES[name]) == BODIES[name]
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+def test_what_the_client_sends_is_what_we_asked(name: str, send: Callable[[Any], Any]) -> None:
+    request, decoded = REQUESTS[name], decode_request("openai-chat", send(BODIES[name]))
+    assert gist(decoded) == gist(request)
+    assert decoded.options == kept(request.options, KEPT)
+    assert (decoded.model, decoded.parallel) == (BODIES[name]["model"], request.parallel)
+
+
+def test_the_client_sends_the_stream_flag(server: Loopback, sdk: openai.OpenAI) -> None:
+    body = written("user", "openai-chat", MODEL, stream=True).body
+    assert body["stream"] is True
+    server.say(stream(ChatAnswer(MODEL), events_of(Reply(()))), "text/event-stream")
+    with cast(Any, sdk.chat.completions.create)(**body):
+        assert server.sent == body

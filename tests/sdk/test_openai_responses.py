@@ -1,19 +1,39 @@
 """The official `openai` client reads what our Responses codec writes, and the codec reads what the client writes."""
 
-from collections.abc import Iterator
-from typing import Any, cast, get_args
+from collections.abc import Callable, Iterator
+from typing import Any, cast
 
 import openai
 import pytest
 from openai.lib.streaming.responses._responses import ResponseStreamState
 from openai.types.responses import Response, ResponseStreamEvent
+from openai.types.responses.response_create_params import ResponseCreateParams
+from pydantic import TypeAdapter
 
 from toolglot.jsontext import dumps, loads
 from toolglot.messages import Foreign, Media, Origin, Reply, Stop, Text, Thinking, ToolCall, Usage
 from toolglot.wire.answer import events_of
+from toolglot.wire.codec import decode_request
 from toolglot.wire.openai_responses.answer import ResponsesAnswer
 
-from .replies import DOT, NAMES, PIXEL, TABLE, Client, Recorded, Seen, each_recorded, is_marked, parsed, said, sse_data, stream
+from .asks import REQUESTS, exhausted, gist, kept, written
+from .replies import (
+    DOT,
+    NAMES,
+    PIXEL,
+    TABLE,
+    Client,
+    Recorded,
+    Seen,
+    checked,
+    each_recorded,
+    is_marked,
+    parsed,
+    said,
+    sse_data,
+    stream,
+    types_by_name,
+)
 from .server import Loopback
 
 MODEL = "gpt-5"
@@ -24,10 +44,7 @@ STOPS: dict[Stop, str] = {
     "length": "max_output_tokens",
     "filtered": "content_filter",
 }
-# the client's type of each event, by the event's name
-EVENTS: dict[str, Any] = {
-    get_args(event.model_fields["type"].annotation)[0]: event for event in get_args(get_args(ResponseStreamEvent)[0])
-}
+EVENTS = types_by_name(ResponseStreamEvent)
 OURS = {"message", "reasoning", "function_call", "custom_tool_call", "image_generation_call"}
 
 # ---- what the client reads
@@ -81,16 +98,9 @@ def expected(reply: Reply) -> Seen:
     return found
 
 
-def _strictly(type: Any, document: Any, items: list[Any]) -> Any:
-    """The client checks nothing it reads; we do, but for items that other servers made."""
-    if all(item["type"] in OURS for item in items):
-        type.model_validate(document)
-    return type.construct(**document)
-
-
 def _body_in_process(data: bytes) -> Seen:
     document = loads(data)
-    return seen(_strictly(Response, document, document["output"]))
+    return seen(checked(Response, document, document["output"], OURS))
 
 
 def _stream_in_process(data: bytes) -> Seen:
@@ -100,7 +110,7 @@ def _stream_in_process(data: bytes) -> Seen:
     for number, text in enumerate(sse_data(data)):
         document = loads(text)
         items = [document["item"]] if "item" in document else document.get("response", {}).get("output", [])
-        event = _strictly(EVENTS[document["type"]], document, items)
+        event = checked(EVENTS[document["type"]], document, items, OURS)
         assert event.sequence_number == number
         for told in state.handle_event(event):
             if told.type in ("response.completed", "response.incomplete"):
@@ -221,3 +231,53 @@ def test_every_recorded_reply_is_read(read: str, every: int) -> None:
 def test_recorded_replies_are_read_over_http(client: Client) -> None:
     each_recorded(client.reads_body, 60)
     each_recorded(client.reads_stream, 61)
+
+
+# ---- requests
+
+KEPT = {"max_tokens", "temperature", "top_p", "effort"}
+PARAMS: TypeAdapter[Any] = TypeAdapter(ResponseCreateParams)
+BODIES = {name: written(name, "openai-responses", MODEL if name == "effort" else "gpt-4.1").body for name in REQUESTS}
+
+
+@pytest.fixture
+def send(server: Loopback, sdk: openai.OpenAI) -> Callable[[Any], Any]:
+    """Sends a body's fields through the client; what arrived."""
+
+    def send(fields: Any) -> Any:
+        server.say(dumps(ResponsesAnswer(MODEL).body(Reply(()))))
+        cast(Any, sdk.responses.create)(**fields)
+        assert server.paths == ["/responses"]
+        return server.sent
+
+    return send
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+def test_the_clients_types_know_all_of_our_body(name: str) -> None:
+    """A field that the client's types do not know would be missing from what they return. They ask for an image's `detail`,
+    which the service does not (recorded with status 200).
+    """
+    body = loads(dumps(BODIES[name]).replace(b'"type":"input_image",', b'"type":"input_image","detail":"auto",'))
+    assert exhausted(PARAMS.validate_python(body)) == body
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+def test_the_client_sends_our_body(name: str, send: Callable[[Any], Any]) -> None:
+    assert send(BODIES[name]) == BODIES[name]
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+def test_what_the_client_sends_is_what_we_asked(name: str, send: Callable[[Any], Any]) -> None:
+    request, decoded = REQUESTS[name], decode_request("openai-responses", send(BODIES[name]))
+    assert gist(decoded) == gist(request)
+    assert decoded.options == kept(request.options, KEPT)
+    assert (decoded.model, decoded.parallel) == (BODIES[name]["model"], request.parallel)
+
+
+def test_the_client_sends_the_stream_flag(server: Loopback, sdk: openai.OpenAI) -> None:
+    body = written("user", "openai-responses", MODEL, stream=True).body
+    assert body["stream"] is True
+    server.say(stream(ResponsesAnswer(MODEL), events_of(Reply(()))), "text/event-stream")
+    with cast(Any, sdk.responses.create)(**body):
+        assert server.sent == body

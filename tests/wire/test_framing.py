@@ -92,7 +92,7 @@ def test_sse_read_whole_and_byte_by_byte(body: bytes, frames: list[Frame]) -> No
 
 
 @SSE_CASES
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(data=st.data())
 def test_sse_read_in_random_cuts(body: bytes, frames: list[Frame], data: st.DataObject) -> None:
     assert frames_of(SseDecoder, cut(body, data.draw(st.lists(st.integers(0, len(body)))))) == frames
@@ -172,7 +172,7 @@ def test_json_read_whole_and_byte_by_byte(body: bytes, values: list[Any]) -> Non
 
 
 @JSON_CASES
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(data=st.data())
 def test_json_read_in_random_cuts(body: bytes, values: list[Any], data: st.DataObject) -> None:
     assert values_of(frames_of(JsonStreamDecoder, cut(body, data.draw(st.lists(st.integers(0, len(body))))))) == values
@@ -216,6 +216,7 @@ WRITERS: dict[str, Callable[[list[Any]], bytes]] = {
 
 
 @pytest.mark.parametrize("write", WRITERS.values(), ids=WRITERS.keys())
+@settings(max_examples=40, deadline=None)
 @given(docs=DOCUMENTS, data=st.data())
 def test_documents_written_in_any_layout_are_read_back(
     write: Callable[[list[Any]], bytes], docs: list[Any], data: st.DataObject
@@ -259,7 +260,7 @@ AWS = {
 
 
 @pytest.mark.parametrize(("body", "frames"), AWS.values(), ids=AWS.keys())
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(data=st.data())
 def test_aws_messages_in_any_cut(body: bytes, frames: list[Frame], data: st.DataObject) -> None:
     assert frames_of(AwsEventDecoder, [body]) == frames

@@ -79,10 +79,12 @@ def _tools(value: Any) -> Iterator[ToolDefinition]:
     match value:
         case ToolDefinition():
             yield value
-        case {"tools": list(inner)} if "type" not in value:
-            yield from _tools(cast(Any, inner))
         case dict():
-            yield from _definition(cast(dict[str, Any], value))
+            fields = cast(dict[str, Any], value)
+            if "tools" in fields and "type" not in fields:
+                yield from _tools(fields["tools"])
+            else:
+                yield from _definition(fields)
         case list() | tuple():
             for item in cast(Iterable[Any], value):
                 yield from _tools(item)

@@ -44,7 +44,7 @@ TOOL = ToolDefinition(
 )
 _CLAUDE = Origin("anthropic-messages", "anthropic", "claude-sonnet-4-5")
 
-# A conversation that began on Claude and was cut off in the middle of a tool loop: two calls, one answered with a picture, one never.
+# Begun on Claude, cut off in the middle of a tool loop: two calls, one answered with a picture, one never.
 REQUEST = Request(
     model="",
     messages=Conversation(

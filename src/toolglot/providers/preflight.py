@@ -85,7 +85,7 @@ def _marks(value: Any) -> int:
     """How often `cache_control` is set, at any depth."""
     if isinstance(value, dict):
         fields: dict[str, Any] = value  # pyright: ignore[reportUnknownVariableType]
-        return sum(key == "cache_control" and item is not None or _marks(item) for key, item in fields.items())
+        return sum(int(item is not None) if key == "cache_control" else _marks(item) for key, item in fields.items())
     if isinstance(value, list):
         return sum(map(_marks, value))  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
     return 0

@@ -90,9 +90,8 @@ def lower(schema: Mapping[str, Any] | None, dialect: Dialect, *, tool: str) -> L
     run = _Run(tidy(raw)[0], dialect, tool)
     out = _root(raw, run)
     definitions: Schema = {}
-    for pointer in run.definitions:  # grows while it is read
-        found, name = find(run.raw, pointer), run.definitions[pointer]
-        definitions[name] = _node(found and found.node, _At(f"$.$defs.{name}", depth=1, owner=pointer), run)
+    for name, found in run.definitions:  # grows while it is read
+        definitions[name] = _node(found.node, _At(f"$.$defs.{name}", depth=1, owner=found.pointer), run)
     ways: list[Way] = []
     out = _harvest(out | ({"$defs": definitions} if definitions else {}), "#", ways)
     return Lowered(out, tuple(run.losses), tuple(ways), run.note)
@@ -122,7 +121,8 @@ class _Run:
     def __init__(self, raw: Schema, dialect: Dialect, tool: str) -> None:
         self.raw, self.dialect, self.tool = raw, dialect, tool
         self.losses: list[Loss] = []
-        self.definitions: dict[str, str] = {}  # pointer -> name, in the order of first use
+        self.names: dict[str, str] = {}  # of the definitions that stay, by their pointers
+        self.definitions: list[tuple[str, Found]] = []
         self.note = ""
         self.budget = SPARE_NODES + 2 * sum(1 for _ in walk(raw))
         bound = dialect.recursion != "free" and dialect.refs != "inline"
@@ -163,12 +163,15 @@ class _Run:
             out = self.told(out, key, node[key], at)
         return out
 
-    def reference(self, pointer: str) -> str:
+    def reference(self, found: Found) -> str:
         """How the lowered schema refers to a definition."""
-        if pointer != "#" and pointer not in self.definitions:
-            wanted = re.sub(r"[^a-zA-Z0-9_.-]", "_", pointer.rsplit("/", 1)[1]) or "_"
-            self.definitions[pointer] = _fresh(wanted, self.definitions.values())
-        return pointer if pointer == "#" else f"#/$defs/{self.definitions[pointer]}"
+        if found.pointer == "#":
+            return "#"
+        if found.pointer not in self.names:
+            wanted = re.sub(r"[^a-zA-Z0-9_.-]", "_", found.pointer.rsplit("/", 1)[1]) or "_"
+            self.names[found.pointer] = _fresh(wanted, self.names.values())
+            self.definitions.append((self.names[found.pointer], found))
+        return f"#/$defs/{self.names[found.pointer]}"
 
 
 def _root(raw: Any, run: _Run) -> Schema:
@@ -314,7 +317,7 @@ def _kept_reference(node: Schema, rest: Schema, found: Found, at: _At, run: _Run
         return None
     for key in notes:
         run.lose(key, at, f"{dialect.name} takes nothing beside a recursive $ref; dropped")
-    return {"$ref": run.reference(found.pointer)}
+    return {"$ref": run.reference(found)}
 
 
 def _union(node: Schema, at: _At, run: _Run) -> Schema:
@@ -355,7 +358,8 @@ def _choice_values(node: Schema) -> list[Any]:
 def _as_choices(branches: list[Schema]) -> Schema | None:
     """Branches that only name values of one type, as one enum; what each one means goes into the description."""
     values = [_choice_values(branch) for branch in branches]
-    kinds = types({"enum": [value for some in values for value in some]})
+    kinds = unique(kind for branch in branches for kind in types(branch))
+    kinds = [kind for kind in kinds if kind != "integer" or "number" not in kinds]
     if not all(values) or len([kind for kind in kinds if kind != "null"]) != 1 or len(branches) < 2:
         return None
     node = {"type": kinds if len(kinds) > 1 else kinds[0], "enum": unique(value for some in values for value in some)}

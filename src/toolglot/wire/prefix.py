@@ -53,7 +53,7 @@ class PrefixEncoder:
         self._system: list[Message] = []
 
     def encode(self, request: Request) -> EncodedBody:
-        """The body of a request. A conversation that is the same object, or starts with the same messages, reuses its prefix."""
+        """The body of a request. A conversation that is the same object, or starts with the same messages, keeps its prefix."""
         if not self._goes_on(request):
             self._forget(request.messages)
             self._start(request)

@@ -11,13 +11,13 @@ import msgspec
 from toolglot.errors import UsageError
 from toolglot.jsontext import dumps_text
 from toolglot.losses import Loss, Repair
-from toolglot.messages import Media, Opaque, Origin, Text, ToolCall
+from toolglot.messages import Block, Media, Opaque, Origin, Text, ToolCall, ToolResult
 from toolglot.providers.profile import Profile
 from toolglot.request import Options, Request, ToolChoice, ToolDefinition
 from toolglot.schema import dialects
 from toolglot.schema.lower import Lowered, lower, strict_problems
 
-__all__ = ["Encoded", "Writer", "placeholder"]
+__all__ = ["Encoded", "Function", "Writer", "media_beside", "placeholder", "result_text", "same_model"]
 
 _ALNUM = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 # Opaque fields that only make sense where they were made: dropping them elsewhere changes nothing the model sees.
@@ -352,7 +352,14 @@ class Writer:
             return False
         return True
 
-    # ---- calls as objects
+    # ---- calls and results
+
+    def result_name(self, result: ToolResult) -> str:
+        """The wire's name of the tool that a result comes from; "" where it is not known."""
+        call = self.calls.get(result.call_id)
+        if call:
+            return self.tool_name(call.name, call.namespace)
+        return self.tool_name(result.name) if result.name else ""
 
     def arguments_object(self, call: ToolCall, where: str) -> dict[str, Any]:
         """The arguments for a wire that wants an object: text that is none is wrapped, and said so."""
@@ -379,6 +386,19 @@ def same_model(one: str, other: str) -> bool:
     """Whether two names are one model: an alias is a prefix of its dated snapshot."""
     one, other = one.rpartition("/")[2], other.rpartition("/")[2]
     return one.startswith(other) or other.startswith(one)
+
+
+def result_text(result: ToolResult) -> str:
+    """A result for a wire that has text only, and no flag for errors."""
+    text = result.text
+    says_so = text.lower().startswith(("error", "[error", '{"error'))
+    return f"Error: {text}" if result.is_error and not says_so else text
+
+
+def media_beside(result: ToolResult) -> list[Block]:
+    """A result's media for a wire that has no place for them there, with words that say whose they are."""
+    media = [block for block in result.content if isinstance(block, Media)]
+    return [Text(f"[media of the result of {result.name or result.call_id}]"), *media] if media else []
 
 
 def placeholder(media: Media) -> Text:

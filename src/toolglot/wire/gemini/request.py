@@ -98,8 +98,7 @@ def _results(message: Message, writer: Writer, where: str) -> Iterator[Doc]:
     beside: list[Block] = []
     for result in message.results:
         own = writer.opaque(result.opaque, message.origin, where)
-        call = writer.calls.get(result.call_id)
-        name = writer.tool_name(call.name, call.namespace) if call else writer.tool_name(result.name or "unknown")
+        name = writer.result_name(result) or "unknown"
         answer: Doc = {"name": name, "response": _response(result)}
         if writer.profile.call_ids and not writer.owns(message.origin):
             answer["id"] = writer.call_id(result.call_id, where)

@@ -11,7 +11,7 @@ from toolglot.wire.media import text_of
 from toolglot.wire.ollama.reply import WIRE, OllamaDecoder
 from toolglot.wire.shapes import Doc, as_dict, as_list, as_text, dicts, rest
 from toolglot.wire.tracker import ToolCallTracker
-from toolglot.wire.writer import Writer, placeholder
+from toolglot.wire.writer import Writer, media_beside, placeholder, result_text
 
 __all__ = ["assemble", "decode", "hoisted", "items"]
 
@@ -66,17 +66,11 @@ def _call(call: ToolCall, message: Message, writer: Writer, where: str) -> Doc:
 def _results(message: Message, writer: Writer, where: str) -> Iterator[Doc]:
     media: list[Block] = []
     for result in message.results:
-        shown = [block for block in result.content if isinstance(block, Media)]
-        text = result.text
-        if result.is_error and not text.lower().startswith(("error", "[error", '{"error')):
-            text = f"Error: {text}"
-        out: Doc = {"role": "tool", "content": text, "tool_call_id": writer.call_id(result.call_id, where)}
-        call = writer.calls.get(result.call_id)
-        if call or result.name:
-            out["tool_name"] = writer.tool_name(call.name, call.namespace) if call else writer.tool_name(result.name)
+        out: Doc = {"role": "tool", "content": result_text(result), "tool_call_id": writer.call_id(result.call_id, where)}
+        if name := writer.result_name(result):
+            out["tool_name"] = name
         yield {**out, **writer.opaque(result.opaque, message.origin, where)}
-        if shown:
-            media += [Text(f"[media of the result of {result.name or result.call_id}]"), *shown]
+        media += media_beside(result)
     if media:
         writer.mend("media of a tool result", where, f"{writer.profile.title} takes text only; sent in a user message")
         yield {"role": "user", **_said(media, writer, where)}

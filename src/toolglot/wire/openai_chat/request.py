@@ -12,7 +12,7 @@ from toolglot.wire.openai_chat.reply import REASONING, WIRE, ChatDecoder
 from toolglot.wire.openai_common import SHARED, effort_of, output_of, strict_output
 from toolglot.wire.shapes import Doc, as_dict, as_list, as_text, dicts, rest
 from toolglot.wire.tracker import ToolCallTracker
-from toolglot.wire.writer import Writer, placeholder
+from toolglot.wire.writer import Writer, media_beside, placeholder, result_text
 
 __all__ = ["assemble", "decode", "hoisted", "items"]
 
@@ -47,31 +47,38 @@ def items(message: Message, writer: Writer, where: str) -> list[Doc]:
 
 def _assistant(message: Message, writer: Writer, where: str) -> list[Doc]:
     own = writer.opaque(message.opaque, message.origin, where)
-    texts = [block for block in message.blocks if isinstance(block, Text)]
-    refusals = [block for block in texts if (block.opaque or {}).get("refusal") and writer.owns(message.origin)]
-    spoken = [block for block in texts if block not in refusals]
+    said = [block for block in message.blocks if isinstance(block, Text | Foreign)]
+    refused = [block for block in said if isinstance(block, Text) and writer.owns(message.origin) and _is_refusal(block)]
+    said = [block for block in said if block not in refused]
     calls = [call_to_wire(block, message, writer, where) for block in message.calls]
+    thoughts = _reasoning(message, writer, where, bool(calls))
+    parts = as_list(thoughts.pop("content", None))
     out: Doc = {"role": "assistant"}
-    if spoken:
-        out["content"] = _parts_or_text(spoken, message, writer, where)
+    if parts or any(isinstance(block, Foreign) for block in said):
+        out["content"] = [*parts, *(part for block in said for part in _part(block, message, writer, where))]
+    elif said:
+        out["content"] = _parts_or_text(said, message, writer, where)
     elif calls and writer.profile.empty_content != "omit":
         out["content"] = None if writer.profile.empty_content == "null" else ""
-    elif not refusals:
+    elif not calls and not refused:
         out["content"] = ""
-    out.update(_reasoning(message, writer, where, bool(calls)))
-    if refusals:
-        out["refusal"] = "".join(block.text for block in refusals)
+    out.update(thoughts)
+    if refused:
+        out["refusal"] = "".join(block.text for block in refused)
     if calls:
         out["tool_calls"] = calls
     for block in message.blocks:
         if isinstance(block, Media):
             writer.lose(block.kind, where, f"{writer.profile.title} takes no media from the assistant")
-        elif isinstance(block, Foreign):
-            _lose_foreign(block, writer, where)
     return [{**own, **out}]
 
 
+def _is_refusal(block: Text) -> bool:
+    return bool((block.opaque or {}).get("refusal"))
+
+
 def call_to_wire(call: ToolCall, message: Message, writer: Writer, where: str) -> Doc:
+    """One call of a message or a reply."""
     own = _without(writer.opaque(call.opaque, message.origin, where), "legacy")
     name = writer.tool_name(call.name, call.namespace, where)
     head: Doc = {"id": writer.call_id(call.id, where)}
@@ -89,17 +96,15 @@ def _arguments(call: ToolCall, writer: Writer, where: str, *, own: bool) -> str:
 
 
 def _reasoning(message: Message, writer: Writer, where: str, has_calls: bool) -> Doc:
+    """Reasoning under the name it came by; what is not the target's own was taken out before."""
     thoughts = [block for block in message.blocks if isinstance(block, Thinking)]
-    policy = writer.profile.reasoning_echo
-    if thoughts and writer.owns(message.origin) and policy != "no":
+    if thoughts:
         field = as_text((thoughts[0].opaque or {}).get("field")) or REASONING[0]
         text = "".join(thought.text for thought in thoughts)
-        if field == "thinking_part":
+        if field == "thinking_part":  # Mistral: a part of the content
             return {"content": [{"type": "thinking", "thinking": [{"type": "text", "text": text}]}]}
         return {field: text}
-    if thoughts:
-        writer.lose("thinking", where, "it goes back only to the model that thought it")
-    if policy == "required" and has_calls:
+    if writer.profile.reasoning_echo == "required" and has_calls:
         writer.mend("reasoning_content", where, "empty text added: a turn with calls must carry it")
         return {REASONING[0]: ""}
     return {}
@@ -110,33 +115,15 @@ def _results(message: Message, writer: Writer, where: str) -> list[Doc]:
     media: list[Block] = []
     for result in message.results:
         own = writer.opaque(result.opaque, message.origin, where)
-        text, shown = _result_text(result, writer, where)
         head: Doc = {"role": "tool", "tool_call_id": writer.call_id(result.call_id, where)}
-        if writer.profile.result_name and result.name:
-            head["name"] = _result_name(result, writer)
-        out.append({**head, **own, "content": text})
-        if shown:
-            media += [Text(f"[media of the result of {result.name or result.call_id}]"), *shown]
+        if writer.profile.result_name and (name := writer.result_name(result)):
+            head["name"] = name
+        out.append({**head, **own, "content": result_text(result)})
+        media += media_beside(result)
     if media:
         writer.mend("media of a tool result", where, f"{writer.profile.title} takes text only; sent in a user message")
         out.append({"role": "user", "content": _content(Message("user", tuple(media)), writer, where)})
     return out
-
-
-def _result_name(result: ToolResult, writer: Writer) -> str:
-    call = writer.calls.get(result.call_id)
-    return writer.tool_name(call.name, call.namespace) if call else writer.tool_name(result.name)
-
-
-def _result_text(result: ToolResult, writer: Writer, where: str) -> tuple[Any, list[Block]]:
-    media = [block for block in result.content if isinstance(block, Media)]
-    for block in result.content:
-        if isinstance(block, Foreign):
-            _lose_foreign(block, writer, where)
-    text = result.text
-    if result.is_error and not text.lower().startswith(("error", "[error", '{"error')):
-        text = f"Error: {text}"
-    return text, list(media)
 
 
 def _content(message: Message, writer: Writer, where: str) -> Any:
@@ -160,10 +147,7 @@ def _part(block: Block, message: Message, writer: Writer, where: str) -> Iterabl
     elif isinstance(block, Media):
         yield _media(block, message, writer, where)
     elif isinstance(block, Foreign):
-        if block.wire == WIRE:
-            yield block.item
-        else:
-            _lose_foreign(block, writer, where)
+        yield block.item
 
 
 def _media(media: Media, message: Message, writer: Writer, where: str) -> Doc:
@@ -193,11 +177,6 @@ def _media_part(media: Media, own: Opaque, writer: Writer) -> Doc | None:
                 "file": {"filename": media.name or "file.pdf", "file_data": data_url(media), **more},
             }
     return None
-
-
-def _lose_foreign(block: Foreign, writer: Writer, where: str) -> None:
-    item = as_dict(block.item)
-    writer.lose(as_text(item.get("type")) or "content", where, f"only {block.wire} understands it")
 
 
 def assemble(request: Request, writer: Writer, system: Sequence[Message], messages: list[Any]) -> Doc:

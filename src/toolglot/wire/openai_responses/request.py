@@ -14,7 +14,7 @@ from toolglot.wire.media import data_url, from_url, text_of
 from toolglot.wire.openai_common import SHARED, effort_of, output_of, strict_output
 from toolglot.wire.openai_responses.reply import BUILT_INS, WIRE, item_blocks
 from toolglot.wire.shapes import Doc, as_dict, as_list, as_text, dicts, rest
-from toolglot.wire.writer import Writer, placeholder
+from toolglot.wire.writer import Writer, placeholder, result_text
 
 __all__ = ["assemble", "decode", "hoisted", "items"]
 
@@ -99,6 +99,7 @@ def _said(group: list[Text], message: Message, writer: Writer, where: str) -> Do
 
 
 def call_to_wire(call: ToolCall, message: Message, writer: Writer, where: str) -> Doc:
+    """One call of a message or a reply."""
     own = writer.opaque(call.opaque, message.origin, where)
     if item := own.get("item"):
         writer.built_in[call.id] = as_text(item["type"])
@@ -126,11 +127,9 @@ def _result(result: ToolResult, message: Message, writer: Writer, where: str) ->
     freeform = call.freeform if call else own.get("type") == "custom_tool_call_output"
     own = {key: value for key, value in own.items() if key != "type"}
     kind = "custom_tool_call_output" if freeform else "function_call_output"
-    output: Any = result.text
+    output: Any = result_text(result)
     if any(not isinstance(block, Text) for block in result.content):
         output = _content(result.content, message, writer, where)
-    elif result.is_error and not result.text.lower().startswith(("error", "[error", '{"error')):
-        output = f"Error: {result.text}"
     return {"type": kind, "call_id": id, "output": output, **own}
 
 

@@ -1,0 +1,179 @@
+"""Laws between the wires: there and back again, handover, growing conversations, and shapes that nobody promised."""
+
+import copy
+from typing import Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from toolglot.errors import ToolglotError
+from toolglot.jsontext import dumps
+from toolglot.messages import Conversation, Message, Text, ToolCall, ToolResult
+from toolglot.providers.catalog import WIRE_DEFAULTS, resolve
+from toolglot.providers.profile import Profile
+from toolglot.request import Options, Request, ToolChoice, ToolDefinition
+from toolglot.wire.codec import WIRES, decode_request, encode_request
+from toolglot.wire.prefix import PrefixEncoder
+
+from .strategies import TOOLS, Doc, conversations, legal_conversations, requests, targets
+from .test_laws import LAW, asked
+
+SCHEMA = {"type": "object", "properties": {"x": {"type": "string", "description": "X."}}, "required": ["x"]}
+PLAIN_TOOLS = (ToolDefinition("get", "Gets.", SCHEMA), ToolDefinition("put_it", "Puts.", SCHEMA))
+MODELS = {
+    "openai-chat": "gpt-4o",
+    "openai-responses": "gpt-5",
+    "anthropic-messages": "claude-sonnet-4-5",
+    "gemini": "gemini-3-pro-preview",
+    "ollama-chat": "qwen3",
+}
+
+
+def default(wire: str) -> Profile:
+    return resolve(WIRE_DEFAULTS[wire], MODELS[wire])
+
+
+def read(profile: Profile, body: Doc) -> Request:
+    return decode_request(profile.wire, body, profile=profile.id, model=profile.model)
+
+
+def said(request: Request) -> dict[str, Any]:
+    """What a request means, whatever wire it came from."""
+    blocks = [block for message in request.messages for block in message.blocks]
+    return {
+        "calls": [(block.name, block.arguments) for block in blocks if isinstance(block, ToolCall)],
+        "results": [(block.text, block.is_error) for block in blocks if isinstance(block, ToolResult)],
+        "pairs": [block.call_id for block in blocks if isinstance(block, ToolResult)]
+        == [block.id for block in blocks if isinstance(block, ToolCall)],
+        "texts": [(message.role, message.text) for message in request.messages if message.text],
+        "tools": [(tool.name, tool.description, tool.parameters) for tool in request.tools],
+    }
+
+
+# ---- there and back
+
+
+@LAW
+@given(asked())
+def test_body_read_and_written_again_is_the_same_body(case: tuple[Profile, Request]) -> None:
+    profile, request = case
+    body = encode_request(request, profile).body
+    assert encode_request(read(profile, body), profile).body == body
+
+
+@LAW
+@given(st.data(), st.sampled_from(WIRES))
+def test_request_keeps_its_meaning_on_its_own_wire(data: st.DataObject, wire: str) -> None:
+    profile = default(wire)
+    request = Request(profile.model, data.draw(legal_conversations()), PLAIN_TOOLS)
+    encoded = encode_request(request, profile)
+    assert encoded.losses == ()
+    assert said(read(profile, encoded.body)) == said(request)
+
+
+@pytest.mark.parametrize("other", WIRES)
+@pytest.mark.parametrize("wire", WIRES)
+def test_handover_to_any_wire_and_back_keeps_what_was_said(wire: str, other: str) -> None:
+    @LAW
+    @given(legal_conversations(most=2))
+    def law(messages: list[Message]) -> None:
+        here, there = default(wire), default(other)
+        request = read(here, encode_request(Request(here.model, messages, PLAIN_TOOLS), here).body)
+        over = read(there, encode_request(replace(request, model=there.model), there).body)
+        assert said(over) == said(request)
+        back = read(here, encode_request(replace(over, model=here.model), here).body)
+        assert said(back) == said(request)
+
+    law()
+
+
+@LAW
+@given(asked())
+def test_names_of_a_body_lead_back_to_the_calls(case: tuple[Profile, Request]) -> None:
+    """`Encoded.names` undoes what the target's rules did to names, in history and tools alike."""
+    profile, request = case
+    encoded = encode_request(request, profile)
+    calls = [call for message in read(profile, encoded.body).messages for call in message.calls]
+    native = profile.features.namespaces
+    names = [f"{call.namespace}.{call.name}" if native and call.namespace else call.name for call in calls]
+    wanted = [(call.namespace, call.name) for message in request.messages for call in message.calls]
+    assert sorted(encoded.names[name] for name in names) == sorted(wanted)
+
+
+# ---- a conversation that grows
+
+
+@LAW
+@given(st.data(), targets())
+def test_incremental_encoding_equals_full_encoding_and_keeps_its_prefix(data: st.DataObject, profile: Profile) -> None:
+    request = data.draw(requests(profile, conversations(most=10)))
+    request = replace(request, options=replace(request.options, thinking_budget=None))
+    start = next((n for n, message in enumerate(request.messages, 1) if message.role != "system"), 0)
+    conversation, encoder = Conversation(request.messages[:start]), PrefixEncoder(profile)
+    sent, closed = b"", 0
+    for message in [None, *request.messages[start:]]:
+        if message is not None:
+            conversation.append(message)
+        step = encoder.encode(replace(request, messages=conversation))
+        full = encode_request(replace(request, messages=list(conversation)), profile)
+        assert step.body == dumps(full.body)
+        assert step.body.startswith(sent[:closed])
+        assert step.closed >= closed
+        assert (step.names, {*map(str, step.lowered)}) == (full.names, {*map(str, full.lowered)})
+        assert sorted((r.what, r.why) for r in step.repairs) == sorted((r.what, r.why) for r in full.repairs)
+        assert sorted((loss.what, loss.why) for loss in step.losses) == sorted((loss.what, loss.why) for loss in full.losses)
+        sent, closed = step.body, step.closed
+
+
+# ---- shapes that nobody promised
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 5) | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+def _places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    inner: list[tuple[Any, Any]] = []
+    if isinstance(value, dict):
+        inner = list(cast(dict[str, Any], value).items())
+    elif isinstance(value, list):
+        inner = list(enumerate(cast(list[Any], value)))
+    return [path, *(place for key, item in inner for place in _places(item, (*path, key)))]
+
+
+def _put(value: Any, path: tuple[Any, ...], new: Any) -> Any:
+    if not path:
+        return new
+    value[path[0]] = _put(value[path[0]], path[1:], new)
+    return value
+
+
+@LAW
+@given(st.data(), st.sampled_from(WIRES))
+def test_wrong_shapes_raise_our_errors_only(data: st.DataObject, wire: str) -> None:
+    """Any value anywhere in a body: it is read and written on every wire, or refused with an error of ours."""
+    profile = default(wire)
+    options = Options(max_tokens=2000, temperature=0.5, top_p=0.5, stop=("END",), seed=1, effort="high", thinking_budget=1024)
+    request = Request(profile.model, data.draw(conversations()), TOOLS, ToolChoice("required", ("get",)), False, options)
+    body = copy.deepcopy(encode_request(request, profile).body)
+    body = _put(body, data.draw(st.sampled_from(_places(body))), data.draw(JSON))
+    before = copy.deepcopy(body)
+    try:
+        decoded = decode_request(wire, body)
+        assert body == before
+        for target in WIRES:
+            encode_request(decoded, default(target))
+    except ToolglotError:
+        pass
+
+
+def test_said_tells_two_requests_apart() -> None:
+    """The comparison of the laws above can fail."""
+    one = Request("m", [Message("assistant", (ToolCall("a", "get", {"x": 1}),)), Message("tool", (ToolResult("a", (Text("1"),)),))])
+    other = Request("m", [Message("assistant", (ToolCall("a", "get", {"x": 2}),)), Message("tool", (ToolResult("b", (Text("1"),)),))])
+    assert said(one)["calls"] != said(other)["calls"]
+    assert (said(one)["pairs"], said(other)["pairs"]) == (True, False)

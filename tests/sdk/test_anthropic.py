@@ -1,0 +1,247 @@
+"""The official `anthropic` client reads what our Messages codec writes, and the codec reads what the client writes."""
+
+from collections.abc import Callable, Iterator
+from typing import Any, cast
+
+import anthropic
+import msgspec
+import pytest
+from anthropic.lib.streaming._messages import accumulate_event
+from anthropic.types import Message, MessageCreateParams, RawMessageStreamEvent
+from pydantic import TypeAdapter
+
+from toolglot.jsontext import dumps, loads
+from toolglot.messages import Foreign, Origin, Reply, Stop, Text, Thinking, ToolCall, Usage
+from toolglot.request import Request
+from toolglot.wire.anthropic.answer import AnthropicAnswer
+from toolglot.wire.answer import events_of
+from toolglot.wire.codec import decode_request
+from toolglot.wire.shapes import rest
+
+from .asks import REQUESTS, exhausted, gist, kept, written
+from .replies import NAMES, TABLE, Client, Recorded, Seen, as_objects, checked, each_recorded, said, sse_data, stream, types_by_name
+from .server import Loopback
+
+MODEL = "claude-opus-4-5"
+STOPS: dict[Stop, str] = {
+    "end": "end_turn",
+    "tools": "tool_use",
+    "length": "max_tokens",
+    "refusal": "refusal",
+    "pause": "pause_turn",
+}
+EVENTS = types_by_name(RawMessageStreamEvent)
+OURS = {"text", "thinking", "redacted_thinking", "tool_use"}
+
+# ---- what the client reads
+
+
+def seen(message: Message) -> Seen:
+    usage = message.usage
+    cached, written = usage.cache_read_input_tokens or 0, usage.cache_creation_input_tokens or 0
+    assert usage.output_tokens_details is not None
+    return Seen(
+        text="".join(block.text for block in message.content if block.type == "text"),
+        thinking="".join(block.thinking for block in message.content if block.type == "thinking"),
+        calls=[(block.id, block.name, block.input) for block in message.content if block.type == "tool_use"],
+        stop=message.stop_reason or "",
+        usage=Usage(
+            usage.input_tokens + cached + written,
+            usage.output_tokens,
+            cached,
+            written,
+            usage.output_tokens_details.thinking_tokens,
+        ),
+    )
+
+
+def expected(reply: Reply) -> Seen:
+    return as_objects(reply, said(reply, STOPS))
+
+
+def expected_streamed(reply: Reply) -> Seen:
+    """Arguments that were cut are streamed as they came; the client reads as much of them as it can."""
+    found = expected(reply)
+    for at, call in enumerate(reply.calls):
+        if call.arguments is None and (call.raw or "").startswith("{") and not call.freeform:
+            found.calls[at] = (*found.calls[at][:2], ...)
+    return found
+
+
+def _body_in_process(data: bytes) -> Seen:
+    document = loads(data)
+    return seen(checked(Message, document, document["content"], OURS))
+
+
+def _stream_in_process(data: bytes) -> Seen:
+    snapshot: Any = None
+    buffers: dict[int, bytes] = {}
+    for text in sse_data(data):
+        document = loads(text)
+        inner = [document["content_block"]] if "content_block" in document else []
+        event = checked(EVENTS[document["type"]], document, inner, OURS)
+        snapshot = accumulate_event(event=event, current_snapshot=snapshot, json_bufs=buffers)
+    return seen(snapshot)
+
+
+CLIENT = Client(
+    "anthropic",
+    MODEL,
+    AnthropicAnswer,
+    said=expected,
+    body=_body_in_process,
+    stream=_stream_in_process,
+    said_streamed=expected_streamed,
+)
+
+
+@pytest.fixture(scope="module")
+def sdk(server: Loopback) -> Iterator[anthropic.Anthropic]:
+    http = anthropic.DefaultHttpxClient(trust_env=False)
+    with anthropic.Anthropic(base_url=server.url, api_key="none", max_retries=0, http_client=http) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def client(server: Loopback, sdk: anthropic.Anthropic) -> Client:
+    def body(data: bytes) -> Seen:
+        server.say(data)
+        return seen(sdk.messages.create(model=MODEL, max_tokens=9, messages=[]))
+
+    def streaming(data: bytes) -> Seen:
+        server.say(data, "text/event-stream")
+        with sdk.messages.stream(model=MODEL, max_tokens=9, messages=[]) as events:
+            return seen(events.get_final_message())
+
+    return Client("anthropic", MODEL, AnthropicAnswer, expected, body, streaming, expected_streamed)
+
+
+# ---- replies
+
+
+@pytest.mark.parametrize("record", TABLE, ids=NAMES)
+def test_the_client_reads_our_body(record: Recorded, client: Client) -> None:
+    client.reads_body(record)
+
+
+@pytest.mark.parametrize("record", TABLE, ids=NAMES)
+def test_the_client_reads_our_stream(record: Recorded, client: Client) -> None:
+    client.reads_events(record)
+
+
+OWN = Origin("anthropic-messages", model=MODEL)
+CITATION = {"type": "char_location", "cited_text": "b", "document_index": 0, "document_title": None, "start_char_index": 0}
+CITATION |= {"end_char_index": 1, "file_id": None}
+REPLAYED = Reply(
+    (
+        Thinking("hmm", {"signature": "c2ln"}),
+        Thinking("", {"redacted": "Y2lwaGVy"}),
+        Thinking("", {"signature": "b25seQ=="}),
+        Foreign(OWN.wire, {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "x"}}),
+        Text("b", {"citations": [CITATION]}),
+        ToolCall("toolu_1", "f", {"a": 1}, '{"a": 1}', opaque={"caller": {"type": "direct"}}),
+    ),
+    "tools",
+    Usage(3, 4),
+    OWN,
+    "msg_1",
+    {"stop_details": None, "container": {"id": "c1", "expires_at": "2026-01-01T00:00:00Z"}},
+)
+
+
+@pytest.mark.parametrize("streaming", [False, True], ids=["body", "stream"])
+def test_state_of_the_origin_comes_back_whole(streaming: bool, server: Loopback, sdk: anthropic.Anthropic) -> None:
+    """Signatures, ciphers, citations, callers and hosted tools: what a client must send back unchanged."""
+    if streaming:
+        server.say(stream(AnthropicAnswer(MODEL, origin=OWN), events_of(REPLAYED)), "text/event-stream")
+        with sdk.messages.stream(model=MODEL, max_tokens=9, messages=[]) as events:
+            message: Message = events.get_final_message()
+    else:
+        server.say(dumps(AnthropicAnswer(MODEL).body(REPLAYED)))
+        message = sdk.messages.create(model=MODEL, max_tokens=9, messages=[])
+    content = [block.to_dict(mode="json") for block in message.content]
+    assert content == [
+        {"type": "thinking", "thinking": "hmm", "signature": "c2ln"},
+        {"type": "redacted_thinking", "data": "Y2lwaGVy"},
+        {"type": "thinking", "thinking": "", "signature": "b25seQ=="},
+        {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "x"}},
+        {"type": "text", "text": "b", "citations": [CITATION]},
+        {"type": "tool_use", "id": "toolu_1", "name": "f", "input": {"a": 1}, "caller": {"type": "direct"}},
+    ]
+    assert message.container is not None
+    assert (message.id, message.model, message.container.id) == ("msg_1", MODEL, "c1")
+
+
+@pytest.mark.parametrize(("read", "every"), [("reads_body", 1), ("reads_stream", 1), ("reads_events", 3)])
+def test_every_recorded_reply_is_read(read: str, every: int) -> None:
+    each_recorded(getattr(CLIENT, read), every)
+
+
+def test_recorded_replies_are_read_over_http(client: Client) -> None:
+    each_recorded(client.reads_body, 60)
+    each_recorded(client.reads_stream, 61)
+
+
+# ---- requests
+
+KEPT = {"max_tokens", "temperature", "top_p", "top_k", "stop", "effort", "thinking_budget"}
+PARAMS: TypeAdapter[Any] = TypeAdapter(MessageCreateParams)
+# claude-3-5-sonnet takes temperature and top_p together
+MODELS = {"options": "claude-3-5-sonnet-20241022"}
+BODIES = {name: written(name, "anthropic-messages", MODELS.get(name, MODEL)).body for name in REQUESTS}
+SAMPLING = ("temperature", "top_p", "top_k")  # gone from the client with the models that took them
+# "json": there is no JSON mode without a schema. "choice-subset": there is no such choice; other tools are left out.
+SAYABLE = [name for name in REQUESTS if name not in ("json", "choice-subset")]
+
+
+@pytest.fixture
+def send(server: Loopback, sdk: anthropic.Anthropic) -> Callable[[Any], Any]:
+    """Sends a body's fields through the client; what arrived."""
+
+    def send(fields: Any) -> Any:
+        server.say(dumps(AnthropicAnswer(MODEL).body(Reply(()))))
+        extra = {name: fields[name] for name in SAMPLING if name in fields}
+        cast(Any, sdk.messages.create)(**rest(fields, SAMPLING), extra_body=extra)
+        assert server.paths == ["/v1/messages"]
+        return server.sent
+
+    return send
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+def test_the_clients_types_know_all_of_our_body(name: str) -> None:
+    """A field that the client's types do not know would be missing from what they return."""
+    assert exhausted(PARAMS.validate_python(BODIES[name])) == rest(BODIES[name], SAMPLING)
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+def test_the_client_sends_our_body(name: str, send: Callable[[Any], Any]) -> None:
+    assert send(BODIES[name]) == BODIES[name]
+
+
+@pytest.mark.parametrize("name", SAYABLE)
+def test_what_the_client_sends_is_what_we_asked(name: str, send: Callable[[Any], Any]) -> None:
+    request, decoded = REQUESTS[name], decode_request("anthropic-messages", send(BODIES[name]))
+    assert gist(decoded) == gist(request)
+    assert decoded.options == kept(msgspec.structs.replace(request.options, stop=_stops(request)), KEPT)
+    assert (decoded.model, decoded.parallel) == (BODIES[name]["model"], request.parallel)
+    errors = [[result.is_error for result in message.results] for message in request.messages]
+    assert [[result.is_error for result in message.results] for message in decoded.messages] == errors
+
+
+def _stops(request: Request) -> tuple[str, ...]:
+    return tuple(stop for stop in request.options.stop if stop.strip())
+
+
+def test_a_blank_stop_sequence_is_refused_and_so_a_loss() -> None:
+    encoded = written("options", "anthropic-messages", MODELS["options"])
+    assert encoded.body["stop_sequences"] == ["END"]
+    assert {loss.what for loss in encoded.losses} == {"stop", "seed", "presence_penalty", "frequency_penalty"}
+
+
+def test_the_client_sends_the_stream_flag(server: Loopback, sdk: anthropic.Anthropic) -> None:
+    body = written("user", "anthropic-messages", MODEL, stream=True).body
+    assert body["stream"] is True
+    server.say(stream(AnthropicAnswer(MODEL), events_of(Reply(()))), "text/event-stream")
+    with cast(Any, sdk.messages.create)(**body):
+        assert server.sent == body

@@ -1,0 +1,275 @@
+"""The official `google-genai` client reads what our Gemini codec writes, and the codec reads what the client writes."""
+
+import base64
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, cast
+
+import pytest
+from google import genai
+from google.genai import types
+from pydantic.alias_generators import to_camel
+
+from toolglot.jsontext import dumps, loads
+from toolglot.messages import Foreign, Media, Origin, Reply, Stop, Text, Thinking, ToolCall, Usage
+from toolglot.wire.answer import events_of
+from toolglot.wire.codec import decode_request
+from toolglot.wire.gemini.answer import GeminiAnswer
+from toolglot.wire.shapes import rest
+
+from .asks import REQUESTS, gist, kept, written
+from .replies import DOT, NAMES, PIXEL, TABLE, Client, Recorded, Seen, as_objects, each_recorded, said, sse_data, stream
+from .server import Loopback
+
+MODEL = "gemini-3-pro-preview"
+STOPS: dict[Stop, str] = {
+    "end": "STOP",
+    "tools": "STOP",
+    "length": "MAX_TOKENS",
+    "filtered": "SAFETY",
+    "pause": "CONTINUATION",
+    "error": "OTHER",
+}
+
+# ---- what the client reads
+
+
+def seen(responses: Iterable[types.GenerateContentResponse]) -> Seen:
+    """A whole response is a stream of one."""
+    found = Seen("", "", [], "", Usage())
+    for response in responses:
+        for candidate in response.candidates or []:
+            for part in (candidate.content and candidate.content.parts) or []:
+                _add(part, found)
+            if candidate.finish_reason:
+                found.stop = candidate.finish_reason.value
+        if usage := response.usage_metadata:
+            thoughts = usage.thoughts_token_count or 0
+            found.usage = Usage(
+                usage.prompt_token_count or 0,
+                (usage.candidates_token_count or 0) + thoughts,
+                usage.cached_content_token_count or 0,
+                0,
+                thoughts,
+            )
+            assert usage.total_token_count == found.usage.input + found.usage.output
+    return found
+
+
+def _add(part: types.Part, found: Seen) -> None:
+    if part.text is not None and part.thought:
+        found.thinking += part.text
+    elif part.text is not None:
+        found.text += part.text
+    elif call := part.function_call:
+        found.calls.append((call.id or "", call.name or "", call.args))
+    elif part.inline_data and part.inline_data.data:
+        found.media.append(base64.b64encode(part.inline_data.data).decode())
+
+
+def expected(reply: Reply) -> Seen:
+    """Nothing says how many tokens were written to a cache. Calls that came without an id stay so on their own wire; a
+    prompt that was blocked has no candidate at all.
+    """
+    found = as_objects(reply, said(reply, STOPS))
+    if reply.origin and reply.origin.wire == "gemini":
+        found.calls = [
+            ((call.opaque or {}).get("id", ""), *mine[1:]) for mine, call in zip(found.calls, reply.calls, strict=True)
+        ]
+    usage = reply.usage
+    found.usage = Usage(usage.input, usage.output, usage.cached, 0, usage.reasoning)
+    if "promptFeedback" in (reply.opaque or {}):
+        found.stop = ""
+    return found
+
+
+def _stream_in_process(data: bytes) -> Seen:
+    return seen(types.GenerateContentResponse.model_validate_json(text) for text in sse_data(data))
+
+
+CLIENT = Client(
+    "gemini",
+    MODEL,
+    GeminiAnswer,
+    said=expected,
+    body=lambda data: seen([types.GenerateContentResponse.model_validate_json(data)]),
+    stream=_stream_in_process,
+)
+
+
+@pytest.fixture(scope="module")
+def sdk(server: Loopback) -> Iterator[genai.Client]:
+    options = types.HttpOptions(base_url=server.url, api_version="v1beta", client_args={"trust_env": False})
+    with genai.Client(api_key="none", http_options=options) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def client(server: Loopback, sdk: genai.Client) -> Client:
+    def body(data: bytes) -> Seen:
+        server.say(data)
+        return seen([sdk.models.generate_content(model=MODEL, contents="hi")])
+
+    def streaming(data: bytes) -> Seen:
+        server.say(data, "text/event-stream")
+        return seen(sdk.models.generate_content_stream(model=MODEL, contents="hi"))
+
+    return Client("gemini", MODEL, GeminiAnswer, expected, body, streaming)
+
+
+# ---- replies
+
+
+@pytest.mark.parametrize("record", TABLE, ids=NAMES)
+def test_the_client_reads_our_body(record: Recorded, client: Client) -> None:
+    client.reads_body(record)
+
+
+@pytest.mark.parametrize("record", TABLE, ids=NAMES)
+def test_the_client_reads_our_stream(record: Recorded, client: Client) -> None:
+    client.reads_events(record)
+
+
+def test_the_client_reads_two_generated_images(client: Client) -> None:
+    reply = Reply((Text("Two:"), Media("image", "image/png", PIXEL), Media("image", "image/gif", DOT)))
+    record = Recorded("images", reply, list(events_of(reply)))
+    client.reads_body(record)
+    client.reads_events(record)
+
+
+def test_a_model_without_call_ids_gets_none(server: Loopback, sdk: genai.Client) -> None:
+    server.say(dumps(GeminiAnswer("gemini-2.5-flash").body(Reply((ToolCall("call_1", "f", {"a": 1}),), "tools"))))
+    assert seen([sdk.models.generate_content(model=MODEL, contents="hi")]).calls == [("", "f", {"a": 1})]
+
+
+OWN = Origin("gemini", model=MODEL)
+REPLAYED = Reply(
+    (
+        Thinking("hmm"),
+        Thinking("signed", {"thoughtSignature": "c2ln"}),
+        Foreign("gemini", {"executableCode": {"language": "PYTHON", "code": "print(1)"}}),
+        Text("so", {"thoughtSignature": "dGV4dA=="}),
+        ToolCall("x", "f", {"a": 1}, opaque={"id": "fc1", "thoughtSignature": "Y2FsbA=="}),
+        ToolCall("y", "g", {}),
+    ),
+    "tools",
+    Usage(3, 4),
+    OWN,
+    "resp_1",
+    {"groundingMetadata": {"webSearchQueries": ["x"]}},
+)
+
+
+@pytest.mark.parametrize("streaming", [False, True], ids=["body", "stream"])
+def test_state_of_the_origin_comes_back_whole(streaming: bool, server: Loopback, sdk: genai.Client) -> None:
+    """Signatures, ids and code: what a client must send back unchanged. A signature may come on an empty part after its text."""
+    if streaming:
+        server.say(stream(GeminiAnswer(MODEL, origin=OWN), events_of(REPLAYED)), "text/event-stream")
+        responses = list(sdk.models.generate_content_stream(model=MODEL, contents="hi"))
+    else:
+        server.say(dumps(GeminiAnswer(MODEL).body(REPLAYED)))
+        responses = [sdk.models.generate_content(model=MODEL, contents="hi")]
+    parts = [
+        part
+        for response in responses
+        for candidate in response.candidates or []
+        for part in (candidate.content and candidate.content.parts) or []
+    ]
+    assert [part.thought_signature for part in parts if part.thought_signature] == [b"sig", b"text", b"call"]
+    assert "".join(part.text or "" for part in parts if part.thought) == "hmmsigned"
+    assert [part.executable_code.code for part in parts if part.executable_code] == ["print(1)"]
+    assert [(part.function_call.id, part.function_call.name) for part in parts if part.function_call] == [("fc1", "f"), (None, "g")]
+    assert {(response.response_id, response.model_version) for response in responses} == {("resp_1", MODEL)}
+    grounding = [c.grounding_metadata for r in responses for c in r.candidates or [] if c.grounding_metadata]
+    assert [found.web_search_queries for found in grounding] == [["x"]]
+
+
+def test_a_blocked_prompt_is_read_as_one(server: Loopback, sdk: genai.Client) -> None:
+    reply = Reply((), "filtered", Usage(3), OWN, "resp_1", {"promptFeedback": {"blockReason": "SAFETY"}})
+    server.say(dumps(GeminiAnswer(MODEL).body(reply)))
+    responses = [sdk.models.generate_content(model=MODEL, contents="hi")]
+    server.say(stream(GeminiAnswer(MODEL, origin=OWN), events_of(reply)), "text/event-stream")
+    responses += sdk.models.generate_content_stream(model=MODEL, contents="hi")
+    assert [response.candidates for response in responses] == [None, None]
+    reasons = [response.prompt_feedback and response.prompt_feedback.block_reason for response in responses]
+    assert reasons == [types.BlockedReason.SAFETY] * 2
+
+
+@pytest.mark.parametrize(("read", "every"), [("reads_body", 1), ("reads_stream", 1), ("reads_events", 3)])
+def test_every_recorded_reply_is_read(read: str, every: int) -> None:
+    each_recorded(getattr(CLIENT, read), every)
+
+
+def test_recorded_replies_are_read_over_http(client: Client) -> None:
+    each_recorded(client.reads_body, 60)
+    each_recorded(client.reads_stream, 61)
+
+
+# ---- requests
+
+KEPT = {"max_tokens", "temperature", "top_p", "top_k", "stop", "seed", "presence_penalty", "frequency_penalty"}
+KEPT |= {"effort", "thinking_budget"}
+# models before 3 take a budget, later ones a level
+BODIES = {name: written(name, "gemini", "gemini-2.5-flash" if name == "budget" else MODEL).body for name in REQUESTS}
+
+
+def config(body: Any) -> types.GenerateContentConfig:
+    """The client's configuration: all of a body but its contents, in one object. It refuses fields that it does not know."""
+    fields = {**(rest(body, ("contents", "generationConfig")) or {}), **body.get("generationConfig", {})}
+    return types.GenerateContentConfig.model_validate_json(dumps(fields))
+
+
+def url_safe(body: Any) -> Any:
+    """The client writes bytes in the URL-safe alphabet of base64; Google reads both."""
+    return loads(dumps(body).replace(PIXEL.encode(), PIXEL.replace("+", "-").replace("/", "_").encode()))
+
+
+def camel(value: Any) -> Any:
+    """The client writes some names in snake case; Google reads both. What is data and no name stays as it is."""
+    if isinstance(value, list):
+        return [camel(item) for item in cast(list[Any], value)]
+    if not isinstance(value, dict):
+        return value
+    data = ("args", "response", "parameters_json_schema", "responseJsonSchema")
+    return {to_camel(key): item if key in data else camel(item) for key, item in cast(dict[str, Any], value).items()}
+
+
+def contents(body: Any) -> list[types.Content]:
+    return [types.Content.model_validate_json(dumps(content)) for content in body["contents"]]
+
+
+@pytest.fixture
+def send(server: Loopback, sdk: genai.Client) -> Callable[[Any], Any]:
+    """Sends a body through the client; what arrived."""
+
+    def send(body: Any) -> Any:
+        server.say(dumps(GeminiAnswer(MODEL).body(Reply(()))))
+        sdk.models.generate_content(model=MODEL, contents=cast(Any, contents(body)), config=config(body))
+        assert server.paths == [f"/v1beta/models/{MODEL}:generateContent"]
+        return server.sent
+
+    return send
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+def test_the_clients_types_know_all_of_our_body(name: str) -> None:
+    """Nothing of the body is missing from what the client's types say of it."""
+    body = url_safe(BODIES[name])
+    said_contents = [loads(content.model_dump_json(by_alias=True, exclude_none=True)) for content in contents(body)]
+    assert said_contents == body["contents"]
+    fields = loads(config(body).model_dump_json(by_alias=True, exclude_none=True))
+    assert fields == {**(rest(body, ("contents", "generationConfig")) or {}), **body.get("generationConfig", {})}
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+def test_the_client_sends_our_body(name: str, send: Callable[[Any], Any]) -> None:
+    assert camel(send(BODIES[name])) == url_safe(BODIES[name])
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+def test_what_the_client_sends_is_what_we_asked(name: str, send: Callable[[Any], Any]) -> None:
+    request, decoded = REQUESTS[name], decode_request("gemini", send(BODIES[name]), model=MODEL)
+    assert gist(decoded) == gist(request)
+    assert decoded.options == kept(request.options, KEPT)
+    assert decoded.model == MODEL
+    errors = [[result.is_error for result in message.results] for message in request.messages]
+    assert [[result.is_error for result in message.results] for message in decoded.messages] == errors
