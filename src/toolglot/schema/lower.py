@@ -91,7 +91,7 @@ def lower(schema: Mapping[str, Any] | None, dialect: Dialect, *, tool: str) -> L
     out = _root(raw, run)
     definitions: Schema = {}
     for name, found in run.definitions:  # grows while it is read
-        definitions[name] = _node(found.node, _At(f"$.$defs.{name}", depth=1, owner=found.pointer), run)
+        definitions[name] = _node(found.node, _At(f"$.$defs.{name}", 1, found.pointer in run.cycles), run)
     ways: list[Way] = []
     out = _harvest(out | ({"$defs": definitions} if definitions else {}), "#", ways)
     return Lowered(out, tuple(run.losses), tuple(ways), run.note)
@@ -105,7 +105,7 @@ class _At(msgspec.Struct, frozen=True):
 
     path: str = "$"
     depth: int = 0
-    owner: str = "#"  # the definition whose text this is
+    cyclic: bool = False  # in the text of a definition that may reach itself
     stack: tuple[str, ...] = ()  # the definitions that were copied in on the way here
     optional: bool = False  # inside a property that may be left out
 
@@ -176,7 +176,8 @@ class _Run:
 
 def _root(raw: Any, run: _Run) -> Schema:
     """The root: a plain object, which every provider demands ("schema must have type 'object' and not have 'oneOf'…")."""
-    node, at = _plain_object(run.tidied(raw, _At()), _At(), run)
+    start = _At(cyclic="#" in run.cycles)
+    node, at = _plain_object(run.tidied(raw, start), start, run)
     if "object" not in (types(node) or ["object"]):
         run.lose("type", at, "arguments are always an object")
     node = run.moved(node, ("not", "enum", "const"), at)
@@ -284,7 +285,8 @@ def _expanded(node: Schema, at: _At, run: _Run, *, inline: bool = False) -> tupl
             node = _cut(target, at, run, f"{node['$ref']!r} is recursive or too large; cut")
         else:
             run.budget -= 1
-            at = msgspec.structs.replace(at, owner=found.pointer, stack=(*at.stack, found.pointer))
+            cyclic = found.pointer in run.cycles or (at.cyclic and bool(rest))
+            at = msgspec.structs.replace(at, cyclic=cyclic, stack=(*at.stack, found.pointer))
             node = run.merged(rest, run.tidied(found.node, at), at)
     return node, at
 
@@ -296,7 +298,7 @@ def _all_merged(node: Schema, at: _At, run: _Run) -> tuple[Schema, _At]:
         inner = msgspec.structs.replace(at, path=f"{at.path}.allOf[{i}]")
         part, inner = _expanded(run.tidied(branch, inner), inner, run, inline=True)
         out = run.merged(out, part, inner)
-        at = msgspec.structs.replace(at, owner=inner.owner, stack=inner.stack)
+        at = msgspec.structs.replace(at, cyclic=at.cyclic or inner.cyclic, stack=inner.stack)
     return _expanded(out, at, run, inline=True)
 
 
@@ -305,7 +307,7 @@ def _kept_reference(node: Schema, rest: Schema, found: Found, at: _At, run: _Run
     dialect = run.dialect
     if dialect.refs == "free":
         return node if found.stable else None
-    closes = found.pointer in run.cycles and at.owner in run.cycles
+    closes = at.cyclic and found.pointer in run.cycles
     if dialect.refs == "inline" or (closes and (dialect.recursion == "cut" or not at.optional)):
         return None
     notes = {key: value for key, value in rest.items() if _words(key, value) or key == "description"}

@@ -24,7 +24,7 @@ __all__ = ["EncodedBody", "PrefixEncoder"]
 
 
 class EncodedBody(msgspec.Struct, frozen=True):
-    """A request as the bytes of a body. `closed`: how many of them will be the start of the next body too."""
+    """A request as the bytes of a body. `closed`: so many of them are the start of the next body too."""
 
     body: bytes
     closed: int
@@ -50,7 +50,6 @@ class PrefixEncoder:
         self._items = bytearray()  # their encoding, with a comma after each item
         self._request: Request | None = None
         self._head = b""
-        self._system: list[Message] = []
 
     def encode(self, request: Request) -> EncodedBody:
         """The body of a request. A conversation that is the same object, or starts with the same messages, keeps its prefix."""
@@ -60,11 +59,10 @@ class PrefixEncoder:
         self._close_turns(request)
         tail_writer = self._writer.copy()
         tail = self._tail(request, tail_writer)
-        body = b"".join((self._head, self._items, tail))
-        body = (body[:-1] if body[-1:] == b"," else body) + b"]}"
+        *parts, last = [part for part in (self._head, self._items, tail) if part]
         return EncodedBody(
-            body,
-            len(self._head) + len(self._items),
+            b"".join((*parts, memoryview(last)[: len(last) - (last[-1:] == b",")], b"]}")),
+            len(self._head) + len(self._items) - 1,
             tuple(tail_writer.losses),
             tuple(tail_writer.repairs),
             tail_writer.names,

@@ -8,6 +8,7 @@ looked at again, so that a growing conversation costs only what is new.
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Literal
 
 import msgspec
@@ -82,7 +83,7 @@ class Mender:
 
     def turn(self, messages: Sequence[Message], first: int = 0) -> list[Message]:
         """One turn, made legal. `first`: the number of its first message."""
-        unique = _unique_ids(messages, first, self._taken, self.repairs)
+        unique = _unique_ids(_matched(messages, first, self.repairs), first, self._taken, self.repairs)
         out: list[Message] = []
         for index, message in enumerate(_pair(unique, first, self.repairs, stateful=self._stateful), first):
             shaped = _shape(message, self._rules, index, self.repairs)
@@ -106,7 +107,7 @@ class Mender:
     def ending(self) -> list[Message]:
         """What the target wants to be said at the end."""
         rules, last = self._rules, self._last
-        if rules.needs_turn and last is None:
+        if rules.needs_turn and last is None and not self._stateful:
             self._say("user message", 0, "added: there must be one")
             return [Message("user", (Text(_START),))]
         if rules.ends_with_user and last is not None and _is_prefill(last):
@@ -124,6 +125,29 @@ def _is_prefill(message: Message) -> bool:
 
 
 # ---- ids
+
+
+def _matched(messages: Sequence[Message], first: int, repairs: list[Repair]) -> Sequence[Message]:
+    """Results whose ids a client mangled: as many strangers right after a message as it has unanswered calls are theirs."""
+    calls = {call.id for message in messages for call in message.calls}
+    results = {result.call_id for message in messages for result in message.results}
+    if calls <= results or results <= calls:
+        return messages
+    out = list(messages)
+    for index, (message, following) in enumerate(pairwise(messages)):
+        missing = [call for call in message.calls if call.id not in results]
+        strangers = [result for result in following.results if result.call_id not in calls]
+        if missing and len(missing) == len(strangers):
+            new = {id(result): call.id for result, call in zip(strangers, missing, strict=True)}
+            blocks = tuple(
+                msgspec.structs.replace(block, call_id=new[id(block)])
+                if isinstance(block, ToolResult) and id(block) in new
+                else block
+                for block in following.blocks
+            )
+            out[index + 1] = msgspec.structs.replace(following, blocks=blocks)
+            repairs.append(Repair("results", f"messages[{first + index + 1}]", "their ids fitted no call; paired in order"))
+    return out
 
 
 def _unique_ids(messages: Sequence[Message], first: int, seen: set[str], repairs: list[Repair]) -> list[Message]:
