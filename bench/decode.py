@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -52,13 +53,13 @@ def floor(separator: bytes, reads: Iterable[bytes]) -> int:
 
 def live(wire: str, reads: Iterable[bytes]) -> Outcome:
     """As `ours`, with the arguments kept readable while they grow."""
-    found, partial = reader(wire), PartialArguments()
+    found, growing = reader(wire), PartialArguments()
     value: object = None
     for data in reads:
         for event in found.feed(data):
             if type(event) is ToolCallDelta:
-                partial.feed(event.text)
-                value = partial.value
+                growing.feed(event.text)
+                value = growing.value
     found.close()
     assert found.reply is not None
     if found.reply.calls[0].raw is not None:
@@ -153,7 +154,7 @@ def flat_table(*, quick: bool) -> Table:
     )
     for wire in ("openai-chat", "openai-responses", "anthropic-messages", "gemini"):
         made = {f"{size} KB": stream(wire, "call", call=arguments(1000 * size)) for size in sizes}
-        runs = {name: lambda one=one: live(one.wire, one.blocks()) for name, one in made.items()}
+        runs = {name: partial(live, wire, one.blocks()) for name, one in made.items()}
         took = cpu_seconds(runs, {name: one.expected for name, one in made.items()}, 3 if quick else 15)
         each = {name: 1e6 * seconds / len(made[name].events) for name, seconds in took.items()}
         table.rows.append({"": wire, "39 KB ÷ 5 KB": Figure(each["39 KB"] / each["5 KB"], most=1.1), **each})

@@ -44,8 +44,13 @@ def _timed(name: str, run: Run, expected: object, repeats: int) -> float:
     took = (process_time() - start) / repeats
     for result in results:
         if result != expected:
-            raise AssertionError(f"{name} read {str(result)[:200]}, not {str(expected)[:200]}")
+            raise AssertionError(f"{name} read {_short(result)}, not {_short(expected)}")
     return took
+
+
+def _short(value: object) -> str:
+    text = str(value)
+    return text if len(text) < 200 else f"{text[:100]} … {text[-100:]}"
 
 
 def child_cpu(arguments: list[str]) -> tuple[float, bytes]:

@@ -10,6 +10,7 @@ from toolglot.messages import Foreign, Media, Opaque, Reply, Text, Thinking, Too
 
 __all__ = [
     "BlockReady",
+    "BlockStarted",
     "Event",
     "ReplyDone",
     "ReplyStarted",
@@ -30,6 +31,13 @@ class ReplyStarted(_Event, frozen=True, gc=False):
 
     id: str
     model: str
+
+
+class BlockStarted(_Event, frozen=True):
+    """State of a text or a thought that is known before its first piece; `block` has no text yet."""
+
+    index: int
+    block: Text | Thinking
 
 
 class TextDelta(_Event, frozen=True, gc=False):
@@ -53,6 +61,7 @@ class ToolCallStarted(_Event, frozen=True):
     id: str
     name: str
     freeform: bool = False
+    namespace: str = ""
     opaque: Opaque | None = None
 
 
@@ -83,4 +92,14 @@ class ReplyDone(_Event, frozen=True):
     reply: Reply
 
 
-Event = ReplyStarted | TextDelta | ThinkingDelta | ToolCallStarted | ToolCallDelta | ToolCallReady | BlockReady | ReplyDone
+Event = (
+    ReplyStarted
+    | BlockStarted
+    | TextDelta
+    | ThinkingDelta
+    | ToolCallStarted
+    | ToolCallDelta
+    | ToolCallReady
+    | BlockReady
+    | ReplyDone
+)

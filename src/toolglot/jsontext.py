@@ -5,6 +5,7 @@ once more with the standard library. Whatever fails after that is `ValueError`, 
 """
 
 import json
+from math import isfinite
 from typing import Any, cast
 
 import msgspec
@@ -45,7 +46,20 @@ def dumps(value: Any) -> bytes:
     try:
         return _encode(value)
     except UnicodeEncodeError:
-        return json.dumps(msgspec.to_builtins(value), separators=(",", ":")).encode("ascii")
+        return json.dumps(_finite(msgspec.to_builtins(value)), separators=(",", ":"), allow_nan=False).encode("ascii")
+
+
+def _finite(value: Any) -> Any:
+    """Infinity and NaN as null, as msgspec writes them."""
+    match value:
+        case float():
+            return value if isfinite(value) else None
+        case dict():
+            return {key: _finite(item) for key, item in cast(dict[str, Any], value).items()}
+        case list() | tuple():
+            return [_finite(item) for item in cast(list[Any], value)]
+        case _:
+            return value
 
 
 def dumps_text(value: Any) -> str:

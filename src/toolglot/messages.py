@@ -303,8 +303,13 @@ def _load_line(line: bytes, number: int) -> dict[str, Any]:
 
 def _known(block: Any) -> Any:
     """A block of a type that this version does not know is kept as Foreign."""
-    fields: dict[str, Any] = cast(Any, block) if isinstance(block, dict) else {"type": "text"}
-    return cast(Any, block) if fields.get("type") in _BLOCK_TAGS else {"type": "foreign", "wire": "toolglot", "item": fields}
+    if not isinstance(block, dict):
+        return block
+    fields = cast(dict[str, Any], block)
+    tag, content = fields.get("type"), fields.get("content")
+    if not isinstance(tag, str) or tag not in _BLOCK_TAGS:
+        return {"type": "foreign", "wire": "toolglot", "item": fields}
+    return {**fields, "content": [_known(part) for part in cast(list[Any], content)]} if isinstance(content, list) else fields
 
 
 def _load_message(line: bytes, number: int) -> Message:

@@ -180,8 +180,9 @@ def _anthropic(profile: Profile, body: Doc) -> Iterator[str]:
             yield f"turn {number}: text after a call"
         if any(not isinstance(call["input"], dict) for call in calls):
             yield f"turn {number}: arguments are no object"
-        inner = [part for block in blocks if isinstance(block.get("content"), list) for part in block["content"]]
-        for block in [*blocks, *inner, *([] if isinstance(body.get("system", ""), str) else body["system"])]:
+        inner: list[Doc] = [part for block in blocks if isinstance(block.get("content"), list) for part in block["content"]]
+        instructions: list[Doc] = [] if isinstance(body.get("system", ""), str) else body["system"]
+        for block in [*blocks, *inner, *instructions]:
             if block["type"] == "text" and not block["text"].strip():
                 yield f"turn {number}: blank text"
         waiting = ids

@@ -3,6 +3,7 @@
 import copy
 import re
 from collections import Counter
+from itertools import pairwise
 
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
@@ -72,8 +73,7 @@ def breaks(rules: HistoryRules, messages: list[Message]) -> list[str]:
     if rules.needs_turn and not spoken:
         wrong.append("needs_turn")
     if rules.filler_after_results:
-        pairs = zip(spoken, spoken[1:], strict=False)
-        wrong += ["filler_after_results" for one, other in pairs if (one.role, other.role) == ("tool", "user")]
+        wrong += ["filler_after_results" for one, other in pairwise(spoken) if (one.role, other.role) == ("tool", "user")]
     for message in messages:
         kinds = [type(block) for block in message.blocks]
         if rules.no_blank_text and any(isinstance(block, Text) and not block.text.strip() for block in message.blocks):

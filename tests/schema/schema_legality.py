@@ -82,7 +82,7 @@ def violations(schema: Schema, dialect: str) -> list[str]:
     if dialect.startswith("anthropic"):
         found += [f"key {name!r}" for name in schema.get("properties", {}) if not re.fullmatch(r"[a-zA-Z0-9_.-]{1,64}", name)]
     if dialect == "anthropic-strict":
-        found += [f"recursive {name}" for name in schema.get("$defs", {}) if reaches(schema, name, name)]
+        found += [f"recursive {name}" for name in schema.get("$defs", {}) if reaches(schema, name)]
     if dialect == "ollama" and "description" in schema:
         found.append("the root's description is dropped")
     return found
@@ -154,6 +154,12 @@ def of_object(node: Schema, dialect: str, root: bool) -> Iterator[str]:
         yield "the name of a property"
 
 
-def reaches(schema: Schema, start: str, goal: str, seen: frozenset[str] = frozenset()) -> bool:
-    refs = {node["$ref"].rsplit("/", 1)[1] for _, node in nodes(schema["$defs"][start]) if "/" in node.get("$ref", "")}
-    return goal in refs or any(reaches(schema, ref, goal, seen | refs) for ref in refs - seen)
+def reaches(schema: Schema, goal: str) -> bool:
+    uses = {name: {node["$ref"] for _, node in nodes(sub) if "$ref" in node} for name, sub in schema["$defs"].items()}
+    seen: set[str] = set()
+    todo = [*uses[goal]]
+    while todo:
+        ref = todo.pop().rsplit("/", 1)[-1]
+        todo += uses.get(ref, set()) if ref not in seen else ()
+        seen.add(ref)
+    return goal in seen

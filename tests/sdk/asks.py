@@ -54,7 +54,7 @@ def _answered(id: str, text: str, *, is_error: bool = False) -> ToolResult:
 
 REQUESTS = {
     "user": _asked(user("Hi.")),
-    "system": _asked(system("Be brief."), user("Hi."), assistant("Hello!"), user("Grüße 👋 \u2028 \\ \"")),
+    "system": _asked(system("Be brief."), user("Hi."), assistant("Hello!"), user('Grüße 👋 \u2028 \\ "')),
     "image": _asked(user(["What is this?", Media("image", "image/png", PIXEL)])),
     "tool-loop": _asked(
         ASKED,
@@ -73,7 +73,12 @@ REQUESTS = {
     "parallel-calls": _asked(
         ASKED,
         assistant(
-            [call("call_a", "add", {"x": 1}), call("call_b", "add", {"x": 2}), ToolCall("call_c", "now", {}), call("call_d", "add", {"x": 3})]
+            [
+                call("call_a", "add", {"x": 1}),
+                call("call_b", "add", {"x": 2}),
+                ToolCall("call_c", "now", {}),
+                call("call_d", "add", {"x": 3}),
+            ]
         ),
         tool_results(_answered("call_a", "1"), _answered("call_b", "2"), _answered("call_c", "noon"), _answered("call_d", "3")),
         tools=TOOLS,
@@ -168,8 +173,8 @@ def _input(made: ToolCall) -> Any:
 
 def _parameters(tool: ToolDefinition) -> Any:
     """No parameters can be said in several ways; a freeform tool may have become a function with one text."""
-    properties = (tool.parameters or {}).get("properties") or {}
-    return None if tool.kind == "freeform" or set(properties) == {"input"} else tool.parameters if properties else None
+    properties: dict[str, Any] = (tool.parameters or {}).get("properties", {})
+    return tool.parameters if properties.keys() - {"input"} else None
 
 
 def kept(options: Options, names: set[str]) -> Options:

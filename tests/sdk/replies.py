@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Container, Iterable, Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 import msgspec
 import pytest
@@ -25,7 +25,7 @@ DOT = "R0lGODlhAQABAAAAACwAAAAAAQABAAA="
 
 _LONG = {
     "path": 'C:\\temp\\new "file".txt',
-    "body": "line 1\n\tline 2\r\n" * 40 + "\u0000\u001f </script> \\u0041 ☃ 𝒳",
+    "body": "line 1\n\tline 2\r\n" * 40 + "\u0000\u001f </script> \\u0041 ☃ 🀄",
     "numbers": [0, -1, 1.5, 1e21, 12345678901234567890],
     "nested": {"empty": {}, "list": [], "none": None, "flags": [True, False], "ключ": {"a": [{"b": "c"}]}},
 }
@@ -108,10 +108,12 @@ def is_marked(reply: Reply) -> bool:
 def parsed(text: str) -> Any:
     """Arguments as a client parses them; text that is no object stays text. Nothing and null mean no arguments."""
     try:
-        value = loads(text or "null")
+        value: Any = loads(text or "null")
     except ValueError:
         return text
-    return {} if value is None else value if isinstance(value, dict) else text
+    if value is None:
+        return {}
+    return cast(Any, value) if isinstance(value, dict) else text
 
 
 def called(call: ToolCall) -> str:

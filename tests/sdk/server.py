@@ -1,7 +1,7 @@
 """A loopback server that answers every POST with the bytes it was given and remembers what it was sent."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, cast
@@ -59,7 +59,7 @@ class _Server(ThreadingHTTPServer):
 
 
 @contextmanager
-def loopback() -> Iterator[Loopback]:
+def loopback() -> Generator[Loopback]:
     """A running server."""
     with _Server() as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)

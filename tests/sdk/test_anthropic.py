@@ -13,13 +13,26 @@ from pydantic import TypeAdapter
 from toolglot.jsontext import dumps, loads
 from toolglot.messages import Foreign, Origin, Reply, Stop, Text, Thinking, ToolCall, Usage
 from toolglot.request import Request
-from toolglot.wire.anthropic.answer import AnthropicAnswer
 from toolglot.wire.answer import events_of
+from toolglot.wire.anthropic.answer import AnthropicAnswer
 from toolglot.wire.codec import decode_request
 from toolglot.wire.shapes import rest
 
 from .asks import REQUESTS, exhausted, gist, kept, written
-from .replies import NAMES, TABLE, Client, Recorded, Seen, as_objects, checked, each_recorded, said, sse_data, stream, types_by_name
+from .replies import (
+    NAMES,
+    TABLE,
+    Client,
+    Recorded,
+    Seen,
+    as_objects,
+    checked,
+    each_recorded,
+    said,
+    sse_data,
+    stream,
+    types_by_name,
+)
 from .server import Loopback
 
 MODEL = "claude-opus-4-5"
@@ -130,8 +143,15 @@ def test_the_client_reads_our_stream(record: Recorded, client: Client) -> None:
 
 
 OWN = Origin("anthropic-messages", model=MODEL)
-CITATION = {"type": "char_location", "cited_text": "b", "document_index": 0, "document_title": None, "start_char_index": 0}
-CITATION |= {"end_char_index": 1, "file_id": None}
+CITATION = {
+    "type": "char_location",
+    "cited_text": "b",
+    "document_index": 0,
+    "document_title": None,
+    "start_char_index": 0,
+    "end_char_index": 1,
+    "file_id": None,
+}
 REPLAYED = Reply(
     (
         Thinking("hmm", {"signature": "c2ln"}),
@@ -173,7 +193,7 @@ def test_state_of_the_origin_comes_back_whole(streaming: bool, server: Loopback,
 
 
 @pytest.mark.parametrize(("read", "every"), [("reads_body", 1), ("reads_stream", 1), ("reads_events", 3)])
-def test_every_recorded_reply_is_read(read: str, every: int) -> None:
+def test_recorded_replies_are_read(read: str, every: int) -> None:
     each_recorded(getattr(CLIENT, read), every)
 
 
@@ -201,7 +221,7 @@ def send(server: Loopback, sdk: anthropic.Anthropic) -> Callable[[Any], Any]:
     def send(fields: Any) -> Any:
         server.say(dumps(AnthropicAnswer(MODEL).body(Reply(()))))
         extra = {name: fields[name] for name in SAMPLING if name in fields}
-        cast(Any, sdk.messages.create)(**rest(fields, SAMPLING), extra_body=extra)
+        cast(Any, sdk.messages.create)(**(rest(fields, SAMPLING) or {}), extra_body=extra)
         assert server.paths == ["/v1/messages"]
         return server.sent
 

@@ -103,15 +103,23 @@ def sdk(server: Loopback) -> Iterator[genai.Client]:
         yield client
 
 
+def asked(sdk: genai.Client, **fields: Any) -> types.GenerateContentResponse:
+    return cast(Any, sdk.models).generate_content(model=MODEL, **{"contents": "hi", **fields})
+
+
+def asked_streaming(sdk: genai.Client) -> Iterator[types.GenerateContentResponse]:
+    return cast(Any, sdk.models).generate_content_stream(model=MODEL, contents="hi")
+
+
 @pytest.fixture(scope="module")
 def client(server: Loopback, sdk: genai.Client) -> Client:
     def body(data: bytes) -> Seen:
         server.say(data)
-        return seen([sdk.models.generate_content(model=MODEL, contents="hi")])
+        return seen([asked(sdk)])
 
     def streaming(data: bytes) -> Seen:
         server.say(data, "text/event-stream")
-        return seen(sdk.models.generate_content_stream(model=MODEL, contents="hi"))
+        return seen(asked_streaming(sdk))
 
     return Client("gemini", MODEL, GeminiAnswer, expected, body, streaming)
 
@@ -138,7 +146,7 @@ def test_the_client_reads_two_generated_images(client: Client) -> None:
 
 def test_a_model_without_call_ids_gets_none(server: Loopback, sdk: genai.Client) -> None:
     server.say(dumps(GeminiAnswer("gemini-2.5-flash").body(Reply((ToolCall("call_1", "f", {"a": 1}),), "tools"))))
-    assert seen([sdk.models.generate_content(model=MODEL, contents="hi")]).calls == [("", "f", {"a": 1})]
+    assert seen([asked(sdk)]).calls == [("", "f", {"a": 1})]
 
 
 OWN = Origin("gemini", model=MODEL)
@@ -161,13 +169,13 @@ REPLAYED = Reply(
 
 @pytest.mark.parametrize("streaming", [False, True], ids=["body", "stream"])
 def test_state_of_the_origin_comes_back_whole(streaming: bool, server: Loopback, sdk: genai.Client) -> None:
-    """Signatures, ids and code: what a client must send back unchanged. A signature may come on an empty part after its text."""
+    """Signatures, ids and code: what a client must send back unchanged. A signature may follow its text on an empty part."""
     if streaming:
         server.say(stream(GeminiAnswer(MODEL, origin=OWN), events_of(REPLAYED)), "text/event-stream")
-        responses = list(sdk.models.generate_content_stream(model=MODEL, contents="hi"))
+        responses = list(asked_streaming(sdk))
     else:
         server.say(dumps(GeminiAnswer(MODEL).body(REPLAYED)))
-        responses = [sdk.models.generate_content(model=MODEL, contents="hi")]
+        responses = [asked(sdk)]
     parts = [
         part
         for response in responses
@@ -177,7 +185,10 @@ def test_state_of_the_origin_comes_back_whole(streaming: bool, server: Loopback,
     assert [part.thought_signature for part in parts if part.thought_signature] == [b"sig", b"text", b"call"]
     assert "".join(part.text or "" for part in parts if part.thought) == "hmmsigned"
     assert [part.executable_code.code for part in parts if part.executable_code] == ["print(1)"]
-    assert [(part.function_call.id, part.function_call.name) for part in parts if part.function_call] == [("fc1", "f"), (None, "g")]
+    assert [(part.function_call.id, part.function_call.name) for part in parts if part.function_call] == [
+        ("fc1", "f"),
+        (None, "g"),
+    ]
     assert {(response.response_id, response.model_version) for response in responses} == {("resp_1", MODEL)}
     grounding = [c.grounding_metadata for r in responses for c in r.candidates or [] if c.grounding_metadata]
     assert [found.web_search_queries for found in grounding] == [["x"]]
@@ -186,16 +197,16 @@ def test_state_of_the_origin_comes_back_whole(streaming: bool, server: Loopback,
 def test_a_blocked_prompt_is_read_as_one(server: Loopback, sdk: genai.Client) -> None:
     reply = Reply((), "filtered", Usage(3), OWN, "resp_1", {"promptFeedback": {"blockReason": "SAFETY"}})
     server.say(dumps(GeminiAnswer(MODEL).body(reply)))
-    responses = [sdk.models.generate_content(model=MODEL, contents="hi")]
+    responses = [asked(sdk)]
     server.say(stream(GeminiAnswer(MODEL, origin=OWN), events_of(reply)), "text/event-stream")
-    responses += sdk.models.generate_content_stream(model=MODEL, contents="hi")
+    responses += asked_streaming(sdk)
     assert [response.candidates for response in responses] == [None, None]
     reasons = [response.prompt_feedback and response.prompt_feedback.block_reason for response in responses]
     assert reasons == [types.BlockedReason.SAFETY] * 2
 
 
 @pytest.mark.parametrize(("read", "every"), [("reads_body", 1), ("reads_stream", 1), ("reads_events", 3)])
-def test_every_recorded_reply_is_read(read: str, every: int) -> None:
+def test_recorded_replies_are_read(read: str, every: int) -> None:
     each_recorded(getattr(CLIENT, read), every)
 
 
@@ -206,8 +217,10 @@ def test_recorded_replies_are_read_over_http(client: Client) -> None:
 
 # ---- requests
 
-KEPT = {"max_tokens", "temperature", "top_p", "top_k", "stop", "seed", "presence_penalty", "frequency_penalty"}
-KEPT |= {"effort", "thinking_budget"}
+KEPT = {
+    *("max_tokens", "temperature", "top_p", "top_k", "stop", "seed", "presence_penalty", "frequency_penalty"),
+    *("effort", "thinking_budget"),
+}
 # models before 3 take a budget, later ones a level
 BODIES = {name: written(name, "gemini", "gemini-2.5-flash" if name == "budget" else MODEL).body for name in REQUESTS}
 
@@ -243,7 +256,7 @@ def send(server: Loopback, sdk: genai.Client) -> Callable[[Any], Any]:
 
     def send(body: Any) -> Any:
         server.say(dumps(GeminiAnswer(MODEL).body(Reply(()))))
-        sdk.models.generate_content(model=MODEL, contents=cast(Any, contents(body)), config=config(body))
+        asked(sdk, contents=contents(body), config=config(body))
         assert server.paths == [f"/v1beta/models/{MODEL}:generateContent"]
         return server.sent
 

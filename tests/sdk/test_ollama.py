@@ -1,16 +1,19 @@
 """The official `ollama` client reads what our Ollama codec writes, and the codec reads what the client writes."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, cast
 
 import ollama
 import pytest
+from ollama._types import ChatRequest
 
 from toolglot.jsontext import dumps
 from toolglot.messages import Media, Reply, Stop, Text, Usage
 from toolglot.wire.answer import events_of
+from toolglot.wire.codec import decode_request
 from toolglot.wire.ollama.answer import OllamaAnswer
 
+from .asks import REQUESTS, gist, kept, written
 from .replies import NAMES, PIXEL, TABLE, Client, Recorded, Seen, as_objects, each_recorded, said, stream
 from .server import Loopback
 
@@ -65,15 +68,19 @@ def sdk(server: Loopback) -> Iterator[ollama.Client]:
     cast(Any, client)._client.close()  # the client itself offers no way to close it
 
 
+def asked(sdk: ollama.Client, **fields: Any) -> Any:
+    return cast(Any, sdk).chat(**{"model": MODEL, "messages": [], **fields})
+
+
 @pytest.fixture(scope="module")
 def client(server: Loopback, sdk: ollama.Client) -> Client:
     def body(data: bytes) -> Seen:
         server.say(data)
-        return seen([sdk.chat(MODEL, [])])
+        return seen([asked(sdk)])
 
     def streaming(data: bytes) -> Seen:
         server.say(data, "application/x-ndjson")
-        return seen(sdk.chat(MODEL, [], stream=True))
+        return seen(asked(sdk, stream=True))
 
     return Client("ollama", MODEL, OllamaAnswer, expected, body, streaming)
 
@@ -93,7 +100,7 @@ def test_the_client_reads_our_stream(record: Recorded, client: Client) -> None:
 
 def test_the_client_reads_model_and_time(server: Loopback, sdk: ollama.Client) -> None:
     server.say(dumps(OllamaAnswer(MODEL, created=86_400).body(Reply(()))))
-    response = sdk.chat(MODEL, [])
+    response = asked(sdk)
     assert (response.model, response.created_at) == (MODEL, "1970-01-02T00:00:00+00:00")
 
 
@@ -108,10 +115,75 @@ def test_an_image_does_not_cost_the_client_the_reply(streaming: bool, client: Cl
 
 
 @pytest.mark.parametrize(("read", "every"), [("reads_body", 1), ("reads_stream", 1), ("reads_events", 3)])
-def test_every_recorded_reply_is_read(read: str, every: int) -> None:
+def test_recorded_replies_are_read(read: str, every: int) -> None:
     each_recorded(getattr(CLIENT, read), every)
 
 
 def test_recorded_replies_are_read_over_http(client: Client) -> None:
     each_recorded(client.reads_body, 60)
     each_recorded(client.reads_stream, 61)
+
+
+# ---- requests
+
+KEPT = {"max_tokens", "temperature", "top_p", "top_k", "stop", "seed", "presence_penalty", "frequency_penalty", "effort"}
+BODIES = {name: written(name, "ollama-chat", MODEL).body for name in REQUESTS}
+# There is no choice of tools: they are left out or the model is asked, in words.
+SAYABLE = [name for name in REQUESTS if name not in ("choice-none", "choice-required", "choice-named", "choice-subset")]
+
+
+def known(body: Any) -> Any:
+    """The body as far as the client knows the API: no ids of calls, `content` only where there is some."""
+    messages: list[Any] = []
+    for message in body["messages"]:
+        shown = {key: value for key, value in message.items() if value and key != "tool_call_id"}
+        if "tool_calls" in shown:
+            shown["tool_calls"] = [{"function": call["function"]} for call in shown["tool_calls"]]
+        messages.append(shown)
+    tools = [{**tool, "function": {**tool["function"], "parameters": _known(tool)}} for tool in body.get("tools", [])]
+    return {"stream": False, **body, "messages": messages, "tools": tools}
+
+
+def _known(tool: Any) -> Any:
+    """Of a schema the client knows these words and no more."""
+    schema = tool["function"]["parameters"]
+    return {key: value for key, value in schema.items() if key in ("type", "$defs", "items", "required", "properties")}
+
+
+@pytest.fixture
+def send(server: Loopback, sdk: ollama.Client) -> Callable[[Any], Any]:
+    """Sends a body's fields through the client; what arrived."""
+
+    def send(fields: Any) -> Any:
+        server.say(dumps(OllamaAnswer(MODEL).body(Reply(()))))
+        asked(sdk, **fields)
+        assert server.paths == ["/api/chat"]
+        return server.sent
+
+    return send
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+def test_the_clients_types_know_our_body(name: str) -> None:
+    body = BODIES[name]
+    assert ChatRequest.model_validate(body).model_dump(exclude_none=True)["messages"] == body["messages"]
+    messages = [ollama.Message.model_validate({**message, "images": None}) for message in body["messages"]]
+    assert [message.role for message in messages] == [message["role"] for message in body["messages"]]
+    assert ollama.Options.model_validate(body.get("options", {})).model_dump(exclude_none=True) == body.get("options", {})
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+def test_the_client_sends_our_body(name: str, send: Callable[[Any], Any]) -> None:
+    assert send(BODIES[name]) == known(BODIES[name])
+
+
+@pytest.mark.parametrize("name", SAYABLE)
+def test_what_the_client_sends_is_what_we_asked(name: str, send: Callable[[Any], Any]) -> None:
+    """Results find their calls by name and order: the client sends no ids."""
+    request, decoded = REQUESTS[name], decode_request("ollama-chat", send(BODIES[name]))
+    mine, asked = gist(decoded), gist(request)
+    assert mine.turns == asked.turns
+    assert [tool[:2] for tool in mine.tools] == [tool[:2] for tool in asked.tools]
+    assert mine.output == asked.output
+    assert decoded.options == kept(request.options, KEPT)
+    assert decoded.model == MODEL

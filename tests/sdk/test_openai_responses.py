@@ -223,8 +223,8 @@ def test_the_client_reads_two_generated_images(client: Client) -> None:
     client.reads_events(record)
 
 
-@pytest.mark.parametrize(("read", "every"), [("reads_body", 1), ("reads_stream", 1), ("reads_events", 3)])
-def test_every_recorded_reply_is_read(read: str, every: int) -> None:
+@pytest.mark.parametrize(("read", "every"), [("reads_body", 1), ("reads_stream", 3), ("reads_events", 5)])
+def test_recorded_replies_are_read(read: str, every: int) -> None:
     each_recorded(getattr(CLIENT, read), every)
 
 

@@ -1,5 +1,6 @@
 """How the tests of this folder read replies: however the bytes are cut the events are the same, and events keep their laws."""
 
+import itertools
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -7,6 +8,7 @@ from typing import Any, NamedTuple
 
 from toolglot.events import (
     BlockReady,
+    BlockStarted,
     Event,
     ReplyDone,
     ReplyStarted,
@@ -88,22 +90,29 @@ def single(body: bytes) -> list[bytes]:
 def cut(body: bytes, places: Iterable[int]) -> list[bytes]:
     """The body cut at these places."""
     ends = [0, *sorted(places), len(body)]
-    return [body[a:b] for a, b in zip(ends, ends[1:], strict=False)]
+    return [body[a:b] for a, b in itertools.pairwise(ends)]
 
 
 def assert_laws(events: Sequence[Event], reply: Reply) -> None:
-    """Started, then deltas, then Ready, for every block; ReplyStarted is first, ReplyDone last; the pieces joined are the block."""
+    """Started, deltas, Ready, for every block; ReplyStarted is first, ReplyDone last; the pieces joined are the block,
+    and its index is its place in the reply."""
     assert [event for event in events if isinstance(event, ReplyDone)] == [ReplyDone(reply)]
     assert events[-1] == ReplyDone(reply)
     assert [at for at, event in enumerate(events) if isinstance(event, ReplyStarted)] in ([], [0])
     blocks: dict[int, Block] = {}
     starts: dict[int, ToolCallStarted] = {}
+    begun: dict[int, BlockStarted] = {}
     pieces: dict[int, list[str]] = defaultdict(list)
     for event in events:
         if isinstance(event, ReplyStarted | ReplyDone):
             continue
         assert event.index not in blocks, f"{event} after its block was ready"
         match event:
+            case BlockStarted():
+                assert event.index not in begun
+                assert event.index not in pieces, "a delta came before its block started"
+                assert event.block.text == ""
+                begun[event.index] = event
             case ToolCallStarted():
                 assert event.index not in starts
                 assert event.index not in pieces, "a delta came before its call started"
@@ -113,21 +122,18 @@ def assert_laws(events: Sequence[Event], reply: Reply) -> None:
                 pieces[event.index].append(event.text)
             case ToolCallReady(call=call):
                 start = starts[event.index]
-                assert (start.name, start.freeform) == (call.name, call.freeform)
+                assert (start.name, start.freeform, start.namespace) == (call.name, call.freeform, call.namespace)
                 assert start.id in (call.id, "")
                 blocks[event.index] = call
             case BlockReady():
                 assert event.index not in starts
+                assert event.index not in begun or type(event.block) is type(begun[event.index].block)
                 blocks[event.index] = event.block
     assert sorted(blocks) == list(range(len(blocks)))
-    assert pieces.keys() | starts.keys() <= blocks.keys()
-    assert tuple(blocks[index] for index in sorted(blocks) if not _is_void(blocks[index])) == reply.blocks
+    assert pieces.keys() | starts.keys() | begun.keys() <= blocks.keys()
+    assert tuple(blocks[index] for index in sorted(blocks)) == reply.blocks
     for index, block in blocks.items():
         assert "".join(pieces[index]) == _text_of(block)
-
-
-def _is_void(block: Block) -> bool:
-    return isinstance(block, Text | Thinking) and not block.text and not block.opaque
 
 
 def _text_of(block: Block) -> str:

@@ -124,7 +124,12 @@ def test_a_400_says_more_in_its_code_or_message(body: Any, status: int, kind: ty
         (openai(code="502"), E.ServerFailed, 502, "502"),
         (openai(code="server_error"), E.ServerFailed, None, "server_error"),
         (openai(code="unheard_of"), E.ServerFailed, None, "unheard_of"),
-        (openai(code="string_above_max_length", type="invalid_request_error"), E.InvalidRequest, None, "string_above_max_length"),
+        (
+            openai(code="string_above_max_length", type="invalid_request_error"),
+            E.InvalidRequest,
+            None,
+            "string_above_max_length",
+        ),
         (openai(code=200), E.ServerFailed, None, ""),
         ({"error": {"message": "no", "status_code": 404}}, E.NotFound, 404, ""),
         ({"error": "no", "status": 400}, E.InvalidRequest, 400, ""),

@@ -41,7 +41,7 @@ def values_of(frames: Iterable[Frame]) -> list[Any]:
 
 # ---- SSE: bytes -> frames
 
-SSE = {
+SSE: dict[str, tuple[bytes, list[Frame]]] = {
     "lf": (b"data: 1\n\ndata: 2\n\n", [("", b"1"), ("", b"2")]),
     "crlf": (b"data: 1\r\n\r\ndata: 2\r\n\r\n", [("", b"1"), ("", b"2")]),
     "cr": (b"data: 1\r\rdata: 2\r\r", [("", b"1"), ("", b"2")]),
@@ -114,6 +114,11 @@ def test_a_frame_comes_out_with_its_last_byte() -> None:
     assert decoder.close() == []
 
 
+def test_any_number_of_event_names_is_known() -> None:
+    body = b"".join(sse(b"{}", f"name {number % 150}") for number in range(300))
+    assert frames_of(SseDecoder, [body]) == [(f"name {number % 150}", b"{}") for number in range(300)]
+
+
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r"), max_size=12)
 NAME = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r\n"), max_size=6)
 
@@ -135,7 +140,7 @@ def test_sse_of_any_bytes_is_the_same_in_any_cut(body: bytes) -> None:
 # ---- JSON streams: bytes -> values
 
 A, B, AB = {"a": 1}, {"b": "}"}, [{"a": 1}, {"b": "}"}]
-JSON = {
+JSON: dict[str, tuple[bytes, list[Any]]] = {
     "a line each": (b'{"a":1}\n{"b":"}"}\n', AB),
     "crlf": (b'{"a":1}\r\n{"b":"}"}\r\n', AB),
     "the last line has no end": (b'{"a":1}\n{"b":"}"}', AB),
@@ -250,7 +255,7 @@ def wrapped(data: bytes) -> bytes:
 
 
 EVENT = {":message-type": "event", ":event-type": "chunk"}
-AWS = {
+AWS: dict[str, tuple[bytes, list[Frame]]] = {
     "wrapped": (aws(wrapped(b'{"a":1}'), EVENT), [("chunk", b'{"a":1}')]),
     "not wrapped": (aws(b'{"a":1}', {":event-type": "messageStart"}), [("messageStart", b'{"a":1}')]),
     "no headers": (aws(b"{}"), [("", b"{}")]),

@@ -1,6 +1,7 @@
 """The only frame policy: what a reader makes of frames that it knows, does not know, or should never have got."""
 
 import json
+from collections.abc import Callable
 from typing import Any
 from zlib import crc32
 
@@ -62,7 +63,7 @@ ANSWERS: dict[str, list[Doc]] = {
         {"model": "m", "message": {"role": "assistant", "content": ""}, "done": True, "done_reason": "stop"},
     ],
 }
-LAYOUTS = {
+LAYOUTS: dict[str, Callable[[list[Doc]], bytes]] = {
     "sse": lambda docs: sse_of(*docs),
     "sse with crlf": lambda docs: sse_of(*docs).replace(b"\n", b"\r\n"),
     "sse with bom": lambda docs: b"\xef\xbb\xbf" + sse_of(*docs),

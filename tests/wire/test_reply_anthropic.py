@@ -6,9 +6,18 @@ from typing import Any
 import pytest
 from reading import Doc, Result, read, read_pieces, read_whole, sse_of
 
-from toolglot.errors import InvalidRequest, MalformedReply, Overloaded, ProviderError, RateLimited, ServerFailed, TruncatedStream
+from toolglot.errors import (
+    InvalidRequest,
+    MalformedReply,
+    Overloaded,
+    ProviderError,
+    RateLimited,
+    ServerFailed,
+    TruncatedStream,
+)
 from toolglot.events import (
     BlockReady,
+    BlockStarted,
     ReplyDone,
     ReplyStarted,
     TextDelta,
@@ -79,6 +88,7 @@ def test_thinking_text_and_a_call_with_their_events() -> None:
     thinking, call = Thinking("hm", {"signature": "s"}), ToolCall("toolu_1", "get", {"x": 1}, '{"x":1}')
     assert result.events == [
         ReplyStarted("msg_1", "m1"),
+        BlockStarted(0, Thinking("", {"signature": ""})),
         ThinkingDelta(0, "h"),
         ThinkingDelta(0, "m"),
         BlockReady(0, thinking),
@@ -142,7 +152,9 @@ def test_blocks_that_are_never_stopped_are_whole_at_the_end() -> None:
     assert stream(begin(), *docs, *end()).reply.blocks == (Text("a"), ToolCall("t", "f", {}, "{}"))
     search = start(0, "server_tool_use", id="s", name="web_search", input={})
     result = stream(begin(), search, delta(0, "input_json_delta", partial_json='{"q":1}'), *end())
-    assert result.reply.blocks == (Foreign(WIRE, {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {"q": 1}}),)
+    assert result.reply.blocks == (
+        Foreign(WIRE, {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {"q": 1}}),
+    )
 
 
 def test_claude_on_bedrock_comes_in_aws_messages() -> None:
@@ -219,7 +231,7 @@ def test_a_message_may_start_with_its_content() -> None:
 
 
 def test_a_call_that_the_message_starts_with_may_go_on() -> None:
-    first = {"type": "tool_use", "id": "t", "name": "f", "input": {}}
+    first: Doc = {"type": "tool_use", "id": "t", "name": "f", "input": {}}
     result = stream(begin(first), delta(0, "input_json_delta", partial_json='{"x":1}'), stop(0), *end())
     assert result.call == ToolCall("t", "f", {"x": 1}, '{"x":1}')
 
@@ -263,7 +275,9 @@ def test_the_streamed_input_of_a_server_tool_is_joined() -> None:
 
 
 def test_deltas_of_unknown_kinds_are_added_to_unknown_blocks() -> None:
-    result = stream(begin(), start(0, "compaction", content=""), delta(0, "compaction_delta", content="sum"), stop(0), *end("compaction"))
+    result = stream(
+        begin(), start(0, "compaction", content=""), delta(0, "compaction_delta", content="sum"), stop(0), *end("compaction")
+    )
     assert result.reply.blocks == (Foreign(WIRE, {"type": "compaction", "content": "sum"}),)
     assert result.reply.stop == "pause"
     assert stream(begin(), start(0, "text", text="a"), delta(0, "shimmer_delta", x=1), stop(0), *end()).reply.text == "a"

@@ -8,7 +8,7 @@ from reading import Doc, Result, read, read_pieces, read_whole, sse_of
 from toolglot.errors import ContentBlocked, InvalidRequest, MalformedReply, ProviderError, TruncatedStream
 from toolglot.events import ReplyStarted, TextDelta, ToolCallDelta, ToolCallReady, ToolCallStarted
 from toolglot.losses import Loss
-from toolglot.messages import Foreign, Media, Origin, Stop, Text, Thinking, ToolCall, Usage
+from toolglot.messages import Origin, Stop, Text, Thinking, ToolCall, Usage
 
 WIRE = "openai-chat"
 
@@ -61,7 +61,8 @@ def test_a_call_in_pieces_with_its_events() -> None:
     assert result.reply.origin == Origin(WIRE, model="m1")
 
 
-A, B = ("f", {"x": 1}), ("g", {})
+A: tuple[str, Doc] = ("f", {"x": 1})
+B: tuple[str, Doc] = ("g", {})
 STREAMS: dict[str, list[Doc]] = {
     "whole calls, a delta each": [
         calls(function("f", '{"x":1}', index=0, id="a")),
@@ -269,9 +270,10 @@ def test_a_call_cut_by_the_length_limit_says_length() -> None:
 
 def test_a_finish_reason_or_done_is_a_terminal_and_nothing_else() -> None:
     assert stream(chunk({"content": "a"}), "[DONE]").reply.stop == "end"
-    for docs in ([chunk({"content": "a"})], [chunk({"content": "a"}), {"choices": [], "usage": {"prompt_tokens": 1}}]):
+    usage: Doc = {"choices": [], "usage": {"prompt_tokens": 1}}
+    for docs in ([], [usage]):
         with pytest.raises(TruncatedStream):
-            read_pieces(WIRE, [sse_of(*docs)])
+            read_pieces(WIRE, [sse_of(chunk({"content": "a"}), *docs)])
 
 
 def test_a_refusal_is_text_and_the_reason_to_stop() -> None:
@@ -292,112 +294,19 @@ def test_only_choice_0_is_read_and_the_others_are_a_loss() -> None:
     assert stream(chunk({"content": "a"}), END).losses == []
 
 
-# ---- reasoning
-
-
-@pytest.mark.parametrize("field", ["reasoning_content", "reasoning", "reasoning_text", "thinking"])
-def test_reasoning_under_each_of_its_names(field: str) -> None:
-    result = stream(chunk({field: "h"}), chunk({field: "m", "content": ""}), chunk({"content": "a"}), END)
-    assert result.reply.blocks == (Thinking("hm", {"field": field}), Text("a"))
-
-
-def test_one_text_under_two_names_is_said_once() -> None:
-    result = stream(chunk({"reasoning": "hm", "reasoning_content": "hm"}), chunk({"reasoning": "!", "reasoning_content": "!"}), END)
-    assert result.reply.blocks == (Thinking("hm!", {"field": "reasoning_content"}),)
-
-
-def test_copilots_cipher_is_kept_with_the_message() -> None:
-    result = stream(chunk({"reasoning_text": "hm"}), chunk({"reasoning_opaque": "cipher"}), chunk({"content": "a"}), END)
-    assert result.reply.blocks == (Thinking("hm", {"field": "reasoning_text"}), Text("a"))
-    assert result.reply.opaque == {"reasoning_opaque": "cipher"}
-
-
-def test_fragments_of_reasoning_details_are_joined_by_type_and_index() -> None:
-    result = stream(
-        chunk({"reasoning_details": [{"type": "reasoning.text", "index": 0, "text": "a", "format": "x", "signature": None}]}),
-        chunk({"reasoning_details": [{"type": "reasoning.text", "index": 0, "text": "b"}]}),
-        chunk({"reasoning_details": [{"type": "reasoning.text", "index": 0, "signature": "s1", "text": None}]}),
-        chunk({"reasoning_details": [{"type": "reasoning.text", "index": 0, "signature": "s2"}]}),
-        chunk({"reasoning_details": [{"type": "reasoning.encrypted", "index": 1, "id": "k", "data": "x"}]}),
-        chunk({"reasoning_details": [{"type": "reasoning.encrypted", "index": 1, "id": "l", "data": "y"}]}),
-        chunk({"reasoning_details": [{"type": "reasoning.summary", "index": 1, "summary": "p"}, "odd"]}),
-        chunk({"reasoning_details": [{"type": "reasoning.summary", "index": 1, "summary": "q"}]}),
-        END,
-    )
-    assert result.reply.opaque == {
-        "reasoning_details": [
-            {"type": "reasoning.text", "index": 0, "text": "ab", "format": "x", "signature": "s2"},
-            {"type": "reasoning.encrypted", "index": 1, "id": "k", "data": "x"},
-            {"type": "reasoning.encrypted", "index": 1, "id": "l", "data": "y"},
-            {"type": "reasoning.summary", "index": 1, "summary": "pq"},
-        ]
-    }
-
-
-# ---- content that is no text
-
-
-def test_mistrals_content_parts() -> None:
-    thought = {"type": "thinking", "thinking": [{"type": "text", "text": "h"}, {"type": "text", "text": "m"}]}
-    parts = [thought, {"type": "text", "text": "a"}, {"type": "reference", "reference_ids": [1]}]
-    for result in (stream(chunk({"content": parts}), chunk({"content": "b"}), END), whole({"content": [*parts, {"type": "text", "text": "b"}]})):
-        thinking, text, foreign = result.reply.blocks
-        assert thinking == Thinking("hm", {"field": "thinking_part"})
-        assert (text, foreign) == (Text("ab"), Foreign(WIRE, {"type": "reference", "reference_ids": [1]}))
-    assert stream(chunk({"content": [{"type": "thinking", "thinking": "hm"}, 7]}), END).reply.blocks[0] == thinking
-
-
-def test_the_signature_of_mistrals_thinking_is_kept() -> None:
-    part = {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}], "signature": "sig"}
-    (thinking,) = stream(chunk({"content": [part]}), END).reply.blocks
-    assert isinstance(thinking, Thinking)
-    assert "sig" in (thinking.opaque or {}).values()
-
-
-def test_content_as_a_json_value_is_its_text() -> None:
-    assert stream(chunk({"content": {"a": 1}}), END).reply.blocks == (Text('{"a":1}'),)
-
-
-def image(url: Any, **fields: Any) -> Doc:
-    return {"type": "image_url", "image_url": {"url": url}, **fields}
-
-
-def test_generated_images_are_media() -> None:
-    png, link = Media("image", "image/png", "AA=="), Media("image", url="https://x/y.png")
-    odd = image(7)
-    result = stream(chunk({"images": [image("data:image/png;base64,AA=="), image("https://x/y.png"), odd]}), END)
-    assert result.reply.blocks == (png, link, Foreign(WIRE, odd))
-
-
-def test_images_of_several_deltas_are_all_kept() -> None:
-    deltas = [chunk({"images": [image(f"https://x/{number}", index=number)]}) for number in range(2)]
-    assert stream(*deltas, END).reply.blocks == (Media("image", url="https://x/0"), Media("image", url="https://x/1"))
-
-
-def test_other_fields_of_the_message_are_kept_for_the_way_back() -> None:
-    result = stream(
-        chunk({"content": "a", "annotations": [{"n": 1}], "audio": {"id": "au"}, "executed_tools": "x"}),
-        chunk({"annotations": [{"n": 2}], "audio": {"expires_at": 9}}),
-        END,
-    )
-    want = {"annotations": [{"n": 1}, {"n": 2}], "audio": {"id": "au", "expires_at": 9}, "executed_tools": "x"}
-    assert result.reply.opaque == want
-
-
 # ---- errors under a status of 200
 
 
-@pytest.mark.parametrize(
-    ("doc", "kind", "words"),
-    [
-        ({"error": "quite wrong", "code": "invalid"}, InvalidRequest, "quite wrong"),
-        ({"error": {"error": {"message": "inside", "type": "invalid_request_error"}}}, InvalidRequest, "inside"),
-        ({"choices": [{"index": 0, "delta": {}, "finish_reason": "error"}], "error": {"code": 400, "message": "x"}}, InvalidRequest, "x"),
-        ({"error": {"code": "content_filter", "message": "blocked"}}, ContentBlocked, "blocked"),
-        ({**chunk({}), "x_groq": {"id": "q", "error": "over capacity"}}, ProviderError, "over capacity"),
-    ],
-    ids=["text", "nested", "openrouter", "filter", "groq"],
-)
+ERRORS: dict[str, tuple[Doc, type[ProviderError], str]] = {
+    "text": ({"error": "quite wrong", "code": "invalid"}, InvalidRequest, "quite wrong"),
+    "nested": ({"error": {"error": {"message": "inside", "type": "invalid_request_error"}}}, InvalidRequest, "inside"),
+    "openrouter": (chunk({}, "error", error={"code": 400, "message": "x"}), InvalidRequest, "x"),
+    "filter": ({"error": {"code": "content_filter", "message": "blocked"}}, ContentBlocked, "blocked"),
+    "groq": (chunk({}, x_groq={"id": "q", "error": "over capacity"}), ProviderError, "over capacity"),
+}
+
+
+@pytest.mark.parametrize(("doc", "kind", "words"), ERRORS.values(), ids=ERRORS.keys())
 def test_errors_in_the_middle(doc: Doc, kind: type[ProviderError], words: str) -> None:
     with pytest.raises(kind, match=words):
         read_pieces(WIRE, [sse_of(chunk({"content": "a"}), doc)])
@@ -427,6 +336,12 @@ def test_done_without_any_choice_is_an_error_and_not_an_empty_reply(body: bytes)
 def test_wrong_shapes_are_malformed(doc: Doc) -> None:
     with pytest.raises(MalformedReply):
         read_pieces(WIRE, [sse_of(doc, END)])
+
+
+def test_an_id_or_a_model_alone_is_known() -> None:
+    end: Doc = {"choices": END["choices"]}
+    assert stream(end | {"id": "c1"}).reply.id == "c1"
+    assert stream(end | {"model": "m1"}).reply.origin == Origin(WIRE, model="m1")
 
 
 def test_a_model_that_comes_late_is_known() -> None:

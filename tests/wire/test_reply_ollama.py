@@ -74,7 +74,9 @@ def test_two_calls_however_they_come(docs: list[Doc]) -> None:
 
 
 def test_calls_without_ids_get_different_ones() -> None:
-    result = stream(line(tool_calls=[call("f", {"x": 1}), call("f", {"x": 1}, id="")]), line(tool_calls=[call("f", {"x": 1})]), END)
+    result = stream(
+        line(tool_calls=[call("f", {"x": 1}), call("f", {"x": 1}, id="")]), line(tool_calls=[call("f", {"x": 1})]), END
+    )
     ids = [made.id for made in result.reply.calls]
     assert (len(set(ids)), {len(id) for id in ids}) == (3, {9})
 

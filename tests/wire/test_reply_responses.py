@@ -5,9 +5,12 @@ from typing import Any
 import pytest
 from reading import Doc, Result, read, read_pieces, read_whole, sse_of
 
-from toolglot.errors import InvalidRequest, MalformedReply, Overloaded, ProviderError, RateLimited, ServerFailed, TruncatedStream
+from toolglot.errors import (
+    TruncatedStream,
+)
 from toolglot.events import (
     BlockReady,
+    BlockStarted,
     ReplyStarted,
     TextDelta,
     ThinkingDelta,
@@ -15,7 +18,7 @@ from toolglot.events import (
     ToolCallReady,
     ToolCallStarted,
 )
-from toolglot.messages import Foreign, Origin, Stop, Text, Thinking, ToolCall, Usage
+from toolglot.messages import Foreign, Origin, Text, Thinking, ToolCall, Usage
 
 WIRE = "openai-responses"
 CREATED: Doc = {"type": "response.created", "response": {"id": "r1", "model": "m1", "status": "in_progress", "output": []}}
@@ -39,7 +42,13 @@ def terminal(*output: Doc, kind: str = "completed", **fields: Any) -> Doc:
 
 
 def message(text: str, id: str = "msg_1") -> Doc:
-    return {"type": "message", "id": id, "role": "assistant", "status": "completed", "content": [{"type": "output_text", "text": text}]}
+    return {
+        "type": "message",
+        "id": id,
+        "role": "assistant",
+        "status": "completed",
+        "content": [{"type": "output_text", "text": text}],
+    }
 
 
 def function(name: str, arguments: Any, call_id: str = "call_1", **fields: Any) -> Doc:
@@ -62,7 +71,12 @@ def whole(*output: Doc, **fields: Any) -> Result:
 
 
 def test_reasoning_text_and_a_call_with_their_events() -> None:
-    reasoning = {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "hm"}], "encrypted_content": "x"}
+    reasoning = {
+        "type": "reasoning",
+        "id": "rs_1",
+        "summary": [{"type": "summary_text", "text": "hm"}],
+        "encrypted_content": "x",
+    }
     call_item = function("get", '{"x":1}')
     result = stream(
         CREATED,
@@ -88,9 +102,11 @@ def test_reasoning_text_and_a_call_with_their_events() -> None:
     text, call = Text("ab", STATE), ToolCall("call_1", "get", {"x": 1}, '{"x":1}', opaque={"id": "fc_call_1"})
     assert result.events[:-1] == [
         ReplyStarted("r1", "m1"),
+        BlockStarted(0, Thinking("", {"id": "rs_1"})),
         ThinkingDelta(0, "h"),
         ThinkingDelta(0, "m"),
         BlockReady(0, thinking),
+        BlockStarted(1, Text("", {"id": "msg_1"})),
         TextDelta(1, "a"),
         TextDelta(1, "b"),
         BlockReady(1, text),
@@ -150,7 +166,7 @@ def test_done_marks_and_the_end_of_bytes_are_no_terminal() -> None:
 def test_what_done_says_replaces_what_was_announced() -> None:
     body = sse_of(CREATED, added(0, function("f", "", "old")), done(0, function("f", "{}", "new")), END)
     assert read_pieces(WIRE, [body]).call.id == "new"
-    thought = {"type": "reasoning", "id": "rs", "summary": [], "encrypted_content": "whole"}
+    thought: Doc = {"type": "reasoning", "id": "rs", "summary": [], "encrypted_content": "whole"}
     result = stream(CREATED, added(0, thought | {"encrypted_content": "half"}), done(0, thought), END)
     assert result.reply.blocks == (Thinking("", {"id": "rs", "summary": [], "encrypted_content": "whole"}),)
 
@@ -242,6 +258,11 @@ def test_an_item_of_the_server_is_kept_whole_and_never_a_call(item: Doc) -> None
         assert result.reply.stop == "end"
 
 
+def test_an_item_that_is_announced_and_never_done_makes_no_empty_text() -> None:
+    result = stream(CREATED, added(0, {"type": "web_search_call", "id": "w"}), done(1, message("a")), END)
+    assert [block for block in result.reply.blocks if isinstance(block, Text)] == [Text("a", STATE)]
+
+
 def test_a_refusal_is_text_and_the_reason_to_stop() -> None:
     item = {"type": "message", "id": "msg_1", "content": [{"type": "refusal", "refusal": "I won't"}]}
     for result in (
@@ -261,8 +282,16 @@ def test_a_refusal_is_text_and_the_reason_to_stop() -> None:
 def test_parts_of_a_message_are_blocks_and_unknown_ones_are_kept() -> None:
     annotation = {"type": "output_text", "text": "a", "annotations": [{"url": "u"}]}
     odd = {"type": "output_hologram", "data": 1}
-    item = {"type": "message", "role": "assistant", "id": "m", "content": [annotation, {"type": "output_text", "text": "b"}, odd]}
-    for result in (whole(item), stream(CREATED, delta("output_text", 0, "a"), delta("output_text", 0, "b", content_index=1), done(0, item), END)):
+    item = {
+        "type": "message",
+        "role": "assistant",
+        "id": "m",
+        "content": [annotation, {"type": "output_text", "text": "b"}, odd],
+    }
+    for result in (
+        whole(item),
+        stream(CREATED, delta("output_text", 0, "a"), delta("output_text", 0, "b", content_index=1), done(0, item), END),
+    ):
         assert result.reply.blocks == (
             Text("a", {"part": {"annotations": [{"url": "u"}]}, "id": "m"}),
             Text("b", {"id": "m"}),
@@ -294,96 +323,3 @@ def test_parts_of_reasoning_are_paragraphs(kind: str, field: str, part: str) -> 
 def test_reasoning_that_is_never_done_has_no_state_of_ours() -> None:
     result = stream(CREATED, delta("reasoning_summary_text", 0, "hm", summary_index=0), done(1, message("a")), END)
     assert result.reply.blocks == (Thinking("hm"), Text("a", STATE))
-
-
-# ---- how it ends
-
-
-@pytest.mark.parametrize(
-    ("fields", "stop"),
-    [
-        ({"status": "completed"}, "end"),
-        ({"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}, "length"),
-        ({"status": "incomplete", "incomplete_details": {"reason": "content_filter"}}, "filtered"),
-        ({"status": "incomplete", "incomplete_details": {"reason": "steered"}}, "length"),
-        ({"status": "incomplete", "incomplete_details": None}, "length"),
-        ({"status": "cancelled"}, "error"),
-        ({"status": "queued"}, "pause"),
-        ({"status": "in_progress"}, "pause"),
-        ({"status": None}, "end"),
-    ],
-)
-def test_why_it_stopped(fields: Doc, stop: Stop) -> None:
-    assert whole(message("a"), **fields).reply.stop == stop
-    kind = fields["status"] if fields["status"] in ("incomplete", "cancelled") else "completed"
-    assert stream(CREATED, done(0, message("a")), terminal(kind=kind, **fields)).reply.stop == stop
-
-
-def test_a_call_cut_by_the_length_limit_says_length() -> None:
-    item = function("f", '{"x":', status="incomplete")
-    result = stream(CREATED, added(0, item), done(0, item), terminal(item, kind="incomplete"))
-    assert (result.call.arguments, result.call.raw, result.reply.stop) == (None, '{"x":', "length")
-
-
-def test_the_kind_of_the_terminal_decides_where_it_holds_no_status() -> None:
-    bare: Doc = {"id": "r1", "output": [message("a")]}
-    assert stream(CREATED, {"type": "response.incomplete", "response": bare}).reply.stop == "length"
-    with pytest.raises(ProviderError):
-        read_pieces(WIRE, [sse_of(CREATED, {"type": "response.failed", "response": bare})])
-
-
-@pytest.mark.parametrize(
-    ("doc", "kind", "words"),
-    [
-        (terminal(kind="failed", error={"code": "rate_limit_exceeded", "message": "wait"}), RateLimited, "wait"),
-        (terminal(kind="failed", error={"code": "server_error", "message": "oops"}), ServerFailed, "oops"),
-        (terminal(kind="failed", error={"code": "invalid_prompt", "message": "bad"}), InvalidRequest, "bad"),
-        (terminal(kind="failed"), ServerFailed, "failed"),
-        ({"type": "error", "code": "server_is_overloaded", "message": "busy", "param": None}, Overloaded, "busy"),
-        ({"type": "error", "error": {"type": "invalid_request_error", "message": "bad"}}, InvalidRequest, "bad"),
-        ({"error": {"message": "bad", "code": 400}}, InvalidRequest, "bad"),
-    ],
-    ids=["rate", "server", "prompt", "no reason", "error", "nested error", "no type"],
-)
-def test_errors_in_the_middle(doc: Doc, kind: type[ProviderError], words: str) -> None:
-    with pytest.raises(kind, match=words) as caught:
-        read_pieces(WIRE, [sse_of(CREATED, done(0, message("a")), doc)])
-    assert type(caught.value) is kind
-
-
-def test_a_whole_body_that_failed_is_an_error() -> None:
-    for fields in ({"status": "failed"}, {"error": {"message": "x"}}):
-        with pytest.raises(ProviderError):
-            whole(message("a"), **fields)
-    with pytest.raises(ProviderError, match="no response"):
-        read_whole(WIRE, {"id": "x", "choices": []})
-
-
-def test_usage() -> None:
-    details: Doc = {
-        "input_tokens": 9,
-        "output_tokens": 4,
-        "input_tokens_details": {"cached_tokens": 3, "cache_write_tokens": 2},
-        "output_tokens_details": {"reasoning_tokens": 1},
-    }
-    assert stream(CREATED, terminal(usage=details)).reply.usage == Usage(9, 4, 3, 2, 1)
-    assert whole(usage={"input_tokens": 9, "input_tokens_details": None}).reply.usage == Usage(9)
-    assert whole(usage=None).reply.usage == Usage()
-
-
-@pytest.mark.parametrize(
-    "doc",
-    [
-        {"type": "response.output_text.delta", "delta": "a"},
-        {"type": "response.output_text.delta", "output_index": 0, "delta": 7},
-        {"type": "response.output_item.done", "output_index": 0},
-        {"type": "response.output_item.done", "output_index": 0, "item": "x"},
-        {"type": "response.output_item.done", "output_index": [], "item": {}},
-        {"type": "response.created"},
-        {"type": "response.completed", "response": None},
-        done(0, {"type": "message", "content": [{"type": "output_text"}]}),
-    ],
-)
-def test_wrong_shapes_are_malformed(doc: Doc) -> None:
-    with pytest.raises(MalformedReply):
-        read_pieces(WIRE, [sse_of(doc, END)])

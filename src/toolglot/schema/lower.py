@@ -1,8 +1,14 @@
 """A tool's schema in the words of a wire, what was lost on the way, and the way back for arguments.
 
-Law: pure, total, idempotent. Any JSON value gives a schema that the dialect accepts (or UsageError, for what is no schema at all);
-lowering twice changes and loses nothing more. What a dialect cannot say is told in the description, and a Loss names it.
-The walk goes from the root down: a node is settled (`$ref`, `allOf`, unions), passes through STEPS, and then its children do.
+Law: pure, total, idempotent. Any JSON value gives a schema that the dialect accepts, or UsageError where it is no schema at
+all; lowering twice changes and loses nothing more. What a dialect cannot say is told in the description: a Loss names it.
+
+The walk goes from the root down. At each node:
+    tidied      older drafts made 2020-12, nonsense dropped                      (open dialects: this, and what is refused)
+    settled     `$ref` resolved, allOf merged, oneOf made anyOf, unions of one dissolved
+    STEPS       choices → typed → anything → object → array → told: const and enum; types and null; JSON text where a type is
+                needed; maps, closing, required, names; tuples and items; and last the constraints that go into the description
+    descended   the same for its children
 """
 
 import re
@@ -21,24 +27,28 @@ from toolglot.schema.plain import (
     LISTS,
     MAPS,
     NODES,
+    Document,
     Found,
     Schema,
     escape,
-    find,
+    fits,
     json_type,
     merge,
-    on_cycles,
     plain,
     tidy,
     types,
     unique,
     walk,
+    without,
 )
+
+__all__ = ["JsonText", "Lowered", "Omit", "Pairs", "Rename", "Way", "lower", "restore", "strict_problems"]
 
 MAX_DEPTH = 50  # levels of schemas in what is sent
 UNROLL = 2  # how often a recursive definition is written out before it is cut
-SPARE_NODES = 5_000  # how many nodes copying may add before it is cut
+SPARE_NODES = 2_000  # how many nodes may be added by copying before it is cut
 MAX_TEXT = 500  # characters of one value in a description
+NULL = {"type": "null"}
 
 
 class Omit(msgspec.Struct, frozen=True, tag="omit"):
@@ -69,7 +79,6 @@ class JsonText(msgspec.Struct, frozen=True, tag="json"):
 
 
 Way = Omit | Rename | Pairs | JsonText
-NULL = {"type": "null"}
 _WAYS = "\0ways"  # where a node carries its ways until its place in the schema is known
 
 
@@ -88,10 +97,13 @@ def lower(schema: Mapping[str, Any] | None, dialect: Dialect, *, tool: str) -> L
     if not isinstance(raw, (dict, bool)):
         raise UsageError(f"the parameters of tool {tool!r} are {raw!r:.80}, not a JSON Schema")
     run = _Run(tidy(raw)[0], dialect, tool)
-    out = _root(raw, run)
-    definitions: Schema = {}
+    out, definitions = _root(raw, run), Schema()
     for name, found in run.definitions:  # grows while it is read
         definitions[name] = _node(found.node, _At(f"$.$defs.{name}", 1, found.pointer in run.cycles), run)
+    for name in _mere_circles(definitions):
+        at = _At(f"$.$defs.{name}", 1)
+        run.lose("$ref", at, "it only refers to itself; any value is allowed here")
+        definitions[name] = _node({}, at, run)
     ways: list[Way] = []
     out = _harvest(out | ({"$defs": definitions} if definitions else {}), "#", ways)
     return Lowered(out, tuple(run.losses), tuple(ways), run.note)
@@ -110,8 +122,7 @@ class _At(msgspec.Struct, frozen=True):
     optional: bool = False  # inside a property that may be left out
 
     def down(self, step: str, *, optional: bool = False) -> "_At":
-        optional = self.optional or optional
-        path = f"{self.path}.{step}" if step else self.path
+        path, optional = f"{self.path}.{step}" if step else self.path, self.optional or optional
         return msgspec.structs.replace(self, path=path, depth=self.depth + 1, optional=optional)
 
 
@@ -119,35 +130,35 @@ class _Run:
     """One call of `lower`: the whole input, and what came up so far."""
 
     def __init__(self, raw: Schema, dialect: Dialect, tool: str) -> None:
-        self.raw, self.dialect, self.tool = raw, dialect, tool
+        self.document, self.dialect, self.tool = Document(raw), dialect, tool
         self.losses: list[Loss] = []
-        self.names: dict[str, str] = {}  # of the definitions that stay, by their pointers
+        self.names: dict[str, str] = {}  # of the definitions that stay, by pointer
         self.definitions: list[tuple[str, Found]] = []
         self.note = ""
         self.budget = SPARE_NODES + 2 * sum(1 for _ in walk(raw))
         bound = dialect.recursion != "free" and dialect.refs != "inline"
-        self.cycles = on_cycles(raw) if bound else frozenset[str]()
+        self.cycles = self.document.on_cycles() if bound else frozenset[str]()
 
     def lose(self, what: str, at: _At, why: str) -> None:
         self.losses.append(Loss(what, f"tool {self.tool!r} at {at.path}", why))
 
     def tidied(self, schema: Any, at: _At) -> Schema:
-        """A node well-formed, and for a dialect with its own vocabulary in the fewest keywords."""
+        """A node well-formed; in the fewest keywords for a dialect that takes few."""
         node, wrong = tidy(schema)
         for what in wrong:
             self.lose(what, at, "this is not valid JSON Schema; dropped")
-        for key in (_WAYS, *(["$id"] if at.depth else [])):  # below the root, $id would change what a $ref names
-            node.pop(key, None)
+        node = without(node, _WAYS, *(["$id"] if at.depth else []))  # a nested $id would change what a $ref names
         return node if self.dialect.open else _fewer_keywords(node, self.dialect)
 
     def merged(self, first: Schema, second: Schema, at: _At) -> Schema:
+        """Two nodes as one; where they contradict each other, the first holds and the second is told."""
         node, clash = merge(first, second)
         for key, value in clash.items():
             node = self.told(node, key, value, at, "it contradicts another part of the schema; moved into the description")
         return node
 
     def told(self, node: Schema, key: str, value: Any, at: _At, why: str = "") -> Schema:
-        """The node with a keyword that it cannot have in its description, as a Loss."""
+        """The node with a keyword in its description that it cannot have: a Loss."""
         words = _words(key, value)
         if words:
             self.lose(key, at, why or f"{self.dialect.name} does not take it; moved into the description")
@@ -158,7 +169,7 @@ class _Run:
     def moved(self, node: Schema, keys: Iterable[str], at: _At) -> Schema:
         """The node with these keywords in its description instead."""
         keys = [key for key in keys if key in node]
-        out = {key: value for key, value in node.items() if key not in keys}
+        out = without(node, *keys)
         for key in keys:
             out = self.told(out, key, node[key], at)
         return out
@@ -175,53 +186,51 @@ class _Run:
 
 
 def _root(raw: Any, run: _Run) -> Schema:
-    """The root: a plain object, which every provider demands ("schema must have type 'object' and not have 'oneOf'…")."""
+    """A plain object: "schema must have type 'object' and not have 'oneOf'/'anyOf'/'allOf'/'enum'/'not' at the top level"."""
     start = _At(cyclic="#" in run.cycles)
     node, at = _plain_object(run.tidied(raw, start), start, run)
-    if "object" not in (types(node) or ["object"]):
+    if not _may_be_object(node):
         run.lose("type", at, "arguments are always an object")
     node = run.moved(node, ("not", "enum", "const"), at)
-    node = {"type": "object"} | node | {"type": "object", "properties": node.get("properties", {})}
-    return _node(node, at, run)
+    return _node({"type": "object"} | node | {"type": "object", "properties": node.get("properties", {})}, at, run)
 
 
 def _node(schema: Any, at: _At, run: _Run) -> Schema:
     """A schema, and all inside it, as the dialect accepts it."""
     run.budget -= 1
     node = run.tidied(schema, at)
-    if (run.budget < 0 or at.depth > MAX_DEPTH) and not _leaf(node, run.dialect):
+    if at.depth and (run.budget < 0 or at.depth > MAX_DEPTH) and not _leaf(node, run.dialect):
         node = _cut(node, at, run, "the schema is too deep or too large here; cut")
     node, at = _settled(node, at, run)
-    for step in OPEN_STEPS if run.dialect.open else () if "$ref" in node else STEPS:
+    for step in OPEN_STEPS if run.dialect.open else STEPS if "$ref" not in node else ():
         node = step(node, at, run)
-    return _descend(node, at, run)
+    return _descended(node, at, run)
 
 
 def _leaf(node: Schema, dialect: Dialect) -> bool:
-    """Whether a node stays a single one whatever happens to it."""
+    """Whether a node stays a single one whatever the steps make of it."""
+    kinds = types(node)
     nests = any(key in node for key in (*MAPS, *LISTS, *NODES, "$ref")) or ("nullable" in node and not dialect.nullable)
-    return not nests and len(types(node)) < 2 and "array" not in types(node)
+    return not nests and len(kinds) < 2 and "array" not in kinds
 
 
 def _cut(node: Schema, at: _At, run: _Run, why: str) -> Schema:
-    run.lose("schema", at, why)
-    kept = {"description": node["description"]} if "description" in node else Schema()
-    return kept | ({"type": "object"} if "object" in types(node) else {})
+    if run.budget >= 0 or all(loss.why != why for loss in run.losses):  # said once when all the rest goes
+        run.lose("schema", at, why)
+    return _described({"type": "object"} if "object" in types(node) else {}, node.get("description", ""))
 
 
-def _descend(node: Schema, at: _At, run: _Run) -> Schema:
+def _descended(node: Schema, at: _At, run: _Run) -> Schema:
     """The node with its children lowered."""
     out, required = Schema(), node.get("required", ())
     for key, value in node.items():
         if key in MAPS:
-            step = "" if key == "properties" else key + "."
-            out[key] = {
-                name: _node(sub, at.down(step + name, optional=name not in required), run) for name, sub in value.items()
-            }
+            prefix = "" if key == "properties" else f"{key}."
+            places = {name: at.down(prefix + name, optional=name not in required) for name in value}
+            out[key] = {name: _node(sub, places[name], run) for name, sub in value.items()}
         elif key in LISTS:
-            only = key == "anyOf" and sum(sub != NULL for sub in value) == 1  # a form and null: nobody calls that a branch
-            steps = [at.down("") if only else at.down(f"{key}[{i}]") for i in range(len(value))]
-            out[key] = [_node(sub, step, run) for sub, step in zip(value, steps, strict=True)]
+            one = key == "anyOf" and sum(sub != NULL for sub in value) == 1  # a form and null: nobody calls that a branch
+            out[key] = [_node(sub, at.down("" if one else f"{key}[{i}]"), run) for i, sub in enumerate(value)]
         elif key in NODES and (isinstance(value, dict) or not key.startswith(("additional", "unevaluated"))):
             out[key] = _node(value, at.down(key), run)
         else:
@@ -232,35 +241,42 @@ def _descend(node: Schema, at: _At, run: _Run) -> Schema:
 def _fewer_branches(node: Schema, dialect: Dialect) -> Schema:
     """A lowered union without branches that came out equal, or as mere choices of one type."""
     branches = unique(NULL if _is_null(branch) else branch for branch in node["anyOf"])
-    real = [branch for branch in branches if branch != NULL]
-    if choices := _as_choices(real if dialect.type_lists == "never" else branches):
-        branches = [choices, *(NULL for branch in branches if branch == NULL and dialect.type_lists == "never")]
-        real = [choices]
+    real, apart = [branch for branch in branches if branch != NULL], dialect.type_lists == "never"
+    if choices := _as_choices(real if apart else branches):
+        real, branches = [choices], [choices, *([NULL] if apart and NULL in branches else [])]
     if dialect.nullable and real and NULL in branches:
         branches = unique(map(_null_flagged, real))
-    rest = {key: value for key, value in node.items() if key != "anyOf"}
-    if len(branches) > 1 or (rest and "$ref" in branches[0]):
-        return {**node, "anyOf": branches}
-    return merge(rest, branches[0])[0]
-
-
-def _is_null(node: Schema) -> bool:
-    return node.get("type") == "null" and not node.keys() - ANNOTATIONS - {"type"}
+    rest = without(node, "anyOf")
+    if len(branches) > 1 or (rest and "$ref" in branches[0] and dialect.refs == "wrap"):
+        return {**rest, "anyOf": branches}
+    return branches[0] if "$ref" in branches[0] else merge(rest, branches[0])[0]
 
 
 def _null_flagged(node: Schema) -> Schema:
-    return {"anyOf": [_null_flagged(branch) for branch in node["anyOf"]]} if "anyOf" in node else {**node, "nullable": True}
+    return {"anyOf": [*map(_null_flagged, node["anyOf"])]} if "anyOf" in node else {**node, "nullable": True}
+
+
+def _mere_circles(definitions: Schema) -> list[str]:
+    """The names of definitions that are nothing but references to each other."""
+    ends: dict[str, bool] = {}
+    for start in definitions:
+        name, way = start, dict[str, None]()
+        while name not in ends and name not in way and definitions.get(name, {}).keys() == {"$ref"}:
+            way[name] = None
+            name = definitions[name]["$ref"].removeprefix("#/$defs/")
+        ends |= dict.fromkeys([*way, name], ends.get(name, name not in way))
+    return [name for name in definitions if not ends[name]]
 
 
 # ---- settled: references, allOf, unions
 
 
 def _settled(node: Schema, at: _At, run: _Run) -> tuple[Schema, _At]:
-    """A node without allOf and oneOf, its `$ref` resolved or ready to stay, its `anyOf` with nothing but notes beside it."""
+    """A node without allOf and oneOf, its `$ref` resolved or ready to stay, its anyOf with nothing but notes beside it."""
     node, at = _expanded(node, at, run)
     while not run.dialect.open and ("anyOf" in node or "oneOf" in node):
         node = _union(node, at, run)
-        branches, rest = node.get("anyOf", []), {key: value for key, value in node.items() if key != "anyOf"}
+        branches, rest = node.get("anyOf", []), without(node, "anyOf")
         if len(branches) > 1 or (branches and rest and run.dialect.refs == "wrap" and "$ref" in branches[0]):
             break
         if branches:
@@ -269,20 +285,20 @@ def _settled(node: Schema, at: _At, run: _Run) -> tuple[Schema, _At]:
 
 
 def _expanded(node: Schema, at: _At, run: _Run, *, inline: bool = False) -> tuple[Schema, _At]:
-    """A node with its `$ref` and `allOf` merged into it, as far as the dialect wants that (or all, for `inline`)."""
+    """A node with its `$ref` and allOf merged into it, as far as the dialect wants that (or both, for `inline`)."""
     while "$ref" in node or ("allOf" in node and (inline or not run.dialect.open)):
         if "$ref" not in node:
-            return _all_merged(node, at, run)
-        rest = {key: value for key, value in node.items() if key != "$ref"}
-        found = find(run.raw, node["$ref"])
+            node, at = _all_merged(node, at, run)
+            continue
+        rest, found = without(node, "$ref"), run.document.find(node["$ref"])
         if found is None:  # "reference to component … which was not found in the schema"
             run.lose("$ref", at, f"{node['$ref']!r} is not in this schema; any value is allowed here")
             node = rest
         elif not inline and (kept := _kept_reference(node, rest, found, at, run)):
             return kept, at
         elif at.stack.count(found.pointer) >= UNROLL or len(at.stack) >= MAX_DEPTH or run.budget < 0:
-            target = run.merged(rest, run.tidied(found.node, at), at)
-            node = _cut(target, at, run, f"{node['$ref']!r} is recursive or too large; cut")
+            whole = run.merged(rest, run.tidied(found.node, at), at)
+            node = _cut(whole, at, run, "it is recursive, or too large when written out; cut")
         else:
             run.budget -= 1
             cyclic = found.pointer in run.cycles or (at.cyclic and bool(rest))
@@ -292,26 +308,26 @@ def _expanded(node: Schema, at: _At, run: _Run, *, inline: bool = False) -> tupl
 
 
 def _all_merged(node: Schema, at: _At, run: _Run) -> tuple[Schema, _At]:
-    out = {key: value for key, value in node.items() if key != "allOf"}
+    out = without(node, "allOf")
     for i, branch in enumerate(node["allOf"]):
         run.budget -= 1
         inner = msgspec.structs.replace(at, path=f"{at.path}.allOf[{i}]")
         part, inner = _expanded(run.tidied(branch, inner), inner, run, inline=True)
         out = run.merged(out, part, inner)
         at = msgspec.structs.replace(at, cyclic=at.cyclic or inner.cyclic, stack=inner.stack)
-    return _expanded(out, at, run, inline=True)
+    return out, at
 
 
 def _kept_reference(node: Schema, rest: Schema, found: Found, at: _At, run: _Run) -> Schema | None:
-    """The node with its reference as the dialect writes it; None where it must be written out."""
+    """The node with its reference as the dialect writes it; None where the definition must be written out."""
     dialect = run.dialect
     if dialect.refs == "free":
         return node if found.stable else None
     closes = at.cyclic and found.pointer in run.cycles
     if dialect.refs == "inline" or (closes and (dialect.recursion == "cut" or not at.optional)):
         return None
-    notes = {key: value for key, value in rest.items() if _words(key, value) or key == "description"}
-    if any(key not in ANNOTATIONS for key in rest):
+    notes = {key: value for key, value in rest.items() if key == "description" or _words(key, value)}
+    if rest.keys() - ANNOTATIONS:
         return None
     if notes and dialect.refs == "wrap":
         return {"anyOf": [{"$ref": node["$ref"]}], **notes}
@@ -325,68 +341,88 @@ def _kept_reference(node: Schema, rest: Schema, found: Found, at: _At, run: _Run
 def _union(node: Schema, at: _At, run: _Run) -> Schema:
     """anyOf or oneOf as an anyOf of forms that can be true, with nothing but notes beside it; or dissolved."""
     key = "anyOf" if "anyOf" in node else "oneOf"
-    base = {name: value for name, value in node.items() if name != key}
-    branches = [run.tidied(branch, at.down(f"{key}[{i}]")) for i, branch in enumerate(node[key])]
-    branches = [branch for branch in branches if not _impossible(branch)]
-    shared = {name: value for name, value in base.items() if name not in ANNOTATIONS and name != "nullable"}
-    notes = {name: value for name, value in base.items() if name not in shared}
+    base, branches = _branches(node, key, at, run)
+    form, notes = _parted(base)
     if not branches:
         run.lose(key, at, "none of its branches can be true; dropped")
         return base
-    if shared.keys() <= {"type"} and (choices := _as_choices(branches)):
+    if form.keys() <= {"type"} and (choices := _as_choices(branches)):
         return run.merged(base, choices, at)
-    if any(APPLIES.get(name) == ("object",) for name in shared):
+    if any(APPLIES.get(name) == ("object",) for name in form):
         return _flattened(base, branches, key, at, run)
     if key == "oneOf" and not _apart(branches, run):
-        notes = run.told(notes, key, "the forms", at)
-    if shared:
-        branches = [{"allOf": [shared, branch]} for branch in branches]
+        notes = run.told(notes, key, "; ".join(map(_kind_word, branches)), at)
+    if form:
+        branches = [{"allOf": [form, branch]} for branch in branches]
     elif run.dialect.nullable and any(map(_is_null, branches)) and not all(map(_is_null, branches)):
         branches = [branch for branch in branches if not _is_null(branch)]
-        notes["nullable"] = True
+        notes = notes | {"nullable": True}
     return {**notes, "anyOf": branches}
 
 
+def _branches(node: Schema, key: str, at: _At, run: _Run) -> tuple[Schema, list[Schema]]:
+    """A union: what stands beside it, and its branches that can be true."""
+    branches = [run.tidied(branch, at.down(f"{key}[{i}]")) for i, branch in enumerate(node[key])]
+    return without(node, key), unique(branch for branch in branches if not _impossible(branch))
+
+
+def _parted(node: Schema) -> tuple[Schema, Schema]:
+    """What a node says about values, and the notes beside it."""
+    notes = {key: value for key, value in node.items() if key in ANNOTATIONS or key == "nullable"}
+    return without(node, *notes), notes
+
+
 def _impossible(schema: Any) -> bool:
-    return schema is False or (isinstance(schema, dict) and cast(Schema, schema).get("not") in ({}, True))
+    return schema is False or (isinstance(schema, dict) and cast("Schema", schema).get("not") in ({}, True))
 
 
-def _choice_values(node: Schema) -> list[Any]:
+def _is_null(node: Schema) -> bool:
+    return node.get("type") == "null" and not node.keys() - ANNOTATIONS - {"type"}
+
+
+def _values(node: Schema) -> list[Any]:
+    """The values of a node that does nothing but name them."""
     if node.keys() - ANNOTATIONS - {"type", "enum", "const"}:
         return []
-    return node.get("enum") or ([node["const"]] if "const" in node else [None] if node.get("type") == "null" else [])
+    return node.get("enum") or ([node["const"]] if "const" in node else [None] if _is_null(node) else [])
 
 
 def _as_choices(branches: list[Schema]) -> Schema | None:
-    """Branches that only name values of one type, as one enum; what each one means goes into the description."""
-    values = [_choice_values(branch) for branch in branches]
+    """Branches that only name values of one type, as one enum; what each of them means goes into the description."""
+    values = [_values(branch) for branch in branches]
     kinds = unique(kind for branch in branches for kind in types(branch))
     kinds = [kind for kind in kinds if kind != "integer" or "number" not in kinds]
+    real = [branch for branch in branches if not _is_null(branch)]
     if not all(values) or len([kind for kind in kinds if kind != "null"]) != 1 or len(branches) < 2:
         return None
     node = {"type": kinds if len(kinds) > 1 else kinds[0], "enum": unique(value for some in values for value in some)}
-    if len(real := [branch for branch in branches if not _is_null(branch)]) == 1:
+    if len(real) == 1:
         return _described(node, real[0].get("description", ""))
-    labels = [(some, branch.get("description") or branch.get("title")) for some, branch in zip(values, branches, strict=True)]
-    told = "; ".join(f"{', '.join(map(dumps_text, some))}: {label.rstrip('.')}" for some, label in labels if label)
+    names = [", ".join(map(dumps_text, some)) for some in values]
+    labels = [branch.get("description") or branch.get("title") for branch in branches]
+    told = "; ".join(f"{name}: {label.rstrip('.')}" for name, label in zip(names, labels, strict=True) if label)
     return _described(node, told and f"{_short(told)}.")
 
 
 def _apart(branches: list[Schema], run: _Run) -> bool:
     """Whether no value can match two of the branches, as far as can be seen: then oneOf and anyOf are the same."""
-    nodes = [run.tidied(found.node, _At()) if (found := find(run.raw, b.get("$ref", "?"))) else b for b in branches]
-    return len(nodes) < 50 and all(_differ(a, b) for i, a in enumerate(nodes) for b in nodes[:i])
+    if len(branches) > 50:
+        return False
+    found = [run.document.find(branch["$ref"]) if "$ref" in branch else None for branch in branches]
+    nodes = [tidy(there.node)[0] if there else branch for there, branch in zip(found, branches, strict=True)]
+    return all(_differ(a, b) for i, a in enumerate(nodes) for b in nodes[:i])
 
 
 def _differ(a: Schema, b: Schema) -> bool:
-    if types(a) and types(b) and merge({"type": types(a)}, {"type": types(b)})[1]:
-        return True
-    if "enum" in a and "enum" in b:
-        return bool(merge({"enum": a["enum"]}, {"enum": b["enum"]})[1])
+    def clash(key: str, ours: list[Any], theirs: list[Any]) -> bool:
+        return bool(ours and theirs and merge({key: ours}, {key: theirs})[1])
+
+    def fixed(node: Schema, name: str) -> list[Any]:
+        return _values(tidy(node.get("properties", {}).get(name))[0])
+
     shared = [name for name in a.get("required", []) if name in b.get("required", [])]
-    pairs = [(tidy(a.get("properties", {}).get(name))[0], tidy(b.get("properties", {}).get(name))[0]) for name in shared]
-    values = [(_choice_values(ours), _choice_values(theirs)) for ours, theirs in pairs]
-    return any(x and y and merge({"enum": x}, {"enum": y})[1] for x, y in values)
+    values = clash("enum", _values(a), _values(b)) or any(clash("enum", fixed(a, name), fixed(b, name)) for name in shared)
+    return values or clash("type", types(a), types(b))
 
 
 # ---- objects with alternatives, as one object
@@ -398,21 +434,22 @@ def _plain_object(node: Schema, at: _At, run: _Run) -> tuple[Schema, _At]:
     node, at = _expanded(node, at, run, inline=True)
     for key in ("anyOf", "oneOf"):
         if key in node:
-            base = {name: value for name, value in node.items() if name != key}
-            branches = [run.tidied(branch, at.down(f"{key}[{i}]")) for i, branch in enumerate(node[key])]
-            node = _flattened(base, branches, key, at, run)
+            node = _flattened(*_branches(node, key, at, run), key, at, run)
     return node, at
+
+
+def _may_be_object(node: Schema) -> bool:
+    return not types(node) or "object" in types(node)
 
 
 def _flattened(base: Schema, branches: list[Schema], key: str, at: _At, run: _Run) -> Schema:
     """An object with alternatives as one object: all properties, required what all demand, the choice in words."""
-    parts = [_plain_object(branch, at, run)[0] for branch in branches]
-    parts = [part for part in parts if "object" in (types(part) or ["object"]) and not _impossible(part)]
+    parts = [part for branch in branches if _may_be_object(part := _plain_object(branch, at, run)[0])]
     if len(parts) < 2:
         return run.merged(base, parts[0], at) if parts else base
     ours: Schema = base.get("properties", {})
     names = unique([*ours, *(name for part in parts for name in part.get("properties", {}))])
-    out = {"type": "object"} | base | {"properties": {name: _one_property(name, ours, parts, at, run) for name in names}}
+    out = {"type": "object"} | base | {"properties": {name: _property(name, ours, parts, at, run) for name in names}}
     common = [name for name in parts[0].get("required", []) if all(name in part.get("required", []) for part in parts)]
     if required := unique([*base.get("required", []), *common]):
         out["required"] = required
@@ -421,20 +458,20 @@ def _flattened(base: Schema, branches: list[Schema], key: str, at: _At, run: _Ru
     return run.told(out, key, "; ".join(unique(map(_form, parts))), at)
 
 
-def _one_property(name: str, ours: Schema, parts: list[Schema], at: _At, run: _Run) -> Any:
+def _property(name: str, ours: Schema, parts: list[Schema], at: _At, run: _Run) -> Any:
     """A property that alternatives describe each in their way."""
-    some = [part["properties"][name] for part in parts if name in part.get("properties", {})]
-    forms = [run.tidied(form, at.down(name)) for form in unique(some)]
+    given = [part["properties"][name] for part in parts if name in part.get("properties", {})]
+    forms = [run.tidied(form, at.down(name)) for form in unique(given)]
     one = forms[0] if len(forms) == 1 else _as_choices(forms)
     if name not in ours:
         return one or {"anyOf": forms}
-    return run.merged(run.tidied(ours[name], at.down(name)), one, at) if one and len(some) == len(parts) else ours[name]
+    return run.merged(run.tidied(ours[name], at.down(name)), one, at) if one and len(given) == len(parts) else ours[name]
 
 
 def _form(part: Schema) -> str:
     """An alternative in a few words: what it requires."""
     known = part.get("properties", {})
-    fixed = {name: _choice_values(tidy(known.get(name))[0]) for name in part.get("required", []) or known}
+    fixed = {name: _values(tidy(known.get(name))[0]) for name in part.get("required") or known}
     said = [f"{name}={dumps_text(values[0])}" if len(values) == 1 else name for name, values in fixed.items()]
     return ", ".join(said) or part.get("title") or "nothing more"
 
@@ -447,57 +484,47 @@ def _fewer_keywords(node: Schema, dialect: Dialect) -> Schema:
     out = dict(node)
     if "const" in out:
         out["enum"] = [out.pop("const")]
-    for key in ("unevaluatedProperties", "unevaluatedItems"):
-        other = "additionalProperties" if key == "unevaluatedProperties" else "items"
-        if key in out and (extra := out.pop(key)) is not True and (other == "additionalProperties" or "prefixItems" in out):
-            out.setdefault(other, extra)
-    if "nullable" in out and not (dialect.nullable and out["nullable"]):
-        return _nullable(out) if out.pop("nullable") else out
-    return out
+    if (extra := out.pop("unevaluatedProperties", True)) is not True:
+        out.setdefault("additionalProperties", extra)
+    if (extra := out.pop("unevaluatedItems", True)) is not True and "prefixItems" in out:
+        out.setdefault("items", extra)
+    if dialect.nullable and out.get("nullable"):
+        return out
+    return _nullable(out) if out.pop("nullable", False) else out
 
 
 def _nullable(node: Schema) -> Schema:
-    """A raw node that allows null too."""
+    """A node, not lowered yet, that allows null too."""
     if "type" in node:
         more = {"enum": unique([*node["enum"], None])} if "enum" in node else {}
         return {**node, "type": unique([*types(node), "null"]), **more}
-    form = {key: value for key, value in node.items() if key not in ANNOTATIONS}
-    notes = {key: value for key, value in node.items() if key in ANNOTATIONS}
-    return {
-        **notes,
-        "anyOf": unique([*form["anyOf"], NULL] if form.keys() == {"anyOf"} else [form, NULL]),
-    }
+    form, notes = _parted(node)
+    return {**notes, "anyOf": unique([*(form["anyOf"] if form.keys() == {"anyOf"} else [form]), NULL])}
 
 
 def _choices(node: Schema, at: _At, run: _Run) -> Schema:
-    """`enum` with values that have the type, and only where the dialect takes values of that type."""
+    """`enum` with values that have the type, where the dialect takes values of that type."""
     if "enum" not in node:
         return node
     kinds, dialect = types(node), run.dialect
-    values = [value for value in unique(node["enum"]) if _fits(value, kinds)]
+    values = [value for value in unique(node["enum"]) if fits(value, kinds)]
     real = [value for value in values if value is not None]
-    rest = {key: value for key, value in node.items() if key != "enum"}
+    if not values:
+        run.lose("enum", at, "none of its values has the type; dropped")
     if not real:
-        if not values:
-            run.lose("enum", at, "none of its values has the type; dropped")
-        return rest | ({"type": "null"} if values else {})
-    node = {**node, "type": [k for k in kinds if k == "null" or any(_fits(v, [k]) for v in real)]}
+        return without(node, "enum") | (NULL if values else {})
+    node = {**node, "type": [k for k in kinds if k == "null" or any(fits(v, [k]) for v in real)]}
     if not {json_type(value) for value in real} <= (dialect.enums or frozenset()):
         return run.moved(node, ["enum"], at)
-    if "" in real and not dialect.empty_enum_value:
+    if "" in real and not dialect.empty_enum_value:  # Gemini: "enum[0]: cannot be empty"
         run.lose("enum", at, f"{dialect.name} takes no empty string among the values; dropped")
-        real = [value for value in real if value != ""]
-    values = real if dialect.nullable else [value for value in values if value != "" or dialect.empty_enum_value]
-    return {**node, "enum": values} if real else _described({**rest, "type": node["type"]}, "May be empty.")
-
-
-def _fits(value: Any, kinds: list[str]) -> bool:
-    kind = json_type(value)
-    return kind in kinds or (kind == "integer" and "number" in kinds)
+        values = [value for value in values if value != ""]
+    values = [value for value in values if value is not None or not dialect.nullable]
+    return {**node, "enum": values} if values else _described(without(node, "enum"), "May be empty.")
 
 
 def _typed(node: Schema, at: _At, run: _Run) -> Schema:
-    """One type to a node, or a list where the dialect takes that; null as the dialect says it."""
+    """One type to a node, or a list of them where the dialect takes that; null as the dialect says it."""
     kinds, dialect = types(node), run.dialect
     if "anyOf" in node or not kinds:
         return node
@@ -505,23 +532,20 @@ def _typed(node: Schema, at: _At, run: _Run) -> Schema:
     node = {key: value for key, value in node.items() if means & {*APPLIES.get(key, means)}}
     real = [kind for kind in kinds if kind != "null"]
     if dialect.nullable and real:
-        node = node | ({"nullable": True} if "null" in kinds else {})
-        kinds = real
+        node, kinds = node | ({"nullable": True} if real != kinds else {}), real
     nested = "object" in real or "array" in real
-    if len(kinds) == 1:
-        return {**node, "type": kinds[0]}
-    if (dialect.type_lists == "any" and (len(real) == 1 or not nested)) or (dialect.type_lists == "scalars" and not nested):
-        return {**node, "type": kinds}
-    notes = {key: value for key, value in node.items() if key in ANNOTATIONS or key == "nullable"}
-    return {**notes, "anyOf": [_of_kind(node, kind) for kind in kinds]}
+    listed = len(real) == 1 or not nested if dialect.type_lists == "any" else dialect.type_lists == "scalars" and not nested
+    if len(kinds) == 1 or listed:
+        return {**node, "type": kinds if len(kinds) > 1 else kinds[0]}
+    form, notes = _parted(node)
+    return {**notes, "anyOf": [_of_kind(form, kind) for kind in kinds]}
 
 
-def _of_kind(node: Schema, kind: str) -> Schema:
+def _of_kind(form: Schema, kind: str) -> Schema:
     """What a node says about one of its types."""
-    out = {key: value for key, value in node.items() if key not in ANNOTATIONS and kind in APPLIES.get(key, [kind])}
-    out.pop("nullable", None)
-    values = [value for value in out.pop("enum", []) if _fits(value, [kind])]
-    return {**out, "type": kind, **({"enum": values} if values and kind != "null" else {})}
+    out = {key: value for key, value in form.items() if kind in APPLIES.get(key, [kind]) and key != "enum"} | {"type": kind}
+    values = [value for value in form.get("enum", []) if fits(value, [kind]) and kind != "null"]
+    return out | ({"enum": values} if values else {})
 
 
 def _anything(node: Schema, at: _At, run: _Run) -> Schema:
@@ -530,9 +554,8 @@ def _anything(node: Schema, at: _At, run: _Run) -> Schema:
 
 
 def _as_text(node: Schema, kind: str, at: _At, run: _Run) -> Schema:
-    keys = [key for key in node if key not in ("description", "type", "nullable")]
-    out = run.moved(node, keys, at)
-    out = _described(out, "A JSON object, written as JSON text." if kind else "Any JSON value, written as JSON text.")
+    out = run.moved(node, [key for key in node if key not in ("description", "type", "nullable")], at)
+    out = _described(out, f"{'A JSON object' if kind else 'Any JSON value'}, written as JSON text.")
     return _retyped(out, "string") | {_WAYS: [JsonText(kind)]}
 
 
@@ -544,61 +567,55 @@ def _object(node: Schema, at: _At, run: _Run) -> Schema:
     """An object with named properties; free keys as the dialect says them."""
     if "object" not in types(node) or "anyOf" in node:
         return node
-    dialect, extra = run.dialect, node.get("additionalProperties")
+    dialect, extra, values = run.dialect, node.get("additionalProperties"), _map_values(node)
     named = {name: sub for name, sub in node.get("properties", {}).items() if not _impossible(sub)}
-    node, values = dict(node), _map_values(node)
+    never = _impossible(extra)  # no key but the named ones
     if at.depth and not named:
         if values is not None and dialect.maps == "pairs":
             return _as_pairs(node, values, at, run)
-        if not (dialect.empty_objects if _impossible(extra) else dialect.freeform or values is not None):
+        if not (dialect.empty_objects if never else dialect.freeform):
             return _as_text(node, "object", at, run)
-    if named or not at.depth or _impossible(extra):
-        node = {**node, "properties": named}
-    elif values is None and extra is not None:  # any key, any value: what an object allows anyway
-        node = run.moved(node, ["additionalProperties"], at) if extra not in (True, {}) else node
-        node.pop("additionalProperties", None)
-    if dialect.closed:
-        if extra is not None and not _impossible(extra):
-            run.lose("additionalProperties", at, f"{dialect.name} takes named keys only")
-        node["additionalProperties"] = False
-    elif _impossible(extra):
-        node["additionalProperties"] = False
-    return _named(_required(node, named, at, run), at, run)
+        if values is None and not never:  # any key, any value: what an object allows anyway
+            node = run.moved(node, ["additionalProperties"] if extra else [], at)
+            return _required(without(node, "properties", "additionalProperties"), {}, at, run)
+    if dialect.closed and extra is not None and not never:
+        run.lose("additionalProperties", at, f"{dialect.name} takes named keys only")
+    closing = {"additionalProperties": False} if dialect.closed or never else {}
+    return _named(_required({**node, "properties": named, **closing}, named, at, run), at, run)
 
 
 def _required(node: Schema, named: Schema, at: _At, run: _Run) -> Schema:
-    """`required` with the names of properties; in a dialect where all are required, the optional ones nullable."""
-    names = node.pop("required", [])
+    """`required` with names of properties; where a dialect requires all, the optional ones are nullable."""
+    names, node = node.get("required", []), without(node, "required")
     if unknown := [name for name in names if name not in named]:
         node = run.told(node, "required", unknown, at, "these are not among the properties; moved into the description")
     if not run.dialect.all_required:
-        return node | ({"required": names} if (names := [name for name in names if name in named]) else {})
+        names = [name for name in names if name in named]
+        return node | ({"required": names} if names else {})
     optional = {name: run.tidied(sub, at.down(name)) for name, sub in named.items() if name not in names}
     omit = tuple(name for name, sub in optional.items() if not _null_has_meaning(sub))
-    ways = {_WAYS: [Omit(omit)]} if omit else {}
     nullable = {name: _nullable(sub) for name, sub in optional.items()}
+    ways = {_WAYS: [Omit(omit)]} if omit else {}
     return {**node, "properties": named | nullable, "required": list(named), **ways}
 
 
 def _null_has_meaning(node: Schema) -> bool:
-    """Whether an optional property takes null, as something else than "not given"."""
-    takes_null = "null" in types(node) or NULL in node.get("anyOf", [])
-    return takes_null and node.get("default") is not None
+    """Whether null for an optional property is a value of its own: it is allowed, and not what a missing one stands for."""
+    return ("null" in types(node) or NULL in node.get("anyOf", [])) and node.get("default") is not None
 
 
 def _named(node: Schema, at: _At, run: _Run) -> Schema:
-    """The object with names of properties that the provider takes."""
-    named, dialect = node.get("properties", {}), run.dialect
-    if order := [name for name in node.pop("propertyOrdering", []) if name in named]:
-        node["propertyOrdering"] = order
+    """An object with names of properties that the provider takes."""
+    named, dialect = node["properties"], run.dialect
+    order = [name for name in node.get("propertyOrdering", []) if name in named]
+    node = without(node, "propertyOrdering") | ({"propertyOrdering": order} if order else {})
     if not dialect.names or (at.depth and not dialect.names_below_root):
         return node
     sent: dict[str, str] = {name: name for name in named if re.fullmatch(dialect.names, name)}
-    for name in named:
-        if name not in sent:
-            legal = re.sub(r"[^a-zA-Z0-9_]", "_", name)[:60]
-            sent[name] = _fresh(legal if legal[:1].isalpha() else f"_{legal}", sent.values())
-            run.lose("property name", at.down(name), f"{dialect.name} does not take it; sent as {sent[name]!r}")
+    for name in [name for name in named if name not in sent]:
+        legal = re.sub(r"[^a-zA-Z0-9_]", "_", name)[:60]
+        sent[name] = _fresh(legal if re.match("[a-zA-Z_]", legal) else f"_{legal}", sent.values())
+        run.lose("property name", at.down(name), f"{dialect.name} does not take it; sent as {sent[name]!r}")
     back = {new: old for old, new in sent.items() if new != old}
     if not back:
         return node
@@ -619,46 +636,39 @@ def _map_values(node: Schema) -> Any:
     """The schema of the values of a map; None for an object that is none."""
     extra, patterns = node.get("additionalProperties"), node.get("patternProperties")
     if isinstance(extra, dict) and not _impossible(extra):
-        return extra if cast(Schema, extra).keys() - ANNOTATIONS else None
-    if patterns and extra is not True:
-        forms = unique(patterns.values())
-        return forms[0] if len(forms) == 1 else {"anyOf": forms}
-    return None
+        return cast("Schema", extra) if _parted(cast("Schema", extra))[0] else None
+    forms = unique(patterns.values()) if patterns and extra is not True else []
+    return {"anyOf": forms} if len(forms) > 1 else forms[0] if forms else None
 
 
 def _as_pairs(node: Schema, values: Any, at: _At, run: _Run) -> Schema:
     """A map as an array of its entries."""
-    out, key = dict(node), Schema(type="string")
+    out, key = without(node, "properties", "additionalProperties"), Schema(type="string")
     if "propertyNames" in out:
         key = {"allOf": [key, out.pop("propertyNames")]}
-    elif "additionalProperties" not in out or _impossible(out["additionalProperties"]):
+    elif "patternProperties" in out and not isinstance(node.get("additionalProperties"), dict):
         key["pattern"] = "|".join(out.pop("patternProperties"))
-    for name in ("properties", "additionalProperties"):
-        out.pop(name, None)
     for ours, theirs in (("minProperties", "minItems"), ("maxProperties", "maxItems")):
         if ours in out:
             out[theirs] = out.pop(ours)
-    out = run.moved(out, [name for name in out if APPLIES.get(name) == ("object",) or name == "default"], at)
+    out = run.moved(out, [name for name in out if APPLIES.get(name) == ("object",)], at)
     out = _described(_retyped(out, "array"), "A map: one entry for each key.")
     entry = {"type": "object", "properties": {"key": key, "value": values}, "required": ["key", "value"]}
     return {**out, "items": {**entry, "additionalProperties": False}, _WAYS: [Pairs()]}
 
 
 def _array(node: Schema, at: _At, run: _Run) -> Schema:
-    """An array with `items`, a tuple as a list of one of its forms where the dialect has no tuples."""
+    """An array with `items`; a tuple as a list of its forms where the dialect has no tuples."""
     if "array" not in types(node) or "anyOf" in node:
         return node
-    out, dialect = dict(node), run.dialect
-    prefix, rest = out.get("prefixItems", []), out.get("items")
-    if _impossible(rest):
-        rest = out.pop("items", None) and None
-        out["maxItems"] = min(len(prefix), out.get("maxItems", len(prefix)))
+    out, dialect, prefix = dict(node), run.dialect, node.get("prefixItems", [])
+    if _impossible(out.get("items")):
+        out = without(out, "items") | {"maxItems": min(len(prefix), out.get("maxItems", len(prefix)))}
     if prefix and not dialect.says("prefixItems"):
-        del out["prefixItems"]
-        forms = unique([*prefix, *([rest] if "items" in out else [])])
-        out["items"] = forms[0] if len(forms) == 1 else {"anyOf": forms}
-        if rest is None and dialect.says("maxItems"):
+        forms = unique([*prefix, *([out["items"]] if "items" in out else [])])
+        if "items" not in out and dialect.says("maxItems"):
             out = out | {"minItems": len(prefix), "maxItems": len(prefix)} | out
+        out = without(out, "prefixItems") | {"items": {"anyOf": forms} if len(forms) > 1 else forms[0]}
         if len(forms) > 1:
             out = run.told(out, "prefixItems", ", ".join(map(_kind_word, prefix)), at)
     return out if "items" in out or dialect.bare_arrays else {**out, "items": {}}
@@ -675,7 +685,7 @@ def _told(node: Schema, at: _At, run: _Run) -> Schema:
     gone = [key for key, value in node.items() if key != _WAYS and not _may_stay(key, value, node, dialect)]
     node = run.moved(node, gone, at)
     if not at.depth and not dialect.root_description:
-        run.note = node.pop("description", "")
+        node, run.note = without(node, "description"), node.get("description", "")
     return _alone(node) if dialect.unions_alone and "anyOf" in node else node
 
 
@@ -688,7 +698,7 @@ def _may_stay(key: str, value: Any, node: Schema, dialect: Dialect) -> bool:
         return key in ("anyOf", "description", "nullable")
     match key:
         case "format":
-            return dialect.formats is None or value in dialect.formats
+            return value in (dialect.formats or ())
         case "pattern":
             return _common_regex(value)
         case "minItems":
@@ -700,7 +710,7 @@ def _may_stay(key: str, value: Any, node: Schema, dialect: Dialect) -> bool:
 
 
 def _common_regex(pattern: str) -> bool:
-    """Whether a pattern is one that a grammar can be made of: "lookaround is not supported"."""
+    """Whether a pattern is one that a grammar can be made of: no lookaround, no back reference."""
     try:
         re.compile(pattern)
     except (re.error, OverflowError, RecursionError):
@@ -710,29 +720,25 @@ def _common_regex(pattern: str) -> bool:
 
 def _alone(node: Schema) -> Schema:
     """A union with nothing beside it: what is said of all its branches is said in each."""
-    notes = {"nullable": True} if node.get("nullable") else Schema()
-    return {"anyOf": [_described_first(branch, node.get("description", "")) | notes for branch in node["anyOf"]]}
+    note, flag = node.get("description", ""), {"nullable": True} if node.get("nullable") else {}
+    texts = [_described({"description": note}, branch.get("description", "")) for branch in node["anyOf"]]
+    notes = [text if note and not _is_null(branch) else {} for text, branch in zip(texts, node["anyOf"], strict=True)]
+    return {"anyOf": [{**branch, **text, **flag} for branch, text in zip(node["anyOf"], notes, strict=True)]}
 
 
-def _described_first(branch: Schema, text: str) -> Schema:
-    if not text or _is_null(branch):
-        return branch
-    return {**branch, "description": _described({"description": text}, branch.get("description", ""))["description"]}
-
-
-def _root_names(node: Schema, at: _At, run: _Run) -> Schema:
-    return node if at.depth else _named(dict(node), at, run)
+def _open_root(node: Schema, at: _At, run: _Run) -> Schema:
+    return node if at.depth else _named(node, at, run)
 
 
 def _open_array(node: Schema, at: _At, run: _Run) -> Schema:
-    """ "array schema missing items"."""
+    """OpenAI: "array schema missing items"."""
     bare = "array" in types({"type": node.get("type")}) and "items" not in node and not run.dialect.bare_arrays
     return {**node, "items": {}} if bare else node
 
 
 Step = Callable[[Schema, _At, _Run], Schema]
 STEPS: tuple[Step, ...] = (_choices, _typed, _anything, _object, _array, _told)
-OPEN_STEPS: tuple[Step, ...] = (_open_array, _root_names, _told)
+OPEN_STEPS: tuple[Step, ...] = (_open_root, _open_array, _told)
 
 
 # ---- words
@@ -744,7 +750,7 @@ def _short(text: str) -> str:
 
 def _words(key: str, value: Any) -> str:
     """A keyword in plain words; empty for one that says nothing."""
-    if value is False or (key == "default" and value is None):
+    if value in (None, []) or (value is False and key != "default"):
         return ""
     if key == "additionalProperties" and value in (True, {}):
         return "Other keys are allowed."
@@ -755,7 +761,8 @@ def _words(key: str, value: Any) -> str:
 
 def _described(node: Schema, text: str) -> Schema:
     said = node.get("description", "")
-    return node if not text or text in said else {**node, "description": f"{said} {text}" if said else text}
+    new = text and f" {text} " not in f" {said} "
+    return {**node, "description": f"{said} {text}" if said else text} if new else node
 
 
 # ---- the way back
@@ -763,7 +770,7 @@ def _described(node: Schema, text: str) -> Schema:
 
 def _harvest(node: Schema, pointer: str, ways: list[Way]) -> Schema:
     """A lowered schema without the ways that its nodes carry; these go to `ways`, each with its place."""
-    out = {key: value for key, value in node.items() if key != _WAYS}
+    out = without(node, _WAYS)
     ways += [msgspec.structs.replace(way, at=pointer) for way in node.get(_WAYS, ())]
     for key, value in out.items():
         if key in MAPS:
@@ -771,7 +778,7 @@ def _harvest(node: Schema, pointer: str, ways: list[Way]) -> Schema:
         elif key in LISTS:
             out[key] = [_harvest(sub, f"{pointer}/{key}/{i}", ways) for i, sub in enumerate(value)]
         elif key in NODES and isinstance(value, dict):
-            out[key] = _harvest(cast(Schema, value), f"{pointer}/{key}", ways)
+            out[key] = _harvest(cast("Schema", value), f"{pointer}/{key}", ways)
     return out
 
 
@@ -782,27 +789,27 @@ def restore(arguments: dict[str, Any], lowered: Lowered) -> dict[str, Any]:
     places: dict[str, list[Way]] = {}
     for way in lowered.ways_back:
         places.setdefault(way.at, []).append(way)
-    return _Restoring(lowered.schema, places).value(arguments, lowered.schema, "#", 0)
+    return _Restoring(Document(lowered.schema), places).value(arguments, lowered.schema, "#", 0)
 
 
 class _Restoring(msgspec.Struct, frozen=True):
     """A walk of arguments along the schema that they were made for."""
 
-    root: Schema
+    document: Document
     places: dict[str, list[Way]]
 
     def value(self, value: Any, node: Any, at: str, level: int) -> Any:
         if not isinstance(node, dict) or level > 2 * MAX_DEPTH:
             return value
-        node = cast(Schema, node)
+        node = cast("Schema", node)
         if "$ref" in node:
-            found = find(self.root, node["$ref"])
+            found = self.document.find(node["$ref"])
             return self.value(value, found.node, found.pointer, level + 1) if found else value
         if "anyOf" in node:
             i = next((i for i, branch in enumerate(node["anyOf"]) if self.suits(value, branch, level)), None)
             return value if i is None else self.value(value, node["anyOf"][i], f"{at}/anyOf/{i}", level + 1)
         if isinstance(value, dict):
-            value = {name: self.property(name, sub, node, at, level + 1) for name, sub in cast(Schema, value).items()}
+            value = {name: self.property(name, sub, node, at, level + 1) for name, sub in cast("Schema", value).items()}
         elif isinstance(value, list):
             value = [self.item(i, sub, node, at, level + 1) for i, sub in enumerate(cast("list[Any]", value))]
         for way in self.places.get(at, ()):
@@ -823,21 +830,19 @@ class _Restoring(msgspec.Struct, frozen=True):
 
     def suits(self, value: Any, node: Schema, level: int) -> bool:
         """Whether a value looks like one for this branch of a union."""
-        if level > 2 * MAX_DEPTH:
-            return False
         if "$ref" in node:
-            found = find(self.root, node["$ref"])
-            return found is not None and self.suits(value, found.node, level + 1)
+            found = self.document.find(node["$ref"])
+            return found is not None and level < 2 * MAX_DEPTH and self.suits(value, found.node, level + 1)
         if "anyOf" in node:
             return any(self.suits(value, branch, level + 1) for branch in node["anyOf"])
         if value is None and node.get("nullable"):
             return True
-        if not _fits(value, types(node) or [json_type(value)]) or value not in node.get("enum", [value]):
+        if not fits(value, types(node) or [json_type(value)]) or value not in node.get("enum", [value]):
             return False
         if not isinstance(value, dict):
             return True
-        given, named = cast(Schema, value), node.get("properties", {})
-        known = all(name in named for name in given) or node.get("additionalProperties") is not False
+        given, named = cast("Schema", value), node.get("properties", {})
+        known = node.get("additionalProperties") is not False or all(name in named for name in given)
         fixed = all(given[name] in named[name]["enum"] for name in given if "enum" in named.get(name, {}))
         return known and fixed and all(name in given for name in node.get("required", ()))
 
@@ -846,15 +851,13 @@ def _back(value: Any, way: Way) -> Any:
     """A value one step back; what does not look as it should stays as it is."""
     match way:
         case Omit(names=names) if isinstance(value, dict):
-            return {name: sub for name, sub in cast(Schema, value).items() if sub is not None or name not in names}
+            return {name: sub for name, sub in cast("Schema", value).items() if sub is not None or name not in names}
         case Rename(names=names) if isinstance(value, dict):
-            return {names.get(name, name): sub for name, sub in cast(Schema, value).items()}
+            return {names.get(name, name): sub for name, sub in cast("Schema", value).items()}
         case Pairs() if isinstance(value, list):
-            entries = [entry for entry in cast("list[Any]", value) if json_type(entry) == "object"]
-            whole = len(entries) == len(cast("list[Any]", value)) and all(
-                isinstance(entry.get("key"), str) for entry in entries
-            )
-            return {entry["key"]: entry.get("value") for entry in entries} if whole else cast(Any, value)
+            entries = cast("list[Any]", value)
+            whole = all(isinstance(entry, dict) and isinstance(entry.get("key"), str) for entry in entries)
+            return {entry["key"]: entry.get("value") for entry in entries} if whole else entries
         case JsonText(kind=kind) if isinstance(value, str):
             try:
                 meant = loads(value)
@@ -869,25 +872,25 @@ def _back(value: Any, way: Way) -> Any:
 
 
 def strict_problems(schemas: Mapping[str, Schema], dialect: Dialect) -> dict[str, str]:
-    """The tools, of these lowered schemas in order, that must be sent without `strict`, each with the reason."""
+    """The tools, of these lowered schemas in their order, that must be sent without `strict`, each with the reason."""
     limits, problems = dialect.limits, dict[str, str]()
-    used = dict.fromkeys(("tools", "optional", "unions"), 0)
+    used: dict[str, int] = dict.fromkeys(("tools", "optional", "unions"), 0)
     for tool, schema in schemas.items():
         size = _size(schema)
-        own = [(what, getattr(limits, what), size[what]) for what in ("depth", "properties", "enum_values")]
-        shared = [(what, getattr(limits, what), used[what] + size[what]) for what in used]
-        over = [f"{what} {count} > {limit}" for what, limit, count in own + shared if limit is not None and count > limit]
-        if dialect.recursion == "cut" and on_cycles(schema):
+        counts = size | {what: count + size[what] for what, count in used.items()}
+        bounds = {what: getattr(limits, what) for what in counts}
+        over = [f"{what} {counts[what]} > {bound}" for what, bound in bounds.items() if bound and counts[what] > bound]
+        if dialect.recursion == "cut" and Document(schema).on_cycles():
             over.append("a recursive definition")
         if over:
             problems[tool] = f"{dialect.name} limits: {', '.join(over)}"
         else:
-            used = {what: count + size[what] for what, count in used.items()}
+            used = {what: counts[what] for what in used}
     return problems
 
 
 def _size(schema: Schema) -> dict[str, int]:
-    nodes = [(at.pointer, cast(Schema, at.node)) for at in walk(schema)]
+    nodes = [(at.pointer, cast("Schema", at.node)) for at in walk(schema)]
     named = [sub for _, node in nodes for sub in node.get("properties", {}).values()]
     return {
         "tools": 1,

@@ -78,6 +78,17 @@ def json_type(value: Any) -> str:
             return "object"
 
 
+def fits(value: Any, kinds: list[str]) -> bool:
+    """Whether a value is of one of the types."""
+    kind = json_type(value)
+    return kind in kinds or (kind == "integer" and "number" in kinds)
+
+
+def without(node: Schema, *keys: str) -> Schema:
+    """A copy of a node that lacks some keywords."""
+    return {key: value for key, value in node.items() if key not in keys}
+
+
 def unique(values: Iterable[Any]) -> list[Any]:
     """The values without repetition, as JSON compares them: 1 and true are two."""
     seen: dict[bytes, Any] = {}
@@ -225,34 +236,64 @@ class Found(NamedTuple):
 
     pointer: str
     node: Any
-    stable: bool
+    stable: bool = False
+
+
+class Document:
+    """A whole schema, in which references are looked up."""
+
+    def __init__(self, root: Schema) -> None:
+        self.root = root
+        self._anchors: dict[str, Found] | None = None
+
+    def find(self, ref: str) -> Found | None:
+        """What a reference names; None for a remote or dangling one."""
+        base = self.root.get("$id")
+        ref = unquote(ref.removeprefix(base) if isinstance(base, str) else ref)
+        if ref in ("", "#"):
+            return Found("#", self.root, True)
+        if not ref.startswith("#/"):
+            return self.anchors.get(ref)
+        node: Any = self.root
+        segments = [part.replace("~1", "/").replace("~0", "~") for part in ref[2:].split("/")]
+        stable = segments[0] not in ("anyOf", "oneOf", "allOf", "not")
+        for segment in segments:
+            if isinstance(node, dict) and segment in node:
+                node = cast("Schema", node)[segment]
+                stable = stable and not (segment in ("items", "additionalItems") and isinstance(node, list))
+            elif isinstance(node, list) and segment.isdecimal() and int(segment) < len(cast("list[Any]", node)):
+                node = cast("list[Any]", node)[int(segment)]
+            else:
+                return None
+        return Found("#/" + "/".join(map(escape, segments)), node, stable) if isinstance(node, (dict, bool)) else None
+
+    @property
+    def anchors(self) -> dict[str, Found]:
+        """The nodes with a name of their own, by the reference that names them."""
+        if self._anchors is None:
+            self._anchors = {}
+            for at in walk(self.root):
+                self._anchors.setdefault(f"#{at.node.get('$anchor')}", at)
+                self._anchors.setdefault(str(at.node.get("$id")), at)
+        return self._anchors
+
+    def on_cycles(self) -> frozenset[str]:
+        """The pointers of the definitions that may reach themselves (or lie between two that do)."""
+        edges: dict[str, set[str]] = {}
+        todo = [Found("#", self.root)]
+        while todo:
+            here = todo.pop()
+            if here.pointer not in edges:
+                refs = [at.node.get("$ref") for at in walk(here.node, definitions=False)]
+                found = [target for ref in refs if isinstance(ref, str) and (target := self.find(ref))]
+                edges[here.pointer] = {target.pointer for target in found}
+                todo += found
+        return frozenset(_peel(_turned(_peel(edges))))
 
 
 def escape(segment: str) -> str:
     """A segment of a JSON pointer."""
     return segment.replace("~", "~0").replace("/", "~1")
-
-
-def find(root: Schema, ref: str) -> Found | None:
-    """What a reference names inside its own document; None for a remote or dangling one."""
-    base = root.get("$id")
-    ref = unquote(ref.removeprefix(base) if isinstance(base, str) else ref)
-    if ref in ("", "#"):
-        return Found("#", root, True)
-    if not ref.startswith("#/"):
-        return next((at for at in walk(root) if ref in ("#" + str(at.node.get("$anchor")), at.node.get("$id"))), None)
-    node: Any = root
-    segments = [part.replace("~1", "/").replace("~0", "~") for part in ref[2:].split("/")]
-    stable = segments[0] not in ("anyOf", "oneOf", "allOf", "not")
-    for segment in segments:
-        if isinstance(node, dict) and segment in node:
-            node = cast(Schema, node)[segment]
-            stable = stable and not (segment in ("items", "additionalItems") and isinstance(node, list))
-        elif isinstance(node, list) and segment.isdecimal() and int(segment) < len(cast("list[Any]", node)):
-            node = cast("list[Any]", node)[int(segment)]
-        else:
-            return None
-    return Found("#/" + "/".join(map(escape, segments)), node, stable) if isinstance(node, (dict, bool)) else None
 
 
 def children(node: Schema, *, definitions: bool = True) -> Iterator[tuple[str, Any]]:
@@ -269,24 +310,9 @@ def children(node: Schema, *, definitions: bool = True) -> Iterator[tuple[str, A
 def walk(node: Any, pointer: str = "#", *, definitions: bool = True) -> Iterator[Found]:
     """Every node of a schema, the outer ones first."""
     if isinstance(node, dict):
-        yield Found(pointer, cast(Schema, node), False)
+        yield Found(pointer, cast(Schema, node))
         for step, sub in children(cast(Schema, node), definitions=definitions):
             yield from walk(sub, pointer + step, definitions=definitions)
-
-
-def on_cycles(root: Schema) -> frozenset[str]:
-    """The pointers of the definitions that may reach themselves (or lie between two that do)."""
-    edges: dict[str, set[str]] = {}
-    todo = ["#"]
-    while todo:
-        pointer = todo.pop()
-        if pointer not in edges:
-            start = find(root, pointer)
-            refs = [at.node.get("$ref") for at in walk(start and start.node, definitions=False)]
-            found = [find(root, ref) for ref in refs if isinstance(ref, str)]
-            edges[pointer] = {target.pointer for target in found if target}
-            todo += edges[pointer]
-    return frozenset(_peel(_turned(_peel(edges))))
 
 
 def _turned(edges: Mapping[str, set[str]]) -> dict[str, set[str]]:

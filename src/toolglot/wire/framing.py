@@ -24,6 +24,7 @@ __all__ = [
     "aws_event",
     "json_array",
     "ndjson",
+    "one_line",
     "sniff",
     "sse",
 ]
@@ -259,7 +260,7 @@ class AwsEventDecoder:
         payload = message[self._PRELUDE + head : -4]
         if headers.get(":message-type", "event") != "event":
             kind = headers.get(":exception-type") or headers.get(":error-code", "")
-            return "error", dumps({"type": "error", "error": {"type": kind, **_object(payload)}})
+            return "error", dumps({"type": "error", "error": {"type": kind, **_said(payload, headers)}})
         return headers.get(":event-type", ""), _unwrapped(payload)
 
 
@@ -269,6 +270,15 @@ def _unwrapped(payload: bytes) -> bytes:
         return base64.b64decode(inner, validate=True) if isinstance(inner, str) else payload
     except ValueError as e:
         raise MalformedReply(f"AWS event-stream: {e}") from None
+
+
+def _said(payload: bytes, headers: dict[str, str]) -> dict[str, Any]:
+    """What an exception says: an object, plain text, or only a header."""
+    try:
+        return loads_object(payload)
+    except ValueError:
+        text = payload.decode("utf-8", "replace") or headers.get(":error-message", "")
+        return {"message": text} if text else {}
 
 
 def _object(payload: bytes) -> dict[str, Any]:
@@ -318,6 +328,16 @@ def sniff(content_type: str, start: bytes) -> FrameDecoder:
 
 
 # ---- encoders
+
+
+# Characters that some clients take for the end of a line (str.splitlines): U+0085, U+2028, U+2029. JSON has escapes for them.
+_BREAKS = re.compile(b"\xc2\x85|\xe2\x80[\xa8\xa9]")
+_ESCAPES = {b"\xc2\x85": b"\\u0085", b"\xe2\x80\xa8": b"\\u2028", b"\xe2\x80\xa9": b"\\u2029"}
+
+
+def one_line(data: bytes) -> bytes:
+    """JSON that no client splits."""
+    return _BREAKS.sub(lambda found: _ESCAPES[found[0]], data)
 
 
 def sse(data: bytes, event: str = "") -> bytes:

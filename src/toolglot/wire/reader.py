@@ -77,11 +77,11 @@ class ReplyReader:
     def feed(self, data: bytes) -> list[Event]:
         """The events that these bytes completed."""
         if self._framing is None:
-            self._start += data
-            if not self._start.removeprefix(BOM).strip() or BOM.startswith(self._start):
+            data, self._start = self._start + data, b""
+            if BOM.startswith(data) or not data.removeprefix(BOM).strip():  # white space before the answer says nothing
+                self._start = data if BOM.startswith(data) else b""
                 return []
-            self._framing = sniff(self._content_type, self._start)
-            data, self._start = self._start, b""
+            self._framing = sniff(self._content_type, data)
         self._frames(self._framing.feed(data))
         return self._tracker.drain()
 
@@ -114,7 +114,7 @@ class ReplyReader:
                     doc = data
                 read(doc, event)
         except (AttributeError, KeyError, TypeError, IndexError) as e:
-            raise MalformedReply(f"a frame has an unexpected shape ({e!r}): {str(doc)[:200]}") from e
+            raise MalformedReply(f"a frame has an unexpected shape ({e!r}): {_shown(doc)}") from e
 
     def _odd(self, data: bytes) -> dict[str, Any] | None:
         """Data that is no plain JSON object: the end mark, nothing, an error in a list, or what only `loads` can read."""
@@ -131,6 +131,13 @@ class ReplyReader:
         if not isinstance(doc, dict):
             raise MalformedReply(f"a frame is {kind(doc)}, not an object: {data[:200]!r}")
         return cast(dict[str, Any], doc)
+
+
+def _shown(doc: Any) -> str:
+    try:
+        return str(doc)[:200]
+    except ValueError:  # a number of thousands of digits
+        return "…"
 
 
 def error_of(status: int, body: bytes) -> ProviderError:

@@ -16,6 +16,7 @@ from typing import Any, cast
 
 from toolglot.events import (
     BlockReady,
+    BlockStarted,
     Event,
     ReplyDone,
     ReplyStarted,
@@ -39,16 +40,16 @@ class _Slot:
         *("block", "freeform", "id", "index", "kind", "name", "namespace", "opaque", "pieces", "place", "started", "value"),
     )
 
-    def __init__(self, index: int, kind: str) -> None:
-        self.index = index
+    def __init__(self, kind: str) -> None:
         self.kind = kind
+        self.index = -1  # the place in the reply, once there is anything to show
         self.pieces: list[str] = []
         self.opaque: Opaque | None = None
         self.block: Block | None = None  # set when the slot is closed
         self.id = self.name = self.namespace = ""
         self.freeform = self.started = False
         self.value: Any = None  # arguments that came as a value, not as text
-        self.place: object = None  # the index that an OpenAI-style delta gave
+        self.place: Hashable = None  # the index that an OpenAI-style delta gave
 
 
 class ToolCallTracker:
@@ -62,35 +63,50 @@ class ToolCallTracker:
         self.opaque: Opaque | None = None  # of the whole message
         self.reason: Stop | None = None
         self._id = ""
+        self._announced = False
         self._slots: dict[Hashable, _Slot] = {}
+        self._shown: list[_Slot] = []  # in the order of the reply
+        self._last_call: Hashable = None
+        self._by_place: dict[Hashable, Hashable] = {}  # an OpenAI-style index -> its latest slot
+        self._by_id: dict[str, Hashable] = {}
 
     # ---- what a decoder says
 
     def begin(self, id: str, model: str) -> None:
-        """The reply has an id and a model; only the first time counts."""
-        if not self._id and (id or model):
-            self._id = id or model
-            self.origin = Origin(self.origin.wire, self.origin.profile, model or self.origin.model)
-            self.events.append(ReplyStarted(id, model))
+        """The reply's id and model, as soon as they are known; each counts once."""
+        self._id = self._id or id
+        if model and not self._announced:
+            self.origin = Origin(self.origin.wire, self.origin.profile, model)
+        if (id or model) and not self._announced:
+            self._announced = True
+            if not self._shown:
+                self.events.append(ReplyStarted(id, model))
 
     def text(self, slot: Hashable, text: str) -> None:
         """More visible text."""
         found = self._slots.get(slot) or self._open(slot, "text")
-        found.pieces.append(text)
-        self.events.append(TextDelta(found.index, text))
+        if text:
+            if found.index < 0:
+                self._show(found)
+            found.pieces.append(text)
+            self.events.append(TextDelta(found.index, text))
 
     def thinking(self, slot: Hashable, text: str) -> None:
         """More reasoning."""
         found = self._slots.get(slot) or self._open(slot, "thinking")
-        found.pieces.append(text)
-        self.events.append(ThinkingDelta(found.index, text))
+        if text:
+            if found.index < 0:
+                self._show(found)
+            found.pieces.append(text)
+            self.events.append(ThinkingDelta(found.index, text))
 
     def arguments(self, slot: Hashable, text: str) -> None:
         """More of a call's arguments."""
         found = self._slots.get(slot) or self._open(slot, "call")
         if found.block is None:
             found.pieces.append(text)
-            self.events.append(ToolCallDelta(found.index, text))
+            if found.started:
+                self.events.append(ToolCallDelta(found.index, text))
 
     def call(
         self,
@@ -108,72 +124,55 @@ class ToolCallTracker:
             return
         if isinstance(id, str) and id and not found.id:
             found.id = id
-        if isinstance(name, str) and name and name != found.name and not (found.pieces and found.name):
+            self._by_id.setdefault(id, slot)
+        if isinstance(name, str) and name and not (found.started and found.pieces):
             found.name = name
         found.freeform = found.freeform or freeform
         if isinstance(namespace, str):
             found.namespace = namespace
         if found.name and not found.started:
-            found.started = True
-            self.events.append(ToolCallStarted(found.index, found.id, found.name, found.freeform, found.opaque))
+            self._start(found, found.id)
         if isinstance(value, str):
             if value:
-                found.pieces.append(value)
-                self.events.append(ToolCallDelta(found.index, value))
+                self.arguments(slot, value)
         elif value is not None:
             found.value = value
 
-    def call_slot(self, index: object, id: object, name: object) -> Hashable:
+    def call_slot(self, index: Hashable, id: object, name: object) -> Hashable:
         """The slot of an OpenAI-style delta, which may lack an index, repeat one, or lack an id (facts/PROVIDERS §19)."""
         id = id if isinstance(id, str) else ""
-        calls = [(slot, found) for slot, found in self._slots.items() if found.kind == "call"]
+        by_id = self._by_id.get(id) if id else None
         if index is not None:
-            for slot, found in reversed(calls):
-                if found.place == index and (not id or found.id in (id, "")):
-                    return slot
-        if id and (index is None or not name):  # a continuation that is known by its id only
-            for slot, found in calls:
-                if found.id == id:
-                    return slot
-        if index is None and not id and not name and calls:
-            return calls[-1][0]
-        slot = ("call", len(calls))
+            slot = self._by_place.get(index)
+            if slot is not None and (not id or self._slots[slot].id in (id, "")):
+                return slot
+            if by_id is not None and self._slots[by_id].place == index:
+                return by_id
+        if by_id is not None and (index is None or not name):  # a continuation that is known by its id only
+            return by_id
+        if index is None and not id and not name and self._last_call is not None:
+            return self._last_call
+        slot = self._last_call = ("call", len(self._slots))
         self._open(slot, "call").place = index
+        self._by_place[index] = slot
         return slot
 
     def reserve(self, slot: Hashable) -> None:
         """A block begins here; what it is, `block` will say."""
         if slot not in self._slots:
-            self._open(slot, "block")
+            self._show(self._open(slot, "block"))
 
     def block(self, slot: Hashable, block: Text | Thinking | Media | ToolCall | Foreign) -> None:
         """A block that came whole, or the provider's last word on one that came in pieces."""
         found = self._slots.get(slot) or self._open(slot, "block")
-        if found.block is not None:
-            return
-        found.block = block
-        if isinstance(block, ToolCall):
-            if not found.started:
-                self.events.append(ToolCallStarted(found.index, block.id, block.name, block.freeform, block.opaque))
-            if not found.pieces and block.raw:
-                self.events.append(ToolCallDelta(found.index, block.raw))
-            self.events.append(ToolCallReady(found.index, block))
-            return
-        if isinstance(block, Text | Thinking) and block.text and not found.pieces:
-            delta = TextDelta if isinstance(block, Text) else ThinkingDelta
-            self.events.append(delta(found.index, block.text))
-        self.events.append(BlockReady(found.index, block))
+        if found.block is None:
+            self._ready(found, block)
 
     def note(self, slot: Hashable, kind: str, opaque: Opaque) -> None:
         """Opaque state of a block; later fields win."""
         found = self._slots.get(slot) or self._open(slot, kind)
         if opaque:
             found.opaque = {**(found.opaque or {}), **opaque}
-
-    def noted(self, slot: Hashable) -> Opaque:
-        """The opaque state of a block so far."""
-        found = self._slots.get(slot)
-        return (found and found.opaque) or {}
 
     def note_message(self, opaque: Opaque) -> None:
         """Opaque state of the whole message; later fields win."""
@@ -189,22 +188,15 @@ class ToolCallTracker:
         if found is None or found.block is not None:
             return
         text = "".join(found.pieces)
-        found.pieces = [text]
         match found.kind:
             case "call":
-                id = found.id or self._made_up_id(found, text)
-                value = found.value if found.value is not None else text
-                call = call_of(id, found.name, value, freeform=found.freeform, namespace=found.namespace, opaque=found.opaque)
-                if not found.started:
-                    self.events.append(ToolCallStarted(found.index, id, found.name, found.freeform, found.opaque))
-                found.block = call
-                self.events.append(ToolCallReady(found.index, call))
+                id, value = found.id or self._made_up_id(found, text), found.value if found.value is not None else text
+                free, space, state = found.freeform, found.namespace, found.opaque
+                self._ready(found, call_of(id, found.name, value, freeform=free, namespace=space, opaque=state))
             case "thinking":
-                found.block = Thinking(text, found.opaque)
-                self.events.append(BlockReady(found.index, found.block))
+                self._ready(found, Thinking(text, found.opaque))
             case _:
-                found.block = Text(text, found.opaque)
-                self.events.append(BlockReady(found.index, found.block))
+                self._ready(found, Text(text, found.opaque))
 
     def used(self, usage: Usage) -> None:
         """What it cost so far; the last word counts."""
@@ -225,7 +217,7 @@ class ToolCallTracker:
         """Closes what is open; the reply is whole."""
         for slot in self._slots:
             self.close(slot)
-        blocks = tuple(cast(Block, found.block) for found in self._slots.values() if not _is_void(found))
+        blocks = tuple(cast(Block, found.block) for found in self._shown)
         reason = self.reason or "end"
         has_calls = any(isinstance(block, ToolCall) for block in blocks)
         if reason == "end" and has_calls:  # finish reasons lie: the presence of calls decides
@@ -237,23 +229,56 @@ class ToolCallTracker:
         return reply
 
     def _open(self, slot: Hashable, kind: str) -> _Slot:
-        found = self._slots[slot] = _Slot(len(self._slots), kind)
+        found = self._slots[slot] = _Slot(kind)
         return found
+
+    def _show(self, found: _Slot) -> None:
+        """A block gets its place in the reply with the first that can be seen of it."""
+        if found.index < 0:
+            found.index = len(self._shown)
+            self._shown.append(found)
+            if found.opaque and found.block is None and found.kind in ("text", "thinking"):
+                empty = (Text if found.kind == "text" else Thinking)("", found.opaque)
+                self.events.append(BlockStarted(found.index, empty))
+
+    def _start(self, found: _Slot, id: str) -> None:
+        self._show(found)
+        found.started = True
+        self.events.append(ToolCallStarted(found.index, id, found.name, found.freeform, found.namespace, found.opaque))
+        if found.pieces:  # arguments came before the name
+            self.events.append(ToolCallDelta(found.index, "".join(found.pieces)))
+
+    def _ready(self, found: _Slot, block: Text | Thinking | Media | ToolCall | Foreign) -> None:
+        """The block is whole: what was not said of it in pieces is said now."""
+        found.block = block
+        if isinstance(block, ToolCall):
+            found.name, found.freeform, found.namespace = block.name, block.freeform, block.namespace
+            found.opaque = block.opaque
+            if not found.started:
+                self._start(found, block.id)
+            if block.raw and not found.pieces:
+                self.events.append(ToolCallDelta(found.index, block.raw))
+            self.events.append(ToolCallReady(found.index, block))
+            return
+        if isinstance(block, Text | Thinking):
+            if not block.text and not block.opaque and found.index < 0:
+                return  # empty text without state says nothing: providers send it as padding
+            self._show(found)
+            if block.text and not found.pieces:
+                delta = TextDelta if isinstance(block, Text) else ThinkingDelta
+                self.events.append(delta(found.index, block.text))
+        self._show(found)
+        self.events.append(BlockReady(found.index, block))
 
     def _made_up_id(self, slot: _Slot, text: str) -> str:
         """An id for a call that has none: nine letters and digits, which all accept, the same for the same bytes."""
-        seed = f"{self._id}\0{slot.index}\0{slot.name}\0{text}\0{slot.value!r}"
+        seed = f"{self._id}\0{self.origin.model}\0{len(self._shown)}\0{slot.name}\0{text}\0{dumps_text(slot.value)}"
         number = int.from_bytes(sha256(seed.encode("utf-8", "surrogatepass")).digest()[:8], "big")
         digits = ""
         for _ in range(9):
             number, digit = divmod(number, len(_ALPHABET))
             digits += _ALPHABET[digit]
         return digits
-
-
-def _is_void(slot: _Slot) -> bool:
-    """Empty text without state says nothing: providers send it as padding."""
-    return isinstance(slot.block, Text | Thinking) and not slot.block.text and not slot.block.opaque
 
 
 def parsed(text: str) -> dict[str, Any] | None:

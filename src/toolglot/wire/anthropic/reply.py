@@ -30,6 +30,7 @@ class AnthropicDecoder:
         self._tracker = tracker
         self._usage: Doc = {}
         self._foreign: dict[int, tuple[Doc, list[str]]] = {}  # blocks without a neutral form, and their input's pieces
+        self._citations: dict[int, list[Any]] = {}
         self.complete = False
 
     def frame(self, doc: Doc, event: str) -> None:
@@ -73,7 +74,7 @@ class AnthropicDecoder:
     def done(self) -> None: ...
 
     def end(self) -> None:
-        for index in list(self._foreign):
+        for index in [*self._foreign, *self._citations]:
             self._stop(index)
 
     def content(self, blocks: list[Any]) -> None:
@@ -93,13 +94,12 @@ class AnthropicDecoder:
         tracker = self._tracker
         match block.get("type"):
             case "text":
-                tracker.note(index, "text", rest(block, ("type", "text")) or {})
-                if text := block["text"]:
-                    tracker.text(index, text)
+                self._citations[index] = list(as_list(block.get("citations")))
+                tracker.note(index, "text", rest(block, ("type", "text", "citations")) or {})
+                tracker.text(index, block["text"])
             case "thinking":
                 tracker.note(index, "thinking", rest(block, ("type", "thinking")) or {})
-                if text := block.get("thinking"):
-                    tracker.thinking(index, text)
+                tracker.thinking(index, as_text(block.get("thinking")))
             case "redacted_thinking":
                 tracker.block(index, Thinking("", {"redacted": block.get("data")}))
             case "tool_use":
@@ -118,14 +118,15 @@ class AnthropicDecoder:
             case "signature_delta":  # replaces, comes just before the stop
                 self._tracker.note(index, "thinking", {"signature": delta["signature"]})
             case "citations_delta":
-                before = as_list(self._tracker.noted(index).get("citations"))
-                self._tracker.note(index, "text", {"citations": [*before, delta["citation"]]})
+                self._citations.setdefault(index, []).append(delta["citation"])
             case _:
                 if index in self._foreign:  # compaction_delta and what comes after it
                     self._foreign[index][0].update(rest(delta, ("type",)) or {})
 
     def _stop(self, index: int) -> None:
         if index not in self._foreign:
+            if citations := self._citations.pop(index, None):
+                self._tracker.note(index, "text", {"citations": citations})
             self._tracker.close(index)
             return
         block, pieces = self._foreign.pop(index)

@@ -128,7 +128,7 @@ def assemble(request: Request, writer: Writer, system: Sequence[Message], messag
         body["system"] = blocks[0]["text"] if plain else blocks
     sampling = writer.sampling(options)
     if "stop" in sampling:
-        sampling["stop_sequences"] = [stop for stop in sampling.pop("stop") if stop.strip()]
+        sampling["stop_sequences"] = [stop for stop in sampling.pop("stop") if _is_sequence(stop, writer)]
     encoded = [tool for definition in tools if (tool := _tool(definition, writer))]
     wire_choice = _choice(choice, tools, request.parallel, writer) if encoded else None
     thinking = _thinking(request, wire_choice, body["max_tokens"], writer)
@@ -152,6 +152,12 @@ def assemble(request: Request, writer: Writer, system: Sequence[Message], messag
     if wire_choice:
         body["tool_choice"] = wire_choice
     return {**body, **extras, "messages": messages}
+
+
+def _is_sequence(stop: str, writer: Writer) -> bool:
+    if not stop.strip():
+        writer.lose("stop", "options", "a stop sequence of white space is refused")
+    return bool(stop.strip())
 
 
 def _max_tokens(options: Options, writer: Writer) -> int:

@@ -65,9 +65,9 @@ class GeminiDecoder:
     def frame(self, doc: Doc, event: str) -> None:
         if doc.get("error"):
             raise failure(doc)
-        if not self._begun:
+        if not self._begun and (model := doc.get("modelVersion")):
             self._begun = True
-            self._tracker.begin(as_text(doc.get("responseId")), as_text(doc.get("modelVersion")))
+            self._tracker.begin(as_text(doc.get("responseId")), as_text(model))
         if candidates := doc.get("candidates"):
             self._candidate(candidates[0])
             if len(candidates) > 1:
@@ -79,7 +79,7 @@ class GeminiDecoder:
 
     def body(self, doc: Doc, event: str) -> None:
         self.frame(doc, event)
-        self.complete = True
+        self.complete = any(key in doc for key in ("candidates", "promptFeedback", "usageMetadata"))
 
     def done(self) -> None: ...
 
@@ -104,7 +104,7 @@ class GeminiDecoder:
                     self._tracker.text(self._count, text)
             else:
                 self.part(part)
-        if len(candidate) > 2 or "finishReason" in candidate:
+        if len(candidate) > ("content" in candidate) + ("index" in candidate):
             self._more(candidate)
 
     def _more(self, candidate: Doc) -> None:
@@ -144,12 +144,11 @@ class GeminiDecoder:
         pieces = as_list(call.get("partialArgs"))
         for piece in pieces:
             put(self._arguments, piece)
-        tracker.call(self._count, call.get("id"), call.get("name"), self._arguments)
-        own = {**(state or {}), **(rest(call, ("name", "args", "partialArgs", "willContinue")) or {})}
-        if own:
-            tracker.note(self._count, "call", own)
+        tracker.note(
+            self._count, "call", {**(state or {}), **(rest(call, ("name", "args", "partialArgs", "willContinue")) or {})}
+        )
+        tracker.call(self._count, call.get("id"), call.get("name"))
         if not call.get("willContinue"):
-            tracker.call(self._count, value=as_lists(self._arguments))
             self._close()
 
     def _begin(self, kind: str) -> None:
@@ -158,6 +157,8 @@ class GeminiDecoder:
         self._open = kind
 
     def _close(self) -> None:
+        if self._open == "call":
+            self._tracker.call(self._count, value=whole(self._arguments))
         if self._open:
             self._tracker.close(self._count)
         self._open = ""
@@ -166,28 +167,38 @@ class GeminiDecoder:
 _STEP = re.compile(r"\.([^.\[]+)|\[(\d+)\]|\['((?:[^'\\]|\\.)*)'\]")
 
 
+class _Pieces(list[str]):
+    """Text that comes in pieces."""
+
+
 def put(node: Any, piece: Doc) -> None:
     """Adds one piece of `partialArgs`: {"jsonPath": "$.a[0].b", "stringValue": …}. Text at one path is joined.
 
-    Arrays are kept as {0: …, 1: …} until `as_lists`.
+    Until `whole`, arrays are kept as {0: …, 1: …} and texts in their pieces.
     """
     steps: list[Any] = [int(n) if n else name or quoted for name, n, quoted in _STEP.findall(piece["jsonPath"])]
     value = next((piece[key] for key in ("stringValue", "numberValue", "boolValue") if key in piece), None)
     for step in steps[:-1]:
         node = node.setdefault(step, {})
-    if steps:
-        before = node.get(steps[-1])
-        node[steps[-1]] = before + value if isinstance(before, str) and isinstance(value, str) else value
+    if not steps:
+        return
+    before = node.get(steps[-1])
+    if isinstance(value, str) and isinstance(before, _Pieces):
+        before.append(value)
+    else:
+        node[steps[-1]] = _Pieces([value]) if isinstance(value, str) else value
 
 
-def as_lists(value: Any) -> Any:
-    """`put`'s numbered objects as arrays."""
+def whole(value: Any) -> Any:
+    """What `put` made, as JSON."""
+    if isinstance(value, _Pieces):
+        return "".join(value)
     if not isinstance(value, dict):
         return value
     fields = cast(dict[Any, Any], value)
     if fields and all(isinstance(key, int) for key in fields):
-        return [as_lists(fields[key]) for key in sorted(fields)]
-    return {key: as_lists(item) for key, item in fields.items()}
+        return [whole(fields[key]) for key in sorted(fields)]
+    return {key: whole(item) for key, item in fields.items()}
 
 
 def media_of(source: Doc, state: Doc | None) -> Media:
@@ -197,10 +208,11 @@ def media_of(source: Doc, state: Doc | None) -> Media:
     kind = top if top in ("image", "audio", "video") else "file"
     more = rest(source, ("mimeType", "data", "fileUri", "displayName"))
     opaque = {**(state or {}), **({"source": more} if more else {})} or None
+    data = source.get("data")
     return Media(
         kind,  # pyright: ignore[reportArgumentType]
         media_type,
-        source.get("data"),
+        data.replace("-", "+").replace("_", "/") if isinstance(data, str) else data,  # Google's clients send the URL alphabet
         source.get("fileUri"),
         name=as_text(source.get("displayName")),
         opaque=opaque,

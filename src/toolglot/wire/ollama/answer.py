@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from typing import ClassVar
 
 from toolglot.jsontext import dumps
-from toolglot.messages import Block, Foreign, Media, Reply, Text, Thinking, ToolCall
-from toolglot.wire.answer import Answer, Begin, End, Finish, Piece, Step
-from toolglot.wire.framing import ndjson
+from toolglot.messages import Block, Reply, Stop, Text, Thinking, ToolCall
+from toolglot.wire.answer import Answer, End, Finish, Piece, Step
+from toolglot.wire.framing import ndjson, one_line
 from toolglot.wire.shapes import Doc
 
 __all__ = ["OllamaAnswer"]
@@ -16,35 +17,38 @@ class OllamaAnswer(Answer):
     """Writes one answer."""
 
     provider = "ollama"
+    reasons: ClassVar[dict[Stop, str]] = {
+        **dict.fromkeys(("end", "tools", "refusal", "filtered", "pause", "error"), "stop"),
+        "length": "length",
+    }
+    exact = frozenset[Stop]({"end", "tools", "length"})
 
     def whole(self, reply: Reply) -> Doc:
-        self.model = self.model or (reply.origin.model if reply.origin else "")
         message: Doc = {"role": "assistant", "content": ""}
         for block in reply.blocks:
-            for key, value in self._block(block).items():
+            for key, value in self._fields(block).items():
                 message[key] = message[key] + value if key in message else value
-        return {**self._head(), "message": message, **_last(reply)}
+        return {**self._head(), "message": message, **self._last(reply)}
 
     def frame(self, doc: Doc) -> bytes:
-        return ndjson(dumps(doc))
+        return ndjson(one_line(dumps(doc)))
 
     def write(self, step: Step) -> Iterator[Doc]:
         match step:
-            case Begin():
-                self.model = step.model or self.model
             case Piece(kind="text"):
                 yield self._line({"content": step.text})
             case Piece(kind="thinking"):
                 yield self._line({"content": "", "thinking": step.text})
-            case End(block=block) if block is not None and (isinstance(block, ToolCall) or not step.text):
-                if fields := self._block(block):
+            case End(block=block) if step.kind in ("call", "other"):
+                if fields := self._fields(block):
                     yield self._line({"content": "", **fields})
             case Finish(reply=reply):
-                yield {**self._head(), "message": {"role": "assistant", "content": ""}, **_last(reply)}
+                yield {**self._head(), "message": {"role": "assistant", "content": ""}, **self._last(reply)}
             case _:
                 pass
 
-    def _block(self, block: Block) -> Doc:
+    def _fields(self, block: Block) -> Doc:
+        """The fields of a message that hold a block."""
         match block:
             case Text():
                 return {"content": block.text}
@@ -54,15 +58,9 @@ class OllamaAnswer(Answer):
                 id, name = self.call_head(block)
                 arguments = self.writer.arguments_object(block, "reply")
                 return {"tool_calls": [{"id": id, "function": {"name": name, "arguments": arguments}}]}
-            case Media(kind="image", data=str(data)):
-                return {"images": [data]}
-            case Media():
-                self.writer.lose(block.kind, "reply", "only images as bytes have a place")
-            case Foreign():
-                self.is_foreign(block)
             case _:
-                pass
-        return {}
+                self.has_no_place(block)
+                return {}
 
     def _head(self) -> Doc:
         return {"model": self.model, "created_at": datetime.fromtimestamp(self.created, UTC).isoformat()}
@@ -70,16 +68,14 @@ class OllamaAnswer(Answer):
     def _line(self, fields: Doc) -> Doc:
         return {**self._head(), "message": {"role": "assistant", **fields}, "done": False}
 
-
-def _last(reply: Reply) -> Doc:
-    reason = "length" if reply.stop == "length" else "stop"
-    return {
-        "done": True,
-        "done_reason": reason,
-        "total_duration": 0,
-        "load_duration": 0,
-        "prompt_eval_count": reply.usage.input,
-        "prompt_eval_duration": 0,
-        "eval_count": reply.usage.output,
-        "eval_duration": 0,
-    }
+    def _last(self, reply: Reply) -> Doc:
+        return {
+            "done": True,
+            "done_reason": self.reason(reply),
+            "total_duration": 0,
+            "load_duration": 0,
+            "prompt_eval_count": reply.usage.input,
+            "prompt_eval_duration": 0,
+            "eval_count": reply.usage.output,
+            "eval_duration": 0,
+        }

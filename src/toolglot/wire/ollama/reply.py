@@ -18,14 +18,14 @@ class OllamaDecoder:
 
     def __init__(self, tracker: ToolCallTracker) -> None:
         self._tracker = tracker
-        self._calls = 0
+        self._calls = self._images = 0
         self._begun = False
         self.complete = False
 
     def frame(self, doc: Doc, event: str) -> None:
-        if not self._begun:
+        if not self._begun and (model := doc.get("model")):
             self._begun = True
-            self._tracker.begin("", as_text(doc.get("model")))
+            self._tracker.begin("", as_text(model))
         if message := doc.get("message"):
             self.message(message)
         elif doc.get("error"):
@@ -44,11 +44,12 @@ class OllamaDecoder:
 
     def message(self, message: Doc) -> None:
         """One message, or a piece of it."""
-        if len(message) > 2 and (text := message.get("thinking")):
+        has_more = len(message) > ("role" in message) + ("content" in message)
+        if has_more and (text := message.get("thinking")):
             self._tracker.thinking("thinking", text)
         if text := message.get("content"):
             self._tracker.text("content", text)
-        if len(message) > 2:
+        if has_more:
             self._more(message)
 
     def _more(self, message: Doc) -> None:
@@ -59,8 +60,9 @@ class OllamaDecoder:
             self._calls += 1
             tracker.call(slot, call.get("id"), function.get("name"), function.get("arguments"))
             tracker.close(slot)
-        for number, image in enumerate(as_list(message.get("images"))):
-            tracker.block(("image", number), Media("image", data=image))
+        for image in as_list(message.get("images")):
+            self._images += 1
+            tracker.block(("image", self._images), Media("image", data=image))
         if extra := rest(message, _MESSAGE_FIELDS):
             tracker.note_message(extra)
 

@@ -1,11 +1,12 @@
 """Chat Completions: a Reply as a body, events as a stream."""
 
 from collections.abc import Iterator
+from typing import Any, ClassVar
 
-from toolglot.jsontext import dumps
-from toolglot.messages import Foreign, Media, Message, Reply, Text, Thinking, ToolCall, Usage
-from toolglot.wire.answer import Answer, Begin, End, Finish, Piece, Start, Step
-from toolglot.wire.framing import sse
+from toolglot.jsontext import dumps, dumps_text
+from toolglot.messages import Block, Foreign, Media, Message, Reply, Stop, Text, Thinking, ToolCall, Usage
+from toolglot.wire.answer import Answer, Begin, End, Finish, Piece, Start, Step, is_refusal
+from toolglot.wire.framing import one_line, sse
 from toolglot.wire.media import data_url
 from toolglot.wire.openai_chat.reply import REASONING
 from toolglot.wire.openai_chat.request import call_to_wire
@@ -13,111 +14,98 @@ from toolglot.wire.shapes import Doc, as_text
 
 __all__ = ["ChatAnswer"]
 
-_REASONS = {
-    "end": "stop",
-    "tools": "tool_calls",
-    "length": "length",
-    "refusal": "stop",
-    "filtered": "content_filter",
-    "pause": "stop",
-    "error": "stop",
-}
-
 
 class ChatAnswer(Answer):
     """Writes one answer."""
 
     provider = "openai-chat"
-    _id = ""
+    reasons: ClassVar[dict[Stop, str]] = {
+        "end": "stop",
+        "tools": "tool_calls",
+        "length": "length",
+        "refusal": "stop",
+        "filtered": "content_filter",
+        "pause": "stop",
+        "error": "stop",
+    }
+    exact = frozenset[Stop]({"end", "tools", "length", "filtered"})
     _calls = -1
+    _field = ""  # where the pieces of the open block go
 
     def whole(self, reply: Reply) -> Doc:
-        message: Doc = {"role": "assistant", "content": None, "refusal": None, **self._message_state(reply)}
-        texts, refusals = self._spoken(reply)
-        if texts:
-            message["content"] = "".join(texts)
-        if refusals:
-            message["refusal"] = "".join(refusals)
-        for block in reply.blocks:
-            if isinstance(block, Thinking):
-                field = self._field(block)
-                message[field] = message.get(field, "") + block.text
-            elif isinstance(block, Media) and (url := data_url(block)):
-                message.setdefault("images", []).append({"type": "image_url", "image_url": {"url": url}})
-            elif isinstance(block, Foreign):
-                self.is_foreign(block)
+        message: Doc = {"role": "assistant", "content": None, "refusal": None, **self.own_message(reply)}
+        blocks = [block for block in reply.blocks if not self.has_no_place(block)]
+        parts = any(isinstance(block, Foreign) for block in blocks)
+        for block in blocks:
+            for field, value in self._fields(block, parts).items():
+                message[field] = message[field] + value if message.get(field) else value
         said = Message("assistant", reply.blocks, reply.origin)
-        if calls := [call_to_wire(call, said, self.writer, "reply") for call in reply.calls]:
+        if calls := [call_to_wire(call, said, self.writer, "reply", verbatim=True) for call in reply.calls]:
             message["tool_calls"] = calls
-        choice: Doc = {"index": 0, "message": message, "logprobs": None, "finish_reason": _REASONS[reply.stop]}
-        self._id = reply.id
+        choice: Doc = {"index": 0, "message": message, "logprobs": None, "finish_reason": self.reason(reply)}
         return {**self._head("chat.completion"), "choices": [choice], "usage": usage_to_wire(reply.usage)}
 
     def frame(self, doc: Doc) -> bytes:
-        return sse(dumps(doc)) if doc else sse(b"[DONE]")
+        return sse(one_line(dumps(doc))) if doc else sse(b"[DONE]")
 
     def write(self, step: Step) -> Iterator[Doc]:
         match step:
             case Begin():
-                self._id, self.model = step.id, step.model or self.model
                 yield self._chunk({"role": "assistant", "content": ""})
             case Start(block=ToolCall() as call):
-                self._calls += 1
-                id, name = self.call_head(call)
-                custom = call.freeform and self.writer.profile.features.freeform
-                body: Doc = {"name": name, "input" if custom else "arguments": ""}
-                kind = "custom" if custom else "function"
-                yield self._call({"id": id, "type": kind, kind: body, **self.own(call)})
-                self._kind = kind, "input" if custom else "arguments"
-            case Start(block=Text() as text):
-                yield from self._said(text)
-            case Start(block=Thinking() as thought) if thought.text:
-                yield self._chunk({self._field(thought): thought.text})
-            case Start(block=Media() as media):
-                yield self._chunk({"images": [{"type": "image_url", "image_url": {"url": data_url(media)}}]})
-            case Start(block=Foreign() as foreign):
-                self.is_foreign(foreign)
+                yield self._started(call)
+            case Start(kind="other", block=block):
+                if block is not None and not self.has_no_place(block):
+                    yield self._chunk(self._fields(block, parts=True))
+            case Start():
+                self._field = self._place(step.block) if step.block else "content" if step.kind == "text" else REASONING[0]
             case Piece(kind="call"):
-                kind, field = self._kind
-                yield self._call({kind: {field: step.text}})
+                yield self._call({self._kind: {self._field: step.text}})
             case Piece():
-                yield self._chunk({"content" if step.kind == "text" else REASONING[0]: step.text})
-            case End(block=ToolCall() as call) if not step.text:
-                kind, field = self._kind
-                yield self._call({kind: {field: self.json_arguments(call) if kind == "function" else call.raw or ""}})
+                yield self._chunk({self._field: step.text})
+            case End(block=ToolCall() as call) if not step.said and call.raw is None:
+                yield self._call({self._kind: {self._field: dumps_text(call.arguments or {})}})
             case Finish(reply=reply):
-                if state := self._message_state(reply):
+                if state := self.own_message(reply):
                     yield self._chunk(state)
-                yield self._chunk({}, _REASONS[reply.stop])
+                yield self._chunk({}, self.reason(reply))
                 yield {**self._head("chat.completion.chunk"), "choices": [], "usage": usage_to_wire(reply.usage)}
                 yield {}
             case _:
                 pass
 
-    def _said(self, text: Text) -> Iterator[Doc]:
-        if text.text:
-            refusal = (text.opaque or {}).get("refusal")
-            yield self._chunk({"refusal" if refusal else "content": text.text})
+    def takes(self, media: Media) -> bool:
+        return media.kind == "image" and data_url(media) is not None  # OpenRouter's form
 
-    def _spoken(self, reply: Reply) -> tuple[list[str], list[str]]:
-        texts = [block for block in reply.blocks if isinstance(block, Text)]
-        refused = [(block.opaque or {}).get("refusal") for block in texts]
-        return (
-            [block.text for block, refusal in zip(texts, refused, strict=True) if not refusal],
-            [block.text for block, refusal in zip(texts, refused, strict=True) if refusal],
-        )
+    def _started(self, call: ToolCall) -> Doc:
+        self._calls += 1
+        id, name = self.call_head(call)
+        self._kind, self._field = ("custom", "input") if call.freeform else ("function", "arguments")
+        return self._call({"id": id, "type": self._kind, self._kind: {"name": name, self._field: ""}, **self.own(call)})
 
-    def _field(self, thought: Thinking) -> str:
-        field = as_text(self.own(thought).get("field"))
+    def _fields(self, block: Block, parts: bool) -> Doc:
+        """The fields of a message that hold a block. `parts`: content is a list."""
+        match block:
+            case Text() | Thinking():
+                field = self._place(block)
+                listed: Any = [{"type": "text", "text": block.text}] if parts and field == "content" else block.text
+                return {field: listed} if block.text else {}
+            case Media():
+                return {"images": [{"type": "image_url", "image_url": {"url": data_url(block)}}]}
+            case Foreign():
+                return {"content": [block.item]}
+            case _:
+                return {}
+
+    def _place(self, block: Block) -> str:
+        """The field that a text or a thought belongs in."""
+        if isinstance(block, Text):
+            return "refusal" if is_refusal(block) else "content"
+        field = as_text(self.own(block).get("field"))
         return field if field in REASONING else REASONING[0]
 
-    def _message_state(self, reply: Reply) -> Doc:
-        """reasoning_details, annotations, audio: what belongs to the whole message."""
-        own = reply.origin is not None and reply.origin.wire == self.writer.profile.wire
-        return dict(reply.opaque or {}) if own else {}
-
     def _head(self, kind: str) -> Doc:
-        return {"id": self._id or "chatcmpl-0", "object": kind, "created": self.created, "model": self.model}
+        return {"id": self.id or "chatcmpl-0", "object": kind, "created": self.created, "model": self.model}
 
     def _chunk(self, delta: Doc, reason: str | None = None) -> Doc:
         choice: Doc = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": reason}

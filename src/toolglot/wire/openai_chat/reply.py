@@ -5,7 +5,7 @@ wrong; `arguments` may be text, an object, "" or null; reasoning comes under fiv
 """
 
 from collections.abc import Hashable
-from typing import Any
+from typing import Any, cast
 
 from toolglot.jsontext import dumps_text
 from toolglot.losses import Loss
@@ -41,16 +41,21 @@ class ChatDecoder:
         self._tracker = tracker
         self._has_choices = False
         self._others = False
+        self._known = False  # id and model
+        self._usage: Doc | None = None
+        self._details = Details()
+        self._lists: dict[str, list[Any]] = {}  # fields of the message that grow: annotations, citations
+        self._count = 0  # of blocks that came whole
         self.complete = False
 
     def frame(self, doc: Doc, event: str) -> None:
-        if error := doc.get("error"):
-            raise failure(error if isinstance(error, dict) and "error" in error else doc)
+        if "error" in doc and (error := doc["error"]):
+            raise failure(error if "error" in as_dict(error) else doc)
         if event == "error":
             raise failure(doc)
-        tracker = self._tracker
-        if not self._has_choices:
-            tracker.begin(as_text(doc.get("id")), as_text(doc.get("model")))
+        if not self._known and (model := doc.get("model")):
+            self._known = True
+            self._tracker.begin(as_text(doc.get("id")), as_text(model))
         choices = doc.get("choices")
         if choices is not None:
             self._has_choices = True
@@ -59,8 +64,10 @@ class ChatDecoder:
                     self._others = True
                 else:
                     self._choice(choice)
-        if usage := doc.get("usage") or as_dict(doc.get("x_groq")).get("usage"):
-            tracker.used(usage_of(usage))
+        if usage := doc.get("usage"):
+            self._usage = usage
+        elif "x_groq" in doc:
+            self._groq(as_dict(doc["x_groq"]))
 
     def body(self, doc: Doc, event: str) -> None:
         self.frame(doc, event)
@@ -70,22 +77,31 @@ class ChatDecoder:
         self.complete = True
 
     def end(self) -> None:
-        if not self._has_choices:
-            if not self.complete:
-                return
+        if self.complete and not self._has_choices:
             raise failure({"error": "the answer holds no choices"})
+        tracker = self._tracker
+        if self._usage:
+            tracker.used(usage_of(self._usage))
+        if state := {**self._details.fields(), **self._lists}:
+            tracker.note_message(state)
+        if tracker.has("refusal") and tracker.reason in (None, "end"):
+            tracker.stop("refusal")
         if self._others:
-            self._tracker.losses.append(Loss("choices", "reply", "only choice 0 of n > 1 is read"))
+            tracker.losses.append(Loss("choices", "reply", "only choice 0 of n > 1 is read"))
+
+    def _groq(self, own: Doc) -> None:
+        if error := own.get("error"):
+            raise failure({"error": error})
+        self._usage = as_dict(own.get("usage")) or self._usage
 
     def _choice(self, choice: Doc) -> None:
-        tracker = self._tracker
         if delta := choice.get("delta"):
             self.message(delta)
         elif message := choice.get("message"):
             self.message(message, whole=True)
         if reason := choice.get("finish_reason"):
             self.complete = True
-            tracker.stop(STOPS.get(reason, "end"))
+            self._tracker.stop(STOPS.get(reason, "end"))
 
     def message(self, message: Doc, *, whole: bool = False) -> None:
         """A message, or a piece of one: of a reply, or of the history."""
@@ -101,26 +117,25 @@ class ChatDecoder:
             self._more(message, whole)
 
     def _thoughts(self, message: Doc) -> None:
-        tracker = self._tracker
+        """Reasoning, under one of its names: some servers send one text under two."""
         for field in REASONING:
             if (text := message.get(field)) and isinstance(text, str):
-                if not tracker.has("reasoning"):
-                    tracker.note("reasoning", "thinking", {"field": field})
-                if tracker.noted("reasoning").get("field") == field:  # some send one text under two names
-                    tracker.thinking("reasoning", text)
+                if not self._tracker.has("reasoning"):
+                    self._field = field
+                    self._tracker.note("reasoning", "thinking", {"field": field})
+                if self._field == field:
+                    self._tracker.thinking("reasoning", text)
 
     def _more(self, message: Doc, whole: bool) -> None:
         tracker = self._tracker
         for number, call in enumerate(as_list(message.get("tool_calls"))):
             self._call(call, ("call", number) if whole else None)
         if (legacy := message.get("function_call")) and (legacy.get("name") or legacy.get("arguments")):
-            tracker.call(("call", "legacy"), None, legacy.get("name"), legacy.get("arguments"))
             tracker.note(("call", "legacy"), "call", {"legacy": True})
-        if refusal := message.get("refusal"):
-            if isinstance(refusal, str):
-                tracker.text("refusal", refusal)
-                tracker.note("refusal", "text", {"refusal": True})
-                tracker.stop("refusal")
+            tracker.call(("call", "legacy"), None, legacy.get("name"), legacy.get("arguments"))
+        if isinstance(refusal := message.get("refusal"), str) and refusal:
+            tracker.note("refusal", "text", {"refusal": True})
+            tracker.text("refusal", refusal)
         for field, value in message.items():
             if value and field not in _READ and field not in _PADDING and field not in REASONING:
                 self._extra(field, value)
@@ -131,42 +146,47 @@ class ChatDecoder:
         if slot is None:
             slot = self._tracker.call_slot(call.get("index"), id, name)
         freeform = not call.get("function") and "custom" in call
-        self._tracker.call(slot, id, name, body.get("input" if freeform else "arguments"), freeform=freeform)
         if extra := rest(call, ("id", "type", "function", "custom", "index")):
             self._tracker.note(slot, "call", extra)
+        self._tracker.call(slot, id, name, body.get("input" if freeform else "arguments"), freeform=freeform)
 
     def _parts(self, content: Any) -> None:
         """Content as parts (Mistral), or as a JSON value (Cloudflare)."""
-        tracker = self._tracker
         if not isinstance(content, list):
-            tracker.text("content", dumps_text(content))
+            self._tracker.text("content", dumps_text(content))
             return
         for part in dicts(content):  # pyright: ignore[reportUnknownArgumentType]
             match part.get("type"):
                 case "text":
-                    tracker.text("content", part["text"])
+                    self._tracker.text("content", part["text"])
                 case "thinking":  # Mistral
-                    tracker.note("reasoning", "thinking", {"field": "thinking_part"})
+                    self._field = "thinking_part"
+                    self._tracker.note(
+                        "reasoning", "thinking", {"field": self._field, **(rest(part, ("type", "thinking")) or {})}
+                    )
                     thoughts = part.get("thinking")
-                    for thought in [thoughts] if isinstance(thoughts, str) else [t.get("text", "") for t in dicts(thoughts)]:
-                        tracker.thinking("reasoning", thought)
+                    texts = [thoughts] if isinstance(thoughts, str) else [as_text(t.get("text")) for t in dicts(thoughts)]
+                    self._tracker.thinking("reasoning", "".join(texts))
                 case _:
-                    tracker.block(("part", len(tracker.events), id(part)), Foreign(WIRE, part))
+                    self._whole(Foreign(WIRE, part))
+
+    def _whole(self, block: Media | Foreign) -> None:
+        self._count += 1
+        self._tracker.block(("whole", self._count), block)
 
     def _extra(self, field: str, value: Any) -> None:
-        tracker = self._tracker
         if field == "reasoning_details":
-            merged = merge_details(as_list(as_dict(tracker.opaque).get(field)), as_list(value))
-            tracker.note_message({field: merged})
+            self._details.add(value)
         elif field == "images":  # OpenRouter's generated images
-            for number, image in enumerate(dicts(value)):
-                tracker.block(("image", field, number), _image(image))
+            for image in dicts(value):
+                self._whole(_image(image))
+        elif isinstance(value, list):
+            self._lists.setdefault(field, []).extend(cast(list[Any], value))
         elif field == "audio":
-            tracker.note_message({field: {**as_dict(as_dict(tracker.opaque).get(field)), **as_dict(value)}})
-        elif isinstance(value, list) and isinstance(before := as_dict(tracker.opaque).get(field), list):
-            tracker.note_message({field: [*before, *value]})
+            before = as_dict(as_dict(self._tracker.opaque).get(field))
+            self._tracker.note_message({field: {**before, **as_dict(value)}})
         else:
-            tracker.note_message({field: value})
+            self._tracker.note_message({field: value})
 
 
 def _image(image: Doc) -> Media | Foreign:
@@ -179,19 +199,35 @@ def _image(image: Doc) -> Media | Foreign:
     return Media("image", url=url)
 
 
-def merge_details(have: list[Any], more: list[Any]) -> list[Any]:
-    """OpenRouter's reasoning_details come in fragments: joined by (type, index), the last signature wins."""
-    merged = [dict(detail) for detail in dicts(have)]
-    for detail in dicts(more):
-        same = (detail.get("type"), detail.get("index"))
-        last = merged[-1] if merged else {}
-        if last and same == (last.get("type"), last.get("index")) and detail.get("id") in (None, last.get("id")):
+class Details:
+    """OpenRouter's reasoning_details, which come in fragments: joined by type and index, the last signature wins."""
+
+    _JOINED = ("text", "summary", "data")
+
+    def __init__(self) -> None:
+        self._items: list[tuple[Doc, dict[str, list[str]]]] = []  # each with the pieces of its texts
+
+    def add(self, details: Any) -> None:
+        """More fragments."""
+        for detail in dicts(details):
+            if not (self._items and self._goes_on(self._items[-1][0], detail)):
+                self._items.append(({}, {}))
+            item, pieces = self._items[-1]
             for key, value in detail.items():
-                joins = key in ("text", "summary", "data") and isinstance(value, str)
-                last[key] = as_text(last.get(key)) + value if joins else value if value is not None else last.get(key)
-        else:
-            merged.append(dict(detail))
-    return merged
+                if key in self._JOINED and isinstance(value, str):
+                    pieces.setdefault(key, []).append(value)
+                    item.setdefault(key, "")
+                elif value is not None or key not in item:
+                    item[key] = value
+
+    def _goes_on(self, item: Doc, detail: Doc) -> bool:
+        same = all(item.get(key) == detail.get(key) for key in ("type", "index"))
+        return same and detail.get("id") in (None, item.get("id"))
+
+    def fields(self) -> Doc:
+        """The field of the message, where there is one."""
+        whole = [{**item, **{key: "".join(texts) for key, texts in pieces.items()}} for item, pieces in self._items]
+        return {"reasoning_details": whole} if whole else {}
 
 
 def usage_of(usage: Doc) -> Usage:

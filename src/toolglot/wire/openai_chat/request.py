@@ -77,14 +77,14 @@ def _is_refusal(block: Text) -> bool:
     return bool((block.opaque or {}).get("refusal"))
 
 
-def call_to_wire(call: ToolCall, message: Message, writer: Writer, where: str) -> Doc:
-    """One call of a message or a reply."""
+def call_to_wire(call: ToolCall, message: Message, writer: Writer, where: str, *, verbatim: bool = False) -> Doc:
+    """One call of a message or a reply. `verbatim`: arguments that are no JSON stay as they are."""
     own = _without(writer.opaque(call.opaque, message.origin, where), "legacy")
     name = writer.tool_name(call.name, call.namespace, where)
     head: Doc = {"id": writer.call_id(call.id, where)}
     if call.freeform and writer.profile.features.freeform:
         return {**head, "type": "custom", "custom": {"name": name, "input": call.raw or ""}, **own}
-    text = _arguments(call, writer, where, own=writer.owns(message.origin))
+    text = _arguments(call, writer, where, own=verbatim or writer.owns(message.origin))
     return {**head, "type": "function", "function": {"name": name, "arguments": text}, **own}
 
 
@@ -102,7 +102,8 @@ def _reasoning(message: Message, writer: Writer, where: str, has_calls: bool) ->
         field = as_text((thoughts[0].opaque or {}).get("field")) or REASONING[0]
         text = "".join(thought.text for thought in thoughts)
         if field == "thinking_part":  # Mistral: a part of the content
-            return {"content": [{"type": "thinking", "thinking": [{"type": "text", "text": text}]}]}
+            part: Doc = {"type": "thinking", "thinking": [{"type": "text", "text": text}]}
+            return {"content": [{**part, **(rest(thoughts[0].opaque or {}, ("field",)) or {})}]}
         return {field: text}
     if writer.profile.reasoning_echo == "required" and has_calls:
         writer.mend("reasoning_content", where, "empty text added: a turn with calls must carry it")
@@ -349,7 +350,9 @@ def _decode_messages(messages: Any, origin: Origin) -> Iterable[Message]:
 def decode_assistant(message: Doc, origin: Origin) -> Message:
     """An assistant message of the history: read as a reply is."""
     tracker = ToolCallTracker(origin)
-    ChatDecoder(tracker).message(message, whole=True)
+    decoder = ChatDecoder(tracker)
+    decoder.message(message, whole=True)
+    decoder.end()
     reply = tracker.finish()
     return Message("assistant", reply.blocks, origin, reply.opaque)
 

@@ -1,170 +1,195 @@
-"""OpenAI Responses: a Reply as a body, events as a stream."""
+"""OpenAI Responses: a Reply as a body, events as a stream. A block of the reply is an item of the output."""
 
 from collections.abc import Iterator
+from typing import ClassVar
 
 from toolglot.jsontext import dumps
-from toolglot.messages import Block, Media, Message, Reply, Text, Thinking, ToolCall, Usage
-from toolglot.wire.answer import Answer, Begin, End, Finish, Piece, Start, Step
-from toolglot.wire.framing import sse
+from toolglot.messages import Block, Foreign, Media, Message, Reply, Stop, Text, Thinking, ToolCall, Usage
+from toolglot.wire.answer import Answer, Begin, End, Finish, Piece, Start, Step, is_refusal
+from toolglot.wire.framing import one_line, sse
 from toolglot.wire.openai_responses.request import call_to_wire
 from toolglot.wire.shapes import Doc, as_dict, as_text, rest
 
 __all__ = ["ResponsesAnswer"]
 
-_INCOMPLETE = {"length": "max_output_tokens", "filtered": "content_filter"}
+_INCOMPLETE: dict[Stop, str] = {"length": "max_output_tokens", "filtered": "content_filter"}
+# kind of block -> (the event of its pieces, its field when it is done)
+_PIECES = {
+    "text": ("response.output_text", "text"),
+    "refusal": ("response.refusal", "refusal"),
+    "thinking": ("response.reasoning_summary_text", "text"),
+    "call": ("response.function_call_arguments", "arguments"),
+    "custom": ("response.custom_tool_call_input", "input"),
+}
 
 
 class ResponsesAnswer(Answer):
-    """Writes one answer. An item of the output is a block of the reply."""
+    """Writes one answer."""
 
     provider = "openai-responses"
-    _id = _item_id = ""
-    _sequence = -1
+    reasons: ClassVar[dict[Stop, str]] = {
+        **dict.fromkeys(("end", "tools", "refusal", "pause", "error"), "completed"),
+        **dict.fromkeys(("length", "filtered"), "incomplete"),
+    }
+    exact = frozenset[Stop]({"end", "tools", "length", "filtered"})
+
+    def __init__(self, *given: object, **named: object) -> None:
+        super().__init__(*given, **named)  # pyright: ignore[reportArgumentType]
+        self._sequence = -1
+        self._output: list[Doc] = []
+        self._ids: set[str] = set()
+        self._item_id = ""  # of the open item
+        self._kind = ""
 
     def whole(self, reply: Reply) -> Doc:
-        self._id = reply.id
-        self.model = self.model or (reply.origin.model if reply.origin else "")
-        output = [item for number, block in enumerate(reply.blocks) if (item := self._item(block, number))]
-        return self._response(reply, output)
+        for block in reply.blocks:
+            if item := self._item(block):
+                self._output.append(item)
+        return self._response(reply)
 
     def frame(self, doc: Doc) -> bytes:
         self._sequence += 1
-        return sse(dumps({**doc, "sequence_number": self._sequence}), doc["type"])
+        return sse(one_line(dumps({**doc, "sequence_number": self._sequence})), doc["type"])
 
     def write(self, step: Step) -> Iterator[Doc]:
         match step:
             case Begin():
-                self._id, self.model = step.id, step.model or self.model
-                self._output: list[Doc] = []
                 for kind in ("created", "in_progress"):
-                    yield {"type": f"response.{kind}", "response": self._response(None, [])}
+                    yield {"type": f"response.{kind}", "response": self._response(None)}
             case Start():
                 yield from self._started(step)
             case Piece():
-                yield {"type": _DELTAS[self._kind], **self._place(), "delta": step.text}
+                yield {"type": f"{_PIECES[self._kind][0]}.delta", **self._place(), "delta": step.text}
             case End():
                 yield from self._ended(step)
             case Finish(reply=reply):
-                response = self._response(reply, self._output)
-                kind = "incomplete" if reply.stop in _INCOMPLETE else "completed"
-                yield {"type": f"response.{kind}", "response": response}
+                response = self._response(reply)
+                yield {"type": f"response.{response['status']}", "response": response}
+
+    def takes(self, media: Media) -> bool:
+        return media.kind == "image" and media.data is not None
 
     def _started(self, step: Start) -> Iterator[Doc]:
-        head = step.block if isinstance(step.block, ToolCall) else None
-        self._kind = "custom" if head and head.freeform else step.kind
-        if step.kind == "other" or (head and "item" in self.own(head)):
+        self._item_id, self._kind = "", step.kind
+        if step.kind == "other" or (isinstance(step.block, ToolCall) and "item" in self.own(step.block)):
+            self._kind = "other"  # it comes whole
             return
-        empty = head or (Text("") if step.kind == "text" else Thinking(""))
-        item = self._item(empty, len(self._output)) or {}
+        block = step.block or (Text("") if step.kind == "text" else Thinking(""))
+        item = self._item(block) or {}
         self._item_id = as_text(item.get("id"))
-        unfinished: Doc = {**item, "content": []} if step.kind == "text" else item
-        if head and not head.freeform:
-            unfinished = {**item, "arguments": ""}
-        yield {
-            "type": "response.output_item.added",
-            "output_index": len(self._output),
-            "item": {**unfinished, "status": "in_progress"},
-        }
-        if step.kind == "text":
-            part: Doc = {"type": "output_text", "text": "", "annotations": []}
-            yield {"type": "response.content_part.added", **self._place(), "part": part}
-        elif step.kind == "thinking":
-            part = {"type": "summary_text", "text": ""}
-            yield {"type": "response.reasoning_summary_part.added", **self._place(), "part": part}
+        part: Doc = {}
+        match block:
+            case Text():
+                self._kind, part = "refusal" if is_refusal(block) else "text", item["content"][0]
+                item = {**item, "content": []}
+            case Thinking():
+                part, item = {"type": "summary_text", "text": ""}, {**item, "summary": []}
+            case ToolCall():
+                self._kind = "custom" if block.freeform else "call"
+                item = {**item, _PIECES[self._kind][1]: ""}
+            case _:
+                pass
+        item["status"] = "in_progress"
+        yield {"type": "response.output_item.added", "output_index": len(self._output), "item": item}
+        if part:
+            yield {"type": f"response.{self._part_word()}.added", **self._place(), "part": part}
 
     def _ended(self, step: End) -> Iterator[Doc]:
-        block: Block | None = step.block
-        if block is None:
-            block = Text(step.text) if step.kind == "text" else Thinking(step.text)
-        item = self._item(block, len(self._output))
+        block = step.block
+        item = self._item(block)
         if item is None:
             return
-        place = self._place()
-        if isinstance(block, ToolCall) and "name" in item:
-            field = "input" if block.freeform else "arguments"
-            if not step.text and item.get(field):
-                yield {"type": _DELTAS[self._kind], **place, "delta": item[field]}
-            if field in item:
-                yield {
-                    "type": _DELTAS[self._kind].replace(".delta", ".done"),
-                    **place,
-                    field: item[field],
-                    "name": item["name"],
-                }
-        elif isinstance(block, Text):
-            if block.text and not step.text:
-                yield {"type": _DELTAS[self._kind], **place, "delta": block.text}
-            yield {"type": "response.output_text.done", **place, "text": block.text, "logprobs": []}
-            yield {"type": "response.content_part.done", **place, "part": item["content"][0]}
-        elif isinstance(block, Thinking):
-            yield {"type": "response.reasoning_summary_text.done", **place, "text": block.text}
-            part: Doc = {"type": "summary_text", "text": block.text}
-            yield {"type": "response.reasoning_summary_part.done", **place, "part": part}
-        else:
+        if self._kind == "other":
             yield {"type": "response.output_item.added", "output_index": len(self._output), "item": item}
+        else:
+            yield from self._done(step, block, item)
         yield {"type": "response.output_item.done", "output_index": len(self._output), "item": item}
         self._output.append(item)
 
+    def _done(self, step: End, block: Block, item: Doc) -> Iterator[Doc]:
+        event, field = _PIECES[self._kind]
+        place = self._place()
+        if isinstance(block, ToolCall):
+            if not step.said and item[field]:
+                yield {"type": f"{event}.delta", **place, "delta": item[field]}
+            yield {"type": f"{event}.done", **place, field: item[field], "name": item["name"]}
+            return
+        part: Doc = (
+            item["content"][0] if isinstance(block, Text) else {"type": "summary_text", "text": getattr(block, "text", "")}
+        )
+        yield {"type": f"{event}.done", **place, field: part[field]}
+        yield {"type": f"response.{self._part_word()}.done", **place, "part": part}
+
+    def _part_word(self) -> str:
+        return "reasoning_summary_part" if self._kind == "thinking" else "content_part"
+
     def _place(self) -> Doc:
         place: Doc = {"output_index": len(self._output), "item_id": self._item_id}
-        if self._kind == "text":
-            return {**place, "content_index": 0, "logprobs": []}
+        if self._kind in ("text", "refusal"):
+            return {**place, "content_index": 0, **({"logprobs": []} if self._kind == "text" else {})}
         return {**place, "summary_index": 0} if self._kind == "thinking" else place
 
-    def _item(self, block: Block, number: int) -> Doc | None:
-        """One block as an output item."""
-        stem = f"{self._id or 'resp'}_{number}"
+    def _item(self, block: Block) -> Doc | None:
+        """One block as an output item; None where it has no place."""
+        if self.has_no_place(block):
+            return None
+        own = self.own(block)
         match block:
             case Text():
-                own = self.own(block)
-                if own.get("refusal"):
+                if is_refusal(block):
                     part: Doc = {"type": "refusal", "refusal": block.text}
                 else:
                     part = {"type": "output_text", "text": block.text, "annotations": [], **as_dict(own.get("part"))}
-                state = {"id": f"msg_{stem}", "status": "completed", **(rest(own, ("part", "refusal")) or {})}
+                state = {"id": self._fresh("msg", own), "status": "completed", **(rest(own, ("part", "refusal", "id")) or {})}
                 return {"type": "message", "role": "assistant", **state, "content": [part]}
             case Thinking():
                 summary = [{"type": "summary_text", "text": block.text}] if block.text else []
-                return {"type": "reasoning", "id": f"rs_{stem}", "summary": summary, **self.own(block)}
+                return {"type": "reasoning", "summary": summary, **own, "id": self._fresh("rs", own)}
             case ToolCall():
-                item = call_to_wire(block, Message("assistant", (), self.origin), self.writer, "reply")
-                prefix = "ctc" if block.freeform else "fc"
-                return {"id": f"{prefix}_{stem}", "status": "completed", **item}
-            case Media(kind="image", data=str(data)):
-                return {"type": "image_generation_call", "id": f"ig_{stem}", "status": "completed", "result": data}
+                item = call_to_wire(block, Message("assistant", (), self.origin), self.writer, "reply", verbatim=True)
+                if "item" in own:
+                    return item
+                return {"status": "completed", **item, "id": self._fresh("ctc" if block.freeform else "fc", own)}
             case Media():
-                self.writer.lose(block.kind, "reply", "it has no place in a response")
-                return None
+                return {
+                    "type": "image_generation_call",
+                    "id": self._fresh("ig", {}),
+                    "status": "completed",
+                    "result": block.data,
+                }
+            case Foreign():
+                return block.item
             case _:
-                return None if self.is_foreign(block) else getattr(block, "item", None)
+                return None
 
-    def _response(self, reply: Reply | None, output: list[Doc]) -> Doc:
-        stop = reply.stop if reply else None
-        status = "in_progress" if reply is None else "incomplete" if stop in _INCOMPLETE else "completed"
+    def _fresh(self, prefix: str, own: Doc) -> str:
+        """The id of an item: the one it was announced with, its own, or a new one where that is taken."""
+        if self._item_id:
+            return self._item_id
+        id = as_text(own.get("id"))
+        if not id or id in self._ids:
+            id = f"{prefix}_{self.id or 'resp'}_{len(self._output)}"
+        self._ids.add(id)
+        return id
+
+    def _response(self, reply: Reply | None) -> Doc:
+        incomplete = _INCOMPLETE.get(reply.stop) if reply else None
         return {
-            "id": self._id or "resp_0",
+            "id": self.id or "resp_0",
             "object": "response",
             "created_at": self.created,
-            "status": status,
+            "status": self.reason(reply) if reply else "in_progress",
             "error": None,
-            "incomplete_details": {"reason": _INCOMPLETE[stop]} if stop in _INCOMPLETE else None,
+            "incomplete_details": {"reason": incomplete} if incomplete else None,
             "instructions": None,
             "metadata": {},
             "model": self.model,
-            "output": output,
+            "output": list(self._output),
             "parallel_tool_calls": True,
             "tool_choice": "auto",
             "tools": [],
             "usage": usage_to_wire(reply.usage) if reply else None,
         }
-
-
-_DELTAS = {
-    "text": "response.output_text.delta",
-    "thinking": "response.reasoning_summary_text.delta",
-    "call": "response.function_call_arguments.delta",
-    "custom": "response.custom_tool_call_input.delta",
-}
 
 
 def usage_to_wire(usage: Usage) -> Doc:

@@ -5,6 +5,7 @@ terminal event's `output` fills in what was never announced (some backends leave
 """
 
 from collections.abc import Hashable, Iterator
+from typing import Any
 
 from toolglot.messages import Foreign, Media, Stop, Text, Thinking, ToolCall, Usage
 from toolglot.wire.failures import failure
@@ -34,6 +35,7 @@ class ResponsesDecoder:
     def __init__(self, tracker: ToolCallTracker) -> None:
         self._tracker = tracker
         self._done: set[Hashable] = set()  # output indexes and ids of whole items
+        self._parts: dict[int, Any] = {}  # the part of a reasoning item that is being written
         self.complete = False
 
     def frame(self, doc: Doc, event: str) -> None:
@@ -55,7 +57,7 @@ class ResponsesDecoder:
                 raise failure(doc)
             case _:
                 if kind in _TERMINALS:
-                    self._terminal(doc["response"])
+                    self._terminal({"status": kind.removeprefix("response."), **doc["response"]})
                 elif kind == "response.created":
                     tracker.begin(as_text(doc["response"].get("id")), as_text(doc["response"].get("model")))
                 elif kind is None:
@@ -72,14 +74,13 @@ class ResponsesDecoder:
         """A whole response; Azure and proxies answer errors with 200 too."""
         if doc.get("error") or "output" not in doc:
             raise failure(doc if doc.get("error") else {"error": "the answer is no response", **doc})
-        self._tracker.begin(as_text(doc.get("id")), as_text(doc.get("model")))
         self._terminal(doc)
 
     def _thought(self, doc: Doc) -> None:
-        slot, part = doc["output_index"], doc.get("summary_index", 0)
-        before = self._tracker.noted(slot).get("part", part)
-        self._tracker.note(slot, "thinking", {"part": part})
-        self._tracker.thinking(slot, doc["delta"] if part == before else "\n\n" + doc["delta"])
+        slot, part = doc["output_index"], doc.get("summary_index", doc.get("content_index", 0))
+        goes_on = self._parts.setdefault(slot, part) == part
+        self._parts[slot] = part
+        self._tracker.thinking(slot, doc["delta"] if goes_on else "\n\n" + doc["delta"])
 
     def _added(self, index: int, item: Doc) -> None:
         match item.get("type"):
@@ -89,9 +90,9 @@ class ResponsesDecoder:
                     index, item.get("call_id"), item.get("name"), freeform=freeform, namespace=item.get("namespace")
                 )
             case "reasoning":
-                self._tracker.note(index, "thinking", {})
-            case "message":
-                pass  # its parts announce themselves
+                self._tracker.note(index, "thinking", rest(item, ("type", "summary", "encrypted_content", "content")) or {})
+            case "message":  # its parts announce themselves
+                self._tracker.note((index, 0), "text", rest(item, ("type", "role", "content", "status")) or {})
             case _:
                 self._tracker.reserve(index)
 
@@ -106,6 +107,7 @@ class ResponsesDecoder:
     def _terminal(self, response: Doc) -> None:
         if response.get("error") or response.get("status") == "failed":
             raise failure({"error": response.get("error") or "the response failed"})
+        self._tracker.begin(as_text(response.get("id")), as_text(response.get("model")))
         for index, item in enumerate(dicts(response.get("output"))):
             if index not in self._done and item.get("id") not in self._done:
                 self._item(index, item)

@@ -98,8 +98,8 @@ def _said(group: list[Text], message: Message, writer: Writer, where: str) -> Do
     return {"type": "message", "role": "assistant", **state, "content": parts}
 
 
-def call_to_wire(call: ToolCall, message: Message, writer: Writer, where: str) -> Doc:
-    """One call of a message or a reply."""
+def call_to_wire(call: ToolCall, message: Message, writer: Writer, where: str, *, verbatim: bool = False) -> Doc:
+    """One call of a message or a reply. `verbatim`: arguments that are no JSON stay as they are."""
     own = writer.opaque(call.opaque, message.origin, where)
     if item := own.get("item"):
         writer.built_in[call.id] = as_text(item["type"])
@@ -110,7 +110,7 @@ def call_to_wire(call: ToolCall, message: Message, writer: Writer, where: str) -
     if call.freeform:
         return {"type": "custom_tool_call", **head, "input": call.raw or "", **own}
     text = call.text if call.text.strip() else "{}"
-    if call.arguments is None and not writer.owns(message.origin):
+    if call.arguments is None and not verbatim and not writer.owns(message.origin):
         text = dumps_text(writer.arguments_object(call, where))
     return {"type": "function_call", **head, "arguments": text, **own}
 

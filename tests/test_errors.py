@@ -1,0 +1,99 @@
+"""The error tree, what its errors carry, and losses and repairs as values."""
+
+import re
+
+import pytest
+
+from toolglot import errors
+from toolglot.errors import (
+    ContextTooLong,
+    InvalidRequest,
+    LimitExceeded,
+    Overloaded,
+    ProviderError,
+    QuotaExceeded,
+    RateLimited,
+    ServerFailed,
+    ToolglotError,
+    TruncatedStream,
+    UnknownName,
+    WouldLose,
+)
+from toolglot.losses import Loss, Repair
+
+
+def drawn() -> dict[str, str]:
+    """Error -> its parent, as the module's docstring draws them."""
+    parents: dict[str, str] = {}
+    stack = ["ToolglotError"]
+    for line in (errors.__doc__ or "").splitlines():
+        if found := re.match(r"([│ ]*)[├└]── (\w+)", line):
+            depth = len(found[1]) // 4 + 1
+            parents[found[2]] = stack[depth - 1]
+            stack[depth:] = [found[2]]
+    return parents
+
+
+def test_the_tree_is_as_it_is_drawn() -> None:
+    real = {
+        name: value.__bases__[0].__name__
+        for name, value in vars(errors).items()
+        if isinstance(value, type) and issubclass(value, ToolglotError) and value is not ToolglotError
+    }
+    assert drawn() == real
+    assert ToolglotError.__bases__ == (Exception,)
+
+
+def test_an_error_knows_its_name() -> None:
+    assert ToolglotError("x").type == "ToolglotError"
+    assert TruncatedStream("x").type == "TruncatedStream"
+
+
+def test_who_may_be_asked_again() -> None:
+    subclasses = {value for value in vars(errors).values() if isinstance(value, type) and issubclass(value, ProviderError)}
+    assert {kind for kind in subclasses if kind.retryable} == {RateLimited, Overloaded, ServerFailed}
+
+
+def test_a_providers_error_carries_what_it_said() -> None:
+    error = QuotaExceeded("no credit", status=429, code="insufficient_quota", retry_after=1.5, body={"a": 1})
+    assert (str(error), error.status, error.code, error.retry_after) == ("no credit", 429, "insufficient_quota", 1.5)
+    assert error.body == {"a": 1}
+    plain = ProviderError("no")
+    assert (plain.status, plain.code, plain.retry_after, plain.body) == (None, "", None, None)
+    assert issubclass(ContextTooLong, InvalidRequest)
+
+
+@pytest.mark.parametrize(
+    ("name", "offered", "left"),
+    [("antropic", "'anthropic'", "'gemini'"), ("zzz", "'anthropic' or 'gemini' or 'ollama'", "zzzz")],
+    ids=["near", "far"],
+)
+def test_an_unknown_name_offers_the_nearest(name: str, offered: str, left: str) -> None:
+    error = UnknownName("wire", name, ["ollama", "gemini", "anthropic"])
+    assert error.name == name
+    assert str(error).startswith(f"unknown wire {name!r}")
+    assert offered in str(error)
+    assert left not in str(error)
+
+
+def test_what_would_be_lost_is_named() -> None:
+    losses = [Loss("audio", "messages[0]", "no sound"), Loss("top_k", "options", "not there")]
+    error = WouldLose(iter(losses))
+    assert error.losses == tuple(losses)
+    assert all(str(loss) in str(error) for loss in losses)
+
+
+def test_a_limit_says_what_how_much_and_whose() -> None:
+    error = LimitExceeded("the number of tools", 128, 200, "OpenAI")
+    assert (error.what, error.limit, error.value, error.provider) == ("the number of tools", 128, 200, "OpenAI")
+    assert all(word in str(error) for word in ("the number of tools", "128", "200", "OpenAI"))
+
+
+@pytest.mark.parametrize("kind", [Loss, Repair])
+def test_losses_and_repairs_are_values(kind: type[Loss] | type[Repair]) -> None:
+    value = kind("what", "where", "why")
+    assert value == kind("what", "where", "why")
+    assert len({value, kind("what", "where", "why"), kind("what", "where", "else")}) == 2
+    assert str(value) == "what at where: why"
+    with pytest.raises(AttributeError):
+        value.what = "x"  # pyright: ignore[reportAttributeAccessIssue]

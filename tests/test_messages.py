@@ -1,0 +1,221 @@
+"""Conversations as values: building, reading, saving and loading."""
+
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolglot.errors import MalformedData, ToolglotError
+from toolglot.jsontext import dumps, loads
+from toolglot.messages import (
+    Block,
+    Conversation,
+    Foreign,
+    Media,
+    Message,
+    Origin,
+    Reply,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    Usage,
+    assistant,
+    load,
+    save,
+    system,
+    tool_results,
+    user,
+)
+
+CALL = ToolCall("c1", "get", {"x": 1}, '{"x": 1}', opaque={"sig": "s"})
+RESULT = ToolResult("c1", (Text("1"), Media("image", "image/png", "AA=="), Text("2")), "get", {"n": 1}, True, "timeout")
+EVERYTHING: list[Message] = [
+    system("be kind"),
+    user(["hi", Media("file", "application/pdf", url="https://x/y.pdf", name="y.pdf")]),
+    Message("assistant", (Thinking("hm", {"sig": "s"}), Text("a"), CALL), Origin("w", "p", "m"), {"state": [1]}),
+    tool_results(RESULT, ToolResult("c2")),
+    assistant(Foreign("w", {"type": "odd", "data": [1, None]})),
+]
+
+
+# ---- building and reading
+
+
+@pytest.mark.parametrize(("make", "role"), [(system, "system"), (user, "user"), (assistant, "assistant")])
+def test_a_message_is_made_of_text_a_block_or_several(make: Any, role: str) -> None:
+    assert make("a") == Message(role, (Text("a"),))  # pyright: ignore[reportArgumentType]
+    assert make(Thinking("a")).blocks == (Thinking("a"),)
+    assert make(["a", Thinking("b"), "c"]).blocks == (Text("a"), Thinking("b"), Text("c"))
+    assert make(()).blocks == ()
+
+
+def test_what_a_message_says_calls_and_answers() -> None:
+    message = Message("assistant", (Text("a"), Thinking("no"), CALL, Text("b"), RESULT))
+    assert (message.text, message.calls, message.results) == ("ab", (CALL,), (RESULT,))
+    assert RESULT.text == "12"
+    assert tool_results(RESULT).results == (RESULT,)
+
+
+def test_a_reply_is_a_message_of_the_history() -> None:
+    reply = Reply((Text("a"), CALL, Text("b")), "tools", Usage(1), Origin("w"), "id", {"o": 1})
+    assert reply.message == Message("assistant", (Text("a"), CALL, Text("b")), Origin("w"), {"o": 1})
+    assert (reply.text, reply.calls) == ("ab", (CALL,))
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (ToolCall("c", "f", {"a": 1}), '{"a":1}'),
+        (ToolCall("c", "f", {"a": 1}, '{ "a": 1 }'), '{ "a": 1 }'),
+        (ToolCall("c", "f", {}), "{}"),
+        (ToolCall("c", "f"), "{}"),
+        (ToolCall("c", "f", {}, ""), ""),
+        (ToolCall("c", "f", None, "select 1", True), "select 1"),
+    ],
+)
+def test_the_text_of_a_calls_arguments(call: ToolCall, text: str) -> None:
+    assert call.text == text
+
+
+def test_values_are_immutable_and_compare_by_what_they_hold() -> None:
+    assert user("a") == user("a")
+    assert user("a") != assistant("a")
+    with pytest.raises(AttributeError):
+        Text("a").text = "b"  # pyright: ignore[reportAttributeAccessIssue]
+    with pytest.raises(AttributeError):
+        user("a").role = "system"  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_a_conversation_is_an_append_only_sequence() -> None:
+    given_messages = [user("a")]
+    talk = Conversation(given_messages)
+    given_messages.append(user("not mine"))
+    talk.append(assistant("b"), user("c"))
+    assert (len(talk), list(talk), talk[0], talk[-1]) == (3, [user("a"), assistant("b"), user("c")], user("a"), user("c"))
+    assert (talk[1:], assistant("b") in talk) == ([assistant("b"), user("c")], True)
+    assert talk == Conversation([user("a"), assistant("b"), user("c")])
+    assert talk != Conversation()
+    assert talk != [user("a"), assistant("b"), user("c")]
+    assert repr(Conversation([user("a")])) == f"Conversation([{user('a')!r}])"
+    for change in ("__setitem__", "__delitem__", "insert", "pop", "clear"):
+        assert not hasattr(talk, change)
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(talk)
+
+
+# ---- save and load
+
+
+def test_what_is_saved_is_loaded() -> None:
+    data = save(EVERYTHING, title="t", tags=[1])
+    assert load(data) == (Conversation(EVERYTHING), {"title": "t", "tags": [1]})
+    assert load(save([])) == (Conversation(), {})
+    assert save(Conversation(EVERYTHING)) == save(EVERYTHING)
+
+
+def test_a_line_each_and_defaults_are_left_out() -> None:
+    lines = save([user("a"), tool_results(ToolResult("c"))], title="t").split(b"\n")
+    assert [loads(line) for line in lines[:-1]] == [
+        {"toolglot": 1, "title": "t"},
+        {"role": "user", "blocks": [{"type": "text", "text": "a"}]},
+        {"role": "tool", "blocks": [{"type": "tool_result", "call_id": "c"}]},
+    ]
+    assert lines[-1] == b""
+
+
+def test_line_ends_and_blank_lines_do_not_matter() -> None:
+    data = save(EVERYTHING).replace(b"\n", b"\r\n\r\n")
+    assert load(data)[0] == Conversation(EVERYTHING)
+    assert load(save(EVERYTHING).rstrip())[0] == Conversation(EVERYTHING)
+
+
+TEXT = st.text() | st.just("\ud800")
+OPAQUE = st.none() | st.dictionaries(st.text(max_size=3), st.none() | st.integers(-9, 9) | TEXT, min_size=1, max_size=2)
+INNER = st.builds(Text, TEXT, OPAQUE) | st.builds(Foreign, st.text(), st.dictionaries(st.text(), TEXT, max_size=2))
+MEDIA = st.builds(Media, st.sampled_from(["image", "audio", "video", "file"]), st.text(), st.none() | st.text())
+ARGUMENTS = st.none() | st.dictionaries(st.text(), TEXT, max_size=2)
+BLOCKS: st.SearchStrategy[Block] = (
+    INNER
+    | MEDIA
+    | st.builds(Thinking, TEXT, OPAQUE)
+    | st.builds(ToolCall, TEXT, TEXT, ARGUMENTS, st.none() | TEXT, st.booleans(), TEXT, OPAQUE)
+    | st.builds(ToolResult, TEXT, st.lists(INNER | MEDIA, max_size=2).map(tuple), TEXT, st.none() | TEXT, st.booleans())
+)
+MESSAGES = st.builds(
+    Message,
+    st.sampled_from(["system", "user", "assistant", "tool"]),
+    st.lists(BLOCKS, max_size=3).map(tuple),
+    st.none() | st.builds(Origin, TEXT, TEXT, TEXT),
+    OPAQUE,
+)
+
+
+@given(st.lists(MESSAGES, max_size=3))
+def test_any_conversation_comes_back(messages: list[Message]) -> None:
+    assert load(save(messages))[0] == Conversation(messages)
+
+
+def test_blocks_of_unknown_types_load_as_foreign_and_survive() -> None:
+    odd = {"type": "hologram", "data": [1]}
+    nameless = {"text": "no type"}
+    line = dumps({"role": "user", "blocks": [odd, {"type": "text", "text": "a"}, nameless]})
+    talk, _ = load(save([]) + line + b"\n")
+    assert talk[0].blocks == (Foreign("toolglot", odd), Text("a"), Foreign("toolglot", nameless))
+    assert load(save(talk))[0] == talk
+
+
+def test_unknown_blocks_inside_a_result_load_as_foreign_too() -> None:
+    odd = {"type": "hologram", "data": [1]}
+    result = {"type": "tool_result", "call_id": "c", "content": [{"type": "text", "text": "a"}, odd]}
+    talk, _ = load(save([]) + dumps({"role": "tool", "blocks": [result]}))
+    assert talk[0].results[0].content == (Text("a"), Foreign("toolglot", odd))
+
+
+@pytest.mark.parametrize("odd", [7, None, [], {}], ids=repr)
+def test_a_block_whose_type_is_no_text_loads_as_foreign(odd: Any) -> None:
+    talk, _ = load(save([]) + dumps({"role": "user", "blocks": [{"type": odd}]}))
+    assert talk[0].blocks == (Foreign("toolglot", {"type": odd}),)
+
+
+def test_unknown_fields_do_not_stand_in_the_way() -> None:
+    line = b'{"role":"user","blocks":[{"type":"text","text":"a","mood":1}],"weather":2}'
+    assert load(save([]) + line)[0] == Conversation([user("a")])
+
+
+@pytest.mark.parametrize(
+    ("data", "where", "words"),
+    [
+        (b"", 1, "format"),
+        (b"{}", 1, "format"),
+        (b'{"toolglot": 2}', 1, "2"),
+        (b'{"role":"user","blocks":[]}', 1, "format"),
+        (b"hello", 1, "line"),
+        (b"[]", 1, "an array"),
+        (b'{"toolglot": 1}\nhello', 2, "line"),
+        (b'{"toolglot": 1}\n{"role":"user","blocks":[]}\n7', 3, "a number"),
+        (b'{"toolglot": 1}\n{}', 2, "role"),
+        (b'{"toolglot": 1}\n{"role":"robot","blocks":[]}', 2, "robot"),
+        (b'{"toolglot": 1}\n{"role":"user","blocks":7}', 2, "blocks"),
+        (b'{"toolglot": 1}\n{"role":"user","blocks":[7]}', 2, "blocks"),
+        (b'{"toolglot": 1}\n{"role":"user","blocks":[{"type":"text","text":7}]}', 2, "text"),
+        (b'{"toolglot": 1}\n\xff', 2, ""),
+    ],
+)
+def test_what_is_no_conversation_is_malformed_and_names_the_line(data: bytes, where: int, words: str) -> None:
+    with pytest.raises(MalformedData, match=f"line {where}: .*{re.escape(words)}"):
+        load(data)
+
+
+@given(
+    st.lists(
+        st.sampled_from([b'{"toolglot":1}', b"\n", b"{", b"}", b"[", b"]", b'"blocks":', b'"type":', b'"role":"user"', b","])
+    )
+)
+def test_any_bytes_load_or_are_malformed(pieces: list[bytes]) -> None:
+    try:
+        load(b'{"toolglot":1}\n' + b"".join(pieces))
+    except ToolglotError as error:
+        assert type(error) is MalformedData  # noqa: PT017

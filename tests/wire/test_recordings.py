@@ -1,0 +1,118 @@
+"""Every recorded stream: the same events however its bytes are cut, and truncated wherever it is cut before its terminal."""
+
+import random
+from bisect import bisect
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from reading import assert_laws, cut, single
+
+from toolglot.errors import ToolglotError, TruncatedStream
+from toolglot.events import Event
+from toolglot.messages import Reply
+from toolglot.wire.codec import reader
+from toolglot.wire.reader import ReplyReader
+
+Recording = dict[str, Any]
+LONG = 20_000  # bytes; longer streams are not read byte by byte
+
+# The extractor of the recordings counted other things as calls.
+COUNTED_OTHERWISE = {
+    "openai-chat-64d0da9cf25c": 1,  # n = 2: it counted the calls of both choices
+    "anthropic-messages-2b89a1c72d0f": 1,  # the call lies in message_start
+}
+
+
+def opened(record: Recording) -> ReplyReader:
+    return reader(record["api"], content_type=record["response_content_type"] or "")
+
+
+def outcome(record: Recording, pieces: Iterable[bytes]) -> tuple[list[Event], Reply | None, str]:
+    """The events, the reply, and the error where there was one."""
+    reading = opened(record)
+    events: list[Event] = []
+    try:
+        for piece in pieces:
+            events += reading.feed(piece)
+        events += reading.close()
+    except ToolglotError as error:
+        return events, reading.reply, repr(error)
+    return events, reading.reply, ""
+
+
+def random_cuts(record: Recording) -> list[bytes]:
+    body: bytes = record["bytes"]
+    chance = random.Random(record["id"])
+    count = chance.choice([3, 30, 300])
+    return cut(body, (chance.randrange(len(body) + 1) for _ in range(count)))
+
+
+def test_the_events_do_not_depend_on_how_the_bytes_are_cut(streamed: Recording) -> None:
+    body: bytes = streamed["bytes"]
+    whole = outcome(streamed, [body])
+    assert outcome(streamed, random_cuts(streamed))[1:] == whole[1:]
+    if not whole[2]:
+        assert outcome(streamed, random_cuts(streamed)) == whole
+        assert whole[1] is not None
+        assert_laws(whole[0], whole[1])
+    if len(body) <= LONG:
+        each = outcome(streamed, single(body))
+        assert each[1:] == whole[1:]
+        assert whole[2] or each == whole
+
+
+def test_line_ends_do_not_matter(streamed: Recording) -> None:
+    body: bytes = streamed["bytes"]
+    if streamed.get("response_body_encoding") == "base64":
+        pytest.skip("a binary stream has no lines")
+    other = body.replace(b"\r\n", b"\n") if b"\r\n" in body else body.replace(b"\n", b"\r\n")
+    assert other != body or b"\n" not in body
+    assert outcome(streamed, [other]) == outcome(streamed, [body])
+
+
+def complete_after(record: Recording, size: int) -> bool:
+    reading = opened(record)
+    reading.feed(record["bytes"][:size])
+    return reading.complete
+
+
+def test_complete_turns_true_once_and_never_back(streamed: Recording) -> None:
+    body: bytes = streamed["bytes"]
+    if outcome(streamed, [body])[2]:
+        pytest.skip("the stream ends with an error")
+    reading = opened(streamed)
+    said: list[bool] = []
+    for piece in single(body) if len(body) <= LONG else random_cuts(streamed):
+        reading.feed(piece)
+        said.append(reading.complete)
+    reading.close()
+    said.append(reading.complete)
+    assert (said, said[0], said[-1]) == (sorted(said), False, True)
+
+
+def test_a_stream_cut_before_its_terminal_is_truncated(streamed: Recording) -> None:
+    body: bytes = streamed["bytes"]
+    if outcome(streamed, [body])[2]:
+        pytest.skip("the stream ends with an error")
+    known = bisect(range(len(body)), False, key=lambda size: complete_after(streamed, size))  # the first size that is complete
+    if streamed.get("response_body_encoding") == "base64":
+        before = known
+    else:  # line breaks may follow the terminal's last bracket before it is known
+        before = max(body.rfind(b"}", 0, known), body.rfind(b"]", 0, known)) + 1
+    assert outcome(streamed, [body[:before]])[2] == ""
+    chance = random.Random(streamed["id"])
+    for size in {0, before - 1, *(chance.randrange(before) for _ in range(18))}:
+        reading = opened(streamed)
+        reading.feed(body[:size])
+        assert not reading.complete
+        with pytest.raises(TruncatedStream):
+            reading.close()
+
+
+def test_the_number_of_calls_is_what_an_independent_count_says(streamed: Recording) -> None:
+    _, reply, error = outcome(streamed, [streamed["bytes"]])
+    if error:
+        pytest.skip("the stream ends with an error")
+    assert reply is not None
+    assert len(reply.calls) == COUNTED_OTHERWISE.get(streamed["id"], streamed["n_tool_calls"])

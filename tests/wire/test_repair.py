@@ -1,0 +1,347 @@
+"""Repair: any history becomes legal, nothing is lost, every change is said."""
+
+from typing import Any
+
+import pytest
+
+from toolglot.messages import Foreign, Media, Message, Origin, Text, Thinking, ToolCall, ToolResult, assistant, system, user
+from toolglot.messages import tool_results as tool
+from toolglot.providers.profile import HistoryRules
+from toolglot.wire.repair import Mender, interrupted, repair, turns, unanswered
+
+NONE = HistoryRules()
+A, B = ToolCall("a", "get", {"x": 1}), ToolCall("b", "put", {})
+OK_A, OK_B = ToolResult("a", (Text("one"),), "get"), ToolResult("b", (Text("two"),), "put")
+HI, BYE = user("hi"), user("bye")
+PAUSED = assistant([Foreign("anthropic-messages", {"type": "server_tool_use"})])
+
+
+def orphan(*blocks: Any) -> Message:
+    return user([Text("[Result of an earlier tool call to get]"), *blocks])
+
+
+def renamed(block: Any, id: str) -> Any:
+    if isinstance(block, ToolCall):
+        return ToolCall(id, block.name, block.arguments)
+    return ToolResult(id, block.content, block.name)
+
+
+# name, rules, history, what comes out, words of every repair
+CASES: list[tuple[str, HistoryRules, list[Message], list[Message], list[str]]] = [
+    ("call without a result", NONE, [HI, assistant(A)], [HI, assistant(A), tool(unanswered(A))], ["no result"]),
+    (
+        "user speaks before the result",
+        NONE,
+        [HI, assistant(A), BYE, tool(OK_A)],
+        [HI, assistant(A), tool(OK_A), BYE],
+        ["moved right after"],
+    ),
+    (
+        "user speaks instead of the result",
+        NONE,
+        [assistant(A), BYE],
+        [assistant(A), tool(unanswered(A)), BYE],
+        ["no result"],
+    ),
+    (
+        "one of two calls has a result",
+        NONE,
+        [assistant([A, B]), tool(OK_B)],
+        [assistant([A, B]), tool(unanswered(A), OK_B)],
+        ["no result"],
+    ),
+    (
+        "results in the wrong order",
+        NONE,
+        [assistant([A, B]), tool(OK_B, OK_A)],
+        [assistant([A, B]), tool(OK_A, OK_B)],
+        ["order of their calls"],
+    ),
+    (
+        "results in two messages",
+        NONE,
+        [assistant([A, B]), tool(OK_A), tool(OK_B)],
+        [assistant([A, B]), tool(OK_A, OK_B)],
+        ["moved right after"],
+    ),
+    (
+        "results after the next call",
+        NONE,
+        [assistant(A), assistant(B), tool(OK_A, OK_B)],
+        [assistant(A), tool(OK_A), assistant(B), tool(OK_B)],
+        ["moved right after"],
+    ),
+    ("result of no call", NONE, [HI, tool(OK_A)], [HI, orphan(Text("one"))], ["answers no call"]),
+    (
+        "result before its call",
+        NONE,
+        [tool(OK_A), assistant(A)],
+        [orphan(Text("one")), assistant(A), tool(unanswered(A))],
+        ["answers no call", "no result"],
+    ),
+    (
+        "result of no call, without a name",
+        NONE,
+        [tool(ToolResult("z", (Text("one"), Media("image", url="http://x/y.png"))))],
+        [user([Text("[Result of an earlier tool call]"), Text("one"), Media("image", url="http://x/y.png")])],
+        ["answers no call"],
+    ),
+    ("result of no call in a user message", NONE, [user([OK_A, "hi"])], [orphan(Text("one"), Text("hi"))], ["answers no call"]),
+    ("result in a user message", NONE, [assistant(A), user([OK_A, "hi"])], [assistant(A), tool(OK_A), HI], []),
+    (
+        "result of no call among others",
+        NONE,
+        [assistant(B), tool(OK_A, OK_B)],
+        [assistant(B), tool(OK_B), orphan(Text("one"))],
+        ["answers no call"],
+    ),
+    (
+        "two results for one call",
+        NONE,
+        [assistant([A, B]), tool(OK_A), tool(ToolResult("a", (Text("more"),), is_error=True), OK_B)],
+        [assistant([A, B]), tool(ToolResult("a", (Text("one"), Text("more")), "get", is_error=True), OK_B)],
+        ["a second result", "moved right after"],
+    ),
+    (
+        "two calls of one id in one message",
+        NONE,
+        [assistant([A, renamed(B, "a")]), tool(OK_A, renamed(OK_B, "a"))],
+        [assistant([A, renamed(B, "a_2")]), tool(OK_A, renamed(OK_B, "a_2"))],
+        ["used before"],
+    ),
+    (
+        "two calls of one id, results in two messages",
+        NONE,
+        [assistant([A, renamed(B, "a")]), tool(OK_A), tool(renamed(OK_B, "a"))],
+        [assistant([A, renamed(B, "a_2")]), tool(OK_A, renamed(OK_B, "a_2"))],
+        ["used before", "moved right after"],
+    ),
+    (
+        "three calls of one id",
+        NONE,
+        [assistant([A, A, A]), tool(OK_A, OK_A, OK_A)],
+        [assistant([A, renamed(A, "a_2"), renamed(A, "a_3")]), tool(OK_A, renamed(OK_A, "a_2"), renamed(OK_A, "a_3"))],
+        ["used before", "used before"],
+    ),
+    (
+        "one id in two turns",
+        NONE,
+        [assistant(A), tool(OK_A), assistant(A), tool(OK_A)],
+        [assistant(A), tool(OK_A), assistant(renamed(A, "a_2")), tool(renamed(OK_A, "a_2"))],
+        ["used before"],
+    ),
+    (
+        "one id again while the first call has no result",
+        NONE,
+        [assistant(A), HI, assistant(A), tool(OK_A)],
+        [assistant(A), tool(unanswered(A)), HI, assistant(renamed(A, "a_2")), tool(renamed(OK_A, "a_2"))],
+        ["used before", "no result"],
+    ),
+    (
+        "a new id that is taken too",
+        NONE,
+        [assistant(A), tool(OK_A), assistant([renamed(B, "a_2"), A]), tool(renamed(OK_B, "a_2"), OK_A)],
+        [
+            assistant(A),
+            tool(OK_A),
+            assistant([renamed(B, "a_2"), renamed(A, "a_3")]),
+            tool(renamed(OK_B, "a_2"), renamed(OK_A, "a_3")),
+        ],
+        ["used before"],
+    ),
+    (
+        "calls without ids",
+        NONE,
+        [assistant([renamed(A, ""), renamed(B, "")]), tool(renamed(OK_A, ""), renamed(OK_B, ""))],
+        [assistant([renamed(A, "call_2"), renamed(B, "call_3")]), tool(renamed(OK_A, "call_2"), renamed(OK_B, "call_3"))],
+        ["used before", "used before"],
+    ),
+    (
+        "results with mangled ids",
+        NONE,
+        [assistant([A, B]), tool(renamed(OK_A, "x"), renamed(OK_B, "y"))],
+        [assistant([A, B]), tool(OK_A, OK_B)],
+        ["paired in order"],
+    ),
+    (
+        "a mangled id beside a good one",
+        NONE,
+        [assistant([A, B]), tool(OK_B, renamed(OK_A, "x"))],
+        [assistant([A, B]), tool(OK_A, OK_B)],
+        ["paired in order", "order of their calls"],
+    ),
+    (
+        "more strangers than calls",
+        NONE,
+        [assistant(B), tool(ToolResult("x", (Text("1"),)), ToolResult("y", (Text("2"),)))],
+        [
+            assistant(B),
+            tool(unanswered(B)),
+            user(["[Result of an earlier tool call]", "1", "[Result of an earlier tool call]", "2"]),
+        ],
+        ["no result", "answers no call", "answers no call"],
+    ),
+    ("empty turns", NONE, [user(""), HI, assistant([]), assistant("")], [HI], ["left out"] * 3),
+    ("blank text is text", NONE, [user(" ")], [user(" ")], []),
+    ("blank text is none", HistoryRules(no_blank_text=True), [HI, user([" ", "\n"])], [HI], ["left out"]),
+    ("empty text with state", NONE, [assistant(Text("", {"s": 1}))], [assistant(Text("", {"s": 1}))], []),
+    ("text after a call", NONE, [assistant([A, "x"]), tool(OK_A)], [assistant([A, "x"]), tool(OK_A)], []),
+    (
+        "text after a call is refused",
+        HistoryRules(calls_last=True),
+        [assistant([Thinking("t"), A, "x", B, Thinking("u")]), tool(OK_A, OK_B)],
+        [assistant([Thinking("t"), "x", Thinking("u"), A, B]), tool(OK_A, OK_B)],
+        ["moved before"],
+    ),
+    (
+        "a provider's block after a call",
+        HistoryRules(calls_last=True),
+        [assistant([A, PAUSED.blocks[0]]), tool(OK_A)],
+        [assistant([A, PAUSED.blocks[0]]), tool(OK_A)],
+        [],
+    ),
+    (
+        "starts with the assistant",
+        HistoryRules(starts_with_user=True),
+        [system("s"), assistant("x"), HI],
+        [system("s"), user("(start of the conversation)"), assistant("x"), HI],
+        ["must start"],
+    ),
+    (
+        "ends with the assistant",
+        HistoryRules(ends_with_user=True),
+        [HI, assistant("x"), system("s")],
+        [HI, assistant("x"), system("s"), user("Continue.")],
+        ["must end"],
+    ),
+    ("ends with a paused turn", HistoryRules(ends_with_user=True), [HI, PAUSED], [HI, PAUSED], []),
+    (
+        "ends with results",
+        HistoryRules(ends_with_user=True),
+        [HI, assistant(A), tool(OK_A)],
+        [HI, assistant(A), tool(OK_A)],
+        [],
+    ),
+    (
+        "only instructions",
+        HistoryRules(needs_turn=True),
+        [system("s")],
+        [system("s"), user("(start of the conversation)")],
+        ["must be one"],
+    ),
+    ("only instructions, allowed", NONE, [system("s")], [system("s")], []),
+    ("nothing at all", HistoryRules(needs_turn=True), [], [user("(start of the conversation)")], ["must be one"]),
+    (
+        "user right after results",
+        HistoryRules(filler_after_results=True),
+        [assistant(A), tool(OK_A), system("s"), HI, BYE],
+        [assistant(A), tool(OK_A), system("s"), assistant("OK."), HI, BYE],
+        ["between results and user"],
+    ),
+]
+
+
+@pytest.mark.parametrize(("rules", "history", "wanted", "words"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
+def test_repairs(rules: HistoryRules, history: list[Message], wanted: list[Message], words: list[str]) -> None:
+    before = list(history)
+    repaired = repair(history, rules)
+    assert repaired.messages == wanted
+    assert len(repaired.repairs) == len(words)
+    for word in words:
+        assert any(word in str(done) for done in repaired.repairs)
+    assert history == before
+    assert repair(wanted, rules).repairs == []
+
+
+def test_legal_messages_stay_the_same_objects() -> None:
+    history = [system("s"), HI, assistant(["x", A, B]), tool(OK_A, OK_B), assistant("y"), BYE]
+    strict = HistoryRules(calls_last=True, starts_with_user=True, ends_with_user=True, no_blank_text=True, needs_turn=True)
+    assert all(one is other for one, other in zip(repair(history, strict).messages, history, strict=True))
+
+
+def test_blank_text_left_out_of_a_message_is_said() -> None:
+    repaired = repair([user([" ", "hi"])], HistoryRules(no_blank_text=True))
+    assert repaired.messages == [HI]
+    assert [done.where for done in repaired.repairs] == ["messages[0]"]
+
+
+def test_repairs_say_where() -> None:
+    repaired = repair([HI, assistant(A), BYE, tool(ToolResult("z", (Text("1"),)))], NONE)
+    assert [(done.what, done.where) for done in repaired.repairs] == [
+        ("call 'get'", "messages[1]"),
+        ("result of 'z'", "messages[3]"),
+    ]
+
+
+def test_results_that_the_provider_holds_the_calls_of_stay_results() -> None:
+    history = [tool(OK_A), HI]
+    repaired = repair(history, HistoryRules(needs_turn=True), stateful=True)
+    assert (repaired.messages, repaired.repairs) == (history, [])
+    assert repair([], HistoryRules(needs_turn=True), stateful=True).messages == []
+
+
+def test_stateful_results_leave_the_pairs_of_their_message() -> None:
+    repaired = repair([assistant(B), tool(OK_A, OK_B)], NONE, stateful=True)
+    assert repaired.messages == [assistant(B), tool(OK_B), tool(OK_A)]
+
+
+def test_moved_results_keep_where_they_came_from() -> None:
+    origin = Origin("gemini", "gemini", "gemini-3-pro")
+    late = Message("tool", (OK_A,), origin, {"k": 1})
+    moved = repair([assistant(A), HI, late], NONE).messages[1]
+    assert moved == late
+
+
+def test_results_of_two_origins_do_not_share_their_state() -> None:
+    """One message has one origin: state that another wire made must not ride along."""
+    one = Message("tool", (ToolResult("a", (Text("1"),), opaque={"cache_control": {}}),), Origin("anthropic-messages"))
+    two = Message("tool", (ToolResult("b", (Text("2"),), opaque={"id": "fco_1"}),), Origin("openai-responses"))
+    merged = repair([assistant([A, B]), one, two], NONE).messages[1]
+    assert [result.text for result in merged.results] == ["1", "2"]
+    if merged.origin == one.origin:
+        assert [result.opaque for result in merged.results] == [{"cache_control": {}}, None]
+    else:
+        assert [result.opaque for result in merged.results] == [None, None]
+
+
+def test_interrupted_and_rejected_calls_are_told_apart() -> None:
+    stopped, refused = interrupted(A), interrupted(B, kind="rejected")
+    assert (stopped.call_id, stopped.name, stopped.is_error, stopped.error_kind) == ("a", "get", True, "interrupted")
+    assert (refused.call_id, refused.name, refused.is_error, refused.error_kind) == ("b", "put", True, "rejected")
+    assert "while it ran" in stopped.text
+    assert "did not run" not in stopped.text
+    assert "did not run" in refused.text
+    assert unanswered(A).error_kind == "unknown_outcome"
+    assert "may or may not have run" in unanswered(A).text
+
+
+@pytest.mark.parametrize(
+    ("history", "wanted"),
+    [
+        ([], []),
+        ([HI, BYE], [range(1), range(1, 2)]),
+        ([HI, assistant(A), tool(OK_A), BYE], [range(1), range(1, 3), range(3, 4)]),
+        ([assistant([A, B]), tool(OK_B), HI, tool(OK_A), BYE], [range(4), range(4, 5)]),
+        ([HI, assistant(A), BYE], [range(1), range(1, 3)]),
+        ([tool(OK_A), assistant(A)], [range(1), range(1, 2)]),
+        ([assistant([A, A]), tool(OK_A), tool(OK_A), HI], [range(3), range(3, 4)]),
+        ([assistant([A, B]), tool(OK_A), assistant(A), tool(OK_B), tool(OK_A)], [range(5)]),
+    ],
+    ids=["nothing", "no calls", "answered", "late result", "open", "result first", "one id twice", "one id again"],
+)
+def test_turns_end_where_every_call_has_a_result(history: list[Message], wanted: list[range]) -> None:
+    assert list(turns(history)) == wanted
+
+
+def test_turns_from_the_middle() -> None:
+    assert list(turns([assistant(A), tool(OK_A), HI, BYE], 2)) == [range(2, 3), range(3, 4)]
+
+
+def test_copied_mender_goes_on_alone() -> None:
+    mender = Mender(HistoryRules(filler_after_results=True))
+    mender.turn([assistant(A), tool(OK_A)])
+    other = mender.copy()
+    assert other.turn([HI], 2) == [assistant("OK."), HI]
+    assert other.turn([assistant(A), tool(OK_A)], 3)[0].calls[0].id == "a_2"
+    assert mender.repairs == []
+    assert mender.turn([assistant(renamed(B, "a_2")), tool(renamed(OK_B, "a_2"))], 2)[0].calls[0].id == "a_2"
