@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import jsonschema_rs
 
@@ -48,7 +48,8 @@ GOOGLE = {"gemini-openapi", "openrouter-google"}
 
 
 def nodes(schema: Any, path: str = "$") -> Iterator[tuple[str, Schema]]:
-    assert isinstance(schema, dict), f"{path} is not an object: {schema!r}"
+    assert type(schema) is dict, f"{path} is not an object: {schema!r}"
+    schema = cast("Schema", schema)
     yield path, schema
     for key in ("properties", "$defs", "definitions", "patternProperties", "dependentSchemas"):
         for name, sub in schema.get(key, {}).items():

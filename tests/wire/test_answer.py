@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from toolglot.events import (
     BlockReady,
+    BlockStarted,
     Event,
     ReplyDone,
     ReplyStarted,
@@ -88,7 +89,7 @@ def test_a_reply_becomes_deltas_of_the_asked_size_and_a_ready_for_each_block() -
         TextDelta(1, "abcd"),
         TextDelta(1, "e"),
         BlockReady(1, text),
-        ToolCallStarted(2, "c1", "f", False, {"k": 1}),
+        ToolCallStarted(2, "c1", "f", opaque={"k": 1}),
         ToolCallDelta(2, '{"a"'),
         ToolCallDelta(2, ":1}"),
         ToolCallReady(2, call),
@@ -108,40 +109,51 @@ def test_a_reply_without_origin_and_with_a_stray_result_is_still_told() -> None:
 
 A, B, T = Text("ab"), Text("x"), Thinking("t", {"signature": "s"})
 F, G = ToolCall("c1", "f", {}, "{}"), ToolCall("c2", "g", {})
-DONE = Reply((A,))
+IMAGE, DONE, BEGIN = Media("image", data=""), Reply((A,)), Begin("", "")
 SEQUENCES: dict[str, tuple[list[Event], list[Any]]] = {
     "one text": (
         [ReplyStarted("r", "m"), TextDelta(0, "a"), TextDelta(0, "b"), BlockReady(0, A), ReplyDone(DONE)],
         [
-            Begin("r", "m"),
-            Start(0, "text"),
-            Piece(0, "text", "a"),
-            Piece(0, "text", "b"),
-            End(0, "text", "ab", A),
-            Finish(DONE),
+            *(Begin("r", "m"), Start(0, "text"), Piece(0, "text", "a"), Piece(0, "text", "b")),
+            *(End(0, "text", True, A), Finish(DONE)),
+        ],
+    ),
+    "state that is known at the start": (
+        [BlockStarted(0, Text("", {"id": "m1"})), TextDelta(0, "ab"), BlockReady(0, Text("ab", {"id": "m1", "done": 1}))],
+        [
+            *(BEGIN, Start(0, "text", Text("", {"id": "m1"})), Piece(0, "text", "ab")),
+            End(0, "text", True, Text("ab", {"id": "m1", "done": 1})),
         ],
     ),
     "blocks that come whole": (
-        [BlockReady(0, T), BlockReady(1, B), BlockReady(2, Media("image", data=""))],
+        [BlockReady(0, T), BlockReady(1, B), BlockReady(2, IMAGE)],
         [
-            *(Start(0, "thinking", T), End(0, "thinking", "", T), Start(1, "text", B), End(1, "text", "", B)),
-            *(Start(2, "other", Media("image", data="")), End(2, "other", "", Media("image", data=""))),
+            *(BEGIN, Start(0, "thinking", Thinking("", T.opaque)), Piece(0, "thinking", "t"), End(0, "thinking", True, T)),
+            *(Start(1, "text", Text("")), Piece(1, "text", "x"), End(1, "text", True, B)),
+            *(Start(2, "other", IMAGE), End(2, "other", False, IMAGE)),
         ],
     ),
-    "a call that comes whole": ([ToolCallReady(0, F)], [Start(0, "call", F), End(0, "call", "", F)]),
+    "a call that comes whole": (
+        [ToolCallReady(0, F)],
+        [BEGIN, Start(0, "call", F), Piece(0, "call", "{}"), End(0, "call", True, F)],
+    ),
+    "a call without an id waits until it has one": (
+        [ToolCallStarted(0, "", "f"), ToolCallDelta(0, "{}"), ToolCallReady(0, F)],
+        [BEGIN, Start(0, "call", F), Piece(0, "call", "{}"), End(0, "call", True, F)],
+    ),
     "text that is interrupted goes on in a new block": (
         [TextDelta(0, "a"), ThinkingDelta(1, "t"), TextDelta(0, "b"), BlockReady(1, T), ReplyDone(DONE)],
         [
-            *(Start(0, "text"), Piece(0, "text", "a"), End(0, "text", "a", None)),
-            *(Start(1, "thinking"), Piece(1, "thinking", "t"), End(1, "thinking", "t", None)),
-            *(Start(2, "text"), Piece(2, "text", "b"), End(2, "text", "b", None), Finish(DONE)),
+            *(BEGIN, Start(0, "text"), Piece(0, "text", "a"), End(0, "text", True, Text("a"))),
+            *(Start(1, "thinking"), Piece(1, "thinking", "t"), End(1, "thinking", True, Thinking("t"))),
+            *(Start(2, "text"), Piece(2, "text", "b"), End(2, "text", True, Text("b")), Finish(DONE)),
         ],
     ),
     "a call ends the text before it": (
         [TextDelta(0, "ab"), ToolCallStarted(1, "c1", "f"), ToolCallDelta(1, "{}"), ToolCallReady(1, F), BlockReady(0, A)],
         [
-            *(Start(0, "text"), Piece(0, "text", "ab"), End(0, "text", "ab", None)),
-            *(Start(1, "call", ToolCall("c1", "f")), Piece(1, "call", "{}"), End(1, "call", "{}", F)),
+            *(BEGIN, Start(0, "text"), Piece(0, "text", "ab"), End(0, "text", True, A)),
+            *(Start(1, "call", ToolCall("c1", "f")), Piece(1, "call", "{}"), End(1, "call", True, F)),
         ],
     ),
     "a call holds back what comes between": (
@@ -150,14 +162,14 @@ SEQUENCES: dict[str, tuple[list[Event], list[Any]]] = {
             *(BlockReady(2, B), ToolCallReady(0, F), ToolCallReady(1, G)),
         ],
         [
-            *(Start(0, "call", ToolCall("c1", "f")), Piece(0, "call", "{}"), End(0, "call", "{}", F)),
-            *(Start(1, "call", ToolCall("c2", "g")), End(1, "call", "", G)),
-            *(Start(2, "text"), Piece(2, "text", "x"), End(2, "text", "x", B)),
+            *(BEGIN, Start(0, "call", ToolCall("c1", "f")), Piece(0, "call", "{}"), End(0, "call", True, F)),
+            *(Start(1, "call", ToolCall("c2", "g")), End(1, "call", False, G)),
+            *(Start(2, "text"), Piece(2, "text", "x"), End(2, "text", True, B)),
         ],
     ),
     "the end closes what is open": (
         [TextDelta(0, "ab"), ReplyDone(DONE)],
-        [Start(0, "text"), Piece(0, "text", "ab"), End(0, "text", "ab", None), Finish(DONE)],
+        [BEGIN, Start(0, "text"), Piece(0, "text", "ab"), End(0, "text", True, A), Finish(DONE)],
     ),
 }
 
@@ -170,8 +182,9 @@ def test_events_become_blocks_one_after_another(name: str) -> None:
 
 
 def test_a_freeform_call_starts_as_one() -> None:
-    started = ToolCallStarted(0, "c1", "patch", freeform=True, opaque={"id": "x"})
-    assert Sequencer().feed(started) == [Start(0, "call", ToolCall("c1", "patch", freeform=True, opaque={"id": "x"}))]
+    started = ToolCallStarted(0, "c1", "patch", freeform=True, namespace="ns", opaque={"id": "x"})
+    head = ToolCall("c1", "patch", freeform=True, namespace="ns", opaque={"id": "x"})
+    assert Sequencer().feed(started) == [BEGIN, Start(0, "call", head)]
 
 
 # ---- every wire: what is written is read again
@@ -255,7 +268,7 @@ def test_id_model_and_usage_survive(wire: str, streaming: bool) -> None:
     found = back(wire, Reply((Text("x"),), usage=USAGE, id="id_1"), streaming=streaming)
     assert found.usage == COUNTED[wire]
     assert found.origin == Origin(wire, model=ANSWERS[wire][1])
-    assert found.id == ("id_1" if wire != "ollama-chat" else ANSWERS[wire][1])
+    assert found.id == ("id_1" if wire != "ollama-chat" else "")
 
 
 @pytest.mark.parametrize("wire", WIRES)

@@ -23,6 +23,7 @@ from toolglot.wire.framing import (
     aws_event,
     json_array,
     ndjson,
+    one_line,
     sniff,
     sse,
 )
@@ -229,6 +230,13 @@ def test_documents_written_in_any_layout_are_read_back(
     body = write(docs)
     cuts = data.draw(st.lists(st.integers(0, len(body)), max_size=20))
     assert values_of(frames_of(JsonStreamDecoder, cut(body, cuts))) == docs
+
+
+@given(VALUE)
+def test_one_line_of_json_means_the_same_and_no_client_splits_it(value: Any) -> None:
+    data = one_line(json.dumps([value, "\x85\u2028\u2029"], ensure_ascii=False).encode())
+    assert json.loads(data) == [value, "\x85\u2028\u2029"]
+    assert len(data.decode().splitlines()) == 1
 
 
 def test_an_array_of_nothing_is_written_as_an_empty_array() -> None:

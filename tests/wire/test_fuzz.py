@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, cast
 
 import pytest
-from reading import Doc, single
+from reading import Doc, single, untraced
 from samples import CALL, STREAMS, block, chunk, framed, item, line, part, tool
 
 from toolglot.errors import ToolglotError
@@ -110,6 +110,7 @@ def test_the_streams_to_start_from_are_good(wire: str) -> None:
 
 
 @EVERY_WIRE
+@untraced
 def test_only_errors_of_ours_come_out_of_mutated_frames(wire: str) -> None:
     escaped: dict[str, bytes] = {}
     replies = 0
@@ -128,23 +129,35 @@ def test_only_errors_of_ours_come_out_of_mutated_frames(wire: str) -> None:
     assert MUTANTS * 0.1 < replies < MUTANTS * 0.9  # the mutations are neither too weak nor too strong
 
 
-NESTED: dict[str, list[Doc]] = {
+NESTED: dict[str, list[Doc]] = {  # the last of each has the wrong shape
     "openai-chat": [
         tool(0, "DEEP", name="f"),
         chunk({"tool_calls": [{"index": 0, "function": {"name": "f", "arguments": "DEEP"}}]}),
         chunk({"content": "DEEP"}),
         chunk({"annotations": ["DEEP"], "reasoning_details": ["DEEP"]}),
+        {"choices": ["DEEP", 7]},
     ],
-    "openai-responses": [item(0, "done", **CALL | {"arguments": "DEEP"}), item(0, "done", type="odd", x="DEEP")],
+    "openai-responses": [
+        item(0, "done", **CALL | {"arguments": "DEEP"}),
+        item(0, "done", type="odd", x="DEEP"),
+        {"type": "response.output_item.done", "item": "DEEP"},
+    ],
     "anthropic-messages": [
         block("start", 0, content_block={"type": "tool_use", "name": "f", "input": "DEEP"}),
         block("start", 0, content_block={"type": "odd", "x": "DEEP"}),
+        {"type": "content_block_start", "content_block": "DEEP"},
     ],
-    "gemini": [part({"functionCall": {"name": "f", "args": {"a": "DEEP"}}}), part({"odd": "DEEP"}), part({"text": "DEEP"})],
+    "gemini": [
+        part({"functionCall": {"name": "f", "args": {"a": "DEEP"}}}),
+        part({"odd": "DEEP"}),
+        part({"text": "DEEP"}),
+        {"candidates": ["DEEP", 7], "usageMetadata": 7, "promptFeedback": 7},
+    ],
     "ollama-chat": [
         line(tool_calls=[{"function": {"name": "f", "arguments": "DEEP"}}]),
         line(odd="DEEP"),
         line(content="DEEP"),
+        line(tool_calls=["DEEP", 7]),
     ],
 }
 DEPTHS = [10, 100, 200, 300, 400, 450, 500, 600, 700, 800, 900, 950, *range(960, 1000, 3), 2_000, 100_000]
@@ -152,6 +165,7 @@ DEPTHS = [10, 100, 200, 300, 400, 450, 500, 600, 700, 800, 900, 950, *range(960,
 
 @EVERY_WIRE
 @pytest.mark.parametrize("open", ['{"a":', "["], ids=["objects", "arrays"])
+@untraced
 def test_only_errors_of_ours_come_out_of_deep_nesting(wire: str, open: str) -> None:
     last = framed(wire, STREAMS[wire][0][-1])
     for doc in (*NESTED[wire], {"error": "DEEP"}, {"error": {"message": "DEEP"}}, {"x": "DEEP"}):

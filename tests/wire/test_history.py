@@ -4,7 +4,20 @@ import msgspec
 import pytest
 
 from toolglot.losses import Loss
-from toolglot.messages import Foreign, Media, Message, Opaque, Origin, Text, Thinking, ToolCall, ToolResult, assistant, system, user
+from toolglot.messages import (
+    Foreign,
+    Media,
+    Message,
+    Opaque,
+    Origin,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    assistant,
+    system,
+    user,
+)
 from toolglot.providers.catalog import resolve
 from toolglot.wire.history import leading_system, legal, readable, visible
 from toolglot.wire.writer import Writer
@@ -48,7 +61,11 @@ def test_foreign_content_goes_to_its_own_wire_whole() -> None:
 
 def test_foreign_content_is_shown_as_text_elsewhere_where_it_has_some() -> None:
     writer = to_openai_chat()
-    blocks = [Foreign("gemini", {"executableCode": {"code": "1+1"}}), Foreign("gemini", {"toolCall": {"id": "1"}}), Foreign("gemini", {})]
+    blocks = [
+        Foreign("gemini", {"executableCode": {"code": "1+1"}}),
+        Foreign("gemini", {"toolCall": {"id": "1"}}),
+        Foreign("gemini", {}),
+    ]
     assert visible([assistant(blocks)], writer, 0) == [assistant("[ran code]\n1+1")]
     assert [loss.what for loss in writer.losses] == ["executableCode", "toolCall", "content"]
     assert all("gemini" in loss.why for loss in writer.losses)
@@ -56,7 +73,10 @@ def test_foreign_content_is_shown_as_text_elsewhere_where_it_has_some() -> None:
 
 def test_foreign_content_inside_a_result_is_shown_too() -> None:
     writer = to_openai_chat()
-    found = Foreign("anthropic-messages", {"type": "search_result", "title": "T", "source": "http://x", "content": [{"text": "A"}, {"text": "B"}]})
+    found = Foreign(
+        "anthropic-messages",
+        {"type": "search_result", "title": "T", "source": "http://x", "content": [{"text": "A"}, {"text": "B"}]},
+    )
     message = Message("tool", (ToolResult("a", (Text("1"), found)),))
     assert visible([message], writer, 0)[0].results[0].content == (Text("1"), Text("[T] http://x\nA\nB"))
     assert [loss.what for loss in writer.losses] == ["search_result"]
@@ -72,7 +92,11 @@ def test_empty_text_that_only_carried_state_of_another_wire_is_left_out() -> Non
 
 
 def test_untouched_messages_are_the_same_objects() -> None:
-    history = [user("hi"), assistant(ToolCall("a", "get", {})), Message("tool", (ToolResult("a", (Text("1"), Media("image", url="u"))),))]
+    history = [
+        user("hi"),
+        assistant(ToolCall("a", "get", {})),
+        Message("tool", (ToolResult("a", (Text("1"), Media("image", url="u"))),)),
+    ]
     assert all(one is other for one, other in zip(legal(history, to_openai_chat()), history, strict=True))
 
 

@@ -28,7 +28,12 @@ def test_data_url(media: Media, url: str | None) -> None:
     ("kind", "url", "more", "media"),
     [
         ("image", "data:image/png;base64,AAAA", None, Media("image", "image/png", "AAAA")),
-        ("image", "http://x/y,z.png", {"detail": "low"}, Media("image", url="http://x/y,z.png", opaque={"more": {"detail": "low"}})),
+        (
+            "image",
+            "http://x/y,z.png",
+            {"detail": "low"},
+            Media("image", url="http://x/y,z.png", opaque={"more": {"detail": "low"}}),
+        ),
         ("file", "data:image/png;base64,AAAA", None, Media("image", "image/png", "AAAA")),
         ("file", "data:application/pdf;base64,AAAA", None, Media("file", "application/pdf", "AAAA")),
         ("image", "data:image/svg+xml,<svg/>", None, Media("image", url="data:image/svg+xml,<svg/>")),

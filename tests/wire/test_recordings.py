@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
-from reading import assert_laws, cut, single
+from reading import assert_laws, cut, single, untraced
 
 from toolglot.errors import ToolglotError, TruncatedStream
 from toolglot.events import Event
@@ -48,6 +48,7 @@ def random_cuts(record: Recording) -> list[bytes]:
     return cut(body, (chance.randrange(len(body) + 1) for _ in range(count)))
 
 
+@untraced
 def test_the_events_do_not_depend_on_how_the_bytes_are_cut(streamed: Recording) -> None:
     body: bytes = streamed["bytes"]
     whole = outcome(streamed, [body])
@@ -62,6 +63,7 @@ def test_the_events_do_not_depend_on_how_the_bytes_are_cut(streamed: Recording) 
         assert whole[2] or each == whole
 
 
+@untraced
 def test_line_ends_do_not_matter(streamed: Recording) -> None:
     body: bytes = streamed["bytes"]
     if streamed.get("response_body_encoding") == "base64":
@@ -77,6 +79,7 @@ def complete_after(record: Recording, size: int) -> bool:
     return reading.complete
 
 
+@untraced
 def test_complete_turns_true_once_and_never_back(streamed: Recording) -> None:
     body: bytes = streamed["bytes"]
     if outcome(streamed, [body])[2]:
@@ -91,6 +94,7 @@ def test_complete_turns_true_once_and_never_back(streamed: Recording) -> None:
     assert (said, said[0], said[-1]) == (sorted(said), False, True)
 
 
+@untraced
 def test_a_stream_cut_before_its_terminal_is_truncated(streamed: Recording) -> None:
     body: bytes = streamed["bytes"]
     if outcome(streamed, [body])[2]:
@@ -110,6 +114,7 @@ def test_a_stream_cut_before_its_terminal_is_truncated(streamed: Recording) -> N
             reading.close()
 
 
+@untraced
 def test_the_number_of_calls_is_what_an_independent_count_says(streamed: Recording) -> None:
     _, reply, error = outcome(streamed, [streamed["bytes"]])
     if error:

@@ -259,7 +259,8 @@ def test_an_item_of_the_server_is_kept_whole_and_never_a_call(item: Doc) -> None
 
 
 def test_an_item_that_is_announced_and_never_done_makes_no_empty_text() -> None:
-    result = stream(CREATED, added(0, {"type": "web_search_call", "id": "w"}), done(1, message("a")), END)
+    """Its place in the order of events stays empty."""
+    result = read_pieces(WIRE, [sse_of(CREATED, added(0, {"type": "web_search_call", "id": "w"}), done(1, message("a")), END)])
     assert [block for block in result.reply.blocks if isinstance(block, Text)] == [Text("a", STATE)]
 
 

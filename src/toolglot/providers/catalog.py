@@ -16,7 +16,7 @@ __all__ = ["ALIASES", "PROFILES", "WIRE_DEFAULTS", "Fact", "resolve"]
 
 NO_SUBSET = ANY_CHOICE - {"subset"}
 
-_OPENAI_LIMITS = ProviderLimits(tools=128, call_id_length=64, call_id=r"[^\0]{1,64}", source="facts/PROVIDERS §2")
+_OPENAI_LIMITS = ProviderLimits(tools=128, stops=4, call_id_length=64, call_id=r"[^\0]{1,64}", source="facts/PROVIDERS §2")
 _OPENAI_FEATURES = ToolFeatures(freeform=True)
 _COMPATIBLE_FEATURES = ToolFeatures(choices=NO_SUBSET, strict=False)
 
@@ -141,6 +141,7 @@ _ROWS = (
         key_env=("GOOGLE_API_KEY", "GEMINI_API_KEY"),
         limits=ProviderLimits(
             tools=512,
+            stops=5,
             name=r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}",
             source="facts/PROVIDERS §6",
         ),
@@ -166,6 +167,7 @@ _ROWS = (
         stream_path="/publishers/google/models/{model}:streamGenerateContent?alt=sse",
         limits=ProviderLimits(
             tools=512,
+            stops=5,
             name=r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}",
             source="facts/PROVIDERS §6",
         ),

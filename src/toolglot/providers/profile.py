@@ -34,6 +34,8 @@ class ProviderLimits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     """Union-typed parameters over all strict tools."""
     request_bytes: int | None = None
     cache_marks: int | None = None
+    stops: int | None = None
+    """Stop sequences in one request."""
     as_of: str = "2026-11-15"
     source: str = ""
 

@@ -1,7 +1,7 @@
 """DATA: what each wire accepts as the schema of a tool's parameters, one row a dialect.
 
-Nothing here decides. `lower` reads a row and obeys it; a limit that goes stale is corrected here and nowhere else. The rows
-follow facts/PROVIDERS.md §16 (November 2026); a comment names the provider rule or the error text that a value answers to.
+Nothing here decides. `lower` reads a row and obeys it; a limit that goes stale is corrected here and nowhere else. The
+rows follow facts/PROVIDERS.md §16 (November 2026); a comment names the rule or error that a value answers to.
 """
 
 from typing import Literal
@@ -27,7 +27,7 @@ __all__ = [
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """How much a strict mode compiles. tools, optional, unions: over all strict tools of one request; the rest: per tool."""
+    """How much a strict mode compiles. tools, optional, unions: all strict tools of a request; the rest: per tool."""
 
     tools: int | None = None
     optional: int | None = None
@@ -100,7 +100,7 @@ _LENGTHS = frozenset({"minLength", "maxLength"})
 _STRINGS = frozenset({"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"})
 _NUMBERS = frozenset({"int32", "int64", "float", "double"})
 
-# "schema must have type 'object' and not have 'oneOf'/'anyOf'/'allOf'/'enum'/'not' at the top level"; "array schema missing items".
+# "schema must have type 'object' and not have 'oneOf'/'anyOf'/… at the top level"; "array schema missing items".
 OPENAI = Dialect("openai")
 
 OPENAI_STRICT = Dialect(
@@ -139,7 +139,7 @@ ANTHROPIC_STRICT = Dialect(
     limits=Limits(tools=20, optional=24, unions=16),
 )
 
-# `parametersJsonSchema`. What it documents as ignored counts as not said. Vertex: "When using any_of, it must be the only field set".
+# `parametersJsonSchema`. What it documents as ignored counts as not said.
 GEMINI = Dialect(
     "gemini",
     keeps=_CORE | _REFS | _BOUNDS | {"additionalProperties", "format", "prefixItems", "propertyOrdering"},
@@ -148,7 +148,7 @@ GEMINI = Dialect(
     refs="alone",
     recursion="optional",
     type_lists="never",  # Vertex rewrites them to any_of beside what else is there
-    unions_alone=True,
+    unions_alone=True,  # Vertex: "When using any_of, it must be the only field set"
     maps="pairs",  # pydantic/pydantic-ai#2588: "that field will always be empty"
     bare_arrays=True,
 )
@@ -209,7 +209,7 @@ DEEPSEEK_STRICT = Dialect(
     all_required=True,
 )
 
-# OpenRouter turns Chat Completions into Gemini's `parameters` for `google/*` models: the same subset arrives there safely.
+# For `google/*` models OpenRouter makes Gemini's `parameters` of the schema: that subset arrives there safely.
 OPENROUTER_GOOGLE = msgspec.structs.replace(GEMINI_OPENAPI, name="openrouter-google")
 
 DIALECTS = (

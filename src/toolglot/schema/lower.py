@@ -1,13 +1,13 @@
 """A tool's schema in the words of a wire, what was lost on the way, and the way back for arguments.
 
-Law: pure, total, idempotent. Any JSON value gives a schema that the dialect accepts, or UsageError where it is no schema at
-all; lowering twice changes and loses nothing more. What a dialect cannot say is told in the description: a Loss names it.
+Law: pure, total, idempotent. Any JSON value gives a schema that the dialect accepts, or UsageError for what is no schema
+at all; lowering twice changes and loses nothing more. What a dialect cannot say is told in the description, as a Loss.
 
 The walk goes from the root down. At each node:
-    tidied      older drafts made 2020-12, nonsense dropped                      (open dialects: this, and what is refused)
+    tidied      older drafts made 2020-12, nonsense dropped (open dialects: this, and what else is refused)
     settled     `$ref` resolved, allOf merged, oneOf made anyOf, unions of one dissolved
-    STEPS       choices → typed → anything → object → array → told: const and enum; types and null; JSON text where a type is
-                needed; maps, closing, required, names; tuples and items; and last the constraints that go into the description
+    STEPS       choices → typed → anything → object → array → told: enum values; types and null; JSON text where a type
+                is needed; maps, closing, required, names; tuples and items; last, what must go into the description
     descended   the same for its children
 """
 
@@ -97,14 +97,8 @@ def lower(schema: Mapping[str, Any] | None, dialect: Dialect, *, tool: str) -> L
     if not isinstance(raw, (dict, bool)):
         raise UsageError(f"the parameters of tool {tool!r} are {raw!r:.80}, not a JSON Schema")
     run = _Run(tidy(raw)[0], dialect, tool)
-    out, definitions = _root(raw, run), Schema()
-    for name, found in run.definitions:  # grows while it is read
-        definitions[name] = _node(found.node, _At(f"$.$defs.{name}", 1, found.pointer in run.cycles), run)
-    for name in _mere_circles(definitions):
-        at = _At(f"$.$defs.{name}", 1)
-        run.lose("$ref", at, "it only refers to itself; any value is allowed here")
-        definitions[name] = _node({}, at, run)
-    ways: list[Way] = []
+    out, ways = _root(raw, run), list[Way]()
+    definitions = _definitions(run)
     out = _harvest(out | ({"$defs": definitions} if definitions else {}), "#", ways)
     return Lowered(out, tuple(run.losses), tuple(ways), run.note)
 
@@ -120,10 +114,11 @@ class _At(msgspec.Struct, frozen=True):
     cyclic: bool = False  # in the text of a definition that may reach itself
     stack: tuple[str, ...] = ()  # the definitions that were copied in on the way here
     optional: bool = False  # inside a property that may be left out
+    top: bool = False  # a definition, which is never a mere reference: such could lead in a circle
 
     def down(self, step: str, *, optional: bool = False) -> "_At":
-        path, optional = f"{self.path}.{step}" if step else self.path, self.optional or optional
-        return msgspec.structs.replace(self, path=path, depth=self.depth + 1, optional=optional)
+        path = f"{self.path}.{step}" if step else self.path
+        return _At(path, self.depth + 1, self.cyclic, self.stack, self.optional or optional)
 
 
 class _Run:
@@ -154,7 +149,7 @@ class _Run:
         """Two nodes as one; where they contradict each other, the first holds and the second is told."""
         node, clash = merge(first, second)
         for key, value in clash.items():
-            node = self.told(node, key, value, at, "it contradicts another part of the schema; moved into the description")
+            node = self.told(node, key, value, at, "it contradicts the rest of the schema; moved into the description")
         return node
 
     def told(self, node: Schema, key: str, value: Any, at: _At, why: str = "") -> Schema:
@@ -186,7 +181,7 @@ class _Run:
 
 
 def _root(raw: Any, run: _Run) -> Schema:
-    """A plain object: "schema must have type 'object' and not have 'oneOf'/'anyOf'/'allOf'/'enum'/'not' at the top level"."""
+    """A plain object: "must have type 'object' and not have 'oneOf'/'anyOf'/'allOf'/'enum'/'not' at the top level"."""
     start = _At(cyclic="#" in run.cycles)
     node, at = _plain_object(run.tidied(raw, start), start, run)
     if not _may_be_object(node):
@@ -229,7 +224,7 @@ def _descended(node: Schema, at: _At, run: _Run) -> Schema:
             places = {name: at.down(prefix + name, optional=name not in required) for name in value}
             out[key] = {name: _node(sub, places[name], run) for name, sub in value.items()}
         elif key in LISTS:
-            one = key == "anyOf" and sum(sub != NULL for sub in value) == 1  # a form and null: nobody calls that a branch
+            one = key == "anyOf" and sum(sub != NULL for sub in value) == 1  # a form or null: nobody says "branch"
             out[key] = [_node(sub, at.down("" if one else f"{key}[{i}]"), run) for i, sub in enumerate(value)]
         elif key in NODES and (isinstance(value, dict) or not key.startswith(("additional", "unevaluated"))):
             out[key] = _node(value, at.down(key), run)
@@ -256,23 +251,19 @@ def _null_flagged(node: Schema) -> Schema:
     return {"anyOf": [*map(_null_flagged, node["anyOf"])]} if "anyOf" in node else {**node, "nullable": True}
 
 
-def _mere_circles(definitions: Schema) -> list[str]:
-    """The names of definitions that are nothing but references to each other."""
-    ends: dict[str, bool] = {}
-    for start in definitions:
-        name, way = start, dict[str, None]()
-        while name not in ends and name not in way and definitions.get(name, {}).keys() == {"$ref"}:
-            way[name] = None
-            name = definitions[name]["$ref"].removeprefix("#/$defs/")
-        ends |= dict.fromkeys([*way, name], ends.get(name, name not in way))
-    return [name for name in definitions if not ends[name]]
+def _definitions(run: _Run) -> Schema:
+    """The definitions that references name, lowered."""
+    out: Schema = {}
+    for name, found in run.definitions:  # grows while it is read
+        out[name] = _node(found.node, _At(f"$.$defs.{name}", 1, found.pointer in run.cycles, top=True), run)
+    return out
 
 
 # ---- settled: references, allOf, unions
 
 
 def _settled(node: Schema, at: _At, run: _Run) -> tuple[Schema, _At]:
-    """A node without allOf and oneOf, its `$ref` resolved or ready to stay, its anyOf with nothing but notes beside it."""
+    """A node without allOf and oneOf, its `$ref` resolved or ready to stay, its anyOf with but notes beside it."""
     node, at = _expanded(node, at, run)
     while not run.dialect.open and ("anyOf" in node or "oneOf" in node):
         node = _union(node, at, run)
@@ -324,7 +315,7 @@ def _kept_reference(node: Schema, rest: Schema, found: Found, at: _At, run: _Run
     if dialect.refs == "free":
         return node if found.stable else None
     closes = at.cyclic and found.pointer in run.cycles
-    if dialect.refs == "inline" or (closes and (dialect.recursion == "cut" or not at.optional)):
+    if at.top or dialect.refs == "inline" or (closes and (dialect.recursion == "cut" or not at.optional)):
         return None
     notes = {key: value for key, value in rest.items() if key == "description" or _words(key, value)}
     if rest.keys() - ANNOTATIONS:
@@ -363,6 +354,7 @@ def _union(node: Schema, at: _At, run: _Run) -> Schema:
 def _branches(node: Schema, key: str, at: _At, run: _Run) -> tuple[Schema, list[Schema]]:
     """A union: what stands beside it, and its branches that can be true."""
     branches = [run.tidied(branch, at.down(f"{key}[{i}]")) for i, branch in enumerate(node[key])]
+    branches = [without(branch, *SILENT) if "$ref" in branch else branch for branch in branches]
     return without(node, key), unique(branch for branch in branches if not _impossible(branch))
 
 
@@ -421,8 +413,9 @@ def _differ(a: Schema, b: Schema) -> bool:
         return _values(tidy(node.get("properties", {}).get(name))[0])
 
     shared = [name for name in a.get("required", []) if name in b.get("required", [])]
-    values = clash("enum", _values(a), _values(b)) or any(clash("enum", fixed(a, name), fixed(b, name)) for name in shared)
-    return values or clash("type", types(a), types(b))
+    if clash("type", types(a), types(b)) or clash("enum", _values(a), _values(b)):
+        return True
+    return any(clash("enum", fixed(a, name), fixed(b, name)) for name in shared)
 
 
 # ---- objects with alternatives, as one object
@@ -465,7 +458,8 @@ def _property(name: str, ours: Schema, parts: list[Schema], at: _At, run: _Run) 
     one = forms[0] if len(forms) == 1 else _as_choices(forms)
     if name not in ours:
         return one or {"anyOf": forms}
-    return run.merged(run.tidied(ours[name], at.down(name)), one, at) if one and len(given) == len(parts) else ours[name]
+    narrowed = one if len(given) == len(parts) else None
+    return run.merged(run.tidied(ours[name], at.down(name)), narrowed, at) if narrowed else ours[name]
 
 
 def _form(part: Schema) -> str:
@@ -534,8 +528,8 @@ def _typed(node: Schema, at: _At, run: _Run) -> Schema:
     if dialect.nullable and real:
         node, kinds = node | ({"nullable": True} if real != kinds else {}), real
     nested = "object" in real or "array" in real
-    listed = len(real) == 1 or not nested if dialect.type_lists == "any" else dialect.type_lists == "scalars" and not nested
-    if len(kinds) == 1 or listed:
+    lists = {"any": len(real) == 1 or not nested, "scalars": not nested, "never": False}
+    if len(kinds) == 1 or lists[dialect.type_lists]:
         return {**node, "type": kinds if len(kinds) > 1 else kinds[0]}
     form, notes = _parted(node)
     return {**notes, "anyOf": [_of_kind(form, kind) for kind in kinds]}
@@ -543,9 +537,9 @@ def _typed(node: Schema, at: _At, run: _Run) -> Schema:
 
 def _of_kind(form: Schema, kind: str) -> Schema:
     """What a node says about one of its types."""
-    out = {key: value for key, value in form.items() if kind in APPLIES.get(key, [kind]) and key != "enum"} | {"type": kind}
-    values = [value for value in form.get("enum", []) if fits(value, [kind]) and kind != "null"]
-    return out | ({"enum": values} if values else {})
+    out = {key: value for key, value in form.items() if kind in APPLIES.get(key, [kind])}
+    values = [value for value in out.pop("enum", []) if fits(value, [kind]) and kind != "null"]
+    return {**out, "type": kind, **({"enum": values} if values else {})}
 
 
 def _anything(node: Schema, at: _At, run: _Run) -> Schema:
@@ -580,8 +574,10 @@ def _object(node: Schema, at: _At, run: _Run) -> Schema:
             return _required(without(node, "properties", "additionalProperties"), {}, at, run)
     if dialect.closed and extra is not None and not never:
         run.lose("additionalProperties", at, f"{dialect.name} takes named keys only")
-    closing = {"additionalProperties": False} if dialect.closed or never else {}
-    return _named(_required({**node, "properties": named, **closing}, named, at, run), at, run)
+    closes = (dialect.closed or never) and dialect.says("additionalProperties")
+    keys = {"properties": named} if named or closes or not at.depth else {}
+    node = without(node, "properties", *(["additionalProperties"] if never else [])) | keys
+    return _named(_required(node | ({"additionalProperties": False} if closes else {}), named, at, run), at, run)
 
 
 def _required(node: Schema, named: Schema, at: _At, run: _Run) -> Schema:
@@ -600,13 +596,13 @@ def _required(node: Schema, named: Schema, at: _At, run: _Run) -> Schema:
 
 
 def _null_has_meaning(node: Schema) -> bool:
-    """Whether null for an optional property is a value of its own: it is allowed, and not what a missing one stands for."""
+    """Whether null for an optional property is a value of its own: allowed, and not what a missing one stands for."""
     return ("null" in types(node) or NULL in node.get("anyOf", [])) and node.get("default") is not None
 
 
 def _named(node: Schema, at: _At, run: _Run) -> Schema:
     """An object with names of properties that the provider takes."""
-    named, dialect = node["properties"], run.dialect
+    named, dialect = node.get("properties", {}), run.dialect
     order = [name for name in node.get("propertyOrdering", []) if name in named]
     node = without(node, "propertyOrdering") | ({"propertyOrdering": order} if order else {})
     if not dialect.names or (at.depth and not dialect.names_below_root):
@@ -619,7 +615,8 @@ def _named(node: Schema, at: _At, run: _Run) -> Schema:
     back = {new: old for old, new in sent.items() if new != old}
     if not back:
         return node
-    lists = {key: [sent.get(name, name) for name in node[key]] for key in ("required", "propertyOrdering") if key in node}
+    listed = [key for key in ("required", "propertyOrdering") if key in node]
+    lists = {key: [sent.get(name, name) for name in node[key]] for key in listed}
     ways = [*node.get(_WAYS, []), Rename(back)]
     return {**node, **lists, "properties": {sent[name]: sub for name, sub in named.items()}, _WAYS: ways}
 
@@ -856,7 +853,7 @@ def _back(value: Any, way: Way) -> Any:
             return {names.get(name, name): sub for name, sub in cast("Schema", value).items()}
         case Pairs() if isinstance(value, list):
             entries = cast("list[Any]", value)
-            whole = all(isinstance(entry, dict) and isinstance(entry.get("key"), str) for entry in entries)
+            whole = all(json_type(entry) == "object" and isinstance(entry.get("key"), str) for entry in entries)
             return {entry["key"]: entry.get("value") for entry in entries} if whole else entries
         case JsonText(kind=kind) if isinstance(value, str):
             try:

@@ -140,7 +140,7 @@ def _count(value: Any) -> bool:
     return json_type(value) == "integer" and value >= 0
 
 
-# What the value of a keyword must be. Anything else is refused ("JSON schema is invalid. It must match JSON Schema draft 2020-12").
+# What the value of a keyword must be. Anthropic of anything else: "It must match JSON Schema draft 2020-12".
 _SHAPES: dict[str, Callable[[Any], bool]] = {
     **dict.fromkeys(MAPS, _is(dict)),
     **dict.fromkeys((*LISTS, "enum"), _filled),
@@ -168,14 +168,14 @@ def tidy(schema: Any) -> tuple[Schema, list[str]]:
         return {}, [f"schema {schema!r:.40}"]
     node: Schema = {}
     lost: list[str] = []
-    for key, value in _modern(cast(Schema, schema)).items():
+    for key, value in _modern(cast("Schema", schema)).items():
         if value is None and key not in ("default", "const"):
             continue  # many generators write null for "not given"
         shape = _SHAPES.get(key)
         if shape and not shape(value):
             lost.append(key)
         else:
-            node[key] = int(value) if shape is _count else value
+            node[key] = int(cast("float", value)) if shape is _count else value
     return node, lost
 
 
@@ -189,32 +189,35 @@ def _modern(node: Schema) -> Schema:
     for bound in ("Minimum", "Maximum"):  # draft-4
         if isinstance(out.get("exclusive" + bound), bool) and out.pop("exclusive" + bound) and bound.lower() in out:
             out["exclusive" + bound] = out.pop(bound.lower())
-    for name, value in _items(out, "dependencies"):  # draft-7
-        key = "dependentRequired" if isinstance(value, list) else "dependentSchemas"
-        out[key] = {name: value} | (out[key] if isinstance(out.get(key), dict) else {})
-    if "dependentRequired" in out or "dependencies" in out:
-        out.pop("dependencies", None)
-        some = [(name, value) for name, value in _items(out, "dependentRequired") if isinstance(value, list)]
-        out["dependentRequired"] = {name: _names(value) for name, value in some}
     if isinstance(out.get("type"), str):
         out["type"] = out["type"].lower()
     elif isinstance(out.get("type"), list):
-        out["type"] = unique(name.lower() for name in out["type"] if isinstance(name, str) and name.lower() in TYPES)
+        out["type"] = unique(name.lower() for name in _strings(out["type"]) if name.lower() in TYPES)
+    return _modern_names(out)
+
+
+def _modern_names(out: Schema) -> Schema:
+    """The keywords that list names of properties: `required`, and draft-7's `dependencies`."""
+    for name, value in _items(out.pop("dependencies", {})):
+        key = "dependentRequired" if isinstance(value, list) else "dependentSchemas"
+        out[key] = {name: value, **dict(_items(out.get(key)))}
+    if isinstance(out.get("dependentRequired"), dict):
+        out["dependentRequired"] = {name: _strings(value) for name, value in _items(out["dependentRequired"])}
     if isinstance(out.get("required"), bool):  # draft-3 says it on the property itself
         del out["required"]
-    if isinstance(out.get("required"), list):
-        out["required"] = _names(out["required"])
-    if said := [name for name, sub in _items(out, "properties") if isinstance(sub, dict) and sub.get("required") is True]:
-        out["required"] = unique([*(out.get("required") or []), *said])
+    said = [name for name, sub in _items(out.get("properties")) if dict(_items(sub)).get("required") is True]
+    if said or isinstance(out.get("required"), list):
+        out["required"] = unique([*_strings(out.get("required")), *said])
     return out
 
 
-def _names(values: list[Any]) -> list[str]:
-    return unique(value for value in values if isinstance(value, str))
+def _items(value: Any) -> list[tuple[str, Any]]:
+    return list(cast("Schema", value).items()) if isinstance(value, dict) else []
 
 
-def _items(node: Schema, key: str) -> list[tuple[str, Any]]:
-    return list(node[key].items()) if isinstance(node.get(key), dict) else []
+def _strings(value: Any) -> list[str]:
+    values = cast("list[Any]", value) if isinstance(value, list) else []
+    return unique(item for item in values if isinstance(item, str))
 
 
 def types(node: Schema) -> list[str]:
@@ -300,7 +303,7 @@ def children(node: Schema, *, definitions: bool = True) -> Iterator[tuple[str, A
     """The schemas directly inside a node, each with its pointer from there."""
     for key, value in node.items():
         if key in MAPS and isinstance(value, dict) and (definitions or key not in ("$defs", "definitions")):
-            yield from ((f"/{key}/{escape(name)}", sub) for name, sub in cast(Schema, value).items())
+            yield from ((f"/{key}/{escape(name)}", sub) for name, sub in cast("Schema", value).items())
         elif isinstance(value, list) and (key in LISTS or key == "items"):
             yield from ((f"/{key}/{i}", sub) for i, sub in enumerate(cast("list[Any]", value)))
         elif key in NODES:
@@ -310,8 +313,8 @@ def children(node: Schema, *, definitions: bool = True) -> Iterator[tuple[str, A
 def walk(node: Any, pointer: str = "#", *, definitions: bool = True) -> Iterator[Found]:
     """Every node of a schema, the outer ones first."""
     if isinstance(node, dict):
-        yield Found(pointer, cast(Schema, node))
-        for step, sub in children(cast(Schema, node), definitions=definitions):
+        yield Found(pointer, cast("Schema", node))
+        for step, sub in children(cast("Schema", node), definitions=definitions):
             yield from walk(sub, pointer + step, definitions=definitions)
 
 
@@ -396,10 +399,20 @@ def _common(ours: list[str], theirs: list[str]) -> Any:
 
 
 _PROTO_TYPES = ("", "string", "number", "integer", "boolean", "array", "object", "null")
-_RENAMED = {"any_of": "anyOf", "prefix_items": "prefixItems", "defs": "$defs", "ref": "$ref"} | {
-    f"{bound}_{what}": f"{bound}{what.capitalize()}" for bound in ("min", "max") for what in ("items", "length", "properties")
+_RENAMED = {
+    "any_of": "anyOf",
+    "prefix_items": "prefixItems",
+    "property_ordering": "propertyOrdering",
+    "additional_properties": "additionalProperties",
+    "defs": "$defs",
+    "ref": "$ref",
+    "min_items": "minItems",
+    "max_items": "maxItems",
+    "min_length": "minLength",
+    "max_length": "maxLength",
+    "min_properties": "minProperties",
+    "max_properties": "maxProperties",
 }
-_RENAMED |= {"property_ordering": "propertyOrdering", "additional_properties": "additionalProperties"}
 _COUNTS = frozenset({"minItems", "maxItems", "minLength", "maxLength", "minProperties", "maxProperties"})
 
 
@@ -411,7 +424,7 @@ def from_openapi(schema: Any) -> Any:
 def _read(schema: Any) -> Any:
     if not isinstance(schema, dict):
         return schema
-    node = {_RENAMED.get(key, key): value for key, value in cast(Schema, schema).items()}
+    node = {_RENAMED.get(key, key): value for key, value in cast("Schema", schema).items()}
     node = {key: _read_value(key, value) for key, value in node.items() if value is not None or key not in _SHAPES}
     if node.get("type") in ("", "type_unspecified"):
         del node["type"]
@@ -437,11 +450,11 @@ def _read_value(key: str, value: Any) -> Any:
         case "enum" | "required" | "propertyOrdering" if isinstance(value, str):
             return [value]  # Google's JSON takes a bare value for a repeated field
         case "propertyOrdering":
-            return [name for name in value if isinstance(name, str)] if isinstance(value, list) else []
+            return _strings(value)
         case _ if key in _COUNTS and isinstance(value, str) and value.isdecimal():
             return int(value)  # int64 is written as text
         case _ if key in MAPS and isinstance(value, dict):
-            return {name: _read(sub) for name, sub in cast(Schema, value).items()}
+            return {name: _read(sub) for name, sub in cast("Schema", value).items()}
         case _ if key in LISTS:
             return [_read(sub) for sub in cast("list[Any]", value if isinstance(value, list) else [value])]
         case _ if key in NODES:

@@ -5,6 +5,8 @@ from functools import cache
 from importlib import import_module
 from typing import Any, Protocol, cast
 
+import msgspec
+
 from toolglot.errors import MalformedRequest, UnknownName, WouldLose
 from toolglot.messages import Message, Origin
 from toolglot.providers.catalog import WIRE_DEFAULTS, resolve
@@ -33,6 +35,10 @@ class RequestCodec(Protocol):
 
     def hoisted(self, messages: Sequence[Message]) -> int:
         """How many leading messages stand outside of the history."""
+        ...
+
+    def varies(self, request: Request, writer: Writer) -> object:
+        """What the body around the history depends on in it; None where it does not."""
         ...
 
     def items(self, message: Message, writer: Writer, where: str) -> list[Doc]:
@@ -104,6 +110,8 @@ def decode_request(wire: str, body: Any, *, profile: str = "", model: str = "") 
         raise MalformedRequest("the request body must be a JSON object")
     codec = request_codec(wire)
     try:
-        return codec.decode(cast(Doc, body), resolve(profile or WIRE_DEFAULTS[wire], model))
+        request = codec.decode(cast(Doc, body), resolve(profile or WIRE_DEFAULTS[wire], model))
+        msgspec.convert(msgspec.to_builtins(request), Request)  # every value has the type it should have
     except (AttributeError, KeyError, TypeError, IndexError, ValueError) as e:
         raise MalformedRequest(f"the request body has an unexpected shape: {e!r}") from e
+    return request

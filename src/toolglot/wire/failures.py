@@ -21,7 +21,7 @@ _BY_CODE: tuple[tuple[str, type[ProviderError]], ...] = (
     (r"permission", errors.PermissionDenied),
     (r"not_found", errors.NotFound),
     (
-        r"invalid|validation|bad_request|failed_precondition|unsupported|tool_use_failed|model_not_supported",
+        r"invalid|validation|bad_request|too_large|too_long|above_max|below_min|failed_precondition|unsupported|tool_use_failed|model_not_supported",
         errors.InvalidRequest,
     ),
     (r"server_error|api_error|internal|timeout|deadline", errors.ServerFailed),
@@ -52,7 +52,7 @@ def failure(body: Any, status: int | None = None) -> ProviderError:
     message = _message(inner, body)
     code = _code(inner, body)
     if status is None or status < 400:
-        status = _status(inner)
+        status = _status(inner) or _status(body)
     kind = _kind(status, code, message)
     return kind(message, status=status, code=code, retry_after=_retry_delay(inner), body=body)
 

@@ -233,16 +233,16 @@ class AwsEventDecoder:
     def feed(self, data: bytes) -> list[Frame]:
         self._buffer += data
         frames: list[Frame] = []
-        at = 0
-        while len(self._buffer) - at >= self._PRELUDE:
-            total = int.from_bytes(self._buffer[at : at + 4], "big")
+        while len(self._buffer) >= self._PRELUDE:
+            total = int.from_bytes(self._buffer[:4], "big")
             if not 16 <= total <= self._MOST:
                 raise MalformedReply(f"AWS event-stream: a message of {total} bytes")
-            if len(self._buffer) - at < total:
+            if len(self._buffer) < total:
                 break
-            frames.append(self._message(bytes(self._buffer[at : at + total])))
-            at += total
-        del self._buffer[:at]
+            with memoryview(self._buffer) as view:
+                message = bytes(view[:total])
+            del self._buffer[:total]  # cheap: a bytearray gives up its front without moving the rest
+            frames.append(self._message(memoryview(message)))
         return frames
 
     def close(self) -> list[Frame]:
@@ -250,42 +250,38 @@ class AwsEventDecoder:
             raise TruncatedStream(f"AWS event-stream: the last message is cut after {len(self._buffer)} bytes")
         return []
 
-    def _message(self, message: bytes) -> Frame:
+    def _message(self, message: memoryview) -> Frame:
         head = int.from_bytes(message[4:8], "big")
-        if crc32(message[:8]) != int.from_bytes(message[8:12], "big") or crc32(message[:-4]) != int.from_bytes(
-            message[-4:], "big"
-        ):
+        sums = int.from_bytes(message[8:12], "big"), int.from_bytes(message[-4:], "big")
+        if (crc32(message[:8]), crc32(message[:-4])) != sums:
             raise MalformedReply("AWS event-stream: a checksum does not match")
-        headers = dict(_aws_headers(message[self._PRELUDE : self._PRELUDE + head]))
+        headers = dict(_aws_headers(bytes(message[self._PRELUDE : self._PRELUDE + head])))
         payload = message[self._PRELUDE + head : -4]
         if headers.get(":message-type", "event") != "event":
             kind = headers.get(":exception-type") or headers.get(":error-code", "")
-            return "error", dumps({"type": "error", "error": {"type": kind, **_said(payload, headers)}})
+            return "error", dumps({"type": "error", "error": {"type": kind, **_said(bytes(payload), headers)}})
         return headers.get(":event-type", ""), _unwrapped(payload)
 
 
-def _unwrapped(payload: bytes) -> bytes:
-    inner = _object(payload).get("bytes")
+def _unwrapped(payload: memoryview) -> bytes:
     try:
-        return base64.b64decode(inner, validate=True) if isinstance(inner, str) else payload
+        inner = decode_object(payload).get("bytes")
+    except REFUSED as e:
+        raise MalformedReply(f"AWS event-stream: a payload is not a JSON object ({e})") from None
+    try:
+        return base64.b64decode(inner, validate=True) if isinstance(inner, str) else bytes(payload)
     except ValueError as e:
         raise MalformedReply(f"AWS event-stream: {e}") from None
 
 
 def _said(payload: bytes, headers: dict[str, str]) -> dict[str, Any]:
     """What an exception says: an object, plain text, or only a header."""
+    message = headers.get(":error-message", "")
     try:
-        return loads_object(payload)
+        return {**({"message": message} if message else {}), **loads_object(payload)}
     except ValueError:
-        text = payload.decode("utf-8", "replace") or headers.get(":error-message", "")
+        text = payload.decode("utf-8", "replace") or message
         return {"message": text} if text else {}
-
-
-def _object(payload: bytes) -> dict[str, Any]:
-    try:
-        return loads_object(payload)
-    except ValueError as e:
-        raise MalformedReply(f"AWS event-stream: {e}") from None
 
 
 def _aws_headers(data: bytes) -> Iterator[tuple[str, str]]:

@@ -53,6 +53,8 @@ def _visible(block: Block, message: Message, writer: Writer, where: str) -> list
             writer.lose(_name(block), where, f"only {block.wire} understands it")
             text = readable(block)
             return [Text(text)] if text else []
+        case Text(text="") if not writer.owns(message.origin):  # it only carried state
+            return []
         case ToolResult():
             content = tuple(kept for part in block.content for kept in _visible(part, message, writer, where))
             return [block if content == block.content else msgspec.structs.replace(block, content=content)]

@@ -37,7 +37,8 @@ class PartialArguments:
     @property
     def open(self) -> str:
         """The text that is being written now, as it is in the JSON."""
-        return "".join(self._pieces) if self._in == "string" else ""
+        self._pieces = ["".join(self._pieces)]
+        return self._pieces[0] if self._in == "string" else ""
 
     def feed(self, fragment: str) -> None:
         """More of the text."""

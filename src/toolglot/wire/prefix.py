@@ -4,6 +4,7 @@ A turn is closed when all its calls have results; it is repaired and encoded onc
 (model, tools, options, instructions) is encoded once and again only where it changes, which starts a new prefix.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 
 import msgspec
@@ -15,7 +16,7 @@ from toolglot.messages import Message
 from toolglot.providers.profile import Profile
 from toolglot.request import Request
 from toolglot.schema.lower import Lowered
-from toolglot.wire.codec import encode_items, is_stateful, request_codec
+from toolglot.wire.codec import encode_items, encode_request, is_stateful, request_codec
 from toolglot.wire.history import visible
 from toolglot.wire.repair import Mender, turns
 from toolglot.wire.writer import Writer
@@ -45,6 +46,8 @@ class PrefixEncoder:
     def _forget(self, messages: Sequence[Message] | None) -> None:
         self._messages = messages
         self._writer = Writer(self._profile)
+        self._hoisted = 0
+        self._varies: object = None
         self._mender: Mender | None = None
         self._count = 0  # messages in closed turns
         self._items = bytearray()  # their encoding, with a comma after each item
@@ -59,6 +62,11 @@ class PrefixEncoder:
         self._close_turns(request)
         tail_writer = self._writer.copy()
         tail = self._tail(request, tail_writer)
+        if not self._items and not tail:  # nothing but what the provider holds
+            body = dumps(encode_request(request, self._profile).body)
+            return EncodedBody(
+                body, 0, tuple(tail_writer.losses), tuple(tail_writer.repairs), tail_writer.names, tail_writer.lowered
+            )
         *parts, last = [part for part in (self._head, self._items, tail) if part]
         return EncodedBody(
             b"".join((*parts, memoryview(last)[: len(last) - (last[-1:] == b",")], b"]}")),
@@ -76,7 +84,9 @@ class PrefixEncoder:
         if replace(request, messages=()) != replace(before, messages=()):
             return False
         messages = request.messages
-        if len(messages) < self._count:
+        if len(messages) < self._count or self._codec.hoisted(messages) != self._hoisted:
+            return False
+        if self._codec.varies(request, self._writer) != self._varies:
             return False
         if messages is not self._messages:
             same = all(one is other for one, other in zip(messages[: self._count], self._messages, strict=False))
@@ -86,8 +96,10 @@ class PrefixEncoder:
 
     def _start(self, request: Request) -> None:
         """The head, and everything about it that the history needs to know."""
-        count = self._codec.hoisted(request.messages)
+        count = self._hoisted = self._codec.hoisted(request.messages)
         self._request, self._count = replace(request, messages=()), count
+        self._writer = Writer(self._profile, request.model)
+        self._varies = self._codec.varies(request, self._writer)
         self._writer.claim(request.tools)
         self._mender = Mender(self._profile.history, stateful=is_stateful(request))
         body = self._codec.assemble(request, self._writer, request.messages[:count], [])
@@ -120,6 +132,6 @@ class PrefixEncoder:
 
 
 def is_closed(messages: Sequence[Message]) -> bool:
-    """Whether every call of a turn has its result."""
-    calls = {call.id for message in messages for call in message.calls}
-    return calls <= {result.call_id for message in messages for result in message.results}
+    """Whether every call of a turn has its result; one id may be used twice."""
+    calls = Counter(call.id for message in messages for call in message.calls)
+    return calls <= Counter(result.call_id for message in messages for result in message.results)

@@ -89,7 +89,12 @@ class ReplyReader:
         """The last events; `reply` is set. Raises TruncatedStream where the terminal has not come."""
         if self._framing is None:
             raise TruncatedStream("the answer is empty")
-        self._frames(self._framing.close())
+        try:
+            self._frames(self._framing.close())
+        except MalformedReply as e:
+            if self._streaming and not self._decoder.complete:
+                raise TruncatedStream(f"the stream ended in the middle: {e}") from e
+            raise
         try:
             self._decoder.end()
             if not self._decoder.complete:

@@ -17,12 +17,13 @@ from toolglot.losses import Repair
 from toolglot.messages import Block, Foreign, Media, Message, Text, Thinking, ToolCall, ToolResult
 from toolglot.providers.profile import HistoryRules
 
-__all__ = ["Mender", "Repaired", "interrupted", "repair", "turns", "unanswered"]
+__all__ = ["FILLER", "Mender", "Repaired", "interrupted", "repair", "turns", "unanswered"]
 
 _UNKNOWN = "No result was recorded for this call: the conversation was cut off. The tool may or may not have run."
 _INTERRUPTED = "The call was interrupted while it ran. It may have had effects."
 _REJECTED = "The call was not allowed and did not run."
-_START, _CONTINUE, _OK = "(start of the conversation)", "Continue.", "OK."
+_START, _CONTINUE = "(start of the conversation)", "Continue."
+FILLER = "OK."  # what the assistant says where a provider wants it to say something
 
 
 class Repaired(msgspec.Struct, frozen=True):
@@ -52,13 +53,15 @@ def repair(messages: Sequence[Message], rules: HistoryRules, *, stateful: bool =
 
 def turns(messages: Sequence[Message], start: int = 0) -> Iterator[range]:
     """The turns from message `start` on: each ends where every call has a result. The last may be open."""
-    waiting: set[str] = set()
+    waiting: dict[str, int] = {}  # id -> calls without a result; one id may be used twice
     for index in range(start, len(messages)):
         for block in messages[index].blocks:
             if isinstance(block, ToolCall):
-                waiting.add(block.id)
-            elif isinstance(block, ToolResult):
-                waiting.discard(block.call_id)
+                waiting[block.id] = waiting.get(block.id, 0) + 1
+            elif isinstance(block, ToolResult) and block.call_id in waiting:
+                waiting[block.call_id] -= 1
+                if not waiting[block.call_id]:
+                    del waiting[block.call_id]
         if not waiting:
             yield range(start, index + 1)
             start = index + 1
@@ -97,8 +100,8 @@ class Mender:
         """What the target wants to be said before a message."""
         rules, last = self._rules, self._last
         if rules.filler_after_results and message.role == "user" and last is not None and last.role == "tool":
-            self._say("assistant message", index, f"{_OK!r} added between results and user")
-            return [Message("assistant", (Text(_OK),))]
+            self._say("assistant message", index, f"{FILLER!r} added between results and user")
+            return [Message("assistant", (Text(FILLER),))]
         if rules.starts_with_user and last is None and message.role == "assistant":
             self._say("user message", index, "added: the conversation must start with one")
             return [Message("user", (Text(_START),))]
@@ -206,7 +209,7 @@ def _pair(messages: list[Message], first: int, repairs: list[Repair], *, statefu
     out: list[Message] = []
     for index, message in enumerate(messages):
         left = tuple(b for b in message.blocks if not (isinstance(b, ToolResult) and b.call_id in wanted))
-        if message.role == "tool" or len(left) != len(message.blocks):
+        if message.results:
             if left:
                 kept = stateful and message.role == "tool"
                 out.append(
@@ -251,25 +254,29 @@ def _results(
     repairs: list[Repair],
 ) -> Message:
     """The tool message that answers an assistant message: the very next one where it does so already."""
-    results: list[ToolResult] = []
     for call in message.calls:
         if call.id not in answers:
             repairs.append(Repair(f"call {call.name!r}", f"messages[{index}]", "it had no result; one was made up"))
-        results.append(answers.get(call.id) or unanswered(call))
-    blocks = tuple(results)
+    blocks = tuple(answers.get(call.id) or unanswered(call) for call in message.calls)
     if following is not None and following.role == "tool" and following.blocks == blocks:
         return following
-    first = next((origin[call.id] for call in message.calls if call.id in origin), None)
     if any(origin.get(call.id, following) is not following for call in message.calls):
         repairs.append(Repair("results", f"messages[{index}]", "moved right after their calls"))
-    elif (
-        following is not None
-        and following.role == "tool"
-        and following.results != blocks
-        and len(following.results) == len(blocks)
-    ):
+    elif following is not None and len(following.results) == len(blocks) != 1:
         repairs.append(Repair("results", f"messages[{index + 1}]", "put in the order of their calls"))
-    return Message("tool", blocks, first.origin if first else None, first.opaque if first else None)
+    first = next((origin[call.id] for call in message.calls if call.id in origin), None)
+    if first is None:
+        return Message("tool", blocks)
+    # state goes back only to the origin of the whole message
+    own = (block if origin.get(block.call_id, first).origin == first.origin else _stateless(block) for block in blocks)
+    return Message("tool", tuple(own), first.origin, first.opaque)
+
+
+def _stateless(result: ToolResult) -> ToolResult:
+    content = tuple(
+        part if isinstance(part, Foreign) else msgspec.structs.replace(part, opaque=None) for part in result.content
+    )
+    return msgspec.structs.replace(result, opaque=None, content=content)
 
 
 def _orphans(message: Message, left: tuple[Block, ...], index: int, repairs: list[Repair]) -> Message:
@@ -293,8 +300,10 @@ def _shape(message: Message, rules: HistoryRules, index: int, repairs: list[Repa
     if message.role == "tool":
         return message
     blocks = tuple(block for block in message.blocks if not _is_empty(block, rules))
+    if len(blocks) < len(message.blocks) or not blocks:
+        what = "blank text" if blocks else f"empty {message.role} message"
+        repairs.append(Repair(what, f"messages[{index}]", "left out"))
     if not blocks:
-        repairs.append(Repair(f"empty {message.role} message", f"messages[{index}]", "left out"))
         return None
     if rules.calls_last and message.role == "assistant" and _text_after_call(blocks):
         repairs.append(Repair("text", f"messages[{index}]", "moved before the calls of its turn"))

@@ -63,7 +63,7 @@ class ToolCallTracker:
         self.opaque: Opaque | None = None  # of the whole message
         self.reason: Stop | None = None
         self._id = ""
-        self._announced = False
+        self._announced = self._has_model = False
         self._slots: dict[Hashable, _Slot] = {}
         self._shown: list[_Slot] = []  # in the order of the reply
         self._last_call: Hashable = None
@@ -75,7 +75,8 @@ class ToolCallTracker:
     def begin(self, id: str, model: str) -> None:
         """The reply's id and model, as soon as they are known; each counts once."""
         self._id = self._id or id
-        if model and not self._announced:
+        if model and not self._has_model:
+            self._has_model = True
             self.origin = Origin(self.origin.wire, self.origin.profile, model)
         if (id or model) and not self._announced:
             self._announced = True
@@ -158,7 +159,7 @@ class ToolCallTracker:
         return slot
 
     def reserve(self, slot: Hashable) -> None:
-        """A block begins here; what it is, `block` will say."""
+        """A block begins here; what it is, `block` will say. A place that stays empty is left out."""
         if slot not in self._slots:
             self._show(self._open(slot, "block"))
 
@@ -190,13 +191,16 @@ class ToolCallTracker:
         text = "".join(found.pieces)
         match found.kind:
             case "call":
+                self._show(found)
                 id, value = found.id or self._made_up_id(found, text), found.value if found.value is not None else text
                 free, space, state = found.freeform, found.namespace, found.opaque
                 self._ready(found, call_of(id, found.name, value, freeform=free, namespace=space, opaque=state))
             case "thinking":
                 self._ready(found, Thinking(text, found.opaque))
-            case _:
+            case "text":
                 self._ready(found, Text(text, found.opaque))
+            case _:
+                pass
 
     def used(self, usage: Usage) -> None:
         """What it cost so far; the last word counts."""
@@ -217,7 +221,7 @@ class ToolCallTracker:
         """Closes what is open; the reply is whole."""
         for slot in self._slots:
             self.close(slot)
-        blocks = tuple(cast(Block, found.block) for found in self._shown)
+        blocks = tuple(found.block for found in self._shown if found.block is not None)
         reason = self.reason or "end"
         has_calls = any(isinstance(block, ToolCall) for block in blocks)
         if reason == "end" and has_calls:  # finish reasons lie: the presence of calls decides
@@ -272,7 +276,7 @@ class ToolCallTracker:
 
     def _made_up_id(self, slot: _Slot, text: str) -> str:
         """An id for a call that has none: nine letters and digits, which all accept, the same for the same bytes."""
-        seed = f"{self._id}\0{self.origin.model}\0{len(self._shown)}\0{slot.name}\0{text}\0{dumps_text(slot.value)}"
+        seed = f"{self._id}\0{self.origin.model}\0{slot.index}\0{slot.name}\0{text}\0{dumps_text(slot.value)}"
         number = int.from_bytes(sha256(seed.encode("utf-8", "surrogatepass")).digest()[:8], "big")
         digits = ""
         for _ in range(9):

@@ -19,6 +19,7 @@ from toolglot.schema.lower import Lowered, lower, strict_problems
 
 __all__ = ["Encoded", "Function", "Writer", "media_beside", "placeholder", "result_text", "same_model"]
 
+_EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 _ALNUM = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 # Opaque fields that only make sense where they were made: dropping them elsewhere changes nothing the model sees.
 _PLUMBING = frozenset(
@@ -88,6 +89,7 @@ class Writer:
         self._ids: dict[str, str] = {}
         self._wire_ids: set[str] = set()
         self.calls: dict[str, ToolCall] = {}  # of the history, by id: results are written by what they answer
+        self.sent: dict[str, str] = {}  # calls -> the id they were sent with, "" for none (Gemini)
         self.built_in: dict[str, str] = {}  # calls of built-ins that the client runs (Responses): id -> type of item
         self.nudges: list[str] = []  # what the model must be told, because the target has no field for it
         self.loose: dict[str, str] = {}  # tools that cannot be strict in this request, and why
@@ -213,20 +215,27 @@ class Writer:
                     f"{value} is over the most that {profile.title} takes; sent as {profile.max_temperature}",
                 )
                 sent[name] = profile.max_temperature
+            elif name == "stop":
+                sent[name] = self._stops(value)
             else:
-                sent[name] = list(value) if name == "stop" else value
+                sent[name] = value
         return sent
+
+    def _stops(self, stops: tuple[str, ...]) -> list[str]:
+        most = self.profile.limits.stops
+        if most and len(stops) > most:
+            self.lose("stop", "options", f"{self.profile.title} takes {most} at most; the rest are left out")
+        return list(stops[:most])
 
     def effort(self, options: Options) -> str | None:
         """The reasoning effort, moved to the nearest level that the target knows."""
         effort, levels = options.effort, self.profile.efforts
         if effort is None or effort in levels:
             return effort
-        if not levels:
+        if not levels or effort not in _EFFORTS:
             self.lose("effort", "options", f"{self.model or self.profile.title} has no levels of effort")
             return None
-        order = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
-        nearest = min(levels, key=lambda level: abs(order.index(level) - order.index(effort)))
+        nearest = min(levels, key=lambda level: abs(_EFFORTS.index(level) - _EFFORTS.index(effort)))
         self.lose("effort", "options", f"{self.model or self.profile.title} has no {effort!r}; sent as {nearest!r}")
         return nearest
 
@@ -298,8 +307,9 @@ class Writer:
         kept: list[ToolDefinition] = []
         seen: dict[tuple[str, str], ToolDefinition] = {}
         for tool in tools:
-            first = seen.setdefault((tool.namespace, tool.name), tool)
-            if first is tool or tool.kind == "hosted":
+            first = seen.get((tool.namespace, tool.name))
+            if first is None or tool.kind == "hosted":
+                seen[(tool.namespace, tool.name)] = tool
                 kept.append(tool)
             elif first != tool:
                 self.lose(f"tool {tool.name!r}", "tools", "a second tool of the same name; the first is kept")
@@ -322,7 +332,7 @@ class Writer:
         strict = self._is_strict(tool, name)
         lowered = self.lowered[name] = self._lower(tool, self.profile.strict_dialect if strict else self.profile.dialect)
         self.losses.extend(lowered.losses)
-        return Function(name, _described(tool), lowered.schema, strict, own)
+        return Function(name, _described(tool, lowered.note), lowered.schema, strict, own)
 
     def _lower(self, tool: ToolDefinition, dialect: str) -> Lowered:
         key = (tool.namespace, tool.name, dialect)
@@ -371,9 +381,9 @@ class Writer:
         return {"invalid_arguments": call.raw or ""}
 
 
-def _described(tool: ToolDefinition) -> str:
+def _described(tool: ToolDefinition, note: str = "") -> str:
     """The description; what the target has no field for is said in it."""
-    lines = [tool.description] if tool.description else []
+    lines = [line for line in (tool.description, note) if line]
     for example in tool.examples:
         note = f" ({example.description})" if example.description else ""
         lines.append(f"Example{note}: {dumps_text(example.input)}")
@@ -382,17 +392,21 @@ def _described(tool: ToolDefinition) -> str:
     return "\n".join(lines)
 
 
+_SNAPSHOT = re.compile(r"(-(latest|\d{4}-\d{2}-\d{2}|\d{3,8})|[@:].*)$")
+
+
 def same_model(one: str, other: str) -> bool:
-    """Whether two names are one model: an alias is a prefix of its dated snapshot."""
-    one, other = one.rpartition("/")[2], other.rpartition("/")[2]
-    return one.startswith(other) or other.startswith(one)
+    """Whether two names are one model: behind a router or not, an alias or its dated snapshot. Unknown fits any."""
+    one, other = (_SNAPSHOT.sub("", name.rpartition("/")[2]) for name in (one, other))
+    return not one or not other or one == other
 
 
 def result_text(result: ToolResult) -> str:
     """A result for a wire that has text only, and no flag for errors."""
     text = result.text
-    says_so = text.lower().startswith(("error", "[error", '{"error'))
-    return f"Error: {text}" if result.is_error and not says_so else text
+    if result.is_error and not text[:8].lower().startswith(("error", "[error", '{"error')):
+        return f"Error: {text}"
+    return text
 
 
 def media_beside(result: ToolResult) -> list[Block]:

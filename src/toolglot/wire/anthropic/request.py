@@ -16,7 +16,7 @@ from toolglot.wire.shapes import Doc, as_dict, as_list, as_text, dicts, rest
 from toolglot.wire.tracker import ToolCallTracker
 from toolglot.wire.writer import Writer, placeholder
 
-__all__ = ["assemble", "decode", "hoisted", "items"]
+__all__ = ["assemble", "decode", "hoisted", "items", "varies"]
 
 _IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 _LEAST_BUDGET = 1024
@@ -27,6 +27,11 @@ _LEAST_BUDGET = 1024
 def hoisted(messages: Sequence[Message]) -> int:
     """How many leading messages are sent as `system`."""
     return leading_system(messages)
+
+
+def varies(request: Request, writer: Writer) -> object:
+    """Thinking can be switched on only in a tool loop that began with it."""
+    return request.options.thinking_budget is not None and _loop_without_thinking(request.messages, writer)
 
 
 def items(message: Message, writer: Writer, where: str) -> list[Doc]:
@@ -122,7 +127,7 @@ def assemble(request: Request, writer: Writer, system: Sequence[Message], messag
     body["model"] = request.model
     body["max_tokens"] = _max_tokens(options, writer)
     tools, choice = writer.offered(request)
-    blocks = [block for message in system for block in _blocks(message.blocks, message, writer, "system")]
+    blocks = [block for message in system for block in _blocks(_spoken(message, writer), message, writer, "system")]
     if blocks := [*blocks, *({"type": "text", "text": nudge} for nudge in writer.nudges)]:
         plain = len(blocks) == 1 and blocks[0].keys() == {"type", "text"}
         body["system"] = blocks[0]["text"] if plain else blocks
@@ -152,6 +157,14 @@ def assemble(request: Request, writer: Writer, system: Sequence[Message], messag
     if wire_choice:
         body["tool_choice"] = wire_choice
     return {**body, **extras, "messages": messages}
+
+
+def _spoken(message: Message, writer: Writer) -> list[Block]:
+    """Instructions without blank text, which is refused."""
+    kept = [block for block in message.blocks if not (isinstance(block, Text) and not block.text.strip())]
+    if len(kept) < len(message.blocks):
+        writer.mend("blank text", "system", "left out")
+    return kept
 
 
 def _is_sequence(stop: str, writer: Writer) -> bool:

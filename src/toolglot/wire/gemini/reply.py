@@ -58,16 +58,17 @@ class GeminiDecoder:
         self._open = ""  # kind of the block that the next part may go on with: text, thinking, call
         self._arguments: Doc = {}  # of a call that comes in pieces
         self._others = False
-        self._begun = False
+        self._known = False  # id and model
         self._usage: Doc | None = None
         self.complete = False
 
     def frame(self, doc: Doc, event: str) -> None:
         if doc.get("error"):
             raise failure(doc)
-        if not self._begun and (model := doc.get("modelVersion")):
-            self._begun = True
-            self._tracker.begin(as_text(doc.get("responseId")), as_text(model))
+        if not self._known:
+            id, model = as_text(doc.get("responseId")), as_text(doc.get("modelVersion"))
+            self._known = bool(id and model)
+            self._tracker.begin(id, model)
         if candidates := doc.get("candidates"):
             self._candidate(candidates[0])
             if len(candidates) > 1:
@@ -164,7 +165,9 @@ class GeminiDecoder:
         self._open = ""
 
 
-_STEP = re.compile(r"\.([^.\[]+)|\[(\d+)\]|\['((?:[^'\\]|\\.)*)'\]")
+_STEP = re.compile(r"\.([^.\[]+)|\[(\d{1,9})\]|\['((?:[^'\\]|\\.)*)'\]")
+
+_PATH = re.compile(rf"\$(?:{_STEP.pattern})*")
 
 
 class _Pieces(list[str]):
@@ -176,6 +179,8 @@ def put(node: Any, piece: Doc) -> None:
 
     Until `whole`, arrays are kept as {0: …, 1: …} and texts in their pieces.
     """
+    if not _PATH.fullmatch(piece["jsonPath"]):
+        raise KeyError(piece["jsonPath"])
     steps: list[Any] = [int(n) if n else name or quoted for name, n, quoted in _STEP.findall(piece["jsonPath"])]
     value = next((piece[key] for key in ("stringValue", "numberValue", "boolValue") if key in piece), None)
     for step in steps[:-1]:

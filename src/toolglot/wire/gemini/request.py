@@ -15,12 +15,11 @@ from toolglot.wire.shapes import Doc, as_dict, as_list, as_text, dicts, rest
 from toolglot.wire.tracker import ToolCallTracker
 from toolglot.wire.writer import Writer, placeholder
 
-__all__ = ["DUMMY_SIGNATURE", "assemble", "decode", "hoisted", "items"]
+__all__ = ["DUMMY_SIGNATURE", "assemble", "decode", "hoisted", "items", "varies"]
 
 # Google's documented signature for calls that this endpoint did not make (facts/PROVIDERS §1.5): base64 of the words
 # "skip_thought_signature_validator".
 DUMMY_SIGNATURE = "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I="
-_MOST_STOPS = 5
 # neutral -> generationConfig
 _OPTIONS = {
     "max_tokens": "maxOutputTokens",
@@ -39,6 +38,11 @@ _OPTIONS = {
 def hoisted(messages: Sequence[Message]) -> int:
     """How many leading messages are sent as `systemInstruction`."""
     return leading_system(messages)
+
+
+def varies(request: Request, writer: Writer) -> object:
+    """Nothing in the body depends on the history."""
+    return None
 
 
 def items(message: Message, writer: Writer, where: str) -> list[Doc]:
@@ -73,6 +77,7 @@ def block_to_part(block: Block, origin: Origin | None, writer: Writer, where: st
                 call["id"] = own.pop("id")
             elif writer.profile.call_ids and not writer.owns(origin):
                 call["id"] = writer.call_id(block.id, where)
+            writer.sent[block.id] = as_text(call.get("id"))
             return {"functionCall": call, **own}
         case Media():
             return _media(block, origin, writer, where)
@@ -100,8 +105,9 @@ def _results(message: Message, writer: Writer, where: str) -> Iterator[Doc]:
         own = writer.opaque(result.opaque, message.origin, where)
         name = writer.result_name(result) or "unknown"
         answer: Doc = {"name": name, "response": _response(result)}
-        if writer.profile.call_ids and not writer.owns(message.origin):
-            answer["id"] = writer.call_id(result.call_id, where)
+        own = {**own, **({"id": id} if (id := writer.sent.get(result.call_id, "")) else {})}
+        if "id" in own and result.call_id in writer.sent and not writer.sent[result.call_id]:
+            del own["id"]  # a result has an id where its call has one
         media = [block for block in result.content if isinstance(block, Media)]
         inside = [block for block in media if block.kind in writer.profile.features.result_media and block.data]
         if inside and "parts" not in own:
@@ -188,9 +194,6 @@ def _generation(request: Request, writer: Writer) -> Doc:
     if options.max_tokens is not None:
         out["maxOutputTokens"] = options.max_tokens
     for name, value in writer.sampling(options).items():
-        if name == "stop" and len(value) > _MOST_STOPS:
-            writer.lose("stop", "options", f"{writer.profile.title} takes {_MOST_STOPS} at most; the rest are left out")
-            value = value[:_MOST_STOPS]
         out[_OPTIONS[name]] = value
     thinking: Doc = {}
     if effort := writer.effort(options):

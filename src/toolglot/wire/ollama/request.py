@@ -13,7 +13,7 @@ from toolglot.wire.shapes import Doc, as_dict, as_list, as_text, dicts, rest
 from toolglot.wire.tracker import ToolCallTracker
 from toolglot.wire.writer import Writer, media_beside, placeholder, result_text
 
-__all__ = ["assemble", "decode", "hoisted", "items"]
+__all__ = ["assemble", "decode", "hoisted", "items", "varies"]
 
 # neutral -> Ollama's options
 _OPTIONS = {
@@ -33,6 +33,11 @@ _OPTIONS = {
 def hoisted(messages: Sequence[Message]) -> int:
     """Instructions are messages here."""
     return 0
+
+
+def varies(request: Request, writer: Writer) -> object:
+    """Nothing in the body depends on the history."""
+    return None
 
 
 def items(message: Message, writer: Writer, where: str) -> list[Doc]:

@@ -53,9 +53,10 @@ class ChatDecoder:
             raise failure(error if "error" in as_dict(error) else doc)
         if event == "error":
             raise failure(doc)
-        if not self._known and (model := doc.get("model")):
-            self._known = True
-            self._tracker.begin(as_text(doc.get("id")), as_text(model))
+        if not self._known:
+            id, model = as_text(doc.get("id")), as_text(doc.get("model"))
+            self._known = bool(id and model)
+            self._tracker.begin(id, model)
         choices = doc.get("choices")
         if choices is not None:
             self._has_choices = True

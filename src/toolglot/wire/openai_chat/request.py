@@ -10,11 +10,12 @@ from toolglot.request import Options, Output, Request, ToolChoice, ToolDefinitio
 from toolglot.wire.media import data_url, from_url, text_of
 from toolglot.wire.openai_chat.reply import REASONING, WIRE, ChatDecoder
 from toolglot.wire.openai_common import SHARED, effort_of, output_of, strict_output
+from toolglot.wire.repair import FILLER
 from toolglot.wire.shapes import Doc, as_dict, as_list, as_text, dicts, rest
 from toolglot.wire.tracker import ToolCallTracker
 from toolglot.wire.writer import Writer, media_beside, placeholder, result_text
 
-__all__ = ["assemble", "decode", "hoisted", "items"]
+__all__ = ["assemble", "decode", "hoisted", "items", "varies"]
 
 _AUDIO = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mp3": "mp3", "audio/mpeg": "mp3"}
 
@@ -24,6 +25,11 @@ _AUDIO = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mp3": "mp3", "audio/m
 def hoisted(messages: Sequence[Message]) -> int:
     """Instructions are messages here."""
     return 0
+
+
+def varies(request: Request, writer: Writer) -> object:
+    """Nothing in the body depends on the history."""
+    return None
 
 
 def items(message: Message, writer: Writer, where: str) -> list[Doc]:
@@ -123,6 +129,8 @@ def _results(message: Message, writer: Writer, where: str) -> list[Doc]:
         media += media_beside(result)
     if media:
         writer.mend("media of a tool result", where, f"{writer.profile.title} takes text only; sent in a user message")
+        if writer.profile.history.filler_after_results:
+            out.append({"role": "assistant", "content": FILLER})
         out.append({"role": "user", "content": _content(Message("user", tuple(media)), writer, where)})
     return out
 

@@ -94,7 +94,7 @@ class ResponsesDecoder:
             case "message":  # its parts announce themselves
                 self._tracker.note((index, 0), "text", rest(item, ("type", "role", "content", "status")) or {})
             case _:
-                self._tracker.reserve(index)
+                self._tracker.reserve(index)  # it comes whole
 
     def _item(self, index: int, item: Doc) -> None:
         """An item is whole."""

@@ -16,7 +16,7 @@ from toolglot.wire.openai_responses.reply import BUILT_INS, WIRE, item_blocks
 from toolglot.wire.shapes import Doc, as_dict, as_list, as_text, dicts, rest
 from toolglot.wire.writer import Writer, placeholder, result_text
 
-__all__ = ["assemble", "decode", "hoisted", "items"]
+__all__ = ["assemble", "decode", "hoisted", "items", "varies"]
 
 # ---- encode
 
@@ -31,6 +31,11 @@ def hoisted(messages: Sequence[Message]) -> int:
 def _is_item(message: Message) -> bool:
     """System and developer messages that came as items stay items."""
     return message.origin is not None and message.origin.wire == WIRE and "instructions" not in (message.opaque or {})
+
+
+def varies(request: Request, writer: Writer) -> object:
+    """Nothing in the body depends on the history."""
+    return None
 
 
 def items(message: Message, writer: Writer, where: str) -> list[Doc]:

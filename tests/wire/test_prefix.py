@@ -1,0 +1,182 @@
+"""Append-only encoding: equal to full encoding at every step, and what was closed stays a byte prefix."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from toolglot.jsontext import dumps
+from toolglot.messages import Conversation, Message, Origin, Text, Thinking, ToolCall, ToolResult, assistant, system, user
+from toolglot.messages import tool_results as tool
+from toolglot.providers.catalog import PROFILES, resolve
+from toolglot.providers.profile import Profile
+from toolglot.request import Options, Request, ToolChoice, ToolDefinition
+from toolglot.wire import codec
+from toolglot.wire.codec import encode_request
+from toolglot.wire.prefix import EncodedBody, PrefixEncoder
+
+GET = ToolDefinition("get", "Gets.", {"type": "object", "properties": {"x": {"type": "string"}}})
+CALLS = [ToolCall("c1", "get", {"x": "1"}), ToolCall("c2", "a.b", {"x": "2"})]
+RESULTS = [ToolResult("c1", (Text("one"),), "get"), ToolResult("c2", (Text("two"),), "a.b")]
+HISTORY = [
+    system("Be kind."),
+    user("hi"),
+    assistant(["So:", *CALLS]),
+    tool(*RESULTS),
+    assistant("Done."),
+    user("more"),
+    assistant(CALLS[0]),
+    tool(RESULTS[0]),
+]
+
+
+def steps(
+    request: Request, profile: Profile, messages: Sequence[Message], start: int = 1
+) -> Iterator[tuple[EncodedBody, bytes]]:
+    """Every step of a growing conversation: what the encoder gives, and the full encoding."""
+    conversation, encoder = Conversation(messages[:start]), PrefixEncoder(profile)
+    for number in range(start, len(messages) + 1):
+        conversation.append(*messages[len(conversation) : number])
+        step = encoder.encode(replace(request, messages=conversation))
+        yield step, dumps(encode_request(replace(request, messages=messages[:number]), profile).body)
+
+
+@pytest.mark.parametrize("provider", PROFILES)
+def test_every_step_equals_full_encoding_and_keeps_what_was_closed(provider: str) -> None:
+    profile = resolve(provider, "some-model")
+    request = Request("some-model", [], (GET,), ToolChoice("required"), options=Options(max_tokens=100))
+    sent, closed, sizes = b"", 0, list[int]()
+    for step, full in steps(request, profile, HISTORY):
+        assert step.body == full
+        assert step.body.startswith(sent[:closed])
+        sent, closed = step.body, step.closed
+        sizes.append(closed)
+    assert sizes == sorted(sizes)
+    assert sizes[-1] > sizes[-3] > sizes[3] > sizes[1]
+    assert sizes[2] == sizes[1]  # a call without its result is not closed
+
+
+def test_body_is_closed_up_to_the_last_answered_call() -> None:
+    (step, _) = list(steps(Request("m", []), resolve("openai-chat"), HISTORY[1:3]))[-1]
+    assert step.body[: step.closed] == b'{"model":"m","messages":[{"role":"user","content":"hi"}'
+
+
+def test_empty_conversation() -> None:
+    step = PrefixEncoder(resolve("openai-chat")).encode(Request("m", Conversation()))
+    assert step.body == b'{"model":"m","messages":[]}'
+    assert step.closed <= len(b'{"model":"m","messages":[')
+
+
+def test_losses_repairs_and_names_are_those_of_the_whole_request() -> None:
+    thought = Message("assistant", (Thinking("hm"), CALLS[1]), Origin("anthropic-messages"))
+    messages = [user("hi"), thought, tool(RESULTS[1]), user("x"), assistant(CALLS[0])]
+    *_, (step, _) = steps(Request("m", [], (GET,)), resolve("openai-chat"), messages)
+    full = encode_request(Request("m", messages, (GET,)), resolve("openai-chat"))
+    assert (step.losses, step.names, step.lowered) == (full.losses, full.names, full.lowered)
+    assert sorted(map(str, step.repairs)) == sorted(map(str, full.repairs))
+    assert [loss.what for loss in full.losses] == ["thinking"]
+
+
+def test_closed_turns_are_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    profile, seen = resolve("openai-chat"), list[str]()
+    real = codec.request_codec(profile.wire)
+
+    class Counting:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(real, name)
+
+        def items(self, message: Message, *rest: Any) -> Any:
+            seen.append(message.role)
+            return real.items(message, *rest)
+
+    def counting(wire: str) -> Counting:
+        return Counting()
+
+    monkeypatch.setattr("toolglot.wire.prefix.request_codec", counting)
+    list(steps(Request("m", []), profile, HISTORY))
+    assert seen.count("user") == 2
+    assert seen.count("tool") == 4  # two made up while their calls were open, two that stay
+    assert seen.count("assistant") == 5
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"tools": (GET, replace(GET, name="put"))},
+        {"model": "other"},
+        {"options": Options(max_tokens=7)},
+        {"tool_choice": ToolChoice("none")},
+        {"extras": {"openai": {"user": "u"}}},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_change_of_the_request_starts_a_new_prefix(change: dict[str, Any]) -> None:
+    profile, messages = resolve("openai-chat"), Conversation(HISTORY[1:])
+    encoder, request = PrefixEncoder(profile), Request("m", messages, (GET,))
+    encoder.encode(request)
+    changed = replace(request, **change)
+    assert encoder.encode(changed).body == dumps(encode_request(changed, profile).body)
+    assert encoder.encode(request).body == dumps(encode_request(request, profile).body)
+
+
+def test_another_list_of_the_same_messages_goes_on() -> None:
+    profile = resolve("openai-chat")
+    encoder = PrefixEncoder(profile)
+    first = encoder.encode(Request("m", HISTORY[:5]))
+    second = encoder.encode(Request("m", [*HISTORY[:5], HISTORY[5]]))
+    assert second.body.startswith(first.body[: first.closed])
+    assert second.body == dumps(encode_request(Request("m", HISTORY[:6]), profile).body)
+
+
+@pytest.mark.parametrize("messages", [[system("Be rude."), *HISTORY[1:6]], HISTORY[:2], [*HISTORY[:3], tool(RESULTS[0])]])
+def test_other_messages_start_anew(messages: list[Message]) -> None:
+    profile = resolve("openai-chat")
+    encoder = PrefixEncoder(profile)
+    encoder.encode(Request("m", HISTORY))
+    assert encoder.encode(Request("m", messages)).body == dumps(encode_request(Request("m", messages), profile).body)
+
+
+@pytest.mark.parametrize("provider", ["anthropic", "gemini", "openai-responses", "openai-chat", "ollama"])
+def test_instructions_that_come_one_by_one(provider: str) -> None:
+    """More leading instructions belong to the head, even where the first ones were already encoded."""
+    messages = [system("one"), system("two"), user("hi")]
+    for step, full in steps(Request("m", []), resolve(provider), messages):
+        assert step.body == full
+
+
+def test_model_of_the_request_counts_not_that_of_the_profile() -> None:
+    """Thinking is bound to its model, also where the profile was resolved without one."""
+    origin = Origin("anthropic-messages", "anthropic", "claude-sonnet-4-5")
+    messages = [user("hi"), Message("assistant", (Thinking("hm", {"signature": "s"}), Text("x")), origin), user("y")]
+    for model, kept in (("claude-opus-4-1", False), ("claude-sonnet-4-5", True)):
+        (*_, (step, full)) = steps(Request(model, []), resolve("anthropic"), messages)
+        assert (b'"signature"' in full) is kept
+        assert step.body == full
+
+
+def test_id_that_is_used_again_while_another_call_is_open() -> None:
+    a, b = CALLS[0], ToolCall("b", "get", {})
+    ra, rb = RESULTS[0], ToolResult("b", (Text("b"),))
+    messages = [user("hi"), assistant([a, b]), tool(ra), assistant(a), tool(rb), tool(ra), user("x")]
+    for step, full in steps(Request("m", []), resolve("openai-chat"), messages):
+        assert step.body == full
+
+
+def test_thinking_is_switched_off_where_the_loop_began_without_it() -> None:
+    """Claude refuses extended thinking in a tool loop whose first turn has none: the head depends on the history."""
+    profile = resolve("anthropic", "claude-sonnet-4-5")
+    request = Request("claude-sonnet-4-5", [], (GET,), options=Options(max_tokens=9000, thinking_budget=2000))
+    seen: list[bool] = []
+    for step, full in steps(request, profile, [user("hi"), assistant(CALLS[0]), tool(RESULTS[0]), assistant("x"), user("y")]):
+        assert step.body == full
+        seen.append(b'"thinking"' in full)
+    assert seen == [True, False, False, False, True]
+
+
+def test_nothing_to_send_but_what_the_provider_holds() -> None:
+    """A stored prompt needs no input: `input` is left out, as in full encoding."""
+    request = Request("gpt-5", Conversation(), extras={"openai-responses": {"previous_response_id": "resp_1"}})
+    profile = resolve("openai-responses", "gpt-5")
+    step = PrefixEncoder(profile).encode(request)
+    assert step.body == dumps(encode_request(request, profile).body) == b'{"model":"gpt-5","previous_response_id":"resp_1"}'
