@@ -68,7 +68,7 @@ class Options(msgspec.Struct, frozen=True, omit_defaults=True):
     max_tokens: int | None = None
     temperature: float | None = None
     top_p: float | None = None
-    top_k: int | None = None
+    top_k: float | None = None
     stop: tuple[str, ...] = ()
     seed: int | None = None
     presence_penalty: float | None = None

@@ -385,7 +385,9 @@ def _joined(key: str, ours: Any, theirs: Any) -> Any:
 def _both(ours: Any, theirs: Any) -> Any:
     if ours is False or theirs is False:
         return False
-    return theirs if ours in (True, {}) else ours if theirs in (True, {}) or ours == theirs else {"allOf": [ours, theirs]}
+    if ours in (True, {}) or ours == theirs:
+        return theirs
+    return ours if theirs in (True, {}) else {"allOf": [ours, theirs]}
 
 
 def _common(ours: list[str], theirs: list[str]) -> Any:

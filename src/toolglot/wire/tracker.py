@@ -241,7 +241,7 @@ class ToolCallTracker:
         if found.index < 0:
             found.index = len(self._shown)
             self._shown.append(found)
-            if found.opaque and found.block is None and found.kind in ("text", "thinking"):
+            if found.opaque and found.kind in ("text", "thinking"):
                 empty = (Text if found.kind == "text" else Thinking)("", found.opaque)
                 self.events.append(BlockStarted(found.index, empty))
 
@@ -267,6 +267,7 @@ class ToolCallTracker:
         if isinstance(block, Text | Thinking):
             if not block.text and not block.opaque and found.index < 0:
                 return  # empty text without state says nothing: providers send it as padding
+            found.kind, found.opaque = "text" if isinstance(block, Text) else "thinking", block.opaque
             self._show(found)
             if block.text and not found.pieces:
                 delta = TextDelta if isinstance(block, Text) else ThinkingDelta

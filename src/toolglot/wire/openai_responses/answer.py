@@ -75,7 +75,7 @@ class ResponsesAnswer(Answer):
             self._kind = "other"  # it comes whole
             return
         block = step.block or (Text("") if step.kind == "text" else Thinking(""))
-        item = self._item(block) or {}
+        item: Doc = self._item(block) or {}
         self._item_id = as_text(item.get("id"))
         part: Doc = {}
         match block:
@@ -117,7 +117,7 @@ class ResponsesAnswer(Answer):
         part: Doc = (
             item["content"][0] if isinstance(block, Text) else {"type": "summary_text", "text": getattr(block, "text", "")}
         )
-        yield {"type": f"{event}.done", **place, field: part[field]}
+        yield {"type": f"{event}.done", **place, field: getattr(block, "text", "")}
         yield {"type": f"response.{self._part_word()}.done", **place, "part": part}
 
     def _part_word(self) -> str:

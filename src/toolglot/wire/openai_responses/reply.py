@@ -48,7 +48,9 @@ class ResponsesDecoder:
             case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
                 self._thought(doc)
             case "response.refusal.delta":
-                tracker.text((doc["output_index"], doc.get("content_index", 0)), doc["delta"])
+                slot = (doc["output_index"], doc.get("content_index", 0))
+                tracker.note(slot, "text", {"refusal": True})
+                tracker.text(slot, doc["delta"])
             case "response.output_item.added":
                 self._added(doc["output_index"], doc["item"])
             case "response.output_item.done":
