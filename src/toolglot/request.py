@@ -5,7 +5,7 @@
 """
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, cast, get_args
 
 import msgspec
 
@@ -15,6 +15,11 @@ __all__ = ["Options", "Output", "Request", "ToolChoice", "ToolDefinition", "Tool
 
 Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 Schema = dict[str, Any]
+
+
+def effort_of(value: object) -> Effort | None:
+    """A level of effort, where it is one that is known."""
+    return cast(Effort, value) if value in get_args(Effort) else None
 
 
 class ToolExample(msgspec.Struct, frozen=True, omit_defaults=True):

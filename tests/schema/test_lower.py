@@ -221,3 +221,393 @@ ROWS: list[tuple[str, list[Dialect], Any, Any, list[str]]] = [
 )
 def test_the_matrix(dialect: Dialect, schema: Any, wanted: Any, losses: list[str]) -> None:
     assert of(schema, dialect) == (wanted, losses)
+
+
+# ---- the root
+
+
+NOTHING = {"type": "object", "properties": {}}
+CLOSED_NOTHING = {"type": "object", "properties": {}, "additionalProperties": False}
+
+
+@pytest.mark.parametrize("schema", [None, {}, True, {"type": "object"}, {"$ref": "#"}, {"allOf": [{"$ref": "#"}]}])
+def test_no_parameters_mean_no_arguments(schema: Any) -> None:
+    for dialect in DIALECTS:
+        wanted = {**CLOSED_NOTHING, "required": []} if dialect.all_required else CLOSED_NOTHING if dialect.closed else NOTHING
+        assert lower(schema, dialect, tool="t").schema == wanted
+
+
+@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
+def test_at_least_one_of_goes_into_the_description(dialect: Dialect) -> None:
+    """dearlordylord/huly-mcp#66: 24 tools had a root anyOf only to say this."""
+    schema = {
+        "type": "object",
+        "properties": {"id": STRING, "name": STRING, "n": INTEGER},
+        "required": ["n"],
+        "anyOf": [{"required": ["id"]}, {"required": ["name"]}],
+    }
+    lowered = lower(schema, dialect, tool="find")
+    assert violations(lowered.schema, dialect.name) == []
+    assert list(lowered.schema["properties"]) == ["id", "name", "n"]
+    assert lowered.schema["required"] == (["id", "name", "n"] if dialect.all_required else ["n"])
+    assert (lowered.schema.get("description") or lowered.note) == "At least one of: id; name."
+    why = f"{dialect.name} does not take it; moved into the description"
+    assert lowered.losses == (Loss("anyOf", "tool 'find' at $", why),)
+
+
+def test_alternatives_at_the_root_become_one_object() -> None:
+    """anthropics/claude-code#40075: "input_schema does not support oneOf, allOf, or anyOf at the top level"."""
+    schema = {
+        "oneOf": [
+            {"type": "object", "properties": {"op": {"const": "add"}, "to": STRING}, "required": ["op", "to"], "additionalProperties": False},
+            {"$ref": "#/$defs/Drop"},
+            {"type": "object", "properties": {"op": {"const": "move"}, "to": INTEGER}, "required": ["op"], "additionalProperties": False},
+            {"type": "null"},
+        ],
+        "$defs": {"Drop": {"properties": {"op": {"const": "drop"}, "all": True}, "required": ["op"], "additionalProperties": False}},
+    }
+    lowered = lower(schema, ANTHROPIC, tool="t")
+    assert lowered.schema == {
+        "type": "object",
+        "properties": {"op": {"type": "string", "enum": ["add", "drop", "move"]}, "to": {"anyOf": [STRING, INTEGER]}, "all": {}},
+        "required": ["op"],
+        "additionalProperties": False,
+        "description": 'Exactly one of: op="add", to; op="drop"; op="move".',
+        "$defs": {"Drop": {"properties": {"op": {"const": "drop"}, "all": {}}, "required": ["op"], "additionalProperties": False}},
+    }
+    assert [loss.what for loss in lowered.losses] == ["oneOf"]
+
+
+def test_a_property_of_the_base_is_narrowed_only_when_all_alternatives_do() -> None:
+    schema = {
+        "type": "object",
+        "properties": {"kind": STRING, "a": STRING},
+        "anyOf": [{"properties": {"kind": {"const": "x"}}}, {"properties": {"kind": {"const": "y"}, "a": {"const": "z"}}}],
+    }
+    lowered = lower(schema, OPENAI, tool="t")
+    assert lowered.schema["properties"] == {"kind": {"type": "string", "enum": ["x", "y"]}, "a": STRING}
+    assert lowered.schema["description"] == 'At least one of: kind="x"; kind="y", a="z".'
+
+
+def test_alternatives_beside_properties_below_the_root() -> None:
+    schema = {"type": "object", "properties": {"a": STRING}, "oneOf": [{"required": ["a"]}, {"title": "T"}, {}, {"type": "string"}]}
+    wanted = {"type": "object", "properties": {"a": STRING}, "description": "Exactly one of: a; T; nothing more."}
+    assert of(schema, GEMINI) == (wanted, ["oneOf"])
+    assert of(schema, OPENAI) == (schema, [])
+
+
+def test_all_of_at_the_root() -> None:
+    schema = {
+        "allOf": [{"$ref": "#/$defs/A"}, {"properties": {"b": {"minimum": 1}, "c": {}}, "required": ["b"]}],
+        "$defs": {"A": {"type": "object", "properties": {"b": INTEGER, "a": STRING, "c": STRING}, "required": ["a"]}},
+        "description": "Root.",
+    }
+    lowered = lower(schema, OPENAI, tool="t")
+    assert lowered.losses == ()
+    assert lowered.schema["properties"] == {"b": {"allOf": [INTEGER, {"minimum": 1}]}, "c": STRING, "a": STRING}
+    assert lowered.schema["required"] == ["a", "b"]
+    assert lower(schema, GEMINI, tool="t").schema["properties"]["b"] == {"type": "integer", "minimum": 1}
+
+
+@pytest.mark.parametrize(
+    ("schema", "losses", "note"),
+    [
+        ({"type": "string"}, ["type"], None),
+        ({"type": ["object", "null"]}, [], None),
+        ({"properties": {}, "not": {"required": ["a"]}}, ["not"], 'Must not match: {"required":["a"]}.'),
+        ({"const": {"a": 1}}, ["const"], 'Always {"a":1}.'),
+        ({"anyOf": [{"type": "object"}, {"type": "null"}]}, [], None),
+        ({"anyOf": [{"type": "string"}, False]}, [], None),
+    ],
+)
+def test_odd_roots(schema: Any, losses: list[str], note: str | None) -> None:
+    lowered = lower(schema, OPENAI, tool="t")
+    assert [loss.what for loss in lowered.losses] == losses
+    assert lowered.schema == NOTHING | ({"description": note} if note else {})
+
+
+def test_what_is_fine_stays_as_it_is() -> None:
+    schema = {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "properties": {"b": {"$ref": "#/definitions/B", "title": "B"}, "a": {"oneOf": [STRING, {"type": "array", "items": {}}]}},
+        "type": "object",
+        "additionalProperties": {"if": STRING, "then": {"minLength": 1}},
+        "definitions": {"B": {"properties": {"b": {"$ref": "#"}}}},
+        "dependentRequired": {"a": ["b"]},
+    }
+    for dialect in (OPENAI, ANTHROPIC):
+        lowered = lower(schema, dialect, tool="t")
+        assert lowered == Lowered(schema)
+        assert list(lowered.schema) == list(schema), "the order of keys is kept"
+
+
+# ---- references
+
+
+NODE = {"type": "object", "properties": {"v": INTEGER, "kids": {"type": "array", "items": {"$ref": "#/$defs/Node"}}}, "required": ["v"]}
+
+
+def tree(**more: Any) -> Any:
+    return {"type": "object", "properties": {"tree": {"$ref": "#/$defs/Node"}}, "required": ["tree"], "$defs": {"Node": NODE | more}}
+
+
+def test_recursion_stays_where_it_may() -> None:
+    """pydantic/pydantic-ai#1598: recursive models must work on Gemini."""
+    assert lower(tree(), OPENAI, tool="t") == Lowered(tree())
+    assert lower(tree(), GEMINI, tool="t") == Lowered(tree())
+    strict = lower(tree(), OPENAI_STRICT, tool="t")
+    assert strict.losses == ()
+    assert strict.schema["$defs"]["Node"]["properties"]["kids"] == {"type": ["array", "null"], "items": {"$ref": "#/$defs/Node"}}
+
+
+def test_recursion_is_cut_where_it_may_not_stay() -> None:
+    def last(schema: Any) -> Any:
+        for _ in range(2):
+            kids = schema["properties"]["kids"]
+            schema = kids.get("anyOf", [kids])[0]["items"]
+        return schema
+
+    for dialect, end in ((DEEPSEEK_STRICT, OBJECT_TEXT), (GEMINI_OPENAPI, OBJECT_TEXT), (OLLAMA, {"type": "object"})):
+        lowered = lower(tree(), dialect, tool="t")
+        assert "$defs" not in lowered.schema
+        assert last(lowered.schema["properties"]["tree"]) == end
+        assert lowered.losses == (
+            Loss("schema", "tool 't' at $.tree.kids.items.kids.items", "it is recursive, or too large when written out; cut"),
+        )
+    strict = lower(tree(), ANTHROPIC_STRICT, tool="t")
+    assert strict.schema["properties"] == {"tree": {"$ref": "#/$defs/Node"}}
+    assert last(strict.schema["$defs"]["Node"]) == OBJECT_TEXT
+
+
+def test_gemini_takes_a_cycle_only_through_what_may_be_left_out() -> None:
+    lowered = lower(tree(required=["v", "kids"]), GEMINI, tool="t")
+    items = lowered.schema["$defs"]["Node"]["properties"]["kids"]["items"]
+    assert items["properties"]["kids"]["items"]["properties"]["kids"] == {"type": "array", "items": {"type": "object"}}
+    assert [loss.what for loss in lowered.losses] == ["schema"]
+
+
+def test_what_stands_beside_a_reference() -> None:
+    noted = {"type": "object", "properties": {"a": {"$ref": "#/$defs/A", "description": "D."}}, "required": ["a"], "$defs": {"A": {"enum": ["x"]}}}
+    wrapped = {"anyOf": [{"$ref": "#/$defs/A"}], "description": "D."}
+    written_out = {"type": "string", "enum": ["x"], "description": "D."}
+    assert lower(noted, OPENAI, tool="t").schema == noted
+    assert lower(noted, OPENAI_STRICT, tool="t").schema["properties"]["a"] == wrapped
+    for dialect in (ANTHROPIC_STRICT, GEMINI, GEMINI_OPENAPI, OLLAMA):
+        assert lower(noted, dialect, tool="t").schema["properties"]["a"] == written_out
+    bound = {**noted, "properties": {"a": {"$ref": "#/$defs/A", "minLength": 1}}}
+    assert lower(bound, OPENAI_STRICT, tool="t").schema["properties"]["a"] == {"type": "string", "enum": ["x"], "minLength": 1}
+    titled = {**noted, "properties": {"a": {"$ref": "#/$defs/A", "title": "T"}}}
+    assert lower(titled, GEMINI, tool="t").schema["properties"]["a"] == {"$ref": "#/$defs/A"}
+
+
+def test_a_note_beside_a_recursive_reference_is_lost_on_gemini() -> None:
+    schema = tree(properties={"next": {"$ref": "#/$defs/Node", "description": "The next one."}}, required=[])
+    lowered = lower(schema, GEMINI, tool="t")
+    assert lowered.schema["$defs"]["Node"]["properties"]["next"]["properties"]["next"] == {"$ref": "#/$defs/Node"}
+    assert [(loss.what, loss.why) for loss in lowered.losses] == [
+        ("description", "gemini takes nothing beside a recursive $ref; dropped")
+    ]
+
+
+@pytest.mark.parametrize("ref", ["#/$defs/None", "https://example.com/s.json", "other.json#/a", "#/properties/x/description", "#none", "#/anyOf/7"])
+def test_references_to_nothing(ref: str) -> None:
+    for dialect in DIALECTS:
+        got, losses = of({"$ref": ref, "type": "string"}, dialect, description="Root.", anyOf=[{}, {"required": ["x"]}])
+        assert got == STRING
+        assert losses[-1] == "$ref"
+
+
+@pytest.mark.parametrize(
+    ("ref", "more"),
+    [
+        ("#/$defs/a~1b~0c", {"$defs": {"a/b~c": {"type": "integer"}}}),
+        ("#/%24defs/a%20b", {"$defs": {"a b": {"type": "integer"}}}),
+        ("#/definitions/A", {"definitions": {"A": {"$ref": "#/definitions/B"}, "B": {"type": "integer"}}}),
+        ("#here", {"$defs": {"A": {"$anchor": "here", "type": "integer"}}}),
+        ("https://example.com/s#/$defs/A", {"$id": "https://example.com/s", "$defs": {"A": {"type": "integer"}}}),
+        ("#/properties/y/items/1", {"properties": {"x": {"$ref": "#/properties/y/items/1"}, "y": {"items": [True, INTEGER]}}}),
+        ("#/allOf/0/properties/z", {"allOf": [{"properties": {"z": INTEGER}}]}),
+        ("#/components/schemas/A", {"components": {"schemas": {"A": INTEGER}}}),
+    ],
+)
+def test_references_of_all_kinds(ref: str, more: Any) -> None:
+    for dialect in (GEMINI_OPENAPI, OLLAMA, COMPATIBLE_INLINE):
+        assert of({"$ref": ref}, dialect, **more)[0] == INTEGER
+    for dialect in (OPENAI_STRICT, GEMINI):
+        got, _ = of({"$ref": ref}, dialect, **more)
+        assert got["$ref"].startswith("#/$defs/")
+    got, losses = of({"$ref": ref}, OPENAI, **more)
+    assert got in ({"$ref": ref}, INTEGER)
+    assert losses == []
+
+
+def test_definitions_that_meet_keep_apart() -> None:
+    schema = {
+        "type": "object",
+        "properties": {"a": {"$ref": "#/$defs/A"}, "b": {"$ref": "#/definitions/A"}, "c": {"$ref": "#"}, "d": {"$ref": "#/$defs/A"}},
+        "$defs": {"A": {"type": "string"}, "Unused": {"type": "null"}},
+        "definitions": {"A": {"type": "integer"}},
+    }
+    lowered = lower(schema, GEMINI, tool="t").schema
+    assert lowered["$defs"] == {"A": STRING, "A_2": INTEGER}
+    assert lowered["properties"] == {
+        "a": {"$ref": "#/$defs/A"},
+        "b": {"$ref": "#/$defs/A_2"},
+        "c": {"$ref": "#"},
+        "d": {"$ref": "#/$defs/A"},
+    }
+
+
+def test_a_definition_that_only_refers_to_itself() -> None:
+    schema = {"properties": {"a": {"$ref": "#/$defs/A"}}, "$defs": {"A": {"$ref": "#/$defs/B"}, "B": {"$ref": "#/$defs/A"}}}
+    assert lower(schema, OPENAI_STRICT, tool="t").schema["$defs"] == {"A": TEXT}
+    assert lower(schema, OLLAMA, tool="t").schema["properties"] == {"a": {}}
+
+
+# ---- merging
+
+
+@pytest.mark.parametrize(
+    ("parts", "wanted", "losses"),
+    [
+        ([STRING, INTEGER], {"type": "string", "description": 'Type: "integer".'}, ["type"]),
+        ([{"type": ["string", "null"]}, {"type": ["null", "string"]}], {"type": ["string", "null"]}, []),
+        ([{"enum": ["a", "b"]}, {"enum": ["b", "c"]}], {"type": "string", "enum": ["b"]}, []),
+        ([{"enum": ["a"]}, {"enum": ["c"]}], {"type": "string", "enum": ["a"], "description": 'One of: "c".'}, ["enum"]),
+        ([{"pattern": "^a"}, {"pattern": "b$"}], {**STRING, "pattern": "^a", "description": "Must match pattern b$."}, ["pattern"]),
+        ([{"maximum": 3}, {"maximum": 2}, {"minimum": 0}, {"minimum": 1}], {"type": "number", "maximum": 2, "minimum": 1}, []),
+        ([{"description": "A.", "title": "T"}, {"description": "B.", "type": "string", "title": "U"}], {**STRING, "description": "A. B."}, []),
+        ([{"items": STRING}, {"items": {"minLength": 1}}], {"type": "array", "items": {"type": "string", "minLength": 1}}, []),
+        ([{"anyOf": [STRING, INTEGER]}, {"anyOf": [INTEGER, NULL]}], {"anyOf": [STRING, INTEGER], "description": "At least one of: [{'type': 'integer'}, {'type': 'null'}]."}, ["anyOf"]),
+        ([{"type": "array", "items": STRING, "uniqueItems": True}, {"uniqueItems": False}], {"type": "array", "items": STRING, "description": "No item twice."}, ["uniqueItems"]),
+    ],
+)
+def test_parts_of_all_of(parts: list[Any], wanted: Any, losses: list[str]) -> None:
+    assert of({"allOf": parts}, OPENAI_STRICT) == (wanted, losses)
+
+
+def test_objects_of_all_of() -> None:
+    a = {"type": "object", "properties": {"a": STRING}, "required": ["a"], "additionalProperties": False}
+    b = {"properties": {"b": INTEGER}, "required": ["b"], "additionalProperties": {"type": "string"}}
+    wanted = {"type": "object", "properties": {"a": STRING, "b": INTEGER}, "required": ["a", "b"], "additionalProperties": False}
+    for parts in ([a, b], [b, a]):
+        got, losses = of({"allOf": parts}, OPENAI_STRICT)
+        assert losses == []
+        assert got == wanted | {"required": got["required"]}
+        assert sorted(got["required"]) == ["a", "b"]
+
+
+# ---- names
+
+
+def test_names_that_a_provider_does_not_take() -> None:
+    """beautyfree/appstore-connect-mcp#2; the top level only: decocms/studio#6874."""
+    inner = {"type": "object", "properties": {"in/side": STRING}, "required": ["in/side"]}
+    schema = {
+        "type": "object",
+        "properties": {"a b": inner, "a_b": STRING, "": STRING, "1": STRING, "é" * 70: STRING},
+        "required": ["a b", "a_b"],
+        "propertyOrdering": ["a_b", "a b", "none"],
+    }
+    lowered = lower(schema, ANTHROPIC, tool="t")
+    assert list(lowered.schema["properties"]) == ["a_b_2", "a_b", "_", "1", "_" * 60]
+    assert lowered.schema["required"] == ["a_b_2", "a_b"]
+    assert lowered.schema["propertyOrdering"] == ["a_b", "a_b_2"]
+    assert lowered.schema["properties"]["a_b_2"] == inner
+    assert [loss.what for loss in lowered.losses] == ["property name"] * 3
+    assert str(lowered.losses[0]) == "property name at tool 't' at $.a b: anthropic does not take it; sent as 'a_b_2'"
+    google = lower(schema, GEMINI_OPENAPI, tool="t").schema["properties"]
+    assert list(google["a_b_2"]["properties"]) == ["in_side"]
+    assert "_1" in google
+
+
+# ---- nonsense
+
+
+@pytest.mark.parametrize(
+    ("schema", "wanted", "what"),
+    [
+        ({"type": "any"}, {}, "type"),
+        ({"type": ["string", "wat"]}, {"type": ["string"]}, None),
+        ({"type": []}, {}, "type"),
+        ({"type": 5}, {}, "type"),
+        ("string", {}, "schema 'string'"),
+        ({"properties": []}, {}, "properties"),
+        ({"required": "a"}, {}, "required"),
+        ({"required": ["a", "a", 3]}, {"required": ["a"]}, None),
+        ({"required": False}, {}, None),
+        ({"enum": []}, {}, "enum"),
+        ({"enum": None, "items": None, "description": None}, {}, None),
+        ({"anyOf": []}, {}, "anyOf"),
+        ({"minLength": -1}, {}, "minLength"),
+        ({"minLength": "3"}, {}, "minLength"),
+        ({"minLength": 3.0}, {"minLength": 3}, None),
+        ({"multipleOf": 0}, {}, "multipleOf"),
+        ({"pattern": 5}, {}, "pattern"),
+        ({"description": ["a"]}, {}, "description"),
+        ({"$ref": 5}, {}, "$ref"),
+        ({"items": "string"}, {}, "items"),
+        ({"dependentRequired": []}, {}, "dependentRequired"),
+        ({"dependentRequired": {"a": 5}}, {"dependentRequired": {"a": []}}, None),
+        ({"$anchor": "no anchor"}, {}, "$anchor"),
+        ({"$id": "#a"}, {}, "$id"),
+        ({"default": None, "const": None}, {"default": None, "const": None}, None),
+        ({"exclusiveMinimum": True}, {}, None),
+    ],
+)
+def test_nonsense_is_dropped_and_named(schema: Any, wanted: Any, what: str | None) -> None:
+    assert of(schema, ANTHROPIC) == (wanted, [what] if what else [])
+
+
+@pytest.mark.parametrize("schema", ["text", [1], 5, {"a": object()}, {"a": float("nan")}, {1: 2}, {"a": {"b"}}])
+def test_what_is_no_schema_is_a_usage_error(schema: Any) -> None:
+    with pytest.raises(UsageError, match="schema|JSON Schema"):
+        lower(schema, OPENAI, tool="t")
+
+
+# ---- limits of strict modes
+
+
+def test_anthropic_counts_over_all_strict_tools() -> None:
+    one = {"type": "object", "properties": {"a": STRING}, "required": ["a"], "additionalProperties": False}
+    many = {f"t{i}": one for i in range(21)}
+    assert strict_problems(many, ANTHROPIC_STRICT) == {"t20": "anthropic-strict limits: tools 21 > 20"}
+    optional = {**one, "properties": {f"p{i}": STRING for i in range(13)}, "required": []}
+    assert strict_problems({"a": optional, "b": optional, "c": one}, ANTHROPIC_STRICT) == {
+        "b": "anthropic-strict limits: optional 26 > 24"
+    }
+    unions = {**one, "properties": {f"p{i}": {"type": ["string", "null"]} for i in range(9)}, "required": [f"p{i}" for i in range(9)]}
+    assert strict_problems({"a": unions, "b": unions}, ANTHROPIC_STRICT) == {"b": "anthropic-strict limits: unions 18 > 16"}
+    assert strict_problems({"a": tree()}, ANTHROPIC_STRICT) == {"a": "anthropic-strict limits: a recursive definition"}
+
+
+def test_openai_counts_per_tool() -> None:
+    deep: Any = STRING
+    for _ in range(11):
+        deep = {"type": "object", "properties": {"a": deep}, "required": ["a"], "additionalProperties": False}
+    wide = {"type": "object", "properties": {f"p{i}": STRING for i in range(5001)}}
+    choices = {"type": "object", "properties": {"a": {"enum": [str(i) for i in range(1001)]}}}
+    assert strict_problems({"deep": deep, "wide": wide, "choices": choices, "tree": tree()}, OPENAI_STRICT) == {
+        "deep": "openai-strict limits: depth 11 > 10",
+        "wide": "openai-strict limits: properties 5001 > 5000",
+        "choices": "openai-strict limits: enum_values 1001 > 1000",
+    }
+    assert strict_problems({"wide": wide}, OPENAI) == {}
+
+
+# ---- values
+
+
+def test_a_lowered_schema_can_be_stored() -> None:
+    schema = {"type": "object", "properties": {"a b": MAP, "c": {}}}
+    for dialect in DIALECTS:
+        lowered = lower(schema, dialect, tool="t")
+        assert msgspec.json.decode(msgspec.json.encode(lowered), type=Lowered) == lowered
+    ways = lower(schema, ANTHROPIC_STRICT, tool="t").ways_back
+    assert msgspec.json.decode(msgspec.json.encode(ways), type=tuple[Way, ...]) == ways
+
+
+def test_dialects_have_names_of_their_own() -> None:
+    assert len({dialect.name for dialect in DIALECTS}) == len(DIALECTS)
+    rows = [value for value in vars(dialects).values() if isinstance(value, Dialect)]
+    assert sorted(rows, key=lambda row: row.name) == sorted(DIALECTS, key=lambda row: row.name)

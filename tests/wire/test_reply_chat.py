@@ -342,6 +342,8 @@ def test_an_id_or_a_model_alone_is_known() -> None:
     end: Doc = {"choices": END["choices"]}
     assert stream(end | {"id": "c1"}).reply.id == "c1"
     assert stream(end | {"model": "m1"}).reply.origin == Origin(WIRE, model="m1")
+    reply = stream(end | {"id": "c1"}, end | {"model": "m1"}).reply
+    assert (reply.id, reply.origin) == ("c1", Origin(WIRE, model="m1"))
 
 
 def test_a_model_that_comes_late_is_known() -> None:

@@ -316,6 +316,8 @@ def test_an_id_or_a_model_alone_is_known() -> None:
     end: Doc = {"candidates": END["candidates"]}
     assert stream(end | {"responseId": "r1"}).reply.id == "r1"
     assert stream(end | {"modelVersion": "m1"}).reply.origin == Origin(WIRE, model="m1")
+    reply = stream(end | {"responseId": "r1"}, end | {"modelVersion": "m1"}).reply
+    assert (reply.id, reply.origin) == ("r1", Origin(WIRE, model="m1"))
 
 
 def test_only_the_first_candidate_is_read_and_the_others_are_a_loss() -> None:

@@ -174,7 +174,7 @@ def test_results_and_text_of_one_message_are_taken_apart_in_order() -> None:
 
 
 def test_assistant_is_read_as_a_reply_is() -> None:
-    blocks = [
+    blocks: list[Doc] = [
         {"type": "thinking", "thinking": "hm", "signature": "s"},
         {"type": "redacted_thinking", "data": "d"},
         {**USE, "input": {}},
@@ -239,13 +239,14 @@ def test_other_forms_of_thinking_go_back_verbatim(thinking: Doc) -> None:
     assert encode_request(request, resolve("anthropic", MODEL)).body["thinking"] == thinking
 
 
-def test_effort_of_tomorrow_raises_no_foreign_error() -> None:
+def test_effort_of_tomorrow_goes_back_and_is_a_loss_elsewhere() -> None:
+    """Values that nobody knows yet are kept, not refused (facts/PROVIDERS §1.25)."""
     request = decode({"role": "user", "content": "hi"}, output_config={"effort": "ultra"})
-    for provider in ("anthropic", "openai-responses", "gemini", "ollama"):
-        encoded = encode_request(
-            request, resolve(provider, {"gemini": "gemini-3-pro", "openai-responses": "gpt-5"}.get(provider, MODEL))
-        )
-        assert [loss.what for loss in encoded.losses if loss.what == "effort"] == ["effort"]
+    assert encode_request(request, resolve("anthropic", MODEL)).body["output_config"] == {"effort": "ultra"}
+    for provider, model in (("openai-responses", "gpt-5"), ("gemini", "gemini-3-pro"), ("ollama", "qwen3")):
+        encoded = encode_request(request, resolve(provider, model))
+        assert len(encoded.losses) == 1
+        assert "ultra" not in str(encoded.body)
 
 
 def test_tools() -> None:

@@ -104,8 +104,14 @@ def test_fields_are_read_into_their_neutral_places() -> None:
     assert request.options == Options(5, 0.1, 0.2, 3, ("END",), 4, 0.5, 0.6, "low")
     assert (request.model, request.stream, request.parallel) == ("gpt-4o", False, False)
     assert request.extras == {"openai": {"user": "u"}, "openai-chat": {"logprobs": True, "n": None}}
-    assert decode(max_tokens=5, max_completion_tokens=7, reasoning_effort="ultra").options == Options(7)
+    assert decode(max_tokens=5, max_completion_tokens=7).options == Options(7)
     assert decode(max_completion_tokens=0, max_tokens=5).options.max_tokens == 0
+
+
+def test_effort_of_tomorrow_goes_back() -> None:
+    """Values that nobody knows yet are kept, not dropped (facts/PROVIDERS §1.25)."""
+    body: Doc = {"model": "gpt-5", "reasoning_effort": "ultra", "messages": [{"role": "user", "content": "hi"}]}
+    assert again(body) == body
 
 
 @pytest.mark.parametrize(

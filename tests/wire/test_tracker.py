@@ -84,9 +84,10 @@ def test_drain_gives_every_event_once() -> None:
         ([("", ""), ("i", "m")], "i", "m"),
         ([("i", "m"), ("j", "n")], "i", "m"),
         ([("i", "")], "i", "asked"),
+        ([("i", ""), ("", "m"), ("j", "n")], "i", "m"),
         ([], "", "asked"),
     ],
-    ids=["empty", "empty, then full", "the first counts", "no model", "nothing"],
+    ids=["empty", "empty, then full", "the first counts", "no model", "one after the other", "nothing"],
 )
 def test_an_id_and_a_model_count_once(begins: list[tuple[str, str]], id: str, model: str) -> None:
     track = tracker()

@@ -116,7 +116,7 @@ _ROWS = (
             error_flag=True,
             result_media=frozenset({"image", "file"}),
         ),
-        history=HistoryRules(calls_last=True, starts_with_user=True, no_blank_text=True, needs_turn=True),
+        history=HistoryRules(calls_last=True, starts_with_user=True, no_blank_text=True, needs_turn=True, plain_prefill=True),
         dialect="ANTHROPIC",
         strict_dialect="ANTHROPIC_STRICT",
         default_max_tokens=4096,
@@ -349,7 +349,12 @@ FACTS = (
         r"claude-(opus|sonnet)-4-[6-9]|claude-(opus|sonnet|haiku|fable|mythos)-[5-9]",
         {
             "history": HistoryRules(
-                calls_last=True, starts_with_user=True, no_blank_text=True, needs_turn=True, ends_with_user=True
+                calls_last=True,
+                starts_with_user=True,
+                no_blank_text=True,
+                needs_turn=True,
+                plain_prefill=True,
+                ends_with_user=True,
             )
         },
         "§5d",

@@ -66,6 +66,8 @@ class HistoryRules(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     starts_with_user: bool = False
     ends_with_user: bool = False
     """No answer begun by the caller (prefill)."""
+    plain_prefill: bool = False
+    """An answer begun by the caller holds no thinking, and no white space at its end."""
     no_blank_text: bool = False
     filler_after_results: bool = False
     """The assistant speaks between results and the user's next words."""

@@ -112,7 +112,7 @@ class _At(msgspec.Struct, frozen=True):
     path: str = "$"
     depth: int = 0
     cyclic: bool = False  # in the text of a definition that may reach itself
-    stack: tuple[str, ...] = ()  # the definitions that were copied in on the way here
+    stack: tuple[str, ...] = ()  # the definitions that are written out around here
     optional: bool = False  # inside a property that may be left out
     top: bool = False  # a definition, which is never a mere reference: such could lead in a circle
 
@@ -182,12 +182,13 @@ class _Run:
 
 def _root(raw: Any, run: _Run) -> Schema:
     """A plain object: "must have type 'object' and not have 'oneOf'/'anyOf'/'allOf'/'enum'/'not' at the top level"."""
-    start = _At(cyclic="#" in run.cycles)
+    start = _At(cyclic="#" in run.cycles, stack=("#",))
     node, at = _plain_object(run.tidied(raw, start), start, run)
     if not _may_be_object(node):
         run.lose("type", at, "arguments are always an object")
     node = run.moved(node, ("not", "enum", "const"), at)
-    return _node({"type": "object"} | node | {"type": "object", "properties": node.get("properties", {})}, at, run)
+    node = node if "type" in node else {"type": "object", **node}
+    return _node({**node, "type": "object", "properties": node.get("properties", {})}, at, run)
 
 
 def _node(schema: Any, at: _At, run: _Run) -> Schema:
@@ -255,7 +256,8 @@ def _definitions(run: _Run) -> Schema:
     """The definitions that references name, lowered."""
     out: Schema = {}
     for name, found in run.definitions:  # grows while it is read
-        out[name] = _node(found.node, _At(f"$.$defs.{name}", 1, found.pointer in run.cycles, top=True), run)
+        at = _At(f"$.$defs.{name}", 1, found.pointer in run.cycles, (found.pointer,), top=True)
+        out[name] = _node(found.node, at, run)
     return out
 
 
@@ -294,7 +296,7 @@ def _expanded(node: Schema, at: _At, run: _Run, *, inline: bool = False) -> tupl
             run.budget -= 1
             cyclic = found.pointer in run.cycles or (at.cyclic and bool(rest))
             at = msgspec.structs.replace(at, cyclic=cyclic, stack=(*at.stack, found.pointer))
-            node = run.merged(rest, run.tidied(found.node, at), at)
+            node = run.merged(rest, without(run.tidied(found.node, at), "$anchor"), at)
     return node, at
 
 
@@ -457,9 +459,10 @@ def _property(name: str, ours: Schema, parts: list[Schema], at: _At, run: _Run) 
     forms = [run.tidied(form, at.down(name)) for form in unique(given)]
     one = forms[0] if len(forms) == 1 else _as_choices(forms)
     if name not in ours:
-        return one or {"anyOf": forms}
-    narrowed = one if len(given) == len(parts) else None
-    return run.merged(run.tidied(ours[name], at.down(name)), narrowed, at) if narrowed else ours[name]
+        return {"anyOf": forms} if one is None else one
+    if one is None or len(given) < len(parts):
+        return ours[name]
+    return run.merged(run.tidied(ours[name], at.down(name)), one, at)
 
 
 def _form(part: Schema) -> str:
@@ -570,7 +573,7 @@ def _object(node: Schema, at: _At, run: _Run) -> Schema:
         if not (dialect.empty_objects if never else dialect.freeform):
             return _as_text(node, "object", at, run)
         if values is None and not never:  # any key, any value: what an object allows anyway
-            node = run.moved(node, ["additionalProperties"] if extra else [], at)
+            node = run.moved(node, ["additionalProperties"] if extra not in (True, {}) else [], at)
             return _required(without(node, "properties", "additionalProperties"), {}, at, run)
     if dialect.closed and extra is not None and not never:
         run.lose("additionalProperties", at, f"{dialect.name} takes named keys only")

@@ -225,8 +225,8 @@ def types(node: Schema) -> list[str]:
     said = node.get("type")
     if said:
         return [said] if isinstance(said, str) else said
-    if "enum" in node:
-        found = unique(map(json_type, node["enum"]))
+    if "enum" in node or "const" in node:
+        found = unique(map(json_type, node.get("enum") or [node["const"]]))
         return [name for name in found if name != "integer" or "number" not in found]
     return unique(APPLIES[key][0] for key in node if key in APPLIES)
 

@@ -12,7 +12,7 @@ from toolglot.messages import Message, Origin
 from toolglot.providers.catalog import WIRE_DEFAULTS, resolve
 from toolglot.providers.profile import Profile
 from toolglot.request import Request
-from toolglot.wire.history import legal
+from toolglot.wire.history import legal, visible
 from toolglot.wire.reader import Decoder, ReplyReader
 from toolglot.wire.shapes import Doc
 from toolglot.wire.writer import Encoded, Writer
@@ -77,10 +77,10 @@ def encode_request(request: Request, profile: Profile, *, strict: bool = False) 
     codec, writer = request_codec(profile.wire), Writer(profile, request.model)
     writer.claim(request.tools)
     count = codec.hoisted(request.messages)
-    stateful = is_stateful(request)
+    stateful = is_stateful(request, profile)
     history = legal(request.messages[count:], writer, stateful=stateful, first=count)
     items = encode_items(history, codec, writer, count)
-    body = codec.assemble(request, writer, request.messages[:count], items)
+    body = codec.assemble(request, writer, visible(request.messages[:count], writer, 0), items)
     if not items and stateful:
         body.pop("input", None)
     if strict and writer.losses:
@@ -98,9 +98,9 @@ def encode_items(history: Sequence[Message], codec: RequestCodec, writer: Writer
     return items
 
 
-def is_stateful(request: Request) -> bool:
+def is_stateful(request: Request, profile: Profile) -> bool:
     """Whether the provider holds a part of the history (Responses)."""
-    own = request.extras.get("openai-responses", {})
+    own = request.extras.get("openai-responses", {}) if profile.wire == "openai-responses" else {}
     return any(own.get(key) for key in ("previous_response_id", "conversation", "prompt"))
 
 

@@ -22,7 +22,7 @@ def legal(messages: Sequence[Message], writer: Writer, *, stateful: bool = False
     out: list[Message] = []
     for turn in turns(messages):
         out += mender.turn(visible(messages[turn.start : turn.stop], writer, first + turn.start), first + turn.start)
-    out += mender.ending()
+    out = mender.ending(out)
     writer.repairs.extend(mender.repairs)
     return out
 
@@ -49,7 +49,7 @@ def _visible(block: Block, message: Message, writer: Writer, where: str) -> list
                 return [block]
             writer.lose("thinking", where, "it goes back only to the model that thought it")
             return []
-        case Foreign() if block.wire != writer.profile.wire:
+        case Foreign() if not writer.understands(block, message.origin):
             writer.lose(_name(block), where, f"only {block.wire} understands it")
             text = readable(block)
             return [Text(text)] if text else []

@@ -1,14 +1,12 @@
 """What Chat Completions and Responses share."""
 
-from typing import Any, cast, get_args
-
-from toolglot.request import Effort, Output
+from toolglot.request import Output
 from toolglot.schema import dialects
 from toolglot.schema.lower import lower
 from toolglot.wire.shapes import Doc, as_dict, as_text
 from toolglot.wire.writer import Writer
 
-__all__ = ["SHARED", "effort_of", "output_of", "strict_output"]
+__all__ = ["SHARED", "output_of", "strict_output"]
 
 # Request fields that mean the same on both.
 SHARED = {
@@ -20,11 +18,6 @@ SHARED = {
     "user",
     "prompt_cache_retention",
 }
-
-
-def effort_of(value: Any) -> Effort | None:
-    """A level of effort, where it is one."""
-    return cast(Effort, value) if value in get_args(Effort) else None
 
 
 def output_of(form: Doc, inner: str = "") -> Output | None:

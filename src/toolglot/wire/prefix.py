@@ -101,8 +101,9 @@ class PrefixEncoder:
         self._writer = Writer(self._profile, request.model)
         self._varies = self._codec.varies(request, self._writer)
         self._writer.claim(request.tools)
-        self._mender = Mender(self._profile.history, stateful=is_stateful(request))
-        body = self._codec.assemble(request, self._writer, request.messages[:count], [])
+        self._mender = Mender(self._profile.history, stateful=is_stateful(request, self._profile))
+        system = visible(request.messages[:count], self._writer, 0)
+        body = self._codec.assemble(request, self._writer, system, [])
         self._head = dumps(body)[:-2]
         if self._head[-1:] != b"[":
             self._head += b","
@@ -111,8 +112,8 @@ class PrefixEncoder:
         assert self._mender is not None
         for turn in turns(request.messages, self._count):
             messages = request.messages[turn.start : turn.stop]
-            if turn.stop == len(request.messages) and not is_closed(messages):
-                break
+            if turn.stop == len(request.messages) and (messages[-1].role == "assistant" or not is_closed(messages)):
+                break  # an answer that the caller has begun is not over either
             self._items += self._encoded(
                 self._mender.turn(visible(messages, self._writer, turn.start), turn.start), self._writer, turn.start
             )
@@ -123,7 +124,7 @@ class PrefixEncoder:
         mender = self._mender.copy()
         messages = request.messages[self._count :]
         history = mender.turn(visible(messages, writer, self._count), self._count) if messages else []
-        encoded = self._encoded([*history, *mender.ending()], writer, self._count)
+        encoded = self._encoded(mender.ending(history), writer, self._count)
         writer.repairs.extend(mender.repairs)
         return encoded
 

@@ -48,7 +48,7 @@ def repair(messages: Sequence[Message], rules: HistoryRules, *, stateful: bool =
     """The history as the target accepts it. `stateful`: the provider holds an earlier part, which results may answer."""
     mender = Mender(rules, stateful=stateful)
     out = [message for turn in turns(messages) for message in mender.turn(messages[turn.start : turn.stop], turn.start)]
-    return Repaired([*out, *mender.ending()], mender.repairs)
+    return Repaired(mender.ending(out), mender.repairs)
 
 
 def turns(messages: Sequence[Message], start: int = 0) -> Iterator[range]:
@@ -107,24 +107,36 @@ class Mender:
             return [Message("user", (Text(_START),))]
         return []
 
-    def ending(self) -> list[Message]:
-        """What the target wants to be said at the end."""
+    def ending(self, messages: list[Message]) -> list[Message]:
+        """The last messages as the target accepts them at the end of a request."""
         rules, last = self._rules, self._last
         if rules.needs_turn and last is None and not self._stateful:
             self._say("user message", 0, "added: there must be one")
-            return [Message("user", (Text(_START),))]
-        if rules.ends_with_user and last is not None and _is_prefill(last):
+            return [*messages, Message("user", (Text(_START),))]
+        if last is None or not _is_prefill(last):
+            return messages
+        if rules.ends_with_user:
             self._say("user message", 0, "added at the end: the conversation must end with one")
-            return [Message("user", (Text(_CONTINUE),))]
-        return []
+            return [*messages, Message("user", (Text(_CONTINUE),))]
+        if rules.plain_prefill and messages and (plain := _plain_prefill(last)) != last:
+            self._say("assistant message", 0, "an answer that is begun holds no thinking and no white space at its end")
+            return [*messages[:-1], *([plain] if plain.blocks else [])]
+        return messages
 
     def _say(self, what: str, index: int, why: str) -> None:
         self.repairs.append(Repair(what, f"messages[{index}]", why))
 
 
+def _plain_prefill(message: Message) -> Message:
+    blocks = [block for block in message.blocks if not isinstance(block, Thinking)]
+    while blocks and isinstance(last := blocks[-1], Text) and last.text != last.text.rstrip():
+        blocks[-1:] = [msgspec.structs.replace(last, text=last.text.rstrip())] if last.text.strip() else []
+    return msgspec.structs.replace(message, blocks=tuple(blocks)) if tuple(blocks) != message.blocks else message
+
+
 def _is_prefill(message: Message) -> bool:
     """An answer begun by the caller; a turn that the provider paused is none."""
-    return message.role == "assistant" and not any(isinstance(block, Foreign) for block in message.blocks)
+    return message.role == "assistant" and not any(isinstance(block, Foreign | ToolCall) for block in message.blocks)
 
 
 # ---- ids

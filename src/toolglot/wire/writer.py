@@ -11,7 +11,7 @@ import msgspec
 from toolglot.errors import UsageError
 from toolglot.jsontext import dumps_text
 from toolglot.losses import Loss, Repair
-from toolglot.messages import Block, Media, Opaque, Origin, Text, ToolCall, ToolResult
+from toolglot.messages import Block, Foreign, Media, Opaque, Origin, Text, ToolCall, ToolResult
 from toolglot.providers.profile import Profile
 from toolglot.request import Options, Request, ToolChoice, ToolDefinition
 from toolglot.schema import dialects
@@ -132,6 +132,10 @@ class Writer:
         if origin.profile and origin.profile != self.profile.id:
             return False
         return self.profile.state == "profile" or same_model(origin.model, self.model)
+
+    def understands(self, foreign: Foreign, origin: Origin | None) -> bool:
+        """Whether content of one wire means anything to the target: its own wire, and no other vendor's."""
+        return foreign.wire == self.profile.wire and (origin is None or origin.profile in ("", self.profile.id))
 
     def opaque(self, opaque: Opaque | None, origin: Origin | None, where: str) -> Opaque:
         """The state of a block, where it may go back; a Loss where it would have told the model something."""
@@ -267,7 +271,7 @@ class Writer:
             if choice and choice.mode == "required":
                 self.lose("tool_choice", "tool_choice", "there are no tools to choose from")
             return tools, None
-        names = tuple(tool.name for tool in tools if tool.name in choice.names)
+        names = tuple(tool.name for tool in tools if tool.name in choice.names and tool.kind != "hosted")
         if choice.names and not names:
             self.lose("tool_choice", "tool_choice", f"there is no tool {' or '.join(map(repr, choice.names))}")
             return tools, None

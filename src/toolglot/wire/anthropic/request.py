@@ -6,7 +6,7 @@ from typing import Any
 
 from toolglot.messages import Block, Foreign, Media, Message, Origin, Text, Thinking, ToolCall, ToolResult
 from toolglot.providers.profile import Profile
-from toolglot.request import Options, Output, Request, ToolChoice, ToolDefinition
+from toolglot.request import Options, Output, Request, ToolChoice, ToolDefinition, effort_of
 from toolglot.schema import dialects
 from toolglot.schema.lower import lower
 from toolglot.wire.anthropic.reply import WIRE, AnthropicDecoder
@@ -143,7 +143,7 @@ def assemble(request: Request, writer: Writer, system: Sequence[Message], messag
             writer.lose("temperature", "options", "it must be 1 while thinking is on")
             del sampling["temperature"]
     body.update(sampling)
-    config = as_dict(extras.pop("output_config", None))
+    config = {**as_dict(extras.pop("output_config", None))}
     if effort := writer.effort(options):
         config = {"effort": effort, **config}
     if request.output:
@@ -205,16 +205,25 @@ def _thinking(request: Request, choice: Doc | None, max_tokens: int, writer: Wri
 
 
 def _loop_without_thinking(messages: Sequence[Message], writer: Writer) -> bool:
-    """Whether the last messages are a tool loop whose first turn does not start with thinking, which is refused."""
+    """Whether the last messages are a tool loop whose first turn does not start with thinking, which is refused.
+
+    What the user says right after results belongs to the loop: the API joins the two.
+    """
     first: Message | None = None
-    for message in reversed(messages):
-        if message.role == "user":
-            break
-        if message.role == "assistant":
+    for index in range(len(messages) - 1, -1, -1):
+        message = messages[index]
+        if message.role == "assistant" and (message.calls or first is not None):
             first = message
+        elif message.role == "assistant" or (message.role == "user" and not _after_calls(messages, index)):
+            break
     if first is None:
         return False
     return not (first.blocks and isinstance(first.blocks[0], Thinking) and writer.owns(first.origin))
+
+
+def _after_calls(messages: Sequence[Message], index: int) -> bool:
+    before = messages[index - 1] if index else None
+    return before is not None and (before.role == "tool" or bool(before.calls))
 
 
 def _format(output: Output, writer: Writer) -> Doc:
@@ -266,7 +275,8 @@ def decode(body: Doc, profile: Profile) -> Request:
     budget = thinking.get("budget_tokens") if thinking.keys() == {"type", "budget_tokens"} else None
     if thinking and budget is None:
         extras["thinking"] = thinking
-    if more := rest(config, ("effort", "format")):
+    effort = effort_of(config.get("effort"))
+    if more := rest(config, ("effort", "format") if effort or "effort" not in config else ("format",)):
         extras["output_config"] = more
     choice = as_dict(body.get("tool_choice"))
     parallel = choice.get("disable_parallel_tool_use")
@@ -282,7 +292,7 @@ def decode(body: Doc, profile: Profile) -> Request:
             top_p=body.get("top_p"),
             top_k=body.get("top_k"),
             stop=tuple(as_list(body.get("stop_sequences"))),
-            effort=config.get("effort"),
+            effort=effort,
             thinking_budget=budget,
         ),
         output=_decode_format(config.get("format")),

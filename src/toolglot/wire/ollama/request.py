@@ -6,7 +6,7 @@ from typing import Any
 from toolglot.jsontext import dumps_text
 from toolglot.messages import Block, Media, Message, Origin, Text, Thinking, ToolCall, ToolResult
 from toolglot.providers.profile import Profile
-from toolglot.request import Options, Output, Request, ToolDefinition
+from toolglot.request import Options, Output, Request, ToolDefinition, effort_of
 from toolglot.wire.media import text_of
 from toolglot.wire.ollama.reply import WIRE, OllamaDecoder
 from toolglot.wire.shapes import Doc, as_dict, as_list, as_text, dicts, rest
@@ -153,10 +153,11 @@ def decode(body: Doc, profile: Profile) -> Request:
     if "stop" in neutral:
         neutral["stop"] = (neutral["stop"],) if isinstance(neutral["stop"], str) else tuple(neutral["stop"])
     think = body.get("think")
-    if think is True:
-        extras["think"] = True
+    effort = "none" if think is False else effort_of(think)
+    if effort:
+        neutral["effort"] = effort
     elif think is not None:
-        neutral["effort"] = "none" if think is False else think
+        extras["think"] = think
     return Request(
         model=as_text(body.get("model")),
         messages=list(_decode_messages(body.get("messages"), origin)),

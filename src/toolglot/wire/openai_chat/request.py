@@ -6,10 +6,10 @@ from typing import Any
 from toolglot.jsontext import dumps_text as json_text
 from toolglot.messages import Block, Foreign, Media, Message, Opaque, Origin, Text, Thinking, ToolCall, ToolResult
 from toolglot.providers.profile import Profile
-from toolglot.request import Options, Output, Request, ToolChoice, ToolDefinition
+from toolglot.request import Options, Output, Request, ToolChoice, ToolDefinition, effort_of
 from toolglot.wire.media import data_url, from_url, text_of
 from toolglot.wire.openai_chat.reply import REASONING, WIRE, ChatDecoder
-from toolglot.wire.openai_common import SHARED, effort_of, output_of, strict_output
+from toolglot.wire.openai_common import SHARED, output_of, strict_output
 from toolglot.wire.repair import FILLER
 from toolglot.wire.shapes import Doc, as_dict, as_list, as_text, dicts, rest
 from toolglot.wire.tracker import ToolCallTracker

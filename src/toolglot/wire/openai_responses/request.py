@@ -8,10 +8,10 @@ from msgspec.structs import replace
 from toolglot.jsontext import dumps_text
 from toolglot.messages import Block, Foreign, Media, Message, Opaque, Origin, Text, Thinking, ToolCall, ToolResult
 from toolglot.providers.profile import Profile
-from toolglot.request import Options, Output, Request, ToolChoice, ToolDefinition
+from toolglot.request import Options, Output, Request, ToolChoice, ToolDefinition, effort_of
 from toolglot.wire.history import leading_system
 from toolglot.wire.media import data_url, from_url, text_of
-from toolglot.wire.openai_common import SHARED, effort_of, output_of, strict_output
+from toolglot.wire.openai_common import SHARED, output_of, strict_output
 from toolglot.wire.openai_responses.reply import BUILT_INS, WIRE, item_blocks
 from toolglot.wire.shapes import Doc, as_dict, as_list, as_text, dicts, rest
 from toolglot.wire.writer import Writer, placeholder, result_text
@@ -65,7 +65,7 @@ def _assistant(message: Message, writer: Writer, where: str) -> Iterator[Doc]:
                     at += 1
                 yield _said(group, message, writer, where)
             case Thinking():
-                if at == len(blocks):
+                if not any(isinstance(later, Text | ToolCall | Foreign) for later in blocks[at:]):
                     writer.mend("reasoning item", where, "left out: what it led to is not there")
                 else:
                     yield {"type": "reasoning", **_reasoning(block)}
@@ -126,15 +126,16 @@ def _result(result: ToolResult, message: Message, writer: Writer, where: str) ->
     if item := own.get("item"):
         return {**item, "call_id": id}
     kind = writer.built_in.get(result.call_id)
-    if kind and not writer.owns(message.origin):
+    if kind and "type" not in own:
         return {"type": BUILT_INS[kind][2], "call_id": id, **_built_in_output(kind, result)}
     call = writer.calls.get(result.call_id)
-    freeform = call.freeform if call else own.get("type") == "custom_tool_call_output"
+    freeform = call.freeform if call and not kind else own.get("type") == "custom_tool_call_output"
     own = {key: value for key, value in own.items() if key != "type"}
     kind = "custom_tool_call_output" if freeform else "function_call_output"
     output: Any = result_text(result)
     if any(not isinstance(block, Text) for block in result.content):
-        output = _content(result.content, message, writer, where)
+        flag: tuple[Block, ...] = (Text("Error:"),) if result.is_error else ()
+        output = _content((*flag, *result.content), message, writer, where)
     return {"type": kind, "call_id": id, "output": output, **own}
 
 
@@ -193,9 +194,10 @@ def assemble(request: Request, writer: Writer, system: Sequence[Message], input:
     """The body around the encoded items, which come last."""
     options, body = request.options, dict[str, Any]()
     extras = writer.extras(request, "openai")
+    tools = _tools(request, writer)
     body["model"] = request.model
-    if system:
-        body["instructions"] = "\n\n".join(message.text for message in system)
+    if instructions := [*_instructions(system, writer), *writer.nudges]:
+        body["instructions"] = "\n\n".join(instructions)
     if options.max_tokens is not None:
         body["max_output_tokens"] = _at_least_16(options.max_tokens, writer)
     body.update(writer.sampling(options))
@@ -213,8 +215,18 @@ def assemble(request: Request, writer: Writer, system: Sequence[Message], input:
         text = {"format": _format(request.output, writer), **text}
     if text:
         body["text"] = text
-    body.update(_tools(request, writer))
-    return {**body, **extras, "input": input}
+    return {**body, **tools, **extras, "input": input}
+
+
+def _instructions(system: Sequence[Message], writer: Writer) -> Iterator[str]:
+    for message in system:
+        for block in message.blocks:
+            if isinstance(block, Media):
+                writer.lose(block.kind, "system", "instructions are text")
+            elif isinstance(block, Foreign):
+                writer.lose(as_text(as_dict(block.item).get("type")), "system", "instructions are text")
+        if message.text:
+            yield message.text
 
 
 def _at_least_16(tokens: int, writer: Writer) -> int:
@@ -294,10 +306,7 @@ def _choice(choice: ToolChoice, tools: Sequence[ToolDefinition], writer: Writer)
     if not choice.names:
         return choice.mode
     kinds = {"function": "function", "freeform": "custom"}
-    named: list[Doc] = [
-        {"type": tool.name} if tool.kind == "hosted" else {"type": kinds[tool.kind], "name": name}
-        for tool, name in writer.chosen(choice, tools)
-    ]
+    named: list[Doc] = [{"type": kinds[tool.kind], "name": name} for tool, name in writer.chosen(choice, tools)]
     if len(named) == 1 and choice.mode == "required":
         return named[0]
     return {"type": "allowed_tools", "mode": choice.mode, "tools": named}
@@ -320,6 +329,9 @@ def decode(body: Doc, profile: Profile) -> Request:
     for key, value in body.items():
         if key not in _KNOWN:
             extras.setdefault("openai" if key in SHARED else WIRE, {})[key] = value
+    choice = _decode_choice(body.get("tool_choice"))
+    if choice is None and body.get("tool_choice") is not None:  # of a hosted tool
+        extras.setdefault(WIRE, {})["tool_choice"] = body["tool_choice"]
     reasoning, text = as_dict(body.get("reasoning")), as_dict(body.get("text"))
     effort = effort_of(reasoning.get("effort"))
     output = output_of(as_dict(text.get("format")))
@@ -331,7 +343,7 @@ def decode(body: Doc, profile: Profile) -> Request:
         model=as_text(body.get("model")),
         messages=[*_decode_instructions(body.get("instructions"), origin), *_decode_input(body.get("input"), origin)],
         tools=tuple(tool for item in dicts(body.get("tools")) for tool in _decode_tool(item)),
-        tool_choice=_decode_choice(body.get("tool_choice")),
+        tool_choice=choice,
         parallel=body.get("parallel_tool_calls"),
         options=Options(
             max_tokens=body.get("max_output_tokens"),
@@ -359,13 +371,14 @@ def _decode_input(input: Any, origin: Origin) -> Iterator[Message]:
         return
     said: list[Block] = []
     results: list[ToolResult] = []
+    built_in = {item.get("call_id") for item in dicts(input) if item.get("type") in BUILT_INS}
     for item in dicts(input):
         kind = item.get("type") or "message"
         if kind in _OUTPUTS and item.get("call_id"):
             if said:
                 yield Message("assistant", tuple(said), origin)
                 said = []
-            results.append(_decode_result(item))
+            results.append(_decode_result(item, of_built_in=item["call_id"] in built_in))
             continue
         if results:
             yield Message("tool", tuple(results), origin)
@@ -416,13 +429,13 @@ def _decode_part(part: Doc) -> Text | Media | Foreign:
             return Foreign(WIRE, part)
 
 
-def _decode_result(item: Doc) -> ToolResult:
+def _decode_result(item: Doc, *, of_built_in: bool) -> ToolResult:
     if item["type"] in _BUILT_IN_OUTPUTS:
         return ToolResult(item["call_id"], (Text(_built_in_text(item)),), opaque={"item": item})
     output = item.get("output")
     content = tuple(_decode_part(part) for part in dicts(output)) if isinstance(output, list) else (Text(_text(output)),)
     own = rest(item, ("type", "call_id", "output")) or {}
-    if item["type"] == "custom_tool_call_output":
+    if of_built_in or item["type"] == "custom_tool_call_output":
         own["type"] = item["type"]
     return ToolResult(as_text(item.get("call_id")), content, opaque=own or None)
 
@@ -473,11 +486,9 @@ def _decode_choice(choice: Any) -> ToolChoice | None:
         case "auto" | "none" | "required":
             return ToolChoice(choice)
         case {"type": "allowed_tools", "mode": mode, "tools": tools}:
-            names = tuple(as_text(tool.get("name") or tool.get("type")) for tool in dicts(tools))
-            return ToolChoice("required" if mode == "required" else "auto", names)
-        case {"type": "function" | "custom" | "mcp", "name": str(name)}:
+            names = tuple(as_text(tool.get("name")) for tool in dicts(tools))
+            return ToolChoice("required" if mode == "required" else "auto", names) if all(names) else None
+        case {"type": "function" | "custom", "name": str(name)}:
             return ToolChoice("required", (name,))
-        case {"type": str(kind)}:
-            return ToolChoice("required", (kind,))
         case _:
             return None
