@@ -122,6 +122,7 @@ def begun(*blocks: Any, origin: Origin | None = OWN) -> Message:
         ([user("hi"), begun(CALL), user("stop")], False),
         ([user("hi"), begun(CALL), DONE, begun(Text("x")), user("and?")], True),
         ([user("hi"), begun(Text("x")), user("and?")], True),
+        ([user("hi"), begun(Text("x"))], False),
         ([user("hi"), begun(SIGNED, CALL), DONE, begun(ToolCall("c2", "get", {})), tool(ToolResult("c2"))], True),
     ],
     ids=[
@@ -133,6 +134,7 @@ def begun(*blocks: Any, origin: Origin | None = OWN) -> Message:
         "interrupted",
         "loop over",
         "no loop",
+        "begun answer",
         "later step",
     ],
 )

@@ -117,25 +117,31 @@ def test_strict_is_always_said() -> None:
     ]
 
 
-def test_choice_of_a_hosted_tool_and_of_several() -> None:
-    search = ToolDefinition("web_search", kind="hosted", wire="openai-responses", opaque={"type": "web_search"})
-    body = encode([user("hi")], tools=(search, GET), tool_choice=ToolChoice("required", ("web_search",))).body
-    assert body["tools"][0] == {"type": "web_search"}
-    assert body["tool_choice"] == {"type": "web_search"}
-    body = encode([user("hi")], tools=(search, GET), tool_choice=ToolChoice("auto", ("web_search", "get"))).body
-    tools = [{"type": "web_search"}, {"type": "function", "name": "get"}]
-    assert body["tool_choice"] == {"type": "allowed_tools", "mode": "auto", "tools": tools}
+def test_choice_of_several_tools() -> None:
+    tools = (GET, ToolDefinition("raw", kind="freeform"), ToolDefinition("put", "", SCHEMA))
+    body = encode([user("hi")], tools=tools, tool_choice=ToolChoice("auto", ("get", "raw"))).body
+    named = [{"type": "function", "name": "get"}, {"type": "custom", "name": "raw"}]
+    assert body["tool_choice"] == {"type": "allowed_tools", "mode": "auto", "tools": named}
 
 
-def test_choice_of_an_mcp_server_keeps_its_label() -> None:
+@pytest.mark.parametrize(
+    "choice",
+    [
+        {"type": "web_search"},
+        {"type": "mcp", "server_label": "s"},
+        {"type": "mcp", "server_label": "s", "name": "t"},
+        {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "web_search"}, {"type": "function", "name": "get"}]},
+    ],
+    ids=["built-in", "server", "tool of a server", "some of each"],
+)
+def test_choice_of_hosted_tools_goes_back_verbatim_and_is_a_loss_elsewhere(choice: Doc) -> None:
     """{"type": "mcp"} alone is refused: `server_label` says which one."""
-    tools = [
-        {"type": "mcp", "server_label": "s", "server_url": "http://s"},
-        {"type": "function", "name": "f", "parameters": SCHEMA, "strict": False},
-    ]
-    choice = {"type": "mcp", "server_label": "s"}
+    tools = [{"type": "web_search"}, {"type": "mcp", "server_label": "s"}, {"type": "function", "name": "get"}]
     request = decode({"role": "user", "content": "hi"}, tools=tools, tool_choice=choice)
     assert encode_request(request, resolve("openai-responses", "gpt-5")).body["tool_choice"] == choice
+    other = encode_request(request, resolve("openai-chat", "gpt-4o"))
+    assert not any(word in str(other.body) for word in ("web_search", "mcp"))
+    assert {"hosted tool 'web_search'", "hosted tool 'mcp'"} <= {*lost(other)}
 
 
 def test_azure_is_told_which_tools_do_not_count_now() -> None:
@@ -314,8 +320,12 @@ def test_input_and_instructions_in_their_other_forms() -> None:
         ({"type": "custom", "name": "f"}, ToolChoice("required", ("f",))),
         ({"type": "shell"}, ToolChoice("required", ("shell",))),
         (
-            {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "f"}, {"type": "web_search"}]},
-            ToolChoice("auto", ("f", "web_search")),
+            {
+                "type": "allowed_tools",
+                "mode": "required",
+                "tools": [{"type": "function", "name": "f"}, {"type": "custom", "name": "g"}],
+            },
+            ToolChoice("required", ("f", "g")),
         ),
         ("odd", None),
     ],

@@ -63,6 +63,9 @@ class SseDecoder:
         self.retry: int | None = None
 
     def feed(self, data: bytes) -> list[Frame]:
+        if data[-2:] == b"\n\n" and self._started and not self._pieces and not self._ends_cr and b"\r" not in data:
+            self._ends_line = True
+            return self._frames(data[:-2].split(b"\n\n"))  # a read that ends with an event: nearly every one
         if not self._started and not (data := self._without_bom(data)):
             return []
         if self._ends_cr or b"\r" in data:

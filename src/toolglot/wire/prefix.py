@@ -112,12 +112,17 @@ class PrefixEncoder:
         assert self._mender is not None
         for turn in turns(request.messages, self._count):
             messages = request.messages[turn.start : turn.stop]
-            if turn.stop == len(request.messages) and (messages[-1].role == "assistant" or not is_closed(messages)):
-                break  # an answer that the caller has begun is not over either
+            if turn.stop == len(request.messages) and not self._is_closed(messages):
+                break
             self._items += self._encoded(
                 self._mender.turn(visible(messages, self._writer, turn.start), turn.start), self._writer, turn.start
             )
             self._count = turn.stop
+
+    def _is_closed(self, messages: Sequence[Message]) -> bool:
+        """An answer that the caller has begun is not over where it is trimmed for the target."""
+        begun = messages[-1].role == "assistant" and self._profile.history.plain_prefill
+        return not begun and is_closed(messages)
 
     def _tail(self, request: Request, writer: Writer) -> bytes:
         assert self._mender is not None

@@ -25,6 +25,10 @@ from toolglot.wire.tracker import ToolCallTracker
 __all__ = ["Decoder", "ReplyReader", "error_of"]
 
 
+# What a decoder raises where a document is not shaped as its wire has it: decoders read, the reader judges.
+_SHAPE = (AttributeError, KeyError, TypeError, IndexError, RecursionError)
+
+
 class Decoder(Protocol):
     """One wire's reading of frames. `complete` turns true with the wire's terminal."""
 
@@ -100,7 +104,7 @@ class ReplyReader:
             if not self._decoder.complete:
                 raise TruncatedStream("the stream ended before its terminal")
             self.reply = self._tracker.finish()
-        except (AttributeError, KeyError, TypeError, IndexError) as e:
+        except _SHAPE as e:
             raise MalformedReply(f"the answer has an unexpected shape ({e!r})") from e
         return self._tracker.drain()
 
@@ -118,8 +122,8 @@ class ReplyReader:
                 else:
                     doc = data
                 read(doc, event)
-        except (AttributeError, KeyError, TypeError, IndexError) as e:
-            raise MalformedReply(f"a frame has an unexpected shape ({e!r}): {_shown(doc)}") from e
+        except _SHAPE as e:
+            raise MalformedReply(f"a frame has an unexpected shape ({e!r}): {str(doc)[:200]}") from e
 
     def _odd(self, data: bytes) -> dict[str, Any] | None:
         """Data that is no plain JSON object: the end mark, nothing, an error in a list, or what only `loads` can read."""
@@ -136,13 +140,6 @@ class ReplyReader:
         if not isinstance(doc, dict):
             raise MalformedReply(f"a frame is {kind(doc)}, not an object: {data[:200]!r}")
         return cast(dict[str, Any], doc)
-
-
-def _shown(doc: Any) -> str:
-    try:
-        return str(doc)[:200]
-    except ValueError:  # a number of thousands of digits
-        return "…"
 
 
 def error_of(status: int, body: bytes) -> ProviderError:

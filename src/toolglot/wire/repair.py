@@ -13,6 +13,7 @@ from typing import Literal
 
 import msgspec
 
+from toolglot.jsontext import dumps_text
 from toolglot.losses import Repair
 from toolglot.messages import Block, Foreign, Media, Message, Text, Thinking, ToolCall, ToolResult
 from toolglot.providers.profile import HistoryRules
@@ -249,12 +250,22 @@ def _collect(
             if id in answers:
                 repairs.append(Repair(f"result of {id!r}", f"messages[{index}]", "a second result; added to the first"))
                 before = answers[id]
-                answers[id] = msgspec.structs.replace(
-                    before, content=(*before.content, *result.content), is_error=before.is_error or result.is_error
-                )
+                answers[id] = _joined(before, result)
             else:
                 answers[id], origin[id] = result, message
     return answers, origin
+
+
+def _joined(first: ToolResult, second: ToolResult) -> ToolResult:
+    """Two results of one call, as text: there is no one value for both."""
+    content = (*_content(first), *_content(second))
+    return msgspec.structs.replace(first, content=content, data=None, is_error=first.is_error or second.is_error)
+
+
+def _content(result: ToolResult) -> tuple[Text | Media | Foreign, ...]:
+    if result.data is None or result.text:
+        return result.content
+    return (Text(result.data if isinstance(result.data, str) else dumps_text(result.data)), *result.content)
 
 
 def _results(
@@ -266,9 +277,11 @@ def _results(
     repairs: list[Repair],
 ) -> Message:
     """The tool message that answers an assistant message: the very next one where it does so already."""
-    for call in message.calls:
-        if call.id not in answers:
-            repairs.append(Repair(f"call {call.name!r}", f"messages[{index}]", "it had no result; one was made up"))
+    repairs += [
+        Repair(f"call {call.name!r}", f"messages[{index}]", "it had no result; one was made up")
+        for call in message.calls
+        if call.id not in answers
+    ]
     blocks = tuple(answers.get(call.id) or unanswered(call) for call in message.calls)
     if following is not None and following.role == "tool" and following.blocks == blocks:
         return following

@@ -271,7 +271,7 @@ class Writer:
             if choice and choice.mode == "required":
                 self.lose("tool_choice", "tool_choice", "there are no tools to choose from")
             return tools, None
-        names = tuple(tool.name for tool in tools if tool.name in choice.names and tool.kind != "hosted")
+        names = tuple(tool.name for tool in tools if tool.name in choice.names)
         if choice.names and not names:
             self.lose("tool_choice", "tool_choice", f"there is no tool {' or '.join(map(repr, choice.names))}")
             return tools, None

@@ -76,6 +76,7 @@ class AnthropicDecoder:
     def end(self) -> None:
         for index in [*self._foreign, *self._citations]:
             self._stop(index)
+        self._tracker.used(usage_of(self._usage))
 
     def content(self, blocks: list[Any]) -> None:
         """Blocks that are already whole: of a body, of a message in the history, or of a call that code execution made."""
@@ -144,7 +145,6 @@ class AnthropicDecoder:
     def _used(self, usage: Any) -> None:
         """Counts are cumulative: a later field overwrites an earlier one."""
         self._usage.update({key: value for key, value in as_dict(usage).items() if value is not None})
-        self._tracker.used(usage_of(self._usage))
 
 
 def usage_of(usage: Doc) -> Usage:

@@ -212,7 +212,7 @@ def _loop_without_thinking(messages: Sequence[Message], writer: Writer) -> bool:
     first: Message | None = None
     for index in range(len(messages) - 1, -1, -1):
         message = messages[index]
-        if message.role == "assistant" and (message.calls or first is not None):
+        if message.role == "assistant" and (message.calls or first is not None or index == len(messages) - 1):
             first = message
         elif message.role == "assistant" or (message.role == "user" and not _after_calls(messages, index)):
             break

@@ -5,6 +5,7 @@ are one text, except where a signature marks the end of one. Vertex may stream o
 """
 
 import re
+from functools import lru_cache
 from typing import Any, cast
 
 from toolglot.losses import Loss
@@ -28,6 +29,9 @@ STOPS: dict[Any, Stop] = {
     "PROHIBITED_CONTENT": "filtered",
     "SPII": "filtered",
     "IMAGE_SAFETY": "filtered",
+    "IMAGE_PROHIBITED_CONTENT": "filtered",
+    "IMAGE_RECITATION": "filtered",
+    "FINISH_REASON_UNSPECIFIED": "end",
     "CONTINUATION": "pause",
     "OTHER": "error",
     "MALFORMED_FUNCTION_CALL": "error",
@@ -56,7 +60,8 @@ class GeminiDecoder:
         self._tracker = tracker
         self._count = 0  # of blocks begun
         self._open = ""  # kind of the block that the next part may go on with: text, thinking, call
-        self._arguments: Doc = {}  # of a call that comes in pieces
+        self._arguments: Doc = {}  # of the open call
+        self._in_pieces = False
         self._others = False
         self._known = False  # id and model
         self._usage: Doc | None = None
@@ -111,7 +116,7 @@ class GeminiDecoder:
     def _more(self, candidate: Doc) -> None:
         if reason := candidate.get("finishReason"):
             self.complete = True
-            self._tracker.stop(STOPS.get(reason, "end"))
+            self._tracker.stop(STOPS.get(reason, "error"))  # a new reason is rarely a good one
         for field in _CANDIDATE_FIELDS:
             if value := candidate.get(field):
                 self._tracker.note_message({field: value})
@@ -119,7 +124,9 @@ class GeminiDecoder:
     def part(self, part: Doc) -> None:
         """One part, of a reply or of a message in the history."""
         tracker = self._tracker
-        if "text" in part:
+        if (call := part.get("functionCall")) is not None:
+            self._call(call, rest(part, ("functionCall",)))
+        elif "text" in part:
             kind = "thinking" if part.get("thought") else "text"
             if kind != self._open:
                 self._begin(kind)
@@ -128,8 +135,6 @@ class GeminiDecoder:
             if state := rest(part, ("text", "thought")):
                 tracker.note(self._count, kind, {key: value for key, value in state.items() if value is not None})
                 self._close()
-        elif (call := part.get("functionCall")) is not None:
-            self._call(call, rest(part, ("functionCall",)))
         elif (media := part.get("inlineData") or part.get("fileData")) is not None:
             self._begin("block")
             tracker.block(self._count, media_of(media, rest(part, ("inlineData", "fileData"))))
@@ -142,9 +147,11 @@ class GeminiDecoder:
         if self._open != "call":
             self._begin("call")
             self._arguments = dict(as_dict(call.get("args")))
-        pieces = as_list(call.get("partialArgs"))
-        for piece in pieces:
+        for piece in as_list(call.get("partialArgs")):
+            self._in_pieces = True
             put(self._arguments, piece)
+        if state is None and "name" not in call and call.get("willContinue"):
+            return  # nothing but more of the arguments
         tracker.note(
             self._count, "call", {**(state or {}), **(rest(call, ("name", "args", "partialArgs", "willContinue")) or {})}
         )
@@ -159,7 +166,8 @@ class GeminiDecoder:
 
     def _close(self) -> None:
         if self._open == "call":
-            self._tracker.call(self._count, value=whole(self._arguments))
+            self._tracker.call(self._count, value=whole(self._arguments) if self._in_pieces else self._arguments)
+            self._in_pieces = False
         if self._open:
             self._tracker.close(self._count)
         self._open = ""
@@ -174,14 +182,19 @@ class _Pieces(list[str]):
     """Text that comes in pieces."""
 
 
+@lru_cache(maxsize=64)
+def _steps(path: str) -> tuple[Any, ...]:
+    if not _PATH.fullmatch(path):
+        raise KeyError(path)
+    return tuple(int(n) if n else name or quoted for name, n, quoted in _STEP.findall(path))
+
+
 def put(node: Any, piece: Doc) -> None:
     """Adds one piece of `partialArgs`: {"jsonPath": "$.a[0].b", "stringValue": …}. Text at one path is joined.
 
     Until `whole`, arrays are kept as {0: …, 1: …} and texts in their pieces.
     """
-    if not _PATH.fullmatch(piece["jsonPath"]):
-        raise KeyError(piece["jsonPath"])
-    steps: list[Any] = [int(n) if n else name or quoted for name, n, quoted in _STEP.findall(piece["jsonPath"])]
+    steps = _steps(piece["jsonPath"])
     value = next((piece[key] for key in ("stringValue", "numberValue", "boolValue") if key in piece), None)
     for step in steps[:-1]:
         node = node.setdefault(step, {})

@@ -126,13 +126,14 @@ def _response(result: ToolResult) -> Doc:
     """The result as an object: `output` and `error` are the keys that Gemini reads."""
     data: Any = result.data
     if isinstance(data, dict):
-        return cast(Doc, data)
+        response = cast(Doc, data)
+        return {"error": result.text, **response} if result.is_error else response
     return {"error" if result.is_error else "output": result.text}
 
 
 def _media(media: Media, origin: Origin | None, writer: Writer, where: str) -> Doc:
     own = writer.opaque(media.opaque, origin, where)
-    more = as_dict(own.get("source"))
+    more = {**as_dict(own.get("source")), **({"displayName": media.name} if media.name and writer.owns(origin) else {})}
     beside = rest(own, ("source", "more")) or {}
     media_type = media.media_type or guessed_type(media)
     if media.data is not None:
@@ -153,17 +154,25 @@ def assemble(request: Request, writer: Writer, system: Sequence[Message], conten
         body["systemInstruction"] = {"parts": parts}
     if encoded := _tools(tools, writer):
         body["tools"] = encoded
-    config = {**as_dict(extras.pop("toolConfig", None))}
+    config: Doc = {}
     if choice and any("functionDeclarations" in tool for tool in encoded):
         config["functionCallingConfig"] = _choice(choice, tools, writer)
-    if config:
+    if config := _merged(config, as_dict(extras.pop("toolConfig", None))):
         body["toolConfig"] = config
     if request.parallel is False:
         writer.lose("parallel", "request", f"{writer.profile.title} cannot be held to one call at a time")
-    generation = {**_generation(request, writer), **as_dict(extras.pop("generationConfig", None))}
-    if generation:
+    if generation := _merged(_generation(request, writer), as_dict(extras.pop("generationConfig", None))):
         body["generationConfig"] = generation
     return {**body, **extras, "contents": contents}
+
+
+def _merged(ours: Doc, extra: Doc) -> Doc:
+    """Two objects as one, at every depth; the extra's word is the last."""
+    out = {**ours}
+    for key, value in extra.items():
+        both = isinstance(out.get(key), dict) and isinstance(value, dict)
+        out[key] = _merged(out[key], cast(Doc, value)) if both else value
+    return out
 
 
 def _tools(tools: Sequence[ToolDefinition], writer: Writer) -> list[Doc]:
@@ -352,21 +361,15 @@ def _decode_tools(tools: Any) -> Iterator[ToolDefinition]:
 
 def _decode_choice(calling: Doc) -> tuple[ToolChoice | None, Doc]:
     """The choice, and what of functionCallingConfig it does not say."""
-    if not calling:
-        return None, {}
     mode = as_text(calling.get("mode")).upper()
     names = tuple(as_text(name) for name in as_list(calling.get("allowedFunctionNames")))
-    match mode:
-        case "ANY":
-            return ToolChoice("required", names), {}
-        case "NONE":
-            return ToolChoice("none"), {}
-        case "VALIDATED" if names:
-            return ToolChoice("auto", names), {}
-        case "AUTO":
-            return ToolChoice("auto"), {}
-        case _:
-            return None, {"functionCallingConfig": calling}
+    choice: ToolChoice | None = None
+    if mode in ("ANY", "NONE", "AUTO"):
+        choice = ToolChoice({"ANY": "required", "NONE": "none"}.get(mode, "auto"), names if mode == "ANY" else ())  # pyright: ignore[reportArgumentType]
+    elif mode == "VALIDATED" and names:
+        choice = ToolChoice("auto", names)
+    more = rest(calling, ("mode", "allowedFunctionNames") if choice else ())
+    return choice, {"functionCallingConfig": more} if more else {}
 
 
 def _decode_generation(config: Doc) -> tuple[Options, Output | None, Doc]:

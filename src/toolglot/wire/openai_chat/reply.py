@@ -46,6 +46,9 @@ class ChatDecoder:
         self._details = Details()
         self._lists: dict[str, list[Any]] = {}  # fields of the message that grow: annotations, citations
         self._count = 0  # of blocks that came whole
+        self._place: object = None  # the index of the call that came last
+        self._slot: Hashable = None
+        self._audio: dict[str, list[str]] = {}
         self.complete = False
 
     def frame(self, doc: Doc, event: str) -> None:
@@ -85,6 +88,9 @@ class ChatDecoder:
             tracker.used(usage_of(self._usage))
         if state := {**self._details.fields(), **self._lists}:
             tracker.note_message(state)
+        if self._audio:
+            sound = {key: "".join(pieces) for key, pieces in self._audio.items()}
+            tracker.note_message({"audio": {**as_dict(as_dict(tracker.opaque).get("audio")), **sound}})
         if tracker.has("refusal") and tracker.reason in (None, "end"):
             tracker.stop("refusal")
         if self._others:
@@ -97,7 +103,11 @@ class ChatDecoder:
 
     def _choice(self, choice: Doc) -> None:
         if delta := choice.get("delta"):
-            self.message(delta)
+            if len(delta) == 1 and "tool_calls" in delta and isinstance(calls := delta["tool_calls"], list):
+                for call in cast(list[Doc], calls):
+                    self._piece(call)
+            else:
+                self.message(delta)
         elif message := choice.get("message"):
             self.message(message, whole=True)
         if reason := choice.get("finish_reason"):
@@ -141,11 +151,22 @@ class ChatDecoder:
             if value and field not in _READ and field not in _PADDING and field not in REASONING:
                 self._extra(field, value)
 
+    def _piece(self, call: Doc) -> None:
+        """More of a call: nearly always a fragment of the arguments of the call before."""
+        if len(call) == 2 and call.get("index", self) == self._place and len(function := call.get("function") or ()) == 1:
+            text = cast(Doc, function).get("arguments")
+            if isinstance(text, str):
+                if text:
+                    self._tracker.arguments(self._slot, text)
+                return
+        self._call(call, None)
+
     def _call(self, call: Doc, slot: Hashable | None) -> None:
         body = as_dict(call.get("function") or call.get("custom"))
         id, name = call.get("id"), body.get("name")
         if slot is None:
             slot = self._tracker.call_slot(call.get("index"), id, name)
+            self._place, self._slot = call.get("index"), slot
         freeform = not call.get("function") and "custom" in call
         if extra := rest(call, ("id", "type", "function", "custom", "index")):
             self._tracker.note(slot, "call", extra)
@@ -184,8 +205,11 @@ class ChatDecoder:
         elif isinstance(value, list):
             self._lists.setdefault(field, []).extend(cast(list[Any], value))
         elif field == "audio":
-            before = as_dict(as_dict(self._tracker.opaque).get(field))
-            self._tracker.note_message({field: {**before, **as_dict(value)}})
+            for key, item in as_dict(value).items():
+                if isinstance(item, str) and key != "id":
+                    self._audio.setdefault(key, []).append(item)
+                else:
+                    self._tracker.note_message({field: {**as_dict(as_dict(self._tracker.opaque).get(field)), key: item}})
         else:
             self._tracker.note_message({field: value})
 

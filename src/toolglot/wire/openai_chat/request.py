@@ -296,8 +296,9 @@ def decode(body: Doc, profile: Profile) -> Request:
     """A body as a Request. What has no neutral form stays in `extras`."""
     origin = Origin(WIRE, profile.id, as_text(body.get("model")))
     extras: dict[str, Doc] = {}
+    effort = effort_of(body.get("reasoning_effort"))
     for key, value in body.items():
-        if key not in _KNOWN:
+        if key not in _KNOWN or (key == "reasoning_effort" and value is not None and not effort):
             extras.setdefault("openai" if key in SHARED else WIRE, {})[key] = value
     tools = [_decode_tool(tool) for tool in dicts(body.get("tools"))]
     tools += [_decode_tool({"type": "function", "function": function}) for function in dicts(body.get("functions"))]

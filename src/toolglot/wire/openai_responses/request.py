@@ -306,10 +306,18 @@ def _choice(choice: ToolChoice, tools: Sequence[ToolDefinition], writer: Writer)
     if not choice.names:
         return choice.mode
     kinds = {"function": "function", "freeform": "custom"}
-    named: list[Doc] = [{"type": kinds[tool.kind], "name": name} for tool, name in writer.chosen(choice, tools)]
+    named: list[Doc] = [
+        _hosted_choice(tool) if tool.kind == "hosted" else {"type": kinds[tool.kind], "name": name}
+        for tool, name in writer.chosen(choice, tools)
+    ]
     if len(named) == 1 and choice.mode == "required":
         return named[0]
     return {"type": "allowed_tools", "mode": choice.mode, "tools": named}
+
+
+def _hosted_choice(tool: ToolDefinition) -> Doc:
+    kind, _, label = tool.name.partition(":")
+    return {"type": kind, "server_label": label} if label else {"type": kind}
 
 
 # ---- decode
@@ -477,8 +485,14 @@ def _decode_tool(item: Doc) -> Iterator[ToolDefinition]:
                 for tool in _decode_tool(inner):
                     own = {**(tool.opaque or {}), **({"namespace": space} if space else {})}
                     yield replace(tool, namespace=as_text(item.get("name")), opaque=own or None)
-        case kind:
-            yield ToolDefinition(as_text(kind), kind="hosted", wire=WIRE, opaque=item)
+        case _:
+            yield ToolDefinition(_hosted_name(item), kind="hosted", wire=WIRE, opaque=item)
+
+
+def _hosted_name(item: Doc) -> str:
+    """The name of a hosted tool: its type; there may be several MCP servers, each with a label."""
+    label = as_text(item.get("server_label"))
+    return f"{as_text(item.get('type'))}:{label}" if label else as_text(item.get("type"))
 
 
 def _decode_choice(choice: Any) -> ToolChoice | None:
@@ -486,9 +500,11 @@ def _decode_choice(choice: Any) -> ToolChoice | None:
         case "auto" | "none" | "required":
             return ToolChoice(choice)
         case {"type": "allowed_tools", "mode": mode, "tools": tools}:
-            names = tuple(as_text(tool.get("name")) for tool in dicts(tools))
-            return ToolChoice("required" if mode == "required" else "auto", names) if all(names) else None
+            names = tuple(as_text(tool.get("name")) or _hosted_name(tool) for tool in dicts(tools))
+            return ToolChoice("required" if mode == "required" else "auto", names)
         case {"type": "function" | "custom", "name": str(name)}:
             return ToolChoice("required", (name,))
+        case {"type": str()} if "name" not in choice:
+            return ToolChoice("required", (_hosted_name(choice),))
         case _:
             return None
