@@ -104,7 +104,13 @@ def storm(r: Random) -> dict[str, Any]:
     """A schema in which anything may happen."""
     deep = r.randint(1, 3)
     root: dict[str, Any] = {"type": "object", "properties": some(r, deep)}
-    add(root, ["required", "anyOf", "oneOf", "allOf", "not", "description", "additionalProperties", "$ref"], r, deep, r.randint(0, 2))
+    add(
+        root,
+        ["required", "anyOf", "oneOf", "allOf", "not", "description", "additionalProperties", "$ref"],
+        r,
+        deep,
+        r.randint(0, 2),
+    )
     if r.random() < 0.2:
         chaos = schema(r, deep + 1)
         root = chaos if isinstance(chaos, dict) else root
@@ -114,7 +120,10 @@ def storm(r: Random) -> dict[str, Any]:
 
 
 KINDS = [
-    {"type": "object", "properties": {"kind": {"const": "p"}, "m": {"type": "object", "additionalProperties": {"type": "integer"}}}},
+    {
+        "type": "object",
+        "properties": {"kind": {"const": "p"}, "m": {"type": "object", "additionalProperties": {"type": "integer"}}},
+    },
     {"type": "object", "properties": {"kind": {"const": "q"}, "o": {"type": "string"}}},
 ]
 KINDS = [{**kind, "required": ["kind"], "additionalProperties": False} for kind in KINDS]

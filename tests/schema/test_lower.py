@@ -89,7 +89,13 @@ ROWS: list[tuple[str, list[Dialect], Any, Any, list[str]]] = [
         {"type": ["string", "null"], "enum": ["a", None]},
         [],
     ),
-    ("type list", [OPENAI_STRICT, ANTHROPIC_STRICT, OLLAMA, DEEPSEEK_STRICT], {"type": ["string", "null"]}, {"type": ["string", "null"]}, []),
+    (
+        "type list",
+        [OPENAI_STRICT, ANTHROPIC_STRICT, OLLAMA, DEEPSEEK_STRICT],
+        {"type": ["string", "null"]},
+        {"type": ["string", "null"]},
+        [],
+    ),
     ("type list", [GEMINI], {"type": ["string", "null"]}, union(STRING, NULL), []),
     ("type list", OPENAPI, {"type": ["string", "null"]}, {"type": "string", "nullable": True}, []),
     ("type list", [GEMINI, *OPENAPI], {"type": ["string", "integer"]}, union(STRING, INTEGER), []),
@@ -103,90 +109,407 @@ ROWS: list[tuple[str, list[Dialect], Any, Any, list[str]]] = [
         ),
         ["default"],
     ),
-    ("type list with structure", [DEEPSEEK_STRICT], {"type": ["array", "null"], "items": STRING}, union({"type": "array", "items": STRING}, NULL), []),
-    ("type list with structure", [OPENAI_STRICT], {"type": ["array", "string"], "items": STRING}, union({"type": "array", "items": STRING}, STRING), []),
+    (
+        "type list with structure",
+        [DEEPSEEK_STRICT],
+        {"type": ["array", "null"], "items": STRING},
+        union({"type": "array", "items": STRING}, NULL),
+        [],
+    ),
+    (
+        "type list with structure",
+        [OPENAI_STRICT],
+        {"type": ["array", "string"], "items": STRING},
+        union({"type": "array", "items": STRING}, STRING),
+        [],
+    ),
     ("allOf stays", OPEN, {"allOf": [STRING, {"minLength": 1}]}, {"allOf": [STRING, {"minLength": 1}]}, []),
     ("allOf", [OPENAI_STRICT, *OPENAPI], {"allOf": [STRING, {"minLength": 1}]}, {"type": "string", "minLength": 1}, []),
-    ("allOf", [GEMINI], {"allOf": [{"minimum": 1}, {"minimum": 3}, {"type": ["number", "string"]}, INTEGER]}, {"type": "integer", "minimum": 3}, []),
+    (
+        "allOf",
+        [GEMINI],
+        {"allOf": [{"minimum": 1}, {"minimum": 3}, {"type": ["number", "string"]}, INTEGER]},
+        {"type": "integer", "minimum": 3},
+        [],
+    ),
     ("const", OPEN, {"const": 1}, {"const": 1}, []),
     ("const", [*STRICT, GEMINI, OLLAMA], {"const": 1}, {"type": "integer", "enum": [1]}, []),
     ("const", [GEMINI, *OPENAPI], {"const": "a"}, {"type": "string", "enum": ["a"]}, []),
     ("const", [GEMINI, *OPENAPI], {"const": True}, {"type": "boolean", "description": "One of: true."}, ["enum"]),
     ("const", CLOSED, {"const": None}, NULL, []),
-    ("described consts", [GEMINI], {"oneOf": [{"const": "a", "title": "A"}, {"const": "b", "description": "Bee."}]}, {"type": "string", "enum": ["a", "b"], "description": '"a": A; "b": Bee.'}, []),
-    ("consts and null", [OPENAI_STRICT], {"anyOf": [{"const": "a"}, {"const": "b"}, NULL]}, {"type": ["string", "null"], "enum": ["a", "b", None]}, []),
-    ("consts and null", [GEMINI], {"anyOf": [{"const": "a"}, {"const": "b"}, NULL]}, union({"type": "string", "enum": ["a", "b"]}, NULL), []),
+    (
+        "described consts",
+        [GEMINI],
+        {"oneOf": [{"const": "a", "title": "A"}, {"const": "b", "description": "Bee."}]},
+        {"type": "string", "enum": ["a", "b"], "description": '"a": A; "b": Bee.'},
+        [],
+    ),
+    (
+        "consts and null",
+        [OPENAI_STRICT],
+        {"anyOf": [{"const": "a"}, {"const": "b"}, NULL]},
+        {"type": ["string", "null"], "enum": ["a", "b", None]},
+        [],
+    ),
+    (
+        "consts and null",
+        [GEMINI],
+        {"anyOf": [{"const": "a"}, {"const": "b"}, NULL]},
+        union({"type": "string", "enum": ["a", "b"]}, NULL),
+        [],
+    ),
     ("enum of numbers", [*STRICT, GEMINI, OLLAMA], {"enum": [1, 2.5]}, {"type": "number", "enum": [1, 2.5]}, []),
-    ("enum of numbers", OPENAPI, {"type": "integer", "enum": [1, 2, 3]}, {"type": "integer", "description": "One of: 1, 2, 3."}, ["enum"]),
-    ("enum, mixed", OPENAPI, {"enum": ["a", 1]}, union({**STRING, "description": 'One of: "a", 1.'}, {**INTEGER, "description": 'One of: "a", 1.'}), ["enum"]),
+    (
+        "enum of numbers",
+        OPENAPI,
+        {"type": "integer", "enum": [1, 2, 3]},
+        {"type": "integer", "description": "One of: 1, 2, 3."},
+        ["enum"],
+    ),
+    (
+        "enum, mixed",
+        OPENAPI,
+        {"enum": ["a", 1]},
+        union({**STRING, "description": 'One of: "a", 1.'}, {**INTEGER, "description": 'One of: "a", 1.'}),
+        ["enum"],
+    ),
     ("enum with null", OPENAPI, {"enum": ["a", None]}, {"type": "string", "enum": ["a"], "nullable": True}, []),
     ("enum with an empty string", OPENAPI, {"enum": ["", "a"]}, {"type": "string", "enum": ["a"]}, ["enum"]),
     ("enum of an empty string", OPENAPI, {"enum": [""]}, {"type": "string", "description": "May be empty."}, ["enum"]),
     ("enum against its type", CLOSED, {"type": "integer", "enum": ["a"]}, INTEGER, ["enum"]),
-    ("enum of objects", [OPENAI_STRICT], {"enum": [{"a": 1}], "type": "object"}, {**OBJECT_TEXT, "description": 'One of: {"a":1}. A JSON object, written as JSON text.'}, ["enum"]),
-    ("closed", CLOSED[3:4], {"type": "object", "properties": {"a": STRING}, "additionalProperties": False}, {"type": "object", "properties": {"a": STRING}, "additionalProperties": False}, []),
-    ("closed", [*OPENAPI, OLLAMA], {"type": "object", "properties": {"a": STRING}, "additionalProperties": False}, {"type": "object", "properties": {"a": STRING}}, []),
-    ("open", [OPENAI_STRICT], {"type": "object", "properties": {"a": STRING}, "required": ["a"], "additionalProperties": True}, {"type": "object", "properties": {"a": STRING}, "required": ["a"], "additionalProperties": False}, ["additionalProperties"]),
-    ("open", [OLLAMA], {"type": "object", "properties": {"a": STRING}, "additionalProperties": True}, {"type": "object", "properties": {"a": STRING}, "description": "Other keys are allowed."}, ["additionalProperties"]),
+    (
+        "enum of objects",
+        [OPENAI_STRICT],
+        {"enum": [{"a": 1}], "type": "object"},
+        {**OBJECT_TEXT, "description": 'One of: {"a":1}. A JSON object, written as JSON text.'},
+        ["enum"],
+    ),
+    (
+        "closed",
+        CLOSED[3:4],
+        {"type": "object", "properties": {"a": STRING}, "additionalProperties": False},
+        {"type": "object", "properties": {"a": STRING}, "additionalProperties": False},
+        [],
+    ),
+    (
+        "closed",
+        [*OPENAPI, OLLAMA],
+        {"type": "object", "properties": {"a": STRING}, "additionalProperties": False},
+        {"type": "object", "properties": {"a": STRING}},
+        [],
+    ),
+    (
+        "open",
+        [OPENAI_STRICT],
+        {"type": "object", "properties": {"a": STRING}, "required": ["a"], "additionalProperties": True},
+        {"type": "object", "properties": {"a": STRING}, "required": ["a"], "additionalProperties": False},
+        ["additionalProperties"],
+    ),
+    (
+        "open",
+        [OLLAMA],
+        {"type": "object", "properties": {"a": STRING}, "additionalProperties": True},
+        {"type": "object", "properties": {"a": STRING}, "description": "Other keys are allowed."},
+        ["additionalProperties"],
+    ),
     ("map", OPEN, MAP, MAP, []),
     ("map", [*STRICT[:1], GEMINI], MAP, PAIRS, []),
     ("map", OPENAPI, MAP, OPEN_PAIRS, []),
     ("map", [OLLAMA], MAP, {"type": "object", "description": 'Other keys hold: {"type":"integer"}.'}, ["additionalProperties"]),
-    ("map of patterns", [OPENAI_STRICT], {"type": "object", "patternProperties": {"^a": INTEGER}}, {**PAIRS, "items": {**PAIRS["items"], "properties": {"key": {"type": "string", "pattern": "^a"}, "value": INTEGER}}}, []),
-    ("map of several patterns", [OLLAMA], {"patternProperties": {"^a": INTEGER, "^b": STRING}}, {"type": "object", "description": 'Keys by pattern hold: {"^a":{"type":"integer"},"^b":{"type":"string"}}.'}, ["patternProperties"]),
-    ("nullable map of few", [OPENAI_STRICT], {"type": ["object", "null"], "minProperties": 1, "maxProperties": 3, "propertyNames": {"enum": ["a", "b"]}, "additionalProperties": INTEGER}, {**PAIRS, "type": ["array", "null"], "minItems": 1, "maxItems": 3, "items": {**PAIRS["items"], "properties": {"key": {"type": "string", "enum": ["a", "b"]}, "value": INTEGER}}}, []),
-    ("map of anything noted", [GEMINI], {"type": "object", "additionalProperties": {"description": "D."}}, {"type": "object", "description": 'Other keys hold: {"description":"D."}.'}, ["additionalProperties"]),
+    (
+        "map of patterns",
+        [OPENAI_STRICT],
+        {"type": "object", "patternProperties": {"^a": INTEGER}},
+        {**PAIRS, "items": {**PAIRS["items"], "properties": {"key": {"type": "string", "pattern": "^a"}, "value": INTEGER}}},
+        [],
+    ),
+    (
+        "map of several patterns",
+        [OLLAMA],
+        {"patternProperties": {"^a": INTEGER, "^b": STRING}},
+        {"type": "object", "description": 'Keys by pattern hold: {"^a":{"type":"integer"},"^b":{"type":"string"}}.'},
+        ["patternProperties"],
+    ),
+    (
+        "nullable map of few",
+        [OPENAI_STRICT],
+        {
+            "type": ["object", "null"],
+            "minProperties": 1,
+            "maxProperties": 3,
+            "propertyNames": {"enum": ["a", "b"]},
+            "additionalProperties": INTEGER,
+        },
+        {
+            **PAIRS,
+            "type": ["array", "null"],
+            "minItems": 1,
+            "maxItems": 3,
+            "items": {**PAIRS["items"], "properties": {"key": {"type": "string", "enum": ["a", "b"]}, "value": INTEGER}},
+        },
+        [],
+    ),
+    (
+        "map of anything noted",
+        [GEMINI],
+        {"type": "object", "additionalProperties": {"description": "D."}},
+        {"type": "object", "description": 'Other keys hold: {"description":"D."}.'},
+        ["additionalProperties"],
+    ),
     ("any object", [GEMINI, OLLAMA], {"type": "object", "additionalProperties": True}, {"type": "object"}, []),
     ("any object", [*STRICT, *OPENAPI], {"type": "object"}, OBJECT_TEXT, []),
     ("no object", [*OPENAPI, DEEPSEEK_STRICT], {"type": "object", "additionalProperties": False}, OBJECT_TEXT, []),
-    ("no object", [ANTHROPIC_STRICT, GEMINI], {"type": "object", "additionalProperties": False}, {"type": "object", "properties": {}, "additionalProperties": False}, []),
+    (
+        "no object",
+        [ANTHROPIC_STRICT, GEMINI],
+        {"type": "object", "additionalProperties": False},
+        {"type": "object", "properties": {}, "additionalProperties": False},
+        [],
+    ),
     ("anything", [GEMINI, OLLAMA], {}, {}, []),
     ("anything", [*STRICT, *OPENAPI], {}, TEXT, []),
     ("format", OPEN, {**STRING, "format": "uri"}, {**STRING, "format": "uri"}, []),
     ("format", [ANTHROPIC_STRICT], {**STRING, "format": "uri"}, {**STRING, "format": "uri"}, []),
-    ("format", [OPENAI_STRICT, DEEPSEEK_STRICT, GEMINI, *OPENAPI, OLLAMA], {**STRING, "format": "uri"}, {**STRING, "description": "Format: uri."}, ["format"]),
-    ("format", [OPENAI_STRICT, ANTHROPIC_STRICT, *OPENAPI], {**STRING, "format": "date-time"}, {**STRING, "format": "date-time"}, []),
+    (
+        "format",
+        [OPENAI_STRICT, DEEPSEEK_STRICT, GEMINI, *OPENAPI, OLLAMA],
+        {**STRING, "format": "uri"},
+        {**STRING, "description": "Format: uri."},
+        ["format"],
+    ),
+    (
+        "format",
+        [OPENAI_STRICT, ANTHROPIC_STRICT, *OPENAPI],
+        {**STRING, "format": "date-time"},
+        {**STRING, "format": "date-time"},
+        [],
+    ),
     ("pattern", [OPENAI_STRICT, *OPENAPI], {**STRING, "pattern": "^a"}, {**STRING, "pattern": "^a"}, []),
-    ("pattern", [ANTHROPIC_STRICT, GEMINI, OLLAMA], {**STRING, "pattern": "^a"}, {**STRING, "description": "Must match pattern ^a."}, ["pattern"]),
-    ("lookaround", [OPENAI_STRICT], {**STRING, "pattern": "(?=a)"}, {**STRING, "description": "Must match pattern (?=a)."}, ["pattern"]),
-    ("broken pattern", [OPENAI_STRICT], {**STRING, "pattern": "("}, {**STRING, "description": "Must match pattern (."}, ["pattern"]),
+    (
+        "pattern",
+        [ANTHROPIC_STRICT, GEMINI, OLLAMA],
+        {**STRING, "pattern": "^a"},
+        {**STRING, "description": "Must match pattern ^a."},
+        ["pattern"],
+    ),
+    (
+        "lookaround",
+        [OPENAI_STRICT],
+        {**STRING, "pattern": "(?=a)"},
+        {**STRING, "description": "Must match pattern (?=a)."},
+        ["pattern"],
+    ),
+    (
+        "broken pattern",
+        [OPENAI_STRICT],
+        {**STRING, "pattern": "("},
+        {**STRING, "description": "Must match pattern (."},
+        ["pattern"],
+    ),
     ("lengths", [OPENAI_STRICT, *OPENAPI], {**STRING, "minLength": 1}, {**STRING, "minLength": 1}, []),
-    ("lengths", [ANTHROPIC_STRICT, GEMINI, OLLAMA, DEEPSEEK_STRICT], {**STRING, "maxLength": 1}, {**STRING, "description": "At most 1 characters."}, ["maxLength"]),
+    (
+        "lengths",
+        [ANTHROPIC_STRICT, GEMINI, OLLAMA, DEEPSEEK_STRICT],
+        {**STRING, "maxLength": 1},
+        {**STRING, "description": "At most 1 characters."},
+        ["maxLength"],
+    ),
     ("bounds", [OPENAI_STRICT, GEMINI, *OPENAPI], {**INTEGER, "minimum": 1}, {**INTEGER, "minimum": 1}, []),
-    ("bounds", [ANTHROPIC_STRICT, OLLAMA], {**INTEGER, "minimum": 1, "maximum": 2}, {**INTEGER, "description": "At least 1. At most 2."}, ["minimum", "maximum"]),
+    (
+        "bounds",
+        [ANTHROPIC_STRICT, OLLAMA],
+        {**INTEGER, "minimum": 1, "maximum": 2},
+        {**INTEGER, "description": "At least 1. At most 2."},
+        ["minimum", "maximum"],
+    ),
     ("exclusive bounds", [OPENAI_STRICT], {**INTEGER, "exclusiveMinimum": 1}, {**INTEGER, "exclusiveMinimum": 1}, []),
-    ("exclusive bounds", [ANTHROPIC_STRICT, GEMINI, *OPENAPI], {**INTEGER, "exclusiveMinimum": 1}, {**INTEGER, "description": "Greater than 1."}, ["exclusiveMinimum"]),
-    ("draft-4 exclusive bounds", OPEN, {**INTEGER, "minimum": 1, "exclusiveMinimum": True}, {**INTEGER, "exclusiveMinimum": 1}, []),
+    (
+        "exclusive bounds",
+        [ANTHROPIC_STRICT, GEMINI, *OPENAPI],
+        {**INTEGER, "exclusiveMinimum": 1},
+        {**INTEGER, "description": "Greater than 1."},
+        ["exclusiveMinimum"],
+    ),
+    (
+        "draft-4 exclusive bounds",
+        OPEN,
+        {**INTEGER, "minimum": 1, "exclusiveMinimum": True},
+        {**INTEGER, "exclusiveMinimum": 1},
+        [],
+    ),
     ("draft-4 inclusive bounds", OPEN, {**INTEGER, "maximum": 1, "exclusiveMaximum": False}, {**INTEGER, "maximum": 1}, []),
-    ("array bounds", [OPENAI_STRICT, GEMINI, *OPENAPI], {"type": "array", "items": STRING, "minItems": 3}, {"type": "array", "items": STRING, "minItems": 3}, []),
-    ("array bounds", [ANTHROPIC_STRICT], {"type": "array", "items": STRING, "minItems": 1}, {"type": "array", "items": STRING, "minItems": 1}, []),
-    ("array bounds", [ANTHROPIC_STRICT, OLLAMA], {"type": "array", "items": STRING, "minItems": 3}, {"type": "array", "items": STRING, "description": "At least 3 items."}, ["minItems"]),
+    (
+        "array bounds",
+        [OPENAI_STRICT, GEMINI, *OPENAPI],
+        {"type": "array", "items": STRING, "minItems": 3},
+        {"type": "array", "items": STRING, "minItems": 3},
+        [],
+    ),
+    (
+        "array bounds",
+        [ANTHROPIC_STRICT],
+        {"type": "array", "items": STRING, "minItems": 1},
+        {"type": "array", "items": STRING, "minItems": 1},
+        [],
+    ),
+    (
+        "array bounds",
+        [ANTHROPIC_STRICT, OLLAMA],
+        {"type": "array", "items": STRING, "minItems": 3},
+        {"type": "array", "items": STRING, "description": "At least 3 items."},
+        ["minItems"],
+    ),
     ("tuple", [GEMINI, ANTHROPIC], TUPLE, TUPLE, []),
     ("tuple", [OPENAI, COMPATIBLE], TUPLE, {**TUPLE, "items": {}}, []),
-    ("tuple", [OPENAI_STRICT, *OPENAPI], TUPLE, {"type": "array", "minItems": 2, "maxItems": 2, "items": union(STRING, INTEGER), "description": "Items in order: string, integer."}, ["prefixItems"]),
-    ("tuple", [OPENAI_STRICT], {"type": "array", "prefixItems": [STRING, STRING]}, {"type": "array", "minItems": 2, "maxItems": 2, "items": STRING}, []),
-    ("open tuple", [OPENAI_STRICT], {"type": "array", "prefixItems": [STRING], "items": INTEGER}, {"type": "array", "items": union(STRING, INTEGER), "description": "Items in order: string."}, ["prefixItems"]),
-    ("closed tuple", [GEMINI], {"type": "array", "prefixItems": [STRING], "unevaluatedItems": False}, {"type": "array", "prefixItems": [STRING], "maxItems": 1}, []),
-    ("tuple", [OLLAMA], TUPLE, {"type": "array", "items": union(STRING, INTEGER), "description": "Items in order: string, integer. At least 2 items. At most 2 items."}, ["prefixItems", "minItems", "maxItems"]),
-    ("draft-7 tuple", [ANTHROPIC], {"type": "array", "items": [STRING], "additionalItems": False}, {"type": "array", "prefixItems": [STRING], "items": {"not": {}}}, []),
-    ("draft-7 tuple", [OPENAI_STRICT], {"type": "array", "items": [STRING], "additionalItems": INTEGER}, {"type": "array", "items": union(STRING, INTEGER), "description": "Items in order: string."}, ["prefixItems"]),
+    (
+        "tuple",
+        [OPENAI_STRICT, *OPENAPI],
+        TUPLE,
+        {
+            "type": "array",
+            "minItems": 2,
+            "maxItems": 2,
+            "items": union(STRING, INTEGER),
+            "description": "Items in order: string, integer.",
+        },
+        ["prefixItems"],
+    ),
+    (
+        "tuple",
+        [OPENAI_STRICT],
+        {"type": "array", "prefixItems": [STRING, STRING]},
+        {"type": "array", "minItems": 2, "maxItems": 2, "items": STRING},
+        [],
+    ),
+    (
+        "open tuple",
+        [OPENAI_STRICT],
+        {"type": "array", "prefixItems": [STRING], "items": INTEGER},
+        {"type": "array", "items": union(STRING, INTEGER), "description": "Items in order: string."},
+        ["prefixItems"],
+    ),
+    (
+        "closed tuple",
+        [GEMINI],
+        {"type": "array", "prefixItems": [STRING], "unevaluatedItems": False},
+        {"type": "array", "prefixItems": [STRING], "maxItems": 1},
+        [],
+    ),
+    (
+        "tuple",
+        [OLLAMA],
+        TUPLE,
+        {
+            "type": "array",
+            "items": union(STRING, INTEGER),
+            "description": "Items in order: string, integer. At least 2 items. At most 2 items.",
+        },
+        ["prefixItems", "minItems", "maxItems"],
+    ),
+    (
+        "draft-7 tuple",
+        [ANTHROPIC],
+        {"type": "array", "items": [STRING], "additionalItems": False},
+        {"type": "array", "prefixItems": [STRING], "items": {"not": {}}},
+        [],
+    ),
+    (
+        "draft-7 tuple",
+        [OPENAI_STRICT],
+        {"type": "array", "items": [STRING], "additionalItems": INTEGER},
+        {"type": "array", "items": union(STRING, INTEGER), "description": "Items in order: string."},
+        ["prefixItems"],
+    ),
     ("always empty", [OPENAI_STRICT], {"type": "array", "items": False}, {"type": "array", "maxItems": 0, "items": TEXT}, []),
-    ("uniqueItems, contains", CLOSED[:1], {"type": "array", "items": STRING, "uniqueItems": True, "contains": {"const": "a"}}, {"type": "array", "items": STRING, "description": 'No item twice. One item must match: {"const":"a"}.'}, ["uniqueItems", "contains"]),
-    ("uniqueItems: false", CLOSED, {"type": "array", "items": STRING, "uniqueItems": False}, {"type": "array", "items": STRING}, []),
-    ("minProperties", OPENAPI, {"type": "object", "properties": {"a": STRING}, "minProperties": 1}, {"type": "object", "properties": {"a": STRING}, "minProperties": 1}, []),
-    ("minProperties", [GEMINI], {"type": "object", "properties": {"a": STRING}, "minProperties": 1}, {"type": "object", "properties": {"a": STRING}, "description": "At least 1 keys."}, ["minProperties"]),
+    (
+        "uniqueItems, contains",
+        CLOSED[:1],
+        {"type": "array", "items": STRING, "uniqueItems": True, "contains": {"const": "a"}},
+        {"type": "array", "items": STRING, "description": 'No item twice. One item must match: {"const":"a"}.'},
+        ["uniqueItems", "contains"],
+    ),
+    (
+        "uniqueItems: false",
+        CLOSED,
+        {"type": "array", "items": STRING, "uniqueItems": False},
+        {"type": "array", "items": STRING},
+        [],
+    ),
+    (
+        "minProperties",
+        OPENAPI,
+        {"type": "object", "properties": {"a": STRING}, "minProperties": 1},
+        {"type": "object", "properties": {"a": STRING}, "minProperties": 1},
+        [],
+    ),
+    (
+        "minProperties",
+        [GEMINI],
+        {"type": "object", "properties": {"a": STRING}, "minProperties": 1},
+        {"type": "object", "properties": {"a": STRING}, "description": "At least 1 keys."},
+        ["minProperties"],
+    ),
     ("not", OPEN, {"not": STRING}, {"not": STRING}, []),
     ("not", CLOSED, {**STRING, "not": {"const": "a"}}, {**STRING, "description": 'Must not match: {"const":"a"}.'}, ["not"]),
-    ("if", [GEMINI], {**STRING, "if": {"minLength": 1}, "then": {"pattern": "a"}, "else": {"pattern": "b"}}, {**STRING, "description": 'If it matches: {"minLength":1}. Then it must match: {"pattern":"a"}. Otherwise it must match: {"pattern":"b"}.'}, ["if", "then", "else"]),
-    ("dependencies", [GEMINI], {"type": "object", "properties": {"a": STRING}, "dependencies": {"a": ["b"], "c": STRING}}, {"type": "object", "properties": {"a": STRING}, "description": 'Keys that need other keys: {"a":["b"]}. Keys that need more to hold: {"c":{"type":"string"}}.'}, ["dependentRequired", "dependentSchemas"]),
+    (
+        "if",
+        [GEMINI],
+        {**STRING, "if": {"minLength": 1}, "then": {"pattern": "a"}, "else": {"pattern": "b"}},
+        {
+            **STRING,
+            "description": 'If it matches: {"minLength":1}. Then it must match: {"pattern":"a"}. Otherwise it must match: {"pattern":"b"}.',
+        },
+        ["if", "then", "else"],
+    ),
+    (
+        "dependencies",
+        [GEMINI],
+        {"type": "object", "properties": {"a": STRING}, "dependencies": {"a": ["b"], "c": STRING}},
+        {
+            "type": "object",
+            "properties": {"a": STRING},
+            "description": 'Keys that need other keys: {"a":["b"]}. Keys that need more to hold: {"c":{"type":"string"}}.',
+        },
+        ["dependentRequired", "dependentSchemas"],
+    ),
     ("default", [OPENAI, ANTHROPIC, COMPATIBLE, *OPENAPI], {**INTEGER, "default": 5}, {**INTEGER, "default": 5}, []),
     ("default", [*STRICT, GEMINI, OLLAMA], {**INTEGER, "default": 5}, {**INTEGER, "description": "Default: 5."}, ["default"]),
     ("default", CLOSED, {"type": ["boolean"], "default": None}, {"type": "boolean"}, []),
-    ("default: false", [GEMINI], {"type": "boolean", "default": False}, {"type": "boolean", "description": "Default: false."}, ["default"]),
-    ("default of an array", OPENAPI, {"type": "array", "items": STRING, "default": ["a"]}, {"type": "array", "items": STRING, "description": 'Default: ["a"].'}, ["default"]),
-    ("cosmetics", [OPENAI, ANTHROPIC], {**STRING, "title": "T", "examples": ["a"]}, {**STRING, "title": "T", "examples": ["a"]}, []),
-    ("cosmetics", [*CLOSED, COMPATIBLE, COMPATIBLE_INLINE], {**STRING, "title": "T", "$id": "u", "$schema": "s", "discriminator": {}}, STRING, []),
-    ("examples", [*CLOSED, COMPATIBLE], {**STRING, "examples": ["a", "b"]}, {**STRING, "description": 'Examples: "a", "b".'}, ["examples"]),
+    (
+        "default: false",
+        [GEMINI],
+        {"type": "boolean", "default": False},
+        {"type": "boolean", "description": "Default: false."},
+        ["default"],
+    ),
+    (
+        "default of an array",
+        OPENAPI,
+        {"type": "array", "items": STRING, "default": ["a"]},
+        {"type": "array", "items": STRING, "description": 'Default: ["a"].'},
+        ["default"],
+    ),
+    (
+        "cosmetics",
+        [OPENAI, ANTHROPIC],
+        {**STRING, "title": "T", "examples": ["a"]},
+        {**STRING, "title": "T", "examples": ["a"]},
+        [],
+    ),
+    (
+        "cosmetics",
+        [*CLOSED, COMPATIBLE, COMPATIBLE_INLINE],
+        {**STRING, "title": "T", "$id": "u", "$schema": "s", "discriminator": {}},
+        STRING,
+        [],
+    ),
+    (
+        "examples",
+        [*CLOSED, COMPATIBLE],
+        {**STRING, "examples": ["a", "b"]},
+        {**STRING, "description": 'Examples: "a", "b".'},
+        ["examples"],
+    ),
     ("OpenAPI's example", CLOSED, {**STRING, "example": "a"}, {**STRING, "description": 'Example: "a".'}, ["example"]),
     ("unknown keyword", OPEN, {**STRING, "x-order": 1}, {**STRING, "x-order": 1}, []),
     ("unknown keyword", CLOSED, {**STRING, "x-order": 1}, STRING, ["x-order"]),
@@ -196,17 +519,53 @@ ROWS: list[tuple[str, list[Dialect], Any, Any, list[str]]] = [
     ("array without items", [OPENAI], {"type": ["array", "null"]}, {"type": ["array", "null"], "items": {}}, []),
     ("array without items", [ANTHROPIC, GEMINI, OLLAMA], {"type": "array"}, {"type": "array"}, []),
     ("array without items", [*STRICT, *OPENAPI], {"type": "array"}, {"type": "array", "items": TEXT}, []),
-    ("no type", CLOSED[:1], {"properties": {"a": STRING}, "required": ["a"]}, {"type": "object", "properties": {"a": STRING}, "required": ["a"], "additionalProperties": False}, []),
+    (
+        "no type",
+        CLOSED[:1],
+        {"properties": {"a": STRING}, "required": ["a"]},
+        {"type": "object", "properties": {"a": STRING}, "required": ["a"], "additionalProperties": False},
+        [],
+    ),
     ("keywords of another type", CLOSED, {**STRING, "minimum": 1, "items": STRING, "properties": {"a": STRING}}, STRING, []),
-    ("type and oneOf", [OPENAI_STRICT], {"type": "object", "oneOf": [{"properties": {"a": STRING}, "required": ["a"]}, {"properties": {"b": STRING}, "required": ["b"]}]}, union(*({"type": "object", "properties": {n: STRING}, "required": [n], "additionalProperties": False} for n in "ab"), note="Exactly one of: object; object."), ["oneOf"]),
-    ("type and anyOf", [GEMINI], {"type": "string", "anyOf": [{"format": "int32"}, {"pattern": "a"}]}, union({**STRING, "format": "int32"}, {**STRING, "description": "Must match pattern a."}), ["pattern"]),
+    (
+        "type and oneOf",
+        [OPENAI_STRICT],
+        {
+            "type": "object",
+            "oneOf": [{"properties": {"a": STRING}, "required": ["a"]}, {"properties": {"b": STRING}, "required": ["b"]}],
+        },
+        union(
+            *({"type": "object", "properties": {n: STRING}, "required": [n], "additionalProperties": False} for n in "ab"),
+            note="Exactly one of: object; object.",
+        ),
+        ["oneOf"],
+    ),
+    (
+        "type and anyOf",
+        [GEMINI],
+        {"type": "string", "anyOf": [{"format": "int32"}, {"pattern": "a"}]},
+        union({**STRING, "format": "int32"}, {**STRING, "description": "Must match pattern a."}),
+        ["pattern"],
+    ),
     ("anyOf of one", CLOSED, {"anyOf": [STRING], "description": "D."}, {**STRING, "description": "D."}, []),
     ("anyOf of equals", CLOSED, {"anyOf": [{**STRING, "title": "A"}, {**STRING, "title": "B"}]}, STRING, []),
     ("anyOf of null", CLOSED, {"anyOf": [NULL, {"type": "null"}]}, NULL, []),
     ("anyOf with false", CLOSED, {"anyOf": [STRING, False]}, STRING, []),
     ("anyOf of false", [GEMINI], {"anyOf": [False], "type": "string"}, STRING, ["anyOf"]),
-    ("required: true", OPEN, {"type": "object", "properties": {"a": {"type": "string", "required": True}}}, {"type": "object", "properties": {"a": STRING}, "required": ["a"]}, []),
-    ("required without property", [GEMINI], {"type": "object", "properties": {"a": STRING}, "required": ["a", "b"]}, {"type": "object", "properties": {"a": STRING}, "required": ["a"], "description": 'Required: "b".'}, ["required"]),
+    (
+        "required: true",
+        OPEN,
+        {"type": "object", "properties": {"a": {"type": "string", "required": True}}},
+        {"type": "object", "properties": {"a": STRING}, "required": ["a"]},
+        [],
+    ),
+    (
+        "required without property",
+        [GEMINI],
+        {"type": "object", "properties": {"a": STRING}, "required": ["a", "b"]},
+        {"type": "object", "properties": {"a": STRING}, "required": ["a"], "description": 'Required: "b".'},
+        ["required"],
+    ),
     ("types in capitals", DIALECTS[:1], {"type": "STRING"}, STRING, []),
 ]
 
@@ -259,21 +618,39 @@ def test_alternatives_at_the_root_become_one_object() -> None:
     """anthropics/claude-code#40075: "input_schema does not support oneOf, allOf, or anyOf at the top level"."""
     schema = {
         "oneOf": [
-            {"type": "object", "properties": {"op": {"const": "add"}, "to": STRING}, "required": ["op", "to"], "additionalProperties": False},
+            {
+                "type": "object",
+                "properties": {"op": {"const": "add"}, "to": STRING},
+                "required": ["op", "to"],
+                "additionalProperties": False,
+            },
             {"$ref": "#/$defs/Drop"},
-            {"type": "object", "properties": {"op": {"const": "move"}, "to": INTEGER}, "required": ["op"], "additionalProperties": False},
+            {
+                "type": "object",
+                "properties": {"op": {"const": "move"}, "to": INTEGER},
+                "required": ["op"],
+                "additionalProperties": False,
+            },
             {"type": "null"},
         ],
-        "$defs": {"Drop": {"properties": {"op": {"const": "drop"}, "all": True}, "required": ["op"], "additionalProperties": False}},
+        "$defs": {
+            "Drop": {"properties": {"op": {"const": "drop"}, "all": True}, "required": ["op"], "additionalProperties": False}
+        },
     }
     lowered = lower(schema, ANTHROPIC, tool="t")
     assert lowered.schema == {
         "type": "object",
-        "properties": {"op": {"type": "string", "enum": ["add", "drop", "move"]}, "to": {"anyOf": [STRING, INTEGER]}, "all": {}},
+        "properties": {
+            "op": {"type": "string", "enum": ["add", "drop", "move"]},
+            "to": {"anyOf": [STRING, INTEGER]},
+            "all": {},
+        },
         "required": ["op"],
         "additionalProperties": False,
         "description": 'Exactly one of: op="add", to; op="drop"; op="move".',
-        "$defs": {"Drop": {"properties": {"op": {"const": "drop"}, "all": {}}, "required": ["op"], "additionalProperties": False}},
+        "$defs": {
+            "Drop": {"properties": {"op": {"const": "drop"}, "all": {}}, "required": ["op"], "additionalProperties": False}
+        },
     }
     assert [loss.what for loss in lowered.losses] == ["oneOf"]
 
@@ -290,7 +667,11 @@ def test_a_property_of_the_base_is_narrowed_only_when_all_alternatives_do() -> N
 
 
 def test_alternatives_beside_properties_below_the_root() -> None:
-    schema = {"type": "object", "properties": {"a": STRING}, "oneOf": [{"required": ["a"]}, {"title": "T"}, {}, {"type": "string"}]}
+    schema = {
+        "type": "object",
+        "properties": {"a": STRING},
+        "oneOf": [{"required": ["a"]}, {"title": "T"}, {}, {"type": "string"}],
+    }
     wanted = {"type": "object", "properties": {"a": STRING}, "description": "Exactly one of: a; T; nothing more."}
     assert of(schema, GEMINI) == (wanted, ["oneOf"])
     assert of(schema, OPENAI) == (schema, [])
@@ -329,7 +710,10 @@ def test_odd_roots(schema: Any, losses: list[str], note: str | None) -> None:
 def test_what_is_fine_stays_as_it_is() -> None:
     schema = {
         "$schema": "http://json-schema.org/draft-07/schema#",
-        "properties": {"b": {"$ref": "#/definitions/B", "title": "B"}, "a": {"oneOf": [STRING, {"type": "array", "items": {}}]}},
+        "properties": {
+            "b": {"$ref": "#/definitions/B", "title": "B"},
+            "a": {"oneOf": [STRING, {"type": "array", "items": {}}]},
+        },
         "type": "object",
         "additionalProperties": {"if": STRING, "then": {"minLength": 1}},
         "definitions": {"B": {"properties": {"b": {"$ref": "#"}}}},
@@ -344,11 +728,20 @@ def test_what_is_fine_stays_as_it_is() -> None:
 # ---- references
 
 
-NODE = {"type": "object", "properties": {"v": INTEGER, "kids": {"type": "array", "items": {"$ref": "#/$defs/Node"}}}, "required": ["v"]}
+NODE = {
+    "type": "object",
+    "properties": {"v": INTEGER, "kids": {"type": "array", "items": {"$ref": "#/$defs/Node"}}},
+    "required": ["v"],
+}
 
 
 def tree(**more: Any) -> Any:
-    return {"type": "object", "properties": {"tree": {"$ref": "#/$defs/Node"}}, "required": ["tree"], "$defs": {"Node": NODE | more}}
+    return {
+        "type": "object",
+        "properties": {"tree": {"$ref": "#/$defs/Node"}},
+        "required": ["tree"],
+        "$defs": {"Node": NODE | more},
+    }
 
 
 def test_recursion_stays_where_it_may() -> None:
@@ -357,7 +750,10 @@ def test_recursion_stays_where_it_may() -> None:
     assert lower(tree(), GEMINI, tool="t") == Lowered(tree())
     strict = lower(tree(), OPENAI_STRICT, tool="t")
     assert strict.losses == ()
-    assert strict.schema["$defs"]["Node"]["properties"]["kids"] == {"type": ["array", "null"], "items": {"$ref": "#/$defs/Node"}}
+    assert strict.schema["$defs"]["Node"]["properties"]["kids"] == {
+        "type": ["array", "null"],
+        "items": {"$ref": "#/$defs/Node"},
+    }
 
 
 def test_recursion_is_cut_where_it_may_not_stay() -> None:
@@ -387,7 +783,12 @@ def test_gemini_takes_a_cycle_only_through_what_may_be_left_out() -> None:
 
 
 def test_what_stands_beside_a_reference() -> None:
-    noted = {"type": "object", "properties": {"a": {"$ref": "#/$defs/A", "description": "D."}}, "required": ["a"], "$defs": {"A": {"enum": ["x"]}}}
+    noted = {
+        "type": "object",
+        "properties": {"a": {"$ref": "#/$defs/A", "description": "D."}},
+        "required": ["a"],
+        "$defs": {"A": {"enum": ["x"]}},
+    }
     wrapped = {"anyOf": [{"$ref": "#/$defs/A"}], "description": "D."}
     written_out = {"type": "string", "enum": ["x"], "description": "D."}
     assert lower(noted, OPENAI, tool="t").schema == noted
@@ -409,7 +810,9 @@ def test_a_note_beside_a_recursive_reference_is_lost_on_gemini() -> None:
     ]
 
 
-@pytest.mark.parametrize("ref", ["#/$defs/None", "https://example.com/s.json", "other.json#/a", "#/properties/x/description", "#none", "#/anyOf/7"])
+@pytest.mark.parametrize(
+    "ref", ["#/$defs/None", "https://example.com/s.json", "other.json#/a", "#/properties/x/description", "#none", "#/anyOf/7"]
+)
 def test_references_to_nothing(ref: str) -> None:
     for dialect in DIALECTS:
         got, losses = of({"$ref": ref, "type": "string"}, dialect, description="Root.", anyOf=[{}, {"required": ["x"]}])
@@ -444,7 +847,12 @@ def test_references_of_all_kinds(ref: str, more: Any) -> None:
 def test_definitions_that_meet_keep_apart() -> None:
     schema = {
         "type": "object",
-        "properties": {"a": {"$ref": "#/$defs/A"}, "b": {"$ref": "#/definitions/A"}, "c": {"$ref": "#"}, "d": {"$ref": "#/$defs/A"}},
+        "properties": {
+            "a": {"$ref": "#/$defs/A"},
+            "b": {"$ref": "#/definitions/A"},
+            "c": {"$ref": "#"},
+            "d": {"$ref": "#/$defs/A"},
+        },
         "$defs": {"A": {"type": "string"}, "Unused": {"type": "null"}},
         "definitions": {"A": {"type": "integer"}},
     }
@@ -474,12 +882,28 @@ def test_a_definition_that_only_refers_to_itself() -> None:
         ([{"type": ["string", "null"]}, {"type": ["null", "string"]}], {"type": ["string", "null"]}, []),
         ([{"enum": ["a", "b"]}, {"enum": ["b", "c"]}], {"type": "string", "enum": ["b"]}, []),
         ([{"enum": ["a"]}, {"enum": ["c"]}], {"type": "string", "enum": ["a"], "description": 'One of: "c".'}, ["enum"]),
-        ([{"pattern": "^a"}, {"pattern": "b$"}], {**STRING, "pattern": "^a", "description": "Must match pattern b$."}, ["pattern"]),
+        (
+            [{"pattern": "^a"}, {"pattern": "b$"}],
+            {**STRING, "pattern": "^a", "description": "Must match pattern b$."},
+            ["pattern"],
+        ),
         ([{"maximum": 3}, {"maximum": 2}, {"minimum": 0}, {"minimum": 1}], {"type": "number", "maximum": 2, "minimum": 1}, []),
-        ([{"description": "A.", "title": "T"}, {"description": "B.", "type": "string", "title": "U"}], {**STRING, "description": "A. B."}, []),
+        (
+            [{"description": "A.", "title": "T"}, {"description": "B.", "type": "string", "title": "U"}],
+            {**STRING, "description": "A. B."},
+            [],
+        ),
         ([{"items": STRING}, {"items": {"minLength": 1}}], {"type": "array", "items": {"type": "string", "minLength": 1}}, []),
-        ([{"anyOf": [STRING, INTEGER]}, {"anyOf": [INTEGER, NULL]}], {"anyOf": [STRING, INTEGER], "description": "At least one of: [{'type': 'integer'}, {'type': 'null'}]."}, ["anyOf"]),
-        ([{"type": "array", "items": STRING, "uniqueItems": True}, {"uniqueItems": False}], {"type": "array", "items": STRING, "description": "No item twice."}, ["uniqueItems"]),
+        (
+            [{"anyOf": [STRING, INTEGER]}, {"anyOf": [INTEGER, NULL]}],
+            {"anyOf": [STRING, INTEGER], "description": "At least one of: [{'type': 'integer'}, {'type': 'null'}]."},
+            ["anyOf"],
+        ),
+        (
+            [{"type": "array", "items": STRING, "uniqueItems": True}, {"uniqueItems": False}],
+            {"type": "array", "items": STRING, "description": "No item twice."},
+            ["uniqueItems"],
+        ),
     ],
 )
 def test_parts_of_all_of(parts: list[Any], wanted: Any, losses: list[str]) -> None:
@@ -489,7 +913,12 @@ def test_parts_of_all_of(parts: list[Any], wanted: Any, losses: list[str]) -> No
 def test_objects_of_all_of() -> None:
     a = {"type": "object", "properties": {"a": STRING}, "required": ["a"], "additionalProperties": False}
     b = {"properties": {"b": INTEGER}, "required": ["b"], "additionalProperties": {"type": "string"}}
-    wanted = {"type": "object", "properties": {"a": STRING, "b": INTEGER}, "required": ["a", "b"], "additionalProperties": False}
+    wanted = {
+        "type": "object",
+        "properties": {"a": STRING, "b": INTEGER},
+        "required": ["a", "b"],
+        "additionalProperties": False,
+    }
     for parts in ([a, b], [b, a]):
         got, losses = of({"allOf": parts}, OPENAI_STRICT)
         assert losses == []
@@ -576,7 +1005,11 @@ def test_anthropic_counts_over_all_strict_tools() -> None:
     assert strict_problems({"a": optional, "b": optional, "c": one}, ANTHROPIC_STRICT) == {
         "b": "anthropic-strict limits: optional 26 > 24"
     }
-    unions = {**one, "properties": {f"p{i}": {"type": ["string", "null"]} for i in range(9)}, "required": [f"p{i}" for i in range(9)]}
+    unions = {
+        **one,
+        "properties": {f"p{i}": {"type": ["string", "null"]} for i in range(9)},
+        "required": [f"p{i}" for i in range(9)],
+    }
     assert strict_problems({"a": unions, "b": unions}, ANTHROPIC_STRICT) == {"b": "anthropic-strict limits: unions 18 > 16"}
     assert strict_problems({"a": tree()}, ANTHROPIC_STRICT) == {"a": "anthropic-strict limits: a recursive definition"}
 

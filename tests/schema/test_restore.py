@@ -9,7 +9,10 @@ from toolglot.schema.lower import Lowered, Omit, Pairs, Rename, lower, restore
 from toolglot.schema.plain import from_openapi
 
 STRING = {"type": "string"}
-NODE = {"type": "object", "properties": {"v": {"type": "integer"}, "kids": {"type": "array", "items": {"$ref": "#/$defs/Node"}}}}
+NODE = {
+    "type": "object",
+    "properties": {"v": {"type": "integer"}, "kids": {"type": "array", "items": {"$ref": "#/$defs/Node"}}},
+}
 
 
 def there_and_back(properties: Any, arguments: Any, dialect: Dialect = OPENAI_STRICT, **more: Any) -> Any:
@@ -28,7 +31,11 @@ def there_and_back(properties: Any, arguments: Any, dialect: Dialect = OPENAI_ST
         ({"m": {"additionalProperties": STRING}}, {"m": {"k": "v"}}, {"m": {"k": "v"}}),
         ({"m": {"additionalProperties": STRING}}, {"m": [{"value": "v"}]}, {"m": [{"value": "v"}]}),
         ({"m": {"additionalProperties": STRING}}, {"m": ["k"]}, {"m": ["k"]}),
-        ({"m": {"additionalProperties": {"additionalProperties": STRING}}}, {"m": [{"key": "a", "value": [{"key": "b", "value": "c"}]}]}, {"m": {"a": {"b": "c"}}}),
+        (
+            {"m": {"additionalProperties": {"additionalProperties": STRING}}},
+            {"m": [{"key": "a", "value": [{"key": "b", "value": "c"}]}]},
+            {"m": {"a": {"b": "c"}}},
+        ),
         ({"x": {}}, {"x": '{"a": [1]}'}, {"x": {"a": [1]}}),
         ({"x": {}}, {"x": "not JSON"}, {"x": "not JSON"}),
         ({"x": {"type": "object"}}, {"x": '{"a": 1}'}, {"x": {"a": 1}}),
@@ -57,10 +64,16 @@ def test_back_through_recursion_without_an_end() -> None:
 
 
 def test_back_through_the_branch_that_suits() -> None:
-    maps = {"type": "object", "properties": {"kind": {"const": "m"}, "m": {"additionalProperties": STRING}}, "required": ["kind"]}
+    maps = {
+        "type": "object",
+        "properties": {"kind": {"const": "m"}, "m": {"additionalProperties": STRING}},
+        "required": ["kind"],
+    }
     text = {"type": "object", "properties": {"kind": {"const": "t"}, "x": {}}, "required": ["kind"]}
     closed = {"type": "object", "properties": {"y": {}}, "required": ["y"], "additionalProperties": False}
-    properties = {"a": {"type": "array", "items": {"anyOf": [STRING, maps, {"$ref": "#/$defs/T"}, {"anyOf": [closed, {"type": "null"}]}]}}}
+    properties = {
+        "a": {"type": "array", "items": {"anyOf": [STRING, maps, {"$ref": "#/$defs/T"}, {"anyOf": [closed, {"type": "null"}]}]}}
+    }
     arguments = {
         "a": [
             "s",
@@ -78,7 +91,11 @@ def test_back_through_the_branch_that_suits() -> None:
 
 def test_back_from_gemini() -> None:
     properties = {
-        "pair": {"type": "array", "prefixItems": [STRING, {"additionalProperties": STRING}], "items": {"additionalProperties": STRING}},
+        "pair": {
+            "type": "array",
+            "prefixItems": [STRING, {"additionalProperties": STRING}],
+            "items": {"additionalProperties": STRING},
+        },
         "named": {"type": "object", "properties": {"a": STRING}, "additionalProperties": {"additionalProperties": STRING}},
     }
     entries, whole = [{"key": "k", "value": "v"}], {"k": "v"}
@@ -100,7 +117,10 @@ def test_nothing_to_restore() -> None:
 
 
 def test_ways_that_lead_nowhere() -> None:
-    lowered = Lowered({"properties": {"a": {"$ref": "#/$defs/None"}}}, ways_back=(Omit(("b",), "#/properties/b"), Pairs("#"), Rename({"a": "A"}, "#")))
+    lowered = Lowered(
+        {"properties": {"a": {"$ref": "#/$defs/None"}}},
+        ways_back=(Omit(("b",), "#/properties/b"), Pairs("#"), Rename({"a": "A"}, "#")),
+    )
     assert restore({"a": 1}, lowered) == {"A": 1}
 
 
@@ -122,10 +142,22 @@ def test_ways_that_lead_nowhere() -> None:
         ({"ref": "#/defs/A", "nullable": True}, {"anyOf": [{"$ref": "#/$defs/A"}, {"type": "null"}]}),
         ({"nullable": True}, {}),
         ({"type": "STRING", "format": "enum", "enum": "a"}, {"type": "string", "enum": ["a"]}),
-        ({"type": "ARRAY", "items": {"type": "STRING"}, "min_items": "2", "maxItems": 3}, {"type": "array", "items": {"type": "string"}, "minItems": 2, "maxItems": 3}),
-        ({"type": "OBJECT", "properties": {"a": {}, "b": {}}, "property_ordering": ["b", "a", 5, "c"]}, {"type": "object", "properties": {"b": {}, "a": {}}}),
-        ({"type": "OBJECT", "required": "a", "items": None, "anyOf": {"type": "NULL"}}, {"type": "object", "required": ["a"], "anyOf": [{"type": "null"}]}),
-        ({"defs": {"A": {"type": "NULL"}}, "example": 1, "default": None}, {"$defs": {"A": {"type": "null"}}, "examples": [1], "default": None}),
+        (
+            {"type": "ARRAY", "items": {"type": "STRING"}, "min_items": "2", "maxItems": 3},
+            {"type": "array", "items": {"type": "string"}, "minItems": 2, "maxItems": 3},
+        ),
+        (
+            {"type": "OBJECT", "properties": {"a": {}, "b": {}}, "property_ordering": ["b", "a", 5, "c"]},
+            {"type": "object", "properties": {"b": {}, "a": {}}},
+        ),
+        (
+            {"type": "OBJECT", "required": "a", "items": None, "anyOf": {"type": "NULL"}},
+            {"type": "object", "required": ["a"], "anyOf": [{"type": "null"}]},
+        ),
+        (
+            {"defs": {"A": {"type": "NULL"}}, "example": 1, "default": None},
+            {"$defs": {"A": {"type": "null"}}, "examples": [1], "default": None},
+        ),
         ({"properties": [], "propertyOrdering": 5}, {"properties": []}),
         (True, True),
         (None, None),
@@ -154,5 +186,8 @@ def test_properties_come_in_the_order_that_is_said() -> None:
 
 
 def test_openapi_there_and_back() -> None:
-    schema = {"type": "object", "properties": {"a": {"type": ["string", "null"], "enum": ["x", None]}, "b": {"type": "number", "minimum": 1}}}
+    schema = {
+        "type": "object",
+        "properties": {"a": {"type": ["string", "null"], "enum": ["x", None]}, "b": {"type": "number", "minimum": 1}},
+    }
     assert from_openapi(lower(schema, GEMINI_OPENAPI, tool="t").schema) == schema

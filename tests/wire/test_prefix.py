@@ -64,7 +64,7 @@ def test_body_is_closed_up_to_the_last_answered_call() -> None:
 
 def test_empty_conversation() -> None:
     step = PrefixEncoder(resolve("openai-chat")).encode(Request("m", Conversation()))
-    assert step.body == b'{"model":"m","messages":[]}'
+    assert step.body == b'{"model":"m","messages":[{"role":"user","content":"(start of the conversation)"}]}'
     assert step.closed <= len(b'{"model":"m","messages":[')
 
 

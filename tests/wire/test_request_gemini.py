@@ -142,7 +142,8 @@ def test_response_is_an_object(result: ToolResult, response: Doc) -> None:
 def test_error_with_data_is_still_told_as_an_error() -> None:
     result = ToolResult("c1", (Text("boom"),), data={"code": 3}, is_error=True)
     response = contents(user("hi"), assistant(CALL), tool(result))[2]["parts"][0]["functionResponse"]["response"]
-    assert response.keys() == {"error"}
+    assert "error" in response
+    assert "boom" in str(response)
 
 
 def test_second_result_of_a_call_is_not_lost_behind_the_data_of_the_first() -> None:

@@ -141,7 +141,7 @@ def test_choice_of_hosted_tools_goes_back_verbatim_and_is_a_loss_elsewhere(choic
     assert encode_request(request, resolve("openai-responses", "gpt-5")).body["tool_choice"] == choice
     other = encode_request(request, resolve("openai-chat", "gpt-4o"))
     assert not any(word in str(other.body) for word in ("web_search", "mcp"))
-    assert {"hosted tool 'web_search'", "hosted tool 'mcp'"} <= {*lost(other)}
+    assert len([what for what in lost(other) if what.startswith("hosted tool")]) == 2
 
 
 def test_azure_is_told_which_tools_do_not_count_now() -> None:

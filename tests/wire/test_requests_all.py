@@ -215,15 +215,14 @@ def test_nothing_that_was_given_is_changed(provider: str) -> None:
     assert request == before
 
 
-@pytest.mark.parametrize("provider", PROFILES)
-def test_instructions_alone_and_nothing_at_all_are_requests_that_can_be_sent(provider: str) -> None:
-    """Also where every turn was empty: a conversation can never become unusable."""
-    profile = resolve(provider, "some-model")
-    for messages in ([system("s")], [user("")], [assistant([])], list[Message]()):
-        body = encode_request(Request("some-model", messages), profile).body
-        last = body[list(body)[-1]]
-        assert isinstance(last, list)
-        assert last != []
+@pytest.mark.parametrize(
+    "messages", [[system("s")], [user("")], [assistant([])]], ids=["instructions", "empty user", "empty answer"]
+)
+@pytest.mark.parametrize("provider", [provider for provider in PROFILES if provider != "ollama"])
+def test_conversation_without_a_turn_can_still_be_sent(provider: str, messages: list[Message]) -> None:
+    """All but Ollama (which loads the model then) refuse a request without a message."""
+    body = encode_request(Request("some-model", messages), resolve(provider, "some-model")).body
+    assert body[list(body)[-1]] != []
 
 
 @pytest.mark.parametrize("provider", PROFILES)

@@ -77,12 +77,14 @@ class Mender:
         self._rules, self._stateful = rules, stateful
         self._taken: set[str] = set()
         self._last: Message | None = None  # the last message that is not an instruction
+        self._any = False
         self.repairs: list[Repair] = []
 
     def copy(self) -> "Mender":
         """A mender that goes on from here."""
         other = Mender(self._rules, stateful=self._stateful)
-        other._taken, other._last, other.repairs = set(self._taken), self._last, list(self.repairs)
+        other._taken, other._last, other._any = set(self._taken), self._last, self._any
+        other.repairs = list(self.repairs)
         return other
 
     def turn(self, messages: Sequence[Message], first: int = 0) -> list[Message]:
@@ -92,6 +94,7 @@ class Mender:
         for index, message in enumerate(_pair(unique, first, self.repairs, stateful=self._stateful), first):
             shaped = _shape(message, self._rules, index, self.repairs)
             if shaped is not None:
+                self._any = True
                 out += [*self._before(shaped, index), shaped]
                 if shaped.role != "system":
                     self._last = shaped
@@ -111,7 +114,7 @@ class Mender:
     def ending(self, messages: list[Message]) -> list[Message]:
         """The last messages as the target accepts them at the end of a request."""
         rules, last = self._rules, self._last
-        if rules.needs_turn and last is None and not self._stateful:
+        if last is None and (rules.needs_turn or not self._any) and not self._stateful:
             self._say("user message", 0, "added: there must be one")
             return [*messages, Message("user", (Text(_START),))]
         if last is None or not _is_prefill(last):

@@ -11,7 +11,7 @@ from typing import Any, cast
 from toolglot.losses import Loss
 from toolglot.messages import Foreign, Media, Stop, Usage
 from toolglot.wire.failures import failure
-from toolglot.wire.shapes import Doc, as_dict, as_int, as_list, as_text, rest
+from toolglot.wire.shapes import Doc, as_dict, as_int, as_text, rest
 from toolglot.wire.tracker import ToolCallTracker
 
 __all__ = ["WIRE", "GeminiDecoder", "snake_to_camel"]
@@ -125,7 +125,7 @@ class GeminiDecoder:
         """One part, of a reply or of a message in the history."""
         tracker = self._tracker
         if (call := part.get("functionCall")) is not None:
-            self._call(call, rest(part, ("functionCall",)))
+            self._call(call, rest(part, ("functionCall",)) if len(part) > 1 else None)
         elif "text" in part:
             kind = "thinking" if part.get("thought") else "text"
             if kind != self._open:
@@ -147,9 +147,10 @@ class GeminiDecoder:
         if self._open != "call":
             self._begin("call")
             self._arguments = dict(as_dict(call.get("args")))
-        for piece in as_list(call.get("partialArgs")):
+        if pieces := call.get("partialArgs"):
             self._in_pieces = True
-            put(self._arguments, piece)
+            for piece in pieces:
+                put(self._arguments, piece)
         if state is None and "name" not in call and call.get("willContinue"):
             return  # nothing but more of the arguments
         tracker.note(
@@ -195,16 +196,18 @@ def put(node: Any, piece: Doc) -> None:
     Until `whole`, arrays are kept as {0: …, 1: …} and texts in their pieces.
     """
     steps = _steps(piece["jsonPath"])
-    value = next((piece[key] for key in ("stringValue", "numberValue", "boolValue") if key in piece), None)
-    for step in steps[:-1]:
-        node = node.setdefault(step, {})
     if not steps:
         return
-    before = node.get(steps[-1])
-    if isinstance(value, str) and isinstance(before, _Pieces):
+    *path, last = steps
+    for step in path:
+        node = node.setdefault(step, {})
+    value = piece.get("stringValue")
+    if not isinstance(value, str):
+        node[last] = piece.get("numberValue", piece.get("boolValue"))
+    elif isinstance(before := node.get(last), _Pieces):
         before.append(value)
     else:
-        node[steps[-1]] = _Pieces([value]) if isinstance(value, str) else value
+        node[last] = _Pieces([value])
 
 
 def whole(value: Any) -> Any:

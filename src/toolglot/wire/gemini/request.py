@@ -127,7 +127,9 @@ def _response(result: ToolResult) -> Doc:
     data: Any = result.data
     if isinstance(data, dict):
         response = cast(Doc, data)
-        return {"error": result.text, **response} if result.is_error else response
+        if not result.is_error or "error" in response:
+            return response
+        return {"error": {"message": result.text, **response}}
     return {"error" if result.is_error else "output": result.text}
 
 

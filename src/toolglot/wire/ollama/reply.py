@@ -44,12 +44,14 @@ class OllamaDecoder:
 
     def message(self, message: Doc) -> None:
         """One message, or a piece of it."""
-        has_more = len(message) > ("role" in message) + ("content" in message)
-        if has_more and (text := message.get("thinking")):
-            self._tracker.thinking("thinking", text)
+        known = ("role" in message) + ("content" in message)
+        if len(message) > known and "thinking" in message:
+            known += 1
+            if text := message["thinking"]:
+                self._tracker.thinking("thinking", text)
         if text := message.get("content"):
             self._tracker.text("content", text)
-        if has_more:
+        if len(message) > known:
             self._more(message)
 
     def _more(self, message: Doc) -> None:
