@@ -20,7 +20,7 @@ needs_referee = pytest.mark.skipif(not REFEREE.exists(), reason=f"no referee at 
 
 # The referee judges Chat Completions for OpenAI: what it says of these is not true of other vendors.
 _VENDOR_FIELDS = {"reasoning_content", "reasoning", "reasoning_details", "top_k", "stop"}
-_OPENAI_RULES = ("oc.file_not_pdf",)
+_OPENAI_RULES = ("oc.file_not_pdf", "oc.tools_max")
 
 
 def refused(profile: Profile, body: Doc) -> list[str]:

@@ -51,7 +51,8 @@ def test_what_is_made_up_for_a_row_fits_its_own_patterns(profile: Profile) -> No
 
 
 def test_rows_have_the_names_that_people_use() -> None:
-    wanted = "openai-chat openai-responses azure-chat azure-responses anthropic gemini vertex ollama openrouter copilot xai deepseek mistral groq compatible"
+    wanted = "openai-chat openai-responses azure-chat azure-responses anthropic gemini vertex ollama openrouter "
+    wanted += "copilot xai deepseek mistral groq compatible"
     assert {*PROFILES} == {*wanted.split()}
     assert {resolve(alias).id for alias in ALIASES} <= {*PROFILES}
     assert not {*ALIASES} & {*PROFILES}

@@ -6,6 +6,9 @@ from typing import Any, cast
 
 import jsonschema_rs
 
+from toolglot.schema.dialects import Dialect
+from toolglot.schema.lower import lower
+
 Schema = dict[str, Any]
 
 CORE = {"type", "description", "properties", "required", "items", "enum", "anyOf"}
@@ -164,3 +167,11 @@ def reaches(schema: Schema, goal: str) -> bool:
         todo += uses.get(ref, set()) if ref not in seen else ()
         seen.add(ref)
     return goal in seen
+
+
+def lowered_property(schema: Any, dialect: Dialect, **more: Any) -> tuple[Any, list[str]]:
+    """A required property as the dialect says it, and what was lost."""
+    root = {"type": "object", "properties": {"x": schema}, "required": ["x"], **more}
+    lowered = lower(root, dialect, tool="t")
+    assert violations(lowered.schema, dialect.name) == []
+    return lowered.schema["properties"]["x"], [loss.what for loss in lowered.losses]

@@ -1,9 +1,10 @@
-"""The matrix of facts/PROVIDERS.md §16, row by row: what each dialect makes of a keyword, and which losses it names."""
+"""What `lower` does with whole schemas: the root, references, merging, names, nonsense, limits."""
 
 from typing import Any
 
 import msgspec
 import pytest
+from schema_legality import lowered_property as of
 from schema_legality import violations
 
 from toolglot.errors import UsageError
@@ -12,7 +13,6 @@ from toolglot.schema import dialects
 from toolglot.schema.dialects import (
     ANTHROPIC,
     ANTHROPIC_STRICT,
-    COMPATIBLE,
     COMPATIBLE_INLINE,
     DEEPSEEK_STRICT,
     DIALECTS,
@@ -21,572 +21,19 @@ from toolglot.schema.dialects import (
     OLLAMA,
     OPENAI,
     OPENAI_STRICT,
-    OPENROUTER_GOOGLE,
     Dialect,
 )
 from toolglot.schema.lower import Lowered, Way, lower, strict_problems
 
-OPEN = [OPENAI, ANTHROPIC, COMPATIBLE, COMPATIBLE_INLINE]
-STRICT = [OPENAI_STRICT, ANTHROPIC_STRICT, DEEPSEEK_STRICT]
-OPENAPI = [GEMINI_OPENAPI, OPENROUTER_GOOGLE]
-CLOSED = [*STRICT, GEMINI, *OPENAPI, OLLAMA]
-TEXT = {"type": "string", "description": "Any JSON value, written as JSON text."}
-OBJECT_TEXT = {"type": "string", "description": "A JSON object, written as JSON text."}
-NULL = {"type": "null"}
-
-
-def of(schema: Any, dialect: Dialect, **more: Any) -> tuple[Any, list[str]]:
-    """A required property as the dialect says it, and what was lost."""
-    root = {"type": "object", "properties": {"x": schema}, "required": ["x"], **more}
-    lowered = lower(root, dialect, tool="t")
-    assert violations(lowered.schema, dialect.name) == []
-    return lowered.schema["properties"]["x"], [loss.what for loss in lowered.losses]
-
-
-def union(*forms: Any, note: str = "") -> Any:
-    return {"anyOf": list(forms)} | ({"description": note} if note else {})
-
-
-STRING = {"type": "string"}
-INTEGER = {"type": "integer"}
-DISTINCT = {"oneOf": [STRING, INTEGER]}
-NULLABLE = {"anyOf": [STRING, NULL], "description": "D."}
-TUPLE = {"type": "array", "prefixItems": [STRING, INTEGER], "minItems": 2, "maxItems": 2}
-PAIRS = {
-    "type": "array",
-    "items": {
-        "type": "object",
-        "properties": {"key": STRING, "value": INTEGER},
-        "required": ["key", "value"],
-        "additionalProperties": False,
-    },
-    "description": "A map: one entry for each key.",
-}
-OPEN_PAIRS = {**PAIRS, "items": {key: value for key, value in PAIRS["items"].items() if key != "additionalProperties"}}
-MAP = {"type": "object", "additionalProperties": INTEGER}
-
-# row of the matrix, dialects, what comes in, what goes out, losses
-ROWS: list[tuple[str, list[Dialect], Any, Any, list[str]]] = [
-    ("oneOf stays", OPEN, DISTINCT, DISTINCT, []),
-    ("oneOf", CLOSED, DISTINCT, union(STRING, INTEGER), []),
-    (
-        "oneOf that overlaps",
-        [OPENAI_STRICT],
-        {"oneOf": [{"type": "number"}, INTEGER]},
-        union({"type": "number"}, INTEGER, note="Exactly one of: number; integer."),
-        ["oneOf"],
-    ),
-    ("nullable stays", [OPENAI, ANTHROPIC, OPENAI_STRICT, ANTHROPIC_STRICT, OLLAMA], NULLABLE, NULLABLE, []),
-    ("nullable", [GEMINI], NULLABLE, union({"type": "string", "description": "D."}, NULL), []),
-    ("nullable", OPENAPI, NULLABLE, {"type": "string", "nullable": True, "description": "D."}, []),
-    ("OpenAPI's nullable", [OPENAI], {"type": "string", "nullable": True}, {"type": "string", "nullable": True}, []),
-    ("OpenAPI's nullable", [OLLAMA], {"type": "string", "nullable": True}, {"type": ["string", "null"]}, []),
-    ("not nullable", [OLLAMA], {"type": "string", "nullable": False}, STRING, []),
-    (
-        "OpenAPI's nullable",
-        [OPENAI_STRICT],
-        {"type": "string", "enum": ["a"], "nullable": True},
-        {"type": ["string", "null"], "enum": ["a", None]},
-        [],
-    ),
-    (
-        "type list",
-        [OPENAI_STRICT, ANTHROPIC_STRICT, OLLAMA, DEEPSEEK_STRICT],
-        {"type": ["string", "null"]},
-        {"type": ["string", "null"]},
-        [],
-    ),
-    ("type list", [GEMINI], {"type": ["string", "null"]}, union(STRING, NULL), []),
-    ("type list", OPENAPI, {"type": ["string", "null"]}, {"type": "string", "nullable": True}, []),
-    ("type list", [GEMINI, *OPENAPI], {"type": ["string", "integer"]}, union(STRING, INTEGER), []),
-    (
-        "type list, null, a note",
-        OPENAPI,
-        {"type": ["string", "integer", "null"], "description": "D.", "minLength": 2, "default": 3},
-        union(
-            {"type": "string", "minLength": 2, "nullable": True, "description": "D. Default: 3."},
-            {"type": "integer", "nullable": True, "description": "D. Default: 3."},
-        ),
-        ["default"],
-    ),
-    (
-        "type list with structure",
-        [DEEPSEEK_STRICT],
-        {"type": ["array", "null"], "items": STRING},
-        union({"type": "array", "items": STRING}, NULL),
-        [],
-    ),
-    (
-        "type list with structure",
-        [OPENAI_STRICT],
-        {"type": ["array", "string"], "items": STRING},
-        union({"type": "array", "items": STRING}, STRING),
-        [],
-    ),
-    ("allOf stays", OPEN, {"allOf": [STRING, {"minLength": 1}]}, {"allOf": [STRING, {"minLength": 1}]}, []),
-    ("allOf", [OPENAI_STRICT, *OPENAPI], {"allOf": [STRING, {"minLength": 1}]}, {"type": "string", "minLength": 1}, []),
-    (
-        "allOf",
-        [GEMINI],
-        {"allOf": [{"minimum": 1}, {"minimum": 3}, {"type": ["number", "string"]}, INTEGER]},
-        {"type": "integer", "minimum": 3},
-        [],
-    ),
-    ("const", OPEN, {"const": 1}, {"const": 1}, []),
-    ("const", [*STRICT, GEMINI, OLLAMA], {"const": 1}, {"type": "integer", "enum": [1]}, []),
-    ("const", [GEMINI, *OPENAPI], {"const": "a"}, {"type": "string", "enum": ["a"]}, []),
-    ("const", [GEMINI, *OPENAPI], {"const": True}, {"type": "boolean", "description": "One of: true."}, ["enum"]),
-    ("const", CLOSED, {"const": None}, NULL, []),
-    (
-        "described consts",
-        [GEMINI],
-        {"oneOf": [{"const": "a", "title": "A"}, {"const": "b", "description": "Bee."}]},
-        {"type": "string", "enum": ["a", "b"], "description": '"a": A; "b": Bee.'},
-        [],
-    ),
-    (
-        "consts and null",
-        [OPENAI_STRICT],
-        {"anyOf": [{"const": "a"}, {"const": "b"}, NULL]},
-        {"type": ["string", "null"], "enum": ["a", "b", None]},
-        [],
-    ),
-    (
-        "consts and null",
-        [GEMINI],
-        {"anyOf": [{"const": "a"}, {"const": "b"}, NULL]},
-        union({"type": "string", "enum": ["a", "b"]}, NULL),
-        [],
-    ),
-    ("enum of numbers", [*STRICT, GEMINI, OLLAMA], {"enum": [1, 2.5]}, {"type": "number", "enum": [1, 2.5]}, []),
-    (
-        "enum of numbers",
-        OPENAPI,
-        {"type": "integer", "enum": [1, 2, 3]},
-        {"type": "integer", "description": "One of: 1, 2, 3."},
-        ["enum"],
-    ),
-    (
-        "enum, mixed",
-        OPENAPI,
-        {"enum": ["a", 1]},
-        union({**STRING, "description": 'One of: "a", 1.'}, {**INTEGER, "description": 'One of: "a", 1.'}),
-        ["enum"],
-    ),
-    ("enum with null", OPENAPI, {"enum": ["a", None]}, {"type": "string", "enum": ["a"], "nullable": True}, []),
-    ("enum with an empty string", OPENAPI, {"enum": ["", "a"]}, {"type": "string", "enum": ["a"]}, ["enum"]),
-    ("enum of an empty string", OPENAPI, {"enum": [""]}, {"type": "string", "description": "May be empty."}, ["enum"]),
-    ("enum against its type", CLOSED, {"type": "integer", "enum": ["a"]}, INTEGER, ["enum"]),
-    (
-        "enum of objects",
-        [OPENAI_STRICT],
-        {"enum": [{"a": 1}], "type": "object"},
-        {**OBJECT_TEXT, "description": 'One of: {"a":1}. A JSON object, written as JSON text.'},
-        ["enum"],
-    ),
-    (
-        "closed",
-        CLOSED[3:4],
-        {"type": "object", "properties": {"a": STRING}, "additionalProperties": False},
-        {"type": "object", "properties": {"a": STRING}, "additionalProperties": False},
-        [],
-    ),
-    (
-        "closed",
-        [*OPENAPI, OLLAMA],
-        {"type": "object", "properties": {"a": STRING}, "additionalProperties": False},
-        {"type": "object", "properties": {"a": STRING}},
-        [],
-    ),
-    (
-        "open",
-        [OPENAI_STRICT],
-        {"type": "object", "properties": {"a": STRING}, "required": ["a"], "additionalProperties": True},
-        {"type": "object", "properties": {"a": STRING}, "required": ["a"], "additionalProperties": False},
-        ["additionalProperties"],
-    ),
-    (
-        "open",
-        [OLLAMA],
-        {"type": "object", "properties": {"a": STRING}, "additionalProperties": True},
-        {"type": "object", "properties": {"a": STRING}, "description": "Other keys are allowed."},
-        ["additionalProperties"],
-    ),
-    ("map", OPEN, MAP, MAP, []),
-    ("map", [*STRICT[:1], GEMINI], MAP, PAIRS, []),
-    ("map", OPENAPI, MAP, OPEN_PAIRS, []),
-    ("map", [OLLAMA], MAP, {"type": "object", "description": 'Other keys hold: {"type":"integer"}.'}, ["additionalProperties"]),
-    (
-        "map of patterns",
-        [OPENAI_STRICT],
-        {"type": "object", "patternProperties": {"^a": INTEGER}},
-        {**PAIRS, "items": {**PAIRS["items"], "properties": {"key": {"type": "string", "pattern": "^a"}, "value": INTEGER}}},
-        [],
-    ),
-    (
-        "map of several patterns",
-        [OLLAMA],
-        {"patternProperties": {"^a": INTEGER, "^b": STRING}},
-        {"type": "object", "description": 'Keys by pattern hold: {"^a":{"type":"integer"},"^b":{"type":"string"}}.'},
-        ["patternProperties"],
-    ),
-    (
-        "nullable map of few",
-        [OPENAI_STRICT],
-        {
-            "type": ["object", "null"],
-            "minProperties": 1,
-            "maxProperties": 3,
-            "propertyNames": {"enum": ["a", "b"]},
-            "additionalProperties": INTEGER,
-        },
-        {
-            **PAIRS,
-            "type": ["array", "null"],
-            "minItems": 1,
-            "maxItems": 3,
-            "items": {**PAIRS["items"], "properties": {"key": {"type": "string", "enum": ["a", "b"]}, "value": INTEGER}},
-        },
-        [],
-    ),
-    (
-        "map of anything noted",
-        [GEMINI],
-        {"type": "object", "additionalProperties": {"description": "D."}},
-        {"type": "object", "description": 'Other keys hold: {"description":"D."}.'},
-        ["additionalProperties"],
-    ),
-    ("any object", [GEMINI, OLLAMA], {"type": "object", "additionalProperties": True}, {"type": "object"}, []),
-    ("any object", [*STRICT, *OPENAPI], {"type": "object"}, OBJECT_TEXT, []),
-    ("no object", [*OPENAPI, DEEPSEEK_STRICT], {"type": "object", "additionalProperties": False}, OBJECT_TEXT, []),
-    (
-        "no object",
-        [ANTHROPIC_STRICT, GEMINI],
-        {"type": "object", "additionalProperties": False},
-        {"type": "object", "properties": {}, "additionalProperties": False},
-        [],
-    ),
-    ("anything", [GEMINI, OLLAMA], {}, {}, []),
-    ("anything", [*STRICT, *OPENAPI], {}, TEXT, []),
-    ("format", OPEN, {**STRING, "format": "uri"}, {**STRING, "format": "uri"}, []),
-    ("format", [ANTHROPIC_STRICT], {**STRING, "format": "uri"}, {**STRING, "format": "uri"}, []),
-    (
-        "format",
-        [OPENAI_STRICT, DEEPSEEK_STRICT, GEMINI, *OPENAPI, OLLAMA],
-        {**STRING, "format": "uri"},
-        {**STRING, "description": "Format: uri."},
-        ["format"],
-    ),
-    (
-        "format",
-        [OPENAI_STRICT, ANTHROPIC_STRICT, *OPENAPI],
-        {**STRING, "format": "date-time"},
-        {**STRING, "format": "date-time"},
-        [],
-    ),
-    ("pattern", [OPENAI_STRICT, *OPENAPI], {**STRING, "pattern": "^a"}, {**STRING, "pattern": "^a"}, []),
-    (
-        "pattern",
-        [ANTHROPIC_STRICT, GEMINI, OLLAMA],
-        {**STRING, "pattern": "^a"},
-        {**STRING, "description": "Must match pattern ^a."},
-        ["pattern"],
-    ),
-    (
-        "lookaround",
-        [OPENAI_STRICT],
-        {**STRING, "pattern": "(?=a)"},
-        {**STRING, "description": "Must match pattern (?=a)."},
-        ["pattern"],
-    ),
-    (
-        "broken pattern",
-        [OPENAI_STRICT],
-        {**STRING, "pattern": "("},
-        {**STRING, "description": "Must match pattern (."},
-        ["pattern"],
-    ),
-    ("lengths", [OPENAI_STRICT, *OPENAPI], {**STRING, "minLength": 1}, {**STRING, "minLength": 1}, []),
-    (
-        "lengths",
-        [ANTHROPIC_STRICT, GEMINI, OLLAMA, DEEPSEEK_STRICT],
-        {**STRING, "maxLength": 1},
-        {**STRING, "description": "At most 1 characters."},
-        ["maxLength"],
-    ),
-    ("bounds", [OPENAI_STRICT, GEMINI, *OPENAPI], {**INTEGER, "minimum": 1}, {**INTEGER, "minimum": 1}, []),
-    (
-        "bounds",
-        [ANTHROPIC_STRICT, OLLAMA],
-        {**INTEGER, "minimum": 1, "maximum": 2},
-        {**INTEGER, "description": "At least 1. At most 2."},
-        ["minimum", "maximum"],
-    ),
-    ("exclusive bounds", [OPENAI_STRICT], {**INTEGER, "exclusiveMinimum": 1}, {**INTEGER, "exclusiveMinimum": 1}, []),
-    (
-        "exclusive bounds",
-        [ANTHROPIC_STRICT, GEMINI, *OPENAPI],
-        {**INTEGER, "exclusiveMinimum": 1},
-        {**INTEGER, "description": "Greater than 1."},
-        ["exclusiveMinimum"],
-    ),
-    (
-        "draft-4 exclusive bounds",
-        OPEN,
-        {**INTEGER, "minimum": 1, "exclusiveMinimum": True},
-        {**INTEGER, "exclusiveMinimum": 1},
-        [],
-    ),
-    ("draft-4 inclusive bounds", OPEN, {**INTEGER, "maximum": 1, "exclusiveMaximum": False}, {**INTEGER, "maximum": 1}, []),
-    (
-        "array bounds",
-        [OPENAI_STRICT, GEMINI, *OPENAPI],
-        {"type": "array", "items": STRING, "minItems": 3},
-        {"type": "array", "items": STRING, "minItems": 3},
-        [],
-    ),
-    (
-        "array bounds",
-        [ANTHROPIC_STRICT],
-        {"type": "array", "items": STRING, "minItems": 1},
-        {"type": "array", "items": STRING, "minItems": 1},
-        [],
-    ),
-    (
-        "array bounds",
-        [ANTHROPIC_STRICT, OLLAMA],
-        {"type": "array", "items": STRING, "minItems": 3},
-        {"type": "array", "items": STRING, "description": "At least 3 items."},
-        ["minItems"],
-    ),
-    ("tuple", [GEMINI, ANTHROPIC], TUPLE, TUPLE, []),
-    ("tuple", [OPENAI, COMPATIBLE], TUPLE, {**TUPLE, "items": {}}, []),
-    (
-        "tuple",
-        [OPENAI_STRICT, *OPENAPI],
-        TUPLE,
-        {
-            "type": "array",
-            "minItems": 2,
-            "maxItems": 2,
-            "items": union(STRING, INTEGER),
-            "description": "Items in order: string, integer.",
-        },
-        ["prefixItems"],
-    ),
-    (
-        "tuple",
-        [OPENAI_STRICT],
-        {"type": "array", "prefixItems": [STRING, STRING]},
-        {"type": "array", "minItems": 2, "maxItems": 2, "items": STRING},
-        [],
-    ),
-    (
-        "open tuple",
-        [OPENAI_STRICT],
-        {"type": "array", "prefixItems": [STRING], "items": INTEGER},
-        {"type": "array", "items": union(STRING, INTEGER), "description": "Items in order: string."},
-        ["prefixItems"],
-    ),
-    (
-        "closed tuple",
-        [GEMINI],
-        {"type": "array", "prefixItems": [STRING], "unevaluatedItems": False},
-        {"type": "array", "prefixItems": [STRING], "maxItems": 1},
-        [],
-    ),
-    (
-        "tuple",
-        [OLLAMA],
-        TUPLE,
-        {
-            "type": "array",
-            "items": union(STRING, INTEGER),
-            "description": "Items in order: string, integer. At least 2 items. At most 2 items.",
-        },
-        ["prefixItems", "minItems", "maxItems"],
-    ),
-    (
-        "draft-7 tuple",
-        [ANTHROPIC],
-        {"type": "array", "items": [STRING], "additionalItems": False},
-        {"type": "array", "prefixItems": [STRING], "items": {"not": {}}},
-        [],
-    ),
-    (
-        "draft-7 tuple",
-        [OPENAI_STRICT],
-        {"type": "array", "items": [STRING], "additionalItems": INTEGER},
-        {"type": "array", "items": union(STRING, INTEGER), "description": "Items in order: string."},
-        ["prefixItems"],
-    ),
-    ("always empty", [OPENAI_STRICT], {"type": "array", "items": False}, {"type": "array", "maxItems": 0, "items": TEXT}, []),
-    (
-        "uniqueItems, contains",
-        CLOSED[:1],
-        {"type": "array", "items": STRING, "uniqueItems": True, "contains": {"const": "a"}},
-        {"type": "array", "items": STRING, "description": 'No item twice. One item must match: {"const":"a"}.'},
-        ["uniqueItems", "contains"],
-    ),
-    (
-        "uniqueItems: false",
-        CLOSED,
-        {"type": "array", "items": STRING, "uniqueItems": False},
-        {"type": "array", "items": STRING},
-        [],
-    ),
-    (
-        "minProperties",
-        OPENAPI,
-        {"type": "object", "properties": {"a": STRING}, "minProperties": 1},
-        {"type": "object", "properties": {"a": STRING}, "minProperties": 1},
-        [],
-    ),
-    (
-        "minProperties",
-        [GEMINI],
-        {"type": "object", "properties": {"a": STRING}, "minProperties": 1},
-        {"type": "object", "properties": {"a": STRING}, "description": "At least 1 keys."},
-        ["minProperties"],
-    ),
-    ("not", OPEN, {"not": STRING}, {"not": STRING}, []),
-    ("not", CLOSED, {**STRING, "not": {"const": "a"}}, {**STRING, "description": 'Must not match: {"const":"a"}.'}, ["not"]),
-    (
-        "if",
-        [GEMINI],
-        {**STRING, "if": {"minLength": 1}, "then": {"pattern": "a"}, "else": {"pattern": "b"}},
-        {
-            **STRING,
-            "description": 'If it matches: {"minLength":1}. Then it must match: {"pattern":"a"}. Otherwise it must match: {"pattern":"b"}.',
-        },
-        ["if", "then", "else"],
-    ),
-    (
-        "dependencies",
-        [GEMINI],
-        {"type": "object", "properties": {"a": STRING}, "dependencies": {"a": ["b"], "c": STRING}},
-        {
-            "type": "object",
-            "properties": {"a": STRING},
-            "description": 'Keys that need other keys: {"a":["b"]}. Keys that need more to hold: {"c":{"type":"string"}}.',
-        },
-        ["dependentRequired", "dependentSchemas"],
-    ),
-    ("default", [OPENAI, ANTHROPIC, COMPATIBLE, *OPENAPI], {**INTEGER, "default": 5}, {**INTEGER, "default": 5}, []),
-    ("default", [*STRICT, GEMINI, OLLAMA], {**INTEGER, "default": 5}, {**INTEGER, "description": "Default: 5."}, ["default"]),
-    ("default", CLOSED, {"type": ["boolean"], "default": None}, {"type": "boolean"}, []),
-    (
-        "default: false",
-        [GEMINI],
-        {"type": "boolean", "default": False},
-        {"type": "boolean", "description": "Default: false."},
-        ["default"],
-    ),
-    (
-        "default of an array",
-        OPENAPI,
-        {"type": "array", "items": STRING, "default": ["a"]},
-        {"type": "array", "items": STRING, "description": 'Default: ["a"].'},
-        ["default"],
-    ),
-    (
-        "cosmetics",
-        [OPENAI, ANTHROPIC],
-        {**STRING, "title": "T", "examples": ["a"]},
-        {**STRING, "title": "T", "examples": ["a"]},
-        [],
-    ),
-    (
-        "cosmetics",
-        [*CLOSED, COMPATIBLE, COMPATIBLE_INLINE],
-        {**STRING, "title": "T", "$id": "u", "$schema": "s", "discriminator": {}},
-        STRING,
-        [],
-    ),
-    (
-        "examples",
-        [*CLOSED, COMPATIBLE],
-        {**STRING, "examples": ["a", "b"]},
-        {**STRING, "description": 'Examples: "a", "b".'},
-        ["examples"],
-    ),
-    ("OpenAPI's example", CLOSED, {**STRING, "example": "a"}, {**STRING, "description": 'Example: "a".'}, ["example"]),
-    ("unknown keyword", OPEN, {**STRING, "x-order": 1}, {**STRING, "x-order": 1}, []),
-    ("unknown keyword", CLOSED, {**STRING, "x-order": 1}, STRING, ["x-order"]),
-    ("true", OPEN, True, {}, []),
-    ("false", OPEN, False, {"not": {}}, []),
-    ("array without items", [OPENAI, COMPATIBLE], {"type": "array"}, {"type": "array", "items": {}}, []),
-    ("array without items", [OPENAI], {"type": ["array", "null"]}, {"type": ["array", "null"], "items": {}}, []),
-    ("array without items", [ANTHROPIC, GEMINI, OLLAMA], {"type": "array"}, {"type": "array"}, []),
-    ("array without items", [*STRICT, *OPENAPI], {"type": "array"}, {"type": "array", "items": TEXT}, []),
-    (
-        "no type",
-        CLOSED[:1],
-        {"properties": {"a": STRING}, "required": ["a"]},
-        {"type": "object", "properties": {"a": STRING}, "required": ["a"], "additionalProperties": False},
-        [],
-    ),
-    ("keywords of another type", CLOSED, {**STRING, "minimum": 1, "items": STRING, "properties": {"a": STRING}}, STRING, []),
-    (
-        "type and oneOf",
-        [OPENAI_STRICT],
-        {
-            "type": "object",
-            "oneOf": [{"properties": {"a": STRING}, "required": ["a"]}, {"properties": {"b": STRING}, "required": ["b"]}],
-        },
-        union(
-            *({"type": "object", "properties": {n: STRING}, "required": [n], "additionalProperties": False} for n in "ab"),
-            note="Exactly one of: object; object.",
-        ),
-        ["oneOf"],
-    ),
-    (
-        "type and anyOf",
-        [GEMINI],
-        {"type": "string", "anyOf": [{"format": "int32"}, {"pattern": "a"}]},
-        union({**STRING, "format": "int32"}, {**STRING, "description": "Must match pattern a."}),
-        ["pattern"],
-    ),
-    ("anyOf of one", CLOSED, {"anyOf": [STRING], "description": "D."}, {**STRING, "description": "D."}, []),
-    ("anyOf of equals", CLOSED, {"anyOf": [{**STRING, "title": "A"}, {**STRING, "title": "B"}]}, STRING, []),
-    ("anyOf of null", CLOSED, {"anyOf": [NULL, {"type": "null"}]}, NULL, []),
-    ("anyOf with false", CLOSED, {"anyOf": [STRING, False]}, STRING, []),
-    ("anyOf of false", [GEMINI], {"anyOf": [False], "type": "string"}, STRING, ["anyOf"]),
-    (
-        "required: true",
-        OPEN,
-        {"type": "object", "properties": {"a": {"type": "string", "required": True}}},
-        {"type": "object", "properties": {"a": STRING}, "required": ["a"]},
-        [],
-    ),
-    (
-        "required without property",
-        [GEMINI],
-        {"type": "object", "properties": {"a": STRING}, "required": ["a", "b"]},
-        {"type": "object", "properties": {"a": STRING}, "required": ["a"], "description": 'Required: "b".'},
-        ["required"],
-    ),
-    ("types in capitals", DIALECTS[:1], {"type": "STRING"}, STRING, []),
-]
-
-
-@pytest.mark.parametrize(
-    ("dialect", "schema", "wanted", "losses"),
-    [
-        pytest.param(dialect, schema, wanted, losses, id=f"{name}-{dialect.name}")
-        for name, some, schema, wanted, losses in ROWS
-        for dialect in some
-    ],
-)
-def test_the_matrix(dialect: Dialect, schema: Any, wanted: Any, losses: list[str]) -> None:
-    assert of(schema, dialect) == (wanted, losses)
-
+STRING: Any = {"type": "string"}
+INTEGER: Any = {"type": "integer"}
+NULL: Any = {"type": "null"}
+TEXT: Any = {"type": "string", "description": "Any JSON value, written as JSON text."}
+OBJECT_TEXT: Any = {"type": "string", "description": "A JSON object, written as JSON text."}
+NOTHING: Any = {"type": "object", "properties": {}}
+CLOSED_NOTHING: Any = {"type": "object", "properties": {}, "additionalProperties": False}
 
 # ---- the root
-
-
-NOTHING = {"type": "object", "properties": {}}
-CLOSED_NOTHING = {"type": "object", "properties": {}, "additionalProperties": False}
 
 
 @pytest.mark.parametrize("schema", [None, {}, True, {"type": "object"}, {"$ref": "#"}, {"allOf": [{"$ref": "#"}]}])
@@ -728,7 +175,7 @@ def test_what_is_fine_stays_as_it_is() -> None:
 # ---- references
 
 
-NODE = {
+NODE: Any = {
     "type": "object",
     "properties": {"v": INTEGER, "kids": {"type": "array", "items": {"$ref": "#/$defs/Node"}}},
     "required": ["v"],
@@ -783,7 +230,7 @@ def test_gemini_takes_a_cycle_only_through_what_may_be_left_out() -> None:
 
 
 def test_what_stands_beside_a_reference() -> None:
-    noted = {
+    noted: Any = {
         "type": "object",
         "properties": {"a": {"$ref": "#/$defs/A", "description": "D."}},
         "required": ["a"],
@@ -990,7 +437,7 @@ def test_nonsense_is_dropped_and_named(schema: Any, wanted: Any, what: str | Non
 
 @pytest.mark.parametrize("schema", ["text", [1], 5, {"a": object()}, {"a": float("nan")}, {1: 2}, {"a": {"b"}}])
 def test_what_is_no_schema_is_a_usage_error(schema: Any) -> None:
-    with pytest.raises(UsageError, match="schema|JSON Schema"):
+    with pytest.raises(UsageError, match="schema"):
         lower(schema, OPENAI, tool="t")
 
 
@@ -1032,7 +479,7 @@ def test_openai_counts_per_tool() -> None:
 
 
 def test_a_lowered_schema_can_be_stored() -> None:
-    schema = {"type": "object", "properties": {"a b": MAP, "c": {}}}
+    schema = {"type": "object", "properties": {"a b": {"additionalProperties": INTEGER}, "c": {}}}
     for dialect in DIALECTS:
         lowered = lower(schema, dialect, tool="t")
         assert msgspec.json.decode(msgspec.json.encode(lowered), type=Lowered) == lowered

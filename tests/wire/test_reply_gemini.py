@@ -260,7 +260,7 @@ def test_data_is_media(part: Doc, media: Media) -> None:
         ("UNEXPECTED_TOOL_CALL", "error"),
         ("TOO_MANY_TOOL_CALLS", "error"),
         ("MALFORMED_RESPONSE", "error"),
-        ("OF_NEXT_YEAR", "end"),
+        ("OF_NEXT_YEAR", "error"),
         (1, "end"),
         (2, "length"),
         (3, "filtered"),

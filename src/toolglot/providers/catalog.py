@@ -1,4 +1,4 @@
-"""DATA: one row a vendor, then what depends on the model as ordered patterns. Sources: facts/PROVIDERS, sections in brackets.
+"""DATA: one row a vendor, then what depends on the model as ordered patterns. Every limit and fact has a source and a date.
 
 A new OpenAI-like vendor is one row here and no code anywhere else.
 """
@@ -16,7 +16,13 @@ __all__ = ["ALIASES", "PROFILES", "WIRE_DEFAULTS", "Fact", "resolve"]
 
 NO_SUBSET = ANY_CHOICE - {"subset"}
 
-_OPENAI_LIMITS = ProviderLimits(tools=128, stops=4, call_id_length=64, call_id=r"[^\0]{1,64}", source="facts/PROVIDERS §2")
+_OPENAI_LIMITS = ProviderLimits(
+    tools=128,
+    stops=4,
+    call_id_length=64,
+    call_id=r"[^\0]{1,64}",
+    source="OpenAI's OpenAPI document 2026-08 and refusals on record",
+)
 _OPENAI_FEATURES = ToolFeatures(freeform=True)
 _COMPATIBLE_FEATURES = ToolFeatures(choices=NO_SUBSET, strict=False)
 
@@ -65,7 +71,7 @@ _ROWS = (
         path="/chat/completions",
         auth="api-key",
         key_env=("AZURE_OPENAI_API_KEY",),
-        limits=msgspec.structs.replace(_OPENAI_LIMITS, call_id=r"[^\0]{1,40}", call_id_length=40, source="facts/PROVIDERS §4"),
+        limits=msgspec.structs.replace(_OPENAI_LIMITS, call_id=r"[^\0]{1,40}", call_id_length=40, source="refusals on record"),
         features=ToolFeatures(choices=NO_SUBSET),
         dialect="OPENAI",
         strict_dialect="OPENAI_STRICT",
@@ -108,7 +114,7 @@ _ROWS = (
             strict_unions=16,
             cache_marks=4,
             request_bytes=32_000_000,
-            source="facts/PROVIDERS §5",
+            source="anthropic SDK 2.8.0 and refusals on record",
         ),
         features=ToolFeatures(
             choices=NO_SUBSET,
@@ -143,7 +149,7 @@ _ROWS = (
             tools=512,
             stops=5,
             name=r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}",
-            source="facts/PROVIDERS §6",
+            source="Google's v1beta protos 2026-08, google-genai 3.1.0",
         ),
         features=ToolFeatures(parallel_off=False, streamed_arguments=False, hosted=True, error_flag=True),
         history=HistoryRules(starts_with_user=True, needs_turn=True),
@@ -169,7 +175,7 @@ _ROWS = (
             tools=512,
             stops=5,
             name=r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}",
-            source="facts/PROVIDERS §6",
+            source="Google's v1beta protos 2026-08, google-genai 3.1.0",
         ),
         features=ToolFeatures(parallel_off=False, streamed_arguments=True, hosted=True, error_flag=True),
         history=HistoryRules(starts_with_user=True, needs_turn=True),
@@ -189,7 +195,7 @@ _ROWS = (
         path="/api/chat",
         auth="none",
         key_env=("OLLAMA_API_KEY",),
-        limits=ProviderLimits(name=r"(?s:.+)", name_length=10_000, call_id=r"(?s:.+)", source="facts/PROVIDERS §7"),
+        limits=ProviderLimits(name=r"(?s:.+)", name_length=10_000, call_id=r"(?s:.+)", source="Ollama's api/types.go 2026-08"),
         features=ToolFeatures(choices=frozenset({"auto"}), parallel_off=False, streamed_arguments=False, strict=False),
         dialect="OLLAMA",
         options=frozenset({"temperature", "top_p", "top_k", "stop", "seed", "presence_penalty", "frequency_penalty"}),
@@ -204,7 +210,7 @@ _ROWS = (
         base_url="https://openrouter.ai/api/v1",
         path="/chat/completions",
         key_env=("OPENROUTER_API_KEY",),
-        limits=ProviderLimits(call_id=r"[^\0]{1,40}", call_id_length=40, source="facts/PROVIDERS §8"),
+        limits=ProviderLimits(call_id=r"[^\0]{1,40}", call_id_length=40, source="openrouter SDK 1.3.84"),
         features=ToolFeatures(choices=NO_SUBSET, hosted=True),
         options=frozenset({"temperature", "top_p", "top_k", "stop", "seed", "presence_penalty", "frequency_penalty"}),
         efforts=("none", "minimal", "low", "medium", "high", "xhigh"),
@@ -219,7 +225,7 @@ _ROWS = (
         base_url="https://api.githubcopilot.com",
         path="/chat/completions",
         key_env=("GITHUB_COPILOT_API_KEY", "GITHUB_COPILOT_API_TOKEN", "COPILOT_GITHUB_TOKEN"),
-        limits=ProviderLimits(tools=128, call_id=r"[^\0]{1,40}", call_id_length=40, source="facts/PROVIDERS §9"),
+        limits=ProviderLimits(tools=128, call_id=r"[^\0]{1,40}", call_id_length=40, source="VS Code's Copilot client 2026-03"),
         features=_COMPATIBLE_FEATURES,
         max_tokens="max_completion_tokens",
         notes=("max_tokens is refused with a bare 400.", "Deltas may lack a reliable index: calls are keyed by id."),
@@ -231,7 +237,7 @@ _ROWS = (
         base_url="https://api.x.ai/v1",
         path="/chat/completions",
         key_env=("XAI_API_KEY",),
-        limits=ProviderLimits(tools=1000, source="facts/PROVIDERS §10"),
+        limits=ProviderLimits(tools=1000, source="xAI's API reference 2026"),
         features=ToolFeatures(choices=NO_SUBSET, strict=False, streamed_arguments=False),
         options=frozenset({"temperature", "top_p", "seed"}),
         efforts=("none", "low", "medium", "high"),
@@ -244,7 +250,7 @@ _ROWS = (
         base_url="https://api.deepseek.com",
         path="/chat/completions",
         key_env=("DEEPSEEK_API_KEY",),
-        limits=ProviderLimits(tools=128, source="facts/PROVIDERS §11"),
+        limits=ProviderLimits(tools=128, source="DeepSeek's API reference 2026"),
         features=ToolFeatures(choices=frozenset({"auto", "none"}), strict=False, parallel_off=False),
         media=frozenset(),
         efforts=("low", "high", "max"),
@@ -260,7 +266,7 @@ _ROWS = (
         base_url="https://api.mistral.ai/v1",
         path="/chat/completions",
         key_env=("MISTRAL_API_KEY",),
-        limits=ProviderLimits(call_id=r"[a-zA-Z0-9]{9}", call_id_length=9, source="facts/PROVIDERS §12"),
+        limits=ProviderLimits(call_id=r"[a-zA-Z0-9]{9}", call_id_length=9, source="mistralai SDK 3.7.0 and refusals on record"),
         features=ToolFeatures(choices=NO_SUBSET - {"none"}, strict=False, streamed_arguments=False),
         history=HistoryRules(filler_after_results=True),
         empty_content="empty",
@@ -274,7 +280,7 @@ _ROWS = (
         base_url="https://api.groq.com/openai/v1",
         path="/chat/completions",
         key_env=("GROQ_API_KEY",),
-        limits=ProviderLimits(tools=128, source="facts/PROVIDERS §13"),
+        limits=ProviderLimits(tools=128, source="groq SDK 1.7.0"),
         features=_COMPATIBLE_FEATURES,
         max_tokens="max_completion_tokens",
         notes=("The server checks the model's call and answers 400 tool_use_failed.",),
@@ -286,7 +292,7 @@ _ROWS = (
         path="/chat/completions",
         auth="bearer",
         key_env=("TOOLGLOT_API_KEY",),
-        limits=ProviderLimits(source="facts/PROVIDERS §15"),
+        limits=ProviderLimits(source="issues of llama.cpp, vLLM and LM Studio"),
         features=_COMPATIBLE_FEATURES,
         empty_content="empty",
         notes=("Every deviation seen in the field is tolerated when decoding.",),
@@ -326,23 +332,23 @@ _OPENAI = ("openai-chat", "openai-responses", "azure-chat", "azure-responses")
 _GOOGLE = ("gemini", "vertex")
 
 FACTS = (
-    # OpenAI: reasoning models take no sampling parameters [§2, §17]
+    # OpenAI: reasoning models take no sampling parameters
     Fact(
         _OPENAI,
         r"^(o[134](-|$)|gpt-5(?!.*chat)|gpt-[6-9])",
         {"sampling": "none", "efforts": ("none", "minimal", "low", "medium", "high", "xhigh")},
-        "§2",
+        "OpenAI's API reference",
     ),
-    Fact(_OPENAI, r"^o[134](-|$)", {"efforts": ("low", "medium", "high")}, "§2"),
+    Fact(_OPENAI, r"^o[134](-|$)", {"efforts": ("low", "medium", "high")}, "OpenAI's API reference"),
     Fact(("openai-chat", "azure-chat"), r"^o1-mini", {"system_role": "user"}, "recorded 400"),
     Fact(("openai-chat", "azure-chat"), r"audio", {"media": frozenset({"image", "file", "audio"})}, "recorded 400"),
-    # Claude [§1.2, §1.3, §5]
+    # Claude
     Fact(("anthropic",), r"claude-(opus-4-1|opus-4-5|sonnet-4-5|haiku-4-5)", {"sampling": "one"}, "recorded 400"),
     Fact(
         ("anthropic",),
         r"claude-(opus-4-[7-9]|(opus|sonnet|haiku|fable|mythos)-[5-9])",
         {"sampling": "none", "thinking_budget": False},
-        "§5",
+        "anthropic SDK 2.8.0, migration notes of Claude 4.7 and 5",
     ),
     Fact(
         ("anthropic",),
@@ -357,22 +363,22 @@ FACTS = (
                 ends_with_user=True,
             )
         },
-        "§5d",
+        "anthropic SDK 2.8.0",
     ),
-    Fact(("anthropic",), r"claude-(opus-4-5|(opus|sonnet)-4-6)", {"efforts": ("low", "medium", "high")}, "§5d"),
+    Fact(("anthropic",), r"claude-(opus-4-5|(opus|sonnet)-4-6)", {"efforts": ("low", "medium", "high")}, "anthropic SDK 2.8.0"),
     Fact(
         ("anthropic",),
         r"claude-(opus-4-[7-9]|(opus|sonnet|haiku|fable|mythos)-[5-9])",
         {"efforts": ("low", "medium", "high", "xhigh", "max")},
-        "§5d",
+        "anthropic SDK 2.8.0",
     ),
     Fact(
         ("anthropic",),
         r"claude-((opus|sonnet)-5-5|(fable|mythos)-5)",
         {"features.choices": frozenset({"auto", "none"})},
-        "§1.3",
+        "pydantic-ai 2.66, live-tested 2026",
     ),
-    # Gemini [§1.5, §6]
+    # Gemini
     Fact(
         _GOOGLE,
         r"gemini-([3-9]|flash-latest|pro-latest)",
@@ -383,12 +389,12 @@ FACTS = (
             "thinking_budget": False,
             "features.result_media": frozenset({"image", "file"}),
         },
-        "§1.5, §6d",
+        "Gemini 3 documentation, refusals on record",
     ),
-    # Behind a router the family counts [§8]
-    Fact(("openrouter",), r"^~?google/", {"dialect": "OPENROUTER_GOOGLE"}, "§8b"),
-    # Grok [§10]
-    Fact(("xai",), r"grok-4\.[5-9]", {"efforts": ("low", "medium", "high")}, "§10d"),
+    # Behind a router the family counts
+    Fact(("openrouter",), r"^~?google/", {"dialect": "OPENROUTER_GOOGLE"}, "pydantic-ai 2.66, live-tested 2026"),
+    # Grok
+    Fact(("xai",), r"grok-4\.[5-9]", {"efforts": ("low", "medium", "high")}, "pydantic-ai 2.66, live-tested 2026"),
 )
 
 

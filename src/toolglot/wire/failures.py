@@ -1,4 +1,4 @@
-"""What a provider's error body means: one table for all of them (facts/PROVIDERS §20)."""
+"""What a provider's error body means: one table for all of them."""
 
 import re
 from typing import Any, cast

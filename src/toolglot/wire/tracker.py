@@ -4,7 +4,7 @@ A wire's decoder says what it saw, in a few words: `text`, `thinking`, `call` an
 `stop`. Blocks are named by a slot of the decoder's choice (a block index, an output index, "content") and keep the order in
 which they first appeared.
 
-Rules of tool calls that hold for all wires (facts/PROVIDERS §19):
+Rules of tool calls that hold for all wires, each seen broken in the field:
 - a name is set once and never concatenated; it may be corrected while there are no arguments yet;
 - an index is never trusted alone: an id of its own makes a new call;
 - "", null and missing arguments mean {}; text that is not a JSON object stays text.
@@ -140,7 +140,7 @@ class ToolCallTracker:
             found.value = value
 
     def call_slot(self, index: Hashable, id: object, name: object) -> Hashable:
-        """The slot of an OpenAI-style delta, which may lack an index, repeat one, or lack an id (facts/PROVIDERS §19)."""
+        """The slot of an OpenAI-style delta, which may lack an index, repeat one, or lack an id."""
         id = id if isinstance(id, str) else ""
         by_id = self._by_id.get(id) if id else None
         if index is not None:

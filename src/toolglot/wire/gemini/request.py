@@ -17,7 +17,7 @@ from toolglot.wire.writer import Writer, placeholder
 
 __all__ = ["DUMMY_SIGNATURE", "assemble", "decode", "hoisted", "items", "varies"]
 
-# Google's documented signature for calls that this endpoint did not make (facts/PROVIDERS §1.5): base64 of the words
+# Google's documented signature for calls that this endpoint did not make: base64 of the words
 # "skip_thought_signature_validator".
 DUMMY_SIGNATURE = "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I="
 # neutral -> generationConfig

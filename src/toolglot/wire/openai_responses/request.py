@@ -294,7 +294,7 @@ def _tool(tool: ToolDefinition, writer: Writer) -> Doc | None:
     body: Doc = {"type": "function", "name": function.name}
     if function.description:
         body["description"] = function.description
-    # `strict` is always said: left out, the server tries strict and may change the schema (facts/PROVIDERS §1.20)
+    # `strict` is always said: left out, the server tries strict and may change the schema (OpenAI's OpenAPI document)
     return {**body, "parameters": function.schema, "strict": function.strict, **_without_space(function.own)}
 
 
