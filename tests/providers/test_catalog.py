@@ -100,7 +100,7 @@ def test_unknown_provider_names_the_nearest() -> None:
         ("openai-chat", "gpt-4o", "sampling", "all"),
         ("openai-chat", "o3-mini", "sampling", "none"),
         ("openai-chat", "o3-mini", "efforts", ("low", "medium", "high")),
-        ("openai-responses", "gpt-5.4", "sampling", "none"),
+        ("openai-responses", "gpt-5-mini", "sampling", "none"),
         ("openai-responses", "gpt-5", "efforts", ("none", "minimal", "low", "medium", "high", "xhigh")),
         ("openai-responses", "gpt-5-chat-latest", "sampling", "all"),
         ("azure-responses", "gpt-6.1-sol", "sampling", "none"),
@@ -120,7 +120,6 @@ def test_unknown_provider_names_the_nearest() -> None:
         ("gemini", "gemini-3-flash", "signatures", True),
         ("vertex", "gemini-4-pro", "call_ids", True),
         ("gemini", "gemini-2.5-pro", "thinking_budget", True),
-        ("gemini", "gemini-3-pro", "thinking_budget", False),
         ("openrouter", "google/gemini-3-pro", "dialect", "OPENROUTER_GOOGLE"),
         ("openrouter", "~google/gemini-pro", "dialect", "OPENROUTER_GOOGLE"),
         ("openrouter", "openai/gpt-5", "dialect", "COMPATIBLE"),
@@ -136,6 +135,16 @@ def test_what_is_known_of_models(provider: str, model: str, field: str, value: o
 def test_models_that_cannot_stop_reasoning(model: str) -> None:
     """facts/PROVIDERS §1.1: they do not accept effort `none`."""
     assert "none" not in resolve("openai-responses", model).efforts
+
+
+def test_small_gpt_5_4_takes_a_temperature() -> None:
+    """Recorded 200: gpt-5.4-nano with `temperature` and no `reasoning`."""
+    assert resolve("openai-responses", "gpt-5.4-nano").sampling == "all"
+
+
+def test_gemini_3_5_takes_a_budget() -> None:
+    """Recorded 200: gemini-3.5-flash with `thinkingBudget`."""
+    assert resolve("gemini", "gemini-3.5-flash").thinking_budget is True
 
 
 def test_grok_4_7_knows_one_level_more() -> None:

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable
 from random import Random
-from typing import Any
+from typing import Any, cast
 
 from toolglot.schema.lower import JsonText, Lowered, Pairs
 
@@ -113,20 +113,15 @@ def storm(r: Random) -> dict[str, Any]:
     )
     if r.random() < 0.2:
         chaos = schema(r, deep + 1)
-        root = chaos if isinstance(chaos, dict) else root
+        root = cast("dict[str, Any]", chaos) if isinstance(chaos, dict) else root
     root["$defs"] = {name: schema(r, 3) for name in ("A", "B", "a/b") if r.random() < 0.8}
     root["definitions"] = {"C": schema(r, 2)}
     return root
 
 
-KINDS = [
-    {
-        "type": "object",
-        "properties": {"kind": {"const": "p"}, "m": {"type": "object", "additionalProperties": {"type": "integer"}}},
-    },
-    {"type": "object", "properties": {"kind": {"const": "q"}, "o": {"type": "string"}}},
-]
-KINDS = [{**kind, "required": ["kind"], "additionalProperties": False} for kind in KINDS]
+P = {"kind": {"const": "p"}, "m": {"type": "object", "additionalProperties": {"type": "integer"}}}
+Q = {"kind": {"const": "q"}, "o": {"type": "string"}}
+KINDS = [{"type": "object", "properties": named, "required": ["kind"], "additionalProperties": False} for named in (P, Q)]
 
 
 def fair(r: Random, deep: int) -> dict[str, Any]:
@@ -181,8 +176,8 @@ class Valid:
                 return self.value(node[key][i], f"{at}/{key}/{i}", level + 1)
         if "enum" in node or "const" in node:
             return r.choice(node.get("enum") or [node["const"]])
-        kinds = node.get("type", ["string", "integer"])
-        kind = r.choice(kinds) if isinstance(kinds, list) else kinds
+        said: Any = node.get("type", ["string", "integer"])
+        kind: str = r.choice(cast("list[str]", said)) if isinstance(said, list) else said
         if kind == "null" or (node.get("nullable") and r.random() < 0.3):
             return None
         if kind == "string" and isinstance(way := self.ways.get(at), JsonText):

@@ -5,18 +5,18 @@ from typing import Any
 import pytest
 
 from toolglot.schema.dialects import ANTHROPIC, GEMINI, GEMINI_OPENAPI, OPENAI, OPENAI_STRICT, Dialect
-from toolglot.schema.lower import Lowered, Omit, Pairs, Rename, lower, restore
-from toolglot.schema.plain import from_openapi
+from toolglot.schema.lower import Lowered, Omit, Pairs, Rename, from_openapi, lower, restore
 
 STRING = {"type": "string"}
-NODE = {
+NODE: Any = {
     "type": "object",
     "properties": {"v": {"type": "integer"}, "kids": {"type": "array", "items": {"$ref": "#/$defs/Node"}}},
 }
 
 
-def there_and_back(properties: Any, arguments: Any, dialect: Dialect = OPENAI_STRICT, **more: Any) -> Any:
-    return restore(arguments, lower({"type": "object", "properties": properties, **more}, dialect, tool="t"))
+def there_and_back(properties: Any, arguments: Any, dialect: Dialect = OPENAI_STRICT, defs: Any = None) -> Any:
+    schema = {"type": "object", "properties": properties, "$defs": defs}
+    return restore(arguments, lower(schema, dialect, tool="t"))
 
 
 @pytest.mark.parametrize(
@@ -52,14 +52,14 @@ def test_back_from_openai_strict(properties: Any, arguments: Any, wanted: Any) -
 def test_back_through_recursion() -> None:
     arguments = {"tree": {"v": 1, "kids": [{"v": None, "kids": [{"v": 3, "kids": None}]}]}}
     wanted = {"tree": {"v": 1, "kids": [{"kids": [{"v": 3}]}]}}
-    assert there_and_back({"tree": {"$ref": "#/$defs/Node"}}, arguments, **{"$defs": {"Node": NODE}}) == wanted
+    assert there_and_back({"tree": {"$ref": "#/$defs/Node"}}, arguments, defs={"Node": NODE}) == wanted
 
 
 def test_back_through_recursion_without_an_end() -> None:
     deep: Any = {"v": None}
     for _ in range(500):
         deep = {"v": None, "kids": [deep]}
-    back = there_and_back({"tree": {"$ref": "#/$defs/Node"}}, {"tree": deep}, **{"$defs": {"Node": NODE}})
+    back = there_and_back({"tree": {"$ref": "#/$defs/Node"}}, {"tree": deep}, defs={"Node": NODE})
     assert "v" not in back["tree"]
 
 
@@ -70,7 +70,7 @@ def test_back_through_the_branch_that_suits() -> None:
         "required": ["kind"],
     }
     text = {"type": "object", "properties": {"kind": {"const": "t"}, "x": {}}, "required": ["kind"]}
-    closed = {"type": "object", "properties": {"y": {}}, "required": ["y"], "additionalProperties": False}
+    closed: Any = {"type": "object", "properties": {"y": {}}, "required": ["y"], "additionalProperties": False}
     properties = {
         "a": {"type": "array", "items": {"anyOf": [STRING, maps, {"$ref": "#/$defs/T"}, {"anyOf": [closed, {"type": "null"}]}]}}
     }
@@ -86,7 +86,7 @@ def test_back_through_the_branch_that_suits() -> None:
         ]
     }
     wanted = {"a": ["s", {"kind": "m", "m": {"k": "v"}}, {"kind": "t", "x": 1}, {"y": 2}, None, {"kind": "other"}, 5]}
-    assert there_and_back(properties, arguments, **{"$defs": {"T": text}}) == wanted
+    assert there_and_back(properties, arguments, defs={"T": text}) == wanted
 
 
 def test_back_from_gemini() -> None:

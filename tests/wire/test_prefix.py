@@ -80,7 +80,7 @@ def test_losses_repairs_and_names_are_those_of_the_whole_request() -> None:
 
 def test_closed_turns_are_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
     profile, seen = resolve("openai-chat"), list[str]()
-    real = codec.request_codec(profile.wire)
+    real = codec.request_encoder(profile.wire)
 
     class Counting:
         def __getattr__(self, name: str) -> Any:
@@ -93,7 +93,7 @@ def test_closed_turns_are_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
     def counting(wire: str) -> Counting:
         return Counting()
 
-    monkeypatch.setattr("toolglot.wire.prefix.request_codec", counting)
+    monkeypatch.setattr("toolglot.wire.prefix.request_encoder", counting)
     list(steps(Request("m", []), profile, HISTORY))
     assert seen.count("user") == 2
     assert seen.count("tool") == 4  # two made up while their calls were open, two that stay

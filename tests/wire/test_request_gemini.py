@@ -9,7 +9,7 @@ from toolglot.messages import tool_results as tool
 from toolglot.providers.catalog import resolve
 from toolglot.request import Options, Output, Request, ToolChoice, ToolDefinition
 from toolglot.wire.codec import encode_request
-from toolglot.wire.gemini.request import DUMMY_SIGNATURE
+from toolglot.wire.gemini.encode import DUMMY_SIGNATURE
 from toolglot.wire.writer import Encoded
 
 Doc = dict[str, Any]
@@ -292,15 +292,19 @@ def test_choice_without_functions_is_not_sent() -> None:
 
 
 def test_levels_of_thinking_or_a_budget() -> None:
-    assert encode([user("hi")], NEW, options=Options(effort="medium")).body["generationConfig"] == {
-        "thinkingConfig": {"thinkingLevel": "LOW"}
-    }
-    encoded = encode([user("hi")], NEW, options=Options(thinking_budget=99))
-    assert "generationConfig" not in encoded.body
-    assert lost(encoded) == ["thinking_budget"]
+    level = encode([user("hi")], NEW, options=Options(effort="medium")).body["generationConfig"]
+    assert level == {"thinkingConfig": {"thinkingLevel": "LOW"}}
     encoded = encode([user("hi")], OLD, options=Options(effort="high", thinking_budget=0))
     assert encoded.body["generationConfig"] == {"thinkingConfig": {"thinkingBudget": 0}}
     assert lost(encoded) == ["effort"]
+
+
+def test_level_and_budget_are_never_sent_together() -> None:
+    """400: you can only set one of thinking budget and thinking level."""
+    for model in (NEW, "gemini-3.5-flash"):
+        encoded = encode([user("hi")], model, options=Options(effort="high", thinking_budget=99))
+        assert len(encoded.body["generationConfig"]["thinkingConfig"]) == 1
+        assert len(encoded.losses) == 1
 
 
 def test_most_stop_sequences_and_json_without_a_schema() -> None:

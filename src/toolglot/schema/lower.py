@@ -32,6 +32,7 @@ from toolglot.schema.plain import (
     Schema,
     escape,
     fits,
+    from_openapi,
     json_type,
     merge,
     plain,
@@ -42,7 +43,7 @@ from toolglot.schema.plain import (
     without,
 )
 
-__all__ = ["JsonText", "Lowered", "Omit", "Pairs", "Rename", "Way", "lower", "restore", "strict_problems"]
+__all__ = ["JsonText", "Lowered", "Omit", "Pairs", "Rename", "Way", "from_openapi", "lower", "restore", "strict_problems"]
 
 MAX_DEPTH = 50  # levels of schemas in what is sent
 UNROLL = 2  # how often a recursive definition is written out before it is cut

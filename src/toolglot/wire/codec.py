@@ -17,7 +17,7 @@ from toolglot.wire.reader import Decoder, ReplyReader
 from toolglot.wire.shapes import Doc
 from toolglot.wire.writer import Encoded, Writer
 
-__all__ = ["WIRES", "RequestCodec", "decode_request", "encode_request", "reader"]
+__all__ = ["WIRES", "RequestEncoder", "decode_request", "encode_request", "reader"]
 
 # wire -> (package, its decoder of replies)
 _WIRES = {
@@ -30,8 +30,8 @@ _WIRES = {
 WIRES = tuple(_WIRES)
 
 
-class RequestCodec(Protocol):
-    """What a wire's `request` module offers."""
+class RequestEncoder(Protocol):
+    """What a wire's `encode` module offers."""
 
     def hoisted(self, messages: Sequence[Message]) -> int:
         """How many leading messages stand outside of the history."""
@@ -49,10 +49,6 @@ class RequestCodec(Protocol):
         """The body around the items, which come last."""
         ...
 
-    def decode(self, body: Doc, profile: Profile) -> Request:
-        """A body as a Request."""
-        ...
-
 
 @cache
 def _module(wire: str, part: str) -> Any:
@@ -61,9 +57,9 @@ def _module(wire: str, part: str) -> Any:
     return import_module(f"toolglot.wire.{_WIRES[wire][0]}.{part}")
 
 
-def request_codec(wire: str) -> RequestCodec:
-    """The two-way request codec of a wire."""
-    return cast(RequestCodec, _module(wire, "request"))
+def request_encoder(wire: str) -> RequestEncoder:
+    """The encoder of a wire's requests."""
+    return cast(RequestEncoder, _module(wire, "encode"))
 
 
 def reader(wire: str, *, streaming: bool = True, content_type: str = "", profile: str = "", model: str = "") -> ReplyReader:
@@ -74,7 +70,7 @@ def reader(wire: str, *, streaming: bool = True, content_type: str = "", profile
 
 def encode_request(request: Request, profile: Profile, *, strict: bool = False) -> Encoded:
     """A request as a body that the profile's endpoint accepts. `strict`: a Loss is an error."""
-    codec, writer = request_codec(profile.wire), Writer(profile, request.model)
+    codec, writer = request_encoder(profile.wire), Writer(profile, request.model)
     writer.claim(request.tools)
     count = codec.hoisted(request.messages)
     stateful = is_stateful(request, profile)
@@ -88,7 +84,7 @@ def encode_request(request: Request, profile: Profile, *, strict: bool = False) 
     return Encoded(body, tuple(writer.losses), tuple(writer.repairs), writer.names, writer.lowered)
 
 
-def encode_items(history: Sequence[Message], codec: RequestCodec, writer: Writer, first: int) -> list[Doc]:
+def encode_items(history: Sequence[Message], codec: RequestEncoder, writer: Writer, first: int) -> list[Doc]:
     """The items of a legal history."""
     items: list[Doc] = []
     for index, message in enumerate(history):
@@ -108,9 +104,9 @@ def decode_request(wire: str, body: Any, *, profile: str = "", model: str = "") 
     """A provider's request body as a Request. Raises MalformedRequest."""
     if not isinstance(body, dict):
         raise MalformedRequest("the request body must be a JSON object")
-    codec = request_codec(wire)
+    decode = _module(wire, "decode").decode
     try:
-        request = codec.decode(cast(Doc, body), resolve(profile or WIRE_DEFAULTS[wire], model))
+        request: Request = decode(cast(Doc, body), resolve(profile or WIRE_DEFAULTS[wire], model))
         msgspec.convert(msgspec.to_builtins(request), Request)  # every value has the type it should have
     except (AttributeError, KeyError, TypeError, IndexError, ValueError) as e:
         raise MalformedRequest(f"the request body has an unexpected shape: {e!r}") from e

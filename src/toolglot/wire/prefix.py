@@ -16,7 +16,7 @@ from toolglot.messages import Message
 from toolglot.providers.profile import Profile
 from toolglot.request import Request
 from toolglot.schema.lower import Lowered
-from toolglot.wire.codec import encode_items, encode_request, is_stateful, request_codec
+from toolglot.wire.codec import encode_items, encode_request, is_stateful, request_encoder
 from toolglot.wire.history import visible
 from toolglot.wire.repair import Mender, turns
 from toolglot.wire.writer import Writer
@@ -40,7 +40,7 @@ class PrefixEncoder:
 
     def __init__(self, profile: Profile) -> None:
         self._profile = profile
-        self._codec = request_codec(profile.wire)
+        self._codec = request_encoder(profile.wire)
         self._forget(None)
 
     def _forget(self, messages: Sequence[Message] | None) -> None:

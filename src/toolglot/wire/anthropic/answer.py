@@ -6,7 +6,7 @@ from typing import ClassVar
 from toolglot.jsontext import dumps, dumps_text
 from toolglot.messages import Block, Reply, Stop, Text, Thinking, ToolCall, Usage
 from toolglot.wire.answer import Answer, Begin, End, Finish, Piece, Start, Step
-from toolglot.wire.anthropic.request import block_to_wire
+from toolglot.wire.anthropic.encode import block_to_wire
 from toolglot.wire.framing import one_line, sse
 from toolglot.wire.shapes import Doc, as_list
 

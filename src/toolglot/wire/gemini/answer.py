@@ -7,7 +7,7 @@ from toolglot.jsontext import dumps
 from toolglot.messages import Block, Media, Reply, Stop, Text, Thinking, Usage
 from toolglot.wire.answer import Answer, End, Finish, Piece, Step
 from toolglot.wire.framing import one_line, sse
-from toolglot.wire.gemini.request import block_to_part
+from toolglot.wire.gemini.encode import block_to_part
 from toolglot.wire.shapes import Doc
 
 __all__ = ["GeminiAnswer"]

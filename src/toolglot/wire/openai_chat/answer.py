@@ -8,8 +8,8 @@ from toolglot.messages import Block, Foreign, Media, Message, Reply, Stop, Text,
 from toolglot.wire.answer import Answer, Begin, End, Finish, Piece, Start, Step, is_refusal
 from toolglot.wire.framing import one_line, sse
 from toolglot.wire.media import data_url
+from toolglot.wire.openai_chat.encode import call_to_wire
 from toolglot.wire.openai_chat.reply import REASONING
-from toolglot.wire.openai_chat.request import call_to_wire
 from toolglot.wire.shapes import Doc, as_text
 
 __all__ = ["ChatAnswer"]

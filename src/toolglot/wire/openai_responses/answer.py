@@ -7,7 +7,7 @@ from toolglot.jsontext import dumps
 from toolglot.messages import Block, Foreign, Media, Message, Reply, Stop, Text, Thinking, ToolCall, Usage
 from toolglot.wire.answer import Answer, Begin, End, Finish, Piece, Start, Step, is_refusal
 from toolglot.wire.framing import one_line, sse
-from toolglot.wire.openai_responses.request import call_to_wire
+from toolglot.wire.openai_responses.encode import call_to_wire
 from toolglot.wire.shapes import Doc, as_dict, as_text, rest
 
 __all__ = ["ResponsesAnswer"]

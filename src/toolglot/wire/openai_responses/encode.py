@@ -1,24 +1,19 @@
-"""OpenAI Responses: Request <-> body. History is a flat list of items; a turn of the assistant is several of them."""
+"""OpenAI Responses: Request -> body. History is a flat list of items; a turn of the assistant is several of them."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from msgspec.structs import replace
-
 from toolglot.jsontext import dumps_text
-from toolglot.messages import Block, Foreign, Media, Message, Opaque, Origin, Text, Thinking, ToolCall, ToolResult
-from toolglot.providers.profile import Profile
-from toolglot.request import Options, Output, Request, ToolChoice, ToolDefinition, effort_of
+from toolglot.messages import Block, Foreign, Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
+from toolglot.request import Output, Request, ToolChoice, ToolDefinition
 from toolglot.wire.history import leading_system
-from toolglot.wire.media import data_url, from_url, text_of
-from toolglot.wire.openai_common import SHARED, output_of, strict_output
-from toolglot.wire.openai_responses.reply import BUILT_INS, WIRE, item_blocks
-from toolglot.wire.shapes import Doc, as_dict, as_list, as_text, dicts, rest
+from toolglot.wire.media import data_url, text_of
+from toolglot.wire.openai_common import strict_output
+from toolglot.wire.openai_responses.reply import BUILT_INS, WIRE
+from toolglot.wire.shapes import Doc, as_dict, as_list, as_text
 from toolglot.wire.writer import Writer, placeholder, result_text
 
-__all__ = ["assemble", "decode", "hoisted", "items", "varies"]
-
-# ---- encode
+__all__ = ["assemble", "call_to_wire", "hoisted", "items", "varies"]
 
 
 def hoisted(messages: Sequence[Message]) -> int:
@@ -318,193 +313,3 @@ def _choice(choice: ToolChoice, tools: Sequence[ToolDefinition], writer: Writer)
 def _hosted_choice(tool: ToolDefinition) -> Doc:
     kind, _, label = tool.name.partition(":")
     return {"type": kind, "server_label": label} if label else {"type": kind}
-
-
-# ---- decode
-
-_KNOWN = {
-    *("model", "input", "instructions", "tools", "tool_choice", "parallel_tool_calls", "max_output_tokens", "stream"),
-    *("temperature", "top_p", "reasoning", "text"),
-}
-_BUILT_IN_OUTPUTS = tuple(result for _, _, result in BUILT_INS.values())
-_OUTPUTS = ("function_call_output", "custom_tool_call_output", *_BUILT_IN_OUTPUTS)
-
-
-def decode(body: Doc, profile: Profile) -> Request:
-    """A body as a Request. What has no neutral form stays in `extras`."""
-    origin = Origin(WIRE, profile.id, as_text(body.get("model")))
-    extras: dict[str, Doc] = {}
-    for key, value in body.items():
-        if key not in _KNOWN:
-            extras.setdefault("openai" if key in SHARED else WIRE, {})[key] = value
-    choice = _decode_choice(body.get("tool_choice"))
-    if choice is None and body.get("tool_choice") is not None:  # of a hosted tool
-        extras.setdefault(WIRE, {})["tool_choice"] = body["tool_choice"]
-    reasoning, text = as_dict(body.get("reasoning")), as_dict(body.get("text"))
-    effort = effort_of(reasoning.get("effort"))
-    output = output_of(as_dict(text.get("format")))
-    if more := rest(reasoning, ("effort",) if effort else ()):
-        extras.setdefault(WIRE, {})["reasoning"] = more
-    if more := rest(text, ("format",) if output or as_dict(text.get("format")).get("type") == "text" else ()):
-        extras.setdefault(WIRE, {})["text"] = more
-    return Request(
-        model=as_text(body.get("model")),
-        messages=[*_decode_instructions(body.get("instructions"), origin), *_decode_input(body.get("input"), origin)],
-        tools=tuple(tool for item in dicts(body.get("tools")) for tool in _decode_tool(item)),
-        tool_choice=choice,
-        parallel=body.get("parallel_tool_calls"),
-        options=Options(
-            max_tokens=body.get("max_output_tokens"),
-            temperature=body.get("temperature"),
-            top_p=body.get("top_p"),
-            effort=effort,
-        ),
-        output=output,
-        stream=body.get("stream"),
-        extras=extras,
-    )
-
-
-def _decode_instructions(instructions: Any, origin: Origin) -> Iterator[Message]:
-    if isinstance(instructions, str):
-        yield Message("system", (Text(instructions),), origin, {"instructions": True})
-    elif instructions:
-        yield from _decode_input(instructions, origin)
-
-
-def _decode_input(input: Any, origin: Origin) -> Iterator[Message]:
-    """Items of one speaker in a row are one message."""
-    if isinstance(input, str):
-        yield Message("user", (Text(input),), origin)
-        return
-    said: list[Block] = []
-    results: list[ToolResult] = []
-    built_in = {item.get("call_id") for item in dicts(input) if item.get("type") in BUILT_INS}
-    for item in dicts(input):
-        kind = item.get("type") or "message"
-        if kind in _OUTPUTS and item.get("call_id"):
-            if said:
-                yield Message("assistant", tuple(said), origin)
-                said = []
-            results.append(_decode_result(item, of_built_in=item["call_id"] in built_in))
-            continue
-        if results:
-            yield Message("tool", tuple(results), origin)
-            results = []
-        if kind == "message" and item.get("role") != "assistant":
-            if said:
-                yield Message("assistant", tuple(said), origin)
-                said = []
-            yield _decode_message(item, origin)
-        else:
-            said += [block for _, block in item_blocks({"type": "message", **item})]
-    if said:
-        yield Message("assistant", tuple(said), origin)
-    if results:
-        yield Message("tool", tuple(results), origin)
-
-
-def _decode_message(item: Doc, origin: Origin) -> Message:
-    role = as_text(item.get("role"))
-    own = rest(item, ("role", "content")) or {}
-    if role not in ("user", "system"):
-        own["role"] = role
-    return Message("user" if role == "user" else "system", tuple(_decode_content(item.get("content"))), origin, own or None)
-
-
-def _decode_content(content: Any) -> Iterable[Block]:
-    if isinstance(content, str):
-        yield Text(content)
-    for part in dicts(content):
-        yield _decode_part(part)
-
-
-def _decode_part(part: Doc) -> Text | Media | Foreign:
-    match part.get("type"):
-        case "input_text" | "output_text" | "text" if isinstance(part.get("text"), str):
-            return Text(part["text"], rest(part, ("type", "text")))
-        case "input_image" if part.get("image_url"):
-            return from_url("image", part["image_url"], more=rest(part, ("type", "image_url")))
-        case "input_file" if part.get("file_data"):
-            more = rest(part, ("type", "file_data", "filename"))
-            return from_url("file", part["file_data"], name=as_text(part.get("filename")), more=more)
-        case "input_file" if part.get("file_url"):
-            return Media("file", url=part["file_url"], opaque={"more": rest(part, ("type", "file_url")) or {}})
-        case "input_image" | "input_file" as kind if part.get("file_id"):
-            media = "image" if kind == "input_image" else "file"
-            return Media(media, file_id=part["file_id"], opaque={"more": rest(part, ("type", "file_id")) or {}})
-        case _:
-            return Foreign(WIRE, part)
-
-
-def _decode_result(item: Doc, *, of_built_in: bool) -> ToolResult:
-    if item["type"] in _BUILT_IN_OUTPUTS:
-        return ToolResult(item["call_id"], (Text(_built_in_text(item)),), opaque={"item": item})
-    output = item.get("output")
-    content = tuple(_decode_part(part) for part in dicts(output)) if isinstance(output, list) else (Text(_text(output)),)
-    own = rest(item, ("type", "call_id", "output")) or {}
-    if of_built_in or item["type"] == "custom_tool_call_output":
-        own["type"] = item["type"]
-    return ToolResult(as_text(item.get("call_id")), content, opaque=own or None)
-
-
-def _built_in_text(item: Doc) -> str:
-    output = item.get("output", item.get("tools"))
-    parts = [as_text(part.get("stdout")) + as_text(part.get("stderr")) for part in dicts(output)]
-    return "\n".join(parts) if any(parts) else _text(output)
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else "" if value is None else dumps_text(value)
-
-
-def _decode_tool(item: Doc) -> Iterator[ToolDefinition]:
-    match item.get("type"):
-        case "function" | None:
-            yield ToolDefinition(
-                as_text(item.get("name")),
-                as_text(item.get("description")),
-                item.get("parameters"),
-                strict=item.get("strict"),
-                wire=WIRE,
-                opaque=rest(item, ("type", "name", "description", "parameters", "strict")),
-            )
-        case "custom":
-            form = rest(as_dict(item.get("format")), ("type",))
-            yield ToolDefinition(
-                as_text(item.get("name")),
-                as_text(item.get("description")),
-                kind="freeform",
-                grammar=form,
-                wire=WIRE,
-                opaque=rest(item, ("type", "name", "description", "format")),
-            )
-        case "namespace":
-            space = rest(item, ("type", "name", "tools"))
-            for inner in dicts(item.get("tools")):
-                for tool in _decode_tool(inner):
-                    own = {**(tool.opaque or {}), **({"namespace": space} if space else {})}
-                    yield replace(tool, namespace=as_text(item.get("name")), opaque=own or None)
-        case _:
-            yield ToolDefinition(_hosted_name(item), kind="hosted", wire=WIRE, opaque=item)
-
-
-def _hosted_name(item: Doc) -> str:
-    """The name of a hosted tool: its type; there may be several MCP servers, each with a label."""
-    label = as_text(item.get("server_label"))
-    return f"{as_text(item.get('type'))}:{label}" if label else as_text(item.get("type"))
-
-
-def _decode_choice(choice: Any) -> ToolChoice | None:
-    match choice:
-        case "auto" | "none" | "required":
-            return ToolChoice(choice)
-        case {"type": "allowed_tools", "mode": mode, "tools": tools}:
-            names = tuple(as_text(tool.get("name")) or _hosted_name(tool) for tool in dicts(tools))
-            return ToolChoice("required" if mode == "required" else "auto", names)
-        case {"type": "function" | "custom", "name": str(name)}:
-            return ToolChoice("required", (name,))
-        case {"type": str()} if "name" not in choice:
-            return ToolChoice("required", (_hosted_name(choice),))
-        case _:
-            return None
