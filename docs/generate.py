@@ -1,4 +1,4 @@
-"""Writes the generated parts of the documentation: tables of providers, help of commands. `--check`: only say whether they are current."""
+"""Writes the generated parts of the documentation. `--check`: only says whether they are current."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""Prints the independent scores over the recordings, where those are present. Exit 1 where anything is not equal or not accepted."""
+"""Prints the independent scores over the recordings, where those are present. Exit 1 where anything is not as it should be."""
 
 import os
 import subprocess
@@ -12,9 +12,7 @@ SCORE = ROOT.parent / "shared" / "referee" / "score.py"
 def main() -> int:
     """Runs the scores."""
     if not SCORE.exists():
-        print(
-            "scores: no recordings on this machine (../shared is absent); the tests above cover the same rules on cases of their own"
-        )
+        print("scores: no recordings here (../shared is absent); the tests above cover the same rules")
         return 0
     env = {**os.environ, "TOOLGLOT": str(Path(sys.executable).parent / "toolglot")}
     runs = [subprocess.run([sys.executable, SCORE, what], env=env).returncode for what in ("decode", "convert")]

@@ -23,6 +23,6 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 
 
 def test_import_loads_nothing_else() -> None:
-    code = "import sys, toolglot; print(sorted({name for name in sys.modules if name.startswith(('toolglot', 'msgspec', 'typer'))}))"
+    code = "import sys, toolglot; print([name for name in sys.modules if name.startswith(('toolglot', 'msgspec'))])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "['toolglot']"

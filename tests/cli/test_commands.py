@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -73,7 +73,7 @@ class TestDecode:
     def test_base64_bodies(self) -> None:
         from toolglot.wire.framing import aws_event
 
-        events = [
+        events: list[dict[str, Any]] = [
             {"type": "message_start", "message": {"id": "m", "content": [], "model": "claude"}},
             {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": "Hi"}},
             {"type": "message_stop"},
@@ -195,7 +195,7 @@ class TestUsage:
 
 
 class TestCheck:
-    TOOL = {
+    TOOL: ClassVar[dict[str, Any]] = {
         "name": "lookup",
         "description": "d",
         "input_schema": {"type": "object", "properties": {"n": {"type": "object", "additionalProperties": {"type": "string"}}}},

@@ -260,7 +260,17 @@ def test_a_note_beside_a_recursive_reference_is_lost_on_gemini() -> None:
 
 
 @pytest.mark.parametrize(
-    "ref", ["#/$defs/None", "https://example.com/s.json", "other.json#/a", "#/properties/x/description", "#none", "#/anyOf/7"]
+    "ref",
+    [
+        "#/$defs/None",
+        "https://example.com/s.json",
+        "other.json#/a",
+        "#/properties/x/description",
+        "#none",
+        "#/anyOf/7",
+        "#None",
+        "#/anyOf/" + "9" * 5000,
+    ],
 )
 def test_references_to_nothing(ref: str) -> None:
     for dialect in DIALECTS:
@@ -438,7 +448,9 @@ def test_nonsense_is_dropped_and_named(schema: Any, wanted: Any, what: str | Non
     assert of(schema, ANTHROPIC) == (wanted, [what] if what else [])
 
 
-@pytest.mark.parametrize("schema", ["text", [1], 5, {"a": object()}, {"a": float("nan")}, {1: 2}, {"a": {"b"}}])
+@pytest.mark.parametrize(
+    "schema", ["text", [1], 5, {"a": object()}, {"a": float("nan")}, {"a": 10**5000}, {1: 2}, {"a": {"b"}}]
+)
 def test_what_is_no_schema_is_a_usage_error(schema: Any) -> None:
     with pytest.raises(UsageError, match=r"(?i)schema"):
         lower(schema, OPENAI, tool="t")

@@ -1,5 +1,6 @@
 """Gemini generateContent: what is written."""
 
+import base64
 from typing import Any
 
 import pytest
@@ -9,10 +10,11 @@ from toolglot.messages import tool_results as tool
 from toolglot.providers.catalog import resolve
 from toolglot.request import Options, Output, Request, ToolChoice, ToolDefinition
 from toolglot.wire.codec import encode_request
-from toolglot.wire.gemini.encode import DUMMY_SIGNATURE
 from toolglot.wire.writer import Encoded
 
 Doc = dict[str, Any]
+# facts/PROVIDERS §1.5
+DUMMY_SIGNATURE = base64.b64encode(b"skip_thought_signature_validator").decode()
 OLD, NEW = "gemini-2.5-flash", "gemini-3-pro-preview"
 SCHEMA: Doc = {"type": "object", "properties": {"x": {"type": "string"}}, "required": ["x"]}
 GET = ToolDefinition("get", "Gets.", SCHEMA)

@@ -11,7 +11,7 @@ from toolglot.messages import tool_results as tool
 from toolglot.providers.catalog import PROFILES, WIRE_DEFAULTS, resolve
 from toolglot.providers.profile import Profile
 from toolglot.request import Options, Output, Request, ToolChoice, ToolDefinition
-from toolglot.wire.codec import WIRES, decode_request, encode_request, request_encoder
+from toolglot.wire.codec import WIRES, decode_request, encode_request, reader
 
 Doc = dict[str, Any]
 SCHEMA: Doc = {"type": "object", "properties": {"x": {"type": "string"}}, "required": ["x"]}
@@ -272,7 +272,7 @@ def test_unknown_wire_names_the_nearest() -> None:
     with pytest.raises(UnknownName, match="'openai-chat'"):
         decode_request("openai-chats", {})
     with pytest.raises(UnknownName, match="'gemini'"):
-        request_encoder("gemni")
+        reader("gemni")
 
 
 def test_unknown_profile_of_a_body() -> None:

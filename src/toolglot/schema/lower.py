@@ -1,7 +1,7 @@
 """A tool's schema in the words of a wire, what was lost on the way, and the way back for arguments.
 
-Law: pure, total, idempotent. Any JSON value gives a schema that the dialect accepts, or UsageError for what is no schema
-at all; lowering twice changes and loses nothing more. What a dialect cannot say is told in the description, as a Loss.
+Law: pure, total, idempotent. Any JSON value gives a schema that the dialect accepts, or UsageError if it is no schema;
+lowering twice changes and loses nothing more. What a dialect cannot say is told in the description, as a Loss.
 
 The walk goes from the root down. At each node:
     tidied      older drafts made 2020-12, nonsense dropped (open dialects: this, and what else is refused)
@@ -43,7 +43,18 @@ from toolglot.schema.plain import (
     without,
 )
 
-__all__ = ["JsonText", "Lowered", "Omit", "Pairs", "Rename", "Way", "from_openapi", "lower", "restore", "strict_problems"]
+__all__ = [
+    "JsonText",
+    "Lowered",
+    "Omit",
+    "Pairs",
+    "Rename",
+    "Way",
+    "from_openapi",
+    "lower",
+    "restore",
+    "strict_problems",
+]
 
 MAX_DEPTH = 50  # levels of schemas in what is sent
 UNROLL = 2  # how often a recursive definition is written out before it is cut

@@ -16,6 +16,7 @@ Schema = dict[str, Any]
 
 MAX_LEVELS = 200
 MAX_VALUES = 100_000
+MAX_NUMBER = 1 << 1024  # more cannot be written as text
 
 # Where a node holds other schemas.
 MAPS = ("properties", "patternProperties", "dependentSchemas", "$defs", "definitions")
@@ -27,16 +28,8 @@ NODES = (
 TYPES = ("object", "array", "string", "number", "integer", "boolean", "null")
 
 _OF_OBJECTS = (
-    *(
-        "properties",
-        "required",
-        "additionalProperties",
-        "patternProperties",
-        "propertyNames",
-        "minProperties",
-        "maxProperties",
-    ),
-    *("dependentRequired", "dependentSchemas", "unevaluatedProperties", "propertyOrdering"),
+    *("properties", "required", "additionalProperties", "patternProperties", "propertyNames", "minProperties"),
+    *("maxProperties", "dependentRequired", "dependentSchemas", "unevaluatedProperties", "propertyOrdering"),
 )
 _OF_ARRAYS = (
     *("items", "prefixItems", "minItems", "maxItems", "uniqueItems", "contains", "minContains", "maxContains"),
@@ -107,9 +100,9 @@ def plain(value: Any) -> Any:
         if level > MAX_LEVELS or count > MAX_VALUES:
             raise UsageError(f"the schema has more than {MAX_LEVELS} levels or {MAX_VALUES} values")
         match value:
-            case None | bool() | str() | int():
+            case None | bool() | str():
                 return value
-            case float() if math.isfinite(value):
+            case int() | float() if math.isfinite(value) and abs(value) < MAX_NUMBER:
                 return value
             case list() | tuple():
                 return [copy(item, level + 1) for item in cast(list[Any], value)]
@@ -264,7 +257,7 @@ class Document:
             if isinstance(node, dict) and segment in node:
                 node = cast("Schema", node)[segment]
                 stable = stable and not (segment in ("items", "additionalItems") and isinstance(node, list))
-            elif isinstance(node, list) and segment.isdecimal() and int(segment) < len(cast("list[Any]", node)):
+            elif isinstance(node, list) and segment in map(str, range(len(cast("list[Any]", node)))):
                 node = cast("list[Any]", node)[int(segment)]
             else:
                 return None
@@ -276,8 +269,9 @@ class Document:
         if self._anchors is None:
             self._anchors = {}
             for at in walk(self.root):
-                self._anchors.setdefault(f"#{at.node.get('$anchor')}", at)
-                self._anchors.setdefault(str(at.node.get("$id")), at)
+                for key, mark in (("$anchor", "#"), ("$id", "")):
+                    if isinstance(at.node.get(key), str):
+                        self._anchors.setdefault(mark + at.node[key], at)
         return self._anchors
 
     def on_cycles(self) -> frozenset[str]:
@@ -453,7 +447,7 @@ def _read_value(key: str, value: Any) -> Any:
             return [value]  # Google's JSON takes a bare value for a repeated field
         case "propertyOrdering":
             return _strings(value)
-        case _ if key in _COUNTS and isinstance(value, str) and value.isdecimal():
+        case _ if key in _COUNTS and isinstance(value, str) and re.fullmatch(r"[0-9]{1,19}", value):
             return int(value)  # int64 is written as text
         case _ if key in MAPS and isinstance(value, dict):
             return {name: _read(sub) for name, sub in cast("Schema", value).items()}
