@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from toolglot.providers.preflight import preflight
     from toolglot.providers.profile import Profile, ProviderLimits, ToolFeatures
     from toolglot.request import Options, Output, Request, ToolChoice, ToolDefinition, ToolExample
+    from toolglot.wire.back import restored
     from toolglot.wire.codec import decode_request, encode_request, reader
     from toolglot.wire.prefix import PrefixEncoder
     from toolglot.wire.repair import repair
@@ -89,6 +90,7 @@ __all__ = [
     "reader",
     "repair",
     "resolve",
+    "restored",
     "save",
     "system",
     "tool_results",
@@ -105,6 +107,7 @@ _HOMES = {
     "providers.preflight": "preflight",
     "providers.profile": "Profile ProviderLimits ToolFeatures",
     "request": "Options Output Request ToolChoice ToolDefinition ToolExample",
+    "wire.back": "restored",
     "wire.codec": "decode_request encode_request reader",
     "wire.prefix": "PrefixEncoder",
     "wire.repair": "repair",

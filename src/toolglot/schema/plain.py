@@ -3,7 +3,6 @@
 Law: nothing here knows a dialect, mutates its input or raises anything but UsageError.
 """
 
-import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, cast
@@ -16,7 +15,7 @@ Schema = dict[str, Any]
 
 MAX_LEVELS = 200
 MAX_VALUES = 100_000
-MAX_NUMBER = 1 << 1024  # more cannot be written as text
+MAX_NUMBER = 1 << 1024
 
 # Where a node holds other schemas.
 MAPS = ("properties", "patternProperties", "dependentSchemas", "$defs", "definitions")
@@ -102,14 +101,14 @@ def plain(value: Any) -> Any:
         match value:
             case None | bool() | str():
                 return value
-            case int() | float() if math.isfinite(value) and abs(value) < MAX_NUMBER:
+            case int() | float() if -MAX_NUMBER < value < MAX_NUMBER:  # so that it can be written as text
                 return value
             case list() | tuple():
                 return [copy(item, level + 1) for item in cast(list[Any], value)]
             case Mapping() if all(isinstance(key, str) for key in cast(Mapping[Any, Any], value)):
                 return {key: copy(item, level + 1) for key, item in cast(Mapping[str, Any], value).items()}
             case _:
-                raise UsageError(f"a schema is made of JSON values, not of {value!r:.80}")
+                raise UsageError(f"a schema is made of JSON values, which this {type(value).__name__} is not")
 
     return copy(value, 0)
 
@@ -257,8 +256,9 @@ class Document:
             if isinstance(node, dict) and segment in node:
                 node = cast("Schema", node)[segment]
                 stable = stable and not (segment in ("items", "additionalItems") and isinstance(node, list))
-            elif isinstance(node, list) and segment in map(str, range(len(cast("list[Any]", node)))):
-                node = cast("list[Any]", node)[int(segment)]
+            elif isinstance(node, list) and re.fullmatch("[0-9]{1,6}", segment):
+                items = cast("list[Any]", node)
+                node = items[int(segment)] if int(segment) < len(items) else None
             else:
                 return None
         return Found("#/" + "/".join(map(escape, segments)), node, stable) if isinstance(node, (dict, bool)) else None

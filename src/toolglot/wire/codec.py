@@ -81,7 +81,7 @@ def encode_request(request: Request, profile: Profile, *, strict: bool = False) 
         body.pop("input", None)
     if strict and writer.losses:
         raise WouldLose(writer.losses)
-    return Encoded(body, tuple(writer.losses), tuple(writer.repairs), writer.names, writer.lowered)
+    return Encoded(body, tuple(writer.losses), tuple(writer.repairs), writer.names, writer.lowered, frozenset(writer.freeform))
 
 
 def encode_items(history: Sequence[Message], codec: RequestEncoder, writer: Writer, first: int) -> list[Doc]:

@@ -33,6 +33,7 @@ class EncodedBody(msgspec.Struct, frozen=True):
     repairs: tuple[Repair, ...] = ()
     names: dict[str, tuple[str, str]] = {}
     lowered: dict[str, Lowered] = {}
+    freeform: frozenset[str] = frozenset()
 
 
 class PrefixEncoder:
@@ -62,19 +63,19 @@ class PrefixEncoder:
         self._close_turns(request)
         tail_writer = self._writer.copy()
         tail = self._tail(request, tail_writer)
-        if not self._items and not tail:  # nothing but what the provider holds
+        if self._items or tail:
+            *parts, last = [part for part in (self._head, self._items, tail) if part]
+            body = b"".join((*parts, memoryview(last)[: len(last) - (last[-1:] == b",")], b"]}"))
+        else:  # nothing but what the provider holds
             body = dumps(encode_request(request, self._profile).body)
-            return EncodedBody(
-                body, 0, tuple(tail_writer.losses), tuple(tail_writer.repairs), tail_writer.names, tail_writer.lowered
-            )
-        *parts, last = [part for part in (self._head, self._items, tail) if part]
         return EncodedBody(
-            b"".join((*parts, memoryview(last)[: len(last) - (last[-1:] == b",")], b"]}")),
-            len(self._head) + len(self._items) - 1,
+            body,
+            len(self._head) + len(self._items) - 1 if self._items or tail else 0,
             tuple(tail_writer.losses),
             tuple(tail_writer.repairs),
             tail_writer.names,
             tail_writer.lowered,
+            frozenset(tail_writer.freeform),
         )
 
     def _goes_on(self, request: Request) -> bool:

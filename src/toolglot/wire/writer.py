@@ -15,7 +15,7 @@ from toolglot.messages import Block, Foreign, Media, Opaque, Origin, Text, ToolC
 from toolglot.providers.profile import Profile
 from toolglot.request import Options, Request, ToolChoice, ToolDefinition
 from toolglot.schema import dialects
-from toolglot.schema.lower import Lowered, lower, strict_problems
+from toolglot.schema.lower import JsonText, Lowered, Omit, Pairs, Rename, lower, strict_problems
 
 __all__ = ["Encoded", "Function", "Writer", "media_beside", "placeholder", "result_text", "same_model"]
 
@@ -52,6 +52,7 @@ class Encoded(msgspec.Struct, frozen=True):
     repairs: tuple[Repair, ...] = ()
     names: dict[str, tuple[str, str]] = {}
     lowered: dict[str, Lowered] = {}
+    freeform: frozenset[str] = frozenset()
 
 
 class Function(msgspec.Struct, frozen=True):
@@ -92,6 +93,7 @@ class Writer:
         self.sent: dict[str, str] = {}  # calls -> the id they were sent with, "" for none (Gemini)
         self.built_in: dict[str, str] = {}  # calls of built-ins that the client runs (Responses): id -> type of item
         self.nudges: list[str] = []  # what the model must be told, because the target has no field for it
+        self.freeform: set[str] = set()  # names of freeform tools that are sent as functions
         self.loose: dict[str, str] = {}  # tools that cannot be strict in this request, and why
 
     def copy(self) -> "Writer":
@@ -331,12 +333,28 @@ class Writer:
         name = self.tool_name(tool.name, tool.namespace)
         if tool.kind == "freeform":
             self.lose("freeform", f"tool {tool.name!r}", "sent as a function with one text parameter")
+            self.freeform.add(name)
             return Function(name, _described(tool), _TEXT_INPUT, False, {})
         own = (tool.opaque or {}) if tool.wire == self.profile.wire else {}
         strict = self._is_strict(tool, name)
         lowered = self.lowered[name] = self._lower(tool, self.profile.strict_dialect if strict else self.profile.dialect)
         self.losses.extend(lowered.losses)
+        self._tell(tool, lowered)
         return Function(name, _described(tool, lowered.note), lowered.schema, strict, own)
+
+    def _tell(self, tool: ToolDefinition, lowered: Lowered) -> None:
+        """What is said in another shape, and turned back when the call comes (`wire/back`)."""
+        for way in lowered.ways_back:
+            where = f"tool {tool.name!r} at {way.at}"
+            match way:
+                case Pairs():
+                    self.lose("map", where, "sent as a list of keys and values; turned back in the call")
+                case JsonText():
+                    self.lose("free value", where, "asked for as JSON text; turned back in the call")
+                case Rename(names=names):
+                    self.mend(f"parameters {', '.join(names.values())}", where, "refused names are mapped, and back")
+                case Omit(names=names):
+                    self.mend(f"parameters {', '.join(names)}", where, "null stands for left out, and is taken out again")
 
     def _lower(self, tool: ToolDefinition, dialect: str) -> Lowered:
         key = (tool.namespace, tool.name, dialect)
