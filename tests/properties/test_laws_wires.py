@@ -4,7 +4,7 @@ import copy
 from typing import Any, cast
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -99,7 +99,7 @@ def test_request_keeps_its_meaning_on_its_own_wire(data: st.DataObject, wire: st
 @pytest.mark.parametrize("other", WIRES)
 @pytest.mark.parametrize("wire", WIRES)
 def test_handover_to_any_wire_and_back_keeps_what_was_said(wire: str, other: str) -> None:
-    @LAW
+    @settings(LAW, max_examples=30)
     @given(legal_conversations(most=2))
     def law(messages: list[Message]) -> None:
         here, there = default(wire), default(other)

@@ -87,6 +87,13 @@ CASES: list[tuple[str, HistoryRules, list[Message], list[Message], list[str]]] =
         ["answers no call"],
     ),
     ("result of no call in a user message", NONE, [user([OK_A, "hi"])], [orphan(Text("one"), Text("hi"))], ["answers no call"]),
+    (
+        "result in the message of its call",
+        NONE,
+        [assistant([A, OK_A]), HI],
+        [assistant(A), tool(OK_A), HI],
+        ["moved right after"],
+    ),
     ("result in a user message", NONE, [assistant(A), user([OK_A, "hi"])], [assistant(A), tool(OK_A), HI], []),
     (
         "result of no call among others",
@@ -251,6 +258,14 @@ def test_repairs(rules: HistoryRules, history: list[Message], wanted: list[Messa
         assert any(word in str(done) for done in repaired.repairs)
     assert history == before
     assert repair(wanted, rules).repairs == []
+
+
+def test_second_result_is_added_to_the_data_of_the_first() -> None:
+    """What two results hold as values is told as text: no field has room for both."""
+    first = ToolResult("a", data={"x": 1})
+    second, third = ToolResult("a", data="plain"), ToolResult("a", (Text("said"),), data=[1])
+    (result,) = repair([assistant([A, B]), tool(first), tool(second, third, OK_B)], NONE).messages[1].results[:1]
+    assert (result.content, result.data) == ((Text('{"x":1}'), Text("plain"), Text("said")), None)
 
 
 def test_legal_messages_stay_the_same_objects() -> None:

@@ -263,6 +263,13 @@ def test_body_that_is_no_object_is_malformed(wire: str, body: Any) -> None:
 
 
 @pytest.mark.parametrize("wire", WIRES)
+def test_reader_of_a_wire_waits_for_its_first_byte(wire: str) -> None:
+    read = reader(wire, streaming=False, profile="p", model="m")
+    assert read.feed(b"") == []
+    assert read.complete is False
+
+
+@pytest.mark.parametrize("wire", WIRES)
 def test_empty_body_is_an_empty_request(wire: str) -> None:
     request = decode_request(wire, {})
     assert (request.model, list(request.messages), request.tools, request.options) == ("", [], (), Options())

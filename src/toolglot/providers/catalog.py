@@ -287,7 +287,7 @@ _ROWS = (
     ),
     Profile(
         id="compatible",
-        title="OpenAI-compatible (llama.cpp, vLLM, SGLang, LM Studio, …)",
+        title="OpenAI-compatible server",
         wire="openai-chat",
         path="/chat/completions",
         auth="bearer",
@@ -298,16 +298,40 @@ _ROWS = (
         notes=("Every deviation seen in the field is tolerated when decoding.",),
     ),
 )
-PROFILES = {row.id: row for row in _ROWS}
+_BY_ID = {row.id: row for row in _ROWS}
+
+
+def _like(row: str, **changes: Any) -> Profile:
+    """A row that differs from another in a few words."""
+    return msgspec.structs.replace(_BY_ID[row], **changes)
+
+
+_KIN = (
+    _like(
+        "azure-chat",
+        id="azure-dated-chat",
+        title="Azure OpenAI, Chat Completions (dated api-version)",
+        base_url="https://{resource}.openai.azure.com/openai",
+        path="/deployments/{model}/chat/completions?api-version={version}",
+    ),
+    _like(
+        "azure-responses",
+        id="azure-dated-responses",
+        title="Azure OpenAI, Responses (dated api-version)",
+        base_url="https://{resource}.openai.azure.com/openai",
+        path="/responses?api-version={version}",
+    ),
+    _like("compatible", id="llama.cpp", title="llama.cpp server", base_url="http://localhost:8080/v1", auth="none", key_env=()),
+    _like("compatible", id="lmstudio", title="LM Studio", base_url="http://localhost:1234/v1", auth="none", key_env=()),
+    _like("compatible", id="vllm", title="vLLM", base_url="http://localhost:8000/v1", key_env=("VLLM_API_KEY",)),
+)
+PROFILES = {row.id: row for row in (*_ROWS, *_KIN)}
 ALIASES = {
     "openai": "openai-responses",
     "azure": "azure-responses",
     "google": "gemini",
     "grok": "xai",
-    "llama.cpp": "compatible",
-    "vllm": "compatible",
     "sglang": "compatible",
-    "lmstudio": "compatible",
 }
 # The profile that a wire has where nobody names one.
 WIRE_DEFAULTS = {
@@ -328,7 +352,8 @@ class Fact(msgspec.Struct, frozen=True):
     source: str = ""
 
 
-_OPENAI = ("openai-chat", "openai-responses", "azure-chat", "azure-responses")
+_CHAT = ("openai-chat", "azure-chat", "azure-dated-chat")
+_OPENAI = (*_CHAT, "openai-responses", "azure-responses", "azure-dated-responses")
 _GOOGLE = ("gemini", "vertex")
 
 FACTS = (
@@ -340,8 +365,8 @@ FACTS = (
         "OpenAI's API reference",
     ),
     Fact(_OPENAI, r"^o[134](-|$)", {"efforts": ("low", "medium", "high")}, "OpenAI's API reference"),
-    Fact(("openai-chat", "azure-chat"), r"^o1-mini", {"system_role": "user"}, "recorded 400"),
-    Fact(("openai-chat", "azure-chat"), r"audio", {"media": frozenset({"image", "file", "audio"})}, "recorded 400"),
+    Fact(_CHAT, r"^o1-mini", {"system_role": "user"}, "recorded 400"),
+    Fact(_CHAT, r"audio", {"media": frozenset({"image", "file", "audio"})}, "recorded 400"),
     # Claude
     Fact(("anthropic",), r"claude-(opus-4-1|opus-4-5|sonnet-4-5|haiku-4-5)", {"sampling": "one"}, "recorded 400"),
     Fact(

@@ -1,0 +1,70 @@
+"""Live arguments: what is whole is there at once, what is being written is open, nothing is looked at twice."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolglot.wire.partial import PartialArguments
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+)
+
+
+def fed(text: str) -> PartialArguments:
+    found = PartialArguments()
+    for character in text:
+        found.feed(character)
+    return found
+
+
+@given(value=st.dictionaries(st.text(), JSON, max_size=4), cuts=st.lists(st.integers(1, 9)), indent=st.sampled_from([None, 2]))
+def test_the_whole_text_gives_the_value_however_it_is_cut(value: dict[str, Any], cuts: list[int], indent: int | None) -> None:
+    text, found, at = json.dumps(value, indent=indent), PartialArguments(), 0
+    for size in [*cuts, len(text)]:
+        found.feed(text[at : at + size])
+        at += size
+    assert found.value == value
+    assert not found.broken
+    assert fed(text).value == value
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "path", "open"),
+    [
+        ("", None, (), ""),
+        ("{", {}, (), ""),
+        ('{"a', {}, (), "a"),
+        ('{"a": "he', {}, ("a",), "he"),
+        ('{"a": "he\\"l', {}, ("a",), 'he\\"l'),
+        ('{"a": "x", "b": {"c": [1, "y', {"a": "x", "b": {"c": [1]}}, ("b", "c", 1), "y"),
+        ('{"a": 1', {}, ("a",), ""),
+        ('{"a": 1,', {"a": 1}, (), ""),
+        ('{"a": [true, nul', {"a": [True]}, ("a", 1), ""),
+        ('{"a": {}, "b": []}', {"a": {}, "b": []}, (), ""),
+    ],
+)
+def test_what_is_whole_and_what_is_open(text: str, value: Any, path: tuple[Any, ...], open: str) -> None:
+    for found in (fed(text), PartialArguments()):
+        if found.value is None:
+            found.feed(text)
+        assert (found.value, found.path, found.open) == (value, path, open)
+        assert not found.broken
+
+
+@pytest.mark.parametrize("text", ["}", '{"a": 1}{', '{"a": 1} "b"', "{1: 2}", "{{", '{"a": tru}', '"\\x"', '{"a" 1 2}'])
+def test_text_that_is_no_json_stops_the_scan_and_nothing_else(text: str) -> None:
+    found = fed(text)
+    found.feed('more"}')
+    assert found.broken
+
+
+def test_a_scalar_at_the_top_is_whole_at_its_end() -> None:
+    found = fed("12")
+    assert found.value is None
+    found.feed(" ")
+    assert found.value == 12
