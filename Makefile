@@ -21,7 +21,7 @@ demo: $(READY) ## one tool and one awkward conversation in all five wires
 	@$(BIN)/toolglot demo
 
 test: $(READY) ## all tests with coverage, then the scores on the recordings where they are present
-	@$(BIN)/python -m pytest --cov --cov-report=term:skip-covered --cov-fail-under=90
+	@$(BIN)/python -m pytest --numprocesses=auto --cov --cov-report=term:skip-covered --cov-fail-under=90
 	@$(BIN)/python tests/scores.py
 
 check: $(READY) ## format, lint, types, import contracts, documentation examples

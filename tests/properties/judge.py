@@ -29,7 +29,7 @@ def refused(profile: Profile, body: Doc) -> list[str]:
         sys.path.append(str(REFEREE))
     check = importlib.import_module("referee").check
     api = "gemini-vertex" if profile.id == "vertex" else profile.wire
-    vendor = profile.wire == "openai-chat" and profile.id not in ("openai-chat", "azure-chat")
+    vendor = profile.wire == "openai-chat" and not profile.id.startswith(("openai", "azure"))
     if vendor:
         messages = [{key: value for key, value in m.items() if key not in _VENDOR_FIELDS} for m in body["messages"]]
         body = {key: value for key, value in {**body, "messages": messages}.items() if key not in _VENDOR_FIELDS}

@@ -10,13 +10,13 @@ from typing import Any
 from hypothesis import strategies as st
 
 from toolglot.messages import Block, Foreign, Media, Message, Opaque, Origin, Role, Text, Thinking, ToolCall, ToolResult
-from toolglot.providers.catalog import resolve
+from toolglot.providers.catalog import PROFILES, resolve
 from toolglot.providers.profile import Profile
 from toolglot.request import Options, Output, Request, ToolChoice, ToolDefinition
 
 Doc = dict[str, Any]
-# Every profile of the catalog, and the models that make a difference.
-TARGETS = (
+# The models that make a difference, and every other profile of the catalog.
+_MODELS = (
     ("openai-chat", "gpt-4o"),
     ("openai-chat", "o1-mini"),
     ("openai-responses", "gpt-5"),
@@ -39,6 +39,7 @@ TARGETS = (
     ("groq", "llama-3.3-70b"),
     ("compatible", "qwen3-coder"),
 )
+TARGETS = (*_MODELS, *((provider, "some-model") for provider in PROFILES if provider not in dict(_MODELS)))
 ORIGINS = tuple(Origin(resolve(provider).wire, provider, model) for provider, model in TARGETS)
 IDS = ("a", "b", "a_2", "", "call|1:x", "abcdefghi", "c" * 50, "d" * 90, "ü 1")
 TOOLS = (

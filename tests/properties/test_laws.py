@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from toolglot.jsontext import dumps_text
 from toolglot.messages import Conversation, Foreign, Message, Text, Thinking, ToolCall, ToolResult, assistant, load, save, user
+from toolglot.providers.catalog import PROFILES
 from toolglot.providers.profile import HistoryRules, Profile
 from toolglot.request import Request
 from toolglot.wire.codec import encode_request
@@ -209,9 +210,8 @@ def test_save_and_load_is_the_identity(messages: list[Message], header: dict[str
 
 
 def test_every_profile_of_the_catalog_is_a_target() -> None:
-    from toolglot.providers.catalog import PROFILES
-
     assert {provider for provider, _ in TARGETS} == {*PROFILES}
+    assert len({*TARGETS}) == len(TARGETS)
 
 
 def test_the_marks_of_a_conversation_are_its_own() -> None:

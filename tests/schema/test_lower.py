@@ -329,6 +329,8 @@ def test_a_definition_that_only_refers_to_itself() -> None:
     schema = {"properties": {"a": {"$ref": "#/$defs/A"}}, "$defs": {"A": {"$ref": "#/$defs/B"}, "B": {"$ref": "#/$defs/A"}}}
     assert lower(schema, OPENAI_STRICT, tool="t").schema["$defs"] == {"A": TEXT}
     assert lower(schema, OLLAMA, tool="t").schema["properties"] == {"a": {}}
+    wrapped = {"properties": {"a": {"$ref": "#/$defs/A"}}, "$defs": {"A": {"anyOf": [{"$ref": "#/$defs/A"}], "title": "A"}}}
+    assert lower(wrapped, OPENAI_STRICT, tool="t").schema["$defs"] == {"A": TEXT}
 
 
 # ---- merging

@@ -364,6 +364,13 @@ FACTS = (
         {"sampling": "none", "efforts": ("none", "minimal", "low", "medium", "high", "xhigh")},
         "OpenAI's API reference",
     ),
+    Fact(_OPENAI, r"^gpt-5\.4-(mini|nano)", {"sampling": "all"}, "recorded 200"),
+    Fact(
+        _OPENAI,
+        r"^gpt-(6-astra|6\.1-sol)",
+        {"efforts": ("low", "medium", "high", "xhigh")},
+        "pydantic-ai 2.66, live-tested 2026",
+    ),
     Fact(_OPENAI, r"^o[134](-|$)", {"efforts": ("low", "medium", "high")}, "OpenAI's API reference"),
     Fact(_CHAT, r"^o1-mini", {"system_role": "user"}, "recorded 400"),
     Fact(_CHAT, r"audio", {"media": frozenset({"image", "file", "audio"})}, "recorded 400"),
@@ -378,16 +385,7 @@ FACTS = (
     Fact(
         ("anthropic",),
         r"claude-(opus|sonnet)-4-[6-9]|claude-(opus|sonnet|haiku|fable|mythos)-[5-9]",
-        {
-            "history": HistoryRules(
-                calls_last=True,
-                starts_with_user=True,
-                no_blank_text=True,
-                needs_turn=True,
-                plain_prefill=True,
-                ends_with_user=True,
-            )
-        },
+        {"history.ends_with_user": True},
         "anthropic SDK 2.8.0",
     ),
     Fact(("anthropic",), r"claude-(opus-4-5|(opus|sonnet)-4-6)", {"efforts": ("low", "medium", "high")}, "anthropic SDK 2.8.0"),
@@ -411,7 +409,6 @@ FACTS = (
             "signatures": True,
             "call_ids": True,
             "efforts": ("low", "high"),
-            "thinking_budget": False,
             "features.result_media": frozenset({"image", "file"}),
         },
         "Gemini 3 documentation, refusals on record",
@@ -420,6 +417,7 @@ FACTS = (
     Fact(("openrouter",), r"^~?google/", {"dialect": "OPENROUTER_GOOGLE"}, "pydantic-ai 2.66, live-tested 2026"),
     # Grok
     Fact(("xai",), r"grok-4\.[5-9]", {"efforts": ("low", "medium", "high")}, "pydantic-ai 2.66, live-tested 2026"),
+    Fact(("xai",), r"grok-4\.7", {"efforts": ("low", "medium", "high", "xhigh")}, "pydantic-ai 2.66, live-tested 2026"),
 )
 
 
@@ -433,7 +431,8 @@ def resolve(provider: str, model: str = "") -> Profile:
     for fact in FACTS:
         if profile.id in fact.profiles and re.search(fact.model, model):
             changes.update(fact.changes)
-    features = {key[9:]: changes.pop(key) for key in list(changes) if key.startswith("features.")}
-    if features:
-        changes["features"] = msgspec.structs.replace(profile.features, **features)
+    for part in ("features", "history"):
+        inner = {key.removeprefix(f"{part}."): changes.pop(key) for key in list(changes) if key.startswith(f"{part}.")}
+        if inner:
+            changes[part] = msgspec.structs.replace(getattr(profile, part), **inner)
     return msgspec.structs.replace(profile, **changes)

@@ -282,7 +282,8 @@ def _settled(node: Schema, at: _At, run: _Run) -> tuple[Schema, _At]:
     while not run.dialect.open and ("anyOf" in node or "oneOf" in node):
         node = _union(node, at, run)
         branches, rest = node.get("anyOf", []), without(node, "anyOf")
-        if len(branches) > 1 or (branches and rest and run.dialect.refs == "wrap" and "$ref" in branches[0]):
+        wraps = run.dialect.refs == "wrap" and not at.top and rest.keys() - SILENT
+        if len(branches) > 1 or (branches and wraps and "$ref" in branches[0]):
             break
         if branches:
             node, at = _expanded(run.merged(rest, run.tidied(branches[0], at), at), at, run)

@@ -225,14 +225,12 @@ def _pair(messages: list[Message], first: int, repairs: list[Repair], *, statefu
     out: list[Message] = []
     for index, message in enumerate(messages):
         left = tuple(b for b in message.blocks if not (isinstance(b, ToolResult) and b.call_id in wanted))
-        if message.results:
-            if left:
-                kept = stateful and message.role == "tool"
-                out.append(
-                    msgspec.structs.replace(message, blocks=left) if kept else _orphans(message, left, first + index, repairs)
-                )
-            continue
-        out.append(message)
+        if not message.results:
+            out.append(message)
+        elif left and stateful and message.role == "tool":
+            out.append(msgspec.structs.replace(message, blocks=left))
+        elif left:
+            out.append(_orphans(message, left, first + index, repairs))
         if message.role == "assistant" and message.calls:
             following = messages[index + 1] if index + 1 < len(messages) else None
             out.append(_results(message, following, answers, origin, first + index, repairs))

@@ -204,10 +204,10 @@ def _generation(request: Request, writer: Writer) -> Doc:
     if effort := writer.effort(options):
         thinking["thinkingLevel"] = effort.upper()
     if options.thinking_budget is not None:
-        if writer.profile.thinking_budget or not writer.profile.efforts:
+        if "thinkingLevel" not in thinking:
             thinking["thinkingBudget"] = options.thinking_budget
         else:
-            writer.lose("thinking_budget", "options", f"{writer.model} has levels of thinking, no budget")
+            writer.lose("thinking_budget", "options", "a level of thinking and a budget exclude each other")
     if thinking:
         out["thinkingConfig"] = thinking
     if request.output:
