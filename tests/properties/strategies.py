@@ -162,7 +162,7 @@ class Maker:
         kinds = {
             "system": ("text",),
             "user": ("text", "text", "text", "media", "result"),
-            "assistant": ("text", "text", "call", "call", "call", "thinking", "foreign"),
+            "assistant": ("text", "text", "call", "call", "call", "thinking", "foreign", "result"),
             "tool": ("result",),
         }[role]
         match self.one(kinds):

@@ -123,7 +123,7 @@ class ReplyReader:
                     doc = data
                 read(doc, event)
         except _SHAPE as e:
-            raise MalformedReply(f"a frame has an unexpected shape ({e!r}): {str(doc)[:200]}") from e
+            raise MalformedReply(f"a frame has an unexpected shape ({e!r}): {_shown(doc)}") from e
 
     def _odd(self, data: bytes) -> dict[str, Any] | None:
         """Data that is no plain JSON object: the end mark, nothing, an error in a list, or what only `loads` can read."""
@@ -140,6 +140,13 @@ class ReplyReader:
         if not isinstance(doc, dict):
             raise MalformedReply(f"a frame is {kind(doc)}, not an object: {data[:200]!r}")
         return cast(dict[str, Any], doc)
+
+
+def _shown(doc: Any) -> str:
+    try:
+        return str(doc)[:200]
+    except RecursionError:  # nested as deeply as a parser allows
+        return "…"
 
 
 def error_of(status: int, body: bytes) -> ProviderError:
