@@ -156,6 +156,13 @@ def test_id_that_is_used_again_while_another_call_is_open() -> None:
         assert step.body == full
 
 
+def test_result_that_stands_before_its_call_does_not_close_it() -> None:
+    """A turn is closed by the same rule everywhere: the result must come after the call."""
+    early, late = ToolResult("c1", (Text("early"),)), ToolResult("c1", (Text("late"),))
+    for step, full in steps(Request("m", []), resolve("openai-chat"), [user("hi"), assistant([early, CALLS[0]]), tool(late)]):
+        assert step.body == full
+
+
 def test_thinking_is_switched_off_where_the_loop_began_without_it() -> None:
     """Claude refuses extended thinking in a tool loop whose first turn has none: the head depends on the history."""
     profile = resolve("anthropic", "claude-sonnet-4-5")

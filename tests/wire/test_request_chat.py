@@ -130,6 +130,7 @@ def test_media_of_the_assistant_are_a_loss() -> None:
     encoded = encode("openai-chat", [user("hi"), assistant(["here", PNG])])
     assert encoded.body["messages"][1] == {"role": "assistant", "content": "here"}
     assert lost(encoded) == ["image"]
+    assert messages("openai-chat", [user("hi"), assistant(PNG)])[1] == {"role": "assistant", "content": ""}
 
 
 # ---- results

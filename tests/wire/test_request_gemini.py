@@ -119,6 +119,13 @@ def test_result_has_an_id_where_its_call_has_one(model: str, opaque: Doc | None)
     assert sent[2]["parts"][0]["functionResponse"].get("id") == (opaque or {}).get("id")
 
 
+def test_own_result_with_an_id_follows_its_call_that_has_none() -> None:
+    call = Message("assistant", (ToolCall("c1", "get", {}, opaque={"thoughtSignature": "c2ln"}),), OWN)
+    result = Message("tool", (ToolResult("c1", (Text("1"),), opaque={"id": "c1"}),), OWN)
+    sent = contents(user("hi"), call, result, model=NEW)
+    assert sent[2]["parts"] == [{"functionResponse": {"name": "get", "response": {"output": "1"}}}]
+
+
 def test_old_models_get_no_ids_of_others() -> None:
     assert "id" not in contents(user("hi"), assistant(CALL), DONE)[1]["parts"][0]["functionCall"]
 

@@ -163,6 +163,11 @@ def test_what_has_no_place_is_a_loss() -> None:
     assert lost(encoded) == ["thinking_budget", "effort", "parallel", "hosted tool 'googleSearch'"]
 
 
+def test_hosted_tool_of_its_own_goes_back() -> None:
+    own = ToolDefinition("web", kind="hosted", wire="ollama-chat", opaque={"type": "web"})
+    assert encode([user("hi")], tools=(own,)).body["tools"] == [{"type": "web"}]
+
+
 def test_json_without_a_schema_and_extras() -> None:
     extras = {"ollama-chat": {"keep_alive": "5m", "options": {"num_ctx": 9}}}
     body = encode([user("hi")], output=Output(), options=Options(temperature=0), extras=extras).body

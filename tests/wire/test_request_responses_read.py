@@ -89,6 +89,12 @@ def test_what_instructions_cannot_hold_is_a_loss() -> None:
     assert lost(encoded) == ["image"]
 
 
+def test_own_part_that_instructions_cannot_hold_is_a_loss() -> None:
+    encoded = encode([system(["Be kind.", Foreign("openai-responses", {"type": "input_video"})]), user("hi")])
+    assert encoded.body["instructions"] == "Be kind."
+    assert lost(encoded) == ["input_video"]
+
+
 def test_least_of_the_most_tokens() -> None:
     encoded = encode([user("hi")], options=Options(max_tokens=1))
     assert encoded.body["max_output_tokens"] == 16

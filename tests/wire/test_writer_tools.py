@@ -83,6 +83,12 @@ def test_hosted_tool_goes_to_its_wire_only() -> None:
     assert losses(writer) == [("hosted tool 'googleSearch'", "tools")]
 
 
+def test_hosted_tool_without_a_definition_is_a_loss() -> None:
+    writer = Writer(GEMINI)
+    assert writer.offered(Request("m", [], (ToolDefinition("googleSearch", kind="hosted", wire="gemini"),))) == ([], None)
+    assert losses(writer) == [("hosted tool 'googleSearch'", "tools")]
+
+
 def test_of_two_tools_of_one_name_the_first_counts() -> None:
     writer, one = Writer(OPENAI), ToolDefinition("get", "One.", SCHEMA)
     tools, _ = writer.offered(Request("m", [], (one, one, replace(one, description="Two."), replace(one, namespace="crm"))))

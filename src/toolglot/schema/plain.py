@@ -133,7 +133,7 @@ def _count(value: Any) -> bool:
 
 
 # What the value of a keyword must be. Anthropic of anything else: "It must match JSON Schema draft 2020-12".
-_SHAPES: dict[str, Callable[[Any], bool]] = {
+SHAPES: dict[str, Callable[[Any], bool]] = {
     **dict.fromkeys(MAPS, _is(dict)),
     **dict.fromkeys((*LISTS, "enum"), _filled),
     **dict.fromkeys(NODES, _is(dict, bool)),
@@ -163,7 +163,7 @@ def tidy(schema: Any) -> tuple[Schema, list[str]]:
     for key, value in _modern(cast("Schema", schema)).items():
         if value is None and key not in ("default", "const"):
             continue  # many generators write null for "not given"
-        shape = _SHAPES.get(key)
+        shape = SHAPES.get(key)
         if shape and not shape(value):
             lost.append(key)
         else:
@@ -184,7 +184,7 @@ def _modern(node: Schema) -> Schema:
     if isinstance(out.get("type"), str):
         out["type"] = out["type"].lower()
     elif isinstance(out.get("type"), list):
-        out["type"] = unique(name.lower() for name in _strings(out["type"]) if name.lower() in TYPES)
+        out["type"] = unique(name.lower() for name in strings(out["type"]) if name.lower() in TYPES)
     return _modern_names(out)
 
 
@@ -194,12 +194,12 @@ def _modern_names(out: Schema) -> Schema:
         key = "dependentRequired" if isinstance(value, list) else "dependentSchemas"
         out[key] = {name: value, **dict(_items(out.get(key)))}
     if isinstance(out.get("dependentRequired"), dict):
-        out["dependentRequired"] = {name: _strings(value) for name, value in _items(out["dependentRequired"])}
+        out["dependentRequired"] = {name: strings(value) for name, value in _items(out["dependentRequired"])}
     if isinstance(out.get("required"), bool):  # draft-3 says it on the property itself
         del out["required"]
     said = [name for name, sub in _items(out.get("properties")) if dict(_items(sub)).get("required") is True]
     if said or isinstance(out.get("required"), list):
-        out["required"] = unique([*_strings(out.get("required")), *said])
+        out["required"] = unique([*strings(out.get("required")), *said])
     return out
 
 
@@ -207,7 +207,8 @@ def _items(value: Any) -> list[tuple[str, Any]]:
     return list(cast("Schema", value).items()) if isinstance(value, dict) else []
 
 
-def _strings(value: Any) -> list[str]:
+def strings(value: Any) -> list[str]:
+    """Those of the values that are text."""
     values = cast("list[Any]", value) if isinstance(value, list) else []
     return unique(item for item in values if isinstance(item, str))
 
@@ -389,86 +390,3 @@ def _common(ours: list[str], theirs: list[str]) -> Any:
     both = [name for name in unique([*ours, *theirs]) if name in wide and name in narrow]
     both = [name for name in both if name != "integer" or "number" not in both]
     return (both[0] if len(both) == 1 else both) or None
-
-
-# ---- Gemini's OpenAPI subset, read
-
-
-_PROTO_TYPES = ("", "string", "number", "integer", "boolean", "array", "object", "null")
-_RENAMED = {
-    "any_of": "anyOf",
-    "prefix_items": "prefixItems",
-    "property_ordering": "propertyOrdering",
-    "additional_properties": "additionalProperties",
-    "defs": "$defs",
-    "ref": "$ref",
-    "min_items": "minItems",
-    "max_items": "maxItems",
-    "min_length": "minLength",
-    "max_length": "maxLength",
-    "min_properties": "minProperties",
-    "max_properties": "maxProperties",
-}
-_COUNTS = frozenset({"minItems", "maxItems", "minLength", "maxLength", "minProperties", "maxProperties"})
-
-
-def from_openapi(schema: Any) -> Any:
-    """Gemini's `parameters` as plain JSON Schema. What is plain already comes back as it is."""
-    return _read(plain(schema))
-
-
-def _read(schema: Any) -> Any:
-    if not isinstance(schema, dict):
-        return schema
-    node = {_RENAMED.get(key, key): value for key, value in cast("Schema", schema).items()}
-    node = {key: _read_value(key, value) for key, value in node.items() if value is not None or key not in _SHAPES}
-    if node.get("type") in ("", "type_unspecified"):
-        del node["type"]
-    if node.get("format") == "enum":  # a mark that `enum` follows
-        del node["format"]
-    if "example" in node:
-        node.setdefault("examples", [node.pop("example")])
-    order = node.pop("propertyOrdering", [])
-    if isinstance(node.get("properties"), dict):
-        named = {name: node["properties"][name] for name in order if name in node["properties"]}
-        node["properties"] = named | node["properties"]
-    return _read_null(node)
-
-
-def _read_value(key: str, value: Any) -> Any:
-    match key:
-        case "type" if type(value) is int and 0 <= value < len(_PROTO_TYPES):
-            return _PROTO_TYPES[value]
-        case "type" if isinstance(value, str) and value.isupper():
-            return value.lower()
-        case "$ref" if isinstance(value, str):
-            return value.replace("#/defs/", "#/$defs/")
-        case "enum" | "required" | "propertyOrdering" if isinstance(value, str):
-            return [value]  # Google's JSON takes a bare value for a repeated field
-        case "propertyOrdering":
-            return _strings(value)
-        case _ if key in _COUNTS and isinstance(value, str) and re.fullmatch(r"[0-9]{1,19}", value):
-            return int(value)  # int64 is written as text
-        case _ if key in MAPS and isinstance(value, dict):
-            return {name: _read(sub) for name, sub in cast("Schema", value).items()}
-        case _ if key in LISTS:
-            return [_read(sub) for sub in cast("list[Any]", value if isinstance(value, list) else [value])]
-        case _ if key in NODES:
-            return _read(value)
-        case _:
-            return value
-
-
-def _read_null(node: Schema) -> Schema:
-    """`nullable: true` as JSON Schema says it."""
-    if node.pop("nullable", False) is not True:
-        return node
-    if isinstance(node.get("type"), str):
-        node["type"] = unique([node["type"], "null"])
-        if isinstance(node.get("enum"), list):
-            node["enum"] = unique([*node["enum"], None])
-    elif isinstance(node.get("anyOf"), list):
-        node["anyOf"] = unique([*node["anyOf"], {"type": "null"}])
-    elif "$ref" in node:
-        node["anyOf"] = [{"$ref": node.pop("$ref")}, {"type": "null"}]
-    return node

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from toolglot.messages import Block, Foreign, Message, Text, Thinking, ToolResult
+from toolglot.messages import Block, Foreign, Message, Text, Thinking, ToolCall, ToolResult
 from toolglot.wire.repair import Mender, turns
 from toolglot.wire.shapes import Doc, as_dict, as_text, dicts
 from toolglot.wire.writer import Writer
@@ -54,6 +54,9 @@ def _visible(block: Block, message: Message, writer: Writer, where: str) -> list
             text = readable(block)
             return [Text(text)] if text else []
         case Text(text="") if not writer.owns(message.origin):  # it only carried state
+            return []
+        case ToolCall() if message.role != "assistant":
+            writer.lose(f"call {block.name!r}", where, "only the assistant calls tools")
             return []
         case ToolResult():
             content = tuple(kept for part in block.content for kept in _visible(part, message, writer, where))

@@ -4,7 +4,6 @@ A turn is closed when all its calls have results; it is repaired and encoded onc
 (model, tools, options, instructions) is encoded once and again only where it changes, which starts a new prefix.
 """
 
-from collections import Counter
 from collections.abc import Sequence
 
 import msgspec
@@ -18,7 +17,7 @@ from toolglot.request import Request
 from toolglot.schema.lower import Lowered
 from toolglot.wire.codec import encode_items, encode_request, is_stateful, request_encoder
 from toolglot.wire.history import visible
-from toolglot.wire.repair import Mender, turns
+from toolglot.wire.repair import Mender, is_closed, turns
 from toolglot.wire.writer import Writer
 
 __all__ = ["EncodedBody", "PrefixEncoder"]
@@ -136,9 +135,3 @@ class PrefixEncoder:
 
     def _encoded(self, history: Sequence[Message], writer: Writer, first: int) -> bytes:
         return b"".join(dumps(item) + b"," for item in encode_items(history, self._codec, writer, first))
-
-
-def is_closed(messages: Sequence[Message]) -> bool:
-    """Whether every call of a turn has its result; one id may be used twice."""
-    calls = Counter(call.id for message in messages for call in message.calls)
-    return calls <= Counter(result.call_id for message in messages for result in message.results)

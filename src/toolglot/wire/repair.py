@@ -18,7 +18,7 @@ from toolglot.losses import Repair
 from toolglot.messages import Block, Foreign, Media, Message, Text, Thinking, ToolCall, ToolResult
 from toolglot.providers.profile import HistoryRules
 
-__all__ = ["FILLER", "Mender", "Repaired", "interrupted", "repair", "turns", "unanswered"]
+__all__ = ["FILLER", "Mender", "Repaired", "interrupted", "is_closed", "repair", "turns", "unanswered"]
 
 _UNKNOWN = "No result was recorded for this call: the conversation was cut off. The tool may or may not have run."
 _INTERRUPTED = "The call was interrupted while it ran. It may have had effects."
@@ -54,20 +54,33 @@ def repair(messages: Sequence[Message], rules: HistoryRules, *, stateful: bool =
 
 def turns(messages: Sequence[Message], start: int = 0) -> Iterator[range]:
     """The turns from message `start` on: each ends where every call has a result. The last may be open."""
-    waiting: dict[str, int] = {}  # id -> calls without a result; one id may be used twice
+    waiting: dict[str, int] = {}
     for index in range(start, len(messages)):
-        for block in messages[index].blocks:
-            if isinstance(block, ToolCall):
-                waiting[block.id] = waiting.get(block.id, 0) + 1
-            elif isinstance(block, ToolResult) and block.call_id in waiting:
-                waiting[block.call_id] -= 1
-                if not waiting[block.call_id]:
-                    del waiting[block.call_id]
+        _count(messages[index], waiting)
         if not waiting:
             yield range(start, index + 1)
             start = index + 1
     if start < len(messages):
         yield range(start, len(messages))
+
+
+def _count(message: Message, waiting: dict[str, int]) -> None:
+    """Keeps the number of calls without a result, by id: one id may be used twice."""
+    for block in message.blocks:
+        if isinstance(block, ToolCall):
+            waiting[block.id] = waiting.get(block.id, 0) + 1
+        elif isinstance(block, ToolResult) and block.call_id in waiting:
+            waiting[block.call_id] -= 1
+            if not waiting[block.call_id]:
+                del waiting[block.call_id]
+
+
+def is_closed(messages: Sequence[Message]) -> bool:
+    """Whether every call of a turn has its result, after it."""
+    waiting: dict[str, int] = {}
+    for message in messages:
+        _count(message, waiting)
+    return not waiting
 
 
 class Mender:

@@ -241,7 +241,8 @@ class Writer:
         if not levels or effort not in _EFFORTS:
             self.lose("effort", "options", f"{self.model or self.profile.title} has no levels of effort")
             return None
-        nearest = min(levels, key=lambda level: abs(_EFFORTS.index(level) - _EFFORTS.index(effort)))
+        wanted = _EFFORTS.index(effort)
+        nearest = min(reversed(levels), key=lambda level: abs(_EFFORTS.index(level) - wanted))  # of two, the higher
         self.lose("effort", "options", f"{self.model or self.profile.title} has no {effort!r}; sent as {nearest!r}")
         return nearest
 
@@ -323,9 +324,10 @@ class Writer:
 
     def hosted(self, tool: ToolDefinition) -> dict[str, Any] | None:
         """A tool that a provider runs: its definition there, or None and a Loss."""
-        if tool.wire == self.profile.wire:
+        if tool.wire == self.profile.wire and tool.opaque is not None:
             return tool.opaque
-        self.lose(f"hosted tool {tool.name!r}", "tools", f"only {tool.wire} runs it")
+        why = f"only {tool.wire} runs it" if tool.wire != self.profile.wire else "it has no definition"
+        self.lose(f"hosted tool {tool.name!r}", "tools", why)
         return None
 
     def function(self, tool: ToolDefinition) -> Function:

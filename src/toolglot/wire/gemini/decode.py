@@ -7,7 +7,7 @@ from toolglot.jsontext import dumps_text
 from toolglot.messages import Block, Foreign, Media, Message, Origin, Text, ToolResult
 from toolglot.providers.profile import Profile
 from toolglot.request import Options, Output, Request, ToolChoice, ToolDefinition
-from toolglot.schema.plain import from_openapi
+from toolglot.schema.openapi import from_openapi
 from toolglot.wire.gemini.encode import OPTIONS
 from toolglot.wire.gemini.reply import WIRE, GeminiDecoder, media_of, snake_to_camel
 from toolglot.wire.shapes import Doc, as_dict, as_list, as_text, dicts, rest

@@ -86,11 +86,12 @@ def _state(block: Text) -> Opaque:
 def _said(group: list[Text], message: Message, writer: Writer, where: str) -> Doc:
     """Texts of one assistant message."""
     state = writer.opaque(_state(group[0]), message.origin, where)
-    if not writer.owns(message.origin) or not (state or any(block.opaque for block in group)):
-        return {"role": "assistant", "content": "".join(block.text for block in group)}
+    plain = not writer.owns(message.origin) or not (state or any(block.opaque for block in group))
+    if plain and len(group) == 1:
+        return {"role": "assistant", "content": group[0].text}
     parts: list[Doc] = []
     for block in group:
-        own = block.opaque or {}
+        own = {} if plain else block.opaque or {}
         if own.get("refusal"):
             parts.append({"type": "refusal", "refusal": block.text})
         else:
