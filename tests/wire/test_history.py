@@ -136,3 +136,9 @@ def test_leading_system() -> None:
     assert leading_system([system("a"), system("b"), user("c"), system("d")]) == 2
     assert leading_system([system("a")]) == 1
     assert leading_system([user("a"), system("b")]) == 0
+
+
+def test_a_call_that_the_user_made_is_a_loss() -> None:
+    writer = Writer(resolve("anthropic", "claude-sonnet-4-5"))
+    assert legal([Message("user", (Text("hi"), ToolCall("a", "f", {})))], writer) == [user("hi")]
+    assert [loss.what for loss in writer.losses] == ["call 'f'"]

@@ -302,7 +302,7 @@ def test_choice_without_functions_is_not_sent() -> None:
 
 def test_levels_of_thinking_or_a_budget() -> None:
     level = encode([user("hi")], NEW, options=Options(effort="medium")).body["generationConfig"]
-    assert level == {"thinkingConfig": {"thinkingLevel": "LOW"}}
+    assert level == {"thinkingConfig": {"thinkingLevel": "HIGH"}}  # of two levels as near
     encoded = encode([user("hi")], OLD, options=Options(effort="high", thinking_budget=0))
     assert encoded.body["generationConfig"] == {"thinkingConfig": {"thinkingBudget": 0}}
     assert lost(encoded) == ["effort"]

@@ -145,7 +145,11 @@ def test_texts_of_one_item_are_one_item_again() -> None:
             "content": [{"type": "output_text", "text": "a", "annotations": []}, {"type": "refusal", "refusal": "b"}],
         },
         {"type": "message", "role": "assistant", "id": "m2", "content": [{"type": "output_text", "text": "c"}]},
-        {"role": "assistant", "content": "de"},
+        {
+            "type": "message",
+            "role": "assistant",
+            "content": [{"type": "output_text", "text": "d"}, {"type": "output_text", "text": "e"}],
+        },
     ]
 
 

@@ -241,8 +241,9 @@ class Writer:
         if not levels or effort not in _EFFORTS:
             self.lose("effort", "options", f"{self.model or self.profile.title} has no levels of effort")
             return None
-        wanted = _EFFORTS.index(effort)
-        nearest = min(reversed(levels), key=lambda level: abs(_EFFORTS.index(level) - wanted))  # of two, the higher
+        wanted, high = _EFFORTS.index(effort), _EFFORTS.index("high")
+        places = sorted((_EFFORTS.index(level) for level in levels), key=lambda place: (abs(place - wanted), abs(place - high)))
+        nearest = _EFFORTS[places[0]]  # of two as near, the one that is nearer to high: DeepSeek's own rule
         self.lose("effort", "options", f"{self.model or self.profile.title} has no {effort!r}; sent as {nearest!r}")
         return nearest
 
