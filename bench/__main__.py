@@ -3,7 +3,9 @@
 import argparse
 import json
 import platform
+import re
 from collections.abc import Callable
+from pathlib import Path
 
 from bench.commands import commands_table
 from bench.decode import decode_table, flat_table
@@ -11,6 +13,7 @@ from bench.encode import encode_table
 from bench.measure import Table, pin
 from bench.startup import startup_table
 
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "performance.md"
 SECTIONS: dict[str, Callable[..., Table]] = {
     "decode": decode_table,
     "flat": flat_table,
@@ -25,10 +28,12 @@ def main() -> None:
     parser.add_argument("sections", nargs="*", metavar="SECTION", help=f"any of {' '.join(SECTIONS)}; all without")
     parser.add_argument("--quick", action="store_true", help="fewer cases and rounds")
     parser.add_argument("--json", action="store_true", help="one JSON object for scripts")
+    parser.add_argument("--docs", action="store_true", help="write the tables into docs/performance.md too")
     given = parser.parse_args()
     if unknown := set(given.sections) - set(SECTIONS):
         parser.error(f"no such section: {' '.join(sorted(unknown))}")
     pin()
+    shown: list[str] = []
     results: dict[str, object] = {"python": platform.python_version(), "machine": platform.machine()}
     for name in given.sections or SECTIONS:
         table = SECTIONS[name](quick=given.quick)
@@ -36,8 +41,16 @@ def main() -> None:
             results[name] = {"title": table.title, "rows": table.as_json()}
         else:
             print(table, flush=True)
+            shown.append(str(table).strip("\n"))
     if given.json:
         print(json.dumps(results, ensure_ascii=False, indent=2))
+    if given.docs:
+        text = PAGE.read_text(encoding="utf-8")
+        tables = "\n\n".join(shown)
+        text = re.sub(
+            r"(<!-- bench -->\n).*?(<!-- /bench -->)", lambda m: f"{m[1]}```text\n{tables}\n```\n{m[2]}", text, flags=re.DOTALL
+        )
+        PAGE.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -7,8 +7,8 @@ from bench.measure import Figure, Table, child_cpu
 
 MOST = 100.0
 ALL_WIRES = """
-from toolglot.wire.codec import WIRES, reader, request_codec
-for wire in WIRES: reader(wire), request_codec(wire)
+from toolglot.wire.codec import WIRES, reader, request_encoder
+for wire in WIRES: reader(wire), request_encoder(wire)
 """
 IMPORTS = {
     "toolglot": "import toolglot",

@@ -31,7 +31,8 @@ __all__ = [
 
 Frame = tuple[str, bytes | dict[str, Any]]
 BOM = b"\xef\xbb\xbf"
-_MOST_NAMES = 100  # of events that are remembered
+_NAMES: dict[bytes, str] = {}  # lines that name an event -> the name: a provider has a few dozen
+_MOST_NAMES = 200
 
 
 class FrameDecoder(Protocol):
@@ -58,14 +59,15 @@ class SseDecoder:
         self._ends_line = False  # the stored bytes end with a line break
         self._ends_cr = False  # the last byte was CR: an LF that follows belongs to it
         self._started = False
-        self._names: dict[bytes, str] = {}
         self.last_id = ""
         self.retry: int | None = None
 
     def feed(self, data: bytes) -> list[Frame]:
-        if data[-2:] == b"\n\n" and self._started and not self._pieces and not self._ends_cr and b"\r" not in data:
-            self._ends_line = True
-            return self._frames(data[:-2].split(b"\n\n"))  # a read that ends with an event: nearly every one
+        if self._started and not self._pieces and not self._ends_cr:  # a read that ends with an event, as nearly all do
+            if data[-2:] == b"\n\n" and b"\r" not in data:
+                return self._frames(data[:-2].split(b"\n\n"))
+            if data[-4:] == b"\r\n\r\n" and b"\r" not in (bare := data.replace(b"\r\n", b"\n")):
+                return self._frames(bare[:-2].split(b"\n\n"))
         if not self._started and not (data := self._without_bom(data)):
             return []
         if self._ends_cr or b"\r" in data:
@@ -107,19 +109,15 @@ class SseDecoder:
         for event in events:
             if event[:6] == b"data: " and b"\n" not in event:  # nearly every event of most providers
                 frames.append(("", event[6:]))
-            elif (
-                event[:7] == b"event: " and event.count(b"\n") == 1 and (at := event.find(b"\ndata: ")) > 0
-            ):  # and of the others
-                frames.append((self._names.get(head := event[7:at]) or self._named(head), event[at + 7 :]))
+                continue
+            head, _, data = event.partition(b"\ndata: ")
+            if (name := _NAMES.get(head)) and data and b"\n" not in data:  # and of the others
+                frames.append((name, data))
             elif event and (frame := self._parse(event)):
                 frames.append(frame)
+                if head == b"event: " + frame[0].encode() and len(_NAMES) < _MOST_NAMES:
+                    _NAMES[head] = frame[0]
         return frames
-
-    def _named(self, head: bytes) -> str:
-        name = head.decode("utf-8", "replace")
-        if len(self._names) < _MOST_NAMES:
-            self._names[head] = name
-        return name
 
     def _parse(self, event: bytes) -> Frame | None:
         name, data = "", list[bytes]()
