@@ -70,6 +70,22 @@ class TestDecode:
             {"type": "tool_call", "id": "1", "name": "f", "arguments": None, "raw": "[1]"}
         ]
 
+    def test_other_blocks_and_blank_lines(self) -> None:
+        item = {"type": "web_search_call", "id": "ws"}
+        body: dict[str, Any] = {
+            "id": "r",
+            "model": "m",
+            "status": "completed",
+            "output": [item, {"type": "reasoning", "summary": []}],
+        }
+        _, out, _ = run("decode", "--wire", "openai-responses", "--jsonl", given="\n" + lines(exchange(body)))
+        reply = answers(out)[0]["reply"]
+        assert reply["blocks"] == [
+            {"type": "foreign", "wire": "openai-responses", "item": item},
+            {"type": "thinking", "text": "", "opaque": {"summary": []}},
+        ]
+        assert reply["model"] == "m"
+
     def test_base64_bodies(self) -> None:
         from toolglot.wire.framing import aws_event
 
@@ -216,6 +232,22 @@ class TestCheck:
         assert code == 0
         assert out.startswith("changed  gemini:gemini-2.5-flash\n")
         assert "lost: " in out
+
+    @pytest.mark.parametrize(
+        "tool",
+        [
+            {"name": "f", "inputSchema": {"type": "object"}},
+            {"name": "f", "input_schema": {"type": "object"}},
+            {"type": "function", "function": {"name": "f"}},
+            {"type": "function", "name": "f"},
+            {"functionDeclarations": [{"name": "f"}]},
+            {"name": "f", "parameters": {"type": "object"}},
+        ],
+        ids=["mcp", "anthropic", "chat", "responses", "gemini", "ours"],
+    )
+    def test_a_tool_in_any_form(self, tool: dict[str, Any]) -> None:
+        code, out, _ = run("check", "-", "--for", "openai-chat", "--json", given=json.dumps([tool]))
+        assert (code, answers(out)[0]["losses"]) == (0, [])
 
     def test_over_a_limit_is_refused(self) -> None:
         many = [{"name": f"t{n}", "inputSchema": {"type": "object"}} for n in range(129)]

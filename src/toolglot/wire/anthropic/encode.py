@@ -76,10 +76,8 @@ def block_to_wire(block: Block, origin: Origin | None, writer: Writer, where: st
             }
         case Media():
             return _media(block, origin, writer, where)
-        case Foreign():
-            return block.item
-        case ToolResult():
-            return None
+        case Foreign() | ToolResult():  # results have a message of their own
+            return block.item if isinstance(block, Foreign) else None
 
 
 def _result(result: ToolResult, message: Message, writer: Writer, where: str) -> Doc:

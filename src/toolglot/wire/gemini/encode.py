@@ -75,10 +75,8 @@ def block_to_part(block: Block, origin: Origin | None, writer: Writer, where: st
             return {"functionCall": call, **own}
         case Media():
             return _media(block, origin, writer, where)
-        case Foreign():
-            return block.item
-        case ToolResult():
-            return None
+        case Foreign() | ToolResult():  # results have a message of their own
+            return block.item if isinstance(block, Foreign) else None
 
 
 def _signed(parts: list[Doc], message: Message, writer: Writer, where: str) -> list[Doc]:

@@ -67,8 +67,7 @@ def _results(message: Message, writer: Writer, where: str) -> Iterator[Doc]:
     media: list[Block] = []
     for result in message.results:
         out: Doc = {"role": "tool", "content": result_text(result), "tool_call_id": writer.call_id(result.call_id, where)}
-        if name := writer.result_name(result):
-            out["tool_name"] = name
+        out["tool_name"] = writer.result_name(result)
         yield {**out, **writer.opaque(result.opaque, message.origin, where)}
         media += media_beside(result)
     if media:

@@ -84,11 +84,9 @@ class ResponsesAnswer(Answer):
                 item = {**item, "content": []}
             case Thinking():
                 part, item = {"type": "summary_text", "text": ""}, {**item, "summary": []}
-            case ToolCall():
-                self._kind = "custom" if block.freeform else "call"
+            case _:  # a call
+                self._kind = "custom" if isinstance(block, ToolCall) and block.freeform else "call"
                 item = {**item, _PIECES[self._kind][1]: ""}
-            case _:
-                pass
         item["status"] = "in_progress"
         yield {"type": "response.output_item.added", "output_index": len(self._output), "item": item}
         if part:
@@ -157,10 +155,8 @@ class ResponsesAnswer(Answer):
                     "status": "completed",
                     "result": block.data,
                 }
-            case Foreign():
-                return block.item
             case _:
-                return None
+                return block.item if isinstance(block, Foreign) else None
 
     def _fresh(self, prefix: str, own: Doc) -> str:
         """The id of an item: the one it was announced with, its own, or a new one where that is taken."""

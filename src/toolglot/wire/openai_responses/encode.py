@@ -68,10 +68,8 @@ def _assistant(message: Message, writer: Writer, where: str) -> Iterator[Doc]:
                 yield call_to_wire(block, message, writer, where)
             case Media():
                 writer.lose(block.kind, where, f"{writer.profile.title} takes no media from the assistant")
-            case Foreign():
-                yield block.item
-            case _:
-                pass
+            case Foreign() | ToolResult():  # results have a message of their own
+                yield from [block.item] if isinstance(block, Foreign) else []
 
 
 def _reasoning(block: Thinking) -> Doc:
@@ -161,10 +159,8 @@ def _part(block: Block, message: Message, writer: Writer, where: str) -> Iterato
             yield {"type": "input_text", "text": block.text, **writer.opaque(block.opaque, message.origin, where)}
         case Media():
             yield _media(block, message, writer, where)
-        case Foreign():
-            yield block.item
         case _:
-            pass
+            yield from [block.item] if isinstance(block, Foreign) else []
 
 
 def _media(media: Media, message: Message, writer: Writer, where: str) -> Doc:
@@ -248,8 +244,7 @@ def _tools(request: Request, writer: Writer) -> Doc:
     encoded: list[Doc] = []
     spaces: dict[str, Doc] = {}
     for tool in tools:
-        if (item := _tool(tool, writer)) is None:
-            continue
+        item = _tool(tool, writer) or {}
         if not tool.namespace or not writer.profile.features.namespaces:
             encoded.append(item)
         elif tool.namespace in spaces:
