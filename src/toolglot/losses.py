@@ -5,23 +5,18 @@ import msgspec
 __all__ = ["Loss", "Repair"]
 
 
-class Loss(msgspec.Struct, frozen=True):
+class _Note(msgspec.Struct, frozen=True):
+    what: str
+    where: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.what} at {self.where}: {self.why}"
+
+
+class Loss(_Note, frozen=True):
     """Something the target cannot be told: `what` was left out at `where`, because `why`."""
 
-    what: str
-    where: str
-    why: str
 
-    def __str__(self) -> str:
-        return f"{self.what} at {self.where}: {self.why}"
-
-
-class Repair(msgspec.Struct, frozen=True):
+class Repair(_Note, frozen=True):
     """Something changed or made up so that the target accepts the request."""
-
-    what: str
-    where: str
-    why: str
-
-    def __str__(self) -> str:
-        return f"{self.what} at {self.where}: {self.why}"
