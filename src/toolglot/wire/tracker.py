@@ -11,7 +11,6 @@ Rules of tool calls that hold for all wires, each seen broken in the field:
 """
 
 from collections.abc import Hashable
-from hashlib import sha256
 from typing import Any, cast
 
 from toolglot.events import (
@@ -29,10 +28,9 @@ from toolglot.events import (
 from toolglot.jsontext import dumps_text, loads
 from toolglot.losses import Loss
 from toolglot.messages import Block, Foreign, Media, Opaque, Origin, Reply, Stop, Text, Thinking, ToolCall, Usage
+from toolglot.wire.ids import hashed
 
 __all__ = ["ToolCallTracker", "call_of", "parsed"]
-
-_ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 
 class _Slot:
@@ -278,12 +276,7 @@ class ToolCallTracker:
     def _made_up_id(self, slot: _Slot, text: str) -> str:
         """An id for a call that has none: nine letters and digits, which all accept, the same for the same bytes."""
         seed = f"{self._id}\0{self.origin.model}\0{slot.index}\0{slot.name}\0{text}\0{dumps_text(slot.value)}"
-        number = int.from_bytes(sha256(seed.encode("utf-8", "surrogatepass")).digest()[:8], "big")
-        digits = ""
-        for _ in range(9):
-            number, digit = divmod(number, len(_ALPHABET))
-            digits += _ALPHABET[digit]
-        return digits
+        return hashed(seed, 9)
 
 
 def parsed(text: str) -> dict[str, Any] | None:

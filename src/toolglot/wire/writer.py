@@ -16,11 +16,11 @@ from toolglot.providers.profile import Profile
 from toolglot.request import Options, Request, ToolChoice, ToolDefinition
 from toolglot.schema import dialects
 from toolglot.schema.lower import JsonText, Lowered, Omit, Pairs, Rename, lower, strict_problems
+from toolglot.wire.ids import hashed
 
 __all__ = ["Encoded", "Function", "Writer", "media_beside", "placeholder", "result_text", "same_model"]
 
 _EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
-_ALNUM = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 # Opaque fields that only make sense where they were made: dropping them elsewhere changes nothing the model sees.
 _PLUMBING = frozenset(
     {
@@ -183,21 +183,13 @@ class Writer:
             return self._ids[id]
         wire, turn = id, 0
         while not self._call_id.fullmatch(wire) or wire in self._wire_ids:
-            wire = self._legal_id(f"{id}\0{turn}" if turn else id)
+            wire = hashed(f"{id}\0{turn}" if turn else id, min(20, self.profile.limits.call_id_length))
             turn += 1
         if wire != id:
             self.mend(f"call id {id!r}", where, f"{self.profile.title} refuses it; sent as {wire!r}")
         self._ids[id] = wire
         self._wire_ids.add(wire)
         return wire
-
-    def _legal_id(self, id: str) -> str:
-        number = int.from_bytes(sha256(id.encode("utf-8", "surrogatepass")).digest()[:16], "big")
-        digits = ""
-        for _ in range(min(20, self.profile.limits.call_id_length)):
-            number, digit = divmod(number, len(_ALNUM))
-            digits += _ALNUM[digit]
-        return digits
 
     # ---- options
 
