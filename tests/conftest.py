@@ -7,9 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from toolglot.jsontext import loads_object
 from toolglot.wire.codec import WIRES
+
+# The same examples every time, however busy the machine is.
+settings.register_profile("toolglot", deadline=None, derandomize=True)
+settings.load_profile("toolglot")
 
 SHARED = Path(__file__).parent.parent.parent / "shared"
 ABSENT = f"needs the recorded exchanges, and {SHARED} is absent"
