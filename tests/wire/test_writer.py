@@ -9,6 +9,8 @@ from toolglot.messages import Opaque, Origin
 from toolglot.providers.catalog import resolve
 from toolglot.providers.profile import Profile
 from toolglot.request import Options, Request, ToolDefinition
+from toolglot.wire.offer import claim
+from toolglot.wire.options import effort_for, extras_for, sampling_for
 from toolglot.wire.writer import Writer, same_model
 
 OPENAI, CLAUDE, GEMINI = (
@@ -87,7 +89,7 @@ def test_one_name_may_stand_in_two_native_namespaces() -> None:
 
 def test_tools_have_the_first_choice_of_names() -> None:
     writer = Writer(OPENAI)
-    writer.claim([ToolDefinition("crm__get"), ToolDefinition("web", kind="hosted", wire="openai-chat")])
+    claim([ToolDefinition("crm__get"), ToolDefinition("web", kind="hosted", wire="openai-chat")], writer)
     assert writer.tool_name("get", "crm") != "crm__get"
     assert writer.names["crm__get"] == ("", "crm__get")
     assert "web" not in writer.names
@@ -229,7 +231,7 @@ def test_sampling_is_kept_dropped_or_clamped_by_the_facts(
     provider: str, model: str, options: Options, sent: dict[str, object], lost: list[str]
 ) -> None:
     writer = Writer(resolve(provider, model))
-    assert writer.sampling(options) == sent
+    assert sampling_for(options, writer) == sent
     assert losses(writer) == [(name, "options") for name in lost]
 
 
@@ -250,20 +252,20 @@ def test_sampling_is_kept_dropped_or_clamped_by_the_facts(
 )
 def test_effort_moves_to_the_nearest_level(provider: str, model: str, asked: str, sent: str | None) -> None:
     writer = Writer(resolve(provider, model))
-    assert writer.effort(Options(effort=asked)) == sent  # pyright: ignore[reportArgumentType]
+    assert effort_for(Options(effort=asked), writer) == sent  # pyright: ignore[reportArgumentType]
     assert losses(writer) == ([] if sent == asked else [("effort", "options")])
 
 
 def test_no_effort_is_no_effort() -> None:
     writer = Writer(OPENAI)
-    assert writer.effort(Options()) is None
+    assert effort_for(Options(), writer) is None
     assert writer.losses == []
 
 
 def test_effort_that_nobody_knows_is_a_loss() -> None:
     """A provider's body may name a level that does not exist yet."""
     writer = Writer(resolve("openai-chat", "gpt-5"))
-    assert writer.effort(Options(effort="ultra")) in (None, "xhigh")  # pyright: ignore[reportArgumentType]
+    assert effort_for(Options(effort="ultra"), writer) in (None, "xhigh")  # pyright: ignore[reportArgumentType]
     assert losses(writer) == [("effort", "options")]
 
 
@@ -274,5 +276,5 @@ def test_extras_go_to_their_wire_or_family_and_are_losses_elsewhere() -> None:
         "openai": {"user": "u"},
         "gemini": {"cachedContent": "c", "labels": None},
     }
-    assert writer.extras(Request("m", [], extras=extras), "openai") == {"logit_bias": {}, "user": "u"}
+    assert extras_for(Request("m", [], extras=extras), writer, "openai") == {"logit_bias": {}, "user": "u"}
     assert losses(writer) == [("cachedContent", "request")]

@@ -6,6 +6,7 @@ from msgspec.structs import replace
 from toolglot.messages import Media, Text, ToolCall, ToolResult
 from toolglot.providers.catalog import resolve
 from toolglot.request import Request, ToolChoice, ToolDefinition, ToolExample
+from toolglot.wire.offer import as_function, as_hosted, claim, offered
 from toolglot.wire.writer import Writer, media_beside, placeholder, result_text
 
 OPENAI, CLAUDE, GEMINI = (
@@ -25,7 +26,7 @@ def losses(writer: Writer) -> list[tuple[str, str]]:
 
 def test_function_tells_examples_in_its_description() -> None:
     tool = ToolDefinition("get", "Gets.", SCHEMA, examples=(ToolExample({"x": "a"}), ToolExample({"x": "b"}, description="B")))
-    function = Writer(OPENAI).function(tool)
+    function = as_function(tool, Writer(OPENAI))
     assert function.description == 'Gets.\nExample: {"x":"a"}\nExample (B): {"x":"b"}'
     assert (function.name, function.schema, function.strict, function.own) == ("get", SCHEMA, False, {})
 
@@ -33,7 +34,7 @@ def test_function_tells_examples_in_its_description() -> None:
 def test_what_a_schema_has_no_place_for_is_told_in_the_description() -> None:
     """Ollama keeps no description of the root: `Lowered.note` goes where the model reads it."""
     schema = {**SCHEMA, "description": "Only for grown-ups."}
-    function = Writer(resolve("ollama", "qwen3")).function(ToolDefinition("get", "Gets.", schema))
+    function = as_function(ToolDefinition("get", "Gets.", schema), Writer(resolve("ollama", "qwen3")))
     assert "description" not in function.schema
     assert function.description == "Gets.\nOnly for grown-ups."
 
@@ -41,7 +42,7 @@ def test_what_a_schema_has_no_place_for_is_told_in_the_description() -> None:
 def test_freeform_tool_becomes_a_function_with_one_text() -> None:
     writer = Writer(CLAUDE)
     tool = ToolDefinition("sql", "Runs.", kind="freeform", grammar={"syntax": "lark", "definition": "start: X"})
-    function = writer.function(tool)
+    function = as_function(tool, writer)
     assert function.description.startswith("Runs.\nThe input must follow this grammar: {")
     assert (list(function.schema["properties"]), function.schema["required"]) == (["input"], ["input"])
     assert losses(writer) == [("freeform", "tool 'sql'")]
@@ -50,7 +51,7 @@ def test_freeform_tool_becomes_a_function_with_one_text() -> None:
 @pytest.mark.parametrize(("provider", "strict", "lost"), [("openai-chat", True, 0), ("anthropic", True, 0), ("groq", False, 1)])
 def test_strict_is_said_where_there_is_a_strict_mode(provider: str, strict: bool, lost: int) -> None:
     writer = Writer(resolve(provider))
-    function = writer.function(ToolDefinition("get", "", SCHEMA, strict=True))
+    function = as_function(ToolDefinition("get", "", SCHEMA, strict=True), writer)
     assert function.strict is strict
     assert losses(writer) == [("strict", "tool 'get'")] * lost
     assert writer.lowered["get"].schema == function.schema
@@ -60,8 +61,8 @@ def test_more_strict_tools_than_a_request_may_have_are_sent_loose() -> None:
     """Recorded 400: the maximum number of strict tools is 20."""
     tools = [ToolDefinition(f"t{n}", "", SCHEMA, strict=True) for n in range(21)]
     writer = Writer(CLAUDE)
-    writer.claim(tools)
-    strict = [writer.function(tool).strict for tool in tools]
+    claim(tools, writer)
+    strict = [as_function(tool, writer).strict for tool in tools]
     assert strict.count(True) == 20
     assert [loss.what for loss in writer.losses] == ["strict"]
 
@@ -70,35 +71,35 @@ def test_tool_with_a_broken_schema_does_not_cost_the_request() -> None:
     writer = Writer(OPENAI)
     good, bad = ToolDefinition("good", "", SCHEMA), ToolDefinition("bad", "", [1], strict=True)  # pyright: ignore[reportArgumentType]
     request = Request("m", [], (bad, good))
-    writer.claim(request.tools)
-    assert writer.offered(request) == ([good], None)
+    claim(request.tools, writer)
+    assert offered(request, writer) == ([good], None)
     assert losses(writer) == [("tool 'bad'", "tools")]
 
 
 def test_hosted_tool_goes_to_its_wire_only() -> None:
     search = ToolDefinition("googleSearch", kind="hosted", wire="gemini", opaque={"googleSearch": {}})
-    assert Writer(GEMINI).hosted(search) == {"googleSearch": {}}
+    assert as_hosted(search, Writer(GEMINI)) == {"googleSearch": {}}
     writer = Writer(CLAUDE)
-    assert writer.offered(Request("m", [], (search,))) == ([], None)
+    assert offered(Request("m", [], (search,)), writer) == ([], None)
     assert losses(writer) == [("hosted tool 'googleSearch'", "tools")]
 
 
 def test_hosted_tool_without_a_definition_is_a_loss() -> None:
     writer = Writer(GEMINI)
-    assert writer.offered(Request("m", [], (ToolDefinition("googleSearch", kind="hosted", wire="gemini"),))) == ([], None)
+    assert offered(Request("m", [], (ToolDefinition("googleSearch", kind="hosted", wire="gemini"),)), writer) == ([], None)
     assert losses(writer) == [("hosted tool 'googleSearch'", "tools")]
 
 
 def test_of_two_tools_of_one_name_the_first_counts() -> None:
     writer, one = Writer(OPENAI), ToolDefinition("get", "One.", SCHEMA)
-    tools, _ = writer.offered(Request("m", [], (one, one, replace(one, description="Two."), replace(one, namespace="crm"))))
+    tools, _ = offered(Request("m", [], (one, one, replace(one, description="Two."), replace(one, namespace="crm"))), writer)
     assert [(tool.namespace, tool.description) for tool in tools] == [("", "One."), ("crm", "One.")]
     assert losses(writer) == [("tool 'get'", "tools")]
 
 
 def test_more_tools_than_the_target_takes_are_left_out_and_said() -> None:
     writer = Writer(OPENAI)
-    tools, _ = writer.offered(Request("m", [], tuple(ToolDefinition(f"t{n}", "", SCHEMA) for n in range(130))))
+    tools, _ = offered(Request("m", [], tuple(ToolDefinition(f"t{n}", "", SCHEMA) for n in range(130))), writer)
     assert [tool.name for tool in tools] == [f"t{n}" for n in range(128)]
     assert losses(writer) == [("tool 't128'", "tools"), ("tool 't129'", "tools")]
     assert "t128, t129" in writer.nudges[0]
@@ -106,9 +107,9 @@ def test_more_tools_than_the_target_takes_are_left_out_and_said() -> None:
 
 def test_choice_without_tools_or_of_unknown_tools_is_a_loss() -> None:
     writer, one = Writer(OPENAI), ToolDefinition("get", "", SCHEMA)
-    assert writer.offered(Request("m", [], (), ToolChoice("required"))) == ([], None)
-    assert writer.offered(Request("m", [], (), ToolChoice("none"))) == ([], None)
-    assert writer.offered(Request("m", [], (one,), ToolChoice("required", ("nobody",)))) == ([one], None)
+    assert offered(Request("m", [], (), ToolChoice("required")), writer) == ([], None)
+    assert offered(Request("m", [], (), ToolChoice("none")), writer) == ([], None)
+    assert offered(Request("m", [], (one,), ToolChoice("required", ("nobody",))), writer) == ([one], None)
     assert losses(writer) == [("tool_choice", "tool_choice")] * 2
 
 
@@ -116,11 +117,11 @@ def test_model_is_asked_where_it_cannot_be_forced() -> None:
     profile = resolve("anthropic", "claude-sonnet-5-5")
     few = tuple(ToolDefinition(name, "", SCHEMA) for name in ("one", "t.wo"))
     writer = Writer(profile)
-    assert writer.offered(Request("m", [], few, ToolChoice("required"))) == (list(few), None)
+    assert offered(Request("m", [], few, ToolChoice("required")), writer) == (list(few), None)
     assert writer.nudges == [f"Answer with a call to one or {writer.tool_name('t.wo')}."]
     writer = Writer(profile)
     many = tuple(ToolDefinition(f"t{n}", "", SCHEMA) for n in range(4))
-    writer.offered(Request("m", [], many, ToolChoice("required")))
+    offered(Request("m", [], many, ToolChoice("required")), writer)
     assert writer.nudges == ["Answer with a call to a tool."]
 
 

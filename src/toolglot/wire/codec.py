@@ -13,6 +13,7 @@ from toolglot.providers.catalog import WIRE_DEFAULTS, resolve
 from toolglot.providers.profile import Profile
 from toolglot.request import Request
 from toolglot.wire.history import legal, visible
+from toolglot.wire.offer import claim
 from toolglot.wire.reader import Decoder, ReplyReader
 from toolglot.wire.shapes import Doc
 from toolglot.wire.writer import Encoded, Writer
@@ -71,7 +72,7 @@ def reader(wire: str, *, streaming: bool = True, content_type: str = "", profile
 def encode_request(request: Request, profile: Profile, *, strict: bool = False) -> Encoded:
     """A request as a body that the profile's endpoint accepts. `strict`: a Loss is an error."""
     codec, writer = request_encoder(profile.wire), Writer(profile, request.model)
-    writer.claim(request.tools)
+    claim(request.tools, writer)
     count = codec.hoisted(request.messages)
     stateful = is_stateful(request, profile)
     history = legal(request.messages[count:], writer, stateful=stateful, first=count)

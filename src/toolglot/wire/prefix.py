@@ -17,6 +17,7 @@ from toolglot.request import Request
 from toolglot.schema.lower import Lowered
 from toolglot.wire.codec import encode_items, encode_request, is_stateful, request_encoder
 from toolglot.wire.history import visible
+from toolglot.wire.offer import claim
 from toolglot.wire.repair import Mender, is_closed, turns
 from toolglot.wire.writer import Writer
 
@@ -100,7 +101,7 @@ class PrefixEncoder:
         self._request, self._count = replace(request, messages=()), count
         self._writer = Writer(self._profile, request.model)
         self._varies = self._codec.varies(request, self._writer)
-        self._writer.claim(request.tools)
+        claim(request.tools, self._writer)
         self._mender = Mender(self._profile.history, stateful=is_stateful(request, self._profile))
         system = visible(request.messages[:count], self._writer, 0)
         body = self._codec.assemble(request, self._writer, system, [])

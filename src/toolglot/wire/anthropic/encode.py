@@ -10,6 +10,8 @@ from toolglot.schema.lower import lower
 from toolglot.wire.anthropic.reply import WIRE
 from toolglot.wire.history import leading_system
 from toolglot.wire.media import guessed_type, text_of
+from toolglot.wire.offer import as_function, as_hosted, chosen, offered
+from toolglot.wire.options import effort_for, extras_for, sampling_for
 from toolglot.wire.shapes import Doc, as_dict, rest
 from toolglot.wire.writer import Writer, placeholder
 
@@ -117,15 +119,15 @@ def _source(media: Media) -> Doc | None:
 def assemble(request: Request, writer: Writer, system: Sequence[Message], messages: list[Any]) -> Doc:
     """The body around the encoded messages, which come last."""
     options, body = request.options, dict[str, Any]()
-    extras = writer.extras(request)
+    extras = extras_for(request, writer)
     body["model"] = request.model
     body["max_tokens"] = _max_tokens(options, writer)
-    tools, choice = writer.offered(request)
+    tools, choice = offered(request, writer)
     blocks = [block for message in system for block in _blocks(_spoken(message, writer), message, writer, "system")]
     if blocks := [*blocks, *({"type": "text", "text": nudge} for nudge in writer.nudges)]:
         plain = len(blocks) == 1 and blocks[0].keys() == {"type", "text"}
         body["system"] = blocks[0]["text"] if plain else blocks
-    sampling = writer.sampling(options)
+    sampling = sampling_for(options, writer)
     if "stop" in sampling:
         sampling["stop_sequences"] = [stop for stop in sampling.pop("stop") if _is_sequence(stop, writer)]
     encoded = [tool for definition in tools if (tool := _tool(definition, writer))]
@@ -138,7 +140,7 @@ def assemble(request: Request, writer: Writer, system: Sequence[Message], messag
             del sampling["temperature"]
     body.update(sampling)
     config = {**as_dict(extras.pop("output_config", None))}
-    if effort := writer.effort(options):
+    if effort := effort_for(options, writer):
         config = {"effort": effort, **config}
     if request.output:
         config.update(_format(request.output, writer))
@@ -231,8 +233,8 @@ def _format(output: Output, writer: Writer) -> Doc:
 
 def _tool(tool: ToolDefinition, writer: Writer) -> Doc | None:
     if tool.kind == "hosted":
-        return writer.hosted(tool)
-    function = writer.function(tool)
+        return as_hosted(tool, writer)
+    function = as_function(tool, writer)
     body: Doc = {"name": function.name}
     if function.description:
         body["description"] = function.description
@@ -247,7 +249,7 @@ def _choice(choice: ToolChoice | None, tools: Sequence[ToolDefinition], parallel
         return {"type": "auto", "disable_parallel_tool_use": True} if parallel is False else None
     out: Doc = {"type": {"auto": "auto", "none": "none", "required": "any"}[choice.mode]}
     if choice.names:
-        out = {"type": "tool", "name": writer.chosen(choice, tools)[0][1]}
+        out = {"type": "tool", "name": chosen(choice, tools, writer)[0][1]}
     if parallel is False and choice.mode != "none":
         out["disable_parallel_tool_use"] = True
     return out

@@ -7,6 +7,8 @@ from toolglot.messages import Block, Foreign, Media, Message, Origin, Text, Thin
 from toolglot.request import Request, ToolChoice, ToolDefinition
 from toolglot.wire.history import leading_system
 from toolglot.wire.media import guessed_type
+from toolglot.wire.offer import as_function, as_hosted, chosen, offered
+from toolglot.wire.options import effort_for, extras_for, sampling_for
 from toolglot.wire.shapes import Doc, as_dict, as_text, rest
 from toolglot.wire.writer import Writer, placeholder
 
@@ -141,8 +143,8 @@ def _media(media: Media, origin: Origin | None, writer: Writer, where: str) -> D
 def assemble(request: Request, writer: Writer, system: Sequence[Message], contents: list[Any]) -> Doc:
     """The body around the encoded contents, which come last."""
     body: Doc = {}
-    extras = writer.extras(request)
-    tools, choice = writer.offered(request)
+    extras = extras_for(request, writer)
+    tools, choice = offered(request, writer)
     parts = [part for message in system for part in _parts(message.blocks, message, writer, "system")]
     if parts := [*parts, *({"text": nudge} for nudge in writer.nudges)]:
         body["systemInstruction"] = {"parts": parts}
@@ -174,9 +176,9 @@ def _tools(tools: Sequence[ToolDefinition], writer: Writer) -> list[Doc]:
     hosted: Doc = {}
     for tool in tools:
         if tool.kind == "hosted":
-            hosted.update(writer.hosted(tool) or {})
+            hosted.update(as_hosted(tool, writer) or {})
             continue
-        function = writer.function(tool)
+        function = as_function(tool, writer)
         body: Doc = {"name": function.name, "description": function.description or function.name}
         if as_dict(function.schema.get("properties")) or function.schema.keys() - {"type", "properties"}:
             body["parametersJsonSchema"] = function.schema
@@ -187,7 +189,7 @@ def _tools(tools: Sequence[ToolDefinition], writer: Writer) -> list[Doc]:
 
 def _choice(choice: ToolChoice, tools: Sequence[ToolDefinition], writer: Writer) -> Doc:
     if choice.names:
-        names = [name for _, name in writer.chosen(choice, tools)]
+        names = [name for _, name in chosen(choice, tools, writer)]
         return {"mode": "ANY" if choice.mode == "required" else "VALIDATED", "allowedFunctionNames": names}
     return {"mode": {"auto": "AUTO", "none": "NONE", "required": "ANY"}[choice.mode]}
 
@@ -196,10 +198,10 @@ def _generation(request: Request, writer: Writer) -> Doc:
     options, out = request.options, dict[str, Any]()
     if options.max_tokens is not None:
         out["maxOutputTokens"] = options.max_tokens
-    for name, value in writer.sampling(options).items():
+    for name, value in sampling_for(options, writer).items():
         out[OPTIONS[name]] = value
     thinking: Doc = {}
-    if effort := writer.effort(options):
+    if effort := effort_for(options, writer):
         thinking["thinkingLevel"] = effort.upper()
     if options.thinking_budget is not None:
         if "thinkingLevel" not in thinking:

@@ -6,6 +6,8 @@ from typing import Any
 from toolglot.messages import Block, Media, Message, Text, Thinking, ToolCall
 from toolglot.request import Request, ToolDefinition
 from toolglot.wire.media import text_of
+from toolglot.wire.offer import as_function, as_hosted, offered
+from toolglot.wire.options import effort_for, extras_for, sampling_for
 from toolglot.wire.shapes import Doc, as_dict
 from toolglot.wire.writer import Writer, media_beside, placeholder, result_text
 
@@ -99,15 +101,15 @@ def _said(blocks: Sequence[Block], writer: Writer, where: str) -> Doc:
 def assemble(request: Request, writer: Writer, system: Sequence[Message], messages: list[Any]) -> Doc:
     """The body around the encoded messages, which come last."""
     body: Doc = {"model": request.model or writer.model}
-    extras = writer.extras(request)
-    options = {OPTIONS[name]: value for name, value in writer.sampling(request.options).items()}
+    extras = extras_for(request, writer)
+    options = {OPTIONS[name]: value for name, value in sampling_for(request.options, writer).items()}
     if request.options.max_tokens is not None:
         options["num_predict"] = request.options.max_tokens
     if options := {**options, **as_dict(extras.pop("options", None))}:
         body["options"] = options
     if request.options.thinking_budget is not None:
         writer.lose("thinking_budget", "options", f"{writer.profile.title} has no budget for thinking")
-    if effort := writer.effort(request.options):
+    if effort := effort_for(request.options, writer):
         body["think"] = False if effort == "none" else effort
     if request.output:
         body["format"] = request.output.schema if request.output.schema is not None else "json"
@@ -115,7 +117,7 @@ def assemble(request: Request, writer: Writer, system: Sequence[Message], messag
         writer.lose("parallel", "request", f"{writer.profile.title} cannot be held to one call at a time")
     if request.stream is not None:
         body["stream"] = request.stream
-    tools, _ = writer.offered(request)
+    tools, _ = offered(request, writer)
     if encoded := [tool for definition in tools if (tool := _tool(definition, writer))]:
         body["tools"] = encoded
     if writer.nudges:
@@ -125,7 +127,7 @@ def assemble(request: Request, writer: Writer, system: Sequence[Message], messag
 
 def _tool(tool: ToolDefinition, writer: Writer) -> Doc | None:
     if tool.kind == "hosted":
-        return writer.hosted(tool)
-    function = writer.function(tool)
+        return as_hosted(tool, writer)
+    function = as_function(tool, writer)
     body: Doc = {"name": function.name, "description": function.description, "parameters": function.schema}
     return {"type": "function", "function": body, **function.own}

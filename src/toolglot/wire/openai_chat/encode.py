@@ -7,8 +7,10 @@ from toolglot.jsontext import dumps_text as json_text
 from toolglot.messages import Block, Foreign, Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
 from toolglot.request import Output, Request, ToolChoice, ToolDefinition
 from toolglot.wire.media import data_url, text_of
+from toolglot.wire.offer import as_function, as_hosted, chosen, offered
 from toolglot.wire.openai_chat.reply import REASONING
 from toolglot.wire.openai_common import strict_output
+from toolglot.wire.options import effort_for, extras_for, sampling_for
 from toolglot.wire.repair import FILLER
 from toolglot.wire.shapes import Doc, as_dict, as_list, as_text, rest
 from toolglot.wire.writer import Writer, media_beside, placeholder, result_text
@@ -191,8 +193,8 @@ def assemble(request: Request, writer: Writer, system: Sequence[Message], messag
     body["model"] = request.model
     if options.max_tokens is not None:
         body[writer.profile.max_tokens] = options.max_tokens
-    body.update(writer.sampling(options))
-    if effort := writer.effort(options):
+    body.update(sampling_for(options, writer))
+    if effort := effort_for(options, writer):
         body["reasoning_effort"] = effort
     if options.thinking_budget is not None:
         writer.lose("thinking_budget", "options", f"{writer.profile.title} has no budget for thinking")
@@ -203,11 +205,11 @@ def assemble(request: Request, writer: Writer, system: Sequence[Message], messag
     body.update(_tools(request, writer))
     if writer.nudges:
         messages = [{"role": writer.profile.system_role, "content": " ".join(writer.nudges)}, *messages]
-    return {**body, **writer.extras(request, "openai"), "messages": messages}
+    return {**body, **extras_for(request, writer, "openai"), "messages": messages}
 
 
 def _tools(request: Request, writer: Writer) -> Doc:
-    tools, choice = writer.offered(request)
+    tools, choice = offered(request, writer)
     encoded = [tool for definition in tools if (tool := _tool(definition, writer))]
     if not encoded:
         return {}
@@ -223,7 +225,7 @@ def _tools(request: Request, writer: Writer) -> Doc:
 
 def _tool(tool: ToolDefinition, writer: Writer) -> Doc | None:
     if tool.kind == "hosted":
-        return writer.hosted(tool)
+        return as_hosted(tool, writer)
     if tool.kind == "freeform" and writer.profile.features.freeform:
         custom: Doc = {"name": writer.tool_name(tool.name, tool.namespace)}
         if tool.description:
@@ -231,7 +233,7 @@ def _tool(tool: ToolDefinition, writer: Writer) -> Doc | None:
         if tool.grammar:
             custom["format"] = {"type": "grammar", "grammar": tool.grammar}
         return {"type": "custom", "custom": custom}
-    function = writer.function(tool)
+    function = as_function(tool, writer)
     body: Doc = {"name": function.name}
     if function.description:
         body["description"] = function.description
@@ -245,7 +247,7 @@ def _choice(choice: ToolChoice, tools: Iterable[ToolDefinition], writer: Writer)
     if not choice.names:
         return choice.mode
     named: list[Doc] = []
-    for tool, name in writer.chosen(choice, tools):
+    for tool, name in chosen(choice, tools, writer):
         kind = "custom" if tool.kind == "freeform" and writer.profile.features.freeform else "function"
         named.append({"type": kind, kind: {"name": name}})
     if len(named) == 1 and choice.mode == "required":

@@ -8,8 +8,10 @@ from toolglot.messages import Block, Foreign, Media, Message, Opaque, Text, Thin
 from toolglot.request import Output, Request, ToolChoice, ToolDefinition
 from toolglot.wire.history import leading_system
 from toolglot.wire.media import data_url, text_of
+from toolglot.wire.offer import as_function, as_hosted, chosen, offered
 from toolglot.wire.openai_common import strict_output
 from toolglot.wire.openai_responses.reply import BUILT_INS, WIRE
+from toolglot.wire.options import effort_for, extras_for, sampling_for
 from toolglot.wire.shapes import Doc, as_dict, as_list, as_text
 from toolglot.wire.writer import Writer, placeholder, result_text
 
@@ -185,16 +187,16 @@ def _media(media: Media, message: Message, writer: Writer, where: str) -> Doc:
 def assemble(request: Request, writer: Writer, system: Sequence[Message], input: list[Any]) -> Doc:
     """The body around the encoded items, which come last."""
     options, body = request.options, dict[str, Any]()
-    extras = writer.extras(request, "openai")
+    extras = extras_for(request, writer, "openai")
     tools = _tools(request, writer)
     body["model"] = request.model
     if instructions := [*_instructions(system, writer), *writer.nudges]:
         body["instructions"] = "\n\n".join(instructions)
     if options.max_tokens is not None:
         body["max_output_tokens"] = _at_least_16(options.max_tokens, writer)
-    body.update(writer.sampling(options))
+    body.update(sampling_for(options, writer))
     reasoning = as_dict(extras.pop("reasoning", None))
-    if effort := writer.effort(options):
+    if effort := effort_for(options, writer):
         reasoning = {"effort": effort, **reasoning}
     if reasoning:
         body["reasoning"] = reasoning
@@ -240,7 +242,7 @@ def _format(output: Output, writer: Writer) -> Doc:
 
 
 def _tools(request: Request, writer: Writer) -> Doc:
-    tools, choice = writer.offered(request)
+    tools, choice = offered(request, writer)
     encoded: list[Doc] = []
     spaces: dict[str, Doc] = {}
     for tool in tools:
@@ -272,7 +274,7 @@ def _tools(request: Request, writer: Writer) -> Doc:
 
 def _tool(tool: ToolDefinition, writer: Writer) -> Doc | None:
     if tool.kind == "hosted":
-        return writer.hosted(tool)
+        return as_hosted(tool, writer)
     if tool.kind == "freeform":
         own = (tool.opaque or {}) if tool.wire == WIRE else {}
         custom: Doc = {"type": "custom", "name": writer.tool_name(tool.name, tool.namespace)}
@@ -281,7 +283,7 @@ def _tool(tool: ToolDefinition, writer: Writer) -> Doc | None:
         if tool.grammar:
             custom["format"] = {"type": "grammar", **tool.grammar}
         return {**custom, **_without_space(own)}
-    function = writer.function(tool)
+    function = as_function(tool, writer)
     body: Doc = {"type": "function", "name": function.name}
     if function.description:
         body["description"] = function.description
@@ -299,7 +301,7 @@ def _choice(choice: ToolChoice, tools: Sequence[ToolDefinition], writer: Writer)
     kinds = {"function": "function", "freeform": "custom"}
     named: list[Doc] = [
         _hosted_choice(tool) if tool.kind == "hosted" else {"type": kinds[tool.kind], "name": name}
-        for tool, name in writer.chosen(choice, tools)
+        for tool, name in chosen(choice, tools, writer)
     ]
     if len(named) == 1 and choice.mode == "required":
         return named[0]
