@@ -63,6 +63,7 @@ class ReplyReader:
         self._tracker = ToolCallTracker(origin)
         self._decoder = decoder(self._tracker)
         self._streaming = streaming
+        self._read = self._decoder.frame if streaming else self._decoder.body
         self._framing: FrameDecoder | None = None if streaming else WholeBody()
         self._content_type = content_type
         self._start = b""
@@ -86,8 +87,10 @@ class ReplyReader:
                 self._start = data if BOM.startswith(data) else b""
                 return []
             self._framing = sniff(self._content_type, data)
-        self._frames(self._framing.feed(data))
-        return self._tracker.drain()
+        if frames := self._framing.feed(data):
+            self._frames(frames)
+            return self._tracker.drain()
+        return []
 
     def close(self) -> list[Event]:
         """The last events; `reply` is set. Raises TruncatedStream where the terminal has not come."""
@@ -109,8 +112,7 @@ class ReplyReader:
         return self._tracker.drain()
 
     def _frames(self, frames: list[Frame]) -> None:
-        read = self._decoder.frame if self._streaming else self._decoder.body
-        doc: Any = None
+        read, doc = self._read, cast(Any, None)
         try:
             for event, data in frames:
                 if isinstance(data, bytes):

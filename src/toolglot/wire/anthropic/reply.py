@@ -95,8 +95,10 @@ class AnthropicDecoder:
         tracker = self._tracker
         match block.get("type"):
             case "text":
-                self._citations[index] = list(as_list(block.get("citations")))
-                tracker.note(index, "text", rest(block, ("type", "text", "citations")) or {})
+                if len(block) > 2:
+                    if citations := as_list(block.get("citations")):
+                        self._citations[index] = list(citations)
+                    tracker.note(index, "text", rest(block, ("type", "text", "citations")) or {})
                 tracker.text(index, block["text"])
             case "thinking":
                 tracker.note(index, "thinking", rest(block, ("type", "thinking")) or {})
