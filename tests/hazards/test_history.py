@@ -1,4 +1,4 @@
-"""Bug reports from the field (facts/HAZARDS B, C, D, F, G, I, J), each by the name of its thread: they must not happen with us.
+"""Bug reports from the field, each by the name of its thread: they must not happen with us.
 
 Every history is sent to every target of its case; the body must be legal there and say what the user needed.
 """

@@ -1,6 +1,6 @@
 """Judges of encoded bodies: a small checker of its own for every wire, and the referee of ../shared where it is present.
 
-The checkers know the providers' rules on histories (facts/PROVIDERS §2 to §12), not the code under test.
+The checkers know the providers' rules on histories, not the code under test.
 """
 
 import importlib

@@ -1,4 +1,4 @@
-"""Laws of repair and of encoding, for any conversation and every target of the catalog (ARCHITECTURE §5)."""
+"""Laws of repair and of encoding, for any conversation and every target of the catalog."""
 
 import copy
 import re

@@ -40,7 +40,7 @@ def test_row_holds_together(profile: Profile) -> None:
 
 @pytest.mark.parametrize("profile", PROFILES.values(), ids=PROFILES)
 def test_what_is_made_up_for_a_row_fits_its_own_patterns(profile: Profile) -> None:
-    """The safe forms of facts/PROVIDERS §1.16 and §1.17 are legal everywhere, and so is whatever the writer maps to."""
+    """The safe forms of names and ids are legal everywhere, and so is whatever the writer maps to."""
     assert re.fullmatch(profile.limits.name, "get_weather")
     assert re.fullmatch(profile.limits.call_id, "aB3dE6gH9")
     writer = Writer(profile)
@@ -130,7 +130,7 @@ def test_what_is_known_of_models(provider: str, model: str, field: str, value: o
 
 @pytest.mark.parametrize("model", ["gpt-6-astra", "gpt-6.1-sol"])
 def test_models_that_cannot_stop_reasoning(model: str) -> None:
-    """facts/PROVIDERS §1.1: they do not accept effort `none`."""
+    """They do not accept effort `none`."""
     assert "none" not in resolve("openai-responses", model).efforts
 
 
@@ -145,7 +145,6 @@ def test_gemini_3_5_takes_a_budget() -> None:
 
 
 def test_grok_4_7_knows_one_level_more() -> None:
-    """facts/PROVIDERS §10d."""
     assert resolve("xai", "grok-4.7").efforts == ("low", "medium", "high", "xhigh")
 
 

@@ -1,4 +1,4 @@
-"""What providers accept, written from facts/PROVIDERS.md §16 and apart from the code under test."""
+"""What providers accept, written from their rules and apart from the code under test."""
 
 import re
 from collections.abc import Iterator

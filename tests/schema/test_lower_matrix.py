@@ -1,4 +1,4 @@
-"""The matrix of facts/PROVIDERS.md §16, row by row: what each dialect makes of a keyword, and which losses it names."""
+"""Keywords by dialects, row by row: what each dialect makes of a keyword, and which losses it names."""
 
 from typing import Any
 

@@ -240,7 +240,7 @@ def test_other_forms_of_thinking_go_back_verbatim(thinking: Doc) -> None:
 
 
 def test_effort_of_tomorrow_goes_back_and_is_a_loss_elsewhere() -> None:
-    """Values that nobody knows yet are kept, not refused (facts/PROVIDERS §1.25)."""
+    """Values that nobody knows yet are kept, not refused."""
     request = decode({"role": "user", "content": "hi"}, output_config={"effort": "ultra"})
     assert encode_request(request, resolve("anthropic", MODEL)).body["output_config"] == {"effort": "ultra"}
     for provider, model in (("openai-responses", "gpt-5"), ("gemini", "gemini-3-pro"), ("ollama", "qwen3")):

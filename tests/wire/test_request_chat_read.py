@@ -109,7 +109,7 @@ def test_fields_are_read_into_their_neutral_places() -> None:
 
 
 def test_effort_of_tomorrow_goes_back() -> None:
-    """Values that nobody knows yet are kept, not dropped (facts/PROVIDERS §1.25)."""
+    """Values that nobody knows yet are kept, not dropped."""
     body: Doc = {"model": "gpt-5", "reasoning_effort": "ultra", "messages": [{"role": "user", "content": "hi"}]}
     assert again(body) == body
 

@@ -13,7 +13,6 @@ from toolglot.wire.codec import encode_request
 from toolglot.wire.writer import Encoded
 
 Doc = dict[str, Any]
-# facts/PROVIDERS §1.5
 DUMMY_SIGNATURE = base64.b64encode(b"skip_thought_signature_validator").decode()
 OLD, NEW = "gemini-2.5-flash", "gemini-3-pro-preview"
 SCHEMA: Doc = {"type": "object", "properties": {"x": {"type": "string"}}, "required": ["x"]}

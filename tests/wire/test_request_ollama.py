@@ -212,7 +212,7 @@ def test_switch_of_thinking_goes_back(think: bool | str) -> None:
 
 
 def test_thinking_of_tomorrow_goes_back() -> None:
-    """Values that nobody knows yet are kept, not refused (facts/PROVIDERS §1.25)."""
+    """Values that nobody knows yet are kept, not refused."""
     request = decode({"role": "user", "content": "hi"}, think="ultra")
     assert encode_request(request, resolve("ollama", "qwen3")).body["think"] == "ultra"
 

@@ -124,7 +124,7 @@ def test_ids_and_ciphers_stay_with_openai(provider: str) -> None:
 
 
 def test_compaction_of_openai_is_not_sent_to_azure() -> None:
-    """Azure's and OpenAI's encrypted items are not interchangeable (facts/PROVIDERS §4d)."""
+    """Azure's and OpenAI's encrypted items are not interchangeable."""
     item = {"type": "compaction", "id": "cmp_1", "encrypted_content": "xyz"}
     said = [user("hi"), Message("assistant", (Foreign("openai-responses", item), Text("x")), OWN), user("y")]
     assert encode(said).body["input"][1] == item

@@ -1,4 +1,4 @@
-"""The only assembler: tool calls, whatever the order and shape of their pieces (facts/PROVIDERS §19)."""
+"""The only assembler: tool calls, whatever the order and shape of their pieces."""
 
 import re
 from collections.abc import Hashable
@@ -166,7 +166,7 @@ def test_a_made_up_id_depends_on_arguments_that_came_as_an_object() -> None:
     assert len({track.finish().calls[0].id for track in tracks}) == 2
 
 
-# ---- which call an OpenAI-style delta belongs to (facts/PROVIDERS §19)
+# ---- which call an OpenAI-style delta belongs to
 
 Delta = tuple[int | None, str | None, str | None, str]  # index, id, name, arguments
 SAME = {

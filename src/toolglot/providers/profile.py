@@ -27,11 +27,6 @@ class ProviderLimits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     call_id_length: int = 64
     description: int | None = None
     """Characters of one tool's description."""
-    strict_tools: int | None = None
-    strict_optional: int | None = None
-    """Optional parameters over all strict tools."""
-    strict_unions: int | None = None
-    """Union-typed parameters over all strict tools."""
     request_bytes: int | None = None
     cache_marks: int | None = None
     stops: int | None = None

@@ -1,7 +1,7 @@
 """DATA: what each wire accepts as the schema of a tool's parameters, one row a dialect.
 
 Nothing here decides. `lower` reads a row and obeys it; a limit that goes stale is corrected here and nowhere else. The
-rows follow facts/PROVIDERS.md §16 (November 2026); a comment names the rule or error that a value answers to.
+rows are as of November 2026; a comment names the rule or error that a value answers to.
 """
 
 from typing import Literal
