@@ -4,32 +4,56 @@ ToolglotError
 ├── UsageError                 the caller asked for something that does not exist or cannot be
 │   ├── UnknownName            an unknown wire, provider, tool …: names the nearest known ones
 │   ├── WouldLose              strict was asked for, and the target cannot say everything
-│   └── LimitExceeded          preflight: a tool or request over a provider's limit
+│   ├── LimitExceeded          preflight: a tool or request over a provider's limit
+│   ├── NotATool               a function, schema or name that cannot be a tool
+│   ├── NameConflict           two tools of one name
+│   └── ReplayMiss             a replay has no such exchange: names the nearest one and where it differs
 ├── MalformedData              bytes that are not what they should be
 │   ├── MalformedReply         a provider's answer that its wire does not allow
 │   │   └── TruncatedStream    the answer ended before its terminal
 │   └── MalformedRequest       a request body that its wire does not allow
-└── ProviderError              the provider said no; `retryable` says whether to ask again
-    ├── InvalidRequest         400, 413, 422 …
-    │   └── ContextTooLong     the conversation does not fit the model
-    ├── AuthenticationFailed   401
-    ├── PermissionDenied       403
-    ├── NotFound               404
-    ├── QuotaExceeded          402, or 429 with a quota code: waiting does not help
-    ├── RateLimited            429
-    ├── ContentBlocked         a safety filter refused the request
-    ├── Overloaded             503, 529
-    └── ServerFailed           any other 5xx, and errors inside a stream
+├── ProviderError              the provider said no; `retryable` says whether to ask again
+│   ├── InvalidRequest         400, 413, 422 …
+│   │   └── ContextTooLong     the conversation does not fit the model
+│   ├── AuthenticationFailed   401
+│   ├── PermissionDenied       403
+│   ├── NotFound               404
+│   ├── QuotaExceeded          402, or 429 with a quota code: waiting does not help
+│   ├── RateLimited            429
+│   ├── ContentBlocked         a safety filter refused the request
+│   ├── Overloaded             503, 529
+│   └── ServerFailed           any other 5xx, and errors inside a stream
+├── TransportError             no whole answer came: asking again may help
+│   ├── ConnectFailed          the provider could not be reached
+│   ├── TimedOut               it did not answer in time
+│   └── ConnectionLost         the connection broke before the answer was whole
+└── ToolError                  a tool call that failed; tools may raise it themselves
 
 Any other exception out of a codec is a bug in toolglot.
 """
 
 from collections.abc import Iterable
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from toolglot.losses import Loss
+
+
+ToolErrorKind = Literal[
+    "validation",
+    "not_found",
+    "not_allowed",
+    "rejected",
+    "timeout",
+    "cancelled",
+    "interrupted",
+    "truncated",
+    "limit",
+    "execution",
+    "unknown_outcome",
+]
+"""Why a call has no good result."""
 
 
 class ToolglotError(Exception):
@@ -69,6 +93,18 @@ class LimitExceeded(UsageError):
     def __init__(self, what: str, limit: int | str, value: int | str, provider: str) -> None:
         super().__init__(f"{what} is {value}, over the limit of {provider}: {limit}")
         self.what, self.limit, self.value, self.provider = what, limit, value, provider
+
+
+class NotATool(UsageError):
+    """A function, schema or name that cannot be a tool."""
+
+
+class NameConflict(UsageError):
+    """Two tools of one name."""
+
+
+class ReplayMiss(UsageError):
+    """A replay has no such exchange."""
 
 
 class MalformedData(ToolglotError):
@@ -149,3 +185,45 @@ class ServerFailed(ProviderError):
     """The provider failed."""
 
     retryable = True
+
+
+class TransportError(ToolglotError):
+    """No whole answer came."""
+
+    retryable = True
+
+
+class ConnectFailed(TransportError):
+    """The provider could not be reached: no such host, nobody listens, TLS or a proxy failed."""
+
+
+class TimedOut(TransportError):
+    """The provider did not answer in time. `phase`: connect, first byte or idle."""
+
+    def __init__(self, message: str, phase: str = "") -> None:
+        super().__init__(message)
+        self.phase = phase
+
+
+class ConnectionLost(TransportError):
+    """The connection broke before the answer was whole."""
+
+
+class ToolError(ToolglotError):
+    """A tool call that failed. A tool that raises it decides what the model reads, and whether trying again may help."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        kind: ToolErrorKind = "execution",
+        tool: str = "",
+        call_id: str = "",
+        details: Any = None,
+        retryable: bool = False,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.kind: ToolErrorKind = kind
+        self.tool, self.call_id, self.details = tool, call_id, details
+        self.retryable, self.retry_after = retryable, retry_after

@@ -1,24 +1,39 @@
-"""What a caller sees while a reply streams.
+"""What a caller sees while a reply streams and while tools run.
 
-`index` is the place of the block in the reply. Every block ends with `ToolCallReady` (a call) or `BlockReady` (anything else);
-the last event is `ReplyDone`.
+Of a reply: `index` is the place of the block in it. Every block ends with `ToolCallReady` (a call) or `BlockReady` (anything
+else); the last event is `ReplyDone`.
+Of a run: replies, and between them `ToolStarted` … `ToolFinished` for every call that ran; the last event is `RunDone`.
 """
+
+from typing import Any, Literal
 
 import msgspec
 
-from toolglot.messages import Foreign, Media, Opaque, Reply, Text, Thinking, ToolCall
+from toolglot.losses import Loss, Repair
+from toolglot.messages import Foreign, Media, Message, Opaque, Reply, Text, Thinking, ToolCall, ToolResult, Usage
 
 __all__ = [
+    "ApprovalNeeded",
     "BlockReady",
     "BlockStarted",
     "Event",
+    "ModelSwitched",
     "ReplyDone",
     "ReplyStarted",
+    "Retrying",
+    "RunDone",
+    "RunEvent",
+    "RunResult",
+    "RunStop",
     "TextDelta",
     "ThinkingDelta",
     "ToolCallDelta",
     "ToolCallReady",
     "ToolCallStarted",
+    "ToolFinished",
+    "ToolOutcome",
+    "ToolProgress",
+    "ToolStarted",
 ]
 
 
@@ -103,3 +118,90 @@ Event = (
     | BlockReady
     | ReplyDone
 )
+
+
+# ---- of a run
+
+
+class ToolOutcome(msgspec.Struct, frozen=True):
+    """How a call went: its result, how long it took, how often it was tried again, what was mended in its arguments."""
+
+    call: ToolCall
+    result: ToolResult
+    seconds: float = 0.0
+    retries: int = 0
+    repairs: tuple[Repair, ...] = ()
+    ran: bool = True
+    """False: the call was refused, was not valid, or was never started."""
+
+
+class ToolStarted(_Event, frozen=True):
+    """A call is running."""
+
+    call: ToolCall
+
+
+class ToolProgress(_Event, frozen=True):
+    """A running tool says how far it is."""
+
+    call: ToolCall
+    text: str
+
+
+class ToolFinished(_Event, frozen=True):
+    """A call is over, whatever came of it."""
+
+    outcome: ToolOutcome
+
+
+class ApprovalNeeded(_Event, frozen=True):
+    """The run waits for a decision on these calls: it goes on with `resume`."""
+
+    calls: tuple[ToolCall, ...]
+
+
+class Retrying(_Event, frozen=True):
+    """The provider is asked again after a while. Nothing of the failed attempt was shown."""
+
+    why: str
+    seconds: float
+    attempt: int
+
+
+class ModelSwitched(_Event, frozen=True):
+    """The conversation goes on with another model."""
+
+    model: str
+    why: str
+
+
+RunStop = Literal["end", "length", "refusal", "filtered", "error", "max_iterations", "budget", "approval", "interrupted"]
+
+
+class RunResult(msgspec.Struct, frozen=True):
+    """What came of a run. `output`: the structured output where one was asked for."""
+
+    text: str
+    stop: RunStop = "end"
+    reply: Reply | None = None
+    output: Any = None
+    usage: Usage = Usage()
+    outcomes: tuple[ToolOutcome, ...] = ()
+    losses: tuple[Loss, ...] = ()
+    repairs: tuple[Repair, ...] = ()
+    messages: tuple[Message, ...] = ()
+    """What the run added to the conversation."""
+    pending: tuple[ToolCall, ...] = ()
+    """Calls that wait for approval."""
+    iterations: int = 0
+    cost: float | None = None
+    """US dollars, where the catalog knows the model's price."""
+
+
+class RunDone(_Event, frozen=True):
+    """The run is over."""
+
+    result: RunResult
+
+
+RunEvent = Event | ToolStarted | ToolProgress | ToolFinished | ApprovalNeeded | Retrying | ModelSwitched | RunDone

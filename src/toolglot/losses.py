@@ -5,7 +5,7 @@ import msgspec
 __all__ = ["Loss", "Repair"]
 
 
-class _Note(msgspec.Struct, frozen=True):
+class _Note(msgspec.Struct, frozen=True, gc=False):
     what: str
     where: str
     why: str
@@ -14,9 +14,9 @@ class _Note(msgspec.Struct, frozen=True):
         return f"{self.what} at {self.where}: {self.why}"
 
 
-class Loss(_Note, frozen=True):
+class Loss(_Note, frozen=True, gc=False):
     """Something the target cannot be told: `what` was left out at `where`, because `why`."""
 
 
-class Repair(_Note, frozen=True):
+class Repair(_Note, frozen=True, gc=False):
     """Something changed or made up so that the target accepts the request."""

@@ -5,14 +5,16 @@ Laws of this file:
   cache marks) lies in `opaque`, exactly as it came, and goes back to the `Origin` that made it and to nobody else.
 - `Foreign` is content that has no neutral form: kept whole, echoed only to its own wire.
 - Nothing here knows a provider.
+- A value holds plain data only, so it can never be part of a cycle: the garbage collector need not look at it (`gc=False`).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal, cast, overload
+from weakref import WeakKeyDictionary
 
 import msgspec
 
-from toolglot.errors import MalformedData
+from toolglot.errors import MalformedData, ToolErrorKind
 from toolglot.jsontext import dumps, kind, loads
 
 __all__ = [
@@ -46,22 +48,9 @@ Opaque = dict[str, Any]
 Role = Literal["system", "user", "assistant", "tool"]
 Stop = Literal["end", "tools", "length", "refusal", "filtered", "pause", "error"]
 MediaKind = Literal["image", "audio", "video", "file"]
-ToolErrorKind = Literal[
-    "validation",
-    "not_found",
-    "not_allowed",
-    "rejected",
-    "timeout",
-    "cancelled",
-    "interrupted",
-    "truncated",
-    "limit",
-    "execution",
-    "unknown_outcome",
-]
 
 
-class Origin(msgspec.Struct, frozen=True, omit_defaults=True):
+class Origin(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """Who made a message: the wire it was read from, the vendor's profile, the model."""
 
     wire: str
@@ -73,21 +62,21 @@ class _Block(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type"):
     pass
 
 
-class Text(_Block, frozen=True, tag="text"):
+class Text(_Block, frozen=True, gc=False, tag="text"):
     """Visible text."""
 
     text: str
     opaque: Opaque | None = None
 
 
-class Thinking(_Block, frozen=True, tag="thinking"):
+class Thinking(_Block, frozen=True, gc=False, tag="thinking"):
     """The model's reasoning. `text` may be empty where a provider sends only a signature or a cipher."""
 
     text: str
     opaque: Opaque | None = None
 
 
-class Media(_Block, frozen=True, tag="media"):
+class Media(_Block, frozen=True, gc=False, tag="media"):
     """An image, sound, video or file: its bytes in base64, or where they are (a URL, a file id of the origin)."""
 
     kind: MediaKind
@@ -99,7 +88,7 @@ class Media(_Block, frozen=True, tag="media"):
     opaque: Opaque | None = None
 
 
-class ToolCall(_Block, frozen=True, tag="tool_call"):
+class ToolCall(_Block, frozen=True, gc=False, tag="tool_call"):
     """A call the model made.
 
     `arguments` is None for a freeform call and for text that is not a JSON object; `raw` is the text exactly as sent.
@@ -121,7 +110,7 @@ class ToolCall(_Block, frozen=True, tag="tool_call"):
         return dumps(self.arguments or {}).decode()
 
 
-class ToolResult(_Block, frozen=True, tag="tool_result"):
+class ToolResult(_Block, frozen=True, gc=False, tag="tool_result"):
     """The answer to one call. `data` is structured output where a tool gave some; `content` is what the model reads."""
 
     call_id: str
@@ -138,7 +127,7 @@ class ToolResult(_Block, frozen=True, tag="tool_result"):
         return "".join(block.text for block in self.content if isinstance(block, Text))
 
 
-class Foreign(_Block, frozen=True, tag="foreign"):
+class Foreign(_Block, frozen=True, gc=False, tag="foreign"):
     """Content of one wire that has no neutral form: the item as it came."""
 
     wire: str
@@ -148,7 +137,7 @@ class Foreign(_Block, frozen=True, tag="foreign"):
 Block = Text | Thinking | Media | ToolCall | ToolResult | Foreign
 
 
-class Usage(msgspec.Struct, frozen=True):
+class Usage(msgspec.Struct, frozen=True, gc=False):
     """Tokens. `input` includes `cached` and `cache_write`; `output` includes `reasoning`."""
 
     input: int = 0
@@ -158,7 +147,7 @@ class Usage(msgspec.Struct, frozen=True):
     reasoning: int = 0
 
 
-class Message(msgspec.Struct, frozen=True, omit_defaults=True):
+class Message(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """One turn of one speaker. A `tool` message holds the results of the assistant message before it."""
 
     role: Role
@@ -182,7 +171,7 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True):
         return tuple(block for block in self.blocks if isinstance(block, ToolResult))
 
 
-class Reply(msgspec.Struct, frozen=True, omit_defaults=True):
+class Reply(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """What a model answered: one assistant message, why it stopped and what it cost."""
 
     blocks: tuple[Block, ...]
@@ -211,10 +200,12 @@ class Reply(msgspec.Struct, frozen=True, omit_defaults=True):
 class Conversation(Sequence[Message]):
     """An append-only list of messages: what was said stays said, so that its encoding can be cached."""
 
-    __slots__ = ("_messages",)
+    __slots__ = ("__weakref__", "_messages", "kept")
 
     def __init__(self, messages: Iterable[Message] = ()) -> None:
         self._messages = list(messages)
+        self.kept: WeakKeyDictionary[Any, Any] | None = None
+        """What somebody keeps for this conversation, for as long as both live."""
 
     def append(self, *messages: Message) -> None:
         """Adds messages at the end."""

@@ -80,6 +80,8 @@ class Options(msgspec.Struct, frozen=True, omit_defaults=True):
     frequency_penalty: float | None = None
     effort: Effort | None = None
     thinking_budget: int | None = None
+    cache: bool | None = None
+    """True: marks for the prompt cache are placed on wires that need them; elsewhere caching needs no marks."""
 
 
 class Request(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from toolglot.errors import UnknownName
-from toolglot.providers.profile import ANY_CHOICE, ANY_MEDIA, HistoryRules, Profile, ProviderLimits, ToolFeatures
+from toolglot.providers.profile import ANY_CHOICE, ANY_MEDIA, HistoryRules, Price, Profile, ProviderLimits, ToolFeatures
 
 __all__ = ["ALIASES", "PROFILES", "WIRE_DEFAULTS", "Fact", "resolve"]
 
@@ -24,6 +24,8 @@ _OPENAI_LIMITS = ProviderLimits(
     source="OpenAI's OpenAPI document 2026-08 and refusals on record",
 )
 _OPENAI_FEATURES = ToolFeatures(freeform=True)
+# A stream says what it cost only where it is asked to.
+_USAGE = {"stream_options": {"include_usage": True}}
 _COMPATIBLE_FEATURES = ToolFeatures(choices=NO_SUBSET, strict=False)
 
 _ROWS = (
@@ -34,6 +36,8 @@ _ROWS = (
         base_url="https://api.openai.com/v1",
         path="/chat/completions",
         key_env=("OPENAI_API_KEY",),
+        base_env=("OPENAI_BASE_URL",),
+        stream_defaults=_USAGE,
         limits=_OPENAI_LIMITS,
         features=_OPENAI_FEATURES,
         dialect="OPENAI",
@@ -53,6 +57,8 @@ _ROWS = (
         base_url="https://api.openai.com/v1",
         path="/responses",
         key_env=("OPENAI_API_KEY",),
+        base_env=("OPENAI_BASE_URL",),
+        defaults={"store": False, "include": ["reasoning.encrypted_content"]},
         limits=_OPENAI_LIMITS,
         features=ToolFeatures(freeform=True, namespaces=True, hosted=True, result_media=frozenset({"image", "file"})),
         history=HistoryRules(needs_turn=True),
@@ -71,6 +77,9 @@ _ROWS = (
         path="/v1/messages",
         auth="x-api-key",
         key_env=("ANTHROPIC_API_KEY",),
+        token_env=("ANTHROPIC_AUTH_TOKEN",),
+        base_env=("ANTHROPIC_BASE_URL",),
+        headers={"anthropic-version": "2023-06-01"},
         limits=ProviderLimits(
             name=r"[a-zA-Z0-9_-]{1,128}",
             name_length=128,
@@ -103,11 +112,12 @@ _ROWS = (
         id="gemini",
         title="Google Gemini (Developer API)",
         wire="gemini",
-        base_url="https://generativelanguage.googleapis.com/v1beta",
-        path="/models/{model}:generateContent",
-        stream_path="/models/{model}:streamGenerateContent?alt=sse",
+        base_url="https://generativelanguage.googleapis.com",
+        path="/v1beta/models/{model}:generateContent",
+        stream_path="/v1beta/models/{model}:streamGenerateContent?alt=sse",
         auth="x-goog-api-key",
         key_env=("GOOGLE_API_KEY", "GEMINI_API_KEY"),
+        base_env=("GOOGLE_GEMINI_BASE_URL",),
         limits=ProviderLimits(
             tools=512,
             stops=5,
@@ -133,8 +143,9 @@ _ROWS = (
         wire="ollama-chat",
         base_url="http://127.0.0.1:11434",
         path="/api/chat",
-        auth="none",
+        auth="optional",
         key_env=("OLLAMA_API_KEY",),
+        base_env=("OLLAMA_HOST",),
         limits=ProviderLimits(name=r"(?s:.+)", name_length=10_000, call_id=r"(?s:.+)", source="Ollama's api/types.go 2026-08"),
         features=ToolFeatures(choices=frozenset({"auto"}), parallel_off=False, streamed_arguments=False, strict=False),
         dialect="OLLAMA",
@@ -150,6 +161,7 @@ _ROWS = (
         base_url="https://openrouter.ai/api/v1",
         path="/chat/completions",
         key_env=("OPENROUTER_API_KEY",),
+        stream_defaults=_USAGE,
         limits=ProviderLimits(call_id=r"[^\0]{1,40}", call_id_length=40, source="openrouter SDK 1.3.84"),
         features=ToolFeatures(choices=NO_SUBSET, hosted=True),
         options=frozenset({"temperature", "top_p", "top_k", "stop", "seed", "presence_penalty", "frequency_penalty"}),
@@ -165,6 +177,9 @@ _ROWS = (
         base_url="https://api.githubcopilot.com",
         path="/chat/completions",
         key_env=("GITHUB_COPILOT_API_KEY", "GITHUB_COPILOT_API_TOKEN", "COPILOT_GITHUB_TOKEN"),
+        base_env=("GITHUB_COPILOT_BASE_URL", "COPILOT_API_URL", "GITHUB_COPILOT_API_BASE"),
+        headers={"Editor-Version": "vscode/1.110.0", "Copilot-Integration-Id": "vscode-chat"},
+        stream_defaults=_USAGE,
         limits=ProviderLimits(tools=128, call_id=r"[^\0]{1,40}", call_id_length=40, source="VS Code's Copilot client 2026-03"),
         features=_COMPATIBLE_FEATURES,
         max_tokens="max_completion_tokens",
@@ -177,6 +192,8 @@ _ROWS = (
         base_url="https://api.x.ai/v1",
         path="/chat/completions",
         key_env=("XAI_API_KEY",),
+        base_env=("XAI_API_BASE",),
+        stream_defaults=_USAGE,
         limits=ProviderLimits(tools=1000, source="xAI's API reference 2026"),
         features=ToolFeatures(choices=NO_SUBSET, strict=False, streamed_arguments=False),
         options=frozenset({"temperature", "top_p", "seed"}),
@@ -190,6 +207,7 @@ _ROWS = (
         base_url="https://api.deepseek.com",
         path="/chat/completions",
         key_env=("DEEPSEEK_API_KEY",),
+        stream_defaults=_USAGE,
         limits=ProviderLimits(tools=128, source="DeepSeek's API reference 2026"),
         features=ToolFeatures(choices=frozenset({"auto", "none"}), strict=False, parallel_off=False),
         media=frozenset(),
@@ -208,6 +226,7 @@ _ROWS = (
         key_env=("MISTRAL_API_KEY",),
         limits=ProviderLimits(call_id=r"[a-zA-Z0-9]{9}", call_id_length=9, source="mistralai SDK 3.7.0 and refusals on record"),
         features=ToolFeatures(choices=NO_SUBSET - {"none"}, strict=False, streamed_arguments=False),
+        options=frozenset({"temperature", "top_p", "stop", "presence_penalty", "frequency_penalty"}),  # `seed` is refused
         history=HistoryRules(filler_after_results=True),
         empty_content="empty",
         result_name=True,
@@ -220,6 +239,7 @@ _ROWS = (
         base_url="https://api.groq.com/openai/v1",
         path="/chat/completions",
         key_env=("GROQ_API_KEY",),
+        stream_defaults=_USAGE,
         limits=ProviderLimits(tools=128, source="groq SDK 1.7.0"),
         features=_COMPATIBLE_FEATURES,
         max_tokens="max_completion_tokens",
@@ -230,8 +250,10 @@ _ROWS = (
         title="OpenAI-compatible server",
         wire="openai-chat",
         path="/chat/completions",
-        auth="bearer",
+        auth="optional",
         key_env=("TOOLGLOT_API_KEY",),
+        base_env=("TOOLGLOT_BASE_URL",),
+        stream_defaults=_USAGE,
         limits=ProviderLimits(source="issues of llama.cpp, vLLM and LM Studio"),
         features=_COMPATIBLE_FEATURES,
         empty_content="empty",
@@ -246,8 +268,14 @@ def _like(row: str, **changes: Any) -> Profile:
     return msgspec.structs.replace(_BY_ID[row], **changes)
 
 
-_AZURE: dict[str, Any] = {"auth": "api-key", "key_env": ("AZURE_OPENAI_API_KEY",)}
-_V1, _DATED = (f"https://{{resource}}.openai.azure.com/openai{surface}" for surface in ("/v1", ""))
+_AZURE_HOST = "https://{resource}.openai.azure.com"
+_AZURE: dict[str, Any] = {
+    "base_url": _AZURE_HOST,
+    "auth": "api-key",
+    "key_env": ("AZURE_OPENAI_API_KEY",),
+    "base_env": ("AZURE_OPENAI_ENDPOINT",),
+    "place_env": {"resource": ("AZURE_OPENAI_RESOURCE",), "version": ("OPENAI_API_VERSION",)},
+}
 _AZURE_CHAT: dict[str, Any] = {
     **_AZURE,
     "limits": msgspec.structs.replace(_OPENAI_LIMITS, call_id=r"[^\0]{1,40}", call_id_length=40, source="refusals on record"),
@@ -260,45 +288,64 @@ _AZURE_RESPONSES: dict[str, Any] = {
     "features": ToolFeatures(choices=NO_SUBSET, freeform=True, hosted=True, result_media=frozenset({"image", "file"})),
     "notes": ("Encrypted reasoning is not interchangeable with OpenAI's own.",),
 }
+_LOCAL: dict[str, Any] = {"auth": "optional", "key_env": (), "base_env": ()}
 _KIN = (
-    _like("openai-chat", id="azure-chat", title="Azure OpenAI, Chat Completions", base_url=_V1, **_AZURE_CHAT),
-    _like("openai-responses", id="azure-responses", title="Azure OpenAI, Responses", base_url=_V1, **_AZURE_RESPONSES),
+    _like(
+        "openai-chat",
+        id="azure-chat",
+        title="Azure OpenAI, Chat Completions",
+        path="/openai/v1/chat/completions",
+        **_AZURE_CHAT,
+    ),
+    _like(
+        "openai-responses",
+        id="azure-responses",
+        title="Azure OpenAI, Responses",
+        path="/openai/v1/responses",
+        **_AZURE_RESPONSES,
+    ),
     _like(
         "openai-chat",
         id="azure-dated-chat",
         title="Azure OpenAI, Chat Completions (dated api-version)",
-        base_url=_DATED,
-        path="/deployments/{model}/chat/completions?api-version={version}",
+        path="/openai/deployments/{model}/chat/completions?api-version={version}",
         **_AZURE_CHAT,
     ),
     _like(
         "openai-responses",
         id="azure-dated-responses",
         title="Azure OpenAI, Responses (dated api-version)",
-        base_url=_DATED,
-        path="/responses?api-version={version}",
+        path="/openai/responses?api-version={version}",
         **_AZURE_RESPONSES,
     ),
     _like(
         "gemini",
         id="vertex",
         title="Google Gemini (Vertex AI)",
-        base_url="https://{location}-aiplatform.googleapis.com/v1/projects/{project}/locations/{location}",
-        path="/publishers/google/models/{model}:generateContent",
-        stream_path="/publishers/google/models/{model}:streamGenerateContent?alt=sse",
+        base_url="https://{location}-aiplatform.googleapis.com",
+        path="/v1/projects/{project}/locations/{location}/publishers/google/models/{model}:generateContent",
+        stream_path="/v1/projects/{project}/locations/{location}/publishers/google/models/{model}:streamGenerateContent?alt=sse",
         auth="bearer",
-        key_env=(),
+        key_env=("GOOGLE_ACCESS_TOKEN",),
+        base_env=("GOOGLE_VERTEX_BASE_URL",),
+        place_env={"project": ("GOOGLE_CLOUD_PROJECT",), "location": ("GOOGLE_CLOUD_LOCATION",)},
         features=msgspec.structs.replace(_BY_ID["gemini"].features, streamed_arguments=True),
         notes=("Its signatures and the Developer API's are not interchangeable.",),
     ),
-    _like("compatible", id="llama.cpp", title="llama.cpp server", base_url="http://localhost:8080/v1", auth="none", key_env=()),
-    _like("compatible", id="lmstudio", title="LM Studio", base_url="http://localhost:1234/v1", auth="none", key_env=()),
-    _like("compatible", id="vllm", title="vLLM", base_url="http://localhost:8000/v1", key_env=("VLLM_API_KEY",)),
+    _like("compatible", id="llama.cpp", title="llama.cpp server", base_url="http://localhost:8080/v1", **_LOCAL),
+    _like("compatible", id="lmstudio", title="LM Studio", base_url="http://localhost:1234/v1", **_LOCAL),
+    _like(
+        "compatible", id="vllm", title="vLLM", base_url="http://localhost:8000/v1", **{**_LOCAL, "key_env": ("VLLM_API_KEY",)}
+    ),
 )
 PROFILES = {row.id: row for row in (*_ROWS, *_KIN)}
+# Providers with two surfaces: the first pattern that fits the model decides.
+_OLDER = r"^(gpt-3|gpt-4|chatgpt|.*(audio|search-preview))"
+SURFACES: dict[str, tuple[tuple[str, str], ...]] = {
+    "openai": ((_OLDER, "openai-chat"), ("", "openai-responses")),
+    "azure": ((_OLDER, "azure-chat"), ("", "azure-responses")),
+}
 ALIASES = {
-    "openai": "openai-responses",
-    "azure": "azure-responses",
     "google": "gemini",
     "grok": "xai",
     "sglang": "compatible",
@@ -371,6 +418,7 @@ FACTS = (
         {"features.choices": frozenset({"auto", "none"})},
         "pydantic-ai 2.66, live-tested 2026",
     ),
+    Fact(("anthropic",), r"claude-(opus|sonnet|haiku|fable|mythos)-[4-9]", {"default_max_tokens": 16_384}, "our choice"),
     # Gemini
     Fact(
         _GOOGLE,
@@ -384,6 +432,9 @@ FACTS = (
         "Gemini 3 documentation, refusals on record",
     ),
     # Behind a router the family counts
+    Fact(
+        ("openrouter",), r"^~?anthropic/", {"limits.cache_marks": 4}, "OpenRouter's documentation: cache_control passes through"
+    ),
     Fact(("openrouter",), r"^~?google/", {"dialect": "OPENROUTER_GOOGLE"}, "pydantic-ai 2.66, live-tested 2026"),
     # Grok
     Fact(("xai",), r"grok-4\.[5-9]", {"efforts": ("low", "medium", "high")}, "pydantic-ai 2.66, live-tested 2026"),
@@ -391,17 +442,56 @@ FACTS = (
 )
 
 
+# US dollars for a million tokens: input, cached input, output. The vendors' price lists; newer models are not in them.
+_AS_OF = "2025-12"
+PRICES: tuple[tuple[str, Price], ...] = tuple(
+    (pattern, Price(*dollars, _AS_OF))
+    for pattern, dollars in (
+        (r"^gpt-4o-mini", (0.15, 0.075, 0.60)),
+        (r"^gpt-4o(-\d|$)", (2.50, 1.25, 10.0)),
+        (r"^gpt-4\.1-nano", (0.10, 0.025, 0.40)),
+        (r"^gpt-4\.1-mini", (0.40, 0.10, 1.60)),
+        (r"^gpt-4\.1(-\d|$)", (2.00, 0.50, 8.00)),
+        (r"^gpt-5-nano", (0.05, 0.005, 0.40)),
+        (r"^gpt-5-mini", (0.25, 0.025, 2.00)),
+        (r"^gpt-5(\.1)?(-\d|$)", (1.25, 0.125, 10.0)),
+        (r"^claude-opus-4-1", (15.0, 1.50, 75.0)),
+        (r"^claude-opus-4-5", (5.00, 0.50, 25.0)),
+        (r"^claude-sonnet-4", (3.00, 0.30, 15.0)),
+        (r"^claude-haiku-4-5", (1.00, 0.10, 5.00)),
+        (r"^gemini-2\.5-flash-lite", (0.10, 0.01, 0.40)),
+        (r"^gemini-2\.5-flash", (0.30, 0.03, 2.50)),
+        (r"^gemini-2\.5-pro", (1.25, 0.125, 10.0)),
+    )
+)
+
+
+_PRICED = frozenset({*_OPENAI, *_GOOGLE, "anthropic"})
+
+
+def _price(model: str) -> Price | None:
+    return next((price for pattern, price in PRICES if re.search(pattern, model)), None)
+
+
+def surface(provider: str, model: str) -> str:
+    """The id of the row that counts for a provider (id or alias) and a model."""
+    for pattern, row in SURFACES.get(provider, ()):
+        if re.search(pattern, model):
+            return row
+    return ALIASES.get(provider, provider)
+
+
 @lru_cache(maxsize=512)
 def resolve(provider: str, model: str = "") -> Profile:
     """The profile of a provider (id or alias) with what is known of the model. Raises UnknownName."""
-    profile = PROFILES.get(ALIASES.get(provider, provider))
+    profile = PROFILES.get(surface(provider, model))
     if profile is None:
-        raise UnknownName("provider", provider, {*PROFILES, *ALIASES})
-    changes: dict[str, Any] = {"model": model}
+        raise UnknownName("provider", provider, {*PROFILES, *ALIASES, *SURFACES})
+    changes: dict[str, Any] = {"model": model, "price": _price(model) if profile.id in _PRICED else None}
     for fact in FACTS:
         if profile.id in fact.profiles and re.search(fact.model, model):
             changes.update(fact.changes)
-    for part in ("features", "history"):
+    for part in ("features", "history", "limits"):
         inner = {key.removeprefix(f"{part}."): changes.pop(key) for key in list(changes) if key.startswith(f"{part}.")}
         if inner:
             changes[part] = msgspec.structs.replace(getattr(profile, part), **inner)

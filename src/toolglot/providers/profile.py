@@ -3,11 +3,13 @@
 A profile is resolved for a model (`catalog.resolve`) before anything is encoded: encoders read fields, never names.
 """
 
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
-__all__ = ["HistoryRules", "Profile", "ProviderLimits", "ToolFeatures"]
+from toolglot.messages import Usage
+
+__all__ = ["HistoryRules", "Price", "Profile", "ProviderLimits", "ToolFeatures"]
 
 Choice = Literal["auto", "none", "required", "named", "subset"]
 ANY_CHOICE: frozenset[Choice] = frozenset({"auto", "none", "required", "named", "subset"})
@@ -70,6 +72,20 @@ class HistoryRules(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """Instructions alone are no request."""
 
 
+class Price(msgspec.Struct, frozen=True):
+    """US dollars for a million tokens."""
+
+    input: float
+    cached: float
+    output: float
+    as_of: str = ""
+
+    def of(self, usage: Usage) -> float:
+        """What this much costs."""
+        fresh = max(0, usage.input - usage.cached)
+        return (fresh * self.input + usage.cached * self.cached + usage.output * self.output) / 1_000_000
+
+
 class Profile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One vendor's endpoint, resolved for one model."""
 
@@ -80,8 +96,11 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     path: str = ""
     """With {model}, and {deployment}, {project}, {location} where the vendor has them in the URL."""
     stream_path: str = ""
-    auth: Literal["bearer", "x-api-key", "api-key", "x-goog-api-key", "none"] = "bearer"
+    auth: Literal["bearer", "x-api-key", "api-key", "x-goog-api-key", "optional"] = "bearer"
+    """The header of the key; optional: bearer, where there is a key."""
     key_env: tuple[str, ...] = ()
+    token_env: tuple[str, ...] = ()
+    """Variables that hold a token, which is sent as a bearer."""
     model: str = ""
 
     limits: ProviderLimits = ProviderLimits()
@@ -117,5 +136,16 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     call_ids: bool = True
     state: Literal["model", "profile"] = "profile"
     """What opaque state is bound to."""
+    headers: dict[str, str] = {}
+    """Sent with every request."""
+    defaults: dict[str, Any] = {}
+    """Fields of the body that our own engine sends where the caller says nothing."""
+    stream_defaults: dict[str, Any] = {}
+    """The same, where the answer is streamed."""
+    base_env: tuple[str, ...] = ()
+    """Variables that hold another base URL, as the vendor's own SDK reads them."""
+    place_env: dict[str, tuple[str, ...]] = {}
+    """What stands in braces in the URL -> variables that hold it."""
+    price: Price | None = None
     notes: tuple[str, ...] = ()
     """Quirks a contributor should know, one sentence each."""

@@ -1,0 +1,68 @@
+"""Text without secrets."""
+
+import pytest
+
+from toolglot.redact import HIDDEN, redact
+
+SECRETS = [
+    "sk-abcdefgh12345678",
+    "sk-proj-AbC_123-xyzABCDEF",
+    "sk-ant-api03-AbCdEfGh_12345-67890",
+    "AIza" + "SyA1234567890abcdefghijklmnopqrstu",
+    "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2",
+    "gho_" + "a1B2c3D4e5F6g7H8i9J0k1L2",
+    "github_pat_" + "11ABCDEFG0abcdefghij_klmnop",
+    "xai-" + "a1B2c3D4e5F6g7H8i9J0",
+    "gsk_" + "a1B2c3D4e5F6g7H8i9J0",
+    "AKIA" + "IOSFODNN7EXAMPLE",
+    "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.abc-DEF_123",
+]
+
+
+@pytest.mark.parametrize("secret", SECRETS)
+@pytest.mark.parametrize("around", ["{}", "the key {} is wrong", '{{"key":"{}"}}', "key={}&x=1", "({}).", "'{}'", "a\n{}\nb"])
+def test_what_looks_like_a_key(secret: str, around: str) -> None:
+    text = around.format(secret)
+    assert redact(text) == around.format(HIDDEN)
+
+
+@pytest.mark.parametrize("word", ["Bearer", "bearer"])
+def test_bearers(word: str) -> None:
+    assert redact(f"authorization: {word} ya29.a0AfB_by-x/y+z==, next") == f"authorization: {word} {HIDDEN}, next"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "a task-oriented risk-assessment of scikit-learn",
+        "sk-8",
+        "the bearer of bad news",
+        "AIza",
+        '{"model":"gpt-4o","messages":[{"role":"user","content":"Hi"}]}',
+        "msg_01XFDUDYJgAACzvnptvVoYEL call_abcdef0123456789abcdef01 toolu_01A09q90qw90lq917835lq9",
+        "eyJust a word",
+    ],
+)
+def test_everything_else_stays(text: str) -> None:
+    assert redact(text) == text
+
+
+def test_keys_that_are_known() -> None:
+    assert redact("secret-1 and secret-2, secret-1", ["secret-1", "secret-2"]) == f"{HIDDEN} and {HIDDEN}, {HIDDEN}"
+    assert redact("nothing here", {"secret-1"}) == "nothing here"
+
+
+def test_known_keys_that_are_too_short_are_words() -> None:
+    """A test key such as "k" does not make holes in everything."""
+    assert redact("kiosk key", ["k", "key", ""]) == "kiosk key"
+
+
+@pytest.mark.parametrize("known", [["abcdefgh", "abcdefgh-more"], ["abcdefgh-more", "abcdefgh"]])
+def test_a_key_that_starts_with_another_is_hidden_whole(known: list[str]) -> None:
+    assert redact("key abcdefgh-more is wrong", known) == f"key {HIDDEN} is wrong"
+
+
+def test_it_is_idempotent() -> None:
+    once = redact("Bearer abcdefgh12345 sk-abcdefgh12345678", ["abcdefgh12345"])
+    assert redact(once, ["abcdefgh12345"]) == once
