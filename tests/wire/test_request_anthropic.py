@@ -68,7 +68,7 @@ def test_whole_request() -> None:
 
 def test_max_tokens_is_required_and_made_up_where_it_is_missing() -> None:
     encoded = encode([user("hi")])
-    assert encoded.body["max_tokens"] == 4096
+    assert encoded.body["max_tokens"] == 16384
     assert [(done.what, done.where) for done in encoded.repairs] == [("max_tokens", "options")]
 
 

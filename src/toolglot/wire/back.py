@@ -7,10 +7,11 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
+from toolglot.events import Event, ReplyDone, ToolCallReady, ToolCallStarted
 from toolglot.messages import Reply, ToolCall
 from toolglot.schema.lower import Lowered, restore
 
-__all__ = ["restored", "restored_call"]
+__all__ = ["changes_calls", "restored", "restored_call", "restored_events"]
 
 
 class Sent(Protocol):
@@ -22,6 +23,34 @@ class Sent(Protocol):
     def lowered(self) -> dict[str, Lowered]: ...
     @property
     def freeform(self) -> frozenset[str]: ...
+
+
+def changes_calls(sent: Sent) -> bool:
+    """Whether a call may look different on the wire: most requests need no way back."""
+    return (
+        bool(sent.freeform)
+        or any(lowered.ways_back for lowered in sent.lowered.values())
+        or any(wire != name for wire, (_, name) in sent.names.items())
+    )
+
+
+def restored_events(events: list[Event], sent: Sent) -> list[Event]:
+    """Events, with calls as the tools were defined. Fragments of arguments stay as the model said them."""
+    return [_restored_event(event, sent) for event in events]
+
+
+def _restored_event(event: Event, sent: Sent) -> Event:
+    match event:
+        case ToolCallStarted():
+            wire = f"{event.namespace}.{event.name}" if event.namespace else event.name
+            namespace, name = sent.names.get(wire, (event.namespace, event.name))
+            return replace(event, name=name, namespace=namespace, freeform=event.freeform or event.name in sent.freeform)
+        case ToolCallReady():
+            return ToolCallReady(event.index, restored_call(event.call, sent))
+        case ReplyDone():
+            return ReplyDone(restored(event.reply, sent))
+        case _:
+            return event
 
 
 def restored(reply: Reply, sent: Sent) -> Reply:

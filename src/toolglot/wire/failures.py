@@ -6,7 +6,7 @@ from typing import Any, cast
 from toolglot import errors
 from toolglot.errors import ProviderError
 from toolglot.jsontext import dumps_text
-from toolglot.wire.shapes import as_dict, dicts
+from toolglot.wire.shapes import as_dict, as_text, dicts
 
 __all__ = ["failure"]
 
@@ -17,7 +17,7 @@ _BY_CODE: tuple[tuple[str, type[ProviderError]], ...] = (
     (r"content_filter|content_policy|responsibleai|moderation|policy_violation", errors.ContentBlocked),
     (r"rate_limit|resource_exhausted|throttling|too_many_requests", errors.RateLimited),
     (r"overloaded|unavailable|modelnotready|server_is_overloaded", errors.Overloaded),
-    (r"authentication|invalid_api_key|unauthenticated|unauthorized", errors.AuthenticationFailed),
+    (r"authentication|invalid_api_key|api_key_invalid|unauthenticated|unauthorized", errors.AuthenticationFailed),
     (r"permission", errors.PermissionDenied),
     (r"not_found", errors.NotFound),
     (
@@ -74,7 +74,7 @@ def _message(inner: Any, body: Any) -> str:
 
 
 def _code(inner: Any, body: Any) -> str:
-    found: list[str] = []
+    found = [reason for detail in dicts(as_dict(inner).get("details")) if (reason := as_text(detail.get("reason")))]
     for source in (as_dict(inner), as_dict(body)):
         for key in ("code", "type", "status", "__type"):
             value = source.get(key)

@@ -38,8 +38,27 @@ def leading_system(messages: Sequence[Message]) -> int:
 
 
 def _own(message: Message, writer: Writer, where: str) -> Message:
+    if _is_plain(message):
+        return message
     blocks = tuple(kept for block in message.blocks for kept in _visible(block, message, writer, where))
     return message if blocks == message.blocks else msgspec.structs.replace(message, blocks=blocks)
+
+
+def _is_plain(message: Message) -> bool:
+    """Whether everybody may see everything: calls of the assistant, results of text, and text."""
+    calls = message.role == "assistant"
+    for block in message.blocks:
+        kind = type(block)
+        if kind is ToolCall:
+            if not calls:
+                return False
+        elif kind is ToolResult:
+            for part in block.content:  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownVariableType]
+                if type(part) is not Text or not part.text:  # pyright: ignore[reportUnknownArgumentType]
+                    return False
+        elif kind is not Text or not block.text:  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
+            return False
+    return True
 
 
 def _visible(block: Block, message: Message, writer: Writer, where: str) -> list[Block]:

@@ -21,7 +21,7 @@ from toolglot.wire.offer import claim
 from toolglot.wire.repair import Mender, is_closed, turns
 from toolglot.wire.writer import Writer
 
-__all__ = ["EncodedBody", "PrefixEncoder"]
+__all__ = ["EncodedBody", "Heads", "PrefixEncoder"]
 
 
 class EncodedBody(msgspec.Struct, frozen=True):
@@ -36,11 +36,30 @@ class EncodedBody(msgspec.Struct, frozen=True):
     freeform: frozenset[str] = frozenset()
 
 
-class PrefixEncoder:
-    """Encodes the requests of one conversation for one target, one after another."""
+class Heads:
+    """The head that was made last for a target, shared by the conversations that begin alike."""
 
-    def __init__(self, profile: Profile) -> None:
+    def __init__(self) -> None:
+        self.request: Request | None = None
+        self.system: Sequence[Message] = ()
+        self.varies: object = None
+        self.writer: Writer | None = None
+        self.head = b""
+
+    def holds(self, request: Request, system: Sequence[Message], varies: object) -> bool:
+        """Whether it is the head of this request."""
+        return self.writer is not None and varies == self.varies and request == self.request and system == self.system
+
+
+class PrefixEncoder:
+    """Encodes the requests of one conversation for one target, one after another.
+
+    `heads`: shared with the encoders of other conversations for the same target, so that tools are lowered once.
+    """
+
+    def __init__(self, profile: Profile, heads: Heads | None = None) -> None:
         self._profile = profile
+        self._heads = heads or Heads()
         self._codec = request_encoder(profile.wire)
         self._forget(None)
 
@@ -61,8 +80,12 @@ class PrefixEncoder:
             self._forget(request.messages)
             self._start(request)
         self._close_turns(request)
-        tail_writer = self._writer.copy()
-        tail = self._tail(request, tail_writer)
+        assert self._mender is not None
+        if self._count == len(request.messages) and self._mender.waits:  # the next turn of a tool loop: nothing is open
+            tail_writer, tail, mended = self._writer, b"", self._mender.repairs
+        else:
+            tail_writer = self._writer.copy()
+            tail, mended = self._tail(request, tail_writer)
         if self._items or tail:
             *parts, last = [part for part in (self._head, self._items, tail) if part]
             body = b"".join((*parts, memoryview(last)[: len(last) - (last[-1:] == b",")], b"]}"))
@@ -72,7 +95,7 @@ class PrefixEncoder:
             body,
             len(self._head) + len(self._items) - 1 if self._items or tail else 0,
             tuple(tail_writer.losses),
-            tuple(tail_writer.repairs),
+            (*tail_writer.repairs, *mended),
             tail_writer.names,
             tail_writer.lowered,
             frozenset(tail_writer.freeform),
@@ -99,15 +122,17 @@ class PrefixEncoder:
         """The head, and everything about it that the history needs to know."""
         count = self._hoisted = self._codec.hoisted(request.messages)
         self._request, self._count = replace(request, messages=()), count
-        self._writer = Writer(self._profile, request.model)
-        self._varies = self._codec.varies(request, self._writer)
-        claim(request.tools, self._writer)
         self._mender = Mender(self._profile.history, stateful=is_stateful(request, self._profile))
-        system = visible(request.messages[:count], self._writer, 0)
-        body = self._codec.assemble(request, self._writer, system, [])
-        self._head = dumps(body)[:-2]
-        if self._head[-1:] != b"[":
-            self._head += b","
+        writer, heads, system = Writer(self._profile, request.model), self._heads, request.messages[:count]
+        self._varies = self._codec.varies(request, writer)
+        if not heads.holds(self._request, system, self._varies):
+            claim(request.tools, writer)
+            body = self._codec.assemble(request, writer, visible(system, writer, 0), [])
+            head = dumps(body)[:-2]
+            heads.request, heads.system, heads.varies = self._request, system, self._varies
+            heads.writer, heads.head = writer, head if head[-1:] == b"[" else head + b","
+        assert heads.writer is not None
+        self._writer, self._head = heads.writer.copy(), heads.head
 
     def _close_turns(self, request: Request) -> None:
         assert self._mender is not None
@@ -125,14 +150,13 @@ class PrefixEncoder:
         begun = messages[-1].role == "assistant" and self._profile.history.plain_prefill
         return not begun and is_closed(messages)
 
-    def _tail(self, request: Request, writer: Writer) -> bytes:
+    def _tail(self, request: Request, writer: Writer) -> tuple[bytes, list[Repair]]:
+        """What is not closed, and what was mended in all."""
         assert self._mender is not None
         mender = self._mender.copy()
         messages = request.messages[self._count :]
         history = mender.turn(visible(messages, writer, self._count), self._count) if messages else []
-        encoded = self._encoded(mender.ending(history), writer, self._count)
-        writer.repairs.extend(mender.repairs)
-        return encoded
+        return self._encoded(mender.ending(history), writer, self._count), mender.repairs
 
     def _encoded(self, history: Sequence[Message], writer: Writer, first: int) -> bytes:
         return b"".join(dumps(item) + b"," for item in encode_items(history, self._codec, writer, first))

@@ -12,7 +12,7 @@
 
 from typing import Any, Protocol, cast
 
-from toolglot.errors import MalformedReply, ProviderError, TruncatedStream
+from toolglot.errors import InvalidRequest, MalformedReply, ProviderError, TruncatedStream
 from toolglot.events import Event
 from toolglot.jsontext import REFUSED, decode_object, kind, loads
 from toolglot.losses import Loss
@@ -78,6 +78,11 @@ class ReplyReader:
     def losses(self) -> list[Loss]:
         """What of the answer has no place in a reply."""
         return self._tracker.losses
+
+    @property
+    def said(self) -> str:
+        """The visible text so far: what is left of a reply that was interrupted."""
+        return self._tracker.said
 
     def feed(self, data: bytes) -> list[Event]:
         """The events that these bytes completed."""
@@ -152,7 +157,9 @@ def _shown(doc: Any) -> str:
 
 
 def error_of(status: int, body: bytes) -> ProviderError:
-    """The error that an answer of status 4xx or 5xx describes."""
+    """The error that an answer of any status but 2xx describes."""
+    if status < 400:
+        return InvalidRequest(f"status {status} is no answer: a redirect is not followed, check the address", status=status)
     try:
         value: Any = loads(body)
     except ValueError:

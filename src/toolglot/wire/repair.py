@@ -102,6 +102,12 @@ class Mender:
 
     def turn(self, messages: Sequence[Message], first: int = 0) -> list[Message]:
         """One turn, made legal. `first`: the number of its first message."""
+        if (
+            (ids := _answered_at_once(messages)) is not None and self._last is not None and self._taken.isdisjoint(ids)
+        ):  # the turns of a tool loop
+            self._taken |= ids
+            self._any, self._last = True, messages[1]
+            return list(messages)
         unique = _unique_ids(_matched(messages, first, self.repairs), first, self._taken, self.repairs)
         out: list[Message] = []
         for index, message in enumerate(_pair(unique, first, self.repairs, stateful=self._stateful), first):
@@ -123,6 +129,11 @@ class Mender:
             self._say("user message", index, "added: the conversation must start with one")
             return [Message("user", (Text(_START),))]
         return []
+
+    @property
+    def waits(self) -> bool:
+        """Whether the model has the word: no target asks for more after a user's words or a tool's results."""
+        return self._last is not None and self._last.role in ("user", "tool")
 
     def ending(self, messages: list[Message]) -> list[Message]:
         """The last messages as the target accepts them at the end of a request."""
@@ -154,6 +165,21 @@ def _plain_prefill(message: Message) -> Message:
 def _is_prefill(message: Message) -> bool:
     """An answer begun by the caller; a turn that the provider paused is none."""
     return message.role == "assistant" and not any(isinstance(block, Foreign | ToolCall) for block in message.blocks)
+
+
+def _answered_at_once(messages: Sequence[Message]) -> set[str] | None:
+    """The ids of a turn that is legal everywhere: calls and nothing else, then their results in order; None of any other."""
+    if len(messages) != 2 or messages[0].role != "assistant" or messages[1].role != "tool":
+        return None
+    calls, results = messages[0].blocks, messages[1].blocks
+    if len(calls) != len(results):
+        return None
+    ids: set[str] = set()
+    for call, result in zip(calls, results, strict=True):
+        if type(call) is not ToolCall or type(result) is not ToolResult or call.id != result.call_id:
+            return None
+        ids.add(call.id)
+    return ids if len(ids) == len(calls) else None
 
 
 # ---- ids
@@ -336,7 +362,7 @@ def _orphans(message: Message, left: tuple[Block, ...], index: int, repairs: lis
 
 def _shape(message: Message, rules: HistoryRules, index: int, repairs: list[Repair]) -> Message | None:
     """A message without empty parts, calls last where the target asks for it; None where nothing is left."""
-    if message.role == "tool":
+    if message.role == "tool" and message.blocks:
         return message
     blocks = tuple(block for block in message.blocks if not _is_empty(block, rules))
     if len(blocks) < len(message.blocks) or not blocks:

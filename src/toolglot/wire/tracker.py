@@ -210,6 +210,15 @@ class ToolCallTracker:
 
     # ---- what a reader takes
 
+    @property
+    def said(self) -> str:
+        """The visible text so far: what is left of a reply that was interrupted."""
+        return "".join(
+            found.block.text if isinstance(found.block, Text) else "".join(found.pieces)
+            for found in self._shown
+            if isinstance(found.block, Text) or (found.kind == "text" and found.block is None)
+        )
+
     def drain(self) -> list[Event]:
         """The events since the last call."""
         events, self.events = self.events, []

@@ -37,6 +37,10 @@ _PLUMBING = frozenset(
 )
 
 
+# What an encoding adds to after its head is made; the rest is shared by all that go on from there.
+_GROWS = ("losses", "repairs", "names", "_wire_names", "_ids", "_wire_ids", "calls", "sent", "built_in")
+
+
 class Encoded(msgspec.Struct, frozen=True):
     """A request as a wire's body. `names`: tool names on the wire -> (namespace, name) here."""
 
@@ -73,9 +77,10 @@ class Writer:
 
     def copy(self) -> "Writer":
         """A writer that goes on from here."""
-        other = Writer(self.profile, self.model)
-        for name, value in vars(self).items():
-            setattr(other, name, value.copy() if isinstance(value, list | dict | set) else value)  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+        other = Writer.__new__(Writer)
+        vars(other).update(vars(self))
+        for name in _GROWS:
+            setattr(other, name, getattr(self, name).copy())
         return other
 
     # ---- what is said about the encoding

@@ -20,6 +20,7 @@ __all__ = ["assemble", "block_to_wire", "hoisted", "items", "varies"]
 
 _IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 _LEAST_BUDGET = 1024
+_CACHED = {"type": "ephemeral"}
 
 
 def hoisted(messages: Sequence[Message]) -> int:
@@ -139,15 +140,13 @@ def assemble(request: Request, writer: Writer, system: Sequence[Message], messag
             writer.lose("temperature", "options", "it must be 1 while thinking is on")
             del sampling["temperature"]
     body.update(sampling)
-    config = {**as_dict(extras.pop("output_config", None))}
-    if effort := effort_for(options, writer):
-        config = {"effort": effort, **config}
-    if request.output:
-        config.update(_format(request.output, writer))
-    if config:
+    if config := _config(request, as_dict(extras.pop("output_config", None)), writer):
         body["output_config"] = config
     if request.stream is not None:
         body["stream"] = request.stream
+    if options.cache and "cache_control" not in extras:
+        body["cache_control"] = _CACHED  # placed by the API on the last block: what was sent before stays as it was
+        encoded[-1:] = [{"cache_control": _CACHED, **tool} for tool in encoded[-1:]]
     if encoded:
         body["tools"] = encoded
     if wire_choice:
@@ -220,6 +219,13 @@ def _loop_without_thinking(messages: Sequence[Message], writer: Writer) -> bool:
 def _after_calls(messages: Sequence[Message], index: int) -> bool:
     before = messages[index - 1] if index else None
     return before is not None and (before.role == "tool" or bool(before.calls))
+
+
+def _config(request: Request, given: Doc, writer: Writer) -> Doc:
+    config = {**given}
+    if effort := effort_for(request.options, writer):
+        config = {"effort": effort, **config}
+    return {**config, **_format(request.output, writer)} if request.output else config
 
 
 def _format(output: Output, writer: Writer) -> Doc:

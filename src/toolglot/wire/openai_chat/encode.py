@@ -202,6 +202,8 @@ def assemble(request: Request, writer: Writer, system: Sequence[Message], messag
         body["stream"] = request.stream
     if request.output:
         body["response_format"] = _response_format(request.output, writer)
+    if options.cache and writer.profile.limits.cache_marks:  # a router that passes the mark on
+        body["cache_control"] = {"type": "ephemeral"}
     body.update(_tools(request, writer))
     if writer.nudges:
         messages = [{"role": writer.profile.system_role, "content": " ".join(writer.nudges)}, *messages]
