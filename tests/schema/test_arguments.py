@@ -7,8 +7,8 @@ import pytest
 from toolglot.errors import UsageError
 from toolglot.messages import Reply, ToolCall, user
 from toolglot.providers.catalog import resolve
-from toolglot.request import Request, ToolDefinition
-from toolglot.schema.arguments import Wrong, wrongs
+from toolglot.request import Request, ToolDefinition, ToolExample
+from toolglot.schema.arguments import Misfit, Plain, Wrong, brief, explain, mended, read, sample, wrongs
 from toolglot.wire.back import restored
 from toolglot.wire.codec import encode_request
 
@@ -66,3 +66,141 @@ def test_a_rule_that_moved_into_the_description_still_holds(provider: str) -> No
     said = {"city": "paris", "page": "no uri", "limits": limits, "tags": ["x", "x"]}
     call = restored(Reply((ToolCall("1", "look", said),), "tools"), sent).calls[0]
     assert {wrong.path for wrong in wrongs(call.arguments, tool.parameters)} == {"$.city", "$.page", "$.limits.a", "$.tags"}
+
+
+# ---- what a model sent
+
+
+@pytest.mark.parametrize(
+    ("arguments", "raw", "expected", "mends"),
+    [
+        ({"a": 1}, None, {"a": 1}, []),
+        ({"a": 1}, "whatever", {"a": 1}, []),
+        (None, None, {}, []),
+        (None, "", {}, []),
+        (None, "  \n", {}, []),
+        (None, "null", {}, []),
+        (None, "{'a': 1,}", {"a": 1}, ["' for a quote", "comma too many"]),
+        (None, '"{\\"a\\":1}"', {"a": 1}, ["JSON inside a JSON string"]),
+    ],
+)
+def test_read(arguments: Any, raw: str | None, expected: Any, mends: list[str]) -> None:
+    found, repairs = read(ToolCall("1", "look", arguments, raw))
+    assert found == expected
+    assert [(repair.where, repair.why) for repair in repairs] == [("look", mend) for mend in mends]
+
+
+@pytest.mark.parametrize(
+    ("raw", "words"),
+    [
+        ('{"a": "half', "not valid JSON: line 1, column 7"),
+        ("[1]", "expected a JSON object, got an array"),
+        ("5", "expected a JSON object, got a number"),
+        ("look it up", "not valid JSON"),
+    ],
+)
+def test_unreadable(raw: str, words: str) -> None:
+    with pytest.raises(Misfit) as e:
+        read(ToolCall("1", "look", None, raw))
+    assert words in e.value.wrongs[0].what
+
+
+def test_mended_by_a_plain_schema() -> None:
+    binder = Plain(SCHEMA)
+    assert binder.fit({"city": "Paris"}) == {"city": "Paris"}
+    assert binder.fit({"city": 1}) is None
+    right, values, repairs = mended({"City": "Paris", "tags": "x", "more": 1}, binder, "look")
+    assert right == values == {"city": "Paris", "tags": ["x"], "more": 1}, "an open schema takes other names"
+    assert [repair.why for repair in repairs] == ["$.City: renamed to city", '$.tags: "x" read as ["x"]']
+    with pytest.raises(Misfit) as e:
+        mended({"city": "paris"}, binder, "look")
+    assert e.value.wrongs == wrongs({"city": "paris"}, SCHEMA)
+
+
+def test_a_closed_schema_refuses_other_names() -> None:
+    with pytest.raises(Misfit, match="dry_run"):
+        mended({"city": "Paris", "dry_run": True}, Plain({**SCHEMA, "additionalProperties": False}), "look")
+
+
+# ---- words for the model
+
+
+def test_explain_tells_what_came_what_is_expected_and_an_example() -> None:
+    tool = ToolDefinition("look", "Looks.", SCHEMA)
+    assert explain(tool, [Wrong("$.city", "is missing"), Wrong("$", "odd")]) == (
+        "The call of look was not run, because its arguments are not valid:\n"
+        "- city: is missing\n"
+        "- odd\n"
+        "Parameters: city (string, required), page (string (uri)), limits (object), tags (array of string)\n"
+        'Example: {"city":"text"}'
+    )
+    tool = ToolDefinition("look", "Looks.", SCHEMA, examples=(ToolExample({"city": "Rome"}),))
+    assert explain(tool, []).endswith('Example: {"city":"Rome"}')
+
+
+def test_explain_is_short() -> None:
+    tool = ToolDefinition("look", "Looks.", SCHEMA)
+    text = explain(tool, [Wrong("$.x" * 500, "bad " * 500)] * 100)
+    assert "- and 88 more" in text
+    assert len(text) < 4000
+
+
+def test_explain_without_parameters() -> None:
+    assert "Parameters: none\nExample: {}" in explain(ToolDefinition("look"), [])
+
+
+@pytest.mark.parametrize(
+    ("schema", "expected"),
+    [
+        ({"type": "integer", "default": 3}, "integer, default 3"),
+        ({"enum": ["a", 1]}, 'one of "a", 1'),
+        ({"const": "a"}, 'one of "a"'),
+        ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, "integer or null"),
+        ({"type": ["integer", "null"]}, "integer or null"),
+        ({"type": "array", "items": {"$ref": "#/$defs/P"}}, "array of object {x: integer, next: any}"),
+        ({}, "any"),
+        (True, "any"),
+    ],
+)
+def test_brief(schema: Any, expected: str) -> None:
+    point = {"type": "object", "properties": {"x": {"type": "integer"}, "next": {}}}
+    assert brief({"properties": {"v": schema}, "$defs": {"P": point}}) == f"v ({expected})"
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "integer", "minimum": 5},
+        {"type": "integer", "exclusiveMinimum": 5},
+        {"type": "number", "maximum": -3},
+        {"type": "boolean"},
+        {"type": "null"},
+        {"type": "array", "items": {"type": "integer"}, "minItems": 2},
+        {"type": "array", "prefixItems": [{"type": "integer"}, {"type": "string"}], "minItems": 2, "maxItems": 2},
+        {"type": "object", "properties": {"a": {"type": "string", "format": "date"}}, "required": ["a"]},
+        {"enum": ["x"]},
+        {"const": 7},
+        {"type": "string", "format": "uri"},
+        {"anyOf": [{"$ref": "#/$defs/T"}, {"type": "null"}]},
+        {"$ref": "#/$defs/T"},
+        {},
+    ],
+)
+def test_a_sample_is_right(schema: Any) -> None:
+    tree: dict[str, Any] = {
+        "type": "object",
+        "properties": {"v": {"type": "integer"}, "next": {"$ref": "#/$defs/T"}},
+        "required": ["v"],
+    }
+    whole = {"type": "object", "properties": {"v": schema}, "required": ["v"], "$defs": {"T": tree}}
+    assert wrongs(sample(whole), whole) == []
+
+
+def test_a_sample_of_endless_schemas_ends() -> None:
+    endless: dict[str, Any] = {
+        "$ref": "#/$defs/T",
+        "$defs": {"T": {"type": "object", "properties": {"n": {"$ref": "#/$defs/T"}}, "required": ["n"]}},
+    }
+    assert sample(endless)["n"]
+    assert brief({"properties": {"n": endless}, **endless})
+    assert sample({"$ref": "#/$defs/me", "$defs": {"me": {"$ref": "#/$defs/me"}}}) == {}

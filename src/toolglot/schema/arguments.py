@@ -1,18 +1,41 @@
 """Arguments against the schema as it was defined: what a provider was not told, or does not enforce, is enforced here.
 
-The only importer of jsonschema-rs, which is loaded with the first check.
+The only importer of jsonschema-rs, which is loaded with the first check. What is wrong is told in words for the model:
+what came, what is expected, the parameters in short, one example.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, Protocol, cast
 
 import msgspec
 
 from toolglot.errors import UsageError
-from toolglot.jsontext import dumps, loads
+from toolglot.jsontext import dumps, dumps_text, kind, loads
+from toolglot.losses import Repair
+from toolglot.messages import ToolCall
+from toolglot.request import ToolDefinition
+from toolglot.schema.coerce import coerce, renamed
+from toolglot.schema.plain import Document, Schema, types
+from toolglot.schema.tolerant import tolerant_loads
 
-__all__ = ["Wrong", "wrongs"]
+__all__ = ["Binder", "Misfit", "Plain", "Wrong", "brief", "explain", "mended", "owned", "read", "sample", "wrongs"]
+
+MAX_WRONGS = 12
+MAX_TEXT = 200
+MAX_LEVELS = 6
+_FORMATS = {
+    "date": "2025-01-31",
+    "date-time": "2025-01-31T12:00:00Z",
+    "time": "12:00:00Z",
+    "duration": "PT1H",
+    "uri": "https://example.com/",
+    "email": "name@example.com",
+    "uuid": "123e4567-e89b-12d3-a456-426614174000",
+    "base64url": "aGVsbG8=",
+    "path": "notes.txt",
+    "ipv4": "192.0.2.1",
+}
 
 
 class Wrong(msgspec.Struct, frozen=True):
@@ -25,12 +48,29 @@ class Wrong(msgspec.Struct, frozen=True):
         return f"{self.path}: {self.what}"
 
 
+class Misfit(ValueError):
+    """Arguments that are no JSON object, or that a tool cannot take; `wrongs` tells why."""
+
+    def __init__(self, wrongs: list[Wrong]) -> None:
+        super().__init__("; ".join(map(str, wrongs)))
+        self.wrongs = wrongs
+
+
+# ---- by a schema that was given as data
+
+
 def wrongs(arguments: Any, schema: Mapping[str, Any] | None) -> list[Wrong]:
     """What is wrong with arguments by a tool's own schema, nothing where there is none. Raises UsageError for a broken one."""
     if not schema:
         return []
-    errors = _validator(dumps(schema)).iter_errors(arguments)
-    return [Wrong(_path(error.instance_path), error.message) for error in errors]
+    return _wrongs(arguments, _validator(dumps(schema)))
+
+
+def _wrongs(arguments: Any, validator: Any) -> list[Wrong]:
+    try:
+        return [Wrong(_path(error.instance_path), error.message) for error in validator.iter_errors(arguments)]
+    except ValueError as e:  # nested too deeply, a number too large
+        return [Wrong("$", str(e).partition("\n")[0])]
 
 
 @lru_cache(maxsize=256)
@@ -50,3 +90,206 @@ def _nothing(address: str) -> Any:
 
 def _path(steps: list[str | int]) -> str:
     return "$" + "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps)
+
+
+class Binder(Protocol):
+    """Knows which arguments fit a tool, and as which values its function takes them."""
+
+    schema: Schema
+    known: frozenset[str]
+
+    @property
+    def extra(self) -> bool:
+        """Whether names that the schema does not list are for the binder to judge; otherwise they are dropped."""
+        ...
+
+    def fit(self, arguments: dict[str, Any]) -> dict[str, Any] | None:
+        """The values; None where something is not as it should be."""
+        ...
+
+    def wrongs(self, arguments: dict[str, Any]) -> list[Wrong]:
+        """Why arguments do not fit."""
+        ...
+
+
+def owned(value: Any) -> Any:
+    """A copy of JSON data: what a function does with it does not change the conversation."""
+    try:
+        return _copied(value)
+    except RecursionError:  # nested too deeply to be copied
+        return value
+
+
+def _copied(value: Any) -> Any:
+    if type(value) is dict:
+        return {name: _copied(item) for name, item in cast(Schema, value).items()}
+    return [_copied(item) for item in cast(list[Any], value)] if type(value) is list else value
+
+
+class Plain:
+    """The binder of a schema that was given as data: values are the arguments themselves."""
+
+    __slots__ = ("_validator", "extra", "known", "schema")
+
+    def __init__(self, schema: Schema) -> None:
+        properties = schema.get("properties")
+        self.schema, self.extra = schema, True
+        self.known = frozenset(cast(Schema, properties)) if isinstance(properties, dict) else frozenset[str]()
+        self._validator: Any = None
+
+    def fit(self, arguments: dict[str, Any]) -> dict[str, Any] | None:
+        """The arguments, where the schema allows them."""
+        try:
+            if self._validator is None:
+                self._validator = _validator(dumps(self.schema))
+            return arguments if self._validator.is_valid(arguments) else None
+        except (ValueError, RecursionError, UsageError):  # `wrongs` tells
+            return None
+
+    def wrongs(self, arguments: dict[str, Any]) -> list[Wrong]:
+        """Why the schema does not allow them. Raises UsageError for a broken one."""
+        return _wrongs(arguments, _validator(dumps(self.schema)))
+
+
+# ---- what a model sent
+
+
+def read(call: ToolCall) -> tuple[dict[str, Any], tuple[Repair, ...]]:
+    """The arguments of a call as an object, and what was mended in their text. Raises Misfit."""
+    if call.arguments is not None:
+        return call.arguments, ()
+    text = call.raw
+    if text is None or not text.strip():
+        return {}, ()
+    try:
+        value, mends = tolerant_loads(text)
+    except ValueError as e:
+        raise Misfit([Wrong("$", f"not valid JSON: {e}")]) from None
+    if value is None:
+        return {}, ()
+    if not isinstance(value, dict):
+        raise Misfit([Wrong("$", f"expected a JSON object, got {kind(value)}")])
+    return cast(dict[str, Any], value), tuple(Repair("arguments", call.name, mend) for mend in mends)
+
+
+def mended(arguments: dict[str, Any], binder: Binder, name: str) -> tuple[dict[str, Any], dict[str, Any], tuple[Repair, ...]]:
+    """Arguments that did not fit, as they do: (arguments, values, repairs). Raises Misfit where they cannot.
+
+    First the names: those that differ in case only are right ones, unknown ones are dropped where the tool does not judge
+    them itself. Only then the values.
+    """
+    trimmed, notes = renamed(arguments, binder.schema)
+    if not binder.extra:
+        notes += tuple(f"$.{key}: not a parameter; dropped" for key in trimmed if key not in binder.known)
+        trimmed = {key: value for key, value in trimmed.items() if key in binder.known}
+    values = binder.fit(trimmed) if notes else None
+    right = trimmed
+    if values is None:
+        right, more = coerce(trimmed, binder.schema)
+        notes += more
+        values = binder.fit(right) if more else None
+    if values is None:
+        raise Misfit(binder.wrongs(trimmed) or binder.wrongs(right) or [Wrong("$", "these arguments do not fit")])
+    return right, values, tuple(Repair("arguments", name, note) for note in notes)
+
+
+# ---- words for the model
+
+
+def explain(definition: ToolDefinition, wrong: Iterable[Wrong]) -> str:
+    """What was wrong with a call, what the tool expects, and one right call."""
+    schema, found = definition.parameters or {}, [_short(str(item), MAX_TEXT) for item in wrong]
+    lines = [f"The call of {definition.name} was not run, because its arguments are not valid:"]
+    lines += [f"- {item.removeprefix('$').removeprefix('.').removeprefix(': ')}" for item in found[:MAX_WRONGS]]
+    if len(found) > MAX_WRONGS:
+        lines.append(f"- and {len(found) - MAX_WRONGS} more")
+    lines.append(f"Parameters: {brief(schema) or 'none'}")
+    example = definition.examples[0].input if definition.examples else sample(schema)
+    lines.append(f"Example: {dumps_text(example)}")
+    return "\n".join(lines)
+
+
+def brief(schema: Schema) -> str:
+    """The parameters in one line: `city (string, required), days (integer, default 3)`."""
+    document, needed = Document(schema), schema.get("required", ())
+    parts: list[str] = []
+    for name, sub in schema.get("properties", {}).items():
+        word = _kind(sub, document, 0)
+        if name in needed:
+            word += ", required"
+        elif isinstance(sub, dict) and "default" in sub:
+            word += f", default {_short(dumps_text(cast(Schema, sub)['default']), 40)}"
+        parts.append(f"{name} ({word})")
+    return ", ".join(parts)
+
+
+def _kind(node: Any, document: Document, level: int) -> str:
+    node = _followed(node, document)
+    if level > MAX_LEVELS or not node:
+        return "any"
+    if "const" in node or "enum" in node:
+        choices = [dumps_text(choice) for choice in node.get("enum", [node.get("const")])]
+        return "one of " + ", ".join(choices[:20]) + (" …" if len(choices) > 20 else "")
+    if branches := node.get("anyOf") or node.get("oneOf"):
+        return " or ".join(dict.fromkeys(_kind(branch, document, level + 1) for branch in branches))
+    kinds = types(node)
+    if kinds == ["array"] and node.get("items"):
+        return f"array of {_kind(node['items'], document, level + 1)}"
+    if kinds == ["object"] and node.get("properties"):
+        inside = (f"{name}: {_kind(sub, document, level + 1)}" for name, sub in node["properties"].items())
+        return _short("object {" + ", ".join(inside) + "}", MAX_TEXT)
+    return " or ".join(kinds) + (f" ({node['format']})" if isinstance(node.get("format"), str) else "") or "any"
+
+
+def sample(schema: Schema) -> Any:
+    """A value that a schema allows, as far as that is easy to see: required parameters only."""
+    return _sample(schema, Document(schema), 0)
+
+
+def _sample(node: Any, document: Document, level: int) -> Any:
+    node = _followed(node, document)
+    for key in ("default", "const"):
+        if key in node:
+            return node[key]
+    for key in ("examples", "enum", "anyOf", "oneOf", "allOf"):
+        if isinstance(node.get(key), list) and node[key]:
+            first = node[key][0]
+            return first if key in ("examples", "enum") else _sample(first, document, level + 1) if level < MAX_LEVELS else None
+    match types(node)[:1] or ["object" if level == 0 else "string"]:
+        case ["object"]:
+            needed = node.get("required", ()) if level < MAX_LEVELS else ()
+            return {name: _sample(node.get("properties", {}).get(name), document, level + 1) for name in needed}
+        case ["array"]:
+            count = max(1, min(int(node.get("minItems", 1)), 3)) if level < MAX_LEVELS else 0
+            items = [*node.get("prefixItems", ()), *[node.get("items")] * count]
+            return [_sample(item, document, level + 1) for item in items[: max(count, len(node.get("prefixItems", ())))]]
+        case ["integer" | "number"]:
+            return _number(node)
+        case ["boolean"]:
+            return True
+        case ["null"]:
+            return None
+        case _:
+            return _FORMATS.get(node.get("format", ""), "text")
+
+
+def _number(node: Schema) -> int | float:
+    low = node.get("minimum", node.get("exclusiveMinimum", 0) + 1 if "exclusiveMinimum" in node else None)
+    if low is not None:
+        return low
+    high = node.get("maximum", node.get("exclusiveMaximum", 2) - 1)
+    return min(1, high)
+
+
+def _followed(node: Any, document: Document) -> Schema:
+    for _ in range(MAX_LEVELS):
+        if not isinstance(node, dict) or not isinstance(ref := cast(Schema, node).get("$ref"), str):
+            break
+        found = document.find(ref)
+        node = found.node if found else {}
+    return cast(Schema, node) if isinstance(node, dict) else {}
+
+
+def _short(text: str, limit: int) -> str:
+    """A text that is not longer than the limit."""
+    return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -1,0 +1,164 @@
+"""Python types as the shape of an answer: their schema, and answers as values of them."""
+
+import subprocess
+import sys
+from dataclasses import dataclass
+from datetime import date
+from enum import Enum
+from typing import Annotated, Any, Literal, TypedDict
+
+import pytest
+from pydantic import BaseModel, Field
+
+from toolglot.errors import UsageError
+from toolglot.schema.output import OutputShape
+
+
+class Color(Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+class Point(BaseModel):
+    """A point."""
+
+    x: int
+    y: int = 0
+
+
+@dataclass
+class Size:
+    width: float
+    title: str = "none"
+
+
+class Entry(TypedDict):
+    title: str
+    done: bool
+
+
+class Tree(BaseModel):
+    name: str
+    children: "list[Tree]" = []
+
+
+class Bounded(BaseModel):
+    n: Annotated[int, Field(ge=1, le=3)]
+    color: Color
+    when: date | None = None
+    kind: Literal["a", "b"] = "a"
+
+
+GOOD: list[tuple[Any, Any, Any]] = [
+    (Point, {"x": 1}, Point(x=1, y=0)),
+    (Point, {"x": "7", "y": 2}, Point(x=7, y=2)),
+    (Size, {"width": 2}, Size(2.0)),
+    (Entry, {"title": "t", "done": True}, {"title": "t", "done": True}),
+    (list[int], [1, 2, 3], [1, 2, 3]),
+    (list[int], [], []),
+    (dict[str, int], {"a": 1}, {"a": 1}),
+    (int, 5, 5),
+    (str, "words", "words"),
+    (bool, True, True),
+    (Literal["a", "b"], "a", "a"),
+    (Color, "red", Color.RED),
+    (date, "2024-02-29", date(2024, 2, 29)),
+    (Point | Size, {"width": 1}, Size(1.0)),
+    (int | None, None, None),
+    (Tree, {"name": "a", "children": [{"name": "b"}]}, Tree(name="a", children=[Tree(name="b")])),
+    (tuple[int, str], [1, "x"], (1, "x")),
+    (list[Point], [{"x": 1}, {"x": 2}], [Point(x=1), Point(x=2)]),
+    (Bounded, {"n": 3, "color": "blue"}, Bounded(n=3, color=Color.BLUE)),
+]
+
+
+@pytest.mark.parametrize(("shape", "answer", "value"), GOOD)
+def test_a_good_answer_is_a_value_of_the_type(shape: Any, answer: Any, value: Any) -> None:
+    found = OutputShape(shape).validate(answer)
+    assert found == value
+    assert type(found) is type(value)
+
+
+BAD: list[tuple[Any, Any, str]] = [
+    (Point, {}, "x: "),
+    (Point, {"x": "one"}, "x: "),
+    (Point, None, "the answer"),
+    (Point, "words", "the answer"),
+    (Size, {"width": "wide"}, "width: "),
+    (Entry, {"title": "t"}, "done: "),
+    (list[int], [1, "x"], "1: "),
+    (list[int], {"a": 1}, "the answer"),
+    (Literal["a", "b"], "c", "the answer"),
+    (Bounded, {"n": 9, "color": "red"}, "n: "),
+    (Bounded, {"n": 1, "color": "green"}, "color: "),
+    (Tree, {"name": "a", "children": [{"name": 1}]}, "children.0.name: "),
+]
+
+
+@pytest.mark.parametrize(("shape", "answer", "where"), BAD)
+def test_a_bad_answer_is_told_where_it_is_wrong(shape: Any, answer: Any, where: str) -> None:
+    with pytest.raises(ValueError, match=r": ") as caught:
+        OutputShape(shape).validate(answer)
+    assert where in str(caught.value)
+    assert "pydantic" not in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_answer_with_many_faults_is_told_briefly() -> None:
+    with pytest.raises(ValueError, match="0: ") as caught:
+        OutputShape(list[int]).validate(["x"] * 1000)
+    assert len(str(caught.value)) < 1000
+
+
+def test_titles_of_pydantic_are_not_sent_and_those_of_fields_are() -> None:
+    schema = OutputShape(Entry).schema
+    assert set(schema["properties"]) == {"title", "done"}
+    assert "title" not in schema
+    assert schema["properties"]["title"] == {"type": "string"}
+    assert schema["required"] == ["title", "done"]
+
+
+def test_values_that_are_called_title_stay() -> None:
+    class Page(BaseModel):
+        title: Literal["title", "x"] = "title"
+        labels: dict[str, str] = {"title": "kept"}
+
+    schema = OutputShape(Page).schema
+    assert schema["properties"]["title"]["default"] == "title"
+    assert schema["properties"]["title"]["enum"] == ["title", "x"]
+    assert schema["properties"]["labels"]["default"] == {"title": "kept"}
+
+
+def test_a_definition_that_is_called_title_stays() -> None:
+    class title(BaseModel):  # noqa: N801
+        x: int
+
+    class Holder(BaseModel):
+        one: title
+        many: list[title]
+
+    schema = OutputShape(Holder).schema
+    assert schema["$defs"]["title"]["properties"]["x"] == {"type": "integer"}
+
+
+class Odd:
+    """Nothing that pydantic knows."""
+
+
+@pytest.mark.parametrize("shape", [Odd, "NoSuchType", 5])
+def test_a_type_that_cannot_be_a_shape_is_named(shape: Any) -> None:
+    with pytest.raises(UsageError, match="cannot be the shape") as caught:
+        OutputShape(shape)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_type_without_a_json_form_is_named() -> None:
+    from collections.abc import Callable
+
+    with pytest.raises(UsageError, match="cannot be the shape"):
+        OutputShape(Callable[[int], int])
+
+
+def test_pydantic_is_loaded_with_the_first_shape() -> None:
+    code = "import sys, toolglot.schema.output, toolglot.loop.orchestrator; print('pydantic' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"

@@ -1,0 +1,197 @@
+"""Tools by name: one for each, every change a new version, safe under threads."""
+
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+from typing import Any
+
+import pytest
+
+from toolglot.errors import NameConflict, NotATool, UnknownName
+from toolglot.tools.registry import ToolRegistry
+from toolglot.tools.tool import Tool, tool, tool_from_schema
+
+
+def look(city: str) -> str:
+    """Looks."""
+    return city
+
+
+def find(city: str) -> str:
+    """Finds."""
+    return city
+
+
+def anything(**given: Any) -> Any:
+    return given
+
+
+def made(name: str, **options: Any) -> Tool:
+    return tool_from_schema(name, f"{name}.", {"type": "object", "properties": {}}, anything, **options)
+
+
+def names(registry: ToolRegistry) -> list[str]:
+    return [item.name for item in registry]
+
+
+def test_register_get_list_unregister() -> None:
+    registry = ToolRegistry([look])
+    found = registry.register(find)
+    assert names(registry) == ["look", "find"]
+    assert registry.list() == [registry.get("look"), found]
+    assert registry.get("find") is found
+    assert len(registry) == 2
+    assert "look" in registry
+    assert found in registry
+    assert made("find") not in registry
+    assert "nobody" not in registry
+    assert registry.unregister("find") is found
+    assert names(registry) == ["look"]
+    assert repr(registry) == "ToolRegistry(look)"
+
+
+def test_unknown_names_offer_the_nearest() -> None:
+    registry = ToolRegistry([look, find])
+    for ask in (registry.get, registry.unregister):
+        with pytest.raises(UnknownName, match="unknown tool 'lok'; did you mean 'look'"):
+            ask("lok")
+
+
+@pytest.mark.parametrize("name", ["nothing like it", "x" * 1_000_000, "", "\ud800"])
+def test_unknown_names_are_told_in_a_few_words(name: str) -> None:
+    registry = ToolRegistry(made(f"tool_{n}") for n in range(1000))
+    with pytest.raises(UnknownName) as e:
+        registry.get(name)
+    assert len(str(e.value)) < 400
+    str(e.value).encode()
+    assert e.value.name == name
+
+
+def test_a_conflict_names_both() -> None:
+    registry = ToolRegistry([look])
+    other = Tool(find, name="look")
+    with pytest.raises(NameConflict, match=r"two tools are called 'look': \S+\.look and \S+\.find"):
+        registry.register(other)
+    assert registry.get("look").function is look
+    registry.register(other, replace=True)
+    assert registry.get("look") is other
+    registry.register(other)
+    assert len(registry) == 1
+
+
+def test_merge_is_all_or_nothing() -> None:
+    registry = ToolRegistry([look])
+    with pytest.raises(NameConflict, match="look"):
+        registry.merge(ToolRegistry([find, Tool(find, name="look")]))
+    assert names(registry) == ["look"]
+    registry.merge(ToolRegistry([find]))
+    registry.merge([made("more")])
+    assert names(registry) == ["look", "find", "more"]
+    with pytest.raises(NameConflict, match="new"):
+        registry.merge([made("new"), made("new")])
+    assert len(registry) == 3
+
+
+def test_every_change_is_a_version() -> None:
+    registry = ToolRegistry()
+    seen = [registry.version]
+    found = registry.register(look)
+    seen.append(registry.version)
+    registry.register(found)
+    assert registry.version == seen[-1], "nothing changed"
+    registry.merge([find])
+    seen.append(registry.version)
+    registry.register(made("look"), replace=True)
+    seen.append(registry.version)
+    registry.unregister("look")
+    seen.append(registry.version)
+    assert len(set(seen)) == len(seen)
+    assert seen == sorted(seen)
+
+
+def test_definitions_are_made_once_for_a_version() -> None:
+    registry = ToolRegistry([look])
+    first = registry.definitions()
+    assert [definition.name for definition in first] == ["look"]
+    assert registry.definitions() is first
+    registry.register(find)
+    assert [definition.name for definition in registry.definitions()] == ["look", "find"]
+    assert ToolRegistry().definitions() == ()
+
+
+def test_a_clone_goes_its_own_way() -> None:
+    registry = ToolRegistry([look])
+    clone = registry.clone()
+    clone.register(find)
+    registry.unregister("look")
+    assert names(clone) == ["look", "find"]
+    assert names(registry) == []
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        ({}, ["a", "b", "c"]),
+        ({"names": ["c", "a"]}, ["a", "c"]),
+        ({"names": []}, []),
+        ({"tags": ["x"]}, ["a", "b"]),
+        ({"tags": []}, []),
+        ({"tags": ["y", "z"]}, ["b"]),
+        ({"names": ["a", "c"], "tags": ["x"]}, ["a"]),
+        ({"exclude": ["a"]}, ["b", "c"]),
+    ],
+)
+def test_filter(asked: dict[str, Any], expected: list[str]) -> None:
+    registry = ToolRegistry([made("a", tags=["x"]), made("b", tags=["x", "y"]), made("c")])
+    assert names(registry.filter(**asked)) == expected
+    assert names(registry) == ["a", "b", "c"]
+
+
+def test_filter_knows_its_names() -> None:
+    with pytest.raises(UnknownName, match="did you mean 'look'"):
+        ToolRegistry([look]).filter(names=["loook"])
+
+
+def test_namespaces() -> None:
+    one, two, plain = made("find", namespace="one"), made("find", namespace="two"), made("find")
+    registry = ToolRegistry([one])
+    assert registry.get("find") is one, "there is only one"
+    registry.merge([two])
+    assert (registry.get("find", "one"), registry.get("find", "two")) == (one, two)
+    with pytest.raises(UnknownName, match=r"'(one|two)\.find' or '(one|two)\.find'"):
+        registry.get("find")
+    registry.register(plain)
+    assert registry.get("find") is plain
+    with pytest.raises(UnknownName, match=r"three\.find"):
+        registry.get("find", "three")
+    assert registry.unregister("find", "two") is two
+    assert ("one", "find") in registry
+
+
+def test_a_method_without_its_object() -> None:
+    class Box:
+        @tool
+        def measure(self) -> int:
+            return 1
+
+    with pytest.raises(NotATool, match="method without its object"):
+        ToolRegistry([Box.measure])
+    assert names(ToolRegistry([Box().measure])) == ["measure"]
+
+
+def test_threads() -> None:
+    registry, start = ToolRegistry(), Barrier(8)
+
+    def work(number: int) -> None:
+        start.wait(5)
+        for i in range(50):
+            registry.register(made(f"t{number}_{i}"))
+            assert len(registry.definitions()) <= len(registry)
+            assert registry.get(f"t{number}_{i}").name in registry
+            if i % 2:
+                registry.unregister(f"t{number}_{i}")
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(work, range(8)))
+    assert len(registry) == 8 * 25
+    assert registry.version == 8 * 75
+    assert len(registry.definitions()) == 200

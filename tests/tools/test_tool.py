@@ -1,0 +1,530 @@
+"""`@tool` on everything that can be called, and calls bound to it."""
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from copy import copy
+from functools import partial
+from typing import Annotated, Any, Literal
+
+import pytest
+
+from toolglot.errors import NotATool, ToolError, UnknownName
+from toolglot.messages import ToolCall
+from toolglot.request import ToolDefinition, ToolExample
+from toolglot.tools.context import Context
+from toolglot.tools.tool import Bound, Rate, Tool, tool, tool_from_definition, tool_from_schema, tools_of
+
+
+@tool
+def get_weather(location: str, days: int = 3, units: Literal["celsius", "fahrenheit"] = "celsius") -> dict[str, Any]:
+    """Get current weather for a location.
+
+    Args:
+        location: City name or coordinates.
+    """
+    return {"location": location, "days": days, "units": units}
+
+
+@tool(name="add", tags=["math"], version="2", effects="read", inline=True, idempotent=True, timeout=1.5, max_uses=3)
+async def plus(a: int, b: int) -> int:
+    """Adds."""
+    return a + b
+
+
+WRONG: Any = ["destroy"]
+
+
+def by_keywords(**given: Any) -> Any:
+    return given
+
+
+def as_dict(given: dict[str, Any]) -> Any:
+    return given
+
+
+def by_place(given: dict[str, Any], /) -> Any:
+    return given
+
+
+def context_first(here: Context, /, a: int, b: str) -> Any:
+    return a, b
+
+
+def by_name(a: int, b: str = "") -> Any:
+    return a, b
+
+
+def as_one(arguments: dict[str, Any], context: Context) -> Any:
+    return arguments, context.data
+
+
+def apply_patch(patch: str) -> str:
+    return f"<{patch}>"
+
+
+def call(arguments: dict[str, Any] | None = None, raw: str | None = None, **more: Any) -> ToolCall:
+    return ToolCall("c1", "t", arguments, raw, **more)
+
+
+def run(found: Tool, arguments: dict[str, Any], **context: Any) -> Any:
+    """Binds and runs a call."""
+    made = call(arguments)
+    return asyncio.run(found.invoke(found.bind(made).values, Context(made, **context)))
+
+
+# ---- definitions
+
+
+def test_a_function_is_a_tool_and_stays_a_function() -> None:
+    assert get_weather.name == "get_weather"
+    assert get_weather.description == "Get current weather for a location."
+    assert get_weather.definition is get_weather.definition, "made once"
+    assert get_weather.definition.parameters == {
+        "type": "object",
+        "properties": {
+            "location": {"type": "string", "description": "City name or coordinates."},
+            "days": {"type": "integer", "default": 3},
+            "units": {"type": "string", "enum": ["celsius", "fahrenheit"], "default": "celsius"},
+        },
+        "required": ["location"],
+        "additionalProperties": False,
+    }
+    assert get_weather("Rome")["location"] == "Rome"
+    assert get_weather.__doc__
+    assert get_weather.__doc__.startswith("Get current")
+    assert get_weather.effects == {"read", "write", "execute", "network"}, "a tool that does not say may do anything"
+    assert repr(get_weather).startswith("<Tool 'get_weather': ")
+    assert not get_weather.is_async
+
+
+def test_options() -> None:
+    assert (plus.name, plus.is_async, plus.inline, plus.idempotent, plus.timeout, plus.max_uses) == (
+        "add",
+        True,
+        True,
+        True,
+        1.5,
+        3,
+    )
+    assert plus.effects == {"read"}
+    assert (plus.definition.tags, plus.definition.version) == ({"math"}, "2")
+    assert run(plus, {"a": 1, "b": 2}) == 3
+    limited = tool(name="f", rate=Rate(3, 60), approval=True, target=str, max_result=10)(len)
+    assert (limited.rate, limited.approval, limited.target, limited.max_result) == (Rate(3, 60.0), True, str, 10)
+
+
+@pytest.mark.parametrize("example", [ToolExample({"a": 1, "b": 2}), {"a": 1, "b": 2}, {"input": {"a": 1, "b": 2}}])
+def test_examples(example: Any) -> None:
+    found = plus.replace(examples=[example])
+    assert found.definition.examples == (ToolExample({"a": 1, "b": 2}),)
+    with pytest.raises(ToolError, match=r'Example: {"a":1,"b":2}'):
+        found.bind(call({}))
+
+
+def test_a_given_schema_and_description_win() -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "integer", "maximum": 3}}}
+
+    @tool(parameters=schema, description="Other words.")
+    def f(a: int = 0) -> int:
+        """Words."""
+        return a
+
+    assert f.definition == ToolDefinition("f", "Other words.", schema)
+    assert run(f, {"a": 2}) == 2
+    with pytest.raises(ToolError, match="greater than the maximum"):
+        f.bind(call({"a": 5}))
+
+
+def test_replace_keeps_the_rest() -> None:
+    other = plus.replace(name="sum", timeout=9)
+    assert (other.name, other.timeout, other.max_uses, other.effects) == ("sum", 9, 3, {"read"})
+    assert plus.name == "add"
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: tool(WRONG), "cannot be a tool: it cannot be called"),
+        (lambda: tool(lambda: 1), "'<lambda>' .* cannot be the name of a tool .*name="),
+        (lambda: tool(name="a b")(print), "'a b' .* cannot be the name"),
+        (lambda: tool(name="x" * 129)(print), "over 128 characters"),
+        (lambda: tool(effects=WRONG)(len), "unknown effect 'destroy'; known are read, write"),
+        (lambda: tool(many), r"it takes \*args"),
+        (lambda: tool(examples=WRONG)(len).definition, "an example is"),
+        (
+            lambda: tool_from_definition(ToolDefinition("p", kind="freeform"), lambda: 1).bind(call()),
+            "no parameter for the text",
+        ),
+    ],
+)
+def test_what_cannot_be_a_tool(make: Any, words: str) -> None:
+    with pytest.raises(NotATool, match=words):
+        make()
+
+
+def many(*values: int) -> None: ...
+
+
+# ---- calls
+
+
+@pytest.mark.parametrize(
+    ("made", "values"),
+    [
+        (call({"location": "Rome", "days": 1}), {"location": "Rome", "days": 1}),
+        (call(None, '{"location": "Rome"}'), {"location": "Rome"}),
+        (call(None, "```json\n{'location': 'Rome',}\n```"), {"location": "Rome"}),
+        (call({"location": "Rome", "days": "2"}), {"location": "Rome", "days": 2}),
+        (call({"location": 7}), {"location": "7"}),
+        (call({"Location": "Rome", "UNITS": "Celsius"}), {"location": "Rome", "units": "celsius"}),
+        (call({"location": "Rome", "days": None}), {"location": "Rome"}),
+        (call({"location": "Rome", "zip": 1}), {"location": "Rome"}),
+    ],
+)
+def test_bind(made: ToolCall, values: dict[str, Any]) -> None:
+    assert get_weather.bind(made).values == values
+
+
+def test_bind_names_what_it_mended() -> None:
+    found = get_weather.bind(call(None, '{location: \'Rome\', "zip": 1, "Days": [2]}'.replace("[2]", '"2"')))
+    assert [repair.why for repair in found.repairs] == [
+        "unquoted key",
+        "' for a quote",
+        "$.Days: renamed to days",
+        "$.zip: not a parameter; dropped",
+    ]
+    assert found.arguments == {"location": "Rome", "days": "2"}
+    assert found.values == {"location": "Rome", "days": 2}
+    good = {"location": "Rome"}
+    assert get_weather.bind(call(good)) == Bound(good, {"location": "Rome"}, ())
+
+
+def test_the_callers_own_validators_see_what_was_sent() -> None:
+    """A value that the tool itself can read is not bent before."""
+    from pydantic import BeforeValidator
+
+    def split(value: Any) -> Any:
+        return value.split(",") if isinstance(value, str) else value
+
+    @tool
+    def f(names: Annotated[list[str], BeforeValidator(split)]) -> list[str]:
+        return names
+
+    assert f.bind(call({"names": "a,b", "more": 1})).values == {"names": ["a", "b"]}
+
+
+@pytest.mark.parametrize("made", [call(), call(None, ""), call(None, "null"), call({})])
+def test_no_arguments_are_an_empty_object(made: ToolCall) -> None:
+    @tool
+    def now() -> str:
+        return "now"
+
+    assert now.bind(made) == Bound({}, {}, ())
+
+
+def test_the_error_is_written_for_the_model() -> None:
+    with pytest.raises(ToolError) as e:
+        get_weather.bind(call({"days": "ten", "units": "kelvin"}))
+    assert (e.value.kind, e.value.tool, e.value.call_id) == ("validation", "get_weather", "c1")
+    assert {wrong.path for wrong in e.value.details} == {"$.location", "$.days", "$.units"}
+    assert str(e.value) == (
+        "The call of get_weather was not run, because its arguments are not valid:\n"
+        "- location: is missing\n"
+        '- days: got "ten": Input should be a valid integer, unable to parse string as an integer\n'
+        "- units: got \"kelvin\": Input should be 'celsius' or 'fahrenheit'\n"
+        "Parameters: location (string, required), days (integer, default 3), "
+        'units (one of "celsius", "fahrenheit", default "celsius")\n'
+        'Example: {"location":"text"}'
+    )
+
+
+@pytest.mark.parametrize("raw", ['{"location": "Ro', "[1]", "Rome", '{"location": {"a": 1}}'])
+def test_what_cannot_be_mended(raw: str) -> None:
+    with pytest.raises(ToolError, match="not valid") as e:
+        get_weather.bind(call(None, raw))
+    assert e.value.kind == "validation"
+
+
+def test_the_context_is_filled_in_under_any_name() -> None:
+    @tool
+    def f(a: int, here: Context, *, b: int = 0) -> Any:
+        return a, b, here.data, here.attempt
+
+    @tool
+    def g(here: Context, /, a: int = 1) -> Any:
+        return a, here.data
+
+    assert list((f.definition.parameters or {})["properties"]) == ["a", "b"]
+    assert run(f, {"a": 1, "b": 2}, data="mine", attempt=2) == (1, 2, "mine", 2)
+    assert run(g, {}, data="mine") == (1, "mine")
+
+
+def test_positional_only_and_any_name() -> None:
+    @tool
+    def f(a: int, b: int = 2, /, c: int = 3, **more: int) -> Any:
+        return a, b, c, more
+
+    assert run(f, {"a": 1}) == (1, 2, 3, {})
+    assert run(f, {"a": 1, "c": 5, "z": "6"}) == (1, 2, 5, {"z": 6})
+
+
+def test_a_tool_cannot_change_the_conversation() -> None:
+    def spoil(given: dict[str, Any]) -> None:
+        given["list"].append(1)
+        given["map"]["x"] = 1
+
+    @tool
+    def spoil_values(list: Any, map: dict[str, Any], **more: Any) -> None:
+        list.append(1)
+        map["in"]["x"] = 1
+        more["more"].append(1)
+
+    made: dict[str, Any] = {"list": [], "map": {"in": {}}, "more": []}
+    for found in (tool_from_schema("t", "", {"type": "object"}, spoil), spoil_values):
+        run(found, made)
+        bound = found.bind(call(made))
+        for _ in range(2):
+            found.call(bound.values, Context(call(made)))
+        assert made == bound.values == {"list": [], "map": {"in": {}}, "more": []}
+
+
+def test_a_tool_of_a_tool_is_the_tool_with_other_options() -> None:
+    assert tool(name="other")(plus).max_uses == 3
+    assert tool(plus).name == "add"
+
+
+def test_partials_and_callables() -> None:
+    class Looker:
+        async def __call__(self, city: str) -> str:
+            """Looks."""
+            return city
+
+    fixed = tool(partial(get_weather.function, days=9))
+    assert fixed.name == "get_weather"
+    assert "days" not in (fixed.definition.parameters or {})["properties"]
+    assert run(fixed, {"location": "Rome"})["days"] == 9
+    looker = tool(Looker())
+    assert (looker.name, looker.is_async, looker.description) == ("Looker", True, "Looks.")
+    assert run(looker, {"city": "Rome"}) == "Rome"
+
+
+def test_generators_are_read_to_their_end() -> None:
+    @tool
+    def words(n: int) -> Iterator[str]:
+        for i in range(n):
+            yield f"{i} "
+
+    @tool
+    async def async_words(n: int) -> AsyncIterator[Any]:
+        for i in range(n):
+            yield i
+
+    assert run(words, {"n": 3}) == "0 1 2 "
+    assert run(tool(name="f")(lambda: words.function(2)), {}) == "0 1 ", "where it runs, not where the result is made"
+    assert async_words.is_async
+    assert run(async_words, {"n": 3}) == [0, 1, 2]
+
+
+# ---- methods
+
+
+class Box:
+    """A class with tools of every kind."""
+
+    Kind = Literal["a", "b"]
+
+    def __init__(self, size: int = 1) -> None:
+        self.size = size
+        self.attribute = print
+
+    @tool(effects="read")
+    def measure(self, factor: int = 1) -> int:
+        """Measures."""
+        return self.size * factor
+
+    @tool
+    @classmethod
+    def create(cls, size: int) -> "Box":
+        """Creates."""
+        return cls(size)
+
+    @tool
+    @staticmethod
+    def twice(n: int) -> int:
+        """Doubles."""
+        return 2 * n
+
+    @staticmethod
+    @tool
+    def thrice(n: int) -> int:
+        """Triples."""
+        return 3 * n
+
+    def plain(self, kind: "Kind") -> str:
+        """Plain."""
+        return f"{kind}{self.size}"
+
+    @property
+    def never(self) -> int:
+        raise AssertionError("properties are not touched")
+
+    def _private(self) -> None: ...
+
+
+def test_methods() -> None:
+    one, two = Box(1), Box(2)
+    assert run(one.measure, {"factor": 5}) == 5
+    assert run(two.measure, {"factor": 5}) == 10
+    assert one.measure is not two.measure
+    held = one.measure
+    assert one.measure is held, "one tool for one object, while somebody holds it"
+    assert copy(one).measure.function is not held.function
+    assert held.definition is two.measure.definition, "the schema is made once for all objects"
+    assert held.effects == {"read"}
+    assert one.measure(3) == 3
+    assert list((held.definition.parameters or {})["properties"]) == ["factor"]
+    assert Box.measure.unbound
+    assert not held.unbound
+    assert run(Box.create, {"size": 3}).size == 3
+    assert run(one.create, {"size": 3}).size == 3
+    assert run(one.twice, {"n": 2}) == run(Box.twice, {"n": 2}) == 4
+    assert run(one.thrice, {"n": 2}) == run(Box.thrice, {"n": 2}) == 6
+
+
+def test_a_tool_in_a_class_that_is_no_method_of_it() -> None:
+    class Holder:
+        weather = get_weather
+
+    assert Holder().weather is get_weather
+
+
+def test_tools_of() -> None:
+    found = {item.name: item for item in tools_of(Box(2))}
+    assert list(found) == ["measure", "create", "twice", "thrice", "plain"]
+    assert found["measure"].effects == {"read"}
+    assert found["plain"].description == "Plain."
+    assert run(found["plain"], {"kind": "b"}) == "b2"
+    assert run(found["measure"], {"factor": 2}) == 4
+    assert [item.name for item in tools_of(Box(), prefix="box_", exclude=["plain"])] == [
+        "box_measure",
+        "box_create",
+        "box_twice",
+        "box_thrice",
+    ]
+    (only,) = tools_of(Box(4), prefix="box_", include=["measure"])
+    assert run(only, {}) == 4
+    assert only.effects == {"read"}
+    with pytest.raises(UnknownName, match="measure"):
+        tools_of(Box(), include=["measures"])
+
+
+def test_tools_of_classes_and_modules() -> None:
+    assert [item.name for item in tools_of(Box)] == ["create", "twice", "thrice"]
+    names = [item.name for item in tools_of(sys.modules[__name__], include=["get_weather", "plus"])]
+    assert names == ["get_weather", "add"]
+
+
+def test_local_types_as_text() -> None:
+    from pydantic import BaseModel
+
+    class Local(BaseModel):
+        a: int
+
+    class Holder:
+        class Inner(BaseModel):
+            b: int
+
+        @tool
+        def method(self, inner: "Inner", local: "Local") -> int:
+            return inner.b + local.a
+
+    @tool
+    def f(local: "Local") -> int:
+        return local.a
+
+    assert run(f, {"local": {"a": 1}}) == 1
+    assert run(Holder().method, {"inner": {"b": 1}, "local": {"a": 2}}) == 3
+
+
+# ---- tools whose definition is given
+
+SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "string"}}, "required": ["a"]}
+
+
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [
+        (by_keywords, {"a": 1, "b": "x"}),
+        (by_name, (1, "x")),
+        (as_dict, {"a": 1, "b": "x"}),
+        (as_one, ({"a": 1, "b": "x"}, "mine")),
+        (by_place, {"a": 1, "b": "x"}),
+        (context_first, (1, "x")),
+    ],
+)
+def test_a_tool_from_a_schema(function: Any, expected: Any) -> None:
+    found = tool_from_schema("t", "T.", SCHEMA, function, tags=["x"], effects="write")
+    assert found.definition == ToolDefinition("t", "T.", SCHEMA, tags=frozenset({"x"}))
+    assert found.effects == {"write"}
+    assert run(found, {"a": "1", "b": "x"}, data="mine") == expected
+    with pytest.raises(ToolError, match='"a" is a required property'):
+        found.bind(call({}))
+
+
+def test_a_broken_schema_is_named() -> None:
+    with pytest.raises(ToolError, match="The tool t cannot be called: not a JSON Schema") as e:
+        tool_from_schema("t", "", {"type": "nonsense"}, by_keywords).bind(call({}))
+    assert e.value.kind == "execution"
+
+
+@pytest.mark.parametrize(
+    "made", [call(None, "*** x", freeform=True), call({"input": "*** x"}, '{"input": "*** x"}'), call(None, "*** x")]
+)
+def test_a_freeform_tool_gets_its_text(made: ToolCall) -> None:
+    definition = ToolDefinition("patch", "Patches.", kind="freeform")
+    found = tool_from_definition(definition, apply_patch)
+    bound = found.bind(made)
+    assert bound.arguments == {"patch": "*** x"}
+    assert found.call(bound.values, Context(made)) == "<*** x>"
+    assert found.bind(call(None, "", freeform=True)).values == {"patch": ""}
+
+
+def test_nothing_heavy_is_loaded_before_it_is_needed() -> None:
+    code = (
+        "import sys\n"
+        "from toolglot.tools.tool import tool, tool_from_schema\n"
+        "from toolglot.tools.context import Context\n"
+        "from toolglot.messages import ToolCall\n"
+        "@tool\n"
+        "def f(a: int) -> int: ...\n"
+        "heavy = {'pydantic', 'griffe', 'jsonschema_rs', 'asyncio'}\n"
+        "assert not heavy & set(sys.modules), heavy & set(sys.modules)\n"
+        "raw = tool_from_schema('t', '', {'type': 'object'}, lambda **k: k)\n"
+        "assert raw.call(raw.bind(ToolCall('1', 't', {'a': 1})).values, Context(ToolCall('1', 't'))) == {'a': 1}\n"
+        "assert not {'pydantic', 'griffe'} & set(sys.modules)\n"
+        "f.definition\n"
+        "assert 'pydantic' in sys.modules and 'griffe' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_context() -> None:
+    class Flag:
+        value = False
+
+        def is_set(self) -> bool:
+            return self.value
+
+    said: list[str] = []
+    flag = Flag()
+    context = Context(call(), report=said.append, flag=flag, model="m")
+    context.report("half")
+    assert said == ["half"]
+    assert not context.cancelled
+    flag.value = True
+    assert context.cancelled
+    assert not Context(call()).cancelled
+    Context(call()).report("nobody listens")
+    assert repr(context) == "Context(call='t', attempt=1)"
