@@ -1,0 +1,62 @@
+"""One JSON line for every execution: what ran, on what, for how long, with what outcome. Arguments are there as a hash only;
+keys and secrets are hidden.
+"""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from hashlib import sha256
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from toolglot.errors import UsageError
+from toolglot.events import ToolOutcome
+from toolglot.jsontext import dumps
+from toolglot.redact import redact
+
+__all__ = ["AuditLog", "Sink"]
+
+_LONGEST = 2000  # characters of a target
+Sink = Callable[[bytes], object]
+
+
+class AuditLog:
+    """Writes to a file, which it only appends to, or hands each line to a function."""
+
+    def __init__(self, to: str | Path | Sink) -> None:
+        self._lock = Lock()
+        self._sink: Sink = to if callable(to) else _file(Path(to))
+
+    def write(self, outcome: ToolOutcome, *, run: str, target: str, effects: frozenset[str], approved: bool | None) -> None:
+        """One execution, or one refusal."""
+        result = outcome.result
+        line: dict[str, Any] = {
+            "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
+            "run": run,
+            "tool": outcome.call.name,
+            "call": outcome.call.id,
+            "ran": outcome.ran,
+            "effects": sorted(effects),
+            "target": redact(target[:_LONGEST], named=True),
+            "arguments": sha256(outcome.call.text.encode("utf-8", "surrogatepass")).hexdigest(),
+            "outcome": (result.error_kind or "execution") if result.is_error else "ok",
+            "seconds": round(outcome.seconds, 6),
+            "retries": outcome.retries,
+        }
+        if approved is not None:
+            line["approved"] = approved
+        with self._lock:
+            self._sink(dumps(line) + b"\n")
+
+
+def _file(path: Path) -> Sink:
+    try:
+        path.open("ab").close()
+    except OSError as e:
+        raise UsageError(f"the audit log {str(path)!r} cannot be written: {e.strerror}") from None
+
+    def write(line: bytes) -> None:
+        with path.open("ab") as file:
+            file.write(line)
+
+    return write

@@ -1,0 +1,77 @@
+"""How tools are run: plain data, immutable, complete."""
+
+from typing import Literal
+
+import msgspec
+
+from toolglot.errors import UsageError
+from toolglot.request import ToolChoice
+
+__all__ = ["Effect", "RetryConfig", "ToolConfig", "ToolErrorHandling"]
+
+ToolErrorHandling = Literal["continue", "abort", "retry"]
+"""continue: tell the model. abort: end the run with the error. retry: try the call again where that is allowed, then tell."""
+Effect = Literal["read", "write", "execute", "network"]
+ANY_EFFECT: frozenset[Effect] = frozenset({"read", "write", "execute", "network"})
+"""Of a tool that does not say."""
+
+
+class RetryConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """Waiting between attempts: `base`, then `factor` times as long, at most `max_delay`; minus up to `jitter` of it."""
+
+    max_retries: int = 2
+    base: float = 0.5
+    factor: float = 2.0
+    max_delay: float = 8.0
+    jitter: float = 0.25
+    max_wait: float = 120.0
+    """A provider that asks for more patience than this is not asked again."""
+
+    def delay(self, attempt: int, chance: float) -> float:
+        """Seconds after attempt `attempt` (the first is 0). `chance`: in [0, 1)."""
+        try:
+            delay = min(self.max_delay, self.base * self.factor**attempt)
+        except OverflowError:
+            delay = self.max_delay
+        return delay * (1 - self.jitter * chance)
+
+
+class ToolConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run may do with its tools. None: no limit."""
+
+    enabled: bool = True
+    tool_choice: ToolChoice | None = None
+    """For the first request of a run; later ones are auto, so that a forced choice cannot loop."""
+    parallel: bool | None = None
+    """False asks the model for one call at a time."""
+    max_iterations: int = 25
+    """Requests with tools in one run; one last request follows in which no tool may be called."""
+    timeout: float | None = 120.0
+    """Seconds for one call; a tool's own timeout goes first."""
+    run_timeout: float | None = None
+    """Seconds for a whole run."""
+    max_parallel: int = 8
+    """Calls that run at the same time."""
+    allowed: frozenset[str] | None = None
+    """Names of the tools that may run; others are not shown to the model."""
+    ask: frozenset[Effect] = frozenset()
+    """Effects that need an approval; a tool's own `approval` goes first."""
+    max_uses: dict[str, int] = {}
+    """Calls of a tool in one conversation; a tool's own `max_uses` goes first."""
+    on_error: ToolErrorHandling = "continue"
+    retry: RetryConfig = RetryConfig()
+    max_result: int = 60_000
+    """Characters of one result that the model sees; the rest is kept behind a handle."""
+    max_tokens: int | None = None
+    """Tokens, in and out, for a whole run."""
+    max_cost: float | None = None
+    """US dollars for a whole run, where the catalog knows the model's price."""
+    repeats: int = 3
+    """Calls that are all but identical and gave the same result, before the loop is broken. 0: never."""
+    early_start: bool = False
+    """Start tools that only read while the reply still streams."""
+
+    def __post_init__(self) -> None:
+        for name, least in (("max_parallel", 1), ("max_iterations", 0), ("max_result", 100), ("repeats", 0)):
+            if getattr(self, name) < least:
+                raise UsageError(f"{name} must be at least {least}")

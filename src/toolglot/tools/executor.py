@@ -1,0 +1,248 @@
+"""Runs calls: looked up, bound to their parameters, judged, run with a time limit, tried again where that is allowed.
+
+Laws: a call always has an outcome; outcomes come in call order; no result is unbounded; the model never sees a traceback. What
+happens while a call runs is in `execution`.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from inspect import isawaitable
+from logging import DEBUG, getLogger
+from typing import Any, Literal, get_args
+from uuid import uuid4
+
+import msgspec
+from msgspec.structs import replace
+
+from toolglot.errors import ToolError, UnknownName
+from toolglot.events import ToolOutcome
+from toolglot.messages import Message, ToolCall, ToolResult
+from toolglot.tools.audit import AuditLog
+from toolglot.tools.config import Effect, ToolConfig
+from toolglot.tools.execution import Emit, Execution, Prepared, failed, outcomes_of
+from toolglot.tools.hooks import HookChain, Hooks, Veto
+from toolglot.tools.metrics import ToolMetrics
+from toolglot.tools.policy import Guard, Verdict
+from toolglot.tools.registry import ToolRegistry
+from toolglot.tools.results import ResultStore
+from toolglot.tools.tool import Tool
+from toolglot.tools.waiting import all_of
+
+__all__ = ["Approval", "Approve", "ToolExecutor"]
+
+log = getLogger("toolglot.tools")
+
+
+class Approval(msgspec.Struct, frozen=True):
+    """What somebody is asked about: the call, and what it would do to what."""
+
+    call: ToolCall
+    tool: str
+    effects: frozenset[Effect]
+    target: str
+
+
+ApprovalAnswer = Literal["yes", "no", "always", "later"]
+Approve = Callable[[Approval], "ApprovalAnswer | bool | Awaitable[ApprovalAnswer | bool]"]
+"""yes: this once. always: no more questions about this tool. later: the run pauses and can be resumed."""
+_DEFAULT = ToolConfig()
+
+
+class ToolExecutor:
+    """Runs the calls of one conversation."""
+
+    def __init__(
+        self,
+        registry: ToolRegistry,
+        config: ToolConfig = _DEFAULT,
+        *,
+        approve: Approve | None = None,
+        hooks: Iterable[Hooks] | HookChain = (),
+        audit: AuditLog | None = None,
+        metrics: ToolMetrics | None = None,
+        store: ResultStore | None = None,
+        data: Any = None,
+        run: str = "",
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.registry, self.config = registry, config
+        self.metrics = metrics or ToolMetrics()
+        self.store = store if store is not None else ResultStore()
+        self.guard = Guard(config)
+        self.data, self.model = data, ""
+        self._run_id = run
+        self.approve = approve
+        self.hooks = hooks if isinstance(hooks, HookChain) else HookChain(hooks)
+        self._audit = audit
+        self.clock = clock
+
+    @property
+    def run_id(self) -> str:
+        """A name for this conversation's line in the audit log."""
+        if not self._run_id:
+            self._run_id = uuid4().hex[:12]
+        return self._run_id
+
+    # ---- one call, many calls
+
+    async def run(self, call: ToolCall, *, emit: Emit | None = None, messages: Sequence[Message] = ()) -> ToolOutcome:
+        """One call, with all questions asked."""
+        self.guard.new_turn()
+        return await self._run(call, emit, messages)
+
+    async def _run(self, call: ToolCall, emit: Emit | None, messages: Sequence[Message]) -> ToolOutcome:
+        prepared = await self.prepare(call)
+        if isinstance(prepared, Prepared) and prepared.asks:
+            answer = await self.answer(prepared)
+            prepared = self.settle(prepared, "no" if answer == "later" else answer)
+        if isinstance(prepared, ToolOutcome):
+            return prepared
+        return await self.execute(prepared, emit=emit, messages=messages)
+
+    async def run_all(
+        self, calls: Sequence[ToolCall], *, emit: Emit | None = None, messages: Sequence[Message] = ()
+    ) -> list[ToolOutcome]:
+        """Many calls at once, at most `max_parallel` of them at a time; outcomes in call order."""
+        self.guard.new_turn()
+        slots = asyncio.Semaphore(self.config.max_parallel)
+
+        async def one(call: ToolCall) -> ToolOutcome:
+            async with slots:
+                return await self._run(call, emit, messages)
+
+        return await all_of(asyncio.create_task(one(call)) for call in calls)
+
+    # ---- the steps, for the loop
+
+    def configure(self, config: ToolConfig) -> None:
+        """Other rules from now on; what was counted stays counted."""
+        self.config = self.guard.config = config
+
+    def refused(self, call: ToolCall, result: ToolResult) -> ToolOutcome:
+        """The outcome of a call that the loop has answered without running it."""
+        return self.over(ToolOutcome(call, result, ran=False))
+
+    def is_plain(self, call: ToolCall, effects: frozenset[Effect]) -> bool:
+        """Whether a call is to a tool of just these effects that needs nobody's word."""
+        tool = self._found(call)
+        return isinstance(tool, Tool) and tool.effects == effects and not self.guard.asks(tool)
+
+    async def prepare(self, call: ToolCall) -> Prepared | ToolOutcome:
+        """A call that is ready to run, or the outcome that says why it does not."""
+        tool = self._found(call)
+        if (denied := self.guard.circles(call, tool if isinstance(tool, Tool) else None)) is not None:
+            return self._denied(call, None, denied, "", repeated=True)
+        if self.hooks.watches_calls:
+            found = await self.hooks.before_tool(call)
+            if isinstance(found, Veto):
+                return self.over(failed(call, "rejected", f"The call did not run: {found.why}"))
+            call, tool = found, self._found(found)
+        if isinstance(tool, ToolOutcome):
+            return self.over(tool)
+        if (denied := self.guard.forbids(tool)) is not None:
+            return self._denied(call, tool, denied, "")
+        try:
+            bound = tool.bind(call)
+        except ToolError as e:
+            return self.over(failed(call, e.kind, str(e)), tool)
+        verdict = self.guard.verdict(tool, self.clock())
+        target = _target(tool, bound.arguments)
+        if verdict.say == "deny":
+            return self._denied(call, tool, verdict, target)
+        prepared = Prepared(call, tool, bound.values, bound.repairs, target, verdict.say == "ask")
+        if not prepared.asks:
+            self.guard.begin(tool, self.clock())
+        return prepared
+
+    def _found(self, call: ToolCall) -> Tool | ToolOutcome:
+        try:
+            return self.registry.get(call.name, call.namespace)
+        except UnknownName as e:
+            return failed(call, "not_found", _unknown(call, e, self.registry))
+
+    def _denied(
+        self, call: ToolCall, tool: Tool | None, verdict: Verdict, target: str, *, repeated: bool = False
+    ) -> ToolOutcome:
+        outcome = failed(call, verdict.kind, f"The call did not run: {verdict.why}.")
+        return self.over(outcome, tool, target, repeated=repeated)
+
+    async def answer(self, prepared: Prepared) -> ApprovalAnswer:
+        """What the approver says; nobody there means later."""
+        if self.approve is None:
+            return "later"
+        said = self.approve(Approval(prepared.call, prepared.tool.name, prepared.tool.effects, prepared.target))
+        answer = await said if isawaitable(said) else said
+        if isinstance(answer, str):
+            return answer if answer in get_args(ApprovalAnswer) else "no"  # whatever is not a clear yes is none
+        return "yes" if answer is True else "no"
+
+    def settle(self, prepared: Prepared, answer: Literal["yes", "no", "always"]) -> Prepared | ToolOutcome:
+        """A call that was decided on."""
+        if answer == "no":
+            why = "The user did not allow the call." if self.approve else "The call needs an approval, and nobody is there."
+            outcome = failed(prepared.call, "rejected", f"{why} It did not run.")
+            return self.over(outcome, prepared.tool, prepared.target, approved=False)
+        if answer == "always":
+            self.guard.always(prepared.tool)
+        verdict = self.guard.verdict(prepared.tool, self.clock())  # others may have begun meanwhile
+        if verdict.say == "deny":
+            return self._denied(prepared.call, prepared.tool, verdict, prepared.target)
+        self.guard.begin(prepared.tool, self.clock())
+        return replace(prepared, asks=False, approved=True)
+
+    def start(
+        self,
+        prepared: Prepared,
+        *,
+        emit: Emit | None = None,
+        messages: Sequence[Message] = (),
+        done: Callable[[ToolOutcome], None] | None = None,
+    ) -> Execution:
+        """Begins a prepared call. `done` is told its outcome at once."""
+        return Execution(self, prepared, emit, messages, done)
+
+    async def execute(self, prepared: Prepared, *, emit: Emit | None = None, messages: Sequence[Message] = ()) -> ToolOutcome:
+        """Runs a prepared call to its outcome."""
+        return (await outcomes_of([self.start(prepared, emit=emit, messages=messages)]))[0]
+
+    def over(
+        self,
+        outcome: ToolOutcome,
+        tool: Tool | None = None,
+        target: str = "",
+        *,
+        approved: bool | None = None,
+        repeated: bool = False,
+    ) -> ToolOutcome:
+        """Everybody who keeps count is told of an outcome. `repeated`: a refusal of what was refused or done before."""
+        self.metrics.add(outcome)
+        if not repeated:
+            self.guard.end(outcome.call, tool if outcome.ran else None, outcome.result)
+        if self._audit is not None:
+            effects = tool.effects if tool else frozenset[Effect]()
+            try:
+                self._audit.write(outcome, run=self.run_id, target=target, effects=effects, approved=approved)
+            except Exception as e:  # what was done is done: the model has to hear of it
+                log.error("the audit log could not be written: %s", e)
+        if log.isEnabledFor(DEBUG):
+            kind = outcome.result.error_kind or "ok"
+            fields = {"tool": outcome.call.name, "call": outcome.call.id, "kind": kind, "seconds": outcome.seconds}
+            log.debug("tool %s: %s in %.3f s", outcome.call.name, kind, outcome.seconds, extra=fields)
+        return outcome
+
+
+def _unknown(call: ToolCall, error: UnknownName, registry: ToolRegistry) -> str:
+    if not len(registry):
+        return f"There is no tool {call.name!r}: no tools are available."
+    return f"There is no such tool: {error}"
+
+
+def _target(tool: Tool, arguments: dict[str, Any]) -> str:
+    if tool.target is None:
+        return ""
+    try:
+        return str(tool.target(arguments))
+    except Exception as e:
+        log.warning("the target of tool %s cannot be told: %r", tool.name, e)
+        return ""

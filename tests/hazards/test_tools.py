@@ -1,0 +1,398 @@
+"""What breaks in the field when tools run, by need: bad arguments, loops and fan-out, results that are too long.
+
+Each is a whole run against a simulated provider, which is strict about every request; afterwards the conversation must be legal
+and go on with any other provider.
+"""
+
+import asyncio
+import re
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from tests.properties.judge import REFEREE, illegal, refused
+
+from toolglot.engine.simulated import SimulatedTransport
+from toolglot.engine.transport import HttpAnswer, HttpRequest
+from toolglot.errors import ToolError
+from toolglot.events import RunResult
+from toolglot.jsontext import dumps, loads_object
+from toolglot.loop.orchestrator import Orchestrator
+from toolglot.messages import Block, Reply, Text, Thinking, ToolCall
+from toolglot.providers.catalog import resolve
+from toolglot.providers.profile import HistoryRules
+from toolglot.request import Request
+from toolglot.simulator.core import Script, Simulator
+from toolglot.tools.config import ToolConfig
+from toolglot.tools.tool import Tool, tool, tool_from_schema
+from toolglot.wire.codec import encode_request
+from toolglot.wire.repair import repair
+
+PROVIDERS = ("openai-chat", "openai-responses", "anthropic", "gemini", "ollama", "groq")
+MODELS = {
+    "openai-chat": "gpt-4o",
+    "openai-responses": "gpt-5.1",
+    "anthropic": "claude-sonnet-4-5",
+    "gemini": "gemini-3-pro-preview",
+}
+TEXTUAL = ("openai-chat", "openai-responses", "groq")  # arguments are sent as text
+Turn = Reply | str | Callable[[Request], Reply]
+everywhere = pytest.mark.parametrize("provider", PROVIDERS)
+
+
+class Counting(SimulatedTransport):
+    """Keeps the requests."""
+
+    def __init__(self, turns: Sequence[Turn]) -> None:
+        super().__init__(Simulator(Script(turns)))
+        self.bodies: list[bytes] = []
+
+    async def send(self, request: HttpRequest) -> HttpAnswer:
+        self.bodies.append(request.body)
+        return await super().send(request)
+
+
+class Talk:
+    """A run of a model that follows a script."""
+
+    def __init__(self, provider: str, tools: Sequence[Tool], *turns: Turn, **config: Any) -> None:
+        self.transport = Counting(turns)
+        self.agent = Orchestrator(f"simulator:{provider}", tools=tools, transport=self.transport, config=ToolConfig(**config))
+
+    def run(self, prompt: str = "go") -> RunResult:
+        result = asyncio.run(self.agent.run(prompt))
+        self.is_valid()
+        return result
+
+    def is_valid(self) -> None:
+        """Legal as it is, and on every wire; and it goes on with another model."""
+        messages = list(self.agent.conversation)
+        assert repair(messages, HistoryRules()).repairs == []
+        definitions = self.agent.registry.definitions()
+        for provider in PROVIDERS:
+            profile = resolve(provider, MODELS.get(provider, "m"))
+            body = encode_request(Request(profile.model, messages, definitions), profile).body
+            assert illegal(profile, body) == []
+            if REFEREE.exists():
+                assert refused(profile, body) == []
+
+
+def says(*blocks: Block | str, stop: Any = None) -> Reply:
+    found = tuple(Text(block) if isinstance(block, str) else block for block in blocks)
+    return Reply(found, stop or ("tools" if any(isinstance(block, ToolCall) for block in found) else "end"))
+
+
+def wants(name: str, /, **arguments: Any) -> ToolCall:
+    return ToolCall("", name, arguments)
+
+
+def unless_forbidden(make: Callable[[Request], Reply]) -> Callable[[Request], Reply]:
+    """A turn of a model that never stops calling tools by itself."""
+
+    def turn(request: Request) -> Reply:
+        forbidden = request.tool_choice is not None and request.tool_choice.mode == "none"
+        return says("enough") if forbidden or not request.tools else make(request)
+
+    return turn
+
+
+class Ledger:
+    """Tools that write down that they ran."""
+
+    def __init__(self) -> None:
+        self.ran: list[dict[str, Any]] = []
+
+    @property
+    def write(self) -> Tool:
+        def write(path: str, content: str = "") -> str:
+            """Writes a file."""
+            self.ran.append({"path": path, "content": content})
+            return "written"
+
+        return tool(effects="write", inline=True)(write)
+
+    @property
+    def ping(self) -> Tool:
+        def ping(times: int = 1) -> str:
+            """Pings."""
+            self.ran.append({"times": times})
+            return "pong"
+
+        return tool(effects="read", inline=True)(ping)
+
+
+# ---- F. arguments that are malformed, empty or cut
+
+
+@pytest.mark.parametrize("raw", ["", "null", "{}", " "])
+@pytest.mark.parametrize("provider", TEXTUAL)
+def test_empty_arguments_mean_none(provider: str, raw: str) -> None:
+    ledger = Ledger()
+    talk = Talk(provider, [ledger.ping], says(ToolCall("", "ping", None, raw)), says("done"))
+    assert talk.run().text == "done"
+    assert ledger.ran == [{"times": 1}]
+
+
+@everywhere
+def test_a_call_without_arguments_runs(provider: str) -> None:
+    ledger = Ledger()
+    assert Talk(provider, [ledger.ping], says(wants("ping")), says("done")).run().text == "done"
+    assert ledger.ran == [{"times": 1}]
+
+
+@everywhere
+def test_a_call_that_was_cut_by_the_length_limit_never_runs(provider: str) -> None:
+    """A README was written cut in half."""
+    ledger = Ledger()
+    talk = Talk(provider, [ledger.write])
+    talk.run('call write {"path": "README.md", "content": "all of it"}\nfault length\nthen say I see')
+    assert ledger.ran == []
+    assert [result.error_kind for message in talk.agent.conversation for result in message.results] == ["truncated"]
+
+
+@pytest.mark.parametrize("raw", ['{"path": "README.md", "content": "half of', '{"path": "README.md", "content": "all"'])
+@pytest.mark.parametrize("provider", TEXTUAL)
+def test_a_call_that_was_cut_never_runs_though_the_gateway_says_that_all_is_well(provider: str, raw: str) -> None:
+    ledger = Ledger()
+    talk = Talk(provider, [ledger.write], says(ToolCall("", "write", None, raw), stop="tools"), says("I see"))
+    result = talk.run()
+    assert ledger.ran == []
+    assert result.text == "I see"
+    assert [outcome.result.error_kind for outcome in result.outcomes] in (["validation"], ["truncated"], [])
+
+
+@pytest.mark.parametrize("provider", TEXTUAL)
+def test_broken_json_is_mended_or_explained_and_the_run_goes_on(provider: str) -> None:
+    ledger = Ledger()
+    broken = says(ToolCall("", "write", None, "{'path': 'a',}"), ToolCall("", "write", None, "path=b"))
+    result = Talk(provider, [ledger.write], broken, says("done")).run()
+    assert ledger.ran == [{"path": "a", "content": ""}]
+    assert [outcome.result.error_kind for outcome in result.outcomes] == [None, "validation"]
+    assert result.text == "done"
+
+
+class Recorded:
+    """A provider that answers with these bodies."""
+
+    def __init__(self, *bodies: dict[str, Any]) -> None:
+        self.bodies, self.asked = list(bodies), list[dict[str, Any]]()
+
+    async def send(self, request: HttpRequest) -> HttpAnswer:
+        self.asked.append(loads_object(request.body))
+        return RecordedAnswer(dumps(self.bodies.pop(0)))
+
+
+class RecordedAnswer:
+    """One of them."""
+
+    def __init__(self, body: bytes) -> None:
+        self.status, self.headers, self._body = 200, {"content-type": "application/json"}, body
+
+    async def read(self) -> bytes:
+        body, self._body = self._body, b""
+        return body
+
+    async def close(self) -> None: ...
+
+
+def test_ollama_sends_objects_and_no_ids() -> None:
+    def add(a: int, b: int) -> int:
+        """Adds."""
+        return a + b
+
+    def turn(**message: Any) -> dict[str, Any]:
+        return {"model": "m", "message": {"role": "assistant", "content": "", **message}, "done": True, "done_reason": "stop"}
+
+    calls = [{"function": {"name": "add", "arguments": {"a": 1, "b": n}}} for n in (1, 2, 1)]
+    provider = Recorded(turn(tool_calls=calls), turn(content="done"))
+    agent = Orchestrator("ollama:m", tools=[add], transport=provider)
+    result = asyncio.run(agent.run("go"))
+    assert result.text == "done"
+    assert [outcome.result.text for outcome in result.outcomes] == ["2", "3", "2"]
+    assert len({outcome.call.id for outcome in result.outcomes}) == 3
+    assert [message["content"] for message in provider.asked[1]["messages"] if message["role"] == "tool"] == ["2", "3", "2"]
+    assert repair(list(agent.conversation), HistoryRules()).repairs == []
+
+
+# ---- H. fan-out, limits, loops
+
+
+@pytest.mark.parametrize("provider", ["openai-chat", "anthropic"])
+def test_one_turn_of_792_calls_runs_a_few_at_a_time(provider: str) -> None:
+    inside = peak = 0
+
+    async def look(n: int) -> int:
+        """Looks."""
+        nonlocal inside, peak
+        inside += 1
+        peak = max(peak, inside)
+        for _ in range(3):
+            await asyncio.sleep(0)
+        inside -= 1
+        return n
+
+    result = Talk(provider, [tool(look)], says(*(wants("look", n=n) for n in range(792))), says("done"), max_parallel=8).run()
+    assert peak == 8
+    assert [outcome.result.text for outcome in result.outcomes] == [str(n) for n in range(792)]
+    assert result.text == "done"
+
+
+def test_the_cap_holds_for_tools_in_threads() -> None:
+    lock, full = threading.Lock(), threading.Event()
+    inside = peak = 0
+
+    def look(n: int) -> int:
+        """Looks."""
+        nonlocal inside, peak
+        with lock:
+            inside += 1
+            peak = max(peak, inside)
+            if inside == 3:
+                full.set()
+        assert full.wait(5)
+        with lock:
+            inside -= 1
+        return n
+
+    Talk("openai-chat", [tool(look)], says(*(wants("look", n=n) for n in range(20))), says("done"), max_parallel=3).run()
+    assert peak == 3
+
+
+@everywhere
+def test_a_tool_may_be_used_so_often_and_not_more(provider: str) -> None:
+    ledger = Ledger()
+    turns = (says(*(wants("write", path=f"{turn}{n}") for n in range(2))) for turn in "ab")
+    result = Talk(provider, [ledger.write.replace(max_uses=3)], *turns, says("done")).run()
+    assert len(ledger.ran) == 3
+    assert [outcome.result.error_kind for outcome in result.outcomes] == [None, None, None, "limit"]
+    assert result.text == "done"
+
+
+@everywhere
+def test_a_tool_that_is_too_slow_costs_only_itself(provider: str) -> None:
+    async def slow() -> None:
+        """Never ends."""
+        await asyncio.Event().wait()
+
+    ledger = Ledger()
+    result = Talk(provider, [tool(timeout=0.02)(slow), ledger.ping], says(wants("slow"), wants("ping")), says("done")).run()
+    assert [outcome.result.error_kind for outcome in result.outcomes] == ["timeout", None]
+    assert result.text == "done"
+
+
+def _same(request: Request) -> Reply:
+    return says(wants("write", path="a", content="b"))
+
+
+def _nearly_the_same(request: Request) -> Reply:
+    n = len(request.messages)
+    return says(wants("write", content="b" + " " * (n % 3), path="a" if n % 4 else "A"))
+
+
+def _two_in_turn(request: Request) -> Reply:
+    return says(wants("write", path="ab"[len(request.messages) // 2 % 2]))
+
+
+def _not_valid(request: Request) -> Reply:
+    return says(wants("write", content="b"))
+
+
+def _unknown(request: Request) -> Reply:
+    return says(wants("wriet", path="a"))
+
+
+@everywhere
+@pytest.mark.parametrize("habit", [_same, _nearly_the_same, _two_in_turn, _not_valid, _unknown])
+def test_a_model_that_repeats_itself_is_stopped(provider: str, habit: Callable[[Request], Reply]) -> None:
+    """Writes that succeed, too. It is told, and if it does not listen it is asked for its last words."""
+    ledger = Ledger()
+    talk = Talk(provider, [ledger.write], *[unless_forbidden(habit)] * 60, max_iterations=50)
+    result = talk.run()
+    assert len(ledger.ran) <= 6
+    assert len(talk.transport.bodies) <= 15
+    assert result.text == "enough"
+
+
+@everywhere
+def test_the_number_of_turns_holds_with_reasoning(provider: str) -> None:
+    """And the last turn, in which no tool may be called, is one that the provider takes."""
+    ledger = Ledger()
+
+    def work(request: Request) -> Reply:
+        return says(Thinking("hm"), "so:", wants("write", path=str(len(request.messages))))
+
+    talk = Talk(provider, [ledger.write], *[unless_forbidden(work)] * 20, max_iterations=3)
+    result = talk.run()
+    assert result.text == "enough"
+    assert len(ledger.ran) == 3
+    assert len(talk.transport.bodies) == 4
+
+
+# ---- K. results and lists of tools that are too long
+
+
+LONG = "".join(f"line {n:06}\n" for n in range(100_000))
+
+
+@everywhere
+def test_every_result_is_capped_whatever_made_it(provider: str) -> None:
+    def text() -> str:
+        """Gives text."""
+        return LONG
+
+    def rows() -> list[str]:
+        """Gives data."""
+        return LONG.splitlines()
+
+    def fail() -> None:
+        """Fails."""
+        raise ToolError(LONG)
+
+    def foreign(**arguments: Any) -> str:
+        return LONG
+
+    tools = [tool(text), tool(rows), tool(fail), tool_from_schema("foreign", "Gives.", {"type": "object"}, foreign)]
+    calls = says(*(wants(one.name) for one in tools))
+    talk = Talk(provider, tools, calls, says("done"), max_result=2000)
+    assert talk.run().text == "done"
+    assert len(talk.transport.bodies[1]) < 20_000
+
+
+@everywhere
+def test_what_was_cut_off_can_be_read_through_a_handle(provider: str) -> None:
+    """A cap must not stand in the way of work that needs the whole."""
+    whole = LONG[:50_000]
+    read: list[str] = []
+
+    def big() -> str:
+        """Gives a long text."""
+        return whole
+
+    def go_on(request: Request) -> Reply:
+        last = request.messages[-1].results[-1].text if request.messages[-1].results else request.messages[-1].text
+        if found := re.search(r'read_result\(handle="(\w+)", offset=\d+\)', last):
+            return says(wants("read_result", handle=found[1], offset=0))
+        found = re.search(r"\n\[characters (\d+) to (\d+) of (\d+)[^\]]*\]$", last)
+        if found is None:
+            return says(f"lost: {last[:200]}")
+        read.append(last[: found.start()])
+        handle = re.search(r'read_result\(handle="(\w+)"', str(request.messages))
+        assert handle
+        return says("done") if found[2] == found[3] else says(wants("read_result", handle=handle[1], offset=int(found[2])))
+
+    talk = Talk(provider, [tool(big)], says(wants("big")), *[go_on] * 10, max_result=1000)
+    assert talk.run().text == "done"
+    assert "".join(read) == whole
+
+
+@everywhere
+def test_an_unknown_tool_does_not_cost_the_whole_list(provider: str) -> None:
+    def work() -> None:
+        """Works."""
+
+    tools = [tool(name=f"tool_{n:04}")(work) for n in range(100)]
+    talk = Talk(provider, tools, says(wants("something_else")), says("done"))
+    result = talk.run()
+    assert result.text == "done"
+    assert len(result.outcomes[0].result.text) < 500

@@ -1,0 +1,285 @@
+"""One JSON line for every execution and every refusal, without secrets."""
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Callable
+from datetime import datetime
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolglot.errors import ToolError
+from toolglot.events import ToolOutcome
+from toolglot.jsontext import loads
+from toolglot.messages import Text, ToolCall, ToolResult
+from toolglot.tools.audit import AuditLog
+from toolglot.tools.config import RetryConfig, ToolConfig
+from toolglot.tools.executor import Approval, ToolExecutor
+from toolglot.tools.hooks import Hooks, Veto
+from toolglot.tools.registry import ToolRegistry
+from toolglot.tools.tool import Tool, tool
+
+KEY = "sk-ant-api03-abcdefghijklmnop"
+
+
+@tool(effects=["read", "network"], inline=True, target=lambda arguments: arguments["url"])
+def fetch(url: str) -> str:
+    """Fetches a page."""
+    if url == "bad":
+        raise ToolError("no such page", kind="not_found")
+    if url == "busy":
+        raise ToolError("busy", retryable=True)
+    return f"the page says {KEY}"
+
+
+class Desk:
+    """An executor and its log."""
+
+    def __init__(self, *tools: Tool, to: Any = None, **options: Any) -> None:
+        self.raw: list[bytes] = []
+        config = options.pop("config", ToolConfig(retry=RetryConfig(base=0.0)))
+        log = AuditLog(to if to is not None else self.raw.append)
+        self.executor = ToolExecutor(ToolRegistry(tools or (fetch,)), config, audit=log, run="run1", **options)
+
+    def run(self, name: str = "fetch", /, **arguments: Any) -> ToolOutcome:
+        return asyncio.run(self.executor.run(ToolCall("c1", name, arguments)))
+
+    @property
+    def lines(self) -> list[dict[str, Any]]:
+        return [loads(line) for line in self.raw]
+
+
+def test_what_a_line_says() -> None:
+    desk = Desk()
+    outcome = desk.run(url="https://example.org/a")
+    (line,) = desk.lines
+    assert desk.raw[0].endswith(b"\n")
+    assert desk.raw[0].count(b"\n") == 1
+    assert datetime.fromisoformat(line.pop("time")).tzinfo is not None
+    assert line.pop("seconds") == pytest.approx(outcome.seconds, abs=1e-5)
+    assert line == {
+        "run": "run1",
+        "tool": "fetch",
+        "call": "c1",
+        "ran": True,
+        "effects": ["network", "read"],
+        "target": "https://example.org/a",
+        "arguments": sha256(outcome.call.text.encode()).hexdigest(),
+        "outcome": "ok",
+        "retries": 0,
+    }
+
+
+class No(Hooks):
+    """Forbids everything."""
+
+    def before_tool(self, call: ToolCall) -> Veto:
+        return Veto("no")
+
+
+@pytest.mark.parametrize(
+    ("options", "name", "arguments", "outcome", "ran"),
+    [
+        ({}, "fetch", {"url": "x"}, "ok", True),
+        ({}, "fetch", {"url": "bad"}, "not_found", True),
+        ({}, "fetch", {"url": "busy"}, "execution", True),
+        ({}, "fetch", {}, "validation", False),
+        ({}, "nobody", {}, "not_found", False),
+        ({"config": ToolConfig(allowed=frozenset())}, "fetch", {"url": "x"}, "not_allowed", False),
+        ({"config": ToolConfig(max_uses={"fetch": 0})}, "fetch", {"url": "x"}, "limit", False),
+        ({"config": ToolConfig(ask=frozenset({"network"}))}, "fetch", {"url": "x"}, "rejected", False),
+        ({"hooks": [No()]}, "fetch", {"url": "x"}, "rejected", False),
+    ],
+)
+def test_one_line_for_whatever_came_of_a_call(
+    options: dict[str, Any], name: str, arguments: dict[str, Any], outcome: str, ran: bool
+) -> None:
+    desk = Desk(**options)
+    desk.run(name, **arguments)
+    (line,) = desk.lines
+    assert (line["tool"], line["outcome"], line["ran"]) == (name, outcome, ran)
+    assert line["retries"] == (2 if arguments.get("url") == "busy" else 0)
+
+
+@pytest.mark.parametrize(("answer", "approved"), [("yes", True), ("always", True), ("no", False)])
+def test_a_line_tells_what_was_decided(answer: str, approved: bool) -> None:
+    def approve(question: Approval) -> Any:
+        return answer
+
+    desk = Desk(approve=approve, config=ToolConfig(ask=frozenset({"network"})))
+    desk.run(url="x")
+    assert [line["approved"] for line in desk.lines] == [approved]
+
+
+def test_nothing_is_said_of_approval_where_nobody_was_asked() -> None:
+    desk = Desk()
+    desk.run(url="x")
+    assert "approved" not in desk.lines[0]
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [
+        KEY,
+        "sk-proj-ABCDEFGH12345678",
+        "AIza" + "B" * 35,
+        "ghp_" + "a" * 36,
+        "github_pat_" + "a" * 30,
+        "AKIAIOSFODNN7EXAMPLE",
+        "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.c2lnbmF0dXJl",
+    ],
+)
+def test_keys_are_hidden_in_the_target(secret: str) -> None:
+    desk = Desk()
+    desk.run(url=f"https://example.org/?a=1&x={secret}&b=2")
+    assert secret.encode() not in desk.raw[0]
+    assert "https://example.org/?a=1" in desk.lines[0]["target"]
+
+
+@pytest.mark.parametrize(
+    ("target", "secret"),
+    [
+        ("https://user:hunter2-hunter2@example.org/", "hunter2-hunter2"),
+        ("https://example.org/?api_key=0123456789abcdef", "0123456789abcdef"),
+        ("https://example.org/?access_token=0123456789abcdef&x=1", "0123456789abcdef"),
+        ("curl -H 'Authorization: Bearer 0123456789abcdef'", "0123456789abcdef"),
+        ("psql postgres://me:hunter2-hunter2@db/x", "hunter2-hunter2"),
+        ("OPENAI_API_KEY=0123456789abcdef python x.py", "0123456789abcdef"),
+    ],
+)
+def test_secrets_that_are_called_so_are_hidden_in_the_target(target: str, secret: str) -> None:
+    desk = Desk()
+    desk.run(url=target)
+    assert secret.encode() not in desk.raw[0]
+
+
+def test_arguments_and_results_are_not_in_the_log() -> None:
+    desk = Desk(fetch.replace(target=None))
+    outcome = desk.run(url="https://private.example/path")
+    assert KEY in outcome.result.text
+    assert b"private" not in desk.raw[0]
+    assert b"sk-ant" not in desk.raw[0]
+    assert desk.lines[0]["target"] == ""
+
+
+def test_the_same_arguments_have_the_same_hash_and_others_another() -> None:
+    desk = Desk()
+    for url in ("a", "a", "b"):
+        desk.run(url=url)
+    one, same, other = (line["arguments"] for line in desk.lines)
+    assert one == same != other
+
+
+def test_a_target_that_cannot_be_told_is_empty_and_the_call_runs(caplog: pytest.LogCaptureFixture) -> None:
+    def target(arguments: dict[str, Any]) -> str:
+        return arguments["nothing"]
+
+    desk = Desk(fetch.replace(target=target))
+    with caplog.at_level(logging.WARNING, "toolglot.tools"):
+        assert not desk.run(url="x").result.is_error
+    assert desk.lines[0]["target"] == ""
+    assert "fetch" in caplog.text
+
+
+def test_odd_text_stays_one_line_of_json() -> None:
+    desk = Desk()
+    desk.run(url='a\nb\u2028"\ud800\0')
+    asyncio.run(desk.executor.run(ToolCall("c\n2", "no\nbody\ud800", None, '{"\ud800')))
+    assert [line.count(b"\n") for line in desk.raw] == [1, 1]
+    assert desk.lines[0]["target"] == 'a\nb\u2028"\ud800\0'
+    assert desk.lines[1]["call"] == "c\n2"
+
+
+def test_a_call_that_was_cancelled_is_in_the_log() -> None:
+    """It ran, and may have had effects."""
+    started = asyncio.Event()
+
+    async def forever() -> None:
+        started.set()
+        await asyncio.Event().wait()
+
+    desk = Desk(tool(forever))
+
+    async def main() -> None:
+        task = asyncio.create_task(desk.executor.run(ToolCall("c1", "forever", {})))
+        await started.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(main())
+    (line,) = desk.lines
+    assert (line["tool"], line["ran"]) == ("forever", True)
+    assert line["outcome"] in ("cancelled", "interrupted")
+
+
+# ---- files
+
+
+@pytest.mark.parametrize("kind", [str, Path])
+def test_a_file_is_appended_to(tmp_path: Path, kind: Callable[[Path], Any]) -> None:
+    path = tmp_path / "audit.jsonl"
+    path.write_bytes(b'{"old":1}\n')
+    for _ in range(2):
+        Desk(to=kind(path)).run(url="x")
+    lines = [loads(line) for line in path.read_bytes().splitlines()]
+    assert [line.get("tool") for line in lines] == [None, "fetch", "fetch"]
+
+
+@pytest.mark.parametrize("shared", [True, False], ids=["one log", "a log each"])
+def test_threads_never_mix_their_lines(tmp_path: Path, shared: bool) -> None:
+    path = tmp_path / "audit.jsonl"
+    one, start = AuditLog(path), threading.Barrier(8)
+
+    def work(number: int) -> None:
+        log = one if shared else AuditLog(path)
+        start.wait()
+        for n in range(50):
+            call = ToolCall(f"{number}-{n}", "t" * 20_000, {})
+            outcome = ToolOutcome(call, ToolResult(call.id, (Text(""),)))
+            log.write(outcome, run="r", target="x", effects=frozenset(), approved=None)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    lines = [loads(line) for line in path.read_bytes().splitlines()]
+    assert {line["call"] for line in lines} == {f"{number}-{n}" for number in range(8) for n in range(50)}
+    assert len(lines) == 400
+
+
+@pytest.mark.parametrize("piece", ["token", "x", "://", "password ", "token="])
+def test_a_long_target_is_no_burden(piece: str) -> None:
+    """A shell command may be a page long; looking for secrets in it must not hold the loop up."""
+    desk = Desk()
+    text = piece * (1_000 // len(piece))
+    before = time.thread_time()
+    desk.run(url=text)
+    assert time.thread_time() - before < 0.1
+
+
+def test_a_file_that_cannot_be_written_is_told_before_anything_runs(tmp_path: Path) -> None:
+    """A wrong path is a mistake of the caller: it is named when the log is made."""
+    with pytest.raises(Exception, match="audit") as caught:
+        AuditLog(tmp_path)
+    assert str(tmp_path) in str(caught.value)
+
+
+def test_a_log_that_fails_on_the_way_does_not_lose_the_result(caplog: pytest.LogCaptureFixture) -> None:
+    """The effect is done: the model has to hear of it, and the program's own log says that the line is missing."""
+
+    def full(line: bytes) -> None:
+        raise OSError(28, "No space left on device")
+
+    desk = Desk(to=full)
+    with caplog.at_level(logging.ERROR, "toolglot"):
+        outcome = desk.run(url="x")
+    assert not outcome.result.is_error
+    assert "audit" in caplog.text
+    assert "No space left on device" in caplog.text
+    assert desk.executor.metrics.snapshot()["fetch"].calls == 1

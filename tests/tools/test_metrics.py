@@ -1,0 +1,147 @@
+"""Numbers of every tool."""
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+from toolglot.events import ToolOutcome
+from toolglot.messages import Text, ToolCall, ToolErrorKind, ToolResult
+from toolglot.tools.config import RetryConfig, ToolConfig
+from toolglot.tools.executor import ToolExecutor
+from toolglot.tools.metrics import BUCKETS, ToolMetrics
+from toolglot.tools.registry import ToolRegistry
+from toolglot.tools.tool import tool
+
+
+def outcome(name: str = "t", seconds: float = 0.0, kind: ToolErrorKind | None = None, retries: int = 0) -> ToolOutcome:
+    result = ToolResult("c", (Text(""),), name, is_error=kind is not None, error_kind=kind)
+    return ToolOutcome(ToolCall("c", name, {}), result, seconds, retries)
+
+
+def test_calls_errors_and_time_are_counted_by_tool() -> None:
+    metrics = ToolMetrics()
+    for one in (
+        outcome("a", 0.5),
+        outcome("a", 1.5, "timeout", 2),
+        outcome("a", 0.0, "timeout"),
+        outcome("a", 0.0, "execution", 1),
+        outcome("b"),
+    ):
+        metrics.add(one)
+    found = metrics.snapshot()
+    assert list(found) == ["a", "b"]
+    assert (found["a"].calls, found["a"].retries, found["a"].seconds) == (4, 3, 2.0)
+    assert found["a"].errors == {"timeout": 2, "execution": 1}
+    assert (found["b"].calls, found["b"].errors) == (1, {})
+
+
+def test_an_error_without_a_kind_is_one_of_execution() -> None:
+    metrics = ToolMetrics()
+    metrics.add(ToolOutcome(ToolCall("c", "t", {}), ToolResult("c", (), "t", is_error=True)))
+    assert metrics.snapshot()["t"].errors == {"execution": 1}
+
+
+@pytest.mark.parametrize(
+    ("seconds", "bucket"),
+    [(0.0, 0), (0.001, 0), (0.0011, 1), (0.05, 4), (1.0, 6), (1.0001, 7), (100.0, 10), (100.1, 11), (1e9, 11)],
+)
+def test_latencies_fall_into_their_bucket(seconds: float, bucket: int) -> None:
+    metrics = ToolMetrics()
+    metrics.add(outcome(seconds=seconds))
+    latency = metrics.snapshot()["t"].latency
+    assert len(latency) == len(BUCKETS) + 1
+    assert latency[bucket] == 1
+    assert sum(latency) == 1
+
+
+def test_buckets_are_in_order() -> None:
+    assert list(BUCKETS) == sorted(set(BUCKETS))
+
+
+def test_a_snapshot_is_a_copy() -> None:
+    metrics = ToolMetrics()
+    metrics.add(outcome(kind="timeout"))
+    before = metrics.snapshot()
+    before["t"].calls = 99
+    before["t"].latency[0] = 99
+    before["t"].errors["timeout"] = 99
+    metrics.add(outcome())
+    after = metrics.snapshot()
+    assert (after["t"].calls, after["t"].latency[0], after["t"].errors) == (2, 2, {"timeout": 1})
+    assert before["t"].calls == 99
+
+
+def test_a_snapshot_can_be_taken_of_nothing() -> None:
+    assert metrics_of({}) == {}
+
+
+def metrics_of(calls: dict[str, int]) -> Any:
+    metrics = ToolMetrics()
+    for name, number in calls.items():
+        for _ in range(number):
+            metrics.add(outcome(name))
+    return metrics.snapshot()
+
+
+def test_threads_lose_nothing() -> None:
+    metrics = ToolMetrics()
+    start = threading.Barrier(8)
+
+    def work(number: int) -> None:
+        start.wait()
+        for n in range(500):
+            metrics.add(outcome(f"t{n % 3}", 0.01, "timeout" if n % 2 else None, 1))
+            if n % 50 == 0:
+                metrics.snapshot()
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    found = metrics.snapshot().values()
+    assert sum(one.calls for one in found) == sum(one.retries for one in found) == 4000
+    assert sum(sum(one.latency) for one in found) == 4000
+    assert sum(one.errors["timeout"] for one in found) == 2000
+
+
+def test_an_executor_counts_what_ran_and_what_did_not() -> None:
+    def work(n: int) -> int:
+        if n == 0:
+            raise ValueError("no")
+        return n
+
+    metrics = ToolMetrics()
+    runner = ToolExecutor(
+        ToolRegistry([tool(inline=True, max_uses=3, idempotent=True)(work)]),
+        ToolConfig(on_error="retry", retry=RetryConfig(max_retries=1, base=0.0)),
+        metrics=metrics,
+    )
+    calls = [ToolCall("c", "work", {"n": n}) for n in (1, 0, "x", 2, 3)]
+    asyncio.run(runner.run_all(calls))
+    found = metrics.snapshot()["work"]
+    assert found.calls == 5
+    assert found.errors == {"execution": 1, "validation": 1, "limit": 1}
+    assert found.retries == 1
+    assert sum(found.latency) == 5
+    assert runner.metrics is metrics
+
+
+def test_a_call_that_was_cancelled_is_counted() -> None:
+    async def forever() -> None:
+        started.set()
+        await asyncio.Event().wait()
+
+    async def main() -> ToolMetrics:
+        runner = ToolExecutor(ToolRegistry([forever]))
+        task = asyncio.create_task(runner.run(ToolCall("c", "forever", {})))
+        await started.wait()
+        task.cancel()
+        await asyncio.wait([task])
+        return runner.metrics
+
+    started = asyncio.Event()
+    found = asyncio.run(main()).snapshot()
+    assert found["forever"].errors in ({"cancelled": 1}, {"interrupted": 1})

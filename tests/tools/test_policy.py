@@ -1,0 +1,562 @@
+"""Which calls may run: allowed, used too often, too fast, in circles, approved."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from itertools import count
+from typing import Any
+
+import pytest
+
+from toolglot.errors import UsageError
+from toolglot.events import ToolOutcome
+from toolglot.messages import Text, ToolCall, ToolResult
+from toolglot.tools.config import ToolConfig
+from toolglot.tools.executor import Approval, ToolExecutor
+from toolglot.tools.hooks import Hooks, Veto
+from toolglot.tools.policy import Guard
+from toolglot.tools.registry import ToolRegistry
+from toolglot.tools.tool import Rate, Tool, tool
+
+_numbers = count(1)
+
+
+@tool(effects="read", inline=True)
+def look(at: Any = None, note: Any = None) -> str:
+    """Looks at something."""
+    return "seen"
+
+
+@tool(effects="write", inline=True)
+def write(path: str = "", content: str = "") -> str:
+    """Writes a file."""
+    return "written"
+
+
+@tool(inline=True)
+def silent(x: int = 0) -> str:
+    """Says nothing of its effects."""
+    return "done"
+
+
+def call(name: str, /, **arguments: Any) -> ToolCall:
+    return ToolCall(f"c{next(_numbers)}", name, arguments)
+
+
+def says(answer: Any) -> Callable[[Approval], Any]:
+    """An approver with one answer."""
+
+    def approve(question: Approval) -> Any:
+        return answer
+
+    return approve
+
+
+class Desk:
+    """An executor with tools whose runs are counted, and an approver."""
+
+    def __init__(
+        self, *tools: Tool, approve: Callable[[Approval], Any] | None = None, hooks: tuple[Hooks, ...] = (), **config: Any
+    ) -> None:
+        self.now = 0.0
+        self.asked: list[Approval] = []
+        self._approve = approve
+
+        def ask(question: Approval) -> Any:
+            self.asked.append(question)
+            return approve(question) if approve else "later"
+
+        self.executor = ToolExecutor(
+            ToolRegistry(tools or (look, write, silent)),
+            ToolConfig(**config),
+            approve=ask if approve else None,
+            hooks=hooks,
+            clock=lambda: self.now,
+        )
+
+    def run(self, *calls: ToolCall) -> list[ToolOutcome]:
+        return asyncio.run(self.executor.run_all(calls))
+
+    def kinds(self, *calls: ToolCall) -> list[str]:
+        return [outcome.result.error_kind or "ok" for outcome in self.run(*calls)]
+
+
+# ---- allowed
+
+
+@pytest.mark.parametrize(
+    ("config", "kinds"),
+    [
+        ({}, ["ok", "ok"]),
+        ({"enabled": False}, ["not_allowed", "not_allowed"]),
+        ({"allowed": frozenset({"look"})}, ["ok", "not_allowed"]),
+        ({"allowed": frozenset[str]()}, ["not_allowed", "not_allowed"]),
+        ({"allowed": frozenset({"look", "write", "unheard of"})}, ["ok", "ok"]),
+    ],
+)
+def test_only_allowed_tools_run(config: dict[str, Any], kinds: list[str]) -> None:
+    outcomes = Desk(**config).run(call("look"), call("write"))
+    assert [outcome.result.error_kind or "ok" for outcome in outcomes] == kinds
+    for outcome in outcomes:
+        if outcome.result.is_error:
+            assert not outcome.ran
+            assert outcome.call.name in outcome.result.text
+            assert "not allowed" in outcome.result.text
+
+
+def test_a_tool_that_is_not_allowed_is_refused_as_that_whatever_its_arguments() -> None:
+    """Otherwise the model mends its arguments, and is refused again."""
+    assert Desk(allowed=frozenset({"look"})).kinds(call("write", path=[1])) == ["not_allowed"]
+
+
+# ---- uses
+
+
+def test_uses_are_counted_over_the_conversation() -> None:
+    desk = Desk(look.replace(max_uses=2), write)
+    assert desk.kinds(call("look", at=1)) == ["ok"]
+    assert desk.kinds(call("look", at=2), call("write")) == ["ok", "ok"]
+    (outcome,) = desk.run(call("look", at=3))
+    assert (outcome.result.error_kind, outcome.ran) == ("limit", False)
+    assert "2 times" in outcome.result.text
+    assert desk.kinds(call("write")) == ["ok"], "other tools are not concerned"
+
+
+@pytest.mark.parametrize(("own", "general", "most"), [(None, 3, 3), (2, 5, 2), (5, 2, 5), (0, 5, 0), (None, 0, 0)])
+def test_a_tool_s_own_number_goes_before_the_general_one(own: int | None, general: int, most: int) -> None:
+    desk = Desk(look.replace(max_uses=own), max_uses={"look": general})
+    assert desk.kinds(*(call("look", at=n) for n in range(8))).count("ok") == most
+
+
+@pytest.mark.parametrize("flavour", ["inline", "thread", "async", "hooked"])
+def test_eight_calls_of_one_turn_share_the_limit(flavour: str) -> None:
+    ran: list[int] = []
+    lock = threading.Lock()
+
+    def work(n: int) -> None:
+        with lock:
+            ran.append(n)
+
+    async def work_async(n: int) -> None:
+        await asyncio.sleep(0)
+        ran.append(n)
+
+    class Slow(Hooks):
+        async def before_tool(self, call: ToolCall) -> None:
+            await asyncio.sleep(0)
+
+    function: Callable[..., Any] = work_async if flavour in ("async", "hooked") else work
+    desk = Desk(
+        tool(name="work", inline=flavour == "inline", max_uses=3)(function), hooks=(Slow(),) if flavour == "hooked" else ()
+    )
+    kinds = desk.kinds(*(call("work", n=n) for n in range(8)))
+    assert kinds.count("ok") == len(ran) == 3
+    assert kinds.count("limit") == 5
+
+
+@pytest.mark.parametrize("limit", ["max_uses", "rate"])
+def test_calls_that_are_approved_at_the_same_time_share_the_limit(limit: str) -> None:
+    """A limit holds when the call begins, not when somebody is asked about it."""
+
+    async def yes(question: Approval) -> str:
+        await asyncio.sleep(0)
+        return "yes"
+
+    made = write.replace(max_uses=2) if limit == "max_uses" else write.replace(rate=Rate(2, 60))
+    desk = Desk(made, approve=yes, ask=frozenset({"write"}))
+    assert desk.kinds(*(call("write", path=str(n)) for n in range(6))).count("ok") == 2
+
+
+def test_calls_that_are_refused_use_nothing_up() -> None:
+    answers = ["no", "no", "yes", "yes"]
+    desk = Desk(write.replace(max_uses=2), approve=lambda _: answers.pop(0), ask=frozenset({"write"}))
+    assert [desk.kinds(call("write", path=str(n)))[0] for n in range(5)] == ["rejected", "rejected", "ok", "ok", "limit"]
+
+
+def test_calls_that_are_not_valid_use_nothing_up() -> None:
+    desk = Desk(write.replace(max_uses=1))
+    assert desk.kinds(call("write", path=[1]), call("write", path="a")) == ["validation", "ok"]
+
+
+# ---- rates
+
+
+def test_a_rate_is_a_sliding_window() -> None:
+    desk = Desk(look.replace(rate=Rate(2, 10)))
+    kinds: list[str] = []
+    for now in (0, 4, 9.9, 10.0, 13.9, 14.0):
+        desk.now = now
+        kinds += desk.kinds(call("look", at=now))
+    assert kinds == ["ok", "ok", "limit", "ok", "limit", "ok"]
+
+
+def test_a_rate_tells_when_to_come_again() -> None:
+    desk = Desk(look.replace(rate=Rate(1, 60)))
+    desk.run(call("look"))
+    desk.now = 15.0
+    (outcome,) = desk.run(call("look", at=1))
+    assert not outcome.ran
+    assert "1 calls in 60 s" in outcome.result.text
+    assert "try again in 45.0 s" in outcome.result.text
+
+
+def test_a_rate_is_of_one_tool() -> None:
+    desk = Desk(look.replace(rate=Rate(1, 60)), write)
+    assert desk.kinds(call("look"), call("write"), call("write", path="b"), call("look", at=1)) == ["ok", "ok", "ok", "limit"]
+
+
+def test_a_rate_of_none_never_lets_a_call_through() -> None:
+    desk = Desk(look.replace(rate=Rate(0, 60)))
+    assert desk.kinds(call("look")) == ["limit"]
+
+
+def test_eight_calls_of_one_turn_share_the_rate() -> None:
+    desk = Desk(look.replace(rate=Rate(3, 60)))
+    assert desk.kinds(*(call("look", at=n) for n in range(8))).count("ok") == 3
+
+
+# ---- approvals
+
+
+async def _later_yes(question: Approval) -> bool:
+    await asyncio.sleep(0)
+    return True
+
+
+async def _later_no(question: Approval) -> str:
+    await asyncio.sleep(0)
+    return "no"
+
+
+@pytest.mark.parametrize(
+    ("approve", "kind"),
+    [
+        (says("yes"), "ok"),
+        (says(True), "ok"),
+        (says("always"), "ok"),
+        (_later_yes, "ok"),
+        (says("no"), "rejected"),
+        (says(False), "rejected"),
+        (says(None), "rejected"),
+        (_later_no, "rejected"),
+        (says("later"), "rejected"),
+        (None, "rejected"),
+    ],
+)
+def test_an_answer_decides(approve: Callable[[Approval], Any] | None, kind: str) -> None:
+    desk = Desk(approve=approve, ask=frozenset({"write"}))
+    (outcome,) = desk.run(call("write", path="a"))
+    assert (outcome.result.error_kind or "ok", outcome.ran) == (kind, kind == "ok")
+
+
+@pytest.mark.parametrize("answer", ["deny", "NO", "No", "n", "never", "", "yes?", 0, "reject"])
+def test_an_answer_that_is_none_never_lets_a_call_through(answer: Any) -> None:
+    """Refused, or an error of the program; but the tool does not run."""
+    ran: list[str] = []
+
+    def note() -> None:
+        ran.append("it")
+
+    desk = Desk(tool(inline=True, approval=True)(note), approve=says(answer))
+    with suppress(UsageError, ValueError, TypeError):
+        assert desk.kinds(call("note")) == ["rejected"]
+    assert ran == []
+
+
+def _in_home(arguments: dict[str, Any]) -> str:
+    return f"/home/{arguments['path']}"
+
+
+def test_the_question_says_what_would_be_done_to_what() -> None:
+    desk = Desk(write.replace(target=_in_home), approve=says("yes"), ask=frozenset({"write"}))
+    made = call("write", path="a.txt")
+    desk.run(made)
+    assert desk.asked == [Approval(made, "write", frozenset({"write"}), "/home/a.txt")]
+
+
+def test_always_means_no_more_questions_about_this_tool() -> None:
+    other = write.replace(name="other")
+    desk = Desk(write, other, approve=lambda question: "always" if question.tool == "write" else "no", ask=frozenset({"write"}))
+    kinds = desk.kinds(call("write", path="a")) + desk.kinds(call("write", path="b"), call("other"), call("other", path="c"))
+    assert kinds == ["ok", "ok", "rejected", "rejected"]
+    assert [question.tool for question in desk.asked] == ["write", "other", "other"]
+
+
+def test_always_for_a_tool_is_not_for_its_namesake() -> None:
+    mine, theirs = write.replace(namespace="mine"), write.replace(namespace="theirs")
+    desk = Desk(mine, theirs, approve=lambda q: "always" if q.call.namespace == "mine" else "no", ask=frozenset({"write"}))
+    first = ToolCall("a", "write", {"path": "x"}, namespace="mine")
+    second = ToolCall("b", "write", {"path": "y"}, namespace="theirs")
+    assert desk.kinds(first) + desk.kinds(second) == ["ok", "rejected"]
+
+
+def test_yes_is_for_this_once() -> None:
+    desk = Desk(approve=says("yes"), ask=frozenset({"write"}))
+    desk.run(call("write", path="a"), call("write", path="b"))
+    assert len(desk.asked) == 2
+
+
+@pytest.mark.parametrize(
+    ("ask", "asked"),
+    [
+        (frozenset[str](), []),
+        (frozenset({"read"}), ["look", "silent"]),
+        (frozenset({"write"}), ["write", "silent"]),
+        (frozenset({"execute"}), ["silent"]),
+        (frozenset({"network"}), ["silent"]),
+        (frozenset({"read", "write"}), ["look", "write", "silent"]),
+    ],
+)
+def test_effects_decide_who_is_asked_about_and_unknown_ones_may_be_any(ask: frozenset[Any], asked: list[str]) -> None:
+    desk = Desk(approve=says("yes"), ask=ask)
+    desk.run(call("look"), call("write"), call("silent"))
+    assert [question.tool for question in desk.asked] == asked
+
+
+@pytest.mark.parametrize(
+    ("approval", "ask", "asks"), [(True, [], 1), (False, ["write"], 0), (None, ["write"], 1), (None, [], 0)]
+)
+def test_a_tool_s_own_word_goes_before_the_policy(approval: bool | None, ask: list[Any], asks: int) -> None:
+    desk = Desk(write.replace(approval=approval), approve=says("yes"), ask=frozenset(ask))
+    assert desk.kinds(call("write")) == ["ok"]
+    assert len(desk.asked) == asks
+
+
+def test_nobody_is_asked_about_a_call_that_may_not_run_anyway() -> None:
+    desk = Desk(
+        write.replace(max_uses=0), look, approve=says("yes"), ask=frozenset({"write", "read"}), allowed=frozenset({"write"})
+    )
+    assert desk.kinds(call("write"), call("look"), call("write", path=[1]), call("unknown")) == [
+        "limit",
+        "not_allowed",
+        "validation",
+        "not_found",
+    ]
+    assert desk.asked == []
+
+
+@pytest.mark.parametrize("flavour", ["sync", "async"])
+def test_an_approver_that_fails_is_heard_and_nothing_runs(flavour: str) -> None:
+    ran: list[str] = []
+
+    def note() -> None:
+        ran.append("it")
+
+    def broken(question: Approval) -> Any:
+        raise LookupError("nobody at the desk")
+
+    async def broken_async(question: Approval) -> Any:
+        raise LookupError("nobody at the desk")
+
+    desk = Desk(tool(inline=True, approval=True)(note), approve=broken if flavour == "sync" else broken_async)
+    with pytest.raises(LookupError, match="nobody at the desk"):
+        desk.run(call("note"))
+    assert ran == []
+
+
+def test_cancelled_while_somebody_is_asked_nothing_runs() -> None:
+    ran: list[str] = []
+
+    def note() -> None:
+        ran.append("it")
+
+    async def main() -> None:
+        asked = asyncio.Event()
+
+        async def never(question: Approval) -> bool:
+            asked.set()
+            await asyncio.Event().wait()
+            return True
+
+        runner = ToolExecutor(ToolRegistry([tool(inline=True, approval=True)(note)]), approve=never)
+        task = asyncio.create_task(runner.run_all([call("note"), call("note")]))
+        await asked.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    asyncio.run(main())
+    assert ran == []
+
+
+# ---- circles
+
+
+def made(desk: Desk, *calls: ToolCall) -> list[str]:
+    """The outcomes of calls, one after the other."""
+    return [kind for one in calls for kind in desk.kinds(one)]
+
+
+def test_identical_calls_are_broken_off() -> None:
+    desk = Desk()
+    assert made(desk, *[call("look", at="x")] * 5) == ["ok", "ok", "ok", "limit", "limit"]
+    (outcome,) = desk.run(call("look", at="x"))
+    assert not outcome.ran
+    assert "3 times" in outcome.result.text
+    assert "the same" in outcome.result.text
+    assert made(desk, call("look", at="y")) == ["ok"], "something else may be done"
+
+
+@pytest.mark.parametrize("repeats", [1, 2, 5, 30])
+def test_how_many_is_configured(repeats: int) -> None:
+    desk = Desk(repeats=repeats)
+    assert made(desk, *[call("look", at="x")] * (repeats + 2)) == ["ok"] * repeats + ["limit"] * 2
+
+
+def test_none_means_never() -> None:
+    desk = Desk(repeats=0)
+    assert made(desk, *[call("look", at="x")] * 60) == ["ok"] * 60
+    assert not desk.executor.guard.exhausted
+
+
+@pytest.mark.parametrize(
+    "variants",
+    [
+        pytest.param([{"at": "Paris"}, {"at": "paris"}, {"at": "PARIS"}, {"at": "pARIS"}], id="case"),
+        pytest.param([{"at": "a b"}, {"at": " a  b"}, {"at": "a\tb\n"}, {"at": "a b "}], id="white space"),
+        pytest.param(
+            [{"at": 1, "note": 2}, {"note": 2, "at": 1}, {"at": 1, "note": 2}, {"note": 2, "at": 1}], id="order of fields"
+        ),
+        pytest.param([{"at": 1}, {"at": 1, "note": None}, {"at": 1}, {"note": None, "at": 1}], id="null fields"),
+        pytest.param(
+            [{"at": {"a": ["X "], "b": None}}, {"at": {"a": ["x"]}}, {"at": {"a": [" x"]}}, {"at": {"a": ["x"]}}], id="inside"
+        ),
+    ],
+)
+def test_calls_that_are_all_but_identical_are_one(variants: list[dict[str, Any]]) -> None:
+    desk = Desk()
+    assert made(desk, *(call("look", **arguments) for arguments in variants)) == ["ok", "ok", "ok", "limit"]
+
+
+@pytest.mark.parametrize("values", [[1, 2, 3, 4], ["a", "b", "c", "d"], [[1, 2], [2, 1], [1], [2]], ["1", 1, [1], True]])
+def test_calls_that_differ_are_not_one(values: list[Any]) -> None:
+    assert made(Desk(), *(call("look", at=value) for value in values)) == ["ok"] * 4
+
+
+def test_two_tools_with_the_same_arguments_are_not_one() -> None:
+    desk = Desk(look, look.replace(name="look_again"))
+    assert made(desk, *[call("look", at=1), call("look_again", at=1)] * 3) == ["ok"] * 6
+
+
+def test_two_calls_in_turn_are_a_circle_too() -> None:
+    desk = Desk()
+    assert made(desk, *[call("look", at="a"), call("look", at="b")] * 4) == ["ok"] * 6 + ["limit"] * 2
+
+
+@pytest.mark.parametrize("length", [3, 5, 8])
+def test_longer_circles_are_found(length: int) -> None:
+    desk = Desk()
+    kinds = made(desk, *(call("look", at=n % length) for n in range(length * 4)))
+    assert kinds == ["ok"] * length * 3 + ["limit"] * length
+
+
+def test_calls_that_succeed_and_write_loop_too() -> None:
+    desk = Desk()
+    assert made(desk, *[call("write", path="a", content="b")] * 4) == ["ok", "ok", "ok", "limit"]
+
+
+def test_calls_that_fail_loop_too() -> None:
+    def fail() -> None:
+        raise ValueError("no")
+
+    assert made(Desk(tool(inline=True)(fail)), *[call("fail")] * 4) == ["execution"] * 3 + ["limit"]
+
+
+def test_waiting_for_something_is_allowed_for_longer_but_not_for_ever() -> None:
+    ticks = count()
+
+    def status(job: int) -> str:
+        return f"{next(ticks)} % done"
+
+    desk = Desk(tool(inline=True)(status))
+    assert made(desk, *[call("status", job=1)] * 12) == ["ok"] * 9 + ["limit"] * 3
+
+
+def test_waiting_with_a_higher_number_is_broken_off_too() -> None:
+    ticks = count()
+
+    def status(job: int) -> str:
+        return f"{next(ticks)} % done"
+
+    desk = Desk(tool(inline=True)(status), repeats=10)
+    kinds = made(desk, *[call("status", job=1)] * 40)
+    assert kinds == ["ok"] * 30 + ["limit"] * 10
+
+
+def test_a_check_between_changes_is_not_a_circle() -> None:
+    """Change, check, change, check: the check fails in the same way until the last change is right."""
+
+    def check() -> str:
+        return "1 test failed"
+
+    desk = Desk(write, tool(inline=True, effects="execute")(check))
+    calls = [one for n in range(6) for one in (call("write", path="a", content=f"attempt {n}"), call("check"))]
+    assert made(desk, *calls) == ["ok"] * 12
+
+
+@pytest.mark.parametrize("why", ["validation", "not_found", "not_allowed", "veto", "user"])
+def test_calls_that_are_refused_loop_too(why: str) -> None:
+    """A model that makes the same bad call again and again does not get better by itself."""
+
+    class No(Hooks):
+        def before_tool(self, call: ToolCall) -> Veto | None:
+            return Veto("never") if why == "veto" else None
+
+    config: dict[str, Any] = {"allowed": frozenset({"look"})} if why == "not_allowed" else {}
+    if why == "user":
+        config = {"ask": frozenset({"write"}), "approve": says("no")}
+    desk = Desk(hooks=(No(),) if why == "veto" else (), **config)
+    bad = {"validation": call("write", path=[1]), "not_found": call("wriet", path="a")}.get(why, call("write", path="a"))
+    for _ in range(12):
+        (outcome,) = desk.run(bad)
+        assert not outcome.ran
+    assert desk.executor.guard.exhausted
+
+
+def test_a_model_that_does_not_listen_is_exhausting() -> None:
+    desk = Desk()
+    made(desk, *[call("look", at="x")] * 3)
+    told: list[bool] = []
+    for _ in range(4):
+        made(desk, call("look", at="x"))
+        told.append(desk.executor.guard.exhausted)
+    assert told[0] is False, "it is told first"
+    assert told[-1] is True
+
+
+def test_a_model_that_listens_is_not() -> None:
+    """Told twice, much later told once more: it did not go on."""
+    desk = Desk()
+    made(desk, *[call("look", at="x")] * 5)
+    made(desk, *(call("look", at=n) for n in range(50)))
+    made(desk, *[call("look", at="z")] * 4)
+    assert not desk.executor.guard.exhausted
+
+
+def test_calls_of_one_turn_are_told_once() -> None:
+    """The model hears of it after the turn, however many calls that had."""
+    desk = Desk()
+    made(desk, *[call("look", at="x")] * 3)
+    assert desk.kinds(*[call("look", at="x")] * 4) == ["limit"] * 4
+    assert not desk.executor.guard.exhausted
+
+
+def test_circles_of_one_conversation_are_not_those_of_another() -> None:
+    first, second = Desk(), Desk()
+    made(first, *[call("look", at="x")] * 3)
+    assert made(second, call("look", at="x")) == ["ok"]
+
+
+def test_the_guard_does_not_grow() -> None:
+    guard = Guard(ToolConfig())
+    limited = look.replace(rate=Rate(5, 1.0))
+    for n in range(2000):
+        one = call("look", at=n)
+        if guard.verdict(limited, n * 0.5).say == "allow":
+            guard.begin(limited, n * 0.5)
+            guard.end(one, limited, ToolResult(one.id, (Text(str(n)),)))
+    sizes = [len(value) for value in vars(guard).values() if hasattr(value, "__len__")]
+    assert max(sizes) < 100
+    assert len(guard._times["", "look"]) <= 5  # pyright: ignore[reportPrivateUsage]
