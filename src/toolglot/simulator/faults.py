@@ -1,0 +1,233 @@
+"""Faults on demand: what goes wrong in one answer, by name. A name may carry a value: `rate-limit:0.01`.
+
+| asked by                                  | counted                                                            |
+|-------------------------------------------|--------------------------------------------------------------------|
+| `fault NAME [TIMES]` in the user's words  | per simulator and words, so that asking again works                |
+| header `x-simulate: NAME`                 | not: every request that has it                                     |
+| `Simulator(faults=[...])`                 | one for each request, in order; "" lets one pass                   |
+
+A request that the provider would refuse is refused first: a fault never hides a bad request.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from toolglot.errors import UnknownName
+from toolglot.messages import Block, Reply, Text, ToolCall
+from toolglot.providers.profile import Profile
+from toolglot.simulator.refusals import Kind, Refusal
+
+__all__ = ["FAULTS", "Part", "Reset", "Stall", "change_parts", "change_reply", "named_fault", "refusal_for", "same_ids"]
+
+
+class Reset(msgspec.Struct, frozen=True):
+    """The connection breaks here. As the first part: before the head."""
+
+
+class Stall(msgspec.Struct, frozen=True):
+    """Nothing more comes, and the connection stays open. As the first part: not even the head."""
+
+
+Part = bytes | Reset | Stall
+
+_PAST = "Wed, 21 Oct 2015 07:28:00 GMT"
+HTML = "<html>\n<head><title>502 Bad Gateway</title></head>\n<body><center><h1>502 Bad Gateway</h1></center></body>\n</html>\n"
+# name -> (kind, words by wire; "" for all others)
+_REFUSED: dict[str, tuple[Kind, dict[str, str]]] = {
+    "rate-limit": ("rate", {"": "Rate limit reached for requests. Please try again later."}),
+    "rate-limit-date": ("rate", {"": "Rate limit reached for requests. Please try again later."}),
+    "quota": (
+        "quota",
+        {
+            "": "You exceeded your current quota, please check your plan and billing details.",
+            "anthropic-messages": "Your credit balance is too low to access the API.",
+        },
+    ),
+    "server-error": (
+        "server",
+        {"": "The server had an error while processing your request.", "anthropic-messages": "Internal server error"},
+    ),
+    "overloaded": (
+        "overloaded",
+        {
+            "": "The engine is currently overloaded, please try again later.",
+            "anthropic-messages": "Overloaded",
+            "gemini": "The model is overloaded. Please try again later.",
+            "ollama-chat": "server busy, please try again. maximum pending requests exceeded",
+        },
+    ),
+    "unauthorized": (
+        "auth",
+        {
+            "": "Incorrect API key provided.",
+            "anthropic-messages": "invalid x-api-key",
+            "gemini": "API key not valid. Please pass a valid API key.",
+            "ollama-chat": "unauthorized",
+        },
+    ),
+    "context-too-long": (
+        "too_long",
+        {
+            "": "This model's maximum context length is 128000 tokens. However, your messages resulted in 150000 tokens.",
+            "openai-responses": "Your input exceeds the context window of this model. Please adjust your input and try again.",
+            "anthropic-messages": "prompt is too long: 210000 tokens > 200000 maximum",
+            "gemini": "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).",
+            "ollama-chat": "the input length exceeds the context length",
+        },
+    ),
+}
+# those that leave an answer without its end
+CUT = ("reset", "reset-mid-stream", "stall", "stall-first", "half-json", "truncated")
+# name -> what goes wrong
+FAULTS = {
+    "rate-limit": "429 with Retry-After; `rate-limit:0.5` says how many seconds",
+    "rate-limit-date": "429 with Retry-After as a date",
+    "quota": "429 or 402: out of credit, waiting does not help",
+    "server-error": "500",
+    "overloaded": "529, or the wire's own 503",
+    "unauthorized": "401: the key is wrong",
+    "context-too-long": "400: the conversation does not fit",
+    "html": "502 with a proxy's HTML page",
+    "reset": "the connection breaks before any byte",
+    "reset-mid-stream": "the connection breaks in the middle of the answer",
+    "stall": "some of the answer, then nothing more",
+    "stall-first": "nothing comes at all",
+    "half-json": "the answer ends in the middle of a JSON document",
+    "truncated": "the stream ends before its terminal",
+    "error-in-200": "an error under status 200, after some content",
+    "error-in-200-first": "an error under status 200, before any content",
+    "duplicate-ids": "two calls with one id",
+    "wrong-index": "parallel calls that all have index 0 (Chat, streamed)",
+    "length": "the arguments of the last call are cut by the length limit",
+    "not-json-args": "the arguments of a call are not JSON",
+    "unknown-tool": "a call to a tool that does not exist",
+}
+# Wires whose whole answers hold arguments as objects: nothing can be cut or broken in them.
+_OBJECTS = ("gemini", "ollama-chat")
+
+
+def named_fault(text: str) -> tuple[str, str]:
+    """A fault's name and value. Raises UnknownName."""
+    name, _, value = text.strip().partition(":")
+    if name not in FAULTS:
+        raise UnknownName("fault", name, FAULTS)
+    return name, value
+
+
+def refusal_for(fault: str, value: str, profile: Profile) -> Refusal | None:
+    """The provider's error, where the fault is one."""
+    if fault not in _REFUSED:
+        return None
+    kind, words = _REFUSED[fault]
+    wait = {"rate-limit": value or "0", "rate-limit-date": _PAST}.get(fault)
+    return Refusal(words.get(profile.wire, words[""]), kind, wait=wait)
+
+
+# ---- faults in what the model says
+
+
+def change_reply(fault: str, reply: Reply, profile: Profile, *, streamed: bool) -> Reply:
+    """The reply with its fault, before it has ids."""
+    objects = profile.wire in _OBJECTS or (profile.wire == "anthropic-messages" and not streamed)
+    match fault:
+        case "duplicate-ids" if len(reply.calls) < 2:
+            call = reply.calls[0] if reply.calls else ToolCall("", "lookup", {})
+            return replace(reply, blocks=(*_without_calls(reply), call, call), stop="tools")
+        case "unknown-tool":
+            renamed = [replace(call, name="no_such_tool") for call in reply.calls] or [ToolCall("", "no_such_tool", {})]
+            return replace(reply, blocks=(*_without_calls(reply), *renamed), stop="tools")
+        case "length" if reply.calls:
+            last = reply.calls[-1]
+            cut = replace(last, arguments={}, raw="{}") if objects else replace(last, arguments=None, raw=_half(last.text))
+            return replace(reply, blocks=tuple(cut if block is last else block for block in reply.blocks), stop="length")
+        case "length":
+            cut_texts = (replace(block, text=_half(block.text)) if isinstance(block, Text) else block for block in reply.blocks)
+            return replace(reply, blocks=tuple(cut_texts), stop="length")
+        case "not-json-args" if profile.wire == "gemini" and reply.calls:
+            return replace(
+                reply, blocks=_without_calls(reply), stop="error", opaque={"finishReason": "MALFORMED_FUNCTION_CALL"}
+            )
+        case "not-json-args" if not objects:
+            broken = (
+                replace(block, arguments=None, raw=f"{block.text.rstrip('}')}, oops") if isinstance(block, ToolCall) else block
+                for block in reply.blocks
+            )
+            return replace(reply, blocks=tuple(broken))
+        case _:
+            return reply
+
+
+def _half(text: str) -> str:
+    return text[: max(1, len(text) // 2)]
+
+
+def _without_calls(reply: Reply) -> tuple[Block, ...]:
+    return tuple(block for block in reply.blocks if not isinstance(block, ToolCall))
+
+
+def same_ids(blocks: tuple[Block, ...]) -> tuple[Block, ...]:
+    """All calls with the id of the first."""
+    first = next((block.id for block in blocks if isinstance(block, ToolCall)), "")
+    return tuple(_with_id(block, first) if isinstance(block, ToolCall) else block for block in blocks)
+
+
+def _with_id(call: ToolCall, id: str) -> ToolCall:
+    own = call.opaque or {}
+    return replace(call, id=id, opaque={**own, "id": id} if "id" in own else call.opaque)
+
+
+# ---- faults on the way
+
+
+def change_parts(fault: str, frames: Sequence[bytes], first: int, last: int, error: Callable[[], bytes]) -> list[Part]:
+    """The frames of an answer with their fault.
+
+    `first`: how many frames it takes until something was said. `last`: where the terminal begins. A whole answer is one frame.
+    """
+    cut = max(first, last // 2)
+    if len(frames) == 1:
+        return _change_body(fault, frames[0], error)
+    match fault:
+        case "reset":
+            return [Reset()]
+        case "stall-first":
+            return [Stall()]
+        case "reset-mid-stream":
+            return [*frames[:cut], Reset()]
+        case "stall":
+            return [*frames[:cut], Stall()]
+        case "half-json":
+            broken = frames[min(cut, len(frames) - 1)]
+            return [*frames[:cut], broken[: max(10, len(broken) // 2)]]
+        case "truncated":
+            return list(frames[:last])
+        case "error-in-200":
+            return [*frames[:cut], error()]
+        case "error-in-200-first":
+            return [error()]
+        case "wrong-index":
+            return [re.sub(rb'("tool_calls":\[\{"index":)\d+', rb"\g<1>0", frame) for frame in frames]
+        case _:
+            return list(frames)
+
+
+def _change_body(fault: str, body: bytes, error: Callable[[], bytes]) -> list[Part]:
+    half = body[: len(body) // 2]
+    match fault:
+        case "reset":
+            return [Reset()]
+        case "stall-first":
+            return [Stall()]
+        case "reset-mid-stream":
+            return [half, Reset()]
+        case "stall":
+            return [half, Stall()]
+        case "half-json" | "truncated":
+            return [half]
+        case "error-in-200" | "error-in-200-first":
+            return [error()]
+        case _:
+            return [body]

@@ -1,0 +1,254 @@
+"""A small deterministic model: a Request in, a Reply out. It obeys a script first, then directives, then the prompt.
+
+A plain prompt is cut into clauses; each goes to the tool whose words it shares most ("in Paris and in Rome": two calls).
+After the results it answers with a sentence that holds each of them. A call whose result is there is not made again, unless
+`tool_choice` requires one. Without a fitting tool it answers in words, or in JSON where an output schema asks for it.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from toolglot.jsontext import dumps_text
+from toolglot.messages import Block, Media, Message, Reply, Stop, Text, Thinking, ToolCall, ToolResult, Usage
+from toolglot.request import Request, ToolDefinition
+from toolglot.simulator.directives import Turn, plan
+from toolglot.simulator.fill import Filler, words_of
+from toolglot.wire.repair import FILLER
+from toolglot.wire.shapes import as_dict, as_list
+
+__all__ = ["Script", "Situation", "respond", "usage_of", "with_thought"]
+
+_SHOWN = 400  # characters of a result in the answer
+_COMMON = words_of(
+    "a an the is are of for in on at to and or with by from it its this that be get give please what me all any as"
+)
+_CLAUSES = re.compile(r"\s*(?:,\s*(?:and|then)?|;|\band\b|\bthen\b|[?!.](?=\s|$)|\n)\s+|[?!.]+$", re.IGNORECASE)
+
+
+class Script(msgspec.Struct, frozen=True):
+    """Replies by turn: the n-th is given where the history holds n turns of the assistant. After the last the model goes on.
+
+    A turn is a Reply, a text in the grammar of `directives`, or a function of the request. Ids and state that a Reply lacks
+    are added.
+    """
+
+    turns: "Sequence[Reply | str | Callable[[Request], Reply]]"
+
+
+class Situation(msgspec.Struct):
+    """Where a conversation stands: what the user asked last, and what happened since."""
+
+    words: str
+    """All that the user said last."""
+    prompt: str
+    """The same without directives."""
+    told: list[Turn]
+    """The directives."""
+    since: list[Message]
+
+    @classmethod
+    def of(cls, request: Request) -> "Situation":
+        """Reads a history."""
+        messages = [message for message in request.messages if not _is_aside(message)]
+        last = max((at for at, message in enumerate(messages) if message.role == "user"), default=-1)
+        words = messages[last].text if last >= 0 else ""
+        told, prompt = plan(words)
+        return cls(words, prompt, told, messages[last + 1 :])
+
+    @property
+    def turn(self) -> int:
+        """Turns of the assistant since the user spoke."""
+        return sum(message.role == "assistant" for message in self.since)
+
+    @property
+    def current(self) -> Turn | None:
+        """What the model was told to do in this turn."""
+        return self.told[self.turn] if self.turn < len(self.told) else None
+
+    @property
+    def results(self) -> list[ToolResult]:
+        """What came back since the user spoke, with the names of the tools."""
+        names = {call.id: call.name for message in self.since for call in message.calls}
+        found = [result for message in self.since for result in message.results]
+        return [replace(result, name=result.name or names.get(result.call_id, "")) for result in found]
+
+
+def _is_aside(message: Message) -> bool:
+    """What an encoder says for want of another place: pictures of results, late instructions, words between two turns."""
+    if message.role == "assistant":
+        return message.text == FILLER and not message.calls
+    return message.role == "user" and message.text.startswith(("[media of the result", "<system>"))
+
+
+def respond(request: Request, situation: Situation, script: Script | None = None) -> Reply:
+    """The model's reply, without ids and state."""
+    turn = situation.current
+    stop = turn.stop if turn else None
+    if script and (said := _scripted(script, request)):
+        return said
+    if turn and turn.blocks:
+        return _reply(_with_freeform(turn.blocks, request), stop)
+    calls = _calls(request, situation)
+    if calls:
+        return _reply(_with_freeform(calls, request), stop)
+    if request.output is not None:
+        value = Filler(_all_words(situation)).object(request.output.schema or {})
+        return _reply([Text(dumps_text(value))], stop)
+    return _cut(_reply([Text(_words(request, situation))], stop), request.options.max_tokens)
+
+
+def _reply(blocks: Sequence[Block], stop: Stop | None = None) -> Reply:
+    made: Stop = "tools" if any(isinstance(block, ToolCall) for block in blocks) else "end"
+    return Reply(tuple(blocks), stop or made)
+
+
+def _scripted(script: Script, request: Request) -> Reply | None:
+    at = sum(message.role == "assistant" and not _is_aside(message) for message in request.messages)
+    if at >= len(script.turns):
+        return None
+    entry = script.turns[at]
+    if isinstance(entry, Reply):
+        return entry
+    if not isinstance(entry, str):
+        return entry(request)
+    turns, rest = plan(entry)
+    return _reply(_with_freeform(turns[0].blocks if turns else [Text(rest)], request), turns[0].stop if turns else None)
+
+
+def _with_freeform(blocks: Sequence[Block], request: Request) -> list[Block]:
+    """Calls of freeform tools have text, those of a namespace have it."""
+    tools = {tool.name: tool for tool in request.tools}
+    out: list[Block] = []
+    for block in blocks:
+        if isinstance(block, ToolCall) and (tool := tools.get(block.name)):
+            if tool.kind == "freeform":
+                given = (block.arguments or {}).get("input", dumps_text(block.arguments or {}))
+                block = replace(block, arguments=None, raw=str(given), freeform=True)
+            block = replace(block, namespace=tool.namespace)
+        out.append(block)
+    return out
+
+
+# ---- plain prompts: which tools, with which arguments
+
+
+def _calls(request: Request, situation: Situation) -> list[ToolCall]:
+    choice = request.tool_choice
+    tools = [tool for tool in request.tools if tool.kind != "hosted"]
+    if choice and choice.names:
+        tools = [tool for tool in tools if tool.name in choice.names]
+    if not tools or (choice and choice.mode == "none"):
+        return []
+    wanted = _guess(situation.prompt, tools)
+    made = [(call.name, call.arguments) for message in situation.since for call in message.calls]
+    fresh = [call for call in wanted if (call.name, call.arguments) not in made]
+    if choice and choice.mode == "required" and not fresh:
+        fresh = wanted or [_call(tools[0], Filler(situation.prompt))]
+    return fresh[:1] if request.parallel is False else fresh
+
+
+def _guess(prompt: str, tools: Sequence[ToolDefinition]) -> list[ToolCall]:
+    """The calls that a prompt asks for. A clause without a tool of its own goes on with the one before."""
+    found: list[tuple[ToolDefinition, str]] = []
+    for clause in filter(None, _CLAUSES.split(prompt)):
+        tool = _best(clause, tools)
+        if tool is None and found:
+            before, said = found[-1]
+            if _lacks(before, said):
+                found[-1] = (before, f"{said} and {clause}")
+                continue
+            filler = Filler(clause, words_of(before.name))
+            if not filler.texts and not filler.numbers:  # it is about all of them: "in Paris and in Rome, in celsius"
+                found = [(one, f"{words} {clause}") for one, words in found]
+                continue
+            tool = before
+        if tool is not None:
+            found.append((tool, clause))
+    calls: list[ToolCall] = []
+    for tool, clause in found:
+        call = _call(tool, Filler(clause, _own_words(tool)))
+        if call not in calls:
+            calls.append(call)
+    return calls
+
+
+def _best(clause: str, tools: Sequence[ToolDefinition]) -> ToolDefinition | None:
+    """The tool that shares most words with a clause: names count three times, one word of a description is not enough."""
+    said = words_of(clause) - _COMMON
+    scores = [3 * len(said & words_of(tool.name)) + len(said & (_own_words(tool) - words_of(tool.name))) for tool in tools]
+    best = max(scores)
+    return tools[scores.index(best)] if best > 1 else None
+
+
+def _own_words(tool: ToolDefinition) -> frozenset[str]:
+    parameters = as_dict((tool.parameters or {}).get("properties"))
+    parts = [tool.name, tool.description, *parameters]
+    parts += [f"{as_dict(part).get('description', '')} {as_dict(part).get('enum', '')}" for part in parameters.values()]
+    return words_of(" ".join(parts)) - _COMMON
+
+
+def _lacks(tool: ToolDefinition, said: str) -> bool:
+    """Whether a tool needs more values than a clause offers."""
+    filler, parameters = Filler(said, _own_words(tool)), tool.parameters or {}
+    properties = as_dict(parameters.get("properties"))
+    needed = [as_dict(properties.get(name)) for name in as_list(parameters.get("required"))]
+    numbers = sum(part.get("type") in ("integer", "number") for part in needed)
+    texts = sum(part.get("type") == "string" and not part.get("enum") for part in needed)
+    listed = any(part.get("type") == "array" for part in needed)
+    return numbers > len(filler.numbers) or texts > len(filler.texts) or listed
+
+
+def _call(tool: ToolDefinition, filler: Filler) -> ToolCall:
+    if tool.kind == "freeform":
+        return ToolCall("", tool.name, {"input": filler.prompt})
+    return ToolCall("", tool.name, filler.object(tool.parameters or {}))
+
+
+# ---- words
+
+
+def _words(request: Request, situation: Situation) -> str:
+    """What it says where there is nothing to call."""
+    results = situation.results
+    said = "Here is what came back. " + " ".join(map(_shown, results)) if results else f"You said: {situation.prompt[:_SHOWN]}"
+    blocks = [block for message in request.messages for block in message.blocks]
+    inside = [part for block in blocks if isinstance(block, ToolResult) for part in block.content]
+    images = sum(isinstance(block, Media) and block.kind == "image" for block in [*blocks, *inside])
+    return f"{said} I see {images} image{'s' * (images != 1)}." if images else said
+
+
+def _shown(result: ToolResult) -> str:
+    text = result.text.strip() or "nothing"
+    text = text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
+    name = f"{result.name}: " if result.name else ""
+    return f"{name}{text}{'' if text[-1] in '.!?…' else '.'}"
+
+
+def _all_words(situation: Situation) -> str:
+    return " ".join([situation.prompt, *(result.text for result in situation.results)])
+
+
+def _cut(reply: Reply, most: int | None) -> Reply:
+    """A text within the limit of tokens, four characters each."""
+    if not most or len(reply.text) <= 4 * most:
+        return reply
+    return replace(reply, blocks=(Text(reply.text[: 4 * most]),), stop="length")
+
+
+def with_thought(reply: Reply, situation: Situation) -> Reply:
+    """A reply that begins with a thought."""
+    if any(isinstance(block, Thinking) for block in reply.blocks):
+        return reply
+    names = ", ".join(call.name for call in reply.calls)
+    text = f"I should call {names}." if names else "The results are there." if situation.results else "I can answer at once."
+    return replace(reply, blocks=(Thinking(text), *reply.blocks))
+
+
+def usage_of(reply: Reply, sent: int) -> Usage:
+    """Four characters are a token."""
+    thought = sum(len(block.text) for block in reply.blocks if isinstance(block, Thinking))
+    said = sum(len(block.text) for block in reply.blocks if isinstance(block, Text | Thinking | ToolCall))
+    return Usage(input=max(1, sent // 4), output=max(1, said // 4), reasoning=thought // 4)

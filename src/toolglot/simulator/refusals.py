@@ -1,0 +1,159 @@
+"""How each provider says no: statuses and words as one table a wire, and the bodies they come in."""
+
+from typing import Literal
+
+from toolglot.jsontext import dumps
+from toolglot.providers.profile import Profile
+from toolglot.wire.framing import ndjson, one_line, sse
+from toolglot.wire.shapes import Doc
+
+__all__ = ["Kind", "Refusal", "error_body", "error_frame", "status_of"]
+
+Kind = Literal["invalid", "no_key", "auth", "missing", "method", "large", "too_long", "rate", "quota", "server", "overloaded"]
+
+# kind -> (status, type, code)
+_OPENAI: dict[Kind, tuple[int, str, str]] = {
+    "invalid": (400, "invalid_request_error", ""),
+    "no_key": (401, "invalid_request_error", ""),
+    "auth": (401, "invalid_request_error", "invalid_api_key"),
+    "missing": (404, "invalid_request_error", "model_not_found"),
+    "method": (405, "invalid_request_error", "method_not_supported"),
+    "large": (413, "invalid_request_error", "request_too_large"),
+    "too_long": (400, "invalid_request_error", "context_length_exceeded"),
+    "rate": (429, "requests", "rate_limit_exceeded"),
+    "quota": (429, "insufficient_quota", "insufficient_quota"),
+    "server": (500, "server_error", "server_error"),
+    "overloaded": (503, "server_error", "server_is_overloaded"),
+}
+_ANTHROPIC: dict[Kind, tuple[int, str, str]] = {
+    "invalid": (400, "invalid_request_error", ""),
+    "no_key": (401, "authentication_error", ""),
+    "auth": (401, "authentication_error", ""),
+    "missing": (404, "not_found_error", ""),
+    "method": (405, "invalid_request_error", ""),
+    "large": (413, "request_too_large", ""),
+    "too_long": (400, "invalid_request_error", ""),
+    "rate": (429, "rate_limit_error", ""),
+    "quota": (402, "billing_error", ""),
+    "server": (500, "api_error", ""),
+    "overloaded": (529, "overloaded_error", ""),
+}
+_GEMINI: dict[Kind, tuple[int, str, str]] = {
+    "invalid": (400, "INVALID_ARGUMENT", ""),
+    "no_key": (403, "PERMISSION_DENIED", ""),
+    "auth": (400, "INVALID_ARGUMENT", "API_KEY_INVALID"),
+    "missing": (404, "NOT_FOUND", ""),
+    "method": (405, "INVALID_ARGUMENT", ""),
+    "large": (413, "INVALID_ARGUMENT", ""),
+    "too_long": (400, "INVALID_ARGUMENT", ""),
+    "rate": (429, "RESOURCE_EXHAUSTED", ""),
+    "quota": (429, "RESOURCE_EXHAUSTED", "QUOTA"),
+    "server": (500, "INTERNAL", ""),
+    "overloaded": (503, "UNAVAILABLE", ""),
+}
+_TABLES = {"openai-chat": _OPENAI, "openai-responses": _OPENAI, "anthropic-messages": _ANTHROPIC, "gemini": _GEMINI}
+# what a vendor answers otherwise than the rest of its wire
+_VENDORS: dict[tuple[str, Kind], tuple[int, str, str]] = {
+    ("openrouter", "quota"): (402, "", ""),
+    ("deepseek", "quota"): (402, "unknown_error", "invalid_request_error"),
+    ("mistral", "too_long"): (400, "invalid_request_error", "3051"),
+    ("vertex", "no_key"): (401, "UNAUTHENTICATED", "CREDENTIALS_MISSING"),
+    ("vertex", "auth"): (401, "UNAUTHENTICATED", "CREDENTIALS_MISSING"),
+}
+
+
+class Refusal(Exception):
+    """A request is refused, or an error is asked for. `wait`: seconds that the client is told to wait.
+
+    `bare`: the body is these words and no JSON. `field`: an unknown field, which some vendors say in a form of its own.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        kind: Kind = "invalid",
+        *,
+        code: str = "",
+        param: str | None = None,
+        wait: str | None = None,
+        bare: bool = False,
+        field: str = "",
+    ) -> None:
+        super().__init__(message)
+        self.kind: Kind = kind
+        self.message, self.code, self.param = message, code, param
+        self.wait, self.bare, self.field = wait, bare, field
+
+
+def _words(refusal: Refusal, profile: Profile) -> tuple[int, str, str]:
+    status, type, code = _VENDORS.get((profile.id, refusal.kind)) or _TABLES.get(profile.wire, _OPENAI)[refusal.kind]
+    return status, type, refusal.code or code
+
+
+def status_of(refusal: Refusal, profile: Profile) -> int:
+    """The HTTP status of a refusal."""
+    if refusal.field and profile.id == "mistral":
+        return 422
+    return _words(refusal, profile)[0]
+
+
+def error_body(refusal: Refusal, profile: Profile) -> Doc:
+    """The body that a provider sends with it."""
+    match profile.wire:
+        case "anthropic-messages":
+            error: Doc = {"type": _words(refusal, profile)[1], "message": refusal.message}
+            details: Doc = {"details": {"error_code": refusal.code}} if refusal.code else {}
+            return {"type": "error", "error": {**error, **details}}
+        case "gemini":
+            return {"error": _google(refusal, profile)}
+        case "ollama-chat":
+            return {"error": refusal.message}
+        case _:
+            return _openai_body(refusal, profile)
+
+
+def _google(refusal: Refusal, profile: Profile) -> Doc:
+    status, type, code = _words(refusal, profile)
+    details: list[Doc] = []
+    if refusal.wait is not None and "GMT" not in refusal.wait:
+        details.append({"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": f"{refusal.wait}s"})
+    if code == "QUOTA":
+        details.append({"@type": "type.googleapis.com/google.rpc.QuotaFailure", "violations": []})
+    elif code:
+        details.append({"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": code, "domain": "googleapis.com"})
+    return {"code": status, "message": refusal.message, "status": type, **({"details": details} if details else {})}
+
+
+def _openai_body(refusal: Refusal, profile: Profile) -> Doc:
+    status, type, code = _words(refusal, profile)
+    message = refusal.message
+    match profile.id:
+        case "xai":
+            return {"code": code or type, "error": message}
+        case "openrouter":
+            return {"error": {"code": status, "message": message, "metadata": {}}}
+        case "mistral" if refusal.field:
+            detail = [{"type": "extra_forbidden", "loc": ["body", refusal.field], "msg": message}]
+            return {"object": "error", "message": {"detail": detail}, "type": type, "param": None, "code": None}
+        case "mistral":
+            return {"object": "error", "message": message, "type": type, "param": refusal.param, "code": code or "1000"}
+        case "copilot":
+            return {"error": {"message": message, "code": code or "invalid_request_body"}}
+        case _:
+            return {"error": {"message": message, "type": type, "param": refusal.param, "code": code or None}}
+
+
+def error_frame(refusal: Refusal, profile: Profile) -> bytes:
+    """The same inside a stream that began with status 200."""
+    body = error_body(refusal, profile)
+    match profile.wire:
+        case "anthropic-messages":
+            return sse(one_line(dumps(body)), "error")
+        case "openai-responses":
+            error = body["error"]
+            frame: Doc = {"type": "error", "code": error["code"], "message": error["message"], "param": error["param"]}
+            return sse(one_line(dumps({**frame, "sequence_number": 0})), "error")
+        case "ollama-chat":
+            return ndjson(one_line(dumps(body)))
+        case _:
+            return sse(one_line(dumps(body)))

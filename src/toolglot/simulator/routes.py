@@ -1,0 +1,78 @@
+"""Which wire, which vendor and which model a path means.
+
+Law: a first segment `@ID` names the profile whose rules count; without it the path decides (Azure, Vertex), else the wire.
+"""
+
+import re
+from urllib.parse import parse_qsl, unquote
+
+import msgspec
+
+from toolglot.providers.catalog import ALIASES, PROFILES, WIRE_DEFAULTS
+
+__all__ = ["Route", "find_route"]
+
+# pattern of the whole path, wire, profile where the path tells the vendor. The first that fits counts.
+_PATHS: tuple[tuple[str, str, str], ...] = (
+    (r"/openai/deployments/(?P<model>[^/]+)/chat/completions", "openai-chat", "azure-dated-chat"),
+    (r"/deployments/(?P<model>[^/]+)/chat/completions", "openai-chat", "azure-dated-chat"),
+    (r"/openai/v1/chat/completions", "openai-chat", "azure-chat"),
+    (r"/openai/v1/responses", "openai-responses", "azure-responses"),
+    (r"/openai/responses", "openai-responses", "azure-dated-responses"),
+    (r"(/api)?(/v1|/beta)?/chat/completions", "openai-chat", ""),
+    (r"(/api)?(/v1)?/responses", "openai-responses", ""),
+    (r"(/api|/anthropic)?(/v1)?/messages", "anthropic-messages", ""),
+    (
+        r"(/v1|/v1beta1)?(/projects/[^/]+/locations/[^/]+)?/publishers/google/models/(?P<model>[^/:]+):(?P<verb>\w+)",
+        "gemini",
+        "vertex",
+    ),
+    (r"(/v1|/v1beta1?)?/models/(?P<model>[^/:]+):(?P<verb>\w+)", "gemini", ""),
+    (r"/api/chat", "ollama-chat", ""),
+)
+_ROUTES = [(re.compile(pattern), wire, profile) for pattern, wire, profile in _PATHS]
+_VERBS = {"generateContent": False, "streamGenerateContent": True}
+# words in a path that nothing serves -> the wire whose error shape is nearest
+_NEAREST = (
+    ("messages", "anthropic-messages"),
+    ("models/", "gemini"),
+    ("/api/", "ollama-chat"),
+    ("respons", "openai-responses"),
+)
+
+
+class Route(msgspec.Struct, frozen=True):
+    """Where a request goes. `found`: whether anything is served there."""
+
+    wire: str
+    profile: str
+    model: str = ""
+    """Where the path names it."""
+    stream: bool | None = None
+    """Where the path says it (Gemini); else the body does."""
+    query: dict[str, str] = {}
+    found: bool = True
+
+
+def find_route(path: str) -> Route:
+    """The route of a path with its query."""
+    place, _, query = path.partition("?")
+    fields = dict(parse_qsl(query, keep_blank_values=True))
+    named = ""
+    if place.startswith("/@"):
+        named, slash, rest = place[2:].partition("/")
+        named, place = ALIASES.get(named, named), slash + rest
+    for pattern, wire, vendor in _ROUTES:
+        if not (match := pattern.fullmatch(place)):
+            continue
+        if named and named not in PROFILES:  # `openai` and `azure` have a profile for each of their wires
+            named = f"{named}-{wire.removeprefix('openai-')}"
+        parts = match.groupdict()
+        verb = parts.get("verb")
+        served = (not named or (named in PROFILES and PROFILES[named].wire == wire)) and (verb is None or verb in _VERBS)
+        profile = named if named in PROFILES else vendor or WIRE_DEFAULTS[wire]
+        return Route(wire, profile, unquote(parts.get("model") or ""), _VERBS.get(verb or ""), fields, served)
+    wire = next((wire for words, wire in _NEAREST if words in place), "openai-chat")
+    if named in PROFILES:
+        wire = PROFILES[named].wire
+    return Route(wire, named if named in PROFILES else WIRE_DEFAULTS[wire], query=fields, found=False)

@@ -1,0 +1,119 @@
+"""The simulator over real HTTP, on loopback. The only module that imports aiohttp, and only when it serves.
+
+Law: it carries parts out and decides nothing; it logs method, path and status, never headers or bodies.
+"""
+
+import asyncio
+import logging
+import socket
+import struct
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from toolglot.simulator.core import SimulatedAnswer, Simulator, Stall
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+__all__ = ["SimulatorServer", "serve"]
+
+_log = logging.getLogger("toolglot.simulator")
+_MOST = 256 * 1024 * 1024  # bytes of a request
+_ABORT = struct.pack("ii", 1, 0)  # SO_LINGER: closing sends a reset
+
+
+class SimulatorServer:
+    """Serves a simulator: `async with SimulatorServer() as url`, or `start` and `stop`."""
+
+    def __init__(self, simulator: Simulator | None = None) -> None:
+        self.simulator = simulator or Simulator()
+        self.url = ""
+        self._runner: web.AppRunner | None = None
+        self._stopping = asyncio.Event()
+
+    async def start(self, host: str = "127.0.0.1", port: int = 0) -> str:
+        """Listens, and gives the base URL. Port 0: any that is free."""
+        from aiohttp import web
+
+        app = web.Application(client_max_size=_MOST)
+        app.router.add_route("*", "/{path:.*}", self._serve)
+        self._stopping.clear()
+        self._runner = web.AppRunner(app, handler_cancellation=True, access_log=None, shutdown_timeout=1.0)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, host, port, backlog=2048)
+        await site.start()
+        bound: Any = self._runner.addresses[0]
+        name = f"[{host}]" if ":" in host else host
+        self.url = f"http://{name}:{bound[1]}"
+        return self.url
+
+    async def stop(self) -> None:
+        """Ends all connections, stalled ones too."""
+        self._stopping.set()
+        if self._runner is not None:
+            runner, self._runner = self._runner, None
+            await runner.cleanup()
+
+    async def __aenter__(self) -> str:
+        return await self.start()
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.stop()
+
+    async def _serve(self, request: "web.Request") -> "web.StreamResponse":
+        body = await request.read()
+        answer = self.simulator.handle(request.method, request.path_qs, request.headers, body)
+        _log.debug("%s %s -> %s", request.method, request.path, answer.status)
+        return await self._send(request, answer)
+
+    async def _send(self, request: "web.Request", answer: SimulatedAnswer) -> "web.StreamResponse":
+        from aiohttp import web
+
+        if len(answer.parts) == 1 and isinstance(whole := answer.parts[0], bytes):
+            return web.Response(status=answer.status, headers=answer.headers, body=whole)
+        response = web.StreamResponse(status=answer.status, headers=answer.headers)
+        with suppress(ConnectionError):  # the client left
+            for part in answer.parts:
+                if isinstance(part, bytes):
+                    await _write(request, response, part)
+                    continue
+                if isinstance(part, Stall):
+                    await self._stopping.wait()  # or until the client leaves, which cancels this
+                _abort(request)
+                return response
+            await response.write_eof()
+        return response
+
+
+async def _write(request: "web.Request", response: "web.StreamResponse", part: bytes) -> None:
+    if not response.prepared:
+        await response.prepare(request)
+    await response.write(part)
+
+
+def _abort(request: "web.Request") -> None:
+    transport = request.transport
+    if transport is None:
+        return
+    if (sock := transport.get_extra_info("socket")) is not None:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _ABORT)
+    transport.abort()
+
+
+async def serve(
+    host: str = "127.0.0.1",
+    port: int = 8484,
+    *,
+    simulator: Simulator | None = None,
+    ready: Callable[[str], None] | None = None,
+) -> None:
+    """Serves until it is cancelled. `ready` is told the base URL."""
+    server = SimulatorServer(simulator)
+    url = await server.start(host, port)
+    try:
+        if ready:
+            ready(url)
+        await asyncio.Event().wait()
+    finally:
+        await server.stop()

@@ -1,0 +1,90 @@
+"""What a simulated model says in its wire's own way: ids of calls, and state that must come back unchanged.
+
+Law: state is a hash of who made it and what it belongs to, so it can be checked without being remembered.
+"""
+
+import base64
+import re
+from collections.abc import Callable
+from hashlib import sha256
+
+from msgspec.structs import replace
+
+from toolglot.jsontext import dumps_text
+from toolglot.messages import Block, Thinking, ToolCall
+from toolglot.providers.profile import Profile
+from toolglot.request import Request
+from toolglot.wire.ids import hashed
+from toolglot.wire.shapes import as_dict
+
+__all__ = ["dress", "sign", "thinks"]
+
+# Models that think without being asked, by name; others do where the request asks for it.
+_THINKERS = re.compile(r"claude-.*-5|claude-sonnet-4|(^|/)o\d|gpt-[5-9]|gemini-[3-9]|deepseek")
+_SNAPSHOT = re.compile(r"(-(latest|\d{4}-\d{2}-\d{2}|\d{3,8})|[@:].*)$")
+_PREFIXES = {"anthropic-messages": "toolu_", "gemini": "fc_"}
+# The field that reasoning comes in, where it is not reasoning_content.
+_FIELDS = {"openrouter": "reasoning", "groq": "reasoning", "copilot": "reasoning_text"}
+
+
+def thinks(request: Request, profile: Profile) -> bool:
+    """Whether the model shows its reasoning in this request."""
+    options, own = request.options, request.extras.get(profile.wire, {})
+    if options.effort == "none" or options.thinking_budget == 0 or as_dict(own.get("thinking")).get("type") == "disabled":
+        return False
+    if profile.wire == "anthropic-messages" and request.tool_choice and request.tool_choice.mode == "required":
+        return False  # a forced call suppresses it
+    asked = options.effort or options.thinking_budget or own.get("think") or own.get("thinking")
+    return bool(asked) or profile.reasoning_echo == "required" or _THINKERS.search(profile.model) is not None
+
+
+def sign(profile: Profile, words: str) -> str:
+    """The state that this model gives to a thought or a call, in base64."""
+    model = _SNAPSHOT.sub("", profile.model.rpartition("/")[2]) if profile.state == "model" else ""
+    text = f"simulated\0{profile.id}\0{model}\0{words}"
+    return base64.b64encode(sha256(text.encode("utf-8", "surrogatepass")).digest()[:24]).decode()
+
+
+def dress(blocks: tuple[Block, ...], profile: Profile, number: Callable[[], int]) -> tuple[Block, ...]:
+    """The blocks of a reply with ids and state."""
+    out: list[Block] = []
+    first = True
+    for block in blocks:
+        if isinstance(block, Thinking):
+            # OpenAI shows no reasoning on Chat; Mistral's is a part of the content, which this model does not make
+            if profile.wire != "openai-chat" or (profile.reasoning_echo != "no" and profile.id != "mistral"):
+                out.append(_thinking(block, profile))
+        elif isinstance(block, ToolCall):
+            out.append(_call(block, profile, number, first))
+            first = False
+        else:
+            out.append(block)
+    return tuple(out)
+
+
+def _thinking(block: Thinking, profile: Profile) -> Thinking:
+    own = block.opaque or {}
+    match profile.wire:
+        case "anthropic-messages":
+            return block if "redacted" in own else replace(block, opaque={**own, "signature": sign(profile, block.text)})
+        case "openai-responses":
+            return replace(block, opaque={**own, "encrypted_content": sign(profile, block.text)})
+        case "openai-chat" if profile.id in _FIELDS:
+            return replace(block, opaque={"field": _FIELDS[profile.id]})
+        case _:
+            return block
+
+
+def _call(call: ToolCall, profile: Profile, number: Callable[[], int], first: bool) -> ToolCall:
+    id = call.id
+    if not id:
+        id = f"{_PREFIXES.get(profile.wire, 'call_')}{number():06d}"
+        if not re.fullmatch(profile.limits.call_id, id):
+            id = hashed(id, profile.limits.call_id_length)
+    raw = call.raw if call.raw is not None else dumps_text(call.arguments or {})
+    own = dict(call.opaque or {})
+    if profile.wire == "gemini" and profile.call_ids:
+        own["id"] = id
+    if profile.signatures and first:
+        own["thoughtSignature"] = sign(profile, call.name)
+    return replace(call, id=id, raw=raw, opaque=own or None)

@@ -1,0 +1,223 @@
+"""Every fault on every wire ends as its name says, and asking again works."""
+
+from typing import Any
+
+import pytest
+
+from toolglot import errors
+from toolglot.errors import ToolglotError, UnknownName
+from toolglot.jsontext import dumps
+from toolglot.messages import Conversation, Reply, Text, ToolResult, tool_results, user
+from toolglot.providers.catalog import resolve
+from toolglot.simulator.core import Reset, SimulatedAnswer, Simulator, Stall
+from toolglot.simulator.faults import FAULTS
+from toolglot.wire.codec import reader
+from toolglot.wire.reader import error_of
+
+from .asking import ADD, WEATHER, WIRE_PROFILES, ask, encoded, error_text, model_of, post, read
+
+PROMPT = "weather in Paris and in Rome"
+STREAMED = (False, True)
+# fault -> (error of each wire, status); "" for all others
+REFUSED: dict[str, dict[str, tuple[type[ToolglotError], int]]] = {
+    "rate-limit": {"": (errors.RateLimited, 429)},
+    "rate-limit-date": {"": (errors.RateLimited, 429)},
+    "quota": {
+        "openai-chat": (errors.QuotaExceeded, 429),
+        "openai-responses": (errors.QuotaExceeded, 429),
+        "anthropic": (errors.QuotaExceeded, 402),
+        "": (errors.RateLimited, 429),  # Google and Ollama do not tell the two apart
+    },
+    "server-error": {"": (errors.ServerFailed, 500)},
+    "overloaded": {"anthropic": (errors.Overloaded, 529), "": (errors.Overloaded, 503)},
+    "unauthorized": {"gemini": (errors.AuthenticationFailed, 400), "": (errors.AuthenticationFailed, 401)},
+    "context-too-long": {"": (errors.ContextTooLong, 400)},
+    "html": {"": (errors.ServerFailed, 502)},
+}
+
+
+def answered(profile: str, fault: str, *, stream: bool, prompt: str = PROMPT) -> SimulatedAnswer:
+    target = resolve(profile, model_of(profile))
+    body = encoded(target, [user(prompt)], stream=stream, tools=(WEATHER, ADD))
+    return post(Simulator(faults=[fault]), target, body, stream=stream)
+
+
+def reply_of(profile: str, fault: str, *, stream: bool) -> Reply:
+    return read(resolve(profile, model_of(profile)), answered(profile, fault, stream=stream), stream=stream)
+
+
+def partly(profile: str, answer: SimulatedAnswer, *, stream: bool) -> tuple[list[Any], ToolglotError | None]:
+    """The events that came, and how it ended, for a client that reads until the end of the bytes."""
+    reading = reader(profile_wire(profile), streaming=stream, content_type=answer.headers["content-type"])
+    events: list[Any] = []
+    try:
+        for part in answer.parts:
+            if isinstance(part, bytes):
+                events += reading.feed(part)
+        events += reading.close()
+    except ToolglotError as e:
+        return events, e
+    return events, None
+
+
+def profile_wire(profile: str) -> str:
+    return resolve(profile).wire
+
+
+@pytest.mark.parametrize("profile", WIRE_PROFILES)
+@pytest.mark.parametrize("fault", REFUSED)
+def test_refusals(fault: str, profile: str) -> None:
+    answer = answered(profile, fault, stream=True)
+    kind, status = REFUSED[fault].get(profile) or REFUSED[fault][""]
+    error = error_of(answer.status, answer.body)
+    assert (type(error), answer.status) == (kind, status)
+    assert (answer.headers["content-type"] == "application/json") is (fault != "html")
+
+
+@pytest.mark.parametrize("profile", WIRE_PROFILES)
+def test_waiting_is_said_in_the_provider_s_way(profile: str) -> None:
+    answer = answered(profile, "rate-limit:0.01", stream=False)
+    said = str(error_of(429, answer.body).retry_after) if profile == "gemini" else answer.headers["retry-after"]
+    assert said == "0.01"
+    assert answered(profile, "rate-limit-date", stream=False).headers["retry-after"].endswith("GMT")
+
+
+@pytest.mark.parametrize("stream", STREAMED)
+@pytest.mark.parametrize("profile", WIRE_PROFILES)
+def test_broken_connections(profile: str, stream: bool) -> None:
+    assert answered(profile, "reset", stream=stream).parts == [Reset()]
+    assert answered(profile, "stall-first", stream=stream).parts == [Stall()]
+    for fault, end in (("reset-mid-stream", Reset()), ("stall", Stall())):
+        answer = answered(profile, fault, stream=stream)
+        assert answer.parts[-1] == end
+        events, error = partly(profile, answer, stream=stream)
+        assert isinstance(error, errors.MalformedReply)
+        assert not stream or events
+
+
+@pytest.mark.parametrize("stream", STREAMED)
+@pytest.mark.parametrize("profile", WIRE_PROFILES)
+@pytest.mark.parametrize("fault", ["half-json", "truncated"])
+def test_answers_without_their_end(fault: str, profile: str, stream: bool) -> None:
+    answer = answered(profile, fault, stream=stream)
+    events, error = partly(profile, answer, stream=stream)
+    assert isinstance(error, errors.TruncatedStream if stream else errors.MalformedReply)
+    assert not stream or events
+
+
+@pytest.mark.parametrize("stream", STREAMED)
+@pytest.mark.parametrize("profile", WIRE_PROFILES)
+@pytest.mark.parametrize("fault", ["error-in-200", "error-in-200-first"])
+def test_errors_inside_a_200(fault: str, profile: str, stream: bool) -> None:
+    answer = answered(profile, fault, stream=stream)
+    assert answer.status == 200
+    events, error = partly(profile, answer, stream=stream)
+    assert isinstance(error, errors.Overloaded if profile == "anthropic" else errors.ServerFailed)
+    assert bool(events) is (stream and fault == "error-in-200")
+
+
+@pytest.mark.parametrize("stream", STREAMED)
+@pytest.mark.parametrize("profile", WIRE_PROFILES)
+def test_replies_that_are_wrong(profile: str, stream: bool) -> None:
+    objects = profile in ("gemini", "ollama") or (profile == "anthropic" and not stream)
+    unknown = reply_of(profile, "unknown-tool", stream=stream)
+    assert [call.name for call in unknown.calls] == ["no_such_tool", "no_such_tool"]
+    short = reply_of(profile, "length", stream=stream)
+    assert (short.stop, short.calls[-1].arguments) == ("length", {} if objects else None)
+    broken = reply_of(profile, "not-json-args", stream=stream)
+    if profile == "gemini":
+        assert (broken.calls, broken.stop) == ((), "error")
+    else:
+        assert [call.arguments is None for call in broken.calls] == [not objects, not objects]
+
+
+@pytest.mark.parametrize("profile", WIRE_PROFILES)
+def test_a_text_is_cut_by_length(profile: str) -> None:
+    target = resolve(profile, model_of(profile))
+    answer = answered(profile, "length", stream=False, prompt="hello")
+    assert (read(target, answer).text, read(target, answer).stop) == ("You sai", "length")
+
+
+@pytest.mark.parametrize("stream", STREAMED)
+@pytest.mark.parametrize("profile", WIRE_PROFILES)
+@pytest.mark.parametrize("prompt", [PROMPT, "weather in Paris", "hello"])
+def test_duplicate_ids_are_on_the_wire(profile: str, stream: bool, prompt: str) -> None:
+    body = answered(profile, "duplicate-ids", stream=stream, prompt=prompt).body
+    id = {"anthropic": b"toolu_000002", "gemini": b"fc_000002"}.get(profile, b"call_000002")
+    assert body.count(b'"' + id + b'"') >= 2
+
+
+def test_wrong_index_is_read_right() -> None:
+    answer = answered("openai-chat", "wrong-index", stream=True)
+    assert b'"index":1' not in answer.body
+    assert len(reply_of("openai-chat", "wrong-index", stream=True).calls) == 2
+    assert len(reply_of("anthropic", "wrong-index", stream=True).calls) == 2
+
+
+@pytest.mark.parametrize("profile", WIRE_PROFILES)
+def test_directive_counts_and_then_works(profile: str) -> None:
+    simulator, target = Simulator(), resolve(profile, model_of(profile))
+    body = encoded(target, [user(f"fault overloaded 2\nfault rate-limit\n{PROMPT}")], tools=(WEATHER,))
+    statuses = [post(simulator, target, body).status for _ in range(4)]
+    assert statuses == [529 if profile == "anthropic" else 503] * 2 + [429, 200]
+
+
+def test_faults_of_a_later_turn() -> None:
+    simulator, conversation = Simulator(), Conversation([user('call add {"a": 1, "b": 2}\nthen fault overloaded\nsay Done.')])
+    first = ask(simulator, "openai-chat", conversation, tools=(ADD,))
+    conversation.append(first.message, tool_results(ToolResult(first.calls[0].id, (Text("3"),))))
+    target = resolve("openai-chat", "gpt-4o")
+    assert post(simulator, target, encoded(target, conversation)).status == 503
+    assert ask(simulator, "openai-chat", conversation).text == "Done."
+
+
+@pytest.mark.parametrize("profile", WIRE_PROFILES)
+@pytest.mark.parametrize("fault", ["unknown-tool", "length", "not-json-args", "wrong-index"])
+def test_the_conversation_goes_on(fault: str, profile: str) -> None:
+    """What a model said wrongly is taken back as it was said."""
+    simulator, conversation = Simulator(faults=[fault]), Conversation([user(PROMPT)])
+    first = ask(simulator, profile, conversation, stream=True, tools=(WEATHER,))
+    results = [ToolResult(call.id, (Text("no"),), is_error=True) for call in first.calls]
+    conversation.append(first.message, tool_results(*results) if results else user("Go on."))
+    assert ask(simulator, profile, conversation, stream=True, tools=(WEATHER,)).blocks
+
+
+def test_header_and_list() -> None:
+    simulator, target = Simulator(faults=["", "server-error"]), resolve("openai-chat", "gpt-4o")
+    body = encoded(target, [user("hi")])
+    assert post(simulator, target, body, headers={"X-Simulate": "overloaded"}).status == 503
+    assert [post(simulator, target, body).status for _ in range(3)] == [200, 500, 200]
+
+
+def test_a_fault_never_hides_a_bad_request() -> None:
+    simulator, target = Simulator(faults=["server-error"]), resolve("openai-chat", "gpt-4o")
+    assert post(simulator, target, {"model": "gpt-4o", "messages": []}).status == 400
+    assert post(simulator, target, encoded(target, [user("hi")])).status == 500
+
+
+def test_unknown_faults_are_named() -> None:
+    with pytest.raises(UnknownName, match="rate-limit"):
+        Simulator(faults=["ratelimit"])
+    target = resolve("openai-chat", "gpt-4o")
+    answer = post(Simulator(), target, encoded(target, [user("fault explode")]))
+    assert answer.status == 400
+    assert "unknown fault 'explode'" in error_text(answer)
+
+
+def test_every_fault_is_answered_on_every_profile() -> None:
+    for fault in FAULTS:
+        for profile in (*WIRE_PROFILES, "azure-chat", "mistral", "xai", "openrouter", "deepseek", "copilot", "vertex"):
+            assert answered(profile, fault, stream=True).parts
+
+
+def test_gemini_streams_an_array_without_alt_sse() -> None:
+    target = resolve("gemini", "gemini-3-pro-preview")
+    body = encoded(target, [user(PROMPT)], tools=(WEATHER,))
+    for fault, whole in (("", True), ("truncated", False), ("error-in-200", True)):
+        answer = Simulator(faults=[fault]).handle(
+            "POST", "/v1/models/gemini-3-pro-preview:streamGenerateContent", {"x-goog-api-key": "k"}, dumps(body)
+        )
+        assert answer.headers["content-type"] == "application/json"
+        assert answer.body.startswith(b"[{")
+        assert answer.body.endswith(b"]") is whole
+    assert len(ask(Simulator(), "gemini", [user(PROMPT)], stream=True, tools=(WEATHER,)).calls) == 2

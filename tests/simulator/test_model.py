@@ -1,0 +1,232 @@
+"""The simulated model: directives, plain prompts, choices, scripts, and the same conversation on every profile."""
+
+from typing import Any
+
+import pytest
+
+from toolglot.messages import Conversation, Media, Reply, Text, Thinking, ToolCall, ToolResult, assistant, tool_results, user
+from toolglot.providers.catalog import PROFILES
+from toolglot.request import Options, Output, Request, ToolChoice, ToolDefinition
+from toolglot.simulator.core import Script, Simulator
+from toolglot.simulator.directives import plan
+from toolglot.simulator.fill import Filler
+
+from .asking import ADD, WEATHER, WIRE_PROFILES, ask
+
+TOOLS = (WEATHER, ADD)
+SEARCH = ToolDefinition(
+    "search_files",
+    "Searches files for a text.",
+    {"type": "object", "properties": {"text": {"type": "string"}, "path": {"type": "string"}}, "required": ["text", "path"]},
+)
+
+
+def calls_of(reply: Reply) -> list[tuple[str, Any]]:
+    return [(call.name, call.arguments) for call in reply.calls]
+
+
+def answered(reply: Reply, text: str = "sunny in {city}") -> Any:
+    results = [ToolResult(call.id, (Text(text.format(**(call.arguments or {}))),), call.name) for call in reply.calls]
+    return tool_results(*results)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("profile", PROFILES)
+def test_a_whole_loop_is_the_same_everywhere(profile: str, stream: bool) -> None:
+    simulator = Simulator()
+    conversation = Conversation([user("What is the weather in Paris and in Rome?")])
+    first = ask(simulator, profile, conversation, stream=stream, tools=TOOLS)
+    assert (calls_of(first), first.stop) == ([("get_weather", {"city": "Paris"}), ("get_weather", {"city": "Rome"})], "tools")
+    assert len({call.id for call in first.calls}) == 2
+    conversation.append(first.message, answered(first))
+    second = ask(simulator, profile, conversation, stream=stream, tools=TOOLS)
+    assert second.text == "Here is what came back. get_weather: sunny in Paris. get_weather: sunny in Rome."
+    assert (second.stop, second.calls) == ("end", ())
+    conversation.append(second.message, user("And in Oslo?"), assistant("One moment."), user("weather in Oslo"))
+    third = ask(simulator, profile, conversation, stream=stream, tools=TOOLS)
+    assert calls_of(third) == [("get_weather", {"city": "Oslo"})]
+
+
+@pytest.mark.parametrize(
+    ("profile", "model", "state"),
+    [
+        ("anthropic", "claude-opus-5", "signature"),
+        ("openai-responses", "gpt-5", "encrypted_content"),
+        ("deepseek", "deepseek-v4-pro", ""),
+        ("ollama", "deepseek-r1", ""),
+    ],
+)
+def test_models_that_think_carry_their_state(profile: str, model: str, state: str) -> None:
+    reply = ask(Simulator(), profile, [user("weather in Paris")], tools=TOOLS, model=model)
+    (thought,) = [block for block in reply.blocks if isinstance(block, Thinking)]
+    assert thought.text == "I should call get_weather."
+    assert not state or (thought.opaque or {}).get(state)
+    assert reply.usage.reasoning or profile == "ollama"
+
+
+def test_a_call_of_gemini_3_is_signed_once() -> None:
+    reply = ask(Simulator(), "gemini", [user("weather in Paris and in Rome")], tools=TOOLS)
+    assert ["thoughtSignature" in (call.opaque or {}) for call in reply.calls] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("prompt", "expected"),
+    [
+        ("Add 2 and 3.", [("add", {"a": 2, "b": 3})]),
+        (
+            "Please add 2.5 and -3 and tell me the weather in Oslo",
+            [("add", {"a": 2.5, "b": -3}), ("get_weather", {"city": "Oslo"})],
+        ),
+        (
+            "weather for Paris and Rome, in celsius",
+            [("get_weather", {"city": city, "unit": "celsius"}) for city in ("Paris", "Rome")],
+        ),
+        ('the weather of "new york"?', [("get_weather", {"city": "new york"})]),
+        ("Weather in São Paulo?", [("get_weather", {"city": "São Paulo"})]),
+        ("Search the files in src/app.py for `needle`", [("search_files", {"text": "needle", "path": "src/app.py"})]),
+        ("Hello there", []),
+        ("", []),
+    ],
+)
+def test_plain_prompts(prompt: str, expected: Any) -> None:
+    reply = ask(Simulator(), "openai-chat", [user(prompt)], tools=(*TOOLS, SEARCH))
+    assert calls_of(reply) == expected
+    assert bool(reply.text) is not bool(expected)
+
+
+@pytest.mark.parametrize("profile", ["openai-chat", "openai-responses", "anthropic", "gemini"])
+def test_choices_are_obeyed(profile: str) -> None:
+    asked = [user("weather in Paris and in Rome")]
+
+    def calls(**fields: Any) -> list[tuple[str, Any]]:
+        return calls_of(ask(Simulator(), profile, asked, tools=TOOLS, **fields))
+
+    assert calls(tool_choice=ToolChoice("none")) == []
+    assert calls(tool_choice=ToolChoice("required", ("add",))) == [("add", {"a": 1, "b": 1})]
+    assert calls_of(ask(Simulator(), profile, [user("hi")], tools=TOOLS, tool_choice=ToolChoice("required")))
+    if profile != "gemini":  # which has no such switch
+        assert calls(parallel=False) == [("get_weather", {"city": "Paris"})]
+
+
+def test_one_call_at_a_time_makes_the_rest_in_later_turns() -> None:
+    simulator, conversation = Simulator(), Conversation([user("weather in Paris and in Rome")])
+    made: list[Any] = []
+    for _ in range(3):
+        reply = ask(simulator, "openai-chat", conversation, tools=TOOLS, parallel=False)
+        made.append(calls_of(reply))
+        conversation.append(reply.message, *([answered(reply)] if reply.calls else []))
+    assert made == [[("get_weather", {"city": "Paris"})], [("get_weather", {"city": "Rome"})], []]
+
+
+@pytest.mark.parametrize("profile", WIRE_PROFILES)
+def test_directives_by_turn(profile: str) -> None:
+    words = 'think Two.\ncall add {"a": 1, "b": 2} and call add {"a": 3, "b": 4}\nthen call get_weather {"city": "}"}\n'
+    words += "then say Done."
+    simulator, conversation = Simulator(), Conversation([user(words)])
+    seen: list[Any] = []
+    for _ in range(3):
+        reply = ask(simulator, profile, conversation, tools=TOOLS)
+        seen.append((calls_of(reply), reply.text))
+        conversation.append(reply.message, *([answered(reply, "ok")] if reply.calls else []))
+    assert seen == [
+        ([("add", {"a": 1, "b": 2}), ("add", {"a": 3, "b": 4})], ""),
+        ([("get_weather", {"city": "}"})], ""),
+        ([], "Done."),
+    ]
+
+
+def test_grammar() -> None:
+    turns, rest = plan(
+        'Hi.\nfault rate-limit:0.1 3\nfault reset\nsay a\nsay b\nstop length\nthen stop pause\nthen call x {"y": [1]} bye'
+    )
+    assert rest.split() == ["Hi.", "bye"]
+    assert turns[0].faults == [("rate-limit:0.1", 3), ("reset", 1)]
+    assert (turns[0].blocks, turns[0].stop) == ([Text("a"), Text("b")], "length")
+    assert (turns[1].blocks, turns[1].stop) == ([], "pause")
+    assert turns[2].blocks == [ToolCall("", "x", {"y": [1]})]
+
+
+@pytest.mark.parametrize(
+    "text", ["call me later", "I say hello", "call x {not json}", 'call x ["y"]', "we all stop here", "then what", "call x {"]
+)
+def test_plain_words_are_no_directives(text: str) -> None:
+    assert plan(text) == ([], text)
+
+
+def test_freeform_tools_get_text() -> None:
+    patch = ToolDefinition("patch", "Patches a file.", kind="freeform")
+    reply = ask(Simulator(), "openai-responses", [user('call patch {"input": "+ a"}')], tools=(patch,))
+    assert [(call.name, call.raw, call.freeform) for call in reply.calls] == [("patch", "+ a", True)]
+
+
+@pytest.mark.parametrize("profile", WIRE_PROFILES)
+def test_structured_output(profile: str) -> None:
+    schema: dict[str, Any] = {
+        "type": "object",
+        "properties": {
+            "name": {"type": "string"},
+            "age": {"type": "integer"},
+            "tags": {"type": "array", "items": {"type": "string"}},
+        },
+        "required": ["name", "age", "tags"],
+        "additionalProperties": False,
+    }
+    reply = ask(Simulator(), profile, [user("Mary is 31.")], output=Output(schema, "person"))
+    assert reply.text.replace(" ", "") == '{"name":"Mary","age":31,"tags":["Mary"]}'
+
+
+def test_images_are_counted_and_long_texts_cut() -> None:
+    image = Media("image", "image/png", "iVBORw0KGgo=")
+    reply = ask(Simulator(), "anthropic", [user(["Look.", image, image])])
+    assert reply.text == "You said: Look. I see 2 images."
+    short = ask(Simulator(), "openai-chat", [user("x" * 300)], options=Options(max_tokens=20))
+    assert (len(short.text), short.stop) == (80, "length")
+
+
+def test_script_goes_by_turn() -> None:
+    def third(request: Request) -> Reply:
+        return Reply((Text(f"{len(request.messages)} messages"),))
+
+    script = Script((Reply((Thinking("hm"), ToolCall("", "add", {"a": 1})), "tools"), 'call add {"a": 2}', third))
+    for profile in WIRE_PROFILES:
+        simulator, conversation = Simulator(script), Conversation([user("hi")])
+        first = ask(simulator, profile, conversation, tools=TOOLS)
+        conversation.append(first.message, answered(first, "1"))
+        second = ask(simulator, profile, conversation, tools=TOOLS)
+        conversation.append(second.message, answered(second, "2"))
+        assert [calls_of(first), calls_of(second)] == [[("add", {"a": 1})], [("add", {"a": 2})]]
+        last = ask(simulator, profile, conversation, tools=TOOLS)
+        assert last.text == "5 messages"
+        conversation.append(last.message, user("go on"))
+        assert ask(simulator, profile, conversation).text == "You said: go on"
+
+
+@pytest.mark.parametrize(
+    ("schema", "expected"),
+    [
+        ({"type": "integer", "minimum": 5}, 12),
+        ({"type": "integer", "maximum": 3}, 3),
+        ({"const": 7}, 7),
+        ({"enum": ["x", "blue"]}, "blue"),
+        ({"type": ["null", "boolean"]}, True),
+        ({"type": "null"}, None),
+        ({"anyOf": [{"type": "null"}, {"type": "number"}]}, 12),
+        ({"$ref": "#/$defs/D"}, {"d": "2026-01-31"}),
+        ({"type": "array", "items": {"type": "integer"}}, [12, 7]),
+        ({"type": "string"}, "Ada Lovelace"),
+        ({"type": "string", "format": "uri"}, "https://example.org/a"),
+        ({"type": "string", "format": "email"}, "ada@example.org"),
+        ({"allOf": [{"type": "object"}, {"properties": {"x": {"const": 1}}, "required": ["x"]}]}, {"x": 1}),
+    ],
+)
+def test_values_from_words(schema: dict[str, Any], expected: Any) -> None:
+    words = "Send 12 or 7 blue ones to Ada Lovelace on 2026-01-31, ada@example.org, see https://example.org/a."
+    root: dict[str, Any] = {
+        "$defs": {"D": {"type": "object", "properties": {"d": {"type": "string", "format": "date"}}, "required": ["d"]}}
+    }
+    assert Filler(words).value(schema, "value", root) == expected
+
+
+def test_a_schema_that_holds_itself_ends() -> None:
+    root: dict[str, Any] = {"type": "object", "properties": {"next": {"$ref": "#"}}, "required": ["next"]}
+    assert "next" in Filler("x").object(root)
