@@ -1,0 +1,53 @@
+"""The simulator as a transport, inside of this process: no key, no network, no port."""
+
+import asyncio
+from collections.abc import Mapping
+from urllib.parse import urlsplit
+
+from toolglot.engine.transport import HttpAnswer, HttpRequest
+from toolglot.errors import ConnectionLost
+from toolglot.simulator.core import Part, Reset, Simulator, Stall
+
+__all__ = ["SimulatedTransport"]
+
+
+class SimulatedTransport:
+    """Hands every request to a simulator."""
+
+    def __init__(self, simulator: Simulator | None = None) -> None:
+        self.simulator = simulator or Simulator()
+
+    async def send(self, request: HttpRequest) -> HttpAnswer:
+        """The simulator's answer. A stall waits until it is cancelled."""
+        parts = urlsplit(request.url)
+        path = parts.path + (f"?{parts.query}" if parts.query else "")
+        headers = {name.lower(): value for name, value in request.headers.items()}
+        answer = self.simulator.handle(request.method, path, headers, request.body)
+        if answer.parts and not isinstance(answer.parts[0], bytes):
+            await _faulty(answer.parts[0])
+        return _Answer(answer.status, {name.lower(): value for name, value in answer.headers.items()}, answer.parts)
+
+
+class _Answer:
+    def __init__(self, status: int, headers: Mapping[str, str], parts: list[Part]) -> None:
+        self.status, self.headers = status, headers
+        self._parts = iter(parts)
+
+    async def read(self) -> bytes:
+        await asyncio.sleep(0)  # as a network would, let others have their turn
+        for part in self._parts:
+            if not isinstance(part, bytes):
+                await _faulty(part)
+            elif part:
+                return part
+        return b""
+
+    async def close(self) -> None:
+        self._parts = iter(())
+
+
+async def _faulty(part: Part) -> None:
+    if isinstance(part, Stall):
+        await asyncio.Event().wait()
+    if isinstance(part, Reset):
+        raise ConnectionLost("the connection to the simulator was reset")

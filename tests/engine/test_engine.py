@@ -1,0 +1,1024 @@
+"""The engine: what is asked again, what is shown, what is closed, and that sessions share only what they may."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from toolglot.engine.engine import Answered, Engine, Session
+from toolglot.engine.transport import HttpRequest
+from toolglot.errors import (
+    AuthenticationFailed,
+    ConnectFailed,
+    ConnectionLost,
+    InvalidRequest,
+    MalformedReply,
+    Overloaded,
+    ProviderError,
+    QuotaExceeded,
+    RateLimited,
+    ServerFailed,
+    TimedOut,
+    ToolglotError,
+    TransportError,
+    TruncatedStream,
+    UsageError,
+    WouldLose,
+)
+from toolglot.events import ReplyDone, ReplyStarted, Retrying, TextDelta, ToolCallReady, ToolCallStarted
+from toolglot.jsontext import dumps
+from toolglot.messages import (
+    Conversation,
+    Message,
+    Origin,
+    Reply,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    assistant,
+    system,
+    tool_results,
+    user,
+)
+from toolglot.providers.catalog import resolve
+from toolglot.request import Options, Request, ToolChoice, ToolDefinition
+from toolglot.tools.config import RetryConfig
+from toolglot.wire import prefix
+from toolglot.wire.codec import encode_request
+from transports import (
+    ANSWER,
+    DONE,
+    HELLO,
+    KEY,
+    QUICK,
+    STARTED,
+    STOP,
+    WEATHER,
+    WORLD,
+    Hang,
+    Hold,
+    Say,
+    ScriptedTransport,
+    ask,
+    calling,
+    chat,
+    chunk,
+    collect,
+    refusal,
+    stream,
+    streamed,
+    whole,
+)
+
+
+def run(main: Coroutine[Any, Any, Any]) -> Any:
+    return asyncio.run(asyncio.wait_for(main, 20))
+
+
+def asked(transport: ScriptedTransport, request: Request | None = None, **more: Any) -> Answered:
+    return run(chat(transport, **more).ask(request or ask()))
+
+
+def shown(transport: ScriptedTransport, request: Request | None = None, **more: Any) -> list[Any]:
+    return run(collect(chat(transport, **more), request or streamed()))
+
+
+def text_of(events: list[Any]) -> str:
+    return "".join(event.text for event in events if isinstance(event, TextDelta))
+
+
+async def gather_events(engine: Engine, events: list[Any]) -> None:
+    """The events of a stream that may break off."""
+    async for batch in engine.session().batches(streamed()):
+        events.extend(batch)
+
+
+async def ticks(count: int = 10) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+# ---- the plain way
+
+
+def test_whole_answer() -> None:
+    transport = ScriptedTransport(whole())
+    answered = asked(transport)
+    assert answered.reply.text == "Hello world"
+    assert (answered.retries, answered.repairs, answered.losses) == (0, (), ())
+    assert answered.seconds >= 0
+    (request,) = transport.requests
+    assert (request.method, request.stream, request.url) == ("POST", False, "https://api.openai.com/v1/chat/completions")
+    assert request.headers["authorization"] == f"Bearer {KEY}"
+    assert request.headers["content-type"] == "application/json"
+    assert transport.bodies[0]["model"] == "gpt-4o"
+    assert transport.bodies[0].get("stream", False) is False
+    assert transport.all_closed
+
+
+def test_streamed_answer() -> None:
+    transport = ScriptedTransport(ANSWER)
+    events = shown(transport)
+    assert [type(event) for event in events[:3]] == [ReplyStarted, TextDelta, TextDelta]
+    assert isinstance(events[-1], ReplyDone)
+    assert text_of(events) == events[-1].reply.text == "Hello world"
+    assert transport.requests[0].stream is True
+    assert transport.bodies[0]["stream"] is True
+    assert transport.bodies[0]["stream_options"] == {"include_usage": True}
+    assert transport.all_closed
+
+
+def test_stream_streams_whatever_the_request_says() -> None:
+    """`Engine.stream` is called for the pieces: a request that says nothing of streaming is streamed."""
+    transport = ScriptedTransport(ANSWER)
+    run(collect(chat(transport), ask()))
+    assert transport.bodies[0].get("stream") is True
+    assert transport.requests[0].stream is True
+
+
+def test_ask_does_not_stream_whatever_the_request_says() -> None:
+    transport = ScriptedTransport(whole())
+    assert asked(transport, streamed()).reply.text == "Hello world"
+    assert transport.requests[0].stream is False
+    assert "stream_options" not in transport.bodies[0]
+
+
+def test_events_are_shown_as_they_come() -> None:
+    async def main() -> None:
+        hold = Hold()
+        transport = ScriptedTransport(stream(STARTED, HELLO, hold, WORLD, STOP, DONE))
+        events = chat(transport).stream(streamed())
+        assert isinstance(await anext(events), ReplyStarted)
+        assert await anext(events) == TextDelta(0, "Hello")
+        hold.go.set()
+        assert [event async for event in events][-1] == ReplyDone(
+            Reply((Text("Hello world"),), origin=Origin("openai-chat", "openai-chat", "m"), id="c1")
+        )
+
+    run(main())
+
+
+def test_own_defaults_give_way_to_the_caller() -> None:
+    transport = ScriptedTransport(ANSWER)
+    shown(transport, streamed(extras={"openai-chat": {"stream_options": {"include_usage": False}, "user": "u"}}))
+    assert transport.bodies[0]["stream_options"] == {"include_usage": False}
+    assert transport.bodies[0]["user"] == "u"
+
+
+def test_responses_keep_nothing_at_the_provider() -> None:
+    body: dict[str, Any] = {"id": "r", "model": "m", "status": "completed", "output": []}
+    transport = ScriptedTransport(Say((dumps(body),)))
+    asked(transport, model="openai-responses:gpt-5")
+    assert transport.bodies[0]["store"] is False
+    assert transport.bodies[0]["include"] == ["reasoning.encrypted_content"]
+
+
+def test_the_engines_model_counts() -> None:
+    transport = ScriptedTransport(whole())
+    asked(transport, Request("other-model", [user("Hi")]))
+    assert transport.bodies[0]["model"] == "gpt-4o"
+
+
+def test_no_model_is_a_mistake() -> None:
+    with pytest.raises(UsageError, match="anthropic:MODEL"):
+        Engine(resolve("anthropic"), transport=ScriptedTransport())
+
+
+def test_names() -> None:
+    engine = chat(ScriptedTransport())
+    assert (engine.model, engine.name, repr(engine)) == ("gpt-4o", "openai-chat:gpt-4o", "Engine('openai-chat:gpt-4o')")
+
+
+def test_close_closes_the_transport_where_it_can_be() -> None:
+    class Bare:
+        async def send(self, request: Any) -> Any:
+            raise NotImplementedError
+
+    async def main() -> None:
+        transport = ScriptedTransport()
+        await chat(transport).close()
+        assert transport.closed == 1
+        await Engine(resolve("openai-chat", "m"), transport=Bare()).close()
+
+    run(main())
+
+
+# ---- asked again
+
+
+@pytest.mark.parametrize(
+    "failed",
+    [
+        refusal(429, "slow down", headers={"retry-after": "0"}),
+        refusal(500, "oops"),
+        refusal(529, "Overloaded"),
+        Say((b"<html>502</html>",), 502, {"content-type": "text/html"}),
+        Say((b"",), 503),
+        ConnectFailed("no such host"),
+        TimedOut("no head", "first byte"),
+        ConnectionLost("reset"),
+    ],
+    ids=["429", "500", "529", "html", "empty", "connect", "timeout", "reset"],
+)
+@pytest.mark.parametrize("stream_it", [False, True], ids=["whole", "streamed"])
+def test_failures_before_anything_came_are_asked_again(failed: Any, stream_it: bool) -> None:
+    transport = ScriptedTransport(failed, failed, ANSWER if stream_it else whole())
+    if stream_it:
+        events = shown(transport)
+        assert [(event.attempt, event.seconds) for event in events[:2]] == [(1, 0.0), (2, 0.0)]
+        assert all(isinstance(event, Retrying) and event.why for event in events[:2])
+        assert isinstance(events[2], ReplyStarted)
+        assert text_of(events) == "Hello world"
+    else:
+        answered = asked(transport)
+        assert (answered.reply.text, answered.retries) == ("Hello world", 2)
+    assert transport.requests[0].body == transport.requests[1].body == transport.requests[2].body
+    assert transport.all_closed
+
+
+def test_attempts_end() -> None:
+    transport = ScriptedTransport(*[refusal(500, f"oops {number}") for number in range(4)])
+    with pytest.raises(ServerFailed, match="oops 2"):
+        asked(transport)
+    assert len(transport.requests) == 3
+    assert transport.all_closed
+
+
+def test_no_retries_where_none_are_wanted() -> None:
+    transport = ScriptedTransport(refusal(500), whole())
+    with pytest.raises(ServerFailed):
+        asked(transport, retry=RetryConfig(max_retries=0))
+    assert transport.left == 1
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind"),
+    [
+        (refusal(400, "bad"), InvalidRequest),
+        (refusal(500, "no", headers={"x-should-retry": "false"}), ServerFailed),
+        (refusal(429, "pay", code="insufficient_quota", headers={"retry-after": "0", "x-should-retry": "true"}), QuotaExceeded),
+        (refusal(429, "later", headers={"retry-after": "3600"}), RateLimited),
+    ],
+    ids=["400", "should-not", "quota", "too long"],
+)
+def test_final_refusals(answer: Say, kind: type[ProviderError]) -> None:
+    transport = ScriptedTransport(answer, whole())
+    with pytest.raises(kind):
+        asked(transport)
+    assert len(transport.requests) == 1
+    assert transport.all_closed
+
+
+def test_a_refusal_that_the_provider_wants_to_hear_again() -> None:
+    transport = ScriptedTransport(refusal(400, "locked", headers={"x-should-retry": "true"}), whole())
+    assert asked(transport).retries == 1
+
+
+def test_it_waits_as_long_as_it_was_asked_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    waited = list[float]()
+    real = asyncio.sleep
+
+    async def sleep(seconds: float, *_: Any) -> None:
+        waited.append(seconds)
+        await real(0)
+
+    monkeypatch.setattr("toolglot.engine.engine.asyncio.sleep", sleep)
+    body = {"error": {"code": 429, "status": "RESOURCE_EXHAUSTED", "message": "m", "details": [{"retryDelay": "39s"}]}}
+    transport = ScriptedTransport(
+        refusal(429, headers={"retry-after": "7"}),
+        refusal(429, headers={"retry-after-ms": "1500"}),
+        Say((dumps(body),), 429),
+        whole(),
+    )
+    assert asked(transport, retry=RetryConfig(max_retries=5)).retries == 3
+    assert waited == [7.0, 1.5, 39.0]
+
+
+def test_a_refusal_whose_body_is_cut_off_is_still_that_refusal() -> None:
+    """The status came whole: a 400 is not a broken connection, and is not asked again."""
+    transport = ScriptedTransport(Say((b'{"error":', ConnectionLost("reset")), 400), whole())
+    with pytest.raises(InvalidRequest):
+        asked(transport)
+    assert len(transport.requests) == 1
+
+
+def test_an_endless_refusal_is_not_read_to_its_end() -> None:
+    transport = ScriptedTransport(Say((b"x" * 100_000,) * 100, 400, {"content-type": "text/plain"}))
+    with pytest.raises(InvalidRequest) as caught:
+        asked(transport)
+    assert transport.answers[0].reads < 20
+    assert len(str(caught.value)) <= 2_000
+    assert transport.all_closed
+
+
+# ---- what was shown is never taken back
+
+BROKEN: dict[str, tuple[Any, type[ToolglotError]]] = {
+    "truncated": ((), TruncatedStream),
+    "half a frame": ((b'data: {"id": "c1", "cho',), TruncatedStream),
+    "reset": ((ConnectionLost("reset"),), ConnectionLost),
+    "stalled": ((TimedOut("nothing came", "idle"),), TimedOut),
+    "error in 200": ((b'data: {"error": {"message": "overloaded", "code": "server_is_overloaded"}}\n\n',), Overloaded),
+    "not JSON": ((b"data: {oops}\n\n",), MalformedReply),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+@pytest.mark.parametrize("before", [(), (STARTED,)], ids=["nothing", "only the start"])
+def test_a_stream_that_showed_nothing_is_asked_again(case: str, before: tuple[bytes, ...]) -> None:
+    parts, _ = BROKEN[case]
+    transport = ScriptedTransport(stream(*before, *parts), ANSWER)
+    events = shown(transport)
+    assert [type(event) for event in events[:2]] == [Retrying, ReplyStarted]
+    assert sum(isinstance(event, ReplyStarted) for event in events) == 1
+    assert text_of(events) == "Hello world"
+    assert transport.all_closed
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_a_stream_that_showed_something_is_not(case: str) -> None:
+    async def main() -> None:
+        parts, kind = BROKEN[case]
+        transport = ScriptedTransport(stream(STARTED, HELLO, *parts), ANSWER)
+        events = list[Any]()
+        with pytest.raises(kind):
+            await gather_events(chat(transport), events)
+        assert text_of(events) == "Hello"
+        assert not any(isinstance(event, Retrying | ReplyDone) for event in events)
+        assert len(transport.requests) == 1
+        assert transport.all_closed
+
+    run(main())
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_a_call_that_began_is_something(case: str) -> None:
+    parts, kind = BROKEN[case]
+    call = chunk({"tool_calls": [{"index": 0, "id": "a", "type": "function", "function": {"name": "f", "arguments": ""}}]})
+    transport = ScriptedTransport(stream(STARTED, call, *parts), ANSWER)
+    with pytest.raises(kind):
+        shown(transport)
+    assert len(transport.requests) == 1
+
+
+@pytest.mark.parametrize("end", [(STOP,), (STOP, DONE)], ids=["finish reason", "and [DONE]"])
+@pytest.mark.parametrize("broken", [ConnectionLost("reset"), TimedOut("no end", "idle")], ids=["reset", "stalled"])
+def test_a_connection_that_breaks_after_the_terminal_does_not_matter(end: tuple[bytes, ...], broken: TransportError) -> None:
+    transport = ScriptedTransport(stream(STARTED, HELLO, *end, broken))
+    events = shown(transport)
+    assert isinstance(events[-1], ReplyDone)
+    assert events[-1].reply.text == "Hello"
+
+
+def test_a_whole_answer_that_breaks_off_is_asked_again() -> None:
+    transport = ScriptedTransport(Say((b'{"id": "c1", "choi', ConnectionLost("reset"))), Say((b'{"id": "c1", "choi',)), whole())
+    answered = asked(transport)
+    assert (answered.reply.text, answered.retries) == ("Hello world", 2)
+
+
+def test_an_error_inside_a_whole_200() -> None:
+    error = Say((b'{"error": {"message": "busy", "code": "server_is_overloaded"}}',))
+    assert asked(ScriptedTransport(error, whole())).retries == 1
+    final = Say((b'{"error": {"message": "bad tool", "code": "invalid_request_error"}}',))
+    transport = ScriptedTransport(final, whole())
+    with pytest.raises(InvalidRequest, match="bad tool"):
+        asked(transport)
+    assert len(transport.requests) == 1
+
+
+def test_an_empty_200_is_asked_again() -> None:
+    transport = ScriptedTransport(Say(()), whole())
+    assert asked(transport).retries == 1
+
+
+def test_mistakes_are_not_asked_again_and_nothing_hangs() -> None:
+    def broken(_: Any) -> Say:
+        raise RuntimeError("a bug of a transport")
+
+    transport = ScriptedTransport(broken, whole())
+    with pytest.raises(RuntimeError, match="a bug"):
+        asked(transport)
+    assert len(transport.requests) == 1
+
+
+# ---- keys
+
+
+def test_a_key_that_can_be_renewed_is_asked_for_once_more() -> None:
+    keys = iter(["old-key-123", "new-key-456", "never-used"])
+    transport = ScriptedTransport(refusal(401, "expired"), whole())
+    answered = asked(transport, key=lambda: next(keys))
+    assert answered.retries == 0
+    assert [request.headers["authorization"] for request in transport.requests] == ["Bearer old-key-123", "Bearer new-key-456"]
+    assert next(keys) == "never-used"
+    assert transport.all_closed
+
+
+def test_a_renewed_key_that_is_refused_too_is_final() -> None:
+    transport = ScriptedTransport(refusal(401, "expired"), refusal(401, "expired"), whole())
+
+    async def key() -> str:
+        return "some-key-1"
+
+    with pytest.raises(AuthenticationFailed):
+        asked(transport, key=key)
+    assert len(transport.requests) == 2
+
+
+def test_a_fixed_key_is_not_tried_twice() -> None:
+    transport = ScriptedTransport(refusal(401, "wrong"), whole())
+    with pytest.raises(AuthenticationFailed, match="wrong"):
+        asked(transport)
+    assert len(transport.requests) == 1
+
+
+def test_google_says_of_a_wrong_key_that_the_request_is_wrong() -> None:
+    """A 400 with the reason API_KEY_INVALID is about the key, and a new key helps."""
+    detail = {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "API_KEY_INVALID", "domain": "googleapis.com"}
+    message = "API key not valid. Please pass a valid API key."
+    wrong = {"error": {"code": 400, "message": message, "status": "INVALID_ARGUMENT", "details": [detail]}}
+    fine = {"candidates": [{"content": {"role": "model", "parts": [{"text": "ok"}]}, "finishReason": "STOP"}]}
+    keys = iter(["key-number-1", "key-number-2"])
+    transport = ScriptedTransport(Say((dumps(wrong),), 400), Say((dumps(fine),)))
+    assert asked(transport, model="gemini:gemini-3-pro", key=lambda: next(keys)).reply.text == "ok"
+    with pytest.raises(AuthenticationFailed):
+        asked(ScriptedTransport(Say((dumps(wrong),), 400)), model="gemini:gemini-3-pro")
+
+
+def test_a_key_is_asked_for_before_each_attempt() -> None:
+    keys = iter(["key-number-1", "key-number-2"])
+    transport = ScriptedTransport(refusal(500), whole())
+    asked(transport, key=lambda: next(keys))
+    assert transport.requests[1].headers["authorization"] == "Bearer key-number-2"
+
+
+def test_no_key_sends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    transport = ScriptedTransport(whole())
+    with pytest.raises(AuthenticationFailed, match="OPENAI_API_KEY"):
+        asked(transport, key=None)
+    assert transport.requests == []
+
+
+ECHOES: dict[str, Any] = {
+    "refusal": refusal(401, f"Incorrect API key provided: {KEY}."),
+    "refusal with a code": refusal(400, "no", param=f"header {KEY}"),
+    "plain text": Say((f"no such key {KEY}".encode(),), 403, {"content-type": "text/plain"}),
+    "error in 200": Say((dumps({"error": {"message": f"{KEY} is blocked", "code": "invalid_api_key"}}),)),
+    "a page in 200": Say((f"<html>authorization: Bearer {KEY}</html>".encode(),)),
+    "not an object": Say((dumps([KEY]),)),
+    "wrong shape": Say((dumps({"choices": {"key": KEY}}),)),
+    "overloaded": refusal(529, f"busy, {KEY}"),
+    "lost": ConnectionLost(f"reset while sending Bearer {KEY}"),
+}
+
+
+def everything(error: BaseException | None) -> str:
+    """All that can be seen of an error and of what caused it."""
+    found = list[str]()
+    while error is not None:
+        found += [str(error), repr(error), repr(vars(error)), repr(error.args)]
+        error = error.__cause__ or error.__context__
+    return "\n".join(found)
+
+
+@pytest.mark.parametrize("case", ECHOES)
+@pytest.mark.parametrize("stream_it", [False, True], ids=["whole", "streamed"])
+def test_no_key_in_errors_events_and_logs(case: str, stream_it: bool, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    engine = chat(ScriptedTransport(*[ECHOES[case]] * 3))
+    events = list[Any]()
+
+    async def main() -> None:
+        async for batch in engine.session().batches(streamed() if stream_it else ask()):
+            events.extend(batch)
+
+    with pytest.raises(ToolglotError) as caught:
+        run(main())
+    assert KEY not in everything(caught.value)
+    assert KEY not in repr(events)
+    assert KEY not in caplog.text
+    assert KEY not in repr(engine)
+    assert KEY not in repr(engine.keys)
+
+
+def test_no_key_in_the_repr_of_a_request() -> None:
+    """It stands in tracebacks with local variables, and in the logs of transports."""
+    transport = ScriptedTransport(whole())
+    asked(transport)
+    assert KEY not in repr(transport.requests[0])
+
+
+# ---- strict, tools, features
+
+
+def test_strict_sends_nothing_that_would_lose_something() -> None:
+    transport = ScriptedTransport(whole())
+    request = ask(options=Options(top_k=3.0))
+    with pytest.raises(WouldLose, match="top_k"):
+        asked(transport, request, strict=True)
+    assert transport.requests == []
+    answered = asked(transport, request)
+    assert [loss.what for loss in answered.losses] == ["top_k"]
+
+
+def test_strict_asks_where_nothing_is_lost() -> None:
+    assert asked(ScriptedTransport(whole()), strict=True).reply.text == "Hello world"
+
+
+def test_strict_also_counts_for_a_cure() -> None:
+    """A cure that leaves something out is a loss too."""
+    refused = refusal(400, "Unsupported value: 'temperature' does not support 0.2 with this model.", code="unsupported_value")
+    request = ask(options=Options(temperature=0.2))
+    transport = ScriptedTransport(refused, whole())
+    with pytest.raises(WouldLose, match="temperature"):
+        asked(transport, request, strict=True)
+    assert len(transport.requests) == 1
+    answered = asked(ScriptedTransport(refused, whole()), request)
+    assert [loss.what for loss in answered.losses] == ["temperature"]
+
+
+def test_features_are_those_of_the_model() -> None:
+    engine = chat(ScriptedTransport(), "anthropic:claude-opus-5-5")
+    assert engine.features() is engine.profile.features
+    assert engine.features().choices == {"auto", "none"}
+
+
+def test_prepared_tools() -> None:
+    engine = chat(ScriptedTransport())
+    tools = [ToolDefinition(f"t{number}", "", {"type": "object"}) for number in range(130)]
+    prepared = engine.prepare_tools(iter(tools))
+    assert prepared.tools == tuple(tools[:128])
+    assert [loss.what for loss in prepared.losses] == ["tool 't128'", "tool 't129'"]
+    assert [problem.what for problem in prepared.problems] == ["number of tools"]
+    fine = engine.prepare_tools([WEATHER])
+    assert (fine.tools, fine.problems, fine.losses) == ((WEATHER,), (), ())
+
+
+def test_losses_of_the_answer_are_told_too() -> None:
+    doc = {
+        "id": "c1",
+        "model": "m",
+        "choices": [{"index": i, "message": {"content": "x"}, "finish_reason": "stop"} for i in (0, 1)],
+    }
+    answered = asked(ScriptedTransport(Say((dumps(doc),))))
+    assert answered.reply.text == "x"
+    assert answered.losses
+
+
+# ---- calls come back as the tools were defined
+
+
+def test_names_that_the_target_refuses_come_back() -> None:
+    dotted = ToolDefinition("math.add", "Adds.", {"type": "object", "properties": {"a": {"type": "integer"}}})
+
+    def answer(request: Any) -> Say:
+        name = transport.bodies[-1]["tools"][0]["function"]["name"]
+        assert name != "math.add"
+        started = {"index": 0, "id": "a", "type": "function", "function": {"name": name, "arguments": '{"a":'}}
+        more = {"index": 0, "function": {"arguments": "1}"}}
+        return stream(STARTED, chunk({"tool_calls": [started]}), chunk({"tool_calls": [more]}), chunk({}, "tool_calls"), DONE)
+
+    transport = ScriptedTransport(answer)
+    events = shown(transport, streamed(tools=(dotted,)))
+    started = next(event for event in events if isinstance(event, ToolCallStarted))
+    ready = next(event for event in events if isinstance(event, ToolCallReady))
+    assert started.name == "math.add"
+    assert (ready.call.name, ready.call.arguments) == ("math.add", {"a": 1})
+    assert events[-1].reply.calls == (ready.call,)
+
+
+def test_a_freeform_tool_that_was_sent_as_a_function_comes_back_as_text() -> None:
+    sql = ToolDefinition("sql", "Runs SQL.", kind="freeform")
+    transport = ScriptedTransport(calling("sql", '{"input": "select 1"}'))
+    answered = asked(transport, ask(tools=(sql,)), model="groq:llama")
+    (call,) = answered.reply.calls
+    assert (call.freeform, call.raw, call.arguments) == (True, "select 1", None)
+
+
+# ---- cancellation and leaving early
+
+
+@pytest.mark.parametrize(
+    "say",
+    [
+        stream(Hang()),
+        stream(STARTED, Hang()),
+        stream(STARTED, HELLO, Hang()),
+        stream(STARTED, HELLO, STOP, Hang()),
+        Say((Hang(),), 400),
+    ],
+    ids=["head only", "started", "shown", "terminal", "refusal"],
+)
+@pytest.mark.parametrize("way", ["ask", "stream"])
+def test_cancelling_closes_the_answer(say: Say, way: str) -> None:
+    async def main() -> None:
+        transport = ScriptedTransport(say, ANSWER)
+        engine = chat(transport)
+        # an answer that is read by `ask` may be a stream all the same: the session decides by the request
+        session = engine.session()
+
+        async def consume() -> None:
+            async for _ in session.batches(streamed()):
+                pass
+
+        task = asyncio.create_task(consume() if way == "stream" else engine.ask(ask()))
+        await transport.waiting.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert len(transport.requests) == 1
+        assert transport.all_closed
+        assert len(asyncio.all_tasks()) <= 2  # this one, and the one of wait_for
+
+    run(main())
+
+
+def test_cancelling_before_the_head() -> None:
+    async def main() -> None:
+        transport = ScriptedTransport(Say((Hang(),), late=True), ANSWER)
+        task = asyncio.create_task(chat(transport).ask(ask()))
+        await transport.waiting.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert transport.left == 1
+
+    run(main())
+
+
+def test_cancelling_while_it_waits_to_ask_again() -> None:
+    async def main() -> None:
+        transport = ScriptedTransport(refusal(429, headers={"retry-after": "60"}), ANSWER)
+        events = chat(transport).stream(streamed())
+        assert isinstance(await anext(events), Retrying)
+        task = asyncio.ensure_future(anext(events))
+        await ticks()
+        assert transport.all_closed  # no connection is held while it waits
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert transport.left == 1
+
+    run(main())
+
+
+def test_cancelling_while_the_key_is_asked_for() -> None:
+    async def main() -> None:
+        asked_for = asyncio.Event()
+
+        async def key() -> str:
+            asked_for.set()
+            await asyncio.Event().wait()
+            return ""
+
+        transport = ScriptedTransport(whole())
+        task = asyncio.create_task(chat(transport, key=key).ask(ask()))
+        await asked_for.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert transport.requests == []
+
+    run(main())
+
+
+def test_breaking_out_of_a_stream_closes_the_answer() -> None:
+    async def main() -> None:
+        transport = ScriptedTransport(stream(STARTED, HELLO, Hang()))
+        async for event in chat(transport).stream(streamed()):
+            if isinstance(event, TextDelta):
+                break
+        await ticks()
+        assert transport.all_closed
+
+    run(main())
+
+
+def test_closing_a_stream_closes_the_answer_at_once() -> None:
+    """After `aclose` nothing is open any more: that is what it is awaited for."""
+
+    async def main() -> None:
+        transport = ScriptedTransport(stream(STARTED, HELLO, Hang()))
+        events: Any = chat(transport).stream(streamed())
+        await anext(events)
+        await events.aclose()
+        assert transport.all_closed
+
+    run(main())
+
+
+def test_an_exception_of_the_consumer_closes_the_answer() -> None:
+    async def main() -> None:
+        transport = ScriptedTransport(stream(STARTED, HELLO, Hang()))
+        with suppress(ZeroDivisionError):
+            async for _ in chat(transport).stream(streamed()):
+                raise ZeroDivisionError
+        await ticks()
+        assert transport.all_closed
+
+    run(main())
+
+
+# ---- what is left of a reply
+
+
+def test_said_is_the_text_so_far() -> None:
+    async def main() -> None:
+        hold = Hold()
+        transport = ScriptedTransport(stream(STARTED, HELLO, WORLD, hold, STOP, DONE))
+        session = chat(transport).session()
+        assert session.said == ""
+        batches = session.batches(streamed())
+        task = asyncio.ensure_future(anext(batches))
+        await task
+        assert session.said == "Hello"
+        await anext(batches)
+        assert session.said == "Hello world"
+        hold.go.set()
+        assert [batch async for batch in batches]
+
+    run(main())
+
+
+@pytest.mark.parametrize("late", [True, False], ids=["before the head", "after the head"])
+def test_said_is_not_of_an_earlier_reply(late: bool) -> None:
+    """What an interrupted run keeps is the text of the reply that was being read, never that of the one before."""
+
+    async def main() -> None:
+        transport = ScriptedTransport(ANSWER, Say((Hang(),), late=late, headers={"content-type": "text/event-stream"}))
+        session = chat(transport).session()
+        async for _ in session.batches(streamed()):
+            pass
+        task = asyncio.create_task(session.ask(streamed("And now?")))
+        await transport.waiting.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert session.said == ""
+
+    run(main())
+
+
+def test_answered_is_not_of_an_earlier_request() -> None:
+    """After an error nothing of an answer counts, an older one neither."""
+
+    async def main() -> None:
+        transport = ScriptedTransport(ANSWER, refusal(400, "bad"))
+        session = chat(transport).session()
+        async for _ in session.batches(streamed()):
+            pass
+        assert session.answered is not None
+        with pytest.raises(InvalidRequest):
+            async for _ in session.batches(streamed("And now?")):
+                pass
+        assert session.answered is None
+
+    run(main())
+
+
+# ---- sessions
+
+
+def count_calls(monkeypatch: pytest.MonkeyPatch, name: str) -> list[Any]:
+    real: Callable[..., Any] = getattr(prefix, name)
+    seen = list[Any]()
+
+    def counting(*arguments: Any) -> Any:
+        seen.append(arguments[0])
+        return real(*arguments)
+
+    monkeypatch.setattr(prefix, name, counting)
+    return seen
+
+
+@pytest.mark.parametrize("provider", ["openai-chat", "openai-responses", "anthropic", "gemini", "ollama"])
+def test_sessions_share_their_head(provider: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    claims = count_calls(monkeypatch, "claim")
+    engine = chat(ScriptedTransport(), f"{provider}:some-model")
+    request = Request("some-model", [system("Be kind."), user("Hi")], (WEATHER,))
+    bodies = {engine.session().encode(request).body for _ in range(5)}
+    assert len(bodies) == 1
+    assert len(claims) == 1
+
+
+def test_sessions_do_not_influence_each_other() -> None:
+    profile = resolve("openai-chat", "gpt-4o")
+    odd = ToolDefinition("a.b", "", {"type": "object", "properties": {}})
+    talks = [
+        Request("gpt-4o", [system("Be kind."), user("one")], (WEATHER,)),
+        Request("gpt-4o", [system("Be rude."), user("two")], (WEATHER,)),
+        Request(
+            "gpt-4o", [user("three"), assistant(ToolCall("c", "x.y", {})), tool_results(ToolResult("c", (Text("r"),)))], (odd,)
+        ),
+        Request(
+            "gpt-4o", [user("four"), assistant(ToolCall("c", "x y", {})), tool_results(ToolResult("c", (Text("r"),)))], (odd,)
+        ),
+        Request("gpt-4o", [user("five")], ()),
+        Request("gpt-4o", [user("six")], (odd,), options=Options(max_tokens=5, top_k=1.0)),
+    ]
+    engine = chat(ScriptedTransport())
+    sessions = [engine.session() for _ in talks]
+    conversations = [Conversation(talk.messages) for talk in talks]
+    for turn in range(4):
+        for session, talk, conversation in zip(sessions, talks, conversations, strict=True):
+            request = Request("gpt-4o", conversation, talk.tools, options=talk.options)
+            sent, full = session.encode(request), encode_request(request, profile)
+            assert sent.body == dumps(full.body)
+            assert (sent.names, sent.losses) == (full.names, full.losses)
+            conversation.append(assistant(f"said {turn}"), user(f"more {turn}"))
+
+
+@pytest.mark.parametrize(
+    "provider", ["openai-chat", "openai-responses", "anthropic", "gemini", "ollama", "mistral", "deepseek"]
+)
+def test_many_turns_cost_the_same_bytes_as_from_scratch(provider: str) -> None:
+    engine = chat(ScriptedTransport(), f"{provider}:some-model")
+    session, conversation = engine.session(), Conversation([system("Be kind.")])
+    for turn in range(12):
+        call = ToolCall(f"call{turn:05}", "get_weather", {"city": f"C{turn}"})
+        for message in (
+            user(f"And in C{turn}?"),
+            Message("assistant", (Thinking("hm"), Text("So:"), call), Origin("elsewhere")),
+            tool_results(ToolResult(call.id, (Text(f"{turn} degrees"),), "get_weather")),
+            assistant(f"It is {turn}."),
+        ):
+            conversation.append(message)
+            for choice in (None, ToolChoice("none"))[: 1 + (turn % 5 == 4)]:
+                request = Request("some-model", conversation, (WEATHER,), choice)
+                fresh = chat(ScriptedTransport(), f"{provider}:some-model").session().encode(request)
+                again = session.encode(request)
+                assert again.body == fresh.body
+                assert sorted(map(str, again.losses)) == sorted(map(str, fresh.losses))
+                assert sorted(map(str, again.repairs)) == sorted(map(str, fresh.repairs))
+
+
+def test_conversations_at_once() -> None:
+    async def main() -> None:
+        def answer(request: Any) -> Say:
+            return whole(transport.bodies[-1]["messages"][-1]["content"])
+
+        transport = ScriptedTransport(*[answer] * 50)
+        engine = chat(transport)
+        found = await asyncio.gather(*(engine.ask(ask(f"number {number}")) for number in range(50)))
+        assert [answered.reply.text for answered in found] == [f"number {number}" for number in range(50)]
+        assert transport.all_closed
+
+    run(main())
+
+
+# ---- asked again together with a cure
+
+REFUSED = refusal(
+    400,
+    "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.",
+    code="unsupported_parameter",
+)
+LIMITED = Options(max_tokens=7)
+
+
+def test_cured_once_and_told() -> None:
+    transport = ScriptedTransport(REFUSED, whole(), whole())
+    engine = chat(transport, "compatible:m", base_url="http://host/v1")
+
+    async def main() -> None:
+        answered = await engine.ask(ask(options=LIMITED))
+        assert answered.retries == 0
+        (repair,) = answered.repairs
+        assert repair.what == "max_tokens"
+        assert engine.healed == (repair,)
+        later = await engine.ask(ask(options=LIMITED))
+        assert later.repairs == ()
+
+    run(main())
+    first, second, third = transport.bodies
+    assert first["max_tokens"] == 7
+    assert second == third
+    assert second["max_completion_tokens"] == 7
+    assert "max_tokens" not in second
+    assert transport.all_closed
+
+
+def test_a_running_session_is_cured_for_its_next_requests() -> None:
+    transport = ScriptedTransport(whole(), REFUSED, whole(), whole())
+
+    async def main() -> None:
+        session = chat(transport, "compatible:m", base_url="http://host/v1").session()
+        talk = Conversation([user("Hi")])
+        for number in range(3):
+            await session.ask(Request("", talk, options=LIMITED))
+            talk.append(assistant("so"), user(f"more {number}"))
+
+    run(main())
+    assert [len(body["messages"]) for body in transport.bodies] == [1, 3, 3, 5]
+    assert ["max_completion_tokens" in body for body in transport.bodies] == [False, False, True, True]
+
+
+def test_the_same_refusal_again_is_final() -> None:
+    transport = ScriptedTransport(REFUSED, REFUSED, whole())
+    with pytest.raises(InvalidRequest, match="max_tokens"):
+        asked(transport, ask(options=LIMITED), model="compatible:m", base_url="http://host/v1")
+    assert len(transport.requests) == 2
+
+
+def test_another_refusal_after_a_cure_is_final() -> None:
+    other = refusal(400, "Unsupported value: 'temperature' does not support 0.2 with this model.", code="unsupported_value")
+    transport = ScriptedTransport(REFUSED, other, whole())
+    with pytest.raises(InvalidRequest, match="temperature"):
+        asked(transport, ask(options=LIMITED), model="compatible:m", base_url="http://host/v1")
+    assert len(transport.requests) == 2
+
+
+def test_nothing_is_cured_where_that_is_not_wanted() -> None:
+    transport = ScriptedTransport(REFUSED, whole())
+    with pytest.raises(InvalidRequest):
+        asked(transport, ask(options=LIMITED), model="compatible:m", base_url="http://host/v1", heal=False)
+    assert len(transport.requests) == 1
+
+
+def test_a_cure_and_retries_together() -> None:
+    busy = refusal(503, "busy")
+    transport = ScriptedTransport(busy, REFUSED, busy, whole())
+    answered = asked(transport, ask(options=LIMITED), model="compatible:m", base_url="http://host/v1")
+    assert (answered.retries, len(answered.repairs)) == (2, 1)
+    assert ["max_completion_tokens" in body for body in transport.bodies] == [False, False, True, True]
+
+
+def test_a_cure_shows_no_events() -> None:
+    transport = ScriptedTransport(REFUSED, ANSWER)
+    events = shown(transport, streamed(options=LIMITED), model="compatible:m", base_url="http://host/v1")
+    assert not any(isinstance(event, Retrying) for event in events)
+    assert text_of(events) == "Hello world"
+
+
+def test_a_key_a_cure_and_a_retry_in_one_request() -> None:
+    keys = iter(["key-number-1", "key-number-2", "key-number-3", "key-number-4"])
+    transport = ScriptedTransport(refusal(401, "expired"), REFUSED, refusal(500), whole())
+    answered = asked(transport, ask(options=LIMITED), model="compatible:m", base_url="http://host/v1", key=lambda: next(keys))
+    assert (answered.retries, len(answered.repairs)) == (1, 1)
+
+
+def test_sessions_that_are_refused_at_once_are_all_cured() -> None:
+    """Both were sent before anything was known: the one that hears of it second is asked again too."""
+
+    async def main() -> None:
+        first, second = Hold(), Hold()
+        late = [Say((hold, *REFUSED.parts), REFUSED.status, late=True) for hold in (first, second)]
+        transport = ScriptedTransport(*late, whole("one"), whole("two"))
+        engine = chat(transport, "compatible:m", base_url="http://host/v1")
+        tasks = [asyncio.create_task(engine.ask(ask(options=LIMITED))) for _ in late]
+        for hold in (first, second):
+            await hold.reached.wait()
+            hold.go.set()
+        found = await asyncio.gather(*tasks)
+        assert [answered.reply.text for answered in found] == ["one", "two"]
+        assert ["max_completion_tokens" in body for body in transport.bodies] == [False, False, True, True]
+        assert all(answered.repairs for answered in found)
+
+    run(main())
+
+
+def test_a_request_goes_where_it_was_encoded_for() -> None:
+    """Another session's cure moves the engine to Responses while this one waits for its key: the body is still one of Chat."""
+
+    async def main() -> None:
+        waits, go = asyncio.Event(), asyncio.Event()
+        calls = 0
+
+        async def key() -> str:
+            nonlocal calls
+            calls += 1
+            if calls == 1:
+                waits.set()
+                await go.wait()
+            return "some-key-1"
+
+        moved = refusal(400, "Function tools are not supported here. To use function tools, use /v1/responses.")
+        done = Say((dumps({"id": "r", "model": "m", "status": "completed", "output": []}),))
+
+        def right(request: HttpRequest) -> Say:
+            return whole() if "chat" in request.url else done
+
+        transport = ScriptedTransport(moved, done, right, right, right)
+        engine = chat(transport, "openai-chat:m", key=key)
+        slow = asyncio.create_task(engine.ask(ask(tools=(WEATHER,))))
+        await waits.wait()
+        await engine.ask(ask(tools=(WEATHER,)))
+        go.set()
+        await slow
+        for request, body in zip(transport.requests, transport.bodies, strict=True):
+            assert ("messages" in body) == request.url.endswith("/chat/completions"), request.url
+
+    run(main())
+
+
+def test_session_knows_its_engine() -> None:
+    engine = chat(ScriptedTransport())
+    session = engine.session()
+    assert isinstance(session, Session)
+    assert session.engine is engine
+    assert engine.retry is QUICK

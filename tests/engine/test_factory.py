@@ -1,0 +1,499 @@
+"""From "PROVIDER:MODEL" to an engine: which row, which URL, which headers."""
+
+import asyncio
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+from toolglot.engine.factory import SIMULATED_MODELS, create_engine, default_transport
+from toolglot.engine.simulated import SimulatedTransport
+from toolglot.engine.transport import HttpRequest
+from toolglot.errors import ToolglotError, UnknownName, UsageError
+from toolglot.messages import Usage
+from toolglot.providers.catalog import ALIASES, PRICES, PROFILES, SURFACES, resolve, surface
+from toolglot.providers.profile import Price
+from toolglot.tools.config import RetryConfig
+from transports import ANSWER, KEY, ScriptedTransport, ask, whole
+
+ONCE = RetryConfig(max_retries=0)
+PLACES = {"resource": "res", "version": "2025-04-01-preview", "project": "proj", "location": "europe-west1"}
+
+
+@pytest.fixture(autouse=True)
+def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for row in PROFILES.values():
+        for name in (*row.key_env, *row.base_env, *(name for names in row.place_env.values() for name in names)):
+            monkeypatch.delenv(name, raising=False)
+
+
+def sent(model: str, *, stream: bool = False, **more: Any) -> HttpRequest:
+    """What an engine sends."""
+    transport = ScriptedTransport(ANSWER if stream else whole())
+    options: dict[str, Any] = {"key": KEY, "retry": ONCE, **more}
+    engine = create_engine(model, transport=transport, **options)
+
+    async def main() -> None:
+        try:
+            if stream:
+                async for _ in engine.session().batches(ask(stream=True)):
+                    pass
+            else:
+                await engine.ask(ask())
+        except (ToolglotError, AssertionError):
+            pass  # only one wire understands the script: what was sent is what counts
+
+    asyncio.run(main())
+    return transport.requests[0]
+
+
+def url(model: str, **more: Any) -> str:
+    return sent(model, **more).url
+
+
+# ---- every row: URL
+
+CHAT = "/chat/completions"
+GOOGLE = "/v1/projects/proj/locations/europe-west1/publishers/google/models/m"
+URLS = {
+    "openai-chat": f"https://api.openai.com/v1{CHAT}",
+    "openai-responses": "https://api.openai.com/v1/responses",
+    "anthropic": "https://api.anthropic.com/v1/messages",
+    "gemini": "https://generativelanguage.googleapis.com/v1beta/models/m:generateContent",
+    "ollama": "http://127.0.0.1:11434/api/chat",
+    "openrouter": f"https://openrouter.ai/api/v1{CHAT}",
+    "copilot": f"https://api.githubcopilot.com{CHAT}",
+    "xai": f"https://api.x.ai/v1{CHAT}",
+    "deepseek": f"https://api.deepseek.com{CHAT}",
+    "mistral": f"https://api.mistral.ai/v1{CHAT}",
+    "groq": f"https://api.groq.com/openai/v1{CHAT}",
+    "azure-chat": f"https://res.openai.azure.com/openai/v1{CHAT}",
+    "azure-responses": "https://res.openai.azure.com/openai/v1/responses",
+    "azure-dated-chat": f"https://res.openai.azure.com/openai/deployments/m{CHAT}?api-version=2025-04-01-preview",
+    "azure-dated-responses": "https://res.openai.azure.com/openai/responses?api-version=2025-04-01-preview",
+    "vertex": f"https://europe-west1-aiplatform.googleapis.com{GOOGLE}:generateContent",
+    "llama.cpp": f"http://localhost:8080/v1{CHAT}",
+    "lmstudio": f"http://localhost:1234/v1{CHAT}",
+    "vllm": f"http://localhost:8000/v1{CHAT}",
+}
+STREAMS = {
+    "gemini": "https://generativelanguage.googleapis.com/v1beta/models/m:streamGenerateContent?alt=sse",
+    "vertex": f"https://europe-west1-aiplatform.googleapis.com{GOOGLE}:streamGenerateContent?alt=sse",
+}
+
+
+def places_of(provider: str) -> dict[str, str]:
+    return {name: PLACES[name] for name in PROFILES[provider].place_env}
+
+
+def test_every_row_has_a_url_here() -> None:
+    assert {*URLS, "compatible"} == {*PROFILES}
+
+
+@pytest.mark.parametrize("provider", URLS)
+def test_urls(provider: str) -> None:
+    assert url(f"{provider}:m", **places_of(provider)) == URLS[provider]
+    assert url(f"{provider}:m", stream=True, **places_of(provider)) == STREAMS.get(provider, URLS[provider])
+
+
+@pytest.mark.parametrize("end", ["", "/", "//"])
+@pytest.mark.parametrize("provider", PROFILES)
+def test_another_base_url(provider: str, end: str) -> None:
+    """The path stays, a slash at the end does not matter."""
+    path = "/chat/completions" if provider == "compatible" else PROFILES[provider].path
+    for name, value in {**PLACES, "model": "m"}.items():
+        path = path.replace("{" + name + "}", value)
+    assert (
+        url(f"{provider}:m", base_url=f"https://proxy.example:8443/llm{end}", **places_of(provider))
+        == f"https://proxy.example:8443/llm{path}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("model", "base", "expected"),
+    [
+        ("anthropic:m", "https://h/v1", "https://h/v1/messages"),
+        ("anthropic:m", "https://h/v1/", "https://h/v1/messages"),
+        ("anthropic:m", "https://h/anthropic", "https://h/anthropic/v1/messages"),
+        ("openai-chat:m", "https://h/v1", f"https://h/v1{CHAT}"),
+        ("openai-chat:m", "https://h/api/v1/", f"https://h/api/v1{CHAT}"),
+        ("compatible:m", "http://h:1/v1/", f"http://h:1/v1{CHAT}"),
+        ("gemini:m", "https://h/v1beta", "https://h/v1beta/models/m:generateContent"),
+        ("gemini:m", "https://h/v1beta/models/", "https://h/v1beta/models/m:generateContent"),
+        ("ollama:m", "http://h:11434/api", "http://h:11434/api/chat"),
+        ("azure-chat:m", "https://r.openai.azure.com/openai/v1/", f"https://r.openai.azure.com/openai/v1{CHAT}"),
+        ("azure-chat:m", "https://r.openai.azure.com/", f"https://r.openai.azure.com/openai/v1{CHAT}"),
+        ("azure-chat:m", "https://r.openai.azure.com/openai", f"https://r.openai.azure.com/openai/v1{CHAT}"),
+        ("groq:m", "https://myv1", f"https://myv1{CHAT}"),
+        ("anthropic:m", "https://notv1", "https://notv1/v1/messages"),
+    ],
+)
+def test_a_base_url_that_holds_a_part_of_the_path(model: str, base: str, expected: str) -> None:
+    assert url(model, base_url=base) == expected
+
+
+@pytest.mark.parametrize(("provider", "name"), [(row.id, name) for row in PROFILES.values() for name in row.base_env])
+def test_base_url_from_the_environment(provider: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    places = places_of(provider)
+    monkeypatch.setenv(name, "https://proxy.example/llm")
+    assert url(f"{provider}:m", **places).startswith("https://proxy.example/llm/")
+    assert url(f"{provider}:m", base_url="https://other.example", **places).startswith("https://other.example/")
+    monkeypatch.setenv(name, "")
+    if provider != "compatible":
+        assert url(f"{provider}:m", **places) == URLS[provider]
+
+
+HOSTS = [
+    "localhost:1234",
+    "localhost",
+    "192.168.0.7",
+    "192.168.0.7:80",
+    "http://h",
+    "https://h",
+    "http://h:5/p/",
+    "h/path",
+    "[::1]:1",
+    "[::1]",
+]
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_ollama_host_means_what_ollamas_own_client_reads(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from ollama._client import _parse_host  # pyright: ignore[reportPrivateUsage]
+
+    monkeypatch.setenv("OLLAMA_HOST", host)
+    found, expected = urlsplit(url("ollama:m")), urlsplit(_parse_host(host) + "/api/chat")
+    ports = {"http": 80, "https": 443}
+    assert (found.scheme, found.hostname, found.path) == (expected.scheme, expected.hostname, expected.path)
+    assert (found.port or ports[found.scheme]) == expected.port
+
+
+@pytest.mark.parametrize("base", ["ftp://h", "file:///etc/passwd", "ws://h"])
+def test_base_urls_of_other_kinds(base: str) -> None:
+    with pytest.raises(UsageError, match="http"):
+        create_engine("compatible:m", base_url=base)
+
+
+@pytest.mark.parametrize("base", ["http://", "https:///v1"])
+def test_base_urls_without_a_host(base: str) -> None:
+    with pytest.raises(UsageError, match="base URL"):
+        create_engine("compatible:m", base_url=base)
+
+
+def test_compatible_needs_a_base_url() -> None:
+    with pytest.raises(UsageError, match=r"base_url=.*TOOLGLOT_BASE_URL"):
+        create_engine("compatible:m")
+
+
+# ---- places
+
+
+@pytest.mark.parametrize(
+    ("location", "host"),
+    [
+        ("global", "aiplatform.googleapis.com"),
+        ("us", "aiplatform.us.rep.googleapis.com"),
+        ("eu", "aiplatform.eu.rep.googleapis.com"),
+        ("europe-west1", "europe-west1-aiplatform.googleapis.com"),
+        ("us-central1", "us-central1-aiplatform.googleapis.com"),
+    ],
+)
+@pytest.mark.parametrize("way", ["argument", "environment"])
+def test_vertex_locations(location: str, host: str, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GOOGLE_CLOUD_PROJECT", "proj")
+    more: dict[str, Any] = {"location": location} if way == "argument" else {}
+    if way == "environment":
+        monkeypatch.setenv("GOOGLE_CLOUD_LOCATION", location)
+    path = f"/v1/projects/proj/locations/{location}/publishers/google/models/gemini-3-pro:generateContent"
+    assert url("vertex:gemini-3-pro", **more) == f"https://{host}{path}"
+
+
+def test_vertex_without_a_location_is_global() -> None:
+    assert url("vertex:m", project="proj").startswith("https://aiplatform.googleapis.com/v1/projects/proj/locations/global/")
+
+
+@pytest.mark.parametrize(
+    ("model", "places", "wanted"),
+    [
+        ("vertex:m", {}, ["'project'", "project=", "GOOGLE_CLOUD_PROJECT"]),
+        ("azure:gpt-4o", {}, ["'resource'", "AZURE_OPENAI_RESOURCE"]),
+        ("azure-dated-chat:m", {"resource": "r"}, ["'version'", "OPENAI_API_VERSION"]),
+    ],
+)
+def test_missing_places_are_named(model: str, places: dict[str, str], wanted: list[str]) -> None:
+    with pytest.raises(UsageError) as caught:
+        create_engine(model, **places)  # pyright: ignore[reportArgumentType]
+    assert all(word in str(caught.value) for word in wanted)
+
+
+def test_places_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AZURE_OPENAI_RESOURCE", "res")
+    monkeypatch.setenv("OPENAI_API_VERSION", "2024-10-21")
+    assert url("azure-dated-chat:dep").endswith("/openai/deployments/dep/chat/completions?api-version=2024-10-21")
+    assert url("azure-dated-chat:dep", version="2025-01-01").endswith("api-version=2025-01-01")
+
+
+def test_an_azure_endpoint_needs_no_resource(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AZURE_OPENAI_ENDPOINT", "https://r.openai.azure.com/")
+    assert url("azure:gpt-4o") == f"https://r.openai.azure.com/openai/v1{CHAT}"
+    assert url("azure:gpt-5") == "https://r.openai.azure.com/openai/v1/responses"
+
+
+@pytest.mark.parametrize(("model", "word"), [("anthropic:m", "api_key"), ("vertex:m", "projekt")])
+def test_words_that_mean_nothing_are_mistakes(model: str, word: str) -> None:
+    """`api_key="…"` must not be swallowed without a word."""
+    with pytest.raises((UsageError, TypeError), match=word):
+        create_engine(model, transport=ScriptedTransport(), **{"project": "p"} if "vertex" in model else {}, **{word: "x"})  # pyright: ignore[reportArgumentType]
+
+
+# ---- models
+
+ODD = ["a/b", "a:b", "a b", "a?b=c", "a#b", "a%2Fb", "ä", "a@001", "{project}", "a&b", "a+b", "a\\b", 'a"b']
+
+
+@pytest.mark.parametrize("model", ODD)
+@pytest.mark.parametrize("provider", ["gemini", "vertex", "azure-dated-chat"])
+def test_odd_names_in_a_url(provider: str, model: str) -> None:
+    """The name arrives as it is, and nothing but the name."""
+    plain = urlsplit(url(f"{provider}:MODEL", **places_of(provider)))
+    found = urlsplit(url(f"{provider}:{model}", **places_of(provider)))
+    assert (found.netloc, found.query, found.fragment) == (plain.netloc, plain.query, "")
+    assert unquote(found.path) == plain.path.replace("MODEL", model)
+    assert found.path.isascii()
+    assert " " not in found.path
+
+
+@pytest.mark.parametrize("model", ["anthropic/claude-sonnet-4.5:free", "~google/gemini-pro", "qwen3:32b", "a:b:c"])
+def test_the_model_is_what_follows_the_first_colon(model: str) -> None:
+    assert create_engine(f"openrouter:{model}", key=KEY, transport=ScriptedTransport()).model == model
+
+
+def test_a_model_cannot_lead_out_of_its_path() -> None:
+    with pytest.raises(UsageError, match="not the name of a model"):
+        url("gemini:../../v1/evil")
+
+
+@pytest.mark.parametrize("model", ["", "anthropic", "anthropic:", "claude-sonnet-4-5"])
+def test_no_model(model: str) -> None:
+    with pytest.raises(UsageError, match="PROVIDER:MODEL"):
+        create_engine(model, transport=ScriptedTransport())
+
+
+@pytest.mark.parametrize(
+    ("model", "near"),
+    [
+        ("antropic:m", "'anthropic'"),
+        ("opnai:m", "'openai'"),
+        ("gemeni:m", "'gemini'"),
+        ("azur:m", "'azure'"),
+        ("olama:m", "'ollama'"),
+    ],
+)
+def test_unknown_providers_get_the_nearest_names(model: str, near: str) -> None:
+    with pytest.raises(UnknownName, match="unknown provider") as caught:
+        create_engine(model)
+    assert near in str(caught.value)
+
+
+# ---- surfaces
+
+
+@pytest.mark.parametrize(
+    ("model", "row"),
+    [
+        ("gpt-4o", "chat"),
+        ("gpt-4.1-mini", "chat"),
+        ("gpt-3.5-turbo", "chat"),
+        ("chatgpt-4o-latest", "chat"),
+        ("gpt-4o-audio-preview", "chat"),
+        ("gpt-audio", "chat"),
+        ("gpt-4o-search-preview", "chat"),
+        ("gpt-5-search-preview", "chat"),
+        ("gpt-5", "responses"),
+        ("gpt-5.4-mini", "responses"),
+        ("gpt-6.1-sol", "responses"),
+        ("o3", "responses"),
+        ("o4-mini", "responses"),
+        ("codex-mini-latest", "responses"),
+        ("", "responses"),
+    ],
+)
+@pytest.mark.parametrize("provider", ["openai", "azure"])
+def test_the_model_chooses_the_surface(provider: str, model: str, row: str) -> None:
+    assert surface(provider, model) == resolve(provider, model).id == f"{provider}-{row}"
+
+
+@pytest.mark.parametrize("model", ["gpt-4o", "gpt-5"])
+@pytest.mark.parametrize("row", ["openai-chat", "openai-responses", "azure-chat", "azure-responses"])
+def test_a_surface_can_be_forced(row: str, model: str) -> None:
+    engine = create_engine(f"{row}:{model}", key=KEY, transport=ScriptedTransport(), **places_of(row))  # pyright: ignore[reportArgumentType]
+    assert engine.profile.id == row
+
+
+def test_names_of_providers_do_not_collide() -> None:
+    assert not {*SURFACES} & {*PROFILES}
+    assert not {*ALIASES} & {*PROFILES}
+    assert not {*ALIASES} & {*SURFACES}
+    for patterns in SURFACES.values():
+        assert patterns[-1][0] == "", "the last pattern fits every model"
+        assert {row for _, row in patterns} <= {*PROFILES}
+
+
+# ---- prices
+
+
+@pytest.mark.parametrize(
+    ("provider", "model", "dollars"),
+    [
+        ("openai", "gpt-4o", 2.5),
+        ("openai", "gpt-4o-2024-08-06", 2.5),
+        ("openai", "gpt-4o-mini", 0.15),
+        ("openai", "gpt-4.1", 2.0),
+        ("openai", "gpt-5", 1.25),
+        ("openai", "gpt-5-2025-08-07", 1.25),
+        ("openai", "gpt-5-mini", 0.25),
+        ("openai", "gpt-5.1", 1.25),
+        ("openai", "gpt-5-pro", None),
+        ("openai", "gpt-5.4", None),
+        ("openai", "gpt-4o-audio-preview", None),
+        ("anthropic", "claude-sonnet-4-5-20250929", 3.0),
+        ("anthropic", "claude-opus-4-5", 5.0),
+        ("anthropic", "claude-haiku-4-5", 1.0),
+        ("anthropic", "claude-opus-5", None),
+        ("gemini", "gemini-2.5-flash", 0.3),
+        ("gemini", "gemini-2.5-flash-lite", 0.1),
+        ("gemini", "gemini-3-pro", None),
+        ("groq", "llama-4", None),
+        ("ollama", "qwen3", None),
+    ],
+)
+def test_prices(provider: str, model: str, dollars: float | None) -> None:
+    price = resolve(provider, model).price
+    assert (price and price.input) == dollars
+
+
+@pytest.mark.parametrize("provider", ["ollama", "llama.cpp", "vllm", "lmstudio", "copilot"])
+def test_a_server_at_home_has_no_vendors_price(provider: str) -> None:
+    assert resolve(provider, "gpt-4o").price is None
+
+
+def test_every_price_has_its_day() -> None:
+    assert all(price.as_of and price.cached <= price.input <= price.output for _, price in PRICES)
+
+
+def test_cost() -> None:
+    price = Price(2.0, 0.5, 10.0)
+    assert price.of(Usage(input=1_000_000, output=100_000)) == pytest.approx(3.0)
+    assert price.of(Usage(input=1_000_000, cached=1_000_000)) == pytest.approx(0.5)
+    assert price.of(Usage(input=5, cached=10)) == pytest.approx(0.000005)
+    assert price.of(Usage()) == 0.0
+
+
+# ---- headers
+
+
+@pytest.mark.parametrize("provider", PROFILES)
+def test_headers(provider: str) -> None:
+    more: dict[str, Any] = {"base_url": "http://h"} if provider == "compatible" else {**places_of(provider)}
+    headers = sent(f"{provider}:m", **more).headers
+    assert headers["content-type"] == "application/json"
+    assert headers["user-agent"].startswith("toolglot")
+    assert (headers.get("anthropic-version") == "2023-06-01") == (provider == "anthropic")
+    for name, value in PROFILES[provider].headers.items():
+        assert headers[name.lower()] == value
+    assert sum(KEY in value for value in headers.values()) == 1
+
+
+def test_no_key_in_any_url() -> None:
+    for provider in URLS:
+        for stream in (False, True):
+            assert KEY not in url(f"{provider}:m", stream=stream, **places_of(provider))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("anthropic-version", "2099-01-01"),
+        ("Anthropic-Version", "2099-01-01"),
+        ("x-api-key", "other"),
+        ("X-API-Key", "other"),
+        ("User-Agent", "mine"),
+        ("Content-Type", "application/json; charset=utf-8"),
+        ("anthropic-beta", "x"),
+    ],
+)
+def test_headers_of_the_user_win(name: str, value: str) -> None:
+    """Names of headers have no case: there is one of each, the user's."""
+    headers = sent("anthropic:m", headers={name: value}).headers
+    assert [found for key, found in headers.items() if key.lower() == name.lower()] == [value]
+
+
+def test_the_users_headers_are_copied() -> None:
+    own = {"x-mine": "1"}
+    engine = create_engine("anthropic:m", key=KEY, transport=ScriptedTransport(), headers=own)
+    own["x-mine"] = "2"
+    assert engine.http_request(engine.profile, b"", {}, stream=False).headers["x-mine"] == "1"
+
+
+# ---- transports and the simulator
+
+
+def test_engines_share_one_transport() -> None:
+    assert default_transport() is default_transport()
+    one, other = create_engine("anthropic:m", key=KEY), create_engine("openai:m", key=KEY)
+    assert one.transport is other.transport is default_transport()
+
+
+def test_options_reach_the_engine() -> None:
+    retry = RetryConfig(max_retries=9)
+    engine = create_engine("anthropic:m", key=KEY, transport=ScriptedTransport(), retry=retry)
+    assert engine.retry is retry
+
+
+@pytest.mark.parametrize(
+    ("name", "profile", "model"),
+    [
+        ("simulator", "anthropic", "claude-sonnet-4-5"),
+        ("simulator:", "anthropic", "claude-sonnet-4-5"),
+        ("simulator:gemini", "gemini", "gemini-3-pro-preview"),
+        ("simulator:google", "gemini", "gemini-3-pro-preview"),
+        ("simulator:openai", "openai-responses", "gpt-5.1"),
+        ("simulator:openai/gpt-4o", "openai-chat", "gpt-4o"),
+        ("simulator:openrouter/anthropic/claude-sonnet-4.5", "openrouter", "anthropic/claude-sonnet-4.5"),
+        ("simulator:groq", "groq", "simulated"),
+        ("simulator:ollama/qwen3:32b", "ollama", "qwen3:32b"),
+    ],
+)
+def test_simulated(name: str, profile: str, model: str) -> None:
+    engine = create_engine(name)
+    assert (engine.profile.id, engine.model) == (profile, model)
+    assert isinstance(engine.transport, SimulatedTransport)
+
+
+@pytest.mark.parametrize("provider", PROFILES)
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+def test_every_row_can_be_simulated(provider: str, stream: bool) -> None:
+    async def main() -> str:
+        session = create_engine(f"simulator:{provider}").session()
+        async for _ in session.batches(ask("say Hello", stream=stream)):
+            pass
+        assert session.answered
+        return session.answered.reply.text
+
+    assert asyncio.run(main()) == "Hello"
+
+
+def test_unknown_simulated_provider() -> None:
+    with pytest.raises(UnknownName, match="anthropic"):
+        create_engine("simulator:antropic")
+
+
+def test_a_simulated_engine_sends_the_users_headers() -> None:
+    """The simulator's own `x-simulate` is one of them."""
+    engine = create_engine("simulator:anthropic", headers={"x-simulate": "unauthorized"})
+    with pytest.raises(ToolglotError, match="x-api-key"):
+        asyncio.run(engine.ask(ask()))
+
+
+def test_models_of_the_simulator_are_rows() -> None:
+    assert {*SIMULATED_MODELS} <= {*PROFILES}

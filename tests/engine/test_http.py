@@ -1,0 +1,790 @@
+"""The HTTP transport against real servers and proxies on loopback that behave, stall, break off and lie."""
+
+import asyncio
+import base64
+import os
+import resource
+import socket
+import ssl
+import subprocess
+import sys
+import traceback
+from collections.abc import Awaitable, Callable, Coroutine
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+import trustme
+from loopback import CHUNKED, END, PIECE, FullBacklog, Listener, Proxy, Server, read_request, until
+
+from toolglot.engine.http import HttpTransport
+from toolglot.engine.transport import HttpRequest, Timeouts, Transport
+from toolglot.errors import ConnectFailed, ConnectionLost, TimedOut, TransportError, UsageError
+
+SECRET = "sk-very-secret"
+HEADERS = {"Authorization": f"Bearer {SECRET}", "Content-Type": "application/json"}
+CROWD = 1000
+SHORT = Timeouts(connect=0.1, first_byte=0.1, idle=0.1)
+LINUX = pytest.mark.skipif(sys.platform != "linux", reason="counts descriptors in /proc")
+
+
+def run(main: Coroutine[Any, Any, Any]) -> Any:
+    return asyncio.run(asyncio.wait_for(main, 20))
+
+
+def request(url: str, *, stream: bool = True, **more: Any) -> HttpRequest:
+    return HttpRequest(url, more.pop("headers", HEADERS), more.pop("body", b'{"a": 1}'), stream, **more)
+
+
+async def fetch(transport: Transport, url: str, *, stream: bool = True, **more: Any) -> bytes:
+    answer = await transport.send(request(url, stream=stream, **more))
+    try:
+        data = b""
+        while piece := await answer.read():
+            data += piece
+        return data
+    finally:
+        await answer.close()
+
+
+def with_server(test: Callable[[Server, HttpTransport], Awaitable[None]], timeouts: Timeouts = Timeouts()) -> None:  # noqa: B008
+    async def main() -> None:
+        async with Server() as server:
+            transport = HttpTransport(timeouts)
+            await test(server, transport)
+            await transport.close()
+
+    run(main())
+
+
+@pytest.fixture(autouse=True)
+def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
+
+
+# ---- requests and answers
+
+
+BODIES = [
+    ("ok", b"ok"),
+    ("chunks", b"abcdeabcde"),
+    ("empty", b""),
+    ("until_close", b"abcde"),
+    ("long_header", b"ok"),
+    ("gzip", b"abcde" * 100),
+    ("deflate", b"abcde" * 100),
+]
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize(("path", "body"), BODIES, ids=[path for path, _ in BODIES])
+def test_a_body_comes_whole(path: str, body: bytes, stream: bool) -> None:
+    async def test(server: Server, transport: HttpTransport) -> None:
+        assert await fetch(transport, server.url(path), stream=stream) == body
+
+    with_server(test)
+
+
+def test_a_whole_answer_is_one_read_and_then_nothing() -> None:
+    async def test(server: Server, transport: HttpTransport) -> None:
+        answer = await transport.send(request(server.url("chunks"), stream=False))
+        assert [await answer.read() for _ in range(3)] == [b"abcdeabcde", b"", b""]
+        await answer.close()
+        await answer.close()
+
+    with_server(test)
+
+
+def test_the_head_of_an_answer() -> None:
+    async def test(server: Server, transport: HttpTransport) -> None:
+        answer = await transport.send(request(server.url("busy")))
+        assert answer.status == 429
+        assert answer.headers["retry-after"] == "3"
+        assert all(name == name.lower() for name in answer.headers)
+        await answer.close()
+
+    with_server(test)
+
+
+def test_pieces_are_handed_on_as_they_come() -> None:
+    async def test(server: Server, transport: HttpTransport) -> None:
+        answer = await transport.send(request(server.url("paced")))
+        assert await answer.read() == b"abcde"
+        server.go.set()
+        assert await answer.read() == b"abcde"
+        assert await answer.read() == b""
+        await answer.close()
+
+    with_server(test)
+
+
+def test_a_request_goes_out_as_it_is() -> None:
+    async def test(server: Server, transport: HttpTransport) -> None:
+        await fetch(transport, server.url("ok/a%3Ab%2Fc~d?alt=sse&q=%20+"))
+        await fetch(transport, server.url("ok/é"), method="GET", body=b"", headers={"user-agent": "mine"})
+        post, get = server.requests
+        assert post.line == "POST /ok/a%3Ab%2Fc~d?alt=sse&q=%20+ HTTP/1.1"
+        assert post.body == b'{"a": 1}'
+        assert (post.headers["authorization"], post.headers["content-type"]) == (f"Bearer {SECRET}", "application/json")
+        assert post.headers["user-agent"] == "toolglot"
+        assert "gzip" in post.headers["accept-encoding"]
+        assert get.line == "GET /ok/%C3%A9 HTTP/1.1"
+        assert (get.headers["user-agent"], get.body) == ("mine", b"")
+        assert not {"content-type", "cookie", "transfer-encoding"} & set(get.headers)
+
+    with_server(test)
+
+
+@pytest.mark.parametrize("size", [0, 1, (1 << 20) - 1, 1 << 20, 5_000_000])
+def test_a_body_of_any_size_goes_out(size: int) -> None:
+    async def test(server: Server, transport: HttpTransport) -> None:
+        for _ in range(2):
+            assert await fetch(transport, server.url("ok"), body=b"x" * size) == b"ok"
+        assert server.accepted == 1
+        for sent in server.requests:
+            assert sent.headers["content-length"] == str(size)
+            assert sent.body == b"x" * size
+
+    with_server(test)
+
+
+def test_no_redirect_is_followed_and_no_cookie_kept() -> None:
+    async def test(server: Server, transport: HttpTransport) -> None:
+        answer = await transport.send(request(server.url("redirect")))
+        assert answer.status == 307
+        await answer.close()
+        await fetch(transport, server.url("cookie"))
+        await fetch(transport, server.url("ok"))
+        assert len(server.requests) == 3
+        assert "cookie" not in server.requests[-1].headers
+
+    with_server(test)
+
+
+# ---- connections
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_connections_are_used_again(stream: bool) -> None:
+    async def test(server: Server, transport: HttpTransport) -> None:
+        for path in ("ok", "chunks", "empty", "busy", "gzip"):
+            await fetch(transport, server.url(path), stream=stream)
+        assert (server.accepted, len(server.requests)) == (1, 5)
+
+    with_server(test)
+
+
+def test_an_answer_closed_before_its_end_drops_its_connection() -> None:
+    async def test(server: Server, transport: HttpTransport) -> None:
+        answer = await transport.send(request(server.url("stall_body")))
+        assert await answer.read() == b"abcde"
+        await answer.close()
+        await server.gone.wait()
+        with pytest.raises(ConnectionLost):
+            await answer.read()
+        assert await fetch(transport, server.url("ok")) == b"ok"
+        assert server.accepted == 2
+
+    with_server(test)
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("path", ["stall_head", "stall_body"])
+def test_cancelling_closes_the_connection_at_once(path: str, stream: bool) -> None:
+    async def test(server: Server, transport: HttpTransport) -> None:
+        task = asyncio.create_task(fetch(transport, server.url(path), stream=stream))
+        await until(lambda: server.requests)
+        for _ in range(20):  # on to the read, where there is a head
+            await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await server.gone.wait()
+
+    with_server(test)
+
+
+def test_cancelling_a_read_drops_the_connection_without_a_close() -> None:
+    async def test(server: Server, transport: HttpTransport) -> None:
+        answer = await transport.send(request(server.url("stall_body")))
+        await answer.read()
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(answer.read(), 0.01)
+        await server.gone.wait()
+
+    with_server(test)
+
+
+def test_cancelling_while_connecting_leaves_nothing() -> None:
+    async def main() -> None:
+        with FullBacklog() as port:
+            transport = HttpTransport()
+            before = descriptors()
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(transport.send(request(f"http://127.0.0.1:{port}/")), 0.05)
+            await asyncio.sleep(0)
+            assert descriptors() <= before
+            await transport.close()
+
+    run(main())
+
+
+@LINUX
+def test_cancelling_an_upload_that_nobody_reads() -> None:
+    class Deaf(Listener):
+        async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            cast("asyncio.ReadTransport", writer.transport).pause_reading()
+            await asyncio.Event().wait()
+
+    async def main() -> None:
+        async with Deaf() as server:
+            transport = HttpTransport()
+            before = descriptors()
+            task = asyncio.create_task(transport.send(request(f"http://{server.address}/", body=bytes(20_000_000))))
+            await until(lambda: server.accepted)
+            await asyncio.wait([task], timeout=0.05)
+            assert descriptors() == before + 2
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            await until(lambda: descriptors() == before + 1)  # the server's end
+            await transport.close()
+
+    run(main())
+
+
+def test_no_more_requests_under_way_than_asked_for() -> None:
+    async def main() -> None:
+        async with Server() as server:
+            transport = HttpTransport(Timeouts(connect=1), max_connections=3)
+            asked = asyncio.gather(*(fetch(transport, server.url("held")) for _ in range(20)))
+            await until(lambda: server.under_way == 3)
+            server.go.set()
+            assert await asked == [b"abcde"] * 20
+            assert server.most_under_way == 3
+            for path in ("close_head", "half_length", "close_head", "half_length"):  # a failure gives its place back
+                with pytest.raises(ConnectionLost):
+                    await fetch(transport, server.url(path))
+            assert await fetch(transport, server.url("ok")) == b"ok"
+            await transport.close()
+
+    run(main())
+
+
+def test_a_thousand_at_once() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < 3 * CROWD:
+        if 0 <= hard < 3 * CROWD:
+            pytest.skip(f"needs {3 * CROWD} descriptors, and {hard} are allowed")
+        resource.setrlimit(resource.RLIMIT_NOFILE, (3 * CROWD, hard))
+
+    async def test(server: Server, transport: HttpTransport) -> None:
+        asked = asyncio.gather(*(fetch(transport, server.url("held")) for _ in range(CROWD)))
+        await until(lambda: server.under_way == CROWD)
+        server.go.set()
+        assert await asked == [b"abcde"] * CROWD
+        assert server.accepted == CROWD
+        assert await fetch(transport, server.url("ok")) == b"ok"
+        assert server.accepted == CROWD
+
+    try:
+        with_server(test)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+@LINUX
+@pytest.mark.parametrize("closed", [True, False], ids=["closed", "left to the loop"])
+def test_one_transport_on_loops_one_after_another(closed: bool) -> None:
+    transport = HttpTransport()
+
+    async def main() -> None:
+        async with Server() as server:
+            assert await fetch(transport, server.url("ok")) == b"ok"
+            with pytest.raises(ConnectionLost):
+                await fetch(transport, server.url("half_length"))
+            if closed:
+                answer = await transport.send(request(server.url("stall_body")))
+                assert await answer.read() == b"abcde"
+                await transport.close()
+                with pytest.raises(ConnectionLost):
+                    await answer.read()
+
+    before = descriptors()
+    for _ in range(3):
+        run(main())
+        assert descriptors() == before
+
+
+@LINUX
+def test_a_forgotten_transport_closes_its_connections() -> None:
+    async def main() -> None:
+        async with Server() as server:
+            before = descriptors()
+            await fetch(HttpTransport(), server.url("ok"))
+            for _ in range(10):
+                await asyncio.sleep(0)
+            assert descriptors() <= before
+
+    run(main())
+
+
+def test_a_closed_transport_opens_again() -> None:
+    async def test(server: Server, transport: HttpTransport) -> None:
+        await transport.close()
+        for _ in range(2):
+            assert await fetch(transport, server.url("ok")) == b"ok"
+            await transport.close()
+        assert server.accepted == 2
+
+    with_server(test)
+
+
+FORKED = """
+import asyncio, os, sys
+from toolglot.engine.http import HttpTransport
+from toolglot.engine.transport import HttpRequest
+transport = HttpTransport()
+async def ask():
+    async def serve(reader, writer):
+        await reader.readuntil(b"\\r\\n\\r\\n")
+        writer.write(b"HTTP/1.1 200 OK\\r\\nContent-Length: 2\\r\\n\\r\\nok")
+        await writer.drain()
+        writer.close()
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    answer = await transport.send(HttpRequest(f"http://127.0.0.1:{port}/", {}, b""))
+    assert await answer.read() == b"ok"
+    await answer.close()
+    server.close()
+assert "aiohttp" not in sys.modules
+asyncio.run(ask())
+if os.fork():
+    sys.exit(os.waitstatus_to_exitcode(os.wait()[1]))
+asyncio.run(asyncio.wait_for(ask(), 5))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_it_is_imported_late_and_works_after_a_fork() -> None:
+    done = subprocess.run([sys.executable, "-c", FORKED], capture_output=True, text=True, timeout=30, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+# ---- failures
+
+
+LOST = [
+    ("reset_head", "the connection to HOST broke before its answer"),
+    ("close_head", "the connection to HOST broke before its answer"),
+    ("half_length", "the connection to HOST broke in the middle of its answer"),
+    ("half_chunks", "the connection to HOST broke in the middle of its answer"),
+    ("reset_body", "the connection to HOST broke in the middle of its answer"),
+    ("bad_gzip", "the connection to HOST broke in the middle of its answer"),
+    ("garbage", "HOST did not answer in HTTP: "),
+]
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize(("path", "sentence"), LOST, ids=[path for path, _ in LOST])
+def test_a_lost_connection(path: str, sentence: str, stream: bool) -> None:
+    async def test(server: Server, transport: HttpTransport) -> None:
+        server.go.set()
+        with pytest.raises(ConnectionLost) as caught:
+            await fetch(transport, server.url(f"{path}?key={SECRET}"), stream=stream)
+        said(caught.value, sentence.replace("HOST", f"127.0.0.1:{server.port}"))
+        assert len(server.requests) == 1
+        assert await fetch(transport, server.url("ok"), stream=stream) == b"ok"
+
+    with_server(test)
+
+
+def said(error: TransportError, sentence: str) -> None:
+    """One sentence that holds nothing of the request."""
+    assert str(error).startswith(sentence)
+    assert "\n" not in str(error)
+    assert SECRET not in "".join(traceback.format_exception(error))
+    assert error.retryable
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_nothing_is_asked_twice(method: str) -> None:
+    async def test(server: Server, transport: HttpTransport) -> None:
+        await fetch(transport, server.url("ok"))
+        with pytest.raises(ConnectionLost):
+            await fetch(transport, server.url("close_head"), method=method)
+        assert (server.accepted, len(server.requests)) == (1, 2)
+
+    with_server(test)
+
+
+def test_what_came_before_a_failure_is_handed_on() -> None:
+    """Also to a caller that reads late."""
+
+    async def test(server: Server, transport: HttpTransport) -> None:
+        answer = await transport.send(request(server.url("reset_body")))
+        server.go.set()
+        while answer._response.content.exception() is None:  # pyright: ignore[reportPrivateUsage]
+            await asyncio.sleep(0)
+        assert await answer.read() == b"abcde"
+        with pytest.raises(ConnectionLost):
+            await answer.read()
+
+    with_server(test)
+
+
+TIMED_OUT = [
+    ("stall_head", True, "first byte", "HOST did not begin to answer within 0.1 seconds"),
+    ("stall_head", False, "first byte", "HOST did not begin to answer within 0.1 seconds"),
+    ("stall_body", True, "idle", "nothing more came from HOST for 0.1 seconds"),
+    ("stall_body", False, "idle", "nothing more came from HOST for 0.1 seconds"),
+]
+
+
+@pytest.mark.parametrize(("path", "stream", "phase", "sentence"), TIMED_OUT)
+def test_a_stall_times_out(path: str, stream: bool, phase: str, sentence: str) -> None:
+    async def test(server: Server, transport: HttpTransport) -> None:
+        with pytest.raises(TimedOut) as caught:
+            await fetch(transport, server.url(f"{path}?key={SECRET}"), stream=stream)
+        said(caught.value, sentence.replace("HOST", f"127.0.0.1:{server.port}"))
+        assert caught.value.phase == phase
+        await server.gone.wait()
+
+    with_server(test, SHORT)
+
+
+def test_a_caller_that_reads_late_is_not_a_silent_server() -> None:
+    async def test(server: Server, transport: HttpTransport) -> None:
+        answer = await transport.send(request(server.url("paced")))
+        await asyncio.sleep(0.15)
+        server.go.set()
+        assert await answer.read() == b"abcde"
+        assert await answer.read() == b"abcde"
+        assert await answer.read() == b""
+        await answer.close()
+
+    with_server(test, Timeouts(idle=0.05))
+
+
+def test_each_timeout_has_its_own_length() -> None:
+    """A long wait for the head is not cut by the time between pieces, and the other way round."""
+
+    class Slow(Listener):
+        pause = 0.0
+
+        async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await read_request(reader)
+            for data in (CHUNKED, PIECE, PIECE, END):
+                await asyncio.sleep(self.pause)
+                writer.write(data)
+
+    async def slow(pause: float, timeouts: Timeouts) -> bytes:
+        async with Slow() as server:
+            server.pause = pause
+            transport = HttpTransport(timeouts)
+            try:
+                return await fetch(transport, f"http://{server.address}/")
+            finally:
+                await transport.close()
+
+    assert run(slow(0.06, Timeouts(first_byte=0.2, idle=0.2))) == b"abcdeabcde"  # longer than both, all in all
+    with pytest.raises(TimedOut) as caught:
+        run(slow(0.06, Timeouts(first_byte=5, idle=0.02)))
+    assert caught.value.phase == "idle"
+    with pytest.raises(TimedOut) as caught:
+        run(slow(0.06, Timeouts(first_byte=0.02, idle=5)))
+    assert caught.value.phase == "first byte"
+    assert run(slow(0, Timeouts(connect=None, first_byte=None, idle=None))) == b"abcdeabcde"
+
+
+@LINUX
+def test_connecting_times_out() -> None:
+    async def main() -> None:
+        with FullBacklog() as port:
+            transport = HttpTransport(Timeouts(connect=0.1))
+            with pytest.raises(TimedOut) as caught:
+                await fetch(transport, f"http://127.0.0.1:{port}/?key={SECRET}")
+            said(caught.value, f"127.0.0.1:{port} could not be reached within 0.1 seconds")
+            assert caught.value.phase == "connect"
+            await transport.close()
+
+    run(main())
+
+
+def test_nobody_listens() -> None:
+    async def main() -> None:
+        async with Server() as server:
+            pass
+        transport = HttpTransport()
+        with pytest.raises(ConnectFailed) as caught:
+            await fetch(transport, server.url(f"ok?key={SECRET}"))
+        said(caught.value, f"127.0.0.1:{server.port} could not be reached: Connection refused")
+        await transport.close()
+
+    run(main())
+
+
+def test_a_host_that_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    def getaddrinfo(*_: object, **__: object) -> object:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    async def main() -> None:
+        transport = HttpTransport()
+        monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+        with pytest.raises(ConnectFailed) as caught:
+            await fetch(transport, f"https://provider.test/?key={SECRET}")
+        said(caught.value, "the host provider.test is not known")
+        await transport.close()
+
+    run(main())
+
+
+UNSENDABLE = ["provider.test/v1", "ftp://provider.test/", "http://provider.test:port/", "http://", ""]
+
+
+@pytest.mark.parametrize("url", UNSENDABLE)
+def test_an_address_that_is_none(url: str) -> None:
+    async def main() -> None:
+        transport = HttpTransport()
+        with pytest.raises(UsageError, match="http:// or https://"):
+            await fetch(transport, url)
+        await transport.close()
+
+    run(main())
+
+
+def test_a_header_that_cannot_be_sent() -> None:
+    async def test(server: Server, transport: HttpTransport) -> None:
+        with pytest.raises(UsageError, match=r"^the header Authorization holds a line break or a null$") as caught:
+            await fetch(transport, server.url("ok"), headers={"A": "b", "Authorization": f"Bearer {SECRET}\n"})
+        assert SECRET not in "".join(traceback.format_exception(caught.value))
+        assert not server.requests
+
+    with_server(test)
+
+
+# ---- TLS
+
+
+@pytest.fixture(scope="module")
+def authority() -> trustme.CA:
+    return trustme.CA()
+
+
+@pytest.fixture
+def ca_file(authority: trustme.CA, tmp_path: Path) -> str:
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    return str(tmp_path / "ca.pem")
+
+
+def certified(authority: trustme.CA, *names: str) -> ssl.SSLContext:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.issue_cert(*names).configure_cert(context)  # pyright: ignore[reportUnknownMemberType] - knows pyOpenSSL too
+    return context
+
+
+@pytest.mark.parametrize("way", ["ca_file", "SSL_CERT_FILE"])
+def test_tls_with_an_own_authority(way: str, authority: trustme.CA, ca_file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if way == "SSL_CERT_FILE":
+        monkeypatch.setenv(way, ca_file)
+
+    async def main() -> None:
+        async with Server(certified(authority, "127.0.0.1")) as server:
+            transport = HttpTransport(ca_file=ca_file if way == "ca_file" else None)
+            for path, body in (("ok", b"ok"), ("chunks", b"abcdeabcde"), ("gzip", b"abcde" * 100)):
+                assert await fetch(transport, server.url(path)) == body
+            assert server.accepted == 1
+            answer = await transport.send(request(server.url("stall_body")))
+            await answer.close()
+            await server.gone.wait()
+            await transport.close()
+
+    run(main())
+
+
+def ignore(*_: object) -> None:
+    pass
+
+
+@pytest.mark.parametrize("trusted", [True, False])
+def test_tls_with_a_wrong_certificate(trusted: bool, authority: trustme.CA, ca_file: str) -> None:
+    async def main() -> None:
+        async with Server(certified(authority, "other.test" if trusted else "127.0.0.1")) as server:
+            asyncio.get_running_loop().set_exception_handler(ignore)  # the server's side of it
+            transport = HttpTransport(ca_file=ca_file if trusted else None)
+            with pytest.raises(ConnectFailed) as caught:
+                await fetch(transport, server.url(f"ok?key={SECRET}"))
+            said(caught.value, f"the certificate of 127.0.0.1:{server.port} is not trusted: ")
+            assert not server.requests
+            await transport.close()
+
+    run(main())
+
+
+def test_tls_with_a_server_that_speaks_none() -> None:
+    class Plain(Listener):
+        async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.read(1)
+            writer.write(CHUNKED)
+
+    async def main() -> None:
+        async with Plain() as server:
+            transport = HttpTransport()
+            with pytest.raises(ConnectFailed) as caught:
+                await fetch(transport, f"https://{server.address}/?key={SECRET}")
+            said(caught.value, f"TLS with {server.address} failed: ")
+            await transport.close()
+
+    run(main())
+
+
+@pytest.mark.parametrize("content", [None, "no certificate"], ids=["absent", "not PEM"])
+def test_certificates_that_cannot_be_read(content: str | None, tmp_path: Path) -> None:
+    path = tmp_path / "ca.pem"
+    if content is not None:
+        path.write_text(content)
+
+    async def main() -> None:
+        transport = HttpTransport(ca_file=str(path))
+        with pytest.raises(UsageError, match=r"no certificates can be read from .*ca\.pem"):
+            await fetch(transport, "https://127.0.0.1:1/")
+        await transport.close()
+
+    run(main())
+
+
+# ---- proxies: the name is known to the proxy alone
+
+FAR = "provider.test"
+
+
+@pytest.mark.parametrize("name", ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "explicit", "no scheme"])
+def test_a_proxy_for_http(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        async with Server() as server, Proxy() as proxy:
+            address = proxy.address if name == "no scheme" else f"http://me:pass@{proxy.address}"
+            if name.lower().endswith("_proxy"):
+                monkeypatch.setenv(name, address)
+                transport = HttpTransport()
+            else:
+                transport = HttpTransport(proxy=address)
+            assert await fetch(transport, server.url("chunks", FAR)) == b"abcdeabcde"
+            (sent,) = proxy.requests
+            assert sent.line == f"POST http://{FAR}:{server.port}/chunks HTTP/1.1"
+            if name != "no scheme":
+                assert base64.b64decode(sent.headers["proxy-authorization"].removeprefix("Basic ")) == b"me:pass"
+            await transport.close()
+
+    run(main())
+
+
+@pytest.mark.parametrize("name", ["HTTPS_PROXY", "https_proxy", "explicit"])
+def test_a_tunnel_for_https(name: str, authority: trustme.CA, ca_file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        async with Server(certified(authority, FAR)) as server, Proxy() as proxy:
+            address = f"http://{proxy.address}"
+            if name != "explicit":
+                monkeypatch.setenv(name, address)
+            transport = HttpTransport(ca_file=ca_file, proxy=address if name == "explicit" else None)
+            for _ in range(2):
+                assert await fetch(transport, server.url("chunks", FAR)) == b"abcdeabcde"
+            (sent,) = proxy.requests
+            assert sent.line == f"CONNECT {FAR}:{server.port} HTTP/1.1"
+            assert "authorization" not in sent.headers
+            assert server.accepted == 1
+            await transport.close()
+
+    run(main())
+
+
+DIRECT = [
+    ("127.0.0.1", ""),
+    ("localhost", ""),
+    ("tool.localhost", "unrelated.test"),
+    (FAR, FAR),
+    (FAR, "a.test, .test"),
+    (FAR, "*"),
+    (FAR, "*.test"),
+    (FAR, "PROVIDER.test:PORT"),
+    ("10.1.2.3", "10.0.0.0/8"),
+    ("10.1.2.3", "10.1.2.3"),
+]
+PROXIED = [(FAR, ""), (FAR, "rovider.test"), (FAR, "other.test,127.0.0.1"), (FAR, f"{FAR}:1"), ("10.1.2.3", "11.0.0.0/8,x")]
+
+
+@pytest.mark.parametrize(
+    ("direct", "host", "exceptions"), [(True, *row) for row in DIRECT] + [(False, *row) for row in PROXIED]
+)
+def test_no_proxy(direct: bool, host: str, exceptions: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no proxy is used the name is looked up here: every name is this machine."""
+    real = socket.getaddrinfo
+
+    def getaddrinfo(name: object, *rest: Any, **named: Any) -> Any:
+        return real("127.0.0.1", *rest, **named)
+
+    async def main() -> None:
+        async with Server() as server, Proxy() as proxy:
+            monkeypatch.setenv("HTTP_PROXY", f"http://{proxy.address}")
+            monkeypatch.setenv("no_proxy", exceptions.replace("PORT", str(server.port)))
+            monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+            transport = HttpTransport()
+            if host[0] == "1" and direct and host != "127.0.0.1":
+                assert transport._proxy_for(url_of(server.url("ok", host))) is None  # pyright: ignore[reportPrivateUsage]
+            else:
+                assert await fetch(transport, server.url("ok", host)) == b"ok"
+                assert len(proxy.requests) == (not direct)
+            await transport.close()
+
+    run(main())
+
+
+def url_of(text: str) -> Any:
+    from yarl import URL
+
+    return URL(text)
+
+
+def test_a_proxy_that_is_down(authority: trustme.CA) -> None:
+    async def main() -> None:
+        async with Proxy() as proxy:
+            pass
+        transport = HttpTransport(proxy=f"http://me:{SECRET}@{proxy.address}")
+        for scheme in ("http", "https"):
+            with pytest.raises(ConnectFailed) as caught:
+                await fetch(transport, f"{scheme}://{FAR}:1/")
+            said(caught.value, f"the proxy for {FAR}:1 could not be reached: ")
+        await transport.close()
+
+    run(main())
+
+
+def test_a_proxy_that_refuses() -> None:
+    async def main() -> None:
+        async with Proxy(refuse="407 Proxy Authentication Required") as proxy:
+            transport = HttpTransport(proxy=f"http://me:{SECRET}@{proxy.address}")
+            with pytest.raises(ConnectFailed) as caught:
+                await fetch(transport, f"https://{FAR}/")
+            said(caught.value, f"the proxy refused to connect to {FAR}: status 407")
+            await transport.close()
+
+    run(main())
+
+
+def test_a_proxy_of_another_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UsageError, match="not socks5"):
+        HttpTransport(proxy="socks5://127.0.0.1:1")
+
+    async def main() -> None:
+        monkeypatch.setenv("all_proxy", f"socks5://me:{SECRET}@127.0.0.1:1")
+        transport = HttpTransport()
+        with pytest.raises(UsageError, match="not socks5"):
+            await fetch(transport, f"https://{FAR}/")
+        await transport.close()
+
+    run(main())

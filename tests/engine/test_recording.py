@@ -1,0 +1,480 @@
+"""Recordings: a tool loop kept and played again, misses that say what differs, broken files, and no keys in any of them."""
+
+import asyncio
+import base64
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolglot.engine.engine import Engine
+from toolglot.engine.factory import create_engine
+from toolglot.engine.recording import RecordingTransport, ReplayTransport
+from toolglot.engine.simulated import SimulatedTransport
+from toolglot.engine.transport import HttpRequest, Transport
+from toolglot.errors import ConnectionLost, MalformedData, ReplayMiss, ToolglotError
+from toolglot.jsontext import dumps, loads_object
+from toolglot.messages import Conversation, Reply, Text, ToolResult, tool_results, user
+from toolglot.request import Request, ToolDefinition
+from transports import (
+    DONE,
+    HELLO,
+    JSON,
+    KEY,
+    STARTED,
+    STOP,
+    WEATHER,
+    Hang,
+    Say,
+    ScriptedTransport,
+    ask,
+    chat,
+    collect,
+    refusal,
+    stream,
+    streamed,
+    whole,
+)
+
+ADD = ToolDefinition(
+    "math.add",
+    "Adds.",
+    {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}, "required": ["a", "b"]},
+)
+PROMPT = """think Two things at once.
+call get_weather {"city": "Paris"} call math.add {"a": 1, "b": 2}
+then call get_weather {"city": "Zürich ☂"}
+then say All done."""
+WIRES = ("openai-chat", "openai-responses", "anthropic", "gemini", "ollama")
+
+
+async def loop(engine: Engine, *, stream: bool) -> tuple[list[Any], list[Reply], Conversation]:
+    """A tool loop by hand: what was shown, what was answered, what is left."""
+    session, talk, events, replies = engine.session(), Conversation([user(PROMPT)]), list[Any](), list[Reply]()
+    while True:
+        async for batch in session.batches(Request("", talk, (WEATHER, ADD), stream=stream)):
+            events += batch
+        assert session.answered is not None
+        reply = session.answered.reply
+        replies.append(reply)
+        talk.append(reply.message)
+        if not reply.calls:
+            return events, replies, talk
+        talk.append(
+            tool_results(*(ToolResult(call.id, (Text(f"{call.name}: {call.text}"),), call.name) for call in reply.calls))
+        )
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("provider", WIRES)
+def test_a_loop_is_played_again(provider: str, stream: bool, tmp_path: Path) -> None:
+    path = tmp_path / "loop.jsonl"
+    recorded = asyncio.run(
+        loop(create_engine(f"simulator:{provider}", transport=RecordingTransport(SimulatedTransport(), path)), stream=stream)
+    )
+    replay = ReplayTransport(path)
+    assert replay.unused == 3
+    played = asyncio.run(loop(create_engine(f"simulator:{provider}", transport=replay), stream=stream))
+    assert played[1:] == recorded[1:]
+    # pieces come otherwise cut, but they are the same pieces
+    assert played[0] == recorded[0]
+    assert recorded[1][-1].text == "All done."
+    assert [[call.name for call in reply.calls] for reply in recorded[1]] == [["get_weather", "math.add"], ["get_weather"], []]
+    assert replay.unused == 0
+
+
+def test_a_recording_is_a_plain_file(tmp_path: Path) -> None:
+    path = tmp_path / "one.jsonl"
+    transport = RecordingTransport(ScriptedTransport(stream(STARTED, HELLO, STOP, DONE)), path)
+    assert asyncio.run(collect(chat(transport), streamed("Grüße")))
+    (line,) = path.read_bytes().splitlines()
+    doc = loads_object(line)
+    assert {*doc} == {"request", "answer"}
+    assert (doc["request"]["method"], doc["request"]["path"]) == ("POST", "/v1/chat/completions")
+    assert doc["request"]["body"]["messages"][0]["content"] == "Grüße"
+    assert doc["answer"]["status"] == 200
+    assert doc["answer"]["headers"] == {"content-type": "text/event-stream"}
+    assert doc["answer"]["body"] == (STARTED + HELLO + STOP + DONE).decode()
+
+
+def record(path: Path, inner: Transport, *requests: Request, **more: Any) -> None:
+    async def main() -> None:
+        engine = chat(RecordingTransport(inner, path), **more)
+        for request in requests:
+            with suppress(ToolglotError):
+                await engine.ask(request)
+
+    asyncio.run(main())
+
+
+def replay(path: Path, *requests: Request, **more: Any) -> list[str]:
+    async def main() -> list[str]:
+        engine = chat(ReplayTransport(path), **more)
+        return [(await engine.ask(request)).reply.text for request in requests]
+
+    return asyncio.run(main())
+
+
+def test_failures_are_recorded_and_played_with_what_the_engine_goes_by(tmp_path: Path) -> None:
+    path = tmp_path / "busy.jsonl"
+    busy = refusal(
+        429, "slow", headers={"retry-after": "0", "x-should-retry": "true", "x-request-id": "r1", "set-cookie": "s=1"}
+    )
+    record(path, ScriptedTransport(busy, whole()), ask())
+    first = loads_object(path.read_bytes().splitlines()[0])
+    assert first["answer"]["status"] == 429
+    assert first["answer"]["headers"] == {**JSON, "retry-after": "0", "x-should-retry": "true"}
+
+    async def main() -> int:
+        return (await chat(ReplayTransport(path)).ask(ask())).retries
+
+    assert asyncio.run(main()) == 1
+
+
+def test_an_error_inside_a_200_is_recorded_too(tmp_path: Path) -> None:
+    """The engine stops reading there, and yet it is what the provider answered."""
+    path = tmp_path / "error.jsonl"
+    broken = stream(STARTED, b'data: {"error": {"message": "busy", "code": "server_is_overloaded"}}\n\n', b"data: [DONE]\n\n")
+
+    async def main(transport: Transport) -> list[str]:
+        session = chat(transport).session()
+        return [type(event).__name__ async for batch in session.batches(streamed()) for event in batch]
+
+    recorded = asyncio.run(main(RecordingTransport(ScriptedTransport(broken, stream(STARTED, HELLO, STOP, DONE)), path)))
+    assert recorded[0] == "Retrying"
+    assert len(path.read_bytes().splitlines()) == 2
+    assert asyncio.run(main(ReplayTransport(path))) == recorded
+
+
+def test_what_did_not_come_whole_is_not_recorded(tmp_path: Path) -> None:
+    path = tmp_path / "lost.jsonl"
+    record(path, ScriptedTransport(Say((b'{"id"', ConnectionLost("reset"))), whole()), ask())
+    (line,) = path.read_bytes().splitlines()
+    assert loads_object(line)["answer"]["status"] == 200
+
+
+def test_a_new_recording_starts_empty(tmp_path: Path) -> None:
+    path = tmp_path / "again.jsonl"
+    record(path, ScriptedTransport(whole("one")), ask())
+    record(path, ScriptedTransport(whole("two")), ask())
+    assert replay(path, ask()) == ["two"]
+
+
+def test_equal_requests_are_answered_in_order(tmp_path: Path) -> None:
+    path = tmp_path / "order.jsonl"
+    record(path, ScriptedTransport(whole("one"), whole("two"), whole("three")), ask(), ask("Other"), ask())
+    assert replay(path, ask(), ask(), ask("Other")) == ["one", "three", "two"]
+
+
+def test_several_files(tmp_path: Path) -> None:
+    record(tmp_path / "a.jsonl", ScriptedTransport(whole("one")), ask("One"))
+    record(tmp_path / "b.jsonl", ScriptedTransport(whole("two")), ask("Two"))
+    both = ReplayTransport(tmp_path / "b.jsonl", str(tmp_path / "a.jsonl"))
+
+    async def main() -> list[str]:
+        engine = chat(both)
+        return [(await engine.ask(ask(text))).reply.text for text in ("One", "Two")]
+
+    assert asyncio.run(main()) == ["one", "two"]
+    assert both.unused == 0
+
+
+def test_many_at_once_give_whole_lines(tmp_path: Path) -> None:
+    path = tmp_path / "many.jsonl"
+
+    async def main() -> None:
+        engine = chat(RecordingTransport(ScriptedTransport(*[whole(f"{n} " + "x" * 5000) for n in range(30)]), path))
+        await asyncio.gather(*(engine.ask(ask(f"number {number}")) for number in range(30)))
+
+    asyncio.run(main())
+    assert ReplayTransport(path).unused == 30
+
+
+def test_cancelling_closes_what_is_recorded(tmp_path: Path) -> None:
+    async def main() -> None:
+        inner = ScriptedTransport(stream(STARTED, HELLO, Hang()))
+        task = asyncio.create_task(chat(RecordingTransport(inner, tmp_path / "x.jsonl")).ask(ask()))
+        await inner.waiting.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert inner.all_closed
+
+    asyncio.run(main())
+    assert (tmp_path / "x.jsonl").read_bytes() == b""
+
+
+def test_close_closes_the_inner_transport(tmp_path: Path) -> None:
+    class Bare:
+        async def send(self, request: HttpRequest) -> Any:
+            raise NotImplementedError
+
+    async def main() -> None:
+        inner = ScriptedTransport()
+        await RecordingTransport(inner, tmp_path / "x.jsonl").close()
+        assert inner.closed == 1
+        await RecordingTransport(Bare(), tmp_path / "x.jsonl").close()
+
+    asyncio.run(main())
+
+
+def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(ToolglotError, match="nowhere"):
+        RecordingTransport(ScriptedTransport(), tmp_path / "nowhere" / "x.jsonl")
+
+
+# ---- binary bodies
+
+
+@pytest.mark.parametrize(
+    "body", [b"\xff\xfe\x00", b"\x00\x01", "é".encode("latin-1"), b"", b"\xef\xbb\xbf{}", b"a\rb\r\nc\x0b\x1c\x85"]
+)
+def test_bodies_of_any_bytes(body: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "bytes.jsonl"
+
+    async def fetch(transport: Transport) -> bytes:
+        answer = await transport.send(HttpRequest("http://h/p?q=1", {}, b"\xff\x00ask"))
+        found = b""
+        while data := await answer.read():
+            found += data
+        assert await answer.read() == b""
+        await answer.close()
+        await answer.close()
+        return found
+
+    assert asyncio.run(fetch(RecordingTransport(ScriptedTransport(Say((body,) if body else ())), path))) == body
+    assert len(path.read_bytes().splitlines()) == 1
+    assert asyncio.run(fetch(ReplayTransport(path))) == body
+
+
+# ---- misses
+
+
+def miss(path: Path, request: Request, **more: Any) -> str:
+    with pytest.raises(ReplayMiss) as caught:
+        replay(path, request, **more)
+    return str(caught.value)
+
+
+def test_a_miss_names_the_nearest_and_the_first_difference(tmp_path: Path) -> None:
+    path = tmp_path / "miss.jsonl"
+    record(path, ScriptedTransport(whole(), whole()), ask("What is the weather?"), ask("Tell me a joke", tools=(WEATHER,)))
+    said = miss(path, ask("Tell me a story", tools=(WEATHER,)))
+    assert "POST /v1/chat/completions" in said
+    assert "body.messages[0].content" in said
+    assert '"Tell me a joke"' in said
+    assert '"Tell me a story"' in said
+    assert "more place" not in said
+
+
+def test_a_miss_by_what_is_missing_or_too_much(tmp_path: Path) -> None:
+    path = tmp_path / "miss.jsonl"
+    record(path, ScriptedTransport(whole()), ask(messages=[user("One")]))
+    said = miss(path, ask(messages=[user("One"), user("Two")]))
+    assert "body.messages[1]" in said
+    assert "recorded nothing" in said
+    said = miss(path, ask("One", tools=(WEATHER,)))
+    assert "body.tools" in said
+    record(path, ScriptedTransport(whole()), ask("One", tools=(WEATHER,)))
+    said = miss(path, ask("One"))
+    assert "body.tools" in said
+    assert "asked nothing" in said
+
+
+def test_a_miss_counts_the_other_places(tmp_path: Path) -> None:
+    path = tmp_path / "miss.jsonl"
+    record(path, ScriptedTransport(whole()), ask("One"))
+    said = miss(path, ask("Two"), model="openai-chat:gpt-4.1")
+    assert "body.model" in said
+    assert "(and 1 more place" in said
+
+
+def test_a_miss_by_the_path(tmp_path: Path) -> None:
+    path = tmp_path / "miss.jsonl"
+    record(path, ScriptedTransport(whole()), ask("One"))
+    said = miss(path, ask("One"), base_url="https://other.example/v2")
+    assert "path" in said
+    assert "/v2/chat/completions" in said
+
+
+def test_long_values_are_cut_in_a_miss(tmp_path: Path) -> None:
+    path = tmp_path / "miss.jsonl"
+    record(path, ScriptedTransport(whole()), ask("x" * 10_000))
+    assert len(miss(path, ask("y" * 10_000))) < 600
+
+
+def test_a_difference_at_the_end_of_a_long_text_can_be_seen(tmp_path: Path) -> None:
+    """Two prompts that begin alike: what is shown of them differs."""
+    path = tmp_path / "miss.jsonl"
+    record(path, ScriptedTransport(whole()), ask("x" * 500 + " at noon"))
+    said = miss(path, ask("x" * 500 + " at night"))
+    assert "noon" in said
+    assert "night" in said
+
+
+@pytest.mark.parametrize(("recorded", "asked"), [(True, 1), (1, True), (False, 0), (1, 1.5)])
+def test_true_is_not_one(recorded: Any, asked: Any, tmp_path: Path) -> None:
+    path = tmp_path / "miss.jsonl"
+    record(path, ScriptedTransport(whole()), ask(extras={"openai-chat": {"flag": recorded}}))
+    assert "body.flag" in miss(path, ask(extras={"openai-chat": {"flag": asked}}))
+
+
+def test_all_used_up(tmp_path: Path) -> None:
+    path = tmp_path / "used.jsonl"
+    record(path, ScriptedTransport(whole()), ask())
+    with pytest.raises(ReplayMiss, match=r"nothing is recorded .* all 1 .*used"):
+        replay(path, ask(), ask())
+
+
+def test_used_up_where_others_are_left(tmp_path: Path) -> None:
+    """The same request once more than recorded: that is said, and not that the next best differs."""
+    path = tmp_path / "used.jsonl"
+    record(path, ScriptedTransport(whole(), whole()), ask("One"), ask("Two"))
+    with pytest.raises(ReplayMiss, match="used"):
+        replay(path, ask("One"), ask("One"))
+
+
+def test_an_empty_file_has_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "empty.jsonl"
+    path.write_bytes(b"")
+    assert miss(path, ask()) == "nothing is recorded for POST /v1/chat/completions"
+
+
+def test_a_miss_is_not_asked_again(tmp_path: Path) -> None:
+    path = tmp_path / "empty.jsonl"
+    path.write_bytes(b"")
+
+    async def main() -> None:
+        await anext(chat(ReplayTransport(path)).stream(streamed()))
+
+    with pytest.raises(ReplayMiss):  # and not one event before it
+        asyncio.run(main())
+
+
+# ---- broken files
+
+GOOD: dict[str, Any] = {
+    "request": {"method": "POST", "path": "/p", "body": {}},
+    "answer": {"status": 200, "headers": {}, "body": ""},
+}
+
+
+def changed(**fields: Any) -> bytes:
+    doc = {
+        part: {**GOOD[part], **{key.partition("__")[2]: value for key, value in fields.items() if key.startswith(part)}}
+        for part in GOOD
+    }
+    return dumps({part: {key: value for key, value in inner.items() if value is not ...} for part, inner in doc.items()})
+
+
+BROKEN = {
+    "half": dumps(GOOD)[:-5],
+    "text": b"hello",
+    "list": b"[]",
+    "empty object": b"{}",
+    "no answer": dumps({"request": GOOD["request"]}),
+    "answer is text": dumps({**GOOD, "answer": "x"}),
+    "no status": b'{"request":{"method":"POST","path":"/p","body":{}},"answer":{"headers":{},"body":""}}',
+    "status is text": changed(answer__status="200"),
+    "headers are a list": changed(answer__headers=[]),
+    "a header is a number": changed(answer__headers={"retry-after": 3}),
+    "body is a number": changed(answer__body=3),
+    "no body at all": b'{"request":{"method":"POST","path":"/p","body":{}},"answer":{"status":200,"headers":{}}}',
+    "base64 is not": b'{"request":{"method":"GET","path":"/p","body":{}},"answer":{"status":200,"headers":{},"base64":"***a"}}',
+    "path is a number": changed(request__path=3),
+    "not UTF-8": b"\xff\xfe",
+}
+
+
+@pytest.mark.parametrize("line", BROKEN.values(), ids=BROKEN)
+def test_broken_files_say_where(line: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "broken.jsonl"
+    path.write_bytes(dumps(GOOD) + b"\n" + line + b"\n" + dumps(GOOD) + b"\n")
+    with pytest.raises(MalformedData, match=r"broken\.jsonl.*line 2"):
+        ReplayTransport(path)
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(MalformedData, match="nowhere"):
+        ReplayTransport(tmp_path / "nowhere.jsonl")
+    with pytest.raises(MalformedData):
+        ReplayTransport(tmp_path)
+
+
+@pytest.mark.parametrize("end", [b"", b"\n", b"\r\n", b"\n\n"])
+def test_line_ends_do_not_matter(end: bytes, tmp_path: Path) -> None:
+    """People keep and edit such files."""
+    path = tmp_path / "ends.jsonl"
+    path.write_bytes(dumps(GOOD) + (end or b"\n") + dumps(GOOD) + end)
+    assert ReplayTransport(path).unused == 2
+
+
+# ---- keys
+
+ECHO: dict[str, Callable[[], Say]] = {
+    "in a refusal": lambda: refusal(401, f"Incorrect API key provided: {KEY}."),
+    "in an answer": lambda: whole(f"your key is {KEY}"),
+    "in a stream": lambda: stream(
+        STARTED, b'data: {"choices":[{"index":0,"delta":{"content":"%s"}}]}\n\n' % KEY.encode(), STOP, DONE
+    ),
+    "in bytes that are no text": lambda: Say((b"\xff\xfe" + KEY.encode() + b"\xff",), 400),
+    "in a header": lambda: refusal(429, "slow", headers={"retry-after": "0", "x-echo": KEY}),
+}
+
+
+def clean(path: Path, key: str = KEY) -> bool:
+    data = path.read_bytes()
+    assert data
+    packed = [loads_object(line)["answer"].get("base64", "") for line in data.splitlines()]
+    return key.encode() not in data and all(key.encode() not in base64.b64decode(text) for text in packed)
+
+
+@pytest.mark.parametrize("case", ECHO)
+@pytest.mark.parametrize("model", ["openai-chat:m", "anthropic:m", "gemini:m", "azure-chat:m", "vllm:m"])
+def test_no_key_in_a_recording(case: str, model: str, tmp_path: Path) -> None:
+    path = tmp_path / "keys.jsonl"
+    more: dict[str, Any] = {"resource": "res"} if "azure" in model else {}
+    record(path, ScriptedTransport(*[ECHO[case]() for _ in range(3)]), ask(f"my key is {KEY}"), model=model, **more)
+    assert clean(path)
+
+
+@pytest.mark.parametrize(
+    "name", ["Authorization", "X-API-Key", "x-goog-api-key", "Proxy-Authorization", "x-my-secret-key", "cookie"]
+)
+def test_no_key_of_the_users_headers(name: str, tmp_path: Path) -> None:
+    secret = "users-own-secret-5d1"
+    path = tmp_path / "keys.jsonl"
+    value = f"Bearer {secret}" if "uthorization" in name else secret
+    record(path, ScriptedTransport(refusal(401, f"wrong: {secret}")), ask(), headers={name: value})
+    assert clean(path, secret)
+
+
+@pytest.mark.parametrize("query", [f"key={KEY}", "key=AIza" + "SyA1234567890abcdefghijklmnopqrstu"])
+def test_no_key_of_the_url(query: str, tmp_path: Path) -> None:
+    path = tmp_path / "keys.jsonl"
+
+    async def main() -> None:
+        answer = await RecordingTransport(ScriptedTransport(whole()), path).send(
+            HttpRequest(f"https://h/p?{query}", {"authorization": f"Bearer {KEY}"}, b"{}")
+        )
+        while await answer.read():
+            pass
+
+    asyncio.run(main())
+    assert clean(path, query.partition("=")[2])
+
+
+def test_a_prompt_that_holds_the_key_is_found_again(tmp_path: Path) -> None:
+    """What is hidden in the recording is hidden in the question too."""
+    path = tmp_path / "keys.jsonl"
+    request = ask(f"my key is {KEY}, and sk-abcdefgh12345678")
+    record(path, ScriptedTransport(whole("never say that")), request)
+    assert replay(path, request) == ["never say that"]
+
+
+def test_an_answer_that_holds_a_key_can_be_read_again(tmp_path: Path) -> None:
+    path = tmp_path / "keys.jsonl"
+    record(path, ScriptedTransport(whole(f'so "{KEY}" is it')), ask())
+    assert replay(path, ask()) == ['so "[hidden]" is it']

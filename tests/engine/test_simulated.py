@@ -1,0 +1,224 @@
+"""The simulator as a transport: bytes as they come, faults as a network has them, and cancellation."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from toolglot.engine.engine import Engine
+from toolglot.engine.factory import create_engine
+from toolglot.engine.simulated import SimulatedTransport
+from toolglot.engine.transport import HttpRequest
+from toolglot.errors import (
+    AuthenticationFailed,
+    ConnectionLost,
+    ContextTooLong,
+    MalformedReply,
+    ProviderError,
+    QuotaExceeded,
+    ToolglotError,
+    TruncatedStream,
+)
+from toolglot.events import ReplyDone, Retrying, TextDelta, ThinkingDelta
+from toolglot.simulator.core import Simulator
+from toolglot.tools.config import RetryConfig
+from transports import QUICK, ask, streamed
+
+WIRES = ("openai-chat", "openai-responses", "anthropic", "gemini", "ollama")
+wires = pytest.mark.parametrize("provider", WIRES)
+ways = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+
+
+def engine(provider: str, *faults: str, retry: RetryConfig = QUICK) -> Engine:
+    return create_engine(f"simulator:{provider}", transport=SimulatedTransport(Simulator(faults=faults)), retry=retry)
+
+
+async def events_of(found: Engine, *, stream: bool) -> list[Any]:
+    words = "say One two three four five six."
+    return [event async for batch in found.session().batches(streamed(words) if stream else ask(words)) for event in batch]
+
+
+def events(provider: str, *faults: str, stream: bool, retry: RetryConfig = QUICK) -> list[Any]:
+    return asyncio.run(asyncio.wait_for(events_of(engine(provider, *faults, retry=retry), stream=stream), 10))
+
+
+async def collect_into(shown: list[Any], found: Engine) -> None:
+    async for batch in found.session().batches(streamed("say One two three four five six.")):
+        shown.extend(batch)
+
+
+@wires
+@ways
+def test_no_fault(provider: str, stream: bool) -> None:
+    found = events(provider, stream=stream)
+    assert isinstance(found[-1], ReplyDone)
+    assert found[-1].reply.text == "One two three four five six."
+
+
+BEFORE = ["rate-limit:0", "rate-limit-date", "server-error", "overloaded", "reset", "html", "error-in-200-first"]
+
+
+@wires
+@ways
+@pytest.mark.parametrize("fault", BEFORE)
+def test_faults_before_anything_is_shown_pass(fault: str, provider: str, stream: bool) -> None:
+    found = events(provider, fault, fault, stream=stream)
+    assert [type(event) for event in found[:2]] == [Retrying, Retrying]
+    assert found[-1].reply.text == "One two three four five six."
+    texts = [event.text for event in found if isinstance(event, TextDelta)]
+    assert "".join(texts) == "One two three four five six."
+
+
+@wires
+@ways
+@pytest.mark.parametrize("fault", BEFORE)
+def test_faults_that_stay_are_told(fault: str, provider: str, stream: bool) -> None:
+    with pytest.raises((ProviderError, ConnectionLost)):
+        events(provider, *[fault] * 3, stream=stream)
+
+
+@wires
+@pytest.mark.parametrize(
+    ("fault", "kind"),
+    [
+        ("reset-mid-stream", ConnectionLost),
+        ("truncated", TruncatedStream),
+        ("half-json", MalformedReply),
+        ("error-in-200", ProviderError),
+    ],
+)
+def test_faults_after_something_was_shown(fault: str, kind: type[ToolglotError], provider: str) -> None:
+    async def main() -> None:
+        shown = list[Any]()
+        with pytest.raises(kind):
+            await collect_into(shown, engine(provider, fault))
+        assert any(isinstance(event, TextDelta | ThinkingDelta) for event in shown)
+        assert not any(isinstance(event, Retrying | ReplyDone) for event in shown)
+
+    asyncio.run(main())
+
+
+@wires
+@pytest.mark.parametrize("fault", ["reset-mid-stream", "truncated", "half-json", "error-in-200"])
+def test_the_same_faults_of_a_whole_answer_pass(fault: str, provider: str) -> None:
+    found = events(provider, fault, stream=False)
+    assert isinstance(found[0], Retrying)
+    assert found[-1].reply.text == "One two three four five six."
+
+
+FINAL = {"quota": QuotaExceeded, "unauthorized": AuthenticationFailed, "context-too-long": ContextTooLong}
+SAME_WORDS = ("gemini", "ollama")  # an empty account and too many requests sound alike there
+
+
+@ways
+@pytest.mark.parametrize(
+    ("fault", "provider"),
+    [(fault, provider) for fault in FINAL for provider in WIRES if fault != "quota" or provider not in SAME_WORDS],
+)
+def test_final_faults(fault: str, provider: str, stream: bool) -> None:
+    with pytest.raises(FINAL[fault]):
+        events(provider, fault, stream=stream)
+
+
+@wires
+@ways
+@pytest.mark.parametrize("fault", ["stall", "stall-first"])
+def test_a_stall_ends_with_cancellation(fault: str, provider: str, stream: bool) -> None:
+    async def main() -> None:
+        task = asyncio.create_task(events_of(engine(provider, fault), stream=stream))
+        for _ in range(200):
+            await asyncio.sleep(0)
+        assert not task.done()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(main())
+
+
+@wires
+def test_a_stall_ends_with_a_timeout(provider: str) -> None:
+    async def main() -> None:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await engine(provider, "stall").ask(streamed())
+
+    asyncio.run(main())
+
+
+def test_others_go_on_while_one_stalls() -> None:
+    async def main() -> None:
+        shared = engine("anthropic", "stall")
+        stalled = asyncio.create_task(events_of(shared, stream=True))
+        for _ in range(50):
+            await asyncio.sleep(0)
+        found = await asyncio.gather(*(events_of(shared, stream=True) for _ in range(20)))
+        assert all(isinstance(events[-1], ReplyDone) for events in found)
+        assert not stalled.done()
+        stalled.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await stalled
+
+    asyncio.run(main())
+
+
+# ---- the transport itself
+
+
+def request(path: str = "/@anthropic/v1/messages", **headers: str) -> HttpRequest:
+    body = b'{"model":"claude-sonnet-4-5","max_tokens":10,"stream":true,"messages":[{"role":"user","content":"say Hi"}]}'
+    return HttpRequest(f"http://simulator{path}", {"X-API-Key": "k", "Anthropic-Version": "2023-06-01", **headers}, body, True)
+
+
+def test_names_of_headers_are_in_lower_case() -> None:
+    async def main() -> None:
+        answer = await SimulatedTransport().send(request())
+        assert answer.status == 200
+        assert all(name == name.lower() for name in answer.headers)
+        assert answer.headers["content-type"] == "text/event-stream"
+
+    asyncio.run(main())
+
+
+def test_reading_after_the_end_and_after_closing() -> None:
+    async def main() -> None:
+        answer = await SimulatedTransport().send(request())
+        while await answer.read():
+            pass
+        assert await answer.read() == b""
+        answer = await SimulatedTransport().send(request())
+        assert await answer.read()
+        await answer.close()
+        await answer.close()
+        assert await answer.read() == b""
+
+    asyncio.run(main())
+
+
+def test_a_reset_before_the_head() -> None:
+    async def main() -> None:
+        with pytest.raises(ConnectionLost):
+            await SimulatedTransport(Simulator(faults=["reset"])).send(request())
+
+    asyncio.run(main())
+
+
+def test_the_query_counts() -> None:
+    async def main() -> None:
+        body = b'{"contents":[{"role":"user","parts":[{"text":"say Hi"}]}]}'
+        path = "/@gemini/v1beta/models/gemini-2.5-pro:streamGenerateContent"
+        head = {"x-goog-api-key": "k"}
+        sse = await SimulatedTransport().send(HttpRequest(f"http://s{path}?alt=sse", head, body, True))
+        array = await SimulatedTransport().send(HttpRequest(f"http://s{path}", head, body, True))
+        assert sse.headers["content-type"] == "text/event-stream"
+        assert array.headers["content-type"] == "application/json"
+
+    asyncio.run(main())
+
+
+def test_a_page_that_is_not_there() -> None:
+    async def main() -> None:
+        answer = await SimulatedTransport().send(request("/nowhere"))
+        assert answer.status == 404
+
+    asyncio.run(main())
