@@ -7,18 +7,45 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from toolglot.engine.engine import Engine
+    from toolglot.engine.factory import create_engine
+    from toolglot.engine.http import HttpTransport
+    from toolglot.engine.recording import RecordingTransport, ReplayTransport
+    from toolglot.engine.simulated import SimulatedTransport
+    from toolglot.engine.transport import HttpRequest, Timeouts, Transport
     from toolglot.errors import (
+        AuthenticationFailed,
         ContextTooLong,
         LimitExceeded,
         MalformedData,
         MalformedReply,
         MalformedRequest,
+        NameConflict,
+        NotATool,
         ProviderError,
+        RateLimited,
+        ReplayMiss,
+        ToolError,
         ToolglotError,
+        TransportError,
         TruncatedStream,
         UsageError,
         WouldLose,
     )
+    from toolglot.events import (
+        ApprovalNeeded,
+        RunDone,
+        RunEvent,
+        RunResult,
+        TextDelta,
+        ThinkingDelta,
+        ToolFinished,
+        ToolOutcome,
+        ToolProgress,
+        ToolStarted,
+    )
+    from toolglot.loop.orchestrator import Orchestrator
+    from toolglot.loop.run import Run
     from toolglot.losses import Loss, Repair
     from toolglot.messages import (
         Conversation,
@@ -43,15 +70,35 @@ if TYPE_CHECKING:
     from toolglot.providers.preflight import preflight
     from toolglot.providers.profile import Profile, ProviderLimits, ToolFeatures
     from toolglot.request import Options, Output, Request, ToolChoice, ToolDefinition, ToolExample
+    from toolglot.simulator.core import Simulator
+    from toolglot.tools.audit import AuditLog
+    from toolglot.tools.config import RetryConfig, ToolConfig
+    from toolglot.tools.context import Context
+    from toolglot.tools.executor import Approval, ToolExecutor
+    from toolglot.tools.hooks import Hooks, Veto
+    from toolglot.tools.metrics import ToolMetrics
+    from toolglot.tools.registry import ToolRegistry
+    from toolglot.tools.results import ToolOutput
+    from toolglot.tools.tool import Tool, tool, tool_from_schema, tools_of
     from toolglot.wire.back import restored
     from toolglot.wire.codec import decode_request, encode_request, reader
+    from toolglot.wire.partial import PartialArguments
     from toolglot.wire.prefix import PrefixEncoder
     from toolglot.wire.repair import repair
 
 __all__ = [
+    "Approval",
+    "ApprovalNeeded",
+    "AuditLog",
+    "AuthenticationFailed",
+    "Context",
     "ContextTooLong",
     "Conversation",
+    "Engine",
     "Foreign",
+    "Hooks",
+    "HttpRequest",
+    "HttpTransport",
     "LimitExceeded",
     "Loss",
     "MalformedData",
@@ -59,30 +106,63 @@ __all__ = [
     "MalformedRequest",
     "Media",
     "Message",
+    "NameConflict",
+    "NotATool",
     "Options",
+    "Orchestrator",
     "Origin",
     "Output",
+    "PartialArguments",
     "PrefixEncoder",
     "Profile",
     "ProviderError",
     "ProviderLimits",
+    "RateLimited",
+    "RecordingTransport",
     "Repair",
+    "ReplayMiss",
+    "ReplayTransport",
     "Reply",
     "Request",
+    "RetryConfig",
+    "Run",
+    "RunDone",
+    "RunEvent",
+    "RunResult",
+    "SimulatedTransport",
+    "Simulator",
     "Text",
+    "TextDelta",
     "Thinking",
+    "ThinkingDelta",
+    "Timeouts",
+    "Tool",
     "ToolCall",
     "ToolChoice",
+    "ToolConfig",
     "ToolDefinition",
+    "ToolError",
     "ToolExample",
+    "ToolExecutor",
     "ToolFeatures",
+    "ToolFinished",
+    "ToolMetrics",
+    "ToolOutcome",
+    "ToolOutput",
+    "ToolProgress",
+    "ToolRegistry",
     "ToolResult",
+    "ToolStarted",
     "ToolglotError",
+    "Transport",
+    "TransportError",
     "TruncatedStream",
     "Usage",
     "UsageError",
+    "Veto",
     "WouldLose",
     "assistant",
+    "create_engine",
     "decode_request",
     "encode_request",
     "load",
@@ -93,24 +173,49 @@ __all__ = [
     "restored",
     "save",
     "system",
+    "tool",
+    "tool_from_schema",
     "tool_results",
+    "tools_of",
     "user",
 ]
 
 _HOMES = {
-    "errors": "ContextTooLong LimitExceeded MalformedData MalformedReply MalformedRequest ProviderError ToolglotError "
+    "errors": "AuthenticationFailed ContextTooLong LimitExceeded MalformedData MalformedReply MalformedRequest "
+    "NameConflict NotATool ProviderError RateLimited ReplayMiss ToolError ToolglotError TransportError "
     "TruncatedStream UsageError WouldLose",
+    "events": "ApprovalNeeded RunDone RunEvent RunResult TextDelta ThinkingDelta ToolFinished ToolOutcome "
+    "ToolProgress ToolStarted",
     "losses": "Loss Repair",
-    "messages": "Conversation Foreign Media Message Origin Reply Text Thinking ToolCall ToolResult Usage assistant load save "
-    "system tool_results user",
+    "messages": "Conversation Foreign Media Message Origin Reply Text Thinking ToolCall ToolResult Usage assistant "
+    "load save system tool_results user",
     "providers.catalog": "resolve",
     "providers.preflight": "preflight",
     "providers.profile": "Profile ProviderLimits ToolFeatures",
     "request": "Options Output Request ToolChoice ToolDefinition ToolExample",
     "wire.back": "restored",
     "wire.codec": "decode_request encode_request reader",
+    "wire.partial": "PartialArguments",
     "wire.prefix": "PrefixEncoder",
     "wire.repair": "repair",
+    "engine.engine": "Engine",
+    "engine.factory": "create_engine",
+    "engine.http": "HttpTransport",
+    "engine.recording": "RecordingTransport ReplayTransport",
+    "engine.simulated": "SimulatedTransport",
+    "engine.transport": "HttpRequest Timeouts Transport",
+    "loop.orchestrator": "Orchestrator",
+    "loop.run": "Run",
+    "simulator.core": "Simulator",
+    "tools.audit": "AuditLog",
+    "tools.config": "RetryConfig ToolConfig",
+    "tools.context": "Context",
+    "tools.executor": "Approval ToolExecutor",
+    "tools.hooks": "Hooks Veto",
+    "tools.metrics": "ToolMetrics",
+    "tools.registry": "ToolRegistry",
+    "tools.results": "ToolOutput",
+    "tools.tool": "Tool tool tool_from_schema tools_of",
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names.split()}
 

@@ -1,0 +1,506 @@
+"""The public loop: one conversation with tools, on any model. It puts the parts together and keeps no secrets of its own.
+
+agent = Orchestrator("anthropic:claude-sonnet-4-5", tools=[get_weather])
+result = agent.run_sync("Weather in Paris?")
+agent.switch("gemini:gemini-3-pro-preview")
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import aclosing
+from hashlib import sha256
+from inspect import isawaitable
+from logging import getLogger
+from typing import Any, overload
+from weakref import WeakKeyDictionary, finalize
+
+import msgspec
+
+from toolglot.engine.engine import Engine, Session
+from toolglot.engine.factory import create_engine
+from toolglot.errors import MalformedData, NameConflict, UnknownName, UsageError
+from toolglot.events import RunDone, RunEvent, RunResult
+from toolglot.jsontext import dumps
+from toolglot.loop.background import run_sync
+from toolglot.loop.drive import Driver
+from toolglot.loop.final import FINAL_TOOL, Final
+from toolglot.loop.run import AskModel, Decision, Run, RunState
+from toolglot.losses import Loss
+from toolglot.messages import Block, Conversation, Message, load, save, system, user
+from toolglot.providers.catalog import surface
+from toolglot.request import Options, Request, Schema, ToolDefinition
+from toolglot.tools.audit import AuditLog
+from toolglot.tools.config import ToolConfig
+from toolglot.tools.executor import Approve, ToolExecutor
+from toolglot.tools.hooks import HookChain, Hooks
+from toolglot.tools.hosted import HOSTED, hosted_tool
+from toolglot.tools.metrics import ToolMetrics
+from toolglot.tools.registry import ToolRegistry
+from toolglot.tools.results import ResultStore, read_result_tool
+from toolglot.tools.tool import Tool
+
+__all__ = ["Orchestrator", "PromptContext"]
+
+log = getLogger("toolglot.loop")
+Prompt = str | Message | Block | Sequence[str | Block]
+_FOR_ALL = ("transport", "retry", "heal", "strict")  # options of an engine that are not about one provider
+_NO_HOOKS = HookChain()
+_DEFAULT_CONFIG, _DEFAULT_OPTIONS = ToolConfig(), Options(cache=True)
+
+
+class PromptContext(msgspec.Struct, frozen=True):
+    """What a function that writes the system prompt may look at."""
+
+    model: str
+    data: Any
+    messages: Sequence[Message]
+    tools: tuple[ToolDefinition, ...]
+
+
+SystemPrompt = str | Callable[[PromptContext], str | Awaitable[str]]
+
+
+class Orchestrator:
+    """A model, tools and a conversation.
+
+    `tools`: functions, Tools, a ToolRegistry, or definitions of hosted tools; `hosted`: names of hosted tools (web_search,
+    code_execution). `approve`: asked where a call needs it; without it the run pauses. `fallbacks`: models to go on with where
+    this one is busy or fails. `data`: handed to tools in their Context. The rest goes to `create_engine`.
+    """
+
+    def __init__(
+        self,
+        model: str | Engine = "simulator",
+        *,
+        tools: Iterable[Any] | ToolRegistry = (),
+        hosted: Iterable[str] = (),
+        system: SystemPrompt | None = None,
+        config: ToolConfig = _DEFAULT_CONFIG,
+        options: Options = _DEFAULT_OPTIONS,
+        output_type: "type[Any] | Schema | None" = None,
+        approve: Approve | None = None,
+        hooks: Iterable[Hooks] = (),
+        fallbacks: Iterable[str | Engine] = (),
+        audit: AuditLog | None = None,
+        data: Any = None,
+        conversation: Conversation | None = None,
+        **engine: Any,
+    ) -> None:
+        self._engine_options = engine
+        self.engine = _engine(model, engine)
+        self.conversation = conversation if conversation is not None else Conversation()
+        self.options, self.output_type = options, output_type
+        self.system, self.data = system, data
+        self.metrics, self.store = ToolMetrics(), ResultStore()
+        self._config = config
+        self._fallbacks = tuple(fallbacks)
+        self._hooks = HookChain(hooks) if hooks else _NO_HOOKS
+        self._approve, self._audit = approve, audit
+        self.registry, self._fixed = _registered(tools)
+        self._hosted = _known_hosted(hosted)
+        self._paged: Tool | None = None
+        self._overlay: tuple[Any, ToolRegistry] = (None, self.registry)
+        self._talk(None)
+
+    # ---- running
+
+    async def run(self, prompt: Prompt, *, conversation: Conversation | None = None) -> RunResult:
+        """Asks, runs tools and asks again, until there is an answer."""
+        talk = self._talk(conversation)
+        return await _finished(talk, await self._begin(talk, prompt))
+
+    def run_sync(self, prompt: Prompt, *, conversation: Conversation | None = None) -> RunResult:
+        """The same for callers without an event loop. Ctrl-C leaves a valid conversation."""
+        return run_sync(self.run(prompt, conversation=conversation))
+
+    def stream(self, prompt: Prompt, *, conversation: Conversation | None = None) -> AsyncGenerator[RunEvent]:
+        """The same, as it happens; the last event is `RunDone`. Leaving it interrupts the run."""
+        talk = self._talk(conversation)
+        return _watched(talk, lambda reader: self._begin(talk, prompt, reader))
+
+    async def resume(
+        self, decisions: Mapping[str, Decision] | None = None, *, conversation: Conversation | None = None
+    ) -> RunResult:
+        """Goes on with a run that waits for approvals: call id -> yes or no."""
+        talk = self._talk(conversation)
+        return await _finished(talk, await self._resumed(talk, decisions))
+
+    def resume_sync(
+        self, decisions: Mapping[str, Decision] | None = None, *, conversation: Conversation | None = None
+    ) -> RunResult:
+        """The same for callers without an event loop."""
+        return run_sync(self.resume(decisions, conversation=conversation))
+
+    def resume_stream(
+        self, decisions: Mapping[str, Decision] | None = None, *, conversation: Conversation | None = None
+    ) -> AsyncGenerator[RunEvent]:
+        """The same, as it happens."""
+        talk = self._talk(conversation)
+        return _watched(talk, lambda reader: self._resumed(talk, decisions, reader))
+
+    # ---- the model and the rules
+
+    @property
+    def model(self) -> str:
+        """PROVIDER:MODEL."""
+        return self.engine.name
+
+    def switch(self, model: str | Engine, **engine: Any) -> None:
+        """Goes on with another model: same conversation, same tools. What it cannot be told is in the next result's losses."""
+        self.engine = _engine(model, engine or self._options_for(model))
+
+    @property
+    def config(self) -> ToolConfig:
+        """How tools are run; a new one counts from the next call on."""
+        return self._config
+
+    @config.setter
+    def config(self, config: ToolConfig) -> None:
+        self._config = config
+        self._talk(None).executor.configure(config)
+
+    @property
+    def pending(self) -> bool:
+        """Whether a run waits to be resumed."""
+        return self._talk(None).paused is not None
+
+    # ---- state
+
+    def save(self) -> bytes:
+        """The conversation, and a run that waits, as JSON lines: `Orchestrator.load` goes on with it in any process."""
+        talk = self._talk(None)
+        header: dict[str, Any] = {"model": self.engine.name}
+        if uses := talk.executor.guard.uses:
+            header["uses"] = [[*name, count] for name, count in uses.items()]
+        if talk.paused is not None:
+            header["run"] = talk.paused.state(self._fingerprint())
+        return save(self.conversation, **header)
+
+    @classmethod
+    def load(cls, data: bytes, model: str | Engine | None = None, **options: Any) -> "Orchestrator":
+        """What `save` wrote, with the tools and everything else given anew. Raises MalformedData."""
+        conversation, header = load(data)
+        agent = cls(model or header.get("model", "simulator"), conversation=conversation, **options)
+        talk = agent._talk(None)
+        try:
+            for namespace, name, count in msgspec.convert(header.get("uses", []), list[tuple[str, str, int]]):
+                talk.executor.guard.uses[namespace, name] = count
+            state = msgspec.convert(header["run"], RunState, str_keys=True) if "run" in header else None
+        except msgspec.ValidationError as e:
+            raise MalformedData(f"line 1: the saved state has an unexpected shape: {e}") from None
+        if state is not None:
+            if state.tools != agent._fingerprint():
+                log.warning("the tools have changed since the run was saved")
+            talk.paused = agent._run(conversation, state)
+        return agent
+
+    def _fingerprint(self) -> str:
+        return sha256(dumps(self.registry.definitions())).hexdigest()[:16]
+
+    # ---- inside
+
+    def _options_for(self, model: str | Engine) -> Mapping[str, Any]:
+        """What was said of one provider's endpoint counts for another model of it, and for nobody else: it may be a key."""
+        if isinstance(model, Engine):
+            return {}
+        provider, _, name = model.partition(":")
+        options = self._engine_options
+        same = surface(provider, name) == self.engine.profile.id
+        return options if same else {name: options[name] for name in _FOR_ALL if name in options}
+
+    def _talk(self, conversation: Conversation | None) -> "_Talk":
+        """What is kept for a conversation, for as long as it lives."""
+        conversation = self.conversation if conversation is None else conversation
+        if conversation.kept is None:
+            conversation.kept = WeakKeyDictionary()
+        talk: _Talk | None = conversation.kept.get(self)
+        if talk is None:
+            executor = ToolExecutor(
+                self.registry,
+                self._config,
+                approve=self._approve,
+                hooks=self._hooks,
+                audit=self._audit,
+                metrics=self.metrics,
+                store=self.store,
+                data=self.data,
+            )
+            talk = conversation.kept[self] = _Talk(conversation, executor)
+        return talk
+
+    def _run(self, conversation: Conversation, state: RunState | None = None) -> Run:
+        return Run(
+            conversation,
+            max_iterations=self._config.max_iterations,
+            tool_choice=self._config.tool_choice if self._config.enabled else None,
+            state=state,
+        )
+
+    async def _begin(self, talk: "_Talk", prompt: Prompt, reader: "_Reader | None" = None) -> Driver:
+        await talk.enter(reader)
+        try:
+            if talk.paused is not None:
+                talk.paused.interrupted()  # the user moved on: what waited was not run
+                talk.paused = None
+            talk.conversation.append(prompt if isinstance(prompt, Message) else user(prompt))
+            talk.executor.guard.new_prompt()
+            return await self._driver(talk, self._run(talk.conversation), streaming=reader is not None)
+        except BaseException:
+            talk.leave()
+            raise
+
+    async def _resumed(
+        self, talk: "_Talk", decisions: Mapping[str, Decision] | None, reader: "_Reader | None" = None
+    ) -> Driver:
+        await talk.enter(reader)
+        try:
+            run = talk.paused
+            if run is None:
+                raise UsageError("no run waits to be resumed")
+            driver = await self._driver(talk, run, streaming=reader is not None)
+            run.decide(dict(decisions or {}))
+            talk.paused = None
+            return driver
+        except BaseException:
+            talk.leave()
+            raise
+
+    async def _driver(self, talk: "_Talk", run: Run, *, streaming: bool) -> Driver:
+        final = Final(self.output_type) if self.output_type is not None else None
+        if final is not None and FINAL_TOOL in self.registry:
+            raise NameConflict(f"a tool is called {FINAL_TOOL!r}, which is the name of the tool for structured output")
+        asking = _Asking(self, talk, final, await self._preface(talk))
+        asking.session()
+        driver = Driver(run, asking, talk.executor, self._config, self._hooks, final, streaming=streaming)
+        driver.note(self._lost_hosted())
+        return driver
+
+    async def _preface(self, talk: "_Talk") -> tuple[Message, ...]:
+        """The system prompt; the same text is the same object, so that what was encoded stays good."""
+        text = self.system
+        if callable(text):
+            said = text(PromptContext(self.engine.name, self.data, talk.conversation, self.registry.definitions()))
+            text = await said if isawaitable(said) else said
+        if not text:
+            return ()
+        if not talk.preface or talk.preface[0].text != text:
+            talk.preface = (system(text),)
+        return talk.preface
+
+    def tools_with(self, final: Tool | None) -> ToolRegistry:
+        """The agent's tools with those that the loop adds: for structured output, and for results that were too long."""
+        if self._paged is None and len(self.store) and "read_result" not in self.registry:
+            self._paged = read_result_tool(self.store)
+        own = [one for one in (final, self._paged) if one is not None]
+        key = (self.registry.version, final, self._paged)
+        if self._overlay[0] != key:
+            registry = self.registry.clone() if own else self.registry
+            for one in own:
+                registry.register(one, replace=True)
+            self._overlay = (key, registry)
+        return self._overlay[1]
+
+    def offered(self, registry: ToolRegistry, final: Tool | None) -> tuple[ToolDefinition, ...]:
+        """The tools as the model is told of them."""
+        if not self._config.enabled:
+            return () if final is None else (final.definition,)
+        own = registry.definitions()
+        if self._config.allowed is not None:
+            allowed = {*self._config.allowed, *(one.name for one in (final, self._paged) if one is not None)}
+            own = tuple(one for one in own if one.name in allowed)
+        wire = self.engine.profile.wire
+        hosted = tuple(found for name in self._hosted if (found := hosted_tool(name, wire)) is not None)
+        return (*own, *self._fixed, *hosted) if hosted or self._fixed else own
+
+    def _lost_hosted(self) -> tuple[Loss, ...]:
+        """Hosted tools that the present model's provider does not have."""
+        title, wire = self.engine.profile.title, self.engine.profile.wire
+        return tuple(
+            Loss(f"hosted tool {name!r}", "tools", f"{title} has none of this name")
+            for name in self._hosted
+            if hosted_tool(name, wire) is None
+        )
+
+    def fall_back(self, used: int) -> int | None:
+        """Goes on with the next fallback after so many; how many are used then, None where there is none left."""
+        for place in range(used, len(self._fallbacks)):
+            model = self._fallbacks[place]
+            other = _engine(model, self._options_for(model))
+            if other is not self.engine and other.name != self.engine.name:
+                self.engine = other
+                return place + 1
+        return None
+
+
+class _Talk:
+    """One conversation and everything that is kept for it."""
+
+    def __init__(self, conversation: Conversation, executor: ToolExecutor) -> None:
+        self.conversation, self.executor = conversation, executor
+        self.session: Session | None = None
+        self.paused: Run | None = None
+        self.preface: tuple[Message, ...] = ()
+        self.prefaced: _Prefaced | None = None
+        self._busy = False
+        self._reader: _Reader | None = None
+
+    async def enter(self, reader: "_Reader | None") -> None:
+        """One run at a time. A stream that nobody reads any more is on its way out, and waited for."""
+        while self._busy and self._reader is not None and self._reader.gone:
+            await asyncio.sleep(0.001)
+        if self._busy:
+            raise UsageError("a run is in progress on this conversation; wait for it, or give another conversation")
+        self._busy, self._reader = True, reader
+
+    def leave(self) -> None:
+        """The run is over."""
+        self._busy, self._reader = False, None
+
+
+class _Reader:
+    """Whoever reads a stream."""
+
+    gone = False
+
+    def leave(self) -> None:
+        self.gone = True
+
+
+class _Asking:
+    """The requests of one run; each goes to the model that the agent has then."""
+
+    def __init__(self, agent: Orchestrator, talk: _Talk, final: Final | None, preface: tuple[Message, ...]) -> None:
+        self._agent, self._talk, self._final = agent, talk, final
+        self._fallen = 0
+        self._messages = self._seen(preface)
+
+    def _seen(self, preface: tuple[Message, ...]) -> Sequence[Message]:
+        talk = self._talk
+        if not preface:
+            return talk.conversation
+        if talk.prefaced is None or talk.prefaced.preface is not preface:
+            talk.prefaced = _Prefaced(preface, talk.conversation)
+        return talk.prefaced
+
+    def session(self) -> Session:
+        agent, talk = self._agent, self._talk
+        if talk.session is None or talk.session.engine is not agent.engine:
+            talk.session = agent.engine.session()
+        executor = talk.executor
+        executor.model, executor.data = agent.engine.name, agent.data
+        executor.registry = agent.tools_with(self._final_tool())
+        return talk.session
+
+    def _final_tool(self) -> Tool | None:
+        agent = self._agent
+        return self._final.tool(agent.engine.profile, with_tools=len(agent.registry) > 0) if self._final else None
+
+    def request(self, step: AskModel, stream: bool) -> Request:
+        agent, final = self._agent, self._final
+        final_tool = self._final_tool()
+        tools = agent.offered(self._talk.executor.registry, final_tool)
+        choice = step.tool_choice
+        if final is not None and not step.last:
+            choice = final.choice(final_tool) or choice
+        return Request(
+            agent.engine.model,
+            self._messages,
+            tools,
+            choice if tools else None,
+            agent.config.parallel if tools else None,
+            agent.options,
+            final.request_output() if final is not None and final_tool is None else None,
+            stream,
+        )
+
+    def fall_back(self) -> Session | None:
+        used = self._agent.fall_back(self._fallen)
+        if used is None:
+            return None
+        self._fallen = used
+        return self.session()
+
+
+class _Prefaced(Sequence[Message]):
+    """A conversation with something before it, without copying it."""
+
+    def __init__(self, preface: tuple[Message, ...], conversation: Conversation) -> None:
+        self.preface, self._conversation = preface, conversation
+
+    def __len__(self) -> int:
+        return len(self.preface) + len(self._conversation)
+
+    @overload
+    def __getitem__(self, index: int) -> Message: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Message]: ...
+    def __getitem__(self, index: int | slice) -> Message | list[Message]:
+        first = len(self.preface)
+        if isinstance(index, int):
+            place = index + len(self) if index < 0 else index
+            return self.preface[place] if 0 <= place < first else self._conversation[place - first]
+        start, stop, step = index.indices(len(self))
+        if step == 1 and start >= first:
+            return self._conversation[start - first : max(stop, start) - first]
+        return [self[place] for place in range(start, stop, step)]
+
+    def __iter__(self) -> Iterator[Message]:
+        yield from self.preface
+        yield from self._conversation
+
+
+async def _finished(talk: _Talk, driver: Driver) -> RunResult:
+    try:
+        await driver.finish()
+    finally:
+        talk.leave()
+    return _paused_or_done(talk, driver)
+
+
+def _watched(talk: _Talk, begin: Callable[[_Reader], Awaitable[Driver]]) -> AsyncGenerator[RunEvent]:
+    """A stream that tells the conversation when its reader has gone without closing it."""
+    reader = _Reader()
+    events = _streamed(talk, begin, reader)
+    finalize(events, reader.leave).atexit = False
+    return events
+
+
+async def _streamed(talk: _Talk, begin: Callable[[_Reader], Awaitable[Driver]], reader: _Reader) -> AsyncGenerator[RunEvent]:
+    driver = await begin(reader)
+    try:
+        async with aclosing(driver.batches()) as batches:
+            async for batch in batches:
+                for event in batch:
+                    yield event
+    finally:
+        talk.leave()
+    yield RunDone(_paused_or_done(talk, driver))
+
+
+def _paused_or_done(talk: _Talk, driver: Driver) -> RunResult:
+    result = driver.result()
+    talk.paused = driver.run if result.stop == "approval" else None
+    return result
+
+
+def _registered(tools: Iterable[Any] | ToolRegistry) -> tuple[ToolRegistry, tuple[ToolDefinition, ...]]:
+    """The tools that run here, and the definitions of those that a provider runs."""
+    if isinstance(tools, ToolRegistry):
+        return tools, ()
+    tools = list(tools)
+    fixed = tuple(one for one in tools if isinstance(one, ToolDefinition))
+    if strangers := [one.name for one in fixed if one.kind != "hosted"]:
+        raise UsageError(f"{strangers[0]!r} is only a definition: give it a function with tool_from_schema")
+    return ToolRegistry(one for one in tools if not isinstance(one, ToolDefinition)), fixed
+
+
+def _engine(model: str | Engine, options: Mapping[str, Any]) -> Engine:
+    return model if isinstance(model, Engine) else create_engine(model, **options)
+
+
+def _known_hosted(names: Iterable[str]) -> tuple[str, ...]:
+    names = tuple(names)
+    for name in names:
+        if name not in HOSTED:
+            raise UnknownName("hosted tool", name, HOSTED)
+    return names

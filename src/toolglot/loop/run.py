@@ -1,0 +1,340 @@
+"""The tool loop as a value: it decides what comes next and never waits.
+
+`next` says what to do; the driver does it and tells the run what came of it (`replied`, `started`, `answered`, `interrupted`).
+Laws: every call gets exactly one result, in call order, in one message that is appended when it is whole. A call is marked as
+started before it has any effect, so that nothing runs twice, also after a crash. A call that was cut by the length limit is
+never run. Whatever happens, the conversation stays valid. Pure: no clock, no I/O.
+"""
+
+from collections.abc import Sequence
+from typing import Literal, get_args
+
+import msgspec
+from msgspec.structs import replace
+
+from toolglot.errors import MalformedData, UsageError
+from toolglot.events import RunStop
+from toolglot.messages import (
+    Block,
+    Conversation,
+    Message,
+    Reply,
+    Text,
+    ToolCall,
+    ToolErrorKind,
+    ToolResult,
+    assistant,
+    user,
+)
+from toolglot.request import ToolChoice
+from toolglot.wire.repair import interrupted, unanswered
+
+__all__ = ["AskModel", "CallTools", "Decision", "Done", "NeedApproval", "Run", "RunState", "Step"]
+
+Decision = Literal["yes", "no"]
+NO_CALLS = ToolChoice("none")
+_USER, _TIME = "the user interrupted", "the time was up"
+_NOT_STARTED = "The call was not started: {}."
+_TRUNCATED = "The call was cut off by the length limit and did not run. Make a shorter call, or several."
+_NOT_RUN, _USED_UP = "The call did not run: {}.", "the run has used up its turns"
+_CUT_SHORT, _NO_ANSWER = "[The reply above was cut short: {}.]", "[No answer came: {}.]"
+
+
+class AskModel(msgspec.Struct, frozen=True):
+    """Send the conversation. `last`: no tool may be called any more."""
+
+    tool_choice: ToolChoice | None
+    last: bool = False
+
+
+class CallTools(msgspec.Struct, frozen=True):
+    """Run these calls (their numbers in the turn), and answer each."""
+
+    calls: tuple[tuple[int, ToolCall], ...]
+
+
+class NeedApproval(msgspec.Struct, frozen=True):
+    """Nothing can go on before these calls are decided."""
+
+    calls: tuple[ToolCall, ...]
+
+
+class Done(msgspec.Struct, frozen=True):
+    """The run is over."""
+
+    stop: RunStop
+    reply: Reply | None
+
+
+Step = AskModel | CallTools | NeedApproval | Done
+
+
+class RunState(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Everything about a run but the conversation: it can be saved and gone on with in another process."""
+
+    iteration: int = 0
+    """Requests so far."""
+    length: int = 0
+    """Messages of the conversation when the turn was made: another length is another conversation."""
+    calls: tuple[ToolCall, ...] = ()
+    results: tuple[ToolResult | None, ...] = ()
+    started: tuple[int, ...] = ()
+    waiting: tuple[int, ...] = ()
+    """Calls that need a decision."""
+    decisions: dict[int, Decision] = {}
+    tools: str = ""
+    """A fingerprint of the tools that the calls were made for."""
+    stop: RunStop | None = None
+    last: bool = False
+    """No tool may be called any more."""
+
+
+class _Turn:
+    """The calls of one reply and what is known of each, by number."""
+
+    def __init__(self, calls: Sequence[ToolCall], results: Sequence[ToolResult | None] = ()) -> None:
+        self.calls = tuple(calls)
+        self.results: list[ToolResult | None] = list(results) or [None] * len(calls)
+        self.started: set[int] = set()
+        self.waiting: set[int] = set()
+        self.decisions: dict[int, Decision] = {}
+
+    def open(self) -> list[int]:
+        """Calls without a result."""
+        return [number for number, result in enumerate(self.results) if result is None]
+
+    def refuse(self, kind: ToolErrorKind, text: str, only: Sequence[int] | None = None) -> None:
+        """Open calls are answered without being run; of those that were started nobody knows."""
+        for number in self.open() if only is None else [number for number in self.open() if number in only]:
+            call = self.calls[number]
+            self.results[number] = unanswered(call) if number in self.started else _refused(call, kind, text)
+
+    def message(self) -> Message:
+        """All results, in call order; each under the id and the name of its call."""
+        named: list[ToolResult] = []
+        for call, result in zip(self.calls, self.results, strict=True):
+            assert result is not None
+            fits = result.call_id == call.id and result.name == call.name
+            named.append(result if fits else replace(result, call_id=call.id, name=call.name))
+        return Message("tool", tuple(named))
+
+
+class Run:
+    """One run over a conversation, which it only ever appends to."""
+
+    def __init__(
+        self,
+        conversation: Conversation,
+        *,
+        max_iterations: int = 25,
+        tool_choice: ToolChoice | None = None,
+        state: RunState | None = None,
+    ) -> None:
+        self.conversation = conversation
+        self.reply: Reply | None = None
+        self.iteration = 0
+        self._max, self._choice = max_iterations, tool_choice
+        self._turn: _Turn | None = None
+        self._stop: RunStop | None = None
+        self._refused: list[tuple[int, ToolCall, ToolResult]] = []
+        if state is not None:
+            self._restore(state)
+
+    def _restore(self, state: RunState) -> None:
+        if state.length != len(self.conversation):
+            raise UsageError("the saved run belongs to another conversation, or to another moment of it")
+        numbers = {*state.started, *state.waiting, *state.decisions}
+        if len(state.results) != len(state.calls) or not numbers <= set(range(len(state.calls))) or state.iteration < 0:
+            raise MalformedData("the saved run contradicts itself: its calls, results and decisions do not fit together")
+        self.iteration, self._stop = state.iteration, state.stop
+        if state.last:
+            self.last_turn()
+        if state.calls:
+            turn = self._turn = _Turn(state.calls, state.results)
+            turn.started, turn.waiting, turn.decisions = set(state.started), set(state.waiting), dict(state.decisions)
+            for number in turn.started.intersection(turn.open()):  # begun before a crash: nobody knows what came of it
+                turn.results[number] = unanswered(turn.calls[number])
+
+    def state(self, tools: str = "") -> RunState:
+        """The run as a value."""
+        turn = self._turn or _Turn(())
+        return RunState(
+            self.iteration,
+            len(self.conversation),
+            turn.calls,
+            tuple(turn.results),
+            tuple(sorted(turn.started)),
+            tuple(sorted(turn.waiting)),
+            dict(turn.decisions),
+            tools,
+            self._stop,
+            self.iteration >= self._max,
+        )
+
+    # ---- what to do
+
+    def next(self) -> Step:
+        """What to do now."""
+        if (turn := self._turn) is not None:
+            open_ = turn.open()
+            if ready := [number for number in open_ if number not in turn.waiting]:
+                return CallTools(tuple((number, turn.calls[number]) for number in ready))
+            if open_:
+                return NeedApproval(tuple(turn.calls[number] for number in open_))
+            self._close_turn()
+        if self._stop is None and self.iteration > self._max:
+            self._stop = "max_iterations"
+        if self._stop is not None:
+            return Done(self._stop, self.reply)
+        if self.iteration == self._max:
+            return AskModel(NO_CALLS, last=True)
+        return AskModel(self._choice if self.iteration == 0 else None)
+
+    # ---- what happened
+
+    def replied(self, reply: Reply) -> None:
+        """The model answered. Its calls, if they may run, come next."""
+        last = self.iteration >= self._max
+        self.iteration += 1
+        reply = self.reply = _with_own_ids(reply)
+        if reply.blocks:
+            self.conversation.append(reply.message)
+        turn = self._turn = _Turn(reply.calls) if reply.calls else None
+        if reply.stop in ("refusal", "filtered", "error"):
+            self._stop = reply.stop
+        elif last:
+            self._stop = "max_iterations" if turn or reply.stop == "pause" else "length" if reply.stop == "length" else "end"
+        elif turn is None and reply.stop != "pause":
+            self._stop = "length" if reply.stop == "length" else "end"
+        if turn is not None:
+            self._refuse_unfit(turn, reply, last)
+
+    def _refuse_unfit(self, turn: _Turn, reply: Reply, last: bool) -> None:
+        """Calls of a reply that is not to be acted on get their results at once."""
+        if self._stop is not None:
+            turn.refuse("limit" if last else "cancelled", _NOT_RUN.format(_USED_UP if last else "the reply was stopped"))
+        elif reply.stop == "pause":
+            turn.refuse("cancelled", _NOT_RUN.format("the reply was paused"))
+        elif reply.stop == "length":
+            turn.refuse("truncated", _TRUNCATED, only=_cut(reply))
+        done = zip(turn.calls, turn.results, strict=True)
+        self._refused += [(number, call, result) for number, (call, result) in enumerate(done) if result is not None]
+
+    def take_refused(self) -> list[tuple[int, ToolCall, ToolResult]]:
+        """Calls of the turn that were answered without being run, since this was last asked."""
+        refused, self._refused = self._refused, []
+        return refused
+
+    def finish(self, stop: RunStop = "end") -> None:
+        """Nothing more is asked once the open calls are answered."""
+        self._stop = self._stop or stop
+
+    def last_turn(self) -> None:
+        """The next request is the last one, in which no tool may be called."""
+        self._max = min(self._max, self.iteration)
+
+    def go_on(self, message: Message) -> None:
+        """The model gets another chance: a message is added, and it is asked again."""
+        self._stop = None
+        self.conversation.append(message)
+
+    def wait_for(self, number: int) -> None:
+        """A call needs a decision from outside."""
+        assert self._turn is not None
+        self._turn.waiting.add(number)
+
+    def decide(self, decisions: dict[str, Decision]) -> None:
+        """Decisions by call id; calls that are not named keep waiting."""
+        if wrong := [decision for decision in decisions.values() if decision not in get_args(Decision)]:
+            raise UsageError(f"a decision is 'yes' or 'no', not {wrong[0]!r}")
+        turn = self._turn or _Turn(())
+        known = {turn.calls[number].id for number in turn.waiting}
+        if strangers := set(decisions) - known:
+            waiting = ", ".join(sorted(known)) or "none"
+            raise UsageError(f"no call {' or '.join(sorted(strangers))} waits for a decision; waiting: {waiting}")
+        for number in sorted(turn.waiting):
+            decision = decisions.get(turn.calls[number].id)
+            if decision is None:
+                continue
+            turn.waiting.discard(number)
+            turn.decisions[number] = decision
+            if decision == "no":
+                result = turn.results[number] = interrupted(turn.calls[number], kind="rejected")
+                self._refused.append((number, turn.calls[number], result))
+
+    def is_approved(self, number: int) -> bool:
+        """Whether a call was allowed from outside."""
+        return self._turn is not None and self._turn.decisions.get(number) == "yes"
+
+    def started(self, number: int) -> None:
+        """A call is about to have effects."""
+        assert self._turn is not None
+        self._turn.started.add(number)
+
+    def answered(self, number: int, result: ToolResult) -> None:
+        """A call has its result. The first counts."""
+        assert self._turn is not None
+        if self._turn.results[number] is None:
+            self._turn.results[number] = result
+
+    def interrupted(self, said: str | None = None, *, late: bool = False) -> None:
+        """Everything stops here. `said`: the visible text of a reply that was being read, None where none was.
+
+        `late`: nobody interrupted, the time was up.
+        """
+        why = _TIME if late else _USER
+        if (turn := self._turn) is not None:
+            for number in turn.open():
+                call = turn.calls[number]
+                ran = number in turn.started
+                turn.results[number] = interrupted(call) if ran else _refused(call, "cancelled", _NOT_STARTED.format(why))
+            self._close_turn()
+        elif said is not None:
+            if said.strip():
+                self.conversation.append(assistant(said))
+            self.conversation.append(user((_CUT_SHORT if said.strip() else _NO_ANSWER).format(why)))
+        self._stop = "interrupted"
+
+    def abandon(self, kind: ToolErrorKind, why: str) -> None:
+        """The open calls are answered without being run: those that were started have an unknown outcome."""
+        if self._turn is not None:
+            self._turn.refuse(kind, _NOT_RUN.format(why))
+            self._close_turn()
+
+    def _close_turn(self) -> None:
+        """All calls have results: one message holds them."""
+        assert self._turn is not None
+        self.conversation.append(self._turn.message())
+        self._turn = None
+
+
+def _refused(call: ToolCall, kind: ToolErrorKind, text: str) -> ToolResult:
+    return ToolResult(call.id, (Text(text),), call.name, is_error=True, error_kind=kind)
+
+
+def _with_own_ids(reply: Reply) -> Reply:
+    """The reply, with an id of its own for every call: some servers use one twice, and a decision must mean one call."""
+    calls = reply.calls
+    if len({call.id for call in calls}) == len(calls):
+        return reply
+    seen: set[str] = set()
+    blocks: list[Block] = []
+    for block in reply.blocks:
+        if isinstance(block, ToolCall):
+            id, number = block.id, 1
+            while id in seen:
+                number += 1
+                id = f"{block.id}_{number}"
+            seen.add(id)
+            if id != block.id:
+                own = {**block.opaque, "id": id} if block.opaque and block.opaque.get("id") == block.id else block.opaque
+                block = replace(block, id=id, opaque=own)
+        blocks.append(block)
+    return replace(reply, blocks=tuple(blocks))
+
+
+def _cut(reply: Reply) -> list[int]:
+    """The calls of a reply that was cut by the length limit which may not be whole."""
+    last = len(reply.calls) - 1 if reply.blocks and isinstance(reply.blocks[-1], ToolCall) else -1
+    broken = [number for number, call in enumerate(reply.calls) if call.arguments is None and not call.freeform]
+    return [*broken, last]

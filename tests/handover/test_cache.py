@@ -1,0 +1,132 @@
+"""The law of prompt caches: in a growing tool loop every body starts with the bytes of the one before, up to its closed part.
+
+Closed: everything but the brackets at the end. Tools that are offered anew and another model start a new prefix.
+"""
+
+import asyncio
+from itertools import pairwise
+
+import pytest
+
+from toolglot.loop.orchestrator import Orchestrator
+from toolglot.messages import Reply, Text, Thinking, ToolCall
+from toolglot.providers.catalog import PROFILES
+from toolglot.simulator.core import Script
+from toolglot.tools.config import ToolConfig
+from toolglot.tools.tool import Tool, tool
+
+from .scenes import FIVE, Sent, engine_for, played, recording, refused
+
+LOOPS = 12
+SCRIPT = Script(
+    [
+        *(
+            Reply(
+                (
+                    Thinking(f"Step {number}."),
+                    Text(f"Step {number}."),
+                    ToolCall("", "add", {"a": number, "b": 1}),
+                    ToolCall("", "picture" if number % 3 == 0 else "broken" if number % 3 == 1 else "no_such", {"n": number}),
+                ),
+                "tools",
+            )
+            for number in range(LOOPS)
+        ),
+        Reply((Text("The first part is done."),)),
+        *(Reply((ToolCall("", "add", {"a": number, "b": 2}),), "tools") for number in range(3)),
+        Reply((Text("All is done."),)),
+    ]
+)
+
+
+def tools() -> list[Tool]:
+    @tool
+    async def add(a: int, b: int) -> int:
+        """Adds two numbers."""
+        return a + b
+
+    @tool
+    async def picture(n: int) -> bytes:
+        """A small picture."""
+        return b"\x89PNG\r\n\x1a\n" + bytes([n])
+
+    @tool
+    async def broken(n: int) -> str:
+        """Fails."""
+        raise ValueError(f"number {n}")
+
+    return [add, picture, broken]
+
+
+def bodies(profile: str, live: bool) -> list[Sent]:
+    async def play() -> list[Sent]:
+        transport = recording(SCRIPT)
+        agent = Orchestrator(
+            engine_for(profile, transport), tools=tools(), system="Be exact.", config=ToolConfig(max_iterations=30)
+        )
+        assert (await played(agent, "Begin.", live=live)).text == "The first part is done."
+        assert (await played(agent, "Go on.", live=live)).text == "All is done."
+        return transport.sent
+
+    return asyncio.run(play())
+
+
+@pytest.mark.parametrize("live", [False, True], ids=["whole", "live"])
+@pytest.mark.parametrize("profile", PROFILES)
+def test_every_body_starts_with_the_one_before(profile: str, live: bool) -> None:
+    sent = bodies(profile, live)
+    assert len(sent) == LOOPS + 1 + 4
+    assert refused(sent) == []
+    for number, (before, after) in enumerate(pairwise(one.request.body for one in sent)):
+        same = next((at for at, pair in enumerate(zip(before, after, strict=False)) if pair[0] != pair[1]), len(before))
+        assert same >= len(before) - len("]}"), (number, before[same - 60 : same + 60], after[same - 60 : same + 60])
+
+
+@pytest.mark.parametrize("profile", FIVE)
+def test_a_failure_and_an_interruption_keep_the_prefix(profile: str) -> None:
+    """What was sent stays a prefix after a run that was cancelled, and the answer to it is in what follows."""
+
+    async def play() -> list[Sent]:
+        started, transport = asyncio.Event(), recording()
+
+        @tool
+        async def hang() -> str:
+            """Never comes back."""
+            started.set()
+            await asyncio.Event().wait()
+            return "never"
+
+        agent = Orchestrator(engine_for(profile, transport), tools=[*tools(), hang])
+        await agent.run('call add {"a": 1, "b": 2}')
+        run = asyncio.create_task(agent.run('call hang {} call add {"a": 3, "b": 4}'))
+        await started.wait()
+        run.cancel()
+        await asyncio.gather(run, return_exceptions=True)
+        await agent.run("say I am back.")
+        return transport.sent
+
+    sent = asyncio.run(play())
+    for before, after in pairwise(one.request.body for one in sent):
+        assert after.startswith(before[: -len("]}")])
+
+
+@pytest.mark.parametrize("profile", FIVE)
+def test_another_model_starts_anew_and_coming_back_goes_on(profile: str) -> None:
+    """After a visit to another model, the bytes of the first are still a prefix of what it gets."""
+    other = FIVE[(FIVE.index(profile) + 1) % 5]
+
+    async def play() -> list[Sent]:
+        transport = recording()
+        engine = engine_for(profile, transport)
+        agent = Orchestrator(engine, tools=tools(), system="Be exact.")
+        await agent.run('call add {"a": 1, "b": 2}')
+        agent.switch(engine_for(other, transport))
+        await agent.run('call add {"a": 3, "b": 4}')
+        agent.switch(engine)
+        await agent.run('call add {"a": 5, "b": 6}')
+        return [one for one in transport.sent if one.profile.id == profile]
+
+    sent = asyncio.run(play())
+    assert len(sent) == 4
+    for before, after in pairwise(one.request.body for one in sent):
+        assert after.startswith(before[: -len("]}")])

@@ -1,0 +1,201 @@
+"""Agents on the simulator for tests: every request is kept and judged, every conversation can be checked.
+
+The checks know the rules of conversations, not the code under test.
+"""
+
+import asyncio
+import gc
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from typing import Any, TypeVar
+
+from tests.properties.judge import REFEREE, illegal, refused
+from tests.simulator.asking import KEYS
+
+from toolglot.engine.engine import Engine
+from toolglot.engine.factory import create_engine
+from toolglot.engine.simulated import SimulatedTransport
+from toolglot.engine.transport import HttpAnswer, HttpRequest
+from toolglot.events import RunDone, RunEvent, RunResult
+from toolglot.jsontext import loads_object
+from toolglot.loop.orchestrator import Orchestrator
+from toolglot.messages import Message, ToolResult, user
+from toolglot.providers.profile import HistoryRules, Profile
+from toolglot.request import Options, Request
+from toolglot.simulator.core import Script, Simulator
+from toolglot.tools.config import RetryConfig
+from toolglot.wire.repair import repair
+
+T = TypeVar("T")
+Doc = dict[str, Any]
+# provider -> the model that the simulator plays; one for each wire
+MODELS = {
+    "openai-chat": "gpt-4o",
+    "openai-responses": "gpt-5.1",
+    "anthropic": "claude-sonnet-4-5",
+    "gemini": "gemini-3-pro-preview",
+    "ollama": "qwen3",
+}
+PROVIDERS = tuple(MODELS)
+QUICK = RetryConfig(base=0.0)
+_ENGINES = {provider: create_engine(f"simulator:{provider}") for provider in PROVIDERS}
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """`asyncio.run` in which anything that the loop complains of, and any task that is left over, is a failure."""
+    complaints: list[str] = []
+
+    async def watched() -> T:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, what: complaints.append(f"{what['message']}: {what.get('exception')!r}"))
+        try:
+            async with asyncio.timeout(20):
+                return await work
+        finally:
+            for _ in range(20):
+                await asyncio.sleep(0)
+            mine = asyncio.current_task()
+            complaints.extend(f"left over: {task!r}" for task in asyncio.all_tasks() if task is not mine)
+            gc.collect(1)
+
+    result = asyncio.run(watched())
+    assert complaints == [], complaints
+    return result
+
+
+class Wiretap:
+    """The simulator as a transport, with faults and scripts; it keeps what was sent and judges it."""
+
+    def __init__(self, *turns: Any, faults: Sequence[str] = (), errors: Sequence[Exception | None] = ()) -> None:
+        self.simulator = Simulator(Script(turns) if turns else None, faults=faults)
+        self._inner = SimulatedTransport(self.simulator)
+        self._errors = list(errors)
+        self.requests: list[HttpRequest] = []
+        self.open = 0
+
+    @property
+    def bodies(self) -> list[Doc]:
+        """What was sent, read back."""
+        return [loads_object(request.body) for request in self.requests]
+
+    async def send(self, request: HttpRequest) -> HttpAnswer:
+        """Hands it on; an error of the list goes first."""
+        self.requests.append(request)
+        error = self._errors.pop(0) if self._errors else None
+        if error is not None:
+            raise error
+        answer = await self._inner.send(request)
+        self.open += 1
+        return _Counted(answer, self)
+
+
+class _Counted:
+    def __init__(self, answer: HttpAnswer, tap: Wiretap) -> None:
+        self._answer, self._tap, self._closed = answer, tap, False
+        self.status, self.headers = answer.status, answer.headers
+
+    async def read(self) -> bytes:
+        return await self._answer.read()
+
+    async def close(self) -> None:
+        self._tap.open -= not self._closed
+        self._closed = True
+        await self._answer.close()
+
+
+def agent(provider: str, tap: Wiretap | None = None, **options: Any) -> Orchestrator:
+    """An agent on the simulator that tries again without waiting."""
+    return Orchestrator(f"simulator:{provider}", transport=tap or Wiretap(), retry=QUICK, **options)
+
+
+def check_bodies(engine: Engine, tap: Wiretap) -> None:
+    """Every body that was sent is legal for its provider."""
+    for body in tap.bodies:
+        _legal(engine.profile, body)
+
+
+def _legal(profile: Profile, body: Doc) -> None:
+    if profile.id == "openrouter":  # it takes marks for the prompt cache beside OpenAI's own fields
+        body = {key: value for key, value in body.items() if key != "cache_control"}
+    wrong = [*illegal(profile, body), *(refused(profile, body) if REFEREE.exists() else ())]
+    assert wrong == [], wrong
+
+
+# ---- conversations
+
+
+def broken(messages: Sequence[Message]) -> list[str]:
+    """What is wrong with a conversation: every call has exactly one result, in call order, in the very next message."""
+    found: list[str] = []
+    waiting: list[tuple[str, str]] = []
+    for number, message in enumerate(messages):
+        answered = [(result.call_id, result.name) for result in message.results]
+        if answered != waiting:
+            found.append(f"{number}: results {answered} for calls {waiting}")
+        if (message.calls and message.role != "assistant") or (answered and message.role != "tool"):
+            found.append(f"{number}: calls or results of {message.role}")
+        waiting = [(call.id, call.name) for call in message.calls]
+    if waiting:
+        found.append(f"the end: {waiting} unanswered")
+    return found
+
+
+def check(messages: Sequence[Message], *, everywhere: bool = True) -> None:
+    """A conversation is whole, and every provider takes it with the next words of the user."""
+    wrong = broken(messages)
+    assert wrong == [], wrong
+    mended = [one for one in repair(messages, HistoryRules()).repairs if "call" in str(one) or "result" in str(one)]
+    mended = [one for one in mended if "id" not in one.what]
+    assert mended == [], mended
+    if everywhere:
+        for provider in PROVIDERS:
+            accepted(provider, [*messages, user("Go on.")])
+
+
+def accepted(provider: str, messages: Sequence[Message]) -> None:
+    """A provider takes the conversation, by our judges and by the simulator."""
+    engine = _ENGINES[provider]
+    profile = engine.profile
+    body = engine.session().encode(Request(profile.model, messages, options=Options(max_tokens=1000), stream=False)).body
+    _legal(profile, loads_object(body))
+    sent = engine.http_request(profile, body, KEYS, stream=False)
+    path = sent.url.removeprefix("http://simulator")
+    answer = Simulator().handle("POST", path, sent.headers, body)
+    assert answer.status == 200, answer.body
+
+
+def results_of(messages: Sequence[Message]) -> list[ToolResult]:
+    """All results, in order."""
+    return [result for message in messages for result in message.results]
+
+
+def kinds_of(messages: Sequence[Message]) -> list[str | None]:
+    """The kinds of error of all results, in order."""
+    return [result.error_kind for result in results_of(messages)]
+
+
+def texts_of(messages: Sequence[Message]) -> str:
+    """All that can be read in a conversation."""
+    return "\n".join([message.text for message in messages] + [result.text for result in results_of(messages)])
+
+
+# ---- runs
+
+
+async def gathered(events: AsyncIterator[RunEvent]) -> list[RunEvent]:
+    """All events of a stream."""
+    return [event async for event in events]
+
+
+async def kept(events: AsyncIterator[RunEvent], shown: list[Any]) -> None:
+    """Reads a stream to its end, and keeps what it showed on the way."""
+    async for event in events:
+        shown.append(event)  # noqa: PERF401  # what was shown before an error counts
+
+
+async def outcome(talker: Orchestrator, prompt: Any, *, streamed: bool, **options: Any) -> RunResult:
+    """The result of a run, streamed or not."""
+    if not streamed:
+        return await talker.run(prompt, **options)
+    last = (await gathered(talker.stream(prompt, **options)))[-1]
+    assert isinstance(last, RunDone)
+    return last.result

@@ -1,0 +1,585 @@
+"""Approvals: asked, put off, saved, resumed in another process; an approved call runs exactly once, a refused one never."""
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import pytest
+
+from toolglot.errors import MalformedData, UsageError
+from toolglot.events import ApprovalNeeded, RunDone, RunResult, ToolFinished, ToolStarted
+from toolglot.loop.orchestrator import Orchestrator
+from toolglot.messages import Conversation
+from toolglot.tools.config import ToolConfig
+from toolglot.tools.executor import Approval
+from toolglot.tools.hooks import Hooks, Veto
+from toolglot.tools.tool import Tool, tool
+
+from .agents import PROVIDERS, Wiretap, agent, check, check_bodies, gathered, kinds_of, outcome, results_of, run
+
+LIVE = pytest.mark.parametrize("live", [False, True], ids=["whole", "streamed"])
+ASK = ToolConfig(ask=frozenset({"write", "execute"}))
+
+
+class Tools:
+    """Tools that count."""
+
+    def __init__(self) -> None:
+        self.ran: list[str] = []
+
+    @property
+    def all(self) -> list[Tool]:
+        async def read(n: int) -> str:
+            """Reads."""
+            self.ran.append(f"read {n}")
+            return f"read {n}"
+
+        async def write(n: int) -> str:
+            """Writes."""
+            self.ran.append(f"write {n}")
+            return f"wrote {n}"
+
+        return [Tool(read, effects="read"), Tool(write, effects="write", target=lambda given: f"file {given['n']}")]
+
+
+MIXED = 'call read {"n": 1} call write {"n": 2} call write {"n": 3} call read {"n": 4}'
+
+
+def paused(provider: str = "anthropic", prompt: str = MIXED, **options: Any) -> tuple[Orchestrator, Tools, RunResult]:
+    tools = Tools()
+    talker = agent(provider, tools=tools.all, config=ASK, **options)
+    return talker, tools, run(talker.run(prompt))
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+@LIVE
+def test_a_run_pauses_and_goes_on(provider: str, live: bool) -> None:
+    tools, tap = Tools(), Wiretap()
+    talker = agent(provider, tap, tools=tools.all, config=ASK)
+
+    async def talk() -> RunResult:
+        first = await outcome(talker, MIXED, streamed=live)
+        assert first.stop == "approval"
+        assert [call.arguments for call in first.pending] == [{"n": 2}, {"n": 3}]
+        assert talker.pending
+        assert sorted(tools.ran) == ["read 1", "read 4"]
+        yes, no = first.pending
+        return await talker.resume({yes.id: "yes", no.id: "no"})
+
+    result = run(talk())
+    assert result.stop == "end"
+    assert not talker.pending
+    assert sorted(tools.ran) == ["read 1", "read 4", "write 2"]
+    assert kinds_of(talker.conversation) == [None, None, "rejected", None]
+    assert [one.text.partition(" ")[0] for one in results_of(talker.conversation)] == ["read", "wrote", "The", "read"]
+    check(talker.conversation)
+    check_bodies(talker.engine, tap)
+
+
+def test_events_of_a_pause_and_of_the_rest() -> None:
+    tools = Tools()
+    talker = agent("anthropic", tools=tools.all, config=ASK)
+
+    async def talk() -> None:
+        events = await gathered(talker.stream(MIXED))
+        assert isinstance(events[-2], ApprovalNeeded)
+        assert isinstance(events[-1], RunDone)
+        assert [call.arguments for call in events[-2].calls] == [{"n": 2}, {"n": 3}]
+        ids = [call.id for call in events[-2].calls]
+        rest = await gathered(talker.resume_stream(dict.fromkeys(ids, "yes")))
+        assert [type(event) for event in rest if isinstance(event, ToolStarted | ToolFinished)].count(ToolFinished) == 2
+        assert isinstance(rest[-1], RunDone)
+        assert rest[-1].result.stop == "end"
+
+    run(talk())
+    check(talker.conversation)
+
+
+def test_decisions_may_come_one_by_one() -> None:
+    talker, tools, first = paused()
+    one, other = first.pending
+
+    async def talk() -> None:
+        second = await talker.resume({other.id: "yes"})
+        assert second.stop == "approval"
+        assert [call.id for call in second.pending] == [one.id]
+        third = await talker.resume({one.id: "yes"})
+        assert third.stop == "end"
+
+    run(talk())
+    assert tools.ran[2:] == ["write 3", "write 2"]
+    assert [result.text for result in results_of(talker.conversation)] == ["read 1", "wrote 2", "wrote 3", "read 4"]
+
+
+def test_resuming_without_decisions_keeps_waiting() -> None:
+    talker, tools, first = paused()
+    again = run(talker.resume())
+    assert (again.stop, again.pending) == ("approval", first.pending)
+    assert len(tools.ran) == 2
+
+
+def test_decisions_for_unknown_calls_are_named_and_change_nothing() -> None:
+    talker, tools, first = paused()
+
+    async def talk() -> None:
+        with pytest.raises(UsageError, match="nonsense"):
+            await talker.resume({"nonsense": "yes", first.pending[0].id: "yes"})
+        assert talker.pending
+        assert len(tools.ran) == 2
+        await talker.resume({call.id: "no" for call in first.pending})
+
+    run(talk())
+    assert len(tools.ran) == 2
+    check(talker.conversation)
+
+
+@pytest.mark.parametrize("decision", ["maybe", "", "YES PLEASE", 1, None])
+def test_a_decision_that_is_neither_yes_nor_no_is_an_error(decision: Any) -> None:
+    talker, tools, first = paused()
+
+    async def talk() -> None:
+        with pytest.raises(UsageError):
+            await talker.resume({first.pending[0].id: decision})
+
+    run(talk())
+    assert len(tools.ran) == 2
+    assert talker.pending
+
+
+def test_resuming_what_does_not_wait_is_an_error() -> None:
+    talker = agent("anthropic")
+
+    async def talk() -> None:
+        with pytest.raises(UsageError, match="no run waits"):
+            await talker.resume({})
+        with pytest.raises(UsageError, match="no run waits"):
+            await gathered(talker.resume_stream({}))
+
+    run(talk())
+
+
+def test_resuming_twice_runs_once() -> None:
+    talker, tools, first = paused()
+    decisions: dict[str, Any] = {call.id: "yes" for call in first.pending}
+
+    async def talk() -> Sequence[Any]:
+        return await asyncio.gather(talker.resume(decisions), talker.resume(decisions), return_exceptions=True)
+
+    one, other = run(talk())
+    assert one.stop == "end"
+    assert isinstance(other, UsageError)
+    assert sorted(tools.ran) == ["read 1", "read 4", "write 2", "write 3"]
+
+
+def test_a_new_prompt_leaves_what_waited_behind() -> None:
+    talker, tools, first = paused()
+
+    async def talk() -> None:
+        assert (await talker.run("say something else")).text == "something else"
+        with pytest.raises(UsageError):
+            await talker.resume({first.pending[0].id: "yes"})
+
+    run(talk())
+    assert not talker.pending
+    assert len(tools.ran) == 2
+    assert kinds_of(talker.conversation) == [None, "cancelled", "cancelled", None]
+    check(talker.conversation)
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_another_model_may_go_on_with_a_paused_run(provider: str) -> None:
+    for other in PROVIDERS:
+        talker, tools, first = paused(provider)
+        tap = Wiretap()
+        talker.switch(f"simulator:{other}", transport=tap)
+        result = run(talker.resume({call.id: "yes" for call in first.pending}))
+        assert result.stop == "end"
+        assert len(tools.ran) == 4
+        check(talker.conversation, everywhere=False)
+        check_bodies(talker.engine, tap)
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_calls_of_one_id_are_decided_together_and_run_once_each(provider: str) -> None:
+    tools = Tools()
+    talker = agent(provider, Wiretap(faults=["duplicate-ids"]), tools=tools.all, config=ASK)
+
+    async def talk() -> RunResult:
+        first = await talker.run('call write {"n": 1} call write {"n": 2}')
+        assert len(first.pending) == 2
+        return await talker.resume({call.id: "yes" for call in first.pending})
+
+    assert run(talk()).stop == "end"
+    assert sorted(tools.ran) == ["write 1", "write 2"]
+    check(talker.conversation)
+
+
+# ---- other conversations
+
+
+def test_a_pause_in_another_conversation_leaves_it_valid() -> None:
+    """It can be resumed, or a new prompt says that what waited did not run."""
+    tools, other = Tools(), Conversation()
+    talker = agent("anthropic", tools=tools.all, config=ASK)
+
+    async def talk() -> None:
+        first = await talker.run('call write {"n": 1}', conversation=other)
+        assert first.stop == "approval"
+        await talker.run("say on", conversation=other)
+
+    run(talk())
+    assert tools.ran == []
+    check(other)
+    assert kinds_of(other) == ["cancelled"]
+
+
+def test_a_pause_in_another_conversation_is_not_one_of_the_own() -> None:
+    tools, other = Tools(), Conversation()
+    talker = agent("anthropic", tools=tools.all, config=ASK)
+
+    async def talk() -> None:
+        await talker.run('call write {"n": 1}', conversation=other)
+        assert not talker.pending
+        await talker.run("say on")
+
+    run(talk())
+    check(talker.conversation)
+
+
+# ---- an approver
+
+ANSWERS: list[tuple[Any, bool]] = [
+    ("yes", True),
+    (True, True),
+    ("always", True),
+    ("no", False),
+    (False, False),
+    (None, False),
+    ("", False),
+    ("nope", False),
+    ("No", False),
+    ("deny", False),
+    (0, False),
+]
+
+
+@pytest.mark.parametrize(("answer", "runs"), ANSWERS, ids=[repr(case[0]) for case in ANSWERS])
+def test_only_a_clear_yes_is_a_yes(answer: Any, runs: bool) -> None:
+    tools = Tools()
+    talker = agent("anthropic", tools=tools.all, config=ASK, approve=lambda _: answer)  # pyright: ignore[reportUnknownLambdaType]
+
+    async def talk() -> None:
+        try:
+            await talker.run('call write {"n": 1}')
+        except UsageError:
+            assert not runs
+
+    run(talk())
+    assert tools.ran == ["write 1"] * runs
+    check(talker.conversation)
+
+
+def test_an_approver_is_told_what_would_be_done_to_what() -> None:
+    asked: list[Approval] = []
+
+    async def approve(approval: Approval) -> bool:
+        asked.append(approval)
+        return True
+
+    tools = Tools()
+    run(agent("anthropic", tools=tools.all, config=ASK, approve=approve).run(MIXED))
+    assert [(one.tool, one.effects, one.target) for one in asked] == [
+        ("write", frozenset({"write"}), "file 2"),
+        ("write", frozenset({"write"}), "file 3"),
+    ]
+
+
+def test_always_asks_once_in_a_conversation() -> None:
+    asked: list[str] = []
+    tools = Tools()
+
+    def approve(approval: Approval) -> str:
+        asked.append(approval.target)
+        return "always"
+
+    talker = agent("anthropic", tools=tools.all, config=ASK, approve=approve)
+
+    async def talk() -> None:
+        await talker.run('call write {"n": 1}')
+        await talker.run('call write {"n": 2}')
+
+    run(talk())
+    assert asked == ["file 1"]
+    assert tools.ran == ["write 1", "write 2"]
+
+
+def test_always_counts_for_the_other_calls_of_the_same_turn() -> None:
+    asked: list[str] = []
+    tools = Tools()
+
+    def approve(approval: Approval) -> str:
+        asked.append(approval.target)
+        return "always"
+
+    run(agent("anthropic", tools=tools.all, config=ASK, approve=approve).run(MIXED))
+    assert asked == ["file 2"]
+    assert len(tools.ran) == 4
+
+
+def test_an_approver_may_put_off_some() -> None:
+    def approve(approval: Approval) -> str:
+        return "later" if approval.target == "file 3" else "yes"
+
+    talker, tools, first = paused(approve=approve)
+    assert [call.arguments for call in first.pending] == [{"n": 3}]
+    assert sorted(tools.ran) == ["read 1", "read 4", "write 2"]
+    run(talker.resume({first.pending[0].id: "yes"}))
+    assert tools.ran[-1] == "write 3"
+    check(talker.conversation)
+
+
+@LIVE
+@pytest.mark.parametrize("error", [ValueError, TimeoutError, KeyError, ConnectionError], ids=lambda error: error.__name__)
+def test_an_approver_that_fails_leaves_a_valid_conversation(error: type[Exception], live: bool) -> None:
+    tools = Tools()
+
+    async def approve(approval: Approval) -> bool:
+        raise error("the approver is broken")
+
+    talker = agent("anthropic", tools=tools.all, config=ASK, approve=approve)
+
+    async def talk() -> None:
+        with pytest.raises(error):
+            await outcome(talker, MIXED, streamed=live)
+        check(talker.conversation)
+        assert (await talker.run("say on")).text == "on"
+
+    run(talk())
+    assert "write 2" not in tools.ran
+    check(talker.conversation)
+
+
+def test_a_veto_goes_before_the_question() -> None:
+    asked: list[Approval] = []
+
+    class No(Hooks):
+        def before_tool(self, call: Any) -> Veto:
+            return Veto("never")
+
+    tools = Tools()
+
+    def approve(approval: Approval) -> bool:
+        asked.append(approval)
+        return True
+
+    run(agent("anthropic", tools=tools.all, config=ASK, approve=approve, hooks=[No()]).run('call write {"n": 1}'))
+    assert (asked, tools.ran) == ([], [])
+
+
+def test_early_starts_ask_too() -> None:
+    tools = Tools()
+    config = ToolConfig(ask=frozenset({"read", "write"}), early_start=True)
+    talker = agent("anthropic", tools=tools.all, config=config)
+    result = run(outcome(talker, MIXED, streamed=True))
+    assert result.stop == "approval"
+    assert len(result.pending) == 4
+    assert tools.ran == []
+
+
+def test_abort_does_not_take_a_refusal_for_a_failure() -> None:
+    tools = Tools()
+    config = ToolConfig(ask=frozenset({"write"}), on_error="abort")
+    talker = agent("anthropic", tools=tools.all, config=config)
+
+    async def talk() -> RunResult:
+        first = await talker.run('call write {"n": 1}')
+        return await talker.resume({first.pending[0].id: "no"})
+
+    assert run(talk()).stop == "end"
+
+
+def test_abort_does_not_take_the_no_of_an_approver_for_a_failure() -> None:
+    tools = Tools()
+    config = ToolConfig(ask=frozenset({"write"}), on_error="abort")
+    talker = agent("anthropic", tools=tools.all, config=config, approve=lambda _: "no")  # pyright: ignore[reportUnknownLambdaType]
+    assert run(talker.run('call write {"n": 1}')).stop == "end"
+    assert kinds_of(talker.conversation) == ["rejected"]
+
+
+def test_cancelling_a_resumed_run_does_not_run_a_call_again() -> None:
+    """An approved tool must not run twice when the cancel lands while it runs."""
+    ran: list[int] = []
+    inside = asyncio.Event()
+
+    @tool(effects="write")
+    async def write() -> str:
+        """Writes."""
+        ran.append(1)
+        inside.set()
+        await asyncio.Event().wait()
+        return "never"
+
+    talker = agent("anthropic", tools=[write], config=ASK)
+
+    async def talk() -> None:
+        first = await talker.run("call write {}")
+        task = asyncio.create_task(talker.resume({first.pending[0].id: "yes"}))
+        await inside.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert not talker.pending
+        with pytest.raises(UsageError):
+            await talker.resume({first.pending[0].id: "yes"})
+        await talker.run("say on")
+
+    run(talk())
+    assert ran == [1]
+    assert kinds_of(talker.conversation) == ["interrupted"]
+    check(talker.conversation)
+
+
+def test_a_resume_that_cannot_start_can_be_tried_again() -> None:
+    """The system prompt fails once: the same decisions are good the second time."""
+    fails: list[bool] = []
+
+    def system(_: Any) -> str:
+        if fails:
+            fails.pop()
+            raise LookupError("no prompt")
+        return "fine"
+
+    talker, tools, first = paused(system=system)
+    decisions: dict[str, Any] = {call.id: "yes" for call in first.pending}
+    fails.append(True)
+
+    async def talk() -> RunResult:
+        with pytest.raises(LookupError):
+            await talker.resume(decisions)
+        assert talker.pending
+        return await talker.resume(decisions)
+
+    assert run(talk()).stop == "end"
+    assert len(tools.ran) == 4
+
+
+# ---- another process
+
+
+def test_a_saved_run_goes_on_in_a_fresh_agent() -> None:
+    for provider in PROVIDERS:
+        talker, tools, first = paused(provider)
+        data = talker.save()
+        later = Tools()
+        other = Orchestrator.load(data, f"simulator:{provider}", tools=later.all, config=ASK)
+        assert other.pending
+        result = run(other.resume({call.id: "yes" for call in first.pending}))
+        assert result.stop == "end"
+        assert later.ran == ["write 2", "write 3"]
+        assert tools.ran == ["read 1", "read 4"]
+        check(other.conversation, everywhere=False)
+        assert other.save()
+
+
+def test_saving_twice_gives_the_same() -> None:
+    talker, _, _ = paused()
+    other = Orchestrator.load(talker.save(), "simulator:anthropic", tools=Tools().all, config=ASK)
+    assert other.save() == talker.save()
+
+
+def test_a_saved_simulator_stays_one() -> None:
+    """Loading without a model goes on where it was saved: not at a real provider."""
+    talker = agent("openai-chat")
+    run(talker.run("say hi"))
+    other = Orchestrator.load(talker.save())
+    assert other.engine.profile.base_url == talker.engine.profile.base_url
+
+
+HARM: list[tuple[str, Callable[[bytes], bytes]]] = [
+    ("cut", lambda data: data[: len(data) // 2]),
+    ("results of another turn", lambda data: data.replace(b'"results":[{', b'"results":[null,{', 1)),
+    ("a started call that is none", lambda data: data.replace(b'"started":[', b'"started":[99,', 1)),
+    ("a waiting call that is none", lambda data: data.replace(b'"waiting":[', b'"waiting":[99,', 1)),
+    ("a negative number", lambda data: data.replace(b'"waiting":[', b'"waiting":[-1,', 1)),
+    ("another length", lambda data: data.replace(b'"length":2', b'"length":3', 1)),
+    ("the wrong shape", lambda data: data.replace(b'"iteration":1', b'"iteration":"x"', 1)),
+]
+
+
+@pytest.mark.parametrize("change", [case[1] for case in HARM], ids=[case[0] for case in HARM])
+def test_a_damaged_file_is_refused_with_our_error(change: Callable[[bytes], bytes]) -> None:
+    talker, _, _ = paused()
+    data = change(talker.save())
+    assert data != talker.save()
+    with pytest.raises((MalformedData, UsageError)):
+        Orchestrator.load(data, "simulator:anthropic", tools=Tools().all, config=ASK)
+
+
+PROGRAM = dedent(
+    """
+    import sys
+    from pathlib import Path
+    from toolglot import Orchestrator, ToolConfig, tool
+
+    folder, what = Path(sys.argv[1]), sys.argv[2]
+
+    def counted(name, effects):
+        def body(n: int) -> str:
+            with open(folder / "ran", "a") as file:
+                file.write(f"{name} {n}\\n")
+            return f"{name} {n}"
+        body.__doc__ = name
+        return tool(body, name=name, effects=effects)
+
+    options = dict(tools=[counted("read", "read"), counted("write", "write")], config=ToolConfig(ask=frozenset({"write"})))
+    if what == "start":
+        agent = Orchestrator("simulator:%s", **options)
+        result = agent.run_sync('call read {"n": 1} call write {"n": 2} call write {"n": 3}')
+        assert result.stop == "approval", result
+    else:
+        agent = Orchestrator.load((folder / "saved").read_bytes(), "simulator:%s", **options)
+        first, second = (call.id for call in agent.conversation[-1].calls[1:])
+        result = agent.resume_sync({first: "yes"} if what == "first" else {second: "yes"})
+        assert result.stop == ("approval" if what == "first" else "end"), result
+    (folder / "saved").write_bytes(agent.save())
+    """
+)
+
+
+@pytest.mark.parametrize("provider", ["anthropic", "gemini"])
+def test_three_processes_run_each_call_exactly_once(provider: str, tmp_path: Path) -> None:
+    for what in ("start", "first", "second"):
+        program = PROGRAM % (provider, provider)
+        done = subprocess.run([sys.executable, "-c", program, str(tmp_path), what], capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stderr
+        assert done.stderr == ""
+    assert sorted((tmp_path / "ran").read_text().splitlines()) == ["read 1", "write 2", "write 3"]
+    end = Orchestrator.load((tmp_path / "saved").read_bytes(), f"simulator:{provider}")
+    assert not end.pending
+    assert [result.text for result in results_of(end.conversation)] == ["read 1", "write 2", "write 3"]
+    check(end.conversation)
+
+
+def test_uses_are_counted_across_processes() -> None:
+    """max_uses is a limit of the conversation, and the conversation is the same."""
+    config = ToolConfig(max_uses={"read": 1}, ask=frozenset({"write"}))
+    tools = Tools()
+    talker = agent("anthropic", tools=tools.all, config=config)
+    run(talker.run('call read {"n": 1}'))
+    other = Orchestrator.load(talker.save(), "simulator:anthropic", tools=tools.all, config=config)
+    run(other.run('call read {"n": 2}'))
+    assert kinds_of(other.conversation) == [None, "limit"]
+
+
+def test_changed_tools_are_noticed(caplog: pytest.LogCaptureFixture) -> None:
+    talker, tools, first = paused()
+    other = Orchestrator.load(talker.save(), "simulator:anthropic", tools=tools.all[:1], config=ASK)
+    assert "tools have changed" in caplog.text
+    result = run(other.resume({call.id: "yes" for call in first.pending}))
+    assert result.stop == "end"
+    assert kinds_of(other.conversation) == [None, "not_found", "not_found", None]
+    check(other.conversation)

@@ -1,0 +1,241 @@
+"""Limits of a whole run: tokens, time, money. A run that reaches one ends with `budget`, and its conversation is valid."""
+
+import asyncio
+from itertools import count
+from typing import Any
+
+import pytest
+
+from toolglot.errors import ToolglotError
+from toolglot.messages import Reply, ToolCall
+from toolglot.request import Request
+from toolglot.tools.config import ToolConfig
+from toolglot.tools.hooks import Hooks
+from toolglot.tools.tool import tool
+
+from .agents import PROVIDERS, Wiretap, agent, check, kinds_of, outcome, run, texts_of
+
+LIVE = pytest.mark.parametrize("live", [False, True], ids=["whole", "streamed"])
+EVERYWHERE = pytest.mark.parametrize("provider", PROVIDERS)
+
+
+def for_ever() -> Any:
+    """A model that calls and calls."""
+    numbers = count()
+
+    def reply(request: Request) -> Reply:
+        return Reply((ToolCall("", "work", {"n": next(numbers)}),), "tools")
+
+    return [reply] * 100
+
+
+class Work:
+    """A tool that counts."""
+
+    def __init__(self) -> None:
+        self.ran = 0
+
+    @property
+    def tool(self) -> Any:
+        async def work(n: int) -> str:
+            """Works."""
+            self.ran += 1
+            return f"did {n}"
+
+        return tool(work)
+
+
+@EVERYWHERE
+@LIVE
+def test_tokens_run_out(provider: str, live: bool) -> None:
+    work = Work()
+    talker = agent(provider, Wiretap(*for_ever()), tools=[work.tool], config=ToolConfig(max_tokens=1500, max_iterations=99))
+    result = run(outcome(talker, "go", streamed=live))
+    assert result.stop == "budget"
+    assert result.usage.input + result.usage.output >= 1500
+    assert 0 < work.ran < 90
+    assert kinds_of(talker.conversation)[-1] == "limit", "the calls that the budget did not allow"
+    check(talker.conversation)
+    after = agent(provider, conversation=talker.conversation)
+    assert run(after.run("say on")).text == "on"
+
+
+def test_each_run_has_a_budget_of_its_own() -> None:
+    talker = agent("anthropic", config=ToolConfig(max_tokens=40))
+
+    async def talk() -> list[str]:
+        return [(await talker.run("say x")).stop for _ in range(3)]
+
+    assert run(talk()) == ["end"] * 3
+
+
+def test_no_tokens_at_all() -> None:
+    tap = Wiretap()
+    talker = agent("anthropic", tap, config=ToolConfig(max_tokens=0))
+    result = run(talker.run("say x"))
+    assert (result.stop, tap.requests) == ("budget", [])
+    check(talker.conversation)
+
+
+# ---- money
+
+
+@LIVE
+def test_money_runs_out(live: bool) -> None:
+    work = Work()
+    config = ToolConfig(max_cost=0.004, max_iterations=99)
+    talker = agent("anthropic/claude-sonnet-4-5", Wiretap(*for_ever()), tools=[work.tool], config=config)
+    result = run(outcome(talker, "go", streamed=live))
+    assert result.stop == "budget"
+    assert result.cost is not None
+    assert result.cost >= 0.004
+    assert 0 < work.ran < 90
+    check(talker.conversation)
+
+
+def test_the_cost_is_that_of_the_price_list() -> None:
+    talker = agent("anthropic/claude-sonnet-4-5")
+    result = run(talker.run("say x"))
+    price = talker.engine.profile.price
+    assert price is not None
+    assert result.cost == pytest.approx(price.of(result.usage))  # pyright: ignore[reportUnknownMemberType]
+
+
+def test_a_model_without_a_price_has_no_cost_and_no_limit_of_it() -> None:
+    talker = agent("ollama", config=ToolConfig(max_cost=0.0000001), tools=[Work().tool])
+    result = run(talker.run('call work {"n": 1}'))
+    assert (result.stop, result.cost) == ("end", None)
+
+
+# ---- time
+
+
+@EVERYWHERE
+@LIVE
+def test_a_model_that_stalls_is_stopped_in_time(provider: str, live: bool) -> None:
+    tap = Wiretap("say some words that take their time", faults=["stall"])
+    talker = agent(provider, tap, config=ToolConfig(run_timeout=0.05))
+    result = run(outcome(talker, "go", streamed=live))
+    assert result.stop == "budget"
+    assert tap.open == 0
+    check(talker.conversation)
+    after = agent(provider, conversation=talker.conversation)
+    assert run(after.run("say on")).text == "on"
+
+
+@LIVE
+def test_a_tool_that_hangs_is_stopped_in_time(live: bool) -> None:
+    ended: list[str] = []
+
+    @tool
+    async def hang() -> str:
+        """Hangs."""
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append("hang")
+        return "never"
+
+    @tool
+    async def quick() -> str:
+        """Is quick."""
+        return "done"
+
+    talker = agent("anthropic", tools=[hang, quick], config=ToolConfig(run_timeout=0.05))
+    result = run(outcome(talker, "call quick {} call hang {}", streamed=live))
+    assert result.stop == "budget"
+    assert ended == ["hang"]
+    assert kinds_of(talker.conversation) == [None, "interrupted"]
+    check(talker.conversation)
+
+
+@LIVE
+def test_the_time_limit_is_not_told_as_an_act_of_the_user(live: bool) -> None:
+    talker = agent("anthropic", Wiretap(faults=["stall-first"]), config=ToolConfig(run_timeout=0.02))
+    run(outcome(talker, "go", streamed=live))
+    assert "user interrupted" not in texts_of(talker.conversation)
+
+
+@LIVE
+def test_no_time_at_all(live: bool) -> None:
+    talker = agent("anthropic", config=ToolConfig(run_timeout=0.0))
+    assert run(outcome(talker, "say x", streamed=live)).stop == "budget"
+    check(talker.conversation)
+
+
+@LIVE
+def test_a_run_in_time_is_not_disturbed(live: bool) -> None:
+    work = Work()
+    talker = agent("anthropic", tools=[work.tool], config=ToolConfig(run_timeout=30))
+    assert run(outcome(talker, 'call work {"n": 1}', streamed=live)).stop == "end"
+
+
+def test_a_slow_approver_is_stopped_in_time() -> None:
+    async def approve(_: Any) -> bool:
+        await asyncio.Event().wait()
+        return True
+
+    work = Work()
+    config = ToolConfig(run_timeout=0.05, ask=frozenset({"execute"}))
+    talker = agent("anthropic", tools=[work.tool], config=config, approve=approve)
+    assert run(talker.run('call work {"n": 1}')).stop == "budget"
+    assert work.ran == 0
+    assert kinds_of(talker.conversation) == ["cancelled"]
+    check(talker.conversation)
+
+
+def test_a_slow_hook_is_stopped_in_time() -> None:
+    class Slow(Hooks):
+        async def before_request(self, request: Request) -> None:
+            await asyncio.Event().wait()
+
+    talker = agent("anthropic", hooks=[Slow()], config=ToolConfig(run_timeout=0.05))
+
+    async def talk() -> str:
+        async with asyncio.timeout(0.2):
+            return (await talker.run("say x")).stop
+
+    assert run(talk()) == "budget"
+    check(talker.conversation)
+
+
+def test_a_timeout_of_somebody_else_is_not_ours() -> None:
+    """A hook's own TimeoutError is an error; the time of the run is not over."""
+
+    class Bad(Hooks):
+        def before_request(self, request: Request) -> None:
+            raise TimeoutError("of the hook")
+
+    talker = agent("anthropic", hooks=[Bad()], config=ToolConfig(run_timeout=30))
+
+    async def talk() -> None:
+        with pytest.raises(TimeoutError, match="of the hook"):
+            await talker.run("say x")
+
+    run(talk())
+    check(talker.conversation)
+
+
+@pytest.mark.parametrize("waits", [0.5, 60.0])
+def test_waiting_for_the_provider_counts_as_time(waits: float) -> None:
+    talker = agent("anthropic", Wiretap(faults=[f"rate-limit:{waits:g}"] * 9), config=ToolConfig(run_timeout=0.05))
+
+    async def talk() -> str:
+        try:
+            return (await talker.run("say x")).stop
+        except ToolglotError as e:
+            return type(e).__name__
+
+    assert run(talk()) == "budget"
+    check(talker.conversation)
+
+
+@LIVE
+def test_calls_that_do_not_fit_into_the_budget_do_not_run(live: bool) -> None:
+    work = Work()
+    talker = agent("anthropic", Wiretap(*for_ever()), tools=[work.tool], config=ToolConfig(max_tokens=1))
+    result = run(outcome(talker, "go", streamed=live))
+    assert result.stop == "budget"
+    assert work.ran == 0
+    assert kinds_of(talker.conversation) == ["limit"]
+    check(talker.conversation)

@@ -1,0 +1,466 @@
+"""A run may be stopped anywhere: the conversation is valid, says what was interrupted, and goes on."""
+
+import asyncio
+import threading
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+
+from toolglot.errors import UsageError
+from toolglot.events import RunEvent, TextDelta, ThinkingDelta, ToolFinished, ToolStarted
+from toolglot.loop.orchestrator import Orchestrator
+from toolglot.messages import Reply
+from toolglot.tools.config import ToolConfig
+from toolglot.tools.executor import Approval
+from toolglot.tools.hooks import Hooks
+from toolglot.tools.tool import tool
+
+from .agents import PROVIDERS, Wiretap, agent, check, check_bodies, kinds_of, outcome, results_of, run, texts_of
+
+Events = AsyncGenerator[RunEvent, None]
+LIVE = pytest.mark.parametrize("live", [False, True], ids=["whole", "streamed"])
+SHAPES = {
+    "plain": ToolConfig(),
+    "early": ToolConfig(early_start=True),
+    "narrow": ToolConfig(max_parallel=1),
+    "timed": ToolConfig(run_timeout=30),
+}
+
+
+@tool(effects="read")
+async def read(n: int) -> str:
+    """Reads a number."""
+    for _ in range(3):
+        await asyncio.sleep(0)
+    return f"read {n}"
+
+
+@tool(effects="write")
+async def write(n: int) -> str:
+    """Writes a number."""
+    for _ in range(3):
+        await asyncio.sleep(0)
+    return f"wrote {n}"
+
+
+class Slow(Hooks):
+    """Hooks that wait a little everywhere."""
+
+    async def before_request(self, request: Any) -> None:
+        await asyncio.sleep(0)
+
+    async def after_reply(self, reply: Reply) -> None:
+        await asyncio.sleep(0)
+
+    async def before_tool(self, call: Any) -> None:
+        await asyncio.sleep(0)
+
+    async def after_tool(self, outcome: Any) -> None:
+        await asyncio.sleep(0)
+
+
+async def _system(context: Any) -> str:
+    await asyncio.sleep(0)
+    return "Be brief."
+
+
+async def _approve(approval: Approval) -> bool:
+    await asyncio.sleep(0)
+    return True
+
+
+def busy_agent(provider: str, config: ToolConfig) -> Orchestrator:
+    config_ = ToolConfig(
+        early_start=config.early_start,
+        max_parallel=config.max_parallel,
+        run_timeout=config.run_timeout,
+        ask=frozenset({"write"}),
+    )
+    return agent(provider, Wiretap(), tools=[read, write], config=config_, system=_system, approve=_approve, hooks=[Slow()])
+
+
+PROMPT = """say let me see
+call read {"n": 1} call write {"n": 2} call read {"n": 3}
+then call write {"n": 4}
+then say done"""
+
+
+async def cancelled_after(talker: Orchestrator, steps: int, *, live: bool) -> bool:
+    """A run that is cancelled after so many turns of the event loop; False where it was over before."""
+    task = asyncio.create_task(outcome(talker, PROMPT, streamed=live))
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    if not task.cancel():
+        await task
+        return False
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    return True
+
+
+CASES = [("plain", provider) for provider in PROVIDERS] + [(shape, "openai-chat") for shape in ("early", "narrow", "timed")]
+
+
+@LIVE
+@pytest.mark.parametrize(("shape", "provider"), CASES)
+def test_a_run_may_be_cancelled_at_any_step(provider: str, live: bool, shape: str) -> None:
+    async def all_points() -> int:
+        steps = 0
+        while True:
+            talker = busy_agent(provider, SHAPES[shape])
+            stopped = await cancelled_after(talker, steps, live=live)
+            check(talker.conversation, everywhere=steps % 10 == 0)
+            result = await talker.run("say on we go")
+            assert result.text == "on we go"
+            assert not talker.pending
+            check(talker.conversation, everywhere=False)
+            if not stopped:
+                return steps
+            steps += 1
+
+    assert run(all_points()) > 20
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_what_was_sent_after_a_cancel_is_legal(provider: str) -> None:
+    async def some_points() -> None:
+        for steps in range(0, 60, 3):
+            tap = Wiretap()
+            talker = agent(provider, tap, tools=[read, write], system="Be brief.")
+            await cancelled_after(talker, steps, live=True)
+            await talker.run("say on we go")
+            check_bodies(talker.engine, tap)
+            assert tap.open == 0
+
+    run(some_points())
+
+
+@LIVE
+def test_an_interrupt_tells_what_ran_from_what_did_not(live: bool) -> None:
+    """One call is over, one runs, one has not begun."""
+    inside = asyncio.Event()
+
+    @tool
+    async def quick() -> str:
+        """Is quick."""
+        return "done"
+
+    @tool
+    async def slow() -> str:
+        """Is slow."""
+        inside.set()
+        await asyncio.Event().wait()
+        return "never"
+
+    talker = agent("anthropic", tools=[quick, slow], config=ToolConfig(max_parallel=1))
+
+    async def talk() -> None:
+        task = asyncio.create_task(outcome(talker, "call quick {} call slow {} call quick {}", streamed=live))
+        await inside.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    run(talk())
+    assert kinds_of(talker.conversation) == [None, "interrupted", "cancelled"]
+    texts = [result.text for result in results_of(talker.conversation)]
+    assert "may have had effects" in texts[1]
+    assert "not started" in texts[2]
+    check(talker.conversation)
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_what_was_said_before_an_interrupt_is_kept(provider: str) -> None:
+    words = " ".join(f"word{number}" for number in range(60))
+    talker = agent(provider, Wiretap(f"say {words}", faults=["stall"]))
+    shown: list[str] = []
+
+    async def talk() -> None:
+        stalled = asyncio.Event()
+
+        async def read_on() -> None:
+            async for event in talker.stream("go"):
+                if isinstance(event, TextDelta):
+                    shown.append(event.text)
+                    stalled.set()
+                elif isinstance(event, ThinkingDelta):
+                    stalled.set()
+
+        task = asyncio.create_task(read_on())
+        await stalled.wait()
+        for _ in range(200):
+            await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await talker.run("say on we go")
+
+    run(talk())
+    assert "".join(shown).strip() in texts_of(talker.conversation)
+    assert "interrupted" in texts_of(talker.conversation)
+    check(talker.conversation)
+
+
+@LIVE
+def test_an_interrupt_while_a_hook_reads_the_reply_is_told(live: bool) -> None:
+    """The reply was shown; the conversation must not look as if nobody had answered."""
+    inside = asyncio.Event()
+
+    class Stuck(Hooks):
+        async def after_reply(self, reply: Reply) -> None:
+            inside.set()
+            await asyncio.Event().wait()
+
+    talker = agent("anthropic", hooks=[Stuck()])
+
+    async def talk() -> None:
+        task = asyncio.create_task(outcome(talker, "say important words", streamed=live))
+        await inside.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    run(talk())
+    check(talker.conversation)
+    assert "important words" in texts_of(talker.conversation[1:])
+
+
+# ---- leaving a stream
+
+
+async def until(events: AsyncIterator[RunEvent], kind: type[Any]) -> None:
+    """Reads a stream and leaves it at an event."""
+    async for event in events:
+        if isinstance(event, kind):
+            return
+    raise AssertionError(f"no {kind.__name__} came")
+
+
+@pytest.mark.parametrize("kind", [TextDelta, ToolStarted, ToolFinished], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_a_reader_that_closes_the_stream_may_go_on_at_once(provider: str, kind: type[Any]) -> None:
+    tap = Wiretap()
+    talker = agent(provider, tap, tools=[read, write])
+
+    async def talk() -> None:
+        async with aclosing(talker.stream(PROMPT)) as events:
+            await until(events, kind)
+        check(talker.conversation)
+        assert tap.open == 0
+        assert (await talker.run("say on we go")).text == "on we go"
+
+    run(talk())
+    check(talker.conversation)
+
+
+@pytest.mark.parametrize("kind", [TextDelta, ToolStarted, ToolFinished], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_a_reader_that_breaks_out_of_the_stream_may_go_on(provider: str, kind: type[Any]) -> None:
+    """`break` is what people write: the next prompt must work."""
+    tap = Wiretap()
+    talker = agent(provider, tap, tools=[read, write])
+
+    async def talk() -> None:
+        async for event in talker.stream(PROMPT):
+            if isinstance(event, kind):
+                break
+        assert (await talker.run("say on we go")).text == "on we go"
+        assert tap.open == 0
+
+    run(talk())
+    check(talker.conversation)
+
+
+def test_no_tool_is_running_when_a_stream_is_closed() -> None:
+    ended: list[str] = []
+
+    @tool
+    async def slow() -> str:
+        """Is slow."""
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append("slow")
+        return "never"
+
+    talker = agent("anthropic", tools=[slow])
+
+    async def talk() -> None:
+        async with aclosing(talker.stream("call slow {}")) as events:
+            await until(events, ToolStarted)
+            await asyncio.sleep(0)
+        assert ended == ["slow"]
+
+    run(talk())
+    assert kinds_of(talker.conversation) == ["interrupted"]
+    check(talker.conversation)
+
+
+def test_a_tool_that_finishes_while_the_stream_is_closed_is_quiet() -> None:
+    """It swallows the cancellation and answers: nobody waits for it, and nothing complains."""
+
+    @tool
+    async def stubborn() -> str:
+        """Does not stop."""
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            return "I did it anyway"
+        return "never"
+
+    talker = agent("anthropic", tools=[stubborn, read])
+
+    async def talk() -> None:
+        async with aclosing(talker.stream('call stubborn {} call read {"n": 1}')) as events:
+            await until(events, ToolStarted)
+            await asyncio.sleep(0)
+        assert (await talker.run("say on")).text == "on"
+
+    run(talk())
+    check(talker.conversation)
+
+
+@LIVE
+def test_a_stubborn_tool_does_not_hold_a_cancelled_run(live: bool) -> None:
+    """It swallows the cancellation and goes on: the run ends all the same, at the latest when asked twice."""
+    inside = asyncio.Event()
+    caught, gate = asyncio.Event(), asyncio.Event()
+
+    @tool
+    async def stubborn() -> str:
+        """Does not stop."""
+        inside.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            caught.set()
+        await gate.wait()
+        return "never"
+
+    talker = agent("anthropic", tools=[stubborn])
+
+    async def talk() -> str:
+        task = asyncio.create_task(outcome(talker, "call stubborn {}", streamed=live))
+        await inside.wait()
+        task.cancel()
+        await caught.wait()
+        await asyncio.sleep(0)
+        task.cancel()
+        done, _ = await asyncio.wait([task], timeout=0.2)
+        assert done
+        text = (await talker.run("say free")).text
+        gate.set()
+        return text
+
+    assert run(talk()) == "free"
+    check(talker.conversation)
+
+
+def test_a_thread_that_goes_on_is_left_alone() -> None:
+    """A sync tool cannot be stopped: the run ends at once, and its late result goes nowhere."""
+    inside, gate = threading.Event(), threading.Event()
+
+    @tool
+    def slow() -> str:
+        """Is slow."""
+        inside.set()
+        gate.wait(10)
+        return "late"
+
+    talker = agent("anthropic", tools=[slow])
+
+    async def talk() -> None:
+        task = asyncio.create_task(talker.run("call slow {}"))
+        while not inside.is_set():
+            await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        gate.set()
+        await talker.run("say on")
+
+    run(talk())
+    assert kinds_of(talker.conversation) == ["interrupted"]
+    check(talker.conversation)
+
+
+def test_a_stream_that_was_never_started_costs_nothing() -> None:
+    talker = agent("anthropic")
+
+    async def talk() -> None:
+        await talker.stream("say never").aclose()
+        assert (await talker.run("say on")).text == "on"
+
+    run(talk())
+    assert len(talker.conversation) == 2
+
+
+def test_a_group_of_runs_that_fails_stops_the_others_cleanly() -> None:
+    """Structured concurrency: one run of a TaskGroup fails, all others are cancelled, all agents go on."""
+    talkers = [agent(provider, tools=[read, write]) for provider in PROVIDERS]
+
+    async def together() -> None:
+        async with asyncio.TaskGroup() as group:
+            for talker in talkers:
+                group.create_task(outcome(talker, PROMPT, streamed=True))
+            group.create_task(agent("anthropic").resume({}))
+
+    async def talk() -> None:
+        with pytest.raises(ExceptionGroup):
+            await together()
+        for talker in talkers:
+            check(talker.conversation)
+            assert (await talker.run("say on")).text == "on"
+
+    run(talk())
+
+
+def test_a_caller_with_a_time_limit() -> None:
+    talker = agent("anthropic", Wiretap(faults=["stall-first"]))
+
+    async def talk() -> None:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.02):
+                await talker.run("go")
+        check(talker.conversation)
+        assert (await talker.run("say on")).text == "on"
+
+    run(talk())
+    assert "interrupted" in texts_of(talker.conversation)
+
+
+def test_resume_after_an_interrupt_has_nothing_to_resume() -> None:
+    talker = agent("anthropic", tools=[write])
+
+    async def talk() -> None:
+        await cancelled_after(talker, 5, live=False)
+        with pytest.raises(UsageError):
+            await talker.resume({})
+
+    run(talk())
+
+
+@LIVE
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt()], ids=["exit", "interrupt"])
+def test_a_tool_that_wants_to_end_the_program(live: bool, error: BaseException) -> None:
+    """sys.exit in a tool ends a call, not the program; a real Ctrl-C goes through. Either way the conversation is valid."""
+
+    @tool
+    async def leave() -> str:
+        """Leaves."""
+        raise error
+
+    talker = agent("anthropic", tools=[leave, read])
+    try:
+        asyncio.run(outcome(talker, 'call leave {} call read {"n": 1}', streamed=live))
+        ended: BaseException | None = None
+    except BaseException as e:
+        ended = e
+    check(talker.conversation)
+    if isinstance(error, KeyboardInterrupt):
+        assert isinstance(ended, KeyboardInterrupt)
+    else:
+        assert ended is None
+        assert kinds_of(talker.conversation) == ["execution", None]

@@ -1,0 +1,1046 @@
+"""The loop with everything around it, on the simulator: all five wires, streamed and not, with one and the same outcome."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from toolglot.errors import (
+    MalformedReply,
+    NameConflict,
+    ProviderError,
+    ToolError,
+    TransportError,
+    UnknownName,
+    UsageError,
+)
+from toolglot.events import (
+    Retrying,
+    RunDone,
+    RunEvent,
+    RunResult,
+    TextDelta,
+    ThinkingDelta,
+    ToolCallReady,
+    ToolFinished,
+    ToolProgress,
+    ToolStarted,
+)
+from toolglot.jsontext import dumps_text
+from toolglot.loop.orchestrator import Orchestrator, PromptContext
+from toolglot.messages import Conversation, Message, Reply, Text, ToolCall, ToolResult, assistant, tool_results, user
+from toolglot.request import Request, ToolChoice, ToolDefinition
+from toolglot.tools.config import ToolConfig
+from toolglot.tools.context import Context
+from toolglot.tools.hooks import Hooks, Veto
+from toolglot.tools.registry import ToolRegistry
+from toolglot.tools.tool import Tool, tool
+
+from .agents import (
+    PROVIDERS,
+    QUICK,
+    Doc,
+    Wiretap,
+    agent,
+    check,
+    check_bodies,
+    gathered,
+    kept,
+    kinds_of,
+    outcome,
+    results_of,
+    run,
+    texts_of,
+)
+
+EVERYWHERE = pytest.mark.parametrize("provider", PROVIDERS)
+STREAMED = pytest.mark.parametrize("live", [False, True], ids=["whole", "streamed"])
+
+
+@tool(effects="read")
+async def add(a: int, b: int) -> int:
+    """Adds two numbers."""
+    return a + b
+
+
+@tool(effects="read")
+def shout(text: str) -> str:
+    """Says it louder."""
+    return text.upper()
+
+
+@tool(effects="read")
+async def fail(why: str) -> str:
+    """Goes wrong."""
+    raise ValueError(why)
+
+
+@tool(effects="read", timeout=0.02)
+async def hang() -> str:
+    """Never comes back."""
+    await asyncio.Event().wait()
+    return "never"
+
+
+TOOLS = [add, shout, fail, hang]
+PROMPT = """call add {"a": 1, "b": 2} call shout {"text": "hi"} call fail {"why": "no luck"} call hang {}
+then call add {"a": 3, "b": 4}
+then say all done"""
+
+
+def tools_sent(body: Doc) -> set[str]:
+    """The names of the tools in a body, whatever the wire."""
+    text = dumps_text(body.get("tools", []))
+    names = {"add", "shout", "fail", "hang", "secret", "get", "late", "final_answer", "write", "read"}
+    return {name for name in names if f'"name":"{name}"' in text}
+
+
+def meaning(result: RunResult) -> tuple[Any, ...]:
+    """What a run came to, without what differs by wire: ids, state, usage, times."""
+    shown = [(one.call.name, one.call.arguments, one.result.text, one.result.error_kind) for one in result.outcomes]
+    said = [(message.role, message.text, len(message.calls), len(message.results)) for message in result.messages]
+    return result.text, result.stop, shown, said, result.iterations
+
+
+# ---- one conversation everywhere
+
+
+@EVERYWHERE
+@STREAMED
+def test_tools_errors_and_timeouts_on_every_wire(provider: str, live: bool) -> None:
+    tap = Wiretap()
+    talker = agent(provider, tap, tools=TOOLS, system="Be brief.")
+    result = run(outcome(talker, PROMPT, streamed=live))
+    shown = [(one.result.text.partition(".")[0], one.result.error_kind) for one in result.outcomes]
+    assert shown == [
+        ("3", None),
+        ("HI", None),
+        ("ValueError: no luck", "execution"),
+        ("The tool 'hang' did not finish within 0", "timeout"),
+        ("7", None),
+    ]
+    assert (result.text, result.stop, result.iterations) == ("all done", "end", 3)
+    assert result.messages == tuple(talker.conversation[1:])
+    assert result.usage.input > 0
+    assert result.usage.output > 0
+    assert tap.open == 0
+    check(talker.conversation)
+    check_bodies(talker.engine, tap)
+
+
+def test_every_wire_streamed_or_not_comes_to_the_same() -> None:
+    results = [
+        run(outcome(agent(provider, tools=TOOLS), PROMPT, streamed=streamed))
+        for provider in PROVIDERS
+        for streamed in (False, True)
+    ]
+    assert [meaning(result) for result in results] == [meaning(results[0])] * len(results)
+
+
+@EVERYWHERE
+def test_events_have_a_grammar(provider: str) -> None:
+    talker = agent(provider, tools=TOOLS)
+    events = run(gathered(talker.stream(PROMPT)))
+    assert isinstance(events[-1], RunDone)
+    assert sum(isinstance(event, RunDone) for event in events) == 1
+    open_: list[str] = []
+    ready: list[ToolCall] = []
+    for event in events:
+        match event:
+            case ToolCallReady():
+                ready.append(event.call)
+            case ToolStarted():
+                assert event.call in ready
+                open_.append(event.call.id)
+            case ToolFinished():
+                open_.remove(event.outcome.call.id)
+            case Retrying() | RunDone():
+                pass
+            case _:
+                assert not open_, "the model is asked only when all tools are done"
+    assert open_ == []
+    finished = [event.outcome.call for event in events if isinstance(event, ToolFinished)]
+    assert sorted(call.id for call in finished) == sorted(call.id for call in ready)
+    assert "".join(event.text for event in events if isinstance(event, TextDelta)).endswith("all done")
+    assert events[-1].result.outcomes
+
+
+@EVERYWHERE
+def test_turn_after_turn_in_one_conversation(provider: str) -> None:
+    tap = Wiretap()
+    talker = agent(provider, tap, tools=TOOLS)
+
+    async def talk() -> None:
+        for number in range(6):
+            result = await outcome(talker, f'call add {{"a": {number}, "b": 1}}', streamed=bool(number % 2))
+            assert result.outcomes[0].result.text == str(number + 1)
+
+    run(talk())
+    check(talker.conversation)
+    check_bodies(talker.engine, tap)
+    assert len(talker.conversation) == 24
+
+
+def test_progress_is_shown_between_start_and_finish() -> None:
+    @tool
+    def work(context: Context) -> str:
+        """Takes a while."""
+        context.report("half")
+        return "done"
+
+    events = run(gathered(agent("anthropic", tools=[work]).stream("call work {}")))
+    kinds = [type(event) for event in events if isinstance(event, ToolStarted | ToolProgress | ToolFinished)]
+    assert kinds == [ToolStarted, ToolProgress, ToolFinished]
+
+
+# ---- conversations
+
+
+def test_two_runs_at_once_on_one_conversation_are_refused() -> None:
+    gate, inside = asyncio.Event(), asyncio.Event()
+
+    @tool
+    async def wait() -> str:
+        """Waits."""
+        inside.set()
+        await gate.wait()
+        return "ok"
+
+    talker = agent("anthropic", tools=[wait])
+
+    async def both() -> RunResult:
+        first = asyncio.create_task(talker.run("call wait {}"))
+        await inside.wait()
+        before = len(talker.conversation)
+        for attempt in (talker.run("me too"), gathered(talker.stream("me too")), talker.resume({})):
+            with pytest.raises(UsageError):
+                await attempt
+        assert len(talker.conversation) == before
+        gate.set()
+        return await first
+
+    assert run(both()).stop == "end"
+    check(talker.conversation)
+
+
+def test_two_runs_at_once_on_one_other_conversation_are_refused() -> None:
+    gate, inside = asyncio.Event(), asyncio.Event()
+
+    @tool
+    async def wait() -> str:
+        """Waits."""
+        inside.set()
+        await gate.wait()
+        return "ok"
+
+    talker, other = agent("anthropic", tools=[wait]), Conversation()
+
+    async def both() -> None:
+        first = asyncio.create_task(talker.run("call wait {}", conversation=other))
+        await inside.wait()
+        try:
+            with pytest.raises(UsageError):
+                await talker.run("say me too", conversation=other)
+        finally:
+            gate.set()
+            await first
+
+    run(both())
+    check(other)
+
+
+@EVERYWHERE
+def test_other_conversations_are_kept_apart(provider: str) -> None:
+    talker = agent(provider, tools=TOOLS)
+    others = [Conversation() for _ in range(20)]
+
+    async def all_at_once() -> list[RunResult]:
+        prompts = [f'call add {{"a": {number}, "b": 100}}' for number in range(20)]
+        pairs = zip(prompts, others, strict=True)
+        return await asyncio.gather(*(talker.run(prompt, conversation=other) for prompt, other in pairs))
+
+    results = run(all_at_once())
+    assert [result.outcomes[0].result.text for result in results] == [str(number + 100) for number in range(20)]
+    assert len(talker.conversation) == 0
+    for other in others:
+        check(other, everywhere=False)
+
+
+def test_uses_are_counted_in_a_conversation_also_in_another_one() -> None:
+    talker = agent("anthropic", tools=[add], config=ToolConfig(max_uses={"add": 1}))
+    other = Conversation()
+
+    async def talk() -> list[str | None]:
+        await talker.run('call add {"a": 1, "b": 1}', conversation=other)
+        await talker.run('call add {"a": 2, "b": 1}', conversation=other)
+        return kinds_of(other)
+
+    assert run(talk()) == [None, "limit"]
+
+
+def test_a_conversation_of_the_caller_goes_on() -> None:
+    call = ToolCall("c1", "add", {"a": 1, "b": 1})
+    given = Conversation([user("hi"), assistant([call]), tool_results(ToolResult("c1", (Text("2"),), "add"))])
+    tap = Wiretap()
+    talker = agent("anthropic", tap, tools=TOOLS, conversation=given)
+    result = run(talker.run("say and now"))
+    assert talker.conversation is given
+    assert result.text == "and now"
+    check(given)
+
+
+def test_a_conversation_with_an_open_call_is_mended_and_says_so() -> None:
+    given = Conversation([user("hi"), assistant([ToolCall("c1", "add", {"a": 1, "b": 1})])])
+    tap = Wiretap()
+    talker = agent("anthropic", tap, tools=TOOLS, conversation=given)
+    result = run(talker.run("say and now"))
+    assert result.text == "and now"
+    assert any("result" in str(one) for one in result.repairs)
+    check_bodies(talker.engine, tap)
+
+
+PROMPTS: list[Any] = [
+    "say hi",
+    user("say hi"),
+    Text("say hi"),
+    ["say", " hi"],
+    [Text("say hi")],
+]
+
+
+@pytest.mark.parametrize("prompt", PROMPTS)
+def test_prompts_have_many_forms(prompt: Any) -> None:
+    assert run(agent("anthropic").run(prompt)).text == "hi"
+
+
+@pytest.mark.parametrize("prompt", [None, 7, object()])
+def test_a_prompt_that_is_none_leaves_the_agent_usable(prompt: Any) -> None:
+    talker = agent("anthropic")
+
+    async def talk() -> RunResult:
+        with pytest.raises((UsageError, TypeError)):
+            await talker.run(prompt)
+        return await talker.run("say hi")
+
+    assert run(talk()).text == "hi"
+    check(talker.conversation)
+
+
+# ---- the last turn
+
+
+@pytest.mark.parametrize("provider", [*PROVIDERS, "mistral", "deepseek", "groq"])
+@STREAMED
+def test_the_last_turn_keeps_the_tools_where_the_wire_can_forbid_calls(provider: str, live: bool) -> None:
+    tap = Wiretap(*(f'call add {{"a": {number}, "b": 1}}' for number in range(2)))
+    talker = agent(provider, tap, tools=[add], config=ToolConfig(max_iterations=2))
+    result = run(outcome(talker, "go", streamed=live))
+    assert result.iterations == 3
+    assert result.stop == "end"
+    *before, last = tap.bodies
+    assert all(tools_sent(body) == {"add"} for body in before)
+    if provider in ("ollama", "mistral"):
+        assert tools_sent(last) == set()
+        assert any("tool" in str(loss) for loss in result.losses)
+    else:
+        assert tools_sent(last) == {"add"}
+        assert "none" in dumps_text(last.get("tool_choice") or last.get("toolConfig")).lower()
+    check(talker.conversation)
+
+
+@EVERYWHERE
+@STREAMED
+def test_a_model_that_calls_in_its_last_turn_runs_nothing(provider: str, live: bool) -> None:
+    ran: list[int] = []
+
+    @tool
+    def count() -> str:
+        """Counts."""
+        ran.append(1)
+        return str(len(ran))
+
+    tap = Wiretap(*([lambda request: Reply((ToolCall("", "count", {}),), "tools")] * 5))  # pyright: ignore[reportUnknownArgumentType, reportUnknownLambdaType]
+    talker = agent(provider, tap, tools=[count], config=ToolConfig(max_iterations=2))
+    result = run(outcome(talker, "go", streamed=live))
+    assert result.stop == "max_iterations"
+    assert len(ran) == 2
+    assert kinds_of(talker.conversation)[-1] == "limit"
+    check(talker.conversation)
+
+
+# ---- what goes wrong
+
+FAULTS: list[tuple[str, type[Exception] | None]] = [
+    ("rate-limit", None),
+    ("server-error", None),
+    ("overloaded", None),
+    ("reset", None),
+    ("html", None),
+    ("error-in-200-first", None),
+    ("duplicate-ids", None),
+    ("unknown-tool", None),
+    ("quota", ProviderError),
+    ("unauthorized", ProviderError),
+    ("context-too-long", ProviderError),
+]
+
+
+@EVERYWHERE
+@STREAMED
+@pytest.mark.parametrize(("fault", "error"), FAULTS)
+def test_each_fault_has_an_outcome_and_a_next_turn(
+    provider: str, live: bool, fault: str, error: type[Exception] | None
+) -> None:
+    ran: list[int] = []
+
+    @tool(name="add")
+    def counted(a: int, b: int) -> int:
+        """Adds two numbers."""
+        ran.append(a)
+        return a + b
+
+    if fault == "quota" and provider in ("gemini", "ollama"):
+        error = None  # they say the same where waiting helps
+    tap = Wiretap(faults=[fault])
+    talker = agent(provider, tap, tools=[counted])
+
+    async def talk() -> None:
+        if error is None:
+            await outcome(talker, 'call add {"a": 1, "b": 2}', streamed=live)
+        else:
+            with pytest.raises(error):
+                await outcome(talker, 'call add {"a": 1, "b": 2}', streamed=live)
+        check(talker.conversation)
+        assert (await talker.run("say on we go")).text == "on we go"
+
+    run(talk())
+    assert len(ran) <= (2 if fault == "duplicate-ids" else 1)
+    assert tap.open == 0
+    check(talker.conversation)
+    check_bodies(talker.engine, tap)
+
+
+CUTS = ["reset-mid-stream", "half-json", "truncated", "error-in-200"]
+
+
+@EVERYWHERE
+@pytest.mark.parametrize("fault", CUTS)
+def test_a_stream_that_breaks_after_it_was_shown_is_not_started_again(provider: str, fault: str) -> None:
+    tap = Wiretap("say one two three four five six seven eight nine ten eleven twelve", faults=[fault])
+    talker = agent(provider, tap)
+    shown: list[RunEvent] = []
+
+    async def talk() -> None:
+        with pytest.raises((TransportError, MalformedReply, ProviderError)):
+            await kept(talker.stream("go"), shown)
+        assert len(tap.requests) == 1
+        check(talker.conversation)
+        await talker.run("say on we go")
+
+    run(talk())
+    assert any(isinstance(event, TextDelta | ThinkingDelta) for event in shown)
+    assert tap.open == 0
+    check(talker.conversation)
+
+
+@EVERYWHERE
+@STREAMED
+def test_a_call_cut_by_the_length_limit_never_runs(provider: str, live: bool) -> None:
+    ran: list[dict[str, Any]] = []
+
+    @tool(effects="read")
+    def put(text: str = "") -> str:
+        """Puts a text."""
+        ran.append({"text": text})
+        return "ok"
+
+    for early in (False, True):
+        tap = Wiretap(faults=["length"])
+        talker = agent(provider, tap, tools=[put], config=ToolConfig(early_start=early))
+        run(outcome(talker, 'call put {"text": "abcdefghijk"}\nthen say done', streamed=live))
+        assert kinds_of(talker.conversation)[0] == "truncated"
+        assert ran == [], f"early_start={early}"
+        check(talker.conversation)
+
+
+# ---- error handling
+
+
+def test_abort_ends_the_run_with_the_error() -> None:
+    ran: list[str] = []
+
+    @tool
+    async def other() -> str:
+        """Works."""
+        ran.append("other")
+        return "ok"
+
+    talker = agent("anthropic", tools=[fail, other], config=ToolConfig(on_error="abort"))
+
+    async def talk() -> None:
+        with pytest.raises(ToolError, match="no luck") as caught:
+            await talker.run('call fail {"why": "no luck"} call other {}')
+        assert (caught.value.tool, caught.value.kind) == ("fail", "execution")
+        check(talker.conversation)
+        assert kinds_of(talker.conversation) == ["execution", None]
+        assert (await talker.run("say well")).text == "well"
+
+    run(talk())
+    assert ran == ["other"]
+
+
+def test_retry_tries_again_only_what_may_be() -> None:
+    tries: dict[str, int] = {"safe": 0, "unsafe": 0}
+
+    def flaky(name: str, idempotent: bool) -> Any:
+        async def body() -> str:
+            tries[name] += 1
+            if tries[name] < 3:
+                raise OSError("busy")
+            return "ok"
+
+        return Tool(body, name=name, idempotent=idempotent)
+
+    config = ToolConfig(on_error="retry", retry=QUICK)
+    talker = agent("anthropic", tools=[flaky("safe", True), flaky("unsafe", False)], config=config)
+    result = run(talker.run("call safe {} call unsafe {}"))
+    assert tries == {"safe": 3, "unsafe": 1}
+    assert [one.retries for one in result.outcomes] == [2, 0]
+    assert kinds_of(talker.conversation) == [None, "execution"]
+
+
+def test_continue_tells_the_model() -> None:
+    result = run(agent("anthropic", tools=[fail]).run('call fail {"why": "no luck"}'))
+    assert "no luck" in result.text
+
+
+# ---- hooks
+
+
+class Watch(Hooks):
+    """Writes down what it sees."""
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+
+    def before_request(self, request: Request) -> None:
+        self.seen.append(f"request {len(request.messages)}")
+
+    async def after_reply(self, reply: Reply) -> None:
+        self.seen.append(f"reply {len(reply.calls)}")
+
+    def before_tool(self, call: ToolCall) -> None:
+        self.seen.append(f"before {call.name}")
+
+    async def after_tool(self, outcome: Any) -> None:
+        self.seen.append(f"after {outcome.result.text}")
+
+
+@STREAMED
+def test_hooks_see_everything_in_order(live: bool) -> None:
+    watch = Watch()
+    run(outcome(agent("anthropic", tools=[add], hooks=[watch]), 'call add {"a": 1, "b": 2}', streamed=live))
+    assert watch.seen == ["request 1", "reply 1", "before add", "after 3", "request 3", "reply 0"]
+
+
+def test_a_hook_redacts_what_is_sent_and_not_what_is_kept() -> None:
+    class Redact(Hooks):
+        def before_request(self, request: Request) -> Request:
+            hidden = [
+                user(message.text.replace("4711", "****")) if message.role == "user" else message
+                for message in request.messages
+            ]
+            return replace(request, messages=hidden)
+
+    tap = Wiretap()
+    talker = agent("anthropic", tap, hooks=[Redact()])
+    run(talker.run("my code is 4711"))
+    assert b"4711" not in tap.requests[0].body
+    assert "4711" in talker.conversation[0].text
+
+
+def test_a_hook_redacts_what_the_model_is_told() -> None:
+    class Redact(Hooks):
+        def after_tool(self, outcome: Any) -> Any:
+            return replace(outcome, result=replace(outcome.result, content=(Text("[hidden]"),), data=None))
+
+    tap = Wiretap()
+    talker = agent("anthropic", tap, tools=[shout], hooks=[Redact()])
+    result = run(talker.run('call shout {"text": "password"}'))
+    assert results_of(talker.conversation)[0].text == "[hidden]"
+    assert b"PASSWORD" not in b"".join(request.body for request in tap.requests)
+    assert result.outcomes[0].result.text == "[hidden]"
+
+
+def test_a_hook_vetoes_a_call() -> None:
+    class No(Hooks):
+        def before_tool(self, call: ToolCall) -> Veto | None:
+            return Veto("not on Sundays") if call.name == "shout" else None
+
+    talker = agent("anthropic", tools=[shout, add], hooks=[No()])
+    result = run(talker.run('call shout {"text": "x"} call add {"a": 1, "b": 1}'))
+    assert kinds_of(talker.conversation) == ["rejected", None]
+    assert "not on Sundays" in results_of(talker.conversation)[0].text
+    assert [one.ran for one in result.outcomes] == [False, True]
+
+
+def test_a_hook_changes_the_arguments() -> None:
+    class Other(Hooks):
+        def before_tool(self, call: ToolCall) -> ToolCall:
+            return replace(call, arguments={"a": 40, "b": 2}, raw=None)
+
+    talker = agent("anthropic", tools=[add], hooks=[Other()])
+    run(talker.run('call add {"a": 1, "b": 1}'))
+    assert results_of(talker.conversation)[0].text == "42"
+    check(talker.conversation)
+
+
+def _raise(error: BaseException) -> Any:
+    raise error
+
+
+HOOK_POINTS = ["before_request", "after_reply", "before_tool", "after_tool"]
+
+
+@STREAMED
+@pytest.mark.parametrize("point", HOOK_POINTS)
+@pytest.mark.parametrize(
+    "error", [ValueError("hook"), TimeoutError("hook"), KeyError()], ids=lambda error: type(error).__name__
+)
+@pytest.mark.parametrize("early", [False, True], ids=["", "early"])
+def test_a_hook_that_fails_leaves_a_valid_conversation(live: bool, point: str, error: Exception, early: bool) -> None:
+    hook = type("Bad", (Hooks,), {point: lambda self, value: _raise(error)})()  # pyright: ignore[reportUnknownLambdaType]
+    config = ToolConfig(early_start=early)
+    talker = agent("anthropic", tools=[add, shout], hooks=[hook], config=config)
+
+    async def talk() -> None:
+        with pytest.raises(type(error)):
+            await outcome(talker, 'call add {"a": 1, "b": 2} call shout {"text": "x"}', streamed=live)
+
+    run(talk())
+    check(talker.conversation)
+    after = agent("anthropic", tools=[add, shout], conversation=talker.conversation)
+    assert run(after.run("say on")).text == "on"
+
+
+# ---- the system prompt
+
+
+def system_of(body: Doc) -> str:
+    return dumps_text(body.get("system") or body.get("instructions") or body.get("systemInstruction") or body["messages"][0])
+
+
+@EVERYWHERE
+def test_system_prompts_are_texts_and_functions(provider: str) -> None:
+    async def later(context: PromptContext) -> str:
+        return f"async {len(context.messages)}"
+
+    forms: list[tuple[Any, str]] = [
+        ("plain words", "plain words"),
+        (lambda context: f"model {context.model.partition(':')[2]} data {context.data}", "data 5"),  # pyright: ignore[reportUnknownLambdaType, reportUnknownMemberType]
+        (lambda context: ",".join(one.name for one in context.tools), "add"),  # pyright: ignore[reportUnknownLambdaType, reportUnknownMemberType, reportUnknownArgumentType, reportUnknownVariableType]
+        (later, "async 1"),
+    ]
+    for form, wanted in forms:
+        tap = Wiretap()
+        talker = agent(provider, tap, tools=[add], system=form, data=5)
+        run(talker.run("say x"))
+        assert wanted in system_of(tap.bodies[0])
+        assert all(message.role != "system" for message in talker.conversation)
+
+
+def test_a_changing_system_prompt_is_said_anew() -> None:
+    said = iter(["first", "second", "second", ""])
+    tap = Wiretap()
+    talker = agent("anthropic", tap, system=lambda _: next(said))  # pyright: ignore[reportUnknownLambdaType]
+
+    async def talk() -> None:
+        for _ in range(4):
+            await talker.run("say x")
+
+    run(talk())
+    assert ["first" in str(b.get("system")) for b in tap.bodies] == [True, False, False, False]
+    assert ["second" in str(b.get("system")) for b in tap.bodies] == [False, True, True, False]
+    check_bodies(talker.engine, tap)
+
+
+def test_a_system_function_that_fails_leaves_the_agent_usable() -> None:
+    fails = [True]
+
+    def prompt(context: PromptContext) -> str:
+        if fails:
+            raise LookupError("no prompt today")
+        return "fine"
+
+    talker = agent("anthropic", system=prompt)
+
+    async def talk() -> str:
+        with pytest.raises(LookupError):
+            await talker.run("one")
+        fails.clear()
+        return (await talker.run("say two")).text
+
+    assert run(talk()) == "two"
+    check(talker.conversation)
+
+
+# ---- which tools
+
+
+@EVERYWHERE
+def test_tools_that_are_not_allowed_are_not_shown_and_do_not_run(provider: str) -> None:
+    ran: list[int] = []
+
+    @tool
+    def secret() -> str:
+        """Opens the safe."""
+        ran.append(1)
+        return "open"
+
+    tap = Wiretap()
+    talker = agent(provider, tap, tools=[add, secret], config=ToolConfig(allowed=frozenset({"add"})))
+    run(talker.run("call secret {}"))
+    assert all(tools_sent(body) == {"add"} for body in tap.bodies)
+    assert kinds_of(talker.conversation) == ["not_allowed"]
+    assert ran == []
+    check(talker.conversation)
+
+
+def test_tools_can_be_switched_off() -> None:
+    tap = Wiretap()
+    talker = agent("anthropic", tap, tools=[add], config=ToolConfig(enabled=False, tool_choice=ToolChoice("required")))
+    run(talker.run("add 1 and 2"))
+    assert "tools" not in tap.bodies[0]
+    assert "tool_choice" not in tap.bodies[0]
+
+
+@pytest.mark.parametrize("provider", ["openai-chat", "openai-responses", "anthropic", "gemini"])
+def test_a_choice_is_for_the_first_request_only(provider: str) -> None:
+    tap = Wiretap()
+    talker = agent(provider, tap, tools=[add, shout], config=ToolConfig(tool_choice=ToolChoice("required", ("add",))))
+    result = run(talker.run("add 1 and 2"))
+    assert result.stop == "end"
+
+    def forced(body: Doc) -> bool:
+        choice = dumps_text(body.get("tool_choice") or body.get("toolConfig") or {})
+        return any(word in choice for word in ("add", "required", '"any"', "ANY"))
+
+    assert [forced(body) for body in tap.bodies] == [True] + [False] * (len(tap.bodies) - 1)
+    assert len(tap.bodies) > 1
+
+
+HOSTED = [("anthropic", "web_search_2"), ("openai-responses", "web_search"), ("gemini", "googleSearch")]
+
+
+@pytest.mark.parametrize(("provider", "word"), HOSTED)
+def test_hosted_tools_pass_through(provider: str, word: str) -> None:
+    tap = Wiretap()
+    talker = agent(provider, tap, tools=[add], hosted=["web_search"])
+    result = run(talker.run("say x"))
+    assert word in dumps_text(tap.bodies[0]["tools"])
+    assert not any("web_search" in str(loss) for loss in result.losses)
+
+
+@pytest.mark.parametrize("provider", ["openai-chat", "ollama"])
+def test_hosted_tools_are_a_loss_elsewhere(provider: str) -> None:
+    tap = Wiretap()
+    talker = agent(provider, tap, tools=[add], hosted=["web_search"])
+    result = run(talker.run("say x"))
+    assert b"web_search" not in tap.requests[0].body
+    assert any("web_search" in str(loss) for loss in result.losses)
+
+
+def test_unknown_hosted_tools_are_named() -> None:
+    with pytest.raises(UnknownName, match="web_search"):
+        Orchestrator("simulator", hosted=["web_serch"])
+
+
+def test_tools_that_cannot_be_are_named_at_once() -> None:
+    with pytest.raises(NameConflict):
+        Orchestrator("simulator", tools=[add, Tool(lambda: 1, name="add")])
+    with pytest.raises(UsageError, match="only a definition"):
+        Orchestrator("simulator", tools=[ToolDefinition("x")])
+
+
+# ---- tools that change the tools
+
+
+@pytest.mark.parametrize("extra", ["", "final", "paging"])
+def test_a_tool_may_register_another_one(extra: str) -> None:
+    """The model sees it in its next turn, whatever else is offered beside it."""
+    registry = ToolRegistry()
+
+    @tool
+    def late() -> str:
+        """Comes late."""
+        return "here I am"
+
+    def more() -> str:
+        """Adds a tool."""
+        registry.register(late, replace=True)
+        return "added"
+
+    def flood() -> str:
+        """Says a lot."""
+        return "x" * 5000
+
+    registry.register(more)
+    registry.register(flood)
+    first = {"": "call more {}", "final": "call more {}", "paging": "call flood {}\nthen call more {}"}[extra]
+    options: dict[str, Any] = {"output_type": dict[str, int]} if extra == "final" else {}
+    tap = Wiretap()
+    talker = agent("ollama", tap, tools=registry, config=ToolConfig(max_result=1000), **options)
+    if extra == "final":
+        prompt = 'call more {}\nthen call late {}\nthen call final_answer {"x": 1}'
+    else:
+        prompt = f"{first}\nthen call late {{}}\nthen say done"
+    run(talker.run(prompt))
+    assert "here I am" in texts_of(talker.conversation)
+    assert "late" in tools_sent(tap.bodies[-1])
+    check(talker.conversation)
+
+
+@EVERYWHERE
+def test_a_tool_may_take_itself_away(provider: str) -> None:
+    registry = ToolRegistry()
+    ran: list[int] = []
+
+    def once() -> str:
+        """Works once."""
+        ran.append(1)
+        registry.unregister("once")
+        return "gone"
+
+    registry.register(once)
+    tap = Wiretap()
+    talker = agent(provider, tap, tools=registry)
+    result = run(talker.run("call once {}\nthen call once {}\nthen say done"))
+    assert result.text == "done"
+    assert ran == [1]
+    assert kinds_of(talker.conversation) == [None, "not_found"]
+    check(talker.conversation)
+    check_bodies(talker.engine, tap)
+
+
+# ---- early starts
+
+EARLY = ToolConfig(early_start=True)
+
+
+@EVERYWHERE
+def test_early_starts_come_to_the_same(provider: str) -> None:
+    early = run(outcome(agent(provider, tools=TOOLS, config=EARLY), PROMPT, streamed=True))
+    assert meaning(early) == meaning(run(outcome(agent(provider, tools=TOOLS), PROMPT, streamed=True)))
+
+
+@pytest.mark.parametrize("provider", ["openai-chat", "anthropic", "gemini", "ollama"])
+def test_only_tools_that_only_read_start_early(provider: str) -> None:
+    """The reply goes on after the calls: at its end the reader has run, the writer has not."""
+    ran: list[str] = []
+
+    @tool(effects="read")
+    async def read() -> str:
+        """Reads."""
+        ran.append("read")
+        return "r"
+
+    @tool(effects="write")
+    async def write() -> str:
+        """Writes."""
+        ran.append("write")
+        return "w"
+
+    @tool(effects=("read", "network"))
+    async def fetch() -> str:
+        """Fetches."""
+        ran.append("fetch")
+        return "f"
+
+    @tool
+    async def anything() -> str:
+        """Does anything."""
+        ran.append("anything")
+        return "a"
+
+    at_reply: list[list[str]] = []
+
+    class Look(Hooks):
+        async def after_reply(self, reply: Reply) -> None:
+            for _ in range(5):
+                await asyncio.sleep(0)
+            at_reply.append([*ran])
+
+    talker = agent(provider, tools=[read, write, fetch, anything], hooks=[Look()], config=EARLY)
+    run(outcome(talker, "call read {} call write {} call fetch {} call anything {}", streamed=True))
+    assert at_reply[0] == ["read"]
+    assert sorted(ran) == ["anything", "fetch", "read", "write"]
+    check(talker.conversation)
+
+
+@EVERYWHERE
+def test_a_reply_that_breaks_discards_what_was_started_early(provider: str) -> None:
+    stopped: list[str] = []
+    begun = asyncio.Event()
+
+    @tool(effects="read")
+    async def read() -> str:
+        """Reads for long."""
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            stopped.append("read")
+            raise
+        return "r"
+
+    tap = Wiretap(lambda _: Reply((ToolCall("", "read", {}), Text("words " * 40)), "tools"), faults=["truncated"])  # pyright: ignore[reportUnknownLambdaType]
+    talker = agent(provider, tap, tools=[read], config=EARLY)
+
+    async def talk() -> None:
+        with pytest.raises((MalformedReply, TransportError, ProviderError)):
+            async for _ in talker.stream("go"):
+                pass
+
+    run(talk())
+    assert stopped == ["read"] * begun.is_set()
+    assert results_of(talker.conversation) == []
+    check(talker.conversation)
+
+
+def test_an_early_start_that_nobody_wants_is_quiet() -> None:
+    """A hook that takes the call out of the reply: what was begun is forgotten, without noise."""
+
+    @tool(effects="read")
+    async def read() -> str:
+        """Reads."""
+        return "r"
+
+    class Out(Hooks):
+        def before_tool(self, call: ToolCall) -> None:
+            raise ValueError("early and wrong")
+
+        def after_reply(self, reply: Reply) -> Reply:
+            return Reply((Text("nothing to do"),), "end")
+
+    talker = agent("openai-chat", tools=[read], hooks=[Out()], config=EARLY)
+    assert run(outcome(talker, "call read {}", streamed=True)).text == "nothing to do"
+    check(talker.conversation)
+
+
+def test_an_early_result_is_of_the_call_that_is_kept() -> None:
+    """A hook that changes the arguments of the reply: the result is of the new ones."""
+
+    class Other(Hooks):
+        def after_reply(self, reply: Reply) -> Reply | None:
+            if not reply.calls:
+                return None
+            return replace(reply, blocks=tuple(replace(call, arguments={"a": 40, "b": 2}, raw=None) for call in reply.calls))
+
+    talker = agent("openai-chat", tools=[add], hooks=[Other()], config=EARLY)
+    run(outcome(talker, 'call add {"a": 1, "b": 1}', streamed=True))
+    assert results_of(talker.conversation)[0].text == "42"
+
+
+# ---- small things
+
+
+def test_a_tool_sees_the_conversation_the_data_and_the_model() -> None:
+    seen: list[Any] = []
+
+    @tool
+    def look(context: Context) -> str:
+        """Looks around."""
+        seen.extend([context.data, context.model, [message.role for message in context.messages], context.attempt])
+        return "ok"
+
+    talker = agent("anthropic", tools=[look], data={"user": 7})
+    run(talker.run("call look {}"))
+    assert seen == [{"user": 7}, talker.model, ["user", "assistant"], 1]
+
+
+def test_a_new_config_counts_from_the_next_run() -> None:
+    ran: list[int] = []
+
+    @tool
+    def work() -> str:
+        """Works."""
+        ran.append(1)
+        return "ok"
+
+    talker = agent("anthropic", tools=[work])
+    talker.config = ToolConfig(allowed=frozenset())
+    run(talker.run("call work {}"))
+    assert ran == []
+
+
+def test_at_most_so_many_tools_at_once() -> None:
+    now, peak = [0], [0]
+
+    @tool
+    async def work(n: int) -> int:
+        """Works."""
+        now[0] += 1
+        peak[0] = max(peak[0], now[0])
+        for _ in range(3):
+            await asyncio.sleep(0)
+        now[0] -= 1
+        return n
+
+    talker = agent("anthropic", tools=[work], config=ToolConfig(max_parallel=3))
+    prompt = " ".join(f'call work {{"n": {number}}}' for number in range(10))
+    result = run(talker.run(prompt))
+    assert peak[0] == 3
+    assert [one.result.text for one in result.outcomes] == [str(number) for number in range(10)]
+
+
+@STREAMED
+def test_a_model_in_circles_is_asked_for_its_last_words(live: bool) -> None:
+    def again(request: Request) -> Reply:
+        if request.tool_choice and request.tool_choice.mode == "none":
+            return Reply((Text("I give up."),), "end")
+        return Reply((ToolCall("", "add", {"a": 1, "b": 1}),), "tools")
+
+    tap = Wiretap(*[again] * 30)
+    talker = agent("anthropic", tap, tools=[add])
+    result = run(outcome(talker, "go", streamed=live))
+    assert result.text == "I give up."
+    assert len(tap.bodies) < 12
+    check(talker.conversation)
+
+
+def test_what_a_run_added_is_in_its_result() -> None:
+    talker = agent("anthropic", tools=[add])
+
+    async def talk() -> tuple[Message, ...]:
+        await talker.run("say one")
+        return (await talker.run('call add {"a": 1, "b": 1}')).messages
+
+    assert [message.role for message in run(talk())] == ["assistant", "tool", "assistant"]
+
+
+Factory = Callable[[], Any]
+ODD: list[tuple[str, Factory]] = [
+    ("nothing", lambda: None),
+    ("an object", object),
+    ("bytes", lambda: b"\xff\x00"),
+    ("not a number", lambda: float("nan")),
+    ("a set", lambda: {1, 2}),
+    ("a lone surrogate", lambda: "\ud800"),
+]
+
+
+@EVERYWHERE
+@pytest.mark.parametrize("make", [case[1] for case in ODD], ids=[case[0] for case in ODD])
+def test_odd_values_do_not_break_the_loop(provider: str, make: Factory) -> None:
+    def odd() -> Any:
+        """Gives something odd."""
+        return make()
+
+    tap = Wiretap()
+    talker = agent(provider, tap, tools=[odd])
+    result = run(talker.run("call odd {}"))
+    assert result.stop == "end"
+    check(talker.conversation)
+    check_bodies(talker.engine, tap)

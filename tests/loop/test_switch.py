@@ -1,0 +1,410 @@
+"""Other models on the way: switched by hand, in the middle of a loop and back, or because one fails."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from toolglot.engine.engine import Engine
+from toolglot.engine.factory import create_engine
+from toolglot.errors import ConnectFailed, ConnectionLost, ProviderError, TimedOut, ToolglotError, TransportError
+from toolglot.events import ModelSwitched, RunDone, RunResult, TextDelta, ThinkingDelta
+from toolglot.jsontext import dumps_text
+from toolglot.loop.orchestrator import Orchestrator
+from toolglot.messages import Media, Message, Text, Thinking, ToolCall
+from toolglot.tools.config import ToolConfig
+from toolglot.tools.results import ToolOutput
+from toolglot.tools.tool import tool
+
+from .agents import PROVIDERS, QUICK, Wiretap, agent, check, check_bodies, gathered, kept, outcome, results_of, run
+
+LIVE = pytest.mark.parametrize("live", [False, True], ids=["whole", "streamed"])
+PAIRS = [(one, other) for one in PROVIDERS for other in PROVIDERS if one != other]
+PAIR = pytest.mark.parametrize(("one", "other"), PAIRS)
+
+
+@tool(effects="read")
+async def add(a: int, b: int) -> int:
+    """Adds two numbers."""
+    return a + b
+
+
+@tool(effects="read")
+async def picture() -> Any:
+    """A picture."""
+    return ToolOutput([Text("a dot"), Media("image", "image/png", "iVBORw0KGgo=")])
+
+
+@tool(effects="read")
+async def fail() -> str:
+    """Goes wrong."""
+    raise ValueError("no luck")
+
+
+@tool(effects="write")
+async def ask() -> str:
+    """Has to be approved."""
+    return "approved"
+
+
+TOOLS = [add, picture, fail, ask]
+MIXED = 'think let me see\ncall add {"a": 1, "b": 2} call picture {} call fail {} call ask {}\nthen say done'
+ASK = ToolConfig(ask=frozenset({"write"}))
+
+
+def sim(provider: str, tap: Wiretap) -> Engine:
+    return create_engine(f"simulator:{provider}", transport=tap, retry=QUICK)
+
+
+def opaque_of(messages: Sequence[Message]) -> list[str]:
+    """State that only its own provider understands: signatures, ciphers, item ids."""
+    blocks = [block for message in messages for block in message.blocks]
+    return [
+        text
+        for block in blocks
+        if isinstance(block, Thinking | ToolCall)
+        for value in (block.opaque or {}).values()
+        if isinstance(text := value, str) and len(text) > 12
+    ]
+
+
+@PAIR
+def test_a_switch_in_the_middle_of_a_loop_and_back(one: str, other: str) -> None:
+    """Thinking, parallel calls, a picture, an error, an approval; the other model finishes; the first one goes on."""
+    first, second = Wiretap(), Wiretap()
+    before: list[int] = []
+    talker = Orchestrator(sim(one, first), tools=TOOLS, config=ASK)
+
+    async def talk() -> None:
+        paused = await talker.run(MIXED)
+        assert paused.stop == "approval"
+        talker.switch(sim(other, second))
+        done = await talker.resume({paused.pending[0].id: "yes"})
+        assert done.stop == "end"
+        assert (await talker.run("say hello from the other")).text == "hello from the other"
+        before.append(len(first.requests))
+        talker.switch(sim(one, first))
+        assert (await talker.run('call add {"a": 5, "b": 5}')).stop == "end"
+
+    run(talk())
+    assert talker.engine.profile.id == one
+    check(talker.conversation)
+    for provider, tap in ((one, first), (other, second)):
+        check_bodies(sim(provider, tap), tap)
+    secrets = opaque_of(talker.conversation[:2])
+    away = b"".join(request.body for request in second.requests).decode()
+    back = first.requests[before[0]].body.decode()
+    assert [secret for secret in secrets if secret in away] == [], "state of one model was sent to another"
+    assert [secret for secret in secrets if secret not in back] == [], "state was lost on the way back"
+    assert bool(secrets) == (one not in ("openai-chat", "ollama"))
+
+
+@PAIR
+def test_calls_and_results_survive_the_switch(one: str, other: str) -> None:
+    tap = Wiretap()
+    talker = Orchestrator(sim(one, Wiretap()), tools=TOOLS)
+
+    async def talk() -> None:
+        await talker.run('call add {"a": 1, "b": 2} call fail {}')
+        talker.switch(sim(other, tap))
+        await talker.run("say on")
+
+    run(talk())
+    body = dumps_text(tap.bodies[0])
+    assert "no luck" in body
+    assert "add" in body
+    assert [result.text for result in results_of(talker.conversation)] == ["3", "ValueError: no luck"]
+
+
+@PAIR
+def test_an_interrupted_call_survives_the_switch(one: str, other: str) -> None:
+    inside, tap = asyncio.Event(), Wiretap()
+
+    @tool
+    async def slow() -> str:
+        """Is slow."""
+        inside.set()
+        await asyncio.Event().wait()
+        return "never"
+
+    talker = Orchestrator(sim(one, Wiretap()), tools=[slow, add])
+
+    async def talk() -> None:
+        task = asyncio.create_task(talker.run('call add {"a": 1, "b": 2} call slow {}'))
+        await inside.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        talker.switch(sim(other, tap))
+        assert (await talker.run("say on")).text == "on"
+
+    run(talk())
+    check_bodies(talker.engine, tap)
+    assert "interrupted" in dumps_text(tap.bodies[0])
+
+
+def test_a_tool_may_switch_the_model_of_its_own_run() -> None:
+    """A cheap model for the tools, a strong one for the answer: the next request goes to the new model."""
+    first, second = Wiretap(), Wiretap()
+
+    @tool
+    def stronger() -> str:
+        """Asks for a stronger model."""
+        talker.switch(sim("gemini", second))
+        return "switched"
+
+    talker = Orchestrator(sim("anthropic", first), tools=[stronger])
+    result = run(talker.run("call stronger {}\nthen say done"))
+    assert result.text == "done"
+    assert (len(first.requests), len(second.requests)) == (1, 1)
+    check(talker.conversation)
+    check_bodies(talker.engine, second)
+
+
+def test_a_switch_during_a_run_with_hosted_tools_stays_consistent() -> None:
+    """Whoever answers next gets its own provider's definitions."""
+    first, second = Wiretap(), Wiretap()
+
+    @tool
+    def stronger() -> str:
+        """Asks for a stronger model."""
+        talker.switch(sim("gemini", second))
+        return "switched"
+
+    talker = Orchestrator(sim("anthropic", first), tools=[stronger], hosted=["web_search"])
+    run(talker.run("call stronger {}\nthen say done"))
+    assert all("googleSearch" not in dumps_text(body) for body in first.bodies)
+    assert all("web_search_2" not in dumps_text(body) for body in second.bodies)
+    assert all("web_search_2" in dumps_text(body) for body in first.bodies)
+
+
+def test_a_switch_to_an_unknown_model_changes_nothing() -> None:
+    talker = agent("anthropic")
+    before = talker.engine
+    with pytest.raises(ToolglotError):
+        talker.switch("no-such-provider:x")
+    assert talker.engine is before
+
+
+def test_losses_of_a_switch_are_in_the_next_result() -> None:
+    talker = Orchestrator(sim("gemini", Wiretap()), tools=TOOLS, hosted=["web_search"])
+
+    async def talk() -> RunResult:
+        await talker.run("say one")
+        talker.switch(sim("ollama", Wiretap()))
+        return await talker.run("say two")
+
+    assert any("web_search" in str(loss) for loss in run(talk()).losses)
+
+
+# ---- what was said of one provider is not told to another
+
+
+class Nobody:
+    """A transport on which everybody is busy; it keeps what it saw."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, dict[str, str]]] = []
+
+    async def send(self, request: Any) -> Any:
+        self.seen.append((request.url, dict(request.headers)))
+        raise ConnectFailed("nobody there")
+
+
+def test_a_fallback_of_another_provider_does_not_get_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "its-own-key")
+    seen = Nobody()
+    talker = Orchestrator(
+        "openai-chat:gpt-4o",
+        key="secret-of-openai",
+        base_url="https://proxy.example/v1",
+        headers={"x-team": "secret-team"},
+        transport=seen,
+        retry=QUICK,
+        fallbacks=["anthropic:claude-sonnet-4-5"],
+    )
+
+    async def talk() -> None:
+        with pytest.raises(TransportError):
+            await talker.run("go")
+
+    run(talk())
+    others = [(url, headers) for url, headers in seen.seen if "proxy.example/v1/chat" not in url]
+    assert others, "the fallback was not asked"
+    for url, headers in others:
+        assert "proxy.example" not in url
+        assert "secret" not in str(headers)
+        assert "its-own-key" in str(headers)
+
+
+def test_a_switch_to_another_provider_does_not_take_the_key_along(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "its-own-key")
+    talker = Orchestrator("openai-chat:gpt-4o", key="secret-of-openai", base_url="https://proxy.example/v1")
+    talker.switch("anthropic:claude-sonnet-4-5")
+    assert "proxy" not in talker.engine.profile.base_url
+    assert "secret" not in str(asyncio.run(talker.engine.keys.headers()))
+
+
+# ---- fallbacks
+
+TROUBLE: list[tuple[str, dict[str, Any]]] = [
+    ("overloaded", {"faults": ["overloaded"] * 9}),
+    ("server error", {"faults": ["server-error"] * 9}),
+    ("rate limit", {"faults": ["rate-limit"] * 9}),
+    ("quota", {"faults": ["quota"] * 9}),
+    ("html", {"faults": ["html"] * 9}),
+    ("reset", {"faults": ["reset"] * 9}),
+    ("error in 200", {"faults": ["error-in-200-first"] * 9}),
+    ("nobody listens", {"errors": [ConnectFailed("refused")] * 9}),
+    ("too late", {"errors": [TimedOut("no first byte", "first byte")] * 9}),
+    ("lost", {"errors": [ConnectionLost("reset")] * 9}),
+]
+
+
+@pytest.mark.parametrize("trouble", [case[1] for case in TROUBLE], ids=[case[0] for case in TROUBLE])
+@LIVE
+def test_another_model_goes_on_where_one_fails(trouble: dict[str, Any], live: bool) -> None:
+    tap = Wiretap()
+    talker = Orchestrator(sim("anthropic", Wiretap(**trouble)), tools=TOOLS, fallbacks=[sim("gemini", tap)])
+    result = run(outcome(talker, 'call add {"a": 1, "b": 2}', streamed=live))
+    assert result.stop == "end"
+    assert [one.result.text for one in result.outcomes] == ["3"]
+    assert len(tap.requests) == 2
+    assert talker.engine.profile.id == "gemini"
+    check(talker.conversation)
+    check_bodies(talker.engine, tap)
+
+
+@pytest.mark.parametrize("fault", ["unauthorized", "context-too-long"])
+def test_an_error_that_is_ours_is_not_hidden_by_a_fallback(fault: str) -> None:
+    tap = Wiretap()
+    talker = Orchestrator(sim("anthropic", Wiretap(faults=[fault] * 3)), fallbacks=[sim("gemini", tap)])
+
+    async def talk() -> None:
+        with pytest.raises(ProviderError):
+            await talker.run("say x")
+
+    run(talk())
+    assert tap.requests == []
+    check(talker.conversation)
+
+
+def test_a_fallback_is_announced() -> None:
+    talker = Orchestrator(sim("anthropic", Wiretap(faults=["overloaded"] * 9)), fallbacks=[sim("gemini", Wiretap())])
+    events = run(gathered(talker.stream("say x")))
+    [switched] = [event for event in events if isinstance(event, ModelSwitched)]
+    assert "gemini" in switched.model
+    assert "verload" in switched.why
+    assert isinstance(events[-1], RunDone)
+
+
+@pytest.mark.parametrize("fault", ["reset-mid-stream", "half-json", "truncated", "error-in-200"])
+def test_what_was_shown_is_never_taken_back(fault: str) -> None:
+    tap = Wiretap()
+    words = "say " + " ".join(f"word{number}" for number in range(50))
+    talker = Orchestrator(sim("openai-chat", Wiretap(words, faults=[fault])), fallbacks=[sim("gemini", tap)])
+    shown: list[Any] = []
+
+    async def talk() -> None:
+        with pytest.raises(ToolglotError):
+            await kept(talker.stream("go"), shown)
+
+    run(talk())
+    assert any(isinstance(event, TextDelta | ThinkingDelta) for event in shown)
+    assert tap.requests == []
+    check(talker.conversation)
+
+
+def test_a_model_that_fails_in_the_middle_of_a_loop() -> None:
+    """The tool has run; the other model gets its result, and nothing runs again."""
+    ran: list[int] = []
+
+    @tool
+    def once() -> str:
+        """Counts."""
+        ran.append(1)
+        return "counted"
+
+    tap = Wiretap()
+    first = Wiretap(faults=["", *["overloaded"] * 9])
+    talker = Orchestrator(sim("anthropic", first), tools=[once], fallbacks=[sim("openai-responses", tap)])
+    result = run(talker.run("call once {}\nthen say done"))
+    assert result.text == "done"
+    assert ran == [1]
+    check(talker.conversation)
+    check_bodies(talker.engine, tap)
+
+
+def test_fallbacks_are_tried_one_after_another_and_the_last_error_is_raised() -> None:
+    taps = [Wiretap(errors=[ConnectFailed(f"number {number}")] * 9) for number in range(3)]
+    one, two, three = (sim(provider, tap) for provider, tap in zip(("anthropic", "gemini", "ollama"), taps, strict=True))
+    talker = Orchestrator(one, fallbacks=[two, three])
+
+    async def talk() -> None:
+        with pytest.raises(ConnectFailed, match="number 2"):
+            await talker.run("go")
+
+    run(talk())
+    assert all(tap.requests for tap in taps)
+    check(talker.conversation)
+
+
+def test_a_second_run_does_not_fall_back_to_the_model_that_failed() -> None:
+    """After a fall to the second model, its failure leads to the third: not to itself once more."""
+    taps = [Wiretap(errors=[ConnectFailed("one")] * 9), Wiretap(errors=[None, *[ConnectFailed("two")] * 9]), Wiretap()]
+    one, two, three = (sim(provider, tap) for provider, tap in zip(("anthropic", "gemini", "ollama"), taps, strict=True))
+    talker = Orchestrator(one, fallbacks=[two, three])
+
+    async def talk() -> None:
+        await talker.run("say x")
+        assert talker.engine is two
+        asked = len(taps[1].requests)
+        assert (await talker.run("say y")).text == "y"
+        assert len(taps[1].requests) - asked == 1 + QUICK.max_retries
+        assert talker.engine is three
+
+    run(talk())
+
+
+def test_a_fall_in_one_conversation_does_not_disturb_another() -> None:
+    """Conversation B is in the middle of a tool when A falls back: B's requests stay whole."""
+    from toolglot.messages import Conversation
+
+    inside, gate = asyncio.Event(), asyncio.Event()
+
+    @tool
+    async def wait() -> str:
+        """Waits."""
+        inside.set()
+        await gate.wait()
+        return "ok"
+
+    first, second = Wiretap(faults=["", *["overloaded"] * 3]), Wiretap()
+    talker = Orchestrator(sim("anthropic", first), tools=[wait], fallbacks=[sim("gemini", second)], hosted=["web_search"])
+    other = Conversation()
+
+    async def talk() -> None:
+        slow = asyncio.create_task(talker.run("call wait {}\nthen say slow is done", conversation=other))
+        await inside.wait()
+        assert (await talker.run("say quick is done")).text == "quick is done"
+        gate.set()
+        assert (await slow).text == "slow is done"
+
+    run(talk())
+    check(other)
+    assert all("googleSearch" not in dumps_text(body) for body in first.bodies)
+    assert all("web_search_2" not in dumps_text(body) for body in second.bodies)
+
+
+def test_a_fallback_with_a_structured_output_still_gives_it() -> None:
+    for one, other in PAIRS:
+        talker = Orchestrator(
+            sim(one, Wiretap(faults=["overloaded"] * 9)),
+            tools=[add],
+            fallbacks=[sim(other, Wiretap())],
+            output_type={"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]},
+        )
+        result = run(talker.run("the number is 5"))
+        assert isinstance(result.output, dict), (one, other)
+        check(talker.conversation, everywhere=False)

@@ -1,0 +1,408 @@
+"""Callers without an event loop, with one, and with many threads; and Ctrl-C."""
+
+import asyncio
+import contextvars
+import os
+import signal
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from textwrap import dedent, indent
+from typing import Any
+
+import pytest
+
+from toolglot.errors import ToolglotError, UsageError
+from toolglot.loop.background import run_sync
+from toolglot.loop.orchestrator import Orchestrator
+from toolglot.messages import Conversation, load
+from toolglot.tools.config import ToolConfig
+from toolglot.tools.tool import tool
+
+from .agents import PROVIDERS, Wiretap, agent, check, kinds_of
+
+CALL = 'call add {"a": 1, "b": 2}'
+
+
+@tool
+async def add(a: int, b: int) -> int:
+    """Adds two numbers."""
+    return a + b
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_outside_of_a_loop(provider: str) -> None:
+    talker = agent(provider, tools=[add])
+    assert talker.run_sync(CALL).outcomes[0].result.text == "3"
+    assert talker.run_sync("say again").text == "again"
+    check(talker.conversation)
+
+
+def test_inside_of_a_running_loop() -> None:
+    """As in a notebook: the caller's loop waits, the work is done elsewhere."""
+    talker = agent("anthropic", tools=[add])
+
+    async def cell() -> str:
+        return talker.run_sync(CALL).text
+
+    assert "3" in asyncio.run(cell())
+
+
+def test_sync_and_async_on_one_conversation() -> None:
+    talker = agent("anthropic", tools=[add])
+    talker.run_sync(CALL)
+    assert asyncio.run(talker.run("say in my own loop")).text == "in my own loop"
+    assert talker.run_sync("say back").text == "back"
+    check(talker.conversation)
+
+
+def test_from_many_threads() -> None:
+    talkers = [agent(provider, tools=[add]) for provider in PROVIDERS * 4]
+
+    def one(talker: Orchestrator) -> str:
+        return talker.run_sync(CALL).text
+
+    with ThreadPoolExecutor(8) as pool:
+        results = list(pool.map(one, talkers))
+    assert all("3" in text for text in results)
+    for talker in talkers:
+        check(talker.conversation, everywhere=False)
+
+
+def test_one_agent_from_many_threads() -> None:
+    talker = agent("anthropic", tools=[add])
+    others = [Conversation() for _ in range(20)]
+
+    def one(other: Conversation) -> str:
+        return talker.run_sync(CALL, conversation=other).text
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(one, others))
+    for other in others:
+        check(other, everywhere=False)
+        assert len(other) == 4
+
+
+def test_one_conversation_from_two_threads_is_refused_or_one_after_the_other() -> None:
+    talker = agent("anthropic", tools=[add])
+
+    def one(number: int) -> str:
+        try:
+            return talker.run_sync(f"say {number}").text
+        except UsageError:
+            return "refused"
+
+    with ThreadPoolExecutor(8) as pool:
+        results = list(pool.map(one, range(40)))
+    assert all(text in ("refused", str(number)) for number, text in enumerate(results))
+    check(talker.conversation)
+    assert len(talker.conversation) == 2 * sum(text != "refused" for text in results)
+
+
+def test_all_share_one_thread() -> None:
+    def loops() -> int:
+        return sum(thread.name == "toolglot-loop" for thread in threading.enumerate())
+
+    def nothing(_: int) -> None:
+        run_sync(asyncio.sleep(0))
+
+    talker = agent("anthropic", tools=[add])
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(nothing, range(50)))
+    talker.run_sync(CALL)
+    assert loops() == 1
+
+
+def test_an_error_comes_through() -> None:
+    talker = agent("anthropic", Wiretap(faults=["unauthorized"]))
+    with pytest.raises(ToolglotError):
+        talker.run_sync("go")
+    assert talker.run_sync("say on").text == "on"
+
+
+def test_a_cancelled_coroutine_comes_through() -> None:
+    async def gone() -> None:
+        raise asyncio.CancelledError
+
+    from concurrent.futures import CancelledError
+
+    with pytest.raises((CancelledError, asyncio.CancelledError)):
+        run_sync(gone())
+
+
+def test_context_variables_of_the_caller_are_seen_by_tools() -> None:
+    user: contextvars.ContextVar[str] = contextvars.ContextVar("user", default="nobody")
+
+    @tool
+    async def who() -> str:
+        """Who is it?"""
+        return user.get()
+
+    @tool
+    def who_else() -> str:
+        """Who is it, in a thread?"""
+        return user.get()
+
+    user.set("ada")
+    result = agent("anthropic", tools=[who, who_else]).run_sync("call who {} call who_else {}")
+    assert [one.result.text for one in result.outcomes] == ["ada", "ada"]
+
+
+def test_from_inside_of_a_run_it_is_refused() -> None:
+    inner = agent("openai-chat")
+
+    @tool
+    async def nested() -> str:
+        """Asks another model."""
+        return inner.run_sync("say inner").text
+
+    talker = agent("anthropic", tools=[nested])
+    result = talker.run_sync("call nested {}")
+    assert result.outcomes[0].result.is_error
+    assert "run_sync" in result.outcomes[0].result.text
+
+
+def test_a_sync_tool_may_ask_another_model() -> None:
+    inner = agent("openai-chat")
+
+    @tool
+    def nested() -> str:
+        """Asks another model."""
+        return inner.run_sync("say inner").text
+
+    result = agent("anthropic", tools=[nested]).run_sync("call nested {}")
+    assert result.outcomes[0].result.text == "inner"
+
+
+def test_resume_sync() -> None:
+    talker = agent("anthropic", tools=[add], config=ToolConfig(ask=frozenset({"execute"})))
+    first = talker.run_sync(CALL)
+    assert first.stop == "approval"
+    assert talker.resume_sync({first.pending[0].id: "yes"}).stop == "end"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_child_has_a_loop_of_its_own() -> None:
+    program = """
+        import os, warnings
+        warnings.simplefilter("ignore")
+        from toolglot import Orchestrator
+        Orchestrator("simulator").run_sync("say parent")
+        child = os.fork()
+        if child == 0:
+            print(Orchestrator("simulator").run_sync("say child").text, flush=True)
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+    """
+    done = subprocess.run([sys.executable, "-c", dedent(program)], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "child\n", "")
+
+
+# ---- programs of their own
+
+HEAD = """
+import asyncio, os, signal, sys, threading
+from pathlib import Path
+from toolglot import Orchestrator, SimulatedTransport, Simulator, ToolConfig, tool
+
+def stop_me():
+    os.kill(os.getpid(), signal.SIGINT)
+
+@tool
+async def waits() -> str:
+    "Waits for ever."
+    threading.Timer(0.05, stop_me).start()
+    await asyncio.Event().wait()
+    return "never"
+
+@tool
+def blocks() -> str:
+    "Blocks its thread."
+    threading.Timer(0.05, stop_me).start()
+    threading.Event().wait(30)
+    return "never"
+
+@tool(effects="read")
+async def quick() -> str:
+    "Is quick."
+    return "done"
+"""
+
+
+def program(body: str, tmp_path: Path) -> subprocess.CompletedProcess[str]:
+    text = HEAD + dedent(body)
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-c", text, str(tmp_path / "saved")], capture_output=True, text=True, timeout=60
+    )
+
+
+def saved(tmp_path: Path) -> Conversation:
+    return load((tmp_path / "saved").read_bytes())[0]
+
+
+INTERRUPTED = [
+    ("async tool", "simulator:anthropic", "call quick {} call waits {}", [None, "interrupted"]),
+    ("sync tool", "simulator:openai-chat", "call quick {} call blocks {}", [None, "interrupted"]),
+    ("both", "simulator:gemini", "call blocks {} call waits {}", ["interrupted", "interrupted"]),
+]
+
+
+@pytest.mark.parametrize(
+    ("model", "prompt", "kinds"), [case[1:] for case in INTERRUPTED], ids=[case[0] for case in INTERRUPTED]
+)
+def test_ctrl_c_while_a_tool_runs(model: str, prompt: str, kinds: list[Any], tmp_path: Path) -> None:
+    done = program(
+        f"""
+        agent = Orchestrator({model!r}, tools=[waits, blocks, quick])
+        try:
+            agent.run_sync({prompt!r})
+        except KeyboardInterrupt:
+            print("interrupted")
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        Path(sys.argv[1]).write_bytes(agent.save())
+        print(agent.run_sync("say on we go").text)
+        """,
+        tmp_path,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "interrupted\non we go\n", "")
+    assert kinds_of(saved(tmp_path)) == kinds
+    check(saved(tmp_path))
+
+
+@pytest.mark.parametrize("fault", ["stall", "stall-first"])
+def test_ctrl_c_while_the_model_stalls(fault: str, tmp_path: Path) -> None:
+    done = program(
+        f"""
+        class Stalled(SimulatedTransport):
+            async def send(self, request):
+                if not stopped:
+                    stopped.append(True)
+                    threading.Timer(0.05, stop_me).start()
+                return await super().send(request)
+        stopped = []
+        agent = Orchestrator("simulator", transport=Stalled(Simulator(faults=[{fault!r}])))
+        try:
+            agent.run_sync("say hello")
+        except KeyboardInterrupt:
+            print("interrupted")
+        Path(sys.argv[1]).write_bytes(agent.save())
+        print(agent.run_sync("say on we go").text)
+        """,
+        tmp_path,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "interrupted\non we go\n", "")
+    check(saved(tmp_path))
+    assert "interrupted" in saved(tmp_path)[-1].text
+
+
+@pytest.mark.parametrize("what", ["call waits {}", "call blocks {}"])
+def test_ctrl_c_ends_the_program_without_noise(what: str, tmp_path: Path) -> None:
+    """The usual traceback of KeyboardInterrupt, and nothing of asyncio after it."""
+    done = program(f'Orchestrator("simulator", tools=[waits, blocks]).run_sync({what!r})', tmp_path)
+    assert done.returncode == -signal.SIGINT
+    assert done.stderr.rstrip().endswith("KeyboardInterrupt")
+    for noise in ("never retrieved", "was destroyed", "Exception ignored", "never awaited", "CancelledError"):
+        assert noise not in done.stderr
+
+
+def test_ctrl_c_in_asyncio_run(tmp_path: Path) -> None:
+    done = program(
+        """
+        agent = Orchestrator("simulator", tools=[waits])
+        try:
+            asyncio.run(agent.run("call waits {}"))
+        except KeyboardInterrupt:
+            print("interrupted")
+        Path(sys.argv[1]).write_bytes(agent.save())
+        """,
+        tmp_path,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "interrupted\n", "")
+    check(saved(tmp_path))
+
+
+def test_ctrl_c_in_a_streamed_run(tmp_path: Path) -> None:
+    done = program(
+        """
+        agent = Orchestrator("simulator", tools=[waits])
+        async def main():
+            async for event in agent.stream("call waits {}"):
+                pass
+        try:
+            asyncio.run(main())
+        except KeyboardInterrupt:
+            print("interrupted")
+        Path(sys.argv[1]).write_bytes(agent.save())
+        """,
+        tmp_path,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "interrupted\n", "")
+    check(saved(tmp_path))
+
+
+def test_ctrl_c_twice_gets_out_of_a_tool_that_does_not_stop(tmp_path: Path) -> None:
+    done = program(
+        """
+        @tool
+        async def stubborn() -> str:
+            "Does not stop."
+            threading.Timer(0.05, stop_me).start()
+            while True:
+                try:
+                    await asyncio.Event().wait()
+                except asyncio.CancelledError:
+                    threading.Timer(0.05, stop_me).start()
+        try:
+            Orchestrator("simulator", tools=[stubborn]).run_sync("call stubborn {}")
+        except KeyboardInterrupt:
+            print("interrupted", flush=True)
+        os._exit(0)
+        """,
+        tmp_path,
+    )
+    assert (done.returncode, done.stdout) == (0, "interrupted\n")
+
+
+EXITS = {"async": "async def", "sync": "def", "inline": "@tool(inline=True)\ndef"}
+
+
+@pytest.mark.parametrize("kind", EXITS)
+def test_a_tool_that_calls_exit_does_not_hang_the_program(kind: str) -> None:
+    """It ends its call with an error, as any other exception would; the loop of the process lives on."""
+    source = f"{EXITS[kind]} leave() -> str:\n    'Leaves.'\n    sys.exit(3)\n"
+    text = (
+        HEAD
+        + source
+        + dedent(
+            """
+        agent = Orchestrator("simulator", tools=[leave])
+        result = agent.run_sync("call leave {}")
+        print(result.outcomes[0].result.error_kind)
+        print(agent.run_sync("say on").text)
+        """
+        )
+    )
+    try:
+        done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=5)
+    except subprocess.TimeoutExpired:
+        pytest.fail("the program hangs")
+    assert (done.returncode, done.stdout) == (0, "execution\non\n"), indent(done.stderr, "  ")
+
+
+def test_the_end_of_a_program_is_quiet(tmp_path: Path) -> None:
+    """Threads and loops that are still there at the end are nobody's business."""
+    done = program(
+        """
+        @tool
+        def slow() -> str:
+            "Never ends."
+            threading.Event().wait(30)
+            return "never"
+        agent = Orchestrator("simulator", tools=[slow, quick], config=ToolConfig(timeout=0.05))
+        print(agent.run_sync("call slow {} call quick {}").outcomes[0].result.error_kind)
+        """,
+        tmp_path,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "timeout\n", "")
