@@ -267,26 +267,26 @@ class TestCheck:
         assert done.stdout.decode().startswith("ok")
 
     @pytest.mark.parametrize(
-        ("words", "given", "says"),
+        ("words", "given", "says", "exits"),
         [
-            (["nope.json"], "", "cannot read nope.json"),
-            (["nope:tools"], "", "cannot load 'nope:tools'"),
-            (["-"], "{", "not JSON"),
-            (["-"], "[5]", "not a tool"),
-            (["-"], '{"a": 1}', "not a tool"),
-            (["-", "--for", "opnai"], "[]", "unknown provider 'opnai'"),
+            (["nope.json"], "", "cannot read nope.json", 2),
+            (["nope:tools"], "", "cannot load 'nope:tools'", 2),
+            (["-"], "{", "not JSON", 1),
+            (["-"], "[5]", "not a tool", 2),
+            (["-"], '{"a": 1}', "not a tool", 2),
+            (["-", "--for", "opnai"], "[]", "unknown provider 'opnai'", 2),
         ],
         ids=["file", "module", "json", "number", "object", "provider"],
     )
-    def test_bad_input_is_one_sentence(self, words: list[str], given: str, says: str) -> None:
+    def test_bad_input_is_one_sentence(self, words: list[str], given: str, says: str, exits: int) -> None:
         code, _, err = run("check", *words, given=given)
-        assert code == 1
+        assert code == exits
         assert says in err
         assert len(err.strip().splitlines()) == 1
 
 
-def test_demo_shows_every_wire_with_losses_and_repairs() -> None:
-    code, out, err = run("demo")
+def test_bodies_are_shown_in_every_wire_with_losses_and_repairs() -> None:
+    code, out, err = run("demo", "--bodies")
     assert (code, err) == (0, "")
     for title in ("OpenAI Chat Completions", "OpenAI Responses", "Anthropic Messages", "Google Gemini", "Ollama"):
         assert title in out

@@ -2,12 +2,12 @@
 
 import sys
 from collections.abc import Iterable, Iterator
-from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
 
 import msgspec
 
+from toolglot.cli.load import imported
 from toolglot.errors import MalformedData, UsageError
 from toolglot.jsontext import loads
 from toolglot.losses import Loss, Repair
@@ -15,6 +15,8 @@ from toolglot.messages import user
 from toolglot.providers.catalog import PROFILES, resolve
 from toolglot.providers.preflight import Problem, preflight
 from toolglot.request import Request, ToolDefinition
+from toolglot.tools.registry import ToolRegistry
+from toolglot.tools.tool import Tool, tool
 from toolglot.wire.codec import decode_request, encode_request
 
 __all__ = ["Finding", "check", "find_tools"]
@@ -49,7 +51,7 @@ def check(tools: Iterable[ToolDefinition], targets: Iterable[str]) -> Iterator[F
 def find_tools(name: str) -> list[ToolDefinition]:
     """Tools from a JSON file, from stdin (`-`), or from `module:object`."""
     if ":" in name and not Path(name).exists():
-        return list(_tools(_imported(name)))
+        return list(_tools(imported(name)))
     try:
         data = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
     except OSError as e:
@@ -60,25 +62,15 @@ def find_tools(name: str) -> list[ToolDefinition]:
         raise MalformedData(f"{name} is not JSON: {e}") from None
 
 
-def _imported(name: str) -> Any:
-    module, _, attribute = name.partition(":")
-    sys.path.insert(0, "")
-    try:
-        value: Any = import_module(module)
-        for part in attribute.split("."):
-            value = getattr(value, part)
-    except (ImportError, AttributeError, ValueError) as e:
-        raise UsageError(f"cannot load {name!r}: {e}") from None
-    finally:
-        sys.path.pop(0)
-    return value
-
-
 def _tools(value: Any) -> Iterator[ToolDefinition]:
-    """Definitions in any form: ours, a provider's, MCP's, a list of them, or a whole request."""
+    """Definitions in any form: ours, a function, a provider's, MCP's, a list of them, or a whole request."""
     match value:
         case ToolDefinition():
             yield value
+        case Tool():
+            yield value.definition
+        case ToolRegistry():
+            yield from value.definitions()
         case dict():
             fields = cast(dict[str, Any], value)
             if "tools" in fields and "type" not in fields:
@@ -88,6 +80,8 @@ def _tools(value: Any) -> Iterator[ToolDefinition]:
         case list() | tuple():
             for item in cast(Iterable[Any], value):
                 yield from _tools(item)
+        case _ if callable(value):
+            yield tool(value).definition
         case _:
             raise UsageError(f"not a tool: {value!r:.80}")
 

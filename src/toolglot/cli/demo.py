@@ -1,134 +1,198 @@
-"""`toolglot demo`: one tool and one awkward conversation, in every wire, with what was lost and what was mended."""
+"""`toolglot demo`: one conversation with tools on every wire, over real HTTP to the simulator, handed to another provider in
+the middle of it, and a table of what happened.
+"""
 
-from typing import Any
+import asyncio
+import time
+from typing import Any, Literal
 
+import msgspec
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.highlighter import JSONHighlighter
+from rich.table import Table
 from rich.text import Text as Line
 
-from toolglot.jsontext import dumps_text
-from toolglot.messages import Conversation, Media, Origin, Text, Thinking, ToolCall, ToolResult, assistant, system, user
-from toolglot.messages import Message as Turn
+from toolglot.engine.factory import SIMULATED_MODELS, create_engine
+from toolglot.engine.http import HttpTransport
+from toolglot.errors import ToolError, UnknownName
+from toolglot.events import ReplyDone, Retrying, RunDone, TextDelta, ThinkingDelta, ToolFinished, ToolStarted
+from toolglot.loop.orchestrator import Orchestrator
 from toolglot.providers.catalog import resolve
-from toolglot.request import Options, Request, ToolChoice, ToolDefinition
-from toolglot.wire.codec import encode_request
-from toolglot.wire.writer import Encoded
+from toolglot.simulator.server import SimulatorServer
+from toolglot.tools.config import RetryConfig, ToolConfig
+from toolglot.tools.context import Context
+from toolglot.tools.tool import tool
 
-__all__ = ["MODELS", "REQUEST", "show"]
+__all__ = ["demo"]
 
-MODELS = {
-    "openai-chat": "gpt-4o",
-    "openai-responses": "gpt-5.1",
-    "anthropic": "claude-sonnet-4-5",
-    "gemini": "gemini-3-pro-preview",
-    "ollama": "qwen3",
-}
-_PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
-
-TOOL = ToolDefinition(
-    "maps.plan_route",
-    "Plan a route.",
-    {
-        "type": "object",
-        "properties": {
-            "stops": {"type": "array", "items": {"$ref": "#/$defs/Place"}, "minItems": 2},
-            "by": {"oneOf": [{"const": "train"}, {"const": "car"}], "default": "train"},
-            "start": {"type": ["string", "null"], "format": "date-time"},
-            "limits": {"type": "object", "additionalProperties": {"type": "number"}},
-        },
-        "required": ["stops"],
-        "$defs": {
-            "Place": {"type": "object", "properties": {"city": {"type": "string", "minLength": 1}}, "required": ["city"]}
-        },
-    },
-)
-_CLAUDE = Origin("anthropic-messages", "anthropic", "claude-sonnet-4-5")
-
-# Begun on Claude, cut off in the middle of a tool loop: two calls, one answered with a picture, one never.
-REQUEST = Request(
-    model="",
-    messages=Conversation(
-        [
-            system("You plan journeys."),
-            user("From Paris to Rome, and how is the weather there?"),
-            Turn(
-                "assistant",
-                (
-                    Thinking("Two tools at once.", {"signature": "EqQBCkYIBxgC"}),
-                    Text("Let me look."),
-                    ToolCall("toolu_01:route|1", "maps.plan_route", {"stops": [{"city": "Paris"}, {"city": "Rome"}]}),
-                    ToolCall("toolu_02", "get_weather", None, '{"city": "Ro'),
-                ),
-                _CLAUDE,
-            ),
-            Turn(
-                "tool",
-                (
-                    ToolResult(
-                        "toolu_01:route|1", (Text("11 h by train"), Media("image", "image/png", _PIXEL)), "maps.plan_route"
-                    ),
-                ),
-            ),
-            assistant(" "),
-            user("Go on."),
-        ]
-    ),
-    tools=(
-        TOOL,
-        ToolDefinition("get_weather", "Weather of a city.", {"type": "object", "properties": {"city": {"type": "string"}}}),
-    ),
-    tool_choice=ToolChoice("auto", ("maps.plan_route",)),
-    parallel=False,
-    options=Options(temperature=1.5, top_k=40),
-)
+_ASKED = ("What is the weather in Paris and in Rome?", "Plan a route from Paris to Rome by train.")
+_ASKED_AFTER = "Book a hotel in Rome for 2 nights."
 
 
-def show(console: Console, *, only: str | None = None) -> None:
-    """Prints the request as each provider gets it."""
-    console.print("One tool, one awkward conversation: begun on Claude, cut off in the middle of a tool loop.", style="bold")
-    console.print("Two calls, one result with a picture, one call whose arguments were cut and that was never answered.\n")
-    for provider, model in MODELS.items():
-        if only in (None, provider):
-            profile = resolve(provider, model)
-            encoded = encode_request(_for(model), profile)
-            console.rule(f"[bold cyan]{profile.title}[/] · {model}", align="left")
-            console.print(JSONHighlighter()(Line(layout(_shortened(encoded.body), max(40, console.width - 2)))))
-            _notes(console, encoded)
+@tool(effects={"network"}, idempotent=True)
+async def get_weather(city: str, units: Literal["celsius", "fahrenheit"] = "celsius") -> dict[str, Any]:
+    """Current weather of a city.
+
+    Args:
+        city: Name of the city.
+        units: Unit of the temperature.
+    """
+    await asyncio.sleep(0.02)
+    return {"city": city, "sky": "clear" if city < "Q" else "cloudy", "degrees": 21 if units == "celsius" else 70}
 
 
-def _for(model: str) -> Request:
-    from msgspec.structs import replace
+@tool(effects={"read"})
+def plan_route(start: str, destination: str, by: Literal["train", "car"] = "train") -> str:
+    """Plan a route between two cities.
 
-    return replace(REQUEST, model=model)
+    Args:
+        start: Where the journey begins.
+        destination: Where it ends.
+        by: Train or car.
+    """
+    return f"{start} - Milan - {destination}, 11 hours by {by}"
 
 
-def _notes(console: Console, encoded: Encoded) -> None:
-    for one in encoded.losses:
-        console.print(Line.assemble(("  lost    ", "bold red"), f"{one.what} at {one.where}: {one.why}"))
-    for one in encoded.repairs:
-        console.print(Line.assemble(("  mended  ", "bold yellow"), f"{one.what} at {one.where}: {one.why}"))
+@tool(effects={"write", "network"})
+async def book_hotel(city: str, nights: int, context: Context) -> str:
+    """Book a hotel room in a city for some nights."""
+    if context.attempt == 1:
+        raise ToolError("the booking service is busy", retryable=True, retry_after=0.05)
+    return f"booked: {nights} nights in {city}"
+
+
+class _Row(msgspec.Struct):
+    """What happened on one wire."""
+
+    wire: str
+    requests: int = 0
+    calls: int = 0
+    retries: int = 0
+    losses: int = 0
+    repairs: int = 0
+    seconds: float = 0.0
+    stop: str = ""
+
+
+def demo(console: Console, *, only: str | None = None) -> int:
+    """Plays the conversations; the exit code."""
+    if only is not None and only not in SIMULATED_MODELS:
+        raise UnknownName("provider of the demo", only, SIMULATED_MODELS)
+    try:
+        rows = asyncio.run(_play(console, [only] if only else list(SIMULATED_MODELS)))
+    except KeyboardInterrupt:
+        console.print("\ninterrupted")
+        return 130
+    _table(console, rows)
+    return int(any(row.stop != "end" for row in rows))
+
+
+async def _play(console: Console, providers: list[str]) -> list[_Row]:
+    server, transport = SimulatorServer(), HttpTransport()
+    url = await server.start()
+    console.print(Line(f"A stand-in for every provider listens on {url}: real HTTP, no key.\n", style="bold"))
+    try:
+        rows: list[_Row] = []
+        for place, provider in enumerate(providers):
+            others = [name for name in SIMULATED_MODELS if name != provider]
+            rows.append(await _conversation(console, provider, others[place % len(others)], url, transport))
+        return rows
+    finally:
+        await transport.close()
+        await server.stop()
+
+
+async def _conversation(console: Console, provider: str, other: str, url: str, transport: HttpTransport) -> _Row:
+    agent = Orchestrator(
+        _engine(provider, url, transport),
+        tools=[get_weather, plan_route, book_hotel],
+        system="You plan journeys. Use the tools.",
+        config=ToolConfig(timeout=5.0, retry=RetryConfig(base=0.05)),
+    )
+    row, started = _Row(f"{provider} → {other}"), time.monotonic()
+    console.rule(Line(f"{agent.engine.profile.title} · {agent.engine.model}", style="bold cyan"), align="left")
+    for asked in _ASKED:
+        await _ask(console, agent, asked, row)
+    agent.switch(_engine(other, url, transport))
+    console.print(Line(f"⇄ handed to {agent.engine.profile.title} · {agent.engine.model}", style="magenta"))
+    await _ask(console, agent, _ASKED_AFTER, row)
     console.print()
+    row.seconds = time.monotonic() - started
+    return row
 
 
-def layout(value: Any, width: int, indent: int = 0, used: int = 0) -> str:
-    """JSON with one line for what fits into it. `used`: columns that are taken on the first line."""
-    line = dumps_text(value)
-    if indent + used + len(line) < width or not isinstance(value, dict | list) or not value:
-        return line
-    if isinstance(value, dict):
-        fields: dict[str, Any] = value  # pyright: ignore[reportUnknownVariableType]
-        parts = [f"{dumps_text(key)}: {layout(item, width, indent + 2, len(key) + 4)}" for key, item in fields.items()]
-    else:
-        parts = [layout(item, width, indent + 2) for item in value]  # pyright: ignore[reportUnknownVariableType]
-    inner, (opening, closing) = " " * (indent + 2), "{}" if isinstance(value, dict) else "[]"
-    body = f",\n{inner}".join(parts)
-    return f"{opening}\n{inner}{body}\n{' ' * indent}{closing}"
+def _engine(provider: str, url: str, transport: HttpTransport) -> Any:
+    profile = resolve(provider, SIMULATED_MODELS[provider])
+    return create_engine(f"{profile.id}:{profile.model}", base_url=f"{url}/@{profile.id}", key="any", transport=transport)
 
 
-def _shortened(value: Any) -> Any:
-    """Long texts cut, for the eye."""
-    if isinstance(value, str):
-        return value if len(value) <= 72 else value[:60] + f"… ({len(value)} characters)"
-    if isinstance(value, dict):
-        return {key: _shortened(item) for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType]
-    return [_shortened(item) for item in value] if isinstance(value, list) else value  # pyright: ignore[reportUnknownVariableType]
+async def _ask(console: Console, agent: Orchestrator, asked: str, row: _Row) -> None:
+    console.print(Line.assemble(("you  ", "bold green"), asked))
+    writer = _Writer(console)
+    async for event in agent.stream(asked):
+        match event:
+            case ThinkingDelta():
+                writer.say(event.text, "dim italic")
+            case TextDelta():
+                writer.say(event.text, "")
+            case ToolStarted():
+                writer.line(Line.assemble(("  →  ", "cyan"), (event.call.name, "bold"), f" {event.call.text}"))
+            case ToolFinished():
+                result = event.outcome.result
+                again = f" (tried {event.outcome.retries + 1} times)" if event.outcome.retries else ""
+                style = "red" if result.is_error else "dim"
+                note = f"{result.text}  {event.outcome.seconds * 1000:.0f} ms{again}"
+                writer.line(Line.assemble(("  ←  ", style), (note, style)))
+            case Retrying():
+                writer.line(Line(f"  …  asked again in {event.seconds:.1f} s: {event.why}", style="yellow"))
+            case ReplyDone():
+                writer.end()
+            case RunDone():
+                _count(row, event)
+            case _:
+                pass
+
+
+def _count(row: _Row, done: RunDone) -> None:
+    result = done.result
+    row.requests += result.iterations
+    row.calls += len(result.outcomes)
+    row.retries += sum(outcome.retries for outcome in result.outcomes)
+    row.losses += len(result.losses)
+    row.repairs += len(result.repairs)
+    row.stop = result.stop if row.stop in ("", "end") else row.stop
+
+
+class _Writer:
+    """Text as it streams, between whole lines."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._style: str | None = None
+
+    def say(self, text: str, style: str) -> None:
+        if self._style != style:
+            self.end()
+            self._console.print(Line("  ·  " if style else "     ", style=style), end="")
+            self._style = style
+        self._console.print(Line(text, style=style), end="", soft_wrap=True)
+
+    def end(self) -> None:
+        if self._style is not None:
+            self._console.print()
+            self._style = None
+
+    def line(self, line: Line) -> None:
+        self.end()
+        self._console.print(line)
+
+
+def _table(console: Console, rows: list[_Row]) -> None:
+    table = Table(title="The same conversation, everywhere", title_justify="left", title_style="bold", box=SIMPLE_HEAD)
+    table.add_column("from → to", no_wrap=True)
+    for name in ("requests", "calls", "retries", "lost", "mended", "seconds"):
+        table.add_column(name, justify="right")
+    for row in rows:
+        numbers = (row.requests, row.calls, row.retries, row.losses, row.repairs)
+        table.add_row(Line(row.wire, style="green" if row.stop == "end" else "red"), *map(str, numbers), f"{row.seconds:.2f}")
+    console.print(table)

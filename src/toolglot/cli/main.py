@@ -3,12 +3,12 @@
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from toolglot.cli.lines import answer_lines, read_input
-from toolglot.errors import ToolglotError
+from toolglot.errors import ToolglotError, UsageError
 from toolglot.jsontext import dumps, loads_object
 
 
@@ -25,6 +25,9 @@ class Wire(StrEnum):
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 File = Annotated[
     Path | None, typer.Argument(help="A file; - or nothing reads stdin.", exists=True, dir_okay=False, allow_dash=True)
+]
+Model = Annotated[
+    str | None, typer.Option("--model", "-m", help="PROVIDER:MODEL, or simulator[:PROVIDER].", envvar="TOOLGLOT_MODEL")
 ]
 Jsonl = Annotated[bool, typer.Option("--jsonl", help="One JSON object in a line, one answer in a line.")]
 
@@ -112,13 +115,74 @@ def check(
 
 
 @app.command()
-def demo(wire: Annotated[str | None, typer.Option(help="Only this provider.")] = None) -> None:
-    """Show one tool and one awkward conversation in every wire, with what was lost and mended."""
+def run(
+    prompt: Annotated[str | None, typer.Argument(help="What to ask; - or nothing reads stdin.")] = None,
+    model: Model = None,
+    attach: Annotated[list[Path] | None, typer.Option("--attach", "-a", help="A file to show; may be repeated.")] = None,
+    tools: Annotated[list[str] | None, typer.Option(help="Tools as module:object; may be repeated.")] = None,
+    system: Annotated[str | None, typer.Option(help="Instructions to the model.")] = None,
+    base_url: Annotated[str | None, typer.Option(help="Another address of the provider.")] = None,
+    max_turns: Annotated[int, typer.Option(help="Requests with tools.", min=1)] = 25,
+    json: Annotated[bool, typer.Option("--json", help="Every event as a JSON line.")] = False,
+) -> None:
+    """Ask one thing: the model may call tools, the answer is printed. Without a model, the simulator answers."""
+    from toolglot.cli.attach import attached
+    from toolglot.cli.load import tools_in
+    from toolglot.cli.run import run_once
+    from toolglot.loop.orchestrator import Orchestrator
+    from toolglot.tools.config import ToolConfig
+
+    text = read_input(None).decode("utf-8", "replace") if prompt in (None, "-") else prompt
+    if not text or not text.strip():
+        raise UsageError("there is nothing to ask: give a prompt, or pipe one in")
+    chosen = _chosen(model)
+    given: dict[str, Any] = {"base_url": base_url} if base_url else {}
+    agent = Orchestrator(
+        chosen,
+        tools=[one for name in tools or [] for one in tools_in(name)],
+        system=system,
+        config=ToolConfig(max_iterations=max_turns),
+        **given,
+    )
+    raise typer.Exit(run_once(agent, [text, *map(attached, attach or [])], json=json))
+
+
+@app.command()
+def simulate(
+    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="The port; 0 takes any that is free.")] = 8484,
+    fault: Annotated[list[str] | None, typer.Option(help="One fault for each request, in order; may be repeated.")] = None,
+) -> None:
+    """Serve a stand-in for every provider on this machine: five wires, strict, no key, no network."""
+    from toolglot.cli.simulate import serve
+
+    raise typer.Exit(serve(host, port, fault or []))
+
+
+@app.command()
+def demo(
+    wire: Annotated[str | None, typer.Option(help="Only this provider.")] = None,
+    bodies: Annotated[bool, typer.Option("--bodies", help="Show one awkward request in every wire instead.")] = False,
+) -> None:
+    """Show a conversation with tools on every wire, handed over in the middle: on the simulator, over HTTP, without a key."""
     from rich.console import Console
 
-    from toolglot.cli.demo import show
+    if bodies:
+        from toolglot.cli.bodies import show
 
-    show(Console(), only=wire)
+        show(Console(), only=wire)
+        return
+    from toolglot.cli.demo import demo as play
+
+    raise typer.Exit(play(Console(), only=wire))
+
+
+def _chosen(model: str | None) -> str:
+    """The model that is asked; without one the simulator, and that is said."""
+    if model is None:
+        typer.secho("no model is chosen (-m PROVIDER:MODEL or TOOLGLOT_MODEL): the simulator answers", err=True, dim=True)
+        return "simulator"
+    return model
 
 
 def _print(value: object) -> None:
@@ -131,6 +195,9 @@ def main() -> None:
     """The entry point: every failure is one sentence."""
     try:
         app()
+    except UsageError as e:
+        print(f"toolglot: {e}", file=sys.stderr)
+        sys.exit(2)
     except ToolglotError as e:
         sys.exit(f"toolglot: {e}")
 

@@ -1,0 +1,42 @@
+"""`module:object` from the command line: the object, with the current folder on the path."""
+
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from toolglot.errors import UsageError
+
+__all__ = ["imported", "tools_in"]
+
+
+def imported(name: str) -> Any:
+    """The object that `module:object` names. Raises UsageError."""
+    module_name, _, path = name.partition(":")
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        value: Any = import_module(module_name)
+        for part in path.split("."):
+            value = getattr(value, part)
+    except (ImportError, AttributeError, ValueError) as e:
+        raise UsageError(f"cannot load {name!r}: {e}") from None
+    except Exception as e:  # the module's own code failed
+        raise UsageError(f"cannot load {name!r}: {type(e).__name__}: {e}") from None
+    finally:
+        sys.path.pop(0)
+    return value
+
+
+def tools_in(name: str) -> list[Any]:
+    """Tools for a run: a function, a Tool, a ToolRegistry, a list of them, or an object whose public methods are tools."""
+    from toolglot.tools.registry import ToolRegistry
+    from toolglot.tools.tool import Tool, tools_of
+
+    value = imported(name)
+    if isinstance(value, ToolRegistry):
+        return value.list()
+    if isinstance(value, list | tuple):
+        return list(value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+    if isinstance(value, Tool) or callable(value):
+        return [value]
+    return list(tools_of(value))

@@ -1,0 +1,141 @@
+"""`toolglot run`: one prompt, tools, an answer. The answer goes to stdout; what happens meanwhile goes to stderr.
+
+`--json`: every event is a JSON line `{"type": …}` on stdout; the first is {"type": "RunStarted", "version": 1, "model": …}, the
+last one RunDone or RunFailed. Exit: 0 answered, 1 failed, 2 wrong usage, 3 stopped before the end, 130 interrupted.
+"""
+
+import asyncio
+import contextlib
+import sys
+from typing import Any, TextIO
+
+from toolglot.errors import ToolglotError
+from toolglot.events import (
+    ModelSwitched,
+    Retrying,
+    RunDone,
+    RunEvent,
+    RunResult,
+    TextDelta,
+    ToolFinished,
+    ToolProgress,
+    ToolStarted,
+)
+from toolglot.jsontext import dumps
+from toolglot.loop.orchestrator import Orchestrator
+
+__all__ = ["EVENTS_VERSION", "run_once"]
+
+EVENTS_VERSION = 1
+
+
+def run_once(agent: Orchestrator, prompt: Any, *, json: bool) -> int:
+    """Runs the prompt and shows it; the exit code."""
+    out = sys.stdout
+    show: _Lines | _Words = _Lines(out) if json else _Words(out)
+    with contextlib.redirect_stdout(sys.stderr):  # what a tool prints is not the answer
+        try:
+            return asyncio.run(_run(agent, prompt, show))
+        except KeyboardInterrupt:
+            show.failed("Interrupted", "interrupted; the conversation is valid")
+            return 130
+        except ToolglotError as e:
+            show.failed(e.type, str(e))
+            return 1
+
+
+async def _run(agent: Orchestrator, prompt: Any, show: "_Lines | _Words") -> int:
+    show.started(agent.model)
+    try:
+        async for event in agent.stream(prompt):
+            show.event(event)
+            if isinstance(event, RunDone):
+                return 0 if event.result.stop == "end" else 3
+    finally:
+        await agent.engine.close()
+    raise AssertionError("a run ends with RunDone")
+
+
+class _Lines:
+    """One JSON object a line."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out.buffer
+
+    def _write(self, value: Any) -> None:
+        self._out.write(dumps(value) + b"\n")
+        self._out.flush()
+
+    def started(self, model: str) -> None:
+        self._write({"type": "RunStarted", "version": EVENTS_VERSION, "model": model})
+
+    def event(self, event: RunEvent) -> None:
+        self._write(event)
+
+    def failed(self, kind: str, message: str) -> None:
+        self._write({"type": "RunFailed", "error": {"type": kind, "message": message}})
+
+
+class _Words:
+    """The answer as text; calls and what went wrong in grey on a terminal's stderr."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+        self._live = sys.stderr.isatty()
+        self._ends_line = True
+
+    def started(self, model: str) -> None:
+        self._note(f"{model}", "2")
+
+    def event(self, event: RunEvent) -> None:
+        match event:
+            case TextDelta():
+                self._out.write(event.text)
+                self._out.flush()
+                self._ends_line = event.text.endswith("\n")
+            case ToolStarted():
+                self._note(f"→ {event.call.name} {_short(event.call.text)}", "36")
+            case ToolProgress():
+                self._note(f"  {event.text}", "2")
+            case ToolFinished():
+                result = event.outcome.result
+                sign, colour = ("✗", "31") if result.is_error else ("←", "2")
+                self._note(f"{sign} {event.outcome.call.name} {event.outcome.seconds:.2f} s  {_short(result.text)}", colour)
+            case Retrying():
+                self._note(f"asked again in {event.seconds:.1f} s: {event.why}", "33")
+            case ModelSwitched():
+                self._note(f"going on with {event.model}: {event.why}", "33")
+            case RunDone():
+                self._finish(event.result)
+            case _:
+                pass
+
+    def _finish(self, result: RunResult) -> None:
+        self._end_line()
+        for loss in result.losses:
+            self._note(f"lost: {loss}", "2")
+        if result.stop != "end":
+            waiting = ", ".join(call.name for call in result.pending)
+            why = f"approval of {waiting} is needed" if result.stop == "approval" else f"it stopped early: {result.stop}"
+            print(f"toolglot: {why}", file=sys.stderr)
+
+    def failed(self, kind: str, message: str) -> None:
+        self._end_line()
+        print(f"toolglot: {message}", file=sys.stderr)
+
+    def _end_line(self) -> None:
+        if not self._ends_line:
+            self._out.write("\n")
+            self._out.flush()
+            self._ends_line = True
+
+    def _note(self, text: str, colour: str) -> None:
+        if self._live:
+            self._end_line()
+            print(f"\x1b[{colour}m{text}\x1b[0m", file=sys.stderr, flush=True)
+
+
+def _short(text: str) -> str:
+    """One line, without anything that a terminal would obey."""
+    line = "".join(character if character.isprintable() else " " for character in text)
+    return line if len(line) <= 100 else line[:97] + "…"

@@ -1,0 +1,38 @@
+"""`toolglot simulate`: the simulator on a port, until Ctrl-C."""
+
+import asyncio
+import sys
+from collections.abc import Sequence
+
+from toolglot.simulator.core import Simulator
+from toolglot.simulator.server import serve as serve_simulator
+
+__all__ = ["serve"]
+
+# What a client of each vendor is told as its base URL.
+_BASES = {
+    "openai (chat, responses)": "/v1",
+    "anthropic": "",
+    "gemini": "",
+    "ollama": "",
+    "any other profile": "/@PROFILE",
+}
+
+
+def serve(host: str, port: int, faults: Sequence[str]) -> int:
+    """Serves; the exit code."""
+    simulator = Simulator(faults=faults)
+    try:
+        asyncio.run(serve_simulator(host, port, simulator=simulator, ready=_announce))
+    except KeyboardInterrupt:
+        return 0
+    except OSError as e:
+        print(f"toolglot: cannot listen on {host}:{port}: {e.strerror or e}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _announce(url: str) -> None:
+    print(f"simulating every provider at {url} (any key is good; Ctrl-C ends it)", flush=True)
+    for who, path in _BASES.items():
+        print(f"  base URL for {who:25} {url}{path}", flush=True)
