@@ -10,8 +10,10 @@ from pathlib import Path
 from bench.commands import commands_table
 from bench.decode import decode_table, flat_table
 from bench.encode import encode_table
+from bench.loop.table import crowd_table, goals_table, growth_table, loop_table
 from bench.measure import Table, pin
 from bench.startup import startup_table
+from bench.transports import transports_table
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "performance.md"
 SECTIONS: dict[str, Callable[..., Table]] = {
@@ -21,22 +23,35 @@ SECTIONS: dict[str, Callable[..., Table]] = {
     "startup": startup_table,
     "commands": commands_table,
 }
+# Only where they are asked for by name: they install the peers, each in its own environment, and take minutes.
+LONG: dict[str, Callable[..., Table]] = {
+    "loop": loop_table,
+    "loop-growth": growth_table,
+    "loop-crowds": crowd_table,
+    "loop-goals": goals_table,
+    "transports": transports_table,
+}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench", description="Speed, as ratios: CPU time on one core, medians.")
-    parser.add_argument("sections", nargs="*", metavar="SECTION", help=f"any of {' '.join(SECTIONS)}; all without")
+    parser.add_argument(
+        "sections",
+        nargs="*",
+        metavar="SECTION",
+        help=f"any of {' '.join(SECTIONS)}, which run without one, and {' '.join(LONG)}",
+    )
     parser.add_argument("--quick", action="store_true", help="fewer cases and rounds")
     parser.add_argument("--json", action="store_true", help="one JSON object for scripts")
     parser.add_argument("--docs", action="store_true", help="write the tables into docs/performance.md too")
     given = parser.parse_args()
-    if unknown := set(given.sections) - set(SECTIONS):
+    if unknown := set(given.sections) - set(SECTIONS) - set(LONG):
         parser.error(f"no such section: {' '.join(sorted(unknown))}")
     pin()
     shown: list[str] = []
     results: dict[str, object] = {"python": platform.python_version(), "machine": platform.machine()}
     for name in given.sections or SECTIONS:
-        table = SECTIONS[name](quick=given.quick)
+        table = {**SECTIONS, **LONG}[name](quick=given.quick)
         if given.json:
             results[name] = {"title": table.title, "rows": table.as_json()}
         else:
@@ -47,9 +62,9 @@ def main() -> None:
     if given.docs:
         text = PAGE.read_text(encoding="utf-8")
         tables = "\n\n".join(shown)
-        text = re.sub(
-            r"(<!-- bench -->\n).*?(<!-- /bench -->)", lambda m: f"{m[1]}```text\n{tables}\n```\n{m[2]}", text, flags=re.DOTALL
-        )
+        mark = "loop" if set(given.sections) & set(LONG) else "bench"
+        pattern = rf"(<!-- {mark} -->\n).*?(<!-- /{mark} -->)"
+        text = re.sub(pattern, lambda m: f"{m[1]}```text\n{tables}\n```\n{m[2]}", text, flags=re.DOTALL)
         PAGE.write_text(text, encoding="utf-8")
 
 

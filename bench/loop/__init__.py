@@ -1,0 +1,1 @@
+"""The tool loop against peers and floors on one loopback server: `python -m bench.loop`."""

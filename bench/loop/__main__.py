@@ -1,0 +1,75 @@
+"""`python -m bench.loop [--quick] [--peers a,b] [--scenario S3,S4] [--wire W] [--folder DIR] [--json]`."""
+
+import argparse
+import json
+import platform
+import sys
+from pathlib import Path
+from time import monotonic
+
+from bench.loop.environments import FOLDER
+from bench.loop.plan import PEERS, plan
+from bench.loop.run import Results, run
+from bench.loop.scenarios import ALL, WIRES
+from bench.loop.table import reached, tables
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.loop", description="The tool loop against peers and floors, as ratios."
+    )
+    parser.add_argument("--quick", action="store_true", help="fewer scenarios and rounds")
+    parser.add_argument("--peers", type=_names(PEERS), help=f"of {','.join(PEERS)}, on all their wires; none for floors only")
+    parser.add_argument("--scenario", type=_names(ALL), default=[], help=f"of {','.join(ALL)}")
+    parser.add_argument("--wire", type=_names(WIRES), default=[], help=f"of {','.join(WIRES)}")
+    parser.add_argument("--folder", type=Path, default=FOLDER, help="where the peers' environments are kept (%(default)s)")
+    parser.add_argument("--json", action="store_true", help="one JSON object for scripts")
+    given = parser.parse_args()
+    start = monotonic()
+    results = run(plan(quick=given.quick, scenarios=given.scenario, peers=given.peers, wires=given.wire), given.folder)
+    if given.json:
+        print(json.dumps(_plain(results), ensure_ascii=False, indent=2))
+    else:
+        print(*tables(results, whole=not given.scenario), sep="\n")
+    print(f"\n{monotonic() - start:.0f} s", file=sys.stderr)
+
+
+def _names(known: object):
+    def read(text: str) -> list[str]:
+        names = [] if text == "none" else text.split(",")
+        if unknown := [name for name in names if name not in known]:  # type: ignore[operator]
+            raise argparse.ArgumentTypeError(f"not known: {' '.join(unknown)}")
+        return names
+
+    return read
+
+
+def _plain(results: Results) -> dict[str, object]:
+    samples = [
+        {
+            "wire": wire,
+            "runner": runner,
+            "scenario": name,
+            "unit": samples.scenario.unit,
+            "cpu_seconds_per_unit": samples.each,
+            "wall_seconds": samples.wall,
+            "peak_mb": samples.peak,
+            "growth_mb": samples.growth,
+            "slope_seconds_per_turn": samples.slope,
+            "samples": len(samples.taken),
+            "failed": samples.failed or None,
+        }
+        for (wire, runner, name), samples in results.samples.items()
+    ]
+    return {
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+        "samples": samples,
+        "imports": {name: {"cpu_seconds": found.cpu, "mb": found.memory} for name, found in results.imports.items()},
+        "goals": reached(results).as_json(),
+        "not_installed": results.missing,
+    }
+
+
+if __name__ == "__main__":
+    main()

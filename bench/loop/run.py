@@ -1,0 +1,197 @@
+"""Takes the figures: round after round, everybody in turn, so that a slow moment of the machine hits all; medians count."""
+
+import os
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from bench.loop.environments import FOLDER, python_of
+from bench.loop.plan import FRAMEWORKS, GROUPS, OURS, RUNNERS, Plan, Runner
+from bench.loop.scenarios import ALL, Scenario
+from bench.loop.workers import Worker, environment, pin, server
+
+Key = tuple[str, str, str]
+"""Wire, runner, scenario."""
+
+
+@dataclass
+class Samples:
+    """What one runner needed for one scenario on one wire."""
+
+    scenario: Scenario
+    taken: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    failed: str = ""
+    spent: float = 0.0
+
+    def add(self, answer: dict[str, Any]) -> None:
+        if "error" in answer:
+            self.failed = answer["error"]
+        else:
+            self.taken.append(answer)
+            self.spent += answer["wall"] * answer["runs"]
+            self.failed = answer.get("first_error", "")
+
+    @property
+    def each(self) -> float | None:
+        """CPU seconds for one unit of the scenario."""
+        if not self.taken or self.failed:  # who gives up early is not fast
+            return None
+        return median(one["cpu"] for one in self.taken) / self.scenario.units
+
+    @property
+    def wall(self) -> float | None:
+        return median(one["wall"] for one in self.taken) if self.taken else None
+
+    @property
+    def peak(self) -> float | None:
+        return max(one["peak"] for one in self.taken) if self.taken else None
+
+    @property
+    def growth(self) -> float | None:
+        """MB over what was there before the first crowd of the process; later ones find memory ready."""
+        return max(one["growth"] for one in self.taken) if self.taken and "growth" in self.taken[0] else None
+
+    @property
+    def errors(self) -> int | None:
+        return sum(one.get("errors", 0) for one in self.taken) if self.taken else None
+
+    @property
+    def turns(self) -> list[float]:
+        """CPU seconds of each turn."""
+        return [median(times) for times in zip(*(one["turns"] for one in self.taken), strict=True)]
+
+    @property
+    def slope(self) -> float | None:
+        """CPU seconds that each turn costs more than the one before: least squares over the turns that call a tool."""
+        times = self.turns[1:-1]
+        if len(times) < 3:
+            return None
+        middle, mean = (len(times) - 1) / 2, sum(times) / len(times)
+        above = sum((at - middle) * (time - mean) for at, time in enumerate(times))
+        return above / sum((at - middle) ** 2 for at in range(len(times)))
+
+    @property
+    def early_and_late(self) -> tuple[float, float] | None:
+        """The mean of turns 2 to 5, and of the last four."""
+        times = self.turns
+        return (sum(times[1:5]) / 4, sum(times[-4:]) / 4) if len(times) > 8 else None
+
+
+@dataclass
+class Imported:
+    """CPU seconds and MB beyond a bare interpreter."""
+
+    cpu: float
+    memory: float
+
+
+@dataclass
+class Results:
+    samples: dict[Key, Samples] = field(default_factory=dict[Key, Samples])
+    imports: dict[str, Imported] = field(default_factory=dict[str, Imported])
+    missing: list[str] = field(default_factory=list[str])
+    """Peers that could not be installed."""
+
+    def of(self, wire: str, runner: str, scenario: str) -> Samples | None:
+        return self.samples.get((wire, runner, scenario))
+
+
+def run(plan: Plan, folder: Path = FOLDER) -> Results:
+    """One whole run."""
+    results = Results()
+    pythons = _pythons(plan, folder, results)
+    with server() as address:
+        for wire in plan.wires:
+            for group in GROUPS:
+                _group(plan, wire, group, address, pythons, results)
+    if plan.scenarios is None:
+        _imports(plan, pythons, results)
+    return results
+
+
+def _pythons(plan: Plan, folder: Path, results: Results) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for runner in {runner.name: runner for wire in plan.wires for runner in plan.runners(wire)}.values():
+        if python := python_of(runner.name, folder) if runner.is_peer else sys.executable:
+            found[runner.name] = python
+        else:
+            results.missing.append(runner.name)
+    return found
+
+
+def _group(plan: Plan, wire: str, group: Iterable[str], address: str, pythons: dict[str, str], results: Results) -> None:
+    wanted: dict[str, list[tuple[Runner, Samples]]] = defaultdict(list)
+    for runner in plan.runners(wire):
+        if runner.name in pythons:
+            for scenario in plan.scenarios_of(runner, wire, group):
+                samples = results.samples[wire, runner.name, scenario.name] = Samples(scenario)
+                wanted[scenario.name].append((runner, samples))
+    taking_part = {runner.name: runner for pairs in wanted.values() for runner, _ in pairs}
+    workers = {
+        name: Worker([pythons[name], runner.module, *runner.more], address, wire) for name, runner in taking_part.items()
+    }
+    try:
+        for worker in workers.values():
+            worker.wait()
+        for name, pairs in wanted.items():
+            print(f"{wire} {name}: {ALL[name].title}", file=sys.stderr, flush=True)
+            _rounds(plan, name, pairs, workers)
+    finally:
+        for worker in workers.values():
+            worker.close()
+
+
+def _rounds(plan: Plan, name: str, pairs: list[tuple[Runner, Samples]], workers: dict[str, Worker]) -> None:
+    for number in range(plan.rounds_of(ALL[name])):
+        for runner, samples in pairs:
+            over = runner.is_peer and (number >= plan.peer_rounds or samples.spent > plan.seconds)
+            if not over and not samples.failed:
+                samples.add(workers[runner.name].sample(name))
+                if samples.failed:
+                    print(f"  {runner.name} failed: {samples.failed}", file=sys.stderr, flush=True)
+
+
+# ---- imports
+
+READY = "from toolglot import Orchestrator; Orchestrator('anthropic:claude-sonnet-4-6', base_url='http://127.0.0.1:1', key='k')"
+PEAK = "\nprint(next((int(line.split()[1]) for line in open('/proc/self/status') if line.startswith('VmHWM')), 0))"
+
+
+def _imports(plan: Plan, pythons: dict[str, str], results: Results) -> None:
+    asked = [(OURS, sys.executable, "import toolglot"), (f"{OURS}, ready", sys.executable, READY)]
+    asked += [
+        (name, python, f"import {RUNNERS[name].package}")
+        for name, python in pythons.items()
+        if RUNNERS[name].is_peer and not (plan.quick and name in FRAMEWORKS)
+    ]
+    for name, python, code in asked:
+        print(f"import {name}", file=sys.stderr, flush=True)
+        try:
+            _fresh(python, code)  # byte code and file cache
+            took = [(_fresh(python, "pass"), _fresh(python, code)) for _ in range(1 if plan.quick else 5)]
+        except subprocess.CalledProcessError as error:
+            print(f"  failed: {error}", file=sys.stderr, flush=True)
+            continue
+        cpu, memory = ([full[at] - bare[at] for bare, full in took] for at in (0, 1))
+        results.imports[name] = Imported(median(cpu), median(memory))
+
+
+def _fresh(python: str, code: str) -> tuple[float, float]:
+    """CPU seconds and peak MB of a new process."""
+    process = subprocess.Popen(
+        [python, "-c", code + PEAK], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment()
+    )
+    pin(process.pid)
+    assert process.stdout
+    said = process.stdout.read()
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    process.stdout.close()
+    if process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, code)
+    return used.ru_utime + used.ru_stime, int(said) / 1024

@@ -1,0 +1,121 @@
+"""The processes of a run: the server on one core, everybody else on another, one sample at a time."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from select import select
+from typing import Any
+
+from bench.loop.replies import expected
+from bench.loop.scenarios import ALL
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+PATIENCE = 240
+"""Seconds without a word, after which a runner is given up."""
+REFUSED = ("PYTHONDONTWRITEBYTECODE", "PYTHONPATH", "PYTHONHOME", "ALL_PROXY", "HTTP_PROXY", "HTTPS_PROXY")
+
+
+def environment() -> dict[str, str]:
+    """No proxies, and byte code may be written, whatever the environment says."""
+    return {name: value for name, value in os.environ.items() if name.upper() not in REFUSED}
+
+
+def _cores() -> tuple[int, int] | None:
+    """One for the server, one for the rest; None where that cannot be said or there is only one."""
+    if not hasattr(os, "sched_setaffinity"):
+        return None
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, range(os.cpu_count() or 1))  # the whole of what is allowed: the bench may have been pinned
+    allowed = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, before)
+    return (allowed[-1], allowed[0]) if len(allowed) > 1 else None
+
+
+CORES = _cores()
+
+
+def start(arguments: list[str], log: Any = None) -> subprocess.Popen[str]:
+    pipe = subprocess.PIPE
+    return subprocess.Popen(arguments, stdin=pipe, stdout=pipe, stderr=log, text=True, cwd=ROOT, env=environment())
+
+
+def pin(process: int, *, server: bool = False) -> None:
+    """All threads of a process stay on their core, and so will those that they start."""
+    if CORES:
+        for thread in os.listdir(f"/proc/{process}/task"):
+            os.sched_setaffinity(int(thread), {CORES[0 if server else 1]})
+
+
+@contextmanager
+def server() -> Iterator[str]:
+    """The address of a server that runs meanwhile."""
+    process = start([sys.executable, "-m", "bench.loop.server"])
+    assert process.stdout
+    try:
+        port = int(process.stdout.readline())
+        pin(process.pid, server=True)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        _end(process)
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    assert process.stdin
+    with suppress(BrokenPipeError):
+        process.stdin.close()
+    try:
+        process.wait(20)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+class Worker:
+    """A runner's process. A scenario that fails once is not asked for again."""
+
+    def __init__(self, command: list[str], address: str, wire: str) -> None:
+        python, module, *more = command
+        self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed with the process
+        self._process = start([python, "-m", module, address, wire, *more], self._log)
+        self._failed: dict[str, str] = {}
+
+    def wait(self) -> None:
+        """Until everything is imported: nobody is measured meanwhile."""
+        if self._line() == "ready\n":
+            pin(self._process.pid)
+
+    def sample(self, scenario: str) -> dict[str, Any]:
+        """The figures of one sample, or {"error": …}."""
+        if scenario in self._failed:
+            return {"error": self._failed[scenario]}
+        stdin = self._process.stdin
+        assert stdin
+        try:
+            stdin.write(json.dumps({"scenario": scenario, "expected": expected(ALL[scenario])}) + "\n")
+            stdin.flush()
+            answer = json.loads(self._line())
+        except (OSError, ValueError):
+            answer = {"error": f"the process has ended: {self._last_words()}"}
+        if "error" in answer:
+            self._failed[scenario] = answer["error"]
+        return answer
+
+    def _line(self) -> str:
+        stdout = self._process.stdout
+        assert stdout
+        if not select([stdout], [], [], PATIENCE)[0]:
+            self._process.kill()
+        return stdout.readline()
+
+    def _last_words(self) -> str:
+        self._log.seek(0)
+        return (self._log.read().strip().splitlines() or ["nothing was said"])[-1][:200]
+
+    def close(self) -> None:
+        _end(self._process)
+        self._log.close()
