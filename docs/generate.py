@@ -7,9 +7,10 @@ import sys
 from pathlib import Path
 
 from toolglot.providers.catalog import FACTS, PROFILES
+from toolglot.simulator.faults import FAULTS
 
 ROOT = Path(__file__).resolve().parent.parent
-COMMANDS = ("convert", "decode", "check", "demo")
+COMMANDS = ("run", "simulate", "convert", "decode", "check", "demo")
 
 
 def speaks() -> str:
@@ -69,6 +70,11 @@ def _plain(value: object) -> str:
     return str(value)
 
 
+def faults() -> str:
+    """docs/simulator.md: one line a fault."""
+    return "\n".join(["| fault | what goes wrong |", "|---|---|", *(f"| `{name}` | {what} |" for name, what in FAULTS.items())])
+
+
 def cli() -> str:
     """docs/cli.md: the help of every command."""
     parts = ["# The command line", "Generated from the commands' own help by `make docs`."]
@@ -88,14 +94,19 @@ def _help(command: str) -> str:
 
 def parts() -> dict[Path, str]:
     """Every generated file, whole."""
-    readme = ROOT / "README.md"
-    text = re.sub(
-        r"(<!-- providers -->\n).*?(<!-- /providers -->)",
-        lambda m: f"{m[1]}{speaks()}\n{m[2]}",
-        readme.read_text(encoding="utf-8"),
-        flags=re.DOTALL,
-    )
-    return {readme: text, ROOT / "docs" / "providers.md": providers(), ROOT / "docs" / "cli.md": cli()}
+    docs = ROOT / "docs"
+    return {
+        ROOT / "README.md": _between("providers", speaks(), ROOT / "README.md"),
+        docs / "providers.md": providers(),
+        docs / "cli.md": cli(),
+        docs / "simulator.md": _between("faults", faults(), docs / "simulator.md"),
+    }
+
+
+def _between(mark: str, text: str, page: Path) -> str:
+    """A page with what stands between two marks written anew."""
+    pattern = rf"(<!-- {mark} -->\n).*?(<!-- /{mark} -->)"
+    return re.sub(pattern, lambda m: f"{m[1]}{text}\n{m[2]}", page.read_text(encoding="utf-8"), flags=re.DOTALL)
 
 
 def main() -> int:
