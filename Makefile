@@ -17,7 +17,7 @@ $(READY): pyproject.toml constraints.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
-demo: $(READY) ## one tool and one awkward conversation in all five wires
+demo: $(READY) ## a conversation with tools on every wire, handed over in the middle: no key, no network
 	@$(BIN)/toolglot demo
 
 test: $(READY) ## all tests with coverage, then the scores on the recordings where they are present
@@ -35,7 +35,7 @@ fix: $(READY) ## format and mend what can be mended
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-bench: $(READY) ## speed, as ratios against the floor and the official SDKs
+bench: $(READY) ## speed, as ratios against the floor and the official SDKs (the loop: python -m bench loop loop-goals)
 	@$(BIN)/python -m bench
 
 docs: $(READY) ## write the generated parts of the documentation anew
