@@ -48,7 +48,7 @@ class ReplyStarted(_Event, frozen=True, gc=False):
     model: str
 
 
-class BlockStarted(_Event, frozen=True):
+class BlockStarted(_Event, frozen=True, gc=False):
     """State of a text or a thought that is known before its first piece; `block` has no text yet."""
 
     index: int
@@ -69,7 +69,7 @@ class ThinkingDelta(_Event, frozen=True, gc=False):
     text: str
 
 
-class ToolCallStarted(_Event, frozen=True):
+class ToolCallStarted(_Event, frozen=True, gc=False):
     """A call began: its name is known. `freeform`: its input is plain text, not JSON."""
 
     index: int
@@ -87,21 +87,21 @@ class ToolCallDelta(_Event, frozen=True, gc=False):
     text: str
 
 
-class ToolCallReady(_Event, frozen=True):
+class ToolCallReady(_Event, frozen=True, gc=False):
     """A call is whole."""
 
     index: int
     call: ToolCall
 
 
-class BlockReady(_Event, frozen=True):
+class BlockReady(_Event, frozen=True, gc=False):
     """Any other block is whole."""
 
     index: int
     block: Text | Thinking | Media | Foreign
 
 
-class ReplyDone(_Event, frozen=True):
+class ReplyDone(_Event, frozen=True, gc=False):
     """The reply is whole."""
 
     reply: Reply
@@ -123,7 +123,7 @@ Event = (
 # ---- of a run
 
 
-class ToolOutcome(msgspec.Struct, frozen=True):
+class ToolOutcome(msgspec.Struct, frozen=True, gc=False):
     """How a call went: its result, how long it took, how often it was tried again, what was mended in its arguments."""
 
     call: ToolCall
@@ -135,32 +135,32 @@ class ToolOutcome(msgspec.Struct, frozen=True):
     """False: the call was refused, was not valid, or was never started."""
 
 
-class ToolStarted(_Event, frozen=True):
+class ToolStarted(_Event, frozen=True, gc=False):
     """A call is running."""
 
     call: ToolCall
 
 
-class ToolProgress(_Event, frozen=True):
+class ToolProgress(_Event, frozen=True, gc=False):
     """A running tool says how far it is."""
 
     call: ToolCall
     text: str
 
 
-class ToolFinished(_Event, frozen=True):
+class ToolFinished(_Event, frozen=True, gc=False):
     """A call is over, whatever came of it."""
 
     outcome: ToolOutcome
 
 
-class ApprovalNeeded(_Event, frozen=True):
+class ApprovalNeeded(_Event, frozen=True, gc=False):
     """The run waits for a decision on these calls: it goes on with `resume`."""
 
     calls: tuple[ToolCall, ...]
 
 
-class Retrying(_Event, frozen=True):
+class Retrying(_Event, frozen=True, gc=False):
     """The provider is asked again after a while. Nothing of the failed attempt was shown."""
 
     why: str
@@ -168,7 +168,7 @@ class Retrying(_Event, frozen=True):
     attempt: int
 
 
-class ModelSwitched(_Event, frozen=True):
+class ModelSwitched(_Event, frozen=True, gc=False):
     """The conversation goes on with another model."""
 
     model: str
@@ -198,7 +198,7 @@ class RunResult(msgspec.Struct, frozen=True):
     """US dollars, where the catalog knows the model's price."""
 
 
-class RunDone(_Event, frozen=True):
+class RunDone(_Event, frozen=True, gc=False):
     """The run is over."""
 
     result: RunResult

@@ -52,7 +52,7 @@ DEFAULT_RETRY = RetryConfig()
 _AGENT = {"content-type": "application/json", "user-agent": "toolglot"}
 
 
-class Answered(msgspec.Struct, frozen=True):
+class Answered(msgspec.Struct, frozen=True, gc=False):
     """A reply, and what it took to get it. `losses` and `repairs` are of the request and of the answer."""
 
     reply: Reply
@@ -208,6 +208,8 @@ class Session:
     @property
     def said(self) -> str:
         """The visible text of the reply that is being read: all that is left of it when it is interrupted."""
+        if self.answered is not None:
+            return self.answered.reply.text
         return self._reader.said if self._reader else ""
 
     async def ask(self, request: Request) -> Answered:
@@ -255,7 +257,7 @@ class Session:
 
     def _done(self, attempt: "_Attempt", patience: "_Patience") -> Answered:
         engine, done = self._engine, attempt.answered(tuple(patience.healed), patience.retries, patience.seconds)
-        self.answered = done
+        self.answered, self._reader = done, None
         if log.isEnabledFor(DEBUG):
             fields = {"model": engine.name, "stop": done.reply.stop, "seconds": done.seconds, "retries": done.retries}
             log.debug("%s answered in %.3f s: %s", engine.name, done.seconds, done.reply.stop, extra=fields)

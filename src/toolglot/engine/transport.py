@@ -22,7 +22,7 @@ class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
     """Between two pieces of an answer."""
 
 
-class HttpRequest(msgspec.Struct, frozen=True):
+class HttpRequest(msgspec.Struct, frozen=True, gc=False):
     """A request as it goes out."""
 
     url: str

@@ -8,7 +8,6 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
-from functools import partial
 from logging import getLogger
 from typing import Any, Protocol, TypeVar, cast
 
@@ -355,19 +354,19 @@ class Driver:
                 await outcomes_of(begun)
             return
         slots = asyncio.Semaphore(most)
+        await all_of(asyncio.create_task(self._in_turn(slots, *pair, emit)) for pair in ready)
 
-        async def in_turn(number: int, work: "Work") -> None:
-            async with slots:
-                if isinstance(work, Prepared):
-                    await outcomes_of([self._begin(number, work, emit)])
-                else:
-                    await self._taken(number, work)
-
-        await all_of(asyncio.create_task(in_turn(*pair)) for pair in ready)
+    async def _in_turn(self, slots: asyncio.Semaphore, number: int, work: "Work", emit: Emit) -> None:
+        async with slots:
+            if isinstance(work, Prepared):
+                await outcomes_of([self._begin(number, work, emit)])
+            else:
+                await self._taken(number, work)
 
     def _begin(self, number: int, prepared: Prepared, emit: Emit) -> Execution:
         self.run.started(number)
-        return self._executor.start(prepared, emit=emit, messages=self.run.conversation, done=partial(self._answered, number))
+        talk = self.run.conversation
+        return self._executor.start(prepared, emit=emit, messages=talk, done=self._answered, number=number)
 
     async def _taken(self, number: int, work: "asyncio.Task[ToolOutcome]") -> None:
         """A call that was begun early."""

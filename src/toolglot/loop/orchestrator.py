@@ -88,7 +88,6 @@ class Orchestrator:
     ) -> None:
         self._engine_options = engine
         self.engine = _engine(model, engine)
-        self.conversation = conversation if conversation is not None else Conversation()
         self.options, self.output_type = options, output_type
         self.system, self.data = system, data
         self.metrics, self.store = ToolMetrics(), ResultStore()
@@ -100,7 +99,12 @@ class Orchestrator:
         self._hosted = _known_hosted(hosted)
         self._paged: Tool | None = None
         self._overlay: tuple[Any, ToolRegistry] = (None, self.registry)
-        self._talk(None)
+        self._own = self._new_talk(conversation if conversation is not None else Conversation())
+
+    @property
+    def conversation(self) -> Conversation:
+        """What was said so far."""
+        return self._own.conversation
 
     # ---- running
 
@@ -210,23 +214,27 @@ class Orchestrator:
 
     def _talk(self, conversation: Conversation | None) -> "_Talk":
         """What is kept for a conversation, for as long as it lives."""
-        conversation = self.conversation if conversation is None else conversation
+        if conversation is None or conversation is self._own.conversation:
+            return self._own
         if conversation.kept is None:
             conversation.kept = WeakKeyDictionary()
         talk: _Talk | None = conversation.kept.get(self)
         if talk is None:
-            executor = ToolExecutor(
-                self.registry,
-                self._config,
-                approve=self._approve,
-                hooks=self._hooks,
-                audit=self._audit,
-                metrics=self.metrics,
-                store=self.store,
-                data=self.data,
-            )
-            talk = conversation.kept[self] = _Talk(conversation, executor)
+            talk = conversation.kept[self] = self._new_talk(conversation)
         return talk
+
+    def _new_talk(self, conversation: Conversation) -> "_Talk":
+        executor = ToolExecutor(
+            self.registry,
+            self._config,
+            approve=self._approve,
+            hooks=self._hooks,
+            audit=self._audit,
+            metrics=self.metrics,
+            store=self.store,
+            data=self.data,
+        )
+        return _Talk(conversation, executor)
 
     def _run(self, conversation: Conversation, state: RunState | None = None) -> Run:
         return Run(

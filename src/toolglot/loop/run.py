@@ -40,26 +40,26 @@ _NOT_RUN, _USED_UP = "The call did not run: {}.", "the run has used up its turns
 _CUT_SHORT, _NO_ANSWER = "[The reply above was cut short: {}.]", "[No answer came: {}.]"
 
 
-class AskModel(msgspec.Struct, frozen=True):
+class AskModel(msgspec.Struct, frozen=True, gc=False):
     """Send the conversation. `last`: no tool may be called any more."""
 
     tool_choice: ToolChoice | None
     last: bool = False
 
 
-class CallTools(msgspec.Struct, frozen=True):
+class CallTools(msgspec.Struct, frozen=True, gc=False):
     """Run these calls (their numbers in the turn), and answer each."""
 
     calls: tuple[tuple[int, ToolCall], ...]
 
 
-class NeedApproval(msgspec.Struct, frozen=True):
+class NeedApproval(msgspec.Struct, frozen=True, gc=False):
     """Nothing can go on before these calls are decided."""
 
     calls: tuple[ToolCall, ...]
 
 
-class Done(msgspec.Struct, frozen=True):
+class Done(msgspec.Struct, frozen=True, gc=False):
     """The run is over."""
 
     stop: RunStop

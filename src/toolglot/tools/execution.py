@@ -36,7 +36,7 @@ GRACE = 0.1
 """Seconds that a cancelled function has to clean up before it is left behind."""
 
 
-class Prepared(msgspec.Struct, frozen=True):
+class Prepared(msgspec.Struct, frozen=True, gc=False):
     """A call that may run, or (`asks`) may run once somebody approves."""
 
     call: ToolCall
@@ -53,6 +53,9 @@ def failed(call: ToolCall, kind: ToolErrorKind, why: str, *, ran: bool = False) 
     return ToolOutcome(call, ToolResult(call.id, (Text(why),), call.name, is_error=True, error_kind=kind), ran=ran)
 
 
+_NO_CONTEXT = Context(ToolCall("", ""))  # for tools that do not ask for one
+
+
 class _OutOfTime(Exception):
     """Our limit was reached; not a timeout of the function's own."""
 
@@ -61,8 +64,8 @@ class Execution:
     """Begins at once; `answer` has the outcome."""
 
     __slots__ = (
-        *("_done", "_emit", "_executor", "_expired", "_flag", "_grace", "_left", "_loop", "_messages", "_prepared", "_started"),
-        *("answer", "task"),
+        *("_done", "_emit", "_executor", "_expired", "_flag", "_grace", "_left", "_loop", "_messages", "_number", "_prepared"),
+        *("_started", "answer", "task"),
     )
 
     def __init__(
@@ -71,11 +74,13 @@ class Execution:
         prepared: Prepared,
         emit: Emit | None,
         messages: Sequence[Message],
-        done: Callable[[ToolOutcome], None] | None,
+        done: Callable[[int, ToolOutcome], None] | None,
+        number: int,
     ) -> None:
-        self._executor, self._prepared, self._emit, self._messages, self._done = executor, prepared, emit, messages, done
+        self._executor, self._prepared, self._emit, self._messages = executor, prepared, emit, messages
+        self._done, self._number = done, number
         self._loop = asyncio.get_running_loop()
-        self._flag = Flag()
+        self._flag: Flag | None = None  # there is one where the tool may look at it
         self._expired = self._left = False
         self._grace: asyncio.TimerHandle | None = None
         self._started = executor.clock()
@@ -85,8 +90,12 @@ class Execution:
 
     def cancel(self) -> None:
         """Nobody waits any more."""
-        self._flag.set()
+        self._set_flag()
         self.task.cancel()
+
+    def _set_flag(self) -> None:
+        if self._flag is not None:
+            self._flag.set()
 
     # ---- from the beginning to the outcome
 
@@ -119,7 +128,7 @@ class Execution:
         if self._left:
             return
         if self._done is not None:
-            self._done(outcome)
+            self._done(self._number, outcome)
         if self._emit is not None:
             self._emit(ToolFinished(outcome))
 
@@ -156,19 +165,9 @@ class Execution:
 
     async def _attempt(self, number: int) -> Any:
         """What the function returns, for as long as it may take. One that is inline and sync cannot be stopped."""
-        prepared, executor, limit = self._prepared, self._executor, self._limit
+        prepared, limit = self._prepared, self._limit
         tool = prepared.tool
-        if number:  # the flag of the attempt before may be set
-            self._flag = Flag()
-        context = Context(
-            prepared.call,
-            attempt=number + 1,
-            data=executor.data,
-            model=executor.model,
-            messages=self._messages,
-            report=self._reporter() if self._emit is not None else _nowhere,
-            flag=self._flag,
-        )
+        context = self._context(number) if tool.wants_context else _NO_CONTEXT
         timer = self._loop.call_later(limit, self._expire) if limit is not None else None
         try:
             if tool.is_async or tool.inline:
@@ -194,6 +193,18 @@ class Execution:
             if self._grace is not None:
                 self._grace.cancel()
 
+    def _context(self, number: int) -> Context:
+        self._flag = Flag()
+        return Context(
+            self._prepared.call,
+            attempt=number + 1,
+            data=self._executor.data,
+            model=self._executor.model,
+            messages=self._messages,
+            report=self._reporter(self._flag) if self._emit is not None else _nowhere,
+            flag=self._flag,
+        )
+
     @property
     def _limit(self) -> float | None:
         own = self._prepared.tool.timeout
@@ -209,7 +220,7 @@ class Execution:
 
     def _expire(self) -> None:
         self._expired = True
-        self._flag.set()
+        self._set_flag()
         self.task.cancel()
         self._grace = self._loop.call_later(GRACE, self._give_up)
 
@@ -243,9 +254,9 @@ class Execution:
         first = _said(error).strip().partition("\n")[0][:500]
         return ToolError(f"{type(error).__name__}: {first}" if first else type(error).__name__, tool=tool.name, call_id=call.id)
 
-    def _reporter(self) -> Callable[[str], None]:
+    def _reporter(self, flag: Flag) -> Callable[[str], None]:
         """Progress of a tool, from any thread, in order; of one that nobody waits for, nothing more."""
-        call, emit, flag, loop, here = self._prepared.call, self._emit, self._flag, self._loop, threading.get_ident()
+        call, emit, loop, here = self._prepared.call, self._emit, self._loop, threading.get_ident()
 
         def show(text: str) -> None:
             if emit is not None and not flag.is_set():

@@ -197,10 +197,11 @@ class ToolExecutor:
         *,
         emit: Emit | None = None,
         messages: Sequence[Message] = (),
-        done: Callable[[ToolOutcome], None] | None = None,
+        done: Callable[[int, ToolOutcome], None] | None = None,
+        number: int = 0,
     ) -> Execution:
-        """Begins a prepared call. `done` is told its outcome at once."""
-        return Execution(self, prepared, emit, messages, done)
+        """Begins a prepared call. `done` is told its number and its outcome at once."""
+        return Execution(self, prepared, emit, messages, done, number)
 
     async def execute(self, prepared: Prepared, *, emit: Emit | None = None, messages: Sequence[Message] = ()) -> ToolOutcome:
         """Runs a prepared call to its outcome."""

@@ -41,7 +41,7 @@ class Rate(msgspec.Struct, frozen=True):
     seconds: float
 
 
-class Bound(msgspec.Struct, frozen=True):
+class Bound(msgspec.Struct, frozen=True, gc=False):
     """A call made fit: the arguments in JSON form, the function's keyword arguments, and what was mended."""
 
     arguments: dict[str, Any]
@@ -149,6 +149,11 @@ class Tool:
         return self.definition.description
 
     # -- what a program does
+
+    @property
+    def wants_context(self) -> bool:
+        """Whether the function has a parameter for the Context."""
+        return (self._made or self._make()).context is not None
 
     def bind(self, call: ToolCall) -> Bound:
         """The arguments of a call, checked and mended. Raises ToolError (validation), written for the model."""

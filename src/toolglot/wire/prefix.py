@@ -24,7 +24,7 @@ from toolglot.wire.writer import Writer
 __all__ = ["EncodedBody", "Heads", "PrefixEncoder"]
 
 
-class EncodedBody(msgspec.Struct, frozen=True):
+class EncodedBody(msgspec.Struct, frozen=True, gc=False):
     """A request as the bytes of a body. `closed`: so many of them are the start of the next body too."""
 
     body: bytes
