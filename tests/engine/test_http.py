@@ -493,7 +493,7 @@ def test_each_timeout_has_its_own_length() -> None:
             finally:
                 await transport.close()
 
-    assert run(slow(0.06, Timeouts(first_byte=0.2, idle=0.2))) == b"abcdeabcde"  # longer than both, all in all
+    assert run(slow(0.2, Timeouts(first_byte=0.7, idle=0.7))) == b"abcdeabcde"  # longer than both, all in all
     with pytest.raises(TimedOut) as caught:
         run(slow(0.06, Timeouts(first_byte=5, idle=0.02)))
     assert caught.value.phase == "idle"
