@@ -1,6 +1,7 @@
 """Shared fixtures: the recordings next to the project, where they are present."""
 
 import base64
+import signal
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -11,6 +12,10 @@ from hypothesis import settings
 
 from toolglot.jsontext import loads_object
 from toolglot.wire.codec import WIRES
+
+# A run in the background has Ctrl-C ignored, and what it starts inherits that: the tests that send it need it back.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # The same examples every time, however busy the machine is.
 settings.register_profile("toolglot", deadline=None, derandomize=True)
