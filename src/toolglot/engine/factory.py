@@ -123,7 +123,8 @@ def _located(profile: Profile, base_url: str | None, places: Mapping[str, str]) 
         value = places.get(place) or next((text for name in names if (text := os.environ.get(name))), "")
         value = value or _DEFAULT_PLACES.get(place, "")
         if not value:
-            raise UsageError(f"{profile.title} needs {place!r}: pass {place}=… or set {' or '.join(names)}")
+            wanted = " or ".join((*names, *profile.base_env))
+            raise UsageError(f"{profile.title} needs {place!r}: pass {place}=… or set {wanted}")
         found = {key: text.replace("{" + place + "}", value) for key, text in found.items()}
     found["base_url"] = _VERTEX_HOSTS.get(found["base_url"], found["base_url"])
     return found

@@ -190,10 +190,11 @@ class Driver:
                     await session.ask(request)
                 else:
                     await self._in_time(session.ask(request))
-                await self._replied(session)
-                return
             except (ProviderError, TransportError, MalformedReply) as error:
                 session = self._fall_back(error, session)
+            else:
+                await self._replied(session)
+                return
 
     async def _ask(self, step: AskModel) -> AsyncGenerator[list[RunEvent]]:
         session = self._asker.session()
