@@ -5,12 +5,20 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args
 
+from toolglot.cli.chat.commands import COMMANDS as CHAT
+from toolglot.cli.config import settings_table
+from toolglot.cli.login import keys_table
+from toolglot.events import RunEvent
 from toolglot.providers.catalog import FACTS, PROFILES
 from toolglot.simulator.faults import FAULTS
 
 ROOT = Path(__file__).resolve().parent.parent
-COMMANDS = ("run", "simulate", "convert", "decode", "check", "demo")
+COMMANDS = (
+    *("chat", "run", "models", "tools", "doctor", "config", "config show", "config path", "trust", "login", "logout"),
+    *("simulate", "convert", "decode", "check", "demo"),
+)
 
 
 def speaks() -> str:
@@ -75,6 +83,22 @@ def faults() -> str:
     return "\n".join(["| fault | what goes wrong |", "|---|---|", *(f"| `{name}` | {what} |" for name, what in FAULTS.items())])
 
 
+def events() -> str:
+    """docs/run.md: one line an event."""
+    rows = ["| event | fields | when |", "|---|---|---|"]
+    for kind in get_args(RunEvent):
+        fields = ", ".join(f"`{name}`" for name in kind.__struct_fields__)
+        about = (kind.__doc__ or "").split("\n\n")[0].replace("\n", " ")
+        rows.append(f"| `{kind.__name__}` | {fields} | {re.sub(r'  +', ' ', about)} |")
+    return "\n".join(rows)
+
+
+def chat() -> str:
+    """docs/chat.md: one line a command."""
+    rows = ["| command | what it does |", "|---|---|"]
+    return "\n".join([*rows, *(f"| `{f'/{name} {one.usage}'.strip()}` | {one.about} |" for name, one in CHAT.items())])
+
+
 def cli() -> str:
     """docs/cli.md: the help of every command."""
     parts = ["# The command line", "Generated from the commands' own help by `make docs`."]
@@ -86,7 +110,7 @@ def cli() -> str:
 
 def _help(command: str) -> str:
     env = {**os.environ, "COLUMNS": "100", "TERM": "dumb", "NO_COLOR": "1", "_TYPER_FORCE_DISABLE_TERMINAL": "1"}
-    words = [sys.executable, "-m", "toolglot.cli.main", *([command] if command else []), "--help"]
+    words = [sys.executable, "-m", "toolglot.cli.main", *command.split(), "--help"]
     said = subprocess.run(words, capture_output=True, text=True, env=env, check=True).stdout
     said = said.replace("python -m toolglot.cli.main", "toolglot")
     return "\n".join(line.rstrip() for line in said.strip().splitlines())
@@ -100,6 +124,10 @@ def parts() -> dict[Path, str]:
         docs / "providers.md": providers(),
         docs / "cli.md": cli(),
         docs / "simulator.md": _between("faults", faults(), docs / "simulator.md"),
+        docs / "chat.md": _between("chat", chat(), docs / "chat.md"),
+        docs / "run.md": _between("events", events(), docs / "run.md"),
+        docs / "configuration.md": _between("settings", settings_table(), docs / "configuration.md"),
+        docs / "keys.md": _between("keys", keys_table(), docs / "keys.md"),
     }
 
 

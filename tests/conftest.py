@@ -1,8 +1,10 @@
 """Shared fixtures: the recordings next to the project, where they are present."""
 
 import base64
+import os
 import signal
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,10 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+from toolglot.engine.signin import environment
+from toolglot.engine.signin.environment import SECRETS
 from toolglot.jsontext import loads_object
+from toolglot.providers.catalog import PROFILES
 from toolglot.wire.codec import WIRES
 
 # A run in the background has Ctrl-C ignored, and what it starts inherits that: the tests that send it need it back.
@@ -21,10 +26,31 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 settings.register_profile("toolglot", deadline=None, derandomize=True)
 settings.load_profile("toolglot")
 
+# Nobody's own configuration, keys or files.
+_HOME = tempfile.TemporaryDirectory(prefix="toolglot-tests-")
+os.environ |= {
+    "TOOLGLOT_STATE": f"{_HOME.name}/state",
+    "TOOLGLOT_CONFIG": f"{_HOME.name}/config.toml",
+    "PYTHON_KEYRING_BACKEND": "keyring.backends.null.Keyring",
+    "AZURE_TOKEN_CREDENTIALS": "environmentcredential",
+    "NO_GCE_CHECK": "true",
+    "CLOUDSDK_CONFIG": f"{_HOME.name}/gcloud",
+}
+_NAMED = {name for row in PROFILES.values() for name in (*row.key_env, *row.token_env, *row.base_env)}
+for _name in _NAMED | {*SECRETS, "TOOLGLOT_MODEL", "GOOGLE_APPLICATION_CREDENTIALS"}:
+    os.environ.pop(_name, None)
+
 SHARED = Path(__file__).parent.parent.parent / "shared"
 ABSENT = f"needs the recorded exchanges, and {SHARED} is absent"
 
 Recording = dict[str, Any]
+
+
+@pytest.fixture(autouse=True)
+def _nothing_stays_hidden() -> Iterator[None]:
+    """A command that is run in this process takes keys out of the environment: the next test has its own."""
+    yield
+    environment._hidden.clear()  # pyright: ignore[reportPrivateUsage]
 
 
 @cache

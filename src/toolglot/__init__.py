@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from toolglot.config.setup import from_config
     from toolglot.engine.engine import Engine
     from toolglot.engine.factory import create_engine
     from toolglot.engine.http import HttpTransport
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     )
     from toolglot.events import (
         ApprovalNeeded,
+        ContextCut,
         RunDone,
         RunEvent,
         RunResult,
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
         ToolProgress,
         ToolStarted,
     )
+    from toolglot.loop.context import ContextPolicy
     from toolglot.loop.orchestrator import Orchestrator
     from toolglot.loop.run import Run
     from toolglot.losses import Loss, Repair
@@ -92,6 +95,8 @@ __all__ = [
     "AuditLog",
     "AuthenticationFailed",
     "Context",
+    "ContextCut",
+    "ContextPolicy",
     "ContextTooLong",
     "Conversation",
     "Engine",
@@ -165,6 +170,7 @@ __all__ = [
     "create_engine",
     "decode_request",
     "encode_request",
+    "from_config",
     "load",
     "preflight",
     "reader",
@@ -184,7 +190,7 @@ _HOMES = {
     "errors": "AuthenticationFailed ContextTooLong LimitExceeded MalformedData MalformedReply MalformedRequest "
     "NameConflict NotATool ProviderError RateLimited ReplayMiss ToolError ToolglotError TransportError "
     "TruncatedStream UsageError WouldLose",
-    "events": "ApprovalNeeded RunDone RunEvent RunResult TextDelta ThinkingDelta ToolFinished ToolOutcome "
+    "events": "ApprovalNeeded ContextCut RunDone RunEvent RunResult TextDelta ThinkingDelta ToolFinished ToolOutcome "
     "ToolProgress ToolStarted",
     "losses": "Loss Repair",
     "messages": "Conversation Foreign Media Message Origin Reply Text Thinking ToolCall ToolResult Usage assistant "
@@ -204,6 +210,8 @@ _HOMES = {
     "engine.recording": "RecordingTransport ReplayTransport",
     "engine.simulated": "SimulatedTransport",
     "engine.transport": "HttpRequest Timeouts Transport",
+    "config.setup": "from_config",
+    "loop.context": "ContextPolicy",
     "loop.orchestrator": "Orchestrator",
     "loop.run": "Run",
     "simulator.core": "Simulator",

@@ -124,7 +124,7 @@ class MalformedRequest(MalformedData):
 
 
 class ProviderError(ToolglotError):
-    """The provider said no."""
+    """The provider said no. `request_id`: what the provider calls the request, "" where it does not say."""
 
     retryable = False
 
@@ -136,9 +136,10 @@ class ProviderError(ToolglotError):
         code: str = "",
         retry_after: float | None = None,
         body: Any = None,
+        request_id: str = "",
     ) -> None:
         super().__init__(message)
-        self.status, self.code, self.retry_after, self.body = status, code, retry_after, body
+        self.status, self.code, self.retry_after, self.body, self.request_id = status, code, retry_after, body, request_id
 
 
 class InvalidRequest(ProviderError):

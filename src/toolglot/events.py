@@ -16,6 +16,7 @@ __all__ = [
     "ApprovalNeeded",
     "BlockReady",
     "BlockStarted",
+    "ContextCut",
     "Event",
     "ModelSwitched",
     "ReplyDone",
@@ -175,6 +176,20 @@ class ModelSwitched(_Event, frozen=True, gc=False):
     why: str
 
 
+class ContextCut(_Event, frozen=True, gc=False):
+    """The conversation has outgrown its model: requests no longer show its older part. The conversation still has it."""
+
+    said: str
+    """What was left out, in a sentence."""
+    left_out: int
+    """Messages that requests no longer show."""
+    before: int
+    after: int
+    """Tokens of a request, about."""
+    summary: str = ""
+    """What stands in their place."""
+
+
 RunStop = Literal["end", "length", "refusal", "filtered", "error", "max_iterations", "budget", "approval", "interrupted"]
 
 
@@ -204,4 +219,4 @@ class RunDone(_Event, frozen=True, gc=False):
     result: RunResult
 
 
-RunEvent = Event | ToolStarted | ToolProgress | ToolFinished | ApprovalNeeded | Retrying | ModelSwitched | RunDone
+RunEvent = Event | ToolStarted | ToolProgress | ToolFinished | ApprovalNeeded | Retrying | ModelSwitched | ContextCut | RunDone

@@ -97,8 +97,8 @@ class TestRun:
         ("words", "exits", "says"),
         [
             (["-m", "antropic:x", "hi"], 2, "did you mean 'anthropic'?"),
-            (["-m", "anthropic", "hi"], 2, "names no model"),
-            (["-m", "anthropic:claude-sonnet-4-5", "hi"], 1, "set ANTHROPIC_API_KEY"),
+            (["-m", "anthropic", "hi"], 2, "'anthropic' is neither PROVIDER:MODEL"),
+            (["-m", "anthropic:claude-sonnet-4-5", "hi"], 2, "set ANTHROPIC_API_KEY"),
             (["-m", "compatible:x", "hi"], 2, "needs a base URL"),
             (["-a", "nope.png", "hi"], 2, "cannot read the attachment 'nope.png'"),
             (["--tools", "nope:tools", "hi"], 2, "cannot load 'nope:tools'"),

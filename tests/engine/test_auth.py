@@ -1,23 +1,53 @@
 """Where keys come from, which header holds them, and what is said where there is none."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import logging
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
 from typing import Any
 
+import keyring
 import pytest
+from keyring.backend import KeyringBackend
+from keyring.backends import fail, null
+from keyring.errors import KeyringError, PasswordDeleteError
+from msgspec.structs import replace
 
-from toolglot.engine.auth import KeySource
+from toolglot.engine import auth
+from toolglot.engine.auth import KeySource, key_in, key_origin
+from toolglot.engine.factory import create_engine
+from toolglot.engine.signin import copilot
+from toolglot.engine.signin.copilot import Login
+from toolglot.engine.signin.environment import KEY_VARIABLES
+from toolglot.engine.signin.stored import account_of, can_store, forget, store, stored
 from toolglot.errors import AuthenticationFailed
+from toolglot.messages import user
 from toolglot.providers.catalog import PROFILES, resolve
+from toolglot.request import Request
+from transports import ScriptedTransport, refusal, whole
 
 KEY = "planted-key-8b1f0c"
-VARIABLES = sorted({name for row in PROFILES.values() for name in row.key_env})
+FOLDERS = ("HOME", "USERPROFILE", "APPDATA", "CLOUDSDK_CONFIG", "AZURE_CONFIG_DIR", "XDG_DATA_HOME")
 
 
 @pytest.fixture(autouse=True)
-def no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in VARIABLES:
+def no_keys(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    """No key, no sign-in, no keyring; nothing leads off this machine."""
+    for name in (*KEY_VARIABLES, "GOOGLE_APPLICATION_CREDENTIALS", "AZURE_CLIENT_ID", "IDENTITY_ENDPOINT", "MSI_ENDPOINT"):
         monkeypatch.delenv(name, raising=False)
+    for name in FOLDERS:
+        monkeypatch.setenv(name, str(tmp_path / "home"))
+    monkeypatch.setenv("AZURE_TOKEN_CREDENTIALS", "environmentcredential")
+    monkeypatch.setattr("google.auth.compute_engine._metadata._NO_GCE_CHECK", True)
+    monkeypatch.setattr("toolglot.engine.signin.adc._MACHINE", tmp_path / "absent")
+    monkeypatch.setattr("toolglot.engine.signin.entra._FOLDERS", ("~/.azure",))
+    monkeypatch.setattr("toolglot.engine.signin.environment._hidden", {})
+    before = keyring.get_keyring()
+    keyring.set_keyring(null.Keyring())
+    auth._sign_in.cache_clear()  # pyright: ignore[reportPrivateUsage]
+    yield
+    keyring.set_keyring(before)
 
 
 def headers(provider: str, key: Any = None) -> dict[str, str]:
@@ -154,3 +184,203 @@ def test_keys_that_change_all_the_time_are_not_all_kept() -> None:
     asyncio.run(main())
     assert "token-00004999" in source.known
     assert len(source.known) <= 1_000
+
+
+class Memory(KeyringBackend):
+    """A keyring that forgets everything at the end."""
+
+    priority = 1  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept: dict[tuple[str, str], str] = {}
+        self.asked = 0
+
+    def get_password(self, service: str, username: str) -> str | None:
+        self.asked += 1
+        return self.kept.get((service, username))
+
+    def set_password(self, service: str, username: str, password: str) -> None:
+        self.kept[service, username] = password
+
+    def delete_password(self, service: str, username: str) -> None:
+        if self.kept.pop((service, username), None) is None:
+            raise PasswordDeleteError("not there")
+
+
+class Broken(Memory):
+    """A keyring that is locked."""
+
+    def get_password(self, service: str, username: str) -> str | None:
+        raise KeyringError(f"locked: {KEY}")
+
+    def set_password(self, service: str, username: str, password: str) -> None:
+        raise KeyringError(f"locked: {password}")
+
+
+@pytest.fixture
+def memory() -> Memory:
+    made = Memory()
+    keyring.set_keyring(made)
+    return made
+
+
+def ask(model: str, transport: ScriptedTransport, times: int = 1, **options: Any) -> None:
+    engine = create_engine(model, transport=transport, **options)
+
+    async def main() -> None:
+        for _ in range(times):
+            await engine.ask(Request(engine.model, [user("hello")]))
+
+    asyncio.run(main())
+
+
+class TestTheKeyring:
+    def test_it_keeps_gives_and_drops(self, memory: Memory) -> None:
+        assert stored("anthropic") is None
+        assert store("anthropic", KEY)
+        assert (stored("anthropic"), memory.kept) == (KEY, {("toolglot", "anthropic"): KEY})
+        assert [forget("anthropic"), forget("anthropic")] == [True, False]
+        assert memory.kept == {}
+
+    @pytest.mark.parametrize(
+        ("account", "rows"),
+        [
+            ("openai", ["openai-chat", "openai-responses"]),
+            ("azure", ["azure-chat", "azure-responses", "azure-dated-chat", "azure-dated-responses"]),
+            ("anthropic", ["anthropic"]),
+            ("gemini", ["gemini"]),
+            ("vertex", ["vertex"]),
+            ("llama.cpp", ["llama.cpp"]),
+        ],
+    )
+    def test_providers_of_one_vendor_share_a_key(self, account: str, rows: list[str]) -> None:
+        assert [row for row in PROFILES if account_of(row) == account] == rows
+
+    @pytest.mark.parametrize(
+        "provider", [row.id for row in PROFILES.values() if row.auth != "optional" and row.id != "copilot"]
+    )
+    def test_its_key_is_sent_as_any_other(self, provider: str, memory: Memory) -> None:
+        store(provider, KEY)
+        assert headers(provider) == dict([HEADERS[PROFILES[provider].auth]])
+
+    def test_a_variable_goes_first(self, memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+        store("azure-chat", KEY)
+        monkeypatch.setenv("AZURE_OPENAI_AD_TOKEN", "token-123")
+        assert headers("azure-chat") == {"authorization": "Bearer token-123"}
+        monkeypatch.setenv("AZURE_OPENAI_API_KEY", "key-123")
+        assert headers("azure-chat") == {"api-key": "key-123"}
+        assert headers("azure-chat", "given-123") == {"api-key": "given-123"}
+
+    def test_it_is_asked_once(self, memory: Memory) -> None:
+        store("openai-chat", KEY)
+        memory.asked = 0
+        ask("openai-chat:m", ScriptedTransport(whole(), whole(), whole()), 3)
+        assert memory.asked == 1
+
+    def test_it_is_asked_again_after_a_refusal_once(self, memory: Memory) -> None:
+        store("openai-chat", KEY)
+
+        def changed(_: object) -> Any:
+            store("openai-chat", "another-key")
+            return refusal(401, "wrong")
+
+        transport = ScriptedTransport(changed, whole(), whole())
+        ask("openai-chat:m", transport, 2)
+        assert [one.headers["authorization"] for one in transport.requests] == [f"Bearer {KEY}", *["Bearer another-key"] * 2]
+        with pytest.raises(AuthenticationFailed):
+            ask("openai-chat:m", ScriptedTransport(refusal(401, "no"), refusal(401, "no"), whole()))
+
+    def test_a_server_that_needs_no_key_is_not_asked_about(self, memory: Memory) -> None:
+        store("compatible", KEY)
+        memory.asked = 0
+        transport = ScriptedTransport(whole(), refusal(401, "who are you?"), whole(), whole())
+        ask("compatible:m", transport, 3, base_url="http://host/v1")
+        assert [one.headers.get("authorization") for one in transport.requests] == [None, None, *[f"Bearer {KEY}"] * 2]
+        assert memory.asked == 1
+
+    def test_a_server_that_needs_a_key_nobody_has(self) -> None:
+        transport = ScriptedTransport(refusal(401, "who are you?"), refusal(401, "who are you?"), whole())
+        with pytest.raises(AuthenticationFailed, match="who are you"):
+            ask("compatible:m", transport, base_url="http://host/v1")
+        assert len(transport.requests) == 2
+
+    def test_a_login_at_github_is_not_a_key(self, memory: Memory) -> None:
+        assert copilot.keep_login(Login("gho_1", "http://127.0.0.1:9")) == "system keyring"
+        assert not copilot.login_file().exists()
+        with pytest.raises(Exception, match=r"127\.0\.0\.1:9"):
+            headers("copilot")
+        assert key_origin(resolve("copilot")) == "GitHub sign-in (system keyring)"
+        assert copilot.forget_login()
+        assert memory.kept == {}
+
+    def test_a_login_moves_from_the_file_to_the_keyring(self) -> None:
+        copilot.keep_login(Login("gho_1"))
+        assert copilot.login_file().exists()
+        keyring.set_keyring(Memory())
+        copilot.keep_login(Login("gho_2"))
+        assert not copilot.login_file().exists()
+        found = copilot.find_login()
+        assert found is not None
+        assert found[0].token == "gho_2"
+
+    def test_one_that_fails_is_empty_and_says_so_without_secrets(self, caplog: pytest.LogCaptureFixture) -> None:
+        keyring.set_keyring(Broken())
+        caplog.set_level(logging.DEBUG, "toolglot")
+        assert stored("anthropic") is None
+        assert [record.getMessage() for record in caplog.records] == ["the system keyring failed: KeyringError"]
+        assert not store("anthropic", KEY)
+        assert not forget("anthropic")
+        with pytest.raises(AuthenticationFailed, match="ANTHROPIC_API_KEY"):
+            headers("anthropic")
+        assert KEY not in caplog.text
+
+    @pytest.mark.parametrize("backend", [fail.Keyring, null.Keyring], ids=["none", "switched off"])
+    def test_none_is_there(self, backend: type[KeyringBackend]) -> None:
+        keyring.set_keyring(backend())
+        assert (can_store(), stored("anthropic"), store("anthropic", KEY)) == (False, None, False)
+
+    def test_the_package_is_missing(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(sys.modules, "keyring", None)
+        assert (can_store(), stored("anthropic"), store("anthropic", KEY), forget("anthropic")) == (False, None, False, False)
+        with pytest.raises(AuthenticationFailed, match="ANTHROPIC_API_KEY"):
+            headers("anthropic")
+
+
+class TestWhereAKeyWouldComeFrom:
+    @pytest.mark.parametrize("provider", PROFILES)
+    def test_nowhere(self, provider: str) -> None:
+        assert key_origin(PROFILES[provider]) is None
+
+    @pytest.mark.parametrize(
+        ("provider", "name"), [(row.id, name) for row in PROFILES.values() for name in (*row.key_env, *row.token_env)]
+    )
+    def test_a_variable(self, provider: str, name: str, memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+        store(provider, KEY)
+        monkeypatch.setenv(name, KEY)
+        assert key_origin(PROFILES[provider]) == f"variable {name}"
+
+    @pytest.mark.parametrize("provider", ["anthropic", "openai-chat", "azure-responses", "vertex", "ollama"])
+    def test_the_keyring(self, provider: str, memory: Memory) -> None:
+        store(provider, KEY)
+        assert key_origin(PROFILES[provider]) == "system keyring"
+
+    def test_a_sign_in(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("IDENTITY_ENDPOINT", "http://127.0.0.1:9/")
+        assert key_origin(PROFILES["azure-chat"]) == "Entra sign-in"
+
+
+def test_a_provider_that_is_in_no_catalog(memory: Memory) -> None:
+    own = replace(resolve("openai-chat", "m"), id="own", title="Own", key_env=())
+    with pytest.raises(AuthenticationFailed, match="no key for Own"):
+        asyncio.run(KeySource(own).headers())
+    store("own", KEY)
+    assert asyncio.run(KeySource(own).headers()) == {"authorization": f"Bearer {KEY}"}
+    assert memory.kept == {("toolglot", "own"): KEY}
+
+
+def test_a_variable_of_another_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(AuthenticationFailed, match="MY_KEY is not set"):
+        headers("openai-chat", key_in("MY_KEY"))
+    monkeypatch.setenv("MY_KEY", f" {KEY}")
+    assert headers("openai-chat", key_in("MY_KEY")) == {"authorization": f"Bearer {KEY}"}

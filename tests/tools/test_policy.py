@@ -272,7 +272,7 @@ def test_the_question_says_what_would_be_done_to_what() -> None:
     desk = Desk(write.replace(target=_in_home), approve=says("yes"), ask=frozenset({"write"}))
     made = call("write", path="a.txt")
     desk.run(made)
-    assert desk.asked == [Approval(made, "write", frozenset({"write"}), "/home/a.txt")]
+    assert desk.asked == [Approval(made, "write", frozenset({"write"}), "/home/a.txt", {"path": "a.txt"})]
 
 
 def test_always_means_no_more_questions_about_this_tool() -> None:

@@ -2,14 +2,17 @@
 
 import base64
 import mimetypes
+import re
+import shlex
 from pathlib import Path
 
 from toolglot.errors import UsageError
 from toolglot.messages import Media, Text
 
-__all__ = ["attached"]
+__all__ = ["attached", "attached_in"]
 
 _MOST = 20_000_000  # bytes
+_NAMED = re.compile(r"""(?<!\S)@("[^"]+"|'[^']+'|\S+)""")
 _KINDS = {"image": "image", "audio": "audio", "video": "video"}
 
 
@@ -30,3 +33,37 @@ def attached(path: Path) -> Text | Media:
             pass
     kind = _KINDS.get(family, "file")
     return Media(kind, media_type or "application/octet-stream", base64.b64encode(data).decode(), name=path.name)  # pyright: ignore[reportArgumentType]
+
+
+def attached_in(text: str) -> tuple[str, list[Text | Media]]:
+    """What a prompt says, and the files that it names: `@path` anywhere, or nothing but a path, as a terminal pastes a file.
+
+    An `@word` that is no file is just a word. Raises UsageError.
+    """
+    if (alone := _only_path(text)) is not None:
+        return f"[{alone.name}]", [attached(alone)]
+    found: list[Text | Media] = []
+    for match in _NAMED.finditer(text):
+        path = Path(match[1].strip("\"'").rstrip(",;:!?)")).expanduser()
+        if _is_file(path):
+            found.append(attached(path))
+    return text, found
+
+
+def _only_path(text: str) -> Path | None:
+    """Dropped into a terminal, a file becomes its path, quoted or escaped."""
+    if "\n" in text.strip() or not text.strip().startswith(("/", "~", "'/", '"/', "./", "file://")):
+        return None
+    try:
+        words = shlex.split(text)
+    except ValueError:
+        return None
+    path = Path(words[0].removeprefix("file://")).expanduser() if len(words) == 1 else None
+    return path if path is not None and _is_file(path) else None
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import msgspec
 
-from toolglot.cli.load import imported
+from toolglot.config.load import imported
 from toolglot.errors import MalformedData, UsageError
 from toolglot.jsontext import loads
 from toolglot.losses import Loss, Repair

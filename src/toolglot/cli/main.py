@@ -1,9 +1,10 @@
 """The command line: arguments -> public API -> what is printed. Nothing imports it."""
 
+import os
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -22,13 +23,20 @@ class Wire(StrEnum):
     OLLAMA_CHAT = "ollama-chat"
 
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 File = Annotated[
     Path | None, typer.Argument(help="A file; - or nothing reads stdin.", exists=True, dir_okay=False, allow_dash=True)
 ]
-Model = Annotated[
-    str | None, typer.Option("--model", "-m", help="PROVIDER:MODEL, or simulator[:PROVIDER].", envvar="TOOLGLOT_MODEL")
-]
+Model = Annotated[str | None, typer.Option("--model", "-m", help="PROVIDER:MODEL, an alias, or simulator[:PROVIDER].")]
+Tools = Annotated[list[str] | None, typer.Option("--tools", help="Tools as module:object; may be repeated.")]
+System = Annotated[str | None, typer.Option("--system", help="Instructions to the model.")]
+Allow = Annotated[list[str] | None, typer.Option("--allow", help="Offer only tools of this name or pattern; may be repeated.")]
+Deny = Annotated[list[str] | None, typer.Option("--deny", help="Never offer tools of this name or pattern; may be repeated.")]
+MaxTurns = Annotated[int | None, typer.Option("--max-turns", help="Requests with tools for one prompt.", min=1)]
+BaseUrl = Annotated[str | None, typer.Option("--base-url", help="Another address of the provider.")]
+Verbose = Annotated[int, typer.Option("--verbose", "-v", count=True, help="Say more on stderr; -vv says everything.")]
+LogFile = Annotated[Path | None, typer.Option("--log-file", help="Write the log to this file, as JSON lines.")]
+Json = Annotated[bool, typer.Option("--json", help="For scripts.")]
 Jsonl = Annotated[bool, typer.Option("--jsonl", help="One JSON object in a line, one answer in a line.")]
 
 
@@ -115,36 +123,171 @@ def check(
 
 
 @app.command()
+def chat(
+    prompt: Annotated[str | None, typer.Argument(help="What to say first.")] = None,
+    model: Model = None,
+    tools: Tools = None,
+    system: System = None,
+    allow: Allow = None,
+    deny: Deny = None,
+    max_turns: MaxTurns = None,
+    base_url: BaseUrl = None,
+    load: Annotated[Path | None, typer.Option("--load", help="Go on with a conversation that /save wrote.")] = None,
+    verbose: Verbose = 0,
+    log_file: LogFile = None,
+) -> None:
+    """Talk with a model that may call tools. Without a model and a key, the simulator answers."""
+    from toolglot.cli.chat.launch import launch
+    from toolglot.cli.start import Flags
+
+    flags = Flags(
+        model=model,
+        tools=tuple(tools or ()),
+        system=system,
+        allow=tuple(allow or ()),
+        deny=tuple(deny or ()),
+        max_turns=max_turns,
+        base_url=base_url,
+        verbose=verbose,
+        log_file=log_file,
+    )
+    raise typer.Exit(launch(flags, prompt, load))
+
+
+@app.command()
 def run(
     prompt: Annotated[str | None, typer.Argument(help="What to ask; - or nothing reads stdin.")] = None,
     model: Model = None,
     attach: Annotated[list[Path] | None, typer.Option("--attach", "-a", help="A file to show; may be repeated.")] = None,
-    tools: Annotated[list[str] | None, typer.Option(help="Tools as module:object; may be repeated.")] = None,
-    system: Annotated[str | None, typer.Option(help="Instructions to the model.")] = None,
-    base_url: Annotated[str | None, typer.Option(help="Another address of the provider.")] = None,
-    max_turns: Annotated[int, typer.Option(help="Requests with tools.", min=1)] = 25,
+    tools: Tools = None,
+    system: System = None,
+    allow: Allow = None,
+    deny: Deny = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Approve every call that would be asked about.")] = False,
+    max_turns: MaxTurns = None,
+    base_url: BaseUrl = None,
     json: Annotated[bool, typer.Option("--json", help="Every event as a JSON line.")] = False,
+    verbose: Verbose = 0,
+    log_file: LogFile = None,
 ) -> None:
-    """Ask one thing: the model may call tools, the answer is printed. Without a model, the simulator answers."""
-    from toolglot.cli.attach import attached
-    from toolglot.cli.load import tools_in
+    """Ask one thing: the model may call tools, the answer is printed. Without a model and a key, the simulator answers."""
     from toolglot.cli.run import run_once
-    from toolglot.loop.orchestrator import Orchestrator
-    from toolglot.tools.config import ToolConfig
+    from toolglot.cli.start import Flags
 
-    text = read_input(None).decode("utf-8", "replace") if prompt in (None, "-") else prompt
-    if not text or not text.strip():
-        raise UsageError("there is nothing to ask: give a prompt, or pipe one in")
-    chosen = _chosen(model)
-    given: dict[str, Any] = {"base_url": base_url} if base_url else {}
-    agent = Orchestrator(
-        chosen,
-        tools=[one for name in tools or [] for one in tools_in(name)],
+    flags = Flags(
+        model=model,
+        tools=tuple(tools or ()),
         system=system,
-        config=ToolConfig(max_iterations=max_turns),
-        **given,
+        allow=tuple(allow or ()),
+        deny=tuple(deny or ()),
+        max_turns=max_turns,
+        base_url=base_url,
+        verbose=verbose,
+        log_file=log_file,
     )
-    raise typer.Exit(run_once(agent, [text, *map(attached, attach or [])], json=json))
+    raise typer.Exit(run_once(flags, _prompt(prompt), attach or [], yes=yes, json=json))
+
+
+@app.command()
+def models(
+    name: Annotated[str | None, typer.Argument(help="PROVIDER or PROVIDER:MODEL; nothing shows all providers.")] = None,
+    json: Json = False,
+) -> None:
+    """Show what is known of providers and models: wire, limits, features, facts with their dates."""
+    from toolglot.cli.models import show_models
+
+    raise typer.Exit(show_models(name, json=json))
+
+
+@app.command("tools")
+def tools_command(
+    tools: Annotated[
+        list[str] | None, typer.Argument(help="module:object, or a JSON file; nothing takes the configured.")
+    ] = None,
+    model: Annotated[str | None, typer.Option("--model", "-m", help="As this PROVIDER:MODEL sees them.")] = None,
+    wire: Annotated[Wire | None, typer.Option(help="As this API format has them.")] = None,
+    facade: Annotated[str | None, typer.Option(help="Under the names of a harness.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="The request's tools field, exactly as it would be sent.")] = False,
+) -> None:
+    """Show tools as a model sees them, and what is lost on the way."""
+    from toolglot.cli.check import find_tools
+    from toolglot.cli.start import Flags, start
+    from toolglot.cli.tools import show_tools
+    from toolglot.config.read import read_configuration
+    from toolglot.config.setup import Setup
+
+    found = [one for name in tools for one in find_tools(name)] if tools else start(Flags()).tools
+    seen_by = Setup(read_configuration().settings).model(model) if model else None
+    raise typer.Exit(show_tools(found, model=seen_by, wire=wire, facade=facade, json=json))
+
+
+@app.command()
+def doctor(
+    online: Annotated[bool, typer.Option("--online", help="Also see which providers can be reached.")] = False,
+    json: Json = False,
+) -> None:
+    """Look at versions, extras, configuration, keys, the sandbox and what tools did so far."""
+    from toolglot.cli.doctor import doctor as look
+    from toolglot.config.read import Configuration, read_configuration
+
+    found: Configuration | ToolglotError
+    try:
+        found = read_configuration()
+    except ToolglotError as error:
+        found = error
+    raise typer.Exit(look(found, online=online, json=json))
+
+
+config = typer.Typer(no_args_is_help=True, help="Look at the configuration.", rich_markup_mode=None)
+app.add_typer(config, name="config")
+
+
+@config.command("show")
+def config_show(json: Json = False) -> None:
+    """Print every setting with its origin."""
+    from toolglot.cli.config import show
+    from toolglot.config.read import read_configuration
+
+    show(read_configuration(), json=json)
+
+
+@config.command("path")
+def config_path(json: Json = False) -> None:
+    """Print the files that are looked at."""
+    from toolglot.cli.config import where
+
+    where(json=json)
+
+
+@app.command()
+def trust(
+    folder: Annotated[Path | None, typer.Argument(help="A folder; nothing means the project's here.")] = None,
+    remove: Annotated[bool, typer.Option("--remove", help="Do not trust it any more.")] = False,
+    listed: Annotated[bool, typer.Option("--list", help="Print the trusted folders.")] = False,
+) -> None:
+    """Let the toolglot.toml of a folder set everything: load tools, name addresses, loosen rules."""
+    from toolglot.cli.trust import trust_folder
+
+    raise typer.Exit(trust_folder(folder, remove=remove, listed=listed))
+
+
+@app.command()
+def login(
+    provider: Annotated[str, typer.Argument(help="copilot, or a provider whose key is to be kept.")],
+    host: Annotated[str | None, typer.Option(help="A company's GitHub, as in company.ghe.com.")] = None,
+) -> None:
+    """Sign in to Copilot, or put a provider's key into the system keyring."""
+    from toolglot.cli.login import login as enter
+
+    raise typer.Exit(enter(provider, host=host))
+
+
+@app.command()
+def logout(provider: Annotated[str, typer.Argument(help="A provider.")]) -> None:
+    """Forget a login or a key that `login` has kept."""
+    from toolglot.cli.login import logout as leave
+
+    raise typer.Exit(leave(provider))
 
 
 @app.command()
@@ -177,12 +320,16 @@ def demo(
     raise typer.Exit(play(Console(), only=wire))
 
 
-def _chosen(model: str | None) -> str:
-    """The model that is asked; without one the simulator, and that is said."""
-    if model is None:
-        typer.secho("no model is chosen (-m PROVIDER:MODEL or TOOLGLOT_MODEL): the simulator answers", err=True, dim=True)
-        return "simulator"
-    return model
+def _prompt(prompt: str | None) -> str:
+    """What is asked. Raises UsageError where it is nothing, or not text."""
+    if prompt in (None, "-"):
+        try:
+            prompt = read_input(None).decode()
+        except UnicodeDecodeError as e:
+            raise UsageError(f"the prompt on stdin is not UTF-8 text: byte {e.start} is {e.object[e.start]:#04x}") from None
+    if not prompt or not prompt.strip():
+        raise UsageError("there is nothing to ask: give a prompt, or pipe one in")
+    return prompt
 
 
 def _print(value: object) -> None:
@@ -195,11 +342,19 @@ def main() -> None:
     """The entry point: every failure is one sentence."""
     try:
         app()
-    except UsageError as e:
-        print(f"toolglot: {e}", file=sys.stderr)
-        sys.exit(2)
     except ToolglotError as e:
-        sys.exit(f"toolglot: {e}")
+        from toolglot.cli.visible import visible
+
+        print(f"toolglot: {visible(str(e))}", file=sys.stderr)
+        sys.exit(2 if isinstance(e, UsageError) else 1)
+    except BrokenPipeError:  # whoever read has seen enough
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - the interpreter flushes it at its end
+        sys.exit(1)
+    except Exception as e:
+        from logging import getLogger
+
+        getLogger("toolglot.cli").debug("unexpected failure", exc_info=True)
+        sys.exit(f"toolglot: unexpected {type(e).__name__}: {e} (a bug: -vv shows where)")
 
 
 if __name__ == "__main__":

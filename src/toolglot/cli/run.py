@@ -6,11 +6,19 @@ last one RunDone or RunFailed. Exit: 0 answered, 1 failed, 2 wrong usage, 3 stop
 
 import asyncio
 import contextlib
+import os
 import sys
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, TextIO
 
+from toolglot.cli.attach import attached
+from toolglot.cli.start import Flags, require_key, start
+from toolglot.cli.visible import shortened
+from toolglot.engine.listing import said_of
 from toolglot.errors import ToolglotError
 from toolglot.events import (
+    ContextCut,
     ModelSwitched,
     Retrying,
     RunDone,
@@ -29,19 +37,24 @@ __all__ = ["EVENTS_VERSION", "run_once"]
 EVENTS_VERSION = 1
 
 
-def run_once(agent: Orchestrator, prompt: Any, *, json: bool) -> int:
-    """Runs the prompt and shows it; the exit code."""
+def run_once(flags: Flags, prompt: str, files: Sequence[Path], *, yes: bool, json: bool) -> int:
+    """Runs the prompt and shows it; the exit code. Raises UsageError before anything is sent."""
+    started = start(flags)
+    given: dict[str, Any] = {"base_url": flags.base_url} if flags.base_url else {}
+    approve = (lambda _: "yes") if yes else None  # pyright: ignore[reportUnknownLambdaType, reportUnknownVariableType]
+    agent = started.setup.agent(started.model, tools=started.tools, approve=approve, **given)
+    asked = [prompt, *map(attached, files)]
+    require_key(agent.engine)
+    if started.why:
+        print(f"toolglot: {started.why}", file=sys.stderr)
     out = sys.stdout
     show: _Lines | _Words = _Lines(out) if json else _Words(out)
     with contextlib.redirect_stdout(sys.stderr):  # what a tool prints is not the answer
         try:
-            return asyncio.run(_run(agent, prompt, show))
+            return asyncio.run(_run(agent, asked, show))
         except KeyboardInterrupt:
             show.failed("Interrupted", "interrupted; the conversation is valid")
             return 130
-        except ToolglotError as e:
-            show.failed(e.type, str(e))
-            return 1
 
 
 async def _run(agent: Orchestrator, prompt: Any, show: "_Lines | _Words") -> int:
@@ -51,6 +64,9 @@ async def _run(agent: Orchestrator, prompt: Any, show: "_Lines | _Words") -> int
             show.event(event)
             if isinstance(event, RunDone):
                 return 0 if event.result.stop == "end" else 3
+    except ToolglotError as error:
+        show.failed(error.type, await said_of(error, agent.engine))
+        return 1
     finally:
         await agent.engine.close()
     raise AssertionError("a run ends with RunDone")
@@ -82,6 +98,7 @@ class _Words:
     def __init__(self, out: TextIO) -> None:
         self._out = out
         self._live = sys.stderr.isatty()
+        self._colours = self._live and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
         self._ends_line = True
 
     def started(self, model: str) -> None:
@@ -94,17 +111,21 @@ class _Words:
                 self._out.flush()
                 self._ends_line = event.text.endswith("\n")
             case ToolStarted():
-                self._note(f"→ {event.call.name} {_short(event.call.text)}", "36")
+                self._note(f"→ {event.call.name} {shortened(event.call.text, 100)}", "36")
             case ToolProgress():
                 self._note(f"  {event.text}", "2")
             case ToolFinished():
                 result = event.outcome.result
                 sign, colour = ("✗", "31") if result.is_error else ("←", "2")
-                self._note(f"{sign} {event.outcome.call.name} {event.outcome.seconds:.2f} s  {_short(result.text)}", colour)
+                self._note(
+                    f"{sign} {event.outcome.call.name} {event.outcome.seconds:.2f} s  {shortened(result.text, 100)}", colour
+                )
             case Retrying():
                 self._note(f"asked again in {event.seconds:.1f} s: {event.why}", "33")
             case ModelSwitched():
                 self._note(f"going on with {event.model}: {event.why}", "33")
+            case ContextCut():
+                self._note(event.said, "33")
             case RunDone():
                 self._finish(event.result)
             case _:
@@ -116,7 +137,11 @@ class _Words:
             self._note(f"lost: {loss}", "2")
         if result.stop != "end":
             waiting = ", ".join(call.name for call in result.pending)
-            why = f"approval of {waiting} is needed" if result.stop == "approval" else f"it stopped early: {result.stop}"
+            why = (
+                f"approval of {waiting} is needed (--yes gives it)"
+                if result.stop == "approval"
+                else f"it stopped early: {result.stop}"
+            )
             print(f"toolglot: {why}", file=sys.stderr)
 
     def failed(self, kind: str, message: str) -> None:
@@ -132,10 +157,4 @@ class _Words:
     def _note(self, text: str, colour: str) -> None:
         if self._live:
             self._end_line()
-            print(f"\x1b[{colour}m{text}\x1b[0m", file=sys.stderr, flush=True)
-
-
-def _short(text: str) -> str:
-    """One line, without anything that a terminal would obey."""
-    line = "".join(character if character.isprintable() else " " for character in text)
-    return line if len(line) <= 100 else line[:97] + "…"
+            print(f"\x1b[{colour}m{text}\x1b[0m" if self._colours else text, file=sys.stderr, flush=True)

@@ -10,9 +10,10 @@ import time
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing, suppress
 from functools import lru_cache
-from logging import DEBUG, getLogger
-from typing import cast
-from urllib.parse import quote
+from logging import DEBUG, INFO, getLogger
+from typing import Any, cast
+from urllib.parse import quote, unquote
+from uuid import uuid4
 
 import msgspec
 from msgspec.structs import replace
@@ -44,11 +45,14 @@ from toolglot.wire.codec import reader
 from toolglot.wire.prefix import EncodedBody, Heads, PrefixEncoder
 from toolglot.wire.reader import ReplyReader, error_of
 
-__all__ = ["Answered", "Engine", "PreparedTools", "Session"]
+__all__ = ["Answered", "Engine", "PreparedTools", "Session", "joined"]
 
 log = getLogger("toolglot.engine")
 _NOTHING = EncodedBody(b"", 0)
 DEFAULT_RETRY = RetryConfig()
+# What providers call a request of theirs, the most telling name first.
+_REQUEST_IDS = ("x-request-id", "request-id", "x-goog-request-id", "apim-request-id", "x-github-request-id", "cf-ray")
+_OPEN = frozenset({"content-type", "user-agent", "accept", "anthropic-version", "anthropic-beta"})  # headers without secrets
 _AGENT = {"content-type": "application/json", "user-agent": "toolglot"}
 
 
@@ -163,28 +167,35 @@ class Engine:
         log.info("healed %s: %s", self.name, found.why, extra={"model": self.name, "healed": found.what})
         return done
 
+    @property
+    def secrets(self) -> frozenset[str]:
+        """Whatever is sent that may be secret: keys, the caller's own headers, who is named in the address."""
+        own = (value.removeprefix("Bearer ") for name, value in self._own_headers.items() if name not in _OPEN)
+        named = self.profile.base_url.partition("://")[2].partition("/")[0].rpartition("@")[0]
+        return frozenset({*self.keys.known, *own, *map(unquote, named.split(":", 1))})
+
     def check(self, encoded: EncodedBody) -> None:
         """Strict engines send nothing that would lose something."""
         if self._strict and encoded.losses:
             raise WouldLose(encoded.losses)
 
     def http_request(self, profile: Profile, body: bytes, keys: Mapping[str, str], *, stream: bool) -> HttpRequest:
-        """The request as it goes out, to where it was encoded for. The caller's own headers win."""
+        """The request as it goes out, to where it was encoded for, or where its token is good. The caller's own headers win."""
         headers = {**_AGENT, **_lowered(profile.headers), **keys, **self._own_headers}
-        return HttpRequest(_url(profile, stream), headers, body, stream)
+        return HttpRequest(_url(profile, stream, self.keys.base_url or profile.base_url), headers, body, stream)
 
 
 def _lowered(headers: Mapping[str, str]) -> dict[str, str]:
     return {name.lower(): value for name, value in headers.items()}
 
 
-def _url(profile: Profile, stream: bool) -> str:
+def _url(profile: Profile, stream: bool, base: str) -> str:
     path = profile.stream_path if stream and profile.stream_path else profile.path
-    return _joined(profile.base_url, path).replace("{model}", quote(profile.model, safe="/-._~:@"))
+    return joined(base, path).replace("{model}", quote(profile.model, safe="/-._~:@"))
 
 
 @lru_cache(maxsize=256)
-def _joined(base: str, path: str) -> str:
+def joined(base: str, path: str) -> str:
     """A base URL and a path. A base that already ends with the path's first parts (…/v1) does not get them twice."""
     base = base.rstrip("/")
     parts = path.split("/")[1:]
@@ -217,7 +228,7 @@ class Session:
         request = replace(request, stream=False) if request.stream else request
         patience = _Patience(self._engine)
         while True:
-            attempt = self._attempt(request)
+            attempt = self._attempt(request, patience)
             try:
                 await attempt.open()
                 while await attempt.next() is not None:
@@ -236,7 +247,7 @@ class Session:
         """
         patience = _Patience(self._engine)
         while True:
-            attempt, number = self._attempt(request), patience.retries
+            attempt, number = self._attempt(request, patience), patience.retries
             try:
                 await attempt.open()
                 while (batch := await attempt.next()) is not None:
@@ -251,16 +262,15 @@ class Session:
                 yield [Retrying(why, wait, patience.retries)]
             await asyncio.sleep(wait)
 
-    def _attempt(self, request: Request) -> "_Attempt":
+    def _attempt(self, request: Request, patience: "_Patience") -> "_Attempt":
         self._reader = self.answered = None
-        return _Attempt(self, request)
+        return _Attempt(self, request, patience)
 
     def _done(self, attempt: "_Attempt", patience: "_Patience") -> Answered:
-        engine, done = self._engine, attempt.answered(tuple(patience.healed), patience.retries, patience.seconds)
+        done = attempt.answered(tuple(patience.healed), patience.retries, patience.seconds)
         self.answered, self._reader = done, None
-        if log.isEnabledFor(DEBUG):
-            fields = {"model": engine.name, "stop": done.reply.stop, "seconds": done.seconds, "retries": done.retries}
-            log.debug("%s answered in %.3f s: %s", engine.name, done.seconds, done.reply.stop, extra=fields)
+        if log.isEnabledFor(INFO):
+            _log_answered(attempt, done)
         return done
 
     def encode(self, request: Request) -> EncodedBody:
@@ -297,8 +307,16 @@ class _Patience:
         self._engine = engine
         self._started = time.monotonic()
         self._renewed = False
+        self._id = ""
         self.healed: list[Repair] = []
         self.retries = 0
+
+    @property
+    def id(self) -> str:
+        """Our name for the request, the same however often it is sent. It is made when somebody wants to know it."""
+        if not self._id:
+            self._id = uuid4().hex[:8]
+        return self._id
 
     @property
     def seconds(self) -> float:
@@ -308,50 +326,96 @@ class _Patience:
     def after(self, error: ToolglotError, attempt: "_Attempt") -> float:
         """Seconds before the provider is asked again. Raises the error where it is not, and where something was shown."""
         engine = self._engine
+        if isinstance(error, ProviderError):
+            error.request_id = error.request_id or attempt.provider_id
         _hide_keys(error, engine)
         if attempt.shown:
-            raise error
-        if isinstance(error, AuthenticationFailed) and engine.keys.renewable and not self._renewed:
-            self._renewed = True
-            return 0.0
+            raise self._given_up(error, attempt)
+        if isinstance(error, AuthenticationFailed) and not self._renewed and attempt.keys is not None:
+            if engine.keys.renewable:
+                self._renewed = True
+                engine.keys.renew(attempt.keys)
+                return 0.0
         if isinstance(error, ProviderError) and not self.healed and (repair := engine.cured(error, attempt.profile)):
             self.healed.append(repair)
             return 0.0
         wait = attempt.wait(error, self.retries, engine.retry)
         if wait is None:
-            raise error
+            raise self._given_up(error, attempt)
         self.retries += 1
-        fields = {"model": engine.name, "error": error.type, "attempt": self.retries, "seconds": wait}
-        log.info("%s: %s; asked again in %.2f s", engine.name, error, wait, extra=fields)
+        if log.isEnabledFor(INFO):
+            fields = {**attempt.ids, "error": error.type, "attempt": self.retries, "seconds": wait}
+            log.info("%s: %s; asked again in %.2f s", engine.name, error, wait, extra=fields)
         return wait
+
+    def _given_up(self, error: ToolglotError, attempt: "_Attempt") -> ToolglotError:
+        if log.isEnabledFor(INFO):
+            fields = {**attempt.ids, "error": error.type, "status": attempt.status, "seconds": self.seconds}
+            log.info("%s failed: %s", self._engine.name, error, extra=fields)
+        return error
 
 
 class _Attempt:
     """One request, sent once: `open`, then `next` until it is None, and `close` in any case."""
 
-    def __init__(self, session: Session, request: Request) -> None:
-        self._session = session
+    def __init__(self, session: Session, request: Request, patience: _Patience) -> None:
+        self._session, self._patience = session, patience
         self.profile = session.engine.profile
         self._request = _complete(request, self.profile)
         self._sent = _NOTHING
+        self.keys: Mapping[str, str] | None = None
         self._answer: HttpAnswer | None = None
         self._reader: ReplyReader | None = None
         self._back = False
         self._held: list[Event] = []
         self._reply: Reply | None = None
+        self.first_byte = 0.0  # seconds from the request to the head of its answer
         self.shown = False
+
+    @property
+    def provider_id(self) -> str:
+        """What the provider calls this request; "" where it does not say."""
+        headers = self._answer.headers if self._answer else dict[str, str]()
+        found = next((value for name in _REQUEST_IDS if (value := headers.get(name))), "")
+        return redact("".join(filter(str.isprintable, found)), self._session.engine.secrets)[:200]
+
+    @property
+    def status(self) -> int | None:
+        """Of the answer, where one came."""
+        return self._answer.status if self._answer else None
+
+    @property
+    def ids(self) -> dict[str, Any]:
+        """Whose request it is, for the log."""
+        return {"model": self._session.engine.name, "request": self._patience.id, "provider_request": self.provider_id}
 
     async def open(self) -> None:
         """Sends the request. Raises what the provider answers where that is an error."""
         session, engine, request = self._session, self._session.engine, self._request
         sent = self._sent = session.encode(request)
-        keys = await engine.keys.headers()
-        asked = engine.http_request(self.profile, sent.body, keys, stream=bool(request.stream))
+        self.keys = await engine.keys.headers()
+        asked = engine.http_request(self.profile, sent.body, self.keys, stream=bool(request.stream))
+        if log.isEnabledFor(DEBUG):
+            self._log_asking(asked)
+        before = time.monotonic()
         answer = self._answer = await engine.transport.send(asked)
+        self.first_byte = time.monotonic() - before
         if answer.status >= 300:
             raise error_of(answer.status, await _whole(answer))
         self._reader = session.begin(request, content_type=answer.headers.get("content-type", ""))
         self._back = changes_calls(sent)
+
+    def _log_asking(self, asked: HttpRequest) -> None:
+        name, size = self._session.engine.name, len(asked.body)
+        fields = {
+            "model": name,
+            "request": self._patience.id,
+            "method": asked.method,
+            "url": _shown_url(asked.url),
+            "bytes": size,
+            "stream": asked.stream,
+        }
+        log.debug("asking %s: %d bytes", name, size, extra=fields)
 
     async def next(self) -> list[Event | Retrying] | None:
         """The next events that can be shown; None at the end."""
@@ -403,6 +467,27 @@ class _Attempt:
         return Answered(self._reply, losses, (*self._sent.repairs, *healed), retries, seconds)
 
 
+def _shown_url(url: str) -> str:
+    """An address without its query and without who is named in it. It may be none at all."""
+    scheme, _, rest = url.partition("?")[0].partition("://")
+    host, slash, path = rest.partition("/")
+    return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"
+
+
+def _log_answered(attempt: _Attempt, done: Answered) -> None:
+    usage, ids = done.reply.usage, attempt.ids
+    fields = {
+        **ids,
+        "status": attempt.status,
+        "stop": done.reply.stop,
+        "seconds": done.seconds,
+        "first_byte": attempt.first_byte,
+        "retries": done.retries,
+        "usage": usage,
+    }
+    log.info("%s answered in %.3f s: %s", ids["model"], done.seconds, done.reply.stop, extra=fields)
+
+
 def _complete(request: Request, profile: Profile) -> Request:
     """The request with what our own engine always asks for."""
     own = {**profile.defaults, **(profile.stream_defaults if request.stream else {})}
@@ -423,10 +508,11 @@ async def _whole(answer: HttpAnswer) -> bytes:
 
 
 def _hide_keys(error: ToolglotError, engine: Engine) -> None:
-    """Some providers repeat the key that they refuse."""
-    known = engine.keys.known
-    if (shown := redact(text := str(error), known)) != text:
-        error.args = (shown,)
-        error.__cause__ = error.__context__ = None
-    if isinstance(error, ProviderError) and error.body is not None:
-        error.body = loads(redact(dumps_text(error.body), known))
+    """Some providers repeat the key that they refuse. What is behind an error may hold the request's head, and goes."""
+    known = engine.secrets
+    error.args = (redact(str(error), known),)
+    error.__cause__ = error.__context__ = None
+    if isinstance(error, ProviderError):
+        error.code = redact(error.code, known)
+        if error.body is not None:
+            error.body = loads(redact(dumps_text(error.body), known))

@@ -13,6 +13,7 @@ from toolglot.engine.transport import Transport
 from toolglot.errors import UnknownName, UsageError
 from toolglot.providers.catalog import resolve
 from toolglot.providers.profile import Profile
+from toolglot.redact import redact
 from toolglot.tools.config import RetryConfig
 
 __all__ = ["SIMULATED_MODELS", "create_engine", "default_transport"]
@@ -114,8 +115,8 @@ def _located(profile: Profile, base_url: str | None, places: Mapping[str, str]) 
         port = urlsplit(profile.base_url).port
         if port and urlsplit(base).port is None:
             base = urlsplit(base)._replace(netloc=f"{urlsplit(base).netloc}:{port}").geturl()
-    if urlsplit(base).scheme not in ("http", "https") or not urlsplit(base).netloc:
-        raise UsageError(f"the base URL {base!r} is not http or https with a host")
+    if not _is_address(base):
+        raise UsageError(f"the base URL {redact(base, named=True)!r} is not http or https with a host")
     found = {"base_url": base, "path": profile.path, "stream_path": profile.stream_path}
     for place, names in profile.place_env.items():
         if not any("{" + place + "}" in text for text in found.values()):
@@ -128,6 +129,14 @@ def _located(profile: Profile, base_url: str | None, places: Mapping[str, str]) 
         found = {key: text.replace("{" + place + "}", value) for key, text in found.items()}
     found["base_url"] = _VERTEX_HOSTS.get(found["base_url"], found["base_url"])
     return found
+
+
+def _is_address(base: str) -> bool:
+    try:
+        parts = urlsplit(base)
+        return parts.scheme in ("http", "https") and bool(parts.hostname)
+    except ValueError:  # brackets without an address in them
+        return False
 
 
 _DEFAULT_PLACES = {"location": "global"}

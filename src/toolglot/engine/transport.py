@@ -9,6 +9,8 @@ from typing import Protocol
 
 import msgspec
 
+from toolglot.redact import redact
+
 __all__ = ["HttpAnswer", "HttpRequest", "Timeouts", "Transport"]
 
 
@@ -33,8 +35,8 @@ class HttpRequest(msgspec.Struct, frozen=True, gc=False):
     method: str = "POST"
 
     def __repr__(self) -> str:
-        """Without the headers, which hold a key."""
-        return f"HttpRequest({self.method} {self.url}, {len(self.body)} bytes)"
+        """Without the headers, which hold a key; an address may hold one too."""
+        return f"HttpRequest({self.method} {redact(self.url, named=True)}, {len(self.body)} bytes)"
 
 
 class HttpAnswer(Protocol):

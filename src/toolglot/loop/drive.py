@@ -12,8 +12,17 @@ from logging import getLogger
 from typing import Any, Protocol, TypeVar, cast
 
 from toolglot.engine.engine import Session
-from toolglot.errors import MalformedReply, ProviderError, QuotaExceeded, ToolError, TransportError
-from toolglot.events import ApprovalNeeded, ModelSwitched, Retrying, RunEvent, RunResult, ToolFinished, ToolOutcome
+from toolglot.errors import (
+    ContextTooLong,
+    MalformedReply,
+    ProviderError,
+    QuotaExceeded,
+    ToolError,
+    ToolglotError,
+    TransportError,
+)
+from toolglot.events import ApprovalNeeded, ContextCut, ModelSwitched, Retrying, RunEvent, RunResult, ToolFinished, ToolOutcome
+from toolglot.loop.context import older
 from toolglot.loop.early import EarlyStarts
 from toolglot.loop.final import Final
 from toolglot.loop.run import AskModel, CallTools, Done, NeedApproval, Run
@@ -50,6 +59,14 @@ class Asker(Protocol):
         """Another model to go on with; None where there is none left."""
         ...
 
+    async def fit(self, *, refused: bool = False) -> tuple[ContextCut, Usage] | None:
+        """Leaves out older messages where a request would be too long, or was refused as such; None where nothing was done."""
+        ...
+
+    def counted(self, usage: Usage) -> None:
+        """The provider has counted a request."""
+        ...
+
 
 class Driver:
     """Drives one run. `streaming`: events are wanted."""
@@ -78,7 +95,7 @@ class Driver:
         self._early = EarlyStarts(executor, run) if config.early_start and streaming else None
         self._deadline = None if config.run_timeout is None else time.monotonic() + config.run_timeout
         self._pending: tuple[ToolCall, ...] = ()
-        self._out_of_budget = False
+        self._out_of_budget = self._was_refused = False
 
     # ---- the loop
 
@@ -183,6 +200,7 @@ class Driver:
 
     async def _ask_whole(self, step: AskModel) -> None:
         session = self._asker.session()
+        await self._fit()
         while True:
             request = await self._request(step, session)
             try:
@@ -191,13 +209,17 @@ class Driver:
                 else:
                     await self._in_time(session.ask(request))
             except (ProviderError, TransportError, MalformedReply) as error:
-                session = self._fall_back(error, session)
+                if not await self._shortened(error):
+                    session = self._fall_back(error, session)
+                    await self._fit()
             else:
                 await self._replied(session)
                 return
 
     async def _ask(self, step: AskModel) -> AsyncGenerator[list[RunEvent]]:
         session = self._asker.session()
+        if cut := await self._fit():
+            yield cut
         while True:
             request, shown = await self._request(step, session), False
             try:
@@ -212,8 +234,31 @@ class Driver:
             except (ProviderError, TransportError, MalformedReply) as error:
                 if shown:
                     raise
-                why, session = str(error), self._fall_back(error, session)
-            yield [ModelSwitched(session.engine.name, why)]
+                news = await self._shortened(error)
+                if not news:
+                    session = self._fall_back(error, session)
+                    news += [ModelSwitched(session.engine.name, str(error)), *await self._fit()]
+            yield news
+
+    async def _fit(self, *, refused: bool = False) -> list[RunEvent]:
+        """Makes the conversation fit the model; what was done about it."""
+        done = await self._in_time(self._asker.fit(refused=refused))
+        if done is None:
+            return []
+        cut, usage = done
+        self._count(usage, self._asker.session().engine.profile.price)
+        self.note([Loss(older(cut.left_out), "context", cut.said)])
+        log.info(
+            "the context was cut: %s", cut.said, extra={"left_out": cut.left_out, "before": cut.before, "after": cut.after}
+        )
+        return [cut]
+
+    async def _shortened(self, error: ToolglotError) -> list[RunEvent]:
+        """A request that was refused as too long is made shorter, once."""
+        if not isinstance(error, ContextTooLong) or self._was_refused:
+            return []
+        self._was_refused = True
+        return await self._fit(refused=True)
 
     async def _request(self, step: AskModel, session: Session) -> Request:
         self._close_turn()
@@ -227,6 +272,7 @@ class Driver:
         assert session.answered is not None
         answered = session.answered
         self._count(answered.reply.usage, session.engine.profile.price)
+        self._asker.counted(answered.reply.usage)
         if answered.losses:
             self._losses.update(dict.fromkeys(answered.losses))
         if answered.repairs:

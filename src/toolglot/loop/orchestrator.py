@@ -6,28 +6,43 @@ agent.switch("gemini:gemini-3-pro-preview")
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from hashlib import sha256
 from inspect import isawaitable
 from logging import getLogger
-from typing import Any, overload
+from typing import Any
 from weakref import WeakKeyDictionary, finalize
 
 import msgspec
+from msgspec.structs import replace
 
 from toolglot.engine.engine import Engine, Session
 from toolglot.engine.factory import create_engine
-from toolglot.errors import MalformedData, NameConflict, UnknownName, UsageError
-from toolglot.events import RunDone, RunEvent, RunResult
+from toolglot.errors import MalformedData, NameConflict, ToolglotError, UnknownName, UsageError
+from toolglot.events import ContextCut, RunDone, RunEvent, RunResult
 from toolglot.jsontext import dumps
 from toolglot.loop.background import run_sync
+from toolglot.loop.context import (
+    ASK_SUMMARY,
+    ContextPolicy,
+    Cut,
+    Measured,
+    Memory,
+    Summarise,
+    View,
+    may_begin,
+    middle,
+    older,
+    transcript,
+)
 from toolglot.loop.drive import Driver
 from toolglot.loop.final import FINAL_TOOL, Final
-from toolglot.loop.run import AskModel, Decision, Run, RunState
+from toolglot.loop.run import AskModel, Decision, Run, RunState, is_prompt
 from toolglot.losses import Loss
-from toolglot.messages import Block, Conversation, Message, load, save, system, user
+from toolglot.messages import Block, Conversation, Message, Usage, load, save, system, user
 from toolglot.providers.catalog import surface
+from toolglot.providers.tokens import tokens_of_message, tokens_of_text, tokens_of_tool
 from toolglot.request import Options, Request, Schema, ToolDefinition
 from toolglot.tools.audit import AuditLog
 from toolglot.tools.config import ToolConfig
@@ -38,6 +53,7 @@ from toolglot.tools.metrics import ToolMetrics
 from toolglot.tools.registry import ToolRegistry
 from toolglot.tools.results import ResultStore, read_result_tool
 from toolglot.tools.tool import Tool
+from toolglot.wire.prefix import EncodedBody, PrefixEncoder
 
 __all__ = ["Orchestrator", "PromptContext"]
 
@@ -45,7 +61,7 @@ log = getLogger("toolglot.loop")
 Prompt = str | Message | Block | Sequence[str | Block]
 _FOR_ALL = ("transport", "retry", "heal", "strict")  # options of an engine that are not about one provider
 _NO_HOOKS = HookChain()
-_DEFAULT_CONFIG, _DEFAULT_OPTIONS = ToolConfig(), Options(cache=True)
+_DEFAULT_CONFIG, _DEFAULT_OPTIONS, _DEFAULT_CONTEXT = ToolConfig(), Options(cache=True), ContextPolicy()
 
 
 class PromptContext(msgspec.Struct, frozen=True):
@@ -65,7 +81,8 @@ class Orchestrator:
 
     `tools`: functions, Tools, a ToolRegistry, or definitions of hosted tools; `hosted`: names of hosted tools (web_search,
     code_execution). `approve`: asked where a call needs it; without it the run pauses. `fallbacks`: models to go on with where
-    this one is busy or fails. `data`: handed to tools in their Context. The rest goes to `create_engine`.
+    this one is busy or fails. `context`: what is done when the conversation outgrows the model; `summarise`: sums up what is
+    left out then, in the place of the model. `data`: handed to tools in their Context. The rest goes to `create_engine`.
     """
 
     def __init__(
@@ -77,8 +94,10 @@ class Orchestrator:
         system: SystemPrompt | None = None,
         config: ToolConfig = _DEFAULT_CONFIG,
         options: Options = _DEFAULT_OPTIONS,
+        context: ContextPolicy = _DEFAULT_CONTEXT,
         output_type: "type[Any] | Schema | None" = None,
         approve: Approve | None = None,
+        summarise: Summarise | None = None,
         hooks: Iterable[Hooks] = (),
         fallbacks: Iterable[str | Engine] = (),
         audit: AuditLog | None = None,
@@ -89,6 +108,7 @@ class Orchestrator:
         self._engine_options = engine
         self.engine = _engine(model, engine)
         self.options, self.output_type = options, output_type
+        self.context, self.summarise = context, summarise
         self.system, self.data = system, data
         self.metrics, self.store = ToolMetrics(), ResultStore()
         self._config = config
@@ -178,25 +198,84 @@ class Orchestrator:
             header["uses"] = [[*name, count] for name, count in uses.items()]
         if talk.paused is not None:
             header["run"] = talk.paused.state(self._fingerprint())
+        if talk.memory.cut.start:
+            header["context"] = talk.memory.cut
         return save(self.conversation, **header)
 
     @classmethod
     def load(cls, data: bytes, model: str | Engine | None = None, **options: Any) -> "Orchestrator":
         """What `save` wrote, with the tools and everything else given anew. Raises MalformedData."""
+        agent = cls(model or load(data)[1].get("model", "simulator"), **options)
+        agent.restore(data)
+        return agent
+
+    def restore(self, data: bytes) -> None:
+        """Goes on with what `save` wrote, on the present model. Raises MalformedData; nothing has changed then."""
         conversation, header = load(data)
-        agent = cls(model or header.get("model", "simulator"), conversation=conversation, **options)
-        talk = agent._talk(None)
+        talk = self._new_talk(conversation)
         try:
             for namespace, name, count in msgspec.convert(header.get("uses", []), list[tuple[str, str, int]]):
                 talk.executor.guard.uses[namespace, name] = count
             state = msgspec.convert(header["run"], RunState, str_keys=True) if "run" in header else None
+            cut = msgspec.convert(header.get("context", {}), Cut)
         except msgspec.ValidationError as e:
             raise MalformedData(f"line 1: the saved state has an unexpected shape: {e}") from None
+        if not _fits(cut, conversation):
+            raise MalformedData("line 1: the saved context does not fit the conversation")
+        talk.memory = Memory(cut)
         if state is not None:
-            if state.tools != agent._fingerprint():
+            if state.tools != self._fingerprint():
                 log.warning("the tools have changed since the run was saved")
-            talk.paused = agent._run(conversation, state)
-        return agent
+            talk.paused = self._run(conversation, state)
+        self._replace(talk)
+
+    def undo(self) -> tuple[Message, ...]:
+        """Takes back the last prompt and all that came of it, and returns that; what tools did stays done."""
+        talk = self._talk(None)
+        last = max((place for place, one in enumerate(talk.conversation) if is_prompt(one)), default=None)
+        if last is None:
+            return ()
+        taken = tuple(talk.conversation[last:])
+        shorter = self._new_talk(Conversation(talk.conversation[:last]))
+        shorter.executor.guard.keep(talk.executor.guard)
+        shorter.memory = talk.memory.after(talk.memory.cut if talk.memory.cut.start <= last else Cut())
+        self._replace(shorter)
+        return taken
+
+    async def measured(self) -> Measured:
+        """How full the model's memory is, and of what."""
+        talk, profile = self._own, self.engine.profile
+        preface, tools = await self._preface(talk), self.offered(self.tools_with(None), None)
+        said, offered = sum(map(tokens_of_message, preface)), sum(map(tokens_of_tool, tools))
+        parts = {
+            "instructions": talk.memory.scaled(profile, said),
+            "tools": talk.memory.scaled(profile, offered),
+            **talk.memory.parts(talk.conversation, profile),
+        }
+        return Measured(
+            talk.memory.tokens(talk.conversation, profile, said + offered),
+            {name: tokens for name, tokens in parts.items() if tokens},
+            talk.memory.budget(profile, self.context, self.options.max_tokens),
+            profile.limits.context,
+            talk.memory.cut.left_out(talk.conversation),
+        )
+
+    def asks(self, tool: Tool) -> bool:
+        """Whether somebody has to approve the calls of a tool."""
+        return self._own.executor.guard.asks(tool)
+
+    def _replace(self, talk: "_Talk") -> None:
+        """Another conversation is the agent's own from now on."""
+        if self._own.busy:
+            raise UsageError("a run is in progress on this conversation; wait for it")
+        self._own = talk
+
+    async def look(self, model: str | Engine | None = None) -> EncodedBody:
+        """The conversation as a request to a model, with what would be lost and mended. Nothing is sent."""
+        engine = self.engine if model is None else _engine(model, self._options_for(model))
+        messages = View(await self._preface(self._own), self._own.conversation, self._own.memory.cut)
+        request = Request(engine.model, messages, self.offered(self.tools_with(None), None, engine), options=self.options)
+        return PrefixEncoder(engine.profile).encode(request)
 
     def _fingerprint(self) -> str:
         return sha256(dumps(self.registry.definitions())).hexdigest()[:16]
@@ -308,7 +387,7 @@ class Orchestrator:
             self._overlay = (key, registry)
         return self._overlay[1]
 
-    def offered(self, registry: ToolRegistry, final: Tool | None) -> tuple[ToolDefinition, ...]:
+    def offered(self, registry: ToolRegistry, final: Tool | None, engine: Engine | None = None) -> tuple[ToolDefinition, ...]:
         """The tools as the model is told of them."""
         if not self._config.enabled:
             return () if final is None else (final.definition,)
@@ -316,9 +395,12 @@ class Orchestrator:
         if self._config.allowed is not None:
             allowed = {*self._config.allowed, *(one.name for one in (final, self._paged) if one is not None)}
             own = tuple(one for one in own if one.name in allowed)
-        wire = self.engine.profile.wire
+        wire = (engine or self.engine).profile.wire
         hosted = tuple(found for name in self._hosted if (found := hosted_tool(name, wire)) is not None)
-        return (*own, *self._fixed, *hosted) if hosted or self._fixed else own
+        if not hosted and not self._fixed:
+            return own
+        allowed = self._config.allowed
+        return (*own, *(one for one in (*self._fixed, *hosted) if allowed is None or one.name in allowed))
 
     def _lost_hosted(self) -> tuple[Loss, ...]:
         """Hosted tools that the present model's provider does not have."""
@@ -340,6 +422,15 @@ class Orchestrator:
         return None
 
 
+def _fits(cut: Cut, conversation: Conversation) -> bool:
+    """Whether a cut that was saved can be one of this conversation."""
+    start, prompt = cut.start, cut.prompt
+    if not 0 <= start <= len(conversation) or (prompt is not None and not 0 <= prompt < start):
+        return False
+    begins = start in (0, len(conversation)) or may_begin(conversation, start)
+    return begins and (prompt is None or conversation[prompt].role == "user")
+
+
 class _Talk:
     """One conversation and everything that is kept for it."""
 
@@ -348,9 +439,15 @@ class _Talk:
         self.session: Session | None = None
         self.paused: Run | None = None
         self.preface: tuple[Message, ...] = ()
-        self.prefaced: _Prefaced | None = None
+        self.memory = Memory()
+        self.view: View | None = None
         self._busy = False
         self._reader: _Reader | None = None
+
+    @property
+    def busy(self) -> bool:
+        """Whether a run is in progress."""
+        return self._busy
 
     async def enter(self, reader: "_Reader | None") -> None:
         """One run at a time. A stream that nobody reads any more is on its way out, and waited for."""
@@ -379,16 +476,18 @@ class _Asking:
 
     def __init__(self, agent: Orchestrator, talk: _Talk, final: Final | None, preface: tuple[Message, ...]) -> None:
         self._agent, self._talk, self._final = agent, talk, final
-        self._fallen = 0
-        self._messages = self._seen(preface)
+        self._preface = preface
+        self._fallen = self._estimated = 0
+        self._fixed: tuple[object, int] = (None, 0)
 
-    def _seen(self, preface: tuple[Message, ...]) -> Sequence[Message]:
-        talk = self._talk
-        if not preface:
+    def _seen(self) -> Sequence[Message]:
+        talk, preface = self._talk, self._preface
+        cut = talk.memory.cut
+        if not preface and not cut.start:
             return talk.conversation
-        if talk.prefaced is None or talk.prefaced.preface is not preface:
-            talk.prefaced = _Prefaced(preface, talk.conversation)
-        return talk.prefaced
+        if talk.view is None or talk.view.preface is not preface or talk.view.cut is not cut:
+            talk.view = View(preface, talk.conversation, cut)
+        return talk.view
 
     def session(self) -> Session:
         agent, talk = self._agent, self._talk
@@ -396,6 +495,8 @@ class _Asking:
             talk.session = agent.engine.session()
         executor = talk.executor
         executor.model, executor.data = agent.engine.name, agent.data
+        if executor.config is not agent.config:
+            executor.configure(agent.config)
         executor.registry = agent.tools_with(self._final_tool())
         return talk.session
 
@@ -412,7 +513,7 @@ class _Asking:
             choice = final.choice(final_tool) or choice
         return Request(
             agent.engine.model,
-            self._messages,
+            self._seen(),
             tools,
             choice if tools else None,
             agent.config.parallel if tools else None,
@@ -421,40 +522,77 @@ class _Asking:
             stream,
         )
 
+    # ---- what fits
+
+    async def fit(self, *, refused: bool = False) -> tuple[ContextCut, Usage] | None:
+        """Leaves out older messages where a request would be too long, or was; what was done, and what it took."""
+        agent, talk, memory = self._agent, self._talk, self._talk.memory
+        policy, profile = agent.context, agent.engine.profile
+        fixed = self._fixed_tokens()
+        before = self._estimated = memory.tokens(talk.conversation, profile, fixed)
+        if policy.when_full == "off":
+            return None
+        budget = memory.budget(profile, policy, agent.options.max_tokens)
+        if refused:
+            budget = min(budget or before, max(1, before * 3 // 4))
+        if budget is None or before <= budget:
+            return None
+        cut = memory.better(talk.conversation, profile, fixed, int(budget * policy.keep))
+        if cut is None:
+            return None
+        if refused:
+            memory.refused(profile, before)
+        summary, usage, why = await self._summary(cut, budget) if policy.when_full == "compact" else ("", Usage(), "")
+        summary = middle(summary, max(400, budget))
+        memory.cut = replace(cut, summary=summary)
+        after = self._estimated = memory.tokens(talk.conversation, profile, fixed)
+        left = cut.left_out(talk.conversation)
+        said = f"{older(left)} {'summed up' if summary else 'left out'}: about {before:,} tokens, {budget:,} fit"
+        return ContextCut(said + (f" ({why})" if why else ""), left, before, after, summary), usage
+
+    def counted(self, usage: Usage) -> None:
+        """The provider has counted the request."""
+        self._talk.memory.learn(self._agent.engine.profile, self._estimated, usage.input)
+
+    def _fixed_tokens(self) -> int:
+        tools = self._agent.offered(self._talk.executor.registry, self._final_tool())
+        if self._fixed[0] != tools:
+            self._fixed = (tools, sum(map(tokens_of_message, self._preface)) + sum(map(tokens_of_tool, tools)))
+        return self._fixed[1]
+
+    async def _summary(self, cut: Cut, budget: int) -> tuple[str, Usage, str]:
+        """What is going to be left out, summed up; what that took; and why there is none."""
+        agent, talk = self._agent, self._talk
+        old = talk.conversation[: cut.start]
+        try:
+            if agent.summarise is not None:
+                said = agent.summarise([one for place, one in enumerate(old) if place != cut.prompt])
+                said = await said if isawaitable(said) else said
+                if not isinstance(said, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # it is somebody's own function
+                    raise UsageError(f"summarise must give a text, not {type(said).__name__}")
+                return said.strip(), Usage(), ""
+            before = talk.memory.cut
+            new = [
+                old[place]
+                for place in range(len(old))
+                if place != cut.prompt and (place >= before.start or place == before.prompt)
+            ]
+            text = transcript(new, before.summary, 2 * budget)
+            if (tokens := talk.memory.scaled(agent.engine.profile, tokens_of_text(text))) > budget * 0.7:
+                text = transcript(new, before.summary, int(2 * budget * 0.7 * budget / tokens))
+            asked = Request(agent.engine.model, (user(f"{ASK_SUMMARY}\n\n{text}"),))
+            reply = (await agent.engine.session().ask(asked)).reply
+        except ToolglotError as e:
+            log.warning("the conversation could not be summed up: %s", e)
+            return "", Usage(), f"it could not be summed up: {e}"
+        return reply.text.strip(), reply.usage, "" if reply.text.strip() else "the model gave no summary"
+
     def fall_back(self) -> Session | None:
         used = self._agent.fall_back(self._fallen)
         if used is None:
             return None
         self._fallen = used
         return self.session()
-
-
-class _Prefaced(Sequence[Message]):
-    """A conversation with something before it, without copying it."""
-
-    def __init__(self, preface: tuple[Message, ...], conversation: Conversation) -> None:
-        self.preface, self._conversation = preface, conversation
-
-    def __len__(self) -> int:
-        return len(self.preface) + len(self._conversation)
-
-    @overload
-    def __getitem__(self, index: int) -> Message: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Message]: ...
-    def __getitem__(self, index: int | slice) -> Message | list[Message]:
-        first = len(self.preface)
-        if isinstance(index, int):
-            place = index + len(self) if index < 0 else index
-            return self.preface[place] if 0 <= place < first else self._conversation[place - first]
-        start, stop, step = index.indices(len(self))
-        if step == 1 and start >= first:
-            return self._conversation[start - first : max(stop, start) - first]
-        return [self[place] for place in range(start, stop, step)]
-
-    def __iter__(self) -> Iterator[Message]:
-        yield from self.preface
-        yield from self._conversation
 
 
 async def _finished(talk: _Talk, driver: Driver) -> RunResult:

@@ -18,6 +18,7 @@ from toolglot.messages import (
     Block,
     Conversation,
     Message,
+    Origin,
     Reply,
     Text,
     ToolCall,
@@ -33,6 +34,7 @@ __all__ = ["AskModel", "CallTools", "Decision", "Done", "NeedApproval", "Run", "
 
 Decision = Literal["yes", "no"]
 NO_CALLS = ToolChoice("none")
+_OURS = Origin("toolglot")
 _USER, _TIME = "the user interrupted", "the time was up"
 _NOT_STARTED = "The call was not started: {}."
 _TRUNCATED = "The call was cut off by the length limit and did not run. Make a shorter call, or several."
@@ -236,7 +238,7 @@ class Run:
     def go_on(self, message: Message) -> None:
         """The model gets another chance: a message is added, and it is asked again."""
         self._stop = None
-        self.conversation.append(message)
+        self.conversation.append(_note(message))
 
     def wait_for(self, number: int) -> None:
         """A call needs a decision from outside."""
@@ -292,7 +294,7 @@ class Run:
         elif said is not None:
             if said.strip():
                 self.conversation.append(assistant(said))
-            self.conversation.append(user((_CUT_SHORT if said.strip() else _NO_ANSWER).format(why)))
+            self.conversation.append(_note(user((_CUT_SHORT if said.strip() else _NO_ANSWER).format(why))))
         self._stop = "interrupted"
 
     def abandon(self, kind: ToolErrorKind, why: str) -> None:
@@ -306,6 +308,16 @@ class Run:
         assert self._turn is not None
         self.conversation.append(self._turn.message())
         self._turn = None
+
+
+def _note(message: Message) -> Message:
+    """A message that the loop says in the user's place."""
+    return replace(message, origin=_OURS)
+
+
+def is_prompt(message: Message) -> bool:
+    """Whether the user said it."""
+    return message.role == "user" and message.origin != _OURS
 
 
 def _refused(call: ToolCall, kind: ToolErrorKind, text: str) -> ToolResult:

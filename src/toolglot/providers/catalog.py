@@ -11,6 +11,7 @@ import msgspec
 
 from toolglot.errors import UnknownName
 from toolglot.providers.profile import ANY_CHOICE, ANY_MEDIA, HistoryRules, Price, Profile, ProviderLimits, ToolFeatures
+from toolglot.providers.windows import vendor_of, window_of
 
 __all__ = ["ALIASES", "PROFILES", "WIRE_DEFAULTS", "Fact", "resolve"]
 
@@ -35,6 +36,7 @@ _ROWS = (
         wire="openai-chat",
         base_url="https://api.openai.com/v1",
         path="/chat/completions",
+        models_path="/models",
         key_env=("OPENAI_API_KEY",),
         base_env=("OPENAI_BASE_URL",),
         stream_defaults=_USAGE,
@@ -56,6 +58,7 @@ _ROWS = (
         wire="openai-responses",
         base_url="https://api.openai.com/v1",
         path="/responses",
+        models_path="/models",
         key_env=("OPENAI_API_KEY",),
         base_env=("OPENAI_BASE_URL",),
         defaults={"store": False, "include": ["reasoning.encrypted_content"]},
@@ -75,6 +78,7 @@ _ROWS = (
         wire="anthropic-messages",
         base_url="https://api.anthropic.com",
         path="/v1/messages",
+        models_path="/v1/models",
         auth="x-api-key",
         key_env=("ANTHROPIC_API_KEY",),
         token_env=("ANTHROPIC_AUTH_TOKEN",),
@@ -114,6 +118,7 @@ _ROWS = (
         wire="gemini",
         base_url="https://generativelanguage.googleapis.com",
         path="/v1beta/models/{model}:generateContent",
+        models_path="/v1beta/models",
         stream_path="/v1beta/models/{model}:streamGenerateContent?alt=sse",
         auth="x-goog-api-key",
         key_env=("GOOGLE_API_KEY", "GEMINI_API_KEY"),
@@ -143,6 +148,7 @@ _ROWS = (
         wire="ollama-chat",
         base_url="http://127.0.0.1:11434",
         path="/api/chat",
+        models_path="/api/tags",
         auth="optional",
         key_env=("OLLAMA_API_KEY",),
         base_env=("OLLAMA_HOST",),
@@ -160,6 +166,7 @@ _ROWS = (
         wire="openai-chat",
         base_url="https://openrouter.ai/api/v1",
         path="/chat/completions",
+        models_path="/models",
         key_env=("OPENROUTER_API_KEY",),
         stream_defaults=_USAGE,
         limits=ProviderLimits(call_id=r"[^\0]{1,40}", call_id_length=40, source="openrouter SDK 1.3.84"),
@@ -176,7 +183,9 @@ _ROWS = (
         wire="openai-chat",
         base_url="https://api.githubcopilot.com",
         path="/chat/completions",
+        models_path="/models",
         key_env=("GITHUB_COPILOT_API_KEY", "GITHUB_COPILOT_API_TOKEN", "COPILOT_GITHUB_TOKEN"),
+        sign_in="copilot",
         base_env=("GITHUB_COPILOT_BASE_URL", "COPILOT_API_URL", "GITHUB_COPILOT_API_BASE"),
         headers={"Editor-Version": "vscode/1.110.0", "Copilot-Integration-Id": "vscode-chat"},
         stream_defaults=_USAGE,
@@ -191,6 +200,7 @@ _ROWS = (
         wire="openai-chat",
         base_url="https://api.x.ai/v1",
         path="/chat/completions",
+        models_path="/models",
         key_env=("XAI_API_KEY",),
         base_env=("XAI_API_BASE",),
         stream_defaults=_USAGE,
@@ -206,6 +216,7 @@ _ROWS = (
         wire="openai-chat",
         base_url="https://api.deepseek.com",
         path="/chat/completions",
+        models_path="/models",
         key_env=("DEEPSEEK_API_KEY",),
         stream_defaults=_USAGE,
         limits=ProviderLimits(tools=128, source="DeepSeek's API reference 2026"),
@@ -223,6 +234,7 @@ _ROWS = (
         wire="openai-chat",
         base_url="https://api.mistral.ai/v1",
         path="/chat/completions",
+        models_path="/models",
         key_env=("MISTRAL_API_KEY",),
         limits=ProviderLimits(call_id=r"[a-zA-Z0-9]{9}", call_id_length=9, source="mistralai SDK 3.7.0 and refusals on record"),
         features=ToolFeatures(choices=NO_SUBSET - {"none"}, strict=False, streamed_arguments=False),
@@ -238,6 +250,7 @@ _ROWS = (
         wire="openai-chat",
         base_url="https://api.groq.com/openai/v1",
         path="/chat/completions",
+        models_path="/models",
         key_env=("GROQ_API_KEY",),
         stream_defaults=_USAGE,
         limits=ProviderLimits(tools=128, source="groq SDK 1.7.0"),
@@ -250,6 +263,7 @@ _ROWS = (
         title="OpenAI-compatible server",
         wire="openai-chat",
         path="/chat/completions",
+        models_path="/models",
         auth="optional",
         key_env=("TOOLGLOT_API_KEY",),
         base_env=("TOOLGLOT_BASE_URL",),
@@ -271,8 +285,11 @@ def _like(row: str, **changes: Any) -> Profile:
 _AZURE_HOST = "https://{resource}.openai.azure.com"
 _AZURE: dict[str, Any] = {
     "base_url": _AZURE_HOST,
+    "models_path": "/openai/v1/models",
     "auth": "api-key",
     "key_env": ("AZURE_OPENAI_API_KEY",),
+    "token_env": ("AZURE_OPENAI_AD_TOKEN",),
+    "sign_in": "entra",
     "base_env": ("AZURE_OPENAI_ENDPOINT",),
     "place_env": {"resource": ("AZURE_OPENAI_RESOURCE",), "version": ("OPENAI_API_VERSION",)},
 }
@@ -325,8 +342,10 @@ _KIN = (
         base_url="https://{location}-aiplatform.googleapis.com",
         path="/v1/projects/{project}/locations/{location}/publishers/google/models/{model}:generateContent",
         stream_path="/v1/projects/{project}/locations/{location}/publishers/google/models/{model}:streamGenerateContent?alt=sse",
+        models_path="",
         auth="bearer",
         key_env=("GOOGLE_ACCESS_TOKEN",),
+        sign_in="adc",
         base_env=("GOOGLE_VERTEX_BASE_URL",),
         place_env={"project": ("GOOGLE_CLOUD_PROJECT",), "location": ("GOOGLE_CLOUD_LOCATION",)},
         features=msgspec.structs.replace(_BY_ID["gemini"].features, streamed_arguments=True),
@@ -442,35 +461,104 @@ FACTS = (
 )
 
 
-# US dollars for a million tokens: input, cached input, output. The vendors' price lists; newer models are not in them.
-_AS_OF = "2025-12"
-PRICES: tuple[tuple[str, Price], ...] = tuple(
-    (pattern, Price(*dollars, _AS_OF))
-    for pattern, dollars in (
-        (r"^gpt-4o-mini", (0.15, 0.075, 0.60)),
-        (r"^gpt-4o(-\d|$)", (2.50, 1.25, 10.0)),
-        (r"^gpt-4\.1-nano", (0.10, 0.025, 0.40)),
-        (r"^gpt-4\.1-mini", (0.40, 0.10, 1.60)),
-        (r"^gpt-4\.1(-\d|$)", (2.00, 0.50, 8.00)),
-        (r"^gpt-5-nano", (0.05, 0.005, 0.40)),
-        (r"^gpt-5-mini", (0.25, 0.025, 2.00)),
-        (r"^gpt-5(\.1)?(-\d|$)", (1.25, 0.125, 10.0)),
-        (r"^claude-opus-4-1", (15.0, 1.50, 75.0)),
-        (r"^claude-opus-4-5", (5.00, 0.50, 25.0)),
-        (r"^claude-sonnet-4", (3.00, 0.30, 15.0)),
-        (r"^claude-haiku-4-5", (1.00, 0.10, 5.00)),
-        (r"^gemini-2\.5-flash-lite", (0.10, 0.01, 0.40)),
-        (r"^gemini-2\.5-flash", (0.30, 0.03, 2.50)),
-        (r"^gemini-2\.5-pro", (1.25, 0.125, 10.0)),
-    )
-)
+# US dollars for a million tokens: input, cached input, output, and the day. From the vendors' price lists, since 2026 by way of
+# models.dev and genai-prices. The price of short prompts: where a vendor asks more for long ones, that is not in it.
+_PRICE_LISTS: dict[str, tuple[tuple[str, Price], ...]] = {
+    "openai": (
+        (r"^gpt-3\.5-turbo(-0125|$)", Price(0.50, 0.50, 1.50, "2025-07")),
+        (r"^gpt-4-turbo(-20\d\d|$)", Price(10.0, 10.0, 30.0, "2025-07")),
+        (r"^gpt-4(-0613|$)", Price(30.0, 30.0, 60.0, "2025-07")),
+        (r"^gpt-4o-mini", Price(0.15, 0.075, 0.60, "2025-12")),
+        (r"^gpt-4o-2024-05-13", Price(5.00, 5.00, 15.0, "2024-05")),
+        (r"^gpt-4o(-\d|$)", Price(2.50, 1.25, 10.0, "2025-12")),
+        (r"^gpt-4\.1-nano", Price(0.10, 0.025, 0.40, "2025-12")),
+        (r"^gpt-4\.1-mini", Price(0.40, 0.10, 1.60, "2025-12")),
+        (r"^gpt-4\.1(-\d|$)", Price(2.00, 0.50, 8.00, "2025-12")),
+        (r"^o1(-20\d\d|$)", Price(15.0, 7.50, 60.0, "2024-12")),
+        (r"^o1-pro", Price(150.0, 150.0, 600.0, "2025-03")),
+        (r"^o3(-20\d\d|$)", Price(2.00, 0.50, 8.00, "2025-04")),
+        (r"^o3-mini", Price(1.10, 0.55, 4.40, "2025-01")),
+        (r"^o4-mini(-20\d\d|$)", Price(1.10, 0.275, 4.40, "2025-04")),
+        (r"^gpt-5-nano", Price(0.05, 0.005, 0.40, "2025-12")),
+        (r"^gpt-5-mini", Price(0.25, 0.025, 2.00, "2025-12")),
+        (r"^gpt-5-pro", Price(15.0, 15.0, 120.0, "2025-11")),
+        (r"^gpt-5\.1-codex-mini", Price(0.25, 0.025, 2.00, "2025-11")),
+        (r"^gpt-5(\.1)?(-\d|$)", Price(1.25, 0.125, 10.0, "2025-12")),
+        (r"^gpt-5(\.1)?-(chat|codex)", Price(1.25, 0.125, 10.0, "2025-11")),
+        (r"^gpt-5\.2-pro", Price(21.0, 21.0, 168.0, "2025-12")),
+        (r"^gpt-5\.2(-20\d\d|$)", Price(1.75, 0.175, 14.0, "2025-12")),
+        (r"^gpt-5\.3-codex$", Price(1.75, 0.175, 14.0, "2026-02")),
+        (r"^gpt-5\.4-pro", Price(30.0, 30.0, 180.0, "2026-03")),
+        (r"^gpt-5\.4(-20\d\d|$)", Price(2.50, 0.25, 15.0, "2026-03")),
+        (r"^gpt-5\.5(-20\d\d|$)", Price(5.00, 0.50, 30.0, "2026-04")),
+        (r"^gpt-5\.6(-sol)?(-20\d\d|$)", Price(2.00, 0.20, 10.0, "2026-07")),
+        (r"^gpt-6-astra", Price(10.0, 1.00, 50.0, "2026-09")),
+    ),
+    "anthropic": (
+        (r"^claude-3-haiku", Price(0.25, 0.03, 1.25, "2025-06")),
+        (r"^claude-3-opus", Price(15.0, 1.50, 75.0, "2025-06")),
+        (r"^claude-3-5-haiku", Price(0.80, 0.08, 4.00, "2025-06")),
+        (r"^claude-3(-[57])?-sonnet", Price(3.00, 0.30, 15.0, "2025-06")),
+        (r"^claude-opus-4(-0)?(-20\d\d|$)", Price(15.0, 1.50, 75.0, "2025-05")),
+        (r"^claude-opus-4-1", Price(15.0, 1.50, 75.0, "2025-12")),
+        (r"^claude-opus-4-5", Price(5.00, 0.50, 25.0, "2025-12")),
+        (r"^claude-opus-4-[678]", Price(5.00, 0.50, 25.0, "2026-03")),
+        (r"^claude-sonnet-4-6", Price(3.00, 0.30, 15.0, "2026-03")),
+        (r"^claude-sonnet-4", Price(3.00, 0.30, 15.0, "2025-12")),
+        (r"^claude-haiku-4-5", Price(1.00, 0.10, 5.00, "2025-12")),
+        (r"^claude-opus-5(-20\d\d|$)", Price(5.00, 0.50, 25.0, "2026-07")),
+        (r"^claude-sonnet-5(-20\d\d|$)", Price(2.00, 0.20, 10.0, "2026-06")),
+        (r"^claude-fable-5(-20\d\d|$)", Price(10.0, 1.00, 50.0, "2026-06")),
+        (r"^claude-opus-5-5", Price(4.00, 0.20, 20.0, "2026-10")),
+        (r"^claude-sonnet-5-5", Price(2.00, 0.10, 10.0, "2026-10")),
+    ),
+    "google": (
+        (r"^gemini-2\.0-flash(-001|$)", Price(0.10, 0.025, 0.40, "2024-12")),
+        (r"^gemini-2\.5-flash-lite", Price(0.10, 0.01, 0.40, "2025-12")),
+        (r"^gemini-2\.5-flash(?!-(image|native|live))", Price(0.30, 0.03, 2.50, "2025-12")),
+        (r"^gemini-2\.5-pro", Price(1.25, 0.125, 10.0, "2025-12")),
+        (r"^gemini-3-pro-preview", Price(2.00, 0.20, 12.0, "2025-11")),
+        (r"^gemini-3-flash-preview", Price(0.50, 0.05, 3.00, "2025-12")),
+        (r"^gemini-3\.1-pro-preview", Price(2.00, 0.20, 12.0, "2026-02")),
+        (r"^gemini-3\.1-flash-lite", Price(0.25, 0.025, 1.50, "2026-05")),
+        (r"^gemini-3\.5-flash$", Price(1.50, 0.15, 9.00, "2026-05")),
+        (r"^gemini-3\.8-flash$", Price(0.75, 0.075, 3.75, "2026-09")),  # until the end of 2026; then 1.50, 0.15, 7.50
+    ),
+    "xai": (
+        (r"^grok-3-mini(-beta|-latest|$)", Price(0.30, 0.075, 0.50, "2025-07")),
+        (r"^grok-3(-beta|-latest|$)", Price(3.00, 0.75, 15.0, "2025-07")),
+        (r"^grok-4(-0709|-latest|$)", Price(3.00, 0.75, 15.0, "2025-07")),
+        (r"^grok-4(-1)?-fast", Price(0.20, 0.05, 0.50, "2026-01")),
+        (r"^grok-4\.20$", Price(1.25, 0.20, 2.50, "2026-06")),
+        (r"^grok-4\.3", Price(1.25, 0.20, 2.50, "2026-05")),
+        (r"^grok-4\.5", Price(2.00, 0.50, 6.00, "2026-07")),
+        (r"^grok-4\.[67]", Price(2.00, 0.50, 6.00, "2026-08")),
+        (r"^grok-code-fast", Price(0.20, 0.02, 1.50, "2026-01")),
+    ),
+    "deepseek": (
+        (r"^deepseek-v4-flash$", Price(0.14, 0.0028, 0.28, "2026-05")),
+        (r"^deepseek-v4-pro$", Price(0.435, 0.003625, 0.87, "2026-06")),
+    ),
+    "mistral": (
+        (r"^mistral-large-2512", Price(0.50, 0.05, 1.50, "2026-06")),
+        (r"^mistral-medium-(2505|2508)", Price(0.40, 0.04, 2.00, "2026-08")),
+        (r"^mistral-medium-3[-.]5", Price(1.50, 0.15, 7.50, "2026-08")),
+        (r"^mistral-small-2603", Price(0.15, 0.015, 0.60, "2026-06")),
+        (r"^devstral-2512", Price(0.40, 0.04, 2.00, "2026-06")),
+        (r"^codestral-2508", Price(0.30, 0.03, 0.90, "2026-06")),
+    ),
+    "groq": (
+        (r"^openai/gpt-oss-120b$", Price(0.15, 0.075, 0.60, "2026-05")),
+        (r"^openai/gpt-oss-20b$", Price(0.075, 0.0375, 0.30, "2026-05")),
+        (r"^qwen/qwen3\.8-27b$", Price(0.80, 0.40, 4.00, "2026-08")),
+    ),
+}
+PRICES = tuple(row for rows in _PRICE_LISTS.values() for row in rows)
 
 
-_PRICED = frozenset({*_OPENAI, *_GOOGLE, "anthropic"})
-
-
-def _price(model: str) -> Price | None:
-    return next((price for pattern, price in PRICES if re.search(pattern, model)), None)
+def _price(profile: str, model: str) -> Price | None:
+    rows = _PRICE_LISTS.get(vendor_of(profile) or "", ())
+    return next((price for pattern, price in rows if re.search(pattern, model)), None)
 
 
 def surface(provider: str, model: str) -> str:
@@ -487,7 +575,9 @@ def resolve(provider: str, model: str = "") -> Profile:
     profile = PROFILES.get(surface(provider, model))
     if profile is None:
         raise UnknownName("provider", provider, {*PROFILES, *ALIASES, *SURFACES})
-    changes: dict[str, Any] = {"model": model, "price": _price(model) if profile.id in _PRICED else None}
+    changes: dict[str, Any] = {"model": model, "price": _price(profile.id, model)}
+    if window := window_of(profile.id, model):
+        changes |= {"limits.context": window.context, "limits.answer": window.answer}
     for fact in FACTS:
         if profile.id in fact.profiles and re.search(fact.model, model):
             changes.update(fact.changes)

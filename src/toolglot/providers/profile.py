@@ -33,6 +33,10 @@ class ProviderLimits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     cache_marks: int | None = None
     stops: int | None = None
     """Stop sequences in one request."""
+    context: int | None = None
+    """Tokens of prompt and answer together; known by the model."""
+    answer: int | None = None
+    """Tokens of one answer."""
     as_of: str = "2026-11-15"
     source: str = ""
 
@@ -96,11 +100,15 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     path: str = ""
     """With {model}, and {deployment}, {project}, {location} where the vendor has them in the URL."""
     stream_path: str = ""
+    models_path: str = ""
+    """Where the provider lists its models; "": nowhere."""
     auth: Literal["bearer", "x-api-key", "api-key", "x-goog-api-key", "optional"] = "bearer"
     """The header of the key; optional: bearer, where there is a key."""
     key_env: tuple[str, ...] = ()
     token_env: tuple[str, ...] = ()
     """Variables that hold a token, which is sent as a bearer."""
+    sign_in: Literal["", "entra", "adc", "copilot"] = ""
+    """How tokens are had where no key is given: Microsoft Entra, Google's application default credentials, GitHub."""
     model: str = ""
 
     limits: ProviderLimits = ProviderLimits()

@@ -2,7 +2,7 @@
 keys and secrets are hidden.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
@@ -21,10 +21,10 @@ Sink = Callable[[bytes], object]
 
 
 class AuditLog:
-    """Writes to a file, which it only appends to, or hands each line to a function."""
+    """Writes to a file, which it only appends to, or hands each line to a function. `secrets`: keys to hide in targets."""
 
-    def __init__(self, to: str | Path | Sink) -> None:
-        self._lock = Lock()
+    def __init__(self, to: str | Path | Sink, *, secrets: Callable[[], Iterable[str]] = tuple) -> None:
+        self._lock, self._secrets = Lock(), secrets
         self._sink: Sink = to if callable(to) else _file(Path(to))
 
     def write(self, outcome: ToolOutcome, *, run: str, target: str, effects: frozenset[str], approved: bool | None) -> None:
@@ -37,7 +37,7 @@ class AuditLog:
             "call": outcome.call.id,
             "ran": outcome.ran,
             "effects": sorted(effects),
-            "target": redact(target[:_LONGEST], named=True),
+            "target": redact(target[:_LONGEST], self._secrets(), named=True),
             "arguments": sha256(outcome.call.text.encode("utf-8", "surrogatepass")).hexdigest(),
             "outcome": (result.error_kind or "execution") if result.is_error else "ok",
             "seconds": round(outcome.seconds, 6),

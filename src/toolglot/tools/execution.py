@@ -46,6 +46,8 @@ class Prepared(msgspec.Struct, frozen=True, gc=False):
     target: str
     asks: bool
     approved: bool | None = None
+    arguments: dict[str, Any] | None = None
+    """As they will be used, where somebody is asked about them."""
 
 
 def failed(call: ToolCall, kind: ToolErrorKind, why: str, *, ran: bool = False) -> ToolOutcome:

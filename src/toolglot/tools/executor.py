@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from toolglot.errors import ToolError, UnknownName
 from toolglot.events import ToolOutcome
 from toolglot.messages import Message, ToolCall, ToolResult
+from toolglot.schema.arguments import owned
 from toolglot.tools.audit import AuditLog
 from toolglot.tools.config import Effect, ToolConfig
 from toolglot.tools.execution import Emit, Execution, Prepared, failed, outcomes_of
@@ -41,6 +42,10 @@ class Approval(msgspec.Struct, frozen=True):
     tool: str
     effects: frozenset[Effect]
     target: str
+    arguments: dict[str, Any] = {}
+    """As they will be used: mended where the model got them wrong."""
+    preview: str = ""
+    """What the call would do, in the tool's own words: the full command, or a diff."""
 
 
 ApprovalAnswer = Literal["yes", "no", "always", "later"]
@@ -147,13 +152,13 @@ class ToolExecutor:
         except ToolError as e:
             return self.over(failed(call, e.kind, str(e)), tool)
         verdict = self.guard.verdict(tool, self.clock())
-        target = _target(tool, bound.arguments)
+        target = _told(tool, tool.target, bound.arguments)
         if verdict.say == "deny":
             return self._denied(call, tool, verdict, target)
-        prepared = Prepared(call, tool, bound.values, bound.repairs, target, verdict.say == "ask")
-        if not prepared.asks:
-            self.guard.begin(tool, self.clock())
-        return prepared
+        if verdict.say == "ask":
+            return Prepared(call, tool, bound.values, bound.repairs, target, True, None, bound.arguments)
+        self.guard.begin(tool, self.clock())
+        return Prepared(call, tool, bound.values, bound.repairs, target, False)
 
     def _found(self, call: ToolCall) -> Tool | ToolOutcome:
         try:
@@ -171,7 +176,9 @@ class ToolExecutor:
         """What the approver says; nobody there means later."""
         if self.approve is None:
             return "later"
-        said = self.approve(Approval(prepared.call, prepared.tool.name, prepared.tool.effects, prepared.target))
+        tool, arguments = prepared.tool, owned(prepared.arguments or {})
+        preview = _told(tool, tool.preview, arguments)
+        said = self.approve(Approval(prepared.call, tool.name, tool.effects, prepared.target, arguments, preview))
         answer = await said if isawaitable(said) else said
         if isinstance(answer, str):
             return answer if answer in get_args(ApprovalAnswer) else "no"  # whatever is not a clear yes is none
@@ -239,11 +246,12 @@ def _unknown(call: ToolCall, error: UnknownName, registry: ToolRegistry) -> str:
     return f"There is no such tool: {error}"
 
 
-def _target(tool: Tool, arguments: dict[str, Any]) -> str:
-    if tool.target is None:
+def _told(tool: Tool, tell: Callable[[dict[str, Any]], str] | None, arguments: dict[str, Any]) -> str:
+    """What a tool says of a call before it runs."""
+    if tell is None:
         return ""
     try:
-        return str(tool.target(arguments))
+        return str(tell(owned(arguments)))
     except Exception as e:
-        log.warning("the target of tool %s cannot be told: %r", tool.name, e)
+        log.warning("tool %s cannot tell what a call would touch or do: %r", tool.name, e)
         return ""

@@ -80,6 +80,10 @@ class Guard:
         """No more questions about this tool."""
         self._always.add(_name(tool))
 
+    def keep(self, other: "Guard") -> None:
+        """What was counted and allowed in another conversation counts in this one."""
+        self.uses, self._times, self._always = other.uses.copy(), other._times, other._always.copy()
+
     def forbids(self, tool: Tool) -> Verdict | None:
         """Whether a tool may not be used at all."""
         config = self.config

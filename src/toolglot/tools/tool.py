@@ -69,7 +69,8 @@ class Tool:
 
     effects: what it may touch; a tool that does not say may have any effect. inline: so short that it needs no thread.
     idempotent: running it twice does no harm. approval: True asks always, False never, None leaves it to the policy.
-    target: tells from the arguments what a call really touches. max_result: characters of a result that the model sees.
+    target: tells from the arguments what a call really touches; preview: what it would do, for the one who approves it: the
+    full command, or a diff. max_result: characters of a result that the model sees.
     """
 
     def __init__(
@@ -93,6 +94,7 @@ class Tool:
         rate: Rate | None = None,
         approval: bool | None = None,
         target: Callable[[dict[str, Any]], str] | None = None,
+        preview: Callable[[dict[str, Any]], str] | None = None,
         max_result: int | None = None,
         names: Mapping[str, Any] | None = None,
     ) -> None:
@@ -107,7 +109,7 @@ class Tool:
         self.effects = _checked_effects(effects, self._name)
         self.inline, self.idempotent, self.timeout = inline, idempotent, timeout
         self.max_uses, self.rate, self.approval = max_uses, rate, approval
-        self.target, self.max_result = target, max_result
+        self.target, self.preview, self.max_result = target, preview, max_result
         self._flow = _flow(self.function)
         self.is_async = self._flow in ("coroutine", "async generator")
         self._made: _Made | None = None
@@ -309,6 +311,7 @@ def tool(
     rate: Rate | None = None,
     approval: bool | None = None,
     target: Callable[[dict[str, Any]], str] | None = None,
+    preview: Callable[[dict[str, Any]], str] | None = None,
     max_result: int | None = None,
 ) -> Callable[[Function], Tool]: ...
 def tool(function: Function | None = None, /, **options: Any) -> Tool | Callable[[Function], Tool]:

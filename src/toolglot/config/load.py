@@ -1,19 +1,19 @@
-"""`module:object` from the command line: the object, with the current folder on the path."""
+"""`module:object` as tools: the object, with a folder on the path while its module is imported."""
 
 import sys
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from toolglot.errors import UsageError
 
 __all__ = ["imported", "tools_in"]
 
 
-def imported(name: str) -> Any:
-    """The object that `module:object` names. Raises UsageError."""
+def imported(name: str, folder: Path | None = None) -> Any:
+    """The object that `module:object` names; modules are looked for in the folder first. Raises UsageError."""
     module_name, _, path = name.partition(":")
-    sys.path.insert(0, str(Path.cwd()))
+    sys.path.insert(0, str(folder or Path.cwd()))
     try:
         value: Any = import_module(module_name)
         for part in path.split("."):
@@ -27,16 +27,16 @@ def imported(name: str) -> Any:
     return value
 
 
-def tools_in(name: str) -> list[Any]:
+def tools_in(name: str, folder: Path | None = None) -> list[Any]:
     """Tools for a run: a function, a Tool, a ToolRegistry, a list of them, or an object whose public methods are tools."""
     from toolglot.tools.registry import ToolRegistry
     from toolglot.tools.tool import Tool, tools_of
 
-    value = imported(name)
+    value = imported(name, folder)
     if isinstance(value, ToolRegistry):
         return value.list()
     if isinstance(value, list | tuple):
-        return list(value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+        return list(cast(list[Any], value))
     if isinstance(value, Tool) or callable(value):
         return [value]
     return list(tools_of(value))

@@ -1,0 +1,60 @@
+"""What the built-in tools of one conversation share: the workspace, what was read of it, where commands run, what was planned.
+
+A tool is a function made for a toolbox. Its parameters are the superset of what any model's own harness can say; its result is
+text for a model, and `data` from which a facade can write the text that another model expects.
+"""
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from toolglot.builtin.workspace import Version, Workspace
+
+__all__ = ["Answer", "Ask", "Question", "Toolbox", "built"]
+
+
+class Question(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that the user is asked. kind: choice, text or yesno."""
+
+    question: str
+    header: str = ""
+    kind: str = "choice"
+    options: tuple[dict[str, str], ...] = ()
+    """label, description, preview."""
+    multi: bool = False
+    id: str = ""
+
+
+Answer = str | list[str]
+Ask = Callable[[list[Question]], "list[Answer] | Awaitable[list[Answer]]"]
+"""Puts questions to the user; one answer each."""
+
+
+class Toolbox:
+    """The state of one conversation's tools. `state`: a private folder for backups, spilt output and memory."""
+
+    def __init__(self, workspace: Workspace, *, state: Path | None = None, ask: Ask | None = None) -> None:
+        self.workspace, self.state, self.ask = workspace, state, ask
+        self.versions: dict[Path, Version] = {}
+        """Real path -> what the model has seen of it."""
+        self.cwd = ""
+        """Where commands run, below the root."""
+
+    def saw(self, path: Path, version: Version | None) -> None:
+        """The model knows this version of a file; None: it is gone."""
+        if version is None:
+            self.versions.pop(path, None)
+        else:
+            self.versions[path] = version
+
+    def shown(self, path: Path) -> str:
+        """A real path as the model reads it: relative to the root where it is below it."""
+        root = self.workspace.root
+        return str(path.relative_to(root)) if path.is_relative_to(root) else str(path)
+
+
+def built(value: Any) -> Any:
+    """A result's struct as plain data."""
+    return msgspec.to_builtins(value)

@@ -1,0 +1,236 @@
+"""DATA and deeds: what may follow a slash in a chat."""
+
+import difflib
+from collections.abc import Awaitable, Callable, Iterable
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+from rich.table import Table
+from rich.text import Text as Line
+
+from toolglot.cli.attach import attached
+from toolglot.cli.chat.launch import read_saved
+from toolglot.cli.start import require_key
+from toolglot.cli.visible import harmless, shortened
+from toolglot.config.places import data_folder
+from toolglot.errors import UnknownName, UsageError
+from toolglot.losses import Loss
+from toolglot.messages import Message
+from toolglot.providers.catalog import PROFILES
+
+if TYPE_CHECKING:
+    from toolglot.cli.chat.app import Chat
+
+__all__ = ["COMMANDS", "Command", "find_command"]
+
+
+class Command(msgspec.Struct, frozen=True):
+    """One command: what follows it, what it is for, what it does."""
+
+    usage: str
+    about: str
+    do: Callable[["Chat", str], Awaitable[None]]
+    words: Callable[["Chat"], Iterable[str]] | None = None
+
+
+def find_command(text: str) -> tuple[Command, str] | None:
+    """The command that a line is, and what follows; None for a prompt. Raises UnknownName."""
+    if not text.startswith("/") or text.startswith("//"):
+        return None
+    word, _, argument = text[1:].partition(" ")
+    if word in COMMANDS:
+        return COMMANDS[word], argument.strip()
+    if "/" in word or "\n" in word or Path(f"/{word}").exists():  # a path, not a command
+        return None
+    if len(found := [name for name in COMMANDS if word and name.startswith(word)]) == 1:
+        return COMMANDS[found[0]], argument.strip()
+    near = difflib.get_close_matches(word, COMMANDS, n=1, cutoff=0.5)
+    raise UnknownName("command", f"/{word}", [f"/{name}" for name in (near or COMMANDS)])
+
+
+# ---- deeds
+
+
+async def _help(chat: "Chat", argument: str) -> None:
+    table = Table.grid(padding=(0, 2))
+    for name, command in COMMANDS.items():
+        table.add_row(Line(f"/{name} {command.usage}".rstrip(), style="bold"), command.about)
+    chat.screen.console.print(table)
+    keys = (
+        "Enter sends · Alt-Enter or \\ Enter begins a new line · Up brings earlier prompts · Tab completes",
+        "@path attaches a file · Ctrl-C stops the turn, twice leaves · Ctrl-D leaves · //text is a prompt with one slash",
+    )
+    for line in keys:
+        chat.screen.note(line, "dim")
+
+
+async def _model(chat: "Chat", name: str) -> None:
+    agent, screen = chat.agent, chat.screen
+    if not name:
+        screen.note(f"{agent.model} ({agent.engine.profile.wire})")
+        for alias, model in chat.setup.settings.aliases.items():
+            screen.note(f"  {alias}: {model}", "dim")
+        screen.note("/model PROVIDER:MODEL goes on with another one", "dim")
+        return
+    before = agent.engine
+    engine = chat.setup.engine(chat.setup.model(name))
+    require_key(engine)
+    here, there = await agent.look(), await agent.look(engine)
+    agent.switch(engine)
+    screen.knows(there.losses)
+    await chat.measure()
+    screen.note(f"now {agent.model} ({engine.profile.wire}); before {before.name} ({before.profile.wire})", "green")
+    old, new = before.profile.features, engine.profile.features
+    for field in old.__struct_fields__:
+        if (was := getattr(old, field)) != (now := getattr(new, field)):
+            screen.note(f"  {field.replace('_', ' ')}: {_plain(was)} → {_plain(now)}", "dim")
+    _tell_losses(chat, [loss for loss in there.losses if loss not in here.losses])
+    for repair in there.repairs[:3]:
+        screen.note(f"  mended: {repair}", "dim")
+    if (more := len(there.repairs) - 3) > 0:
+        screen.note(f"  … and {more} more", "dim")
+
+
+def _tell_losses(chat: "Chat", losses: list[Loss]) -> None:
+    if not losses:
+        chat.screen.note("  nothing of the conversation is lost", "dim")
+    grouped: dict[str, list[Loss]] = {}
+    for loss in losses:
+        grouped.setdefault(f"{loss.what}: {loss.why}", []).append(loss)
+    for text, found in grouped.items():
+        chat.screen.note(f"  lost {len(found)} times {text}" if len(found) > 1 else f"  lost {text}", "yellow")
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, frozenset):
+        return ", ".join(sorted(map(str, value))) or "none"  # pyright: ignore[reportUnknownArgumentType]
+    return {True: "yes", False: "no"}.get(value, str(value)) if isinstance(value, bool) else str(value)
+
+
+async def _tools(chat: "Chat", name: str) -> None:
+    from toolglot.jsontext import dumps
+
+    agent, screen = chat.agent, chat.screen
+    if name:
+        tool = agent.registry.get(name)
+        screen.console.print(Line(harmless(msgspec.json.format(dumps(tool.definition), indent=2).decode())), soft_wrap=True)
+        return
+    offered = {one.name for one in agent.offered(agent.tools_with(None), None)}
+    if not len(agent.registry):
+        screen.note("no tools; --tools module:object gives some", "dim")
+    for tool in agent.registry:
+        asks = " asks first" if agent.asks(tool) else ""
+        state = asks if tool.name in offered else " not allowed"
+        line = Line(tool.name, style="bold" if tool.name in offered else "dim strike")
+        line.append(f"  {shortened(tool.description, max(20, screen.console.width - len(tool.name) - 16))}", style="dim")
+        line.append(state, style="yellow")
+        screen.console.print(line)
+
+
+async def _context(chat: "Chat", argument: str) -> None:
+    agent, screen = chat.agent, chat.screen
+    measured = await agent.measured()
+    total, budget = measured.total, measured.budget
+    of = f" of {budget:,} ({total / budget:.0%})" if budget else ""
+    screen.note(f"about {total:,} tokens{of} in the next request; {agent.model}", "bold")
+    width = max(5, min(40, screen.console.width - 40))
+    for part, tokens in sorted(measured.parts.items(), key=lambda pair: -pair[1]):
+        share = tokens / total if total else 0
+        screen.note(f"  {'█' * round(share * width):{width}} {tokens:>9,}  {part}", "dim")
+    if measured.left_out:
+        screen.note(f"  {measured.left_out} older messages are not shown to the model any more", "yellow")
+    if measured.window:
+        screen.note(f"  the model takes {measured.window:,} tokens; when they are used up: {agent.context.when_full}", "dim")
+    else:
+        screen.note("  how much the model takes is not known; context.budget in the configuration sets a limit", "dim")
+
+
+async def _save(chat: "Chat", name: str) -> None:
+    path = Path(name).expanduser() if name else _new_file()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        path.write_bytes(chat.agent.save())
+        path.chmod(0o600)
+    except OSError as e:
+        raise UsageError(f"cannot save to {str(path)!r}: {e.strerror}") from None
+    chat.screen.note(f"saved {len(chat.agent.conversation)} messages to {path}", "green")
+
+
+def _new_file() -> Path:
+    return data_folder() / "chats" / f"{datetime.now():%Y-%m-%d-%H%M%S}.jsonl"
+
+
+async def _load(chat: "Chat", name: str) -> None:
+    if not name:
+        raise UsageError("say which file: /load FILE")
+    chat.restore(read_saved(Path(name)))
+    await chat.go_on()
+
+
+async def _undo(chat: "Chat", argument: str) -> None:
+    taken = chat.agent.undo()
+    if not taken:
+        chat.screen.note("there is nothing to take back", "dim")
+        return
+    chat.screen.note(f"taken back: {shortened(taken[0].text, 60)!r} and {_answers(taken)}", "green")
+    if any(one.calls for one in taken):
+        chat.screen.note("what its tools did stays done", "yellow")
+
+
+def _answers(taken: tuple[Message, ...]) -> str:
+    return f"{len(taken) - 1} messages after it" if len(taken) > 1 else "nothing else"
+
+
+async def _new(chat: "Chat", argument: str) -> None:
+    from toolglot.messages import save
+
+    chat.agent.restore(save([]))
+    chat.screen.note("a new conversation", "green")
+
+
+async def _attach(chat: "Chat", name: str) -> None:
+    if not name:
+        raise UsageError("say which file: /attach PATH")
+    chat.attachments.append(attached(Path(name.strip("'\"")).expanduser()))
+    chat.screen.note(f"{name} goes with the next prompt", "green")
+
+
+async def _show(chat: "Chat", number: str) -> None:
+    folded = chat.screen.folded
+    if not folded:
+        raise UsageError("nothing is folded")
+    place = int(number) if number.isdigit() else len(folded)
+    if not 1 <= place <= len(folded):
+        raise UsageError(f"there is no {place}: 1 to {len(folded)} are folded")
+    found = folded[place - 1]
+    chat.screen.note(found.title, "bold")
+    chat.screen.console.print(Line(harmless(found.text)), soft_wrap=True)
+
+
+async def _quit(chat: "Chat", argument: str) -> None:
+    chat.leaving = True
+
+
+def _tool_words(chat: "Chat") -> Iterable[str]:
+    return [one.name for one in chat.agent.registry]
+
+
+def _model_words(chat: "Chat") -> Iterable[str]:
+    return [*chat.setup.settings.aliases, *(f"{one}:" for one in PROFILES), *(f"simulator:{one}" for one in PROFILES)]
+
+
+COMMANDS: dict[str, Command] = {
+    "help": Command("", "what can be said here", _help),
+    "model": Command("[NAME]", "go on with another model, and see what changes", _model, _model_words),
+    "tools": Command("[NAME]", "the tools, or one as it is offered", _tools, _tool_words),
+    "context": Command("", "how full the model's memory is, and of what", _context),
+    "attach": Command("PATH", "a file for the next prompt", _attach),
+    "show": Command("[NUMBER]", "something folded, whole: thinking, a long result", _show),
+    "save": Command("[FILE]", "write the conversation down", _save),
+    "load": Command("FILE", "go on with a saved conversation", _load),
+    "undo": Command("", "take back the last prompt and its answer", _undo),
+    "new": Command("", "begin a new conversation", _new),
+    "quit": Command("", "leave", _quit),
+}

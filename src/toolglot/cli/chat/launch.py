@@ -1,0 +1,102 @@
+"""From flags to a chat: a screen, a reader and an agent that know each other."""
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import Any
+
+from toolglot.cli.chat.keyboard import Keyboard, taken
+from toolglot.cli.start import Flags, Started, is_terminal, require_key, start
+from toolglot.errors import UsageError
+from toolglot.tools.executor import Approval, ApprovalAnswer
+
+__all__ = ["launch", "read_saved"]
+
+
+def launch(flags: Flags, prompt: str | None, load: Path | None) -> int:
+    """Chats until the user leaves; the exit code."""
+    started = start(flags, ask=_asked if is_terminal() else None, samples=True)
+    saved = read_saved(load) if load is not None else None
+    edits = is_terminal()
+    try:
+        with taken() as keyboard:
+            keyboard.edits = edits
+            return asyncio.run(_chat(started, flags, prompt, saved, keyboard))
+    except KeyboardInterrupt:  # before the first prompt, or after the last
+        return 130
+
+
+async def _chat(started: Started, flags: Flags, prompt: str | None, saved: bytes | None, keyboard: Keyboard) -> int:
+    from toolglot.cli.chat.app import Chat
+    from toolglot.cli.chat.reading import PipeReader, Reader, TerminalReader
+    from toolglot.cli.chat.screen import Screen
+
+    setup = started.setup
+    given: dict[str, Any] = {"base_url": flags.base_url} if flags.base_url else {}
+
+    async def approve(approval: Approval) -> ApprovalAnswer:
+        return await chat.approve(approval)
+
+    agent = setup.agent(started.model, tools=started.tools, approve=approve, **given)
+    require_key(agent.engine)
+    screen = Screen(_console(), setup.settings.chat)
+    reader: Reader
+    if keyboard.edits:
+        reader = TerminalReader(keyboard, _history(), status=lambda: chat.status(), words=lambda text: chat.completions(text))
+    else:
+        reader = PipeReader(keyboard, lambda text: print(text, end="", flush=True))
+    chat = Chat(setup, agent, screen, reader, keyboard)
+    _greet(screen, started, agent.model, len(agent.registry))
+    if saved is not None:
+        chat.restore(saved)
+    try:
+        return await chat.run(prompt)
+    finally:
+        await setup.close()
+        await agent.engine.close()
+
+
+def _console() -> Any:
+    from rich.console import Console
+
+    return Console(highlight=False, soft_wrap=False)
+
+
+def _greet(screen: Any, started: Started, model: str, tools: int) -> None:
+    if not screen.console.is_terminal:
+        if started.why:
+            print(f"toolglot: {started.why}", file=sys.stderr)
+        return
+    screen.note(f"toolglot · {model} · {tools} tools · /help", "bold")
+    if started.why:
+        screen.note(started.why, "yellow")
+    if started.model == "simulator" and not started.configuration.settings.tools:
+        screen.note('try: What is the weather in Paris?   or: call add_reminder {"text": "tea", "date": "2026-12-24"}', "dim")
+
+
+def _history() -> Path | None:
+    """Where prompts are kept; nowhere if that cannot be written."""
+    from toolglot.config.places import private_folder, state_folder
+
+    try:
+        file = private_folder(state_folder()) / "history"
+        file.touch(mode=0o600)
+    except (OSError, UsageError):
+        return None
+    return file
+
+
+def _asked(question: str) -> bool:
+    try:
+        return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
+    except (EOFError, KeyboardInterrupt):
+        print()
+        return False
+
+
+def read_saved(path: Path) -> bytes:
+    """The bytes of a saved conversation. Raises UsageError."""
+    try:
+        return path.expanduser().read_bytes()
+    except OSError as e:
+        raise UsageError(f"cannot read the conversation {str(path)!r}: {e.strerror}") from None

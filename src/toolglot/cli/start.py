@@ -1,0 +1,157 @@
+"""What `run`, `chat` and others do first: configuration, logging, keys out of the environment, tools, a model.
+
+Laws: keys are taken out of the environment before any tool's code is loaded. What a project's file may not do is said, once.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from toolglot.cli.visible import visible
+from toolglot.config.load import tools_in
+from toolglot.config.read import Configuration, read_configuration
+from toolglot.config.setup import Setup, configured_tools
+from toolglot.config.trust import refuse, trust, was_asked
+from toolglot.engine.auth import key_origin
+from toolglot.engine.engine import Engine
+from toolglot.engine.signin.environment import hidden_values, hide_environment, remember
+from toolglot.errors import UnknownName, UsageError
+from toolglot.providers.catalog import resolve
+from toolglot.tools.tool import tool
+
+__all__ = ["Flags", "Started", "require_key", "start"]
+
+# What is asked where only a key says which provider is meant; the first that has one counts.
+DEFAULT_MODELS = (
+    "anthropic:claude-sonnet-4-5",
+    "openai:gpt-5.1",
+    "gemini:gemini-2.5-pro",
+    "openrouter:anthropic/claude-sonnet-4.5",
+    "xai:grok-4",
+    "deepseek:deepseek-chat",
+    "mistral:mistral-large-latest",
+    "groq:llama-3.3-70b-versatile",
+)
+
+
+class Flags(msgspec.Struct, frozen=True, kw_only=True):
+    """What the command line says. None and (): nothing."""
+
+    model: str | None = None
+    tools: tuple[str, ...] = ()
+    system: str | None = None
+    allow: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+    max_turns: int | None = None
+    base_url: str | None = None
+    verbose: int = 0
+    log_file: Path | None = None
+
+    def settings(self) -> dict[str, Any]:
+        """As dotted keys."""
+        return {
+            "model": self.model or None,
+            "system": self.system,
+            "policy.allow": self.allow or None,
+            "policy.max_turns": self.max_turns,
+            "log.file": str(self.log_file) if self.log_file else None,
+        }
+
+
+class Started(msgspec.Struct, frozen=True):
+    """Everything that a conversation needs. `why`: how the model was chosen, where nobody named one."""
+
+    configuration: Configuration
+    setup: Setup
+    tools: list[Any]
+    model: str
+    why: str = ""
+
+
+def start(flags: Flags, *, ask: Callable[[str], bool] | None = None, samples: bool = False) -> Started:
+    """Reads, hides, loads. `ask`: a question to the user; `samples`: tools for the simulator. Raises UsageError."""
+    configuration = _trusted(_read(flags), flags, ask)
+    settings = configuration.settings
+    _begin_logging(flags.verbose, settings.log.level, settings.log.file)
+    named = {section.key_env for section in settings.providers.values() if section.key_env}
+    hide_environment(settings.policy.keep_env, named)
+    for section in settings.providers.values():
+        for value in section.headers.values():
+            remember(value)
+    tools = [*configured_tools(configuration), *(one for name in flags.tools for one in tools_in(name))]
+    setup = Setup(settings)
+    model, why = _chosen(setup)
+    if samples and not tools and model.startswith("simulator"):
+        from toolglot.cli.samples import SAMPLES
+
+        tools = [*SAMPLES]
+    _check_patterns(setup, flags, [tool(one).name if callable(one) else one.name for one in tools])
+    return Started(configuration, setup, tools, model, why)
+
+
+def _read(flags: Flags) -> Configuration:
+    found = read_configuration(flags=flags.settings())
+    if flags.deny:  # it adds to what is denied anyway
+        denied = (*found.settings.policy.deny, *flags.deny)
+        found = read_configuration(flags={**flags.settings(), "policy.deny": denied})
+    return found
+
+
+def _trusted(configuration: Configuration, flags: Flags, ask: Callable[[str], bool] | None) -> Configuration:
+    """The configuration, after the user was asked about its folder, once."""
+    folder, held = configuration.project, configuration.held_back
+    if folder is None or not held:
+        return configuration
+    wanted = visible(", ".join(one.key for one in held))
+    if ask is not None and not was_asked(folder):
+        if ask(f"toolglot.toml in {folder} wants to set {wanted}. Do you trust this folder?"):
+            trust(folder)
+            return _read(flags)
+        refuse(folder)
+    elif not was_asked(folder):
+        print(
+            f"toolglot: {folder} is not trusted, so {wanted} of its toolglot.toml do not count (toolglot trust)",
+            file=sys.stderr,
+        )
+    return configuration
+
+
+def _begin_logging(verbose: int, level: str, file: str | None) -> None:
+    from toolglot.cli.logs import configure, shown_level
+
+    configure(shown_level(verbose, level), Path(file) if file else None, secrets=hidden_values)
+
+
+def _chosen(setup: Setup) -> tuple[str, str]:
+    """The model that is asked, and why, where nobody named one."""
+    if setup.settings.model:
+        return setup.model(), ""
+    for model in DEFAULT_MODELS:
+        if (origin := key_origin(resolve(*model.partition(":")[::2]))) is not None:
+            return model, f"{model} answers: no model is chosen, and there is a key ({origin})"
+    return "simulator", "no model is chosen (-m PROVIDER:MODEL or TOOLGLOT_MODEL) and there is no key: the simulator answers"
+
+
+def _check_patterns(setup: Setup, flags: Flags, names: Iterable[str]) -> None:
+    names = tuple(names)
+    for pattern in setup.unmatched(names) if flags.allow else ():
+        raise UnknownName("tool in --allow", pattern, names)
+
+
+def require_key(engine: Engine) -> None:
+    """Raises UsageError where a request could only fail for want of a key."""
+    profile = engine.profile
+    if engine.name.startswith("simulator") or profile.auth == "optional" or engine.keys.given:
+        return
+    if key_origin(profile) is None:
+        wanted = " or ".join((*profile.key_env, *profile.token_env))
+        raise UsageError(f"no key for {profile.title}: set {wanted}, or store one with toolglot login {profile.id}")
+
+
+def is_terminal() -> bool:
+    """Whether somebody sits there."""
+    return sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"

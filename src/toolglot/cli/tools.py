@@ -1,0 +1,139 @@
+"""`toolglot tools`: any tool as any model sees it, by the encoder that real requests go through, with what is lost on the way.
+
+`--json`: stdout is exactly the value of the wire's tools field as a run would send it (null where the field is left out); what
+is lost goes to stderr. Without a model and a wire the tools are shown as they were defined.
+"""
+
+import sys
+from collections.abc import Iterable, Iterator
+from typing import Any, cast
+
+from toolglot.cli.models import complete, profile_named
+from toolglot.cli.sheet import Sheet
+from toolglot.errors import UnknownName, UsageError
+from toolglot.jsontext import dumps
+from toolglot.losses import Loss, Repair
+from toolglot.messages import user
+from toolglot.providers.catalog import WIRE_DEFAULTS, resolve
+from toolglot.providers.families import NEUTRAL
+from toolglot.providers.profile import Profile
+from toolglot.request import Options, Request, ToolDefinition
+from toolglot.tools.registry import ToolRegistry
+from toolglot.wire.codec import encode_request
+
+__all__ = ["show_tools"]
+
+Entry = dict[str, Any]
+# Where a wire has the schema of a tool.
+_SCHEMAS = ("parameters", "parametersJsonSchema", "input_schema", "format")
+
+
+def show_tools(tools: list[Any], *, model: str | None, wire: str | None, facade: str | None, json: bool) -> int:
+    """Prints the tools; 1 where none is left of them. Raises UsageError."""
+    if facade not in (None, NEUTRAL):
+        raise UsageError(f"the facade {facade!r} is not built yet: leave it out, or say {NEUTRAL}")
+    definitions = _definitions(tools)
+    if not definitions:
+        raise UsageError("there are no tools to show: name some as module:object")
+    profile = _target(model, wire)
+    if profile is None:
+        _neutral(definitions, json=json)
+        return 0
+    # As an agent asks: what it may cache is marked, and the marks stand in the tools too.
+    request = Request(profile.model, [user("…")], definitions, options=Options(cache=True))
+    encoded = encode_request(request, profile)
+    offered: Any = encoded.body.get("tools")
+    repairs = [repair for repair in encoded.repairs if repair.where == "tools"]
+    if json:
+        _write(offered)
+    else:
+        sheet = Sheet(sys.stdout)
+        sheet.say(f"{profile.title}{' · ' + profile.model if profile.model else ''} · {profile.wire}", "bold")
+        for entry in cast(list[Entry], offered or []):
+            _show(sheet, entry)
+        sheet.say("")
+    _notes(encoded.losses, repairs, json=json)
+    return 0 if offered else 1
+
+
+def _definitions(tools: Iterable[Any]) -> tuple[ToolDefinition, ...]:
+    """What a model is told of functions, Tools and definitions, in the order of an agent. Raises NotATool, NameConflict."""
+    tools = list(tools)
+    ready = tuple(one for one in tools if isinstance(one, ToolDefinition))
+    return (*ToolRegistry(one for one in tools if not isinstance(one, ToolDefinition)).definitions(), *ready)
+
+
+def _target(model: str | None, wire: str | None) -> Profile | None:
+    if wire is not None and wire not in WIRE_DEFAULTS:
+        raise UnknownName("wire", wire, WIRE_DEFAULTS)
+    if model is None:
+        return None if wire is None else resolve(WIRE_DEFAULTS[wire])
+    profile = profile_named(model)
+    if wire not in (None, profile.wire):
+        raise UsageError(f"{model} is asked on the wire {profile.wire}, not on {wire}: leave one of the two out")
+    return profile
+
+
+def _neutral(definitions: Iterable[ToolDefinition], *, json: bool) -> None:
+    if json:
+        _write(list(definitions))
+        return
+    sheet = Sheet(sys.stdout)
+    sheet.say("As defined; -m PROVIDER:MODEL or --wire shows what a model sees", "bold")
+    for definition in definitions:
+        fields = complete(definition)
+        usual = complete(ToolDefinition(""))
+        _show(sheet, {name: value for name, value in fields.items() if value != usual[name]})
+
+
+def _write(value: Any) -> None:
+    sys.stdout.buffer.write(dumps(value) + b"\n")
+    sys.stdout.buffer.flush()
+
+
+# ---- for people
+
+
+def _show(sheet: Sheet, entry: Entry) -> None:
+    """One entry of the tools field: one tool, or several under one roof."""
+    from toolglot.cli.bodies import layout
+
+    for fields in _unwrapped(entry):
+        rest = dict(fields)
+        name, description = str(rest.pop("name", "")), str(rest.pop("description", "") or "")
+        schema = next((rest.pop(key) for key in _SCHEMAS if key in rest), None)
+        sheet.say("")
+        sheet.say(name or str(rest.get("type") or " ".join(rest)), "cyan")
+        if description:
+            sheet.say(description, "", "  ")
+        for value in (schema, rest or None):
+            if value is not None:
+                for line in layout(value, sheet.width - 2).splitlines():
+                    sheet.line("  " + line, "" if value is schema else "dim")
+
+
+def _unwrapped(entry: Entry) -> Iterator[Entry]:
+    """The tools of an entry, whatever its wire puts around them."""
+    kind = entry.get("type")
+    if isinstance(several := entry.get("functionDeclarations"), list):
+        yield from cast(list[Entry], several)
+        entry = {key: value for key, value in entry.items() if key != "functionDeclarations"}
+        yield from [entry] if entry else []
+    elif kind == "namespace":
+        for one in cast(list[Entry], entry.get("tools", [])):
+            yield from _unwrapped({**one, "name": f"{entry.get('name', '')}.{one.get('name', '')}"})
+    elif isinstance(inner := entry.get(str(kind)), dict):
+        yield {**cast(Entry, inner), **{key: value for key, value in entry.items() if key not in ("type", kind)}}
+    else:
+        yield {key: value for key, value in entry.items() if (key, value) != ("type", "function")}
+
+
+def _notes(losses: Iterable[Loss], repairs: Iterable[Repair], *, json: bool) -> None:
+    """What the model will not see as it was said; beside JSON one line each."""
+    sheet = Sheet(sys.stderr if json else sys.stdout)
+    notes = [(f"lost: {loss}", "red") for loss in losses] + [(f"mended: {repair}", "yellow") for repair in repairs]
+    for text, style in notes:
+        if json:
+            sheet.line(text, style)
+        else:
+            sheet.say(text, style, "", "  ")

@@ -1,0 +1,185 @@
+"""DATA: how much a model takes in (prompt and answer together) and how much it answers at most, in tokens, by vendor and model.
+
+Every row has a source and a day. A model that no row names has no known window: a guess would cut a conversation too early, or
+too late. Servers at home have none (whoever starts them decides), nor has Copilot, whose windows are its own.
+"""
+
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+
+import msgspec
+
+__all__ = ["WINDOWS", "Window", "vendor_of", "window_of"]
+
+
+class Window(msgspec.Struct, frozen=True):
+    """What a model takes. The first row whose pattern fits the name counts."""
+
+    model: str
+    """A pattern of the name, without a vendor before a slash."""
+    context: int
+    answer: int | None
+    """None: no limit of its own is known."""
+    source: str
+    as_of: str
+    """The month that the source gives; for several models the oldest."""
+
+
+def _rows(source: str, *rows: tuple[str, int, int | None, str]) -> Iterable[Window]:
+    return [Window(pattern, context, answer, source, as_of) for pattern, context, answer, as_of in rows]
+
+
+_OPENAI = (
+    *_rows(
+        "models.dev",
+        (r"^gpt-3\.?5-turbo(?!-instruct)", 16_385, 4_096, "2023-11"),
+        (r"^gpt-4(-0314|-0613)?$", 8_192, 8_192, "2024-04"),
+        (r"^gpt-4-(turbo|1106|0125|vision)", 128_000, 4_096, "2024-04"),
+        (r"^gpt-4o-2024-05-13", 128_000, 4_096, "2024-05"),
+        (r"^gpt-4o(-mini)?(-20\d\d|$)", 128_000, 16_384, "2024-07"),
+        (r"^gpt-4\.1(-mini|-nano)?(-20\d\d|$)", 1_047_576, 32_768, "2025-04"),
+        (r"^o1-mini", 128_000, 65_536, "2024-09"),
+        (r"^(o1|o1-pro|o3|o3-mini|o3-pro|o4-mini)(-20\d\d|$)", 200_000, 100_000, "2024-12"),
+        (r"^gpt-5-pro(-20\d\d|$)", 400_000, 272_000, "2025-10"),
+        (r"^gpt-5(-mini|-nano|-codex)?(-20\d\d|$)", 400_000, 128_000, "2025-08"),
+        (r"^gpt-5\.1-chat", 128_000, None, "2025-11"),
+        (r"^gpt-5\.1(-codex|-codex-mini)?(-20\d\d|$)", 400_000, 128_000, "2025-11"),
+        (r"^gpt-5\.2(-codex|-pro)?(-20\d\d|$)", 400_000, 128_000, "2025-12"),
+        (r"^gpt-5\.3-codex-spark", 128_000, 32_000, "2026-02"),
+        (r"^gpt-5\.3-codex(-20\d\d|$)", 400_000, 128_000, "2026-02"),
+        (r"^gpt-5\.4(-pro)?(-20\d\d|$)", 1_050_000, 128_000, "2026-03"),
+        (r"^gpt-5\.5(-20\d\d|$)", 1_050_000, 128_000, "2026-04"),
+        (r"^gpt-5\.6(-sol|-luna|-terra)?(-20\d\d|$)", 1_050_000, 128_000, "2026-07"),
+        (r"^gpt-6-(astra|sol|luna)(-20\d\d|$)", 1_050_000, 128_000, "2026-09"),
+    ),
+    *_rows("genai-prices", (r"^(gpt-4o-audio|gpt-4o-mini-search)-preview", 128_000, None, "2025-07")),
+)
+# A router writes `claude-opus-4.5` for `claude-opus-4-5`.
+_DATED = r"(-20\d{6}|-latest|$)"
+_ANTHROPIC = (
+    *_rows(
+        "models.dev",
+        (r"^claude-3-(opus|haiku)", 200_000, 4_096, "2024-02"),
+        (r"^claude-3[-.]5-(sonnet|haiku)", 200_000, 8_192, "2024-10"),
+        (r"^claude-3[-.]7-sonnet", 200_000, 64_000, "2025-02"),
+        (rf"^claude-opus-4([-.][01])?{_DATED}", 200_000, 32_000, "2025-05"),
+        (rf"^claude-sonnet-4([-.][05])?{_DATED}", 200_000, 64_000, "2025-05"),
+        (rf"^claude-(opus|haiku)-4[-.]5{_DATED}", 200_000, 64_000, "2025-10"),
+        (rf"^claude-sonnet-4[-.]6{_DATED}", 1_000_000, 64_000, "2026-03"),
+        (rf"^claude-opus-4[-.][678]{_DATED}", 1_000_000, 128_000, "2026-03"),
+        (rf"^claude-(opus|sonnet|fable|mythos)-5{_DATED}", 1_000_000, 128_000, "2026-06"),
+    ),
+    *_rows("genai-prices", (r"^claude-3-sonnet", 200_000, None, "2025-06")),
+    *_rows(
+        "Anthropic's overview of models",
+        (rf"^claude-(opus|sonnet|haiku)-5[-.]5{_DATED}", 1_000_000, 128_000, "2026-10"),
+        (rf"^claude-fable-5[-.]1{_DATED}", 1_000_000, 128_000, "2026-10"),
+    ),
+)
+# The window is what goes in; an answer of Gemini comes on top of it.
+_GEMINI = (
+    *_rows(
+        "Google's pages of models",
+        (r"^gemini-1\.5-flash(-002|-001|-latest|$)", 1_048_576, 8_192, "2024-09"),
+        (r"^gemini-1\.5-pro(-002|-001|-latest|$)", 2_000_000, None, "2024-09"),
+        (r"^gemini-2\.0-flash(-lite)?(-001|$)", 1_048_576, 8_192, "2025-02"),
+    ),
+    *_rows(
+        "models.dev",
+        (r"^gemini-2\.5-(pro|flash|flash-lite)$", 1_048_576, 65_536, "2025-06"),
+        (r"^gemini-3-(pro|flash)-preview$", 1_048_576, 65_536, "2025-11"),
+        (r"^gemini-3\.1-pro-preview(-customtools)?$", 1_048_576, 65_536, "2026-02"),
+        (r"^gemini-3\.1-flash-lite(-preview)?$", 1_048_576, 65_536, "2026-03"),
+        (r"^gemini-3\.5-flash$", 1_048_576, 65_536, "2026-05"),
+        (r"^gemini-3\.8-flash$", 1_048_576, 65_536, "2026-09"),
+        (r"^gemini-pro-latest$", 1_048_576, 65_536, "2026-02"),
+    ),
+)
+_XAI = (
+    *_rows(
+        "genai-prices, from xAI's page of models",
+        (r"^grok-2", 32_768, None, "2025-07"),
+        (r"^grok-3", 131_072, None, "2025-07"),
+        (r"^grok-4(-0709|-latest)?$", 256_000, None, "2025-07"),
+        (r"^grok-4(-1)?-fast", 2_000_000, None, "2026-01"),
+        (r"^grok-4\.3", 1_000_000, None, "2026-05"),
+        (r"^grok-(4\.5|latest$)", 500_000, None, "2026-07"),
+        (r"^grok-code-fast", 256_000, None, "2026-01"),
+    ),
+    *_rows(
+        "models.dev",
+        (r"^grok-4\.20-0309", 2_000_000, 30_000, "2026-03"),
+        (r"^grok-4\.[67]", 500_000, None, "2026-08"),
+    ),
+)
+_DEEPSEEK = tuple(
+    _rows(
+        "models.dev",
+        (r"^deepseek-(chat|reasoner)$", 1_000_000, 384_000, "2026-02"),
+        (r"^deepseek-v4-(pro|flash)$", 1_000_000, 384_000, "2026-04"),
+        (r"^deepseek-v4\.1-flash$", 1_000_000, 384_000, "2026-09"),
+    )
+)
+_MISTRAL = tuple(
+    _rows(
+        "models.dev",
+        (r"^mistral-large-2411", 131_072, None, "2024-11"),
+        (r"^mistral-large-(2512|latest)", 262_144, None, "2025-12"),
+        (r"^mistral-medium-(2508|latest)", 262_144, None, "2025-08"),
+        (r"^mistral-medium-2604", 262_144, None, "2026-04"),
+        (r"^mistral-medium-3\.5", 256_000, None, "2026-04"),
+        (r"^mistral-small-(2603|latest)", 256_000, None, "2026-03"),
+        (r"^devstral-2512", 262_144, None, "2025-12"),
+        (r"^codestral-latest", 256_000, None, "2025-01"),
+        (r"^magistral-medium-2509", 128_000, None, "2025-09"),
+    )
+)
+_GROQ = (
+    *_rows(
+        "models.dev",
+        (r"^gpt-oss-(120b|20b)$", 131_072, 65_536, "2026-05"),
+        (r"^qwen3-32b$", 131_072, 40_960, "2024-12"),
+        (r"^qwen3\.8-27b$", 131_042, 16_384, "2026-08"),
+        (r"^kimi-k2-instruct$", 131_072, None, "2025-07"),
+    ),
+    *_rows("Lobe Chat 1.143", (r"^llama-3\.(3-70b-versatile|1-8b-instant)$", 131_072, None, "2025-11")),
+)
+
+WINDOWS: dict[str, tuple[Window, ...]] = {
+    "openai": _OPENAI,
+    "anthropic": _ANTHROPIC,
+    "google": _GEMINI,
+    "xai": _XAI,
+    "deepseek": _DEEPSEEK,
+    "mistral": _MISTRAL,
+    "groq": _GROQ,
+}
+_VENDORS = {
+    "openai-chat": "openai",
+    "openai-responses": "openai",
+    "azure-chat": "openai",
+    "azure-responses": "openai",
+    "azure-dated-chat": "openai",
+    "azure-dated-responses": "openai",
+    "gemini": "google",
+    "vertex": "google",
+} | {id: id for id in ("anthropic", "xai", "deepseek", "mistral", "groq")}
+# Who makes a model behind a router. Open weights are left out: each of their hosts has a window of its own.
+_ROUTED = {"openai": "openai", "anthropic": "anthropic", "google": "google", "x-ai": "xai"}
+
+
+def vendor_of(profile: str) -> str | None:
+    """The vendor whose lists of windows and prices count at an endpoint."""
+    return _VENDORS.get(profile)
+
+
+@lru_cache(maxsize=512)
+def window_of(profile: str, model: str) -> Window | None:
+    """What a model takes at a profile's endpoint, where it is known."""
+    maker, _, name = model.rpartition("/")
+    if profile == "openrouter":
+        vendor, name = _ROUTED.get(maker.removeprefix("~")), name.partition(":")[0]
+    else:
+        vendor, name = vendor_of(profile), name.removeprefix("ft:").partition(":")[0]
+    return next((row for row in WINDOWS.get(vendor or "", ()) if re.search(row.model, name)), None)

@@ -1,0 +1,351 @@
+"""The chat itself: turns, questions, Ctrl-C, errors. Whatever happens, it goes on and the conversation is valid."""
+
+import asyncio
+import os
+import signal
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from chatting import Talk, add, talk, wipe
+
+from toolglot.cli.chat.app import Chat
+from toolglot.cli.chat.reading import EndOfInput
+from toolglot.config.settings import Settings
+from toolglot.config.setup import Setup
+from toolglot.errors import UsageError
+from toolglot.events import RunEvent, TextDelta
+from toolglot.loop.orchestrator import Orchestrator
+from toolglot.messages import Message
+from toolglot.tools.config import RetryConfig
+from toolglot.tools.tool import tool
+
+SAY = "say hello"
+WIPE = 'call wipe {"path": "a.txt"}'
+QUICK = RetryConfig(max_retries=0)
+
+
+def roles(over: Talk) -> list[str]:
+    return [one.role for one in over.agent.conversation]
+
+
+def unanswered(conversation: Iterable[Message]) -> set[str]:
+    """Calls without a result."""
+    messages = list(conversation)
+    calls = {call.id for one in messages for call in one.calls}
+    return calls - {result.call_id for one in messages for result in one.results}
+
+
+def paused_run() -> bytes:
+    """A conversation that waits for an approval."""
+    agent = Orchestrator("simulator", tools=[add, wipe])
+    assert agent.run_sync(WIPE).stop == "approval"
+    return agent.save()
+
+
+class TestTalking:
+    def test_the_first_prompt_goes_before_what_is_read(self) -> None:
+        over = talk("say second", first="say first")
+        assert [one.text for one in over.agent.conversation if one.role == "user"] == ["say first", "say second"]
+
+    def test_the_first_prompt_may_be_a_command(self) -> None:
+        assert talk(first="/help").has("/quit")
+
+    def test_the_end_of_the_input_is_the_end(self) -> None:
+        assert talk().code == 0
+
+    def test_blank_lines_say_nothing(self) -> None:
+        assert roles(talk("", "   ", "\n", SAY)) == ["user", "assistant"]
+
+    def test_a_line_that_cannot_be_read_is_said_and_left_out(self) -> None:
+        over = talk(UsageError("line 1 of the input is not UTF-8 text; it was left out"), SAY)
+        assert over.has("line 1 of the input is not UTF-8")
+        assert roles(over) == ["user", "assistant"]
+
+    def test_the_status_names_model_tools_and_memory(self) -> None:
+        status = talk(SAY).chat.status()
+        assert "simulator:anthropic/" in status
+        assert "2 tools" in status
+        assert "tokens of" in status
+
+    def test_a_missing_file_stays_a_word(self) -> None:
+        over = talk("say @nowhere")
+        assert over.agent.conversation[0].text == "say @nowhere"
+
+
+class TestApprovals:
+    @pytest.mark.parametrize(
+        ("answers", "ran"),
+        [
+            (["y"], True),
+            (["yes"], True),
+            (["n"], False),
+            (["no"], False),
+            (["a"], True),
+            (["what?", "", "y"], True),
+            ([UsageError("not UTF-8"), "n"], False),
+            ([EndOfInput()], False),
+        ],
+        ids=str,
+    )
+    def test_the_answer_counts(self, answers: list[Any], ran: bool) -> None:
+        over = talk(WIPE, *answers)
+        assert over.has("? wipe wants to run (write)")
+        assert over.has("  path: a.txt")
+        assert over.has("wiped a.txt") == ran
+        assert not unanswered(over.agent.conversation)
+        assert over.code == 0
+
+    def test_what_is_no_answer_is_asked_again(self) -> None:
+        over = talk(WIPE, "maybe", "y")
+        assert over.has("please answer y, n or a")
+        assert len(over.reader.questions) == 2
+
+    def test_always_is_not_asked_again(self) -> None:
+        over = talk(WIPE, "a", WIPE)
+        assert len(over.reader.questions) == 1
+        assert roles(over).count("tool") == 2
+
+    def test_yes_is_asked_again(self) -> None:
+        assert len(talk(WIPE, "y", WIPE, "y").reader.questions) == 2
+
+    def test_two_at_once_are_asked_one_after_the_other(self) -> None:
+        over = talk(f'{WIPE}\ncall wipe {{"path": "b.txt"}}', "y", "n")
+        assert over.has("wiped a.txt")
+        assert not over.has("wiped b.txt")
+        assert not unanswered(over.agent.conversation)
+
+    def test_the_end_of_the_input_is_no_and_the_end(self) -> None:
+        over = talk(WIPE, EndOfInput(), SAY)
+        assert over.reader.lines == [SAY]
+        assert over.agent.conversation[2].results[0].error_kind == "rejected"
+
+    @pytest.mark.parametrize("moves", [True, False])
+    def test_ctrl_c_stops_the_turn(self, moves: bool) -> None:
+        over = talk(WIPE, KeyboardInterrupt(), SAY, moves=moves)
+        assert over.code == 0
+        assert over.has("stopped; the conversation is valid")
+        assert not unanswered(over.agent.conversation)
+        assert not over.has("wiped")
+        assert over.agent.conversation[-1].text == "hello"
+
+
+class TestErrors:
+    @pytest.mark.parametrize(
+        "fault",
+        [
+            "unauthorized",
+            "quota",
+            "server-error 9",
+            "overloaded 9",
+            "rate-limit:0.01 9",
+            "html 9",
+            "reset 9",
+            "reset-mid-stream",
+            "half-json",
+            "truncated",
+            "error-in-200",
+            "error-in-200-first 9",
+        ],
+    )
+    @pytest.mark.parametrize("model", ["simulator", "simulator:openai-chat"])
+    def test_a_failed_turn_is_taken_back_and_the_chat_goes_on(self, fault: str, model: str) -> None:
+        over = talk(SAY, f"fault {fault}\nsay never", SAY, model=model, retry=QUICK)
+        assert over.code == 0
+        assert over.has("the prompt was taken back")
+        assert roles(over) == ["user", "assistant"] * 2
+        assert "never" not in [one.text for one in over.agent.conversation]
+
+    def test_the_provider_s_own_words_are_shown_as_words(self) -> None:
+        over = talk("fault html 9", retry=QUICK)
+        assert "<html" not in over.shown.lower() or over.has("502")
+        assert "\x1b" not in over.shown
+
+    def test_one_that_is_over_soon_is_asked_again(self) -> None:
+        over = talk("fault server-error 1\nsay hello", retry=RetryConfig(base=0.0))
+        assert over.has("asked again in")
+        assert over.has("hello")
+
+    def test_a_failed_tool_is_shown_and_the_answer_comes(self) -> None:
+        @tool
+        def broken() -> str:
+            """Fail."""
+            raise ValueError("no such thing")
+
+        over = talk("call broken {}", tools=[broken])
+        assert over.has("✗ broken")
+        assert over.has("no such thing")
+        assert roles(over) == ["user", "assistant", "tool", "assistant"]
+
+    def test_a_turn_that_did_something_is_not_taken_back(self) -> None:
+        """What a tool did stays in the conversation, also where the request after it fails."""
+        over = talk(SAY, 'call add {"a": 1, "b": 2}\nthen call add {"a": 3, "b": 4}', setup=failing_after(2))
+        assert over.has("the key is wrong")
+        assert not over.has("taken back")
+        assert roles(over)[:5] == ["user", "assistant", "user", "assistant", "tool"]
+
+    def test_nor_is_one_that_went_on_after_an_approval(self) -> None:
+        over = talk("y", saved=paused_run(), setup=failing_after(0))
+        assert over.has("wiped a.txt")
+        assert not over.has("taken back")
+        assert roles(over)[:3] == ["user", "assistant", "tool"]
+
+    def test_a_tool_s_abort_does_not_end_the_chat(self) -> None:
+        from toolglot.config.settings import PolicySettings
+
+        @tool
+        def broken() -> str:
+            """Fail."""
+            raise ValueError("no such thing")
+
+        over = talk("call broken {}", SAY, tools=[broken], policy=PolicySettings(on_error="abort"))
+        assert over.has("no such thing")
+        assert over.agent.conversation[-1].text == "hello"
+        assert not unanswered(over.agent.conversation)
+
+    def test_a_lone_surrogate_does_not_end_the_chat(self) -> None:
+        assert talk("say lone \ud83d", SAY).code == 0
+
+
+def failing_after(requests: int) -> Setup:
+    """A setup whose provider refuses everything after so many requests."""
+    from toolglot.engine.simulated import SimulatedTransport
+    from toolglot.errors import AuthenticationFailed
+
+    class Failing(SimulatedTransport):
+        left = requests
+
+        def send(self, *given: Any, **named: Any) -> Any:
+            if self.left <= 0:
+                raise AuthenticationFailed("the key is wrong")
+            self.left -= 1
+            return super().send(*given, **named)
+
+    return Setup(Settings(retry=QUICK), transport=Failing())
+
+
+class TestCtrlC:
+    @staticmethod
+    def pressed_in_a_tool(*lines: Any, moves: bool = False, times: int = 1) -> Talk:
+        @tool(effects="read")
+        async def wait() -> str:
+            """Wait for long."""
+            for _ in range(times):
+                os.kill(os.getpid(), signal.SIGINT)
+            await asyncio.sleep(60)
+            return "waited"
+
+        return talk("call wait {}", *lines, tools=[wait], moves=moves)
+
+    @pytest.mark.parametrize("moves", [True, False])
+    def test_in_a_turn_it_stops_the_turn(self, moves: bool) -> None:
+        over = self.pressed_in_a_tool(SAY, moves=moves)
+        assert over.code == 0
+        assert over.has("stopped; the conversation is valid")
+        assert over.has("✗ wait", "stopped after")
+        assert not unanswered(over.agent.conversation)
+        assert over.agent.conversation[-1].text == "hello"
+
+    def test_pressed_often_it_stops_the_turn_all_the_same(self) -> None:
+        over = self.pressed_in_a_tool(SAY, times=3)
+        assert over.code == 0
+        assert not unanswered(over.agent.conversation)
+        assert over.agent.conversation[-1].text == "hello"
+
+    def test_and_once_more_at_the_prompt_leaves(self) -> None:
+        over = self.pressed_in_a_tool(KeyboardInterrupt(), SAY)
+        assert over.code == 0
+        assert over.reader.lines == [SAY]
+
+    def test_while_an_answer_streams_it_stops_it(self) -> None:
+        shown: list[str] = []
+
+        def interrupt(chat: Chat) -> str:
+            draw = chat.screen.event
+
+            def watched(event: RunEvent) -> None:
+                draw(event)
+                shown.append(type(event).__name__)
+                if isinstance(event, TextDelta):
+                    os.kill(os.getpid(), signal.SIGINT)
+
+            chat.screen.event = watched
+            return f"say {'word ' * 400}"
+
+        def go_on(chat: Chat) -> str:
+            del chat.screen.event
+            return SAY
+
+        over = talk(interrupt, go_on)
+        assert over.has("stopped; the conversation is valid")
+        assert "RunDone" not in shown
+        assert over.agent.conversation[-1].text == "hello"
+        assert roles(over)[0] == "user"
+
+    def test_at_the_prompt_it_is_said_that_a_second_one_leaves(self) -> None:
+        over = talk(KeyboardInterrupt(), SAY, KeyboardInterrupt(), KeyboardInterrupt(), "say never")
+        assert sum("Ctrl-C again leaves" in line for line in over.lines) == 2
+        assert over.reader.lines == ["say never"]
+        assert over.code == 0
+
+    def test_a_blank_line_between_two_is_nothing_said(self) -> None:
+        assert talk(KeyboardInterrupt(), "", KeyboardInterrupt(), SAY).reader.lines == [SAY]
+
+    def test_as_a_signal_while_a_line_is_awaited_it_leaves(self) -> None:
+        def interrupt(chat: Chat) -> str:
+            os.kill(os.getpid(), signal.SIGINT)
+            return ""
+
+        assert talk(interrupt, *[""] * 50, SAY).code == 130
+
+    def test_the_handler_of_before_is_put_back(self) -> None:
+        before = signal.getsignal(signal.SIGINT)
+        talk(SAY)
+        assert signal.getsignal(signal.SIGINT) is before
+
+
+class TestRestored:
+    def test_a_run_that_waited_is_gone_on_with(self) -> None:
+        over = talk("y", SAY, saved=paused_run())
+        assert over.has("loaded 2 messages; you said last:", "call wipe")
+        assert over.has("? wipe wants to run")
+        assert over.has("wiped a.txt")
+        assert over.agent.conversation[-1].text == "hello"
+
+    def test_no_is_no(self) -> None:
+        over = talk("n", saved=paused_run())
+        assert not over.has("wiped a.txt")
+        assert not unanswered(over.agent.conversation)
+
+    def test_it_is_gone_on_with_before_the_first_prompt(self) -> None:
+        over = talk("y", saved=paused_run(), first=SAY)
+        assert roles(over) == ["user", "assistant", "tool", "assistant", "user", "assistant"]
+
+    def test_it_may_be_loaded_in_a_chat(self, tmp_path: Any) -> None:
+        (tmp_path / "paused.jsonl").write_bytes(paused_run())
+        over = talk("/load paused.jsonl", "y")
+        assert over.has("wiped a.txt")
+
+    def test_ctrl_c_at_its_question_leaves_it_valid(self) -> None:
+        over = talk(KeyboardInterrupt(), SAY, saved=paused_run())
+        assert not unanswered(over.agent.conversation)
+        assert over.agent.conversation[-1].text == "hello"
+
+
+class TestCompletions:
+    @pytest.mark.parametrize(
+        ("text", "words"),
+        [
+            ("/mo", {"/model"}),
+            ("/tools ", {"add", "wipe"}),
+            ("/model sim", {"simulator:gemini", "gemini:"}),
+            ("/model o", {"openai:"}),
+            ("/undo ", set[str]()),
+        ],
+    )
+    def test_words_fit_the_place(self, text: str, words: set[str]) -> None:
+        assert words <= set(talk().chat.completions(text))
+
+    @pytest.mark.parametrize("text", ["hello wor", "/unknown wor", "/zzz ", "//x y", "/" + "x" * 5_000 + " y", ""])
+    def test_no_text_is_an_error(self, text: str) -> None:
+        list(talk().chat.completions(text))

@@ -1,0 +1,500 @@
+"""What a chat shows: every event, on terminals of all widths and in pipes."""
+
+import asyncio
+import io
+import re
+import unicodedata
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from chatting import a_screen, add, plain
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+from rich.console import Console
+
+from toolglot.cli.chat.launch import _console  # pyright: ignore[reportPrivateUsage]
+from toolglot.cli.chat.screen import Screen, said_arguments
+from toolglot.config.settings import ChatSettings
+from toolglot.events import (
+    ApprovalNeeded,
+    BlockReady,
+    BlockStarted,
+    ContextCut,
+    ModelSwitched,
+    ReplyDone,
+    ReplyStarted,
+    Retrying,
+    RunDone,
+    RunEvent,
+    RunResult,
+    TextDelta,
+    ThinkingDelta,
+    ToolCallDelta,
+    ToolCallReady,
+    ToolCallStarted,
+    ToolFinished,
+    ToolOutcome,
+    ToolProgress,
+    ToolStarted,
+)
+from toolglot.loop.orchestrator import Orchestrator
+from toolglot.losses import Loss
+from toolglot.messages import Foreign, Media, Message, Reply, Text, Thinking, ToolCall, ToolResult, Usage, assistant
+
+CALL = ToolCall("c1", "look", {"place": "here", "deep": True})
+LOSS = Loss("thinking", "messages[1]", "another model made it")
+WIDTHS = (20, 40, 100)
+HOSTILE = "\x1b[31mred\x1b]8;;http://x\x07\x9b2J\u202egnp\x00\r\x08"
+
+
+def outcome(text: str = "done", *, call: ToolCall = CALL, failed: bool = False, ran: bool = True) -> ToolFinished:
+    return ToolFinished(ToolOutcome(call, ToolResult(call.id, (Text(text),), is_error=failed), 1.25, ran=ran))
+
+
+def reply() -> Reply:
+    return Reply(assistant("x").blocks, "end")
+
+
+EVENTS: list[RunEvent] = [
+    ReplyStarted("r1", "m"),
+    BlockStarted(0, Thinking("")),
+    ThinkingDelta(0, "I should look."),
+    TextDelta(1, "Some **bold** text.\n\nAnd more"),
+    ToolCallStarted(2, "c1", "look"),
+    ToolCallDelta(2, '{"place":'),
+    ToolCallReady(2, CALL),
+    BlockReady(3, Media("image", "image/png", "aGk=")),
+    BlockReady(4, Foreign("openai-responses", {"type": "web_search_call", "id": "ws"})),
+    BlockReady(5, Foreign("gemini", "odd")),
+    BlockReady(6, Text("Some")),
+    ReplyDone(reply()),
+    ApprovalNeeded((CALL,)),
+    ToolStarted(CALL),
+    ToolProgress(CALL, "half way"),
+    outcome(),
+    Retrying("busy", 2.0, 1),
+    ModelSwitched("other:model", "it failed"),
+    ContextCut("2 older messages are left out", 2, 100, 50, "they spoke"),
+    RunDone(RunResult("Some", usage=Usage(12, 3), losses=(LOSS,), iterations=2)),
+]
+
+
+def shown(events: Iterable[RunEvent], width: int = 80, *, moves: bool = False, settings: ChatSettings | None = None) -> str:
+    screen, out = a_screen(width, moves=moves, settings=settings)
+    for event in events:
+        screen.event(event)
+    return plain(out.getvalue())
+
+
+def bottom(screen: Screen, width: int, height: int = 24) -> list[str]:
+    """The moving lines, as wide as they are drawn."""
+    out = io.StringIO()
+    console = Console(file=out, width=500, height=height, force_terminal=False, highlight=False, _environ={})
+    console.print(screen.bottom(width, height))
+    return out.getvalue().removesuffix("\n").split("\n") if out.getvalue().strip() else []
+
+
+def harmful(text: str) -> list[str]:
+    return [one for one in text if (unicodedata.category(one) in ("Cc", "Cs") and one not in "\t\n") or one in "\u202e\u2066"]
+
+
+class TestEvents:
+    @pytest.mark.parametrize("moves", [True, False])
+    @pytest.mark.parametrize("width", WIDTHS)
+    def test_every_event_is_taken(self, width: int, moves: bool) -> None:
+        screen, out = a_screen(width, moves=moves)
+        with screen.turn():
+            for event in EVENTS:
+                screen.event(event)
+                screen.bottom(width, 24)
+        text = plain(out.getvalue())
+        assert "look" in text
+        assert "bold" in text
+
+    @pytest.mark.parametrize("moves", [True, False])
+    @pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
+    def test_any_event_may_be_the_first(self, event: RunEvent, moves: bool) -> None:
+        screen, _ = a_screen(moves=moves)
+        with screen.turn():
+            screen.event(event)
+
+    @pytest.mark.parametrize(
+        ("event", "said"),
+        [
+            (Retrying("busy", 2.0, 1), "asked again in 2.0 s: busy"),
+            (ModelSwitched("other:model", "it failed"), "going on with other:model: it failed"),
+            (ContextCut("2 older messages are left out", 2, 100, 50), "2 older messages are left out"),
+            (BlockReady(0, Media("image", "image/png", "aGk=")), "[image image/png, 3 bytes]"),
+            (BlockReady(0, Media("file", url="https://x")), "[file"),
+            (BlockReady(0, Foreign("gemini", {"type": "code"})), "[code of gemini] · /show 1"),
+            (RunDone(RunResult("", stop="length")), "it stopped early: length"),
+            (RunDone(RunResult("", usage=Usage(12_345, 6, 1_000))), "12k tokens in (1,000 cached), 6 out"),
+            (RunDone(RunResult("", cost=0.01234)), "$0.0123"),
+            (RunDone(RunResult("", iterations=3)), "3 requests"),
+        ],
+    )
+    def test_an_event_is_said_in_a_line(self, event: RunEvent, said: str) -> None:
+        for moves in (True, False):
+            assert said in shown([event], moves=moves)
+
+    @pytest.mark.parametrize("moves", [True, False])
+    def test_things_are_shown_in_the_order_in_which_they_came(self, moves: bool) -> None:
+        foreign = BlockReady(1, Foreign("gemini", {"type": "code"}))
+        text = shown([TextDelta(0, "before"), foreign, TextDelta(2, "after"), RunDone(RunResult(""))], moves=moves)
+        assert text.index("before") < text.index("[code") < text.index("after")
+
+    @pytest.mark.parametrize("moves", [True, False])
+    def test_a_result_that_comes_in_the_middle_of_a_text_begins_its_own_line(self, moves: bool) -> None:
+        text = shown([ToolCallReady(0, CALL), TextDelta(1, "I go on"), outcome(), RunDone(RunResult(""))], moves=moves)
+        assert not [line for line in text.splitlines() if "go on" in line and "look" in line]
+
+    def test_a_summary_is_folded(self) -> None:
+        screen, _ = a_screen()
+        screen.event(ContextCut("cut", 1, 2, 1, "they spoke"))
+        assert [one.text for one in screen.folded] == ["they spoke"]
+
+
+class TestText:
+    def test_in_a_pipe_text_is_what_the_model_said(self) -> None:
+        text = shown([TextDelta(0, "**a** <b>\n\n- c"), TextDelta(0, "\n"), TextDelta(0, "end"), RunDone(RunResult(""))])
+        assert text.startswith("**a** <b>\n\n- c\nend\n")
+
+    def test_on_a_terminal_text_is_drawn_block_by_block(self) -> None:
+        screen, out = a_screen(40, moves=True)
+        screen.event(TextDelta(0, "# Title\n\nfirst **bold**\n\nsecond\nthi"))
+        assert "first bold" in plain(out.getvalue())
+        assert "second" not in plain(out.getvalue())
+        assert bottom(screen, 40) == ["second", "thi"]
+
+    @pytest.mark.parametrize("text", ["a <b>bold</b> c", "<script>x</script>", "x < y > z", "<!-- note -->"])
+    def test_tags_are_words(self, text: str) -> None:
+        drawn = shown([TextDelta(0, text), RunDone(RunResult(""))], moves=True)
+        assert text in drawn
+
+    def test_a_link_shows_where_it_leads(self) -> None:
+        drawn = shown([TextDelta(0, "[bank](https://evil.example)"), RunDone(RunResult(""))], moves=True)
+        assert "https://evil.example" in drawn
+
+    @pytest.mark.parametrize("block", ["- one\n- two", "1. one\n2. two", "> quoted", "# title", "| a |\n|---|\n| 1 |"])
+    def test_blocks_are_not_far_apart(self, block: str) -> None:
+        drawn = shown([TextDelta(0, f"before\n\n{block}\n\nafter"), RunDone(RunResult(""))], moves=True)
+        assert not re.search(r"\n *\n *\n *\n", drawn)
+        assert block.startswith("|") or not re.search(r"\n *\n *\n", drawn)
+
+    def test_an_image_shows_where_it_is(self) -> None:
+        drawn = shown([TextDelta(0, "![cat](https://evil.example/cat.png)"), RunDone(RunResult(""))], moves=True)
+        assert "https://evil.example/cat.png" in drawn
+
+    @pytest.mark.parametrize("width", WIDTHS)
+    def test_no_line_is_wider_than_the_terminal(self, width: int) -> None:
+        words = "words and 漢字漢字漢字漢字漢字漢字漢字 and " + "x" * 150
+        table = "| a | b |\n|---|---|\n| " + "long cell " * 8 + " | 2 |"
+        markdown = f"# {words}\n\n{words}\n\n- {words}\n  - {words}\n\n> {words}\n\n```\n{words}\n```\n\n{table}\n"
+        drawn = shown([TextDelta(0, markdown), RunDone(RunResult(""))], width, moves=True)
+        assert max(map(cell_len, drawn.splitlines())) <= width
+
+    @pytest.mark.parametrize("moves", [True, False])
+    def test_a_new_line_that_comes_in_two_pieces_is_one(self, moves: bool) -> None:
+        drawn = shown([TextDelta(0, "one\r"), TextDelta(0, "\ntwo"), RunDone(RunResult(""))], moves=moves)
+        assert "␍" not in drawn
+
+    def test_a_long_answer_is_drawn_in_pieces_and_the_rest_stays_small(self) -> None:
+        screen, out = a_screen(100, moves=True)
+        text = "".join(f"paragraph {number} with some words\n\n" for number in range(2_000))
+        waiting = 0
+        for place in range(0, len(text), 1_000):
+            screen.event(TextDelta(0, text[place : place + 1_000]))
+            waiting = max(waiting, sum(map(len, bottom(screen, 100))))
+        screen.event(RunDone(RunResult("")))
+        assert waiting < 2_000
+        drawn = plain(out.getvalue())
+        assert re.findall(r"paragraph (\d+)", drawn) == [str(number) for number in range(2_000)]
+
+
+class TestNothingIsObeyed:
+    @pytest.mark.parametrize(("moves", "thinking"), [(True, "folded"), (True, "shown"), (False, "shown")])
+    def test_nothing_that_a_model_or_a_tool_says_is_a_command_to_the_terminal(self, moves: bool, thinking: Any) -> None:
+        call = ToolCall("c2", f"na{HOSTILE}me", {f"k{HOSTILE}": HOSTILE})
+        events: list[RunEvent] = [
+            ThinkingDelta(0, HOSTILE),
+            TextDelta(0, f"text {HOSTILE}\n\n```\n{HOSTILE}\n```\n"),
+            ToolCallReady(2, call),
+            ToolStarted(call),
+            outcome(HOSTILE, call=call, failed=True),
+            BlockReady(3, Media("image", HOSTILE, "aGk=")),
+            BlockReady(4, Foreign(HOSTILE, {"type": HOSTILE})),
+            Retrying(HOSTILE, 1, 1),
+            ModelSwitched(HOSTILE, HOSTILE),
+            ContextCut(HOSTILE, 1, 1, 1),
+            RunDone(RunResult("", losses=(Loss(HOSTILE, HOSTILE, HOSTILE),))),
+        ]
+        screen, out = a_screen(100, moves=moves, settings=ChatSettings(thinking=thinking))
+        for event in events:
+            screen.event(event)
+        screen.error(HOSTILE)
+        assert harmful(plain(out.getvalue())) == []
+
+    def test_nor_is_it_in_the_moving_lines(self) -> None:
+        name = f"na{HOSTILE}me\nnext"
+        screen, _ = a_screen(100, moves=True)
+        screen.event(ThinkingDelta(0, HOSTILE))
+        assert harmful("".join(bottom(screen, 100))) == []
+        screen.event(ToolCallStarted(1, "c", name))
+        screen.event(ToolCallDelta(1, HOSTILE))
+        call = ToolCall("c2", name, {"a": HOSTILE})
+        for event in (ToolCallReady(2, call), ToolStarted(call), ToolProgress(call, HOSTILE)):
+            screen.event(event)
+        assert len(bottom(screen, 100)) == 2
+        assert harmful("".join(bottom(screen, 100))) == []
+        screen.event(TextDelta(3, HOSTILE))
+        assert harmful("".join(bottom(screen, 100))) == []
+
+    @pytest.mark.parametrize("encoding", ["utf-8", "ascii", "cp1252"])
+    def test_it_can_be_written_whatever_the_terminal_can_write(self, encoding: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("sys.stdout", io.TextIOWrapper(io.BytesIO(), encoding))
+        screen = Screen(_console())
+        with screen.turn():
+            for event in [*EVENTS, TextDelta(0, "lone \ud83d surrogate, 漢字, \x1b"), outcome("lone \ud83d 漢字\n" * 9)]:
+                screen.event(event)
+            screen.note("漢字 …")
+
+
+class TestThinking:
+    @pytest.mark.parametrize(
+        ("how", "seen", "unseen"),
+        [("folded", "· /show 1", "secret"), ("shown", "secret plan", "/show"), ("hidden", "answer", "thought for")],
+    )
+    def test_it_is_shown_as_configured(self, how: Any, seen: str, unseen: str) -> None:
+        events = [ThinkingDelta(0, "a secret "), ThinkingDelta(0, "plan"), TextDelta(1, "answer"), RunDone(RunResult(""))]
+        for moves in (True, False):
+            text = shown(events, moves=moves, settings=ChatSettings(thinking=how))
+            assert seen in text
+            assert unseen not in text
+
+    def test_it_moves_while_it_lasts_and_is_folded_whole(self) -> None:
+        screen, _ = a_screen(60, moves=True)
+        for number in range(1_000):
+            screen.event(ThinkingDelta(0, f"thought {number}\n"))
+        assert "thought 999" in bottom(screen, 60)[0]
+        screen.event(TextDelta(1, "answer"))
+        assert "thinking" not in "".join(bottom(screen, 60))
+        assert screen.folded[0].text.splitlines()[0] == "thought 0"
+        assert len(screen.folded[0].text.splitlines()) == 1_000
+
+    def test_a_stopped_turn_keeps_it(self) -> None:
+        screen, _ = a_screen(60, moves=True)
+        with screen.turn():
+            screen.event(ThinkingDelta(0, "half a thought"))
+        assert [one.text for one in screen.folded] == ["half a thought"]
+
+    def test_nothing_but_blanks_is_not_told(self) -> None:
+        assert "thought" not in shown([ThinkingDelta(0, " \n"), TextDelta(1, "x"), RunDone(RunResult(""))])
+
+
+class TestCalls:
+    def test_a_call_and_its_result_are_two_lines(self) -> None:
+        lines = shown([ToolCallReady(0, CALL), ToolStarted(CALL), outcome("fine")]).splitlines()
+        assert lines == ['● look place: "here", deep: true  1.2 s', "  └ fine"]
+
+    def test_a_failed_one_is_marked(self) -> None:
+        assert shown([outcome("no such place", failed=True)]).splitlines()[0].startswith("✗ look")
+
+    def test_one_that_never_ran_took_no_time(self) -> None:
+        assert " s" not in shown([outcome("refused", failed=True, ran=False)]).splitlines()[0]
+
+    @pytest.mark.parametrize(
+        ("result", "said"),
+        [((), "(no output)"), ((Text("  \n"),), "(no output)"), ((Media("image", "image/png", "aGk="),), "[image")],
+    )
+    def test_a_result_without_text(self, result: Any, said: str) -> None:
+        event = ToolFinished(ToolOutcome(CALL, ToolResult("c1", result), 0.1))
+        assert said in shown([event])
+
+    @pytest.mark.parametrize("most", [0, 1, 3])
+    def test_a_long_result_is_folded(self, most: int) -> None:
+        screen, out = a_screen(settings=ChatSettings(result_lines=most))
+        text = "\n".join(f"line {number}" for number in range(10))
+        screen.event(outcome(text))
+        drawn = plain(out.getvalue())
+        assert len(re.findall(r"line \d", drawn)) == most
+        assert f"… {10 - most} more lines · /show 1" in drawn
+        assert screen.folded[0].text == text
+
+    def test_one_more_line_is_not_lines(self) -> None:
+        assert "1 more line ·" in shown([outcome("a\nb\nc\nd")])
+
+    def test_a_result_that_ends_with_dots_is_not_cut(self) -> None:
+        assert "/show" not in shown([outcome("and so on…")])
+
+    @pytest.mark.parametrize("width", [20, 100])
+    @pytest.mark.parametrize("text", ["x" * 300, "漢字" * 100, "a\tb\tc\td\te\tf\tg\th\ti\tj\tk\tl\tm\tn", "é" * 200])
+    def test_a_wide_result_stays_in_its_lines(self, text: str, width: int) -> None:
+        drawn = shown([outcome(text)], width, moves=True).splitlines()
+        assert max(map(cell_len, drawn)) <= width
+
+    def test_parallel_calls_move_until_each_is_over(self) -> None:
+        screen, _ = a_screen(80, moves=True)
+        calls = [ToolCall(f"c{number}", f"tool_{number}", {"n": number}) for number in range(3)]
+        for number, call in enumerate(calls):
+            screen.event(ToolCallStarted(number, call.id, call.name))
+            screen.event(ToolCallReady(number, call))
+            screen.event(ToolStarted(call))
+        screen.event(ToolProgress(calls[1], "half way"))
+        assert [line.split()[1] for line in bottom(screen, 80)] == ["tool_0", "tool_1", "tool_2"]
+        assert "half way" in bottom(screen, 80)[1]
+        screen.event(outcome(call=calls[1]))
+        assert [line.split()[1] for line in bottom(screen, 80)] == ["tool_0", "tool_2"]
+
+    def test_events_of_calls_that_nobody_announced_are_no_problem(self) -> None:
+        stranger = ToolCall("zz", "stranger")
+        events = [ToolCallDelta(9, "x"), ToolProgress(stranger, "x"), outcome(call=stranger)]
+        assert "stranger" in shown(events, moves=True)
+
+    def test_a_call_that_was_stopped_is_told(self) -> None:
+        screen, out = a_screen()
+        with screen.turn():
+            screen.event(ToolCallReady(0, CALL))
+            screen.event(ToolStarted(CALL))
+        assert re.search(r"✗ look .* stopped after 0\.\d s", plain(out.getvalue()))
+        with screen.turn():
+            pass
+        assert out.getvalue().count("stopped after") == 1
+
+    @pytest.mark.parametrize(
+        ("call", "said"),
+        [
+            (ToolCall("c", "t"), ""),
+            (ToolCall("c", "t", {}), ""),
+            (ToolCall("c", "t", {"a": [1, {"b": None}]}), 'a: [1,{"b":null}]'),
+            (ToolCall("c", "t", None, "*** Begin", freeform=True), "*** Begin"),
+            (ToolCall("c", "t", None, "{broken"), "{broken"),
+        ],
+    )
+    def test_arguments_are_said_in_a_line(self, call: ToolCall, said: str) -> None:
+        assert said_arguments(call) == said
+
+
+class TestLosses:
+    def test_they_are_told_once(self) -> None:
+        screen, out = a_screen()
+        for _ in range(3):
+            screen.event(RunDone(RunResult("", losses=(LOSS,))))
+        assert out.getvalue().count("another model made it") == 1
+
+    def test_and_not_at_all_where_the_user_knows(self) -> None:
+        screen, out = a_screen()
+        screen.knows([LOSS])
+        screen.event(RunDone(RunResult("", losses=(LOSS,))))
+        assert "lost" not in out.getvalue()
+
+    def test_what_a_cut_has_said_is_not_said_again(self) -> None:
+        said = "2 older messages are summed up: about 357 tokens, 267 fit"
+        loss = Loss("2 older messages", "context", said)
+        assert shown([ContextCut(said, 2, 357, 200), RunDone(RunResult("", losses=(loss,)))]).count(said) == 1
+
+
+class TestMovingLines:
+    @staticmethod
+    def crowded(width: int, text: str, calls: int) -> Screen:
+        screen, _ = a_screen(width, moves=True)
+        for number in range(calls):
+            call = ToolCall(f"c{number}", f"a_tool_with_a_long_name_{number}", {"text": text})
+            screen.event(ToolCallReady(number, call))
+            screen.event(ToolStarted(call))
+            screen.event(ToolProgress(call, text))
+            screen.event(ToolCallStarted(100 + number, f"w{number}", "writing"))
+            screen.event(ToolCallDelta(100 + number, text))
+        return screen
+
+    @pytest.mark.parametrize("text", ["x" * 3_000, "漢字" * 900, "word " * 500, "line\n" * 500, "a\tb" * 300, "👩‍👩‍👧" * 100])
+    def test_none_is_too_wide(self, text: str) -> None:
+        for width in WIDTHS:
+            screen = self.crowded(width, text, 2)
+            screen.event(TextDelta(500, text))
+            assert max(map(cell_len, bottom(screen, width))) <= width
+            screen.event(ThinkingDelta(501, text))
+            assert max(map(cell_len, bottom(screen, width))) <= width
+
+    @pytest.mark.parametrize("text", ["x" * 3_000, "漢字" * 900, "line\n" * 500, "👩‍👩‍👧" * 100])
+    @pytest.mark.parametrize(("height", "room"), [(5, 3), (24, 8), (100, 12)])
+    def test_they_are_few(self, height: int, room: int, text: str) -> None:
+        for calls in (0, 1, 30):
+            screen = self.crowded(40, text, calls)
+            assert len(bottom(screen, 40, height)) <= room
+            screen.event(TextDelta(500, text))
+            assert len(bottom(screen, 40, height)) <= room
+
+    @given(st.text(max_size=200), st.sampled_from(WIDTHS))
+    def test_any_text_fits(self, text: str, width: int) -> None:
+        screen, _ = a_screen(width, moves=True)
+        screen.event(TextDelta(0, text))
+        lines = bottom(screen, width)
+        assert max(map(cell_len, lines), default=0) <= width
+        assert len(lines) <= 8
+
+    def test_the_last_words_are_the_ones_that_are_seen(self) -> None:
+        screen, _ = a_screen(40, moves=True)
+        screen.event(TextDelta(0, "word " * 500 + "the end"))
+        assert bottom(screen, 40)[-1].endswith("the end")
+
+    def test_while_nothing_comes_it_says_so(self) -> None:
+        screen, out = a_screen(60, moves=True)
+        with screen.turn():
+            assert "waiting" in bottom(screen, 60)[0]
+            assert "Ctrl-C stops" in bottom(screen, 60)[0]
+        assert out.getvalue().count("\x1b[?25l") == out.getvalue().count("\x1b[?25h")
+
+    def test_nothing_moves_in_a_pipe(self) -> None:
+        screen, out = a_screen(60)
+        with screen.turn():
+            screen.event(TextDelta(0, "x"))
+        assert out.getvalue() == "x\n"
+
+    def test_nothing_moves_while_somebody_is_asked(self) -> None:
+        screen, out = a_screen(60, moves=True)
+        with screen.turn():
+            screen.event(TextDelta(0, "before the question"))
+            with screen.paused():
+                assert "before the question" in plain(out.getvalue())
+                before = out.getvalue()
+                screen.event(ToolCallStarted(0, "c", "other"))
+                assert out.getvalue() == before
+
+    @pytest.mark.parametrize("moves", [True, False])
+    def test_what_happens_while_somebody_is_asked_is_shown_after_the_answer(self, moves: bool) -> None:
+        """Nothing is written into the line that the user types in."""
+        screen, out = a_screen(60, moves=moves)
+        with screen.turn():
+            screen.event(ToolStarted(CALL))
+            with screen.paused():
+                before = out.getvalue()
+                screen.event(outcome("other result"))
+                screen.event(TextDelta(3, "other words\n\nand more\n\n"))
+                assert out.getvalue() == before
+        assert "other result" in plain(out.getvalue())
+        assert "other words" in plain(out.getvalue())
+
+
+class TestRuns:
+    @pytest.mark.parametrize("moves", [True, False])
+    @pytest.mark.parametrize("width", WIDTHS)
+    @pytest.mark.parametrize("model", ["anthropic", "openai", "openai-chat", "gemini", "ollama"])
+    def test_a_run_is_shown_as_it_happens(self, model: str, width: int, moves: bool) -> None:
+        screen, out = a_screen(width, moves=moves)
+
+        async def run() -> tuple[Message, ...]:
+            agent = Orchestrator(f"simulator:{model}", tools=[add])
+            with screen.turn():
+                async for event in agent.stream('call add {"a": 1, "b": 2}\ncall add {"a": 3, "b": 4}'):
+                    screen.event(event)
+            return tuple(agent.conversation)
+
+        said = asyncio.run(run())[-1].text
+        drawn = plain(out.getvalue())
+        assert drawn.count("add a: ") >= 2
+        assert "└ 3" in drawn
+        assert "└ 7" in drawn
+        assert "".join(said.split()) in "".join(drawn.split())
+        assert "2 requests" in drawn

@@ -1,0 +1,334 @@
+"""`toolglot chat` as a user has it: a real terminal, keys, and what the screen shows. The model is the simulator.
+
+The simulator refuses what a provider would refuse, so a turn that is answered proves that the conversation was valid.
+"""
+
+import re
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pty", reason="there are no pseudo-terminals here")
+
+from terminal import Terminal, surroundings
+
+TOOLS = '''
+import asyncio
+from pathlib import Path
+from toolglot import tool
+
+@tool
+def get_weather(city: str) -> str:
+    """Weather of a city."""
+    return f"{city}: 21 degrees"
+
+@tool(approval=True)
+def delete(path: str) -> str:
+    """Delete a file."""
+    Path("deleted").touch()
+    return f"deleted {path}"
+
+@tool
+async def wait_for_it(name: str) -> str:
+    """Waits for a file that a test writes."""
+    Path(f"{name}-started").touch()
+    try:
+        while not Path(name).exists():
+            await asyncio.sleep(0.01)
+    except asyncio.CancelledError:
+        Path(f"{name}-stopped").touch()
+        raise
+    return "it came"
+
+@tool
+def read_a_key() -> str:
+    """Asks whoever sits there."""
+    return "got " + input()
+
+all = [get_weather, delete, wait_for_it, read_a_key]
+'''
+WIRES = ("openai-chat", "openai-responses", "anthropic", "gemini", "ollama")
+COLOURS = re.compile(rb"\x1b\[(?:[\d;]*;)?(?:[349]\d|10\d)[\d;]*m")
+
+
+class Chat(Terminal):
+    """A chat in a folder of its own."""
+
+    def __init__(self, folder: Path, *words: str, columns: int = 100, lines: int = 32, **env: str) -> None:
+        self.folder = folder
+        (folder / "my_tools.py").write_text(TOOLS)
+        home = {name: str(folder / "home") for name in ("HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME")}
+        around = {name: value for name, value in surroundings(**home, **env).items() if not name.startswith("TOOLGLOT_")}
+        command = [sys.executable, "-m", "toolglot.cli.main", "chat", "--tools", "my_tools:all", *words]
+        super().__init__(command, env=around, columns=columns, lines=lines, cwd=folder)
+
+    @property
+    def waits(self) -> bool:
+        """The last line says what is talked to: above it is the prompt."""
+        return ["", *filter(None, self.screen)][-1].startswith(" simulator:")
+
+    @property
+    def ready(self) -> bool:
+        """The prompt is empty."""
+        return self.waits and [line for line in self.screen if line][-2] == ">"
+
+    def wait_ready(self) -> None:
+        self.wait_until(lambda: self.ready, "an empty prompt")
+
+    def ask(self, text: str) -> None:
+        """Says something at an empty prompt and does not wait for the answer."""
+        self.wait_ready()
+        self.type(text)
+        self.wait_until(lambda: not self.ready, "what was typed")
+        self.press("enter")
+
+    def hear(self, text: str) -> None:
+        """Says something and waits until it was dealt with."""
+        self.ask(text)
+        self.wait_ready()
+
+    def wait_file(self, name: str) -> None:
+        self.wait_until((self.folder / name).exists, f"the file {name!r}")
+
+    def begin_waiting(self, name: str) -> None:
+        """A turn with a tool that goes on until the file of this name is there, or it is stopped."""
+        self.ask(f'call wait_for_it {{"name": "{name}"}}')
+        self.wait_file(f"{name}-started")
+
+    def leave(self) -> None:
+        self.wait_ready()
+        self.press("ctrl-d")
+        assert self.wait_exit() == 0
+        assert "Traceback" not in self.everything
+
+    def says(self, line: str) -> int:
+        """How often a line was exactly this."""
+        return self.everything.split("\n").count(line)
+
+
+class TestConversation:
+    @pytest.mark.parametrize("wire", WIRES)
+    def test_tools_approvals_another_model_and_ctrl_c(self, wire: str, tmp_path: Path) -> None:
+        other = WIRES[WIRES.index(wire) - 1]
+        with Chat(tmp_path, "-m", f"simulator:{wire}") as chat:
+            chat.hear("What is the weather in Paris?")
+            assert "get_weather: Paris: 21 degrees." in chat.everything
+            chat.ask('call delete {"path": "a.txt"}')
+            chat.wait_for("y yes")
+            assert not (tmp_path / "deleted").exists()
+            chat.type("y")
+            chat.wait_ready()
+            assert "delete: deleted a.txt." in chat.everything
+            chat.hear(f"/model simulator:{other}")
+            assert f"now simulator:{other}/" in chat.everything
+            chat.hear("What is the weather in Oslo?")
+            assert "get_weather: Oslo: 21 degrees." in chat.everything
+            chat.begin_waiting("never")
+            chat.press("ctrl-c")
+            chat.wait_ready()
+            assert (tmp_path / "never-stopped").exists()
+            assert re.search(r"wait_for_it .*stopped", chat.everything)
+            chat.hear("say still here")
+            assert chat.says("still here") == 1
+            chat.leave()
+
+    def test_a_stream_that_stalls_can_be_stopped(self, tmp_path: Path) -> None:
+        with Chat(tmp_path, "-m", "simulator:openai-chat") as chat:
+            chat.wait_ready()
+            chat.paste("say hello my friend\nfault stall")
+            chat.press("enter")
+            chat.wait_for(re.compile("^hello", re.MULTILINE))
+            chat.press("ctrl-c")
+            chat.hear("say go on")
+            assert chat.says("go on") == 1
+            chat.leave()
+
+    def test_ctrl_c_at_an_approval_stops_the_turn_and_runs_nothing(self, tmp_path: Path) -> None:
+        with Chat(tmp_path, "-m", "simulator:anthropic") as chat:
+            chat.ask('call delete {"path": "a.txt"}')
+            chat.wait_for("y yes")
+            chat.press("ctrl-c")
+            chat.hear("say go on")
+            assert chat.says("go on") == 1
+            assert not (tmp_path / "deleted").exists()
+            chat.leave()
+
+    def test_undo_context_save_new_and_load(self, tmp_path: Path) -> None:
+        with Chat(tmp_path, "-m", "simulator:gemini") as chat:
+            chat.hear("say the first")
+            chat.hear("say the second")
+            chat.hear("/undo")
+            assert "taken back: 'say the second'" in chat.everything
+            chat.hear("/context")
+            assert re.search(r"about [\d,]+ tokens", chat.everything)
+            chat.hear("/save talk.jsonl")
+            assert "saved 2 messages to talk.jsonl" in chat.everything
+            assert (tmp_path / "talk.jsonl").stat().st_mode & 0o777 == 0o600
+            chat.hear("/new")
+            chat.hear("/undo")
+            assert "nothing to take back" in chat.everything
+            chat.hear("/load talk.jsonl")
+            assert "loaded 2 messages; you said last: 'say the first'" in chat.everything
+            chat.hear("say the third")
+            assert chat.says("the third") == 1
+            chat.leave()
+
+
+class TestApproval:
+    def test_what_hides_or_obeys_is_visible(self, tmp_path: Path) -> None:
+        with Chat(tmp_path, "-m", "simulator:openai-chat") as chat:
+            chat.ask('call delete {"path": "a\\u202egnp.exe \\u001b[2J\\u200bb"}')
+            chat.wait_for("y yes")
+            assert "a⟨U+202E⟩gnp.exe ␛[2J⟨U+200B⟩b" in chat.everything
+            assert "\u202e".encode() not in chat.raw
+            chat.type("n")
+            chat.wait_ready()
+            assert "did not allow the call" in chat.unwrapped
+            assert not (tmp_path / "deleted").exists()
+            chat.leave()
+
+    def test_what_was_typed_before_the_question_is_no_answer(self, tmp_path: Path) -> None:
+        with Chat(tmp_path, "-m", "simulator:openai-chat") as chat:
+            chat.ask('call wait_for_it {"name": "it"} then call delete {"path": "precious"}')
+            chat.wait_file("it-started")
+            chat.type("yes, and say more")
+            (tmp_path / "it").touch()
+            chat.wait_for("y yes")
+            chat.wait_quiet()
+            assert not (tmp_path / "deleted").exists()
+            chat.type("n")
+            chat.wait_for("did not allow the call")
+            assert not (tmp_path / "deleted").exists()
+            chat.wait_until(lambda: chat.waits, "a prompt")
+            chat.press("ctrl-a", "ctrl-k")
+            chat.leave()
+
+
+class TestKeys:
+    def test_many_lines_history_and_what_is_typed_during_a_turn(self, tmp_path: Path) -> None:
+        with Chat(tmp_path, "-m", "simulator:openai-chat") as chat:
+            chat.wait_ready()
+            chat.type("call get_weather")
+            chat.press("alt-enter")
+            chat.type("and say nothing else\\\nsay last\n")
+            chat.wait_for(re.compile("^last$", re.MULTILINE))
+            chat.wait_ready()
+            assert "> call get_weather\n  and say nothing else\n  say last\n" in chat.everything
+            chat.begin_waiting("it")
+            chat.type("say typed ahead\nsay unfin")
+            (tmp_path / "it").touch()
+            chat.wait_for(re.compile("^typed ahead$", re.MULTILINE))
+            chat.wait_for("> say unfin")
+            chat.type("ished\n")
+            chat.wait_ready()
+            assert chat.says("unfinished") == 1
+            chat.press("up", "enter")
+            chat.wait_for(re.compile("^unfinished$", re.MULTILINE), times=2)
+            chat.leave()
+
+    def test_ctrl_c_empties_the_line_and_twice_leaves(self, tmp_path: Path) -> None:
+        with Chat(tmp_path, "-m", "simulator:openai-chat") as chat:
+            chat.wait_ready()
+            chat.type("never mind")
+            chat.wait_for("> never mind")
+            chat.press("ctrl-c")
+            chat.wait_ready()
+            chat.press("ctrl-c")
+            chat.wait_for("again leaves")
+            chat.wait_ready()
+            chat.press("ctrl-c")
+            assert chat.wait_exit() == 0
+            assert "Traceback" not in chat.everything
+
+    def test_no_tool_takes_the_users_keys(self, tmp_path: Path) -> None:
+        with Chat(tmp_path, "-m", "simulator:openai-chat") as chat:
+            chat.ask("call read_a_key {}")
+            chat.wait_for("read_a_key: Error", timeout=5)
+            chat.hear("say still mine")
+            assert chat.says("still mine") == 1
+            chat.leave()
+
+
+class TestWindow:
+    @pytest.mark.parametrize("columns", [40, 20])
+    def test_a_narrow_window_shows_everything(self, columns: int, tmp_path: Path) -> None:
+        path = "/home/somebody/documents/letters/to-a-friend.txt"
+        with Chat(tmp_path, "-m", "simulator:anthropic", columns=columns, lines=24) as chat:
+            chat.hear("What is the weather in Paris?")
+            assert "get_weather: Paris: 21 degrees." in chat.unwrapped
+            chat.ask(f'call delete {{"path": "{path}"}}')
+            chat.wait_until(lambda: "yyes" in _squeezed(chat), "the question")
+            assert path in _squeezed(chat).rpartition("wantstorun")[2]
+            chat.type("y")
+            chat.wait_ready()
+            assert (tmp_path / "deleted").exists()
+            chat.leave()
+
+    def test_a_new_size_in_the_middle_of_anything(self, tmp_path: Path) -> None:
+        with Chat(tmp_path, "-m", "simulator:openai-responses") as chat:
+            chat.wait_ready()
+            chat.type("say a line that is longer than the window will be")
+            chat.wait_for("will be")
+            chat.resize(30, 12)
+            chat.wait_until(lambda: "longerthanthewindowwillbe" in _squeezed(chat), "the line, wrapped")
+            chat.resize(80, 24)
+            chat.wait_for("> say a line that is longer than the window will be")
+            chat.press("enter")
+            chat.wait_ready()
+            assert chat.says("a line that is longer than the window will be") == 1
+            chat.begin_waiting("it")
+            chat.resize(40, 10)
+            drawn = len(chat.raw)
+            chat.wait_until(lambda: len(chat.raw) > drawn, "anything new")
+            chat.resize(100, 32)
+            (tmp_path / "it").touch()
+            chat.wait_ready()
+            assert "wait_for_it: it came." in chat.everything
+            assert not re.search("[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏]", chat.everything)
+            chat.leave()
+
+    def test_without_colours(self, tmp_path: Path) -> None:
+        with Chat(tmp_path, "-m", "simulator:anthropic", NO_COLOR="1") as chat:
+            chat.hear("What is the weather in Paris?")
+            chat.leave()
+        assert not COLOURS.search(chat.raw)
+
+    def test_a_dumb_terminal_gets_plain_lines(self, tmp_path: Path) -> None:
+        with Chat(tmp_path, "-m", "simulator:anthropic", TERM="dumb") as chat:
+            chat.wait_for("/help")
+            chat.type("What is the weather in Paris?\n")
+            chat.wait_for("get_weather: Paris: 21 degrees.")
+            chat.type('call delete {"path": "a.txt"}\n')
+            chat.wait_for("y yes", timeout=5)
+            chat.type("y\n")
+            chat.wait_for("delete: deleted a.txt.", timeout=5)
+            chat.type('call wait_for_it {"name": "never"}\n')
+            chat.wait_file("never-started")
+            chat.press("ctrl-c")
+            chat.wait_for("stopped")
+            chat.type("say still here\n")
+            chat.wait_for(re.compile("^still here$", re.MULTILINE), timeout=5)
+            chat.press("ctrl-d")
+            assert chat.wait_exit() == 0
+        assert b"\x1b" not in chat.raw
+
+    def test_a_very_long_answer_is_shown_whole_and_once(self, tmp_path: Path) -> None:
+        words = [f"w{number}" for number in range(34_000)]
+        with Chat(tmp_path, "-m", "simulator:openai-chat") as chat:
+            chat.wait_ready()
+            chat.paste(f"say {' '.join(words)}")
+            chat.wait_for("pasted text 1")
+            chat.press("enter")
+            chat.wait_until(lambda: words[-1].encode() in chat.raw, "the last word")
+            chat.wait_ready()
+            shown = re.findall(r"\bw\d+", chat.everything)
+            assert [word for word, times in Counter(shown).items() if times > 1] == []
+            assert {*words} - {*shown} == set()
+            assert (shown == words) is True
+            chat.leave()
+
+
+def _squeezed(chat: Chat) -> str:
+    return "".join(chat.everything.split())

@@ -1,0 +1,326 @@
+"""`login` and `logout` as somebody at a terminal, or a script, has them. GitHub is a stand-in on loopback."""
+
+import asyncio
+import io
+import json
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import keyring
+import pytest
+from keyring.backend import KeyringBackend
+from keyring.backends import fail
+
+from toolglot.cli.login import keys_table, login, logout
+from toolglot.engine import auth
+from toolglot.engine.factory import create_engine
+from toolglot.engine.signin import copilot
+from toolglot.engine.signin.copilot import GitHub
+from toolglot.engine.signin.environment import KEY_VARIABLES
+from toolglot.errors import AuthenticationFailed, ToolglotError, UnknownName, UsageError
+from toolglot.messages import user
+from toolglot.providers.catalog import PROFILES
+from toolglot.request import Request
+
+KEY = "planted-key-8b1f0c"
+LOGIN = "gho_planted0000000000000000000000"
+CHAT = {"choices": [{"index": 0, "message": {"role": "assistant", "content": "hi"}, "finish_reason": "stop"}]}
+PAGES = Path(__file__).parent.parent.parent / "docs"
+
+
+class Memory(KeyringBackend):
+    priority = 1  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept: dict[tuple[str, str], str] = {}
+
+    def get_password(self, service: str, username: str) -> str | None:
+        return self.kept.get((service, username))
+
+    def set_password(self, service: str, username: str, password: str) -> None:
+        self.kept[service, username] = password
+
+    def delete_password(self, service: str, username: str) -> None:
+        del self.kept[service, username]
+
+
+class Stubborn(Memory):
+    """Keeps what it has, and takes nothing more."""
+
+    def set_password(self, service: str, username: str, password: str) -> None:
+        raise RuntimeError(password)
+
+    def delete_password(self, service: str, username: str) -> None:
+        raise RuntimeError(username)
+
+
+@pytest.fixture(autouse=True)
+def memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Memory]:
+    for name in KEY_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    for name in ("HOME", "USERPROFILE", "APPDATA", "XDG_DATA_HOME"):
+        monkeypatch.setenv(name, str(tmp_path))
+    monkeypatch.setattr("toolglot.engine.signin.environment._hidden", {})
+    before, made = keyring.get_keyring(), Memory()
+    keyring.set_keyring(made)
+    auth._sign_in.cache_clear()  # pyright: ignore[reportPrivateUsage]
+    yield made
+    keyring.set_keyring(before)
+
+
+def pipe(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO(text))
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+class TestKeys:
+    @pytest.mark.parametrize(
+        ("provider", "account"),
+        [("anthropic", "anthropic"), ("openai", "openai"), ("openai-chat", "openai"), ("azure", "azure"), ("google", "gemini")],
+    )
+    def test_a_key_from_a_pipe(
+        self,
+        provider: str,
+        account: str,
+        memory: Memory,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
+    ) -> None:
+        pipe(monkeypatch, f"{KEY}\nanother line\n")
+        assert login(provider) == 0
+        assert memory.kept == {("toolglot", account): KEY}
+        out, err = capsys.readouterr()
+        assert (out, err) == (f"the key for {account} is kept in the system keyring\n", "")
+
+    def test_a_key_that_is_typed_is_not_shown(
+        self, memory: Memory, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.setattr(sys, "stdin", Terminal())
+        asked: list[str] = []
+
+        def typed(prompt: str) -> str:
+            asked.append(prompt)
+            return f" {KEY} "
+
+        monkeypatch.setattr("toolglot.cli.login.getpass", typed)
+        assert login("groq") == 0
+        assert memory.kept == {("toolglot", "groq"): KEY}
+        assert "groq" in asked[0]
+        assert KEY not in "".join(capsys.readouterr())
+
+    @pytest.mark.parametrize(("error", "code"), [(KeyboardInterrupt, 130), (EOFError, None)])
+    def test_somebody_thinks_better_of_it(
+        self, error: type[BaseException], code: int | None, memory: Memory, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(sys, "stdin", Terminal())
+
+        def typed(_: str) -> str:
+            raise error
+
+        monkeypatch.setattr("toolglot.cli.login.getpass", typed)
+        if code is None:
+            with pytest.raises(UsageError, match="no key was given"):
+                login("groq")
+        else:
+            assert login("groq") == code
+        assert memory.kept == {}
+
+    @pytest.mark.parametrize(
+        ("text", "words"), [("", "no key was given"), ("\n", "GROQ_API_KEY"), ("a b c", "no key"), ("ключ", "no key")]
+    )
+    def test_what_is_no_key(self, text: str, words: str, memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+        pipe(monkeypatch, text)
+        with pytest.raises(UsageError, match=words):
+            login("groq")
+        assert memory.kept == {}
+
+    def test_a_variable_that_goes_first_is_named(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.setenv("ANTHROPIC_AUTH_TOKEN", "other-key")
+        pipe(monkeypatch, KEY)
+        login("anthropic")
+        assert capsys.readouterr().err == "note: ANTHROPIC_AUTH_TOKEN is set, and goes before what was kept\n"
+        logout("anthropic")
+        assert capsys.readouterr().err == "note: ANTHROPIC_AUTH_TOKEN is still set\n"
+
+    def test_no_package(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(sys.modules, "keyring", None)
+        with pytest.raises(ToolglotError, match=r"pip install 'toolglot\[keyring\]'`, or set GROQ_API_KEY"):
+            login("groq")
+
+    def test_no_keyring(self) -> None:
+        keyring.set_keyring(fail.Keyring())
+        with pytest.raises(ToolglotError, match="no keyring that can keep a key: set GROQ_API_KEY"):
+            login("groq")
+
+    def test_a_keyring_that_does_not_do_it(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        stubborn = Stubborn()
+        keyring.set_keyring(stubborn)
+        pipe(monkeypatch, KEY)
+        with pytest.raises(ToolglotError, match="did not take the key") as caught:
+            login("groq")
+        assert KEY not in str(caught.value)
+        stubborn.kept["toolglot", "groq"] = KEY
+        with pytest.raises(ToolglotError, match="does not let go"):
+            logout("groq")
+
+    def test_vertex_takes_no_key_that_lasts(self) -> None:
+        with pytest.raises(UsageError, match="gcloud auth application-default login"):
+            login("vertex")
+
+    def test_who_is_unknown(self) -> None:
+        for command in (login, logout):
+            with pytest.raises(UnknownName, match="anthropic"):
+                command("antropic")
+
+    def test_a_host_is_githubs(self) -> None:
+        with pytest.raises(UsageError, match="copilot only"):
+            login("groq", host="company.ghe.com")
+
+    def test_logout(self, memory: Memory, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+        pipe(monkeypatch, KEY)
+        login("azure-chat")
+        capsys.readouterr()
+        assert [logout("azure"), logout("azure")] == [0, 0]
+        assert capsys.readouterr().out == "the key for azure is dropped\nno key for azure was kept\n"
+        assert memory.kept == {}
+
+
+class Server(ThreadingHTTPServer):
+    request_queue_size = 64
+
+
+class StandIn:
+    """GitHub and Copilot: the code is entered before the second look; the first token is refused once."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, str]] = []
+        self.looks = [{"error": "authorization_pending"}, {"access_token": LOGIN}]
+        self.exchange = 200
+        stand_in = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                self.rfile.read(int(self.headers.get("content-length", 0)))
+                stand_in.asked.append((self.path, self.headers.get("authorization", "")))
+                status, value = stand_in.answer(self.path, self.headers.get("authorization", ""))
+                data = json.dumps(value).encode()
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+
+            do_POST = do_GET  # noqa: N815
+
+            def log_message(self, format: str, *args: Any) -> None:
+                pass
+
+        self.server = Server(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
+
+    def answer(self, path: str, authorization: str) -> tuple[int, Any]:
+        match path:
+            case "/login/device/code":
+                uri = f"{self.url}/login/device\x1b[31m"
+                return 200, {"device_code": "d-1", "user_code": "ABCD-1234", "verification_uri": uri, "interval": 5}
+            case "/login/oauth/access_token":
+                return 200, self.looks.pop(0)
+            case "/copilot_internal/v2/token":
+                number = sum(path == each for each, _ in self.asked)
+                return self.exchange, {"token": f"tid={number}", "refresh_in": 1500, "endpoints": {"api": self.url}}
+            case _:
+                return (401, {"error": {"message": "expired"}}) if authorization == "Bearer tid=2" else (200, CHAT)
+
+
+@pytest.fixture
+def github() -> Iterator[StandIn]:
+    made = StandIn()
+    thread = threading.Thread(target=made.server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield made
+    made.server.shutdown()
+    thread.join()
+    made.server.server_close()
+
+
+class TestCopilot:
+    def login(self, github: StandIn, *, interrupt: bool = False) -> int:
+        self.pauses: list[float] = []
+
+        async def sleep(seconds: float) -> None:
+            self.pauses.append(seconds)
+            if interrupt:
+                raise KeyboardInterrupt
+
+        return login("copilot", github=GitHub(github.url, github.url), sleep=sleep)
+
+    @pytest.mark.parametrize("backend", [Memory, fail.Keyring], ids=["keyring", "file"])
+    def test_from_the_code_to_an_answer_and_out_again(
+        self, backend: type[KeyringBackend], github: StandIn, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        keyring.set_keyring(backend())
+        assert self.login(github) == 0
+        out, err = capsys.readouterr()
+        place = "the system keyring" if backend is Memory else str(copilot.login_file())
+        assert out.splitlines() == [
+            f"open {github.url}/login/device[31m and enter the code ABCD-1234",
+            f"signed in; the login for Copilot is kept in {place}",
+        ]
+        assert LOGIN not in out + err
+        assert self.pauses == [5.0, 5.0]
+        engine = create_engine("copilot:gpt-4o")
+
+        async def main() -> str:
+            return (await engine.ask(Request("gpt-4o", [user("hello")]))).reply.text
+
+        assert asyncio.run(main()) == "hi"
+        exchange, chat = "/copilot_internal/v2/token", "/chat/completions"
+        assert github.asked[3:] == [
+            (exchange, f"token {LOGIN}"),  # by login, to see that it works
+            (exchange, f"token {LOGIN}"),
+            (chat, "Bearer tid=2"),
+            (exchange, f"token {LOGIN}"),
+            (chat, "Bearer tid=3"),
+        ]
+        assert logout("copilot") == 0
+        assert copilot.find_login() is None
+
+    def test_an_account_without_copilot_is_not_kept(self, github: StandIn) -> None:
+        github.exchange = 403
+        with pytest.raises(AuthenticationFailed, match="an account that has Copilot"):
+            self.login(github)
+        assert copilot.find_login() is None
+
+    def test_somebody_thinks_better_of_it(self, github: StandIn, capsys: pytest.CaptureFixture[str]) -> None:
+        assert self.login(github, interrupt=True) == 130
+        assert "Traceback" not in "".join(capsys.readouterr())
+        assert copilot.find_login() is None
+
+    def test_somebody_refuses(self, github: StandIn) -> None:
+        github.looks = [{"error": "access_denied"}]
+        with pytest.raises(AuthenticationFailed, match="refused at GitHub"):
+            self.login(github)
+
+    def test_what_is_no_host(self) -> None:
+        with pytest.raises(UsageError, match="not a host"):
+            login("copilot", host="https://company.ghe.com/")
+
+
+class TestTheTable:
+    def test_every_variable_and_every_provider_is_in_it(self) -> None:
+        table = keys_table()
+        names = {name for row in PROFILES.values() for name in (row.id, *row.key_env, *row.token_env)}
+        assert [name for name in sorted(names) if f"`{name}`" not in table] == []
+
+    def test_the_page_has_it(self) -> None:
+        assert f"<!-- keys -->\n{keys_table()}\n<!-- /keys -->" in (PAGES / "keys.md").read_text(encoding="utf-8")

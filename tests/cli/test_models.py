@@ -1,0 +1,178 @@
+"""`toolglot models`: every provider, one in full, as text that fits and as JSON that is complete."""
+
+import io
+import json
+from typing import Any
+
+import pytest
+
+from toolglot.cli.models import Sheet, profile_named, show_models
+from toolglot.errors import UnknownName
+from toolglot.providers.catalog import PROFILES
+from toolglot.providers.profile import Profile
+
+
+class Terminal(io.StringIO):
+    """Takes everything, and says that somebody looks."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture(autouse=True)
+def _quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+
+
+def shown(capsys: pytest.CaptureFixture[str], pattern: str | None = None, *, json: bool = False) -> str:
+    assert show_models(pattern, json=json) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    return out
+
+
+# ---- all providers
+
+
+@pytest.mark.parametrize("columns", [30, 40, 60, 80, 120, 200])
+def test_all_providers_fit_the_terminal(
+    columns: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    out = shown(capsys)
+    assert max(map(len, out.splitlines())) <= columns
+    assert all(id in out for id in PROFILES)
+    assert "\x1b" not in out
+
+
+def test_a_wide_terminal_has_all_columns(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    head, *rows = shown(capsys).splitlines()
+    assert head.split() == ["provider", "wire", "tools", "strict", "choice", "facade", "key", "as", "of"]
+    found = {row.split()[0]: row.split()[1:] for row in rows if row}
+    assert " ".join(found["anthropic"]) == "anthropic-messages - yes not subset claude_code ANTHROPIC_API_KEY +1 2026-11-15"
+    assert found["mistral"][3:6] == ["not", "none", "subset"]
+    assert found["ollama"][3] == "auto"
+
+
+def test_what_has_no_room_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "A wider window or --json also has: facade, key, as of" in shown(capsys)
+
+
+def test_colours_are_for_terminals_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stdout", terminal)
+    show_models(None, json=False)
+    assert "\x1b[1mprovider" in terminal.getvalue()
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setattr("sys.stdout", plain := Terminal())
+    show_models(None, json=False)
+    assert "\x1b" not in plain.getvalue()
+
+
+def test_json_has_one_complete_object_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = [json.loads(line) for line in shown(capsys, json=True).splitlines()]
+    assert [line["id"] for line in lines] == list(PROFILES)
+    for line in lines:
+        assert {*line} == {*Profile.__struct_fields__, "facade", "window", "facts"}
+        assert line["limits"]["as_of"]
+        assert {"strict", "parallel", "choices"} <= {*line["features"]}
+
+
+# ---- one of them
+
+
+def test_one_model_in_full(capsys: pytest.CaptureFixture[str]) -> None:
+    out = shown(capsys, "anthropic:claude-opus-5")
+    for part in (
+        "Anthropic Messages · anthropic:claude-opus-5",
+        "https://api.anthropic.com/v1/messages",
+        "ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN",
+        "claude_code",
+        "1,000,000 tokens, an answer at most 128,000 (models.dev, 2026-06)",
+        "$5 in, $0.5 in from a cache, $25 out",
+        "as of 2026-11-15 (anthropic SDK 2.8.0",
+        "low, medium, high, xhigh, max",
+        "All results of one turn come first",
+        "history.ends_with_user = yes",
+    ):
+        assert part in out
+
+
+def test_what_is_not_known_is_said_so(capsys: pytest.CaptureFixture[str]) -> None:
+    out = shown(capsys, "groq:some-model")
+    assert out.count("not known") == 2
+    assert "For this model" not in out
+
+
+@pytest.mark.parametrize("pattern", ["openai", "compatible", "vertex:gemini-3-pro-preview", "openrouter:google/gemini-2.5-pro"])
+@pytest.mark.parametrize("columns", [40, 80])
+def test_one_of_them_fits_the_terminal(
+    pattern: str, columns: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    assert max(map(len, shown(capsys, pattern).splitlines())) <= columns
+
+
+def test_json_of_a_model_has_its_facts_with_sources(capsys: pytest.CaptureFixture[str]) -> None:
+    (line,) = shown(capsys, "anthropic:claude-opus-5", json=True).splitlines()
+    said: dict[str, Any] = json.loads(line)
+    assert said["model"] == "claude-opus-5"
+    assert said["window"]["context"] == said["limits"]["context"] == 1_000_000
+    assert said["price"]["output"] == 25.0
+    assert said["facade"] == "claude_code"
+    assert {"efforts", "default_max_tokens"} <= {name for fact in said["facts"] for name in fact["changes"]}
+    assert all(fact["source"] for fact in said["facts"])
+
+
+@pytest.mark.parametrize(
+    ("name", "id", "model"),
+    [
+        ("openai:gpt-4o", "openai-chat", "gpt-4o"),
+        ("openai:gpt-5", "openai-responses", "gpt-5"),
+        ("grok", "xai", ""),
+        ("simulator", "anthropic", "claude-sonnet-4-5"),
+        ("simulator:gemini", "gemini", "gemini-3-pro-preview"),
+    ],
+)
+def test_a_name_leads_to_its_row(name: str, id: str, model: str) -> None:
+    profile = profile_named(name)
+    assert (profile.id, profile.model) == (id, model)
+    assert "simulator" not in profile.base_url
+
+
+@pytest.mark.parametrize("pattern", ["antropic", "antropic:claude-opus-5"])
+def test_an_unknown_provider_names_the_nearest(pattern: str) -> None:
+    with pytest.raises(UnknownName, match="unknown provider 'antropic'; did you mean 'anthropic'"):
+        show_models(pattern, json=False)
+
+
+# ---- the sheet
+
+
+def test_a_sheet_shows_nothing_that_a_terminal_obeys(monkeypatch: pytest.MonkeyPatch) -> None:
+    sheet = Sheet(out := io.StringIO())
+    sheet.say("a\x1b[31mb\x07")
+    sheet.pairs([("label\x1b", "value\u202e")])
+    assert "\x1b" not in out.getvalue()
+    assert "\u202e" not in out.getvalue()
+
+
+def test_a_sheet_writes_what_the_encoding_can_say() -> None:
+    out = io.TextIOWrapper(io.BytesIO(), encoding="latin-1")
+    Sheet(out).say("über → ✓")
+    out.seek(0)
+    assert out.read() == "über ? ?\n"
+
+
+def test_a_long_label_stands_over_its_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    sheet = Sheet(out := io.StringIO())
+    sheet.pairs([("short", "1"), ("x" * 30, "2")])
+    assert out.getvalue() == f"  short  1\n  {'x' * 30}\n    2\n"
+
+
+def test_a_table_without_rows_is_nothing() -> None:
+    Sheet(out := io.StringIO()).table([], ("a", "b"))
+    assert out.getvalue() == ""

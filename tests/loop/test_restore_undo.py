@@ -1,0 +1,423 @@
+"""Saved, restored and taken back: a cut goes along, damage is refused whole, and what tools did stays done."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from toolglot.errors import MalformedData, ToolglotError, UsageError
+from toolglot.events import RunResult
+from toolglot.jsontext import dumps, loads_object
+from toolglot.loop.context import ContextPolicy
+from toolglot.loop.orchestrator import Orchestrator
+from toolglot.messages import Conversation, Message, Reply, Text, ToolCall, assistant, user
+from toolglot.request import Request
+from toolglot.tools.config import ToolConfig
+from toolglot.tools.executor import Approval
+from toolglot.tools.tool import Tool, tool
+
+from .agents import PROVIDERS, Wiretap, agent, broken, check, check_bodies, run, texts_of
+
+TRIM = ContextPolicy(when_full="trim", budget=1_200)
+EVERYWHERE = pytest.mark.parametrize("provider", PROVIDERS)
+LOOKS = 10
+
+
+@tool(effects="read", inline=True)
+def look(n: int) -> str:
+    """Looks at something."""
+    return f"seen {n} " + "s" * 400
+
+
+@tool(effects="write", inline=True)
+def write(path: str) -> str:
+    """Writes."""
+    return f"written {path}"
+
+
+def old(turns: int = 8) -> list[Message]:
+    return [one for n in range(turns) for one in (user(f"prompt {n}"), assistant(f"answer {n} " + "a" * 1_000))]
+
+
+def at_dawn(messages: Sequence[Message]) -> str:
+    return "they met at dawn"
+
+
+def always(question: Approval) -> Any:
+    return "always"
+
+
+def steps(request: Request) -> Reply:
+    """A model that looks ten times in a turn that says so, and answers."""
+    looked = [message for message in request.messages if message.role == "tool"]
+    last = next((one for one in looked[::-1]), None)
+    number = int(last.results[-1].text.split()[1]) + 1 if last is not None and request.messages[-1] is last else 1
+    wants = any("look around" in message.text for message in request.messages if message.role == "user")
+    done = request.messages[-1].role == "user" and "look around" not in request.messages[-1].text
+    if done or not wants or number > LOOKS:
+        return Reply((Text("done"),))
+    return Reply((ToolCall("", "look", {"n": number}),), "tools")
+
+
+def looker(provider: str = "openai-chat", tap: Wiretap | None = None, **options: Any) -> Orchestrator:
+    return agent(provider, tap or Wiretap(*[steps] * 300), tools=[look, write], context=TRIM, **options)
+
+
+def with_header(data: bytes, **changes: Any) -> bytes:
+    """A saved conversation with another header."""
+    first, rest = data.split(b"\n", 1)
+    return dumps({**loads_object(first), **changes}) + b"\n" + rest
+
+
+def header(data: bytes) -> dict[str, Any]:
+    return loads_object(data.split(b"\n", 1)[0])
+
+
+async def raised(work: Any) -> ToolglotError:
+    with pytest.raises(ToolglotError) as info:
+        await work
+    return info.value
+
+
+class TestSaved:
+    @EVERYWHERE
+    @pytest.mark.parametrize("prompt", ["go", "look around"], ids=["between turns", "inside a turn"])
+    def test_a_cut_goes_along(self, provider: str, prompt: str) -> None:
+        """What was left out is left out of the next request too, and its bytes are those that would have been sent."""
+        first = looker(provider, conversation=Conversation(old()))
+        run(first.run(prompt))
+        data = first.save()
+        tap = Wiretap(*[steps] * 300)
+        again = Orchestrator.load(data, transport=tap, tools=[look, write], context=TRIM)
+        assert list(again.conversation) == list(first.conversation)
+        assert run(again.measured()).left_out == run(first.measured()).left_out > 0
+        assert run(again.look()).body == run(first.look()).body
+        run(again.run("and on"))
+        assert "answer 0" not in tap.requests[0].body.decode()
+        check_bodies(again.engine, tap)
+        check(again.conversation, everywhere=False)
+
+    def test_a_summary_goes_along(self) -> None:
+        tap = Wiretap()
+        context = ContextPolicy(budget=1_200)
+        first = agent("openai-chat", tap, context=context, conversation=Conversation(old()), summarise=at_dawn)
+        run(first.run("say hi"))
+        other = Wiretap()
+        again = Orchestrator.load(first.save(), transport=other, context=context)
+        run(again.run("say ho"))
+        assert "they met at dawn" in other.requests[0].body.decode()
+
+    def test_without_a_cut_nothing_is_said_of_it(self) -> None:
+        talker = looker()
+        run(talker.run("go"))
+        assert "context" not in header(talker.save())
+
+    def test_saved_and_loaded_is_saved_the_same(self) -> None:
+        talker = looker(conversation=Conversation(old()))
+        run(talker.run("look around"))
+        data = talker.save()
+        assert Orchestrator.load(data, tools=[look, write]).save() == data
+
+    def test_the_present_model_goes_on(self) -> None:
+        first = looker("anthropic", conversation=Conversation(old()))
+        run(first.run("go"))
+        other = looker("gemini")
+        other.restore(first.save())
+        assert other.engine.profile.id == "gemini"
+        assert run(other.run("on")).text == "done"
+
+
+DAMAGE: dict[str, Any] = {
+    "no object": [],
+    "null": None,
+    "text": "cut here",
+    "a start that is text": {"start": "3"},
+    "a start before the first": {"start": -1},
+    "a start after the last": {"start": 10_000},
+    "a prompt before the first": {"start": 3, "prompt": -1},
+    "a prompt after the cut": {"start": 3, "prompt": 4},
+    "a summary that is none": {"start": 2, "summary": 5},
+    "a prompt that is shown anyhow": {"start": 2, "prompt": 2},
+    "a prompt that is an answer": {"start": 4, "prompt": 1},
+    "a start between calls and their results": {"start": 18, "prompt": 16},
+}
+
+
+class TestDamaged:
+    def saved(self) -> bytes:
+        """8 turns, then a prompt (16), a call (17), its result (18), an answer (19)."""
+        calls = Wiretap('call look {"n": 1}\nthen say done')
+        talker = agent("openai-chat", calls, tools=[look, write], conversation=Conversation(old()))
+        run(talker.run('call look {"n": 1}\nthen say done'))
+        assert [message.role for message in talker.conversation[16:]] == ["user", "assistant", "tool", "assistant"]
+        return talker.save()
+
+    @pytest.mark.parametrize("context", DAMAGE.values(), ids=DAMAGE)
+    def test_a_context_that_cannot_be_is_refused(self, context: Any) -> None:
+        with pytest.raises(MalformedData, match="line 1"):
+            Orchestrator.load(with_header(self.saved(), context=context), tools=[look, write])
+
+    @pytest.mark.parametrize("context", [{"start": 2}, {"start": 16}, {"start": 17, "prompt": 16}, {}, {"start": 2, "new": 1}])
+    def test_a_context_that_can_be_is_taken(self, context: Any) -> None:
+        again = Orchestrator.load(with_header(self.saved(), context=context), tools=[look, write])
+        assert len(run(again.look()).body) > 100
+
+    @pytest.mark.parametrize(
+        "changes",
+        [
+            {"context": {"start": -1}},
+            {"uses": 5},
+            {"uses": [["", "look"]]},
+            {"run": {"iteration": "many"}},
+            {"run": {"iteration": 1, "length": 3}},
+            {"toolglot": 99},
+        ],
+        ids=["context", "uses", "uses of a tool", "run", "a run of another conversation", "version"],
+    )
+    def test_nothing_has_changed_where_it_is_refused(self, changes: dict[str, Any]) -> None:
+        talker = looker(conversation=Conversation(old()))
+        run(talker.run("go"))
+        before, conversation = talker.save(), talker.conversation
+        with pytest.raises(ToolglotError):
+            talker.restore(with_header(self.saved(), **changes))
+        assert talker.conversation is conversation
+        assert talker.save() == before
+        assert run(talker.run("on")).text == "done"
+
+
+class TestRestored:
+    def test_another_conversation_is_the_agents_own(self) -> None:
+        first = looker()
+        run(first.run("the first one"))
+        data = first.save()
+        talker = looker()
+        run(talker.run("something else"))
+        talker.restore(data)
+        assert "the first one" in texts_of(talker.conversation)
+        assert "something else" not in texts_of(talker.conversation)
+        assert run(talker.run("on")).text == "done"
+        check(talker.conversation)
+
+    def test_a_run_that_waits_goes_on(self) -> None:
+        asks = ToolConfig(ask=frozenset({"write"}))
+        first = agent("anthropic", tools=[write], config=asks)
+        paused = run(first.run('call write {"path": "a"}'))
+        talker = agent("anthropic", tools=[write], config=asks)
+        talker.restore(first.save())
+        assert talker.pending
+        result = run(talker.resume({paused.pending[0].id: "yes"}))
+        assert [one.result.text for one in result.outcomes] == ["written a"]
+
+    def test_what_was_pending_before_is_gone(self) -> None:
+        asks = ToolConfig(ask=frozenset({"write"}))
+        other = agent("anthropic", tools=[write])
+        run(other.run("say hi"))
+        talker = agent("anthropic", tools=[write], config=asks)
+        run(talker.run('call write {"path": "a"}'))
+        talker.restore(other.save())
+        assert not talker.pending
+        assert isinstance(run(raised(talker.resume({}))), UsageError)
+
+    def test_uses_are_counted_on(self) -> None:
+        twice = write.replace(max_uses=2)
+        first = agent("openai-chat", tools=[twice])
+        run(first.run('call write {"path": "a"}'))
+        talker = agent("openai-chat", tools=[twice])
+        talker.restore(first.save())
+        result = run(talker.run('call write {"path": "b"} call write {"path": "c"}'))
+        assert [one.result.is_error for one in result.outcomes] == [False, True]
+
+    @pytest.mark.parametrize("what", ["restore", "undo"])
+    def test_not_while_a_run_is_in_progress(self, what: str) -> None:
+        inside, gate = asyncio.Event(), asyncio.Event()
+
+        @tool
+        async def wait() -> str:
+            """Waits."""
+            inside.set()
+            await gate.wait()
+            return "waited"
+
+        talker = agent("openai-chat", tools=[wait])
+        data = agent("openai-chat").save()
+
+        async def play() -> RunResult:
+            work = asyncio.create_task(talker.run("call wait {}\nthen say done"))
+            await inside.wait()
+            with pytest.raises(UsageError, match="in progress"):
+                talker.undo() if what == "undo" else talker.restore(data)
+            gate.set()
+            return await work
+
+        assert run(play()).text == "done"
+        check(talker.conversation)
+
+
+# ---- taken back
+
+
+class TestUndo:
+    def test_the_last_prompt_and_all_that_came_of_it(self) -> None:
+        talker = agent("openai-chat", tools=[look])
+        run(talker.run("say one"))
+        before = list(talker.conversation)
+        run(talker.run('call look {"n": 1} call look {"n": 2}\nthen say two'))
+        taken = talker.undo()
+        assert [message.role for message in taken] == ["user", "assistant", "tool", "assistant"]
+        assert list(talker.conversation) == before
+        assert run(talker.run("say three")).text == "three"
+        check(talker.conversation)
+
+    def test_until_nothing_is_left(self) -> None:
+        talker = agent("openai-chat")
+        run(talker.run("say one"))
+        run(talker.run("say two"))
+        assert [len(talker.undo()) for _ in range(3)] == [2, 2, 0]
+        assert list(talker.conversation) == []
+        assert run(talker.run("say three")).text == "three"
+
+    def test_the_conversation_that_was_is_not_touched(self) -> None:
+        """Whoever holds it still holds all of it."""
+        talker = agent("openai-chat")
+        run(talker.run("say one"))
+        held = talker.conversation
+        talker.undo()
+        assert len(held) == 2
+        assert talker.conversation is not held
+
+    def test_a_prompt_that_waits_for_an_approval(self) -> None:
+        talker = agent("anthropic", tools=[write], config=ToolConfig(ask=frozenset({"write"})))
+        run(talker.run("say one"))
+        run(talker.run('call write {"path": "a"}'))
+        assert talker.pending
+        assert talker.undo()[0].text.startswith("call write")
+        assert not talker.pending
+        assert broken(talker.conversation) == []
+        assert run(talker.run("say two")).text == "two"
+
+    @pytest.mark.parametrize("shown", [False, True], ids=["before any word", "in the middle of the answer"])
+    def test_a_prompt_whose_answer_was_interrupted(self, shown: bool) -> None:
+        """The note about the interruption is not a prompt: what the user said goes, with all that came of it."""
+        talker = agent("openai-chat", Wiretap(*["say " + "word " * 50] * 9))
+
+        async def play() -> None:
+            await talker.run("the first prompt")
+            events = talker.stream("the second prompt")
+            async for event in events:
+                if not shown or type(event).__name__ == "TextDelta":
+                    break
+            await events.aclose()
+
+        run(play())
+        taken = talker.undo()
+        assert taken[0].text == "the second prompt"
+        assert [message.role for message in talker.conversation] == ["user", "assistant"]
+
+    def test_a_prompt_that_was_answered_in_the_wrong_shape_at_first(self) -> None:
+        shape = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+        tap = Wiretap(Reply((Text("five"),)), Reply((Text('{"n": 5}'),)))
+        talker = agent("openai-chat", tap, output_type=shape)
+        assert run(talker.run("how many?")).output == {"n": 5}
+        assert len(talker.conversation) == 4
+        assert talker.undo()[0].text == "how many?"
+        assert list(talker.conversation) == []
+
+    def test_what_was_used_stays_used_and_what_was_allowed_stays_allowed(self) -> None:
+        asked: list[Approval] = []
+
+        def approve(question: Approval) -> Any:
+            asked.append(question)
+            return "always"
+
+        talker = agent(
+            "openai-chat",
+            tools=[write.replace(max_uses=2)],
+            config=ToolConfig(ask=frozenset({"write"})),
+            approve=approve,
+        )
+        results: list[bool] = []
+        for path in "abc":
+            result = run(talker.run(f'call write {{"path": "{path}"}}'))
+            results += [one.result.is_error for one in result.outcomes]
+            talker.undo()
+        assert results == [False, False, True]
+        assert len(asked) == 1
+
+    @EVERYWHERE
+    def test_a_cut_before_the_prompt_stays(self, provider: str) -> None:
+        tap = Wiretap(*[steps] * 300)
+        talker = looker(provider, tap, conversation=Conversation(old()))
+        run(talker.run("go"))
+        left = run(talker.measured()).left_out
+        assert left > 0
+        assert talker.undo()[0].text == "go"
+        assert run(talker.measured()).left_out == left
+        run(talker.run("something else"))
+        assert "answer 0" not in tap.requests[-1].body.decode()
+        check_bodies(talker.engine, tap)
+        check(talker.conversation, everywhere=False)
+
+    @EVERYWHERE
+    def test_a_cut_inside_the_turn_that_is_taken_back_goes_with_it(self, provider: str) -> None:
+        tap = Wiretap(*[steps] * 300)
+        talker = looker(provider, tap, conversation=Conversation(old(2)))
+        run(talker.run("look around"))
+        assert run(talker.measured()).left_out > 4
+        talker.undo()
+        assert len(talker.conversation) == 4
+        assert run(talker.measured()).left_out <= 4
+        assert run(talker.run("go")).text == "done"
+        check_bodies(talker.engine, tap)
+        check(talker.conversation, everywhere=False)
+
+    @EVERYWHERE
+    def test_all_of_a_cut_conversation_can_be_taken_back(self, provider: str) -> None:
+        tap = Wiretap(*[steps] * 300)
+        talker = looker(provider, tap, conversation=Conversation(old()))
+        run(talker.run("go"))
+        while talker.undo():
+            run(talker.measured())
+            run(talker.look())
+        assert run(talker.run("new")).text == "done"
+        assert "no longer shown" not in tap.requests[-1].body.decode()
+
+    def test_a_cut_conversation_that_was_taken_back_can_be_saved(self) -> None:
+        """The cut may lie at the very end then."""
+        talker = looker(conversation=Conversation(old()))
+        run(talker.run("go " + "g" * 2_200))
+        talker.undo()
+        again = Orchestrator.load(talker.save(), tools=[look, write], context=TRIM)
+        assert list(again.conversation) == list(talker.conversation)
+        assert run(again.look()).body == run(talker.look()).body
+
+    def test_what_the_provider_refused_is_not_forgotten(self) -> None:
+        """What was learnt of the model is true whatever is taken back."""
+        tap = Wiretap(*[steps] * 300, faults=["context-too-long"])
+        talker = agent("openai-chat", tap, context=ContextPolicy(when_full="trim"), conversation=Conversation(old()))
+        run(talker.run("go"))
+        budget = run(talker.measured()).budget
+        talker.undo()
+        assert run(talker.measured()).budget == budget
+
+
+@pytest.mark.parametrize(
+    ("make", "config", "asks"),
+    [
+        (lambda: write, ToolConfig(), False),
+        (lambda: write, ToolConfig(ask=frozenset({"write"})), True),
+        (lambda: look, ToolConfig(ask=frozenset({"write"})), False),
+        (lambda: look.replace(approval=True), ToolConfig(), True),
+        (lambda: write.replace(approval=False), ToolConfig(ask=frozenset({"write"})), False),
+    ],
+)
+def test_whether_a_tool_has_to_be_approved(make: Callable[[], Tool], config: ToolConfig, asks: bool) -> None:
+    one = make()
+    assert agent("openai-chat", tools=[one], config=config).asks(one) is asks
+
+
+def test_what_is_always_allowed_needs_no_approval_any_more() -> None:
+    talker = agent("openai-chat", tools=[write], config=ToolConfig(ask=frozenset({"write"})), approve=always)
+    assert talker.asks(write)
+    run(talker.run('call write {"path": "a"}'))
+    assert not talker.asks(write)

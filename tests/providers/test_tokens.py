@@ -1,0 +1,128 @@
+"""How many tokens something is, about: the scripts, the blocks and the vendors differ; nothing is free and nothing is lost."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolglot.messages import Foreign, Media, Message, Text, Thinking, ToolCall, ToolResult, assistant, tool_results, user
+from toolglot.providers.tokens import factor_of, tokens_by_kind, tokens_of_message, tokens_of_text, tokens_of_tool
+from toolglot.request import ToolDefinition
+
+TEXTS = st.text(st.characters(codec=None), max_size=60)
+ENGLISH = "The quick brown fox jumps over the lazy dog, and the dog does not mind at all. " * 20
+BLOCKS: dict[str, tuple[Any, str, int]] = {
+    "text": (Text("x" * 40), "text", 10),
+    "a thought": (Thinking("x" * 40), "thinking", 10),
+    "a call": (ToolCall("c", "name", {"a": 1}), "tool calls", 10 + 1 + 3),
+    "a call as it came": (ToolCall("c", "name", None, "x" * 9), "tool calls", 10 + 1 + 3),
+    "a result": (ToolResult("c", (Text("x" * 40),)), "tool results", 8 + 10),
+    "an empty result": (ToolResult("c"), "tool results", 8),
+    "a result with a picture": (
+        ToolResult("c", (Text("x"), Media("image", "image/png", "AAAA"))),
+        "tool results",
+        8 + 1 + 1_500,
+    ),
+    "a picture": (Media("image", "image/png", "A" * 9_999), "media", 1_500),
+    "a file that lies elsewhere": (Media("file", url="https://example.org/a.pdf"), "media", 1_500),
+    "a file": (Media("file", "application/pdf", "A" * 16_000), "media", 300),
+    "a sound": (Media("audio", "audio/wav", "A" * 16_000), "media", 300),
+    "what only one wire knows": (Foreign("gemini", {"key": "x" * 20}), "other", 10),
+}
+
+
+class TestText:
+    @pytest.mark.parametrize(
+        ("text", "tokens", "dense"),
+        [
+            ("", 0, 0),
+            ("a", 1, 1),
+            ("four", 1, 2),
+            ("fives", 2, 2),
+            ("a" * 120, 30, 40),
+            ("日" * 10, 10, 10),
+            ("é" * 8, 5, 6),
+            ("я" * 8, 5, 6),
+            ("😀" * 4, 6, 6),
+            ("\ud800", 1, 1),
+        ],
+    )
+    def test_of_every_script(self, text: str, tokens: int, dense: int) -> None:
+        assert (tokens_of_text(text), tokens_of_text(text, dense=True)) == (tokens, dense)
+
+    def test_of_a_page_of_english_is_near_the_truth(self) -> None:
+        """The words and the points are what any tokenizer makes at least."""
+        words = len(ENGLISH.split()) + ENGLISH.count(",") + ENGLISH.count(".")
+        assert words * 0.8 < tokens_of_text(ENGLISH) < words * 1.5
+
+    @given(TEXTS)
+    def test_some_text_is_some_tokens_and_never_more_than_its_bytes(self, text: str) -> None:
+        tokens = tokens_of_text(text)
+        assert bool(tokens) == bool(text)
+        assert tokens <= tokens_of_text(text, dense=True) <= len(text.encode("utf-8", "surrogatepass"))
+
+    @given(TEXTS, TEXTS)
+    def test_parts_are_about_as_long_as_the_whole(self, one: str, other: str) -> None:
+        apart = tokens_of_text(one) + tokens_of_text(other)
+        assert apart - 2 <= tokens_of_text(one + other) <= apart + 1
+
+
+class TestMessages:
+    @pytest.mark.parametrize(("block", "kind", "tokens"), BLOCKS.values(), ids=BLOCKS)
+    def test_of_every_block(self, block: Any, kind: str, tokens: int) -> None:
+        message = Message("user", (block,))
+        assert tokens_of_message(message) == 4 + tokens
+        assert tokens_by_kind(message) == {kind: 4 + tokens}
+
+    def test_of_a_block_of_no_known_kind(self) -> None:
+        stranger: Any = "a string is no block"
+        assert tokens_by_kind(Message("user", (stranger,))) == {"other": 4}
+
+    def test_a_message_without_blocks_still_is_one(self) -> None:
+        empty = Message("assistant", ())
+        assert (tokens_of_message(empty), tokens_by_kind(empty)) == (4, {"text": 4})
+
+    @given(st.lists(st.sampled_from([block for block, _, _ in BLOCKS.values()]), max_size=6))
+    def test_the_kinds_add_up_to_the_message(self, blocks: list[Any]) -> None:
+        message = Message("assistant", tuple(blocks))
+        assert sum(tokens_by_kind(message).values()) == tokens_of_message(message)
+
+    def test_the_speaker_does_not_matter(self) -> None:
+        result = ToolResult("c", (Text("words"),))
+        assert tokens_of_message(user("words")) == tokens_of_message(assistant("words"))
+        assert tokens_of_message(tool_results(result)) == tokens_of_message(Message("user", (result,)))
+
+
+class TestTools:
+    @pytest.mark.parametrize(
+        ("tool", "tokens"),
+        [
+            (ToolDefinition("name"), 8 + 1),
+            (ToolDefinition("name", "d" * 40), 8 + 1 + 10),
+            (ToolDefinition("name", "", {"type": "object"}), 8 + 1 + 5),
+        ],
+    )
+    def test_of_a_tool(self, tool: ToolDefinition, tokens: int) -> None:
+        assert tokens_of_tool(tool) == tokens
+
+    def test_a_longer_schema_is_more(self) -> None:
+        schema: dict[str, Any] = {"type": "object", "properties": {f"p{n}": {"type": "string"} for n in range(20)}}
+        assert tokens_of_tool(ToolDefinition("name", "", schema)) > 100
+
+
+@pytest.mark.parametrize(
+    ("model", "factor"),
+    [
+        ("gpt-4o", 1.0),
+        ("", 1.0),
+        ("claude-sonnet-4-5", 1.2),
+        ("anthropic/claude-opus-4-1", 1.2),
+        ("gemini-3-pro-preview", 1.05),
+        ("qwen3", 1.1),
+        ("mixtral-8x7b", 1.1),
+        ("mistral-large-latest", 1.1),
+    ],
+)
+def test_vendors_count_by_tokens_of_their_own(model: str, factor: float) -> None:
+    assert factor_of(model) == factor

@@ -1,0 +1,154 @@
+"""What the one who approves a call is told: arguments as they will be used, the target, a preview in the tool's own words."""
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+
+from toolglot.messages import ToolCall
+from toolglot.tools.config import ToolConfig
+from toolglot.tools.executor import Approval, ToolExecutor
+from toolglot.tools.registry import ToolRegistry
+from toolglot.tools.tool import Tool, tool
+
+
+def command(arguments: dict[str, Any]) -> str:
+    return f"$ rm -r {arguments['path']} x{arguments['times']}"
+
+
+def path_of(arguments: dict[str, Any]) -> str:
+    return arguments["path"]
+
+
+def shown(arguments: dict[str, Any]) -> str:
+    return repr(arguments)
+
+
+class Seen:
+    """A preview that keeps what it was asked about."""
+
+    def __init__(self) -> None:
+        self.arguments: list[dict[str, Any]] = []
+
+    def __call__(self, arguments: dict[str, Any]) -> str:
+        self.arguments.append(arguments)
+        return ""
+
+
+def remover(ran: list[Any] | None = None, **options: Any) -> Tool:
+    """A tool that asks, with a target of its own."""
+
+    def remove(path: str, times: int = 1) -> str:
+        """Removes."""
+        (ran if ran is not None else []).append((path, times))
+        return "removed"
+
+    return tool(remove, **{"approval": True, "inline": True, "target": path_of, **options})
+
+
+def asked(tool_: Tool, arguments: dict[str, Any] | None, raw: str | None = None, answer: Any = "yes") -> list[Approval]:
+    questions: list[Approval] = []
+
+    def approve(question: Approval) -> Any:
+        questions.append(question)
+        return answer
+
+    executor = ToolExecutor(ToolRegistry([tool_]), ToolConfig(), approve=approve)
+    asyncio.run(executor.run_all([ToolCall("c", "remove", arguments, raw)]))
+    return questions
+
+
+def test_the_question_says_what_the_call_would_do() -> None:
+    [question] = asked(remover(preview=command), {"path": "a", "times": 2})
+    assert (question.tool, question.target, question.preview) == ("remove", "a", "$ rm -r a x2")
+    assert question.arguments == {"path": "a", "times": 2}
+
+
+def test_the_arguments_are_those_that_will_be_used() -> None:
+    """A list that came as text is mended before anybody is asked about it; the call keeps what the model wrote."""
+    ran: list[Any] = []
+
+    @tool(approval=True, inline=True, preview=shown)
+    def remove(paths: list[int]) -> str:
+        """Removes."""
+        ran.append(paths)
+        return "removed"
+
+    [question] = asked(remove, {"paths": "[1, 2]"})
+    assert (question.arguments, question.preview) == ({"paths": [1, 2]}, "{'paths': [1, 2]}")
+    assert question.call.arguments == {"paths": "[1, 2]"}
+    assert ran == [[1, 2]]
+
+
+def test_a_text_that_is_no_json_is_mended_first() -> None:
+    [question] = asked(remover(preview=command), None, "{'path': 'a', 'times': 1,}")
+    assert (question.arguments, question.preview) == ({"path": "a", "times": 1}, "$ rm -r a x1")
+
+
+def test_without_a_preview_there_is_none() -> None:
+    [question] = asked(remover(), {"path": "a"})
+    assert (question.preview, question.arguments["path"]) == ("", "a")
+
+
+def test_what_is_not_text_becomes_text() -> None:
+    number: Any = len
+    [question] = asked(remover(preview=number), {"path": "a", "times": 2})
+    assert question.preview == "2"
+
+
+@pytest.mark.parametrize("what", ["preview", "target"])
+def test_a_preview_that_fails_does_not_stop_the_question(what: str, caplog: pytest.LogCaptureFixture) -> None:
+    def wrong(arguments: dict[str, Any]) -> str:
+        raise ValueError("cannot tell")
+
+    ran: list[Any] = []
+    with caplog.at_level(logging.WARNING, "toolglot.tools"):
+        [question] = asked(remover(ran, **{what: wrong}), {"path": "a"})
+    assert getattr(question, what) == ""
+    assert len(ran) == 1
+    assert "remove" in caplog.text
+    assert "cannot tell" in caplog.text
+
+
+@pytest.mark.parametrize("options", [{"approval": False}, {"approval": None, "effects": "read"}])
+def test_nobody_is_asked_and_nothing_is_previewed_where_a_call_may_run(options: dict[str, Any]) -> None:
+    seen = Seen()
+    executor = ToolExecutor(ToolRegistry([remover(preview=seen, **options)]), ToolConfig(), approve=lambda question: "no")
+    [outcome] = asyncio.run(executor.run_all([ToolCall("c", "remove", {"path": "a"})]))
+    assert (outcome.result.text, seen.arguments) == ("removed", [])
+
+
+def test_a_call_that_cannot_run_is_not_asked_about() -> None:
+    assert asked(remover(preview=command), {"path": 5, "times": "many"}) == []
+
+
+def test_a_preview_is_not_made_where_nobody_is_there_to_see_it() -> None:
+    seen = Seen()
+    executor = ToolExecutor(ToolRegistry([remover(preview=seen)]), ToolConfig())
+    prepared = asyncio.run(executor.prepare(ToolCall("c", "remove", {"path": "a"})))
+    assert (getattr(prepared, "asks", None), seen.arguments) == (True, [])
+
+
+@pytest.mark.parametrize("what", ["preview", "target"])
+def test_what_a_preview_does_to_the_arguments_reaches_nobody(what: str) -> None:
+    """What was asked about is what runs and what the conversation says, whatever the tool's own functions do on the way."""
+    ran: list[Any] = []
+
+    def meddles(arguments: dict[str, Any]) -> str:
+        arguments["path"] = "somewhere else"
+        return "x"
+
+    [question] = asked(remover(ran, **{what: meddles}), {"path": "a"})
+    assert ran == [("a", 1)]
+    assert question.call.arguments == {"path": "a"}
+    assert question.arguments == {"path": "a"}
+
+
+def test_a_decorated_tool_keeps_its_preview() -> None:
+    @tool(preview=command)
+    def remove(path: str) -> str:
+        """Removes."""
+        return path
+
+    assert remove.preview is command
