@@ -69,13 +69,19 @@ class UsageError(ToolglotError):
     """The caller asked for something that does not exist or cannot be."""
 
 
+_MOST_NAMES = 12
+
+
 class UnknownName(UsageError):
     """A name that is not known; the message offers the nearest ones."""
 
     def __init__(self, what: str, name: str, known: Iterable[str]) -> None:
         known = sorted(known)
         near = get_close_matches(name, known, n=3, cutoff=0.5) or known
-        super().__init__(f"unknown {what} {name!r}; did you mean {' or '.join(map(repr, near))}?")
+        offered = f"did you mean {' or '.join(map(repr, near))}?" if near else "there are none"
+        if len(near) > _MOST_NAMES:
+            offered = f"there are {', '.join(near[:_MOST_NAMES])} and {len(near) - _MOST_NAMES} more"
+        super().__init__(f"unknown {what} {name!r}; {offered}")
         self.name = name
 
 

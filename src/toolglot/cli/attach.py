@@ -2,9 +2,11 @@
 
 import base64
 import mimetypes
+import os
 import re
 import shlex
 from pathlib import Path
+from urllib.parse import unquote
 
 from toolglot.errors import UsageError
 from toolglot.messages import Media, Text
@@ -12,18 +14,21 @@ from toolglot.messages import Media, Text
 __all__ = ["attached", "attached_in"]
 
 _MOST = 20_000_000  # bytes
-_NAMED = re.compile(r"""(?<!\S)@("[^"]+"|'[^']+'|\S+)""")
+_NAMED = re.compile(r"""(?<![\w@.])@("[^"]+"|'[^']+'|\S+)""")
 _KINDS = {"image": "image", "audio": "audio", "video": "video"}
 
 
 def attached(path: Path) -> Text | Media:
     """A file as a block. Raises UsageError."""
     try:
+        found = path.stat()
+        if not path.is_dir() and not path.is_file():
+            raise UsageError(f"the attachment {str(path)!r} is not a file")
+        if found.st_size > _MOST and path.is_file():
+            raise UsageError(f"the attachment {str(path)!r} has {found.st_size:,} bytes, more than {_MOST:,}")
         data = path.read_bytes()
-    except OSError as e:
-        raise UsageError(f"cannot read the attachment {str(path)!r}: {e.strerror}") from None
-    if len(data) > _MOST:
-        raise UsageError(f"the attachment {str(path)!r} has {len(data):,} bytes, more than {_MOST:,}")
+    except (OSError, ValueError) as e:
+        raise UsageError(f"cannot read the attachment {str(path)!r}: {getattr(e, 'strerror', e)}") from None
     media_type = mimetypes.guess_type(path.name)[0] or ""
     family = media_type.partition("/")[0]
     if family not in _KINDS and media_type != "application/pdf":
@@ -42,12 +47,17 @@ def attached_in(text: str) -> tuple[str, list[Text | Media]]:
     """
     if (alone := _only_path(text)) is not None:
         return f"[{alone.name}]", [attached(alone)]
-    found: list[Text | Media] = []
-    for match in _NAMED.finditer(text):
-        path = Path(match[1].strip("\"'").rstrip(",;:!?)")).expanduser()
-        if _is_file(path):
-            found.append(attached(path))
-    return text, found
+    named = [path for match in _NAMED.finditer(text) if (path := _named(match[1])) is not None]
+    return text, [attached(path) for path in dict.fromkeys(named)]
+
+
+def _named(word: str) -> Path | None:
+    """The file that a word names, with or without what may follow a word."""
+    bare = word.strip("\"'")
+    for name in (bare, bare.rstrip(".,;:!?)]\"'")):
+        if _is_file(path := Path(os.path.expanduser(name))):
+            return path
+    return None
 
 
 def _only_path(text: str) -> Path | None:
@@ -58,8 +68,12 @@ def _only_path(text: str) -> Path | None:
         words = shlex.split(text)
     except ValueError:
         return None
-    path = Path(words[0].removeprefix("file://")).expanduser() if len(words) == 1 else None
+    path = Path(os.path.expanduser(_local(words[0]))) if len(words) == 1 else None
     return path if path is not None and _is_file(path) else None
+
+
+def _local(name: str) -> str:
+    return unquote(name.removeprefix("file://")) if name.startswith("file://") else name
 
 
 def _is_file(path: Path) -> bool:

@@ -19,7 +19,7 @@ from toolglot.config.trust import refuse, trust, was_asked
 from toolglot.engine.auth import key_origin
 from toolglot.engine.engine import Engine
 from toolglot.engine.signin.environment import hidden_values, hide_environment, remember
-from toolglot.errors import UnknownName, UsageError
+from toolglot.errors import NotATool, UnknownName, UsageError
 from toolglot.providers.catalog import resolve
 from toolglot.tools.tool import tool
 
@@ -89,7 +89,7 @@ def start(flags: Flags, *, ask: Callable[[str], bool] | None = None, samples: bo
         from toolglot.cli.samples import SAMPLES
 
         tools = [*SAMPLES]
-    _check_patterns(setup, flags, [tool(one).name if callable(one) else one.name for one in tools])
+    _check_patterns(setup, flags, map(_name, tools))
     return Started(configuration, setup, tools, model, why)
 
 
@@ -99,6 +99,13 @@ def _read(flags: Flags) -> Configuration:
         denied = (*found.settings.policy.deny, *flags.deny)
         found = read_configuration(flags={**flags.settings(), "policy.deny": denied})
     return found
+
+
+def _name(one: Any) -> str:
+    name = tool(one).name if callable(one) else getattr(one, "name", None)
+    if name is None:
+        raise NotATool(f"{one!r} is not a tool: --tools takes functions, tools, registries and lists of them")
+    return name
 
 
 def _trusted(configuration: Configuration, flags: Flags, ask: Callable[[str], bool] | None) -> Configuration:

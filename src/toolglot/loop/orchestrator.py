@@ -346,6 +346,8 @@ class Orchestrator:
                 raise UsageError("no run waits to be resumed")
             driver = await self._driver(talk, run, streaming=reader is not None)
             run.decide(dict(decisions or {}))
+            if self._approve is not None:
+                run.ask_again()
             talk.paused = None
             return driver
         except BaseException:

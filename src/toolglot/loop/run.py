@@ -264,6 +264,11 @@ class Run:
                 result = turn.results[number] = interrupted(turn.calls[number], kind="rejected")
                 self._refused.append((number, turn.calls[number], result))
 
+    def ask_again(self) -> None:
+        """Whoever decides is there now: the calls that wait are asked about once more."""
+        if self._turn is not None:
+            self._turn.waiting.clear()
+
     def is_approved(self, number: int) -> bool:
         """Whether a call was allowed from outside."""
         return self._turn is not None and self._turn.decisions.get(number) == "yes"

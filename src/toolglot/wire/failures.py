@@ -39,6 +39,7 @@ _BY_STATUS: dict[int, type[ProviderError]] = {
     503: errors.Overloaded,
     529: errors.Overloaded,
 }
+_PAGE = re.compile(r"<!doctype html|<html|<head|<body", re.IGNORECASE)
 _TOO_LONG = re.compile(
     r"context length|context window|maximum context|prompt is too long|token count .* exceeds|too many tokens", re.IGNORECASE
 )
@@ -66,11 +67,19 @@ def _inner(body: Any) -> Any:
 
 def _message(inner: Any, body: Any) -> str:
     if isinstance(inner, str):
-        return inner.strip() or "the provider gave no reason"
+        return _words(inner) or "the provider gave no reason"
     for key in ("message", "detail", "Message", "error", "msg"):
         if value := as_dict(inner).get(key):
             return value if isinstance(value, str) else dumps_text(value)
     return dumps_text(body)[:500] if body else "the provider gave no reason"
+
+
+def _words(text: str) -> str:
+    """A page of a proxy as what it says: its title, else its text."""
+    if not _PAGE.search(text[:2000]):
+        return text.strip()
+    title = re.search(r"(?is)<title[^>]{0,200}>(.{0,500}?)</title>", text[:20_000])
+    return " ".join(re.sub(r"<[^>]*>", " ", title[1] if title and title[1].strip() else text[:20_000]).split())[:500]
 
 
 def _code(inner: Any, body: Any) -> str:

@@ -130,7 +130,7 @@ class TestKeyboard:
             keys.write("grüße\n".encode())
             assert keyboard.pending() == "grüße\n"
             assert keyboard.pending() == ""
-            with keyboard.quiet():
+            with keyboard.kept():
                 pass
         assert not keyboard.is_terminal
 
@@ -140,15 +140,16 @@ class TestKeyboard:
         with os.fdopen(reading, "rb") as file:
             assert Keyboard(file).pending() == ""
 
-    def test_while_it_is_taken_tools_find_an_empty_input(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_while_a_turn_lasts_tools_find_an_empty_input(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (tmp_path / "prompts").write_text("one\ntwo\n")
         with (tmp_path / "prompts").open() as stdin:
             monkeypatch.setattr(sys, "stdin", stdin)
             with taken() as keyboard:
-                assert sys.stdin.read() == ""
-                assert os.read(stdin.fileno(), 10) == b""
-                assert keyboard.file.readline() == b"one\n"
-            assert sys.stdin is stdin
+                with keyboard.kept():
+                    assert sys.stdin.read() == ""
+                    assert os.read(stdin.fileno(), 10) == b""
+                    assert keyboard.file.readline() == b"one\n"
+                assert sys.stdin is stdin
             os.lseek(stdin.fileno(), 0, os.SEEK_SET)
             assert os.read(stdin.fileno(), 3) == b"one"
 

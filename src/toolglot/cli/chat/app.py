@@ -6,7 +6,7 @@ nothing said in between, leaves. Nothing is decided here: the agent has the conv
 
 import asyncio
 import signal
-from collections.abc import AsyncGenerator, Callable, Generator, Iterable
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Mapping
 from contextlib import aclosing, contextmanager
 from typing import Any
 
@@ -37,6 +37,7 @@ class Chat:
     def __init__(self, setup: Setup, agent: Orchestrator, screen: Screen, reader: Reader, keyboard: Keyboard) -> None:
         self.setup, self.agent, self.screen, self.reader, self.keyboard = setup, agent, screen, reader, keyboard
         self.attachments: list[Block] = []
+        self._given: list[Block] = []  # with the last prompt: back again if it is taken back
         self.leaving = False
         self._turn: asyncio.Task[None] | None = None
         self._main: asyncio.Task[Any] | None = None
@@ -48,11 +49,12 @@ class Chat:
     async def run(self, first: str | None = None) -> int:
         """Until the user leaves; the exit code."""
         self._main = asyncio.current_task()
-        with _interrupts(self._interrupted):
+        with _signals({signal.SIGINT: self._interrupted, signal.SIGTERM: self._ended}):
             try:
                 await self.measure()
                 await self.go_on()
                 if first:
+                    self.screen.note(f"> {shortened(first, 1000)}")
                     await self._said(first)
                 while not self.leaving:
                     await self._next()
@@ -92,6 +94,7 @@ class Chat:
         except ToolglotError as e:
             self.screen.error(str(e))
             return
+        self._given = self.attachments
         files, self.attachments = [*self.attachments, *files], []
         if files:
             self.screen.note(f"attached: {', '.join(map(_named, files))}", "dim")
@@ -104,7 +107,7 @@ class Chat:
         length = len(self.agent.conversation)
         self._turn = asyncio.create_task(self._show(events))
         try:
-            with self.keyboard.quiet(), self.screen.turn():
+            with self.keyboard.kept(), self.screen.turn():
                 await asyncio.wait({self._turn})
         finally:
             self._turn.cancel()
@@ -126,8 +129,9 @@ class Chat:
     def _failed(self, why: str, length: int) -> None:
         """A turn of which nothing came is taken back: the next one begins where it began."""
         self.screen.error(why)
-        if len(self.agent.conversation) == length + 1:
+        if len(self.agent.conversation) == length + 1 and self.agent.conversation[-1].role == "user":
             self.agent.undo()
+            self.attachments = self._given
             self.screen.note("the prompt was taken back", "dim")
 
     async def approve(self, approval: Approval) -> ApprovalAnswer:
@@ -139,12 +143,11 @@ class Chat:
                 extra = () if whole else ("show",)
                 try:
                     said = await self.reader.ask(_question(extra), (*answers, *extra))
-                except EndOfInput:
-                    self.leaving, said = True, "no"
-                except KeyboardInterrupt:
-                    self._interrupted()
-                    await asyncio.sleep(3600)  # the turn is being cancelled: this is where it ends
-                    said = "no"
+                except (EndOfInput, KeyboardInterrupt) as gone:
+                    self.leaving, said = isinstance(gone, EndOfInput), "no"
+                    if self.keyboard.edits or not self.leaving:
+                        self._interrupted()
+                        await asyncio.sleep(3600)  # the turn is being cancelled: this is where it ends
                 except ToolglotError:
                     said = ""
                 if said == "show":
@@ -156,11 +159,18 @@ class Chat:
         return "yes" if said == "yes" else "always" if said == "always" else "no"
 
     def _interrupted(self) -> None:
-        """Ctrl-C: the turn ends; where there is none, the chat does."""
-        self._stopped = True
+        """Ctrl-C: the turn ends; where there is none, the chat does, on a terminal the second time."""
+        before, self._stopped = self._stopped, True
         if self._turn is not None and not self._turn.done():
             self._turn.cancel()
-        elif self._main is not None:
+        elif self.keyboard.is_terminal and not before:
+            self.screen.note("Ctrl-C again leaves", "dim")
+        else:
+            self._ended()
+
+    def _ended(self) -> None:
+        """Somebody wants it to be over."""
+        if self._main is not None:
             self._main.cancel()
 
     # ---- the conversation
@@ -194,7 +204,10 @@ class Chat:
         """What may stand where the cursor is."""
         if " " not in text:
             return [f"/{name}" for name in COMMANDS]
-        found = find_command(text)
+        try:
+            found = find_command(text)
+        except ToolglotError:
+            return ()
         return found[0].words(self) if found and found[0].words else ()
 
 
@@ -207,15 +220,16 @@ def _named(block: Any) -> str:
 
 
 @contextmanager
-def _interrupts(handle: Callable[[], None]) -> Generator[None]:
-    """Ctrl-C calls a function in the event loop while this lasts."""
+def _signals(deeds: Mapping[signal.Signals, Callable[[], None]]) -> Generator[None]:
+    """Signals call functions in the event loop while this lasts."""
     loop = asyncio.get_running_loop()
 
-    def interrupted(number: int, frame: Any) -> None:
-        loop.call_soon_threadsafe(handle)
+    def told(number: int, frame: Any) -> None:
+        loop.call_soon_threadsafe(deeds[signal.Signals(number)])
 
-    before = signal.signal(signal.SIGINT, interrupted)
+    before = {number: signal.signal(number, told) for number in deeds}
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)

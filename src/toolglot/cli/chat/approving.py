@@ -25,7 +25,7 @@ def show(approval: Approval, screen: Screen, *, whole: bool = False) -> bool:
     head.append(visible(approval.tool), style="bold")
     head.append(f" wants to run ({effects})" if len(approval.effects) < 4 else " wants to run", style="yellow")
     if approval.target:
-        head.append(f": {visible(approval.target)}")
+        head.append(f": {_line(approval.target)}")
     screen.console.print(head)
     lines = described(approval)
     shown = lines if whole or len(lines) <= _MOST_LINES else lines[:_MOST_LINES]
@@ -44,10 +44,10 @@ def described(approval: Approval) -> list[Line]:
     for name, value in _as_diff(approval.arguments).items():
         text = value if isinstance(value, str) else dumps_text(value)
         if "\n" in text:
-            found.append(Line(f"  {visible(name)}:", style="dim"))
+            found.append(Line(f"  {_line(name)}:", style="dim"))
             found += _coloured(text)
         else:
-            line = Line(f"  {visible(name)}: ", style="dim")
+            line = Line(f"  {_line(name)}: ", style="dim")
             line.append(visible(text), style="not dim")
             found.append(line)
     if approval.call.freeform and approval.call.raw:
@@ -58,7 +58,7 @@ def described(approval: Approval) -> list[Line]:
 def _as_diff(arguments: dict[str, Any]) -> dict[str, Any]:
     """An old and a new text are easier to judge as a difference."""
     old, new = arguments.get("old_string"), arguments.get("new_string")
-    if not isinstance(old, str) or not isinstance(new, str):
+    if not isinstance(old, str) or not isinstance(new, str) or old == new:
         return arguments
     rest = {name: value for name, value in arguments.items() if name not in ("old_string", "new_string")}
     before, after = old.split("\n"), new.split("\n")
@@ -66,12 +66,23 @@ def _as_diff(arguments: dict[str, Any]) -> dict[str, Any]:
     return {**rest, "change": "\n".join(lines) + "\n"}
 
 
+def _line(text: str) -> str:
+    """A name in one line, with its ends of lines shown."""
+    return visible(text).replace("\n", "␊")
+
+
 def _coloured(text: str) -> list[Line]:
-    is_diff = _DIFF.search(text) is not None
-    return [Line(f"    {visible(line)}", style=_colour(line) if is_diff else "") for line in text.rstrip("\n").split("\n")]
+    lines, in_hunk = text.rstrip("\n").split("\n"), False
+    if _DIFF.search(text) is None:
+        return [Line(f"    {visible(line)}") for line in lines]
+    found: list[Line] = []
+    for line in lines:
+        in_hunk = line.startswith("@@ ") or (in_hunk and not line.startswith(("diff ", "***")))
+        found.append(Line(f"    {visible(line)}", style=_colour(line, in_hunk=in_hunk)))
+    return found
 
 
-def _colour(line: str) -> str:
-    if line.startswith(("+++", "---", "diff ", "***")):
+def _colour(line: str, *, in_hunk: bool) -> str:
+    if not in_hunk and line.startswith(("+++", "---", "diff ", "***")):
         return "bold"
     return {"+": "green", "-": "red", "@": "cyan"}.get(line[:1], "")

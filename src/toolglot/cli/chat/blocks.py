@@ -8,7 +8,7 @@ import re
 
 __all__ = ["Blocks"]
 
-_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
+_FENCE = re.compile(r" {0,3}(`{3,}(?=[^`]*$)|~{3,})")  # three backticks with others behind them are code within a line
 _ITEM = re.compile(r" {0,3}([-*+]|\d{1,9}[.)])(\s|$)")
 _MOST_LINES, _MOST_CHARACTERS = 120, 8_000
 
@@ -32,15 +32,18 @@ class Blocks:
     def feed(self, text: str) -> list[str]:
         """More text: the blocks that are whole now."""
         first, *others = text.split("\n")
-        self._rest.append(first)
-        self._rest_size += len(first)
-        found: list[str] = []
+        found = self._more(first)
         for part in others:
-            line, self._rest, self._rest_size = "".join(self._rest), [part], len(part)
+            line, self._rest, self._rest_size = "".join(self._rest), [], 0
             found += self._line(line)
-        while self._rest_size > _MOST_CHARACTERS and not self._fence:
-            found += self._cut_line()
+            found += self._more(part)
         return found
+
+    def _more(self, part: str) -> list[str]:
+        """More of a line, which is cut where it gets too long."""
+        self._rest.append(part)
+        self._rest_size += len(part)
+        return self._cut_line() if self._rest_size > _MOST_CHARACTERS and not self._fence else []
 
     def close(self) -> list[str]:
         """The text is over: what is left."""
@@ -80,26 +83,29 @@ class Blocks:
         return self._gap and not (_ITEM.match(self._lines[0]) and _ITEM.match(line))
 
     def _in_fence(self, line: str) -> list[str]:
-        self._add(line)
         closing = _FENCE.match(line)
-        if closing and closing[1].startswith(self._fence) and not line[closing.end() :].strip():
-            self._fence = ""
-            return [] if _ITEM.match(self._lines[0]) else self._flush()
-        if len(self._lines) > _MOST_LINES and _FENCE.match(self._lines[0]):
+        closes = closing is not None and closing[1].startswith(self._fence) and not line[closing.end() :].strip()
+        found: list[str] = []
+        if not closes and len(self._lines) > _MOST_LINES and _FENCE.match(self._lines[0]):
             opening = self._lines[0]
             self._add(self._fence)
             found = self._flush()
             self._add(opening)
-            return found
-        return []
+        self._add(line)
+        if closes:
+            self._fence = ""
+            found += [] if _ITEM.match(self._lines[0]) else self._flush()
+        return found
 
     def _cut_line(self) -> list[str]:
-        """A line without end is cut at a space."""
-        text = "".join(self._rest)
-        at = text.rfind(" ", 0, _MOST_CHARACTERS) + 1 or _MOST_CHARACTERS
-        self._rest, self._rest_size = [text[at:]], len(text) - at
-        self._add(text[:at])
-        return self._flush()
+        """A line without end is cut at spaces."""
+        text, place, found = "".join(self._rest), 0, list[str]()
+        while len(text) - place > _MOST_CHARACTERS and not self._fence:
+            end = text.rfind(" ", place, place + _MOST_CHARACTERS) + 1 or place + _MOST_CHARACTERS
+            found += [*self._line(text[place:end]), *self._flush()]
+            place = end
+        self._rest, self._rest_size = [text[place:]], len(text) - place
+        return found
 
     def _add(self, line: str) -> None:
         self._lines.append(line)

@@ -1,12 +1,14 @@
 """DATA and deeds: what may follow a slash in a chat."""
 
 import difflib
+import os
 from collections.abc import Awaitable, Callable, Iterable
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
+from rich.cells import chop_cells
 from rich.table import Table
 from rich.text import Text as Line
 
@@ -15,10 +17,10 @@ from toolglot.cli.chat.launch import read_saved
 from toolglot.cli.start import require_key
 from toolglot.cli.visible import harmless, shortened
 from toolglot.config.places import data_folder
-from toolglot.errors import UnknownName, UsageError
+from toolglot.errors import MalformedData, UnknownName, UsageError
 from toolglot.losses import Loss
 from toolglot.messages import Message
-from toolglot.providers.catalog import PROFILES
+from toolglot.providers.catalog import ALIASES, PROFILES, SURFACES
 
 if TYPE_CHECKING:
     from toolglot.cli.chat.app import Chat
@@ -40,9 +42,11 @@ def find_command(text: str) -> tuple[Command, str] | None:
     if not text.startswith("/") or text.startswith("//"):
         return None
     word, _, argument = text[1:].partition(" ")
+    if not word:
+        raise UnknownName("command", "/", [f"/{name}" for name in COMMANDS])
     if word in COMMANDS:
         return COMMANDS[word], argument.strip()
-    if "/" in word or "\n" in word or Path(f"/{word}").exists():  # a path, not a command
+    if "/" in word or "\n" in word or os.path.exists(f"/{word}"):  # a path, not a command
         return None
     if len(found := [name for name in COMMANDS if word and name.startswith(word)]) == 1:
         return COMMANDS[found[0]], argument.strip()
@@ -87,9 +91,10 @@ async def _model(chat: "Chat", name: str) -> None:
         if (was := getattr(old, field)) != (now := getattr(new, field)):
             screen.note(f"  {field.replace('_', ' ')}: {_plain(was)} → {_plain(now)}", "dim")
     _tell_losses(chat, [loss for loss in there.losses if loss not in here.losses])
-    for repair in there.repairs[:3]:
+    repairs = there.repairs if len(agent.conversation) else ()
+    for repair in repairs[:3]:
         screen.note(f"  mended: {repair}", "dim")
-    if (more := len(there.repairs) - 3) > 0:
+    if (more := len(repairs) - 3) > 0:
         screen.note(f"  … and {more} more", "dim")
 
 
@@ -124,7 +129,8 @@ async def _tools(chat: "Chat", name: str) -> None:
         asks = " asks first" if agent.asks(tool) else ""
         state = asks if tool.name in offered else " not allowed"
         line = Line(tool.name, style="bold" if tool.name in offered else "dim strike")
-        line.append(f"  {shortened(tool.description, max(20, screen.console.width - len(tool.name) - 16))}", style="dim")
+        room = max(20, screen.console.width - len(tool.name) - 16)
+        line.append(f"  {next(iter(chop_cells(shortened(tool.description, 500), room)), '')}", style="dim")
         line.append(state, style="yellow")
         screen.console.print(line)
 
@@ -148,13 +154,14 @@ async def _context(chat: "Chat", argument: str) -> None:
 
 
 async def _save(chat: "Chat", name: str) -> None:
-    path = Path(name).expanduser() if name else _new_file()
+    path = Path(os.path.expanduser(name)) if name else _new_file()
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        path.write_bytes(chat.agent.save())
-        path.chmod(0o600)
-    except OSError as e:
-        raise UsageError(f"cannot save to {str(path)!r}: {e.strerror}") from None
+        with open(path, "wb", opener=lambda file, mode: os.open(file, mode, 0o600)) as file:
+            os.fchmod(file.fileno(), 0o600)
+            file.write(chat.agent.save())
+    except (OSError, ValueError) as e:
+        raise UsageError(f"cannot save to {str(path)!r}: {getattr(e, 'strerror', e)}") from None
     chat.screen.note(f"saved {len(chat.agent.conversation)} messages to {path}", "green")
 
 
@@ -165,7 +172,12 @@ def _new_file() -> Path:
 async def _load(chat: "Chat", name: str) -> None:
     if not name:
         raise UsageError("say which file: /load FILE")
-    chat.restore(read_saved(Path(name)))
+    saved = read_saved(Path(name))
+    try:
+        chat.restore(saved)
+    except MalformedData as e:
+        raise UsageError(f"cannot load {name!r}: {e}") from None
+    await chat.measure()
     await chat.go_on()
 
 
@@ -174,26 +186,28 @@ async def _undo(chat: "Chat", argument: str) -> None:
     if not taken:
         chat.screen.note("there is nothing to take back", "dim")
         return
+    await chat.measure()
     chat.screen.note(f"taken back: {shortened(taken[0].text, 60)!r} and {_answers(taken)}", "green")
     if any(one.calls for one in taken):
         chat.screen.note("what its tools did stays done", "yellow")
 
 
 def _answers(taken: tuple[Message, ...]) -> str:
-    return f"{len(taken) - 1} messages after it" if len(taken) > 1 else "nothing else"
+    return f"{len(taken) - 1} message{'s' if len(taken) > 2 else ''} after it" if len(taken) > 1 else "nothing else"
 
 
 async def _new(chat: "Chat", argument: str) -> None:
     from toolglot.messages import save
 
     chat.agent.restore(save([]))
+    await chat.measure()
     chat.screen.note("a new conversation", "green")
 
 
 async def _attach(chat: "Chat", name: str) -> None:
     if not name:
         raise UsageError("say which file: /attach PATH")
-    chat.attachments.append(attached(Path(name.strip("'\"")).expanduser()))
+    chat.attachments.append(attached(Path(os.path.expanduser(name.strip("'\"")))))
     chat.screen.note(f"{name} goes with the next prompt", "green")
 
 
@@ -201,7 +215,9 @@ async def _show(chat: "Chat", number: str) -> None:
     folded = chat.screen.folded
     if not folded:
         raise UsageError("nothing is folded")
-    place = int(number) if number.isdigit() else len(folded)
+    if number and not (number.isdecimal() and number.isascii()):
+        raise UsageError(f"{number!r} is no number: 1 to {len(folded)} are folded")
+    place = int(number) if number else len(folded)
     if not 1 <= place <= len(folded):
         raise UsageError(f"there is no {place}: 1 to {len(folded)} are folded")
     found = folded[place - 1]
@@ -218,7 +234,8 @@ def _tool_words(chat: "Chat") -> Iterable[str]:
 
 
 def _model_words(chat: "Chat") -> Iterable[str]:
-    return [*chat.setup.settings.aliases, *(f"{one}:" for one in PROFILES), *(f"simulator:{one}" for one in PROFILES)]
+    providers = (*PROFILES, *SURFACES, *ALIASES)
+    return [*chat.setup.settings.aliases, *(f"{one}:" for one in providers), *(f"simulator:{one}" for one in PROFILES)]
 
 
 COMMANDS: dict[str, Command] = {

@@ -1,4 +1,4 @@
-"""The user's keys belong to the chat: while it lasts, tools and what they start find an empty stdin."""
+"""The user's keys belong to the chat: while a turn lasts, tools and what they start find an empty stdin."""
 
 import os
 import select
@@ -27,7 +27,13 @@ class Keyboard:
         return b"".join(parts).decode("utf-8", "replace")
 
     @contextmanager
-    def quiet(self) -> Generator[None]:
+    def kept(self) -> Generator[None]:
+        """While this lasts, keys are the chat's alone: they are not echoed, and whoever else reads stdin finds nothing."""
+        with self._quiet(), _empty_stdin():
+            yield
+
+    @contextmanager
+    def _quiet(self) -> Generator[None]:
         """What is typed is not echoed; the next prompt gets it. Ctrl-C still works."""
         if not self.edits or not self.is_terminal or sys.platform == "win32":
             yield
@@ -48,20 +54,32 @@ class Keyboard:
 
 @contextmanager
 def taken() -> Generator[Keyboard]:
-    """Stdin is the chat's alone; afterwards it is what it was."""
+    """A keyboard of its own, whatever happens to stdin meanwhile."""
+    try:
+        kept = os.dup(sys.stdin.fileno())
+    except (OSError, ValueError):  # a test's stand-in without a descriptor
+        yield Keyboard(sys.stdin.buffer)
+        return
+    with os.fdopen(kept, "rb") as file:
+        yield Keyboard(file)
+
+
+@contextmanager
+def _empty_stdin() -> Generator[None]:
+    """Tools, and what they start, find an empty stdin."""
     before = sys.stdin
     try:
-        kept = os.dup(before.fileno())
-    except (OSError, ValueError):  # a test's stand-in without a descriptor
-        yield Keyboard(before.buffer)
+        place = before.fileno()
+        kept = os.dup(place)
+    except (OSError, ValueError):
+        yield
         return
-    empty = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(empty, before.fileno())
-    os.close(empty)
-    with os.fdopen(kept, "rb") as file, open(os.devnull, encoding="utf-8") as nothing:
+    with open(os.devnull, encoding="utf-8") as nothing:
+        os.dup2(nothing.fileno(), place)
         sys.stdin = nothing
         try:
-            yield Keyboard(file)
+            yield
         finally:
             sys.stdin = before
-            os.dup2(kept, before.fileno())
+            os.dup2(kept, place)
+            os.close(kept)

@@ -1,9 +1,11 @@
 """From flags to a chat: a screen, a reader and an agent that know each other."""
 
 import asyncio
+import os
 import sys
+from io import TextIOWrapper
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from toolglot.cli.chat.keyboard import Keyboard, taken
 from toolglot.cli.start import Flags, Started, is_terminal, require_key, start
@@ -59,6 +61,9 @@ async def _chat(started: Started, flags: Flags, prompt: str | None, saved: bytes
 def _console() -> Any:
     from rich.console import Console
 
+    out: Any = sys.stdout
+    if isinstance(out, TextIOWrapper):
+        cast(Any, out).reconfigure(errors="replace")  # what the terminal cannot write is a question mark, not an end
     return Console(highlight=False, soft_wrap=False)
 
 
@@ -97,6 +102,6 @@ def _asked(question: str) -> bool:
 def read_saved(path: Path) -> bytes:
     """The bytes of a saved conversation. Raises UsageError."""
     try:
-        return path.expanduser().read_bytes()
-    except OSError as e:
-        raise UsageError(f"cannot read the conversation {str(path)!r}: {e.strerror}") from None
+        return Path(os.path.expanduser(path)).read_bytes()
+    except (OSError, ValueError) as e:
+        raise UsageError(f"cannot read the conversation {str(path)!r}: {getattr(e, 'strerror', e)}") from None

@@ -56,7 +56,7 @@ class PipeReader:
                 raise EndOfInput
             self._number += 1
             try:
-                text = line.decode().strip()
+                text = line.decode().removeprefix("\ufeff").strip()
             except UnicodeDecodeError:
                 raise UsageError(f"line {self._number} of the input is not UTF-8 text; it was left out") from None
             if text:
@@ -76,7 +76,10 @@ async def _in_thread(work: Callable[[], bytes]) -> bytes:
     done: asyncio.Future[bytes] = loop.create_future()
 
     def body() -> None:
-        value = work()
+        try:
+            value = work()
+        except (OSError, ValueError):  # whoever typed is gone
+            value = b""
         with suppress(RuntimeError):  # the loop is closed: nobody waits any more
             loop.call_soon_threadsafe(lambda: done.done() or done.set_result(value))
 
@@ -113,6 +116,7 @@ class TerminalReader:
             multiline=True,
             prompt_continuation="  ",
             enable_open_in_editor=True,
+            enable_suspend=True,
         )
         _keep_low(self._session)
 
@@ -122,7 +126,15 @@ class TerminalReader:
             text = await self._session.prompt_async("> ", default=ahead, bottom_toolbar=self._bar, handle_sigint=False)
         except EOFError:
             raise EndOfInput from None
-        return self._unfolded(text)
+        whole = self._unfolded(text)
+        if whole != text.strip():
+            self._remember(whole)
+        return whole
+
+    def _remember(self, whole: str) -> None:
+        """The history has what was sent, not how it was folded: the numbers mean nothing the next time."""
+        history = self._session.history
+        history.append_string(whole)
 
     async def ask(self, question: str, answers: Sequence[str]) -> str:
         from prompt_toolkit import PromptSession
@@ -142,13 +154,22 @@ class TerminalReader:
             said = (await asking.prompt_async(question, handle_sigint=False)).strip().lower()
         except EOFError:
             raise EndOfInput from None
+        finally:
+            self._drop_rest_of_answer()
         return next((answer for answer in answers if said and answer.startswith(said)), "")
+
+    def _drop_rest_of_answer(self) -> None:
+        """Who types `yes` and Enter has said nothing more than `y`."""
+        from prompt_toolkit.input.typeahead import get_typeahead
+
+        get_typeahead(self._input)
 
     def _put_aside(self) -> None:
         """What was typed before a question was seen is no answer to it: the next prompt gets it."""
         from prompt_toolkit.input.typeahead import get_typeahead
 
         typed = "".join(key.data for key in get_typeahead(self._input)) + self._keyboard.pending()
+        typed = re.sub(r"\x1b(\[[0-9;?]*[ -/]*[@-~]|O.|.)?", "", typed)
         self._ahead += "".join(one for one in typed if one.isprintable())
 
     def _bar(self) -> str:

@@ -11,11 +11,12 @@ from typing import Any
 
 import msgspec
 from markdown_it import MarkdownIt
-from rich.cells import chop_cells
+from rich.cells import cell_len, chop_cells
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.live import Live
 from rich.markdown import Markdown
 from rich.padding import Padding
+from rich.segment import Segment, Segments
 from rich.text import Text as Line
 
 from toolglot.cli.chat.blocks import Blocks
@@ -44,6 +45,7 @@ from toolglot.messages import Foreign, Media, ToolCall
 
 __all__ = ["Folded", "Screen", "said_arguments"]
 
+_STALLED = 3.0  # seconds without an event that are worth a word
 _MOVING = 12  # lines at the bottom that may change
 _FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _MARKS = {"call": "●", "fail": "✗", "thought": "✻", "result": "└"}
@@ -79,20 +81,25 @@ class Screen:
         self._moves = console.is_terminal and not console.is_dumb_terminal
         self._marks = _MARKS if (console.encoding or "").lower().startswith("utf") else _PLAIN_MARKS
         self._frames = _FRAMES if self._marks is _MARKS else "|/-\\"
-        self._parser = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"])  # <tags> are words here
+        self._parser = (
+            MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"]).disable("image")
+        )  # <tags> are words here
         self._live: Live | None = None
         self._known_losses: set[Loss] = set()
+        self._held: list[RunEvent] | None = None  # what happens while somebody is asked
         self._clear()
 
     def _clear(self) -> None:
         self._blocks = Blocks()
+        self._half = ""  # a return whose new line may come with the next piece
+        self._cuts = set[str]()
         self._wrote_line = True  # in a pipe: whether the cursor is at the start of a line
         self._thought: list[str] = []
         self._thinks_since = 0.0
         self._cards: dict[str, _Card] = {}
         self._writing: dict[int, _Card] = {}
         self._waits = ""
-        self._started = time.monotonic()
+        self._started = self._heard = time.monotonic()
 
     # ---- a turn
 
@@ -120,11 +127,15 @@ class Screen:
         shown = self._live is not None
         self._settle_text()
         self._hide_live()
+        self._held = []
         try:
             yield
         finally:
+            held, self._held = self._held, None
             if shown:
                 self._show_live()
+            for event in held:
+                self.event(event)
 
     def _show_live(self) -> None:
         if self._moves and self._live is None:
@@ -140,6 +151,10 @@ class Screen:
 
     def event(self, event: RunEvent) -> None:
         """One thing that happened."""
+        if self._held is not None:
+            self._held.append(event)
+            return
+        self._heard = time.monotonic()
         match event:
             case TextDelta():
                 self._text(event.text)
@@ -148,7 +163,7 @@ class Screen:
             case ToolCallStarted():
                 self._settle_thinking()
                 self._settle_text()
-                self._writing[event.index] = _Card(event.name, [])
+                self._writing[event.index] = _Card(shortened(event.name, 60), [])
             case ToolCallDelta():
                 if card := self._writing.get(event.index):
                     card.said.append(event.text)
@@ -164,7 +179,7 @@ class Screen:
     def _run_event(self, event: RunEvent) -> None:
         match event:
             case ToolStarted():
-                card = self._cards.setdefault(event.call.id, _Card(event.call.name, [], event.call))
+                card = self._cards.setdefault(event.call.id, _Card(shortened(event.call.name, 60), [], event.call))
                 card.since = time.monotonic()
             case ToolProgress():
                 if card := self._cards.get(event.call.id):
@@ -176,6 +191,7 @@ class Screen:
             case ModelSwitched():
                 self.note(f"going on with {event.model}: {event.why}", "yellow")
             case ContextCut():
+                self._cuts.add(event.said)
                 self.note(event.said, "yellow")
                 if event.summary:
                     self.fold("summary of the older part", event.summary)
@@ -189,7 +205,9 @@ class Screen:
     def _text(self, text: str) -> None:
         self._waits = ""
         self._settle_thinking()
-        text = harmless(text)
+        text = self._half + text
+        self._half = "\r" if text.endswith("\r") else ""
+        text = harmless(text.removesuffix("\r"))
         if not self._moves:
             self.console.file.write(text)
             self.console.file.flush()
@@ -210,7 +228,10 @@ class Screen:
     def _draw(self, block: str) -> None:
         drawing = Markdown(block, code_theme="ansi_dark", hyperlinks=False)
         drawing.parsed = self._parser.parse(block)
-        self.console.print(drawing)
+        lines = self.console.render_lines(drawing, pad=False)
+        full = [place for place, line in enumerate(lines) if "".join(part.text for part in line).strip()]
+        for line in lines[full[0] : full[-1] + 1] if full else ():
+            self.console.print(Segments([*line, Segment.line()]), end="")
         self.console.print()
 
     def _think(self, text: str) -> None:
@@ -232,7 +253,9 @@ class Screen:
             return
         number = self.fold("thinking", text)
         words = len(text.split())
-        self.note(f"{self._marks['thought']} thought for {seconds:.1f} s, {words} words · /show {number}", "dim italic")
+        self.note(
+            f"{self._marks['thought']} thought for {seconds:.1f} s, {_counted(words, 'word')} · /show {number}", "dim italic"
+        )
 
     def _block(self, block: Any) -> None:
         if isinstance(block, Media):
@@ -240,6 +263,7 @@ class Screen:
             size = f", {len(block.data) * 3 // 4:,} bytes" if block.data else ""
             self.note(f"[{block.kind} {block.media_type}{size}]", "cyan")
         elif isinstance(block, Foreign):
+            self._settle_text()
             item: Any = block.item
             kind = item.get("type", "item") if isinstance(item, dict) else "item"  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
             number = self.fold(f"{block.wire} {kind}", dumps_text(item))
@@ -249,22 +273,27 @@ class Screen:
 
     def _ready(self, event: ToolCallReady) -> None:
         self._writing.pop(event.index, None)
-        self._cards[event.call.id] = _Card(event.call.name, [], event.call)
+        self._cards[event.call.id] = _Card(shortened(event.call.name, 60), [], event.call)
 
     def _finished(self, event: ToolFinished) -> None:
         outcome = event.outcome
         call, result = outcome.call, outcome.result
         self._cards.pop(call.id, None)
+        if not self._moves:
+            self._settle_text()
+        name = shortened(call.name, 60)
         failed = result.is_error
         head = Line()
         head.append(f"{self._marks['fail' if failed else 'call']} ", style="red" if failed else "green")
-        head.append(call.name, style="bold red" if failed else "bold")
+        head.append(name, style="bold red" if failed else "bold")
         whole = said_arguments(call)
-        head.append(f" {shortened(whole, max(20, 2 * self.console.width - len(call.name) - 12))}", style="dim")
+        head.append(f" {shortened(whole, max(20, 2 * self.console.width - len(name) - 12))}", style="dim")
         if outcome.ran:
             head.append(f"  {outcome.seconds:.1f} s", style="dim")
         self.console.print(head, soft_wrap=not self._moves)
-        text = harmless(result.text).strip() or ("" if result.content else "(no output)")
+        text = harmless(result.text).strip() or (
+            "" if any(not hasattr(one, "text") for one in result.content) else "(no output)"
+        )
         self._result(text, f"{call.name} {whole}", "red" if failed else "dim")
         for block in result.content:
             if not hasattr(block, "text"):
@@ -274,12 +303,13 @@ class Screen:
     def _result(self, text: str, title: str, style: str) -> None:
         most, width = self.settings.result_lines, max(10, self.console.width - 5) if self._moves else 10_000
         lines = text.splitlines()
-        shown = [line if len(line) <= width else line[: width - 1] + "…" for line in lines[:most]]
+        first = [line.expandtabs(4) for line in lines[:most]]
+        shown = [line if cell_len(line) <= width else chop_cells(line, width - 1)[0] + "…" for line in first]
         for number, line in enumerate(shown):
             self.console.print(Line(f"  {self._marks['result'] if not number else ' '} {line}", style=style), soft_wrap=True)
-        if len(lines) > most or any(line.endswith("…") for line in shown):
+        if len(lines) > most or shown != first:
             number = self.fold(title, text)
-            more = f"{len(lines) - most} more lines" if len(lines) > most else "cut"
+            more = _counted(len(lines) - most, "more line") if len(lines) > most else "cut"
             self.note(f"    … {more} · /show {number}", "dim")
 
     def _done(self, result: RunResult) -> None:
@@ -292,7 +322,7 @@ class Screen:
     def notices(self, result: RunResult) -> None:
         """What was lost, once; and an end that is not the usual one."""
         for loss in result.losses:
-            if loss not in self._known_losses:
+            if loss not in self._known_losses and loss.why not in self._cuts:
                 self._known_losses.add(loss)
                 self.note(f"lost: {loss}", "yellow")
         if result.stop != "end":
@@ -326,14 +356,18 @@ class Screen:
         now, parts = time.monotonic(), list[RenderableType]()
         room = max(3, min(_MOVING, height // 3))
         frame = self._frames[int(now * 10) % len(self._frames)]
-        if tail := self._blocks.tail.strip():
-            parts.append(Line("\n".join(_last_lines(tail, width, room))))
+        cards = [*self._writing.values(), *self._cards.values()][-(room - 1) :]
+        left = room - len(cards) - bool(self._thought)
+        if left > 0 and (tail := self._blocks.tail.strip()):
+            parts.append(Line("\n".join(_last_lines(tail, width, left))))
         if self._thought:
             last = "".join(self._thought[-40:]).strip().rpartition("\n")[2]
             seconds = now - self._thinks_since
             parts.append(self._moving(f"{frame} thinking {seconds:.0f} s  ", last[-width:], width, "dim italic"))
-        for card in [*self._writing.values(), *self._cards.values()][-room:]:
+        for card in cards[-(room - bool(self._thought)) :]:
             parts.append(self._card(card, frame, now, width))
+        if parts and not cards and now - self._heard > _STALLED:
+            parts.append(self._moving(f"{frame} nothing new for {now - self._heard:.0f} s", "  Ctrl-C stops", width, "dim"))
         if not parts and self._waits:
             parts.append(self._moving(f"{frame} {self._waits} {now - self._started:.0f} s", "  Ctrl-C stops", width, "dim"))
         return Group(*parts)
@@ -385,6 +419,10 @@ def _summary(result: RunResult, seconds: float, *, simulated: bool) -> str:
     if result.cost is not None and not simulated:
         parts.append(f"${result.cost:.4f}")
     return " · ".join(parts)
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}{'s' if number != 1 else ''}"
 
 
 def _count(number: int) -> str:
