@@ -35,6 +35,12 @@ Deny = Annotated[list[str] | None, typer.Option("--deny", help="Never offer tool
 MaxTurns = Annotated[int | None, typer.Option("--max-turns", help="Requests with tools for one prompt.", min=1)]
 BaseUrl = Annotated[str | None, typer.Option("--base-url", help="Another address of the provider.")]
 Verbose = Annotated[int, typer.Option("--verbose", "-v", count=True, help="Say more on stderr; -vv says everything.")]
+RootFolder = Annotated[
+    Path | None, typer.Option("--root", help="The folder that the built-in tools work in.", exists=True, file_okay=False)
+]
+WithBuiltin = Annotated[
+    bool | None, typer.Option("--builtin/--no-builtin", help="The built-in tools; off where the simulator answers.")
+]
 LogFile = Annotated[Path | None, typer.Option("--log-file", help="Write the log to this file, as JSON lines.")]
 Json = Annotated[bool, typer.Option("--json", help="For scripts.")]
 Jsonl = Annotated[bool, typer.Option("--jsonl", help="One JSON object in a line, one answer in a line.")]
@@ -133,6 +139,8 @@ def chat(
     max_turns: MaxTurns = None,
     base_url: BaseUrl = None,
     load: Annotated[Path | None, typer.Option("--load", help="Go on with a conversation that /save wrote.")] = None,
+    root: RootFolder = None,
+    builtin: WithBuiltin = None,
     verbose: Verbose = 0,
     log_file: LogFile = None,
 ) -> None:
@@ -150,6 +158,8 @@ def chat(
         base_url=base_url,
         verbose=verbose,
         log_file=log_file,
+        root=root,
+        builtin=builtin,
     )
     raise typer.Exit(launch(flags, prompt, load))
 
@@ -167,6 +177,8 @@ def run(
     max_turns: MaxTurns = None,
     base_url: BaseUrl = None,
     json: Annotated[bool, typer.Option("--json", help="Every event as a JSON line.")] = False,
+    root: RootFolder = None,
+    builtin: WithBuiltin = None,
     verbose: Verbose = 0,
     log_file: LogFile = None,
 ) -> None:
@@ -184,8 +196,38 @@ def run(
         base_url=base_url,
         verbose=verbose,
         log_file=log_file,
+        root=root,
+        builtin=builtin,
     )
     raise typer.Exit(run_once(flags, _prompt(prompt), attach or [], yes=yes, json=json))
+
+
+@app.command()
+def call(
+    tool: Annotated[str | None, typer.Argument(help="The name of a tool; not with --jsonl.")] = None,
+    arguments: Annotated[str | None, typer.Argument(help="Its arguments as JSON; - reads stdin.")] = None,
+    file: Annotated[Path | None, typer.Option(help="With --jsonl: the calls; else stdin.", exists=True, dir_okay=False)] = None,
+    tools: Tools = None,
+    root: RootFolder = None,
+    facade: Annotated[str | None, typer.Option(help="Under the names of a harness.")] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Approve every call that would be asked about.")] = False,
+    jsonl: Annotated[bool, typer.Option("--jsonl", help="One call in a line, one answer in a line.")] = False,
+    json: Json = False,
+    verbose: Verbose = 0,
+    log_file: LogFile = None,
+) -> None:
+    """Run one tool as a model would run it: the same sandbox, rules and audit log."""
+    from toolglot.cli.call import call_lines, call_once
+    from toolglot.cli.start import Flags
+
+    if facade not in (None, "neutral"):
+        raise UsageError(f"the facade {facade!r} is not built yet: leave it out, or say neutral")
+    flags = Flags(tools=tuple(tools or ()), root=root, verbose=verbose, log_file=log_file)
+    if jsonl:
+        raise typer.Exit(call_lines(flags, file, yes=yes))
+    if tool is None:
+        raise UsageError("say which tool: toolglot call TOOL '{…}'; toolglot tools lists them")
+    raise typer.Exit(call_once(flags, tool, arguments, yes=yes, json=json))
 
 
 @app.command()
@@ -216,7 +258,7 @@ def tools_command(
     from toolglot.config.read import read_configuration
     from toolglot.config.setup import Setup
 
-    found = [one for name in tools for one in find_tools(name)] if tools else start(Flags()).tools
+    found = [one for name in tools for one in find_tools(name)] if tools else start(Flags(), builtin=True).tools
     seen_by = Setup(read_configuration().settings).model(model) if model else None
     raise typer.Exit(show_tools(found, model=seen_by, wire=wire, facade=facade, json=json))
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from toolglot.cli.attach import attached
-from toolglot.cli.start import Flags, require_key, start
+from toolglot.cli.start import Flags, Started, require_key, start
 from toolglot.cli.visible import shortened
 from toolglot.engine.listing import said_of
 from toolglot.errors import ToolglotError
@@ -39,7 +39,11 @@ EVENTS_VERSION = 1
 
 def run_once(flags: Flags, prompt: str, files: Sequence[Path], *, yes: bool, json: bool) -> int:
     """Runs the prompt and shows it; the exit code. Raises UsageError before anything is sent."""
-    started = start(flags)
+    with start(flags) as started:
+        return _run_started(started, flags, prompt, files, yes=yes, json=json)
+
+
+def _run_started(started: Started, flags: Flags, prompt: str, files: Sequence[Path], *, yes: bool, json: bool) -> int:
     given: dict[str, Any] = {"base_url": flags.base_url} if flags.base_url else {}
     approve = (lambda _: "yes") if yes else None  # pyright: ignore[reportUnknownLambdaType, reportUnknownVariableType]
     agent = started.setup.agent(started.model, tools=started.tools, approve=approve, **given)

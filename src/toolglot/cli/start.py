@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -22,6 +22,10 @@ from toolglot.engine.signin.environment import hidden_values, hide_environment, 
 from toolglot.errors import NotATool, UnknownName, UsageError
 from toolglot.providers.catalog import resolve
 from toolglot.tools.tool import tool
+
+if TYPE_CHECKING:
+    from toolglot.builtin.toolbox import Ask
+    from toolglot.builtin.tools import Builtins
 
 __all__ = ["Flags", "Started", "require_key", "start"]
 
@@ -50,6 +54,8 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True):
     base_url: str | None = None
     verbose: int = 0
     log_file: Path | None = None
+    root: Path | None = None
+    builtin: bool | None = None
 
     def settings(self) -> dict[str, Any]:
         """As dotted keys."""
@@ -59,25 +65,47 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True):
             "policy.allow": self.allow or None,
             "policy.max_turns": self.max_turns,
             "log.file": str(self.log_file) if self.log_file else None,
+            "builtin.root": str(self.root) if self.root else None,
+            "builtin.enabled": self.builtin,
         }
 
 
-class Started(msgspec.Struct, frozen=True):
-    """Everything that a conversation needs. `why`: how the model was chosen, where nobody named one."""
+class Started(msgspec.Struct):
+    """Everything that a conversation needs, until it is left. `why`: how the model was chosen, where nobody named one."""
 
     configuration: Configuration
     setup: Setup
     tools: list[Any]
     model: str
     why: str = ""
+    builtins: "Builtins | None" = None
+
+    def __enter__(self) -> "Started":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.builtins is not None:
+            self.builtins.close()
 
 
-def start(flags: Flags, *, ask: Callable[[str], bool] | None = None, samples: bool = False) -> Started:
-    """Reads, hides, loads. `ask`: a question to the user; `samples`: tools for the simulator. Raises UsageError."""
+def start(
+    flags: Flags,
+    *,
+    ask: Callable[[str], bool] | None = None,
+    questions: "Ask | None" = None,
+    samples: bool = False,
+    builtin: bool = False,
+) -> Started:
+    """Reads, hides, loads. Raises UsageError.
+
+    `ask`: a question to the user, `questions`: those of a tool; `samples`: tools for the simulator to play with; `builtin`: the
+    built-in tools are wanted, unless it is said that they are not.
+    """
     configuration = _trusted(_read(flags), flags, ask)
     settings = configuration.settings
     _begin_logging(flags.verbose, settings.log.level, settings.log.file)
     named = {section.key_env for section in settings.providers.values() if section.key_env}
+    named |= {settings.builtin.brave_key_env, settings.builtin.tavily_key_env}
     hide_environment(settings.policy.keep_env, named)
     for section in settings.providers.values():
         for value in section.headers.values():
@@ -85,12 +113,17 @@ def start(flags: Flags, *, ask: Callable[[str], bool] | None = None, samples: bo
     tools = [*configured_tools(configuration), *(one for name in flags.tools for one in tools_in(name))]
     setup = Setup(settings)
     model, why = _chosen(setup)
+    enabled = settings.builtin.enabled
+    if enabled is None:
+        enabled = builtin or not model.startswith("simulator")
+    own = setup.builtins(ask=questions) if enabled else None
+    tools = [*(own.tools if own is not None else ()), *tools]
     if samples and not tools and model.startswith("simulator"):
         from toolglot.cli.samples import SAMPLES
 
         tools = [*SAMPLES]
     _check_patterns(setup, flags, map(_name, tools))
-    return Started(configuration, setup, tools, model, why)
+    return Started(configuration, setup, tools, model, why, own)
 
 
 def _read(flags: Flags) -> Configuration:

@@ -15,6 +15,7 @@ from toolglot.tools.config import Effect, RetryConfig, ToolErrorHandling
 
 __all__ = [
     "LAWS",
+    "BuiltinSettings",
     "ChatSettings",
     "GenerationSettings",
     "Law",
@@ -108,6 +109,35 @@ class ProviderSettings(_Section, frozen=True, kw_only=True):
     generation: GenerationSettings = GenerationSettings()
 
 
+class BuiltinSettings(_Section, frozen=True, kw_only=True):
+    """The built-in tools: files, search, commands, the web."""
+
+    enabled: bool | None = None
+    """true or false; unset: with every model but the simulator."""
+    root: str | None = None
+    """The folder that they work in; unset: the current one."""
+    read: tuple[str, ...] = ()
+    """Other folders that may be read."""
+    write: tuple[str, ...] = ()
+    """Other folders that may be read and written to."""
+    unprotected: tuple[str, ...] = ()
+    """Names that may be changed although programs obey them, such as .vscode or .git."""
+    require_read: bool = True
+    """A file has to be read before it is overwritten."""
+    network: bool = False
+    """Whether commands may use the network."""
+    browser: str | None = None
+    """Chrome or Chromium; unset: found by itself, "none": pages are opened without one."""
+    allow_private: tuple[str, ...] = ()
+    """Hosts and networks that may be opened although they are not public, such as localhost:8000."""
+    searxng_url: str | None = None
+    """A SearXNG that searches the web."""
+    brave_key_env: str = "BRAVE_API_KEY"
+    """The variable with a key of Brave's search."""
+    tavily_key_env: str = "TAVILY_API_KEY"
+    """The variable with a key of Tavily's search."""
+
+
 class LogSettings(_Section, frozen=True, kw_only=True):
     """What is written down beside the answer."""
 
@@ -147,6 +177,7 @@ class Settings(_Section, frozen=True, kw_only=True):
     retry: RetryConfig = RetryConfig()
     context: ContextPolicy = ContextPolicy()
     providers: dict[str, ProviderSettings] = {}
+    builtin: BuiltinSettings = BuiltinSettings()
     chat: ChatSettings = ChatSettings()
     log: LogSettings = LogSettings()
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -22,7 +22,7 @@ from toolglot.config.settings import ProviderSettings, Settings, ToolFilter
 from toolglot.engine.auth import key_in
 from toolglot.engine.engine import Engine
 from toolglot.engine.factory import create_engine
-from toolglot.engine.signin.environment import hidden_values
+from toolglot.engine.signin.environment import environment_key, hidden_values
 from toolglot.engine.transport import Transport
 from toolglot.errors import UnknownName, UsageError
 from toolglot.loop.orchestrator import Orchestrator
@@ -31,6 +31,10 @@ from toolglot.request import Options, ToolDefinition
 from toolglot.tools.audit import AuditLog
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.registry import ToolRegistry
+
+if TYPE_CHECKING:
+    from toolglot.builtin.toolbox import Ask
+    from toolglot.builtin.tools import Builtins
 
 __all__ = ["Setup", "configured_tools", "from_config"]
 
@@ -182,6 +186,34 @@ class Setup:
     @property
     def _filter(self) -> ToolFilter:
         return ToolFilter(allow=self.settings.policy.allow, deny=self.settings.policy.deny)
+
+    def builtins(self, *, ask: "Ask | None" = None) -> "Builtins":
+        """The built-in tools, as they are configured. Raises UsageError."""
+        from toolglot.builtin.shell.tools import ShellOptions
+        from toolglot.builtin.tools import BuiltinOptions, builtins
+        from toolglot.builtin.web.config import WebConfig
+        from toolglot.builtin.workspace import Root
+
+        own = self.settings.builtin
+        others = [
+            *(Root(Path(one).expanduser(), writable=False) for one in own.read),
+            *(Root(Path(one).expanduser()) for one in own.write),
+        ]
+        web = WebConfig(
+            searxng_url=own.searxng_url or "",
+            brave_key=lambda: environment_key(own.brave_key_env),
+            tavily_key=lambda: environment_key(own.tavily_key_env),
+            allow_private=own.allow_private,
+            browser=own.browser or "",
+        )
+        options = BuiltinOptions(
+            others=tuple(others),
+            unprotected=own.unprotected,
+            require_read=own.require_read,
+            shell=ShellOptions(network=own.network),
+            web=web,
+        )
+        return builtins(Path(own.root or ".").expanduser(), options=options, state=private_folder(state_folder()), ask=ask)
 
     # ---- agents
 

@@ -10,8 +10,9 @@ from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Mappi
 from contextlib import aclosing, contextmanager
 from typing import Any
 
+from toolglot.builtin.toolbox import Answer, Question
 from toolglot.cli.attach import attached_in
-from toolglot.cli.chat import approving
+from toolglot.cli.chat import approving, asking
 from toolglot.cli.chat.commands import COMMANDS, find_command
 from toolglot.cli.chat.keyboard import Keyboard
 from toolglot.cli.chat.reading import EndOfInput, Reader
@@ -157,6 +158,25 @@ class Chat:
                 else:
                     self.screen.note("please answer y, n or a", "dim")
         return "yes" if said == "yes" else "always" if said == "always" else "no"
+
+    async def answer(self, questions: list[Question]) -> list[Answer]:
+        """Puts a tool's questions to the user."""
+        with self.screen.paused():
+            return [await self._answered(question) for question in questions]
+
+    async def _answered(self, question: Question) -> Answer:
+        asking.show(question, self.screen)
+        while True:
+            try:
+                said = await self.reader.answer("  your answer: ")
+            except (EndOfInput, KeyboardInterrupt) as gone:
+                self.leaving = isinstance(gone, EndOfInput)
+                self._interrupted()
+                await asyncio.sleep(3600)  # the turn is being cancelled: this is where it ends
+                said = ""
+            if (found := asking.understood(question, said)) is not None:
+                return found
+            self.screen.note("please give the number of an option, or your own words", "dim")
 
     def _interrupted(self) -> None:
         """Ctrl-C: the turn ends; where there is none, the chat does, on a terminal the second time."""

@@ -5,30 +5,45 @@ import os
 import sys
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
+from toolglot.builtin.toolbox import Answer, Question
 from toolglot.cli.chat.keyboard import Keyboard, taken
 from toolglot.cli.start import Flags, Started, is_terminal, require_key, start
 from toolglot.errors import UsageError
 from toolglot.tools.executor import Approval, ApprovalAnswer
+
+if TYPE_CHECKING:
+    from toolglot.cli.chat.app import Chat
 
 __all__ = ["launch", "read_saved"]
 
 
 def launch(flags: Flags, prompt: str | None, load: Path | None) -> int:
     """Chats until the user leaves; the exit code."""
-    started = start(flags, ask=_asked if is_terminal() else None, samples=True)
+    chats: list[Chat] = []
+
+    async def answer(questions: list[Question]) -> list[Answer]:
+        return await chats[0].answer(questions)
+
+    with start(flags, ask=_asked if is_terminal() else None, questions=answer, samples=True) as started:
+        return _launch(started, flags, prompt, load, chats)
+
+
+def _launch(started: Started, flags: Flags, prompt: str | None, load: Path | None, chats: "list[Chat]") -> int:
     saved = read_saved(load) if load is not None else None
     edits = is_terminal()
     try:
         with taken() as keyboard:
             keyboard.edits = edits
-            return asyncio.run(_chat(started, flags, prompt, saved, keyboard))
+            return asyncio.run(_chat(started, flags, prompt, saved, keyboard, chats))
     except KeyboardInterrupt:  # before the first prompt, or after the last
         return 130
 
 
-async def _chat(started: Started, flags: Flags, prompt: str | None, saved: bytes | None, keyboard: Keyboard) -> int:
+async def _chat(
+    started: Started, flags: Flags, prompt: str | None, saved: bytes | None, keyboard: Keyboard, chats: "list[Chat]"
+) -> int:
     from toolglot.cli.chat.app import Chat
     from toolglot.cli.chat.reading import PipeReader, Reader, TerminalReader
     from toolglot.cli.chat.screen import Screen
@@ -48,6 +63,7 @@ async def _chat(started: Started, flags: Flags, prompt: str | None, saved: bytes
     else:
         reader = PipeReader(keyboard, lambda text: print(text, end="", flush=True))
     chat = Chat(setup, agent, screen, reader, keyboard)
+    chats.append(chat)
     _greet(screen, started, agent.model, len(agent.registry))
     if saved is not None:
         chat.restore(saved)

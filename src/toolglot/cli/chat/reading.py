@@ -36,6 +36,10 @@ class Reader(Protocol):
         """One of some answers; their first letters are enough."""
         ...
 
+    async def answer(self, question: str) -> str:
+        """Whatever the user answers."""
+        ...
+
 
 class PipeReader:
     """One prompt a line. Waiting for a line holds up nothing else, not even the end of the program."""
@@ -68,6 +72,10 @@ class PipeReader:
         if not self._keyboard.is_terminal:
             self._say("\n")
         return next((answer for answer in answers if said and answer.startswith(said)), "")
+
+    async def answer(self, question: str) -> str:
+        self._say(question)
+        return await self._line()
 
 
 async def _in_thread(work: Callable[[], bytes]) -> bytes:
@@ -163,6 +171,16 @@ class TerminalReader:
         from prompt_toolkit.input.typeahead import get_typeahead
 
         get_typeahead(self._input)
+
+    async def answer(self, question: str) -> str:
+        from prompt_toolkit import PromptSession
+
+        self._put_aside()
+        asking: PromptSession[str] = PromptSession(input=self._input)
+        try:
+            return (await asking.prompt_async(question, handle_sigint=False)).strip()
+        except EOFError:
+            raise EndOfInput from None
 
     def _put_aside(self) -> None:
         """What was typed before a question was seen is no answer to it: the next prompt gets it."""

@@ -1,0 +1,86 @@
+"""All built-in tools for one folder: one call, one list. Each list has a toolbox of its own, for one conversation."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from toolglot.builtin.asking import ask_tools
+from toolglot.builtin.edit import edit_tools
+from toolglot.builtin.files import file_tools
+from toolglot.builtin.glob import glob_tools
+from toolglot.builtin.grep import grep_tools
+from toolglot.builtin.listing import listing_tools
+from toolglot.builtin.memory import memory_tools
+from toolglot.builtin.notebook import notebook_tools
+from toolglot.builtin.patching import patch_tools
+from toolglot.builtin.shell.tools import ShellOptions, close_shell, shell_tools
+from toolglot.builtin.syntax import syntax_tools
+from toolglot.builtin.todo import todo_tools
+from toolglot.builtin.toolbox import Ask, Toolbox
+from toolglot.builtin.web.config import WebConfig
+from toolglot.builtin.web.tools import web_tools
+from toolglot.builtin.web.web import Web
+from toolglot.builtin.workspace import PROTECTED, Root, Workspace
+from toolglot.tools.tool import Tool
+
+__all__ = ["BuiltinOptions", "Builtins", "builtins", "coding_tools"]
+
+
+class BuiltinOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What the built-in tools may do."""
+
+    others: tuple[Root, ...] = ()
+    """Folders beside the root."""
+    unprotected: tuple[str, ...] = ()
+    """Names that may be changed although programs obey them: .vscode, .git …"""
+    require_read: bool = True
+    """A file has to be read before it is overwritten."""
+    shell: ShellOptions = ShellOptions()
+    web: WebConfig = WebConfig()
+
+
+class Builtins:
+    """The tools, and what they share. `close` ends commands and the browser; so does the end of the program."""
+
+    def __init__(self, root: str | Path, options: BuiltinOptions, state: Path | None, ask: Ask | None) -> None:
+        protected = PROTECTED - frozenset(options.unprotected)
+        backups = state / "backups" if state is not None else None
+        workspace = Workspace(root, others=options.others, protected=protected, backups=backups)
+        self.box = box = Toolbox(workspace, state=state, ask=ask)
+        self._web = Web(options.web)
+        reads = options.require_read
+        self.tools: list[Tool] = [
+            *file_tools(box, require_read=reads),
+            *edit_tools(box, require_read=reads),
+            *patch_tools(box),
+            *grep_tools(box),
+            *glob_tools(box),
+            *listing_tools(box),
+            *shell_tools(box, options.shell),
+            *syntax_tools(box),
+            *web_tools(box, self._web),
+            *notebook_tools(box, require_read=reads),
+            *todo_tools(box),
+            *ask_tools(box),
+            *(memory_tools(box) if state is not None else ()),
+        ]
+
+    def close(self) -> None:
+        """Ends what is still running."""
+        close_shell(self.box)
+        self._web.close()
+        self.box.workspace.close()
+
+
+def builtins(
+    root: str | Path = ".", *, options: BuiltinOptions | None = None, state: Path | None = None, ask: Ask | None = None
+) -> Builtins:
+    """The built-in tools for a folder. `state`: a private folder for backups, spilt output and memory. Raises UsageError."""
+    return Builtins(root, options or BuiltinOptions(), state, ask)
+
+
+def coding_tools(root: str | Path = ".", *, names: Iterable[str] | None = None, state: Path | None = None) -> list[Tool]:
+    """The built-in tools for a folder, as `Orchestrator` takes them; `names`: only these."""
+    tools = builtins(root, state=state).tools
+    return tools if names is None else [one for one in tools if one.name in set(names)]

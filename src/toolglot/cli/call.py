@@ -1,0 +1,107 @@
+"""`toolglot call`: one tool run as a model would run it: the same sandbox, rules, approvals and audit log.
+
+`--jsonl`: {"id", "tool", "arguments"} in a line gives {"id", "ok", "content", "error", "seconds"} in a line, in the same order.
+Without an approval (`--yes`) a call that needs one is refused. Exit: 0 all calls went well, 1 one failed, 2 wrong usage.
+"""
+
+import asyncio
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+from toolglot.cli.lines import answer_lines
+from toolglot.cli.start import Flags, Started, start
+from toolglot.cli.visible import harmless
+from toolglot.errors import UsageError
+from toolglot.events import ToolOutcome
+from toolglot.jsontext import dumps, loads_object
+from toolglot.messages import Foreign, Media, Text, ToolCall
+from toolglot.tools.executor import Approve, ToolExecutor
+from toolglot.tools.registry import ToolRegistry
+
+__all__ = ["call_lines", "call_once"]
+
+
+def call_once(flags: Flags, name: str, arguments: str | None, *, yes: bool, json: bool) -> int:
+    """Runs one call and shows its result; the exit code. Raises UsageError."""
+    given = _arguments(arguments)
+    with start(flags, builtin=True) as started:
+        outcome = asyncio.run(_executor(started, yes=yes).run(ToolCall("call_1", name, given)))
+    if json:
+        sys.stdout.buffer.write(dumps(_answer(1, outcome)) + b"\n")
+    else:
+        _show(outcome)
+    return int(outcome.result.is_error)
+
+
+def call_lines(flags: Flags, file: Path | None, *, yes: bool) -> int:
+    """Runs a call for each line; the exit code."""
+    with start(flags, builtin=True) as started:
+        executor = _executor(started, yes=yes)
+        failed: list[object] = []
+        with asyncio.Runner() as runner:
+
+            def one(given: dict[str, Any]) -> dict[str, Any]:
+                outcome = runner.run(executor.run(_call(given)))
+                if outcome.result.is_error:
+                    failed.append(given.get("id"))
+                return _answer(given.get("id"), outcome)
+
+            code = answer_lines(file, cast(Callable[[Any], Any], one))
+    return code or int(bool(failed))
+
+
+def _executor(started: Started, *, yes: bool) -> ToolExecutor:
+    registry = ToolRegistry(started.tools)
+    config = started.setup.tool_config(started.model, [one.name for one in registry])
+    approve: Approve | None = (lambda _: "yes") if yes else None
+    return ToolExecutor(registry, config, approve=approve, audit=started.setup.audit(), run="call")
+
+
+def _call(given: dict[str, Any]) -> ToolCall:
+    name, arguments = given.get("tool"), given.get("arguments", {})
+    if not isinstance(name, str):
+        raise UsageError('a line needs "tool", the name of a tool')
+    if isinstance(arguments, str):  # a freeform tool takes text
+        return ToolCall(str(given.get("id", "")), name, None, arguments, freeform=True)
+    if not isinstance(arguments, dict):
+        raise UsageError('"arguments" must be an object')
+    return ToolCall(str(given.get("id", "")), name, cast(dict[str, Any], arguments))
+
+
+def _arguments(text: str | None) -> dict[str, Any]:
+    if text is None:
+        return {}
+    try:
+        return loads_object((sys.stdin.read() if text == "-" else text).encode())
+    except ValueError as e:
+        raise UsageError(f"the arguments are not a JSON object: {e}") from None
+
+
+def _answer(id: object, outcome: ToolOutcome) -> dict[str, Any]:
+    result = outcome.result
+    error = {"kind": result.error_kind or "execution", "message": result.text} if result.is_error else None
+    return {
+        "id": id,
+        "ok": not result.is_error,
+        "content": result.content,
+        "error": error,
+        "seconds": round(outcome.seconds, 6),
+    }
+
+
+def _show(outcome: ToolOutcome) -> None:
+    result = outcome.result
+    if result.is_error:
+        print(f"toolglot: {harmless(result.text)}", file=sys.stderr)
+        return
+    for block in result.content:
+        match block:
+            case Text():
+                text = harmless(block.text) if sys.stdout.isatty() else block.text
+                print(text, end="" if text.endswith("\n") else "\n")
+            case Media():
+                print(f"[{block.kind} {block.media_type} {block.name}]".replace("  ", " "))
+            case Foreign():
+                sys.stdout.buffer.write(dumps(block.item) + b"\n")
