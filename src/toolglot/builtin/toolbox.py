@@ -6,6 +6,7 @@ text for a model, and `data` from which a facade can write the text that another
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from threading import RLock
 from typing import Any
 
 import msgspec
@@ -41,6 +42,8 @@ class Toolbox:
         """Real path -> what the model has seen of it."""
         self.cwd = ""
         """Where commands run, below the root."""
+        self.lock = RLock()
+        """Held by whoever looks at a file and then changes it."""
 
     def saw(self, path: Path, version: Version | None) -> None:
         """The model knows this version of a file; None: it is gone."""

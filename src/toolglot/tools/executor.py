@@ -177,7 +177,7 @@ class ToolExecutor:
         if self.approve is None:
             return "later"
         tool, arguments = prepared.tool, owned(prepared.arguments or {})
-        preview = _told(tool, tool.preview, arguments)
+        preview = "" if tool.preview is None else await asyncio.to_thread(_told, tool, tool.preview, arguments)
         said = self.approve(Approval(prepared.call, tool.name, tool.effects, prepared.target, arguments, preview))
         answer = await said if isawaitable(said) else said
         if isinstance(answer, str):
