@@ -1,0 +1,185 @@
+"""Which addresses are public, which spellings are addresses at all, and what the user can allow."""
+
+import asyncio
+from ipaddress import ip_address
+
+import pytest
+
+from toolglot.builtin.web.address import Guard, is_public, site_of
+from toolglot.errors import ToolError, UsageError
+
+PUBLIC = [
+    "1.1.1.1",
+    "8.8.8.8",
+    "93.184.216.34",
+    "172.32.0.1",
+    "100.128.0.1",
+    "2606:4700::1111",
+    "::ffff:8.8.8.8",
+    "64:ff9b::808:808",
+]
+CLOSED = [
+    *("0.0.0.0", "0.1.2.3", "10.0.0.1", "100.64.0.1", "100.100.100.200", "127.0.0.1", "127.255.255.254", "168.63.129.16"),
+    *("169.254.169.254", "172.16.0.1", "172.31.255.255", "192.0.0.192", "192.0.2.1", "192.168.1.1", "198.18.0.1"),
+    *("198.51.100.1", "203.0.113.9", "224.0.0.1", "239.255.255.250", "240.0.0.1", "255.255.255.255"),
+    *("::", "::1", "::ffff:127.0.0.1", "::ffff:10.0.0.1", "::ffff:169.254.169.254", "::127.0.0.1", "64:ff9b::7f00:1"),
+    *("64:ff9b::a9fe:a9fe", "64:ff9b:1::1", "fc00::1", "fd00:ec2::254", "fe80::1", "fec0::1", "ff02::1", "100::1"),
+    *("2001::1", "2001:db8::1", "2002:7f00:1::", "2002:a00:1::", "3fff::1", "5f00::1"),
+]
+
+
+@pytest.mark.parametrize("address", PUBLIC)
+def test_the_public_internet_is_open(address: str) -> None:
+    assert is_public(ip_address(address))
+
+
+@pytest.mark.parametrize("address", CLOSED)
+def test_everything_else_is_closed(address: str) -> None:
+    assert not is_public(ip_address(address))
+
+
+NOT_OPENED = [
+    *("file:///etc/passwd", "FILE:///etc/passwd", "data:text/html,hi", "view-source:http://a.test/", "ftp://a.test/"),
+    *("javascript:alert(1)", "about:blank", "chrome://settings", "blob:http://a.test/1", "ws://a.test/", "gopher://a.test:70/"),
+    *("http://user@a.test/", "http://user:word@a.test/", "http://a.test@127.0.0.1/"),
+]
+MALFORMED = [
+    *(
+        "",
+        "a.test",
+        "//a.test/",
+        "http:",
+        "http:/a.test",
+        "http:a.test",
+        "http://",
+        "http:///x",
+        "http://:80/",
+        "http://a.test:0/",
+    ),
+    *("http://a.test:99999/", "http://a.test:x/", "http://[::1/", "http://a b.test/", "http://a.test/\n", "\thttp://a.test/"),
+    *(
+        "http://a.test\\@b.test/",
+        "http:\\\\a.test",
+        "http://a.test/\x00",
+        "http://a.test/\ud800",
+        "http://a.test/" + "a" * 8000,
+    ),
+]
+
+
+@pytest.mark.parametrize("url", NOT_OPENED)
+def test_what_is_no_page_of_the_web_is_not_allowed(url: str) -> None:
+    with pytest.raises(ToolError) as caught:
+        site_of(url)
+    assert caught.value.kind == "not_allowed"
+
+
+@pytest.mark.parametrize("url", MALFORMED)
+def test_what_is_no_address_is_told_so(url: str) -> None:
+    with pytest.raises(ToolError) as caught:
+        site_of(url)
+    assert caught.value.kind == "validation"
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 300
+
+
+def test_a_site_is_scheme_host_and_port() -> None:
+    found = [site_of(url) for url in ("HTTPS://A.Test./x", "http://a.test:8080", "http://[::1]:81/")]
+    assert [(one.scheme, one.host, one.port) for one in found] == [
+        ("https", "a.test", 443),
+        ("http", "a.test", 8080),
+        ("http", "::1", 81),
+    ]
+    assert [str(one) for one in found] == ["a.test", "a.test:8080", "[::1]:81"]
+
+
+def judged(
+    host: str, port: int = 80, *, allowed: tuple[str, ...] = (), answers: dict[str, list[str]] | None = None
+) -> list[str]:
+    async def resolve(name: str, port: int) -> list[str]:
+        if answers is not None and name in answers:
+            return answers[name]
+        raise OSError("not known")
+
+    return asyncio.run(Guard(allowed, resolve).addresses(host, port))
+
+
+NAMES = {
+    "good.test": ["93.184.216.34"],
+    "inside.test": ["10.0.0.1"],
+    "both.test": ["93.184.216.34", "10.0.0.1"],
+    "odd.test": ["x"],
+    "scope.test": ["fe80::1%eth0"],
+    "six.test": ["::ffff:127.0.0.1"],
+    "none.test": [],
+}
+REFUSED = ["inside.test", "both.test", "odd.test", "scope.test", "six.test", "127.0.0.1", "::1", "INSIDE.test.", "0.0.0.0"]
+
+
+@pytest.mark.parametrize("host", REFUSED)
+def test_a_name_is_judged_by_all_its_addresses(host: str) -> None:
+    with pytest.raises(ToolError) as caught:
+        judged(host, answers=NAMES)
+    assert caught.value.kind == "not_allowed"
+
+
+@pytest.mark.parametrize("host", ["unknown.test", "none.test", "a" * 300])
+def test_a_name_that_nobody_knows_is_an_error_of_its_own(host: str) -> None:
+    with pytest.raises(ToolError, match="is not known") as caught:
+        judged(host, answers=NAMES)
+    assert caught.value.kind == "execution"
+
+
+@pytest.mark.parametrize(
+    "host", ["2130706433", "0x7f000001", "0177.0.0.1", "127.1", "0", "localhost", "\uff11\uff12\uff17.0.0.1"]
+)
+def test_spellings_of_loopback_are_loopback_whoever_reads_them(host: str) -> None:
+    with pytest.raises(ToolError) as caught:
+        asyncio.run(Guard().addresses(host, 80))
+    assert caught.value.kind in ("not_allowed", "execution")  # refused, or no name at all: never an address
+
+
+def test_public_addresses_are_given_as_they_were_judged() -> None:
+    assert judged("good.test", answers=NAMES) == ["93.184.216.34"]
+    assert judged("8.8.8.8") == ["8.8.8.8"]
+
+
+@pytest.mark.parametrize("port", [22, 25, 6379, 11211])
+def test_ports_of_other_protocols_are_closed(port: int) -> None:
+    with pytest.raises(ToolError, match="not one of the web"):
+        judged("8.8.8.8", port)
+
+
+ALLOWED = [
+    (("inside.test",), "inside.test", 80, True),
+    (("inside.test:8080",), "inside.test", 8080, True),
+    (("inside.test:8080",), "inside.test", 80, False),
+    (("other.test",), "inside.test", 80, False),
+    (("10.0.0.1",), "inside.test", 80, True),
+    (("10.0.0.0/8",), "inside.test", 80, True),
+    (("10.0.0.1:8080",), "inside.test", 8080, True),
+    (("10.0.0.1:8080",), "inside.test", 80, False),
+    (("10.0.0.2",), "inside.test", 80, False),
+    (("127.0.0.1",), "six.test", 80, True),
+    (("::1",), "::1", 80, True),
+    (("[::1]:81",), "::1", 81, True),
+    (("[::1]:81",), "::1", 80, False),
+    (("10.0.0.0/8",), "169.254.169.254", 80, False),
+]
+
+
+@pytest.mark.parametrize(("allowed", "host", "port", "opens"), ALLOWED)
+def test_the_user_can_allow_hosts_and_networks_and_nothing_else_opens(
+    allowed: tuple[str, ...], host: str, port: int, opens: bool
+) -> None:
+    if opens:
+        assert judged(host, port, allowed=allowed, answers=NAMES)
+    else:
+        with pytest.raises(ToolError, match="is not a public address"):
+            judged(host, port, allowed=allowed, answers=NAMES)
+
+
+@pytest.mark.parametrize("entry", ["", "http://a.test", "a.test:99999", "a b", "[::1", "a.test/x"])
+def test_what_cannot_be_allowed_is_said_at_once(entry: str) -> None:
+    with pytest.raises(UsageError, match="allow_private"):
+        Guard((entry,))

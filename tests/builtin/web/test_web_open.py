@@ -1,0 +1,548 @@
+"""Pages opened on loopback: by a real browser and by plain requests, good pages and bad ones."""
+
+import asyncio
+import gc
+import os
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import trustme
+from web_site import ARTICLE, PUBLIC, Caller, Names, Site, answer, redirect, served
+
+from toolglot.builtin.web import browser
+from toolglot.builtin.web.config import WebConfig
+from toolglot.builtin.web.web import Web
+from toolglot.messages import ToolCall
+
+LINUX = pytest.mark.skipif(sys.platform != "linux", reason="looks at processes in /proc")
+
+
+def put(site: Site, path: str, page: bytes | str) -> str:
+    site.pages[path] = page if isinstance(page, bytes) else answer(page)
+    return site.url(path)
+
+
+# ---- both ways
+
+
+class TestEitherWay:
+    def test_an_article_is_read_with_table_code_and_links(self, either: Caller, site: Site) -> None:
+        data = either.data("web_open", target=site.url(), format="markdown")
+        text = either.web.pages.kept(site.url())
+        assert text is not None
+        for part in (
+            "| Apple | 1.20 |",
+            "def fly(high):\n    return high + 1",
+            f"[link 7]({site.url('/more/7')})",
+            "snake_case_7.",
+        ):
+            assert part in text.text
+        assert (data["title"], data["status"], data["ref"], data["url"]) == ("On Things & more", 200, "w1", site.url())
+
+    def test_a_long_page_comes_part_by_part_and_is_loaded_once(self, either: Caller, site: Site) -> None:
+        data = either.data("web_open", target=site.url("/long"))
+        seen = [data["text"]]
+        while data["next_line"] is not None:
+            data = either.data("web_open", target=data["ref"], start_line=data["next_line"])
+            seen.append(data["text"])
+        lines = [line for line in "\n".join(seen).split("\n") if line]
+        assert lines == [f"line {number} of many" for number in range(1, 801)]
+        assert site.paths == ["/long"]
+
+    def test_a_long_page_comes_by_characters_too(self, plain_web: Caller, site: Site) -> None:
+        data = plain_web.data("web_open", target=site.url("/long"), start_char=5000)
+        assert (data["start_char"], len(data["text"]) <= 4000) == (5000, True)
+
+    def test_an_address_without_a_place_is_opened_anew(self, plain_web: Caller, site: Site) -> None:
+        plain_web.data("web_open", target=site.url("/near"))
+        plain_web.data("web_open", target=site.url("/near"))
+        assert site.paths == ["/near", "/near"]
+
+    def test_text_is_found_with_its_line(self, either: Caller, site: Site) -> None:
+        ref = either.data("web_open", target=site.url("/long"))["ref"]
+        data = either.data("web_find", target=ref, pattern="LINE 718 of")
+        assert (data["total"], data["matches"][0]["text"]) == (1, "line 718 of many")
+        shown = either.data("web_open", target=ref, start_line=data["matches"][0]["line"])
+        assert shown["text"].startswith("line 718 of many")
+        assert site.paths == ["/long"]
+
+    def test_text_that_is_not_there_is_said(self, plain_web: Caller, site: Site) -> None:
+        result = plain_web("web_find", target=site.url("/near"), pattern="nowhere").result
+        assert (result.is_error, result.data["total"]) == (False, 0)
+        assert "No line of 1 has 'nowhere'" in result.text
+
+    FORMATS = (("markdown", "[link 7]("), ("text", "with link 7 and"), ("html", '<a href="'))
+
+    @pytest.mark.parametrize(("form", "part"), FORMATS)
+    def test_a_page_has_three_forms(self, plain_web: Caller, site: Site, form: str, part: str) -> None:
+        url = put(site, "/form", ARTICLE.replace("'", '"'))
+        text = plain_web.data("web_open", target=url, format=form)["text"]
+        assert part in text
+
+    OTHERS = (
+        ("/data.json", '{"a": [1, {"b": "c"}]}', "application/json"),
+        ("/plain.txt", "one\ntwo <b>three</b>[31m", "text/plain"),
+        ("/latin", "café", "text/html"),
+        ("/feed.xml", "<list><entry>first entry</entry></list>", "application/xml"),
+    )
+
+    @pytest.mark.parametrize(("path", "text", "kind"), OTHERS)
+    def test_what_is_no_html_is_shown_as_it_is(self, either: Caller, site: Site, path: str, text: str, kind: str) -> None:
+        data = either.data("web_open", target=site.url(path))
+        assert (data["text"], data["media_type"]) == (text, kind)
+
+    def test_a_file_is_told_by_its_kind(self, either: Caller, site: Site) -> None:
+        assert "is a file (application/zip, 300 bytes)" in either.error("web_open", target=site.url("/file.zip"))[1]
+
+    def test_a_file_of_text_is_read(self, either: Caller, site: Site) -> None:
+        data = either.data("web_open", target=site.url("/table.csv"))
+        assert (data["text"], data["how"]) == ("a,b\n1,2", "http")
+
+    def test_a_page_that_is_missing_is_an_error_with_its_text(self, either: Caller, site: Site) -> None:
+        kind, text = either.error("web_open", target=site.url("/missing"))
+        assert kind == "execution"
+        assert "status 404" in text
+        assert "gone for good" in text
+
+    def test_redirects_are_followed_and_said(self, either: Caller, site: Site) -> None:
+        data = either.data("web_open", target=site.url("/far"))
+        assert (data["url"], data["requested"], data["text"]) == (site.url("/near"), site.url("/far"), "you are here")
+
+    def test_redirects_in_a_circle_end(self, either: Caller, site: Site) -> None:
+        assert "in a circle" in either.error("web_open", target=site.url("/circle"))[1]
+
+    def test_a_question_names_lines(self, plain_web: Caller, site: Site) -> None:
+        result = plain_web("web_open", target=site.url(), question="How much is a Pear?").result
+        assert result.data["question"] == "How much is a Pear?"
+        assert "Words of your question are in lines" in result.text
+
+    def test_the_target_in_the_log_is_the_address(self, plain_web: Caller, site: Site) -> None:
+        ref = plain_web.data("web_open", target=site.url("/near"))["ref"]
+        tell = plain_web.tools[1].target
+        assert tell is not None
+        assert tell({"target": ref}) == site.url("/near")
+
+
+# ---- addresses
+
+
+PRIVATE = [
+    *("http://127.0.0.1:1/", "http://127.1/", "http://2130706433/", "http://0x7f.0.0.1/", "http://0177.0.0.1/", "http://0/"),
+    *("http://0.0.0.0/", "http://[::1]/", "http://[::ffff:127.0.0.1]/", "http://[::ffff:7f00:1]/", "http://[::]/"),
+    *("http://10.0.0.1/", "http://172.16.0.1/", "http://192.168.0.1/", "http://100.64.0.1/", "http://169.254.169.254/latest/"),
+    *("http://[fd00:ec2::254]/", "http://[fe80::1]/", "http://224.0.0.1/", "http://localhost/", "http://localhost./"),
+    *(
+        "https://localhost:8443/",
+        "http://[64:ff9b::7f00:1]/",
+        "http://168.63.129.16/",
+        "http://inside.test/",
+        "http://both.test/",
+    ),
+    *(
+        "http://8.8.8.8:25/",
+        "http://a.test:80@127.0.0.1/",
+        "file:///etc/passwd",
+        "view-source:http://8.8.8.8/",
+        "data:text/html,x",
+    ),
+]
+
+
+class TestAddresses:
+    @pytest.mark.parametrize("url", PRIVATE)
+    def test_what_is_not_public_is_not_opened(self, plain_web: Caller, names: Names, site: Site, url: str) -> None:
+        names.answers |= {"inside.test": [["10.0.0.1"]], "both.test": [[PUBLIC, "10.0.0.1"]]}
+        kind, text = plain_web.error("web_open", target=url)
+        assert kind == "not_allowed", text
+        assert names.reached == []
+
+    @pytest.mark.parametrize("path", ["/to-private", "/to-metadata", "/to-file", "/to-name"])
+    def test_a_redirect_does_not_lead_there_either(self, either: Caller, names: Names, site: Site, path: str) -> None:
+        names.answers["inside.test"] = [["192.168.3.4"]]
+        kind, text = either.error("web_open", target=site.url(path))
+        assert kind == "not_allowed", text
+        assert {address for address, _ in names.reached} == {"127.0.0.1"}
+
+    def test_a_name_that_turns_to_loopback_is_refused(self, either: Caller, names: Names, site: Site) -> None:
+        """Judged before, public; asked again by the gate, loopback."""
+        names.answers["turns.test"] = [[PUBLIC], ["127.0.0.1"]]
+        assert either.error("web_open", target=f"http://turns.test:{site.port + 1}/near")[0] == "not_allowed"
+        assert names.reached == []
+
+    def test_a_public_name_is_opened_at_the_address_that_was_judged(self, either: Caller, names: Names, site: Site) -> None:
+        names.answers["good.test"] = [[PUBLIC]]
+        assert either.data("web_open", target="http://good.test/near")["text"] == "you are here"
+        assert set(names.reached) == {(PUBLIC, 80)}
+
+    def test_other_ports_of_an_allowed_host_stay_closed(self, plain_web: Caller, site: Site) -> None:
+        assert plain_web.error("web_open", target=f"http://127.0.0.1:{site.port + 1}/")[0] == "not_allowed"
+
+    def test_a_page_gets_nothing_of_what_is_private(self, chromium: Caller, names: Names, site: Site) -> None:
+        names.answers["inside.test"] = [["10.9.8.7"]]
+        with served({"/secret": answer("the secret", Access_Control_Allow_Origin="*")}) as other:
+            names.answers["turns.test"] = [["127.0.0.1"]]
+            tries = [
+                other.url("/secret"),
+                other.url("/secret", "localhost"),
+                other.url("/secret", "turns.test"),
+                "http://inside.test/",
+            ]
+            script = "; ".join(
+                f"fetch('{url}').then(r => r.text()).then(t => document.body.append(t), () => {{}})" for url in tries
+            )
+            frames = "".join(f"<iframe src='{url}'></iframe><img src='{url}'><script src='{url}'></script>" for url in tries)
+            more = f"new WebSocket('ws://127.0.0.1:{other.port}/secret'); navigator.sendBeacon('{other.url('/secret')}', 'x')"
+            page = f"<p>here</p>{frames}<script>{script}; {more}</script><link rel=prefetch href='{tries[0]}'>"
+            data = chromium.data("web_open", target=put(site, "/curious", page))
+            assert "secret" not in data["text"]
+            assert other.asked == []
+        assert {address for address, _ in names.reached} == {"127.0.0.1"}
+        assert {port for _, port in names.reached} == {site.port}
+
+    @pytest.mark.parametrize("script", ["", browser._NO_UDP], ids=["by its flags", "by its flags and a script"])  # pyright: ignore[reportPrivateUsage]
+    def test_nothing_goes_around_the_gate(
+        self, chromium: Caller, site: Site, monkeypatch: pytest.MonkeyPatch, script: str
+    ) -> None:
+        monkeypatch.setattr(browser, "_NO_UDP", script)
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as packets, socket.create_server(("127.0.0.1", 0)) as streams:
+            packets.bind(("127.0.0.1", 0))
+            packets.setblocking(False)
+            streams.setblocking(False)
+            host = f"127.0.0.1:{packets.getsockname()[1]}"
+            urls = f"['turn:{host}', 'turn:127.0.0.1:{streams.getsockname()[1]}?transport=tcp']"
+            page = f"""<body><p>here</p><script>
+                const peer = new RTCPeerConnection({{iceServers: [
+                    {{urls: 'stun:{host}'}}, {{urls: {urls}, username: 'a', credential: 'b'}}]}});
+                const moves = setInterval(() => document.body.append('.'), 20);
+                peer.onicegatheringstatechange = () => {{
+                    document.body.append(peer.iceGatheringState);
+                    if (peer.iceGatheringState === 'complete') clearInterval(moves);
+                }};
+                peer.createDataChannel('x');
+                peer.createOffer().then(offer => peer.setLocalDescription(offer));
+                </script><script>new WebTransport('https://{host}/')</script>"""
+            text = chromium.data("web_open", target=put(site, "/around", page))["text"]
+            assert ("complete" in text) == (not script)
+            with pytest.raises(BlockingIOError):
+                packets.recv(1)
+            with pytest.raises(BlockingIOError):
+                streams.accept()
+
+    def test_a_script_that_leads_to_a_private_page_shows_nothing(self, chromium: Caller, names: Names, site: Site) -> None:
+        names.answers["inside.test"] = [["10.0.0.9"]]
+        url = put(site, "/leads", "<p>a while</p><script>location = 'http://inside.test/'</script>")
+        result = chromium("web_open", target=url).result
+        assert result.is_error
+        assert result.error_kind == "not_allowed", result.text
+
+
+# ---- a real browser
+
+
+class TestChromium:
+    def test_scripts_have_run(self, chromium: Caller, site: Site) -> None:
+        page = chromium.data("web_find", target=site.url(), pattern="made by a script: 42")
+        data = chromium.data("web_open", target=site.url())
+        assert (page["total"], data["how"]) == (1, "chromium")
+        assert data["sandbox"] is (os.geteuid() != 0)
+
+    def test_what_comes_later_is_waited_for(self, chromium: Caller, site: Site) -> None:
+        script = "fetch('/near').then(r => r.text()).then(t => { document.body.innerHTML = '<p>then ' + t + '</p>' })"
+        data = chromium.data("web_open", target=put(site, "/late", f"<p>loading</p><script>{script}</script>"))
+        assert "you are here" in data["text"]
+
+    def test_open_shadow_trees_are_read(self, chromium: Caller, site: Site) -> None:
+        script = "document.body.attachShadow({mode: 'open'}).innerHTML = '<p>in the shadow</p>'"
+        assert (
+            "in the shadow"
+            in chromium.data("web_open", target=put(site, "/shadow", f"<body><script>{script}</script>"))["text"]
+        )
+
+    TRICKS = (
+        "alert(1); confirm(2); prompt(3); onbeforeunload = () => 'stay'",
+        "open('/near'); open('about:blank'); open('data:text/html,x')",
+        "const a = document.createElement('a'); a.href = '/file.zip'; a.download = 'x'; document.body.append(a); a.click()",
+        "document.documentElement.requestFullscreen(); Notification.requestPermission()",
+        "new RTCPeerConnection({iceServers: [{urls: 'stun:127.0.0.1:3478'}]}).createOffer()",
+        "location = 'file:///etc/passwd'",
+        "location = 'view-source:about:blank'",
+    )
+
+    def test_dialogs_popups_downloads_and_other_tricks_are_in_nobodys_way(self, chromium: Caller, site: Site) -> None:
+        scripts = "".join(f"<script>{trick}</script>" for trick in self.TRICKS)
+        data = chromium.data("web_open", target=put(site, "/tricks", f"<body><p>still here</p>{scripts}"), timeout=10)
+        assert data["text"] == "still here"
+
+    def test_calls_share_nothing(self, chromium: Caller, site: Site) -> None:
+        script = "document.body.append(document.cookie + localStorage.x); document.cookie = 'a=1'; localStorage.x = 'b'"
+        url = put(site, "/keeps", f"<body><script>{script}</script>")
+        assert [chromium.data("web_open", target=url)["text"] for _ in range(2)] == ["undefined", "undefined"]
+
+    def test_pages_open_at_the_same_time(self, chromium: Caller, site: Site) -> None:
+        for number in range(4):
+            put(site, f"/same{number}", f"<p>page number {number}</p>")
+        calls = [ToolCall(f"c{number}", "web_open", {"target": site.url(f"/same{number}")}) for number in range(4)]
+        outcomes = asyncio.run(asyncio.wait_for(chromium.executor.run_all(calls), 20))
+        assert [outcome.result.data["text"] for outcome in outcomes] == [f"page number {number}" for number in range(4)]
+
+    @LINUX
+    def test_a_browser_that_ended_by_ctrl_c_is_started_again(self, chromium: Caller, site: Site) -> None:
+        chromium.data("web_open", target=site.url("/near"))
+        before = _browsers()
+        assert before
+        for process in _processes():
+            if process.parent == os.getpid() and b"playwright" in process.line[0]:
+                os.kill(process.id, signal.SIGINT)
+        assert chromium("web_open", target=site.url("/near")).result.text.endswith("you are here")
+        assert _browsers().isdisjoint(before)
+
+    def test_a_certificate_that_nobody_signed_is_refused(self, chromium: Caller, tls_site: Site, names: Names) -> None:
+        names.answers["secure.test"] = [[PUBLIC]]
+        names.port = tls_site.port
+        assert "certificate is not trusted" in chromium.error("web_open", target="https://secure.test/")[1]
+
+
+class _Process(NamedTuple):
+    id: int
+    parent: int
+    line: list[bytes]
+
+
+def _processes() -> list[_Process]:
+    found: list[_Process] = []
+    for folder in Path("/proc").iterdir():
+        with suppress(OSError, ValueError):
+            parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+            found.append(_Process(int(folder.name), parent, (folder / "cmdline").read_bytes().split(b"\0")))
+    return found
+
+
+def _browsers() -> set[int]:
+    """The main processes of browsers that descend from this one."""
+    found = _processes()
+    ours = {os.getpid()}
+    while more := {process.id for process in found if process.parent in ours} - ours:
+        ours |= more
+    mains = (process for process in found if b"--remote-debugging-pipe" in process.line)
+    return {
+        process.id for process in mains if process.id in ours and not any(part.startswith(b"--type=") for part in process.line)
+    }
+
+
+@pytest.fixture
+def tls_site(names: Names) -> Iterator[Site]:
+    """A site with a certificate of an authority that only we know."""
+    authority = trustme.CA()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    certificate: Any = authority.issue_cert("secure.test")
+    certificate.configure_cert(context)
+    port = names.port
+    with served({"/": answer("<p>over TLS</p>")}, context) as site:
+        site.pages["authority"] = authority.cert_pem.bytes()
+        yield site
+    names.port = port
+
+
+# ---- bounds
+
+
+class TestBounds:
+    @pytest.mark.parametrize("path", ["/forever", "/bomb"])
+    def test_a_body_that_is_too_large_is_cut_and_said(self, either: Caller, site: Site, path: str) -> None:
+        result = either("web_open", target=site.url(path), timeout=10).result
+        if result.is_error:  # Chromium lets go of a page that unpacks beyond its limit
+            assert result.error_kind == "limit", result.text
+        else:
+            assert "was cut" in result.text
+            assert result.data["total_chars"] <= 400_000
+
+    def test_a_page_that_does_not_end_is_read_as_far_as_it_came(
+        self, chromium: Caller, site: Site, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(browser, "LOAD_SHARE", 0.1)
+        result = chromium("web_open", target=site.url("/stalled"), timeout=15).result
+        assert result.data["text"] == "the beginning", result.text
+        assert "still loading" in result.text
+
+    def test_a_page_that_never_answers_is_out_of_time(self, either: Caller, site: Site) -> None:
+        kind, text = either.error("web_open", target=site.url("/silent"), timeout=1)
+        assert kind == "timeout"
+        assert "within 1 s" in text
+
+    def test_a_script_that_never_ends_is_out_of_time_and_the_next_page_opens(self, chromium: Caller, site: Site) -> None:
+        url = put(site, "/busy", "<p>busy</p><script>setTimeout(() => { while (true); }, 0)</script>")
+        assert chromium("web_open", target=url, timeout=1).result.error_kind == "timeout"
+        assert chromium.data("web_open", target=site.url("/near"))["text"] == "you are here"
+
+    def test_a_page_that_grows_for_ever_is_read_once(
+        self, chromium: Caller, site: Site, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(browser, "SETTLE_SECONDS", 0.3)
+        script = "setInterval(() => { for (let i = 0; i < 100; i++) document.body.append(document.createElement('p')) }, 5)"
+        data = chromium.data(
+            "web_open", target=put(site, "/grows", f"<body><p>begins</p><script>{script}</script>"), timeout=10
+        )
+        assert data["text"].startswith("begins")
+
+    def test_cancelling_ends_the_visit(self, chromium: Caller, site: Site) -> None:
+        reached = threading.Event()
+
+        async def arrived(asked: Any, writer: asyncio.StreamWriter) -> None:
+            reached.set()
+            await asyncio.Event().wait()
+
+        site.pages["/arrived"] = arrived
+
+        async def main() -> None:
+            call = ToolCall("c1", "web_open", {"target": site.url("/arrived")})
+            task = asyncio.create_task(chromium.executor.run(call))
+            await asyncio.to_thread(reached.wait, 10)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+        asyncio.run(main())
+        assert chromium.data("web_open", target=site.url("/near"))["text"] == "you are here"
+
+
+# ---- without a browser
+
+
+class TestPlainRequests:
+    def test_it_is_said_that_no_script_ran(self, plain_web: Caller, site: Site) -> None:
+        result = plain_web("web_open", target=site.url("/packed")).result
+        assert (result.data["how"], result.data["sandbox"]) == ("http", None)
+        assert "without a browser" in result.text
+        page = plain_web.web.pages.kept(site.url("/packed"))
+        assert page is not None
+        assert "not yet" in page.text
+
+    MISSING = (
+        ("playwright.async_api", "", "playwright is not installed"),
+        ("", "/no/such/browser", "the browser '/no/such/browser' does not exist"),
+    )
+
+    @pytest.mark.parametrize(("module", "path", "why"), MISSING)
+    def test_without_browser_or_playwright_pages_still_open(
+        self, site: Site, monkeypatch: pytest.MonkeyPatch, module: str, path: str, why: str
+    ) -> None:
+        if module:
+            monkeypatch.setitem(sys.modules, module, None)
+        else:
+            pytest.importorskip("playwright")
+        web = Web(WebConfig(allow_private=(f"127.0.0.1:{site.port}",), browser=path))
+        try:
+            result = Caller(web)("web_open", target=site.url("/near")).result
+            assert result.text.endswith("you are here")
+            assert why in result.text
+        finally:
+            web.close()
+
+    def test_no_browser_at_all_is_said(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("PATH", "")
+        monkeypatch.setattr(browser, "_PLACES", {})
+        with pytest.raises(browser.NoBrowser, match="no Chrome or Chromium is installed"):
+            browser.find_browser()
+
+    def test_tls_is_checked_and_goes_through_the_gate(self, tls_site: Site, names: Names) -> None:
+        names.answers["secure.test"] = [[PUBLIC]]
+        names.port = tls_site.port
+        authority = tls_site.pages["authority"]
+        assert isinstance(authority, bytes)
+        trusting = ssl.create_default_context(cadata=authority.decode())
+        for context, expected in ((trusting, "over TLS"), (None, "the certificate of secure.test is not trusted")):
+            web = Web(WebConfig(browser="none"), resolve=names.resolve, connect=names.connect, ssl=context)
+            try:
+                assert expected in Caller(web)("web_open", target="https://secure.test/").result.text
+            finally:
+                web.close()
+        assert set(names.reached) == {(PUBLIC, 443)}
+
+    BROKEN = (
+        ("/cut", answer("x" * 100)[:-50], "broke off its answer"),
+        ("/nonsense", b"nonsense\r\n\r\n", "gave no answer that can be read"),
+        ("/nothing", b"", "broke off its answer"),
+        ("/brotli", answer("x", Content_Encoding="br"), "packed as 'br'"),
+        ("/not-packed", answer("x" * 100, Content_Encoding="gzip"), "cannot be unpacked"),
+        ("/to-user", redirect("http://a:b@8.8.8.8/"), "with a user name"),
+        ("/to-nonsense", redirect("http://[/"), "is malformed"),
+    )
+
+    @pytest.mark.parametrize(("path", "page", "words"), BROKEN)
+    def test_a_broken_answer_is_one_sentence(self, plain_web: Caller, site: Site, path: str, page: bytes, words: str) -> None:
+        text = plain_web.error("web_open", target=put(site, path, page))[1]
+        assert words in text
+        assert "\n" not in text
+
+    def test_nothing_of_ours_is_sent_along(self, plain_web: Caller, site: Site) -> None:
+        plain_web.data("web_open", target=site.url("/near"))
+        (asked,) = site.asked
+        assert set(asked.headers) == {"host", "connection", "user-agent", "accept", "accept-encoding"}
+
+
+# ---- beginning and end
+
+
+class TestLife:
+    def test_closing_twice_and_opening_after_it(self, site: Site) -> None:
+        web = Web(WebConfig(allow_private=(f"127.0.0.1:{site.port}",), browser="none"))
+        caller = Caller(web)
+        caller.data("web_open", target=site.url("/near"))
+        web.close()
+        web.close()
+        kind, text = caller.error("web_open", target=site.url("/near"))
+        assert (kind, text) == ("execution", "the web tools are closed")
+
+    def test_what_nobody_holds_any_more_ends_also_where_its_own_thread_finds_out(self, site: Site) -> None:
+        held = [Web(WebConfig(allow_private=(f"127.0.0.1:{site.port}",), browser="none"))]
+        asyncio.run(held[0].open(site.url("/near"), 5))
+        worker = held[0]._worker  # pyright: ignore[reportPrivateUsage]
+        loop, thread = worker._loop, worker._thread  # pyright: ignore[reportPrivateUsage]
+        assert loop is not None
+        assert thread is not None
+        loop.call_soon_threadsafe(lambda: (held.clear(), gc.collect()))
+        thread.join(5)
+        assert not thread.is_alive()
+
+    def test_a_program_that_forgets_to_close_leaves_nothing_behind(self, chromium: Caller, site: Site) -> None:
+        program = f"""
+import asyncio
+from toolglot.builtin.web import Web, WebConfig
+web = Web(WebConfig(allow_private=("127.0.0.1:{site.port}",)))
+for _ in range(2):  # another event loop each time
+    print(asyncio.run(web.open({site.url("/near")!r}, 20)).text)
+"""
+        with tempfile.TemporaryDirectory() as folder:
+            environment = {**os.environ, "TMPDIR": folder, "SECRET_KEY": "sk-very-secret-1234567890"}
+            done = subprocess.run(
+                [sys.executable, "-W", "error", "-c", program], env=environment, capture_output=True, text=True, timeout=60
+            )
+            assert done.stdout.split("\n")[:2] == ["you are here"] * 2, done.stderr
+            assert done.stderr == ""
+            assert list(Path(folder).iterdir()) == []
+
+    def test_nothing_heavy_is_imported_before_it_is_needed(self) -> None:
+        heavy = "'aiohttp', 'playwright', 'trafilatura', 'lxml'"
+        program = f"import sys, toolglot.builtin.web; print([name for name in ({heavy}) if name in sys.modules])"
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30)
+        assert done.stdout.strip() == "[]", done.stderr
+
+    @LINUX
+    def test_the_browser_sees_none_of_our_environment(self, chromium: Caller, site: Site) -> None:
+        chromium.data("web_open", target=site.url("/near"))
+        (main,) = _browsers()
+        names = {
+            entry.partition(b"=")[0].decode() for entry in Path(f"/proc/{main}/environ").read_bytes().split(b"\0") if entry
+        }
+        assert "TOOLGLOT_STATE" in os.environ
+        assert "TOOLGLOT_STATE" not in names

@@ -1,0 +1,253 @@
+"""Searching, against stand-ins of the services on loopback."""
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from web_site import Asked, Caller, Site, answer, redirect, served
+
+from toolglot.builtin.web import search as searching
+from toolglot.builtin.web.config import WebConfig
+from toolglot.builtin.web.web import Web
+from toolglot.jsontext import dumps, loads
+from toolglot.tools.tool import Tool
+
+KEY = "tvly-very-secret-1234567890"
+HITS = [
+    {
+        "url": "https://docs.test/a",
+        "title": "The <strong>first</strong> &amp; best",
+        "text": "Some <b>words</b>\nabout it.",
+        "date": "2026-01-02",
+    },
+    {"url": "https://www.other.test/b", "title": "Second", "text": "x" * 2000},
+    {"url": "https://bad.test/c", "title": "Third", "text": f"it says {KEY}"},
+    {"url": "javascript:alert(1)", "title": "no page"},
+    {"url": "https://docs.test/a", "title": "twice"},
+    {"title": "no address"},
+    {"url": 7, "title": None},
+    {"url": "https://notdocs.test/d", "title": "Fourth\x1b[31m", "text": None},
+]
+
+
+def renamed(**names: str) -> list[dict[str, Any]]:
+    return [{names.get(key, key): value for key, value in hit.items()} for hit in HITS]
+
+
+SEARXNG = {"query": "q", "results": renamed(text="content", date="publishedDate")}
+BRAVE = {"web": {"results": renamed(text="description", date="page_age")}}
+TAVILY = {"results": renamed(text="content", date="published_date")}
+
+
+@pytest.fixture(scope="module")
+def services() -> Iterator[Site]:
+    json = "application/json"
+    with served(
+        {
+            "/search": answer(dumps(SEARXNG), json),
+            "/brave": answer(dumps(BRAVE), json),
+            "/tavily": answer(dumps(TAVILY), json),
+            "/empty": answer(b'{"results": [], "web": null}', json),
+            "/text": answer("<p>not json</p>"),
+            "/list": answer(b"[1, 2]", json),
+            "/wrong": answer(b'{"results": {"a": 1}}', json),
+            "/401": answer(KEY, status="401 Unauthorized"),
+            "/403": answer(KEY, status="403 Forbidden"),
+            "/429": answer(KEY, status="429 Too Many Requests"),
+            "/500": answer(KEY, status="500 Oh"),
+            "/moved": redirect("http://elsewhere.test/"),
+            "/huge": answer(b"[" + b"1," * 2_100_000 + b"1]", json),
+        }
+    ) as site:
+        yield site
+
+
+def caller(services: Site, service: str, path: str = "") -> Caller:
+    if service == "searxng":
+        return Caller(Web(WebConfig(searxng_url=services.url(path or "/"))))
+    if service == "brave":
+        return Caller(Web(WebConfig(brave_key=KEY, brave_url=services.url(path or "/brave"))))
+    return Caller(Web(WebConfig(tavily_key=lambda: KEY, tavily_url=services.url(path or "/tavily"))))
+
+
+SERVICES = ["searxng", "brave", "tavily"]
+
+
+@pytest.fixture(autouse=True)
+def _fresh(services: Site) -> None:
+    services.asked.clear()
+
+
+@pytest.mark.parametrize("service", SERVICES)
+class TestEveryService:
+    def test_results_have_refs_and_plain_text(self, services: Site, service: str) -> None:
+        found = caller(services, service)
+        result = found("web_search", queries=["what is it"]).result
+        assert result.data["service"] == service
+        urls = ["https://docs.test/a", "https://www.other.test/b", "https://bad.test/c", "https://notdocs.test/d"]
+        assert [one["url"] for one in result.data["results"]] == urls
+        first, second, _, fourth = result.data["results"]
+        assert (first["ref"], first["title"], first["snippet"]) == ("w1", "The first & best", "Some words about it.")
+        assert (first["date"], len(second["snippet"]), fourth["title"]) == ("2026-01-02", 600, "Fourth[31m")
+        assert "[w1] The first & best\nhttps://docs.test/a\n2026-01-02 · Some words about it." in result.text
+        assert found.web.pages.address("w4") == "https://notdocs.test/d"
+
+    def test_no_key_is_in_any_text(self, services: Site, service: str) -> None:
+        outcome = caller(services, service)("web_search", queries=["it"])
+        if service != "searxng":
+            assert KEY not in repr(outcome)
+        assert KEY not in repr(caller(services, service).web.config)
+
+    LIMITS: tuple[tuple[dict[str, Any], list[str]], ...] = (
+        ({"allowed_domains": ["docs.test"]}, ["https://docs.test/a"]),
+        ({"allowed_domains": ["docs.test", "other.test"]}, ["https://docs.test/a", "https://www.other.test/b"]),
+        ({"blocked_domains": ["*.Bad.test.", "docs.test"]}, ["https://www.other.test/b", "https://notdocs.test/d"]),
+        ({"allowed_domains": ["nowhere.test"]}, []),
+        ({"max_results": 2}, ["https://docs.test/a", "https://www.other.test/b"]),
+    )
+
+    @pytest.mark.parametrize(("limits", "urls"), LIMITS, ids=range(len(LIMITS)))
+    def test_limits_hold_whatever_the_service_does(
+        self, services: Site, service: str, limits: dict[str, Any], urls: list[str]
+    ) -> None:
+        data = caller(services, service).data("web_search", queries=["it"], **limits)
+        assert [one["url"] for one in data["results"]] == urls
+
+    def test_several_queries_are_asked_and_their_results_are_one_list(self, services: Site, service: str) -> None:
+        data = caller(services, service).data("web_search", queries=["one", "two", " one "])
+        assert (len(services.asked), len(data["results"]), data["queries"]) == (2, 4, ["one", "two"])
+
+    def test_no_results_are_said(self, services: Site, service: str) -> None:
+        result = caller(services, service, "/empty" if service != "searxng" else "/empty/search")(
+            "web_search", queries=["it"]
+        ).result
+        if service == "searxng":
+            assert "status 404" in result.text
+        else:
+            assert result.text == 'No results for "it": try other words, or fewer limits.'
+
+    FAILURES = (
+        ("/text", "execution", "not JSON"),
+        ("/429", "limit", "429"),
+        ("/500", "execution", "status 500"),
+        ("/moved", "execution", "status 302"),
+        ("/huge", "limit", "over 4000000 bytes"),
+        ("/401", "not_allowed", "401"),
+        ("/403", "not_allowed", "403"),
+    )
+
+    @pytest.mark.parametrize(("path", "kind", "words"), FAILURES, ids=[row[0] for row in FAILURES])
+    def test_a_failure_is_one_sentence_without_the_key(
+        self, services: Site, service: str, path: str, kind: str, words: str
+    ) -> None:
+        services.pages[f"{path}/search"] = services.pages[path]
+        found = caller(services, service, path)
+        said_kind, text = found.error("web_search", queries=["it"])
+        assert (said_kind, words in text) == (kind, True), text
+        assert KEY not in text
+        assert "\n" not in text
+        assert f"the search service {service} (127.0.0.1:{services.port})" in text
+
+    @pytest.mark.parametrize("path", ["/list", "/wrong"])
+    def test_answers_of_another_shape_have_no_results(self, services: Site, service: str, path: str) -> None:
+        services.pages[f"{path}/search"] = services.pages[path]
+        assert caller(services, service, path).data("web_search", queries=["it"])["results"] == []
+
+
+# ---- what is sent
+
+
+def sent(services: Site, service: str, **arguments: Any) -> tuple[Asked, dict[str, Any]]:
+    caller(services, service).data("web_search", queries=["apples & pears"], **arguments)
+    (asked,) = services.asked
+    fields = {name: values[0] for name, values in parse_qs(urlsplit(asked.path).query).items()}
+    return asked, loads(asked.body) if asked.body else fields
+
+
+def test_searxng_is_asked_for_json() -> None:
+    with served({"/base/search": answer(dumps(SEARXNG), "application/json")}) as site:
+        Caller(Web(WebConfig(searxng_url=site.url("/base/")))).data("web_search", queries=["a b"], recency_days=30)
+        (asked,) = site.asked
+    assert parse_qs(urlsplit(asked.path).query) == {"q": ["a b"], "format": ["json"], "time_range": ["month"]}
+
+
+def test_domains_are_operators_where_a_service_has_no_field_for_them(services: Site) -> None:
+    _, fields = sent(services, "searxng", allowed_domains=["docs.test", "b.test"], blocked_domains=["c.test"])
+    assert fields["q"] == "apples & pears (site:docs.test OR site:b.test) -site:c.test"
+
+
+def test_brave_gets_its_key_in_its_header(services: Site) -> None:
+    asked, fields = sent(services, "brave", recency_days=2, max_results=5)
+    assert asked.headers["x-subscription-token"] == KEY
+    assert KEY not in asked.path
+    assert fields["count"] == "5"
+    begin, end = fields["freshness"].split("to")
+    assert begin < end
+
+
+def test_tavily_gets_its_key_in_its_header(services: Site) -> None:
+    asked, fields = sent(services, "tavily", allowed_domains=["docs.test"], blocked_domains=["c.test"], recency_days=400)
+    assert asked.headers["authorization"] == f"Bearer {KEY}"
+    assert fields == {
+        "query": "apples & pears",
+        "max_results": 8,
+        "include_domains": ["docs.test"],
+        "exclude_domains": ["c.test"],
+    }
+
+
+@pytest.mark.parametrize(("days", "name"), [(None, ""), (1, "day"), (2, "week"), (8, "month"), (300, "year"), (4000, "")])
+def test_the_range_is_the_shortest_that_holds_the_days(days: int | None, name: str) -> None:
+    assert searching.Asked("q", days=days).range == name
+
+
+def test_without_a_service_it_is_said_what_to_set() -> None:
+    for config in (WebConfig(), WebConfig(brave_key=lambda: None)):
+        kind, text = Caller(Web(config)).error("web_search", queries=["it"])
+        assert (kind, text) == ("not_allowed", searching.NONE_SET)
+
+
+def test_nobody_there_and_nobody_in_time(services: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    closed = services.port + 1
+    assert (
+        "could not be reached"
+        in Caller(Web(WebConfig(searxng_url=f"http://127.0.0.1:{closed}"))).error("web_search", queries=["it"])[1]
+    )
+
+    async def wait(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        await asyncio.Event().wait()
+
+    services.pages["/slow/search"] = wait
+    monkeypatch.setattr(searching, "SECONDS", 0.05)
+    web = Web(WebConfig(searxng_url=services.url("/slow")))
+    with pytest.raises(searching.ToolError, match="did not answer within") as caught:
+        asyncio.run(searching.search(web.config, [searching.Asked("it")]))
+    assert (caught.value.kind, caught.value.retryable) == ("timeout", True)
+
+
+def test_a_result_is_opened_by_its_ref(services: Site, site: Site) -> None:
+    body = dumps({"results": [{"url": site.url("/near"), "title": "Near", "content": "it"}]})
+    services.pages["/near/search"] = answer(body, "application/json")
+    config = WebConfig(searxng_url=services.url("/near"), browser="none", allow_private=(f"127.0.0.1:{site.port}",))
+    found = Caller(Web(config))
+    ref = found.data("web_search", queries=["it"])["results"][0]["ref"]
+    assert found.data("web_open", target=ref)["text"] == "you are here"
+    found.web.close()
+
+
+def test_the_tools_say_what_they_are() -> None:
+    tools: list[Tool] = Caller(Web()).tools
+    assert [one.name for one in tools] == ["web_search", "web_open", "web_find"]
+    fields: list[dict[str, Any]] = []
+    for one in tools:
+        assert one.effects == {"network"}
+        assert one.definition.examples
+        parameters: Any = one.definition.parameters
+        fields.append(parameters["properties"])
+        assert all(field.get("description") for field in parameters["properties"].values())
+    searched, opened, found = fields
+    assert list(opened) == ["target", "start_line", "start_char", "question", "format", "timeout"]
+    assert list(searched) == ["queries", "allowed_domains", "blocked_domains", "recency_days", "max_results"]
+    assert list(found) == ["target", "pattern"]

@@ -1,0 +1,151 @@
+"""Pages as text: what a model reads of them, and pages that are made to hurt."""
+
+import sys
+from time import perf_counter
+
+import pytest
+from web_site import ARTICLE
+
+from toolglot.builtin.web import text
+from toolglot.builtin.web.text import article, cleaned, decoded, markdown, plain, title_of
+
+URL = "https://a.test/dir/page"
+WHOLE = [
+    ("<p>one</p><p>two</p>", "one\n\ntwo"),
+    ("one<br>two", "one\ntwo"),
+    ("<h2>Head</h2>text", "## Head\n\ntext"),
+    ("<ul><li>a</li><li>b</li></ul>", "- a\n- b"),
+    ("<a href='x?y=1&amp;z=2'>go</a>", "[go](https://a.test/dir/x?y=1&z=2)"),
+    ("<a href=/root>go</a> <a>bare</a>", "[go](https://a.test/root) bare"),
+    ("<a href='javascript:alert(1)'>run</a> <a href='#part'>part</a> <a href='file:///etc/passwd'>f</a>", "run part f"),
+    ("<a href='/a b(c)'>go</a>", "[go](https://a.test/a%20b%28c%29)"),
+    ("<base href='https://b.test/'><a href='c'>go</a>", "[go](https://b.test/c)"),
+    ("<table><tr><th>A</th><th>B</th></tr><tr><td>1</td><td>x|y</td></tr></table>", "| A | B |\n\n| 1 | x\\|y |"),
+    ("<pre>  two\n    four</pre>", "```\n  two\n    four\n```"),
+    ("use <code>f(x)</code>", "use `f(x)`"),
+    ("a &lt;b&gt; &amp; &eacute;&#x41;", "a <b> & éA"),
+    ("<head><title>T</title><style>p{}</style></head><body>text</body>", "text"),
+    ("<script>if (a < b) document.write('<p>no</p>')</script>yes", "yes"),
+    ("<SCRIPT>no</SCRIPT>yes<!-- no --><style>no", "yes"),
+    ("1 < 2 and 3 > 2", "1 < 2 and 3 > 2"),
+    ("<p title='a > b'>text</p>", "text"),
+    ("<img alt='a cat' src=x>", "a cat"),
+    ("", ""),
+    ("<", "<"),
+    ("<p", ""),
+    ("</", ""),
+    ("a\x00b\x1b[31mc", "ab[31mc"),
+]
+
+
+@pytest.mark.parametrize(("html", "expected"), WHOLE, ids=range(len(WHOLE)))
+def test_our_own_reading_keeps_what_a_page_says(html: str, expected: str) -> None:
+    assert markdown(html, URL) == expected
+
+
+@pytest.mark.parametrize("how", ["trafilatura", "alone"])
+def test_an_article_keeps_tables_code_and_links(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if how == "alone":
+        monkeypatch.setitem(sys.modules, "trafilatura", None)
+    else:
+        pytest.importorskip("trafilatura")
+    found = article(ARTICLE, URL)
+    assert "# Things" in found
+    assert "| Apple | 1.20 |" in found
+    assert "def fly(high):\n    return high + 1" in found
+    assert "[link 7](https://a.test/more/7)" in found
+    assert "snake_case_7." in found
+    assert ("menu" in found) == (how == "alone")
+
+
+def test_a_page_that_is_mostly_links_is_not_lost() -> None:
+    links = "".join(f"<li><a href='/{n}'>an entry of the index with number {n}</a></li>" for n in range(200))
+    found = article(f"<html><body><nav><ul>{links}</ul></nav><p>short</p></body></html>", URL)
+    assert "[an entry of the index with number 199](https://a.test/199)" in found
+
+
+def test_whatever_an_extractor_does_there_is_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    trafilatura = pytest.importorskip("trafilatura")
+
+    def fails(*args: object, **options: object) -> str:
+        raise RecursionError
+
+    monkeypatch.setattr(trafilatura, "extract", fails)
+    assert "Paragraph 3" in article(ARTICLE, URL)
+
+
+HOSTILE = {
+    "open tags": "<a " * 300_000,
+    "quotes": '<a "' * 250_000,
+    "both quotes": "<a '\"" * 200_000,
+    "links": "<a href=x>" * 100_000 + "y" + "</a>" * 100_000,
+    "comments": "<!--" * 250_000,
+    "declarations": "<!" * 500_000,
+    "scripts": "<script>" * 125_000,
+    "rows": "<tr><td>" * 125_000,
+    "deep": "<div>" * 200_000,
+    "entities": "&" * 1_000_000,
+    "brackets": "<" * 300_000,
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_the_time_grows_with_the_page_only(name: str) -> None:
+    began = perf_counter()
+    markdown(HOSTILE[name], URL)
+    assert perf_counter() - began < 5
+
+
+@pytest.mark.parametrize("line", ["[" * 20_000, "![" * 10_000, "[a](" * 10_000, "*" * 20_000, "\\" * 20_000])
+def test_marks_without_an_end_are_taken_off_in_time(line: str) -> None:
+    began = perf_counter()
+    plain(line)
+    assert perf_counter() - began < 2
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("**bold** and `code`", "bold and code"),
+        ("[text](https://a.test/x) ![alt](y)", "text alt"),
+        (r"snake\_case \* star", "snake_case * star"),
+        ("~~gone~~ 2 < 3", "gone 2 < 3"),
+    ],
+)
+def test_a_line_without_its_marks(line: str, expected: str) -> None:
+    assert plain(line) == expected
+
+
+@pytest.mark.parametrize(
+    ("data", "charset", "expected"),
+    [
+        ("é".encode(), "", "é"),
+        (b"\xe9", "iso-8859-1", "é"),
+        (b"<meta charset='windows-1252'>\x80", "", "<meta charset='windows-1252'>€"),
+        (
+            b"<meta http-equiv=x content='text/html; charset=koi8-r'>\xc1",
+            "",
+            "<meta http-equiv=x content='text/html; charset=koi8-r'>\u0430",
+        ),
+        (b"\xff", "utf-8", "\ufffd"),
+        (b"abc", "no-such-charset", "abc"),
+        (b"abc", "idna", "abc"),
+        (b"abc", "hex", "abc"),
+        (b"+AGE-", "utf-7", "+AGE-"),
+        (b"abc", "a\0b", "abc"),
+    ],
+)
+def test_bytes_are_read_in_the_encoding_that_they_name(data: bytes, charset: str, expected: str) -> None:
+    assert decoded(data, charset) == expected
+
+
+def test_the_title_is_one_line_without_entities() -> None:
+    assert title_of(ARTICLE) == "On Things & more"
+    assert title_of("<title>a\n\x1b b") == ""
+    assert title_of("<p>none</p>") == ""
+
+
+def test_no_control_character_survives() -> None:
+    found = cleaned("a\x1b]0;x\x07b\r\nc\rd\x00\u2028e\n\n\n\nf  ")
+    assert found == "a]0;xb\nc\nde\n\nf"
+    assert text.LITTLE > 0
