@@ -20,7 +20,8 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY) ## a conversation with tools on every wire, handed over in the middle: no key, no network
 	@$(BIN)/toolglot demo
 
-test: $(READY) ## all tests with coverage, then the scores on the recordings where they are present
+test: $(READY) ## all tests with coverage, then the scores on the recordings where they are present (SYSTEM=no installs no programs)
+	@SYSTEM=$(SYSTEM) sh tests/system.sh
 	@$(BIN)/python -m pytest --numprocesses=auto --cov --cov-report=term:skip-covered --cov-fail-under=90
 	@$(BIN)/python tests/scores.py
 

@@ -113,20 +113,36 @@ def test_programs_are_looked_for_and_not_started(tmp_path: Path, capsys: pytest.
 
 
 @pytest.mark.parametrize(
-    ("script", "said"),
+    ("level", "run", "why"),
     [
-        (None, "not found"),
-        ('test "$*" = "--ro-bind / / --unshare-all true"', "bwrap works"),
-        ("echo 'bwrap: no permissions' >&2; exit 1", "bwrap does not work: bwrap: no permissions"),
-        ("exit 3", "bwrap does not work: it ended with 3"),
+        (2, "in bwrap+seccomp", {}),
+        (1, "in landlock+seccomp", {"no bwrap+seccomp": "no permissions"}),
+        (0, "unconfined: each one has to be approved", {"no bwrap+seccomp": "not found", "no landlock+seccomp": "off"}),
     ],
 )
-def test_bubblewrap_is_tried(script: str | None, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    if script is not None:
-        program(tmp_path, "bwrap", script)
+def test_what_holds_commands_is_told(
+    level: int,
+    run: str,
+    why: dict[str, str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    labels = ("none", "landlock+seccomp", "bwrap+seccomp")
+    said = {
+        "level": level,
+        "sandbox": labels[level],
+        "reasons": {name.removeprefix("no "): reason for name, reason in why.items()},
+        "bwrap": "/usr/bin/bwrap" if level == 2 else None,
+        "landlock": 7 if level else 0,
+        "processes": "cgroup",
+        "gaps": [] if level == 2 else ["others can be seen"],
+    }
+    monkeypatch.setattr("toolglot.builtin.shell.sandbox.describe_sandbox", lambda: said)
     sandbox = found(capsys, configured(tmp_path))["sandbox"]
-    assert sandbox["bubblewrap"].endswith(said)
-    assert sandbox["tools run"].startswith("unconfined")
+    assert sandbox["commands run"] == run
+    assert {name: reason for name, reason in sandbox.items() if name.startswith("no ")} == why
+    assert sandbox.get("gaps") == (None if level == 2 else "others can be seen")
 
 
 # ---- configuration and keys

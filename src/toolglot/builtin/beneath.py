@@ -7,19 +7,22 @@ Both give a descriptor of what was really opened; whoever swaps folders meanwhil
 import ctypes
 import errno
 import os
+import stat
 import sys
+from contextlib import suppress
 from functools import cache
 
-__all__ = ["PATH_ONLY", "is_kernel_checked", "open_beneath"]
+__all__ = ["PATH_ONLY", "give_back", "is_kernel_checked", "open_beneath"]
 
-PATH_ONLY: int = getattr(os, "O_PATH", os.O_RDONLY)
-"""A descriptor that only names a place; a plain one where the system has none of this kind."""
+_O_PATH: int = getattr(os, "O_PATH", 0)  # it goes with few other flags
+PATH_ONLY: int = _O_PATH or os.O_RDONLY | os.O_NONBLOCK
+"""A descriptor that only names a place; one that does not wait for anybody where the system has none of this kind."""
 _OPENAT2 = 437  # the same number on every architecture that has it (Linux 5.6)
 _BENEATH, _NO_MAGICLINKS = 0x08, 0x02
 _RACES = 64  # EAGAIN: somebody renamed folders while the kernel looked
 _MOST_LINKS = 40
-_O_PATH: int = getattr(os, "O_PATH", 0)  # it goes with few other flags
 _ALWAYS = os.O_CLOEXEC | getattr(os, "O_NOCTTY", 0)
+_STEP = PATH_ONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class _How(ctypes.Structure):
@@ -41,11 +44,11 @@ def is_kernel_checked() -> bool:
     except OSError:
         return False
     try:
-        os.close(_openat2(root, ".", PATH_ONLY, 0))
+        give_back(_openat2(root, ".", PATH_ONLY, 0))
     except OSError:
         return False
     finally:
-        os.close(root)
+        give_back(root)
     return True
 
 
@@ -57,11 +60,20 @@ def open_beneath(folder: int, path: str, flags: int, mode: int = 0o600) -> int:
     return _walk(folder, path, flags, mode)
 
 
+def give_back(handle: int) -> None:
+    """Closes a handle that nothing was written through: nothing can be lost, and no error matters. Below 0: there is none."""
+    if handle >= 0:
+        with suppress(OSError):
+            os.close(handle)
+
+
 def _openat2(folder: int, path: str, flags: int, mode: int) -> int:
     how = _How(flags, mode, _BENEATH | _NO_MAGICLINKS)
     name = os.fsencode(path)
     for _ in range(_RACES):
-        found: int = _libc().syscall(_OPENAT2, folder, name, ctypes.byref(how), ctypes.sizeof(how))
+        found: int = _libc().syscall(
+            ctypes.c_long(_OPENAT2), ctypes.c_long(folder), name, ctypes.byref(how), ctypes.c_size_t(ctypes.sizeof(how))
+        )
         if found >= 0:
             return found
         number = ctypes.get_errno()
@@ -73,36 +85,54 @@ def _openat2(folder: int, path: str, flags: int, mode: int) -> int:
 def _walk(folder: int, path: str, flags: int, mode: int) -> int:
     """The same, component by component. `above` holds a handle of every folder on the way, so that `..` cannot be fooled."""
     above = [os.dup(folder)]
-    parts = [part for part in path.split("/") if part not in ("", ".")]
     links = 0
-    if path.startswith("/"):
-        parts = [".."] * 1 + parts  # absolute: it leads out
     try:
+        parts = _parts(path)
         while parts:
             name = parts.pop(0)
+            if name == ".":
+                continue
             if name == "..":
                 if len(above) == 1:
                     raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), path)
-                os.close(above.pop())
-                continue
-            last = not parts
-            follows = not (last and flags & os.O_NOFOLLOW)
-            target = _link(above[-1], name) if follows else None
-            if target is not None:
+                give_back(above.pop())
+            elif (target := _link(above[-1], name) if parts or _follows(flags) else None) is not None:
                 links += 1
                 if links > _MOST_LINKS:
                     raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
-                if target.startswith("/"):
-                    raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), path)
-                parts = [part for part in target.split("/") if part not in ("", ".")] + parts
-                continue
-            if last:
-                return os.open(name, flags | os.O_NOFOLLOW, mode, dir_fd=above[-1])
-            above.append(os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=above[-1]))
-        return os.open(".", (flags & ~os.O_CREAT) | os.O_NOFOLLOW, dir_fd=above[-1])
+                parts = _parts(target) + parts
+            elif parts:
+                above.append(os.open(name, _STEP, dir_fd=above[-1]))
+            else:
+                return _last(above[-1], name, flags, mode)
+        return os.open(".", flags & ~os.O_CREAT, dir_fd=above[-1])
     finally:
         for handle in above:
-            os.close(handle)
+            give_back(handle)
+
+
+def _parts(path: str) -> list[str]:
+    """The names of a path. A last "." says that what is before it must be a folder."""
+    if path.startswith("/"):
+        raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), path)
+    names = path.split("/")
+    return [name for name in names if name not in ("", ".")] + ["."] * (names[-1] in ("", "."))
+
+
+def _follows(flags: int) -> bool:
+    """Whether a link at the end of a path is followed; a file that must be new is never one behind a link."""
+    return not flags & (os.O_NOFOLLOW | os.O_EXCL)
+
+
+def _last(folder: int, name: str, flags: int, mode: int) -> int:
+    handle = os.open(name, flags | os.O_NOFOLLOW, mode, dir_fd=folder)
+    try:
+        if flags & _O_PATH and _follows(flags) and stat.S_ISLNK(os.fstat(handle).st_mode):
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), name)  # it has become a link since it was looked at
+    except OSError:
+        give_back(handle)
+        raise
+    return handle
 
 
 def _link(folder: int, name: str) -> str | None:

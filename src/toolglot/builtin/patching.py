@@ -94,7 +94,8 @@ def patch_tools(box: Toolbox) -> list[Tool]:
             text: The whole patch.
             ops: The same as a list of operations on files, instead of text.
         """
-        return _patched(box, context, _ops(text, ops))
+        with box.lock:
+            return _patched(box, context, _ops(text, ops))
 
     return [patch]
 

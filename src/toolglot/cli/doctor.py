@@ -8,7 +8,6 @@ import asyncio
 import os
 import re
 import shutil
-import subprocess
 import sys
 import time
 from collections import Counter
@@ -36,13 +35,14 @@ EXTRAS: dict[str, tuple[tuple[str, ...], str]] = {
     "azure": (("azure-identity",), "sign in to Azure with Entra"),
     "vertex": (("google-auth", "requests"), "sign in to Vertex AI with Google's credentials"),
     "keyring": (("keyring",), "keys in the system's keyring"),
+    "web": (("playwright", "trafilatura"), "web pages in a real browser"),
+    "ast": (("ast-grep-py",), "search and rewrite by syntax"),
 }
 _PROGRAMS = {"rg": ("rg",), "git": ("git",), "chromium": ("chromium", "chromium-browser", "google-chrome", "chrome")}
 _LONGEST_LOG = 5_000_000  # bytes of the audit log that are read, from its end
 _SHOWN_TOOLS, _LONGEST_NAME = 20, 32
 _MISSING = "missing"
 _PATIENCE = Timeouts(connect=10.0, first_byte=10.0, idle=10.0)
-_LANDLOCK_CREATE_RULESET, _LANDLOCK_VERSION = 444, 1
 
 
 class ToolNumbers(msgspec.Struct, frozen=True):
@@ -225,31 +225,19 @@ def _rows(provider: str) -> set[str]:
 
 
 def _sandbox() -> dict[str, str]:
-    found = {"tools run": "unconfined, with all rights of this user: no built-in tool has a sandbox yet"}
-    found["bubblewrap"] = _bubblewrap()
+    """What holds the commands of tools; a canary is run to find out."""
+    from toolglot.builtin.shell.sandbox import describe_sandbox
+
+    said = describe_sandbox()
+    found = {"commands run": f"in {said['sandbox']}" if said["level"] else "unconfined: each one has to be approved"}
+    found |= {f"no {name}": why for name, why in said["reasons"].items() if why}
+    if said["gaps"]:
+        found["gaps"] = "; ".join(said["gaps"])
+    found["bubblewrap"] = said["bwrap"] or "not found"
     if sys.platform == "linux":
-        found |= {"user namespaces": _namespaces(), "Landlock": _landlock()}
+        found |= {"user namespaces": _namespaces(), "Landlock": f"ABI {said['landlock']}" if said["landlock"] else "none"}
+    found["processes"] = said["processes"]
     return found
-
-
-def _bubblewrap() -> str:
-    program = shutil.which("bwrap")
-    if program is None:
-        return "not found"
-    try:
-        done = subprocess.run(
-            [program, "--ro-bind", "/", "/", "--unshare-all", "true"],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=10,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired) as e:
-        return f"{program} does not work: {e}"
-    if done.returncode:
-        said = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        return f"{program} does not work: {said[0] if said else f'it ended with {done.returncode}'}"
-    return f"{program} works"
 
 
 def _namespaces() -> str:
@@ -264,17 +252,6 @@ def _namespaces() -> str:
         except OSError:
             continue
     return "allowed" if Path("/proc/self/ns/user").exists() else "the kernel has none"
-
-
-def _landlock() -> str:
-    """The version of the kernel's interface: asking for it makes nothing."""
-    import ctypes
-
-    try:
-        abi = ctypes.CDLL(None).syscall(_LANDLOCK_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint(_LANDLOCK_VERSION))
-    except (OSError, AttributeError):
-        return "cannot be asked for"
-    return f"ABI {abi}" if abi > 0 else "the kernel has none, or it is off"
 
 
 # ---- how the tools did

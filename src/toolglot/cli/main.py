@@ -357,9 +357,11 @@ def demo(
 
         show(Console(), only=wire)
         return
+    from toolglot.cli.coding import code
     from toolglot.cli.demo import demo as play
 
-    raise typer.Exit(play(Console(), only=wire))
+    console = Console()
+    raise typer.Exit(play(console, only=wire) or (0 if wire else code(console)))
 
 
 def _prompt(prompt: str | None) -> str:

@@ -16,7 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from toolglot.config.load import tools_in
-from toolglot.config.places import private_folder, state_folder
+from toolglot.config.places import config_file, data_folder, private_folder, state_folder
 from toolglot.config.read import Configuration, read_configuration
 from toolglot.config.settings import ProviderSettings, Settings, ToolFilter
 from toolglot.engine.auth import key_in
@@ -210,7 +210,7 @@ class Setup:
             others=tuple(others),
             unprotected=own.unprotected,
             require_read=own.require_read,
-            shell=ShellOptions(network=own.network),
+            shell=ShellOptions(network=own.network, hidden=(config_file().parent, data_folder(), state_folder())),
             web=web,
         )
         return builtins(Path(own.root or ".").expanduser(), options=options, state=private_folder(state_folder()), ask=ask)

@@ -140,7 +140,7 @@ class Guard:
 
     def _circle(self, call: ToolCall, tool: Tool | None) -> str:
         """Why a call is one too many of its kind; "" where it is not."""
-        most = self.config.repeats
+        most = 0 if tool is not None and tool.polls else self.config.repeats
         if not most or sum(made.call.name == call.name for made in self._recent) < most:
             return ""
         results = self._results_of(_key(call), since_writing=not _writes(tool))

@@ -68,7 +68,7 @@ class Tool:
     """A function that a model may call.
 
     effects: what it may touch; a tool that does not say may have any effect. inline: so short that it needs no thread.
-    idempotent: running it twice does no harm. approval: True asks always, False never, None leaves it to the policy.
+    idempotent: running it twice does no harm. polls: the same call may bring something new each time, it is never a circle. approval: True asks always, False never, None leaves it to the policy.
     target: tells from the arguments what a call really touches; preview: what it would do, for the one who approves it: the
     full command, or a diff. max_result: characters of a result that the model sees.
     """
@@ -89,6 +89,7 @@ class Tool:
         effects: Effect | Iterable[Effect] = (),
         inline: bool = False,
         idempotent: bool = False,
+        polls: bool = False,
         timeout: float | None = None,
         max_uses: int | None = None,
         rate: Rate | None = None,
@@ -107,7 +108,7 @@ class Tool:
             raise NotATool(f"{function!r:.80} cannot be a tool: it cannot be called")
         self._name = definition.name if definition else _checked_name(name or name_of(self.function), self.function)
         self.effects = _checked_effects(effects, self._name)
-        self.inline, self.idempotent, self.timeout = inline, idempotent, timeout
+        self.inline, self.idempotent, self.polls, self.timeout = inline, idempotent, polls, timeout
         self.max_uses, self.rate, self.approval = max_uses, rate, approval
         self.target, self.preview, self.max_result = target, preview, max_result
         self._flow = _flow(self.function)
@@ -306,6 +307,7 @@ def tool(
     effects: Effect | Iterable[Effect] = (),
     inline: bool = False,
     idempotent: bool = False,
+    polls: bool = False,
     timeout: float | None = None,
     max_uses: int | None = None,
     rate: Rate | None = None,

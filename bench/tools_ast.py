@@ -1,0 +1,54 @@
+"""Search by structure over the standard library, with the look for a word of the pattern before parsing and without."""
+
+import sysconfig
+import time
+from pathlib import Path
+from statistics import median
+
+from bench.measure import Table
+from toolglot.builtin import syntax
+from toolglot.builtin.toolbox import Toolbox
+from toolglot.builtin.workspace import Workspace
+from toolglot.messages import ToolCall
+from toolglot.tools.context import Context
+
+PATTERNS = ("isinstance($A, $B)", "raise $E from None", "$A = $B if $C else $D")
+
+_OWN = {"include_glob": "!site-packages/**"}  # what others have installed there
+
+
+def ast_table(*, quick: bool) -> Table:
+    """Wall time of whole calls, as the parser is a process of its own; its start is included."""
+    source = Path(sysconfig.get_paths()["stdlib"]) / ("json" if quick else "")
+    table = Table(f"ast_search over {'a part of ' if quick else ''}the standard library")
+    workspace = Workspace(source, writable=False)
+    size = sum(path.stat().st_size for path in source.rglob("*.py") if "site-packages" not in path.parts) / 1e6
+    for pattern in PATTERNS:
+        plain, found = _timed(workspace, pattern, 3 if quick else 1, prefilter=False)
+        fast, same = _timed(workspace, pattern, 3 if quick else 1, prefilter=True)
+        assert found == same, (pattern, found, same)
+        table.rows.append({"": pattern, "matches": found, "MB": size, "MB/s": size / fast, "MB/s, all parsed": size / plain})
+    workspace.close()
+    return table
+
+
+def _timed(workspace: Workspace, pattern: str, rounds: int, *, prefilter: bool) -> tuple[float, int]:
+    search = syntax.syntax_tools(Toolbox(workspace))[0]
+    call = ToolCall("c1", "ast_search", {"pattern": pattern, "language": "python", "max_results": 10**6, **_OWN})
+    longest, word, most = syntax.SECONDS, syntax._WORD, syntax.MOST_RESULTS
+    took, found = list[float](), 0
+    syntax.SECONDS, syntax.MOST_RESULTS = 600.0, 10**6
+    if not prefilter:
+        syntax._WORD = syntax.re.compile(r"(?!)")
+    try:
+        for _ in range(rounds):
+            start = time.perf_counter()
+            found = len(search.call(search.bind(call).values, Context(call)).data["matches"])
+            took.append(time.perf_counter() - start)
+    finally:
+        syntax.SECONDS, syntax._WORD, syntax.MOST_RESULTS = longest, word, most
+    return median(took), found
+
+
+if __name__ == "__main__":
+    print(ast_table(quick=False))

@@ -1,0 +1,119 @@
+"""`python -m bench.tools_shell [--quick]`: what a sandbox costs a command, and whether it holds under load.
+
+Wall time in milliseconds, medians, taken in turns. Below the table: a flood of output, and many limits of time in a row.
+"""
+
+import argparse
+import asyncio
+import os
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from bench.measure import Figure, Table
+from toolglot.builtin.shell import Level, ShellOptions, close_shell, shell_tools
+from toolglot.builtin.shell.sandbox import probe_level
+from toolglot.builtin.toolbox import Toolbox
+from toolglot.builtin.workspace import Workspace
+from toolglot.messages import ToolCall
+from toolglot.tools.context import Context
+
+WORD = "27182"
+DAEMONS = f"(setsid sleep {WORD} &); (trap '' TERM; exec sleep {WORD}) & sleep {WORD}"
+
+
+class Bench:
+    """The shell of one level."""
+
+    def __init__(self, base: Path, level: Level) -> None:
+        base.mkdir()
+        (base / "work").mkdir()
+        self.workspace = Workspace(base / "work")
+        self.box = Toolbox(self.workspace, state=base / "state")
+        self.tool = shell_tools(self.box, ShellOptions(level=level))[0]
+
+    async def run(self, **arguments: Any) -> dict[str, Any]:
+        call = ToolCall("1", "shell", arguments)
+        return (await self.tool.invoke(self.tool.bind(call).values, Context(call))).data
+
+    def close(self) -> None:
+        close_shell(self.box)
+        self.workspace.close()
+
+
+def start_table(base: Path, rounds: int) -> Table:
+    """One `true`, from the call of the tool to its result."""
+    levels = [level for level in Level if level is Level.NONE or not probe_level(level)]
+    benches = {level.label: Bench(base / level.name, level) for level in levels}
+    runs: dict[str, Callable[[], object]] = {"bare bash": lambda: subprocess.run(["bash", "-c", "true"], check=True)}
+    runs |= {
+        f"shell, {label}": (lambda bench=bench: asyncio.run(bench.run(command="true"))) for label, bench in benches.items()
+    }
+    took: dict[str, list[float]] = {name: [] for name in runs}
+    for number in range(rounds + 1):
+        for name, run in runs.items():
+            start = time.perf_counter()
+            run()
+            if number:  # the first one warms up
+                took[name].append(1e3 * (time.perf_counter() - start))
+    for bench in benches.values():
+        bench.close()
+    bare = median(took["bare bash"])
+    table = Table("A command: ms from call to result", "ratio: against bare bash")
+    for name, times in took.items():
+        table.rows.append({"": name, "÷ bare": Figure(median(times) / bare), "ms": Figure(median(times), " ms")})
+    return table
+
+
+async def flood(bench: Bench, size: int) -> str:
+    """Output that nobody could keep."""
+    start = time.perf_counter()
+    found = await bench.run(command=f"yes 0123456789abcdef | head -c {size}", timeout=600)
+    took, held = time.perf_counter() - start, int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    if found["total_bytes"] != size:
+        raise AssertionError(f"read {found['total_bytes']} of {size} bytes")
+    return f"flood of {size / 1e9:g} GB: {took:.1f} s, {held / 2**20:.0f} MB held by this process"
+
+
+async def endings(bench: Bench, times: int) -> str:
+    """Limits of time, one after the other: daemons, and those who do not listen."""
+    await bench.run(command="true")
+    handles, late = len(os.listdir("/proc/self/fd")), list[float]()
+    for _ in range(times):
+        found = await bench.run(command=DAEMONS, timeout=0.1)
+        late.append(1e3 * (found["seconds"] - 0.1))
+    left = sum(WORD.encode() in _words(name) for name in os.listdir("/proc") if name.isdigit())
+    more = len(os.listdir("/proc/self/fd")) - handles
+    return f"{times} limits of time: {left} survivors, {more} more descriptors, ended {median(late):.1f} ms late"
+
+
+def _words(pid: str) -> list[bytes]:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return []
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.tools_shell")
+    parser.add_argument("--quick", action="store_true", help="fewer rounds, a smaller flood")
+    quick: bool = parser.parse_args().quick
+    with tempfile.TemporaryDirectory() as folder:
+        base = Path(folder)
+        print(start_table(base, 5 if quick else 40), end="\n\n")
+        for level in (Level.BUBBLEWRAP, Level.LANDLOCK):
+            if why := probe_level(level):
+                print(f"{level.label}: {why}")
+                continue
+            bench = Bench(base / f"load-{level.name}", level)
+            print(f"{level.label}: {asyncio.run(flood(bench, 10**8 if quick else 2 * 10**9))}")
+            print(f"{level.label}: {asyncio.run(endings(bench, 10 if quick else 200))}")
+            bench.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,268 @@
+"""The tool `glob`: the files whose paths match a pattern, found by handles. No link is followed; `.git` is not entered."""
+
+import os
+import re
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Literal
+
+import msgspec
+
+from toolglot.builtin.ignore import expanded, glob_regex
+from toolglot.builtin.search import Walk, shown, status_of
+from toolglot.builtin.toolbox import Toolbox, built
+from toolglot.builtin.workspace import Opened
+from toolglot.errors import ToolError
+from toolglot.tools.context import Context
+from toolglot.tools.results import ToolOutput
+from toolglot.tools.tool import Tool, tool
+
+__all__ = ["GlobFound", "Globbing", "glob_tools", "searched_root", "target_of"]
+
+SECONDS = 30.0
+MOST_RESULTS = 10_000
+MOST_KEPT = 500_000
+EVERY = 50_000  # entries between two words on progress
+DAY = 24 * 3600
+_WILD = re.compile(r"[*?\[\\]")
+
+
+class GlobFile(msgspec.Struct, frozen=True):
+    """A file that was found. `path`: below the root; `absolute`: the whole real path. `mtime`: seconds."""
+
+    path: str
+    absolute: str
+    size: int
+    mtime: float
+
+
+class GlobFound(msgspec.Struct, frozen=True, kw_only=True):
+    """What `glob` found. `total`: all that match, of which the first are in `files`. `ignored`: matching ones left out.
+
+    `ignored_folders` were not looked into. `complete` is False where it was stopped before the end.
+    """
+
+    pattern: str
+    path: str
+    order: str
+    files: tuple[GlobFile, ...]
+    total: int
+    truncated: bool
+    ignored: int = 0
+    ignored_folders: int = 0
+    missed: int = 0
+    complete: bool = True
+
+
+def target_of(box: Toolbox) -> Callable[[dict[str, Any]], str]:
+    """What a call looks into: the real path, for the audit log."""
+
+    def target(arguments: dict[str, Any]) -> str:
+        path = arguments.get("path")
+        try:
+            found = box.workspace.look(path if isinstance(path, str) and path else ".")
+        except ToolError:
+            return str(path)
+        return str(found.path) if found else str(path)
+
+    return target
+
+
+def at_least(name: str, value: int, least: int = 0) -> int:
+    """A number that is large enough. Raises ToolError."""
+    if value < least:
+        raise ToolError(f"{name} is {value}; it must be {least} or more", kind="validation")
+    return value
+
+
+def searched_root(box: Toolbox, whole: str, real: str) -> str:
+    """The root that a real path is below of, as a path."""
+    return whole[: len(whole) - len(real)].rstrip("/") or "/" if real else whole
+
+
+def patience(context: Context | None, what: str, seconds: float = SECONDS) -> Callable[[int], bool]:
+    """Asked now and then with the number of things seen: whether it is time to stop. Raises ToolError where nobody waits."""
+    until, told = time.monotonic() + seconds, EVERY
+
+    def enough(seen: int) -> bool:
+        nonlocal told
+        if context is not None:
+            if context.cancelled:
+                raise ToolError(f"{what} was cancelled", kind="cancelled")
+            if seen >= told:
+                told = seen + EVERY
+                context.report(f"{seen} entries looked at")
+        return time.monotonic() > until
+
+    return enough
+
+
+def literal_start(pattern: str) -> tuple[str, str]:
+    """A glob without braces as the folders that it names plainly, and the rest."""
+    *folders, last = pattern.split("/")
+    plain = 0
+    while plain < len(folders) and folders[plain] and not _WILD.search(folders[plain]):
+        plain += 1
+    return "/".join(folders[:plain]), "/".join([*folders[plain:], last])
+
+
+class Globbing:
+    """One search for paths: a pattern, where it starts, what is obeyed."""
+
+    def __init__(self, pattern: str, *, case_sensitive: bool = True, git: bool = True, extra: bool = True) -> None:
+        if not pattern or "\0" in pattern:
+            raise ToolError(f"{pattern[:80]!r} is not a glob; give one such as '**/*.py'", kind="validation")
+        pattern = re.sub(r"^(?:\./)+", "", pattern)
+        if ".." in pattern.split("/"):
+            raise ToolError(f"the glob {pattern[:80]!r} leads upwards; give the folder as path", kind="validation")
+        self._globs = expanded(pattern)
+        self._flags = re.DOTALL | (0 if case_sensitive else re.IGNORECASE)
+        self.git, self.extra, self._folded = git, extra, not case_sensitive
+        self.found: list[tuple[str, int, int]] = []
+        """Path below the root, size, time of change in ns; the last two are 0 where nobody asked for times."""
+        self.ignored = self.ignored_folders = self.missed = 0
+        self.complete = True
+
+    def start(self) -> str:
+        """The folder that all alternatives are in, below where the search is."""
+        starts = {literal_start(glob)[0] for glob in self._globs}
+        return starts.pop() if len(starts) == 1 and not self._folded else ""
+
+    def _depth(self) -> int | None:
+        """How many folders deep a match can be; None: any."""
+        return None if any("**" in glob for glob in self._globs) else max(glob.count("/") for glob in self._globs)
+
+    def run(self, root: int, base: str, enough: Callable[[int], bool], *, times: bool = True) -> None:
+        """Looks through the folder `base` below a root that is open."""
+        start, depth = self.start(), self._depth()
+        begin = "/".join(filter(None, (base, start)))
+        matches = re.compile("|".join(f"(?:{glob_regex(glob)})" for glob in self._globs), self._flags).fullmatch
+        cut = len(base) + 1 if base else 0
+        walk = Walk(root, begin, git=self.git, extra=self.extra)
+        for folder in walk:
+            prefix = f"{folder.path}/" if folder.path else ""
+            local = prefix[cut:]
+            if depth is not None and local.count("/") >= depth:
+                folder.folders.clear()
+            found = [entry for entry in folder.files if matches(local + entry.name)]
+            if times:
+                self._keep(prefix, found)
+            else:
+                self.found += [(prefix + entry.name, 0, 0) for entry in found]
+            for entry in folder.ignored:
+                if entry.is_dir(follow_symlinks=False):
+                    self.ignored_folders += 1
+                elif matches(local + entry.name):
+                    self.ignored += 1
+            if enough(walk.seen) or len(self.found) >= MOST_KEPT:
+                self.complete = False
+                break
+        self.missed = walk.missed
+        self.complete = self.complete and not walk.ended
+
+    def _keep(self, prefix: str, entries: list[os.DirEntry[str]]) -> None:
+        for entry in entries:
+            with suppress(OSError):  # it has gone meanwhile
+                status = entry.stat(follow_symlinks=False)
+                self.found.append((prefix + entry.name, status.st_size, status.st_mtime_ns))
+
+    def sorted(self, order: str) -> list[tuple[str, int, int]]:
+        """What was found, in an order."""
+        if order == "name":
+            return sorted(self.found)
+        if order == "mtime":
+            return sorted(self.found, key=lambda one: (-one[2], one[0]))
+        recent = (time.time() - DAY) * 1e9
+        return sorted(self.found, key=lambda one: (0, -one[2], one[0]) if one[2] >= recent else (1, 0, one[0]))
+
+
+def absolute_glob(box: Toolbox, pattern: str) -> tuple[str, str]:
+    """A glob that begins at the root of the file system: the folder that it names, and the rest. Raises ToolError."""
+    folder, rest = literal_start(pattern[1:])
+    path = f"/{folder}"
+    box.workspace.place(path)
+    return path, rest
+
+
+def glob_tools(box: Toolbox) -> list[Tool]:
+    """The tool `glob`, for a toolbox."""
+
+    @tool(
+        name="glob",
+        effects="read",
+        idempotent=True,
+        target=target_of(box),
+        examples=[{"pattern": "src/**/*.{ts,tsx}"}, {"pattern": "*.md", "path": "docs", "order": "name"}],
+    )
+    def glob(  # noqa: D417
+        pattern: str,
+        path: str = ".",
+        case_sensitive: bool = True,
+        respect_gitignore: bool = True,
+        respect_extra_ignore: bool = True,
+        max_results: int = 100,
+        order: Literal["mtime", "gemini_recent", "name"] = "mtime",
+        *,
+        context: Context | None = None,
+    ) -> ToolOutput:
+        """Find files by their paths. `*` and `?` stay within a name, `**` is any number of folders, `{a,b}` is a choice.
+
+        Hidden files are found too; folders, links and what version control keeps for itself are not.
+
+        Args:
+            pattern: The glob that the path of a file must match, from the folder searched: '**/*.py' looks in all folders.
+            path: The folder to search; the workspace without it.
+            case_sensitive: Whether case counts.
+            respect_gitignore: Leave out what .gitignore files name.
+            respect_extra_ignore: Leave out what .aiignore and similar files in the workspace's root name.
+            max_results: How many files to list at most; 0 is as many as possible.
+            order: mtime is newest first; gemini_recent is the last 24 hours newest first, then by name; name is by name.
+        """
+        at_least("max_results", max_results)
+        if pattern.startswith("/"):
+            path, pattern = absolute_glob(box, pattern)
+        search = Globbing(pattern, case_sensitive=case_sensitive, git=respect_gitignore, extra=respect_extra_ignore)
+        with (
+            box.workspace.listing(path or ".") as opened,
+            box.workspace.listing(searched_root(box, str(opened.path), opened.real)) as root,
+        ):
+            search.run(root.handle, opened.real, patience(context, "glob"), times=order != "name")
+            most = min(max_results or MOST_RESULTS, MOST_RESULTS)
+            files = [_file(root, *one) for one in search.sorted(order)[:most]]
+        total = len(search.found)
+        found = GlobFound(
+            pattern=pattern,
+            path=shown(str(opened.path)),
+            order=order,
+            files=tuple(files),
+            total=total,
+            truncated=total > len(files),
+            ignored=search.ignored,
+            ignored_folders=search.ignored_folders,
+            missed=search.missed,
+            complete=search.complete,
+        )
+        return ToolOutput(_text(box, found), built(found))
+
+    return [glob]
+
+
+def _file(root: Opened, path: str, size: int, changed: int) -> GlobFile:
+    if not changed and (status := status_of(root.handle, path)) is not None:
+        size, changed = status.st_size, status.st_mtime_ns
+    return GlobFile(shown(path), shown(f"{str(root.path).rstrip('/')}/{path}"), size, changed / 1e9)
+
+
+def _text(box: Toolbox, found: GlobFound) -> str:
+    main = str(box.workspace.root)
+    inside = found.path == main or found.path.startswith(main.rstrip("/") + "/")
+    lines = [one.path if inside else one.absolute for one in found.files]
+    if found.truncated:
+        lines.append(f"[{len(found.files)} of {found.total} files; narrow the pattern, or raise max_results]")
+    if not lines:
+        left = f" {found.ignored} that match are ignored." if found.ignored else ""
+        lines.append(f"No files match {found.pattern!r} in {found.path!r}.{left}")
+    if not found.complete:
+        lines.append("[stopped before everything was looked at: search in a folder further down]")
+    return "\n".join(lines)

@@ -1,0 +1,365 @@
+"""What a `.gitignore` says of a path, and what a glob matches. Pure: texts in, answers out.
+
+Laws: `Rules` answers as git does, byte by byte. No pattern is slow: what a star takes is never given back, so that a hostile
+file costs its length times the length of a name.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
+from itertools import islice, pairwise
+from typing import NamedTuple
+
+from toolglot.errors import ToolError
+
+__all__ = ["Globs", "Rules", "Scope", "anchored_lines", "as_key", "expanded", "glob_regex"]
+
+MOST_ALTERNATIVES = 256
+MOST_RULES = 5000
+LONGEST_GLOB, LONGEST_RULE = 1024, 4096
+_CLASSES = {
+    "alnum": "a-zA-Z0-9",
+    "alpha": "a-zA-Z",
+    "blank": " \\t",
+    "cntrl": "\\x00-\\x1f\\x7f",
+    "digit": "0-9",
+    "graph": "!-~",
+    "lower": "a-z",
+    "print": " -~",
+    "punct": "!-/:-@\\[-`{-~",
+    "space": " \\t-\\r",
+    "upper": "A-Z",
+    "xdigit": "0-9a-fA-F",
+}
+_NEVER = "(?!)"
+Match = Callable[[str], object]
+
+
+def as_key(path: str) -> str:
+    """A name or path as rules compare it: one character for each byte."""
+    return path if path.isascii() else path.encode("utf-8", "surrogateescape").decode("latin-1")
+
+
+# ---- globs
+
+
+class _Broken(ValueError):
+    """A glob that matches nothing: a class without an end, a backslash before nothing."""
+
+
+def _tokens(pattern: str) -> Iterator[str]:
+    """`/`, `*` and `?` as they are; anything else as the regex of one character."""
+    at = 0
+    while at < len(pattern):
+        one = pattern[at]
+        at += 1
+        if one in "/*?":
+            yield one
+        elif one == "[":
+            piece, at = _class(pattern, at)
+            yield piece
+        elif one == "\\":
+            if at == len(pattern):
+                raise _Broken
+            yield "/" if pattern[at] == "/" else re.escape(pattern[at])
+            at += 1
+        else:
+            yield re.escape(one)
+
+
+def _class(pattern: str, at: int) -> tuple[str, int]:
+    """The regex of a class whose bracket is behind us, and where it ends."""
+    negated = pattern[at : at + 1] in ("!", "^")
+    at += negated
+    members, first = "", True
+    while first or pattern[at : at + 1] != "]":
+        first = False
+        if named := re.compile(r"\[:([^\]]*?):\]").match(pattern, at):
+            if named[1] not in _CLASSES:
+                raise _Broken
+            members, at = members + _CLASSES[named[1]], named.end()
+            continue
+        low, at = _member(pattern, at)
+        high = low
+        if pattern[at : at + 1] == "-" and pattern[at + 1 : at + 2] not in ("", "]"):
+            high, at = _member(pattern, at + 1)
+        if low <= high:
+            members += f"{re.escape(low)}-{re.escape(high)}"
+    if negated:
+        return f"[^/{members}]", at + 1
+    return f"(?!/)[{members}]" if members else _NEVER, at + 1
+
+
+def _member(pattern: str, at: int) -> tuple[str, int]:
+    at += pattern[at : at + 1] == "\\"
+    if at >= len(pattern):
+        raise _Broken
+    return pattern[at], at + 1
+
+
+def glob_regex(pattern: str) -> str:
+    """The regex of a glob without braces, for a whole path. `**` is any number of folders. It never goes back over a star."""
+    try:
+        parts: list[list[str]] = [[]]
+        for token in _tokens(pattern):
+            parts.append([]) if token == "/" else parts[-1].append(token)
+    except _Broken:
+        return _NEVER
+    runs: list[list[str]] = [[]]
+    for part in parts:
+        if len(part) > 1 and set(part) == {"*"}:
+            if runs[-1] or len(runs) == 1:
+                runs.append([])
+        else:
+            runs[-1].append(_component(part))
+    if len(runs) == 1:
+        return "/".join(runs[0])
+    head = "".join(f"{part}/" for part in runs[0])
+    middle = "".join(f"(?>(?:[^/]+/)*?{'/'.join(run)}/)" for run in runs[1:-1])
+    return head + middle + (f"(?:[^/]+/)*{'/'.join(runs[-1])}" if runs[-1] else ".+")
+
+
+def _component(part: list[str]) -> str:
+    """One name of a path: what stands between two stars is found at its first place, which is always the best one."""
+    chunks = [""]
+    for token in part:
+        if token != "*":
+            chunks[-1] += "[^/]" if token == "?" else token
+        elif chunks[-1] or len(chunks) == 1:
+            chunks.append("")
+    if len(chunks) == 1:
+        return chunks[0]
+    return chunks[0] + "".join(f"(?>[^/]*?{chunk})" for chunk in chunks[1:-1]) + "[^/]*" + chunks[-1]
+
+
+def expanded(pattern: str) -> list[str]:
+    """A glob with its braces spelled out: `*.{ts,tsx}` is two. Braces that do not pair are characters. Raises ToolError."""
+    if len(pattern) > LONGEST_GLOB:
+        raise ToolError(f"the glob {pattern[:60]!r}… is longer than {LONGEST_GLOB} characters", kind="validation")
+    done: list[str] = []
+    waiting = [pattern]
+    while waiting:
+        one = waiting.pop()
+        found = _braces(one)
+        if found is None:
+            done.append(one)
+        else:
+            start, end, inside = found
+            waiting += [one[:start] + choice + one[end:] for choice in reversed(inside)]
+        if len(done) + len(waiting) > MOST_ALTERNATIVES:
+            why = f"its braces mean more than {MOST_ALTERNATIVES} globs"
+            raise ToolError(f"the glob {pattern[:60]!r} is too wide: {why}; use a simpler one", kind="validation")
+    return done
+
+
+def _braces(pattern: str) -> tuple[int, int, list[str]] | None:
+    """The first pair of braces: where it starts and ends, and what it offers."""
+    opened: list[list[int]] = []
+    closed: dict[int, list[int]] = {}
+    at = 0
+    while at < len(pattern):
+        match pattern[at]:
+            case "\\":
+                at += 1
+            case "{":
+                opened.append([at])
+            case "," if opened:
+                opened[-1].append(at)
+            case "}" if opened:
+                marks = opened.pop()
+                closed[marks[0]] = [*marks, at]
+            case _:
+                pass
+        at += 1
+    if not closed:
+        return None
+    marks = closed[min(closed)]
+    return marks[0], marks[-1] + 1, [pattern[a + 1 : b] for a, b in pairwise(marks)]
+
+
+class Globs:
+    """Which files a list of globs lets through. The last one that matches decides; `!` before one lets nothing through.
+
+    A glob without a slash is for a name in any folder. One with `!` is for folders too, with all that is below them. Where no
+    glob lets anything through, all others pass.
+    """
+
+    def __init__(self, globs: Iterable[str]) -> None:
+        self.lines: list[tuple[bool, str]] = []
+        for given in globs:
+            negated = given.startswith("!")
+            self.lines += [(negated, one.removeprefix("./")) for one in expanded(given[negated:]) if one]
+        self._rules = [(not negated, _matcher(as_key(one))) for negated, one in self.lines]
+        self._otherwise = not any(passes for passes, _ in self._rules)
+        self._folders: dict[str, bool] = {"": True}
+
+    @classmethod
+    def of(cls, text: str) -> "Globs":
+        """Of one text: several globs are separated by commas outside of braces."""
+        depth, start, found = 0, 0, list[str]()
+        for at, one in enumerate(text):
+            depth += (one == "{") - (one == "}" and depth > 0)
+            if one == "," and not depth:
+                found.append(text[start:at])
+                start = at + 1
+        return cls(one.strip() for one in (*found, text[start:]) if one.strip())
+
+    def __bool__(self) -> bool:
+        return bool(self._rules)
+
+    def admits(self, path: str) -> bool:
+        """Whether a file passes, by its path below the folder that the globs are for."""
+        path = as_key(path)
+        return self._enters(path.rpartition("/")[0]) and self._said(path, self._otherwise)
+
+    def _enters(self, folder: str) -> bool:
+        known = self._folders.get(folder)
+        if known is None:
+            known = self._enters(folder.rpartition("/")[0]) and self._said(folder, True)
+            self._folders[folder] = known
+        return known
+
+    def _said(self, path: str, otherwise: bool) -> bool:
+        for passes, matches in reversed(self._rules):
+            if matches(path):
+                return passes
+        return otherwise
+
+
+def _matcher(glob: str) -> Match:
+    anchored = "/" in glob
+    regex = glob_regex(glob.removeprefix("/"))
+    return re.compile(regex if anchored else f"(?:[^/]+/)*{regex}", re.DOTALL).fullmatch
+
+
+# ---- ignore files
+
+
+class _Rule(NamedTuple):
+    negated: bool
+    folders: bool
+    """Only for folders."""
+    anchored: bool
+    """For the path from where the file is; otherwise for the name."""
+    glob: str
+
+
+def _rules(text: str) -> Iterator[_Rule]:
+    for raw in islice(text.removeprefix("\xef\xbb\xbf").split("\n"), MOST_RULES):
+        line = raw.removesuffix("\r")
+        if line.startswith("#") or len(line) > LONGEST_RULE:
+            continue
+        line = _trimmed(line)
+        negated = line.startswith("!")
+        line = line[negated:]
+        folders = line.endswith("/")
+        line = line[: len(line) - folders]
+        if line:
+            yield _Rule(negated, folders, "/" in line, line.removeprefix("/"))
+
+
+def _rule_regex(rule: _Rule) -> str:
+    """Git compares what stands before the first sign by itself: a `**` right behind it is one that stands at the start."""
+    found = re.fullmatch(r"([^*?\[\\]*[^*?\[\\/])\*\*+(?:/(.*))?", rule.glob, re.DOTALL) if rule.anchored else None
+    if found is None:
+        return glob_regex(rule.glob)
+    return re.escape(found[1]) + (".*" if found[2] is None else f"(?:.*/)?{glob_regex(found[2])}")
+
+
+def _trimmed(line: str) -> str:
+    """Without spaces at its end; one behind a backslash stays."""
+    end, at = None, 0
+    while at < len(line):
+        if line[at] == " ":
+            end = at if end is None else end
+        else:
+            end = None
+            at += line[at] == "\\"
+        at += 1
+    return line if end is None else line[:end]
+
+
+class Rules:
+    """The rules of one ignore file; its text has one character for each byte."""
+
+    def __init__(self, text: str) -> None:
+        self._rules = [(rule, _rule_regex(rule)) for rule in _rules(text)]
+        self._any = [(self._union(folders, False), self._union(folders, True)) for folders in (False, True)]
+        self._compiled: dict[str, Match] = {}
+
+    @classmethod
+    @lru_cache(maxsize=512)
+    def of(cls, text: str) -> "Rules":
+        """The same rules for the same text."""
+        return cls(text)
+
+    def __bool__(self) -> bool:
+        return bool(self._rules)
+
+    def _union(self, folders: bool, anchored: bool) -> Match | None:
+        """A first look at all rules of a kind at once: most names are in none."""
+        parts = [regex for rule, regex in self._rules if rule.anchored == anchored and (folders or not rule.folders)]
+        return re.compile("|".join(f"(?:{part})" for part in parts), re.DOTALL).fullmatch if parts else None
+
+    @property
+    def first_look(self) -> tuple[Match | None, Match | None]:
+        """Whether any rule is about a name; whether any is about a path."""
+        return self._any[True]
+
+    def verdict(self, path: str, name: str, folder: bool) -> bool | None:
+        """True: ignored; False: kept in spite of rules above; None: nothing is said. The path is from where the file is."""
+        names, paths = self._any[folder]
+        if not ((names and names(name)) or (paths and paths(path))):
+            return None
+        for rule, regex in reversed(self._rules):
+            if rule.folders and not folder:
+                continue
+            matches = self._compiled.get(regex)
+            if matches is None:
+                matches = self._compiled[regex] = re.compile(regex, re.DOTALL).fullmatch
+            if matches(path if rule.anchored else name):
+                return not rule.negated
+        return None
+
+
+class Scope:
+    """The rules that hold in a folder: its own, and those of the folders above."""
+
+    __slots__ = ("_names", "_paths", "above", "cut", "rules")
+
+    def __init__(self, rules: Rules, base: str, above: "Scope | None") -> None:
+        self.rules, self.above = rules, above
+        self.cut = len(base) + 1 if base else 0
+        self._names: list[Match] = [*above._names] if above else []
+        self._paths: list[tuple[int, Match]] = [*above._paths] if above else []
+        names, paths = rules.first_look
+        self._names += [names] if names else []
+        self._paths += [(self.cut, paths)] if paths else []
+
+    def mentions(self, prefix: str, names: list[str]) -> bool:
+        """Whether any rule is about one of the names in a folder (a path with a slash at its end): mostly none is."""
+        return any(any(map(matches, names)) for matches in self._names) or any(
+            any(map(matches, [prefix[cut:] + name for name in names])) for cut, matches in self._paths
+        )
+
+    def ignores(self, path: str, name: str, folder: bool) -> bool:
+        """Whether a path from the root is ignored, given that the folders above it are not. All as keys."""
+        scope: Scope | None = self
+        while scope is not None:
+            said = scope.rules.verdict(path[scope.cut :], name, folder)
+            if said is not None:
+                return said
+            scope = scope.above
+        return False
+
+
+def anchored_lines(text: str, base: str) -> Iterator[str]:
+    """The rules of the ignore file in `base`, as lines of one at the root."""
+    prefix = "".join(f"{_escaped(name)}/" for name in base.split("/")) if base else ""
+    for rule in _rules(text):
+        anywhere = "" if rule.anchored else "**/"
+        yield f"{'!' * rule.negated}/{prefix}{anywhere}{rule.glob}{'/' * rule.folders}"
+
+
+def _escaped(name: str) -> str:
+    return re.sub(r"([\\*?\[\]{} ])", r"\\\1", name)

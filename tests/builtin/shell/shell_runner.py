@@ -1,0 +1,85 @@
+"""Runs the attacks in a sandbox, as some user: `python shell_runner.py PLAN`. Rights are dropped once all is imported."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from toolglot.builtin.shell import Level, ShellOptions, close_shell, shell_tools
+from toolglot.builtin.shell.sandbox import probe_level
+from toolglot.builtin.toolbox import Toolbox
+from toolglot.builtin.workspace import Root, Workspace
+from toolglot.errors import ToolError
+from toolglot.messages import ToolCall
+from toolglot.tools.context import Context
+from toolglot.tools.results import ToolOutput
+
+ATTACKS = Path(__file__).with_name("shell_attacks.py")
+
+
+def python() -> str:
+    """One that every user may start."""
+    return "/usr/bin/python3" if os.access("/usr/bin/python3", os.X_OK) else sys.executable
+
+
+async def run(plan: dict[str, Any]) -> dict[str, Any]:
+    """One command that tries everything, and one that makes a bomb of processes."""
+    workspace = Workspace(plan["work"], others=[Root(Path(plan["reading"]), writable=False)])
+    box = Toolbox(workspace, state=Path(plan["state"]))
+    tools = {one.name: one for one in shell_tools(box, ShellOptions(level=Level(plan["level"]), processes=64))}
+
+    async def shell(**arguments: Any) -> ToolOutput:
+        call = ToolCall("1", "shell", arguments)
+        return await tools["shell"].invoke(tools["shell"].bind(call).values, Context(call))
+
+    try:
+        attack = await shell(argv=[python(), "-I", "-B", str(ATTACKS), json.dumps(plan)], timeout=60)
+        hook = await shell(command="echo evil > .git/hooks/post-commit; echo evil >> .git/config; echo evil > .envrc; cd ..")
+        bomb = await shell(command="for i in $(seq 200); do sleep 5 & done 2>/dev/null; jobs -pr | wc -l", timeout=1.5)
+        return {"attack": attack.data, "hook": hook.data, "bomb": bomb.data}
+    finally:
+        close_shell(box)
+        workspace.close()
+
+
+def _import_all() -> None:
+    """What is imported when it is first needed: afterwards it may not be readable."""
+    with tempfile.TemporaryDirectory() as folder:
+        box = Toolbox(Workspace(folder))
+        for one in shell_tools(box, ShellOptions(level=Level.NONE)):
+            call = ToolCall("1", one.name, {"argv": ["true"]} if one.name == "shell" else {"handle": "1"})
+            with suppress(ToolError):
+                asyncio.run(one.invoke(one.bind(call).values, Context(call)))
+        close_shell(box)
+
+
+def main() -> None:
+    plan: dict[str, Any] = json.loads(sys.argv[1])
+    _import_all()
+    if plan["user"] != os.getuid():
+        os.setgroups([])
+        os.setgid(plan["user"])
+        os.setuid(plan["user"])
+    os.environ.update(HOME=plan["home"], PATH="/usr/bin:/bin", TMPDIR=plan["base"])
+    why = probe_level(Level(plan["level"]))
+    if why:
+        print(json.dumps({"skip": why}))
+        return
+    victim = subprocess.Popen(["sleep", "600"])
+    try:
+        plan.update(victim=victim.pid, parent=os.getpid())
+        found = asyncio.run(run(plan))
+        found["victim lives"] = victim.poll() is None
+    finally:
+        victim.kill()
+        victim.wait()
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()

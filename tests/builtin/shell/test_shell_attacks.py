@@ -1,0 +1,189 @@
+"""Every way out, for each way in which commands are held, for root and others: tried inside, and seen from outside."""
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
+MAY = ("write in the workspace", "git init in a folder", "run programs", "pair of streams", "temporary file")
+NOBODY = 65534
+LEVELS = {"bwrap": 2, "landlock": 1}
+USERS = {"root": 0, "user": NOBODY}
+
+
+def _tries() -> list[str]:
+    """The names in the table of the script, which itself can only be run in a sandbox."""
+    text = (HERE / "shell_attacks.py").read_text()
+    table = text[text.index("TRIES:") : text.index("\n}\n")]
+    return [line.split('"')[1] for line in table.splitlines() if line.startswith('    "')]
+
+
+class World:
+    """What a command may try to reach: files, sockets and ports of the host."""
+
+    def __init__(self, base: Path, user: int) -> None:
+        self.base, self.user = base, user
+        for name in ("work/.git/hooks", "outside", "home/.ssh", "home/.config/gh", "reading", "state"):
+            (base / name).mkdir(parents=True)
+        for name in ("outside/file", "home/.ssh/id", "home/.config/gh/hosts.yml", "home/.netrc", "work/.git/config"):
+            (base / name).write_text("as it was\n")
+        self.tcp, self.udp = socket.socket(), socket.socket(type=socket.SOCK_DGRAM)
+        self.stream, self.abstract = socket.socket(socket.AF_UNIX), socket.socket(socket.AF_UNIX)
+        self.datagram = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.sockets = (self.tcp, self.udp, self.stream, self.abstract, self.datagram)
+        self.tcp.bind(("127.0.0.1", 0))
+        self.udp.bind(("127.0.0.1", 0))
+        self.stream.bind(str(base / "outside" / "stream"))
+        self.datagram.bind(str(base / "outside" / "datagram"))
+        self.abstract.bind(f"\0toolglot-{os.getpid()}-{base.name}")
+        for one in (self.tcp, self.stream, self.abstract):
+            one.listen()
+        for one in self.sockets:
+            one.setblocking(False)
+        if os.getuid() == 0:
+            for path in (base, *base.rglob("*")):
+                os.chown(path, user, user)
+        self.before = self.outside()
+
+    def outside(self) -> dict[str, str]:
+        """Everything that must stay as it is."""
+        found: dict[str, str] = {}
+        for folder in ("outside", "home", "reading", "work/.git"):
+            for path in (self.base / folder).rglob("*"):
+                found[str(path)] = path.read_text() if path.is_file() else "not a file"
+        return found
+
+    def plan(self, level: int) -> dict[str, Any]:
+        folders = {name: str(self.base / name) for name in ("work", "outside", "home", "reading", "state")}
+        return {
+            **folders,
+            "base": str(self.base),
+            "level": level,
+            "user": self.user,
+            "tcp": self.tcp.getsockname()[1],
+            "udp": self.udp.getsockname()[1],
+            "stream": str(self.base / "outside" / "stream"),
+            "datagram": str(self.base / "outside" / "datagram"),
+            "abstract": f"\0toolglot-{os.getpid()}-{self.base.name}",
+        }
+
+    def arrived(self) -> list[str]:
+        """What came to the host's sockets."""
+        found: list[str] = []
+        for name in ("tcp", "stream", "abstract"):
+            try:
+                getattr(self, name).accept()[0].close()
+            except BlockingIOError:
+                continue
+            found.append(name)
+        for name in ("udp", "datagram"):
+            try:
+                getattr(self, name).recv(100)
+            except BlockingIOError:
+                continue
+            found.append(name)
+        return found
+
+    def close(self) -> None:
+        for one in self.sockets:
+            one.close()
+        shutil.rmtree(self.base)
+
+
+def _visible() -> str:
+    """A folder that the sandbox shows: the usual ones for temporary files are hidden in it, where nothing could be proved."""
+    return next(path for path in ("/srv", "/opt", os.path.expanduser("~")) if os.access(path, os.W_OK))
+
+
+@cache
+def _attacked(level: int, user: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What the command says, and what is seen from outside."""
+    base = Path(tempfile.mkdtemp(prefix="toolglot-world-", dir=_visible()))
+    base.chmod(0o755)
+    world = World(base, user)
+    try:
+        done = subprocess.run(
+            [sys.executable, str(HERE / "shell_runner.py"), json.dumps(world.plan(level))],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        if done.returncode:
+            return {"broken": done.stderr}, {}
+        seen = {
+            "arrived": world.arrived(),
+            "outside": world.outside() == world.before,
+            "envrc": (base / "work/.envrc").exists(),
+        }
+        seen["roots"] = sorted(path.name for path in base.iterdir())
+        return json.loads(done.stdout.splitlines()[-1]), seen
+    finally:
+        world.close()
+
+
+@pytest.fixture(params=[(level, user) for level in LEVELS for user in USERS], ids="-".join)
+def attacked(request: pytest.FixtureRequest) -> tuple[str, dict[str, Any], dict[str, Any]]:
+    level, user = request.param
+    if os.getuid() != 0 and user == "root":
+        pytest.skip("this needs root")
+    found, seen = _attacked(LEVELS[level], USERS[user] if os.getuid() == 0 else os.getuid())
+    assert "broken" not in found, found["broken"]
+    if "skip" in found:
+        pytest.skip(f"{level} does not hold here: {found['skip']}")
+    return level, found, seen
+
+
+Attacked = tuple[str, dict[str, Any], dict[str, Any]]
+
+
+@pytest.mark.parametrize("name", _tries())
+def test_a_command_can_do_its_work_and_nothing_else(attacked: Attacked, name: str) -> None:
+    _, found, _ = attacked
+    said: dict[str, bool] = json.loads(found["attack"]["output"].splitlines()[-1])
+    assert said[name] is (name in MAY)
+
+
+def test_nothing_outside_is_touched(attacked: Attacked) -> None:
+    _, found, seen = attacked
+    assert seen["outside"] is True
+    assert seen["roots"] == ["home", "outside", "reading", "state", "work"]
+    assert found["victim lives"] is True
+
+
+def test_nothing_arrives_at_sockets_of_the_host(attacked: Attacked) -> None:
+    assert attacked[2]["arrived"] == []
+
+
+def test_what_git_would_run_is_not_left_behind(attacked: Attacked) -> None:
+    level, found, seen = attacked
+    assert seen["outside"] is True  # also .git/config and .git/hooks
+    assert seen["envrc"] is False
+    expected = {".envrc"} if level == "bwrap" else {".envrc", ".git/config", ".git/hooks/post-commit"}
+    assert set(found["hook"]["protected"]) == expected
+
+
+def test_a_bomb_of_processes_is_held(attacked: Attacked) -> None:
+    _, found, _ = attacked
+    bomb = found["bomb"]
+    if bomb["processes"] == "not limited":
+        pytest.skip("root cannot make cgroups here, and that is said")
+    last = bomb["output"].split()[-1:] or ["0"]
+    assert bomb["exit_code"] != 0 or int(last[0]) < 200
+    assert bomb["seconds"] < 3
+
+
+def test_results_say_what_held_the_command(attacked: Attacked) -> None:
+    level, found, _ = attacked
+    assert found["attack"]["sandbox"] == f"{level}+seccomp"
+    assert found["attack"]["network"] is False

@@ -1,0 +1,179 @@
+"""Wrong arguments: each is answered with one sentence of a known kind, and nothing is run."""
+
+import sys
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from shell_kit import Kit, text_of
+
+from toolglot.builtin.shell import Level
+
+LONG = "x" * 200_000
+NUMBERS: list[Any] = [-1, -0.001, 7201, 1e300, "soon", [], {}, [1], {"s": 1}, "1e999", "-5", "NaN", "9" * 400]
+PATHS: list[Any] = [
+    *(
+        "..",
+        "/",
+        "/etc",
+        "../..",
+        "nothing",
+        "sub/../../..",
+        "/proc/self/cwd",
+        "~",
+        "file",
+        "file/",
+        "a\0b",
+        "x" * 300,
+        "x/" * 3000,
+    ),
+    *(
+        "link-out",
+        "link-out/etc",
+        "loop",
+        "\ud800",
+        "//etc",
+        "/..",
+        "./../x",
+        "..%2f",
+        "C:\\",
+        "\\\\host\\share",
+        "con",
+        [],
+        {},
+        1.5,
+    ),
+]
+COUNTS: list[Any] = [0, -1, 10**9, "many", [], 1.5, "1e9"]
+TEXTS: list[Any] = [[], {}, [1], {"a": 1}, ["\0"], "\ud800", LONG * 6]
+SHELL: list[dict[str, Any]] = [
+    {},
+    {"command": ""},
+    {"command": "  \n\t "},
+    {"command": None},
+    {"argv": []},
+    {"argv": [""]},
+    {"argv": "  "},
+    {"argv": [["touch", "ran"]]},
+    {"argv": {"0": "touch"}},
+    {"argv": ["touch", "ran\0"]},
+    {"argv": ["touch"] * 2000},
+    {"argv": ["touch", LONG]},
+    {"argv": [None, "ran"]},
+    {"command": "touch ran", "argv": ["touch", "ran"]},
+    {"command": "touch ran\0"},
+    {"command": f"touch ran; {LONG}"},
+    {"command": "touch ran \ud800"},
+    {"command": {"run": "touch ran"}},
+    {"command": ["touch", ["ran"]]},
+    *({"command": "touch ran", "cwd": path} for path in PATHS),
+    *({"command": "touch ran", "timeout": number} for number in NUMBERS),
+    *({"command": "touch ran", "inactivity_timeout": number} for number in NUMBERS[:6]),
+    *({"command": "touch ran", "yield_after": number} for number in NUMBERS[:6]),
+    *({"command": "touch ran", "max_output": number} for number in COUNTS),
+    *({"command": "touch ran", "stdin": text} for text in TEXTS if text != ["\0"]),
+    *({"command": "touch ran", "env": env} for env in ({"A=B": "x"}, {"": "x"}, {"A": "\0"}, "A", ["A"], {"A": ["x"]}, 7)),
+    *({"command": "touch ran", name: "perhaps"} for name in ("background", "tty", "login", "escalate", "restart")),
+    *({"command": "touch ran", name: [True, False]} for name in ("background", "tty", "login", "escalate", "restart")),
+    {"command": "touch ran", "description": {"a": 1}},
+    {"command": "touch ran", "escalate": True},
+]
+HANDLES: list[Any] = [
+    *(
+        "",
+        " ",
+        "0",
+        "-1",
+        "1",
+        "99999999",
+        "../1",
+        "1\0",
+        "one",
+        "1;2",
+        "\ud800",
+        "x" * 100_000,
+        "1.5",
+        "\uff11",
+        "\u0661",
+        "\n",
+        "'",
+        "%s",
+        "{}",
+    ),
+    *([], {}, ["1"], {"handle": "1"}, None, True, 1.5, 0, -1, 10**30),
+]
+OUTPUT: list[dict[str, Any]] = [
+    {},
+    *({"handle": handle} for handle in HANDLES),
+    *({"handle": "1", "timeout": number} for number in NUMBERS),
+    *({"handle": "1", "wait_first": number} for number in NUMBERS),
+    *({"handle": "1", "tail_lines": number} for number in COUNTS),
+    *({"handle": "1", "max_output": number} for number in COUNTS),
+    *({"handle": "1", "input": text} for text in TEXTS if text != ["\0"]),
+    {"handle": "1", "filter": "("},
+    {"handle": "1", "filter": [1]},
+    {"handle": "1", "wait": "perhaps"},
+]
+KILL: list[dict[str, Any]] = [
+    {},
+    *({"handle": handle} for handle in HANDLES),
+    *({"handle": f"{number}"} for number in range(2, 40)),
+]
+KINDS = {"validation", "not_found", "not_allowed", "rejected", "limit", "execution"}
+
+
+@pytest.fixture(scope="module")
+def kit(tmp_path_factory: pytest.TempPathFactory) -> Generator[Kit]:
+    kit = Kit(tmp_path_factory.mktemp("wrong"), Level.NONE)
+    (kit.work / "file").write_text("")
+    (kit.work / "link-out").symlink_to("/")
+    (kit.work / "loop").symlink_to("loop")
+    yield kit
+    kit.close()
+
+
+def short(value: dict[str, Any]) -> str:
+    return ascii(value)[:60]
+
+
+def check(kit: Kit, name: str, arguments: dict[str, Any]) -> None:
+    before = sorted(path.name for path in kit.work.iterdir())
+    outcome = kit.run(kit.call(name, arguments))
+    said = text_of(outcome)
+    assert outcome.result.is_error, said
+    assert outcome.result.error_kind in KINDS
+    assert said
+    assert "Traceback" not in said
+    assert "Errno" not in said
+    assert len(said) < 2000
+    assert sorted(path.name for path in kit.work.iterdir()) == before
+
+
+# Level.NONE has nothing to escalate from: there it runs, as it was approved.
+@pytest.mark.parametrize("arguments", [one for one in SHELL if one.get("escalate") is not True], ids=short)
+def test_shell_answers_wrong_arguments(kit: Kit, arguments: dict[str, Any]) -> None:
+    check(kit, "shell", arguments)
+
+
+@pytest.mark.parametrize("arguments", OUTPUT, ids=short)
+def test_shell_output_answers_wrong_arguments(kit: Kit, arguments: dict[str, Any]) -> None:
+    check(kit, "shell_output", arguments)
+
+
+@pytest.mark.parametrize("arguments", KILL, ids=short)
+def test_shell_kill_answers_wrong_arguments(kit: Kit, arguments: dict[str, Any]) -> None:
+    check(kit, "shell_kill", arguments)
+
+
+@pytest.mark.parametrize("arguments", [{}, {"handle": "1"}, {"all": True}, {"x": LONG}], ids=short)
+def test_shell_list_takes_nothing_and_minds_nothing(kit: Kit, arguments: dict[str, Any]) -> None:
+    outcome = kit.run(kit.call("shell_list", arguments))
+    assert outcome.result.is_error or "No commands run" in text_of(outcome)
+
+
+def test_there_are_enough_of_them() -> None:
+    assert min(len(SHELL), len(OUTPUT), len(KILL)) >= 60
