@@ -4,9 +4,11 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import get_args
 
+from toolglot.builtin.tools import builtins
 from toolglot.cli.chat.commands import COMMANDS as CHAT
 from toolglot.cli.config import settings_table
 from toolglot.cli.login import keys_table
@@ -16,7 +18,7 @@ from toolglot.simulator.faults import FAULTS
 
 ROOT = Path(__file__).resolve().parent.parent
 COMMANDS = (
-    *("chat", "run", "models", "tools", "doctor", "config", "config show", "config path", "trust", "login", "logout"),
+    *("chat", "run", "call", "models", "tools", "doctor", "config", "config show", "config path", "trust", "login", "logout"),
     *("simulate", "convert", "decode", "check", "demo"),
 )
 
@@ -99,6 +101,21 @@ def chat() -> str:
     return "\n".join([*rows, *(f"| `{f'/{name} {one.usage}'.strip()}` | {one.about} |" for name, one in CHAT.items())])
 
 
+def tools() -> str:
+    """docs/tools.md: one line a tool."""
+    rows = ["| tool | may | what it does | parameters |", "|---|---|---|---|"]
+    with tempfile.TemporaryDirectory() as folder:
+        own = builtins(folder, state=Path(folder) / "state")
+        for one in own.tools:
+            about = one.description.split("\n")[0]
+            parameters = ", ".join((one.definition.parameters or {}).get("properties", {}))
+            rows.append(
+                f"| `{one.name}` | {', '.join(sorted(one.effects - {'network'} or one.effects))} | {about} | {parameters} |"
+            )
+        own.close()
+    return "\n".join(rows)
+
+
 def cli() -> str:
     """docs/cli.md: the help of every command."""
     parts = ["# The command line", "Generated from the commands' own help by `make docs`."]
@@ -124,6 +141,7 @@ def parts() -> dict[Path, str]:
         docs / "providers.md": providers(),
         docs / "cli.md": cli(),
         docs / "simulator.md": _between("faults", faults(), docs / "simulator.md"),
+        docs / "tools.md": _between("tools", tools(), docs / "tools.md"),
         docs / "chat.md": _between("chat", chat(), docs / "chat.md"),
         docs / "run.md": _between("events", events(), docs / "run.md"),
         docs / "configuration.md": _between("settings", settings_table(), docs / "configuration.md"),

@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from toolglot.builtin.tools import coding_tools
     from toolglot.config.setup import from_config
     from toolglot.engine.engine import Engine
     from toolglot.engine.factory import create_engine
@@ -167,6 +168,7 @@ __all__ = [
     "Veto",
     "WouldLose",
     "assistant",
+    "coding_tools",
     "create_engine",
     "decode_request",
     "encode_request",
@@ -210,6 +212,7 @@ _HOMES = {
     "engine.recording": "RecordingTransport ReplayTransport",
     "engine.simulated": "SimulatedTransport",
     "engine.transport": "HttpRequest Timeouts Transport",
+    "builtin.tools": "coding_tools",
     "config.setup": "from_config",
     "loop.context": "ContextPolicy",
     "loop.orchestrator": "Orchestrator",

@@ -1,0 +1,127 @@
+"""`toolglot call`: a tool from the shell, under the same rules as in a conversation."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolglot.cli.call import call_lines, call_once
+from toolglot.cli.start import Flags
+from toolglot.errors import UsageError
+
+TOOLS = '''
+from toolglot import tool
+
+@tool(approval=True)
+def risky(what: str) -> str:
+    """Asks first."""
+    return f"did {what}"
+
+@tool
+def picture() -> list:
+    """Gives an image."""
+    from toolglot import Media, Text
+    return [Text("see"), Media("image", "image/png", "aGk=", name="a.png")]
+'''
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TOOLGLOT_STATE", str(tmp_path.parent / f"{tmp_path.name}-state"))
+    (tmp_path / "call_tools.py").write_text(TOOLS)
+    (tmp_path / "a.txt").write_text("one\ntwo\n")
+    return tmp_path
+
+
+def once(name: str, arguments: Any = None, *, yes: bool = False, json: bool = False, **flags: Any) -> int:
+    text = None if arguments is None else _dumps(arguments)
+    return call_once(Flags(**flags), name, text, yes=yes, json=json)
+
+
+def _dumps(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+class TestOne:
+    def test_its_text_is_printed(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        assert once("read", {"path": "a.txt"}) == 0
+        assert capsys.readouterr().out.startswith("1\tone\n2\ttwo")
+
+    def test_a_failure_is_a_sentence_and_exit_1(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        assert once("read", {"path": "b.txt"}) == 1
+        said = capsys.readouterr()
+        assert said.out == ""
+        assert said.err.startswith("toolglot: ")
+        assert "b.txt" in said.err
+
+    def test_the_workspace_is_the_root_and_nothing_else(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        inner = folder / "inner"
+        inner.mkdir()
+        assert once("read", {"path": "../a.txt"}, root=inner) == 1
+        assert "outside of the workspace" in capsys.readouterr().err
+
+    @pytest.mark.parametrize(("yes", "code", "said"), [(False, 1, "needs an approval"), (True, 0, "did it")])
+    def test_approvals(self, yes: bool, code: int, said: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        assert once("risky", {"what": "it"}, yes=yes, tools=("call_tools:risky",)) == code
+        assert said in "".join(capsys.readouterr())
+
+    def test_media_are_named(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        assert once("picture", tools=("call_tools:picture",)) == 0
+        assert capsys.readouterr().out == "see\n[image image/png a.png]\n"
+
+    @pytest.mark.parametrize("arguments", ["[]", "{", "3"])
+    def test_arguments_that_are_no_object_are_wrong_usage(self, arguments: str, folder: Path) -> None:
+        with pytest.raises(UsageError, match="not a JSON object"):
+            once("read", arguments)
+
+    def test_the_audit_log_has_the_real_target(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        (folder / "link.txt").symlink_to("a.txt")
+        assert once("write", {"path": "new/b.txt", "content": "x"}) == 0
+        assert once("read", {"path": "link.txt"}) == 0
+        lines = [json.loads(line) for line in _state(folder, "audit.jsonl").read_text().splitlines()]
+        assert [(line["tool"], line["outcome"]) for line in lines] == [("write", "ok"), ("read", "ok")]
+        assert lines[0]["target"].endswith("new/b.txt")
+        assert lines[1]["target"].endswith("a.txt")
+        assert "link" not in lines[1]["target"]
+
+
+def _state(folder: Path, name: str) -> Path:
+    return folder.parent / f"{folder.name}-state" / name
+
+
+class TestLines:
+    def run(self, folder: Path, lines: list[Any], capsysbinary: pytest.CaptureFixture[bytes]) -> tuple[int, list[Any]]:
+        file = folder / "calls.jsonl"
+        file.write_text("".join(_dumps(line) + "\n" for line in lines))
+        code = call_lines(Flags(tools=("call_tools:risky",)), file, yes=False)
+        return code, [json.loads(line) for line in capsysbinary.readouterr().out.splitlines()]
+
+    def test_one_answer_a_line_in_order(self, folder: Path, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+        code, answers = self.run(
+            folder,
+            [
+                {"id": 1, "tool": "write", "arguments": {"path": "b.txt", "content": "hi\n"}},
+                {"id": "two", "tool": "read", "arguments": {"path": "b.txt"}},
+                {"id": 3, "tool": "read", "arguments": {"path": "nope"}},
+                {"id": 4, "tool": "risky", "arguments": {"what": "x"}},
+                {"id": 5, "tool": "nope"},
+            ],
+            capsysbinary,
+        )
+        assert code == 1
+        assert [one["id"] for one in answers] == [1, "two", 3, 4, 5]
+        assert [one["ok"] for one in answers] == [True, True, False, False, False]
+        assert answers[1]["content"][0]["text"].startswith("1\thi")
+        assert [one["error"] and one["error"]["kind"] for one in answers] == [None, None, "not_found", "rejected", "not_found"]
+        assert all(set(one) == {"id", "ok", "content", "error", "seconds"} for one in answers)
+
+    def test_lines_that_are_no_calls_are_answered_too(self, folder: Path, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+        code, answers = self.run(folder, ["{", {"id": 2}, {"id": 3, "tool": "read", "arguments": []}], capsysbinary)
+        assert code == 1
+        assert [one["id"] for one in answers] == [None, 2, 3]
+        assert all("error" in one for one in answers)
+
+    def test_all_good_is_exit_0(self, folder: Path, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+        assert self.run(folder, [{"id": 1, "tool": "list_dir", "arguments": {"path": "."}}], capsysbinary)[0] == 0
