@@ -13,6 +13,10 @@ from bench.encode import encode_table
 from bench.loop.table import crowd_table, goals_table, growth_table, loop_table
 from bench.measure import Table, pin
 from bench.startup import startup_table
+from bench.tools_ast import ast_table
+from bench.tools_files import files_table
+from bench.tools_search import tools_search_table
+from bench.tools_shell import shell_table
 from bench.transports import transports_table
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "performance.md"
@@ -30,6 +34,10 @@ LONG: dict[str, Callable[..., Table]] = {
     "loop-crowds": crowd_table,
     "loop-goals": goals_table,
     "transports": transports_table,
+    "tools-files": files_table,
+    "tools-search": tools_search_table,
+    "tools-ast": ast_table,
+    "tools-shell": shell_table,
 }
 
 

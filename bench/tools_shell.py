@@ -98,6 +98,12 @@ def _words(pid: str) -> list[bytes]:
         return []
 
 
+def shell_table(*, quick: bool) -> Table:
+    """What it costs to start a command at each level."""
+    with tempfile.TemporaryDirectory() as folder:
+        return start_table(Path(folder), 5 if quick else 40)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.tools_shell")
     parser.add_argument("--quick", action="store_true", help="fewer rounds, a smaller flood")

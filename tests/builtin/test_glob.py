@@ -209,7 +209,7 @@ def test_it_stops_when_nobody_waits_and_tells_how_far_it_is(tree: Path, monkeypa
 
 def test_deep_folders_and_no_handle_left(tmp_path: Path) -> None:
     where = os.open(tmp_path, os.O_RDONLY)
-    for _ in range(600):
+    for _ in range(400):
         os.mkdir("deepfolder", dir_fd=where)
         lower = os.open("deepfolder", os.O_RDONLY, dir_fd=where)
         os.close(where)

@@ -183,7 +183,7 @@ def tree_of(paths: list[str]) -> list[str]:
 
 @needs_git
 class TestAgainstGit:
-    @settings(max_examples=60)
+    @settings(max_examples=40)
     @given(paths=st.lists(path, min_size=1, max_size=12, unique=True), top=text, nested=text, exclude=text)
     @example(paths=["a/b", "c"], top="a/*\n!a/b", nested="", exclude="c")
     @example(paths=["a/b/c"], top="a", nested="!b", exclude="")

@@ -166,6 +166,7 @@ class Loaded(msgspec.Struct, frozen=True):
 
 # ---- for all tools that change files
 
+
 def load(box: Toolbox, path: str, *, require_read: bool | None) -> Loaded | None:
     """The file at a path; None: there is none. require_read None: it need not be what the model has seen. Raises ToolError."""
     found = box.workspace.look(path)

@@ -137,12 +137,15 @@ class Globbing:
         """Looks through the folder `base` below a root that is open."""
         start, depth = self.start(), self._depth()
         begin = "/".join(filter(None, (base, start)))
-        matches = re.compile("|".join(f"(?:{glob_regex(glob)})" for glob in self._globs), self._flags).fullmatch
+        names = [glob.removeprefix("**/") for glob in self._globs]
+        by_name = all(glob.startswith("**/") for glob in self._globs) and not any("/" in name for name in names)
+        globs = names if by_name else self._globs
+        matches = re.compile("|".join(f"(?:{glob_regex(glob)})" for glob in globs), self._flags).fullmatch
         cut = len(base) + 1 if base else 0
         walk = Walk(root, begin, git=self.git, extra=self.extra)
         for folder in walk:
             prefix = f"{folder.path}/" if folder.path else ""
-            local = prefix[cut:]
+            local = "" if by_name else prefix[cut:]
             if depth is not None and local.count("/") >= depth:
                 folder.folders.clear()
             found = [entry for entry in folder.files if matches(local + entry.name)]

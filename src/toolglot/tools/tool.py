@@ -68,9 +68,10 @@ class Tool:
     """A function that a model may call.
 
     effects: what it may touch; a tool that does not say may have any effect. inline: so short that it needs no thread.
-    idempotent: running it twice does no harm. polls: the same call may bring something new each time, it is never a circle. approval: True asks always, False never, None leaves it to the policy.
-    target: tells from the arguments what a call really touches; preview: what it would do, for the one who approves it: the
-    full command, or a diff. max_result: characters of a result that the model sees.
+    idempotent: running it twice does no harm. polls: the same call may bring something new each time, it is never a circle.
+    approval: True asks always, False never, None leaves it to the policy. target: tells from the arguments what a call really
+    touches; preview: what it would do, for the one who approves it: the full command, or a diff. max_result: characters of a
+    result that the model sees.
     """
 
     def __init__(

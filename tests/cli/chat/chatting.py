@@ -78,6 +78,10 @@ class Said:
         assert self.chat is not None
         return line(self.chat)
 
+    async def answer(self, question: str) -> str:
+        self.questions.append(question)
+        return await self.read()
+
     async def ask(self, question: str, answers: Sequence[str]) -> str:
         self.questions.append(question)
         assert not self._asked, "two questions at once"
