@@ -6,6 +6,7 @@ import tempfile
 from pathlib import Path
 
 from bench.measure import Table, cpu_seconds
+from toolglot.builtin.beneath import open_beneath
 from toolglot.builtin.files import file_tools
 from toolglot.builtin.listing import listing_tools
 from toolglot.builtin.toolbox import Toolbox
@@ -83,7 +84,16 @@ def _operations(root: Path, workspace: Workspace):
         with os.scandir(root / "a/b") as found:
             return sum(1 for _ in found)
 
-    yield "open a file, five folders deep", open_ours, open_bare, open_usual
+    def open_below() -> int:
+        handle = open_beneath(root_handle, _DEEP, os.O_RDONLY | os.O_NONBLOCK)
+        try:
+            return os.fstat(handle).st_size
+        finally:
+            os.close(handle)
+
+    root_handle = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
+    yield "open a file below the root, five folders deep", open_below, open_bare, open_usual
+    yield "the same, with its kind, version and real path", open_ours, open_bare, open_usual
     yield "write a file, whole or not at all", write_ours, write_bare, write_bare
     yield "list 201 entries", list_ours, list_bare, list_bare
 

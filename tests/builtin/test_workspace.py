@@ -426,12 +426,11 @@ class TestOpeningBeneath:
 
     @pytest.mark.skipif(not is_kernel_checked(), reason="this kernel has no openat2")
     def test_a_tree_that_never_rests_is_an_error_in_the_end(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        class Busy:
-            def syscall(self, *args: Any) -> int:
-                beneath.ctypes.set_errno(errno.EAGAIN)
-                return -1
+        def busy(*args: Any) -> int:
+            beneath.ctypes.set_errno(errno.EAGAIN)
+            return -1
 
-        monkeypatch.setattr(beneath, "_libc", Busy)
+        monkeypatch.setattr(beneath, "_syscall", lambda: busy)
         handle = os.open(root, os.O_RDONLY)
         with pytest.raises(OSError, match="unavailable"):
             open_beneath(handle, "a.txt", os.O_RDONLY)

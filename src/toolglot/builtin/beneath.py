@@ -9,8 +9,9 @@ import errno
 import os
 import stat
 import sys
+from collections.abc import Callable
 from contextlib import suppress
-from functools import cache
+from functools import cache, lru_cache
 
 __all__ = ["PATH_ONLY", "give_back", "is_kernel_checked", "open_beneath"]
 
@@ -29,9 +30,16 @@ class _How(ctypes.Structure):
     _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
 
 
+_HOW_SIZE = ctypes.sizeof(_How)
+
+
 @cache
-def _libc() -> ctypes.CDLL:
-    return ctypes.CDLL(None, use_errno=True)
+def _syscall() -> Callable[..., int]:
+    """`syscall` of the C library, which takes what openat2 takes. The kernel only reads its structure."""
+    found = ctypes.CDLL(None, use_errno=True).syscall
+    found.argtypes = (ctypes.c_long, ctypes.c_long, ctypes.c_char_p, ctypes.POINTER(_How), ctypes.c_size_t)
+    found.restype = ctypes.c_long
+    return found
 
 
 @cache
@@ -67,13 +75,15 @@ def give_back(handle: int) -> None:
             os.close(handle)
 
 
+@lru_cache(maxsize=256)
+def _how(flags: int, mode: int) -> "ctypes._Pointer[_How]":  # pyright: ignore[reportPrivateUsage]
+    return ctypes.pointer(_How(flags, mode, _BENEATH | _NO_MAGICLINKS))
+
+
 def _openat2(folder: int, path: str, flags: int, mode: int) -> int:
-    how = _How(flags, mode, _BENEATH | _NO_MAGICLINKS)
-    name = os.fsencode(path)
+    syscall, how, name = _syscall(), _how(flags, mode), os.fsencode(path)
     for _ in range(_RACES):
-        found: int = _libc().syscall(
-            ctypes.c_long(_OPENAT2), ctypes.c_long(folder), name, ctypes.byref(how), ctypes.c_size_t(ctypes.sizeof(how))
-        )
+        found: int = syscall(_OPENAT2, folder, name, how, _HOW_SIZE)
         if found >= 0:
             return found
         number = ctypes.get_errno()

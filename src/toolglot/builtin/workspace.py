@@ -78,8 +78,12 @@ class Opened(msgspec.Struct, frozen=True):
     status: os.stat_result
     real: str
     """Below its root, links resolved."""
-    path: Path
-    """The whole real path: for people, for the audit log."""
+    whole: str
+
+    @property
+    def path(self) -> Path:
+        """The whole real path: for people, for the audit log."""
+        return Path(self.whole)
 
     @property
     def version(self) -> Version:
@@ -201,7 +205,9 @@ class Workspace:
             size = len(os.fsencode(path))
         except UnicodeEncodeError:
             raise ToolError(f"{path[:80]!r} is not a path: it holds half a character", kind="validation") from None
-        if size >= _LONGEST_PATH or any(len(os.fsencode(name)) > _LONGEST_NAME for name in path.split("/")):
+        if size > _LONGEST_NAME and (
+            size >= _LONGEST_PATH or any(len(os.fsencode(name)) > _LONGEST_NAME for name in path.split("/"))
+        ):
             raise ToolError(f"the path {path[:80]!r}… is too long", kind="validation")
         if not path.startswith("/"):
             return Place(path, self._roots[0], path)
@@ -231,25 +237,39 @@ class Workspace:
                         raise
         raise self._outside(place.given)
 
-    def _whereabouts(self, handle: int, place: Place) -> tuple[_Held, str, Path]:
+    def _whereabouts(self, handle: int, place: Place) -> tuple[_Held, str, str]:
         """Where a descriptor really is: its root (the nearest above, where one is in another), the path below it, and whole."""
-        path = _path_of(handle)
-        found = [(held, below) for held in self._roots if path and (below := _below(path, held.real)) is not None]
-        if not found:
+        path, nearest, below = _path_of(handle), None, ""
+        for held in self._roots:
+            real = held.real
+            inside = path[len(real) + (real != "/") :] if path == real or path.startswith(real.rstrip("/") + "/") else None
+            if path and inside is not None and (nearest is None or len(inside) < len(below)):
+                nearest, below = held, inside
+        if nearest is None:
             raise self._outside(place.given)
-        held, below = min(found, key=lambda one: len(one[1]))
-        return held, below, Path(path)
+        return nearest, below, path
 
     # ---- looking
 
     @contextmanager
     def reading(self, path: str) -> Generator[Opened]:
         """A regular file, open for reading. Raises ToolError."""
-        if (found := self.look(path)) is not None:
-            _check_regular(found.status, path)  # opening a device or a pipe would already be felt
-        with self._opened(path, os.O_RDONLY | os.O_NONBLOCK) as opened:
+        place = self.place(path)
+        try:
+            named = self._open(place, PATH_ONLY)  # opening a device or a pipe for reading would already be felt
+            try:
+                _check_regular(os.fstat(named), path)
+            finally:
+                give_back(named)
+            handle = self._open(place, os.O_RDONLY | os.O_NONBLOCK)
+        except OSError as e:
+            raise _failure(e, place.given) from None
+        try:
+            opened = self._seen(handle, place, handle)
             _check_regular(opened.status, path)
             yield opened
+        finally:
+            give_back(handle)
 
     @contextmanager
     def listing(self, path: str) -> Generator[Opened]:
@@ -268,9 +288,11 @@ class Workspace:
             give_back(handle)
 
     def _seen(self, handle: int, place: Place, shown: int) -> Opened:
-        with _explained(place.given):
+        try:
             _, below, whole = self._whereabouts(handle, place)
             return Opened(shown, os.fstat(handle), below, whole)
+        except OSError as e:
+            raise _failure(e, place.given) from None
 
     def look(self, path: str) -> Opened | None:
         """What is at a path, without a descriptor of it; None where nothing is. Raises ToolError."""
@@ -391,7 +413,8 @@ class Workspace:
 
     def _changeable(self, folder: int, place: Place, names: list[str]) -> Path:
         """The real path of a folder in which these names, each in the one before, may be made or changed. Raises ToolError."""
-        held, below, whole = self._whereabouts(folder, place)
+        held, below, path = self._whereabouts(folder, place)
+        whole = Path(path)
         if not held.writable:
             raise ToolError(f"{place.given!r} is in a folder that may only be read", kind="not_allowed")
         for name in (*below.split("/"), *names):
