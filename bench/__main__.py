@@ -70,7 +70,8 @@ def main() -> None:
     if given.docs:
         text = PAGE.read_text(encoding="utf-8")
         tables = "\n\n".join(shown)
-        mark = "loop" if set(given.sections) & set(LONG) else "bench"
+        mark = "tools" if all(name.startswith("tools") for name in given.sections or ("",)) else ""
+        mark = mark or ("loop" if set(given.sections) & set(LONG) else "bench")
         pattern = rf"(<!-- {mark} -->\n).*?(<!-- /{mark} -->)"
         text = re.sub(pattern, lambda m: f"{m[1]}```text\n{tables}\n```\n{m[2]}", text, flags=re.DOTALL)
         PAGE.write_text(text, encoding="utf-8")

@@ -12,6 +12,7 @@ from toolglot.builtin.tools import builtins
 from toolglot.cli.chat.commands import COMMANDS as CHAT
 from toolglot.cli.config import settings_table
 from toolglot.cli.login import keys_table
+from toolglot.cli.tools import facades_page
 from toolglot.events import RunEvent
 from toolglot.providers.catalog import FACTS, PROFILES
 from toolglot.simulator.faults import FAULTS
@@ -142,6 +143,7 @@ def parts() -> dict[Path, str]:
         docs / "cli.md": cli(),
         docs / "simulator.md": _between("faults", faults(), docs / "simulator.md"),
         docs / "tools.md": _between("tools", tools(), docs / "tools.md"),
+        docs / "facades.md": _between("facades", facades_page(), docs / "facades.md"),
         docs / "chat.md": _between("chat", chat(), docs / "chat.md"),
         docs / "run.md": _between("events", events(), docs / "run.md"),
         docs / "configuration.md": _between("settings", settings_table(), docs / "configuration.md"),

@@ -37,7 +37,11 @@ os.environ |= {
     "CLOUDSDK_CONFIG": f"{_HOME.name}/gcloud",
 }
 _NAMED = {name for row in PROFILES.values() for name in (*row.key_env, *row.token_env, *row.base_env)}
-for _name in _NAMED | {*SECRETS, "TOOLGLOT_MODEL", "GOOGLE_APPLICATION_CREDENTIALS"}:
+for _name in (
+    set[str]()
+    if os.environ.get("TOOLGLOT_LIVE_MODELS")
+    else _NAMED | {*SECRETS, "TOOLGLOT_MODEL", "GOOGLE_APPLICATION_CREDENTIALS"}
+):
     os.environ.pop(_name, None)
 
 SHARED = Path(__file__).parent.parent.parent / "shared"

@@ -21,6 +21,7 @@ __all__ = [
     "Block",
     "Conversation",
     "Foreign",
+    "Meant",
     "Media",
     "Message",
     "Opaque",
@@ -88,6 +89,14 @@ class Media(_Block, frozen=True, gc=False, tag="media"):
     opaque: Opaque | None = None
 
 
+class Meant(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """What a call under a model's own names means: a base tool, its arguments, and the facade that the model spoke through."""
+
+    tool: str
+    arguments: dict[str, Any]
+    facade: str = ""
+
+
 class ToolCall(_Block, frozen=True, gc=False, tag="tool_call"):
     """A call the model made.
 
@@ -101,6 +110,8 @@ class ToolCall(_Block, frozen=True, gc=False, tag="tool_call"):
     freeform: bool = False
     namespace: str = ""
     opaque: Opaque | None = None
+    meant: Meant | None = None
+    """Where the model has made the call in the words of its own harness."""
 
     @property
     def text(self) -> str:

@@ -16,7 +16,6 @@ from toolglot.builtin.patch import (
     Operation,
     UpdateFile,
     edited,
-    find_patch,
     locate,
     operation_to_ops,
     parse_patch,
@@ -321,100 +320,3 @@ def test_the_diff_for_people_is_what_difflib_says_where_changes_are_far_apart() 
     document = read_document(text_of(old).encode())
     _, edits = edited(document, locate("f", document.lines, chunks_of(*diff_lines(old, new, 2))))
     assert unified("f", "g", old, edits) == "\n".join(difflib.unified_diff(old, new, "f", "g", lineterm="")) + "\n"
-
-
-class TestPatchesInCommands:
-    @pytest.mark.parametrize(
-        "command",
-        [
-            f"apply_patch <<'EOF'\n{PATCH}\nEOF",
-            f"apply_patch <<'EOF'\n{PATCH}\nEOF\n",
-            f"applypatch <<EOF\n{PATCH}\nEOF",
-            f'  apply_patch  << "PATCH"\n{PATCH}\nPATCH  \n',
-            f"apply_patch <<-'X'\n\t{PATCH}\n\tX",
-            f"apply_patch '{PATCH}'",
-            f'apply_patch "{PATCH}"',
-            ["apply_patch", PATCH],
-            ["applypatch", f"{PATCH}\n"],
-            ["bash", "-lc", f"apply_patch <<'EOF'\n{PATCH}\nEOF"],
-            ["/bin/sh", "-c", f"apply_patch <<'EOF'\n{PATCH}\nEOF"],
-        ],
-    )
-    def test_are_found(self, command: str | list[str]) -> None:
-        found = find_patch(command)
-        assert found is not None
-        assert parse_patch(found) == parse_patch(PATCH)
-
-    @pytest.mark.parametrize(
-        ("folder", "path"),
-        [
-            ("sub", "sub/a.txt"),
-            ("./sub/", "./sub/a.txt"),
-            ("'my dir'", "my dir/a.txt"),
-            ('"my dir"', "my dir/a.txt"),
-            ("/abs", "/abs/a.txt"),
-            ("..", "../a.txt"),
-        ],
-    )
-    def test_are_seen_from_where_the_command_starts(self, folder: str, path: str) -> None:
-        found = find_patch(f"cd {folder} && apply_patch <<'EOF'\n{PATCH}\nEOF")
-        assert found is not None
-        assert parse_patch(found) == parse_patch(PATCH.replace("a.txt", path))
-
-    def test_keep_what_else_they_say_behind_a_change_of_folder(self) -> None:
-        inner = sections(
-            *("*** Add File: n", "+*** Delete File: x", "*** Delete File: /abs"),
-            *("*** Update File: u", "*** Move to: v", "@@ c", " *** Delete File: y", "-b", "", "*** End of File"),
-        )
-        found = find_patch(f"cd d && apply_patch <<'EOF'\n{inner}\nEOF")
-        assert found is not None
-        add, delete, update = parse_patch(inner)
-        assert isinstance(update, UpdateFile)
-        moved = [AddFile("d/n", "*** Delete File: x\n"), delete, UpdateFile("d/u", update.chunks, "d/v")]
-        assert (parse_patch(found), add.path) == (moved, "n")
-
-    @pytest.mark.parametrize(
-        "command",
-        [
-            *(
-                "",
-                " ",
-                "ls",
-                "apply_patch",
-                "apply_patch --help",
-                "applypatches x",
-                "apply_patch '",
-                "apply_patch 'x'",
-                "cd sub",
-            ),
-            PATCH,
-            f"echo apply_patch <<'EOF'\n{PATCH}\nEOF",
-            f"apply_patch <<'EOF'\n{PATCH}\nEOF\nrm -rf x",
-            f"apply_patch <<'EOF' && rm x\n{PATCH}\nEOF",
-            f"apply_patch <<'EOF'\n{PATCH}\nOTHER",
-            f"apply_patch <<'EOF'\nEOF\n{PATCH}\nEOF",
-            f"apply_patch <<'EOF'\n{PATCH}",
-            "apply_patch <<'EOF'\nno patch\nEOF",
-            f"apply_patch '{PATCH}' && rm x",
-            f"apply_patch '{PATCH}'; rm x",
-            f"apply_patch '{PATCH}';rm",
-            f"cd $HOME && apply_patch <<'EOF'\n{PATCH}\nEOF",
-            f"cd `pwd` && apply_patch <<'EOF'\n{PATCH}\nEOF",
-            f"cd a b && apply_patch <<'EOF'\n{PATCH}\nEOF",
-            f"cd a; apply_patch <<'EOF'\n{PATCH}\nEOF",
-            f"cd a && cd b && apply_patch <<'EOF'\n{PATCH}\nEOF",
-            [],
-            ["apply_patch"],
-            ["apply_patch", "x"],
-            ["apply_patch", PATCH, "more"],
-            ["python", "-c", f"apply_patch <<'EOF'\n{PATCH}\nEOF"],
-            ["bash", "-lc", "ls"],
-        ],
-    )
-    def test_are_not_found_where_a_command_is_or_does_anything_else(self, command: str | list[str]) -> None:
-        assert find_patch(command) is None
-
-    @given(st.lists(st.sampled_from(["apply_patch", " <<'EOF'", "\n", PATCH, "EOF", "cd d && ", "'", '"', "\\", "\0", "&"])))
-    def test_any_command_is_answered(self, parts: list[str]) -> None:
-        found = find_patch("".join(parts))
-        assert found is None or found.strip().startswith("*** Begin Patch")

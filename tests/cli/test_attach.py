@@ -36,17 +36,26 @@ def _never(path: Path) -> bytes:
 
 
 class TestKinds:
+    def test_text_in_an_old_encoding_is_text(self, tmp_path: Path) -> None:
+        (tmp_path / "latin.txt").write_bytes(b"caf\xe9")
+        assert attached(tmp_path / "latin.txt") == Text("[latin.txt]\ncafé")
+
+    @pytest.mark.parametrize("name", ["a.png", "a.jpg", "a.gif"])
+    def test_an_image_that_is_none_is_refused(self, tmp_path: Path, name: str) -> None:
+        (tmp_path / name).write_bytes(b"<html>")
+        with pytest.raises(UsageError, match="is not an image of the kind that its name says"):
+            attached(tmp_path / name)
+
     @pytest.mark.parametrize(
         ("name", "data", "kind", "media_type"),
         [
             ("a.png", b"\x89PNG", "image", "image/png"),
-            ("a.JPG", b"\xff\xd8", "image", "image/jpeg"),
+            ("a.JPG", b"\xff\xd8\xff", "image", "image/jpeg"),
             ("a.wav", b"RIFF", "audio", "audio/"),
             ("a.mp4", b"ftyp", "video", "video/mp4"),
             ("a.pdf", b"%PDF", "file", "application/pdf"),
             ("a.bin", b"\x00\xff\xfe", "file", "application/octet-stream"),
             ("no_ending", b"\xff\xfe\x00", "file", "application/octet-stream"),
-            ("latin.txt", b"caf\xe9", "file", "text/plain"),
         ],
     )
     def test_what_is_no_text_is_media(self, tmp_path: Path, name: str, data: bytes, kind: str, media_type: str) -> None:

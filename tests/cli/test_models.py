@@ -52,7 +52,7 @@ def test_a_wide_terminal_has_all_columns(capsys: pytest.CaptureFixture[str], mon
     head, *rows = shown(capsys).splitlines()
     assert head.split() == ["provider", "wire", "tools", "strict", "choice", "facade", "key", "as", "of"]
     found = {row.split()[0]: row.split()[1:] for row in rows if row}
-    assert " ".join(found["anthropic"]) == "anthropic-messages - yes not subset claude_code ANTHROPIC_API_KEY +1 2026-11-15"
+    assert " ".join(found["anthropic"]) == "anthropic-messages - yes not subset claude-code ANTHROPIC_API_KEY +1 2026-11-15"
     assert found["mistral"][3:6] == ["not", "none", "subset"]
     assert found["ollama"][3] == "auto"
 
@@ -90,7 +90,7 @@ def test_one_model_in_full(capsys: pytest.CaptureFixture[str]) -> None:
         "Anthropic Messages · anthropic:claude-opus-5",
         "https://api.anthropic.com/v1/messages",
         "ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN",
-        "claude_code",
+        "claude-code",
         "1,000,000 tokens, an answer at most 128,000 (models.dev, 2026-06)",
         "$5 in, $0.5 in from a cache, $25 out",
         "as of 2026-11-15 (anthropic SDK 2.8.0",
@@ -122,7 +122,7 @@ def test_json_of_a_model_has_its_facts_with_sources(capsys: pytest.CaptureFixtur
     assert said["model"] == "claude-opus-5"
     assert said["window"]["context"] == said["limits"]["context"] == 1_000_000
     assert said["price"]["output"] == 25.0
-    assert said["facade"] == "claude_code"
+    assert said["facade"] == "claude-code"
     assert {"efforts", "default_max_tokens"} <= {name for fact in said["facts"] for name in fact["changes"]}
     assert all(fact["source"] for fact in said["facts"])
 

@@ -155,7 +155,8 @@ class TestTools:
     def test_samples_are_there_on_the_simulator_only(self) -> None:
         assert "get_weather" in names(start(Flags(), samples=True).tools)
         assert "get_weather" in names(start(Flags(model="simulator:gemini"), samples=True).tools)
-        assert start(Flags(model="anthropic:claude-sonnet-4-5"), samples=True).tools == []
+        assert start(Flags(model="anthropic:claude-sonnet-4-5", builtin=False), samples=True).tools == []
+        assert "get_weather" not in names(start(Flags(model="anthropic:claude-sonnet-4-5"), samples=True).tools)
 
     def test_samples_are_there_only_where_asked_for_and_where_there_is_nothing_else(self) -> None:
         assert start(Flags()).tools == []

@@ -3,15 +3,18 @@
 import asyncio
 import json
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from toolglot.cli.tools import show_tools
+from toolglot.builtin.tools import coding_tools
+from toolglot.cli.tools import facades_page, show_tools
 from toolglot.engine.factory import create_engine
 from toolglot.engine.simulated import SimulatedTransport
 from toolglot.engine.transport import HttpAnswer, HttpRequest
 from toolglot.errors import NotATool, UnknownName, UsageError
+from toolglot.facades.select import FACADES
 from toolglot.loop.orchestrator import Orchestrator
 from toolglot.providers.catalog import WIRE_DEFAULTS
 from toolglot.request import ToolDefinition
@@ -182,7 +185,8 @@ def test_words_fit_a_narrow_terminal(capsys: pytest.CaptureFixture[str], monkeyp
 @pytest.mark.parametrize(
     ("given", "error", "sentence"),
     [
-        ({"facade": "claude_code"}, UsageError, "the facade 'claude_code' is not built yet"),
+        ({"facade": "claude_code"}, UnknownName, "unknown facade 'claude_code'; did you mean 'claude-code'"),
+        ({"facade": "nowhere.toml"}, UsageError, "the facade nowhere.toml cannot be read: No such file"),
         ({"wire": "gemeni"}, UnknownName, "unknown wire 'gemeni'; did you mean 'gemini'"),
         ({"model": "gemin:x"}, UnknownName, "unknown provider 'gemin'"),
         ({"model": "gemini:x", "wire": "openai-chat"}, UsageError, "asked on the wire gemini, not on openai-chat"),
@@ -194,6 +198,92 @@ def test_what_cannot_be_is_one_sentence(given: dict[str, Any], error: type[Excep
     words: dict[str, Any] = {"tools": [add], "model": None, "wire": None, "facade": None, "json": False, **given}
     with pytest.raises(error, match=sentence):
         show_tools(words.pop("tools"), **words)
+
+
+# ---- facades
+
+FACED = [
+    "simulator:anthropic/claude-sonnet-4-5",
+    "simulator:anthropic/claude-opus-5",
+    "simulator:gemini/gemini-3-pro-preview",
+    "simulator:gemini/gemini-2.5-pro",
+    "simulator:openai-responses/gpt-5.5",
+    "simulator:openai-responses/gpt-5.1",
+    "simulator:openai-responses/gpt-5",
+    "simulator:openai-chat/gpt-4o",
+    "simulator:ollama/qwen3",
+    "simulator:openrouter/moonshotai/kimi-k3",
+    "simulator:xai/grok-4",
+]
+OWN = """
+id = "own"
+shows = ["grep"]
+
+[[views]]
+name = "Open"
+base = "read"
+parameters = { type = "object", properties = { file = { type = "string" } }, required = ["file"] }
+fields = { file = "path" }
+"""
+
+
+def sent_by_an_agent(model: str, tools: list[Any], **options: Any) -> Any:
+    transport = Wiretap()
+    asyncio.run(Orchestrator(create_engine(model, transport=transport), tools=tools, **options).run("say hello"))
+    return transport.bodies[0]["tools"]
+
+
+@pytest.mark.parametrize("model", FACED)
+def test_built_in_tools_are_shown_as_the_models_own_harness_shows_them(
+    model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tools: list[Any] = [*coding_tools(tmp_path), get_weather]
+    out, _ = shown(capsys, tools, model=model, json=True)
+    assert json.loads(out) == sent_by_an_agent(model, tools)
+
+
+@pytest.mark.parametrize("facade", FACADES)
+def test_a_facade_may_be_named(facade: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model, tools = "simulator:anthropic/claude-sonnet-4-5", coding_tools(tmp_path)
+    assert show_tools(tools, model=model, wire=None, facade=facade, json=True) == 0
+    assert json.loads(capsys.readouterr().out) == sent_by_an_agent(model, tools, facade=facade)
+
+
+def test_a_facade_may_be_somebodys_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "own.toml"
+    file.write_text(OWN)
+    tools: list[Any] = [*coding_tools(tmp_path), add]
+    for wire in (None, "openai-chat"):
+        assert show_tools(tools, model=None, wire=wire, facade=str(file), json=True) == 0
+        found = json.loads(capsys.readouterr().out)
+        assert [one.get("function", one)["name"] for one in found] == ["Open", "grep", "add"]
+    assert show_tools(tools, model=None, wire=None, facade=str(file), json=False) == 0
+    assert "\nOpen\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [(OWN.replace('"read"', '"reed"').encode(), r"own\.toml: views\[0\]\.base: there is no"), (b"\xff", "it is not UTF-8")],
+)
+def test_what_is_wrong_with_ones_own_facade_is_told(content: bytes, sentence: str, tmp_path: Path) -> None:
+    file = tmp_path / "own.toml"
+    file.write_bytes(content)
+    with pytest.raises(UsageError, match=sentence):
+        show_tools(coding_tools(tmp_path), model=None, wire=None, facade=str(file), json=True)
+
+
+def test_without_a_model_built_in_tools_have_our_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out, _ = shown(capsys, list(coding_tools(tmp_path)), wire="gemini", json=True)
+    assert {"read", "multi_edit", "patch"} <= {one["name"] for one in json.loads(out)[0]["functionDeclarations"]}
+
+
+def test_the_page_has_every_tool_and_every_facade() -> None:
+    page = facades_page()
+    assert all(f"`{facade}`" in page for facade in FACADES)
+    rows = [line for line in page.splitlines() if line.startswith("| `read` |")]
+    assert "`Read`" in rows[0]
+    for table in page.split("\n\n"):
+        assert len({line.count("|") for line in table.splitlines()}) == 1
 
 
 def test_neutral_is_a_facade(capsys: pytest.CaptureFixture[str]) -> None:

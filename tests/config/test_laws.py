@@ -171,6 +171,8 @@ def allows_no_more(leaf: Leaf, counts: Any, user: Any) -> bool:
         case "allow":
             return user is None or (counts is not None and set(counts) <= set(user))
         case "deny" | "ask":
+            if user is None:  # unset: the built-in tools ask before whatever is not reading
+                return counts is None
             return set(counts) >= set(user)
         case "strict":
             return counts or not user

@@ -432,10 +432,10 @@ class TestBudget:
 
     def test_a_refusal_sets_a_ceiling_for_that_model(self) -> None:
         memory, policy = Memory(), ContextPolicy()
-        memory.refused(PLAIN, 1_000)
+        memory.refused(PLAIN, 1_000, 0)
         assert memory.budget(PLAIN, policy, None) == 750
         assert memory.budget(profile_of(model="another"), policy, None) is None
-        memory.refused(PLAIN, 0)
+        memory.refused(PLAIN, 0, 0)
         assert memory.budget(PLAIN, policy, None) == 1
 
     @pytest.mark.parametrize("keep", [0, 1, -0.5, 1.5, float("nan"), float("inf")])

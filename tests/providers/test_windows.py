@@ -1,11 +1,10 @@
-"""Windows, families and prices: what is known has a source and a day, and what is not known is not guessed."""
+"""Windows and prices: what is known has a source and a day, and what is not known is not guessed."""
 
 import re
 
 import pytest
 
 from toolglot.providers.catalog import PRICES, PROFILES, resolve
-from toolglot.providers.families import FACADES, NEUTRAL, facade_of, facade_rule
 from toolglot.providers.windows import WINDOWS, Window, vendor_of, window_of
 
 ROWS = [(vendor, row) for vendor, rows in WINDOWS.items() for row in rows]
@@ -119,54 +118,6 @@ def test_without_a_model_no_window_is_known() -> None:
 def test_other_limits_stay_as_they_are() -> None:
     assert resolve("openai-chat", "gpt-4o").limits.tools == PROFILES["openai-chat"].limits.tools
     assert resolve("openrouter", "anthropic/claude-sonnet-4.5").limits.cache_marks == 4
-
-
-# ---- families
-
-
-@pytest.mark.parametrize(
-    ("model", "facade"),
-    [
-        ("claude-opus-5", "claude_code"),
-        ("anthropic/claude-sonnet-4.5", "claude_code"),
-        ("~anthropic/claude-opus-4.6", "claude_code"),
-        ("us.anthropic.claude-sonnet-4-5-v1:0", "claude_code"),
-        ("anthropic:claude-opus-5", "claude_code"),
-        ("gemini-3-pro-preview", "gemini_cli"),
-        ("google/gemini-2.5-flash", "gemini_cli"),
-        ("models/gemini-2.5-pro", "gemini_cli"),
-        ("gpt-5.1-codex", "codex"),
-        ("GPT-4o", "codex"),
-        ("openai/gpt-oss-120b", "codex"),
-        ("ft:gpt-4o-mini-2024-07-18:org::abc", "codex"),
-        ("chatgpt-4o-latest", "codex"),
-        ("codex-mini-latest", "codex"),
-        ("o3", "codex"),
-        ("o4-mini", "codex"),
-        ("openai/o1-pro", "codex"),
-        ("qwen3-coder-plus", "qwen_code"),
-        ("qwen/qwen3-32b", "qwen_code"),
-        ("Qwen2.5-Coder:7b", "qwen_code"),
-        ("kimi-k2-instruct", "kimi"),
-        ("moonshotai/kimi-k3", "kimi"),
-        ("deepseek-r1-distill-qwen-32b", "neutral"),
-        ("google/gemma-3-27b-it", "neutral"),
-        ("llama-3.3-70b-versatile", "neutral"),
-        ("grok-4", "neutral"),
-        ("olmo-2", "neutral"),
-        ("openai:my-model", "neutral"),
-        ("", "neutral"),
-    ],
-)
-def test_the_facade_follows_the_name_of_the_model(model: str, facade: str) -> None:
-    assert facade_of(model) == facade
-
-
-def test_a_provider_of_one_family_has_its_facade() -> None:
-    rules = {id: facade_rule(id) for id in PROFILES}
-    assert rules["anthropic"] == "claude_code"
-    assert rules["openrouter"] == rules["azure-chat"] == "by model"
-    assert {*rules.values()} <= {facade for _, facade in FACADES} | {NEUTRAL, "by model"}
 
 
 # ---- prices

@@ -22,6 +22,7 @@ from toolglot.builtin.web.config import WebConfig
 from toolglot.builtin.web.tools import web_tools
 from toolglot.builtin.web.web import Web
 from toolglot.builtin.workspace import PROTECTED, Root, Workspace
+from toolglot.tools.execution import BUILTIN
 from toolglot.tools.tool import Tool
 
 __all__ = ["BuiltinOptions", "Builtins", "builtins", "coding_tools"]
@@ -50,7 +51,7 @@ class Builtins:
         self.box = box = Toolbox(workspace, state=state, ask=ask)
         self._web = Web(options.web)
         reads = options.require_read
-        self.tools: list[Tool] = [
+        tools: list[Tool] = [
             *file_tools(box, require_read=reads),
             *edit_tools(box, require_read=reads),
             *patch_tools(box),
@@ -65,6 +66,7 @@ class Builtins:
             *ask_tools(box),
             *(memory_tools(box) if state is not None else ()),
         ]
+        self.tools = [one.replace(tags=one.tags | {BUILTIN}) for one in tools]
 
     def close(self) -> None:
         """Ends what is still running."""

@@ -11,10 +11,11 @@ from urllib.parse import unquote
 from toolglot.errors import UsageError
 from toolglot.messages import Media, Text
 
-__all__ = ["attached", "attached_in"]
+__all__ = ["attached", "attached_in", "missing_in"]
 
 _MOST = 20_000_000  # bytes
 _NAMED = re.compile(r"""(?<![\w@.])@("[^"]+"|'[^']+'|\S+)""")
+_IMAGES = {"image/png": b"\x89PNG", "image/jpeg": b"\xff\xd8\xff", "image/gif": b"GIF8"}
 _KINDS = {"image": "image", "audio": "audio", "video": "video"}
 
 
@@ -31,11 +32,14 @@ def attached(path: Path) -> Text | Media:
         raise UsageError(f"cannot read the attachment {str(path)!r}: {getattr(e, 'strerror', e)}") from None
     media_type = mimetypes.guess_type(path.name)[0] or ""
     family = media_type.partition("/")[0]
+    if family == "image" and media_type in _IMAGES and not data.startswith(_IMAGES[media_type]):
+        raise UsageError(f"the attachment {str(path)!r} is not an image of the kind that its name says")
     if family not in _KINDS and media_type != "application/pdf":
         try:
             return Text(f"[{path.name}]\n{data.decode()}")
         except UnicodeDecodeError:
-            pass
+            if family == "text" and b"\0" not in data:
+                return Text(f"[{path.name}]\n{data.decode('cp1252', 'replace')}")
     kind = _KINDS.get(family, "file")
     return Media(kind, media_type or "application/octet-stream", base64.b64encode(data).decode(), name=path.name)  # pyright: ignore[reportArgumentType]
 
@@ -49,6 +53,12 @@ def attached_in(text: str) -> tuple[str, list[Text | Media]]:
         return f"[{alone.name}]", [attached(alone)]
     named = [path for match in _NAMED.finditer(text) if (path := _named(match[1])) is not None]
     return text, [attached(path) for path in dict.fromkeys(named)]
+
+
+def missing_in(text: str) -> list[str]:
+    """Words that look like the paths of files to attach, where there is no such file."""
+    words = [match[1] for match in _NAMED.finditer(text)]
+    return [word for word in words if re.search(r"[/.]\w", word) and _named(word) is None]
 
 
 def _named(word: str) -> Path | None:

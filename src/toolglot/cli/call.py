@@ -7,6 +7,7 @@ Without an approval (`--yes`) a call that needs one is refused. Exit: 0 all call
 import asyncio
 import sys
 from collections.abc import Callable
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,8 +16,11 @@ from toolglot.cli.start import Flags, Started, start
 from toolglot.cli.visible import harmless
 from toolglot.errors import UsageError
 from toolglot.events import ToolOutcome
+from toolglot.facades.face import Face
+from toolglot.facades.select import find_facade
 from toolglot.jsontext import dumps, loads_object
 from toolglot.messages import Foreign, Media, Text, ToolCall
+from toolglot.tools.execution import BUILTIN
 from toolglot.tools.executor import Approve, ToolExecutor
 from toolglot.tools.registry import ToolRegistry
 
@@ -26,7 +30,7 @@ __all__ = ["call_lines", "call_once"]
 def call_once(flags: Flags, name: str, arguments: str | None, *, yes: bool, json: bool) -> int:
     """Runs one call and shows its result; the exit code. Raises UsageError."""
     given = _arguments(arguments)
-    with start(flags, builtin=True) as started:
+    with start(flags, builtin=True) as started, redirect_stdout(sys.stderr):  # what a tool prints is not its result
         outcome = asyncio.run(_executor(started, yes=yes).run(ToolCall("call_1", name, given)))
     if json:
         sys.stdout.buffer.write(dumps(_answer(1, outcome)) + b"\n")
@@ -56,7 +60,13 @@ def _executor(started: Started, *, yes: bool) -> ToolExecutor:
     registry = ToolRegistry(started.tools)
     config = started.setup.tool_config(started.model, [one.name for one in registry])
     approve: Approve | None = (lambda _: "yes") if yes else None
-    return ToolExecutor(registry, config, approve=approve, audit=started.setup.audit(), run="call")
+    executor = ToolExecutor(registry, config, approve=approve, audit=started.setup.audit(), run="call")
+    facade = started.setup.facade()
+    if facade != "auto":
+        own = [one.name for one in registry if BUILTIN in one.tags]
+        others = [one.name for one in registry if BUILTIN not in one.tags]
+        executor.face = Face(find_facade(facade) if isinstance(facade, str) else facade, "", own, others)
+    return executor
 
 
 def _call(given: dict[str, Any]) -> ToolCall:

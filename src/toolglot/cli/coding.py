@@ -53,7 +53,7 @@ async def _play(console: Console, folder: Path) -> int:
     own = builtins(folder)
     prompt = "\nthen ".join(f"call {name} {dumps_text(given)}" for name, given in _STEPS)
     # Commands run without asking, sandbox or not: they are the demo's own, in a folder of its own.
-    agent = Orchestrator(create_engine("simulator:anthropic"), tools=own.tools, approve=lambda _: "yes")
+    agent = Orchestrator(create_engine("simulator:anthropic"), tools=own.tools, approve=lambda _: "yes", facade="neutral")
     console.rule(Line("Built-in tools in a folder of their own", style="bold cyan"), align="left")
     failed = 0
     try:

@@ -1,6 +1,8 @@
 """The command line: arguments -> public API -> what is printed. Nothing imports it."""
 
+import errno
 import os
+import stat
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -40,6 +42,10 @@ RootFolder = Annotated[
 ]
 WithBuiltin = Annotated[
     bool | None, typer.Option("--builtin/--no-builtin", help="The built-in tools; off where the simulator answers.")
+]
+FacadeName = Annotated[
+    str | None,
+    typer.Option("--facade", help="How models see the built-in tools: a name or a TOML file."),
 ]
 LogFile = Annotated[Path | None, typer.Option("--log-file", help="Write the log to this file, as JSON lines.")]
 Json = Annotated[bool, typer.Option("--json", help="For scripts.")]
@@ -141,6 +147,7 @@ def chat(
     load: Annotated[Path | None, typer.Option("--load", help="Go on with a conversation that /save wrote.")] = None,
     root: RootFolder = None,
     builtin: WithBuiltin = None,
+    facade: FacadeName = None,
     verbose: Verbose = 0,
     log_file: LogFile = None,
 ) -> None:
@@ -160,13 +167,14 @@ def chat(
         log_file=log_file,
         root=root,
         builtin=builtin,
+        facade=facade,
     )
     raise typer.Exit(launch(flags, prompt, load))
 
 
 @app.command()
 def run(
-    prompt: Annotated[str | None, typer.Argument(help="What to ask; - or nothing reads stdin.")] = None,
+    prompt: Annotated[str | None, typer.Argument(help="What to ask; - or nothing reads stdin, else a pipe is added.")] = None,
     model: Model = None,
     attach: Annotated[list[Path] | None, typer.Option("--attach", "-a", help="A file to show; may be repeated.")] = None,
     tools: Tools = None,
@@ -179,6 +187,7 @@ def run(
     json: Annotated[bool, typer.Option("--json", help="Every event as a JSON line.")] = False,
     root: RootFolder = None,
     builtin: WithBuiltin = None,
+    facade: FacadeName = None,
     verbose: Verbose = 0,
     log_file: LogFile = None,
 ) -> None:
@@ -198,6 +207,7 @@ def run(
         log_file=log_file,
         root=root,
         builtin=builtin,
+        facade=facade,
     )
     raise typer.Exit(run_once(flags, _prompt(prompt), attach or [], yes=yes, json=json))
 
@@ -209,7 +219,7 @@ def call(
     file: Annotated[Path | None, typer.Option(help="With --jsonl: the calls; else stdin.", exists=True, dir_okay=False)] = None,
     tools: Tools = None,
     root: RootFolder = None,
-    facade: Annotated[str | None, typer.Option(help="Under the names of a harness.")] = None,
+    facade: FacadeName = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Approve every call that would be asked about.")] = False,
     jsonl: Annotated[bool, typer.Option("--jsonl", help="One call in a line, one answer in a line.")] = False,
     json: Json = False,
@@ -220,9 +230,7 @@ def call(
     from toolglot.cli.call import call_lines, call_once
     from toolglot.cli.start import Flags
 
-    if facade not in (None, "neutral"):
-        raise UsageError(f"the facade {facade!r} is not built yet: leave it out, or say neutral")
-    flags = Flags(tools=tuple(tools or ()), root=root, verbose=verbose, log_file=log_file)
+    flags = Flags(tools=tuple(tools or ()), root=root, verbose=verbose, log_file=log_file, facade=facade)
     if jsonl:
         raise typer.Exit(call_lines(flags, file, yes=yes))
     if tool is None:
@@ -259,8 +267,10 @@ def tools_command(
     from toolglot.config.setup import Setup
 
     found = [one for name in tools for one in find_tools(name)] if tools else start(Flags(), builtin=True).tools
-    seen_by = Setup(read_configuration().settings).model(model) if model else None
-    raise typer.Exit(show_tools(found, model=seen_by, wire=wire, facade=facade, json=json))
+    settings = read_configuration().settings
+    seen_by = Setup(settings).model(model) if model else None
+    seen_as = facade or (settings.facade if settings.facade != "auto" else None)
+    raise typer.Exit(show_tools(found, model=seen_by, wire=wire, facade=seen_as, json=json))
 
 
 @app.command()
@@ -367,13 +377,28 @@ def demo(
 def _prompt(prompt: str | None) -> str:
     """What is asked. Raises UsageError where it is nothing, or not text."""
     if prompt in (None, "-"):
-        try:
-            prompt = read_input(None).decode()
-        except UnicodeDecodeError as e:
-            raise UsageError(f"the prompt on stdin is not UTF-8 text: byte {e.start} is {e.object[e.start]:#04x}") from None
+        prompt = _piped()
+    elif _is_piped() and (more := _piped()).strip():
+        prompt = f"{prompt}\n\n{more}"
     if not prompt or not prompt.strip():
         raise UsageError("there is nothing to ask: give a prompt, or pipe one in")
     return prompt
+
+
+def _piped() -> str:
+    try:
+        return read_input(None).decode()
+    except UnicodeDecodeError as e:
+        raise UsageError(f"the prompt on stdin is not UTF-8 text: byte {e.start} is {e.object[e.start]:#04x}") from None
+
+
+def _is_piped() -> bool:
+    """Whether somebody has sent something to read: a pipe or a file, not a terminal or nothing."""
+    try:
+        mode = os.fstat(sys.stdin.fileno()).st_mode
+    except (OSError, ValueError, AttributeError):
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISREG(mode)
 
 
 def _print(value: object) -> None:
@@ -391,9 +416,15 @@ def main() -> None:
 
         print(f"toolglot: {visible(str(e))}", file=sys.stderr)
         sys.exit(2 if isinstance(e, UsageError) else 1)
+    except KeyboardInterrupt:
+        sys.exit(130)
     except BrokenPipeError:  # whoever read has seen enough
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - the interpreter flushes it at its end
         sys.exit(1)
+    except OSError as e:
+        if e.errno not in (errno.ENOSPC, errno.EIO):
+            raise
+        sys.exit(f"toolglot: the output cannot be written: {e.strerror}")
     except Exception as e:
         from logging import getLogger
 

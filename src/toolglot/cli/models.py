@@ -11,9 +11,9 @@ from typing import Any, cast
 import msgspec
 
 from toolglot.cli.sheet import Row, Sheet
+from toolglot.facades.select import facade_id, facade_rule
 from toolglot.jsontext import dumps
 from toolglot.providers.catalog import FACTS, PROFILES, Fact, resolve
-from toolglot.providers.families import facade_of, facade_rule
 from toolglot.providers.profile import ANY_CHOICE, Price, Profile, ProviderLimits
 from toolglot.providers.windows import window_of
 
@@ -76,7 +76,7 @@ def _facts(profile: Profile) -> list[Fact]:
 
 
 def _facade(profile: Profile) -> str:
-    return facade_of(profile.model) if profile.model else facade_rule(profile.id)
+    return facade_id(profile.model) if profile.model else facade_rule(profile.id)
 
 
 # ---- all providers

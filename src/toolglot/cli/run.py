@@ -14,7 +14,7 @@ from typing import Any, TextIO
 
 from toolglot.cli.attach import attached
 from toolglot.cli.start import Flags, Started, require_key, start
-from toolglot.cli.visible import shortened
+from toolglot.cli.visible import shortened, visible
 from toolglot.engine.listing import said_of
 from toolglot.errors import ToolglotError
 from toolglot.events import (
@@ -138,7 +138,7 @@ class _Words:
     def _finish(self, result: RunResult) -> None:
         self._end_line()
         for loss in result.losses:
-            self._note(f"lost: {loss}", "2")
+            print(f"toolglot: lost: {visible(str(loss))}", file=sys.stderr)
         if result.stop != "end":
             waiting = ", ".join(call.name for call in result.pending)
             why = (

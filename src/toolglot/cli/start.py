@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from toolglot.cli.config import hidden
 from toolglot.cli.visible import visible
 from toolglot.config.load import tools_in
 from toolglot.config.read import Configuration, read_configuration
@@ -20,6 +21,7 @@ from toolglot.engine.auth import key_origin
 from toolglot.engine.engine import Engine
 from toolglot.engine.signin.environment import hidden_values, hide_environment, remember
 from toolglot.errors import NotATool, UnknownName, UsageError
+from toolglot.jsontext import dumps_text
 from toolglot.providers.catalog import resolve
 from toolglot.tools.tool import tool
 
@@ -56,6 +58,7 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True):
     log_file: Path | None = None
     root: Path | None = None
     builtin: bool | None = None
+    facade: str | None = None
 
     def settings(self) -> dict[str, Any]:
         """As dotted keys."""
@@ -67,6 +70,7 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True):
             "log.file": str(self.log_file) if self.log_file else None,
             "builtin.root": str(self.root) if self.root else None,
             "builtin.enabled": self.builtin,
+            "facade": self.facade,
         }
 
 
@@ -79,6 +83,8 @@ class Started(msgspec.Struct):
     model: str
     why: str = ""
     builtins: "Builtins | None" = None
+    samples: bool = False
+    """Whether the tools are there to play with only."""
 
     def __enter__(self) -> "Started":
         return self
@@ -103,7 +109,7 @@ def start(
     """
     configuration = _trusted(_read(flags), flags, ask)
     settings = configuration.settings
-    _begin_logging(flags.verbose, settings.log.level, settings.log.file)
+    _begin_logging(flags.verbose or int(flags.log_file is not None), settings.log.level, settings.log.file)
     named = {section.key_env for section in settings.providers.values() if section.key_env}
     named |= {settings.builtin.brave_key_env, settings.builtin.tavily_key_env}
     hide_environment(settings.policy.keep_env, named)
@@ -116,14 +122,15 @@ def start(
     enabled = settings.builtin.enabled
     if enabled is None:
         enabled = builtin or not model.startswith("simulator")
-    own = setup.builtins(ask=questions) if enabled else None
+    own = setup.builtins(ask=questions, alone=builtin) if enabled else None
     tools = [*(own.tools if own is not None else ()), *tools]
-    if samples and not tools and model.startswith("simulator"):
+    played = samples and not tools and model.startswith("simulator")
+    if played:
         from toolglot.cli.samples import SAMPLES
 
         tools = [*SAMPLES]
     _check_patterns(setup, flags, map(_name, tools))
-    return Started(configuration, setup, tools, model, why, own)
+    return Started(configuration, setup, tools, model, why, own, played)
 
 
 def _read(flags: Flags) -> Configuration:
@@ -148,15 +155,14 @@ def _trusted(configuration: Configuration, flags: Flags, ask: Callable[[str], bo
         return configuration
     wanted = visible(", ".join(one.key for one in held))
     if ask is not None and not was_asked(folder):
-        if ask(f"toolglot.toml in {folder} wants to set {wanted}. Do you trust this folder?"):
+        values = visible("; ".join(f"{one.key} = {dumps_text(hidden(one.key, one.value))}" for one in held))
+        if ask(f"toolglot.toml in {folder} wants to set {values}. Do you trust this folder?"):
             trust(folder)
             return _read(flags)
         refuse(folder)
-    elif not was_asked(folder):
-        print(
-            f"toolglot: {folder} is not trusted, so {wanted} of its toolglot.toml do not count (toolglot trust)",
-            file=sys.stderr,
-        )
+    else:
+        said = f"{folder} is not trusted, so {wanted} of its toolglot.toml do not count (toolglot trust)"
+        print(f"toolglot: {said}", file=sys.stderr)
     return configuration
 
 
@@ -173,7 +179,7 @@ def _chosen(setup: Setup) -> tuple[str, str]:
     for model in DEFAULT_MODELS:
         if (origin := key_origin(resolve(*model.partition(":")[::2]))) is not None:
             return model, f"{model} answers: no model is chosen, and there is a key ({origin})"
-    return "simulator", "no model is chosen (-m PROVIDER:MODEL or TOOLGLOT_MODEL) and there is no key: the simulator answers"
+    return "simulator", "no model is chosen (-m PROVIDER:MODEL or TOOLGLOT_MODEL): the simulator answers"
 
 
 def _check_patterns(setup: Setup, flags: Flags, names: Iterable[str]) -> None:
@@ -185,11 +191,18 @@ def _check_patterns(setup: Setup, flags: Flags, names: Iterable[str]) -> None:
 def require_key(engine: Engine) -> None:
     """Raises UsageError where a request could only fail for want of a key."""
     profile = engine.profile
-    if engine.name.startswith("simulator") or profile.auth == "optional" or engine.keys.given:
+    if engine.name.startswith("simulator") or profile.auth == "optional" or engine.keys.given or key_origin(profile):
         return
-    if key_origin(profile) is None:
-        wanted = " or ".join((*profile.key_env, *profile.token_env))
-        raise UsageError(f"no key for {profile.title}: set {wanted}, or store one with toolglot login {profile.id}")
+    wanted = " or ".join((*profile.key_env, *profile.token_env))
+    instead = _SIGN_INS.get(profile.sign_in, f"store one with toolglot login {profile.id}")
+    raise UsageError(f"no key for {profile.title}: set {wanted}, or {instead}")
+
+
+_SIGN_INS = {
+    "entra": "sign in with az login (pip install 'toolglot[azure]')",
+    "adc": "sign in with gcloud auth application-default login (pip install 'toolglot[vertex]')",
+    "copilot": "sign in with toolglot login copilot",
+}
 
 
 def is_terminal() -> bool:

@@ -1,7 +1,8 @@
 """`toolglot tools`: any tool as any model sees it, by the encoder that real requests go through, with what is lost on the way.
 
 `--json`: stdout is exactly the value of the wire's tools field as a run would send it (null where the field is left out); what
-is lost goes to stderr. Without a model and a wire the tools are shown as they were defined.
+is lost goes to stderr. Without a model and a wire the tools are shown as they were defined. Built-in tools are shown under the
+names of a facade: the one that is named, or the model's own.
 """
 
 import sys
@@ -11,17 +12,20 @@ from typing import Any, cast
 from toolglot.cli.models import complete, profile_named
 from toolglot.cli.sheet import Sheet
 from toolglot.errors import UnknownName, UsageError
+from toolglot.facades.face import Face
+from toolglot.facades.select import FACADES, facade_of, find_facade
+from toolglot.facades.view import Facade
 from toolglot.jsontext import dumps
 from toolglot.losses import Loss, Repair
 from toolglot.messages import user
 from toolglot.providers.catalog import WIRE_DEFAULTS, resolve
-from toolglot.providers.families import NEUTRAL
 from toolglot.providers.profile import Profile
 from toolglot.request import Options, Request, ToolDefinition
+from toolglot.tools.execution import BUILTIN
 from toolglot.tools.registry import ToolRegistry
 from toolglot.wire.codec import encode_request
 
-__all__ = ["show_tools"]
+__all__ = ["facade_named", "facades_page", "show_tools"]
 
 Entry = dict[str, Any]
 # Where a wire has the schema of a tool.
@@ -30,12 +34,10 @@ _SCHEMAS = ("parameters", "parametersJsonSchema", "input_schema", "format")
 
 def show_tools(tools: list[Any], *, model: str | None, wire: str | None, facade: str | None, json: bool) -> int:
     """Prints the tools; 1 where none is left of them. Raises UsageError."""
-    if facade not in (None, NEUTRAL):
-        raise UsageError(f"the facade {facade!r} is not built yet: leave it out, or say {NEUTRAL}")
-    definitions = _definitions(tools)
+    profile = _target(model, wire)
+    definitions = _faced(_definitions(tools), facade, profile.model if profile is not None else "")
     if not definitions:
         raise UsageError("there are no tools to show: name some as module:object")
-    profile = _target(model, wire)
     if profile is None:
         _neutral(definitions, json=json)
         return 0
@@ -61,6 +63,35 @@ def _definitions(tools: Iterable[Any]) -> tuple[ToolDefinition, ...]:
     tools = list(tools)
     ready = tuple(one for one in tools if isinstance(one, ToolDefinition))
     return (*ToolRegistry(one for one in tools if not isinstance(one, ToolDefinition)).definitions(), *ready)
+
+
+def _faced(definitions: tuple[ToolDefinition, ...], facade: str | None, model: str) -> tuple[ToolDefinition, ...]:
+    """Built-in tools under the names of a facade, or of the model's own one; the others follow as they are."""
+    if facade is None and not model:
+        return definitions
+    bases = [one.name for one in definitions if BUILTIN in one.tags]
+    found = facade_named(facade, bases) if facade not in (None, "auto") else facade_of(model) if bases else None
+    if found is None or not bases:
+        return definitions
+    others = [one.name for one in definitions if BUILTIN not in one.tags]
+    face = Face(found, model, bases, others)
+    return (*face.definitions, *(one for one in definitions if BUILTIN not in one.tags or face.shows(one.name)))
+
+
+def facade_named(name: str, bases: Iterable[str] | None = None) -> Facade:
+    """A facade by its id, or from a file of somebody's own (`….toml`). Raises UsageError."""
+    if not name.endswith(".toml"):
+        return find_facade(name)
+    from pathlib import Path
+
+    from toolglot.facades.load import load_facade
+
+    try:
+        text = Path(name).read_text(encoding="utf-8")
+    except (OSError, ValueError) as e:
+        why = e.strerror if isinstance(e, OSError) else "it is not UTF-8"
+        raise UsageError(f"the facade {name} cannot be read: {why}") from None
+    return load_facade(text, name, bases or None)
 
 
 def _target(model: str | None, wire: str | None) -> Profile | None:
@@ -137,3 +168,34 @@ def _notes(losses: Iterable[Loss], repairs: Iterable[Repair], *, json: bool) -> 
             sheet.line(text, style)
         else:
             sheet.say(text, style, "", "  ")
+
+
+# ---- the page of all facades
+
+_COLUMNS = 5
+
+
+def facades_page() -> str:
+    """Every base tool under the names of every facade, as Markdown tables."""
+    faces = [Face(one, "", _bases(one)) for one in map(find_facade, FACADES)]
+    rows = sorted({base for face in faces for base in face.bases})
+    tables = [_names_table(rows, faces[at : at + _COLUMNS]) for at in range(0, len(faces), _COLUMNS)]
+    return "\n\n".join(tables)
+
+
+def _bases(facade: Facade) -> frozenset[str]:
+    return facade.shows.union(*(view.bases for view in facade.views))
+
+
+def _names_table(rows: Iterable[str], faces: list[Face]) -> str:
+    lines = ["| base tool | " + " | ".join(f"`{face.facade.id}`" for face in faces) + " |", "|---" * (len(faces) + 1) + "|"]
+    for base in rows:
+        cells = [", ".join(f"`{name}`" for name in _names(base, face)) for face in faces]
+        lines.append(f"| `{base}` | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def _names(base: str, face: Face) -> list[str]:
+    """The names that a base tool has, those for some models only included."""
+    names = [view.title for view in face.facade.views if base in view.bases]
+    return [*names, base] if face.shows(base) else names

@@ -41,6 +41,8 @@ def judged(leaf: Leaf, value: Any, lower: Any) -> tuple[Any, str]:
 def _tighter(leaf: Leaf, value: Any, lower: Any) -> tuple[Any, str]:
     match leaf.name:
         case "deny" | "ask":
+            if lower is None:  # the built-in tools ask before whatever is not reading: a list could only name less
+                return lower, "only a trusted folder may say which effects need an approval"
             return (*lower, *(one for one in value if one not in lower)), ""
         case "allow":
             beyond = [] if lower is None else [one for one in value if one not in lower]

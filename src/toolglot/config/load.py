@@ -20,7 +20,7 @@ def imported(name: str, folder: Path | None = None) -> Any:
             value = getattr(value, part)
     except (ImportError, AttributeError, ValueError) as e:
         raise UsageError(f"cannot load {name!r}: {e}") from None
-    except Exception as e:  # the module's own code failed
+    except (Exception, SystemExit) as e:  # the module's own code failed
         raise UsageError(f"cannot load {name!r}: {type(e).__name__}: {e}") from None
     finally:
         sys.path.pop(0)
@@ -39,4 +39,6 @@ def tools_in(name: str, folder: Path | None = None) -> list[Any]:
         return list(cast(list[Any], value))
     if isinstance(value, Tool) or callable(value):
         return [value]
-    return list(tools_of(value))
+    if not (found := list(tools_of(value))):
+        raise UsageError(f"{name!r} is not a tool, a list of tools, or an object whose methods are tools")
+    return found

@@ -51,8 +51,9 @@ class PolicySettings(_Section, frozen=True, kw_only=True):
     """Names or patterns of the tools that are offered; unset: all."""
     deny: tuple[str, ...] = ()
     """Names or patterns of tools that never are."""
-    ask: tuple[Effect, ...] = ()
-    """Effects that need an approval: read, write, execute, network; a tool's own word goes first."""
+    ask: tuple[Effect, ...] | None = None
+    """Effects that need an approval: read, write, execute, network; a tool's own word goes first. Unset: in a conversation the
+    built-in tools ask before they write, run commands or use the network, other tools where they say so."""
     max_turns: int = 25
     """Requests with tools for one prompt."""
     timeout: float | NoLimit = 120.0
@@ -169,6 +170,8 @@ class Settings(_Section, frozen=True, kw_only=True):
     """Instructions to the model."""
     tools: tuple[str, ...] = ()
     """Tools to load, as module:object."""
+    facade: str = "auto"
+    """How models see the built-in tools: auto (as their own harness shows them), the id of a facade, or a TOML file."""
     audit: bool | str = True
     """A line for every call of a tool: true (in the user's state folder), false, or a file."""
     policy: PolicySettings = PolicySettings()

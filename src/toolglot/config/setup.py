@@ -6,7 +6,7 @@ address that it was set for. All engines of a setup share one transport.
 
 import inspect
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
@@ -25,12 +25,17 @@ from toolglot.engine.factory import create_engine
 from toolglot.engine.signin.environment import environment_key, hidden_values
 from toolglot.engine.transport import Transport
 from toolglot.errors import UnknownName, UsageError
-from toolglot.loop.orchestrator import Orchestrator
+from toolglot.facades.load import load_facade
+from toolglot.facades.select import BASES, FACADES, facade_of, find_facade
+from toolglot.facades.view import Facade
+from toolglot.loop.orchestrator import Orchestrator, PromptContext
 from toolglot.providers.catalog import ALIASES, SURFACES, resolve, surface
 from toolglot.request import Options, ToolDefinition
 from toolglot.tools.audit import AuditLog
 from toolglot.tools.config import ToolConfig
+from toolglot.tools.execution import BUILTIN
 from toolglot.tools.registry import ToolRegistry
+from toolglot.tools.tool import Tool
 
 if TYPE_CHECKING:
     from toolglot.builtin.toolbox import Ask
@@ -39,6 +44,7 @@ if TYPE_CHECKING:
 __all__ = ["Setup", "configured_tools", "from_config"]
 
 SIMULATOR = "simulator"
+_OWN_THINGS = frozenset({"todo", "memory", "ask_user", "shell_output", "shell_kill", "shell_list", "web_find", "web_search"})
 AUDIT_FILE = "audit.jsonl"
 Number = TypeVar("Number", int, float)
 
@@ -152,7 +158,7 @@ class Setup:
             run_timeout=_limit(policy.run_timeout),
             max_parallel=policy.max_parallel,
             allowed=frozenset(name for name in names if all(_passes(name, one) for one in filters)) if limited else None,
-            ask=frozenset(policy.ask),
+            ask=frozenset(policy.ask or ()),
             max_uses=dict(policy.max_uses),
             on_error=policy.on_error,
             retry=self.settings.retry,
@@ -187,8 +193,8 @@ class Setup:
     def _filter(self) -> ToolFilter:
         return ToolFilter(allow=self.settings.policy.allow, deny=self.settings.policy.deny)
 
-    def builtins(self, *, ask: "Ask | None" = None) -> "Builtins":
-        """The built-in tools, as they are configured. Raises UsageError."""
+    def builtins(self, *, ask: "Ask | None" = None, alone: bool = False) -> "Builtins":
+        """The built-in tools, as they are configured. `alone`: somebody calls them by hand. Raises UsageError."""
         from toolglot.builtin.shell.tools import ShellOptions
         from toolglot.builtin.tools import BuiltinOptions, builtins
         from toolglot.builtin.web.config import WebConfig
@@ -209,18 +215,25 @@ class Setup:
         options = BuiltinOptions(
             others=tuple(others),
             unprotected=own.unprotected,
-            require_read=own.require_read,
+            require_read=own.require_read and not alone,
             shell=ShellOptions(network=own.network, hidden=(config_file().parent, data_folder(), state_folder())),
             web=web,
         )
-        return builtins(Path(own.root or ".").expanduser(), options=options, state=private_folder(state_folder()), ask=ask)
+        found = builtins(Path(own.root or ".").expanduser(), options=options, state=private_folder(state_folder()), ask=ask)
+        if self.settings.policy.ask is None and not alone:
+            found.tools = [one.replace(approval=True) if _asks_first(one) else one for one in found.tools]
+        return found
 
     # ---- agents
 
     def agent(self, model: str | None = None, *, tools: "Iterable[Any] | ToolRegistry" = (), **more: Any) -> Orchestrator:
         """An agent, which stays configured when it switches. `more`: for `Orchestrator` and `create_engine`; it goes first."""
         named = {name: more.pop(name) for name in list(more) if name in _named_by_agents()}
-        given: dict[str, Any] = {"system": self.settings.system, "context": self.settings.context, **named}
+        system, facade = self.settings.system, self.facade()
+        given: dict[str, Any] = {"system": system, "context": self.settings.context, "facade": facade, **named}
+        tools = tools if isinstance(tools, ToolRegistry) else list(tools)
+        if not callable(given["system"]) and any(BUILTIN in getattr(one, "tags", ()) for one in tools):
+            given["system"] = _with_note(given["system"], given["facade"])
         given["audit"] = named["audit"] if "audit" in named else self.audit()
         given["fallbacks"] = named["fallbacks"] if "fallbacks" in named else self.fallbacks()
         given["hosted"] = [name for name in named.get("hosted", ()) if _passes(name, self._filter)]
@@ -229,6 +242,19 @@ class Setup:
         agent = _Agent(self.engine(model, **more), setup=self, tools=tools, **given)
         self.fit(agent)
         return agent
+
+    def facade(self) -> "str | Facade":
+        """How models see the built-in tools. Raises UsageError."""
+        name = self.settings.facade
+        if name == "auto" or name in FACADES:
+            return name
+        file = Path(name).expanduser()
+        if not file.suffix:
+            raise UnknownName("facade", name, ("auto", *FACADES))
+        try:
+            return load_facade(file.read_text(encoding="utf-8"), str(file), BASES)
+        except (OSError, UnicodeDecodeError) as e:
+            raise UsageError(f"the facade {name!r} cannot be read: {getattr(e, 'strerror', e)}") from None
 
     def switch(self, agent: Orchestrator, model: str) -> None:
         """Goes on with another model, under the rules and options of its provider. Where that fails, nothing is changed."""
@@ -260,6 +286,22 @@ class _Agent(Orchestrator):
         if place is not None:
             self._setup.fit(self)
         return place
+
+
+def _with_note(system: str | None, facade: "str | Facade") -> Callable[[PromptContext], str]:
+    """Instructions that name the tools as the model sees them."""
+
+    def prompt(context: PromptContext) -> str:
+        model = context.model.partition(":")[2].rpartition("/")[2]
+        seen = facade_of(model) if facade == "auto" else find_facade(facade) if isinstance(facade, str) else facade
+        return "\n\n".join(part for part in (system, seen.note) if part)
+
+    return prompt
+
+
+def _asks_first(tool: Tool) -> bool:
+    """Whether a built-in tool asks where nobody has said which do: it changes something that is not its own."""
+    return bool(tool.effects & {"write", "execute", "network"}) and tool.name not in _OWN_THINGS
 
 
 @cache

@@ -1,6 +1,7 @@
 """From "PROVIDER:MODEL" to an Engine: which row of the catalog counts, where it is, and what carries the bytes."""
 
 import os
+import re
 from collections.abc import Mapping
 from functools import cache
 from urllib.parse import urlsplit
@@ -134,7 +135,7 @@ def _located(profile: Profile, base_url: str | None, places: Mapping[str, str]) 
 def _is_address(base: str) -> bool:
     try:
         parts = urlsplit(base)
-        return parts.scheme in ("http", "https") and bool(parts.hostname)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and not re.search(r"[\s<>]", parts.netloc)
     except ValueError:  # brackets without an address in them
         return False
 

@@ -111,9 +111,9 @@ class Memory:
             before = self._learnt.get(profile.model, 1.0)
             self._learnt[profile.model] = min(most, max(least, before * counted / estimated))
 
-    def refused(self, profile: Profile, tokens: int) -> None:
-        """The provider has refused a request of so many tokens as too long."""
-        self._ceilings[profile.model] = max(1, tokens * 3 // 4)
+    def refused(self, profile: Profile, tokens: int, fixed: int) -> None:
+        """The provider has refused a request of so many tokens as too long. There stays room for what cannot be left out."""
+        self._ceilings[profile.model] = max(tokens * 3 // 4, 2 * int(fixed * self._factor(profile)), 1)
 
     def budget(self, profile: Profile, policy: ContextPolicy, max_tokens: int | None) -> int | None:
         """Tokens that a request may have; None where nothing is known."""

@@ -27,7 +27,7 @@ from toolglot.loop.early import EarlyStarts
 from toolglot.loop.final import Final
 from toolglot.loop.run import AskModel, CallTools, Done, NeedApproval, Run
 from toolglot.losses import Loss, Repair
-from toolglot.messages import Message, ToolCall, Usage
+from toolglot.messages import Message, Reply, ToolCall, Usage
 from toolglot.providers.profile import Price
 from toolglot.request import Request
 from toolglot.tools.config import ToolConfig
@@ -65,6 +65,14 @@ class Asker(Protocol):
 
     def counted(self, usage: Usage) -> None:
         """The provider has counted a request."""
+        ...
+
+    def understood(self, reply: Reply) -> Reply:
+        """A reply with what its calls mean beside them."""
+        ...
+
+    def unsaid(self) -> tuple[Loss, ...]:
+        """What the model's own words could not say of the calls of others."""
         ...
 
 
@@ -275,13 +283,15 @@ class Driver:
         self._asker.counted(answered.reply.usage)
         if answered.losses:
             self._losses.update(dict.fromkeys(answered.losses))
+        if unsaid := self._asker.unsaid():
+            self.note(unsaid)
         if answered.repairs:
             self._repairs.update(dict.fromkeys(answered.repairs))
         reply = answered.reply
         if self._hooks.watches_requests:
             reply = await self._in_time(self._hooks.after_reply(reply))
         self._asked = None
-        self.run.replied(reply)
+        self.run.replied(self._asker.understood(reply))
         self._take_refused()
 
     def _fall_back(self, error: ProviderError | TransportError | MalformedReply, failed: Session) -> Session:

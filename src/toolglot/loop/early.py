@@ -8,6 +8,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from toolglot.events import (
     BlockReady,
     BlockStarted,
@@ -69,7 +71,9 @@ class EarlyStarts:
     def take(self, call: ToolCall) -> "asyncio.Task[ToolOutcome] | None":
         """The work that was begun for this very call."""
         found = self._begun.get(call.id)
-        return found[1] if found is not None and found[0] == call else None
+        if found is None or found[0] != replace(call, meant=None):  # what it means is found out when the reply is whole
+            return None
+        return found[1]
 
     async def stop(self) -> None:
         """Ends what still runs."""

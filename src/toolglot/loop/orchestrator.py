@@ -21,6 +21,9 @@ from toolglot.engine.engine import Engine, Session
 from toolglot.engine.factory import create_engine
 from toolglot.errors import MalformedData, NameConflict, ToolglotError, UnknownName, UsageError
 from toolglot.events import ContextCut, RunDone, RunEvent, RunResult
+from toolglot.facades.face import Face
+from toolglot.facades.select import facade_of, find_facade
+from toolglot.facades.view import Facade
 from toolglot.jsontext import dumps
 from toolglot.loop.background import run_sync
 from toolglot.loop.context import (
@@ -37,15 +40,18 @@ from toolglot.loop.context import (
     transcript,
 )
 from toolglot.loop.drive import Driver
+from toolglot.loop.faced import Faced
 from toolglot.loop.final import FINAL_TOOL, Final
 from toolglot.loop.run import AskModel, Decision, Run, RunState, is_prompt
 from toolglot.losses import Loss
-from toolglot.messages import Block, Conversation, Message, Usage, load, save, system, user
+from toolglot.messages import Block, Conversation, Message, Origin, Reply, ToolCall, Usage, load, save, system, user
 from toolglot.providers.catalog import surface
+from toolglot.providers.profile import Profile
 from toolglot.providers.tokens import tokens_of_message, tokens_of_text, tokens_of_tool
 from toolglot.request import Options, Request, Schema, ToolDefinition
 from toolglot.tools.audit import AuditLog
 from toolglot.tools.config import ToolConfig
+from toolglot.tools.execution import BUILTIN
 from toolglot.tools.executor import Approve, ToolExecutor
 from toolglot.tools.hooks import HookChain, Hooks
 from toolglot.tools.hosted import HOSTED, hosted_tool
@@ -54,6 +60,7 @@ from toolglot.tools.registry import ToolRegistry
 from toolglot.tools.results import ResultStore, read_result_tool
 from toolglot.tools.tool import Tool
 from toolglot.wire.prefix import EncodedBody, PrefixEncoder
+from toolglot.wire.writer import same_model
 
 __all__ = ["Orchestrator", "PromptContext"]
 
@@ -82,7 +89,8 @@ class Orchestrator:
     `tools`: functions, Tools, a ToolRegistry, or definitions of hosted tools; `hosted`: names of hosted tools (web_search,
     code_execution). `approve`: asked where a call needs it; without it the run pauses. `fallbacks`: models to go on with where
     this one is busy or fails. `context`: what is done when the conversation outgrows the model; `summarise`: sums up what is
-    left out then, in the place of the model. `data`: handed to tools in their Context. The rest goes to `create_engine`.
+    left out then, in the place of the model. `facade`: how the built-in tools look, by default as the model's own harness shows
+    them. `data`: handed to tools in their Context. The rest goes to `create_engine`.
     """
 
     def __init__(
@@ -95,6 +103,7 @@ class Orchestrator:
         config: ToolConfig = _DEFAULT_CONFIG,
         options: Options = _DEFAULT_OPTIONS,
         context: ContextPolicy = _DEFAULT_CONTEXT,
+        facade: str | Facade = "auto",
         output_type: "type[Any] | Schema | None" = None,
         approve: Approve | None = None,
         summarise: Summarise | None = None,
@@ -109,6 +118,8 @@ class Orchestrator:
         self.engine = _engine(model, engine)
         self.options, self.output_type = options, output_type
         self.context, self.summarise = context, summarise
+        self.facade: str | Facade = facade
+        self._faces: dict[Any, Face | None] = {}
         self.system, self.data = system, data
         self.metrics, self.store = ToolMetrics(), ResultStore()
         self._config = config
@@ -271,9 +282,12 @@ class Orchestrator:
         self._own = talk
 
     async def look(self, model: str | Engine | None = None) -> EncodedBody:
-        """The conversation as a request to a model, with what would be lost and mended. Nothing is sent."""
+        """The conversation with one more prompt as a request, and what would be lost and mended. Nothing is sent."""
         engine = self.engine if model is None else _engine(model, self._options_for(model))
-        messages = View(await self._preface(self._own), self._own.conversation, self._own.memory.cut)
+        talk = [*self._own.conversation, user("…")]
+        messages: Sequence[Message] = View(await self._preface(self._own), talk, self._own.memory.cut)
+        if (face := self.face(engine)) is not None:
+            messages = _faced(messages, face, engine)
         request = Request(engine.model, messages, self.offered(self.tools_with(None), None, engine), options=self.options)
         return PrefixEncoder(engine.profile).encode(request)
 
@@ -389,14 +403,35 @@ class Orchestrator:
             self._overlay = (key, registry)
         return self._overlay[1]
 
+    def face(self, engine: Engine | None = None) -> Face | None:
+        """The names that a model has for the built-in tools; None where there are none of them."""
+        engine = engine or self.engine
+        allowed = self._config.allowed
+        facade = self.facade if isinstance(self.facade, str) else id(self.facade)
+        key = (engine.model, self.registry.version, facade, allowed)
+        if key not in self._faces:
+            tools = list(self.registry)
+            bases = [one.name for one in tools if BUILTIN in one.tags and (allowed is None or one.name in allowed)]
+            others = [*self._hosted, *(one.name for one in (*self._fixed, *tools) if BUILTIN not in one.tags)]
+            self._faces = {key: Face(self._facade(engine.model), engine.model, bases, others) if bases else None}
+        return self._faces[key]
+
+    def _facade(self, model: str) -> Facade:
+        if isinstance(self.facade, Facade):
+            return self.facade
+        return facade_of(model) if self.facade == "auto" else find_facade(self.facade)
+
     def offered(self, registry: ToolRegistry, final: Tool | None, engine: Engine | None = None) -> tuple[ToolDefinition, ...]:
         """The tools as the model is told of them."""
         if not self._config.enabled:
             return () if final is None else (final.definition,)
         own = registry.definitions()
+        if (face := self.face(engine)) is not None:
+            own = (*face.definitions, *(one for one in own if BUILTIN not in one.tags or face.shows(one.name)))
         if self._config.allowed is not None:
             allowed = {*self._config.allowed, *(one.name for one in (final, self._paged) if one is not None)}
-            own = tuple(one for one in own if one.name in allowed)
+            shown = allowed if face is None else allowed | {one.name for one in face.definitions}
+            own = tuple(one for one in own if one.name in shown)
         wire = (engine or self.engine).profile.wire
         hosted = tuple(found for name in self._hosted if (found := hosted_tool(name, wire)) is not None)
         if not hosted and not self._fixed:
@@ -443,6 +478,7 @@ class _Talk:
         self.preface: tuple[Message, ...] = ()
         self.memory = Memory()
         self.view: View | None = None
+        self.faced: tuple[Face, Faced] | None = None
         self._busy = False
         self._reader: _Reader | None = None
 
@@ -473,6 +509,19 @@ class _Reader:
         self.gone = True
 
 
+def _faced(messages: Sequence[Message], face: Face, engine: Engine) -> Faced:
+    """A conversation in the words of a model; what it said itself stays as it was."""
+    profile = engine.profile
+    return Faced(messages, lambda one, lost: face.shown(one, own=_is_of(one.origin, profile), lost=lost))
+
+
+def _is_of(origin: Origin | None, profile: Profile) -> bool:
+    """Whether a message is of the model itself, under whichever of its names."""
+    if origin is None or (origin.wire, origin.profile) != (profile.wire, profile.id):
+        return False
+    return same_model(origin.model, profile.model)
+
+
 class _Asking:
     """The requests of one run; each goes to the model that the agent has then."""
 
@@ -486,10 +535,30 @@ class _Asking:
         talk, preface = self._talk, self._preface
         cut = talk.memory.cut
         if not preface and not cut.start:
-            return talk.conversation
+            return self._faced(talk.conversation)
         if talk.view is None or talk.view.preface is not preface or talk.view.cut is not cut:
             talk.view = View(preface, talk.conversation, cut)
-        return talk.view
+        return self._faced(talk.view)
+
+    def _faced(self, messages: Sequence[Message]) -> Sequence[Message]:
+        """The conversation in the words of the present model, where it has words of its own."""
+        face, talk = self._agent.face(), self._talk
+        if face is None:
+            return messages
+        if talk.faced is None or talk.faced[0] is not face or talk.faced[1].messages is not messages:
+            talk.faced = (face, _faced(messages, face, self._agent.engine))
+        return talk.faced[1]
+
+    def understood(self, reply: Reply) -> Reply:
+        """A reply with what its calls mean beside them."""
+        face = self._agent.face()
+        if face is None or not reply.calls:
+            return reply
+        return replace(reply, blocks=tuple(face.understood(one) if isinstance(one, ToolCall) else one for one in reply.blocks))
+
+    def unsaid(self) -> tuple[Loss, ...]:
+        """What the model's own words could not say of the calls of others."""
+        return tuple(self._talk.faced[1].lost) if self._talk.faced is not None else ()
 
     def session(self) -> Session:
         agent, talk = self._agent, self._talk
@@ -500,6 +569,7 @@ class _Asking:
         if executor.config is not agent.config:
             executor.configure(agent.config)
         executor.registry = agent.tools_with(self._final_tool())
+        executor.face = agent.face()
         return talk.session
 
     def _final_tool(self) -> Tool | None:
@@ -513,6 +583,8 @@ class _Asking:
         choice = step.tool_choice
         if final is not None and not step.last:
             choice = final.choice(final_tool) or choice
+        if choice is not None and choice.names and (face := agent.face()) is not None:
+            choice = replace(choice, names=tuple(name for base in choice.names for name in face.names_of(base)))
         return Request(
             agent.engine.model,
             self._seen(),
@@ -543,7 +615,7 @@ class _Asking:
         if cut is None:
             return None
         if refused:
-            memory.refused(profile, before)
+            memory.refused(profile, before, fixed)
         summary, usage, why = await self._summary(cut, budget) if policy.when_full == "compact" else ("", Usage(), "")
         summary = middle(summary, max(400, budget))
         memory.cut = replace(cut, summary=summary)

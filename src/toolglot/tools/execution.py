@@ -28,10 +28,12 @@ from toolglot.wire.repair import interrupted
 if TYPE_CHECKING:
     from toolglot.tools.executor import ToolExecutor
 
-__all__ = ["Emit", "Execution", "Prepared", "failed", "outcomes_of"]
+__all__ = ["BUILTIN", "Emit", "Execution", "Prepared", "failed", "outcomes_of"]
 
 log = getLogger("toolglot.tools")
 Emit = Callable[[ToolStarted | ToolProgress | ToolFinished], None]
+BUILTIN = "builtin"
+"""The tag of tools that a model may know by other names: their data is there to write their text from."""
 GRACE = 0.1
 """Seconds that a cancelled function has to clean up before it is left behind."""
 
@@ -48,6 +50,8 @@ class Prepared(msgspec.Struct, frozen=True, gc=False):
     approved: bool | None = None
     arguments: dict[str, Any] | None = None
     """As they will be used, where somebody is asked about them."""
+    said: ToolCall | None = None
+    """As the model made it, where that was in words of its own harness."""
 
 
 def failed(call: ToolCall, kind: ToolErrorKind, why: str, *, ran: bool = False) -> ToolOutcome:
@@ -66,7 +70,20 @@ class Execution:
     """Begins at once; `answer` has the outcome."""
 
     __slots__ = (
-        *("_done", "_emit", "_executor", "_expired", "_flag", "_grace", "_left", "_loop", "_messages", "_number", "_prepared"),
+        *(
+            "_details",
+            "_done",
+            "_emit",
+            "_executor",
+            "_expired",
+            "_flag",
+            "_grace",
+            "_left",
+            "_loop",
+            "_messages",
+            "_number",
+            "_prepared",
+        ),
         *("_started", "answer", "task"),
     )
 
@@ -81,6 +98,7 @@ class Execution:
     ) -> None:
         self._executor, self._prepared, self._emit, self._messages = executor, prepared, emit, messages
         self._done, self._number = done, number
+        self._details: Any = None  # of the last failure
         self._loop = asyncio.get_running_loop()
         self._flag: Flag | None = None  # there is one where the tool may look at it
         self._expired = self._left = False
@@ -111,6 +129,10 @@ class Execution:
                 result, retries = as_result(await self._attempt(0), prepared.call), 0
             except Exception as error:
                 result, retries = await self._again(error)
+            if prepared.said is not None and executor.face is not None:
+                result = executor.face.worded(prepared.said, prepared.call.arguments or {}, result, self._details)
+            if BUILTIN in prepared.tool.tags:
+                result = msgspec.structs.replace(result, data=None)  # it was for the words; the model reads the text
             result = bounded(result, prepared.tool.max_result or executor.config.max_result, executor.store)
             outcome = ToolOutcome(prepared.call, result, executor.clock() - self._started, retries, prepared.repairs)
             if executor.hooks.watches_outcomes:
@@ -153,6 +175,7 @@ class Execution:
         attempt = 0
         while True:
             error = self._as_tool_error(failure)
+            self._details = error.details
             wait = error.retry_after if error.retry_after is not None else retry.delay(attempt, random.random())
             if attempt >= retry.max_retries or not self._may_retry(error) or wait > retry.max_wait:
                 return failed(call, error.kind, clean(_said(error))).result, attempt
@@ -230,6 +253,7 @@ class Execution:
         """It does not let itself be cancelled."""
         log.warning("the tool %s does not let itself be cancelled; it is left behind", self._prepared.tool.name)
         outcome = failed(self._prepared.call, "timeout", str(self._as_tool_error(_OutOfTime())), ran=True)
+        outcome = self._executor.worded(outcome, self._prepared.said)
         outcome = msgspec.structs.replace(outcome, seconds=self._executor.clock() - self._started)
         self._tell(outcome)
         self._finish(outcome)

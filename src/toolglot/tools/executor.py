@@ -9,7 +9,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from inspect import isawaitable
 from logging import DEBUG, getLogger
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Protocol, get_args
 from uuid import uuid4
 
 import msgspec
@@ -17,11 +17,12 @@ from msgspec.structs import replace
 
 from toolglot.errors import ToolError, UnknownName
 from toolglot.events import ToolOutcome
+from toolglot.losses import Repair
 from toolglot.messages import Message, ToolCall, ToolResult
 from toolglot.schema.arguments import owned
 from toolglot.tools.audit import AuditLog
 from toolglot.tools.config import Effect, ToolConfig
-from toolglot.tools.execution import Emit, Execution, Prepared, failed, outcomes_of
+from toolglot.tools.execution import BUILTIN, Emit, Execution, Prepared, failed, outcomes_of
 from toolglot.tools.hooks import HookChain, Hooks, Veto
 from toolglot.tools.metrics import ToolMetrics
 from toolglot.tools.policy import Guard, Verdict
@@ -52,6 +53,36 @@ ApprovalAnswer = Literal["yes", "no", "always", "later"]
 Approve = Callable[[Approval], "ApprovalAnswer | bool | Awaitable[ApprovalAnswer | bool]"]
 """yes: this once. always: no more questions about this tool. later: the run pauses and can be resumed."""
 _DEFAULT = ToolConfig()
+_SHOWN = 80
+"""Characters that are said of a name that a model made up."""
+
+
+class Meaning(Protocol):
+    """What a call means: a tool, its arguments, and what was mended."""
+
+    @property
+    def tool(self) -> str: ...
+    @property
+    def arguments(self) -> dict[str, Any]: ...
+    @property
+    def repairs(self) -> tuple[Repair, ...]: ...
+
+
+class Face(Protocol):
+    """The names and words that a model has for some of the tools."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the model calls the tools that are built in."""
+        ...
+
+    def means(self, call: ToolCall) -> Meaning | None:
+        """What a call means; None where it is no call of this kind. Raises ToolError."""
+        ...
+
+    def worded(self, call: ToolCall, arguments: dict[str, Any], result: ToolResult, details: Any = None) -> ToolResult:
+        """A result in the model's words."""
+        ...
 
 
 class ToolExecutor:
@@ -81,6 +112,7 @@ class ToolExecutor:
         self.hooks = hooks if isinstance(hooks, HookChain) else HookChain(hooks)
         self._audit = audit
         self.clock = clock
+        self.face: Face | None = None
 
     @property
     def run_id(self) -> str:
@@ -130,11 +162,46 @@ class ToolExecutor:
 
     def is_plain(self, call: ToolCall, effects: frozenset[Effect]) -> bool:
         """Whether a call is to a tool of just these effects that needs nobody's word."""
-        tool = self._found(call)
+        try:
+            meaning = self.face.means(call) if self.face is not None else None
+        except ToolError:
+            return False
+        tool = self._found(call if meaning is None else ToolCall(call.id, meaning.tool, meaning.arguments))
         return isinstance(tool, Tool) and tool.effects == effects and not self.guard.asks(tool)
 
     async def prepare(self, call: ToolCall) -> Prepared | ToolOutcome:
         """A call that is ready to run, or the outcome that says why it does not."""
+        said, more = None, ()
+        if self.face is not None:
+            try:
+                meaning = self.face.means(call)
+            except ToolError as e:
+                return self._misunderstood(call, e)
+            if meaning is not None:
+                said, more = call, meaning.repairs
+                call = ToolCall(call.id, meaning.tool, meaning.arguments)
+        found = await self._prepared(call)
+        if said is None:
+            return found
+        if isinstance(found, ToolOutcome):
+            return self.worded(found, said)
+        return replace(found, said=said, repairs=(*more, *found.repairs))
+
+    def _misunderstood(self, said: ToolCall, error: ToolError) -> ToolOutcome:
+        """A call that is not valid in the model's own words: it counts for the tool that it is about."""
+        call = ToolCall(said.id, error.tool or said.name, said.arguments, said.raw)
+        if (denied := self.guard.circles(call, None)) is not None:
+            return self.worded(self._denied(call, None, denied, "", repeated=True), said)
+        return self.over(self.worded(failed(call, error.kind, str(error)), said, error.details))
+
+    def worded(self, outcome: ToolOutcome, said: ToolCall | None, details: Any = None) -> ToolOutcome:
+        """An outcome with its result in the words of the model's own harness, where the call was made in them."""
+        if self.face is None or said is None:
+            return outcome
+        result = self.face.worded(said, outcome.call.arguments or {}, outcome.result, details)
+        return replace(outcome, result=result)
+
+    async def _prepared(self, call: ToolCall) -> Prepared | ToolOutcome:
         tool = self._found(call)
         if (denied := self.guard.circles(call, tool if isinstance(tool, Tool) else None)) is not None:
             return self._denied(call, None, denied, "", repeated=True)
@@ -164,7 +231,7 @@ class ToolExecutor:
         try:
             return self.registry.get(call.name, call.namespace)
         except UnknownName as e:
-            return failed(call, "not_found", _unknown(call, e, self.registry))
+            return failed(call, "not_found", _unknown(call, e, self.registry, self.face))
 
     def _denied(
         self, call: ToolCall, tool: Tool | None, verdict: Verdict, target: str, *, repeated: bool = False
@@ -188,13 +255,13 @@ class ToolExecutor:
         """A call that was decided on."""
         if answer == "no":
             why = "The user did not allow the call." if self.approve else "The call needs an approval, and nobody is there."
-            outcome = failed(prepared.call, "rejected", f"{why} It did not run.")
+            outcome = self.worded(failed(prepared.call, "rejected", f"{why} It did not run."), prepared.said)
             return self.over(outcome, prepared.tool, prepared.target, approved=False)
         if answer == "always":
             self.guard.always(prepared.tool)
         verdict = self.guard.verdict(prepared.tool, self.clock())  # others may have begun meanwhile
         if verdict.say == "deny":
-            return self._denied(prepared.call, prepared.tool, verdict, prepared.target)
+            return self.worded(self._denied(prepared.call, prepared.tool, verdict, prepared.target), prepared.said)
         self.guard.begin(prepared.tool, self.clock())
         return replace(prepared, asks=False, approved=True)
 
@@ -240,9 +307,12 @@ class ToolExecutor:
         return outcome
 
 
-def _unknown(call: ToolCall, error: UnknownName, registry: ToolRegistry) -> str:
+def _unknown(call: ToolCall, error: UnknownName, registry: ToolRegistry, face: Face | None) -> str:
     if not len(registry):
         return f"There is no tool {call.name!r}: no tools are available."
+    if face is not None:  # the names that the model knows
+        others = [one.name for one in registry if BUILTIN not in one.tags]
+        error = UnknownName("tool", call.name[:_SHOWN], (*face.names, *others))
     return f"There is no such tool: {error}"
 
 

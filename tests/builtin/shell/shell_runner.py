@@ -19,7 +19,7 @@ from toolglot.messages import ToolCall
 from toolglot.tools.context import Context
 from toolglot.tools.results import ToolOutput
 
-ATTACKS = Path(__file__).with_name("shell_attacks.py")
+ATTACKS = Path(__file__).with_name("shell_attacks.py").read_text(encoding="utf-8")  # later it may not be readable
 
 
 def python() -> str:
@@ -38,7 +38,7 @@ async def run(plan: dict[str, Any]) -> dict[str, Any]:
         return await tools["shell"].invoke(tools["shell"].bind(call).values, Context(call))
 
     try:
-        attack = await shell(argv=[python(), "-I", "-B", str(ATTACKS), json.dumps(plan)], timeout=60)
+        attack = await shell(argv=[python(), "-I", "-B", "-c", ATTACKS, json.dumps(plan)], timeout=60)
         hook = await shell(command="echo evil > .git/hooks/post-commit; echo evil >> .git/config; echo evil > .envrc; cd ..")
         bomb = await shell(command="for i in $(seq 200); do sleep 5 & done 2>/dev/null; jobs -pr | wc -l", timeout=1.5)
         return {"attack": attack.data, "hook": hook.data, "bomb": bomb.data}

@@ -297,7 +297,7 @@ class TestTheBackground:
             handle = started["handle"]
             assert started["running"] is True
             assert "running" in await kit.text("shell_list")
-            seen = ""
+            seen = started["output"]
             until = time.monotonic() + 10
             while "ready" not in seen and time.monotonic() < until:
                 seen += (await kit.data("shell_output", handle=handle, timeout=0.05))["output"]

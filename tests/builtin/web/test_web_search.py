@@ -239,7 +239,7 @@ def test_a_result_is_opened_by_its_ref(services: Site, site: Site) -> None:
 
 def test_the_tools_say_what_they_are() -> None:
     tools: list[Tool] = Caller(Web()).tools
-    assert [one.name for one in tools] == ["web_search", "web_open", "web_find"]
+    assert [one.name for one in tools] == ["web_search", "web_open", "web_find", "web"]
     fields: list[dict[str, Any]] = []
     for one in tools:
         assert one.effects == {"network"}
@@ -247,7 +247,8 @@ def test_the_tools_say_what_they_are() -> None:
         parameters: Any = one.definition.parameters
         fields.append(parameters["properties"])
         assert all(field.get("description") for field in parameters["properties"].values())
-    searched, opened, found = fields
+    searched, opened, found, together = fields
+    assert list(together) == ["search_query", "open", "find"]
     assert list(opened) == ["target", "start_line", "start_char", "question", "format", "timeout"]
     assert list(searched) == ["queries", "allowed_domains", "blocked_domains", "recency_days", "max_results"]
     assert list(found) == ["target", "pattern"]

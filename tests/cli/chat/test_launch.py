@@ -10,7 +10,7 @@ import pytest
 from toolglot.cli.chat import launch as module
 from toolglot.cli.chat.launch import launch, read_saved
 from toolglot.cli.start import Flags
-from toolglot.errors import MalformedData, UsageError
+from toolglot.errors import UsageError
 from toolglot.messages import assistant, save, user
 
 
@@ -65,7 +65,7 @@ class TestLaunch:
 
     def test_a_damaged_one_is_said(self, piped: Path, tmp_path: Path) -> None:
         (tmp_path / "saved.jsonl").write_bytes(b"not json")
-        with pytest.raises(MalformedData):
+        with pytest.raises(UsageError, match="the conversation cannot be loaded: line 1"):
             launch(Flags(model="simulator"), None, Path("saved.jsonl"))
 
     def test_a_missing_key_is_said_before_anything_is_asked(self, piped: Path) -> None:

@@ -7,9 +7,6 @@ with '+'; `*** Delete File: PATH`; `*** Update File: PATH`, perhaps `*** Move to
 Law: any text gives operations, or a ToolError that names the line.
 """
 
-import posixpath
-import re
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -26,7 +23,6 @@ __all__ = [
     "Op",
     "Operation",
     "UpdateFile",
-    "find_patch",
     "operation_to_ops",
     "parse_patch",
     "rendered",
@@ -253,83 +249,3 @@ def _invalid(message: str) -> ToolError:
 
 def _wrong(number: int, message: str) -> ToolError:
     return ToolError(f"Invalid patch hunk on line {number}: {message}", kind="validation", details={"line": number})
-
-
-# ---- patches in commands
-
-_WORD = r"""(?:'[^'\n]+'|"[^"\n$`\\]+"|[\w./@%+,:=-]+)"""
-_CHANGED_FOLDER = re.compile(rf"\s*cd\s+({_WORD})\s*&&\s*")
-_HEREDOC = re.compile(
-    r"\s*(?:apply_patch|applypatch)\s*<<(?P<dash>-?)\s*(?P<quote>['\"]?)(?P<tag>\w+)(?P=quote)[ \t]*\r?\n(?P<body>.*)",
-    re.DOTALL,
-)
-_PROGRAMS, _SHELLS, _SHELL_FLAGS = ("apply_patch", "applypatch"), ("bash", "sh", "zsh"), ("-c", "-lc")
-
-
-def find_patch(command: str | Sequence[str]) -> str | None:
-    """The patch that a command is meant to apply, its paths seen from where the command starts; None for any other command.
-
-    A command is a patch only as a whole: `apply_patch` (or `applypatch`) with a here-document or one argument, as words or as
-    text for a shell, behind `cd FOLDER &&` at most.
-    """
-    if not isinstance(command, str):
-        return _patch_of_words(list(command))
-    folder = ""
-    if found := _CHANGED_FOLDER.match(command):
-        (folder,) = shlex.split(found[1])
-        command = command[found.end() :]
-    text = _patch_of_heredoc(command) or _patch_of_argument(command)
-    return _moved_below(folder, text) if text and folder else text
-
-
-def _patch_of_words(words: list[str]) -> str | None:
-    match words:
-        case [program, text] if program in _PROGRAMS:
-            return text if _is_patch(text) else None
-        case [shell, flag, script] if posixpath.basename(shell) in _SHELLS and flag in _SHELL_FLAGS:
-            return find_patch(script)
-        case _:
-            return None
-
-
-def _patch_of_heredoc(command: str) -> str | None:
-    if not (found := _HEREDOC.fullmatch(command)):
-        return None
-    lines = _lines(found["body"].rstrip())
-    if found["dash"]:
-        lines = [line.lstrip("\t") for line in lines]
-    if found["tag"] not in lines or lines.index(found["tag"]) != len(lines) - 1:
-        return None
-    text = "\n".join(lines[:-1])
-    return text if _is_patch(text) else None
-
-
-def _patch_of_argument(command: str) -> str | None:
-    if not command.lstrip().startswith(_PROGRAMS):
-        return None
-    try:
-        words = shlex.split(command)
-    except ValueError:
-        return None
-    return _patch_of_words(words) if words[0] in _PROGRAMS else None
-
-
-def _is_patch(text: str) -> bool:
-    text = text.strip()
-    return text.startswith(BEGIN) and text.endswith(END)
-
-
-def _moved_below(folder: str, text: str) -> str:
-    """The patch as it is said one folder higher. One that cannot be read stays: whoever applies it says what is wrong."""
-    try:
-        ops = parse_patch(text)
-    except ToolError:
-        return text
-    return rendered([_below(folder, op) for op in ops])
-
-
-def _below(folder: str, op: Op) -> Op:
-    op = msgspec.structs.replace(op, path=posixpath.join(folder, op.path))
-    if isinstance(op, UpdateFile) and op.move_to:
-        op = msgspec.structs.replace(op, move_to=posixpath.join(folder, op.move_to))
-    return op

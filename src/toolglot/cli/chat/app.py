@@ -7,16 +7,16 @@ nothing said in between, leaves. Nothing is decided here: the agent has the conv
 import asyncio
 import signal
 from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Mapping
-from contextlib import aclosing, contextmanager
-from typing import Any
+from contextlib import aclosing, contextmanager, redirect_stdout
+from typing import Any, TextIO, cast
 
 from toolglot.builtin.toolbox import Answer, Question
-from toolglot.cli.attach import attached_in
+from toolglot.cli.attach import attached_in, missing_in
 from toolglot.cli.chat import approving, asking
 from toolglot.cli.chat.commands import COMMANDS, find_command
 from toolglot.cli.chat.keyboard import Keyboard
 from toolglot.cli.chat.reading import EndOfInput, Reader
-from toolglot.cli.chat.screen import Screen
+from toolglot.cli.chat.screen import Noise, Screen
 from toolglot.cli.visible import shortened
 from toolglot.config.setup import Setup
 from toolglot.engine.listing import said_of
@@ -95,6 +95,8 @@ class Chat:
         except ToolglotError as e:
             self.screen.error(str(e))
             return
+        for word in missing_in(text):
+            self.screen.note(f"there is no file {word!r}: it goes as text", "yellow")
         self._given = self.attachments
         files, self.attachments = [*self.attachments, *files], []
         if files:
@@ -108,7 +110,7 @@ class Chat:
         length = len(self.agent.conversation)
         self._turn = asyncio.create_task(self._show(events))
         try:
-            with self.keyboard.kept(), self.screen.turn():
+            with self.keyboard.kept(), redirect_stdout(cast(TextIO, Noise(self.screen))), self.screen.turn():
                 await asyncio.wait({self._turn})
         finally:
             self._turn.cancel()

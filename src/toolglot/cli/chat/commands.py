@@ -91,7 +91,7 @@ async def _model(chat: "Chat", name: str) -> None:
         if (was := getattr(old, field)) != (now := getattr(new, field)):
             screen.note(f"  {field.replace('_', ' ')}: {_plain(was)} → {_plain(now)}", "dim")
     _tell_losses(chat, [loss for loss in there.losses if loss not in here.losses])
-    repairs = there.repairs if len(agent.conversation) else ()
+    repairs = [repair for repair in there.repairs if repair.where.startswith("messages")]
     for repair in repairs[:3]:
         screen.note(f"  mended: {repair}", "dim")
     if (more := len(repairs) - 3) > 0:

@@ -3,14 +3,15 @@
 import asyncio
 import os
 import sys
+from collections.abc import Callable
 from io import TextIOWrapper
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import IO, TYPE_CHECKING, Any, cast
 
 from toolglot.builtin.toolbox import Answer, Question
 from toolglot.cli.chat.keyboard import Keyboard, taken
 from toolglot.cli.start import Flags, Started, is_terminal, require_key, start
-from toolglot.errors import UsageError
+from toolglot.errors import MalformedData, UsageError
 from toolglot.tools.executor import Approval, ApprovalAnswer
 
 if TYPE_CHECKING:
@@ -61,17 +62,30 @@ async def _chat(
     if keyboard.edits:
         reader = TerminalReader(keyboard, _history(), status=lambda: chat.status(), words=lambda text: chat.completions(text))
     else:
-        reader = PipeReader(keyboard, lambda text: print(text, end="", flush=True))
+        reader = PipeReader(keyboard, _writer(screen.console.file))
     chat = Chat(setup, agent, screen, reader, keyboard)
     chats.append(chat)
     _greet(screen, started, agent.model, len(agent.registry))
     if saved is not None:
-        chat.restore(saved)
+        try:
+            chat.restore(saved)
+        except MalformedData as e:
+            raise UsageError(f"the conversation cannot be loaded: {e}") from None
     try:
         return await chat.run(prompt)
     finally:
         await setup.close()
         await agent.engine.close()
+
+
+def _writer(out: IO[str]) -> Callable[[str], None]:
+    """Writes without ending the line."""
+
+    def say(text: str) -> None:
+        out.write(text)
+        out.flush()
+
+    return say
 
 
 def _console() -> Any:
@@ -80,7 +94,7 @@ def _console() -> Any:
     out: Any = sys.stdout
     if isinstance(out, TextIOWrapper):
         cast(Any, out).reconfigure(errors="replace")  # what the terminal cannot write is a question mark, not an end
-    return Console(highlight=False, soft_wrap=False)
+    return Console(file=cast(Any, out), highlight=False, soft_wrap=False)
 
 
 def _greet(screen: Any, started: Started, model: str, tools: int) -> None:
@@ -89,9 +103,13 @@ def _greet(screen: Any, started: Started, model: str, tools: int) -> None:
             print(f"toolglot: {started.why}", file=sys.stderr)
         return
     screen.note(f"toolglot · {model} · {tools} tools · /help", "bold")
+    if started.builtins is not None:
+        asks = started.configuration.settings.policy.ask is None
+        when = "; you are asked before anything is changed, run or sent" if asks else ""
+        screen.note(f"built-in tools work in {started.builtins.box.workspace.root}{when}", "dim")
     if started.why:
         screen.note(started.why, "yellow")
-    if started.model == "simulator" and not started.configuration.settings.tools:
+    if started.samples:
         screen.note('try: What is the weather in Paris?   or: call add_reminder {"text": "tea", "date": "2026-12-24"}', "dim")
 
 

@@ -43,7 +43,7 @@ from toolglot.jsontext import dumps_text
 from toolglot.losses import Loss
 from toolglot.messages import Foreign, Media, ToolCall
 
-__all__ = ["Folded", "Screen", "said_arguments"]
+__all__ = ["Folded", "Noise", "Screen", "said_arguments"]
 
 _STALLED = 3.0  # seconds without an event that are worth a word
 _MOVING = 12  # lines at the bottom that may change
@@ -382,6 +382,26 @@ class Screen:
         line.append(shortened(text, width), style="dim")
         line.truncate(width - 1, overflow="ellipsis")
         return line
+
+
+class Noise:
+    """What a tool prints: shown line by line, as what it is."""
+
+    def __init__(self, screen: Screen) -> None:
+        self._screen, self._line = screen, ""
+        self.encoding = screen.console.encoding
+
+    def write(self, text: str) -> int:
+        *lines, self._line = (self._line + text).split("\n")
+        for line in lines:
+            self._screen.note(f"  {line}", "dim")
+        return len(text)
+
+    def flush(self) -> None:
+        """Lines are shown when they are whole."""
+
+    def isatty(self) -> bool:
+        return False
 
 
 class _Bottom:

@@ -1,0 +1,95 @@
+"""DATA: which facade a model sees, by its name; and the facades by theirs. A table is loaded when it is first asked for."""
+
+import re
+from functools import cache
+from importlib import import_module
+
+from toolglot.errors import UnknownName
+from toolglot.facades.view import Facade
+
+__all__ = ["BASES", "FACADES", "NEUTRAL", "bare_name", "facade_id", "facade_of", "facade_rule", "find_facade"]
+
+NEUTRAL = "neutral"
+# The base tools: what a view may stand for.
+BASES = frozenset(
+    {
+        *("read", "write", "edit", "multi_edit", "insert", "patch", "view_image", "notebook_edit", "read_many", "list_dir"),
+        *("grep", "glob", "shell", "shell_output", "shell_kill", "shell_list", "ast_search", "ast_rewrite"),
+        *("web_search", "web_open", "web_find", "web", "todo", "ask_user", "memory"),
+    }
+)
+# id -> the module with its table
+FACADES: dict[str, str] = {
+    "claude-code": "claude_code",
+    "claude-code-2.0": "claude_code",
+    "anthropic-api": "anthropic_api",
+    "agent-toolset": "anthropic_api",
+    "gemini-cli": "gemini_cli",
+    "gemini-cli-2": "gemini_cli",
+    "codex": "codex",
+    "codex-shell-command": "codex",
+    "codex-shell": "codex",
+    "codex-oss": "codex",
+    "openai": "openai",
+    "qwen-code": "qwen_code",
+    "kimi": "kimi",
+    "opencode": "opencode",
+    NEUTRAL: "neutral",
+}
+# Where the name of a known family begins: at the start, or after a router's slash, a region's dot or a provider's colon.
+_FAMILY = re.compile(r"(?:^|[:.~])((?:claude|gemini|gpt|chatgpt|codex|o\d|qwen|kimi).*)")
+# The first pattern that fits the name counts. Generations of Claude that have no tools for a plan have a table of their own.
+_NEWER_CLAUDE = r"^claude-(opus-4[-.]([89]|\d\d)(?!\d)|(opus|sonnet|haiku)-([5-9]|\d\d)(?!\d)|fable|mythos)"
+_RULES: tuple[tuple[str, str], ...] = (
+    (_NEWER_CLAUDE, "claude-code"),
+    (r"^claude", "claude-code-2.0"),
+    (r"^gemini-3(?!\d)", "gemini-cli"),
+    (r"^gemini", "gemini-cli-2"),
+    (r"^gpt-oss", "codex-oss"),
+    (r"^gpt-.*codex|^gpt-5\.[1-4](?!\d)|^codex", "codex-shell-command"),
+    (r"^gpt-5\.|^gpt-([6-9]|\d\d)", "codex"),
+    (r"^gpt-5", "codex-shell"),
+    (r"^((chat)?gpt|o\d+)(-|$)", "openai"),
+    (r"^qwen", "qwen-code"),
+    (r"^kimi", "kimi"),
+)
+# Providers of one family: the facade of its newest models.
+_ONE_FAMILY = {
+    "anthropic": "claude-code",
+    "gemini": "gemini-cli",
+    "vertex": "gemini-cli",
+    "openai-chat": "codex",
+    "openai-responses": "codex",
+}
+
+
+def bare_name(model: str) -> str:
+    """A model's own name, without what routers and clouds put before it (`anthropic/claude-…`, `us.anthropic.claude-…`)."""
+    name = model.lower().rpartition("/")[2]
+    found = _FAMILY.search(name)
+    return name.lstrip("~") if found is None else found[1]
+
+
+def facade_id(model: str) -> str:
+    """The facade of a model, also behind a router."""
+    name = bare_name(model)
+    return next((found for pattern, found in _RULES if re.search(pattern, name)), NEUTRAL)
+
+
+def facade_rule(provider: str) -> str:
+    """The facade of a provider's newest models; "by model" where it serves several families."""
+    return _ONE_FAMILY.get(provider, "by model")
+
+
+@cache
+def find_facade(name: str) -> Facade:
+    """A facade by its id. Raises UnknownName."""
+    if name not in FACADES:
+        raise UnknownName("facade", name, FACADES)
+    tables: tuple[Facade, ...] = import_module(f"toolglot.facades.{FACADES[name]}").TABLES
+    return next(one for one in tables if one.id == name)
+
+
+def facade_of(model: str) -> Facade:
+    """The facade that a model sees."""
+    return find_facade(facade_id(model))

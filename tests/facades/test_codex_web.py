@@ -1,0 +1,98 @@
+"""Several things on the web in one call: the base tool `web`, and how Codex's models see it. No page is fetched here."""
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from toolglot.builtin.web.config import WebConfig
+from toolglot.builtin.web.pages import Page
+from toolglot.builtin.web.tools import MAX_PARTS, web_tools
+from toolglot.builtin.web.web import Web
+from toolglot.facades.face import Face
+from toolglot.facades.select import find_facade
+from toolglot.messages import ToolCall, ToolResult
+from toolglot.tools.config import ToolConfig
+from toolglot.tools.executor import ToolExecutor
+from toolglot.tools.registry import ToolRegistry
+
+LONG = "\n".join(f"line {number} of many" for number in range(1, 2001))
+
+
+class Net:
+    """The tools over two pages that were opened before: w1 is short, w2 is long."""
+
+    def __init__(self) -> None:
+        self.web = Web(WebConfig(browser="none"))
+        for name, text in (("a", "apples\npears"), ("b", LONG)):
+            url = f"https://{name}.test/"
+            self.web.pages.keep(Page(url=url, requested=url, how="http", text=text, title=name.upper()))
+        tools = web_tools(None, self.web)  # pyright: ignore[reportArgumentType]
+        self.executor = ToolExecutor(ToolRegistry(tools), ToolConfig(repeats=0))
+        self.face = Face(find_facade("codex"), "gpt-5.5", [one.name for one in tools])
+
+    def base(self, **arguments: Any) -> ToolResult:
+        self.executor.face = None
+        return asyncio.run(self.executor.run(ToolCall("c1", "web", arguments))).result
+
+    def native(self, **arguments: Any) -> ToolResult:
+        self.executor.face = self.face
+        return asyncio.run(self.executor.run(ToolCall("c1", "run", arguments, namespace="web"))).result
+
+
+@pytest.fixture
+def net() -> Iterator[Net]:
+    found = Net()
+    yield found
+    found.web.close()
+
+
+class TestTheBaseTool:
+    def test_parts_come_in_the_order_of_what_was_asked_for(self, net: Net) -> None:
+        result = net.base(find=[{"ref_id": "w1", "pattern": "pears"}], open=[{"ref_id": "w2", "lineno": 7}, {"ref_id": "w1"}])
+        assert not result.is_error
+        assert [one["kind"] for one in result.data["parts"]] == ["open", "open", "find"]
+        assert [one["data"]["ref"] for one in result.data["parts"]] == ["w2", "w1", "w1"]
+        assert result.data["parts"][0]["data"]["start_line"] == 7
+        assert result.text == "\n\n---\n\n".join(one["text"] for one in result.data["parts"])
+
+    def test_what_goes_wrong_does_not_take_the_rest_with_it(self, net: Net) -> None:
+        result = net.base(search_query=[{"q": "x"}], open=[{"ref_id": "w9"}], find=[{"ref_id": "w1", "pattern": "apples"}])
+        assert not result.is_error
+        assert [one["is_error"] for one in result.data["parts"]] == [True, True, False]
+        assert "there is no ref 'w9'" in result.text
+        assert "1: apples" in result.text
+
+    def test_it_fails_where_all_of_it_fails(self, net: Net) -> None:
+        result = net.base(open=[{"ref_id": "w8"}, {"ref_id": "w9"}])
+        assert result.is_error
+        assert "'w8'" in result.text
+        assert "'w9'" in result.text
+
+    @pytest.mark.parametrize("count", [0, MAX_PARTS + 1])
+    def test_the_number_of_parts_has_bounds(self, net: Net, count: int) -> None:
+        result = net.base(open=[{"ref_id": "w1"}] * count)
+        assert (result.error_kind, f"1 to {MAX_PARTS}" in result.text) == ("validation", True)
+
+
+class TestAsCodexShowsIt:
+    def test_one_page_says_how_to_go_on_in_the_models_words(self, net: Net) -> None:
+        result = net.native(open=[{"ref_id": "w2"}])
+        assert (result.name, result.is_error) == ("run", False)
+        next_line = result.data["next_line"]
+        assert result.text.endswith(f"(There is more: open with ref_id w2 and lineno {next_line}.)")
+        assert f"line {next_line} of many" in net.native(open=[{"ref_id": "w2", "lineno": next_line}]).text
+
+    def test_several_things_are_one_result(self, net: Net) -> None:
+        result = net.native(open=[{"ref_id": "w2"}, {"ref_id": "w1", "lineno": 2}], find=[{"ref_id": "w1", "pattern": "app"}])
+        page, other, found = result.text.split("\n\n[w1] A\n")
+        assert "(There is more: open with ref_id w2 and lineno" in page
+        assert "web_open" not in result.text
+        assert other.endswith("pears")
+        assert "1 of 2 lines have 'app'" in found
+
+    def test_a_click_is_said_to_be_impossible_and_the_rest_is_done(self, net: Net) -> None:
+        result = net.native(find=[{"ref_id": "w1", "pattern": "app"}], click=[{"ref_id": "w1", "id": 2}])
+        assert not result.is_error
+        assert result.text.endswith("[click cannot be done here]")

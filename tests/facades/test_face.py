@@ -1,0 +1,373 @@
+"""A facade in use: calls are understood, results are worded, other tools are left alone, and nothing makes it fall over."""
+
+import logging
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from toolglot.errors import ToolError
+from toolglot.facades.face import Face, Meaning
+from toolglot.facades.view import Case, Facade, Said, View, shape, text
+from toolglot.losses import Loss
+from toolglot.messages import Meant, Media, Message, Text, ToolCall, ToolResult, assistant, user
+
+from .made import ACME, BASES, BASH, BRAVO, READ
+
+Arguments = dict[str, Any]
+acme, bravo = Face(ACME, "acme-1", BASES), Face(BRAVO, "bravo-1", BASES)
+
+
+def call(name: str, arguments: Arguments | None = None, *, raw: str | None = None, namespace: str = "") -> ToolCall:
+    return ToolCall("c1", name, arguments, raw, namespace=namespace)
+
+
+def understood(face: Face, made: ToolCall) -> tuple[str, Arguments]:
+    meaning = face.means(made)
+    assert meaning is not None
+    return meaning.tool, meaning.arguments
+
+
+# ---- what a model sees
+
+
+class TestWhatAModelSees:
+    def test_views_of_base_tools_that_there_are(self) -> None:
+        assert [one.name for one in acme.definitions] == ["Read", "Write", "Edit", "Bash"]
+        assert [one.name for one in Face(ACME, "m", ["read", "shell"]).definitions] == ["Read", "Bash"]
+        assert Face(ACME, "m", []).definitions == ()
+
+    def test_a_view_with_commands_while_one_of_its_tools_is_there(self) -> None:
+        assert [one.name for one in Face(BRAVO, "m", ["write"]).definitions] == ["editor"]
+
+    def test_a_name_that_is_taken_is_left_to_its_owner(self) -> None:
+        face = Face(ACME, "m", BASES, others=["Bash", "View", "run"])
+        assert [one.name for one in face.definitions] == ["Read", "Write", "Edit"]
+        assert face.means(call("Bash", {"command": "ls"})) is None
+        assert face.means(call("View", {"file_path": "a"})) is None  # an alias of Read, elsewhere
+        assert Face(BRAVO, "m", BASES, others=["run"]).means(call("run", {"argv": ["ls"]})) is None
+        assert "term.run" in [view.title for view in Face(BRAVO, "m", BASES, others=["run"]).views]
+
+    @pytest.mark.parametrize(
+        ("model", "seen"),
+        [("acme-1", True), ("router/acme-1", True), ("acme-2", False), ("us.anthropic.claude-1", False), ("ACME-1", True)],
+    )
+    def test_some_views_are_for_some_models(self, model: str, seen: bool) -> None:
+        facade = replace(ACME, views=(replace(READ, models="^acme-1"),))
+        assert bool(Face(facade, model, BASES).views) is seen
+
+    def test_some_base_tools_are_shown_as_they_are(self) -> None:
+        assert acme.shows("ast_search")
+        assert not acme.shows("read")
+        assert acme.means(call("ast_search", {"pattern": "x"})) is None
+
+    def test_it_has_names_for_the_tools_that_it_shows(self) -> None:
+        assert acme.names == ("Read", "Write", "Edit", "Bash", "ast_search")
+        assert bravo.names == ("editor", "apply_patch", "term.run", "ast_search")
+        assert (acme.names_of("shell"), bravo.names_of("write"), acme.names_of("patch")) == (("Bash",), ("editor",), ("patch",))
+
+    def test_a_view_of_the_name_stands_before_the_base_tool(self) -> None:
+        facade = replace(ACME, views=(replace(READ, name="read"),), shows=frozenset({"read"}))
+        assert not Face(facade, "m", BASES).shows("read")
+
+    def test_a_base_tool_that_is_shown_has_its_name_before_an_alias(self) -> None:
+        facade = replace(ACME, views=(replace(READ, aliases=("ast_search",)),))
+        assert Face(facade, "m", BASES).means(call("ast_search", {"pattern": "x"})) is None
+
+
+# ---- calls
+
+
+class TestCalls:
+    @pytest.mark.parametrize(
+        ("face", "made", "tool", "arguments"),
+        [
+            (acme, call("Read", {"file_path": "a", "limit": 2}), "read", {"path": "a", "end_line": 2}),
+            (acme, call("Cat", {"file_path": "a"}), "read", {"path": "a"}),
+            (bravo, call("apply_patch", raw="*** Begin"), "patch", {"text": "*** Begin"}),
+            (bravo, call("apply_patch", {"input": "*** Begin"}), "patch", {"text": "*** Begin"}),
+            (bravo, call("apply_patch"), "patch", {"text": ""}),
+            (bravo, call("run", {"argv": ["ls"]}, namespace="term"), "shell", {"command": "ls"}),
+            (bravo, call("run", {"argv": ["ls"]}), "shell", {"command": "ls"}),
+            (acme, call("Bash", raw="{'command': 'ls',}"), "shell", {"command": "ls"}),
+        ],
+    )
+    def test_a_call_is_understood(self, face: Face, made: ToolCall, tool: str, arguments: Arguments) -> None:
+        assert understood(face, made) == (tool, arguments)
+        assert face.understood(made).meant == Meant(tool, arguments, face.facade.id)
+
+    @pytest.mark.parametrize(
+        ("arguments", "base", "what"),
+        [
+            ({"command": "ls", "timeout": "2500"}, {"command": "ls", "timeout": 2.5}, "arguments"),
+            ({"Command": "ls"}, {"command": "ls"}, "arguments"),
+            ({"command": "ls", "colour": True}, {"command": "ls"}, "parameter 'colour'"),
+        ],
+    )
+    def test_what_is_clear_is_mended_and_said(self, arguments: Arguments, base: Arguments, what: str) -> None:
+        meaning = acme.means(call("Bash", arguments))
+        assert meaning is not None
+        assert (meaning.tool, meaning.arguments) == ("shell", base)
+        assert [(repair.what, repair.where) for repair in meaning.repairs] == [(what, "Bash")]
+
+    def test_what_means_nothing_here_is_taken_without_a_word(self) -> None:
+        assert acme.means(call("Bash", {"command": "ls", "description": "Lists."})) == Meaning("shell", {"command": "ls"})
+
+    @pytest.mark.parametrize(
+        ("made", "words"),
+        [
+            (call("Read", {}), ("Read", "file_path")),
+            (call("Read", {"file_path": "a", "limit": 0}), ("Read", "limit")),
+            (call("Edit", {"file_path": ["a"], "old_string": "x", "new_string": "y"}), ("Edit", "file_path")),
+            (call("Bash", raw="not JSON at all"), ("Bash", "not valid JSON")),
+            (call("Bash", raw="[1]"), ("Bash", "object")),
+        ],
+    )
+    def test_what_is_wrong_is_told_in_the_models_own_words(self, made: ToolCall, words: tuple[str, ...]) -> None:
+        with pytest.raises(ToolError) as error:
+            acme.means(made)
+        assert error.value.kind == "validation"
+        assert error.value.tool in BASES
+        assert all(word in str(error.value) for word in words)
+        assert not any(base in str(error.value) for base in ("start_line", "'path'", "shell"))
+        assert acme.understood(made) is made
+
+    def test_an_error_of_a_tool_with_commands_names_no_base_tool(self) -> None:
+        with pytest.raises(ToolError, match="command") as error:
+            bravo.means(call("editor", {"command": "undo", "path": "a"}))
+        assert error.value.tool == ""
+
+    def test_other_tools_are_not_touched(self) -> None:
+        made = call("get_weather", {"city": "Paris"})
+        assert acme.means(made) is None
+        assert acme.understood(made) is made
+
+    def test_a_base_tool_under_its_own_name_means_itself(self) -> None:
+        made = acme.understood(call("ast_search", {"pattern": "x"}))
+        assert made.meant == Meant("ast_search", {"pattern": "x"}, "acme")
+        assert acme.means(made) is None
+        assert acme.understood(call("ast_search", raw="{")).meant is None
+        assert Face(ACME, "m", BASES, others=["ast_search"]).understood(call("ast_search", {})).meant is None
+
+    def test_what_was_understood_through_another_facade_means_what_it_meant(self) -> None:
+        made = acme.understood(call("Bash", {"command": "ls", "timeout": 1000}))
+        assert understood(bravo, made) == ("shell", {"command": "ls", "timeout": 1.0})
+
+    def test_a_tables_function_may_refuse_a_call_itself(self) -> None:
+        def refuse(native: Arguments) -> Arguments:
+            raise ToolError(f"X: a must not be {native['a']!r}", kind="validation")
+
+        picky = View(name="X", description="", parameters=shape(a=text()), cases={"": Case(base="shell", into=refuse)})
+        with pytest.raises(ToolError, match="X: a must not be 'b'") as error:
+            Face(Facade(id="f", title="", views=(picky,)), "m", BASES).means(call("X", {"a": "b"}))
+        assert error.value.tool == "shell"
+
+    def test_a_tables_function_that_falls_is_an_error_for_the_model(self, caplog: pytest.LogCaptureFixture) -> None:
+        broken = View(
+            name="X",
+            description="",
+            parameters=shape(),
+            cases={"": Case(base="shell", into=lambda native: {"command": native["gone"]})},
+        )
+        face = Face(Facade(id="f", title="", views=(broken,)), "m", BASES)
+        with caplog.at_level(logging.WARNING), pytest.raises(ToolError, match="X was not run") as error:
+            face.means(call("X", {}))
+        assert (error.value.kind, error.value.tool) == ("validation", "shell")
+        assert "KeyError" in caplog.text
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)
+NAMES = st.sampled_from(["file_path", "offset", "limit", "command", "timeout", "argv", "input", "path", "to", "text", "x"])
+
+
+@given(
+    face=st.sampled_from([acme, bravo]),
+    name=st.sampled_from(["Read", "Write", "Edit", "Bash", "editor", "apply_patch", "run", "nothing"]),
+    arguments=st.none() | st.dictionaries(NAMES, JSON, max_size=4),
+    raw=st.none() | st.text(max_size=10),
+)
+def test_whatever_a_model_says_is_understood_or_explained(
+    face: Face, name: str, arguments: Arguments | None, raw: str | None
+) -> None:
+    made = call(name, arguments, raw=raw)
+    result = ToolResult("c1", (Text("fine"),))
+    try:
+        meaning = face.means(made)
+    except ToolError as e:
+        meaning, result = None, replace(result, content=(Text(str(e)),), is_error=True, error_kind=e.kind)
+    worded = face.worded(made, meaning.arguments if meaning else {}, result)
+    assert worded.name == name
+    assert worded.text
+    again = face.shown(Message("assistant", (face.understood(made),)), own=False)
+    assert len(again.calls) == 1
+
+
+# ---- results
+
+
+def result(words: str = "one\ntwo", data: Any = None, **more: Any) -> ToolResult:
+    return ToolResult("c1", (Text(words),), "base", data, **more)
+
+
+class TestResults:
+    def test_a_good_one_reads_as_the_harness_says_it(self) -> None:
+        found = acme.worded(call("Read", {"file_path": "a"}), {"path": "a"}, result(data={"lines": ["one", "two"], "first": 1}))
+        assert (found.text, found.name, found.is_error) == ("1\tone\n2\ttwo", "Read", False)
+
+    def test_without_words_of_its_own_it_reads_as_the_base_tool_says_it(self) -> None:
+        found = acme.worded(call("Write", {"file_path": "a", "content": ""}), {}, result("wrote a"))
+        assert (found.text, found.name) == ("wrote a", "Write")
+
+    @pytest.mark.parametrize(
+        ("made", "said"),
+        [
+            (call("Read", {"file_path": "a"}), "<error kind=not_found>gone</error>"),
+            (call("Bash", {"command": "ls"}), "Exit: gone"),
+            (call("get_weather", {}), "gone"),
+        ],
+    )
+    def test_a_failure_has_the_words_of_its_case_or_of_the_facade(self, made: ToolCall, said: str) -> None:
+        found = acme.worded(made, {}, result("gone", is_error=True, error_kind="not_found"))
+        assert (found.text, found.is_error, found.error_kind) == (said, True, "not_found")
+
+    def test_a_failure_without_a_kind_is_one_of_execution(self) -> None:
+        assert "kind=execution" in acme.worded(call("Read", {"file_path": "a"}), {}, result(is_error=True)).text
+
+    def test_what_was_mended_in_the_call_is_mended_in_its_words(self) -> None:
+        seen: list[Said] = []
+
+        def heard(said: Said) -> str:
+            seen.append(said)
+            return "fine"
+
+        bash = replace(BASH, cases={"": replace(BASH.cases[""], result=heard)})
+        face = Face(replace(ACME, views=(bash,)), "m", BASES)
+        made = call("Bash", {"command": "ls", "timeout": "2000", "description": "Lists."})
+        face.worded(made, {"command": "ls", "timeout": 2.0}, result())
+        assert seen[0].native == {"command": "ls", "timeout": 2000, "description": "Lists."}
+        assert seen[0].base == {"command": "ls", "timeout": 2.0}
+
+    def test_details_of_a_failure_are_there_to_tell_of(self) -> None:
+        def near(said: Said) -> str:
+            return f"near: {said.details['near']}"
+
+        facade = replace(ACME, failure=near)
+        found = Face(facade, "m", BASES).worded(call("Read", {"file_path": "a"}), {}, result(is_error=True), {"near": ["b"]})
+        assert found.text == "near: ['b']"
+
+    def test_pictures_stay_beside_the_words(self) -> None:
+        picture = Media("image", "image/png", "aGk=")
+        found = acme.worded(call("Bash", {"command": "ls"}), {}, ToolResult("c1", (Text("a"), picture, Text("b")), data=None))
+        assert found.content == (Text("ab\n[ls]"), picture)
+
+    def test_words_that_cannot_be_found_are_the_base_tools(self, caplog: pytest.LogCaptureFixture) -> None:
+        with caplog.at_level(logging.WARNING):
+            assert acme.worded(call("Read", {"file_path": "a"}), {}, result("one", data=None)).text == "one"
+        assert "Read" in caplog.text
+
+    def test_a_call_that_was_never_valid_may_lack_anything(self, caplog: pytest.LogCaptureFixture) -> None:
+        def command(said: Said) -> str:
+            return said.native["command"]
+
+        bash = replace(BASH, cases={"": replace(BASH.cases[""], failure=command)})
+        face = Face(replace(ACME, views=(bash,)), "m", BASES)
+        wrong = result("no command", is_error=True, error_kind="validation")
+        with caplog.at_level(logging.WARNING):
+            assert face.worded(call("Bash", {}), {}, wrong).text == "no command"
+            assert face.worded(call("Bash", raw="{"), {}, wrong).text == "no command"
+        assert caplog.text == ""
+
+    def test_a_command_that_there_is_not_has_the_base_tools_words(self) -> None:
+        assert bravo.worded(call("editor", {"command": "undo"}), {}, result("no", is_error=True)).text == "no"
+
+    def test_a_call_of_another_facade_has_the_base_tools_words(self) -> None:
+        made = acme.understood(call("Bash", {"command": "ls"}))
+        assert (bravo.worded(made, {}, result()).text, bravo.worded(made, {}, result()).name) == ("one\ntwo", "Bash")
+
+
+# ---- history
+
+
+def said(*calls: ToolCall) -> Message:
+    return assistant([Text("Let me see."), *calls])
+
+
+class TestHistory:
+    def test_calls_of_another_facade_are_shown_under_its_names(self) -> None:
+        before = said(acme.understood(call("Bash", {"command": "ls -l"})), acme.understood(call("Read", {"file_path": "a"})))
+        shell, read = bravo.shown(before, own=False).calls
+        assert (shell.name, shell.namespace, shell.arguments) == ("run", "term", {"argv": ["ls", "-l"]})
+        assert (read.name, read.arguments) == ("editor", {"command": "view", "path": "a"})
+        assert [one.id for one in (shell, read)] == ["c1", "c1"]
+        assert [one.meant for one in (shell, read)] == [one.meant for one in before.calls]
+
+    def test_and_back_again_they_are_the_same(self) -> None:
+        before = said(acme.understood(call("Read", {"file_path": "a"})))
+        assert acme.shown(bravo.shown(before, own=False), own=False).calls[0].arguments == {"file_path": "a"}
+        assert acme.shown(before, own=False) is before
+
+    def test_what_the_model_said_itself_stays(self) -> None:
+        before = said(acme.understood(call("Bash", {"command": "ls"})))
+        assert bravo.shown(before, own=True) is before
+
+    def test_a_freeform_call_is_text(self) -> None:
+        neutral = Face(Facade(id="neutral", title="", views=(), shows=frozenset(BASES)), "m", BASES)
+        shown = bravo.shown(said(neutral.understood(call("patch", {"text": "*** Begin"}))), own=False).calls[0]
+        assert (shown.name, shown.arguments, shown.raw, shown.freeform) == ("apply_patch", None, "*** Begin", True)
+
+    def test_our_own_names_become_native_ones_and_native_ones_ours(self) -> None:
+        neutral = Face(Facade(id="neutral", title="", views=(), shows=frozenset(BASES)), "m", BASES)
+        before = said(neutral.understood(call("read", {"path": "a"})))
+        native = acme.shown(before, own=False)
+        assert (native.calls[0].name, native.calls[0].arguments) == ("Read", {"file_path": "a"})
+        again = neutral.shown(said(acme.understood(call("Read", {"file_path": "a", "limit": 3}))), own=False).calls[0]
+        assert (again.name, again.arguments) == ("read", {"path": "a", "end_line": 3})
+        assert neutral.shown(before, own=False) is before
+
+    def test_what_no_view_can_say_has_our_name(self) -> None:
+        before = said(acme.understood(call("Edit", {"file_path": "a", "old_string": "x", "new_string": "y"})))
+        shown = bravo.shown(before, own=False).calls[0]
+        assert (shown.name, shown.arguments) == ("edit", {"path": "a", "old": "x", "new": "y"})
+
+    def test_a_base_tool_that_both_show_stays_as_it_is(self) -> None:
+        before = said(acme.understood(call("ast_search", {"pattern": "x"})))
+        assert bravo.shown(before, own=False) is before
+
+    def test_the_view_that_can_say_most_is_taken(self) -> None:
+        narrow = replace(READ, name="Peek", cases={"": Case(base="read", fields=("path",))}, parameters=shape(path=text()))
+        face = Face(Facade(id="f", title="", views=(narrow, READ)), "m", BASES)
+        before = said(ToolCall("c1", "r", {}, meant=Meant("read", {"path": "a", "end_line": 2}, "other")))
+        lost: dict[Loss, None] = {}
+        assert face.shown(before, own=False, lost=lost).calls[0].name == "Read"
+        assert lost == {}
+
+    def test_what_is_lost_is_told(self) -> None:
+        lost: dict[Loss, None] = {}
+        bravo.shown(said(acme.understood(call("Bash", {"command": "ls", "timeout": 1000}))), own=False, lost=lost)
+        assert [str(loss) for loss in lost] == ["parameter 'timeout' at run: this model's tool has no way to say it"]
+
+    @pytest.mark.parametrize("made", [call("get_weather", {"city": "Paris"}), call("Bash", raw="{"), call("Read", {})])
+    def test_what_was_not_understood_stays_as_it_was_said(self, made: ToolCall) -> None:
+        before = said(acme.understood(made))
+        assert bravo.shown(before, own=False) is before
+
+    def test_other_messages_are_not_touched(self) -> None:
+        for message in (user("Bash"), assistant("Bash")):
+            assert bravo.shown(message, own=False) is message
+
+    def test_a_saved_call_that_makes_no_sense_has_our_name(self, caplog: pytest.LogCaptureFixture) -> None:
+        before = said(ToolCall("c1", "Bash", {}, meant=Meant("shell", {"nothing": 1}, "acme")))
+        with caplog.at_level(logging.WARNING):
+            shown = bravo.shown(before, own=False).calls[0]
+        assert (shown.name, shown.arguments) == ("shell", {"nothing": 1})
+        assert "shell" in caplog.text
+
+    def test_state_of_the_one_who_called_is_not_told_to_another(self) -> None:
+        made = replace(acme.understood(call("Bash", {"command": "ls"})), opaque={"thoughtSignature": "s"})
+        assert bravo.shown(said(made), own=False).calls[0].opaque is None

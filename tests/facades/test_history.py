@@ -1,0 +1,517 @@
+"""A conversation through facades: saved, loaded, handed to other models and back, on every wire; every request is accepted,
+what a model said goes back to it as it was, and rules speak of base tools whatever the model calls them."""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+from tests.handover.scenes import (
+    FIVE,
+    REFEREE,
+    Sent,
+    engine_for,
+    events_of,
+    needs_referee,
+    recording,
+    referee_says,
+    refused,
+    unpaired,
+)
+from tests.handover.test_pairs import bound_in
+
+from toolglot.builtin.tools import coding_tools
+from toolglot.events import ToolOutcome
+from toolglot.facades.view import Facade
+from toolglot.jsontext import loads_object
+from toolglot.loop.orchestrator import Orchestrator
+from toolglot.messages import Conversation, Meant, Message, Reply, Text, Thinking, ToolCall, load
+from toolglot.request import ToolChoice
+from toolglot.simulator.core import Script
+from toolglot.tools.audit import AuditLog
+from toolglot.tools.config import ToolConfig
+from toolglot.tools.executor import Approval
+from toolglot.tools.tool import Tool, tool
+
+from .made import ACME, BASES, BRAVO, base_tools
+
+NEUTRAL = Facade(id="ours", title="Ours", views=(), shows=frozenset(BASES))
+PATCH = "*** Begin Patch\n*** End Patch"
+
+
+def called(name: str, **arguments: Any) -> ToolCall:
+    return ToolCall("", name, arguments)
+
+
+def turn(*calls: ToolCall) -> Reply:
+    return Reply((Thinking("Well."), Text("Let me see."), *calls), "tools")
+
+
+def end(words: str) -> Reply:
+    return Reply((Thinking("So."), Text(words)))
+
+
+def script(second: str) -> Script:
+    """In capital letters; with commands; in our words; and in capital letters again."""
+    spaces = second == "openai-responses"  # elsewhere the model sees one flat name
+    run = ToolCall("", "run" if spaces else "term__run", {"argv": ["pwd"]}, namespace="term" if spaces else "")
+    return Script([*FIRST, turn(run), *REST])
+
+
+FIRST = [
+    turn(called("Read", file_path="a.txt", offset=2, limit=1), called("Bash", command="ls -l", timeout=2000)),
+    turn(called("Read", file_path="nowhere"), called("Read"), called("Nothing", x=1)),
+    turn(called("Edit", file_path="a.txt", old_string="one", new_string="1"), called("ast_search", pattern="x")),
+    end("Acme is done."),
+    turn(called("editor", command="view", path="a.txt", to=1), called("editor", command="undo", path="a.txt")),
+    turn(ToolCall("", "apply_patch", None, PATCH, freeform=True)),
+]
+REST = [
+    end("Bravo is done."),
+    turn(called("read", path="a.txt"), called("patch", text=PATCH)),
+    end("Ours is done."),
+    turn(called("Write", file_path="b.txt", content="b"), called("Cat", file_path="b.txt")),
+    end("All is done."),
+]
+
+
+class Played:
+    def __init__(self, sent: list[Sent], conversation: Conversation, outcomes: list[ToolOutcome], ran: list[str]) -> None:
+        self.sent, self.conversation, self.outcomes, self.ran = sent, conversation, outcomes, ran
+
+
+@cache
+def played(first: str, second: str, live: bool) -> Played:
+    """One conversation: Acme on the first, Bravo and ours on the second, Acme again on the first; saved and loaded between."""
+
+    async def play() -> Played:
+        transport, ran, outcomes = recording(script(second)), list[str](), list[ToolOutcome]()
+        tools, data = base_tools(ran=ran), b""
+        for profile, facade, words in (
+            (first, ACME, "Acme"),
+            (second, BRAVO, "Bravo"),
+            (second, NEUTRAL, "Ours"),
+            (first, ACME, "All"),
+        ):
+            engine = engine_for(profile, transport)
+            options: dict[str, Any] = {"tools": tools, "facade": facade, "system": "Be exact."}
+            agent = Orchestrator.load(data, engine, **options) if data else Orchestrator(engine, **options)
+            transport.watched = agent.conversation
+            result = (await events_of(agent, f"Go on, {words}."))[1] if live else await agent.run(f"Go on, {words}.")
+            assert result.text == f"{words} is done."
+            outcomes += result.outcomes
+            data = agent.save()
+        return Played(transport.sent, load(data)[0], outcomes, ran)
+
+    return asyncio.run(play())
+
+
+PAIRS = [(first, FIVE[(place + step) % 5], step % 2 == 0) for place, first in enumerate(FIVE) for step in (1, 2)]
+IDS = [f"{first}-{second}-{'streamed' if live else 'whole'}" for first, second, live in PAIRS]
+
+
+def names(messages: Sequence[Message]) -> list[str]:
+    return [call.name for message in messages for call in message.calls]
+
+
+@pytest.mark.parametrize(("first", "second", "live"), PAIRS, ids=IDS)
+class TestHandOver:
+    def test_nobody_refuses_a_request(self, first: str, second: str, live: bool) -> None:
+        assert refused(played(first, second, live).sent) == []
+
+    @needs_referee
+    def test_the_referee_accepts_every_request(self, first: str, second: str, live: bool) -> None:
+        assert [said for one in played(first, second, live).sent for said in referee_says(one)] == []
+
+    def test_every_call_means_what_it_should(self, first: str, second: str, live: bool) -> None:
+        found = played(first, second, live)
+        assert [(one.call.name, one.result.error_kind) for one in found.outcomes] == [
+            *(("read", None), ("shell", None)),
+            *(("read", "not_found"), ("read", "validation"), ("Nothing", "not_found")),
+            *(("edit", None), ("ast_search", None)),
+            *(("read", None), ("editor", "validation")),
+            *(("patch", None), ("shell", None)),
+            *(("read", None), ("patch", None)),
+            *(("write", None), ("read", None)),
+        ]
+        assert found.ran == ["read a.txt", "ls -l", "read a.txt", PATCH, "pwd", "read a.txt", PATCH, "read b.txt"]
+
+    def test_results_read_as_the_harness_says_them(self, first: str, second: str, live: bool) -> None:
+        texts = [one.result.text for one in played(first, second, live).outcomes]
+        assert texts[:3] == ["2\ttwo", "$ ls -l: 2\n[ls -l]", "<error kind=not_found>there is no nowhere</error>"]
+        assert texts[3].startswith("<error kind=validation>The call of Read was not run")
+        assert texts[7] == "1"
+
+    def test_calls_and_results_are_paired(self, first: str, second: str, live: bool) -> None:
+        found = played(first, second, live)
+        assert unpaired(found.conversation) == []
+        for one in found.sent:
+            calls = [call.id for message in one.history for call in message.calls]
+            assert [result.call_id for message in one.history for result in message.results] == calls
+
+    def test_calls_are_shown_under_the_names_of_whoever_is_asked(self, first: str, second: str, live: bool) -> None:
+        sent = played(first, second, live).sent
+        acme = ["Read", "Bash", "Read", "Read", "Nothing", "Edit", "ast_search"]
+        assert names(sent[3].history) == acme
+        bravo, ours = names(sent[7].history), names(sent[9].history)
+        run = "run" if second == "openai-responses" else "term__run"
+        assert bravo == [
+            *("editor", run, "editor", "Read", "Nothing", "edit", "ast_search"),
+            *("editor", "editor", "apply_patch", run),
+        ]
+        # What this very model said a moment ago stays as it was said.
+        assert ours == [
+            *("read", "shell", "read", "Read", "Nothing", "edit", "ast_search"),
+            *(*bravo[7:], "read", "patch"),
+        ]
+        assert names(sent[-1].history) == [
+            *acme,
+            *("Read", "editor", "patch", "Bash", "Read", "patch", "Write", "Cat"),
+        ]
+
+    def test_arguments_are_in_the_same_words(self, first: str, second: str, live: bool) -> None:
+        sent = played(first, second, live).sent
+        shown = [call.arguments for message in sent[-1].history for call in message.calls]
+        assert shown[0] == {"file_path": "a.txt", "offset": 2, "limit": 1}
+        assert shown[7] == {"file_path": "a.txt", "limit": 1}
+        assert shown[10] == {"command": "pwd"}
+
+    def test_the_conversation_keeps_what_was_said_and_what_it_meant(self, first: str, second: str, live: bool) -> None:
+        calls = [call for message in played(first, second, live).conversation for call in message.calls]
+        said = ["Read", "Bash", "Read", "Read", "Nothing", "Edit", "ast_search", "editor", "editor", "apply_patch", "run"]
+        assert [call.name for call in calls] == [*said, "read", "patch", "Write", "Cat"]
+        meant = [call.meant.tool if call.meant else None for call in calls]
+        assert meant == [
+            *("read", "shell", "read", None, None, "edit", "ast_search"),
+            *("read", None, "patch", "shell", "read", "patch", "write", "read"),
+        ]
+
+    def test_what_a_model_made_comes_back_to_it_as_it_was(self, first: str, second: str, live: bool) -> None:
+        if live:
+            pytest.skip("only a whole answer can be compared with what goes back")
+        made: dict[str, list[Any]] = {}
+        for one in played(first, second, live).sent:
+            wire, profile = one.profile.wire, one.profile.id
+            held = bound_in(wire, one.body, answer=False)
+            assert [item for item in made.get(profile, []) if item not in held] == []
+            made.setdefault(profile, []).extend(bound_in(wire, loads_object(bytes(one.answer)), answer=True))
+        assert made[first]
+
+    def test_within_a_facade_every_body_starts_with_the_one_before(self, first: str, second: str, live: bool) -> None:
+        bodies = [one.request.body for one in played(first, second, live).sent]
+        for begin, stop in ((0, 4), (4, 8), (8, 10), (10, 12)):
+            for before, after in pairwise(bodies[begin:stop]):
+                assert after.startswith(before[: -len("]}")])
+
+    def test_coming_back_goes_on_with_the_same_bytes(self, first: str, second: str, live: bool) -> None:
+        sent = played(first, second, live).sent
+        assert sent[10].request.body.startswith(sent[3].request.body[: -len("]}")])
+
+
+# ---- the facades that there are, one after another
+
+WAY = (
+    *("anthropic/claude-sonnet-4-5", "gemini/gemini-3-pro-preview", "openai-responses/gpt-5.5", "ollama/qwen3"),
+    *("openai-chat/gpt-4o", "openai-responses/gpt-5.1", "anthropic/claude-opus-5", "gemini/gemini-2.5-pro"),
+    *("openai-chat/gpt-5", "ollama/gpt-oss:20b", "openrouter/moonshotai/kimi-k3", "xai/grok-4", "anthropic/claude-sonnet-4-5"),
+)
+
+
+def calls(number: int) -> list[tuple[str, dict[str, Any]]]:
+    return [
+        ("read", {"path": "a.txt"}),
+        ("edit", {"path": "a.txt", "old": f"turn {number}.", "new": f"turn {number + 1}."}),
+        ("glob", {"pattern": "*.txt"}),
+        ("grep", {"pattern": "turn"}),
+        ("todo", {"items": [{"text": "Look.", "status": "pending"}]}),
+        ("write", {"path": f"b{number}.txt", "content": "b"}),
+    ]
+
+
+def always(_: Approval) -> bool:
+    return True
+
+
+def native(agent: Orchestrator, number: int) -> list[ToolCall]:
+    """The calls as the present model makes them."""
+    face = agent.face()
+    assert face is not None
+    ours = tuple(ToolCall("", name, arguments, meant=Meant(name, arguments)) for name, arguments in calls(number))
+    return [replace(call, meant=None) for call in face.shown(Message("assistant", ours), own=False).calls]
+
+
+def test_one_conversation_goes_through_all_facades(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("This is turn 0.\n")
+
+    async def play() -> tuple[list[Sent], list[ToolOutcome], Orchestrator]:
+        outcomes, replies = list[ToolOutcome](), list[Reply]()
+        transport, tools = recording(Script(replies)), coding_tools(tmp_path)
+        agent = Orchestrator(engine_for("xai", transport), tools=tools, approve=always)
+        for number, place in enumerate(WAY):
+            profile, _, model = place.partition("/")
+            agent.switch(engine_for(profile, transport, model=model))
+            read, *others = native(agent, number)  # a file is read before it is changed
+            replies += [turn(read), turn(*others), end("Done.")]
+            result = await agent.run("Go on.")
+            outcomes += result.outcomes
+        return transport.sent, outcomes, agent
+
+    sent, outcomes, agent = asyncio.run(play())
+    assert refused(sent) == []
+    assert len(outcomes) == len(WAY) * len(calls(0))
+    wrong = [(one.call.name, one.call.arguments, one.result.text) for one in outcomes if one.result.is_error]
+    assert wrong == []
+    assert unpaired(agent.conversation) == []
+    if REFEREE.exists():
+        assert [said for one in sent for said in referee_says(one)] == []
+    last = names(sent[-1].history)
+    assert last == names(sent[2].history) * len(WAY)
+
+
+# ---- one agent
+
+
+def agent_on(provider: str, script: list[Reply] | None = None, **options: Any) -> tuple[Orchestrator, list[Sent]]:
+    transport = recording(Script(script) if script is not None else None)
+    own: dict[str, Any] = {"tools": base_tools(), "facade": ACME, **options}
+    return Orchestrator(engine_for(provider, transport), **own), transport.sent
+
+
+@pytest.mark.parametrize("provider", FIVE)
+def test_the_tools_field_has_native_names_and_the_tools_of_others(provider: str) -> None:
+    @tool
+    def get_weather(city: str) -> str:
+        """Weather."""
+        return city
+
+    agent, sent = agent_on(provider, tools=[*base_tools(), get_weather])
+    asyncio.run(agent.run("say hello"))
+    text = json.dumps(sent[0].body["tools"])
+    assert all(f'"{name}"' in text for name in ("Read", "Write", "Edit", "Bash", "ast_search", "get_weather"))
+    assert not any(f'"name": "{name}"' in text for name in ("read", "write", "edit", "shell", "patch"))
+
+
+def test_switching_in_one_agent_renames_the_history_and_nothing_else() -> None:
+    transport = recording()
+    agent = Orchestrator(engine_for("anthropic", transport), tools=base_tools(), facade=ACME)
+
+    async def play() -> None:
+        await agent.run('call Read {"file_path": "a.txt"}')
+        before = list(agent.conversation)
+        agent.facade = BRAVO
+        agent.switch(engine_for("gemini", transport))
+        await agent.run('call editor {"command": "view", "path": "a.txt"}')
+        assert list(agent.conversation)[: len(before)] == before
+
+    asyncio.run(play())
+    assert refused(transport.sent) == []
+    assert names(transport.sent[-1].history) == ["editor", "editor"]
+
+
+def test_a_body_that_is_looked_at_is_the_one_that_is_sent() -> None:
+    async def play() -> tuple[bytes, bytes]:
+        agent, sent = agent_on("anthropic")
+        await agent.run('call Bash {"command": "ls"}')
+        agent.facade = BRAVO
+        agent.conversation.append(Message("user", (Text("say hello"),)))
+        looked = await agent.look()
+        await agent.run("say hello")
+        return looked.body, sent[-1].request.body
+
+    looked, sent = asyncio.run(play())
+    assert json.loads(looked)["tools"] == json.loads(sent)["tools"]
+    assert json.loads(looked)["messages"][1] == json.loads(sent)["messages"][1]
+
+
+# ---- interrupted, refused, waiting
+
+
+def hanging(started: asyncio.Event) -> list[Tool]:
+    @tool(effects="execute", tags={"builtin"})
+    async def shell(command: str, timeout: float = 10) -> str:
+        """Never comes back."""
+        started.set()
+        await asyncio.Event().wait()
+        return command
+
+    return [*(one for one in base_tools() if one.name != "shell"), shell]
+
+
+@pytest.mark.parametrize("provider", FIVE)
+def test_a_cancelled_call_is_told_to_the_next_model(provider: str) -> None:
+    other = FIVE[(FIVE.index(provider) + 1) % 5]
+
+    async def play() -> tuple[Orchestrator, list[Sent]]:
+        started, transport = asyncio.Event(), recording()
+        agent = Orchestrator(engine_for(provider, transport), tools=hanging(started), facade=ACME)
+        run = asyncio.create_task(agent.run('call Read {"file_path": "a.txt"} call Bash {"command": "sleep"}'))
+        await started.wait()
+        run.cancel()
+        await asyncio.gather(run, return_exceptions=True)
+        agent.facade = BRAVO
+        agent.switch(engine_for(other, transport))
+        await agent.run("say I go on.")
+        return agent, transport.sent
+
+    agent, sent = asyncio.run(play())
+    assert refused(sent) == []
+    assert unpaired(agent.conversation) == []
+    kinds = [result.error_kind for message in agent.conversation for result in message.results]
+    assert kinds == [None, "interrupted"]
+    assert names(sent[-1].history) == ["editor", "run" if other == "openai-responses" else "term__run"]
+
+
+def never(_: Approval) -> bool:
+    return False
+
+
+def test_a_refused_call_is_told_in_the_models_words() -> None:
+    agent, sent = agent_on("anthropic", config=ToolConfig(ask=frozenset({"execute"})), approve=never)
+    outcome = asyncio.run(agent.run('call Bash {"command": "rm"}')).outcomes[0]
+    assert (outcome.call.name, outcome.result.name, outcome.result.error_kind) == ("shell", "Bash", "rejected")
+    assert outcome.result.text == "Exit: The user did not allow the call. It did not run."
+    assert refused(sent) == []
+
+
+def test_a_call_that_waits_runs_in_another_process_on_another_model() -> None:
+    async def play() -> list[ToolOutcome]:
+        agent, _ = agent_on("anthropic", config=ToolConfig(ask=frozenset({"execute"})))
+        paused = await agent.run('call Bash {"command": "ls -l", "timeout": 3000}')
+        assert [(one.name, one.meant.tool if one.meant else "") for one in paused.pending] == [("Bash", "shell")]
+        transport, ran = recording(), list[str]()
+        other = Orchestrator.load(agent.save(), engine_for("gemini", transport), tools=base_tools(ran=ran), facade=BRAVO)
+        result = await other.resume({paused.pending[0].id: "yes"})
+        assert ran == ["ls -l"]
+        assert refused(transport.sent) == []
+        return list(result.outcomes)
+
+    (outcome,) = asyncio.run(play())
+    assert (outcome.call.name, outcome.result.text, outcome.result.is_error) == ("shell", "$ ls -l: 3", False)
+
+
+# ---- rules speak of base tools
+
+
+class TestRules:
+    def test_only_views_of_allowed_tools_are_shown_and_run(self) -> None:
+        agent, sent = agent_on("anthropic", config=ToolConfig(allowed=frozenset({"read"})))
+        result = asyncio.run(agent.run('call Read {"file_path": "a.txt"} call Bash {"command": "ls"}'))
+        assert [one["name"] for one in sent[0].body["tools"]] == ["Read"]
+        assert [one.result.is_error for one in result.outcomes] == [False, True]
+
+    def test_a_view_with_commands_runs_only_what_is_allowed(self) -> None:
+        agent, _ = agent_on("anthropic", facade=BRAVO, config=ToolConfig(allowed=frozenset({"read"})))
+        prompt = 'call editor {"command": "view", "path": "a.txt"} call editor {"command": "add", "path": "a.txt", "text": "x"}'
+        outcomes = asyncio.run(agent.run(prompt)).outcomes
+        assert [(one.call.name, one.result.error_kind) for one in outcomes] == [("read", None), ("write", "not_allowed")]
+
+    def test_uses_are_counted_by_base_name(self) -> None:
+        agent, _ = agent_on("anthropic", config=ToolConfig(max_uses={"shell": 1}))
+        outcomes = asyncio.run(agent.run('call Bash {"command": "a"} call Bash {"command": "b"}')).outcomes
+        assert [one.result.error_kind for one in outcomes] == [None, "limit"]
+        assert outcomes[1].result.text.startswith("Exit: The call did not run")
+
+    def test_an_approval_is_about_the_base_tool(self) -> None:
+        asked: list[Approval] = []
+
+        def approve(approval: Approval) -> str:
+            asked.append(approval)
+            return "always"
+
+        agent, _ = agent_on("anthropic", config=ToolConfig(ask=frozenset({"execute"})), approve=approve)
+        outcomes = asyncio.run(agent.run('call Bash {"command": "a", "timeout": 1000} call Bash {"command": "b"}')).outcomes
+        assert [one.result.is_error for one in outcomes] == [False, False]
+        assert [(one.tool, one.arguments) for one in asked] == [("shell", {"command": "a", "timeout": 1.0})]
+
+    def test_the_audit_log_and_the_metrics_have_base_names(self, tmp_path: Path) -> None:
+        agent, _ = agent_on("anthropic", audit=AuditLog(tmp_path / "audit.jsonl"))
+        asyncio.run(agent.run('call Read {"file_path": "a.txt"} call Read {"file_path": "b"} call Bash {"command": "ls"}'))
+        lines = [json.loads(line) for line in (tmp_path / "audit.jsonl").read_text().splitlines()]
+        assert sorted((line["tool"], line["outcome"]) for line in lines) == [
+            ("read", "not_found"),
+            ("read", "ok"),
+            ("shell", "ok"),
+        ]
+        assert {*agent.metrics.snapshot()} == {"read", "shell"}
+
+    def test_a_call_that_is_not_valid_counts_for_its_base_tool_too(self) -> None:
+        agent, _ = agent_on("anthropic")
+        asyncio.run(agent.run("call Bash {}"))
+        assert {*agent.metrics.snapshot()} == {"shell"}
+
+    def test_a_call_that_is_never_valid_does_not_go_on_for_ever(self) -> None:
+        script = [turn(called("Bash")) for _ in range(12)]
+        agent, sent = agent_on("anthropic", [*script, end("Enough.")], config=ToolConfig(max_iterations=12))
+        outcomes = asyncio.run(agent.run("Go.")).outcomes
+        assert "limit" in [one.result.error_kind for one in outcomes]
+        assert len(sent) < 12
+
+    def test_a_tool_that_there_is_not_is_told_with_names_that_the_model_knows(self) -> None:
+        agent, _ = agent_on("anthropic")
+        outcome = asyncio.run(agent.run('call Bsh {"command": "ls"}')).outcomes[0]
+        assert outcome.result.error_kind == "not_found"
+        assert "'Bash'" in outcome.result.text
+
+    def test_a_forced_choice_is_of_the_tool_as_the_model_sees_it(self) -> None:
+        agent, sent = agent_on("anthropic", config=ToolConfig(tool_choice=ToolChoice("required", ("read",))))
+        asyncio.run(agent.run('call Read {"file_path": "a.txt"}'))
+        assert refused(sent) == []
+        assert sent[0].body["tool_choice"]["name"] == "Read"
+
+
+def test_what_a_call_of_another_model_loses_is_a_loss_of_the_run() -> None:
+    async def play() -> list[str]:
+        agent, _ = agent_on("anthropic")
+        assert (await agent.run('call Bash {"command": "ls", "timeout": 1000}')).losses == ()
+        agent.facade = BRAVO
+        agent.switch(engine_for("anthropic", recording(), model="claude-opus-4-1"))
+        return [loss.what for loss in (await agent.run("say hello")).losses]
+
+    assert "parameter 'timeout'" in asyncio.run(play())
+
+
+# ---- early starts, long results
+
+
+def test_a_native_call_that_is_started_early_runs_once() -> None:
+    async def play() -> tuple[list[str], list[ToolOutcome]]:
+        ran = list[str]()
+        agent, sent = agent_on("anthropic", tools=base_tools(ran=ran), config=ToolConfig(early_start=True))
+        prompt = 'call Read {"file_path": "a.txt"} call Bash {"command": "ls"} call Bash {"command": "pwd"}'
+        _, result = await events_of(agent, prompt)
+        assert refused(sent) == []
+        return ran, list(result.outcomes)
+
+    ran, outcomes = asyncio.run(play())
+    assert sorted(ran) == ["ls", "pwd", "read a.txt"]
+    assert [one.result.text for one in outcomes][:2] == ["1\tone\n2\ttwo\n3\tthree", "$ ls: 10\n[ls]"]
+
+
+def test_a_long_result_is_paged_as_the_model_has_seen_it() -> None:
+    files = {"long.txt": "\n".join(f"line {number}" for number in range(1, 200))}
+    agent, sent = agent_on("anthropic", tools=base_tools(files), config=ToolConfig(max_result=300))
+    prompt = 'call Read {"file_path": "long.txt"}\nthen call read_result {"handle": "r1", "offset": 0, "limit": 40}'
+    result = asyncio.run(agent.run(prompt))
+    first, page = (one.result.text for one in result.outcomes)
+    assert first.startswith("1\tline 1\n2\tline 2\n")
+    assert 'read_result(handle="r1"' in first
+    assert page.startswith("1\tline 1\n2\tline 2\n3\tline 3\n4\t")
+    assert refused(sent) == []
+
+
+def test_a_user_may_have_a_tool_of_a_native_name() -> None:
+    @tool
+    def Read(file_path: str) -> str:
+        """Somebody's own."""
+        return f"mine: {file_path}"
+
+    agent, sent = agent_on("anthropic", tools=[*base_tools(), Read])
+    outcome = asyncio.run(agent.run('call Read {"file_path": "a.txt"}')).outcomes[0]
+    assert outcome.result.text == "mine: a.txt"
+    assert refused(sent) == []
+    assert replace(outcome.call, id="").meant is None

@@ -1,0 +1,201 @@
+"""A view: a base tool in a model's words, there and back."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import UNSET
+
+from toolglot.errors import ToolError
+from toolglot.facades.view import Case, Field, View, boolean, integer, number, shape, text
+from toolglot.request import ToolDefinition
+
+from .made import BASH, BRAVO, EDIT, EDITOR, PATCH, READ, RUN, WRITE
+
+Arguments = dict[str, Any]
+PICKED = View(
+    name="sh",
+    description="Run or patch.",
+    parameters=shape("command", command=text()),
+    pick=lambda native: "patch" if native["command"].startswith("***") else "run",
+    cases={
+        "run": Case(base="shell", fields=("command",)),
+        "patch": Case(base="patch", fields=(Field(native="command", base="text"),)),
+    },
+)
+
+
+# ---- there
+
+
+@pytest.mark.parametrize(
+    ("view", "native", "tool", "base"),
+    [
+        (READ, {"file_path": "a"}, "read", {"path": "a"}),
+        (READ, {"file_path": "a", "offset": 3, "limit": 2}, "read", {"path": "a", "start_line": 3, "end_line": 4}),
+        (READ, {"file_path": "a", "limit": 2}, "read", {"path": "a", "end_line": 2}),
+        (WRITE, {"file_path": "a", "content": ""}, "write", {"path": "a", "content": "", "mode": "overwrite"}),
+        (BASH, {"command": "ls", "timeout": 2500}, "shell", {"command": "ls", "timeout": 2.5}),
+        (EDITOR, {"command": "view", "path": "a"}, "read", {"path": "a"}),
+        (EDITOR, {"command": "add", "path": "a", "text": "x"}, "write", {"path": "a", "content": "x", "mode": "append"}),
+        (PATCH, {"input": "p"}, "patch", {"text": "p"}),
+        (RUN, {"argv": ["ls", "-l"]}, "shell", {"command": "ls -l"}),
+        (PICKED, {"command": "ls"}, "shell", {"command": "ls"}),
+        (PICKED, {"command": "*** Begin"}, "patch", {"text": "*** Begin"}),
+    ],
+)
+def test_a_native_call_means_a_call_of_a_base_tool(view: View, native: Arguments, tool: str, base: Arguments) -> None:
+    assert view.to_base(native) == (tool, base)
+    assert view.from_base(tool, base) == (native, ())
+
+
+@pytest.mark.parametrize("command", ["undo", None, 3])
+def test_a_command_that_there_is_not_is_told_in_the_models_words(command: Any) -> None:
+    with pytest.raises(ToolError, match=r"editor: command must be one of view, create, add, not ") as error:
+        EDITOR.to_base({"command": command, "path": "a"})
+    assert error.value.kind == "validation"
+
+
+# ---- back
+
+
+@pytest.mark.parametrize(
+    ("view", "tool", "base", "native", "lost"),
+    [
+        (READ, "read", {"path": "a", "pages": "1-2"}, {"file_path": "a"}, ["pages"]),
+        (WRITE, "write", {"path": "a", "content": "x", "mode": "append"}, {"file_path": "a", "content": "x"}, ["mode"]),
+        (EDIT, "edit", {"path": "a", "old": "x", "count": 3}, {"file_path": "a", "old_string": "x"}, ["count"]),
+        (EDITOR, "write", {"path": "a", "content": "x", "mode": "append"}, {"command": "add", "path": "a", "text": "x"}, []),
+        (EDITOR, "write", {"path": "a", "content": "x"}, {"command": "create", "path": "a", "text": "x"}, []),
+        (EDITOR, "read", {"path": "a", "start_line": 2}, {"command": "view", "path": "a"}, ["start_line"]),
+    ],
+)
+def test_what_a_model_has_no_words_for_is_a_loss(
+    view: View, tool: str, base: Arguments, native: Arguments, lost: list[str]
+) -> None:
+    found = view.from_base(tool, base)
+    assert found is not None
+    assert found[0] == native
+    assert [loss.what for loss in found[1]] == [f"parameter {name!r}" for name in lost]
+    assert {loss.where for loss in found[1]} <= {view.name}
+
+
+@pytest.mark.parametrize(
+    ("view", "tool", "base"),
+    [(READ, "write", {"path": "a"}), (RUN, "shell", {"command": "a | b"}), (EDITOR, "shell", {"command": "ls"})],
+)
+def test_what_cannot_be_said_at_all_is_none(view: View, tool: str, base: Arguments) -> None:
+    assert view.from_base(tool, base) is None
+
+
+def test_a_way_back_that_cannot_be_read_again_says_nothing() -> None:
+    broken = View(
+        name="x",
+        description="",
+        parameters=shape(),
+        cases={"": Case(base="shell", into=lambda native: native["gone"], back=lambda _: {})},
+    )
+    found = broken.from_base("shell", {"command": "ls"})
+    assert found is not None
+    assert len(found[1]) == 1
+
+
+def test_a_case_that_adds_nothing_of_its_own_is_taken_first() -> None:
+    both = View(
+        name="run",
+        description="",
+        parameters=shape("how", how=text(), command=text()),
+        by="how",
+        cases={
+            "later": Case(base="shell", fields=("command",), fixed={"background": True}),
+            "now": Case(base="shell", fields=("command",)),
+        },
+    )
+    assert both.from_base("shell", {"command": "ls"}) == ({"how": "now", "command": "ls"}, ())
+    assert both.from_base("shell", {"command": "ls", "background": True}) == ({"how": "later", "command": "ls"}, ())
+
+
+def test_a_function_may_leave_a_parameter_out() -> None:
+    field = Field(native="n", base="b", into=lambda _: UNSET, back=lambda _: UNSET)
+    view = View(name="x", description="", parameters=shape(n=text()), cases={"": Case(base="read", fields=(field,))})
+    assert view.to_base({"n": "1"}) == ("read", {})
+    found = view.from_base("read", {"b": "1"})
+    assert found is not None
+    assert found[0] == {}
+
+
+NATIVE = {
+    "Read": st.fixed_dictionaries(
+        {"file_path": st.text()}, optional={"offset": st.integers(1, 10**6), "limit": st.integers(1, 10**6)}
+    ),
+    "Edit": st.fixed_dictionaries(
+        {"file_path": st.text(), "old_string": st.text(), "new_string": st.text()}, optional={"all": st.booleans()}
+    ),
+    "Bash": st.fixed_dictionaries({"command": st.text()}, optional={"timeout": st.integers(0, 10**6)}),
+}
+BY_NAME = {view.name: view for view in (READ, EDIT, BASH)}
+
+
+@pytest.mark.parametrize("name", NATIVE)
+@given(data=st.data())
+def test_there_and_back_is_the_same_meaning(name: str, data: st.DataObject) -> None:
+    view = BY_NAME[name]
+    tool, base = view.to_base(data.draw(NATIVE[name]))
+    found = view.from_base(tool, base)
+    assert found is not None
+    assert found[1] == ()
+    assert view.to_base(found[0]) == (tool, base)
+
+
+# ---- what the model sees, what is taken
+
+
+def test_the_definition_is_exactly_what_the_table_says() -> None:
+    assert BASH.definition == ToolDefinition("Bash", "Run a command.", BASH.parameters)
+    assert PATCH.definition == ToolDefinition("apply_patch", "Apply a patch.", None, "freeform")
+    assert RUN.definition.namespace == "term"
+    assert (RUN.title, BASH.title) == ("term.run", "Bash")
+
+
+def test_more_is_taken_than_is_shown() -> None:
+    assert BASH.parameters is not None
+    assert [*BASH.parameters["properties"]] == ["command", "timeout"]
+    assert [*BASH.taken["properties"]] == ["command", "timeout", "time_limit", "description"]
+    assert BASH.taken["required"] == ["command"]
+
+
+def test_a_strict_schema_takes_more_too() -> None:
+    strict = View(
+        name="x", description="", parameters={**shape(a=text()), "additionalProperties": False}, cases={}, accepts={"b": text()}
+    )
+    assert "additionalProperties" not in strict.taken
+    assert strict.parameters is not None
+    assert strict.parameters["additionalProperties"] is False
+
+
+def test_a_freeform_tool_may_be_called_as_a_function() -> None:
+    assert PATCH.taken == {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}
+
+
+def test_a_view_without_parameters_takes_none() -> None:
+    assert View(name="x", description="", parameters=None, cases={}).taken == {"type": "object", "properties": {}}
+
+
+def test_a_view_knows_its_base_tools() -> None:
+    assert EDITOR.bases == {"read", "write"}
+    assert {base for view in BRAVO.views for base in view.bases} == {"read", "write", "patch", "shell"}
+
+
+def test_the_helpers_write_schemas() -> None:
+    assert shape("a b", a=text(), b=number(minimum=0), c=integer(), d=boolean(default=False)) == {
+        "type": "object",
+        "properties": {
+            "a": {"type": "string"},
+            "b": {"type": "number", "minimum": 0},
+            "c": {"type": "integer"},
+            "d": {"type": "boolean", "default": False},
+        },
+        "required": ["a", "b"],
+    }
+    assert "required" not in shape(a=text())
