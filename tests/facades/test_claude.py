@@ -702,7 +702,7 @@ WORK: dict[str, list[tuple[str, Arguments, str | tuple[str, bool]]]] = {
         ),
         ("Write", {"file_path": "n/new.txt", "content": "n\n"}, f"File created successfully at: n/new.txt {CURRENT}"),
         ("Bash", {"command": "cat a.py"}, "x = 4\ny = 2\nx = 4"),
-        ("Bash", {"command": "echo no; exit 3"}, "Exit code 3\nno"),
+        ("Bash", {"command": "echo no; exit 3"}, ("Exit code 3\nno", True)),
         (
             "Bash",
             {"command": "cat", "run_in_background": True},
@@ -776,7 +776,7 @@ WORK: dict[str, list[tuple[str, Arguments, str | tuple[str, bool]]]] = {
             "The file a.py has been edited. These lines of it are now:\n     1\tx = 1\n     2\ty = 3\n     3\tx = 1\n     4\tz",
         ),
         (EDITOR, {"command": "create", "path": "c", "file_text": "c"}, "File created successfully at: c"),
-        ("bash", {"command": "cat a.py; exit 2"}, "x = 1\ny = 3\nx = 1\nz\n[exit code 2]"),
+        ("bash", {"command": "cat a.py; exit 2"}, ("x = 1\ny = 3\nx = 1\nz\n[exit code 2]", True)),
         (
             "memory",
             {"command": "create", "path": "/memories/m", "file_text": "one\ntwo\n"},

@@ -333,7 +333,8 @@ def _command_said(reader: str) -> Words:
 
 def ended_badly(said: Said) -> bool:
     """Whether a command has ended with an exit code: its harness calls that an error."""
-    return isinstance(said.data, dict) and bool(cast(dict[str, Any], said.data).get("exit_code"))
+    data: Any = said.data
+    return "exit_code" in (data or ()) and bool(data["exit_code"])
 
 
 def _command_failed(said: Said) -> str:
