@@ -171,7 +171,8 @@ class Settings(_Section, frozen=True, kw_only=True):
     tools: tuple[str, ...] = ()
     """Tools to load, as module:object."""
     facade: str = "auto"
-    """How models see the built-in tools: auto (as their own harness shows them), the id of a facade, or a TOML file."""
+    """How models see the built-in tools: auto (as their own harness shows them), the id of a facade, a TOML file,
+    or module:object."""
     audit: bool | str = True
     """A line for every call of a tool: true (in the user's state folder), false, or a file."""
     policy: PolicySettings = PolicySettings()

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from toolglot.config.load import tools_in
+from toolglot.config.load import imported, tools_in
 from toolglot.config.places import config_file, data_folder, private_folder, state_folder
 from toolglot.config.read import Configuration, read_configuration
 from toolglot.config.settings import ProviderSettings, Settings, ToolFilter
@@ -248,6 +248,11 @@ class Setup:
         name = self.settings.facade
         if name == "auto" or name in FACADES:
             return name
+        if ":" in name and not Path(name).exists():
+            found = imported(name)
+            if isinstance(found, Facade):
+                return found
+            raise UsageError(f"{name!r} is not a Facade")
         file = Path(name).expanduser()
         if not file.suffix:
             raise UnknownName("facade", name, ("auto", *FACADES))
