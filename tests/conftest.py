@@ -1,6 +1,7 @@
 """Shared fixtures: the recordings next to the project, where they are present."""
 
 import base64
+import logging
 import os
 import signal
 import tempfile
@@ -52,9 +53,14 @@ Recording = dict[str, Any]
 
 @pytest.fixture(autouse=True)
 def _nothing_stays_hidden() -> Iterator[None]:
-    """A command that is run in this process takes keys out of the environment: the next test has its own."""
+    """A command that is run in this process hides keys and sets up logging: the next test has its own."""
+    loggers = [logging.getLogger(name) for name in ("toolglot", "aiohttp", "asyncio")]
+    before = [(one, one.level, [*one.handlers]) for one in loggers]
     yield
     environment._hidden.clear()  # pyright: ignore[reportPrivateUsage]
+    for logger, level, handlers in before:
+        logger.setLevel(level)
+        logger.handlers[:] = handlers
 
 
 @cache

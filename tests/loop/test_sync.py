@@ -207,8 +207,12 @@ import asyncio, os, signal, sys, threading
 from pathlib import Path
 from toolglot import Orchestrator, SimulatedTransport, Simulator, ToolConfig, tool
 
+stopped = []
+
 def stop_me():
-    os.kill(os.getpid(), signal.SIGINT)
+    if not stopped:  # two tools may want it at the same time
+        stopped.append(True)
+        os.kill(os.getpid(), signal.SIGINT)
 
 @tool
 async def waits() -> str:

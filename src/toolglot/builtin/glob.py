@@ -5,11 +5,13 @@ import re
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from heapq import nsmallest
+from itertools import compress
 from typing import Any, Literal
 
 import msgspec
 
-from toolglot.builtin.ignore import expanded, glob_regex
+from toolglot.builtin.ignore import Test, expanded, glob_regex, name_tests, regex_test
 from toolglot.builtin.search import Walk, shown, status_of
 from toolglot.builtin.toolbox import Toolbox, built
 from toolglot.builtin.workspace import Opened
@@ -25,6 +27,7 @@ MOST_RESULTS = 10_000
 MOST_KEPT = 500_000
 EVERY = 50_000  # entries between two words on progress
 DAY = 24 * 3600
+_Entries = list[os.DirEntry[str]]
 _WILD = re.compile(r"[*?\[\\]")
 
 
@@ -119,8 +122,9 @@ class Globbing:
         self._globs = expanded(pattern)
         self._flags = re.DOTALL | (0 if case_sensitive else re.IGNORECASE)
         self.git, self.extra, self._folded = git, extra, not case_sensitive
-        self.found: list[tuple[str, int, int]] = []
-        """Path below the root, size, time of change in ns; the last two are 0 where nobody asked for times."""
+        self.found: list[str] = []
+        """Paths below the root."""
+        self._status: dict[str, tuple[int, int]] = {}
         self.ignored = self.ignored_folders = self.missed = 0
         self.complete = True
 
@@ -133,14 +137,22 @@ class Globbing:
         """How many folders deep a match can be; None: any."""
         return None if any("**" in glob for glob in self._globs) else max(glob.count("/") for glob in self._globs)
 
+    def _test(self) -> tuple[bool, Test | None]:
+        """What a file's path must pass, None: nothing; and whether its name is enough for that."""
+        names = [glob.removeprefix("**/") for glob in self._globs]
+        by_name = all(glob.startswith("**/") for glob in self._globs) and not any("/" in name for name in names)
+        globs = names if by_name else self._globs
+        if "**" in globs or (by_name and "*" in globs):
+            return by_name, None
+        if by_name and not self._folded and len(tests := name_tests(names)) == 1:
+            return True, tests[0]
+        return by_name, regex_test(map(glob_regex, globs), self._flags)
+
     def run(self, root: int, base: str, enough: Callable[[int], bool], *, times: bool = True) -> None:
         """Looks through the folder `base` below a root that is open."""
         start, depth = self.start(), self._depth()
         begin = "/".join(filter(None, (base, start)))
-        names = [glob.removeprefix("**/") for glob in self._globs]
-        by_name = all(glob.startswith("**/") for glob in self._globs) and not any("/" in name for name in names)
-        globs = names if by_name else self._globs
-        matches = re.compile("|".join(f"(?:{glob_regex(glob)})" for glob in globs), self._flags).fullmatch
+        by_name, test = self._test()
         cut = len(base) + 1 if base else 0
         walk = Walk(root, begin, git=self.git, extra=self.extra)
         for folder in walk:
@@ -148,36 +160,46 @@ class Globbing:
             local = "" if by_name else prefix[cut:]
             if depth is not None and local.count("/") >= depth:
                 folder.folders.clear()
-            found = [entry for entry in folder.files if matches(local + entry.name)]
+            found = _matching(folder.files, local, test)
             if times:
                 self._keep(prefix, found)
             else:
-                self.found += [(prefix + entry.name, 0, 0) for entry in found]
-            for entry in folder.ignored:
-                if entry.is_dir(follow_symlinks=False):
-                    self.ignored_folders += 1
-                elif matches(local + entry.name):
-                    self.ignored += 1
+                self.found += [prefix + entry.name for entry in found]
+            ignored = [entry for entry in folder.ignored if not entry.is_dir(follow_symlinks=False)]
+            self.ignored_folders += len(folder.ignored) - len(ignored)
+            self.ignored += len(_matching(ignored, local, test))
             if enough(walk.seen) or len(self.found) >= MOST_KEPT:
                 self.complete = False
                 break
         self.missed = walk.missed
         self.complete = self.complete and not walk.ended
 
-    def _keep(self, prefix: str, entries: list[os.DirEntry[str]]) -> None:
+    def _keep(self, prefix: str, entries: _Entries) -> None:
         for entry in entries:
             with suppress(OSError):  # it has gone meanwhile
                 status = entry.stat(follow_symlinks=False)
-                self.found.append((prefix + entry.name, status.st_size, status.st_mtime_ns))
+                self._status[prefix + entry.name] = status.st_size, status.st_mtime_ns
+                self.found.append(prefix + entry.name)
 
-    def sorted(self, order: str) -> list[tuple[str, int, int]]:
-        """What was found, in an order."""
+    def sorted(self, order: str, most: int | None = None) -> list[tuple[str, int, int]]:
+        """The first that were found, in an order: path, size, time of change in ns; 0 where nobody asked for times."""
         if order == "name":
-            return sorted(self.found)
-        if order == "mtime":
-            return sorted(self.found, key=lambda one: (-one[2], one[0]))
-        recent = (time.time() - DAY) * 1e9
-        return sorted(self.found, key=lambda one: (0, -one[2], one[0]) if one[2] >= recent else (1, 0, one[0]))
+            paths = nsmallest(most, self.found) if most else sorted(self.found)
+        elif order == "mtime":
+            paths = sorted(self.found, key=lambda path: (-self._status[path][1], path))
+        else:
+            recent = (time.time() - DAY) * 1e9
+            changed = {path: changed for path, (_, changed) in self._status.items() if changed >= recent}
+            paths = sorted(self.found, key=lambda path: (path not in changed, -changed.get(path, 0), path))
+        return [(path, *self._status.get(path, (0, 0))) for path in paths[:most]]
+
+
+def _matching(entries: _Entries, local: str, test: Test | None) -> _Entries:
+    """The entries of a folder whose paths match; all of them where nothing must."""
+    if test is None:
+        return entries
+    names = [entry.name for entry in entries]
+    return list(compress(entries, test([local + name for name in names] if local else names)))
 
 
 def absolute_glob(box: Toolbox, pattern: str) -> tuple[str, str]:
@@ -232,7 +254,7 @@ def glob_tools(box: Toolbox) -> list[Tool]:
         ):
             search.run(root.handle, opened.real, patience(context, "glob"), times=order != "name")
             most = min(max_results or MOST_RESULTS, MOST_RESULTS)
-            files = [_file(root, *one) for one in search.sorted(order)[:most]]
+            files = [_file(root, *one) for one in search.sorted(order, most)]
         total = len(search.found)
         found = GlobFound(
             pattern=pattern,

@@ -266,16 +266,21 @@ class _PathBeneath(ctypes.Structure):
 
 
 @lru_cache(maxsize=1)
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
+@lru_cache(maxsize=1)
 def is_lockable() -> bool:
     """Whether this kernel can hold another program to a folder."""
     if sys.platform != "linux":
         return False
-    return ctypes.CDLL(None, use_errno=True).syscall(_CREATE_RULESET, None, 0, 1) >= 1
+    return _libc().syscall(_CREATE_RULESET, None, 0, 1) >= 1
 
 
 def _lock(root: int, program: str) -> None:
     """From now on this thread, and what it starts, reads below the root and the system's programs, and writes nowhere."""
-    libc = ctypes.CDLL(None, use_errno=True)
+    libc = _libc()
     handled = ctypes.c_uint64(_EVERYTHING)
     rules = libc.syscall(_CREATE_RULESET, ctypes.byref(handled), ctypes.sizeof(handled), 0)
     if rules < 0:
@@ -807,7 +812,7 @@ class _Searched:
 
     def __init__(self, box: Toolbox, path: str) -> None:
         self._box, self._path = box, path
-        self.root = -1
+        self.root, self.is_main = -1, True
         self.start = self.file = self.whole = self.top = ""
 
     def __enter__(self) -> "_Searched":
@@ -825,6 +830,7 @@ class _Searched:
         self._listing = workspace.listing(searched_root(self._box, self.whole, found.real))
         opened = self._listing.__enter__()
         self.root, self.top = opened.handle, str(opened.path).rstrip("/")
+        self.is_main = self.top == str(workspace.root).rstrip("/")
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -860,9 +866,8 @@ def _presented(box: Toolbox, place: _Searched, file: _File, around: tuple[int, i
     lines = [GrepLine(number, _short(text, at), True, tuple(found)) for number, text, found, at in file.lines]
     if any(around) and lines and not only:
         lines = _with_context(box, absolute, lines, around)
-    inside = place.top == str(box.workspace.root).rstrip("/")
     changed = _changed(place.root, file.path) / 1e9
-    return GrepFile(shown(file.path if inside else absolute), shown(absolute), file.count, changed, tuple(lines))
+    return GrepFile(shown(file.path if place.is_main else absolute), shown(absolute), file.count, changed, tuple(lines))
 
 
 def _short(text: str, at: int = 0) -> str:

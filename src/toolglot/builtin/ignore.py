@@ -7,12 +7,12 @@ file costs its length times the length of a name.
 import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
-from itertools import islice, pairwise
+from itertools import compress, islice, pairwise
 from typing import NamedTuple
 
 from toolglot.errors import ToolError
 
-__all__ = ["Globs", "Rules", "Scope", "anchored_lines", "as_key", "expanded", "glob_regex"]
+__all__ = ["Globs", "Rules", "Scope", "Test", "anchored_lines", "as_key", "expanded", "glob_regex", "name_tests", "regex_test"]
 
 MOST_ALTERNATIVES = 256
 MOST_RULES = 5000
@@ -32,7 +32,10 @@ _CLASSES = {
     "xdigit": "0-9a-fA-F",
 }
 _NEVER = "(?!)"
+_SIMPLE = re.compile(r"(\*?)([^*?\[\\/]+)", re.DOTALL)
 Match = Callable[[str], object]
+Test = Callable[[list[str]], Iterable[object]]
+"""Which of the texts pass: something true for each that does, in their order."""
 
 
 def as_key(path: str) -> str:
@@ -130,6 +133,30 @@ def _component(part: list[str]) -> str:
     if len(chunks) == 1:
         return chunks[0]
     return chunks[0] + "".join(f"(?>[^/]*?{chunk})" for chunk in chunks[1:-1]) + "[^/]*" + chunks[-1]
+
+
+def name_tests(globs: Iterable[str]) -> list[Test]:
+    """Tests of names, one of which is true where any of the globs matches. Most globs are a name or an ending: no regex."""
+    names, endings, others = set[str](), list[str](), list[str]()
+    for glob in globs:
+        simple = _SIMPLE.fullmatch(glob)
+        if simple is None:
+            others.append(glob_regex(glob))
+        elif simple[1]:
+            endings.append(simple[2])
+        else:
+            names.add(simple[2])
+    tests: list[Test] = [lambda texts: map(names.__contains__, texts)] if names else []
+    if endings:
+        ends = tuple(endings)
+        tests.append(lambda texts: [text.endswith(ends) for text in texts])
+    return tests + ([regex_test(others)] if others else [])
+
+
+def regex_test(regexes: Iterable[str], flags: int = re.DOTALL) -> Test:
+    """The test whether a whole text matches any of the regexes."""
+    matches = re.compile("|".join(f"(?:{regex})" for regex in regexes), flags).fullmatch
+    return lambda texts: map(matches, texts)
 
 
 def expanded(pattern: str) -> list[str]:
@@ -279,13 +306,20 @@ def _trimmed(line: str) -> str:
     return line if end is None else line[:end]
 
 
+_Decider = tuple[bool, Callable[[str], re.Match[str] | None], list[int]]
+"""Whether it is for paths, all rules of a kind as one regex, and the number of the rule that each of its groups is."""
+
+
 class Rules:
     """The rules of one ignore file; its text has one character for each byte."""
 
     def __init__(self, text: str) -> None:
-        self._rules = [(rule, _rule_regex(rule)) for rule in _rules(text)]
-        self._any = [(self._union(folders, False), self._union(folders, True)) for folders in (False, True)]
-        self._compiled: dict[str, Match] = {}
+        self._rules = list(_rules(text))
+        self.about_names = name_tests(rule.glob for rule in self._rules if not rule.anchored)
+        """A first look at all rules for names at once, in whatever folder. Most names are in none."""
+        self._depths = {_depth(rule) for rule in self._rules if rule.anchored}
+        self._paths: dict[int | None, Test | None] = {}
+        self._deciding: tuple[list[_Decider], list[_Decider]] = [], []
 
     @classmethod
     @lru_cache(maxsize=512)
@@ -296,51 +330,60 @@ class Rules:
     def __bool__(self) -> bool:
         return bool(self._rules)
 
-    def _union(self, folders: bool, anchored: bool) -> Match | None:
-        """A first look at all rules of a kind at once: most names are in none."""
-        parts = [regex for rule, regex in self._rules if rule.anchored == anchored and (folders or not rule.folders)]
-        return re.compile("|".join(f"(?:{part})" for part in parts), re.DOTALL).fullmatch if parts else None
-
-    @property
-    def first_look(self) -> tuple[Match | None, Match | None]:
-        """Whether any rule is about a name; whether any is about a path."""
-        return self._any[True]
+    def about_paths(self, depth: int) -> Test | None:
+        """Whether any rule is about a path that is so many folders below the file; None: no rule is."""
+        known = depth if depth in self._depths else None
+        if known not in self._paths:
+            regexes = [_rule_regex(rule) for rule in self._rules if rule.anchored and _depth(rule) in (None, known)]
+            self._paths[known] = regex_test(regexes) if regexes else None
+        return self._paths[known]
 
     def verdict(self, path: str, name: str, folder: bool) -> bool | None:
         """True: ignored; False: kept in spite of rules above; None: nothing is said. The path is from where the file is."""
-        names, paths = self._any[folder]
-        if not ((names and names(name)) or (paths and paths(path))):
-            return None
-        for rule, regex in reversed(self._rules):
-            if rule.folders and not folder:
-                continue
-            matches = self._compiled.get(regex)
-            if matches is None:
-                matches = self._compiled[regex] = re.compile(regex, re.DOTALL).fullmatch
-            if matches(path if rule.anchored else name):
-                return not rule.negated
-        return None
+        last = -1
+        for anchored, decides, numbers in self._deciding[folder] or self._deciders(folder):
+            found = decides(path if anchored else name)
+            if found and (number := numbers[found.lastindex or 0]) > last:
+                last = number
+        return None if last < 0 else not self._rules[last].negated
+
+    def _deciders(self, folder: bool) -> list[_Decider]:
+        """The rules for names and those for paths, each as one regex: the last rule first, since it decides."""
+        for anchored in (False, True):
+            kind = [at for at, one in enumerate(self._rules) if one.anchored == anchored and (folder or not one.folders)]
+            if kind:
+                source = "|".join(f"({_rule_regex(self._rules[at])})" for at in reversed(kind))
+                self._deciding[folder].append((anchored, re.compile(source, re.DOTALL).fullmatch, [-1, *reversed(kind)]))
+        return self._deciding[folder]
+
+
+def _depth(rule: _Rule) -> int | None:
+    """How many folders down a path that it matches is; None: it can be any number."""
+    return None if "**" in rule.glob or "[" in rule.glob else rule.glob.count("/")
 
 
 class Scope:
     """The rules that hold in a folder: its own, and those of the folders above."""
 
-    __slots__ = ("_names", "_paths", "above", "cut", "rules")
+    __slots__ = ("above", "cut", "rules")
 
     def __init__(self, rules: Rules, base: str, above: "Scope | None") -> None:
         self.rules, self.above = rules, above
         self.cut = len(base) + 1 if base else 0
-        self._names: list[Match] = [*above._names] if above else []
-        self._paths: list[tuple[int, Match]] = [*above._paths] if above else []
-        names, paths = rules.first_look
-        self._names += [names] if names else []
-        self._paths += [(self.cut, paths)] if paths else []
 
-    def mentions(self, prefix: str, names: list[str]) -> bool:
-        """Whether any rule is about one of the names in a folder (a path with a slash at its end): mostly none is."""
-        return any(any(map(matches, names)) for matches in self._names) or any(
-            any(map(matches, [prefix[cut:] + name for name in names])) for cut, matches in self._paths
-        )
+    def mentioned(self, prefix: str, names: list[str]) -> set[int]:
+        """Which of the names in a folder (a path with a slash at its end) any rule may be about: mostly few are."""
+        found: set[int] = set()
+        numbers = range(len(names))
+        scope: Scope | None = self
+        while scope is not None:
+            for test in scope.rules.about_names:
+                found.update(compress(numbers, test(names)))
+            local = prefix[scope.cut :]
+            if test := scope.rules.about_paths(local.count("/")):
+                found.update(compress(numbers, test([local + name for name in names])))
+            scope = scope.above
+        return found
 
     def ignores(self, path: str, name: str, folder: bool) -> bool:
         """Whether a path from the root is ignored, given that the folders above it are not. All as keys."""

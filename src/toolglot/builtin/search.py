@@ -26,6 +26,7 @@ VCS = frozenset({".git", ".hg", ".svn", ".bzr", ".jj", ".sl"})
 """What version control keeps for itself: never looked through, unless it is the folder that was asked for."""
 EXTRA = (".aiignore", ".geminiignore", ".qwenignore", ".cursorignore", ".ignore")
 """Files at the root that say what models should not be shown, in the language of `.gitignore`."""
+_GIT = frozenset({".git", ".gitignore"})
 MOST_ENTRIES = 2_000_000
 MOST_IN_FOLDER = 500_000
 LARGEST_IGNORE = 1 << 20
@@ -95,35 +96,39 @@ class Walk:
             self.missed += 1
         self.seen += len(entries)
         key = as_key(path)
-        if self._git:
-            scope = self._own(handle, key, scope, {entry.name for entry in entries if entry.name.startswith(".git")})
-        kept, ignored = self._sifted(entries, f"{key}/" if key else "", [one for one in (scope, self._extra) if one])
-        folders = [entry for entry in kept if entry.is_dir(follow_symlinks=False)]
+        names = [entry.name for entry in entries]
+        if self._git and not _GIT.isdisjoint(names):
+            scope = self._own(handle, key, scope, names)
+        kept, ignored = self._sifted(entries, names, f"{key}/" if key else "", [one for one in (scope, self._extra) if one])
         files = [entry for entry in kept if entry.is_file(follow_symlinks=False)]
-        others: list[os.DirEntry[str]] = []
-        if len(folders) + len(files) < len(kept):
-            others = [
-                entry for entry in kept if not (entry.is_dir(follow_symlinks=False) or entry.is_file(follow_symlinks=False))
-            ]
+        folders: _Entries = []
+        others: _Entries = []
+        if len(files) < len(kept):
+            for entry in kept:
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(entry)
+                elif not entry.is_file(follow_symlinks=False):
+                    others.append(entry)
         return Folder(path, handle, files, folders, others, ignored), scope
 
-    def _sifted(self, entries: list[os.DirEntry[str]], prefix: str, scopes: list[Scope]) -> tuple[_Entries, _Entries]:
-        """What is kept of a folder's entries, and what is ignored. Mostly no rule is about any: that is seen at once."""
-        names = [entry.name for entry in entries]
+    def _sifted(self, entries: _Entries, names: list[str], prefix: str, scopes: list[Scope]) -> tuple[_Entries, _Entries]:
+        """What is kept of a folder's entries, and what is ignored. Few are in any rule: they are found at once."""
         if not "".join(names).isascii():
             names = [as_key(name) for name in names]
-        scopes = [scope for scope in scopes if scope.mentions(prefix, names)]
-        if not scopes and self._skip.isdisjoint(names):
+        out: set[int] = set()
+        if not self._skip.isdisjoint(names):
+            out = {number for number, name in enumerate(names) if name in self._skip}
+        for scope in scopes:
+            for number in scope.mentioned(prefix, names) - out:
+                name, is_folder = names[number], entries[number].is_dir(follow_symlinks=False)
+                if scope.ignores(prefix + name, name, is_folder):
+                    out.add(number)
+        if not out:
             return entries, []
-        kept: _Entries = []
-        ignored: _Entries = []
-        for entry, name in zip(entries, names, strict=True):
-            is_folder = entry.is_dir(follow_symlinks=False)
-            out = entry.name in self._skip or any(scope.ignores(prefix + name, name, is_folder) for scope in scopes)
-            (ignored if out else kept).append(entry)
-        return kept, ignored
+        kept = [entry for number, entry in enumerate(entries) if number not in out]
+        return kept, [entries[number] for number in sorted(out)]
 
-    def _own(self, handle: int, key: str, scope: Scope | None, names: set[str]) -> Scope | None:
+    def _own(self, handle: int, key: str, scope: Scope | None, names: list[str]) -> Scope | None:
         """The scope in a folder: a repository of its own does not know the rules above it."""
         if ".git" in names and key != as_key(self._start):
             scope = self._above
