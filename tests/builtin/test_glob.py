@@ -84,6 +84,12 @@ MEANT: list[tuple[dict[str, Any], set[str]]] = [
     ({"pattern": "?.py"}, {"a.py"}),
     ({"pattern": "[!b]*.txt"}, {"odd [1].txt"}),
     ({"pattern": "a.py/"}, set()),
+    ({"pattern": "**/a.py"}, {"a.py"}),
+    ({"pattern": "**/{c.ts,b.tsx}"}, {"src/lib/c.ts", "src/b.tsx"}),
+    ({"pattern": "**/{*.md,a.*}"}, {"docs/readme.md", "a.py", "src/a.ts"}),
+    ({"pattern": "**/*[1].txt"}, set()),
+    ({"pattern": "{**/*.md,*.py}"}, {"docs/readme.md", "a.py"}),
+    ({"pattern": "src/{**,nothing}"}, {"src/a.ts", "src/b.tsx", "src/lib/c.ts", "src/lib/deep/d.TS", "src/{x}.ts"}),
 ]
 
 
@@ -110,6 +116,33 @@ def test_what_models_should_not_see_is_left_out(tmp_path: Path) -> None:
     (tmp_path / ".geminiignore").write_text("secret\n")
     assert set(paths_of(glob_of(tmp_path)(pattern="**/?"))) == {"a"}
     assert set(paths_of(glob_of(tmp_path)(pattern="**/?", respect_extra_ignore=False))) == {"a", "secret/b"}
+
+
+LEFT_OUT: list[tuple[str, set[str]]] = [
+    ("x", {"x", "d/x", "d/e/x"}),
+    ("/x", {"x"}),
+    ("d/x", {"d/x"}),
+    ("d/*", {"d/x", "d/y.log", "d/e/x"}),
+    ("d/[e]/x", {"d/e/x"}),
+    ("d/**/x", {"d/x", "d/e/x"}),
+    ("/*/x", {"d/x"}),
+    ("**/e/x", {"d/e/x"}),
+    ("*.log\n!y.log", {"z.log"}),
+    ("!y.log\n*.log", {"d/y.log", "z.log"}),
+    ("*.log\n!/d/y.log", {"z.log"}),
+    ("/d/y.log\n!y.log", set()),
+    ("!y.log\n/d/y.log", {"d/y.log"}),
+    ("x/\ne/", {"d/e/x"}),
+    ("*\n!*/\n!x", {"d/y.log", "z.log", ".gitignore"}),
+]
+
+
+@pytest.mark.parametrize(("rules", "expected"), LEFT_OUT)
+def test_the_last_rule_about_a_name_or_a_path_decides(tmp_path: Path, rules: str, expected: set[str]) -> None:
+    files = ["x", "z.log", "d/x", "d/y.log", "d/e/x"]
+    planted(tmp_path, files)
+    (tmp_path / ".gitignore").write_text(rules)
+    assert {*files, ".gitignore"} - set(paths_of(glob_of(tmp_path)(pattern="**"))) == expected
 
 
 def test_three_orders(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ _NEVER = "(?!)"
 _SIMPLE = re.compile(r"(\*?)([^*?\[\\/]+)", re.DOTALL)
 Match = Callable[[str], object]
 Test = Callable[[list[str]], Iterable[object]]
-"""Which of the texts pass: something true for each that does, in their order."""
+"""Which of the texts pass: something true for each that does, in their order; nothing at all where none does."""
 
 
 def as_key(path: str) -> str:
@@ -146,7 +146,7 @@ def name_tests(globs: Iterable[str]) -> list[Test]:
             endings.append(simple[2])
         else:
             names.add(simple[2])
-    tests: list[Test] = [lambda texts: map(names.__contains__, texts)] if names else []
+    tests: list[Test] = [lambda texts: () if names.isdisjoint(texts) else map(names.__contains__, texts)] if names else []
     if endings:
         ends = tuple(endings)
         tests.append(lambda texts: [text.endswith(ends) for text in texts])

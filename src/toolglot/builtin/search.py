@@ -64,6 +64,7 @@ class Walk:
         self._root, self._start, self._git, self._skip = root, start.strip("/"), git, skip
         self._above = rules_above(root, self._start) if git else None
         self._extra = extra_rules(root) if extra else None
+        self._special = skip | _GIT
         self.seen = self.missed = 0
         self.ended = False
 
@@ -97,9 +98,15 @@ class Walk:
         self.seen += len(entries)
         key = as_key(path)
         names = [entry.name for entry in entries]
-        if self._git and not _GIT.isdisjoint(names):
-            scope = self._own(handle, key, scope, names)
-        kept, ignored = self._sifted(entries, names, f"{key}/" if key else "", [one for one in (scope, self._extra) if one])
+        skipped: set[int] = set()
+        if not self._special.isdisjoint(names):
+            skipped = {number for number, name in enumerate(names) if name in self._skip}
+            scope = self._own(handle, key, scope, names) if self._git else scope
+        out = skipped | self._ignored(entries, names, f"{key}/" if key else "", [one for one in (scope, self._extra) if one])
+        kept, ignored = entries, list[os.DirEntry[str]]()
+        if out:
+            kept = [entry for number, entry in enumerate(entries) if number not in out]
+            ignored = [entries[number] for number in sorted(out)]
         files = [entry for entry in kept if entry.is_file(follow_symlinks=False)]
         folders: _Entries = []
         others: _Entries = []
@@ -111,22 +118,17 @@ class Walk:
                     others.append(entry)
         return Folder(path, handle, files, folders, others, ignored), scope
 
-    def _sifted(self, entries: _Entries, names: list[str], prefix: str, scopes: list[Scope]) -> tuple[_Entries, _Entries]:
-        """What is kept of a folder's entries, and what is ignored. Few are in any rule: they are found at once."""
-        if not "".join(names).isascii():
-            names = [as_key(name) for name in names]
+    def _ignored(self, entries: _Entries, names: list[str], prefix: str, scopes: list[Scope]) -> set[int]:
+        """Which of a folder's entries rules ignore. Few are in any rule: they are found at once."""
         out: set[int] = set()
-        if not self._skip.isdisjoint(names):
-            out = {number for number, name in enumerate(names) if name in self._skip}
+        if scopes and not "".join(names).isascii():
+            names = [as_key(name) for name in names]
         for scope in scopes:
             for number in scope.mentioned(prefix, names) - out:
                 name, is_folder = names[number], entries[number].is_dir(follow_symlinks=False)
                 if scope.ignores(prefix + name, name, is_folder):
                     out.add(number)
-        if not out:
-            return entries, []
-        kept = [entry for number, entry in enumerate(entries) if number not in out]
-        return kept, [entries[number] for number in sorted(out)]
+        return out
 
     def _own(self, handle: int, key: str, scope: Scope | None, names: list[str]) -> Scope | None:
         """The scope in a folder: a repository of its own does not know the rules above it."""
