@@ -207,11 +207,11 @@ import asyncio, os, signal, sys, threading
 from pathlib import Path
 from toolglot import Orchestrator, SimulatedTransport, Simulator, ToolConfig, tool
 
-stopped = []
+sent = []
 
 def stop_me():
-    if not stopped:  # two tools may want it at the same time
-        stopped.append(True)
+    if not sent:  # two tools may want it at the same time
+        sent.append(True)
         os.kill(os.getpid(), signal.SIGINT)
 
 @tool
