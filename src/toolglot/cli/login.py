@@ -8,6 +8,8 @@ import os
 import sys
 from getpass import getpass
 
+from toolglot.cli.start import logins_file
+from toolglot.config.places import write_private
 from toolglot.engine.auth import environment_key
 from toolglot.engine.signin import copilot
 from toolglot.engine.signin.copilot import GitHub, Login, Sleep
@@ -78,6 +80,7 @@ def _keep_key(profile: Profile) -> None:
         raise UsageError("that is no key: it holds characters that no header can hold")
     if not store(profile.id, key):
         raise ToolglotError(f"the system keyring did not take the key: unlock it, or {instead}")
+    write_private(logins_file(), b"a key was kept in the system keyring\n")
     print(f"the key for {account} is kept in the system keyring")
 
 

@@ -14,6 +14,7 @@ import msgspec
 from toolglot.cli.config import hidden
 from toolglot.cli.visible import visible
 from toolglot.config.load import tools_in
+from toolglot.config.places import data_folder
 from toolglot.config.read import Configuration, read_configuration
 from toolglot.config.setup import Setup, configured_tools
 from toolglot.config.trust import refuse, trust, was_asked
@@ -176,10 +177,16 @@ def _chosen(setup: Setup) -> tuple[str, str]:
     """The model that is asked, and why, where nobody named one."""
     if setup.settings.model:
         return setup.model(), ""
+    keyring = logins_file().exists()  # whoever has never kept a key there does not wait for it
     for model in DEFAULT_MODELS:
-        if (origin := key_origin(resolve(*model.partition(":")[::2]))) is not None:
+        if (origin := key_origin(resolve(*model.partition(":")[::2]), keyring=keyring)) is not None:
             return model, f"{model} answers: no model is chosen, and there is a key ({origin})"
     return "simulator", "no model is chosen (-m PROVIDER:MODEL or TOOLGLOT_MODEL): the simulator answers"
+
+
+def logins_file() -> Path:
+    """A file that is there once a key was kept in the keyring."""
+    return data_folder() / "logins"
 
 
 def _check_patterns(setup: Setup, flags: Flags, names: Iterable[str]) -> None:

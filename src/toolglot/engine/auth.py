@@ -181,11 +181,14 @@ def _value_of(name: str) -> str:
     raise AuthenticationFailed(f"no key: the variable {name} is not set")
 
 
-def key_origin(profile: Profile) -> str | None:
-    """Where a key would come from, as far as can be told without asking anyone else; None: there is none."""
+def key_origin(profile: Profile, *, keyring: bool = True) -> str | None:
+    """Where a key would come from, as far as can be told without asking anyone else; None: there is none.
+
+    `keyring`: whether the system's keyring is looked into, which takes a moment.
+    """
     for name in (*profile.key_env, *profile.token_env):
         if environment_key(name):
             return f"variable {name}"
-    if profile.sign_in not in _KEEPS_A_LOGIN and stored(profile.id):
+    if keyring and profile.sign_in not in _KEEPS_A_LOGIN and stored(profile.id):
         return "system keyring"
     return _sign_in(profile.sign_in).origin() if profile.sign_in else None
