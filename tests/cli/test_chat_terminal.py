@@ -242,6 +242,14 @@ class TestKeys:
             assert chat.wait_exit() == 0
             assert "Traceback" not in chat.everything
 
+    def test_codes_of_colours_are_no_mouse(self, tmp_path: Path) -> None:
+        with Chat(tmp_path, "-m", "simulator:openai-chat") as chat:
+            chat.wait_ready()
+            chat.type("\x1b[31msay still here\r")
+            chat.wait_for("still here", times=2)
+            assert "Exception" not in chat.everything
+            chat.leave()
+
     def test_no_tool_takes_the_users_keys(self, tmp_path: Path) -> None:
         with Chat(tmp_path, "-m", "simulator:openai-chat") as chat:
             chat.ask("call read_a_key {}")

@@ -152,24 +152,11 @@ def chat(
     log_file: LogFile = None,
 ) -> None:
     """Talk with a model that may call tools. Without a model and a key, the simulator answers."""
+    given = locals()
     from toolglot.cli.chat.launch import launch
     from toolglot.cli.start import Flags
 
-    flags = Flags(
-        model=model,
-        tools=tuple(tools or ()),
-        system=system,
-        allow=tuple(allow or ()),
-        deny=tuple(deny or ()),
-        max_turns=max_turns,
-        base_url=base_url,
-        verbose=verbose,
-        log_file=log_file,
-        root=root,
-        builtin=builtin,
-        facade=facade,
-    )
-    raise typer.Exit(launch(flags, prompt, load))
+    raise typer.Exit(launch(Flags.of(given), prompt, load))
 
 
 @app.command()
@@ -192,24 +179,11 @@ def run(
     log_file: LogFile = None,
 ) -> None:
     """Ask one thing: the model may call tools, the answer is printed. Without a model and a key, the simulator answers."""
+    given = locals()
     from toolglot.cli.run import run_once
     from toolglot.cli.start import Flags
 
-    flags = Flags(
-        model=model,
-        tools=tuple(tools or ()),
-        system=system,
-        allow=tuple(allow or ()),
-        deny=tuple(deny or ()),
-        max_turns=max_turns,
-        base_url=base_url,
-        verbose=verbose,
-        log_file=log_file,
-        root=root,
-        builtin=builtin,
-        facade=facade,
-    )
-    raise typer.Exit(run_once(flags, _prompt(prompt), attach or [], yes=yes, json=json))
+    raise typer.Exit(run_once(Flags.of(given), _prompt(prompt), attach or [], yes=yes, json=json))
 
 
 @app.command()

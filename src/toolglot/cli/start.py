@@ -5,7 +5,7 @@ Laws: keys are taken out of the environment before any tool's code is loaded. Wh
 
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ from toolglot.config.trust import refuse, trust, was_asked
 from toolglot.engine.auth import key_origin
 from toolglot.engine.engine import Engine
 from toolglot.engine.signin.environment import hidden_values, hide_environment, remember
+from toolglot.engine.signin.stored import account_of
 from toolglot.errors import NotATool, UnknownName, UsageError
 from toolglot.jsontext import dumps_text
 from toolglot.providers.catalog import resolve
@@ -60,6 +61,14 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True):
     root: Path | None = None
     builtin: bool | None = None
     facade: str | None = None
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> "Flags":
+        """The arguments of a command, as far as they are flags."""
+        said: dict[str, Any] = {name: given[name] for name in cls.__struct_fields__ if given.get(name) is not None}
+        for name in ("tools", "allow", "deny"):
+            said[name] = tuple(said.get(name, ()))
+        return cls(**said)
 
     def settings(self) -> dict[str, Any]:
         """As dotted keys."""
@@ -201,7 +210,7 @@ def require_key(engine: Engine) -> None:
     if engine.name.startswith("simulator") or profile.auth == "optional" or engine.keys.given or key_origin(profile):
         return
     wanted = " or ".join((*profile.key_env, *profile.token_env))
-    instead = _SIGN_INS.get(profile.sign_in, f"store one with toolglot login {profile.id}")
+    instead = _SIGN_INS.get(profile.sign_in, f"store one with toolglot login {account_of(profile.id)}")
     raise UsageError(f"no key for {profile.title}: set {wanted}, or {instead}")
 
 

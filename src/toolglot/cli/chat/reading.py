@@ -13,7 +13,7 @@ from toolglot.cli.chat.keyboard import Keyboard
 from toolglot.errors import UsageError
 
 if TYPE_CHECKING:
-    from prompt_toolkit.key_binding import KeyPressEvent
+    from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
 __all__ = ["EndOfInput", "PipeReader", "Reader", "TerminalReader"]
 
@@ -150,6 +150,7 @@ class TerminalReader:
 
         self._put_aside()
         bindings = KeyBindings()
+        _without_mouse(bindings)
         for answer in answers:
 
             def take(event: "KeyPressEvent", answer: str = answer) -> None:
@@ -174,9 +175,12 @@ class TerminalReader:
 
     async def answer(self, question: str) -> str:
         from prompt_toolkit import PromptSession
+        from prompt_toolkit.key_binding import KeyBindings
 
         self._put_aside()
-        asking: PromptSession[str] = PromptSession(input=self._input)
+        bindings = KeyBindings()
+        _without_mouse(bindings)
+        asking: PromptSession[str] = PromptSession(input=self._input, key_bindings=bindings)
         try:
             return (await asking.prompt_async(question, handle_sigint=False)).strip()
         except EOFError:
@@ -220,12 +224,22 @@ def _keep_low(session: Any) -> None:
             window.dont_extend_height = Always()
 
 
+def _without_mouse(keys: "KeyBindings") -> None:
+    """Codes of colours are read as an old terminal's mouse, which is not used here: they mean nothing."""
+    from prompt_toolkit.keys import Keys
+
+    @keys.add(Keys.Vt100MouseEvent)
+    def nothing(event: "KeyPressEvent") -> None:
+        pass
+
+
 def _bindings(pasted: Callable[[str], str]) -> Any:
     """Enter sends; Alt-Enter, Ctrl-J or a backslash before Enter begin a new line; Ctrl-C empties the line."""
     from prompt_toolkit.key_binding import KeyBindings
     from prompt_toolkit.keys import Keys
 
     keys = KeyBindings()
+    _without_mouse(keys)
 
     @keys.add("enter")
     def send(event: "KeyPressEvent") -> None:
