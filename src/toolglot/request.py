@@ -35,6 +35,8 @@ class ToolDefinition(msgspec.Struct, frozen=True, omit_defaults=True):
 
     function: `parameters` is its JSON Schema. freeform: the input is plain text, `grammar` may bind it.
     hosted: the provider of `wire` runs it; `opaque` is its whole definition there.
+    `typed`: wire -> what a vendor calls a function that its models know by themselves (`{"type": "bash_20250124", …}`): sent
+    there in the place of description and schema, to models that do know it. It is run here.
     """
 
     name: str
@@ -49,6 +51,7 @@ class ToolDefinition(msgspec.Struct, frozen=True, omit_defaults=True):
     version: str = ""
     wire: str = ""
     opaque: Opaque | None = None
+    typed: dict[str, Opaque] = {}
 
 
 class ToolChoice(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from toolglot.builtin.tools import builtins
 from toolglot.errors import ToolError
-from toolglot.facades.codex import GRAMMAR, TABLES, patch_in
+from toolglot.facades.codex import TABLES
 from toolglot.facades.face import Face, Meaning
+from toolglot.facades.gpt.patches import GRAMMAR, patch_in
 from toolglot.facades.openai import TABLES as OTHERS
 from toolglot.facades.select import facade_id, find_facade
 from toolglot.facades.view import Facade, View
@@ -219,7 +220,7 @@ CALLS: dict[str, tuple[str, str, Arguments, str, Arguments]] = {
         "shell",
         {"commands": ["ls", "pwd"], "timeout_ms": 1000, "max_output_length": 500},
         "shell",
-        {"command": "ls\npwd", "cwd": ".", "timeout": 1.0, "max_output": 500},
+        {"command": "ls", "then": ["pwd"], "cwd": ".", "timeout": 1.0, "max_output": 500},
     ),
     "shell openai-api.local_shell": (
         "openai",
@@ -499,8 +500,9 @@ SAYABLE = [
 
 
 LOST: list[tuple[str, str, Arguments, str, Arguments, list[str]]] = [
+    ("codex", "shell", {"command": "ls", "then": ["pwd"]}, "exec_command", {"cmd": "ls"}, ["then"]),
     ("codex", "shell", {"command": "ls", "background": True}, "exec_command", {"cmd": "ls"}, ["background"]),
-    ("codex", "shell", {"argv": ["a b", "c"]}, "exec_command", {"cmd": "'a b' c"}, ["argv"]),
+    ("codex", "shell", {"argv": ["a b", "c"]}, "exec_command", {"cmd": "'a b' c"}, []),
     ("codex", "shell", {"command": "ls", "timeout": 5}, "exec_command", {"cmd": "ls"}, ["timeout"]),
     (
         "codex",
@@ -529,7 +531,7 @@ LOST: list[tuple[str, str, Arguments, str, Arguments, list[str]]] = [
     (
         *("codex", "patch", {"ops": [{"type": "create_file", "path": "a", "diff": "+x\n+y"}]}, "apply_patch"),
         {"input": "*** Begin Patch\n*** Add File: a\n+x\n+y\n*** End Patch"},
-        ["ops"],
+        [],
     ),
     (
         *("codex", "ask_user", {"questions": [{"question": "Why?", "kind": "text"}]}, "request_user_input"),

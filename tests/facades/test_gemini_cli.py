@@ -438,7 +438,7 @@ LOST: list[tuple[str, Arguments, str]] = [
     ("grep", {"pattern": "a", "max_results": 0}, "max_results"),
     ("glob", {"pattern": "a", "max_results": 5}, "max_results"),
     ("list_dir", {"depth": 3}, "depth"),
-    ("shell", {"argv": ["ls", "a b"]}, "argv"),
+    ("shell", {"command": "ls", "stdin": "x"}, "stdin"),
     ("shell", {"command": "ls", "timeout": 5}, "timeout"),
     ("shell", {"command": "ls", "yield_after": 5}, "yield_after"),
     ("shell_output", {"handle": "1", "input": "y\n"}, "input"),

@@ -1,4 +1,7 @@
-"""DATA: the tools that Anthropic's API defines (text editor, bash, memory), and its agent tool set of lower-case names."""
+"""DATA: the tools that Anthropic's API defines (text editor, bash, memory), and its agent tool set of lower-case names.
+
+The first three are declared by their type to models that know them; elsewhere they are functions of the same parameters.
+"""
 
 import re
 from typing import Any, cast
@@ -23,6 +26,7 @@ from toolglot.facades.claude_code import (
     seconds,
 )
 from toolglot.facades.view import Arguments, Case, Facade, Said, View, Words, boolean, integer, shape, text
+from toolglot.messages import Opaque
 from toolglot.request import Schema
 
 __all__ = ["TABLES"]
@@ -47,6 +51,11 @@ _words = reworded(
 
 def _failed(said: Said) -> str:
     return _words(said.text)
+
+
+def _typed(kind: str, name: str) -> dict[str, Opaque]:
+    """What stands for a tool that Claude knows by itself."""
+    return {"anthropic-messages": {"type": kind, "name": name}}
 
 
 # ---- lines
@@ -242,6 +251,7 @@ _EDITOR = formed(
         ),
     },
     aliases=("str_replace_editor",),
+    typed=_typed("text_editor_20250728", "str_replace_based_edit_tool"),
     pick=_editor_case,
     demands={
         "required": ["command", "path"],
@@ -284,7 +294,7 @@ def _not_run(said: Said) -> str:
     return "\n".join(filter(None, [f"timed out after {data['seconds']:.1f} s", data["output"].rstrip("\n"), *endings(data)]))
 
 
-def _bash_view(description: str, parameters: Schema) -> View:
+def _bash_view(description: str, parameters: Schema, typed: dict[str, Opaque] | None = None) -> View:
     return formed(
         "bash",
         f"Runs a command with bash in a sandbox. A cd is kept for the next command; variables are not. {description}"
@@ -292,6 +302,7 @@ def _bash_view(description: str, parameters: Schema) -> View:
         parameters,
         replace(case("shell", _bash_into, _bash_back, _ran, _not_run), fails=ended_badly),
         accepts={} if "timeout_ms" in parameters["properties"] else {"timeout_ms": integer()},
+        typed=typed or {},
         demands={
             "if": {"properties": {"restart": {"const": True}}, "required": ["restart"]},
             "else": {"required": ["command"]},
@@ -363,6 +374,7 @@ _MEMORY = formed(
         _remembered,
         _not_remembered,
     ),
+    typed=_typed("memory_20250818", "memory"),
 )
 
 
@@ -518,7 +530,7 @@ TABLES = (
         title="the tools of Anthropic's API",
         views=(
             _EDITOR,
-            _bash_view("", shape(command=text(), restart=boolean())),
+            _bash_view("", shape(command=text(), restart=boolean()), _typed("bash_20250124", "bash")),
             *(_MEMORY, _FETCH, _SEARCH),
         ),
         failure=_failed,

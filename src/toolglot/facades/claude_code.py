@@ -10,15 +10,27 @@ from typing import Any, cast
 from msgspec.structs import replace
 
 from toolglot.errors import ToolError
-from toolglot.facades.view import Arguments, Case, Facade, Said, View, Words, boolean, integer, number, shape, text
+from toolglot.facades.view import (
+    Arguments,
+    Case,
+    Facade,
+    Said,
+    View,
+    Words,
+    boolean,
+    closed,
+    integer,
+    number,
+    shape,
+    text,
+    texts,
+)
 from toolglot.request import Schema
 
 __all__ = [
     "IMAGE",
     "TABLES",
-    "FormedView",
     "case",
-    "closed",
     "endings",
     "exact_back",
     "exactly",
@@ -31,7 +43,6 @@ __all__ = [
     "reworded",
     "search_view",
     "seconds",
-    "texts",
 ]
 
 Into = Callable[[Arguments], Arguments]
@@ -41,51 +52,21 @@ Back = Callable[[Arguments], Arguments | None]
 # ---- calls in other forms
 
 
-class FormedView(View, frozen=True, kw_only=True):
-    """A view that takes calls in forms that it does not show: those of older versions, or of other programs.
-
-    The case "" is the form that is shown. `demands`: what a call must have, as parts of a schema, in the place of `required`.
-    """
-
-    demands: Schema | None = None
-
-    @property
-    def bases(self) -> frozenset[str]:
-        """The base tools without which it is not shown."""
-        return frozenset({self.cases[""].base}) if "" in self.cases else super().bases
-
-    @property
-    def taken(self) -> Schema:
-        """What calls are checked against. Names that an object inside does not know are let through, and mean nothing."""
-        found = super().taken
-        found["properties"] = {name: _open(node) for name, node in found["properties"].items()}
-        if self.demands is not None:
-            found.pop("required", None)
-            found.update(self.demands)
-        return found
-
-
-def _open(node: Any) -> Any:
-    """A schema whose objects let any name through."""
-    if isinstance(node, dict):
-        return {key: _open(value) for key, value in cast(Schema, node).items() if key != "additionalProperties"}
-    return [_open(item) for item in cast(list[Any], node)] if isinstance(node, list) else node
-
-
 def case(base: str, into: Into, back: Back, result: Words | None = None, failure: Words | None = None) -> Case:
     """A case whose way back does not see parameters that say nothing."""
     return Case(base=base, into=into, back=lambda arguments: back(given(arguments)), result=result, failure=failure)
 
 
 def formed(name: str, description: str, parameters: Schema, cases: dict[str, Case] | Case, **more: Any) -> View:
-    """A view whose way back uses only parameters that the model is shown."""
+    """A view whose way back uses only parameters that the model is shown. The case "" is the form that is shown."""
     shown = frozenset(parameters["properties"])
     found = {"": cases} if isinstance(cases, Case) else cases
-    return FormedView(
+    return View(
         name=name,
         description=description,
         parameters=parameters,
         cases={key: replace(one, back=_within(shown, one.back)) for key, one in found.items()},
+        stands_for=frozenset({found[""].base}) if "" in found else frozenset(),
         **more,
     )
 
@@ -115,11 +96,6 @@ def kept(arguments: Mapping[str, Any], *names: str, **renamed: str) -> Arguments
     return {new: arguments[old] for new, old in wanted.items() if old in arguments}
 
 
-def texts(**more: Any) -> Schema:
-    """A parameter that is a list of texts."""
-    return {"type": "array", "items": text(), **more}
-
-
 def seconds(milliseconds: float) -> float:
     """Seconds of milliseconds."""
     return milliseconds / 1000
@@ -128,11 +104,6 @@ def seconds(milliseconds: float) -> float:
 def milliseconds(seconds: float) -> int:
     """Milliseconds of seconds."""
     return round(seconds * 1000)
-
-
-def closed(required: str = "", **properties: Any) -> Schema:
-    """A native schema that names all there is."""
-    return {**shape(required, **properties), "additionalProperties": False}
 
 
 # ---- texts

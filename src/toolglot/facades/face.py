@@ -6,7 +6,7 @@ is an error that the model can read, or the base tool's own words: never more th
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from logging import getLogger
 from typing import Any
@@ -15,8 +15,9 @@ import msgspec
 from msgspec.structs import replace
 
 from toolglot.errors import ToolError
+from toolglot.facades.plain import Arguments, otherwise
 from toolglot.facades.select import bare_name
-from toolglot.facades.view import Facade, Said, View, Words
+from toolglot.facades.view import Facade, Said, View
 from toolglot.losses import Loss, Repair
 from toolglot.messages import Meant, Message, Text, ToolCall, ToolResult
 from toolglot.request import ToolDefinition
@@ -25,6 +26,8 @@ from toolglot.schema.arguments import Misfit, Plain, explain, mended, read
 __all__ = ["Face", "Meaning"]
 
 log = getLogger("toolglot.facades")
+
+_Saying = tuple[View, Arguments, tuple[Loss, ...]]
 
 
 class Meaning(msgspec.Struct, frozen=True):
@@ -142,19 +145,19 @@ class Face:
     # ---- results
 
     def worded(self, call: ToolCall, arguments: dict[str, Any], result: ToolResult, details: Any = None) -> ToolResult:
-        """A result as this harness says it. `call`: as the model made it; `arguments`: as the base tool got them."""
-        result = replace(result, name=call.name)
+        """A result as this harness says it. `call`: as the model made it; `arguments`: as the base tool got them.
+
+        Data of the base tool is for the words only: what the model is told is the text, and what its vendor wants beside it.
+        """
+        plain = replace(result, name=call.name, data=None)
         view = self._view(call)
         if view is None:
-            return result
+            return plain
         native = self._native(view, call)
         try:
             case = view.case(native)
         except ToolError:
-            return result
-        words = (case.failure or self.facade.failure) if result.is_error else case.result
-        if words is None:
-            return result
+            return plain
         said = Said(
             native=native,
             base=arguments,
@@ -163,14 +166,17 @@ class Face:
             kind=(result.error_kind or "execution") if result.is_error else None,
             details=details,
         )
-        text = self._text(words, said, view)
+        if case.data is not None:
+            plain = replace(plain, data=self._made(case.data, said, view))
+        words = (case.failure or self.facade.failure) if result.is_error else case.result
+        text = self._made(words, said, view) if words is not None else None
         if text is None:
-            return result
+            return plain
         media = tuple(block for block in result.content if not isinstance(block, Text))
-        result = replace(result, content=(Text(text), *media))
+        plain = replace(plain, content=(Text(text), *media))
         if case.fails is not None and not result.is_error and case.fails(said):
-            return replace(result, is_error=True, error_kind="execution")
-        return result
+            return replace(plain, is_error=True, error_kind="execution")
+        return plain
 
     def _native(self, view: View, call: ToolCall) -> dict[str, Any]:
         """The arguments as the model gave them, mended where that is possible."""
@@ -180,10 +186,10 @@ class Face:
         except ToolError:
             return given
 
-    def _text(self, words: Words, said: Said, view: View) -> str | None:
-        """What the words are; None where they cannot be found: the base tool has said it too."""
+    def _made(self, make: Callable[[Said], Any], said: Said, view: View) -> Any:
+        """What a table's function makes of a result; None where it trips: the base tool has said it too."""
         try:
-            return words(said)
+            return make(said)
         except Exception as e:
             if said.kind != "validation":  # what was not checked may lack anything
                 log.warning("facade %s: the result of %s has no words of its own: %r", self.facade.id, view.name, e)
@@ -208,21 +214,48 @@ class Face:
         meant = call.meant
         if meant is None or (meant.facade == self.facade.id and _title(call) in self._by_name):
             return call
-        sayings = [(view, *said) for view in self.views if (said := self._said(view, meant)) is not None]
-        if not sayings:
-            return call if _is_itself(call, meant) else ToolCall(call.id, meant.tool, meant.arguments, meant=meant)
-        view, native, losses = min(sayings, key=lambda saying: len(saying[2]))
+        found = self._saying(meant.tool, meant.arguments)
+        if found is None:
+            tool, arguments = self._in_our_words(meant)
+            same = (call.name, call.arguments) == (tool, arguments)
+            return call if same else ToolCall(call.id, tool, arguments, meant=meant)
+        view, native, losses = found
         lost.update(dict.fromkeys(losses))
         if view.kind == "freeform":
             return ToolCall(call.id, view.name, None, str(native.get("input", "")), freeform=True, meant=meant)
         return ToolCall(call.id, view.name, native, namespace=view.namespace, meant=meant)
 
-    def _said(self, view: View, meant: Meant) -> tuple[dict[str, Any], tuple[Loss, ...]] | None:
+    def _in_our_words(self, meant: Meant) -> tuple[str, Arguments]:
+        """A base tool that is shown under its own name and does the same; else the one that it was."""
+        if self.shows(meant.tool):
+            return meant.tool, meant.arguments
+        others = self._otherwise(meant.tool, meant.arguments)
+        return next((one for one in others if self.shows(one[0])), (meant.tool, meant.arguments))
+
+    def _saying(self, tool: str, arguments: Arguments) -> _Saying | None:
+        """The best way to say a base call: by a tool of this facade for it, else by one that does the same."""
+        calls = [(tool, arguments), *(() if self.shows(tool) else self._otherwise(tool, arguments))]
+        for same in (True, False):
+            own = [call for call in calls if (call[0] == tool) is same]
+            ways = [way for view in self.views for call in own if (way := self._said(view, *call)) is not None]
+            if ways:
+                return min(ways, key=lambda way: len(way[2]))
+        return None
+
+    def _said(self, view: View, tool: str, arguments: Arguments) -> _Saying | None:
         try:
-            return view.from_base(meant.tool, meant.arguments)
+            found = view.from_base(tool, arguments)
         except Exception as e:  # a saved conversation may hold anything
-            log.warning("facade %s: a call of %s cannot be shown as %s: %r", self.facade.id, meant.tool, view.name, e)
+            log.warning("facade %s: a call of %s cannot be shown as %s: %r", self.facade.id, tool, view.name, e)
             return None
+        return None if found is None else (view, *found)
+
+    def _otherwise(self, tool: str, arguments: Arguments) -> list[tuple[str, Arguments]]:
+        try:
+            return list(otherwise(tool, arguments))
+        except Exception as e:  # as above
+            log.warning("facade %s: a call of %s is like no other: %r", self.facade.id, tool, e)
+            return []
 
 
 def _title(call: ToolCall) -> str:

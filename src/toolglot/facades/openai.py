@@ -1,14 +1,17 @@
-"""DATA: tools for GPT models that have no Codex of their own: its older commands, and patches as a function.
+"""DATA: tools for GPT models outside of Codex: as functions, and as the API's own `shell` and `apply_patch`.
 
-The API's own tools for commands and patches (`shell`, `local_shell`, `apply_patch`) come under these names too, with arguments
-of their own form: they are understood and answered here.
+The API's own tools are declared by their type to models that know them; their calls are answered here, with the output and
+the exit code of each command. Elsewhere they are functions of the same parameters.
 """
 
-from toolglot.facades.codex import ARGV_NOTE, OPERATION, OTHERS, apply_patch_function, shell_view, update_plan, view_image
+from toolglot.facades.codex import ARGV_NOTE, FINDING, OTHERS, update_plan, view_image
+from toolglot.facades.gpt.commands import shell_typed, shell_view
+from toolglot.facades.gpt.patches import OPERATION, apply_patch_function, apply_patch_typed
 from toolglot.facades.view import Facade
 
 __all__ = ["TABLES"]
 
+_CARE = "Keep longer work in update_plan. Look at the lines that you change before you change them."
 TABLES = (
     Facade(
         id="openai",
@@ -20,9 +23,16 @@ TABLES = (
             view_image(detail=False),
         ),
         shows=OTHERS,
+        note=f"{ARGV_NOTE} Change files with apply_patch only. {_CARE}",
+    ),
+    Facade(
+        id="openai-hosted",
+        title="OpenAI's own shell and apply_patch",
+        views=(shell_typed, apply_patch_typed, update_plan(), view_image(detail=False)),
+        shows=OTHERS,
         note=(
-            f"{ARGV_NOTE} Change files with apply_patch only. Keep longer work in update_plan. "
-            "Look at the lines that you change before you change them."
+            f"Commands run with bash on Linux, each from the workspace, in a sandbox. {FINDING} "
+            f"Change files with apply_patch only. {_CARE}"
         ),
     ),
 )

@@ -31,6 +31,7 @@ FACADES: dict[str, str] = {
     "codex-shell": "codex",
     "codex-oss": "codex",
     "openai": "openai",
+    "openai-hosted": "openai",
     "qwen-code": "qwen_code",
     "kimi": "kimi",
     "opencode": "opencode",

@@ -10,12 +10,28 @@ from typing import Any, Literal, cast
 import msgspec
 
 from toolglot.errors import ToolError, ToolErrorKind
+from toolglot.facades.plain import Arguments, canonical
 from toolglot.losses import Loss
+from toolglot.messages import Opaque
 from toolglot.request import Schema, ToolDefinition
 
-__all__ = ["Case", "Facade", "Field", "Said", "View", "Words", "boolean", "integer", "number", "shape", "text"]
-
-Arguments = dict[str, Any]
+__all__ = [
+    "Arguments",
+    "Case",
+    "Facade",
+    "Field",
+    "Said",
+    "View",
+    "Words",
+    "boolean",
+    "closed",
+    "integer",
+    "number",
+    "shape",
+    "text",
+    "texts",
+    "unsaid",
+]
 
 
 class Field(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,6 +60,11 @@ class Said(msgspec.Struct, frozen=True, kw_only=True):
     """Why it failed."""
     details: Any = None
 
+    def part(self, name: str) -> list[Arguments]:
+        """A list in the data; [] where there is none."""
+        data = self.data
+        return cast(Arguments, data).get(name, []) if isinstance(data, dict) else []
+
 
 Words = Callable[[Said], str]
 
@@ -60,20 +81,27 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     """Native arguments -> base arguments, in the place of the fields."""
     back: Callable[[Arguments], Arguments | None] | None = None
     """Base arguments -> native arguments; None where they cannot be said."""
+    says: Callable[[Arguments], object] | None = None
+    """Whether base arguments can be said at all, where the fields are the way back."""
     result: Words | None = None
     """How a good result reads; None: as the base tool says it."""
     failure: Words | None = None
     """How a failure reads; None: as the facade says failures."""
     fails: Callable[[Said], bool] | None = None
     """Whether this harness calls a good result an error: a command with an exit code."""
+    data: Callable[[Said], Any] | None = None
+    """What a vendor wants beside the text, for a tool that is `typed`."""
 
 
 class View(msgspec.Struct, frozen=True, kw_only=True):
     """One native tool.
 
-    `parameters` is exactly what the model is shown. `accepts`: parameters that are taken and not shown (older and gated ones).
-    `ignored`: parameters that are taken and mean nothing here. `aliases`: other names that calls may have. `cases`: by the
-    value of the parameter `by`, or by what `pick` makes of the arguments; a view without commands has one case under "".
+    `parameters` is exactly what the model is shown. `accepts`: parameters that are taken and not shown (older and gated ones),
+    or taken in more forms than are shown. `ignored`: parameters that are taken and mean nothing here. `instead`: what is
+    required -> the other names that do for it. `demands`: what a call must have, as parts of a schema, in the place of
+    `required`. `aliases`: other names that calls may have. `cases`: by the value of the parameter `by`, or by what `pick` makes
+    of the arguments; a view without commands has one case under "". `stands_for`: its base tools, where they are not those of
+    all its cases.
     """
 
     name: str
@@ -84,17 +112,22 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     pick: Callable[[Arguments], str] | None = None
     accepts: Schema = {}
     ignored: frozenset[str] = frozenset()
+    instead: dict[str, tuple[str, ...]] = {}
+    demands: Schema | None = None
     aliases: tuple[str, ...] = ()
+    stands_for: frozenset[str] = frozenset()
     kind: Literal["function", "freeform"] = "function"
     grammar: dict[str, Any] | None = None
     namespace: str = ""
+    typed: dict[str, Opaque] = {}
+    """What stands for the tool on a wire whose models know it by themselves."""
     models: str = ""
     """A pattern: only models whose names match see it."""
 
     @property
     def bases(self) -> frozenset[str]:
         """The base tools that it stands for."""
-        return frozenset(case.base for case in self.cases.values())
+        return self.stands_for or frozenset(case.base for case in self.cases.values())
 
     @property
     def title(self) -> str:
@@ -105,18 +138,34 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     def definition(self) -> ToolDefinition:
         """What the model sees."""
         return ToolDefinition(
-            self.name, self.description, self.parameters, self.kind, grammar=self.grammar, namespace=self.namespace
+            self.name,
+            self.description,
+            self.parameters,
+            self.kind,
+            grammar=self.grammar,
+            namespace=self.namespace,
+            typed=self.typed,
         )
 
     @property
     def taken(self) -> Schema:
-        """The schema that calls are checked against: what is shown, and what is taken beside it."""
+        """The schema that calls are checked against: what is shown, and what is taken beside it.
+
+        Names that an object inside does not know are let through, and mean nothing.
+        """
         free = self.kind == "freeform"  # as it is called where there are functions only
-        shown = dict(self.parameters or (shape("input", input=text()) if free else shape()))
-        properties = {**cast(Schema, shown.get("properties", {})), **self.accepts}
-        shown["properties"] = {**properties, **{name: {} for name in self.ignored}}
-        shown.pop("additionalProperties", None)
-        return shown
+        shown = self.parameters or (shape("input", input=text()) if free else shape())
+        found = cast(Schema, _open({**shown, "properties": {**shown.get("properties", {}), **self.accepts}}))
+        found["properties"].update({name: {} for name in self.ignored})
+        needed = cast(list[str], found.pop("required", []))
+        if self.demands is not None:
+            return {**found, **self.demands}
+        rules = [
+            {"if": {"anyOf": [{"required": [name]} for name in others]}, "else": {"required": [wanted]}}
+            for wanted, others in self.instead.items()
+        ]
+        needed = [name for name in needed if name not in self.instead]
+        return {**found, **({"required": needed} if needed else {}), **({"allOf": rules} if rules else {})}
 
     # ---- the way in
 
@@ -142,7 +191,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     def from_base(self, base: str, arguments: Arguments) -> tuple[Arguments, tuple[Loss, ...]] | None:
         """A call of a base tool as the model would have made it, and what cannot be said; None: it cannot be said at all."""
         sayings = [
-            (native, *self._missed(arguments, native))
+            (native, *self._missed(base, arguments, native))
             for value, case in self.cases.items()
             if case.base == base and (native := self._native(value, case, arguments)) is not None
         ]
@@ -154,17 +203,20 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def _native(self, value: str, case: Case, arguments: Arguments) -> Arguments | None:
+        if case.says is not None and not case.says(arguments):
+            return None
         native = case.back(arguments) if case.back is not None else _carried(case.fields, arguments, into=False)
         return {self.by: value, **native} if native is not None and self.by else native
 
-    def _missed(self, arguments: Arguments, native: Arguments) -> tuple[list[str], int]:
+    def _missed(self, base: str, arguments: Arguments, native: Arguments) -> tuple[list[str], int]:
         """Which base parameters a native call does not bring again, and how many it says that nobody has said."""
         try:
-            again = self.to_base(native)[1]
+            again = canonical(*self.to_base(native))
         except Exception:  # what cannot be read again was not said
             again = {}
-        missing = [name for name, value in arguments.items() if name not in again or again[name] != value]
-        return missing, sum(name not in arguments for name in again)
+        meant = canonical(base, arguments)
+        missing = [name for name, value in meant.items() if name not in again or again[name] != value]
+        return missing, sum(name not in meant for name in again)
 
 
 class Facade(msgspec.Struct, frozen=True, kw_only=True):
@@ -201,6 +253,13 @@ def _carried(fields: tuple[Field | str, ...], given: Arguments, *, into: bool) -
     return found
 
 
+def _open(node: Any) -> Any:
+    """A schema whose objects let any name through."""
+    if isinstance(node, dict):
+        return {key: _open(value) for key, value in cast(Schema, node).items() if key != "additionalProperties"}
+    return [_open(item) for item in cast(list[Any], node)] if isinstance(node, list) else node
+
+
 def shape(required: str = "", **properties: Any) -> Schema:
     """A native schema: `shape("file_path", file_path=text(), limit=number())`."""
     found: Schema = {"type": "object", "properties": properties}
@@ -209,9 +268,19 @@ def shape(required: str = "", **properties: Any) -> Schema:
     return found
 
 
+def closed(required: str = "", **properties: Any) -> Schema:
+    """A native schema that names all there is."""
+    return {**shape(required, **properties), "additionalProperties": False}
+
+
 def text(**more: Any) -> Schema:
     """A parameter that is a text."""
     return {"type": "string", **more}
+
+
+def texts(**more: Any) -> Schema:
+    """A parameter that is a list of texts."""
+    return {"type": "array", "items": text(), **more}
 
 
 def number(**more: Any) -> Schema:
@@ -222,6 +291,11 @@ def number(**more: Any) -> Schema:
 def integer(**more: Any) -> Schema:
     """A parameter that is a whole number."""
     return {"type": "integer", **more}
+
+
+def unsaid(_: Any) -> Any:
+    """The way back of a parameter that is taken and never said."""
+    return msgspec.UNSET
 
 
 def boolean(**more: Any) -> Schema:

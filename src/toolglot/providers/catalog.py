@@ -408,6 +408,12 @@ FACTS = (
         "pydantic-ai 2.66, live-tested 2026",
     ),
     Fact(_OPENAI, r"^o[134](-|$)", {"efforts": ("low", "medium", "high")}, "OpenAI's API reference"),
+    Fact(
+        ("openai-responses",),
+        r"^gpt-(5\.[1-9]|[6-9])",
+        {"features.typed": frozenset({"shell", "apply_patch"})},
+        "OpenAI's guides to the shell and apply_patch tools: GPT-5.1 and newer, Responses only",
+    ),
     Fact(_CHAT, r"^o1-mini", {"system_role": "user"}, "recorded 400"),
     Fact(_CHAT, r"audio", {"media": frozenset({"image", "file", "audio"})}, "recorded 400"),
     # Claude
@@ -438,6 +444,13 @@ FACTS = (
         "pydantic-ai 2.66, live-tested 2026",
     ),
     Fact(("anthropic",), r"claude-(opus|sonnet|haiku|fable|mythos)-[4-9]", {"default_max_tokens": 16_384}, "our choice"),
+    Fact(("anthropic",), r"claude-3-7", {"features.typed": frozenset({"bash_20250124"})}, "Anthropic's page on its bash tool"),
+    Fact(
+        ("anthropic",),
+        r"claude-(opus|sonnet|haiku|fable|mythos)-[4-9]",
+        {"features.typed": frozenset({"text_editor_20250728", "bash_20250124", "memory_20250818"})},
+        "anthropic SDK 2.8.0, Anthropic's pages on its text editor, bash and memory tools",
+    ),
     # Gemini
     Fact(
         _GOOGLE,

@@ -57,6 +57,8 @@ class ToolFeatures(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     error_flag: bool = False
     result_media: frozenset[str] = frozenset()
     """Kinds of media that a tool result may hold."""
+    typed: frozenset[str] = frozenset()
+    """Types of tools that the model knows by themselves, and the caller runs."""
 
 
 class HistoryRules(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

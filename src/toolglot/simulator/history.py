@@ -189,11 +189,26 @@ def _pair(item: Doc, name: str, place: str, calls: list[str], answered: set[str]
     if name in _OUTPUTS:
         if id not in calls:
             raise Refusal(f"No tool call found for function call output with call_id {id}.", param="input")
+        _outcome(item, name, place)
         answered.add(id)
         return
     if name == "function_call" and not isinstance(item.get("arguments"), str):
         raise Refusal(f"Invalid type for '{place}.arguments': expected a string.", code="invalid_type")
     calls.append(id)
+
+
+def _outcome(item: Doc, name: str, place: str) -> None:
+    """Outputs of the tools that the models know by themselves have a form of their own."""
+    if name == "apply_patch_call_output" and item.get("status") not in ("completed", "failed"):
+        raise Refusal(f"Missing required parameter: '{place}.status'.", code="missing_required_parameter")
+    if name != "shell_call_output":
+        return
+    for at, part in enumerate(dicts(item.get("output"))):
+        for field in ("stdout", "stderr", "outcome"):
+            if field not in part:
+                raise Refusal(f"Missing required parameter: '{place}.output[{at}].{field}'.", code="missing_required_parameter")
+    if not isinstance(item.get("output"), list):
+        raise Refusal(f"Invalid type for '{place}.output': expected an array.", code="invalid_type")
 
 
 def _parts_of_role(item: Doc, place: str) -> None:

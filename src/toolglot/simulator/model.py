@@ -6,7 +6,7 @@ After the results it answers with a sentence that holds each of them. A call who
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -16,6 +16,7 @@ from toolglot.messages import Block, Media, Message, Reply, Stop, Text, Thinking
 from toolglot.request import Request, ToolDefinition
 from toolglot.simulator.directives import Turn, plan
 from toolglot.simulator.fill import Filler, words_of
+from toolglot.wire.openai_responses.reply import BUILT_INS
 from toolglot.wire.repair import FILLER
 from toolglot.wire.shapes import as_dict, as_list
 
@@ -85,15 +86,20 @@ def _is_aside(message: Message) -> bool:
 
 def respond(request: Request, situation: Situation, script: Script | None = None) -> Reply:
     """The model's reply, without ids and state."""
+    reply = script and _scripted(script, request)
+    if not reply:
+        reply = _own(request, situation)
+    return replace(reply, blocks=tuple(_in_form(reply.blocks, request)))
+
+
+def _own(request: Request, situation: Situation) -> Reply:
     turn = situation.current
     stop = turn.stop if turn else None
-    if script and (said := _scripted(script, request)):
-        return said
     if turn and turn.blocks:
-        return _reply(_with_freeform(turn.blocks, request), stop)
+        return _reply(turn.blocks, stop)
     calls = _calls(request, situation)
     if calls:
-        return _reply(_with_freeform(calls, request), stop)
+        return _reply(calls, stop)
     if request.output is not None:
         value = Filler(_all_words(situation)).object(request.output.schema or {})
         return _reply([Text(dumps_text(value))], stop)
@@ -115,21 +121,24 @@ def _scripted(script: Script, request: Request) -> Reply | None:
     if not isinstance(entry, str):
         return entry(request)
     turns, rest = plan(entry)
-    return _reply(_with_freeform(turns[0].blocks if turns else [Text(rest)], request), turns[0].stop if turns else None)
+    return _reply(turns[0].blocks if turns else [Text(rest)], turns[0].stop if turns else None)
 
 
-def _with_freeform(blocks: Sequence[Block], request: Request) -> list[Block]:
-    """Calls of freeform tools have text, those of a namespace have it."""
+def _in_form(blocks: Sequence[Block], request: Request) -> Iterator[Block]:
+    """Calls of freeform tools have text, those of a namespace have it, those of Responses' own tools are items of theirs."""
     tools = {tool.name: tool for tool in request.tools}
-    out: list[Block] = []
     for block in blocks:
-        if isinstance(block, ToolCall) and (tool := tools.get(block.name)):
-            if tool.kind == "freeform":
-                given = (block.arguments or {}).get("input", dumps_text(block.arguments or {}))
-                block = replace(block, arguments=None, raw=str(given), freeform=True)
-            block = replace(block, namespace=tool.namespace)
-        out.append(block)
-    return out
+        tool = tools.get(block.name) if isinstance(block, ToolCall) else None
+        if not isinstance(block, ToolCall) or tool is None:
+            yield block
+        elif tool.kind == "freeform" and not block.freeform:
+            given = (block.arguments or {}).get("input", dumps_text(block.arguments or {}))
+            yield replace(block, arguments=None, raw=str(given), freeform=True, namespace=tool.namespace)
+        elif tool.wire == "openai-responses" and (kind := f"{(tool.opaque or {}).get('type')}_call") in BUILT_INS:
+            item = {"type": kind, BUILT_INS[kind][1]: block.arguments or {}, "status": "completed"}
+            yield replace(block, opaque={"item": item})
+        else:
+            yield replace(block, namespace=tool.namespace)
 
 
 # ---- plain prompts: which tools, with which arguments

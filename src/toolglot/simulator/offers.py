@@ -11,6 +11,7 @@ from toolglot.wire.shapes import Doc, as_dict, as_list
 __all__ = ["check_options", "check_tools"]
 
 _SAMPLING = ("temperature", "top_p", "top_k", "presence_penalty", "frequency_penalty")
+_CLAUDES = ("text_editor_20250728", "bash_20250124", "memory_20250818")
 _ROOT = ("oneOf", "anyOf", "allOf", "enum", "not")
 
 
@@ -20,6 +21,8 @@ def check_tools(request: Request, doc: Doc, profile: Profile) -> None:
     if most and len(request.tools) > most:
         text = f"Invalid 'tools': array too long. Expected an array with maximum length {most}, but got an array with length "
         raise Refusal(f"{text}{len(request.tools)} instead.", code="array_above_max_length", param="tools")
+    for tool in request.tools:
+        _check_type(str((tool.opaque or {}).get("type", "")), profile)
     seen: set[str] = set()
     for at, tool in enumerate(tool for tool in request.tools if tool.kind != "hosted"):
         if not re.fullmatch(profile.limits.name, tool.name):
@@ -33,6 +36,16 @@ def check_tools(request: Request, doc: Doc, profile: Profile) -> None:
         seen.add(tool.name)
         _check_schema(at, tool, profile)
     _check_choice(request, doc, profile)
+
+
+def _check_type(kind: str, profile: Profile) -> None:
+    """Tools that models know by themselves: older ones do not."""
+    known = profile.features.typed
+    if kind in ("shell", "apply_patch") and profile.wire == "openai-responses" and kind not in known:
+        raise Refusal(f"Hosted tool '{kind}' is not supported with {profile.model}.", param="tools")
+    if kind in _CLAUDES and profile.wire == "anthropic-messages" and kind not in known:
+        meant = f" Did you mean one of {', '.join(sorted(known))}?" if known else ""
+        raise Refusal(f"'{profile.model}' does not support tool types: {kind}.{meant}")
 
 
 def _misnamed(at: int, profile: Profile) -> Refusal:

@@ -85,6 +85,8 @@ def _call(call: ToolCall, profile: Profile, number: Callable[[], int], first: bo
     own = dict(call.opaque or {})
     if profile.wire == "gemini" and profile.call_ids:
         own["id"] = id
+    if "item" in own:
+        own["item"] = {"id": f"item_{number():06d}", "call_id": id, **own["item"]}
     if profile.signatures and first:
         own["thoughtSignature"] = sign(profile, call.name)
     return replace(call, id=id, raw=raw, opaque=own or None)

@@ -131,7 +131,7 @@ class Execution:
                 result, retries = await self._again(error)
             if prepared.said is not None and executor.face is not None:
                 result = executor.face.worded(prepared.said, prepared.call.arguments or {}, result, self._details)
-            if BUILTIN in prepared.tool.tags:
+            elif BUILTIN in prepared.tool.tags:
                 result = msgspec.structs.replace(result, data=None)  # it was for the words; the model reads the text
             result = bounded(result, prepared.tool.max_result or executor.config.max_result, executor.store)
             outcome = ToolOutcome(prepared.call, result, executor.clock() - self._started, retries, prepared.repairs)

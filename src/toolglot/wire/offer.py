@@ -13,7 +13,7 @@ from toolglot.schema import dialects
 from toolglot.schema.lower import JsonText, Lowered, Omit, Pairs, Rename, lower, strict_problems
 from toolglot.wire.writer import Writer
 
-__all__ = ["Function", "as_function", "as_hosted", "chosen", "claim", "offered"]
+__all__ = ["Function", "as_function", "as_hosted", "as_typed", "chosen", "claim", "offered"]
 
 
 class Function(msgspec.Struct, frozen=True):
@@ -38,6 +38,8 @@ def claim(tools: Iterable[ToolDefinition], writer: Writer) -> None:
     """Tools have the first choice of names, before calls of the history; too many strict ones are found out."""
     strict: dict[str, dict[str, Any]] = {}
     for tool in tools:
+        if known := as_typed(tool, writer) or _hosted(tool, writer):
+            writer.typed[tool.name] = str(known.get("type", ""))
         if tool.kind != "hosted":
             name = writer.tool_name(tool.name, tool.namespace)
             if tool.strict and writer.profile.strict_dialect:
@@ -114,10 +116,20 @@ def _unique(tools: Iterable[ToolDefinition], writer: Writer) -> tuple[ToolDefini
     return tuple(kept)
 
 
+def as_typed(tool: ToolDefinition, writer: Writer) -> dict[str, Any] | None:
+    """A tool that the model knows by itself: what stands for it on the wire. None for all others."""
+    found = tool.typed.get(writer.profile.wire)
+    return found if found is not None and found["type"] in writer.profile.features.typed else None
+
+
+def _hosted(tool: ToolDefinition, writer: Writer) -> dict[str, Any] | None:
+    return tool.opaque if tool.kind == "hosted" and tool.wire == writer.profile.wire else None
+
+
 def as_hosted(tool: ToolDefinition, writer: Writer) -> dict[str, Any] | None:
     """A tool that a provider runs: its definition there, or None and a Loss."""
-    if tool.wire == writer.profile.wire and tool.opaque is not None:
-        return tool.opaque
+    if (found := _hosted(tool, writer)) is not None:
+        return found
     why = f"only {tool.wire} runs it" if tool.wire != writer.profile.wire else "it has no definition"
     writer.lose(f"hosted tool {tool.name!r}", "tools", why)
     return None

@@ -71,6 +71,7 @@ class Writer:
         self.calls: dict[str, ToolCall] = {}  # of the history, by id: results are written by what they answer
         self.sent: dict[str, str] = {}  # calls -> the id they were sent with, "" for none (Gemini)
         self.built_in: dict[str, str] = {}  # calls of built-ins that the client runs (Responses): id -> type of item
+        self.typed: dict[str, str] = {}  # tools that the target knows by themselves: name -> type
         self.nudges: list[str] = []  # what the model must be told, because the target has no field for it
         self.freeform: set[str] = set()  # names of freeform tools that are sent as functions
         self.loose: dict[str, str] = {}  # tools that cannot be strict in this request, and why

@@ -33,7 +33,7 @@ __all__ = ["close_shell", "shell_tools"]
 USUAL_TIMEOUT, LONGEST_TIMEOUT = 120.0, 7200.0
 USUAL_OUTPUT, MOST_OUTPUT = 30_000, 200_000
 _LONGEST_COMMAND = 100_000  # bytes; the kernel takes little more in one word
-_MOST_WORDS, _LONGEST_INPUT = 1000, 1_000_000
+_MOST_WORDS, _MOST_LINES, _LONGEST_INPUT = 1000, 50, 1_000_000
 _FILTER_SECONDS = 2
 _PROGRESS = 1.0
 
@@ -89,6 +89,7 @@ def _shell_tool(own: Shell) -> Tool:
         escalate: bool = False,
         restart: bool = False,
         env: dict[str, str] | None = None,
+        then: list[str] | None = None,
     ) -> ToolOutput:
         """Runs a command with bash in a sandbox: the workspace can be written, the rest only read, usually without network.
 
@@ -112,6 +113,7 @@ def _shell_tool(own: Shell) -> Tool:
             escalate: Asks the user to let it run outside of the sandbox.
             restart: Ends everything that runs and goes back to the first folder; then runs the command, if there is one.
             env: More variables for the command.
+            then: More command lines, which run after it one by one, whatever comes of those before.
         """
         if restart:
             await _restart(own)
@@ -119,37 +121,49 @@ def _shell_tool(own: Shell) -> Tool:
                 return ToolOutput(
                     "Everything was ended; commands run in the workspace's first folder again.", {"restarted": True}
                 )
-        line = _checked_command(command, argv)
+        lines = _checked_lines(command, argv, then)
+        if then and (background or tty or stdin is not None or yield_after is not None):
+            raise ToolError("then does not go with background, yield_after, tty or stdin: run one command", kind="validation")
         limits = _checked_limits(timeout, inactivity_timeout, yield_after, waits=not background and yield_after is None)
         most = _checked_most(max_output)
         extra = checked_environment(env)
         data = _checked_input("stdin", stdin)
-        folder = own.where(cwd)
         escalated = own.level is not Level.NONE and escalate
         if escalated:
-            await _asked(own, line, description)
-        within = await asyncio.to_thread(own.confinement, folder, escalated=escalated)
-        stock: tuple[Stock, ...] = ()
-        if within.level is not Level.NONE:
-            stock = await asyncio.to_thread(take_stock, within.roots, folder, closely=within.level is Level.LANDLOCK)
-        session = Session(
-            own.new_handle(),
-            line,
-            spills=within.readable[0],
-            spill_after=most,
-            separate=own.options.separate and not tty,
-            tty=tty,
-            keep_stdin=background,
-            stdin=data,
-            timeout=limits[0],
-            inactivity=limits[1],
-        )
-        job = Job(session, within, stock, folder, description, background or yield_after is not None)
-        words = partial(_words, command, argv, login, within.processes)
-        await asyncio.to_thread(own.start, session, words, job, extra)
-        wait = 0.0 if background and yield_after is None else yield_after
-        await _until_ended(session, wait, context, kill=True)
-        return _answer(own, job, most)
+            await _asked(own, "\n".join(lines), description)
+
+        async def run(line: str, words: list[str] | None) -> ToolOutput:
+            folder = own.where(cwd)
+            within = await asyncio.to_thread(own.confinement, folder, escalated=escalated)
+            stock: tuple[Stock, ...] = ()
+            if within.level is not Level.NONE:
+                stock = await asyncio.to_thread(take_stock, within.roots, folder, closely=within.level is Level.LANDLOCK)
+            session = Session(
+                own.new_handle(),
+                line,
+                spills=within.readable[0],
+                spill_after=most,
+                separate=own.options.separate and not tty,
+                tty=tty,
+                keep_stdin=background,
+                stdin=data,
+                timeout=limits[0],
+                inactivity=limits[1],
+            )
+            job = Job(session, within, stock, folder, description, background or yield_after is not None)
+            start = partial(_words, None if words is not None else line, words, login, within.processes)
+            await asyncio.to_thread(own.start, session, start, job, extra)
+            wait = 0.0 if background and yield_after is None else yield_after
+            await _until_ended(session, wait, context, kill=True)
+            return _answer(own, job, most)
+
+        outputs = [await run(lines[0], argv)]
+        for line in lines[1:]:
+            try:
+                outputs.append(await run(line, None))
+            except ToolError as e:  # what was run before is told all the same
+                outputs.append(ToolOutput(f"[not run: {e}]", None, is_error=True, error_kind=e.kind))
+        return _together(lines, outputs) if then else outputs[0]
 
     return shell
 
@@ -291,6 +305,13 @@ def _answer(own: Shell, job: Job, most: int, text: Shown | None = None) -> ToolO
     return ToolOutput("\n".join(parts), built(result), is_error=wrong, error_kind="timeout" if wrong else None)
 
 
+def _together(lines: list[str], outputs: list[ToolOutput]) -> ToolOutput:
+    """Several commands as one result."""
+    text = "\n\n".join(f"$ {line}\n{output.content}" for line, output in zip(lines, outputs, strict=True))
+    kind = next((output.error_kind for output in outputs if output.is_error), None)
+    return ToolOutput(text, {"results": [output.data for output in outputs]}, is_error=kind is not None, error_kind=kind)
+
+
 def _endings(result: ShellResult) -> list[str]:
     found: list[str] = []
     if result.running:
@@ -400,7 +421,8 @@ def _state(one: SessionResult) -> str:
 
 
 def _target(arguments: dict[str, Any]) -> str:
-    return _line(arguments.get("command"), arguments.get("argv"))
+    more = cast(list[Any], arguments.get("then") or [])
+    return "\n".join([_line(arguments.get("command"), arguments.get("argv")), *map(str, more)])
 
 
 def _preview(arguments: dict[str, Any]) -> str:
@@ -420,6 +442,14 @@ def _line(command: Any, argv: Any) -> str:
 
 
 # ---- checks
+
+
+def _checked_lines(command: str | None, argv: list[str] | None, then: list[str] | None) -> list[str]:
+    """All command lines of a call. Raises ToolError."""
+    more = then or []
+    if len(more) >= _MOST_LINES:
+        raise ToolError(f"then has {len(more)} lines; at most {_MOST_LINES} commands are run in one call", kind="validation")
+    return [_checked_command(command, argv), *(_checked_command(line, None) for line in more)]
 
 
 def _checked_command(command: str | None, argv: list[str] | None) -> str:

@@ -10,7 +10,7 @@ from toolglot.schema.lower import lower
 from toolglot.wire.anthropic.reply import WIRE
 from toolglot.wire.history import leading_system
 from toolglot.wire.media import guessed_type, text_of
-from toolglot.wire.offer import as_function, as_hosted, chosen, offered
+from toolglot.wire.offer import as_function, as_hosted, as_typed, chosen, offered
 from toolglot.wire.options import effort_for, extras_for, sampling_for
 from toolglot.wire.shapes import Doc, as_dict, rest
 from toolglot.wire.writer import Writer, placeholder
@@ -240,6 +240,8 @@ def _format(output: Output, writer: Writer) -> Doc:
 def _tool(tool: ToolDefinition, writer: Writer) -> Doc | None:
     if tool.kind == "hosted":
         return as_hosted(tool, writer)
+    if known := as_typed(tool, writer):
+        return known
     function = as_function(tool, writer)
     body: Doc = {"name": function.name}
     if function.description:

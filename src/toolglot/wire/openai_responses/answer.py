@@ -59,6 +59,8 @@ class ResponsesAnswer(Answer):
             case Start():
                 yield from self._started(step)
             case Piece():
+                if self._kind == "other":
+                    return
                 yield {"type": f"{_PIECES[self._kind][0]}.delta", **self._place(), "delta": step.text}
             case End():
                 yield from self._ended(step)

@@ -8,11 +8,11 @@ from toolglot.messages import Block, Foreign, Media, Message, Opaque, Text, Thin
 from toolglot.request import Output, Request, ToolChoice, ToolDefinition
 from toolglot.wire.history import leading_system
 from toolglot.wire.media import data_url, text_of
-from toolglot.wire.offer import as_function, as_hosted, chosen, offered
+from toolglot.wire.offer import as_function, as_hosted, as_typed, chosen, offered
 from toolglot.wire.openai_common import strict_output
 from toolglot.wire.openai_responses.reply import BUILT_INS, WIRE
 from toolglot.wire.options import effort_for, extras_for, sampling_for
-from toolglot.wire.shapes import Doc, as_dict, as_list, as_text
+from toolglot.wire.shapes import Doc, as_dict, as_list, as_text, dicts
 from toolglot.wire.writer import Writer, placeholder, result_text
 
 __all__ = ["assemble", "call_to_wire", "hoisted", "items", "varies"]
@@ -105,6 +105,10 @@ def call_to_wire(call: ToolCall, message: Message, writer: Writer, where: str, *
     if item := own.get("item"):
         writer.built_in[call.id] = as_text(item["type"])
         return {**item, "call_id": writer.call_id(call.id, where)}
+    if kind := _built_in(call, writer):
+        writer.built_in[call.id] = kind
+        value = {BUILT_INS[kind][1]: call.arguments, "status": "completed"}
+        return {"type": kind, "call_id": writer.call_id(call.id, where), **value}
     head: Doc = {"call_id": writer.call_id(call.id, where), "name": writer.tool_name(call.name, call.namespace, where)}
     if call.namespace and writer.profile.features.namespaces:
         head["namespace"] = call.namespace
@@ -116,6 +120,18 @@ def call_to_wire(call: ToolCall, message: Message, writer: Writer, where: str, *
     return {"type": "function_call", **head, "arguments": text, **own}
 
 
+_PART = {"stdout", "stderr", "outcome"}
+# Arguments without which a call is none of a built-in.
+_NEEDED = {"shell_call": ("commands",), "apply_patch_call": ("type", "path")}
+
+
+def _built_in(call: ToolCall, writer: Writer) -> str:
+    """The type of item that a call of a tool is which the model knows by itself; "" for all others."""
+    kind = f"{writer.typed.get(call.name, '')}_call"
+    fits = kind in _NEEDED and call.arguments is not None and all(name in call.arguments for name in _NEEDED[kind])
+    return kind if fits else ""
+
+
 def _result(result: ToolResult, message: Message, writer: Writer, where: str) -> Doc:
     own = writer.opaque(result.opaque, message.origin, where)
     id = writer.call_id(result.call_id, where)
@@ -123,7 +139,7 @@ def _result(result: ToolResult, message: Message, writer: Writer, where: str) ->
         return {**item, "call_id": id}
     kind = writer.built_in.get(result.call_id)
     if kind and "type" not in own:
-        return {"type": BUILT_INS[kind][2], "call_id": id, **_built_in_output(kind, result)}
+        return {"type": BUILT_INS[kind][2], "call_id": id, **_built_in_output(kind, result, writer)}
     call = writer.calls.get(result.call_id)
     freeform = call.freeform if call and not kind else own.get("type") == "custom_tool_call_output"
     own = {key: value for key, value in own.items() if key != "type"}
@@ -135,12 +151,17 @@ def _result(result: ToolResult, message: Message, writer: Writer, where: str) ->
     return {"type": kind, "call_id": id, "output": output, **own}
 
 
-def _built_in_output(kind: str, result: ToolResult) -> Doc:
-    """The result of a built-in that the client runs, in its own form."""
+def _built_in_output(kind: str, result: ToolResult, writer: Writer) -> Doc:
+    """The result of a built-in that the client runs, in its own form: from the result's data where that has it."""
     match kind:
         case "shell_call":
+            call = writer.calls.get(result.call_id)
+            most = (call.arguments or {}).get("max_output_length") if call else None
             outcome: Doc = {"type": "exit", "exit_code": int(result.is_error)}
-            return {"output": [{"stdout": result.text, "stderr": "", "outcome": outcome}]}
+            parts = [part for part in dicts(result.data) if part.keys() >= _PART]
+            # the API wants the limit of the call back with its output (OpenAI's guide to the shell tool)
+            limit = {"max_output_length": most} if most is not None else {}
+            return {"output": parts or [{"stdout": result.text, "stderr": "", "outcome": outcome}], **limit}
         case "apply_patch_call":
             return {"status": "failed" if result.is_error else "completed", "output": result.text}
         case "tool_search_call":
@@ -275,6 +296,8 @@ def _tools(request: Request, writer: Writer) -> Doc:
 def _tool(tool: ToolDefinition, writer: Writer) -> Doc | None:
     if tool.kind == "hosted":
         return as_hosted(tool, writer)
+    if known := as_typed(tool, writer):
+        return known
     if tool.kind == "freeform":
         own = (tool.opaque or {}) if tool.wire == WIRE else {}
         custom: Doc = {"type": "custom", "name": writer.tool_name(tool.name, tool.namespace)}
@@ -300,7 +323,7 @@ def _choice(choice: ToolChoice, tools: Sequence[ToolDefinition], writer: Writer)
         return choice.mode
     kinds = {"function": "function", "freeform": "custom"}
     named: list[Doc] = [
-        _hosted_choice(tool) if tool.kind == "hosted" else {"type": kinds[tool.kind], "name": name}
+        _hosted_choice(tool) if tool.name in writer.typed else {"type": kinds[tool.kind], "name": name}
         for tool, name in chosen(choice, tools, writer)
     ]
     if len(named) == 1 and choice.mode == "required":

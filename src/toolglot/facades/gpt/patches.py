@@ -1,0 +1,189 @@
+"""Patches as GPT models say them: as free text, as a function, as a command, or as one operation on a file.
+
+Laws: a command that is nothing but a patch is the patch. Whatever form a model remembers is understood; only one is shown.
+"""
+
+import re
+import shlex
+from typing import cast
+
+from toolglot.errors import ToolError
+from toolglot.facades.plain import rendered
+from toolglot.facades.view import Arguments, Case, Said, View, closed, shape, text
+from toolglot.request import Schema
+
+__all__ = [
+    "GRAMMAR",
+    "OPERATION",
+    "PATCH_FORMAT",
+    "apply_patch",
+    "apply_patch_function",
+    "apply_patch_typed",
+    "below",
+    "not_patched",
+    "patch_in",
+    "patched",
+]
+
+PATCH_FORMAT = (
+    "A patch begins with '*** Begin Patch' and ends with '*** End Patch'. Between them are sections: '*** Add File: PATH' and "
+    "its lines, each behind '+'; '*** Delete File: PATH'; '*** Update File: PATH', perhaps '*** Move to: PATH', then chunks. "
+    "A chunk is '@@', or '@@ ' with a line of the file to start after, then lines behind ' ' (kept), '-' (removed) or '+' "
+    "(added), with about three kept lines around each change. Paths are relative."
+)
+GRAMMAR = r"""start: "*** Begin Patch" LF section+ "*** End Patch" LF?
+section: add | delete | update
+add: "*** Add File: " REST LF (ADDED LF)+
+delete: "*** Delete File: " REST LF
+update: "*** Update File: " REST LF moved? chunk+
+moved: "*** Move to: " REST LF
+chunk: anchor* (CHANGED LF)+ at_end?
+anchor: "@@" LF | "@@ " REST LF
+at_end: "*** End of File" LF
+REST: /[^\r\n]+/
+ADDED: /\+[^\r\n]*/
+CHANGED: /[ +-][^\r\n]*/
+LF: /\r?\n/
+"""
+_WORD = r"""(?:'[^'\n]+'|"[^"\n$`\\]+"|[\w./@%+,:=-]+)"""
+_FOLDER = re.compile(rf"\s*cd\s+(?!-)({_WORD})\s*&&\s*")
+_HEREDOC = re.compile(
+    r"\s*(?:apply_patch|applypatch)\s*<<(?P<dash>-?)\s*(?P<quote>['\"]?)(?P<tag>\w+)(?P=quote)[ \t]*\r?\n"
+    r"(?P<body>.*?)\r?\n[ \t]*(?P=tag)\s*",
+    re.DOTALL,
+)
+_PATHS = re.compile(r"^(\*\*\* (?:(?:Add|Delete|Update) File|Move to): )[ \t]*(.*)$", re.MULTILINE)
+_PROGRAMS = ("apply_patch", "applypatch")
+_OPERATIONS = ("create_file", "update_file", "delete_file")
+
+
+def patch_in(command: str | list[str]) -> str | None:
+    """The patch that a command is, as seen from where it starts; None for any other command."""
+    if isinstance(command, list):
+        return command[1] if len(command) == 2 and command[0] in _PROGRAMS and _is_patch(command[1]) else None
+    folder = ""
+    if found := _FOLDER.match(command):
+        folder, command = shlex.split(found[1])[0], command[found.end() :]
+    body = command if _is_patch(command) else _handed_over(command)
+    return below(folder, body) if body is not None and _is_patch(body) else None
+
+
+def _handed_over(command: str) -> str | None:
+    """What stands behind `apply_patch`: a here-document, or one word."""
+    if found := _HEREDOC.fullmatch(command):
+        return re.sub(r"(?m)^\t+", "", found["body"]) if found["dash"] else found["body"]
+    if not command.lstrip().startswith(_PROGRAMS):
+        return None
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        return None
+    return words[1] if len(words) == 2 and words[0] in _PROGRAMS else None
+
+
+def _is_patch(body: str) -> bool:
+    body = body.strip()
+    return body.startswith("*** Begin Patch") and body.endswith("*** End Patch")
+
+
+def below(folder: str, patch: str) -> str:
+    """A patch as it is said from above a folder."""
+    if folder in ("", "."):
+        return patch
+    return _PATHS.sub(lambda found: found[1] + (found[2] if found[2].startswith("/") else f"{folder}/{found[2]}"), patch)
+
+
+def _understood(native: Arguments) -> Arguments:
+    """A patch in whichever form it came. Raises ToolError."""
+    if native.get("input"):
+        return {"text": native["input"]}
+    said = cast(Arguments, native.get("operation") or native)
+    if said.get("type") not in _OPERATIONS:
+        raise ToolError("apply_patch: input is missing; give the whole patch, from *** Begin Patch on", kind="validation")
+    if not said.get("path"):
+        raise ToolError(f"apply_patch: {said['type']} needs a path", kind="validation")
+    return {"ops": [{name: said[name] for name in ("type", "path", "diff") if said.get(name) is not None}]}
+
+
+def patched(said: Said) -> str:
+    """A patch that was applied, as the tools for commands say it."""
+    return f"Exit code: 0\nWall time: 0 seconds\nOutput:\n{said.text}\n"
+
+
+def not_patched(said: Said) -> str:
+    """Why a patch was not applied."""
+    if said.kind not in ("validation", "execution", "not_found") or said.text.startswith("apply_patch: "):
+        return said.text
+    return f"apply_patch verification failed: {said.text}"
+
+
+_PATCHING = Case(
+    base="patch", into=_understood, back=lambda base: {"input": rendered(base)}, result=patched, failure=not_patched
+)
+# As one operation on a file, which is how the API's own tool says it.
+OPERATION: Schema = {
+    "operation": {"type": "object"},
+    "type": text(enum=list(_OPERATIONS)),
+    "path": text(),
+    "diff": text(),
+}
+
+apply_patch = View(
+    name="apply_patch",
+    description="Changes files by a patch. The input is the patch itself, as plain text: no JSON around it.",
+    parameters=None,
+    kind="freeform",
+    grammar={"syntax": "lark", "definition": GRAMMAR},
+    cases={"": _PATCHING},
+    accepts=OPERATION,
+    demands={},
+    aliases=("applypatch",),
+)
+
+
+def apply_patch_function(*, accepts: Schema | None = None) -> View:
+    """The same for models that have no tools with free text. `accepts`: other ways to say a patch."""
+    return View(
+        name="apply_patch",
+        description=f"Changes files by a patch. {PATCH_FORMAT}",
+        parameters=closed("input", input=text(description="The whole patch.")),
+        cases={"": _PATCHING},
+        accepts=accepts or {},
+        demands={},
+        aliases=("applypatch",),
+    )
+
+
+# ---- one operation on a file, which the API's own tool takes
+
+_KINDS = {"Add": "create_file", "Update": "update_file", "Delete": "delete_file"}
+_SECTION = re.compile(r"\*\*\* (Add|Update|Delete) File: (.*)")
+
+
+def _one_operation(base: Arguments) -> Arguments | None:
+    """A patch of one section that moves nothing; None for any other."""
+    lines = rendered(base).strip().split("\n")[1:-1]
+    found = _SECTION.fullmatch(lines[0].strip()) if lines else None
+    if found is None or any(line.startswith("*** ") and line != "*** End of File" for line in lines[1:]):
+        return None
+    return {"type": _KINDS[found[1]], "path": found[2].strip(), **({"diff": "\n".join(lines[1:])} if len(lines) > 1 else {})}
+
+
+apply_patch_typed = View(
+    name="apply_patch",
+    description=(
+        "Creates, updates or deletes one file. diff: chunks of lines behind ' ' (kept), '-' (removed) or '+' (added), each of "
+        "them behind '@@' or '@@ ' with a line of the file to start after; of a new file, all lines behind '+'."
+    ),
+    parameters=shape(
+        "type path",
+        type=text(enum=list(_OPERATIONS)),
+        path=text(description="The file, relative to the workspace."),
+        diff=text(description="What changes; not for delete_file."),
+    ),
+    typed={"openai-responses": {"type": "apply_patch"}},
+    cases={"": Case(base="patch", into=_understood, back=_one_operation)},
+    accepts={"operation": OPERATION["operation"], "input": text()},
+    instead={"type": ("operation", "input"), "path": ("operation", "input")},
+    aliases=("applypatch",),
+)

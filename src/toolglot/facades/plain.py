@@ -1,0 +1,141 @@
+"""Base calls that come to the same: one form for each, and other base tools that would have done it.
+
+A call is said to another model in the form that its tools have. What is compared, to tell what was lost, is the one form; what
+no tool of that model can say is said by another of its tools that does the same. Nothing here runs: history only.
+"""
+
+import re
+import shlex
+from collections.abc import Callable, Iterator
+from typing import Any, cast
+
+__all__ = ["Arguments", "canonical", "otherwise", "rendered"]
+
+Arguments = dict[str, Any]
+_WORDS = {"create_file": "Add", "update_file": "Update", "delete_file": "Delete"}
+
+
+def canonical(tool: str, arguments: Arguments) -> Arguments:
+    """A base call in the one form that all of its forms come to."""
+    found = {name: value for name, value in arguments.items() if value is not None}
+    if tool == "read" and "max_lines" in found and "end_line" not in found:
+        found["end_line"] = found.get("start_line", 1) + found.pop("max_lines") - 1
+    elif tool == "patch" and "ops" in found:
+        found["text"] = rendered(found)
+        del found["ops"]
+    elif tool == "shell" and "argv" in found:
+        found["command"] = shlex.join(map(str, found.pop("argv")))
+    if tool == "read" and found.get("start_line") == 1:
+        del found["start_line"]
+    return found
+
+
+def rendered(arguments: Arguments) -> str:
+    """The text of a patch, also of one that was said as operations on files."""
+    if arguments.get("text"):
+        return str(arguments["text"])
+    lines = ["*** Begin Patch"]
+    for one in cast(list[Arguments], arguments.get("ops") or ()):
+        lines.append(f"*** {_WORDS.get(str(one.get('type')), 'Update')} File: {one.get('path', '')}")
+        lines += str(one["diff"]).removesuffix("\n").split("\n") if one.get("diff") else []
+    return "\n".join([*lines, "*** End Patch"])
+
+
+# ---- other tools
+
+
+def otherwise(tool: str, arguments: Arguments) -> Iterator[tuple[str, Arguments]]:
+    """Other base calls that would have done the same, the nearest first."""
+    given = canonical(tool, arguments)
+    match tool:
+        case "shell" if "then" in given or "argv" in arguments:
+            lines = [given.pop("command", ""), *given.pop("then", ())]
+            yield "shell", {**given, "command": "\n".join(map(str, lines))}
+        case "patch":
+            yield from _without_patch(given)
+        case "write" if given.get("mode", "overwrite") == "overwrite" and "content" in given:
+            yield "patch", {"text": _added(str(given.get("path", "")), str(given["content"]))}
+        case "multi_edit" if len(cast(list[Any], given.get("edits") or ())) == 1:
+            yield "edit", {"path": given.get("path"), **given["edits"][0]}
+        case _:
+            if (line := _as_command(tool, given)) is not None:
+                yield "shell", {"command": line}
+
+
+# What a command cannot say but need not: limits, order, and how results are shown.
+_LIMITS = frozenset({"max_results", "skip", "limit", "order", "auto_context", "line_numbers", "allow_large", "max_per_file"})
+_FLAGS = {"ignore_case": "-i", "literal": "-F", "multiline": "-U", "only_matching": "-o", "no_ignore": "--no-ignore"}
+_OPTIONS = {"before": "-B", "after": "-A", "file_type": "-t", "include_glob": "-g"}
+_MODES = {"files": "-l", "count": "-c", "content": "-n"}
+
+
+def _as_command(tool: str, given: Arguments) -> str | None:
+    """What looks at files, as a command."""
+    asked = {name: value for name, value in given.items() if name not in _LIMITS}
+    path = shlex.quote(str(asked.pop("path", None) or "."))
+    words = _COMMANDS[tool](asked) if tool in _COMMANDS else None
+    return f"{' '.join(words)} {path}" if words and not asked else None
+
+
+def _reading(asked: Arguments) -> list[str]:
+    if "tail_lines" in asked:
+        return ["tail", "-n", str(asked.pop("tail_lines"))]
+    first, last = asked.pop("start_line", 1), asked.pop("end_line", "$")
+    return ["cat"] if (first, last) == (1, "$") else ["sed", "-n", f"'{first},{last}p'"]
+
+
+def _finding(asked: Arguments) -> list[str]:
+    flag = "-g" if asked.pop("case_sensitive", True) else "--iglob"
+    heeds = [asked.pop(name, True) for name in ("respect_gitignore", "respect_extra_ignore")]
+    ignored = [] if all(heeds) else ["--no-ignore"]
+    return ["rg", "--files", *ignored, flag, shlex.quote(str(asked.pop("pattern", "")))]
+
+
+def _searching(asked: Arguments) -> list[str]:
+    words = ["rg", _MODES.get(str(asked.pop("mode", "content")), "-n")]
+    words += [flag for name, flag in _FLAGS.items() if asked.pop(name, False)]
+    for name, option in _OPTIONS.items():
+        if value := asked.pop(name, None):
+            words += [option, shlex.quote(str(value))]
+    return [*words, "-e", shlex.quote(str(asked.pop("pattern", "")))]
+
+
+def _listing(asked: Arguments) -> list[str]:
+    for name in ("respect_gitignore", "respect_extra_ignore"):  # it shows all there is
+        asked.pop(name, None)
+    return ["ls", "-la"] if asked.pop("depth", 1) == 1 else ["ls", "-laR"]
+
+
+_COMMANDS: dict[str, Callable[[Arguments], list[str]]] = {
+    "read": _reading,
+    "glob": _finding,
+    "grep": _searching,
+    "list_dir": _listing,
+}
+
+
+# ---- patches
+
+_SECTION = re.compile(r"\*\*\* (Add|Update|Delete) File: (.*)")
+
+
+def _added(path: str, content: str) -> str:
+    lines = content.removesuffix("\n").split("\n") if content else []
+    return "\n".join(["*** Begin Patch", f"*** Add File: {path}", *(f"+{line}" for line in lines), "*** End Patch"])
+
+
+def _without_patch(given: Arguments) -> Iterator[tuple[str, Arguments]]:
+    """A patch of one new file is a write; one of one chunk is an edit."""
+    lines = rendered(given).strip().split("\n")[1:-1]
+    head = _SECTION.fullmatch(lines[0].strip()) if lines else None
+    body = lines[1:]
+    if head is None or any(line.startswith("*** ") for line in body):
+        return
+    path = head[2].strip()
+    if head[1] == "Add" and all(line.startswith("+") for line in body):
+        yield "write", {"path": path, "content": "".join(f"{line[1:]}\n" for line in body)}
+    elif head[1] == "Update":
+        chunk = body[1:] if body and body[0].startswith("@@") else body
+        old = [line[1:] for line in chunk if line[:1] in ("", " ", "-")]
+        if old and all(line[:1] in ("", " ", "-", "+") for line in chunk):
+            yield "edit", {"path": path, "old": "\n".join(old), "new": "\n".join(line[1:] for line in chunk if line[:1] != "-")}
