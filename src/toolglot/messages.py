@@ -131,6 +131,8 @@ class ToolResult(_Block, frozen=True, gc=False, tag="tool_result"):
     is_error: bool = False
     error_kind: ToolErrorKind | None = None
     opaque: Opaque | None = None
+    worded: bool = False
+    """The text is as the model's own harness says it: also that it is an error."""
 
     @property
     def text(self) -> str:

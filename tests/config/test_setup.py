@@ -11,7 +11,7 @@ from homes import Home
 from toolglot import Orchestrator, ToolConfig, ToolDefinition, ToolRegistry, tool
 from toolglot.config.places import state_folder
 from toolglot.config.settings import Settings
-from toolglot.config.setup import Setup, from_config
+from toolglot.config.setup import Setup, from_config, unmatched
 from toolglot.engine.http import HttpTransport
 from toolglot.engine.simulated import SimulatedTransport
 from toolglot.engine.transport import HttpAnswer, HttpRequest
@@ -232,9 +232,20 @@ class TestRules:
         assert setup.options("openai:gpt-5") == Options(max_tokens=9, top_p=0.5, effort="high", cache=True)
 
     def test_a_pattern_that_fits_nothing_is_found(self) -> None:
-        setup = Setup(settings(policy={"allow": ["git_*", "shell", "rea?"]}))
-        assert setup.unmatched(NAMES) == ("shell",)
-        assert Setup(Settings()).unmatched(NAMES) == ()
+        assert unmatched(["git_*", "shell", "rea?"], NAMES) == ("shell",)
+        assert unmatched(["Bash", "Bassh", "run_shell_*", "web.run"], ["shell", "web_open"]) == ("Bassh",)
+        assert unmatched([], NAMES) == ()
+
+    @pytest.mark.parametrize("name", ["shell", "Bash", "run_shell_command", "exec_command", "Ba*"])
+    def test_a_built_in_tool_is_denied_by_every_name_that_a_model_has_for_it(self, name: str) -> None:
+        found = Setup(settings(policy={"deny": [name]})).tool_config(None, ["read", "shell", "edit"])
+        assert found.allowed == {"read", "edit"}
+        only = Setup(settings(policy={"allow": [name]})).tool_config(None, ["read", "shell", "edit"])
+        assert only.allowed == {"shell"}
+
+    def test_a_tool_of_the_name_goes_before_the_word_of_a_model(self) -> None:
+        found = Setup(settings(policy={"deny": ["Bash"]})).tool_config(None, ["Bash", "shell"])
+        assert found.allowed == {"shell"}
 
 
 class TestAgents:

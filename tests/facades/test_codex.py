@@ -48,7 +48,7 @@ def bare(schema: Any) -> Any:
 
 
 def snapshot(facade: Facade) -> Arguments:
-    return {view.name: bare(view.parameters) for view in facade.views}
+    return {view.name: bare(view.parameters) for view in facade.views if not view.hidden}
 
 
 def view_of(facade: str, name: str) -> View:

@@ -68,6 +68,34 @@ class TestWhatAModelSees:
         assert bravo.names == ("editor", "apply_patch", "term.run", "ast_search")
         assert (acme.names_of("shell"), bravo.names_of("write"), acme.names_of("patch")) == (("Bash",), ("editor",), ("patch",))
 
+    def test_a_hidden_view_is_understood_and_never_shown(self) -> None:
+        older = replace(ACME.views[0], name="View", aliases=("Look",), hidden=True)
+        face = Face(replace(ACME, views=(*ACME.views, older)), "m", BASES)
+        assert "View" not in (*face.names, *(one.name for one in face.definitions))
+        for name in ("View", "Look"):
+            assert understood(face, call(name, {"file_path": "a"}))[0] == "read"
+        shown = face.shown(
+            Message("assistant", (ToolCall("c", "x", {}, meant=Meant("read", {"path": "a"}, "other")),)), own=False
+        )
+        assert [one.name for one in shown.calls] == ["Read"]
+
+    def test_a_name_that_is_shown_goes_before_a_hidden_one(self) -> None:
+        older = replace(ACME.views[0], name="Edit", aliases=("ast_search", "Write"), hidden=True)
+        face = Face(replace(ACME, views=(older, *ACME.views)), "m", BASES)
+        assert understood(face, call("Edit", {"file_path": "a", "old_string": "x", "new_string": "y"}))[0] == "edit"
+        assert understood(face, call("Write", {"file_path": "a", "content": "x"}))[0] == "write"
+        assert face.means(call("ast_search", {"pattern": "x"})) is None
+
+    def test_its_note_names_only_tools_that_are_there(self) -> None:
+        note = "Read files with Read. Change them with Edit, and read them before. Run tests with Bash or make. Be brief."
+        facade = replace(ACME, note=note)
+        assert Face(facade, "m", BASES).note == note
+        assert (
+            Face(facade, "m", ["read", "edit"]).note
+            == "Read files with Read. Change them with Edit, and read them before. Be brief."
+        )
+        assert Face(facade, "m", ["read"], others=["Read"]).note == "Be brief."
+
     def test_a_view_of_the_name_stands_before_the_base_tool(self) -> None:
         facade = replace(ACME, views=(replace(READ, name="read"),), shows=frozenset({"read"}))
         assert not Face(facade, "m", BASES).shows("read")

@@ -85,6 +85,18 @@ def test_calls_that_differ_stay_different(tool: str, one: Doc, other: Doc) -> No
         ("write", {"path": "a", "content": ""}, [("patch", {"text": "*** Begin Patch\n*** Add File: a\n*** End Patch"})]),
         ("multi_edit", {"path": "a", "edits": [{"old": "x", "new": "y"}]}, [("edit", {"path": "a", "old": "x", "new": "y"})]),
         ("multi_edit", {"path": "a", "edits": [{"old": "x", "new": "y"}] * 2}, []),
+        (
+            "multi_edit",
+            {"path": "a", "edits": [{"old": "x\ny", "new": "z"}, {"old": "v\n", "new": ""}]},
+            [("patch", {"text": "*** Begin Patch\n*** Update File: a\n@@\n-x\n-y\n+z\n@@\n-v\n*** End Patch"})],
+        ),
+        (
+            "edit",
+            {"path": "a", "old": "x\ny\n", "new": "x\nz\n", "match": "exact"},
+            [("patch", {"text": "*** Begin Patch\n*** Update File: a\n@@\n-x\n-y\n+x\n+z\n*** End Patch"})],
+        ),
+        ("edit", {"path": "a", "old": "x", "new": "y"}, []),
+        ("edit", {"path": "a", "old": "x\ny", "new": "y", "count": "all"}, []),
         ("patch", {"text": CHUNK}, [("edit", {"path": "a.py", "old": "x\ny\n", "new": "x\nz\n"})]),
         ("patch", {"text": DELETED}, []),
         ("shell", {"argv": ["a", "b c"]}, [("shell", {"command": "a 'b c'"})]),
@@ -139,12 +151,10 @@ def shown(facade: str, model: str, tool: str, arguments: Doc) -> tuple[ToolCall,
         ("codex-shell", "grep", {"pattern": "x"}, "shell", {"command": ["bash", "-lc", "rg -n -e x ."]}),
         ("codex-shell-command", "list_dir", {"path": "."}, "shell_command", {"command": "ls -la ."}),
         ("openai", "glob", {"pattern": "*.c"}, "shell", {"command": ["bash", "-lc", "rg --files -g '*.c' ."]}),
-        ("codex", "edit", {"path": "a", "old": "b", "new": "c"}, "edit", {"path": "a", "old": "b", "new": "c"}),
         ("gemini-cli", "shell", {"command": "a", "then": ["b"]}, "run_shell_command", {"command": "a\nb"}),
         ("kimi", "shell", {"argv": ["a", "b c"]}, "Bash", {"command": "a 'b c'"}),
         ("qwen-code", "patch", {"text": CHUNK}, "edit", {"file_path": "a.py", "old_string": "x\ny\n", "new_string": "x\nz\n"}),
         ("neutral", "patch", {"text": CHUNK}, "edit", {"path": "a.py", "old": "x\ny\n", "new": "x\nz\n"}),
-        ("neutral", "patch", {"text": DELETED}, "patch", {"text": DELETED}),
         (
             "claude-code",
             "read",
@@ -157,6 +167,20 @@ def shown(facade: str, model: str, tool: str, arguments: Doc) -> tuple[ToolCall,
 def test_a_model_sees_a_call_through_tools_that_it_has(facade: str, tool: str, arguments: Doc, name: str, said: Doc) -> None:
     call, lost = shown(facade, "some-model", tool, arguments)
     assert (call.name, call.arguments, lost) == (name, said, [])
+
+
+@pytest.mark.parametrize(
+    ("facade", "tool", "arguments"),
+    [
+        ("codex", "edit", {"path": "a", "old": "b", "new": "c"}),
+        ("neutral", "patch", {"text": DELETED}),
+        ("gemini-cli", "todo", {}),
+    ],
+)
+def test_what_no_tool_says_has_our_name_and_that_is_told(facade: str, tool: str, arguments: Doc) -> None:
+    call, lost = shown(facade, "some-model", tool, arguments)
+    assert (call.name, call.arguments) == (tool, arguments)
+    assert [loss.what for loss in lost] == [f"tool {tool!r}"]
 
 
 def test_a_new_file_is_a_patch_where_there_are_patches() -> None:

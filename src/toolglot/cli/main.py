@@ -228,7 +228,9 @@ def tools_command(
     tools: Annotated[
         list[str] | None, typer.Argument(help="module:object, or a JSON file; nothing takes the configured.")
     ] = None,
-    model: Annotated[str | None, typer.Option("--model", "-m", help="As this PROVIDER:MODEL sees them.")] = None,
+    model: Annotated[
+        str | None, typer.Option("--model", "-m", help="As this PROVIDER:MODEL sees them; with --wire also MODEL alone.")
+    ] = None,
     wire: Annotated[Wire | None, typer.Option(help="As this API format has them.")] = None,
     facade: Annotated[str | None, typer.Option(help="Under the names of a harness.")] = None,
     json: Annotated[bool, typer.Option("--json", help="The request's tools field, exactly as it would be sent.")] = False,
@@ -242,7 +244,7 @@ def tools_command(
 
     found = [one for name in tools for one in find_tools(name)] if tools else start(Flags(), builtin=True).tools
     settings = read_configuration().settings
-    seen_by = Setup(settings).model(model) if model else None
+    seen_by = Setup(settings).model(model) if model and (wire is None or model in settings.aliases) else model
     seen_as = facade or (settings.facade if settings.facade != "auto" else None)
     raise typer.Exit(show_tools(found, model=seen_by, wire=wire, facade=seen_as, json=json))
 

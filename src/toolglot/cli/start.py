@@ -16,13 +16,14 @@ from toolglot.cli.visible import visible
 from toolglot.config.load import tools_in
 from toolglot.config.places import data_folder
 from toolglot.config.read import Configuration, read_configuration
-from toolglot.config.setup import Setup, configured_tools
+from toolglot.config.setup import Setup, configured_tools, unmatched
 from toolglot.config.trust import refuse, trust, was_asked
 from toolglot.engine.auth import key_origin
 from toolglot.engine.engine import Engine
 from toolglot.engine.signin.environment import hidden_values, hide_environment, remember
 from toolglot.engine.signin.stored import account_of
 from toolglot.errors import NotATool, UnknownName, UsageError
+from toolglot.facades.select import BASES
 from toolglot.jsontext import dumps_text
 from toolglot.providers.catalog import resolve
 from toolglot.tools.tool import tool
@@ -200,8 +201,10 @@ def logins_file() -> Path:
 
 def _check_patterns(setup: Setup, flags: Flags, names: Iterable[str]) -> None:
     names = tuple(names)
-    for pattern in setup.unmatched(names) if flags.allow else ():
+    for pattern in unmatched(setup.settings.policy.allow or (), names) if flags.allow else ():
         raise UnknownName("tool in --allow", pattern, names)
+    for pattern in unmatched(flags.deny, (*names, *BASES)):  # what is denied need not be there
+        raise UnknownName("tool in --deny", pattern, names)
 
 
 def require_key(engine: Engine) -> None:

@@ -18,7 +18,7 @@ from toolglot.facades.view import Facade
 from toolglot.jsontext import dumps
 from toolglot.losses import Loss, Repair
 from toolglot.messages import user
-from toolglot.providers.catalog import WIRE_DEFAULTS, resolve
+from toolglot.providers.catalog import PROFILES, SURFACES, WIRE_DEFAULTS, resolve
 from toolglot.providers.profile import Profile
 from toolglot.request import Options, Request, ToolDefinition
 from toolglot.tools.execution import BUILTIN
@@ -99,10 +99,16 @@ def _target(model: str | None, wire: str | None) -> Profile | None:
         raise UnknownName("wire", wire, WIRE_DEFAULTS)
     if model is None:
         return None if wire is None else resolve(WIRE_DEFAULTS[wire])
+    provider, colon, name = model.partition(":")
+    if not colon and wire is not None:  # a model of whoever has made the wire
+        return resolve(WIRE_DEFAULTS[wire], model)
     profile = profile_named(model)
-    if wire not in (None, profile.wire):
-        raise UsageError(f"{model} is asked on the wire {profile.wire}, not on {wire}: leave one of the two out")
-    return profile
+    if wire in (None, profile.wire):
+        return profile
+    for _, row in SURFACES.get(provider, ()):
+        if PROFILES[row].wire == wire:
+            return resolve(row, name)
+    raise UsageError(f"{model} is asked on the wire {profile.wire}, not on {wire}: leave one of the two out")
 
 
 def _neutral(definitions: Iterable[ToolDefinition], *, json: bool) -> None:
@@ -184,7 +190,7 @@ def facades_page() -> str:
 
 
 def _bases(facade: Facade) -> frozenset[str]:
-    return facade.shows.union(*(view.bases for view in facade.views))
+    return facade.shows.union(*(view.bases for view in facade.views if not view.hidden))
 
 
 def _names_table(rows: Iterable[str], faces: list[Face]) -> str:
@@ -197,5 +203,5 @@ def _names_table(rows: Iterable[str], faces: list[Face]) -> str:
 
 def _names(base: str, face: Face) -> list[str]:
     """The names that a base tool has, those for some models only included."""
-    names = [view.title for view in face.facade.views if base in view.bases]
+    names = [view.title for view in face.facade.views if base in view.bases and not view.hidden]
     return [*names, base] if face.shows(base) else names

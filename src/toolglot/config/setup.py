@@ -6,7 +6,7 @@ address that it was set for. All engines of a setup share one transport.
 
 import inspect
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
@@ -26,14 +26,13 @@ from toolglot.engine.signin.environment import environment_key, hidden_values
 from toolglot.engine.transport import Transport
 from toolglot.errors import UnknownName, UsageError
 from toolglot.facades.load import load_facade
-from toolglot.facades.select import BASES, FACADES, facade_of, find_facade
+from toolglot.facades.select import BASES, FACADES, bases_named
 from toolglot.facades.view import Facade
-from toolglot.loop.orchestrator import Orchestrator, PromptContext
+from toolglot.loop.orchestrator import Orchestrator
 from toolglot.providers.catalog import ALIASES, SURFACES, resolve, surface
 from toolglot.request import Options, ToolDefinition
 from toolglot.tools.audit import AuditLog
 from toolglot.tools.config import ToolConfig
-from toolglot.tools.execution import BUILTIN
 from toolglot.tools.registry import ToolRegistry
 from toolglot.tools.tool import Tool
 
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
     from toolglot.builtin.toolbox import Ask
     from toolglot.builtin.tools import Builtins
 
-__all__ = ["Setup", "configured_tools", "from_config"]
+__all__ = ["Setup", "configured_tools", "from_config", "unmatched"]
 
 SIMULATOR = "simulator"
 _OWN_THINGS = frozenset({"todo", "memory", "ask_user", "shell_output", "shell_kill", "shell_list", "web_find", "web_search"})
@@ -149,7 +148,8 @@ class Setup:
     def tool_config(self, model: str | None, names: Iterable[str]) -> ToolConfig:
         """How tools are run with a model; `names`: of the tools that there are."""
         policy, sections = self.settings.policy, _sections(self.settings, self.model(model))
-        filters = (self._filter, *(section.tools for section in sections))
+        names = tuple(names)
+        filters = tuple(_in_our_words(one, names) for one in (self._filter, *(section.tools for section in sections)))
         limited = any(one.allow is not None or one.deny for one in filters)
         return ToolConfig(
             parallel=next((one.parallel for one in reversed(sections) if one.parallel is not None), None),
@@ -173,11 +173,6 @@ class Setup:
         sections = (self.settings.generation, *(one.generation for one in _sections(self.settings, self.model(model))))
         said = {name: value for one in sections for name, value in msgspec.structs.asdict(one).items() if value is not None}
         return Options(**said, cache=True)
-
-    def unmatched(self, names: Iterable[str]) -> tuple[str, ...]:
-        """The patterns of `policy.allow` that fit none of the names."""
-        names = tuple(names)
-        return tuple(one for one in self.settings.policy.allow or () if not any(fnmatchcase(name, one) for name in names))
 
     def audit(self) -> AuditLog | None:
         """Where calls of tools are written down. Raises UsageError for a file that cannot be written."""
@@ -232,8 +227,6 @@ class Setup:
         system, facade = self.settings.system, self.facade()
         given: dict[str, Any] = {"system": system, "context": self.settings.context, "facade": facade, **named}
         tools = tools if isinstance(tools, ToolRegistry) else list(tools)
-        if not callable(given["system"]) and any(BUILTIN in getattr(one, "tags", ()) for one in tools):
-            given["system"] = _with_note(given["system"], given["facade"])
         given["audit"] = named["audit"] if "audit" in named else self.audit()
         given["fallbacks"] = named["fallbacks"] if "fallbacks" in named else self.fallbacks()
         given["hosted"] = [name for name in named.get("hosted", ()) if _passes(name, self._filter)]
@@ -293,17 +286,6 @@ class _Agent(Orchestrator):
         return place
 
 
-def _with_note(system: str | None, facade: "str | Facade") -> Callable[[PromptContext], str]:
-    """Instructions that name the tools as the model sees them."""
-
-    def prompt(context: PromptContext) -> str:
-        model = context.model.partition(":")[2].rpartition("/")[2]
-        seen = facade_of(model) if facade == "auto" else find_facade(facade) if isinstance(facade, str) else facade
-        return "\n\n".join(part for part in (system, seen.note) if part)
-
-    return prompt
-
-
 def _asks_first(tool: Tool) -> bool:
     """Whether a built-in tool asks where nobody has said which do: it changes something that is not its own."""
     return bool(tool.effects & {"write", "execute", "network"}) and tool.name not in _OWN_THINGS
@@ -348,6 +330,27 @@ def _section(settings: Settings, model: str) -> ProviderSettings:
             strict=whole.strict or one.strict,
         )
     return whole
+
+
+def unmatched(patterns: Iterable[str], names: Iterable[str]) -> tuple[str, ...]:
+    """Patterns that fit none of the names, also where they are said in the words of a model."""
+    names = tuple(names)
+    return tuple(one for one in patterns if not _fits(_ours(one, names), names))
+
+
+def _in_our_words(given: ToolFilter, names: tuple[str, ...]) -> ToolFilter:
+    """A filter that may name built-in tools as models do: to deny `Bash` is to deny `shell`."""
+    allow = None if given.allow is None else tuple(own for one in given.allow for own in _ours(one, names))
+    return replace(given, allow=allow, deny=tuple(own for one in given.deny for own in _ours(one, names)))
+
+
+def _ours(pattern: str, names: tuple[str, ...]) -> tuple[str, ...]:
+    """A pattern that fits a tool stays; another stands for the built-in tools that models know under such names."""
+    return (pattern,) if _fits((pattern,), names) else bases_named(pattern) or (pattern,)
+
+
+def _fits(patterns: tuple[str, ...], names: tuple[str, ...]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns for name in names)
 
 
 def _passes(name: str, given: ToolFilter) -> bool:

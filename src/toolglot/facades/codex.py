@@ -3,8 +3,10 @@
 from typing import Any, cast
 
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from toolglot.facades.gpt.commands import exec_command, shell_command, shell_view, write_stdin
+from toolglot.facades.gpt.older import OLDER
 from toolglot.facades.gpt.patches import apply_patch, apply_patch_function
 from toolglot.facades.gpt.web import web_run
 from toolglot.facades.view import Arguments, Case, Facade, Field, Said, View, closed, text
@@ -158,6 +160,7 @@ TABLES = (
             request_user_input,
             view_image(detail=True),
             web_run,
+            *OLDER,
         ),
         shows=_OWN | {"shell_kill"},
         note=(
@@ -169,7 +172,7 @@ TABLES = (
     Facade(
         id="codex-shell-command",
         title="Codex with shell_command",
-        views=(shell_command, apply_patch, update_plan(), view_image(detail=False)),
+        views=(shell_command, apply_patch, update_plan(), view_image(detail=False), *OLDER),
         shows=OTHERS,
         note=(
             f"Run commands with shell_command, and set workdir in the place of cd. {FINDING} {_CHANGING} "
@@ -179,7 +182,11 @@ TABLES = (
     Facade(
         id="codex-shell",
         title="Codex with shell",
-        views=(shell_view(patches=True), update_plan(), view_image(detail=False)),
+        views=(
+            *(shell_view(patches=True), update_plan(), view_image(detail=False)),
+            replace(apply_patch_function(), hidden=True),
+            *OLDER,
+        ),
         shows=OTHERS,
         note=(
             f'{ARGV_NOTE} Change files with shell too, and only so: ["apply_patch", "*** Begin Patch\\n…"]. '
@@ -189,7 +196,7 @@ TABLES = (
     Facade(
         id="codex-oss",
         title="Codex for open models",
-        views=(shell_view(patches=False), apply_patch_function(), update_plan()),
+        views=(shell_view(patches=False), apply_patch_function(), update_plan(), *OLDER),
         shows=OTHERS,
         note=f"{ARGV_NOTE} {_CHANGING} Keep longer work in update_plan. {_CARE}",
     ),

@@ -47,16 +47,18 @@ class Face:
         self.bases = frozenset(bases)
         self._taken = frozenset(others)
         name = bare_name(model)
-        self.views = tuple(
+        self._known = tuple(
             view
             for view in facade.views
             if view.bases & self.bases and view.title not in self._taken and (not view.models or re.search(view.models, name))
         )
+        self.views = tuple(view for view in self._known if not view.hidden)
 
     @cached_property
     def _by_name(self) -> dict[str, View]:
-        """Views by all names that a call may have. A tool that is shown under a name has it before an alias."""
-        found = {alias: view for view in self.views for alias in (view.name, *view.aliases)}
+        """Views by all names that a call may have. A tool that is shown under a name has it before one that is not."""
+        hidden = {view.title: view for view in self._known if view.hidden}
+        found = {**hidden, **{alias: view for view in self._known for alias in (view.name, *view.aliases)}}
         shown = self._taken | (self.facade.shows & self.bases)
         return {
             **{alias: view for alias, view in found.items() if alias not in shown},
@@ -82,6 +84,14 @@ class Face:
     def names(self) -> tuple[str, ...]:
         """All names under which the model sees built-in tools."""
         return (*(view.title for view in self.views), *sorted(base for base in self.bases if self.shows(base)))
+
+    @cached_property
+    def note(self) -> str:
+        """How to work with the tools: those sentences of the facade's note that name no tool which is not there."""
+        gone = ({view.title for view in self.facade.views if not view.hidden} | self.facade.shows) - {*self.names}
+        named = re.compile(rf"(?<![\w.])(?:{'|'.join(map(re.escape, sorted(gone)))})(?!\w)") if gone else None
+        sentences = re.split(r"(?<=\.) (?=[A-Z])", self.facade.note)
+        return " ".join(one for one in sentences if named is None or not named.search(one))
 
     def names_of(self, base: str) -> tuple[str, ...]:
         """The names that the model has for a base tool; its own where there are none."""
@@ -173,7 +183,7 @@ class Face:
         if text is None:
             return plain
         media = tuple(block for block in result.content if not isinstance(block, Text))
-        plain = replace(plain, content=(Text(text), *media))
+        plain = replace(plain, content=(Text(text), *media), worded=True)
         if case.fails is not None and not result.is_error and case.fails(said):
             return replace(plain, is_error=True, error_kind="execution")
         return plain
@@ -217,6 +227,10 @@ class Face:
         found = self._saying(meant.tool, meant.arguments)
         if found is None:
             tool, arguments = self._in_our_words(meant)
+            if not self.shows(tool):
+                lost[Loss(f"tool {tool!r}", self.facade.title, "this model has no tool that says it; our own name stands")] = (
+                    None
+                )
             same = (call.name, call.arguments) == (tool, arguments)
             return call if same else ToolCall(call.id, tool, arguments, meant=meant)
         view, native, losses = found

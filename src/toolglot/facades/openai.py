@@ -6,6 +6,7 @@ the exit code of each command. Elsewhere they are functions of the same paramete
 
 from toolglot.facades.codex import ARGV_NOTE, FINDING, OTHERS, update_plan, view_image
 from toolglot.facades.gpt.commands import shell_typed, shell_view
+from toolglot.facades.gpt.older import OLDER
 from toolglot.facades.gpt.patches import OPERATION, apply_patch_function, apply_patch_typed
 from toolglot.facades.view import Facade
 
@@ -21,6 +22,7 @@ TABLES = (
             apply_patch_function(accepts=OPERATION),
             update_plan(),
             view_image(detail=False),
+            *OLDER,
         ),
         shows=OTHERS,
         note=f"{ARGV_NOTE} Change files with apply_patch only. {_CARE}",
@@ -28,7 +30,7 @@ TABLES = (
     Facade(
         id="openai-hosted",
         title="OpenAI's own shell and apply_patch",
-        views=(shell_typed, apply_patch_typed, update_plan(), view_image(detail=False)),
+        views=(shell_typed, apply_patch_typed, update_plan(), view_image(detail=False), *OLDER),
         shows=OTHERS,
         note=(
             f"Commands run with bash on Linux, each from the workspace, in a sandbox. {FINDING} "

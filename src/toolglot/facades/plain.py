@@ -55,8 +55,8 @@ def otherwise(tool: str, arguments: Arguments) -> Iterator[tuple[str, Arguments]
             yield from _without_patch(given)
         case "write" if given.get("mode", "overwrite") == "overwrite" and "content" in given:
             yield "patch", {"text": _added(str(given.get("path", "")), str(given["content"]))}
-        case "multi_edit" if len(cast(list[Any], given.get("edits") or ())) == 1:
-            yield "edit", {"path": given.get("path"), **given["edits"][0]}
+        case "edit" | "multi_edit":
+            yield from _edits(given)
         case _:
             if (line := _as_command(tool, given)) is not None:
                 yield "shell", {"command": line}
@@ -114,14 +114,29 @@ _COMMANDS: dict[str, Callable[[Arguments], list[str]]] = {
 }
 
 
-# ---- patches
+# ---- edits and patches
+
+
+def _edits(given: Arguments) -> Iterator[tuple[str, Arguments]]:
+    """One edit of several is an edit; edits that seem to be of whole lines are a patch."""
+    edits = cast(list[Arguments], given.get("edits") or [given])
+    path = str(given.get("path", ""))
+    if len(edits) == 1 and "edits" in given:
+        yield "edit", {"path": path, **edits[0]}
+    if all("\n" in str(one.get("old", "")) and one.get("count", "one") == "one" for one in edits):
+        chunks = [line for one in edits for line in ("@@", *_behind("-", one["old"]), *_behind("+", one.get("new", "")))]
+        yield "patch", {"text": "\n".join(["*** Begin Patch", f"*** Update File: {path}", *chunks, "*** End Patch"])}
+
+
+def _behind(mark: str, text: Any) -> list[str]:
+    return [mark + line for line in str(text).removesuffix("\n").split("\n")] if text else []
+
 
 _SECTION = re.compile(r"\*\*\* (Add|Update|Delete) File: (.*)")
 
 
 def _added(path: str, content: str) -> str:
-    lines = content.removesuffix("\n").split("\n") if content else []
-    return "\n".join(["*** Begin Patch", f"*** Add File: {path}", *(f"+{line}" for line in lines), "*** End Patch"])
+    return "\n".join(["*** Begin Patch", f"*** Add File: {path}", *_behind("+", content), "*** End Patch"])
 
 
 def _without_patch(given: Arguments) -> Iterator[tuple[str, Arguments]]:

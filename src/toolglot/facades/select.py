@@ -1,13 +1,14 @@
 """DATA: which facade a model sees, by its name; and the facades by theirs. A table is loaded when it is first asked for."""
 
 import re
+from fnmatch import fnmatchcase
 from functools import cache
 from importlib import import_module
 
 from toolglot.errors import UnknownName
 from toolglot.facades.view import Facade
 
-__all__ = ["BASES", "FACADES", "NEUTRAL", "bare_name", "facade_id", "facade_of", "facade_rule", "find_facade"]
+__all__ = ["BASES", "FACADES", "NEUTRAL", "bare_name", "bases_named", "facade_id", "facade_of", "facade_rule", "find_facade"]
 
 NEUTRAL = "neutral"
 # The base tools: what a view may stand for.
@@ -37,10 +38,13 @@ FACADES: dict[str, str] = {
     "opencode": "opencode",
     NEUTRAL: "neutral",
 }
-# Where the name of a known family begins: at the start, or after a router's slash, a region's dot or a provider's colon.
-_FAMILY = re.compile(r"(?:^|[:.~])((?:claude|gemini|gpt|chatgpt|codex|o\d|qwen|kimi).*)")
+# Where the name of a known family begins: at the start, or after a router's slash, a region's dot, a provider's colon, a host.
+_FAMILY = re.compile(r"(?:^|[:.~]|^databricks-)((?:claude|gemini|gpt|chatgpt|codex|o\d|qwen|qwq|kimi).*)")
 # The first pattern that fits the name counts. Generations of Claude that have no tools for a plan have a table of their own.
-_NEWER_CLAUDE = r"^claude-(opus-4[-.]([89]|\d\d)(?!\d)|(opus|sonnet|haiku)-([5-9]|\d\d)(?!\d)|fable|mythos)"
+_NEWER_CLAUDE = (
+    r"^claude-(opus-4[-.]([89]|\d\d)(?!\d)|4[-.]([89]|\d\d)-opus|(opus|sonnet|haiku)-([5-9]|\d\d)(?!\d)"
+    r"|([5-9]|\d\d)([-.]\d+)?-(opus|sonnet|haiku)|(opus|sonnet|haiku)-latest|fable|mythos)"
+)
 _RULES: tuple[tuple[str, str], ...] = (
     (_NEWER_CLAUDE, "claude-code"),
     (r"^claude", "claude-code-2.0"),
@@ -51,7 +55,8 @@ _RULES: tuple[tuple[str, str], ...] = (
     (r"^gpt-5\.|^gpt-([6-9]|\d\d)", "codex"),
     (r"^gpt-5", "codex-shell"),
     (r"^((chat)?gpt|o\d+)(-|$)", "openai"),
-    (r"^qwen", "qwen-code"),
+    (r"^computer-use", "openai"),
+    (r"^(qwen|qwq)", "qwen-code"),
     (r"^kimi", "kimi"),
 )
 # Providers of one family: the facade of its newest models.
@@ -89,6 +94,13 @@ def find_facade(name: str) -> Facade:
         raise UnknownName("facade", name, FACADES)
     tables: tuple[Facade, ...] = import_module(f"toolglot.facades.{FACADES[name]}").TABLES
     return next(one for one in tables if one.id == name)
+
+
+def bases_named(pattern: str) -> tuple[str, ...]:
+    """The base tools that some harness has under a name that fits a pattern (`Bash`, `read_*`)."""
+    views = (view for name in FACADES for view in find_facade(name).views)
+    fits = (view for view in views if any(fnmatchcase(one, pattern) for one in (view.name, view.title, *view.aliases)))
+    return tuple(sorted({base for view in fits for base in view.bases}))
 
 
 def facade_of(model: str) -> Facade:

@@ -123,6 +123,8 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     """What stands for the tool on a wire whose models know it by themselves."""
     models: str = ""
     """A pattern: only models whose names match see it."""
+    hidden: bool = False
+    """It is understood when it is called, and never shown: a tool that the models of a harness remember."""
 
     @property
     def bases(self) -> frozenset[str]:

@@ -78,6 +78,7 @@ class PromptContext(msgspec.Struct, frozen=True):
     data: Any
     messages: Sequence[Message]
     tools: tuple[ToolDefinition, ...]
+    """As the model is told of them."""
 
 
 SystemPrompt = str | Callable[[PromptContext], str | Awaitable[str]]
@@ -90,7 +91,8 @@ class Orchestrator:
     code_execution). `approve`: asked where a call needs it; without it the run pauses. `fallbacks`: models to go on with where
     this one is busy or fails. `context`: what is done when the conversation outgrows the model; `summarise`: sums up what is
     left out then, in the place of the model. `facade`: how the built-in tools look, by default as the model's own harness shows
-    them. `data`: handed to tools in their Context. The rest goes to `create_engine`.
+    them; its note on how to work with them follows the system prompt. `data`: handed to tools in their Context. The rest goes
+    to `create_engine`.
     """
 
     def __init__(
@@ -256,7 +258,7 @@ class Orchestrator:
     async def measured(self) -> Measured:
         """How full the model's memory is, and of what."""
         talk, profile = self._own, self.engine.profile
-        preface, tools = await self._preface(talk), self.offered(self.tools_with(None), None)
+        preface, tools = self.noted(await self._instructions(talk)), self.offered(self.tools_with(None), None)
         said, offered = sum(map(tokens_of_message, preface)), sum(map(tokens_of_tool, tools))
         parts = {
             "instructions": talk.memory.scaled(profile, said),
@@ -285,7 +287,8 @@ class Orchestrator:
         """The conversation with one more prompt as a request, and what would be lost and mended. Nothing is sent."""
         engine = self.engine if model is None else _engine(model, self._options_for(model))
         talk = [*self._own.conversation, user("…")]
-        messages: Sequence[Message] = View(await self._preface(self._own), talk, self._own.memory.cut)
+        preface = self.noted(await self._instructions(self._own), engine)
+        messages: Sequence[Message] = View(preface, talk, self._own.memory.cut)
         if (face := self.face(engine)) is not None:
             messages = _faced(messages, face, engine)
         request = Request(engine.model, messages, self.offered(self.tools_with(None), None, engine), options=self.options)
@@ -372,23 +375,26 @@ class Orchestrator:
         final = Final(self.output_type) if self.output_type is not None else None
         if final is not None and FINAL_TOOL in self.registry:
             raise NameConflict(f"a tool is called {FINAL_TOOL!r}, which is the name of the tool for structured output")
-        asking = _Asking(self, talk, final, await self._preface(talk))
+        asking = _Asking(self, talk, final, await self._instructions(talk))
         asking.session()
         driver = Driver(run, asking, talk.executor, self._config, self._hooks, final, streaming=streaming)
         driver.note(self._lost_hosted())
         return driver
 
-    async def _preface(self, talk: "_Talk") -> tuple[Message, ...]:
-        """The system prompt; the same text is the same object, so that what was encoded stays good."""
+    async def _instructions(self, talk: "_Talk") -> str:
+        """The system prompt."""
         text = self.system
         if callable(text):
-            said = text(PromptContext(self.engine.name, self.data, talk.conversation, self.registry.definitions()))
+            tools = self.offered(self.tools_with(None), None)
+            said = text(PromptContext(self.engine.name, self.data, talk.conversation, tools))
             text = await said if isawaitable(said) else said
-        if not text:
-            return ()
-        if not talk.preface or talk.preface[0].text != text:
-            talk.preface = (system(text),)
-        return talk.preface
+        return text or ""
+
+    def noted(self, instructions: str, engine: Engine | None = None) -> tuple[Message, ...]:
+        """Instructions, and how to work with the built-in tools, by the names that a model has for them."""
+        face = self.face(engine) if self._config.enabled else None
+        text = "\n\n".join(part for part in (instructions, "" if face is None else face.note) if part)
+        return (system(text),) if text else ()
 
     def tools_with(self, final: Tool | None) -> ToolRegistry:
         """The agent's tools with those that the loop adds: for structured output, and for results that were too long."""
@@ -525,20 +531,27 @@ def _is_of(origin: Origin | None, profile: Profile) -> bool:
 class _Asking:
     """The requests of one run; each goes to the model that the agent has then."""
 
-    def __init__(self, agent: Orchestrator, talk: _Talk, final: Final | None, preface: tuple[Message, ...]) -> None:
+    def __init__(self, agent: Orchestrator, talk: _Talk, final: Final | None, instructions: str) -> None:
         self._agent, self._talk, self._final = agent, talk, final
-        self._preface = preface
+        self._instructions = instructions
         self._fallen = self._estimated = 0
         self._fixed: tuple[object, int] = (None, 0)
 
     def _seen(self) -> Sequence[Message]:
-        talk, preface = self._talk, self._preface
+        talk, preface = self._talk, self._preface()
         cut = talk.memory.cut
         if not preface and not cut.start:
             return self._faced(talk.conversation)
         if talk.view is None or talk.view.preface is not preface or talk.view.cut is not cut:
             talk.view = View(preface, talk.conversation, cut)
         return self._faced(talk.view)
+
+    def _preface(self) -> tuple[Message, ...]:
+        """The same text is the same object, so that what was encoded stays good."""
+        talk, found = self._talk, self._agent.noted(self._instructions)
+        if talk.preface != found:
+            talk.preface = found
+        return talk.preface
 
     def _faced(self, messages: Sequence[Message]) -> Sequence[Message]:
         """The conversation in the words of the present model, where it has words of its own."""
@@ -631,7 +644,7 @@ class _Asking:
     def _fixed_tokens(self) -> int:
         tools = self._agent.offered(self._talk.executor.registry, self._final_tool())
         if self._fixed[0] != tools:
-            self._fixed = (tools, sum(map(tokens_of_message, self._preface)) + sum(map(tokens_of_tool, tools)))
+            self._fixed = (tools, sum(map(tokens_of_message, self._preface())) + sum(map(tokens_of_tool, tools)))
         return self._fixed[1]
 
     async def _summary(self, cut: Cut, budget: int) -> tuple[str, Usage, str]:

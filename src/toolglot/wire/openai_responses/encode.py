@@ -146,7 +146,7 @@ def _result(result: ToolResult, message: Message, writer: Writer, where: str) ->
     kind = "custom_tool_call_output" if freeform else "function_call_output"
     output: Any = result_text(result)
     if any(not isinstance(block, Text) for block in result.content):
-        flag: tuple[Block, ...] = (Text("Error:"),) if result.is_error else ()
+        flag: tuple[Block, ...] = (Text("Error:"),) if result.is_error and not result.worded else ()
         output = _content((*flag, *result.content), message, writer, where)
     return {"type": kind, "call_id": id, "output": output, **own}
 
