@@ -106,3 +106,12 @@ def test_an_error_of_a_tool_of_ones_own_is_marked_as_before(own: Builtins) -> No
     asyncio.run(agent.run("Go on."))
     output = next(item["output"] for item in transport.sent[-1].body["input"] if item.get("type") == "function_call_output")
     assert output.startswith("Error: ")
+
+
+def test_a_refusal_names_the_tool_as_the_model_does(own: Builtins) -> None:
+    transport = recording(Script([Reply((ToolCall("", "Bash", {"command": "true"}),), "tools"), Reply((Text("done"),))]))
+    config = ToolConfig(max_uses={"shell": 0})
+    agent = Orchestrator(engine_for("anthropic", transport, model="claude-opus-5"), tools=own.tools, config=config)
+    (outcome,) = asyncio.run(agent.run("Go on.")).outcomes
+    assert "the tool 'Bash' may be used 0 times" in outcome.result.text
+    assert "shell" not in outcome.result.text

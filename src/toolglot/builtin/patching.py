@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 from itertools import islice
 from pathlib import Path
+from time import monotonic
 from typing import Any, Literal
 
 import msgspec
@@ -66,6 +67,7 @@ class Patched(msgspec.Struct, frozen=True):
     """What a patch did, section by section."""
 
     files: list[PatchedFile]
+    seconds: float = 0.0
 
 
 def patch_tools(box: Toolbox) -> list[Tool]:
@@ -94,8 +96,9 @@ def patch_tools(box: Toolbox) -> list[Tool]:
             text: The whole patch.
             ops: The same as a list of operations on files, instead of text.
         """
+        began = monotonic()
         with box.lock:
-            return _patched(box, context, _ops(text, ops))
+            return _patched(box, context, _ops(text, ops), began)
 
     return [patch]
 
@@ -268,7 +271,7 @@ def _folded(path: Path) -> str:
 # ---- doing it
 
 
-def _patched(box: Toolbox, context: Context, ops: list[Op]) -> ToolOutput:
+def _patched(box: Toolbox, context: Context, ops: list[Op], began: float) -> ToolOutput:
     draft, room = _Draft(box.workspace), MOST_DIFF
     files: list[PatchedFile] = []
     for op in ops:
@@ -279,7 +282,9 @@ def _patched(box: Toolbox, context: Context, ops: list[Op]) -> ToolOutput:
     _write(box, [file for file in draft.files.values() if file.changes])
     letters = {"add": "A", "update": "M", "delete": "D"}
     said = [f"{letters[file.op]} {file.moved_to or file.path}" for file in files]
-    return ToolOutput("\n".join(["Success. Updated the following files:", *said]), built(Patched(files)))
+    return ToolOutput(
+        "\n".join(["Success. Updated the following files:", *said]), built(Patched(files, round(monotonic() - began, 4)))
+    )
 
 
 def _write(box: Toolbox, files: list[_File]) -> None:

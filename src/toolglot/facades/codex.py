@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from toolglot.facades.gpt.commands import exec_command, shell_command, shell_view, write_stdin
 from toolglot.facades.gpt.older import OLDER
 from toolglot.facades.gpt.patches import apply_patch, apply_patch_function
-from toolglot.facades.gpt.web import web_run
+from toolglot.facades.gpt.web import web_run, web_search
 from toolglot.facades.view import Arguments, Case, Facade, Field, Said, View, closed, text
 from toolglot.jsontext import dumps_text
 
@@ -142,7 +142,7 @@ request_user_input = View(
 
 _STATUS = {"enum": list(_STATUSES)}
 _OWN = frozenset({"ast_search", "ast_rewrite", "memory"})
-OTHERS = _OWN | {"ask_user", "web_search", "web_open", "web_find"}
+OTHERS = _OWN | {"ask_user", "web_open", "web_find"}
 FINDING = "Find files with `rg --files` and text with `rg` (or find and grep where it is missing), and read with `sed -n`."
 _CHANGING = "Change files with apply_patch only."
 _CARE = "Look at the lines that you change before you change them, and run what checks them afterwards."
@@ -172,7 +172,7 @@ TABLES = (
     Facade(
         id="codex-shell-command",
         title="Codex with shell_command",
-        views=(shell_command, apply_patch, update_plan(), view_image(detail=False), *OLDER),
+        views=(shell_command, apply_patch, update_plan(), view_image(detail=False), web_search, *OLDER),
         shows=OTHERS,
         note=(
             f"Run commands with shell_command, and set workdir in the place of cd. {FINDING} {_CHANGING} "
@@ -183,7 +183,7 @@ TABLES = (
         id="codex-shell",
         title="Codex with shell",
         views=(
-            *(shell_view(patches=True), update_plan(), view_image(detail=False)),
+            *(shell_view(patches=True), update_plan(), view_image(detail=False), web_search),
             replace(apply_patch_function(), hidden=True),
             *OLDER,
         ),
@@ -196,7 +196,7 @@ TABLES = (
     Facade(
         id="codex-oss",
         title="Codex for open models",
-        views=(shell_view(patches=False), apply_patch_function(), update_plan(), *OLDER),
+        views=(shell_view(patches=False), apply_patch_function(), update_plan(), web_search, *OLDER),
         shows=OTHERS,
         note=f"{ARGV_NOTE} {_CHANGING} Keep longer work in update_plan. {_CARE}",
     ),

@@ -8,6 +8,7 @@ from toolglot.facades.codex import ARGV_NOTE, FINDING, OTHERS, update_plan, view
 from toolglot.facades.gpt.commands import shell_typed, shell_view
 from toolglot.facades.gpt.older import OLDER
 from toolglot.facades.gpt.patches import OPERATION, apply_patch_function, apply_patch_typed
+from toolglot.facades.gpt.web import web_search
 from toolglot.facades.view import Facade
 
 __all__ = ["TABLES"]
@@ -22,6 +23,7 @@ TABLES = (
             apply_patch_function(accepts=OPERATION),
             update_plan(),
             view_image(detail=False),
+            web_search,
             *OLDER,
         ),
         shows=OTHERS,
@@ -30,7 +32,7 @@ TABLES = (
     Facade(
         id="openai-hosted",
         title="OpenAI's own shell and apply_patch",
-        views=(shell_typed, apply_patch_typed, update_plan(), view_image(detail=False), *OLDER),
+        views=(shell_typed, apply_patch_typed, update_plan(), view_image(detail=False), web_search, *OLDER),
         shows=OTHERS,
         note=(
             f"Commands run with bash on Linux, each from the workspace, in a sandbox. {FINDING} "

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from toolglot.errors import ToolError, UnknownName
 from toolglot.events import ToolOutcome
 from toolglot.losses import Repair
-from toolglot.messages import Message, ToolCall, ToolResult
+from toolglot.messages import Message, Text, ToolCall, ToolResult
 from toolglot.schema.arguments import owned
 from toolglot.tools.audit import AuditLog
 from toolglot.tools.config import Effect, ToolConfig
@@ -198,8 +198,13 @@ class ToolExecutor:
         """An outcome with its result in the words of the model's own harness, where the call was made in them."""
         if self.face is None or said is None:
             return outcome
-        result = self.face.worded(said, outcome.call.arguments or {}, outcome.result, details)
-        return replace(outcome, result=result)
+        ours, theirs = f"the tool {outcome.call.name!r}", f"the tool {said.name!r}"
+        content = tuple(
+            replace(one, text=one.text.replace(ours, theirs)) if isinstance(one, Text) else one
+            for one in outcome.result.content
+        )
+        result = replace(outcome.result, content=content)
+        return replace(outcome, result=self.face.worded(said, outcome.call.arguments or {}, result, details))
 
     async def _prepared(self, call: ToolCall) -> Prepared | ToolOutcome:
         tool = self._found(call)

@@ -10,7 +10,7 @@ import pytest
 from toolglot.builtin.shell.environment import checked_environment, harmless
 from toolglot.builtin.shell.filter import AF_INET, MACHINES, filter_program
 from toolglot.builtin.shell.guard import settle, take_stock
-from toolglot.builtin.shell.output import KEPT, Output, plain_text, shown
+from toolglot.builtin.shell.output import KEPT, Output, Room, plain_text, shown
 from toolglot.builtin.workspace import Root
 from toolglot.errors import ToolError
 
@@ -178,9 +178,15 @@ class TestOutput:
         assert "\x1b" not in plain_text(unit * 100_000)
 
     def test_the_beginning_and_the_end_are_shown(self) -> None:
-        found = shown(b"a" * 500 + b"z" * 500, 0, b"", 100)
+        found = shown(b"a" * 500 + b"z" * 500, 0, b"", Room(100))
         assert (found.head, found.tail, found.omitted) == ("a" * 33, "z" * 67, 900)
         assert "900 characters left out" in found.text
+
+    @pytest.mark.parametrize(("share", "head", "tail"), [(0, 0, 100), (0.2, 20, 80), (1, 100, 0)])
+    @pytest.mark.parametrize("gap", [0, 7])
+    def test_which_share_is_from_the_beginning_is_ones_choice(self, share: float, head: int, tail: int, gap: int) -> None:
+        found = shown(b"a" * 500, gap, b"z" * 500, Room(100, share))
+        assert (found.head, found.tail, found.omitted) == ("a" * head, "z" * tail, 900 + gap)
 
     def test_memory_does_not_grow_with_output(self, tmp_path: Path) -> None:
         output = Output(tmp_path, 1000)

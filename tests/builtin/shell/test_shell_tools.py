@@ -103,6 +103,32 @@ class TestAResult:
         kit.close()
         assert not spill.exists()
 
+    def test_how_much_of_it_is_from_the_beginning_can_be_said(self, kit: Kit) -> None:
+        found = kit.run(kit.shell(command="seq 100000", max_output=300, head_share=0.1))
+        assert (len(found["head"]), len(found["tail"])) == (30, 270)
+        assert "head_share must be between 0 and 1" in kit.run(kit.text(command="true", head_share=2))
+
+    def test_several_commands_run_one_after_the_other(self, held: Kit) -> None:
+        found = held.run(held.shell(command="echo a; exit 3", then=["echo b > b", "cat b; cd /nowhere"]))
+        assert [one["exit_code"] for one in found["results"]] == [3, 0, 1]
+        assert found["results"][2]["output"].startswith("b\n")
+        told = held.run(held.text(command="echo a; exit 3", then=["echo b"]))
+        assert told == "$ echo a; exit 3\na\n[exit code 3]\n\n$ echo b\nb"
+
+    def test_the_time_limit_is_for_each_of_them(self, held: Kit) -> None:
+        outcome = held.run(held.call("shell", {"command": "echo a", "then": ["sleep 9", "echo c"], "timeout": 0.3}))
+        assert (outcome.result.is_error, outcome.result.error_kind) == (True, "timeout")
+        assert outcome.result.text.endswith("$ echo c\nc")
+
+    @pytest.mark.parametrize("other", [{"background": True}, {"yield_after": 1}, {"tty": True}, {"stdin": "x"}])
+    def test_several_commands_are_not_typed_into(self, kit: Kit, other: dict[str, Any]) -> None:
+        assert "then does not go with" in kit.run(kit.text(command="true", then=["true"], **other))
+
+    def test_all_of_several_commands_are_looked_at_first(self, kit: Kit) -> None:
+        assert "a command cannot hold a NUL byte" in kit.run(kit.text(command="touch made", then=["a\0b"]))
+        assert "then has 50 lines" in kit.run(kit.text(command="touch made", then=["true"] * 50))
+        assert kit.run(kit.text(command="ls")) == "(no output)"
+
     def test_streams_can_be_kept_apart(self, tmp_path: Path) -> None:
         kit = kit_of(tmp_path, Level.NONE, separate=True)
         found = kit.run(kit.shell(command="echo out; echo err >&2"))

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-__all__ = ["Output", "Shown", "plain_text", "shown"]
+__all__ = ["Output", "Room", "Shown", "plain_text", "shown"]
 
 KEPT = 512 * 1024
 """Bytes of the beginning, and of the end, that are kept in memory."""
@@ -40,6 +40,13 @@ def plain_text(data: bytes) -> str:
     return _CONTROL.sub("\ufffd", text)
 
 
+class Room(msgspec.Struct, frozen=True):
+    """How much of the output is shown: characters, and which share of them is from its beginning where there is more."""
+
+    most: int
+    share: float = 1 / 3
+
+
 class Shown(msgspec.Struct, frozen=True):
     """A part of the output as text: the beginning and the end where it was too long for the whole."""
 
@@ -56,8 +63,9 @@ class Shown(msgspec.Struct, frozen=True):
         return f"{self.head}{before}… {self.omitted} characters left out …\n{self.tail}"
 
 
-def shown(head: bytes, gap: int, tail: bytes, most: int, share: float = 1 / 3) -> Shown:
-    """At most so many characters of output, `share` of them from its beginning."""
+def shown(head: bytes, gap: int, tail: bytes, room: Room) -> Shown:
+    """As much of the output as there is room for."""
+    most, share = room.most, room.share
     if not gap:
         text = plain_text(head + tail)
         if len(text) <= most:

@@ -17,7 +17,7 @@ import msgspec
 
 from toolglot.builtin.shell.guard import Settled, Stock, protected_names, settle
 from toolglot.builtin.shell.limits import Pids
-from toolglot.builtin.shell.output import Shown, shown
+from toolglot.builtin.shell.output import Room, Shown, shown
 from toolglot.builtin.shell.sandbox import Confinement, Launch, Level, launched, probe
 from toolglot.builtin.shell.session import Session, signal_of
 from toolglot.builtin.toolbox import Toolbox
@@ -40,8 +40,6 @@ class ShellOptions(msgspec.Struct, frozen=True, kw_only=True):
     level: Level | None = None
     separate: bool = False
     """stdout and stderr apart: their order is lost."""
-    head_share: float = 1 / 3
-    """Of output that is cut: how much is from its beginning."""
 
 
 class ShellResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -273,18 +271,15 @@ class Shell:
                 del self._settled[next(iter(self._settled))]
         return self._settled[handle]
 
-    def result(self, job: Job, most: int, *, text: Shown | None = None) -> ShellResult:
+    def result(self, job: Job, room: Room, *, text: Shown | None = None) -> ShellResult:
         """What there is to tell of a command now. `text`: another part of the output than all of it."""
         session = job.session
         settled = self._settle(job)
         notes = [*_told(settled, self._workspace.root), *self._follow_cwd(job)]
-        part = text or shown(*session.output.since(0), most, self.options.head_share)
+        part = text or shown(*session.output.since(0), room)
         if not session.running and session.exit_code and job.within.level is Level.BUBBLEWRAP:
             notes += _explained(part.text, job.within)
-        streams = [
-            shown(*stream.since(0), most, self.options.head_share).text if stream else ""
-            for stream in (session.stdout, session.stderr)
-        ]
+        streams = [shown(*one.since(0), room).text if one else "" for one in (session.stdout, session.stderr)]
         session.read_until = session.output.total
         ended = not session.running
         return ShellResult(

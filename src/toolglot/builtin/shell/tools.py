@@ -18,7 +18,7 @@ from typing import Any, cast
 
 from toolglot.builtin.shell.environment import checked_environment
 from toolglot.builtin.shell.guard import Stock, take_stock
-from toolglot.builtin.shell.output import Shown, shown
+from toolglot.builtin.shell.output import Room, Shown, shown
 from toolglot.builtin.shell.running import Job, SessionResult, Shell, ShellOptions, ShellResult
 from toolglot.builtin.shell.sandbox import Level, program_words, shell_words
 from toolglot.builtin.shell.session import Session
@@ -90,6 +90,7 @@ def _shell_tool(own: Shell) -> Tool:
         restart: bool = False,
         env: dict[str, str] | None = None,
         then: list[str] | None = None,
+        head_share: float | None = None,
     ) -> ToolOutput:
         """Runs a command with bash in a sandbox: the workspace can be written, the rest only read, usually without network.
 
@@ -114,6 +115,7 @@ def _shell_tool(own: Shell) -> Tool:
             restart: Ends everything that runs and goes back to the first folder; then runs the command, if there is one.
             env: More variables for the command.
             then: More command lines, which run after it one by one, whatever comes of those before.
+            head_share: How much of output that is cut is from its beginning, 0 to 1; a third without.
         """
         if restart:
             await _restart(own)
@@ -125,7 +127,7 @@ def _shell_tool(own: Shell) -> Tool:
         if then and (background or tty or stdin is not None or yield_after is not None):
             raise ToolError("then does not go with background, yield_after, tty or stdin: run one command", kind="validation")
         limits = _checked_limits(timeout, inactivity_timeout, yield_after, waits=not background and yield_after is None)
-        most = _checked_most(max_output)
+        room = _checked_room(max_output, head_share)
         extra = checked_environment(env)
         data = _checked_input("stdin", stdin)
         escalated = own.level is not Level.NONE and escalate
@@ -142,7 +144,7 @@ def _shell_tool(own: Shell) -> Tool:
                 own.new_handle(),
                 line,
                 spills=within.readable[0],
-                spill_after=most,
+                spill_after=room.most,
                 separate=own.options.separate and not tty,
                 tty=tty,
                 keep_stdin=background,
@@ -155,7 +157,7 @@ def _shell_tool(own: Shell) -> Tool:
             await asyncio.to_thread(own.start, session, start, job, extra)
             wait = 0.0 if background and yield_after is None else yield_after
             await _until_ended(session, wait, context, kill=True)
-            return _answer(own, job, most)
+            return _answer(own, job, room)
 
         outputs = [await run(lines[0], argv)]
         for line in lines[1:]:
@@ -189,6 +191,7 @@ def _output_tool(own: Shell) -> Tool:
         input: str | None = None,
         max_output: int = USUAL_OUTPUT,
         wait_first: float | None = None,
+        head_share: float | None = None,
     ) -> ToolOutput:
         """Shows what a command in the background has written since the last look, and sends it input.
 
@@ -202,8 +205,9 @@ def _output_tool(own: Shell) -> Tool:
             input: Text to type into it first; a line needs its newline, and the character U+0003 is Ctrl-C in a terminal.
             max_output: Characters to show.
             wait_first: Seconds to wait before looking.
+            head_share: How much of output that is cut is from its beginning, 0 to 1; a third without.
         """
-        most = _checked_most(max_output)
+        room = _checked_room(max_output, head_share)
         seconds = _checked_seconds("timeout", timeout)
         first = _checked_seconds("wait_first", wait_first)
         if tail_lines is not None and not 1 <= tail_lines <= 1_000_000:
@@ -215,8 +219,8 @@ def _output_tool(own: Shell) -> Tool:
         if wait or timeout is not None or first:
             pause = max(seconds if seconds is not None else 30.0 if wait else 0.0, first or 0.0)
             await _until_ended(job.session, pause, context, kill=False)
-        text = await asyncio.to_thread(_part, own, job, most, tail_lines, filter)
-        return _answer(own, job, most, text)
+        text = await asyncio.to_thread(_part, job, room, tail_lines, filter)
+        return _answer(own, job, room, text)
 
     return shell_output
 
@@ -240,8 +244,8 @@ def _kill_tool(own: Shell) -> Tool:
         was_running = job.session.running
         job.session.kill()
         await _until_ended(job.session, 10.0, context, kill=False)
-        text = _part(own, job, USUAL_OUTPUT, None, None)
-        result = own.result(job, USUAL_OUTPUT, text=text)
+        text = _part(job, Room(USUAL_OUTPUT), None, None)
+        result = own.result(job, Room(USUAL_OUTPUT), text=text)
         said = "was ended" if was_running else f"had ended before, with exit code {result.exit_code}"
         rest = f" What it wrote last:\n{result.output}" if result.output else ""
         return ToolOutput(f"The command {job.session.handle} {said}.{rest}", built(result))
@@ -293,11 +297,11 @@ async def _until_ended(session: Session, seconds: float | None, context: Context
         raise
 
 
-def _answer(own: Shell, job: Job, most: int, text: Shown | None = None) -> ToolOutput:
+def _answer(own: Shell, job: Job, room: Room, text: Shown | None = None) -> ToolOutput:
     if not job.session.running and isinstance(job.session.failure, Exception):
         own.forget(job)
         raise job.session.failure
-    result = own.result(job, most, text=text)
+    result = own.result(job, room, text=text)
     if not result.running and text is None:
         own.forget(job)
     parts = [result.output.rstrip("\n") or "(no output)", *(f"[{note}]" for note in (*_endings(result), *result.notes))]
@@ -308,8 +312,9 @@ def _answer(own: Shell, job: Job, most: int, text: Shown | None = None) -> ToolO
 def _together(lines: list[str], outputs: list[ToolOutput]) -> ToolOutput:
     """Several commands as one result."""
     text = "\n\n".join(f"$ {line}\n{output.content}" for line, output in zip(lines, outputs, strict=True))
-    kind = next((output.error_kind for output in outputs if output.is_error), None)
-    return ToolOutput(text, {"results": [output.data for output in outputs]}, is_error=kind is not None, error_kind=kind)
+    wrong = next((output for output in outputs if output.is_error), None)
+    data = {"results": [output.data for output in outputs]}
+    return ToolOutput(text, data) if wrong is None else ToolOutput(text, data, is_error=True, error_kind=wrong.error_kind)
 
 
 def _endings(result: ShellResult) -> list[str]:
@@ -334,11 +339,11 @@ def _words(command: str | None, argv: list[str] | None, login: bool, processes: 
     return program_words(argv or [], processes)
 
 
-def _part(own: Shell, job: Job, most: int, tail_lines: int | None, wanted: str | None) -> Shown:
+def _part(job: Job, room: Room, tail_lines: int | None, wanted: str | None) -> Shown:
     """What is new of the output, or its last lines; only lines that match."""
     output = job.session.output
     head, gap, tail = output.since(0 if tail_lines is not None else job.session.read_until)
-    part = shown(head, gap, tail, max(most, 2_000_000) if wanted or tail_lines is not None else most, own.options.head_share)
+    part = shown(head, gap, tail, Room(max(room.most, 2_000_000)) if wanted or tail_lines is not None else room)
     if wanted is None and tail_lines is None:
         return part
     text = part.text if wanted is None else _matching(part.text, wanted)
@@ -346,7 +351,7 @@ def _part(own: Shell, job: Job, most: int, tail_lines: int | None, wanted: str |
     if tail_lines is not None:
         lines = lines[-tail_lines:]
     text = "".join(lines)
-    return shown(text.encode("utf-8", "replace"), 0, b"", most, own.options.head_share)
+    return shown(text.encode("utf-8", "replace"), 0, b"", room)
 
 
 def _matching(text: str, wanted: str) -> str:
@@ -490,10 +495,12 @@ def _checked_seconds(name: str, value: float | None) -> float | None:
     return value
 
 
-def _checked_most(value: int) -> int:
-    if not 1 <= value <= MOST_OUTPUT:
+def _checked_room(most: int, share: float | None) -> Room:
+    if not 1 <= most <= MOST_OUTPUT:
         raise ToolError(f"max_output must be between 1 and {MOST_OUTPUT} characters", kind="validation")
-    return value
+    if share is not None and not 0 <= share <= 1:
+        raise ToolError("head_share must be between 0 and 1", kind="validation")
+    return Room(most) if share is None else Room(most, share)
 
 
 def _checked_input(name: str, text: str | None) -> bytes | None:

@@ -209,6 +209,7 @@ def _rows(main: str, back: Callable[[Arguments], Any]) -> tuple[Field | str, ...
     )
 
 
+_HALVES: Arguments = {"head_share": 0.5}  # of output that is cut, as much from its end as from its beginning
 _YIELD = Field(
     native="yield_time_ms",
     base="yield_after",
@@ -286,7 +287,7 @@ def _executed(said: Said) -> str:
 
 
 def _executed_patch(said: Said) -> str:
-    return f"Wall time: 0.0000 seconds\nProcess exited with code 0\nOutput:\n{said.text}\n"
+    return f"Wall time: {said.data['seconds']:.4f} seconds\nProcess exited with code 0\nOutput:\n{said.text}\n"
 
 
 def _waited(said: Said) -> str:
@@ -316,7 +317,7 @@ def _ran_as_json(said: Said) -> str:
 
 
 def _patched_as_json(said: Said) -> str:
-    return _as_json(f"{said.text}\n", 0, 0.0)
+    return _as_json(f"{said.text}\n", 0, round(said.data["seconds"], 1))
 
 
 def _as_json(output: str, code: int, seconds: float) -> str:
@@ -370,6 +371,7 @@ exec_command = _commands(
         "": Case(
             base="shell",
             says=_runs,
+            fixed=_HALVES,
             fields=(*_rows("cmd", _as_line), "login", "tty", _YIELD, _LATE, _LIMIT),
             result=_executed,
             failure=_or_failed("exec_command", _executed),
@@ -421,6 +423,7 @@ write_stdin = View(
         "": Case(
             base="shell_output",
             says=lambda base: str(base.get("handle", "")).isdecimal(),  # a session is a number here
+            fixed=_HALVES,
             fields=(
                 Field(native="session_id", base="handle", into=_session, back=int),
                 Field(native="chars", base="input", into=_typed, back=_if_said("input", str), whole=True),
@@ -451,6 +454,7 @@ shell_command = _commands(
         "": Case(
             base="shell",
             says=_runs,
+            fixed=_HALVES,
             fields=(
                 *_rows("command", _as_line),
                 "login",
@@ -497,6 +501,7 @@ def shell_view(*, patches: bool) -> View:
             "": Case(
                 base="shell",
                 says=_runs,
+                fixed=_HALVES,
                 fields=(*_rows("command", _as_words), _also("login", "login"), _TIMEOUT, _MOST),
                 result=_ran_as_json,
                 failure=_or_failed("shell", _ran_as_json),
@@ -560,6 +565,7 @@ shell_typed = _commands(
         "": Case(
             base="shell",
             says=_runs,
+            fixed=_HALVES,
             fields=(
                 *_rows("commands", _as_lines),
                 _TIMEOUT,

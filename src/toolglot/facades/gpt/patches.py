@@ -107,7 +107,7 @@ def _understood(native: Arguments) -> Arguments:
 
 def patched(said: Said) -> str:
     """A patch that was applied, as the tools for commands say it."""
-    return f"Exit code: 0\nWall time: 0 seconds\nOutput:\n{said.text}\n"
+    return f"Exit code: 0\nWall time: {round(said.data['seconds'], 1):g} seconds\nOutput:\n{said.text}\n"
 
 
 def not_patched(said: Said) -> str:

@@ -1,4 +1,6 @@
-"""The web as Codex says it: one tool that searches, opens pages and finds text in them, several at once."""
+"""The web as GPT models say it: Codex's one tool that searches, opens pages and finds text in them, several at once; and a
+search that also takes the form of the API's own (`{action: {type: open_page, url}}`).
+"""
 
 import re
 from typing import Any, cast
@@ -7,7 +9,7 @@ from toolglot.errors import ToolError
 from toolglot.facades.view import Arguments, Case, Said, View, shape, text, texts
 from toolglot.request import Schema
 
-__all__ = ["web_run"]
+__all__ = ["web_run", "web_search"]
 
 _KINDS = ("search_query", "open", "find")
 _ELSEWHERE = ("click", "image_query", "screenshot", "finance", "weather", "sports", "time")
@@ -136,4 +138,64 @@ web_run = View(
     accepts={name: {"type": "array"} for name in _ELSEWHERE},
     ignored=frozenset({"response_length"}),
     aliases=("web.run", "web_run"),
+)
+
+
+# ---- a search that is called like the API's own
+
+
+def _asked(native: Arguments) -> Arguments:
+    action: Any = native.get("action")
+    return cast(Arguments, action) if isinstance(action, dict) else native
+
+
+def _action(native: Arguments) -> str:
+    kind = str(_asked(native).get("type", "search"))
+    if kind not in ("search", "open_page", "find_in_page"):
+        raise ToolError(f"web_search: action.type is {kind!r}; it is search, open_page or find_in_page", kind="validation")
+    return kind
+
+
+def _needed(native: Arguments, *names: str) -> Arguments:
+    asked = _asked(native)
+    for name in names:
+        if not asked.get(name):
+            raise ToolError(f"web_search: {name} is missing", kind="validation")
+    return asked
+
+
+def _queries(native: Arguments) -> Arguments:
+    asked = _asked(native)
+    queries = asked.get("queries") or [_needed(native, "query")["query"]]
+    limits = {name: asked[name] for name in ("allowed_domains", "blocked_domains") if asked.get(name)}
+    return {"queries": queries, **limits}
+
+
+def _query(base: Arguments) -> Arguments | None:
+    limits = {name: base[name] for name in ("allowed_domains", "blocked_domains") if base.get(name)}
+    return {"query": base["queries"][0], **limits} if len(base.get("queries") or ()) == 1 else None
+
+
+web_search = View(
+    name="web_search",
+    description="Searches the web: titles, addresses and short parts of pages. web_open reads one of them.",
+    parameters=shape(
+        "query",
+        query=text(description="What to search for."),
+        allowed_domains=texts(description="Only results of these domains."),
+        blocked_domains=texts(description="No results of these domains."),
+    ),
+    pick=_action,
+    cases={
+        "search": Case(base="web_search", into=_queries, back=_query),
+        "open_page": Case(base="web_open", into=lambda native: {"target": _needed(native, "url")["url"]}, back=lambda _: None),
+        "find_in_page": Case(
+            base="web_find",
+            into=lambda native: {"target": _needed(native, "url")["url"], "pattern": _needed(native, "pattern")["pattern"]},
+            back=lambda _: None,
+        ),
+    },
+    accepts={"action": {"type": "object"}, "queries": texts(), "type": text(), "url": text(), "pattern": text()},
+    demands={},
+    stands_for=frozenset({"web_search"}),
 )
