@@ -17,7 +17,7 @@ from toolglot.cli.visible import harmless
 from toolglot.errors import UsageError
 from toolglot.events import ToolOutcome
 from toolglot.facades.face import Face
-from toolglot.facades.select import find_facade
+from toolglot.facades.select import facade_of, find_facade
 from toolglot.jsontext import dumps, loads_object
 from toolglot.messages import Foreign, Media, Text, ToolCall
 from toolglot.tools.execution import BUILTIN
@@ -27,11 +27,12 @@ from toolglot.tools.registry import ToolRegistry
 __all__ = ["call_lines", "call_once"]
 
 
-def call_once(flags: Flags, name: str, arguments: str | None, *, yes: bool, json: bool) -> int:
-    """Runs one call and shows its result; the exit code. Raises UsageError."""
-    given = _arguments(arguments)
+def call_once(flags: Flags, name: str, arguments: str | None, *, model: str | None = None, yes: bool, json: bool) -> int:
+    """Runs one call and shows its result; the exit code. `model`: whose facade it is. Raises UsageError."""
+    given = sys.stdin.read() if arguments == "-" else arguments or "{}"
     with start(flags, builtin=True) as started, redirect_stdout(sys.stderr):  # what a tool prints is not its result
-        outcome = asyncio.run(_executor(started, yes=yes).run(ToolCall("call_1", name, given)))
+        executor, face = _executor(started, model, yes=yes)
+        outcome = asyncio.run(executor.run(_said(face, name, given)))
     if json:
         sys.stdout.buffer.write(dumps(_answer(1, outcome)) + b"\n")
     else:
@@ -39,10 +40,10 @@ def call_once(flags: Flags, name: str, arguments: str | None, *, yes: bool, json
     return int(outcome.result.is_error)
 
 
-def call_lines(flags: Flags, file: Path | None, *, yes: bool) -> int:
+def call_lines(flags: Flags, file: Path | None, *, model: str | None = None, yes: bool) -> int:
     """Runs a call for each line; the exit code."""
     with start(flags, builtin=True) as started:
-        executor = _executor(started, yes=yes)
+        executor, _ = _executor(started, model, yes=yes)
         failed: list[object] = []
         with asyncio.Runner() as runner:
 
@@ -56,17 +57,20 @@ def call_lines(flags: Flags, file: Path | None, *, yes: bool) -> int:
     return code or int(bool(failed))
 
 
-def _executor(started: Started, *, yes: bool) -> ToolExecutor:
+def _executor(started: Started, model: str | None, *, yes: bool) -> tuple[ToolExecutor, Face | None]:
+    """Whoever runs the tools, and the names under which they are called."""
     registry = ToolRegistry(started.tools)
     config = started.setup.tool_config(started.model, [one.name for one in registry])
     approve: Approve | None = (lambda _: "yes") if yes else None
     executor = ToolExecutor(registry, config, approve=approve, audit=started.setup.audit(), run="call")
-    facade = started.setup.facade()
-    if facade != "auto":
-        own = [one.name for one in registry if BUILTIN in one.tags]
-        others = [one.name for one in registry if BUILTIN not in one.tags]
-        executor.face = Face(find_facade(facade) if isinstance(facade, str) else facade, "", own, others)
-    return executor
+    facade, seen_by = started.setup.facade(), model or ""
+    if facade == "auto" and model is None:
+        return executor, None
+    if isinstance(facade, str):
+        facade = facade_of(seen_by) if facade == "auto" else find_facade(facade)
+    own = [one.name for one in registry if BUILTIN in one.tags]
+    face = executor.face = Face(facade, seen_by, own, [one.name for one in registry if BUILTIN not in one.tags])
+    return executor, face
 
 
 def _call(given: dict[str, Any]) -> ToolCall:
@@ -80,11 +84,12 @@ def _call(given: dict[str, Any]) -> ToolCall:
     return ToolCall(str(given.get("id", "")), name, cast(dict[str, Any], arguments))
 
 
-def _arguments(text: str | None) -> dict[str, Any]:
-    if text is None:
-        return {}
+def _said(face: Face | None, name: str, text: str) -> ToolCall:
+    """A call with its arguments; what a freeform tool is told may be plain text."""
+    if face is not None and face.takes_text(name) and not text.lstrip().startswith("{"):
+        return ToolCall("call_1", name, None, text, freeform=True)
     try:
-        return loads_object((sys.stdin.read() if text == "-" else text).encode())
+        return ToolCall("call_1", name, loads_object(text.encode()))
     except ValueError as e:
         raise UsageError(f"the arguments are not a JSON object: {e}") from None
 

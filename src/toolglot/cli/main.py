@@ -194,6 +194,7 @@ def call(
     tools: Tools = None,
     root: RootFolder = None,
     facade: FacadeName = None,
+    model: Annotated[str | None, typer.Option("--model", "-m", help="Under the names that this model has for them.")] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Approve every call that would be asked about.")] = False,
     jsonl: Annotated[bool, typer.Option("--jsonl", help="One call in a line, one answer in a line.")] = False,
     json: Json = False,
@@ -206,10 +207,10 @@ def call(
 
     flags = Flags(tools=tuple(tools or ()), root=root, verbose=verbose, log_file=log_file, facade=facade)
     if jsonl:
-        raise typer.Exit(call_lines(flags, file, yes=yes))
+        raise typer.Exit(call_lines(flags, file, model=model, yes=yes))
     if tool is None:
         raise UsageError("say which tool: toolglot call TOOL '{…}'; toolglot tools lists them")
-    raise typer.Exit(call_once(flags, tool, arguments, yes=yes, json=json))
+    raise typer.Exit(call_once(flags, tool, arguments, model=model, yes=yes, json=json))
 
 
 @app.command()

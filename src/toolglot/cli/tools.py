@@ -11,6 +11,7 @@ from typing import Any, cast
 
 from toolglot.cli.models import complete, profile_named
 from toolglot.cli.sheet import Sheet
+from toolglot.config.load import facade_named
 from toolglot.errors import UnknownName, UsageError
 from toolglot.facades.face import Face
 from toolglot.facades.select import FACADES, facade_of, find_facade
@@ -25,7 +26,7 @@ from toolglot.tools.execution import BUILTIN
 from toolglot.tools.registry import ToolRegistry
 from toolglot.wire.codec import encode_request
 
-__all__ = ["facade_named", "facades_page", "show_tools"]
+__all__ = ["facades_page", "show_tools"]
 
 Entry = dict[str, Any]
 # Where a wire has the schema of a tool.
@@ -70,28 +71,12 @@ def _faced(definitions: tuple[ToolDefinition, ...], facade: str | None, model: s
     if facade is None and not model:
         return definitions
     bases = [one.name for one in definitions if BUILTIN in one.tags]
-    found = facade_named(facade, bases) if facade not in (None, "auto") else facade_of(model) if bases else None
+    found = facade_named(facade) if facade not in (None, "auto") else facade_of(model) if bases else None
     if found is None or not bases:
         return definitions
     others = [one.name for one in definitions if BUILTIN not in one.tags]
     face = Face(found, model, bases, others)
     return (*face.definitions, *(one for one in definitions if BUILTIN not in one.tags or face.shows(one.name)))
-
-
-def facade_named(name: str, bases: Iterable[str] | None = None) -> Facade:
-    """A facade by its id, or from a file of somebody's own (`….toml`). Raises UsageError."""
-    if not name.endswith(".toml"):
-        return find_facade(name)
-    from pathlib import Path
-
-    from toolglot.facades.load import load_facade
-
-    try:
-        text = Path(name).read_text(encoding="utf-8")
-    except (OSError, ValueError) as e:
-        why = e.strerror if isinstance(e, OSError) else "it is not UTF-8"
-        raise UsageError(f"the facade {name} cannot be read: {why}") from None
-    return load_facade(text, name, bases or None)
 
 
 def _target(model: str | None, wire: str | None) -> Profile | None:

@@ -1,13 +1,15 @@
-"""`module:object` as tools: the object, with a folder on the path while its module is imported."""
+"""`module:object` as tools or as a facade: the object, with a folder on the path while its module is imported."""
 
 import sys
 from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
 
-from toolglot.errors import UsageError
+from toolglot.errors import UnknownName, UsageError
+from toolglot.facades.select import BASES, FACADES, find_facade
+from toolglot.facades.view import Facade
 
-__all__ = ["imported", "tools_in"]
+__all__ = ["facade_named", "imported", "tools_in"]
 
 
 def imported(name: str, folder: Path | None = None) -> Any:
@@ -42,3 +44,23 @@ def tools_in(name: str, folder: Path | None = None) -> list[Any]:
     if not (found := list(tools_of(value))):
         raise UsageError(f"{name!r} is not a tool, a list of tools, or an object whose methods are tools")
     return found
+
+
+def facade_named(name: str) -> Facade:
+    """A facade by its id, of a TOML file, or a `module:object`. Raises UsageError."""
+    if name in FACADES:
+        return find_facade(name)
+    file = Path(name).expanduser()
+    if ":" in name and not file.exists():
+        found = imported(name)
+        if isinstance(found, Facade):
+            return found
+        raise UsageError(f"{name!r} is not a Facade")
+    if not file.suffix:
+        raise UnknownName("facade", name, ("auto", *FACADES))
+    from toolglot.facades.load import load_facade
+
+    try:
+        return load_facade(file.read_text(encoding="utf-8"), str(file), BASES)
+    except (OSError, UnicodeDecodeError) as e:
+        raise UsageError(f"the facade {name!r} cannot be read: {getattr(e, 'strerror', 'it is not UTF-8')}") from None

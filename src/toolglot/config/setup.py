@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from toolglot.config.load import imported, tools_in
+from toolglot.config.load import facade_named, tools_in
 from toolglot.config.places import config_file, data_folder, private_folder, state_folder
 from toolglot.config.read import Configuration, read_configuration
 from toolglot.config.settings import ProviderSettings, Settings, ToolFilter
@@ -25,8 +25,7 @@ from toolglot.engine.factory import create_engine
 from toolglot.engine.signin.environment import environment_key, hidden_values
 from toolglot.engine.transport import Transport
 from toolglot.errors import UnknownName, UsageError
-from toolglot.facades.load import load_facade
-from toolglot.facades.select import BASES, FACADES, bases_named
+from toolglot.facades.select import FACADES, bases_named
 from toolglot.facades.view import Facade
 from toolglot.loop.orchestrator import Orchestrator
 from toolglot.providers.catalog import ALIASES, SURFACES, resolve, surface
@@ -239,20 +238,7 @@ class Setup:
     def facade(self) -> "str | Facade":
         """How models see the built-in tools. Raises UsageError."""
         name = self.settings.facade
-        if name == "auto" or name in FACADES:
-            return name
-        if ":" in name and not Path(name).exists():
-            found = imported(name)
-            if isinstance(found, Facade):
-                return found
-            raise UsageError(f"{name!r} is not a Facade")
-        file = Path(name).expanduser()
-        if not file.suffix:
-            raise UnknownName("facade", name, ("auto", *FACADES))
-        try:
-            return load_facade(file.read_text(encoding="utf-8"), str(file), BASES)
-        except (OSError, UnicodeDecodeError) as e:
-            raise UsageError(f"the facade {name!r} cannot be read: {getattr(e, 'strerror', e)}") from None
+        return name if name == "auto" or name in FACADES else facade_named(name)
 
     def switch(self, agent: Orchestrator, model: str) -> None:
         """Goes on with another model, under the rules and options of its provider. Where that fails, nothing is changed."""

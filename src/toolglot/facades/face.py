@@ -85,6 +85,11 @@ class Face:
         """All names under which the model sees built-in tools."""
         return (*(view.title for view in self.views), *sorted(base for base in self.bases if self.shows(base)))
 
+    def takes_text(self, name: str) -> bool:
+        """Whether a call of this name is plain text."""
+        view = self._by_name.get(name)
+        return view is not None and view.kind == "freeform"
+
     @cached_property
     def note(self) -> str:
         """How to work with the tools: those sentences of the facade's note that name no tool which is not there."""
