@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from toolglot.builtin import beneath, workspace
+from toolglot.builtin import beneath, staging
 from toolglot.builtin.workspace import Change, Workspace
 from toolglot.errors import ToolError
 
@@ -127,6 +127,7 @@ def killed_at(number: int, act: Callable[[], object], *, torn: bool = False) -> 
 
 
 class TestAProcessThatIsKilled:
+    @pytest.mark.untraced
     @pytest.mark.parametrize(("scenario", "torn"), [*((name, False) for name in SCENARIOS), ("one file", True)])
     def test_leaves_all_old_or_all_new_after_the_next_start(self, top: Path, scenario: str, torn: bool) -> None:
         changes, new = SCENARIOS[scenario]
@@ -150,6 +151,7 @@ class TestAProcessThatIsKilled:
         assert outcomes[0] == OLD
         assert outcomes[-1] == new
 
+    @pytest.mark.untraced
     @pytest.mark.parametrize("scenario", SCENARIOS)
     def test_leaves_whole_files_without_a_folder_for_backups_too(self, top: Path, scenario: str) -> None:
         changes, new = SCENARIOS[scenario]
@@ -307,7 +309,11 @@ class TestRecovery:
 
 
 class TestARefusalAtEveryCall:
-    @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO, errno.EACCES, errno.EINTR, errno.EPERM])
+    OTHERS = (
+        pytest.param(number, marks=pytest.mark.untraced) for number in (errno.EIO, errno.EACCES, errno.EINTR, errno.EPERM)
+    )
+
+    @pytest.mark.parametrize("number", [errno.ENOSPC, *OTHERS])
     @pytest.mark.parametrize("with_backups", [True, False], ids=["backups", "no backups"])
     def test_changes_everything_or_nothing(self, top: Path, way: str, number: int, with_backups: bool) -> None:
         changes, new = SCENARIOS["several files"]
@@ -458,7 +464,7 @@ class TestARefusalAtEveryCall:
         box.change(changes)
         assert tree(top / "work") == new
         fill(top / "work")
-        monkeypatch.setattr(workspace, "_NO_SYNC", ())
+        monkeypatch.setattr(staging, "_NO_SYNC", ())
         box = Workspace(top / "work")
 
         def fsync(handle: int) -> None:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from toolglot.builtin import files
+from toolglot.builtin import passing
 from toolglot.builtin.files import ReadFile, file_tools
 from toolglot.builtin.toolbox import Toolbox, built
 from toolglot.builtin.workspace import Root, Workspace
@@ -224,7 +224,7 @@ class TestReading:
         (root / "any").write_bytes(text.encode())
         lines = text.replace("\r\n", "\n").removesuffix("\n").split("\n") if text else []
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(files, "_CHUNK", chunk)
+            patch.setattr(passing, "_CHUNK", chunk)
             if start > len(lines):
                 if text or start > 1:
                     assert tools.failure("read", path="any", start_line=start).kind == "validation"
@@ -379,7 +379,7 @@ class TestReading:
         assert tools.data("read", path="huge", tail_lines=1)["first"] == 40 * 52_429
 
     def test_lines_are_not_counted_for_ever(self, tools: Tools, root: Path, monkeypatch: pytest.MonkeyPatch):
-        monkeypatch.setattr(files, "_COUNTED", 1 << 20)
+        monkeypatch.setattr(passing, "_COUNTED", 1 << 20)
         (root / "long").write_bytes(b"x\n" * 3_000_000)
         output = tools("read", path="long", start_line=1, end_line=2)
         assert (output.data["total"], output.data["final_newline"], output.data["next_line"]) == (None, None, 3)
@@ -393,11 +393,11 @@ class TestReading:
         assert "not text" in str(tools.failure("read", path="sparse", tail_lines=1))
 
     def test_a_line_that_is_too_far_away_is_not_looked_for(self, tools: Tools, monkeypatch: pytest.MonkeyPatch):
-        monkeypatch.setattr(files, "_SEARCHED", 10)
+        monkeypatch.setattr(passing, "_SEARCHED", 10)
         assert tools.failure("read", path="text.txt", start_line=9).kind == "limit"
 
     def test_long_work_is_reported(self, tools: Tools, root: Path, monkeypatch: pytest.MonkeyPatch):
-        monkeypatch.setattr(files, "_REPORTED", 2 << 20)
+        monkeypatch.setattr(passing, "_REPORTED", 2 << 20)
         (root / "long").write_bytes(b"x\n" * (3 << 20))
         said: list[str] = []
         call = ToolCall("c", "read", {"path": "long"})
@@ -429,6 +429,16 @@ class TestReading:
 
 
 class TestImages:
+    def test_a_folder_is_listed_where_that_is_asked_for(self, tools: Tools, root: Path):
+        (root / "sub" / "deep").mkdir(parents=True)
+        (root / "sub" / "a.txt").write_text("a")
+        assert "is a folder" in str(tools.failure("read", path="sub"))
+        found = tools.data("read", path="sub", list_depth=1)
+        assert (found["kind"], [one["path"] for one in found["entries"]]) == ("folder", ["deep", "a.txt"])
+        assert tools.data("read", path="sub/a.txt", list_depth=1)["lines"] == ["a"]
+        assert "list_depth is 0" in str(tools.failure("read", path="sub", list_depth=0))
+        assert "there is no 'none'" in str(tools.failure("read", path="none", list_depth=1))
+
     def test_an_image_is_shown(self, tools: Tools, root: Path):
         (root / "a.png").write_bytes(PNG)
         output = tools("view_image", path="a.png", detail="high")

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toolglot.builtin import glob as module
+from toolglot.builtin import looking as module
 from toolglot.builtin.glob import glob_tools, literal_start
 from toolglot.builtin.toolbox import Toolbox
 from toolglot.builtin.workspace import Root, Workspace

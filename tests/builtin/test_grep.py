@@ -18,9 +18,14 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from toolglot.builtin import finding, programs
 from toolglot.builtin import grep as module
-from toolglot.builtin.grep import TYPES, grep_tools, is_lockable, ripgrep
-from toolglot.builtin.search import matched, translated
+from toolglot.builtin.finding import TYPES
+from toolglot.builtin.grep import grep_tools
+from toolglot.builtin.programs import held, is_lockable
+from toolglot.builtin.regexes import translated
+from toolglot.builtin.ripgrep import ripgrep
+from toolglot.builtin.search import matched
 from toolglot.builtin.toolbox import Toolbox
 from toolglot.builtin.workspace import Root, Workspace
 from toolglot.errors import ToolError
@@ -254,6 +259,7 @@ class TestNothingFromOutside:
         with pytest.raises(ToolError):
             grep_of(root, engine)(pattern="dog", path=path)
 
+    @pytest.mark.untraced
     def test_folders_that_are_swapped_meanwhile_lead_nowhere(self, tmp_path: Path, engine: str) -> None:
         root = planted(tmp_path / "w", {f"real/d{number}/f": "inside dog\n" for number in range(20)})
         planted(tmp_path, {f"outside/d{number}/f": "SECRET dog\n" for number in range(20)})
@@ -317,7 +323,7 @@ class TestRipgrepItself:
         handle = os.open(root, os.O_RDONLY)
         with tempfile.TemporaryFile() as nothing, tempfile.TemporaryFile() as errors:
             for path, output in (("a", b"dog\n"), (str(tmp_path / "secret"), b""), ("../secret", b""), ("/etc/passwd", b"")):
-                process = module._held(ripgrep(box, handle), ["-I", "", path], handle, nothing, errors)  # pyright: ignore[reportPrivateUsage]
+                process = held(ripgrep(box, handle), ["-I", "", path], handle, nothing, errors)
                 assert process.stdout is not None
                 assert process.stdout.read() == output
                 process.stdout.close()
@@ -392,7 +398,7 @@ def at_once(task: dict[str, Any], enough: object) -> Iterator[dict[str, Any]]:
 @pytest.fixture(scope="class")
 def in_this_process() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "_answers", at_once)
+        patch.setattr(finding, "_answers", at_once)
         yield
 
 
@@ -585,7 +591,7 @@ class TestEnds:
     @pytest.mark.parametrize("engine", ENGINES)
     def test_much_output_is_cut_and_said(self, tmp_path: Path, engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
         planted(tmp_path, {f"f{number}": "dog\n" * 5000 for number in range(40)})
-        monkeypatch.setattr(module, "MOST_OUTPUT", 1 << 20)
+        monkeypatch.setattr(programs, "MOST_OUTPUT", 1 << 20)
         found = grep_of(tmp_path, engine)(pattern="dog", max_results=0)
         assert found.data["complete"] is False
         assert "stopped before everything was searched" in found.content

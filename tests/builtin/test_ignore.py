@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from toolglot.builtin.ignore import Globs, Rules, Scope, anchored_lines, as_key, expanded, glob_regex
-from toolglot.builtin.search import Walk
+from toolglot.builtin.walk import Walk
 from toolglot.errors import ToolError
 
 needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="needs git")

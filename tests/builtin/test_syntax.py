@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
-from toolglot.builtin import syntax
-from toolglot.builtin.syntax import LANGUAGES, LARGEST_FILE, LONGEST_PATTERN, syntax_tools, worker
+from toolglot.builtin import parsing, rewriting, syntax
+from toolglot.builtin.languages import LANGUAGES
+from toolglot.builtin.parsing import worker
+from toolglot.builtin.syntax import LARGEST_FILE, LONGEST_PATTERN, syntax_tools
 from toolglot.builtin.toolbox import Toolbox
 from toolglot.builtin.workspace import Root, Version, Workspace
 from toolglot.errors import ToolError
@@ -219,7 +221,7 @@ class TestTheParser:
         assert "[the parser failed on a.yaml]" in said.content
 
     def test_one_that_hangs_is_ended(self, box: Toolbox, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(syntax, "FILE_SECONDS", 0.7)
+        monkeypatch.setattr(parsing, "FILE_SECONDS", 0.7)
         fill(root, {"a.html": "<a>" * 80_000, "b.html": "<b>x</b>"})
         said = searched(box, "<b>$A</b>", language="html")
         assert said.data["skipped"] == ["a.html"]
@@ -257,20 +259,20 @@ class TestTheParser:
         def nowhere(name: str) -> None:
             return None
 
-        monkeypatch.setattr(syntax, "find_spec", nowhere)
+        monkeypatch.setattr(parsing, "find_spec", nowhere)
         with pytest.raises(ToolError, match=r"install toolglot\[ast\]"):
             searched(box, "foo($A)")
 
     def test_it_sees_no_secrets_of_the_environment(self, box: Toolbox, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         seen: list[dict[str, str]] = []
-        real = syntax.subprocess.Popen
+        real = parsing.subprocess.Popen
 
         def watched(*arguments: Any, **options: Any) -> Any:
             seen.append(options["env"])
             return real(*arguments, **options)
 
         monkeypatch.setenv("SOME_API_KEY", "secret")
-        monkeypatch.setattr(syntax.subprocess, "Popen", watched)
+        monkeypatch.setattr(parsing.subprocess, "Popen", watched)
         fill(root, {"a.py": "foo(1)\n"})
         searched(box, "foo($A)")
         assert [env for env in seen if "SOME_API_KEY" not in env] == seen != []
@@ -359,7 +361,7 @@ class TestRewrite:
         before = files_of(root)
         with pytest.raises(ToolError, match="matches more than 2 times"):
             rewritten(box, "foo($A)", "bar($A)", max_results=2)
-        monkeypatch.setattr(syntax, "MOST_FILES", 1)
+        monkeypatch.setattr(rewriting, "MOST_FILES", 1)
         with pytest.raises(ToolError, match="over 1 files"):
             rewritten(box, "foo($A)", "bar($A)")
         assert files_of(root) == before

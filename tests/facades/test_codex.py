@@ -227,6 +227,10 @@ CALLS: dict[str, tuple[str, str, Arguments, str, Arguments]] = {
         *("openai", "list_dir", {"dir_path": "src", "offset": 3}, "list_dir"),
         {"path": "src", "skip": 2, "limit": 25, "depth": 2},
     ),
+    "web_click codex.web.run": (
+        *("codex", "run", {"click": [{"ref_id": "w3", "id": 7}]}, "web_open"),
+        {"target": "w3", "link": 7},
+    ),
     "web_search openai-api.web_search": (
         *("openai", "web_search", {"action": {"type": "search", "queries": ["a", "b"]}}, "web_search"),
         {"queries": ["a", "b"]},
@@ -314,9 +318,6 @@ CALLS: dict[str, tuple[str, str, Arguments, str, Arguments]] = {
     ),
 }
 # No longer shown by any version that has a table, not possible here, or run by the provider.
-NOT_COVERED = {"web_click codex.web.run"}
-
-
 BOUNDED: list[tuple[str, str, Arguments, Arguments]] = [
     ("codex", "exec_command", {"cmd": "ls"}, {"command": "ls", "cwd": ".", "yield_after": 10.0, "max_output": 40_000}),
     ("codex", "exec_command", {"cmd": "ls", "yield_time_ms": 99_000, "max_output_tokens": 1e9}, {"yield_after": 30.0}),
@@ -371,7 +372,7 @@ class TestWhatCallsMean:
         known = {
             f"{base} {name}" for base, natives in rows.items() for name in natives if re.match(r"codex\.|openai-api\.", name)
         }
-        assert known == CALLS.keys() | NOT_COVERED
+        assert known == CALLS.keys()
 
     @pytest.mark.parametrize(
         ("facade", "name", "native", "arguments"),
@@ -661,10 +662,10 @@ GOLDEN: list[tuple[str, str, Arguments, Any, str, str]] = [
         "[w1] A\n\ntext\n\n(There is more: open with ref_id w1 and lineno 9.)",
     ),
     (
-        *("codex", "run", {"open": [{"ref_id": "w1"}], "find": [{"ref_id": "w1", "pattern": "x"}], "click": [{}]}),
+        *("codex", "run", {"open": [{"ref_id": "w1"}], "find": [{"ref_id": "w1", "pattern": "x"}], "weather": [{}]}),
         {"parts": [{"text": "page"}, {"text": "found"}]},
         "page---found",
-        "page\n\nfound\n\n[click cannot be done here]",
+        "page\n\nfound\n\n[weather cannot be done here]",
     ),
     (
         *("codex-shell-command", "shell_command", {"command": "ls"}, RAN, ""),

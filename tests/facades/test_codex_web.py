@@ -18,15 +18,16 @@ from toolglot.tools.config import ToolConfig
 from toolglot.tools.executor import ToolExecutor
 from toolglot.tools.registry import ToolRegistry
 
+LINKS = "See [the long one](https://b.test/), ![a picture](https://p.test/x.png) and [apples](https://a.test/)."
 LONG = "\n".join(f"line {number} of many" for number in range(1, 2001))
 
 
 class Net:
-    """The tools over two pages that were opened before: w1 is short, w2 is long."""
+    """The tools over pages that were opened before: w1 is short, w2 is long, w3 links to both."""
 
     def __init__(self) -> None:
         self.web = Web(WebConfig(browser="none"))
-        for name, text in (("a", "apples\npears"), ("b", LONG)):
+        for name, text in (("a", "apples\npears"), ("b", LONG), ("c", LINKS)):
             url = f"https://{name}.test/"
             self.web.pages.keep(Page(url=url, requested=url, how="http", text=text, title=name.upper()))
         tools = web_tools(None, self.web)  # pyright: ignore[reportArgumentType]
@@ -94,7 +95,14 @@ class TestAsCodexShowsIt:
         assert other.endswith("pears")
         assert "1 of 2 lines have 'app'" in found
 
-    def test_a_click_is_said_to_be_impossible_and_the_rest_is_done(self, net: Net) -> None:
-        result = net.native(find=[{"ref_id": "w1", "pattern": "app"}], click=[{"ref_id": "w1", "id": 2}])
+    def test_what_cannot_be_done_is_said_and_the_rest_is_done(self, net: Net) -> None:
+        result = net.native(find=[{"ref_id": "w1", "pattern": "app"}], finance=[{"ticker": "X"}])
         assert not result.is_error
-        assert result.text.endswith("[click cannot be done here]")
+        assert result.text.endswith("[finance cannot be done here]")
+
+    def test_a_click_opens_what_a_link_leads_to(self, net: Net) -> None:
+        one = net.native(click=[{"ref_id": "w3", "id": 2}])
+        assert "apples" in one.text
+        both = net.native(click=[{"ref_id": "w3", "id": 2}], find=[{"ref_id": "w1", "pattern": "pears"}])
+        assert "apples" in both.text
+        assert "has 2 links" in net.native(click=[{"ref_id": "w3", "id": 3}]).text

@@ -6,25 +6,24 @@ outside of the changed place stays what it was.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, get_args
 
 import msgspec
 
-from toolglot.builtin.files import LARGEST_TEXT, load, load_text, previewing, save, targeting
-from toolglot.builtin.replacing import Count, Replaced, Strategy, replaced
+from toolglot.builtin.arguments import one_of, targeting
+from toolglot.builtin.loading import LARGEST_TEXT, Plan, diff_preview, load, load_text, save
+from toolglot.builtin.replacing import Replaced, Strategy, replaced
 from toolglot.builtin.text import (
     UTF8,
     Document,
     Encoding,
-    Form,
     Newline,
-    changed_lines,
     checked,
+    counted,
     encoded,
     lines_of,
     newline_of,
     numbered,
-    unified,
     with_newlines,
 )
 from toolglot.builtin.toolbox import Toolbox, built
@@ -92,14 +91,7 @@ class EditedFile(msgspec.Struct, frozen=True, kw_only=True):
     newline: Newline
 
 
-class _Plan(msgspec.Struct, frozen=True):
-    """A file before and after, and what its bytes are to be."""
-
-    before: str
-    after: str
-    form: Form
-    data: bytes
-    seen: "Version | str"
+class _Plan(Plan, frozen=True, kw_only=True):
     done: tuple[Replaced, ...]
 
 
@@ -121,7 +113,8 @@ class _Editor:
         text = done[0].text if done else document.text
         for number, one in enumerate(edits[len(done) :], len(done) + 1):
             try:
-                found = _replaced(text, one, path, context)
+                tolerant, stop = one.match == "tolerant", lambda: context.cancelled
+                found = replaced(text, one.old, one.new, count=one.count, tolerant=tolerant, name=path, stop=stop)
             except ToolError as e:
                 if len(edits) == 1:
                     raise
@@ -151,7 +144,7 @@ class _Editor:
         document, seen = load_text(self._box, path, require_read=self._require_read)
         total = len(lines_of(document.text))
         if not 0 <= after_line <= total:
-            why = f"`after_line` is {after_line}, and {path!r} has {total} line{'' if total == 1 else 's'}"
+            why = f"`after_line` is {after_line}, and {path!r} has {counted(total, 'line')}"
             raise ToolError(f"{why}: give a number from 0 (the top) to {total}", kind="validation", details={"total": total})
         at = _end_of(document.text, after_line)
         new = _fitted(document, at, text)
@@ -162,14 +155,9 @@ class _Editor:
 
     def carried_out(self, path: str, plan: _Plan) -> ToolOutput:
         """Writes what was planned."""
-        written = save(self._box, path, plan.data, plan.seen)
-        shown = self._box.shown(written.path)
         first, last, snippet = _snippet(plan)
-        added, removed = changed_lines(plan.before, plan.after)
         found = EditedFile(
-            path=shown,
-            absolute=str(written.path),
-            created=written.created,
+            **save(self._box, path, plan),
             edits=len(plan.done),
             replacements=sum(one.count for one in plan.done),
             strategies=[one.strategy for one in plan.done],
@@ -177,14 +165,6 @@ class _Editor:
             first=first,
             last=last,
             snippet=snippet,
-            lines=len(lines_of(plan.after)),
-            size=len(plan.data),
-            added=added,
-            removed=removed,
-            diff=unified(plan.before, plan.after, shown),
-            encoding=plan.form.encoding,
-            bom=plan.form.bom,
-            newline=plan.form.newline,
         )
         return ToolOutput(_said(found), built(found))
 
@@ -192,20 +172,7 @@ class _Editor:
 def _check(edit: OneEdit) -> None:
     checked(edit.old, "`old`", LARGEST_TEXT)
     checked(edit.new, "`new`", LARGEST_TEXT)
-    if edit.match not in ("exact", "tolerant"):
-        raise ToolError(f"`match` is {edit.match!r:.40}: give exact or tolerant", kind="validation")
-
-
-def _replaced(text: str, edit: OneEdit, path: str, context: Context) -> Replaced:
-    return replaced(
-        text,
-        edit.old,
-        edit.new,
-        count=edit.count,
-        tolerant=edit.match == "tolerant",
-        name=path,
-        stop=lambda: context.cancelled,
-    )
+    one_of("match", edit.match, get_args(Match))
 
 
 def _planned(document: Document, after: str, seen: "Version | str", done: Sequence[Replaced]) -> _Plan:
@@ -213,7 +180,8 @@ def _planned(document: Document, after: str, seen: "Version | str", done: Sequen
     if len(after) > LARGEST_TEXT:
         raise ToolError(f"the file would have over {LARGEST_TEXT >> 20} MB, which is too large to be edited", kind="limit")
     form = msgspec.structs.replace(document.form, newline=newline_of(after))
-    return _Plan(document.text, after, form, encoded(after, document.form), seen, tuple(done))
+    data = encoded(after, document.form)
+    return _Plan(before=document.text, after=after, form=form, data=data, seen=seen, done=tuple(done))
 
 
 def _end_of(text: str, line: int) -> int:
@@ -254,9 +222,10 @@ def _said(found: EditedFile) -> str:
     shown = [f"{first}-{last}" if first != last else str(first) for first, last in found.ranges[:10]]
     lines = ", ".join(shown) + (" …" if len(found.ranges) > len(shown) else "")
     many = f"{found.edits} edits, " if found.edits > 1 else ""
-    places = f"{found.replacements} place{'' if found.replacements == 1 else 's'}"
     at = f"line{'s' if len(shown) > 1 or '-' in lines else ''} {lines}"
-    text = f"edited {found.path!r}: {many}{places}; {'the last at ' if found.edits > 1 else ''}{at}"
+    text = (
+        f"edited {found.path!r}: {many}{counted(found.replacements, 'place')}; {'the last at ' if found.edits > 1 else ''}{at}"
+    )
     loose = [one for one in found.strategies if one != "exact"]
     if not loose:
         return text
@@ -271,15 +240,14 @@ def edit_tools(box: Toolbox, *, require_read: bool = True) -> list[Tool]:
     """`edit`, `multi_edit` and `insert`. require_read: a file that the model has not read is not changed."""
     editor, target = _Editor(box, require_read), targeting(box)
 
-    def plan_edit(path: str, old: str, new: str, count: Count = "one", match: Match = "exact", instruction: str = "") -> str:
-        plan = editor.replacing(_NOBODY, path, [OneEdit(old, new, count, match, instruction)])
-        return unified(plan.before, plan.after, path)
+    def plan_edit(path: str, **edit: Any) -> Plan:
+        return editor.replacing(_NOBODY, path, [OneEdit(**edit)])
 
     @tool(
         name="edit",
         effects="write",
         target=target,
-        preview=previewing(plan_edit),
+        preview=diff_preview(plan_edit),
         examples=[{"path": "src/main.py", "old": "retries = 3", "new": "retries = 5"}],
     )
     def edit(
@@ -305,15 +273,14 @@ def edit_tools(box: Toolbox, *, require_read: bool = True) -> list[Tool]:
         with box.lock:
             return editor.carried_out(path, editor.replacing(context, path, [OneEdit(old, new, count, match, instruction)]))
 
-    def plan_edits(path: str, edits: list[dict[str, object]]) -> str:
-        plan = editor.replacing(_NOBODY, path, [msgspec.convert(one, OneEdit) for one in edits])
-        return unified(plan.before, plan.after, path)
+    def plan_edits(path: str, edits: list[dict[str, object]]) -> Plan:
+        return editor.replacing(_NOBODY, path, [msgspec.convert(one, OneEdit) for one in edits])
 
     @tool(
         name="multi_edit",
         effects="write",
         target=target,
-        preview=previewing(plan_edits),
+        preview=diff_preview(plan_edits),
         examples=[{"path": "a.py", "edits": [{"old": "x = 1", "new": "x = 2"}, {"old": "y", "new": "z", "count": "all"}]}],
     )
     def multi_edit(path: str, edits: list[OneEdit], context: Context) -> ToolOutput:
@@ -327,15 +294,11 @@ def edit_tools(box: Toolbox, *, require_read: bool = True) -> list[Tool]:
         with box.lock:
             return editor.carried_out(path, editor.replacing(context, path, edits))
 
-    def plan_insert(path: str, after_line: int, text: str) -> str:
-        plan = editor.inserting(path, after_line, text)
-        return unified(plan.before, plan.after, path)
-
     @tool(
         name="insert",
         effects="write",
         target=target,
-        preview=previewing(plan_insert),
+        preview=diff_preview(editor.inserting),
         examples=[{"path": "src/main.py", "after_line": 0, "text": "import os\n"}],
     )
     def insert(path: str, after_line: int, text: str) -> ToolOutput:

@@ -7,25 +7,24 @@ from collections.abc import Callable
 from contextlib import suppress
 from heapq import nsmallest
 from itertools import compress
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
+from toolglot.builtin.arguments import at_least, looked_into
 from toolglot.builtin.ignore import Test, expanded, glob_regex, name_tests, regex_test
-from toolglot.builtin.search import Walk, shown, status_of
+from toolglot.builtin.looking import Searched, patience, searched
 from toolglot.builtin.toolbox import Toolbox, built
-from toolglot.builtin.workspace import Opened
+from toolglot.builtin.walk import Walk, shown, status_of
 from toolglot.errors import ToolError
 from toolglot.tools.context import Context
 from toolglot.tools.results import ToolOutput
 from toolglot.tools.tool import Tool, tool
 
-__all__ = ["GlobFound", "Globbing", "glob_tools", "searched_root", "target_of"]
+__all__ = ["GlobFound", "Globbing", "absolute_glob", "glob_tools", "literal_start"]
 
-SECONDS = 30.0
 MOST_RESULTS = 10_000
 MOST_KEPT = 500_000
-EVERY = 50_000  # entries between two words on progress
 DAY = 24 * 3600
 _Entries = list[os.DirEntry[str]]
 _WILD = re.compile(r"[*?\[\\]")
@@ -56,49 +55,6 @@ class GlobFound(msgspec.Struct, frozen=True, kw_only=True):
     ignored_folders: int = 0
     missed: int = 0
     complete: bool = True
-
-
-def target_of(box: Toolbox) -> Callable[[dict[str, Any]], str]:
-    """What a call looks into: the real path, for the audit log."""
-
-    def target(arguments: dict[str, Any]) -> str:
-        path = arguments.get("path")
-        try:
-            found = box.workspace.look(path if isinstance(path, str) and path else ".")
-        except ToolError:
-            return str(path)
-        return str(found.path) if found else str(path)
-
-    return target
-
-
-def at_least(name: str, value: int, least: int = 0) -> int:
-    """A number that is large enough. Raises ToolError."""
-    if value < least:
-        raise ToolError(f"{name} is {value}; it must be {least} or more", kind="validation")
-    return value
-
-
-def searched_root(box: Toolbox, whole: str, real: str) -> str:
-    """The root that a real path is below of, as a path."""
-    return whole[: len(whole) - len(real)].rstrip("/") or "/" if real else whole
-
-
-def patience(context: Context | None, what: str, seconds: float = SECONDS) -> Callable[[int], bool]:
-    """Asked now and then with the number of things seen: whether it is time to stop. Raises ToolError where nobody waits."""
-    until, told = time.monotonic() + seconds, EVERY
-
-    def enough(seen: int) -> bool:
-        nonlocal told
-        if context is not None:
-            if context.cancelled:
-                raise ToolError(f"{what} was cancelled", kind="cancelled")
-            if seen >= told:
-                told = seen + EVERY
-                context.report(f"{seen} entries looked at")
-        return time.monotonic() > until
-
-    return enough
 
 
 def literal_start(pattern: str) -> tuple[str, str]:
@@ -148,16 +104,13 @@ class Globbing:
             return True, tests[0]
         return by_name, regex_test(map(glob_regex, globs), self._flags)
 
-    def run(self, root: int, base: str, enough: Callable[[int], bool], *, times: bool = True) -> None:
-        """Looks through the folder `base` below a root that is open."""
-        start, depth = self.start(), self._depth()
-        begin = "/".join(filter(None, (base, start)))
-        by_name, test = self._test()
-        cut = len(base) + 1 if base else 0
-        walk = Walk(root, begin, git=self.git, extra=self.extra)
+    def run(self, place: Searched, enough: Callable[[int], bool], *, times: bool = True) -> None:
+        """Looks through a folder."""
+        depth, (by_name, test) = self._depth(), self._test()
+        walk = Walk(place.root, "/".join(filter(None, (place.base, self.start()))), git=self.git, extra=self.extra)
         for folder in walk:
             prefix = f"{folder.path}/" if folder.path else ""
-            local = "" if by_name else prefix[cut:]
+            local = "" if by_name else prefix[place.cut :]
             if depth is not None and local.count("/") >= depth:
                 folder.folders.clear()
             found = _matching(folder.files, local, test)
@@ -217,7 +170,7 @@ def glob_tools(box: Toolbox) -> list[Tool]:
         name="glob",
         effects="read",
         idempotent=True,
-        target=target_of(box),
+        target=looked_into(box),
         examples=[{"pattern": "src/**/*.{ts,tsx}"}, {"pattern": "*.md", "path": "docs", "order": "name"}],
     )
     def glob(  # noqa: D417
@@ -248,17 +201,14 @@ def glob_tools(box: Toolbox) -> list[Tool]:
         if pattern.startswith("/"):
             path, pattern = absolute_glob(box, pattern)
         search = Globbing(pattern, case_sensitive=case_sensitive, git=respect_gitignore, extra=respect_extra_ignore)
-        with (
-            box.workspace.listing(path or ".") as opened,
-            box.workspace.listing(searched_root(box, str(opened.path), opened.real)) as root,
-        ):
-            search.run(root.handle, opened.real, patience(context, "glob"), times=order != "name")
+        with searched(box, path) as place:
+            search.run(place, patience(context, "glob"), times=order != "name")
             most = min(max_results or MOST_RESULTS, MOST_RESULTS)
-            files = [_file(root, *one) for one in search.sorted(order, most)]
+            files = [_file(place, *one) for one in search.sorted(order, most)]
         total = len(search.found)
         found = GlobFound(
             pattern=pattern,
-            path=shown(str(opened.path)),
+            path=shown(place.whole),
             order=order,
             files=tuple(files),
             total=total,
@@ -273,10 +223,10 @@ def glob_tools(box: Toolbox) -> list[Tool]:
     return [glob]
 
 
-def _file(root: Opened, path: str, size: int, changed: int) -> GlobFile:
-    if not changed and (status := status_of(root.handle, path)) is not None:
+def _file(place: Searched, path: str, size: int, changed: int) -> GlobFile:
+    if not changed and (status := status_of(place.root, path)) is not None:
         size, changed = status.st_size, status.st_mtime_ns
-    return GlobFile(shown(path), shown(f"{str(root.path).rstrip('/')}/{path}"), size, changed / 1e9)
+    return GlobFile(shown(path), shown(f"{place.top}/{path}"), size, changed / 1e9)
 
 
 def _text(box: Toolbox, found: GlobFound) -> str:

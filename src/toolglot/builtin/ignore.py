@@ -12,25 +12,27 @@ from typing import NamedTuple
 
 from toolglot.errors import ToolError
 
-__all__ = ["Globs", "Rules", "Scope", "Test", "anchored_lines", "as_key", "expanded", "glob_regex", "name_tests", "regex_test"]
+__all__ = [
+    "CLASSES",
+    "Globs",
+    "Rules",
+    "Scope",
+    "Test",
+    "anchored_lines",
+    "as_key",
+    "expanded",
+    "glob_regex",
+    "name_tests",
+    "regex_test",
+]
 
 MOST_ALTERNATIVES = 256
 MOST_RULES = 5000
 LONGEST_GLOB, LONGEST_RULE = 1024, 4096
-_CLASSES = {
-    "alnum": "a-zA-Z0-9",
-    "alpha": "a-zA-Z",
-    "blank": " \\t",
-    "cntrl": "\\x00-\\x1f\\x7f",
-    "digit": "0-9",
-    "graph": "!-~",
-    "lower": "a-z",
-    "print": " -~",
-    "punct": "!-/:-@\\[-`{-~",
-    "space": " \\t-\\r",
-    "upper": "A-Z",
-    "xdigit": "0-9a-fA-F",
-}
+CLASSES = {
+    "alnum": "a-zA-Z0-9", "alpha": "a-zA-Z", "blank": " \\t", "cntrl": "\\x00-\\x1f\\x7f", "digit": "0-9", "graph": "!-~",
+    "lower": "a-z", "print": " -~", "punct": "!-/:-@\\[-`{-~", "space": " \\t-\\r", "upper": "A-Z", "xdigit": "0-9a-fA-F",
+}  # fmt: skip
 _NEVER = "(?!)"
 _SIMPLE = re.compile(r"(\*?)([^*?\[\\/]+)", re.DOTALL)
 Match = Callable[[str], object]
@@ -78,9 +80,9 @@ def _class(pattern: str, at: int) -> tuple[str, int]:
     while first or pattern[at : at + 1] != "]":
         first = False
         if named := re.compile(r"\[:([^\]]*?):\]").match(pattern, at):
-            if named[1] not in _CLASSES:
+            if named[1] not in CLASSES:
                 raise _Broken
-            members, at = members + _CLASSES[named[1]], named.end()
+            members, at = members + CLASSES[named[1]], named.end()
             continue
         low, at = _member(pattern, at)
         high = low

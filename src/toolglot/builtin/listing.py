@@ -6,17 +6,19 @@ from typing import Literal
 
 import msgspec
 
-from toolglot.builtin.glob import Globbing, absolute_glob, at_least, patience, searched_root, target_of
+from toolglot.builtin.arguments import at_least, looked_into
+from toolglot.builtin.glob import Globbing, absolute_glob
+from toolglot.builtin.handles import read_all
 from toolglot.builtin.ignore import Globs
-from toolglot.builtin.search import BINARY_HEAD, VCS, Folder, Walk, shown
+from toolglot.builtin.looking import Searched, patience, searched
 from toolglot.builtin.toolbox import Toolbox, built
-from toolglot.builtin.workspace import read_all
+from toolglot.builtin.walk import BINARY_HEAD, VCS, Folder, Walk, shown
 from toolglot.errors import ToolError
 from toolglot.tools.context import Context
 from toolglot.tools.results import ToolOutput
 from toolglot.tools.tool import Tool, tool
 
-__all__ = ["Listed", "ListedEntry", "ReadFile", "ReadMany", "SkippedFile", "listing_tools"]
+__all__ = ["Listed", "ListedEntry", "ReadFile", "ReadMany", "SkippedFile", "listed", "listing_tools"]
 
 MOST_LISTED = 50_000
 MOST_SHOWN = 10_000
@@ -29,21 +31,8 @@ MOST_SKIPPED = 50
 DEFAULT_EXCLUDES = (
     *("node_modules", "bower_components", "vendor", "dist", "build", "target", "coverage", "__pycache__", ".venv", "venv"),
     *(".tox", ".nox", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".cache", ".gradle", ".idea", ".vscode", "*.egg-info"),
-    *(
-        "*.pyc",
-        "*.pyo",
-        "*.o",
-        "*.so",
-        "*.a",
-        "*.dylib",
-        "*.dll",
-        "*.exe",
-        "*.class",
-        "*.jar",
-        "*.min.js",
-        "*.map",
-        ".DS_Store",
-    ),
+    *("*.pyc", "*.pyo", "*.o", "*.so", "*.a", "*.dylib", "*.dll", "*.exe", "*.class", "*.jar", "*.min.js", "*.map"),
+    ".DS_Store",
 )
 """What read_many leaves out unless it is told otherwise: dependencies, builds, caches."""
 
@@ -71,6 +60,7 @@ class Listed(msgspec.Struct, frozen=True, kw_only=True):
     ignored: int
     missed: int = 0
     complete: bool = True
+    kind: Literal["folder"] = "folder"
 
 
 class ReadFile(msgspec.Struct, frozen=True):
@@ -99,20 +89,105 @@ class ReadMany(msgspec.Struct, frozen=True, kw_only=True):
     left_out: int
 
 
+def listing_tools(box: Toolbox) -> list[Tool]:
+    """The tools `list_dir` and `read_many`, for a toolbox."""
+    return [_list_dir(box), _read_many(box)]
+
+
+def _negated(globs: list[str]) -> Globs:
+    """Globs whose matches are left out."""
+    if len(globs) > MOST_PATTERNS:
+        raise ToolError(f"there are {len(globs)} patterns; at most {MOST_PATTERNS} are taken", kind="validation")
+    for glob in globs:
+        if not glob or "\0" in glob:
+            raise ToolError(f"{glob[:80]!r} is not a glob; give one such as '*.log'", kind="validation")
+    return Globs(f"!{glob.rstrip('/')}" for glob in globs if glob.rstrip("/"))
+
+
 # ---- list_dir
+
+
+def _list_dir(box: Toolbox) -> Tool:
+    @tool(
+        name="list_dir",
+        effects="read",
+        idempotent=True,
+        target=looked_into(box),
+        examples=[{"path": "src", "depth": 2, "ignore": ["*.pyc"]}],
+    )
+    def list_dir(  # noqa: D417
+        path: str = ".",
+        ignore: list[str] | None = None,
+        depth: int = 1,
+        skip: int = 0,
+        limit: int = 500,
+        respect_gitignore: bool = True,
+        respect_extra_ignore: bool = True,
+        *,
+        context: Context | None = None,
+    ) -> ToolOutput:
+        """List what is in a folder: folders first, then files with their sizes, by name. Hidden ones are listed too.
+
+        Args:
+            path: The folder; the workspace without it.
+            ignore: Globs of names or paths to leave out.
+            depth: How many levels of folders to list; 1 is only what is directly in it.
+            skip: How many of the first entries to leave out.
+            limit: How many entries to show at most; 0 is as many as possible.
+            respect_gitignore: Leave out what .gitignore files name.
+            respect_extra_ignore: Leave out what .aiignore and similar files in the workspace's root name.
+        """
+        at_least("depth", depth, 1)
+        most = min(at_least("limit", limit) or MOST_SHOWN, MOST_SHOWN)
+        at_least("skip", skip)
+        hidden = _negated(ignore or [])
+        with searched(box, path) as place:
+            walk = Walk(place.root, place.base, git=respect_gitignore, extra=respect_extra_ignore, skip=frozenset())
+            return _listed(place, walk, _Tree(place.cut, hidden, min(depth, DEEPEST)), skip, most, context)
+
+    return list_dir
+
+
+def listed(box: Toolbox, path: str, depth: int, context: Context | None) -> ToolOutput:
+    """What is in a folder, so many levels deep. Raises ToolError."""
+    with searched(box, path) as place:
+        tree = _Tree(place.cut, _negated([]), min(depth, DEEPEST))
+        return _listed(place, Walk(place.root, place.base, skip=frozenset()), tree, 0, MOST_SHOWN, context)
+
+
+def _listed(place: Searched, walk: Walk, tree: "_Tree", skip: int, most: int, context: Context | None) -> ToolOutput:
+    enough, complete = patience(context, "list_dir"), True
+    for folder in walk:
+        tree.add(folder)
+        if enough(walk.seen) or tree.count > MOST_LISTED:
+            complete = False
+            break
+    entries = tree.entries()
+    part = tuple(_clean(entry) for entry in entries[skip : skip + most])
+    found = Listed(
+        path=shown(place.whole),
+        entries=part,
+        total=len(entries),
+        skip=skip,
+        truncated=skip + len(part) < len(entries),
+        ignored=tree.ignored,
+        missed=walk.missed,
+        complete=complete and not walk.ended,
+    )
+    return ToolOutput(_listed_text(found), built(found))
 
 
 class _Tree:
     """The entries of a folder and those below it, so many levels deep."""
 
-    def __init__(self, base: str, hidden: Globs, depth: int) -> None:
-        self._base, self._hidden, self._depth = base, hidden, depth
+    def __init__(self, cut: int, hidden: Globs, depth: int) -> None:
+        self._cut, self._hidden, self._depth = cut, hidden, depth
         self._inside: dict[str, list[ListedEntry]] = {}
         self.count = self.ignored = 0
 
     def add(self, folder: Folder) -> None:
         """Takes what is in one folder; folders that are not to be entered are taken out of it."""
-        local = folder.path[len(self._base) + 1 if self._base else 0 :]
+        local = folder.path[self._cut :]
         level = local.count("/") + 2 if local else 1
         found: list[ListedEntry] = []
         for kind, entries in (("folder", folder.folders), ("file", folder.files), ("other", folder.others)):
@@ -156,17 +231,11 @@ def _clean(entry: ListedEntry) -> ListedEntry:
     return msgspec.structs.replace(entry, path=shown(entry.path), name=shown(entry.name), target=shown(entry.target))
 
 
+_ENDS = {"folder": "/", "link": " -> {0.target}", "file": " ({0.size} bytes)", "other": " (not a regular file)"}
+
+
 def _line(entry: ListedEntry) -> str:
-    indent = "  " * (entry.depth - 1)
-    match entry.kind:
-        case "folder":
-            return f"{indent}{entry.name}/"
-        case "link":
-            return f"{indent}{entry.name} -> {entry.target}"
-        case "file":
-            return f"{indent}{entry.name} ({entry.size} bytes)"
-        case _:
-            return f"{indent}{entry.name} (not a regular file)"
+    return f"{'  ' * (entry.depth - 1)}{entry.name}{_ENDS[entry.kind].format(entry)}"
 
 
 def _listed_text(found: Listed) -> str:
@@ -186,17 +255,43 @@ def _listed_text(found: Listed) -> str:
     return "\n".join(lines)
 
 
-def _negated(globs: list[str]) -> Globs:
-    """Globs whose matches are left out."""
-    if len(globs) > MOST_PATTERNS:
-        raise ToolError(f"there are {len(globs)} patterns; at most {MOST_PATTERNS} are taken", kind="validation")
-    for glob in globs:
-        if not glob or "\0" in glob:
-            raise ToolError(f"{glob[:80]!r} is not a glob; give one such as '*.log'", kind="validation")
-    return Globs(f"!{glob.rstrip('/')}" for glob in globs if glob.rstrip("/"))
-
-
 # ---- read_many
+
+
+def _read_many(box: Toolbox) -> Tool:
+    @tool(
+        name="read_many",
+        effects="read",
+        idempotent=True,
+        target=lambda arguments: ", ".join(map(str, arguments.get("include") or ())),
+        examples=[{"include": ["README.md", "docs/*.md"]}, {"include": ["src/**/*.py"], "exclude": ["*_test.py"]}],
+    )
+    def read_many(  # noqa: D417
+        include: list[str],
+        exclude: list[str] | None = None,
+        default_excludes: bool = True,
+        *,
+        context: Context | None = None,
+    ) -> ToolOutput:
+        """Read many text files at once, one after the other, each behind a line with its path. Binary files are only named.
+
+        Args:
+            include: Paths of files or folders, or globs such as 'src/**/*.py'.
+            exclude: Globs of names or paths to leave out.
+            default_excludes: Leave out what ignore files name, and dependencies, builds and caches.
+        """
+        if not include or len(include) > MOST_PATTERNS:
+            raise ToolError(f"include holds {len(include)} patterns; give 1 to {MOST_PATTERNS}", kind="validation")
+        wanted = _Wanted(box, exclude or [], default_excludes, context)
+        for pattern in include:
+            wanted.add(pattern)
+        if not wanted.paths:
+            why = f"; {wanted.skipped[0].path!r}: {wanted.skipped[0].reason}" if wanted.skipped else ""
+            raise ToolError(f"no file matches {', '.join(map(repr, include))[:200]}{why}", kind="not_found")
+        found = _read(box, wanted, context)
+        return ToolOutput(_read_text(found), built(found))
+
+    return read_many
 
 
 class _Wanted:
@@ -229,14 +324,10 @@ class _Wanted:
 
     def _search(self, path: str, pattern: str) -> None:
         search = Globbing(pattern, git=self._defaults, extra=self._defaults)
-        workspace = self._box.workspace
-        with workspace.listing(path) as opened:
-            whole = str(opened.path)
-            with workspace.listing(searched_root(self._box, whole, opened.real)) as root:
-                search.run(root.handle, opened.real, self._enough, times=False)
-                top = str(root.path).rstrip("/")
+        with searched(self._box, path) as place:
+            search.run(place, self._enough, times=False)
         for found, _, _ in search.sorted("name"):
-            self._take(f"{top}/{found}", self._found)
+            self._take(f"{place.top}/{found}", self._found)
 
     def _take(self, path: str, globs: Globs) -> None:
         root = str(self._box.workspace.root).rstrip("/") + "/"
@@ -261,6 +352,23 @@ def _read_one(box: Toolbox, path: str, room: int) -> ReadFile | SkippedFile:
         return SkippedFile(name, str(e))
 
 
+def _read(box: Toolbox, wanted: _Wanted, context: Context | None) -> ReadMany:
+    """As many of the files as there is room for."""
+    files, skipped, room, done = list[ReadFile](), wanted.skipped, LARGEST_ALL, 0
+    for path in list(wanted.paths)[:MOST_FILES]:
+        if room <= 0 or (context is not None and context.cancelled):
+            break
+        done += 1
+        match _read_one(box, path, room):
+            case ReadFile() as file:
+                files.append(file)
+                room -= len(file.text)
+            case skip:
+                skipped.append(skip)
+    matched = len(wanted.paths)
+    return ReadMany(files=tuple(files), skipped=tuple(skipped[:MOST_SKIPPED]), matched=matched, left_out=matched - done)
+
+
 def _read_text(found: ReadMany) -> str:
     parts: list[str] = []
     for file in found.files:
@@ -272,116 +380,3 @@ def _read_text(found: ReadMany) -> str:
     if found.left_out:
         parts.append(f"[{found.left_out} more files match, and there is no room for them: include fewer]")
     return "\n".join([*parts, "--- End of content ---"])
-
-
-# ---- tools
-
-
-def listing_tools(box: Toolbox) -> list[Tool]:
-    """The tools `list_dir` and `read_many`, for a toolbox."""
-
-    @tool(
-        name="list_dir",
-        effects="read",
-        idempotent=True,
-        target=target_of(box),
-        examples=[{"path": "src", "depth": 2, "ignore": ["*.pyc"]}],
-    )
-    def list_dir(  # noqa: D417
-        path: str = ".",
-        ignore: list[str] | None = None,
-        depth: int = 1,
-        skip: int = 0,
-        limit: int = 500,
-        respect_gitignore: bool = True,
-        respect_extra_ignore: bool = True,
-        *,
-        context: Context | None = None,
-    ) -> ToolOutput:
-        """List what is in a folder: folders first, then files with their sizes, by name. Hidden ones are listed too.
-
-        Args:
-            path: The folder; the workspace without it.
-            ignore: Globs of names or paths to leave out.
-            depth: How many levels of folders to list; 1 is only what is directly in it.
-            skip: How many of the first entries to leave out.
-            limit: How many entries to show at most; 0 is as many as possible.
-            respect_gitignore: Leave out what .gitignore files name.
-            respect_extra_ignore: Leave out what .aiignore and similar files in the workspace's root name.
-        """
-        at_least("depth", depth, 1)
-        most = min(at_least("limit", limit) or MOST_SHOWN, MOST_SHOWN)
-        at_least("skip", skip)
-        hidden, enough, complete = _negated(ignore or []), patience(context, "list_dir"), True
-        with box.workspace.listing(path or ".") as opened:
-            whole, base = str(opened.path), opened.real
-            tree = _Tree(base, hidden, min(depth, DEEPEST))
-            with box.workspace.listing(searched_root(box, whole, base)) as root:
-                walk = Walk(root.handle, base, git=respect_gitignore, extra=respect_extra_ignore, skip=frozenset())
-                for folder in walk:
-                    tree.add(folder)
-                    if enough(walk.seen) or tree.count > MOST_LISTED:
-                        complete = False
-                        break
-        entries = tree.entries()
-        part = tuple(_clean(entry) for entry in entries[skip : skip + most])
-        found = Listed(
-            path=shown(whole),
-            entries=part,
-            total=len(entries),
-            skip=skip,
-            truncated=skip + len(part) < len(entries),
-            ignored=tree.ignored,
-            missed=walk.missed,
-            complete=complete and not walk.ended,
-        )
-        return ToolOutput(_listed_text(found), built(found))
-
-    @tool(
-        name="read_many",
-        effects="read",
-        idempotent=True,
-        target=lambda arguments: ", ".join(map(str, arguments.get("include") or ())),
-        examples=[{"include": ["README.md", "docs/*.md"]}, {"include": ["src/**/*.py"], "exclude": ["*_test.py"]}],
-    )
-    def read_many(  # noqa: D417
-        include: list[str],
-        exclude: list[str] | None = None,
-        default_excludes: bool = True,
-        *,
-        context: Context | None = None,
-    ) -> ToolOutput:
-        """Read many text files at once, one after the other, each behind a line with its path. Binary files are only named.
-
-        Args:
-            include: Paths of files or folders, or globs such as 'src/**/*.py'.
-            exclude: Globs of names or paths to leave out.
-            default_excludes: Leave out what ignore files name, and dependencies, builds and caches.
-        """
-        if not include or len(include) > MOST_PATTERNS:
-            raise ToolError(f"include holds {len(include)} patterns; give 1 to {MOST_PATTERNS}", kind="validation")
-        wanted = _Wanted(box, exclude or [], default_excludes, context)
-        for pattern in include:
-            wanted.add(pattern)
-        files, skipped, room = list[ReadFile](), wanted.skipped, LARGEST_ALL
-        paths = list(wanted.paths)
-        done = 0
-        for path in paths[:MOST_FILES]:
-            if room <= 0 or (context is not None and context.cancelled):
-                break
-            done += 1
-            match _read_one(box, path, room):
-                case ReadFile() as file:
-                    files.append(file)
-                    room -= len(file.text)
-                case skip:
-                    skipped.append(skip)
-        if not paths and not files:
-            why = f"; {skipped[0].path!r}: {skipped[0].reason}" if skipped else ""
-            raise ToolError(f"no file matches {', '.join(map(repr, include))[:200]}{why}", kind="not_found")
-        found = ReadMany(
-            files=tuple(files), skipped=tuple(skipped[:MOST_SKIPPED]), matched=len(paths), left_out=len(paths) - done
-        )
-        return ToolOutput(_read_text(found), built(found))
-
-    return [list_dir, read_many]

@@ -8,14 +8,14 @@ import json
 import re
 import secrets
 from collections.abc import Iterator
-from typing import Any, Literal, cast
+from typing import Any, Literal, cast, get_args
 
 import msgspec
 
-from toolglot.builtin.files import LARGEST_TEXT, load_text, previewing, save, targeting
-from toolglot.builtin.text import Document, checked, encoded, unified, with_newlines
+from toolglot.builtin.arguments import one_of, targeting
+from toolglot.builtin.loading import LARGEST_TEXT, Plan, diff_preview, load_text, save
+from toolglot.builtin.text import checked, counted, encoded, with_newlines
 from toolglot.builtin.toolbox import Toolbox, built
-from toolglot.builtin.workspace import Version
 from toolglot.errors import ToolError
 from toolglot.tools.results import ToolOutput
 from toolglot.tools.tool import Tool, tool
@@ -24,8 +24,6 @@ __all__ = ["EditedNotebook", "notebook_tools"]
 
 CellType = Literal["code", "markdown", "raw"]
 Mode = Literal["replace", "insert", "delete"]
-_TYPES = ("code", "markdown", "raw")
-_MODES = ("replace", "insert", "delete")
 
 _SPACE = re.compile(r"[ \t\n\r]*")
 _INDEX = re.compile(r"(?:cell-)?(\d{1,9})")
@@ -63,14 +61,6 @@ class _Value(msgspec.Struct, frozen=True):
     end: int
 
 
-class _Member(msgspec.Struct, frozen=True):
-    """A member of an object: its text begins at its key."""
-
-    key: str
-    key_start: int
-    value: _Value
-
-
 def _skip(text: str, at: int) -> int:
     found = _SPACE.match(text, at)
     return found.end() if found else at
@@ -82,26 +72,20 @@ def _parsed(text: str, at: int) -> _Value:
 
 
 def _items(text: str, start: int) -> Iterator[_Value]:
-    """The items of the array that begins here."""
+    """The items of the array that begins here; of an object, its keys and values by turns."""
     at = _skip(text, start + 1)
-    while text[at] != "]":
+    while text[at] not in "]}":
         item = _parsed(text, at)
         yield item
         at = _skip(text, item.end)
-        if text[at] == ",":
+        if text[at] in ",:":
             at = _skip(text, at + 1)
 
 
-def _members(text: str, start: int) -> Iterator[_Member]:
+def _members(text: str, start: int) -> dict[str, _Value]:
     """The members of the object that begins here."""
-    at = _skip(text, start + 1)
-    while text[at] != "}":
-        key = _parsed(text, at)
-        value = _parsed(text, _skip(text, _skip(text, key.end) + 1))
-        yield _Member(key.value, key.start, value)
-        at = _skip(text, value.end)
-        if text[at] == ",":
-            at = _skip(text, at + 1)
+    items = list(_items(text, start))
+    return {key.value: value for key, value in zip(items[::2], items[1::2], strict=True)}
 
 
 # ---- a notebook
@@ -142,7 +126,7 @@ class _Notebook:
             whole = parsed.value
             if not isinstance(whole, dict):
                 raise ToolError(f"{path!r} is not a notebook: its JSON is no object", kind="execution")
-            members = {one.key: one.value for one in _members(text, start)}
+            members = _members(text, start)
             found = members.get("cells")
             if found is None or not isinstance(found.value, list):
                 raise ToolError(f"{path!r} is not a notebook of format 4: it has no list of cells", kind="execution")
@@ -196,7 +180,7 @@ class _Notebook:
             return self._spliced(cell.start, cell.end, self.style.written(_retyped(cell.value, source, cell_type), 2))
         text = self.text
         edits: list[tuple[_Value, Any]] = []
-        members = {one.key: one.value for one in _members(text, cell.start)}
+        members = _members(text, cell.start)
         if (had := members.get("source")) is None:
             return self._spliced(cell.start, cell.end, self.style.written({**cell.value, "source": _lines(source)}, 2))
         edits.append((had, source if isinstance(had.value, str) else _lines(source)))
@@ -262,11 +246,7 @@ def _source_of(cell: dict[str, Any]) -> str:
 # ---- the tool
 
 
-class _Plan(msgspec.Struct, frozen=True):
-    before: str
-    after: str
-    data: bytes
-    seen: Version
+class _Plan(Plan, frozen=True, kw_only=True):
     cell_id: str
     index: int
     cell_type: str
@@ -277,17 +257,16 @@ class _Plan(msgspec.Struct, frozen=True):
 
 class _Wish(msgspec.Struct, frozen=True):
     path: str
-    source: str
-    cell_id: str | None
-    cell_type: CellType | None
-    mode: Mode
+    source: str = ""
+    cell_id: str | None = None
+    cell_type: CellType | None = None
+    mode: Mode = "replace"
 
     def check(self) -> None:
         checked(self.source, "`source`", LARGEST_TEXT)
-        if self.mode not in _MODES:
-            raise ToolError(f"`mode` is {self.mode!r:.40}: give replace, insert or delete", kind="validation")
-        if self.cell_type is not None and self.cell_type not in _TYPES:
-            raise ToolError(f"`cell_type` is {self.cell_type!r:.40}: give code, markdown or raw", kind="validation")
+        one_of("mode", self.mode, get_args(Mode))
+        if self.cell_type is not None:
+            one_of("cell_type", self.cell_type, get_args(CellType))
         if self.cell_id is None and self.mode != "insert":
             raise ToolError(f"`cell_id` is missing: say which cell to {self.mode}, by its id or its index", kind="validation")
 
@@ -311,40 +290,41 @@ def _plan(box: Toolbox, wish: _Wish, require_read: bool) -> _Plan:
     else:
         kind, name = wish.cell_type or str(book.cells[at].value.get("cell_type", "code")), book.named(at)
         text = book.replaced(at, source, kind)
-    return _planned(document, text, _Plan("", "", b"", seen, name, at, kind, count, book.language, had))
-
-
-def _planned(document: Document, text: str, plan: _Plan) -> _Plan:
     after = with_newlines(text, document.form.newline) if document.form.newline == "crlf" else text
     if len(after) > LARGEST_TEXT:
         raise ToolError(f"the notebook would have over {LARGEST_TEXT >> 20} MB, which is too large", kind="limit")
-    return msgspec.structs.replace(plan, before=document.text, after=after, data=encoded(after, document.form))
+    return _Plan(
+        before=document.text,
+        after=after,
+        form=document.form,
+        data=encoded(after, document.form),
+        seen=seen,
+        cell_id=name,
+        index=at,
+        cell_type=kind,
+        cells=count,
+        language=book.language,
+        had=had,
+    )
 
 
 def _said(found: EditedNotebook) -> str:
     verb = {"replace": "replaced", "insert": "inserted", "delete": "deleted"}[found.mode]
-    cells = f"{found.cells} cell{'' if found.cells == 1 else 's'}"
+    cells = counted(found.cells, "cell")
     return f"{verb} the {found.cell_type} cell {found.cell_id!r} (index {found.index}) of {found.path!r}; it has {cells} now"
 
 
 def notebook_tools(box: Toolbox, *, require_read: bool = True) -> list[Tool]:
     """`notebook_edit`. require_read: a notebook that the model has not read is not changed."""
 
-    def plan_edit(
-        path: str,
-        source: str = "",
-        cell_id: str | None = None,
-        cell_type: CellType | None = None,
-        mode: Mode = "replace",
-    ) -> str:
-        plan = _plan(box, _Wish(path, source, cell_id, cell_type, mode), require_read)
-        return unified(plan.before, plan.after, path)
+    def plan_edit(path: str, **wish: Any) -> Plan:
+        return _plan(box, _Wish(path, **wish), require_read)
 
     @tool(
         name="notebook_edit",
         effects="write",
         target=targeting(box),
-        preview=previewing(plan_edit),
+        preview=diff_preview(plan_edit),
         examples=[{"path": "analysis.ipynb", "cell_id": "2", "source": "print(1)"}],
     )
     def notebook_edit(
@@ -366,10 +346,9 @@ def notebook_tools(box: Toolbox, *, require_read: bool = True) -> list[Tool]:
         """
         with box.lock:
             plan = _plan(box, _Wish(path, source, cell_id, cell_type, mode), require_read)
-            written = save(box, path, plan.data, plan.seen)
+            done = save(box, path, plan)
         found = EditedNotebook(
-            path=box.shown(written.path),
-            absolute=str(written.path),
+            **{name: done[name] for name in ("path", "absolute", "diff", "size")},
             mode=mode,
             cell_id=plan.cell_id,
             index=plan.index,
@@ -378,8 +357,6 @@ def notebook_tools(box: Toolbox, *, require_read: bool = True) -> list[Tool]:
             language=plan.language,
             before=plan.had,
             source="" if mode == "delete" else source,
-            diff=unified(plan.before, plan.after, box.shown(written.path)),
-            size=len(plan.data),
         )
         return ToolOutput(_said(found), built(found))
 

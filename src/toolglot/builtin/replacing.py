@@ -7,12 +7,14 @@ stops at the first that finds anything. Characters outside of what is replaced d
 
 import html
 import re
-import unicodedata
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import pairwise
+from operator import methodcaller
 from typing import Literal
+from unicodedata import normalize
 
 import msgspec
 
@@ -42,6 +44,7 @@ _QUOTES = dict.fromkeys((0x2018, 0x2019, 0x201A, 0x201B, 0x2032), "'")
 _DOUBLE_QUOTES = dict.fromkeys((0x201C, 0x201D, 0x201E, 0x201F, 0x2033, 0xAB, 0xBB), '"')
 _DASHES = dict.fromkeys((*range(0x2010, 0x2015), 0x2212), "-")
 _TYPOGRAPHY: dict[int, str] = {**_QUOTES, **_DOUBLE_QUOTES, **_DASHES, 0xA0: " "}
+_typewritten: Callable[[str], str] = methodcaller("translate", _TYPOGRAPHY)
 _COMMENT = r"(?://+|#+|/\*+|\*+|<!--|--|;+|%+|\"\"\"|\(|\{/\*)?"
 _DOTS = r"(?:\.{3,}|…)"
 _REST = (
@@ -436,10 +439,10 @@ def _missing(plain: str, old: str, name: str, stop: Stop) -> ToolError:
 
 
 def _near(plain: str, old: str, stop: Stop) -> _Near | None:
-    for find in (_with_numbers, _with_escapes, _with_space, _with_typography, _with_case, _with_tokens):
-        if (near := find(plain, old)) is not None:
-            return near
-    return _nearest(plain, old, stop)
+    near = _same(plain, old, _SLIPS) or _with_space(plain, old) or _same(plain, old, _FOLDS)
+    if near is None and (spans := _tokens(plain, old, "")):
+        near = _at(plain, spans[0][0], spans[0][1], "it differs from {place} only in spaces or line breaks")
+    return near or _nearest(plain, old, stop)
 
 
 def _at(plain: str, start: int, end: int, why: str) -> _Near:
@@ -447,25 +450,27 @@ def _at(plain: str, start: int, end: int, why: str) -> _Near:
     return _Near(first, first + plain.count("\n", start, max(end - 1, start)), why)
 
 
-def _same(plain: str, other: str, why: str) -> _Near | None:
-    at = plain.find(other) if other else -1
-    return _at(plain, at, at + len(other), why) if at >= 0 else None
+_Reading = tuple[str, Callable[[str], str], bool]
+"""What is wrong with a text that is found when it is read in this way, and whether the file is read so too."""
+_SLIPS: tuple[_Reading, ...] = (
+    ("the line numbers in it are not part of the file; it means {place}", partial(_LINE_NUMBERS.sub, ""), False),
+    ("it has escapes in place of the characters that {place} has", partial(_ESCAPE.sub, lambda it: _ESCAPES[it[0]]), False),
+    ("it has one backslash where there are two in {place}", methodcaller("replace", "\\", "\\\\"), False),
+    ("it has HTML escapes in place of the characters that {place} has", html.unescape, False),
+)
+_FOLDS: tuple[_Reading, ...] = (
+    ("it differs from {place} only in quotes, dashes or other typographic characters", _typewritten, True),
+    ("it differs from {place} only in how accents are composed", lambda it: normalize("NFC", _typewritten(it)), True),
+    ("it differs from {place} only in upper and lower case", str.lower, True),
+)
 
 
-def _with_numbers(plain: str, old: str) -> _Near | None:
-    bare = _LINE_NUMBERS.sub("", old)
-    return _same(plain, bare, "the line numbers in it are not part of the file; it means {place}") if bare != old else None
-
-
-def _with_escapes(plain: str, old: str) -> _Near | None:
-    bare = _ESCAPE.sub(lambda one: _ESCAPES[one[0]], old)
-    if bare != old and (near := _same(plain, bare, "it has escapes in place of the characters that {place} has")):
-        return near
-    doubled = old.replace("\\", "\\\\")
-    if doubled != old and (near := _same(plain, doubled, "it has one backslash where there are two in {place}")):
-        return near
-    bare = html.unescape(old)
-    return _same(plain, bare, "it has HTML escapes in place of the characters that {place} has") if bare != old else None
+def _same(plain: str, old: str, readings: tuple[_Reading, ...]) -> _Near | None:
+    for why, read, both in readings:
+        text, other = read(plain) if both else plain, read(old)
+        if other and (at := text.find(other)) >= 0:
+            return _at(text, at, at + len(other), why)
+    return None
 
 
 def _with_space(plain: str, old: str) -> _Near | None:
@@ -484,24 +489,6 @@ def _with_space(plain: str, old: str) -> _Near | None:
         kind = "tabs" if any("\t" in _indent(line) for line in there) else "spaces"
         why = "it differs from {place} only in indentation" + (f" (the file has {kind})" if tabs else "")
     return _Near(at + 1, at + len(wanted), why)
-
-
-def _with_typography(plain: str, old: str) -> _Near | None:
-    folded, wanted = plain.translate(_TYPOGRAPHY), old.translate(_TYPOGRAPHY)
-    why = "it differs from {place} only in quotes, dashes or other typographic characters"
-    if near := _same(folded, wanted, why):
-        return near
-    composed = unicodedata.normalize("NFC", folded)
-    return _same(composed, unicodedata.normalize("NFC", wanted), "it differs from {place} only in how accents are composed")
-
-
-def _with_case(plain: str, old: str) -> _Near | None:
-    return _same(plain.lower(), old.lower(), "it differs from {place} only in upper and lower case")
-
-
-def _with_tokens(plain: str, old: str) -> _Near | None:
-    spans = _tokens(plain, old, "")
-    return _at(plain, spans[0][0], spans[0][1], "it differs from {place} only in spaces or line breaks") if spans else None
 
 
 def _nearest(plain: str, old: str, stop: Stop) -> _Near | None:

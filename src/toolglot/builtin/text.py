@@ -22,11 +22,14 @@ __all__ = [
     "Newline",
     "changed_lines",
     "checked",
+    "counted",
     "decoded",
     "encoded",
+    "has_half",
     "is_binary",
     "lines_of",
     "marked",
+    "newline_by",
     "newline_of",
     "numbered",
     "readable",
@@ -53,18 +56,8 @@ _MOST_CONTROL = 0.05  # of a sample of text
 _CONTEXT = 3  # lines around a change
 _COMPARED = 2000  # lines that are compared one with another; more are shown as replaced whole
 _LONGEST_DIFF = 100_000
-
-
-def _western() -> dict[int, int]:
-    """The bytes 128 to 159 as Windows-1252 reads them; the five that it does not know stay what they are in Latin-1."""
-    codes: dict[int, int] = {}
-    for code in range(0x80, 0xA0):
-        said = bytes([code]).decode("cp1252", "ignore")
-        codes[code] = ord(said) if said else code
-    return codes
-
-
-_TO_WESTERN = _western()
+# The bytes 128 to 159 as Windows-1252 reads them; the five that it does not know stay what they are in Latin-1.
+_TO_WESTERN = {code: ord(bytes([code]).decode("cp1252", "ignore") or chr(code)) for code in range(0x80, 0xA0)}
 _FROM_WESTERN = {there: here for here, there in _TO_WESTERN.items()}
 _NOT_WESTERN = {code: 0x100 for code in _TO_WESTERN if code not in _FROM_WESTERN}  # would come back as another character
 
@@ -145,9 +138,19 @@ def checked(text: str, what: str, most: int) -> str:
         raise ToolError(f"{what} has {len(text)} characters, and at most {most} are taken at once", kind="limit")
     if "\0" in text:
         raise ToolError(f"{what} holds a NUL character, which no text file has: leave it out", kind="validation")
-    if not text.isascii() and any("\ud800" <= one <= "\udfff" for one in text):
+    if has_half(text):
         raise ToolError(f"{what} holds half a character (a lone surrogate): send the whole character", kind="validation")
     return text
+
+
+def has_half(text: str) -> bool:
+    """Whether a text holds half a character, which no encoding can say."""
+    return not text.isascii() and any("\ud800" <= one <= "\udfff" for one in text)
+
+
+def counted(number: int, what: str) -> str:
+    """So many of something, in words: `1 line`, `2 lines`."""
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 # ---- lines
@@ -155,7 +158,11 @@ def checked(text: str, what: str, most: int) -> str:
 
 def newline_of(text: str) -> Newline:
     """How the lines of a text end."""
-    ends, returns = text.count("\n"), text.count("\r\n")
+    return newline_by(text.count("\n"), text.count("\r\n"))
+
+
+def newline_by(ends: int, returns: int) -> Newline:
+    """The same by how many line feeds there are, and how many of them come after a carriage return."""
     if not ends:
         return "none"
     return "crlf" if returns == ends else "mixed" if returns else "lf"
@@ -184,7 +191,7 @@ def numbered(lines: Iterable[str], first: int = 1) -> str:
 
 # ---- differences
 
-_Blocks = list[tuple[str, int, int, int, int]]
+_Hunk = list[tuple[str, int, int, int, int]]
 
 
 def changed_lines(before: str, after: str) -> tuple[int, int]:
@@ -192,9 +199,10 @@ def changed_lines(before: str, after: str) -> tuple[int, int]:
     old, new = lines_of(before), lines_of(after)
     head, tail = _alike(old, new)
     added = removed = 0
-    for kind, a, b, c, d in _blocks(old[head : len(old) - tail], new[head : len(new) - tail]):
-        if kind != "equal":
-            added, removed = added + d - c, removed + b - a
+    for hunk in _hunks(old[head : len(old) - tail], new[head : len(new) - tail]):
+        for kind, a, b, c, d in hunk:
+            if kind != "equal":
+                added, removed = added + d - c, removed + b - a
     return added, removed
 
 
@@ -208,7 +216,7 @@ def unified(before: str, after: str, name: str) -> str:
     old, new = old[start : len(old) - max(tail - _CONTEXT, 0)], new[start : len(new) - max(tail - _CONTEXT, 0)]
     parts = [f"--- {name if before else '/dev/null'}", f"+++ {name}"]
     size = 0
-    for hunk in _hunks(_blocks(old, new)):
+    for hunk in _hunks(old, new):
         for line in _written(hunk, old, new, start):
             parts.append(line)
             size += len(line) + 1
@@ -232,34 +240,14 @@ def _alike(old: Sequence[str], new: Sequence[str]) -> tuple[int, int]:
     return head, tail
 
 
-def _blocks(old: list[str], new: list[str]) -> _Blocks:
-    """What stays, goes and comes."""
+def _hunks(old: list[str], new: list[str]) -> Iterable[_Hunk]:
+    """What stays, goes and comes: changes that are near each other, with the lines around them."""
     if max(len(old), len(new)) > _COMPARED:
-        return [("replace", 0, len(old), 0, len(new))]
-    return list(SequenceMatcher(None, old, new).get_opcodes())
+        return [[("replace", 0, len(old), 0, len(new))]]
+    return SequenceMatcher(None, old, new).get_grouped_opcodes(_CONTEXT)
 
 
-def _hunks(blocks: _Blocks) -> Iterable[_Blocks]:
-    """Blocks that are near each other, with the lines around them."""
-    hunk: _Blocks = []
-    for i, (kind, a, b, c, d) in enumerate(blocks):
-        if kind != "equal":
-            hunk.append((kind, a, b, c, d))
-            continue
-        first, last = i == 0, i == len(blocks) - 1
-        if first or last or b - a > 2 * _CONTEXT:
-            if not first:
-                keep = min(_CONTEXT, b - a)
-                yield [*hunk, ("equal", a, a + keep, c, c + keep)]
-            keep = 0 if last else min(_CONTEXT, b - a)
-            hunk = [("equal", b - keep, b, d - keep, d)]
-        else:
-            hunk.append((kind, a, b, c, d))
-    if any(block[0] != "equal" for block in hunk):
-        yield hunk
-
-
-def _written(hunk: _Blocks, old: list[str], new: list[str], start: int) -> Iterable[str]:
+def _written(hunk: _Hunk, old: list[str], new: list[str], start: int) -> Iterable[str]:
     first, last = hunk[0], hunk[-1]
     yield f"@@ -{_range(start + first[1], last[2] - first[1])} +{_range(start + first[3], last[4] - first[3])} @@"
     for kind, a, b, c, d in hunk:

@@ -11,7 +11,6 @@ removes what lies beside the files. Without one, some files may be new, and `.NA
 
 import errno
 import os
-import secrets
 import stat
 import threading
 import unicodedata
@@ -22,9 +21,12 @@ from pathlib import Path
 import msgspec
 
 from toolglot.builtin.beneath import PATH_ONLY, give_back, open_beneath
+from toolglot.builtin.handles import check_regular, explained, failure, read_all, status_in, write_all
+from toolglot.builtin.journal import Entry, Journal, Mark, Version, own_journals, put_back, sweep, taken_over
+from toolglot.builtin.staging import Change, Made, Step, Written, carried_out, make_folder, unmake
 from toolglot.errors import ToolError, UsageError
 
-__all__ = ["PROTECTED", "Change", "Opened", "Place", "Root", "Version", "Workspace", "Written"]
+__all__ = ["PROTECTED", "Change", "Opened", "Place", "Root", "Version", "Workspace", "Written", "read_all", "write_all"]
 
 # What programs obey when they start next: names of files and folders, anywhere in a root.
 PROTECTED = frozenset(
@@ -35,12 +37,8 @@ PROTECTED = frozenset(
     }
 )
 _LONGEST_PATH, _LONGEST_NAME = 4096, 255
-_LARGEST_BACKUP = 256 << 20
 _GONE = " (deleted)"
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY
-_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_NO_LINKS = (errno.EPERM, errno.EMLINK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP)  # a file system, or its rules
-_NO_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)  # folders, on some file systems
 
 
 class Root(msgspec.Struct, frozen=True):
@@ -48,19 +46,6 @@ class Root(msgspec.Struct, frozen=True):
 
     path: Path
     writable: bool = True
-
-
-class Version(msgspec.Struct, frozen=True):
-    """What a file was when it was looked at: another version has other numbers."""
-
-    device: int
-    inode: int
-    size: int
-    changed: int
-
-    @classmethod
-    def of(cls, status: os.stat_result) -> "Version":
-        return cls(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -88,25 +73,6 @@ class Opened(msgspec.Struct, frozen=True):
     @property
     def version(self) -> Version:
         return Version.of(self.status)
-
-
-class Change(msgspec.Struct, frozen=True):
-    """One file as it is to be; no data: it is removed. `seen`: the version that it must still have, or "absent"."""
-
-    path: str
-    data: bytes | None
-    seen: "Version | str | None" = None
-    mode: int | None = None
-
-
-class Written(msgspec.Struct, frozen=True):
-    """What was done to one file."""
-
-    path: Path
-    created: bool
-    version: Version | None
-    """None: it was removed."""
-    backup: Path | None = None
 
 
 class _Held:
@@ -258,15 +224,15 @@ class Workspace:
         try:
             named = self._open(place, PATH_ONLY)  # opening a device or a pipe for reading would already be felt
             try:
-                _check_regular(os.fstat(named), path)
+                check_regular(os.fstat(named), path)
             finally:
                 give_back(named)
             handle = self._open(place, os.O_RDONLY | os.O_NONBLOCK)
         except OSError as e:
-            raise _failure(e, place.given) from None
+            raise failure(e, place.given) from None
         try:
             opened = self._seen(handle, place, handle)
-            _check_regular(opened.status, path)
+            check_regular(opened.status, path)
             yield opened
         finally:
             give_back(handle)
@@ -274,14 +240,9 @@ class Workspace:
     @contextmanager
     def listing(self, path: str) -> Generator[Opened]:
         """A folder, open for listing (`os.scandir(opened.handle)`). Raises ToolError."""
-        with self._opened(path, _FOLDER) as opened:
-            yield opened
-
-    @contextmanager
-    def _opened(self, path: str, flags: int) -> Generator[Opened]:
         place = self.place(path)
-        with _explained(place.given):
-            handle = self._open(place, flags)
+        with explained(place.given):
+            handle = self._open(place, _FOLDER)
         try:
             yield self._seen(handle, place, handle)
         finally:
@@ -292,7 +253,7 @@ class Workspace:
             _, below, whole = self._whereabouts(handle, place)
             return Opened(shown, os.fstat(handle), below, whole)
         except OSError as e:
-            raise _failure(e, place.given) from None
+            raise failure(e, place.given) from None
 
     def look(self, path: str) -> Opened | None:
         """What is at a path, without a descriptor of it; None where nothing is. Raises ToolError."""
@@ -302,7 +263,7 @@ class Workspace:
         except OSError as e:
             if e.errno in (errno.ENOENT, errno.ENOTDIR):
                 return None
-            raise _failure(e, place.given) from None
+            raise failure(e, place.given) from None
         try:
             return self._seen(handle, place, -1)
         finally:
@@ -310,7 +271,7 @@ class Workspace:
 
     def read(self, path: str, most: int) -> tuple[bytes, Opened]:
         """The bytes of a file, at most so many and one more. Raises ToolError."""
-        with self.reading(path) as opened, _explained(path):
+        with self.reading(path) as opened, explained(path):
             return read_all(opened.handle, most + 1), opened
 
     # ---- changing
@@ -324,36 +285,33 @@ class Workspace:
         return self.change([Change(path, None, seen)])[0]
 
     def change(self, changes: Iterable[Change]) -> list[Written]:
-        """All of the changes, or none of them. Raises ToolError; then every file is as it was.
-
-        Everything that can fail is done first, beside the files: checks, backups, the new contents on disk. Then names change.
-        """
+        """All of the changes, or none of them. Raises ToolError; then every file is as it was."""
         with self._lock:
-            steps: list[_Step] = []
-            journal = _Journal(self._backups)
+            steps: list[Step] = []
+            journal = Journal(self._backups)
             try:
                 for change in changes:
                     self._prepare(change, steps, journal)
                 for step in steps:
-                    with _explained(step.given):
+                    with explained(step.given):
                         step.check()
-                return _carried_out(steps, journal)
+                return carried_out(steps, journal)
             finally:
                 left = [step for step in reversed(steps) if not step.clean()]
                 journal.close(keep=bool(left))
 
-    def _prepare(self, change: Change, steps: "list[_Step]", journal: "_Journal") -> None:
+    def _prepare(self, change: Change, steps: list[Step], journal: Journal) -> None:
         """One more step, staged."""
         place = self.place(change.path)
-        with _explained(place.given):
-            step = _Step(change, place.given, *self._parent(place, make=change.data is not None))
+        with explained(place.given):
+            step = Step(change, place.given, *self._parent(place, make=change.data is not None))
             steps.append(step)
             step.path = self._changeable(step.folder, place, [step.name]) / step.name
             if any(one.path == step.path for one in steps[:-1]):
                 raise ToolError(f"{place.given!r} is to be changed twice at once", kind="validation")
             step.stage(self._backups, journal)
 
-    def _parent(self, place: Place, *, make: bool) -> "tuple[int, str, _Made]":
+    def _parent(self, place: Place, *, make: bool) -> tuple[int, str, Made]:
         """The folder of a file, its name there, and folders that had to be made. A link at the end is followed."""
         above, _, name = place.relative.rpartition("/")
         if name in ("", ".", ".."):
@@ -363,14 +321,14 @@ class Workspace:
         except OSError as e:
             if e.errno != errno.ENOENT or not make:
                 raise
-            made: _Made = []
+            made: Made = []
             return self._made_folders(place, above, made), name, made
         if not _is_link(folder, name):
             return folder, name, []
         give_back(folder)
         return self._behind_link(place)
 
-    def _behind_link(self, place: Place) -> "tuple[int, str, _Made]":
+    def _behind_link(self, place: Place) -> tuple[int, str, Made]:
         """The folder and name of the file that a link leads to; one that leads to nothing is refused."""
         try:
             handle = self._open(place, PATH_ONLY)
@@ -385,7 +343,7 @@ class Workspace:
         above, _, name = below.rpartition("/")
         return self._open(Place(place.given, held, above), _FOLDER), name or ".", []
 
-    def _made_folders(self, place: Place, path: str, made: "_Made") -> int:
+    def _made_folders(self, place: Place, path: str, made: Made) -> int:
         """Makes the folders of a path that are missing, one below the other, each by the handle of the one above."""
         names = [name for name in path.split("/") if name not in ("", ".")]
         if ".." in names:
@@ -394,13 +352,13 @@ class Workspace:
         try:
             self._changeable(handle, place, names[there:])
             for name in names[there:]:
-                _make_folder(handle, name, made)
+                make_folder(handle, name, made)
                 lower = os.open(name, _FOLDER | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=handle)
                 give_back(handle)
                 handle = lower
         except BaseException:
             give_back(handle)
-            _unmake(made)
+            unmake(made)
             raise
         return handle
 
@@ -432,23 +390,20 @@ class Workspace:
     # ---- after a crash
 
     def _recover(self, backups: Path) -> None:
-        """What was under way when another process was killed is taken back; what it left beside the files is removed.
-
-        Only what a journal of ours names is touched, and a file only where it still is exactly what was put there.
-        """
-        for path in _own_journals(backups):
-            with suppress(OSError, ToolError), _taken_over(path) as lines, ExitStack() as handles:
-                files = {line.old: line for line in lines if isinstance(line, _Entry)}.values()
+        """What was under way when another process was killed is taken back; what it left beside the files is removed."""
+        for path in own_journals(backups):
+            with suppress(OSError, ToolError), taken_over(path) as lines, ExitStack() as handles:
+                files = {line.old: line for line in lines if isinstance(line, Entry)}.values()
                 folders = [self._folder_of(file, handles) for file in files]
-                is_done = lines[-1:] == [_Mark(True)]
+                is_done = lines[-1:] == [Mark(True)]
                 for file, folder in zip(files, folders, strict=True):
                     if folder is not None:
-                        _sweep(folder, file) if is_done else _put_back(folder, file)
+                        sweep(folder, file) if is_done else put_back(folder, file)
                     with suppress(FileNotFoundError):
                         os.unlink(backups / os.fsdecode(file.copy))
                 os.unlink(path)
 
-    def _folder_of(self, file: "_Entry", handles: ExitStack) -> int | None:
+    def _folder_of(self, file: Entry, handles: ExitStack) -> int | None:
         """A handle of the folder that a journal names; None: it is gone. Raises ToolError where it may not be changed."""
         place = self.place(os.fsdecode(file.folder))
         if b"/" in b"".join((file.name, file.new, file.old, file.copy)):
@@ -460,373 +415,6 @@ class Workspace:
         handles.callback(give_back, folder)
         self._changeable(folder, place, [os.fsdecode(file.name)])
         return folder
-
-
-def _carried_out(steps: "list[_Step]", journal: "_Journal") -> list[Written]:
-    given = steps[0].given if steps else ""
-    try:
-        journal.write([step.entry() for step in steps], sync=len(steps) > 1)
-        for step in steps:
-            given = step.given
-            step.carry_out()
-        for step in steps:
-            given = step.given
-            step.settle()
-        journal.write([_Mark(True)], sync=len(steps) > 1)
-    except BaseException as e:
-        with suppress(OSError):
-            journal.write([_Mark(False)])
-        stuck = [step for step in reversed(steps) if not step.take_back()]
-        failure = _failure(e, given) if isinstance(e, OSError) else e
-        if stuck and isinstance(failure, ToolError):
-            left = " and ".join(f"{step.given!r} in {step.old!r}" for step in stuck)
-            raise ToolError(f"{failure}; not everything could be put back: what it was is {left}", kind="execution") from None
-        raise failure from None
-    return [step.finish() for step in steps]
-
-
-_Made = list[tuple[int, str]]
-"""Folders that were made: the handle of the one above, and the name."""
-
-
-class _Entry(msgspec.Struct, frozen=True, tag="file"):
-    """A line of a journal: one file on its way. Names are bytes, as file systems have them."""
-
-    folder: bytes
-    name: bytes
-    new: bytes
-    old: bytes
-    existed: bool
-    copy: bytes
-    """A backup on its way, in the private folder."""
-    made: Version | None = None
-    """What is put under the name; None: nothing yet, or it is removed."""
-
-
-class _Mark(msgspec.Struct, frozen=True, tag="mark"):
-    """A line of a journal: whether everything is in place. The last line counts."""
-
-    done: bool
-
-
-class _Journal:
-    """What is under way, in the private folder. The process that writes it holds a lock on it: without the lock, it is dead."""
-
-    def __init__(self, folder: Path | None) -> None:
-        self._folder, self._path, self._handle = folder, Path(), -1
-
-    def write(self, lines: "list[_Entry] | list[_Mark]", *, sync: bool = False) -> None:
-        if self._folder is None:
-            return
-        if self._handle < 0:
-            self._start(self._folder)
-        write_all(self._handle, b"".join(b"\n" + msgspec.json.encode(line) for line in lines) + b"\n")
-        if sync:
-            os.fsync(self._handle)
-
-    def _start(self, folder: Path) -> None:
-        import fcntl
-
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        path = folder / secrets.token_hex(8)
-        self._handle = os.open(path, _CREATE, 0o600)
-        self._path = path
-        fcntl.flock(self._handle, fcntl.LOCK_EX)
-        os.rename(path, path.with_suffix(".journal"))  # only now it is looked at by others
-        self._path = path.with_suffix(".journal")
-
-    def close(self, *, keep: bool) -> None:
-        """It has done its work; where something could not be cleaned up, it stays for the next start."""
-        if self._handle >= 0 and not keep:
-            with suppress(OSError):
-                os.unlink(self._path)
-        give_back(self._handle)
-
-
-def _own_journals(folder: Path) -> list[Path]:
-    """The journals in a folder that nobody else could have written to."""
-    try:
-        status = os.stat(folder)
-        if status.st_uid != os.geteuid() or status.st_mode & 0o022:
-            return []
-        return sorted(path for path in folder.iterdir() if path.suffix == ".journal")
-    except OSError:
-        return []
-
-
-@contextmanager
-def _taken_over(path: Path) -> "Generator[list[_Entry | _Mark]]":
-    """The lines of a journal whose writer is dead. Raises OSError where he lives. A line that was cut off was not written."""
-    import fcntl
-
-    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield [line for text in read_all(handle, _LARGEST_BACKUP).split(b"\n") if (line := _line(text)) is not None]
-    finally:
-        give_back(handle)
-
-
-def _line(text: bytes) -> _Entry | _Mark | None:
-    with suppress(msgspec.DecodeError):
-        return msgspec.json.decode(text, type=_Entry | _Mark)
-    return None
-
-
-def _put_back(folder: int, entry: _Entry) -> None:
-    """The old file is under its name, or none where none was, and nothing beside it. It may be done again. Raises OSError."""
-    now, old = _status(folder, entry.name), _status(folder, entry.old)
-    is_ours = now is not None and entry.made is not None and Version.of(now) == entry.made
-    if old is not None and (now is None or is_ours):
-        os.rename(entry.old, entry.name, src_dir_fd=folder, dst_dir_fd=folder)
-    elif is_ours and not entry.existed:
-        os.unlink(entry.name, dir_fd=folder)
-    _sweep(folder, entry)
-
-
-def _sweep(folder: int, entry: _Entry) -> None:
-    """Nothing is left beside the file. Raises OSError."""
-    for name in (entry.new, entry.old):
-        with suppress(FileNotFoundError):
-            os.unlink(name, dir_fd=folder)
-
-
-class _Step:
-    """One change on its way: staged beside its file, then put in place by one rename. The old file is there until `finish`."""
-
-    def __init__(self, change: Change, given: str, folder: int, name: str, made: _Made) -> None:
-        self.change, self.given = change, given
-        self.path = Path()
-        self.folder, self.name, self._made = folder, name, made
-        stem = f".{_cut(name)}.{secrets.token_hex(8)}"
-        self._new, self.old, self._copy = f"{stem}.new", f"{stem}.old", f"{stem[1:]}.part"
-        self._before: os.stat_result | None = None
-        self._version: Version | None = None
-        self._backup: Path | None = None
-        self._is_staged = self._is_finished = False
-        self._is_clean = True
-
-    def entry(self) -> _Entry:
-        """It as a line of the journal."""
-        folder, *names = map(os.fsencode, (self.path.parent, self.name, self._new, self.old))
-        return _Entry(folder, *names, existed=self._before is not None, copy=os.fsencode(self._copy), made=self._version)
-
-    def stage(self, backups: Path | None, journal: _Journal) -> None:
-        """Looks at the old file, keeps a copy of it, and writes the new one next to it."""
-        self._before = self._look()
-        self.check()
-        journal.write([self.entry()])
-        self._is_staged = True
-        if self._before is not None and backups is not None:
-            self._backup = backups / self._copy
-            self._keep(self._backup, self._before)
-            self._backup = self._backup.rename(self._backup.with_suffix(""))
-        if self.change.data is not None:
-            self._write_new(self.change.data, self._before)
-
-    def _write_new(self, data: bytes, before: os.stat_result | None) -> None:
-        """What is written never runs with the rights of another: a set-user-id bit is lost, as in an ordinary write."""
-        mode = self.change.mode if self.change.mode is not None else stat.S_IMODE(before.st_mode) if before else 0o666
-        handle = os.open(self._new, _CREATE, mode & 0o777, dir_fd=self.folder)
-        try:
-            write_all(handle, data)
-            if before is not None:
-                with suppress(OSError):  # somebody else's, who may be written for but not be
-                    os.fchown(handle, before.st_uid, before.st_gid)
-            if before is not None or self.change.mode is not None:
-                os.fchmod(handle, mode & 0o777)
-            os.fsync(handle)
-            self._version = Version.of(os.fstat(handle))
-        finally:
-            os.close(handle)
-
-    def _keep(self, kept: Path, before: os.stat_result) -> None:
-        """A copy of the old file in the private folder for backups."""
-        if before.st_size > _LARGEST_BACKUP:
-            raise ToolError(f"{self.given!r} is too large to keep a copy of it: change it with a command", kind="limit")
-        source = os.open(self.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=self.folder)
-        try:
-            if Version.of(os.fstat(source)) != Version.of(before):
-                raise self._disturbed()
-            target = os.open(kept, _CREATE, 0o600)
-            try:
-                size = 0
-                while size < before.st_size and (data := os.read(source, min(1 << 20, before.st_size - size))):
-                    write_all(target, data)
-                    size += len(data)
-                os.fsync(target)
-            finally:
-                os.close(target)
-        finally:
-            give_back(source)
-
-    def _look(self) -> os.stat_result | None:
-        found = _status(self.folder, self.name)
-        if found is not None:
-            _check_regular(found, self.given)
-        return found
-
-    def _disturbed(self) -> ToolError:
-        return ToolError(f"{self.given!r} is being changed by somebody else: try again", kind="execution")
-
-    def check(self) -> None:
-        """Whether the file still is what it was when it was read. Raises ToolError, OSError."""
-        now, seen = self._look(), self.change.seen
-        if now is None:
-            if self.change.data is None or isinstance(seen, Version):
-                raise ToolError(f"there is no file {self.given!r}", kind="execution")
-            if self._before is not None:
-                raise self._disturbed()
-            return
-        if seen == "absent":
-            raise ToolError(f"{self.given!r} exists already", kind="execution")
-        if isinstance(seen, Version) and Version.of(now) != seen:
-            raise ToolError(f"{self.given!r} has changed since it was read: read it again", kind="execution")
-        if self._before is None or Version.of(now) != Version.of(self._before):
-            raise self._disturbed()
-        if self.change.data is not None and not _may_write(self.folder, self.name):
-            raise ToolError(f"{self.given!r} may not be changed: it is read-only", kind="not_allowed")
-
-    def carry_out(self) -> None:
-        """Changes names, so that it can be taken back. Where no file was, none is replaced. Raises ToolError, OSError."""
-        folder, is_new = self.folder, self.change.data is not None
-        if self._before is not None:
-            if not _linked(folder, self.name, self.old):
-                os.rename(self.name, self.old, src_dir_fd=folder, dst_dir_fd=folder)
-            elif not is_new:
-                os.unlink(self.name, dir_fd=folder)
-            if is_new:
-                os.rename(self._new, self.name, src_dir_fd=folder, dst_dir_fd=folder)
-        elif not _linked(folder, self._new, self.name):
-            self.check()
-            os.rename(self._new, self.name, src_dir_fd=folder, dst_dir_fd=folder)
-
-    def settle(self) -> None:
-        """It is on disk, and what it replaced is what was looked at. Raises ToolError, OSError."""
-        if self._before is not None:
-            old = _status(self.folder, self.old)
-            if old is None or Version.of(old) != Version.of(self._before):
-                raise self._disturbed()
-        for handle in (self.folder, *(above for above, _ in self._made)):
-            try:
-                os.fsync(handle)
-            except OSError as e:
-                if e.errno not in _NO_SYNC:
-                    raise
-
-    def take_back(self) -> bool:
-        """The old file is back under its name; a new one is gone. Whether that could be done."""
-        try:
-            _put_back(self.folder, self.entry())
-        except OSError:
-            self._is_clean = False
-        return self._is_clean
-
-    def finish(self) -> Written:
-        """It is done: from here on it is not taken back."""
-        self._is_finished = True
-        with suppress(OSError):
-            _sweep(self.folder, self.entry())
-        return Written(self.path, self._before is None, self._version, self._backup)
-
-    def clean(self) -> bool:
-        """Nothing is left beside the file; of a change that did not come about, no copy and no folder. Whether it is so.
-
-        What could not be put back stays where it is.
-        """
-        if self._is_staged and self._is_clean:
-            try:
-                _sweep(self.folder, self.entry())
-            except OSError:
-                self._is_clean = False
-        if self._is_finished or not self._is_clean:
-            for handle, _ in self._made:
-                give_back(handle)
-        else:
-            if self._backup is not None:
-                with suppress(OSError):
-                    os.unlink(self._backup)
-            _unmake(self._made)
-        give_back(self.folder)
-        return self._is_clean
-
-
-def _linked(folder: int, name: str, other: str) -> bool:
-    """Gives a file another name too; False where that cannot be done here. Raises OSError."""
-    try:
-        os.link(name, other, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
-    except OSError as e:
-        if e.errno in _NO_LINKS:
-            return False
-        raise
-    return True
-
-
-def _status(folder: int, name: str | bytes) -> os.stat_result | None:
-    """What is under a name; None: nothing. Raises OSError."""
-    try:
-        return os.stat(name, dir_fd=folder, follow_symlinks=False)
-    except FileNotFoundError:
-        return None
-
-
-def _is_link(folder: int, name: str) -> bool:
-    with suppress(OSError):
-        return (found := _status(folder, name)) is not None and stat.S_ISLNK(found.st_mode)
-    return False
-
-
-def _check_regular(status: os.stat_result, given: str) -> None:
-    if not stat.S_ISREG(status.st_mode):
-        what = "a folder" if stat.S_ISDIR(status.st_mode) else "not a regular file"
-        raise ToolError(f"{given!r} is {what}", kind="execution")
-
-
-def _may_write(folder: int, name: str) -> bool:
-    return os.access(name, os.W_OK, dir_fd=folder, effective_ids=os.access in os.supports_effective_ids)
-
-
-def _make_folder(above: int, name: str, made: _Made) -> None:
-    """A folder, unless somebody else has made it just now."""
-    handle = os.dup(above)
-    try:
-        os.mkdir(name, 0o777, dir_fd=above)
-    except BaseException as e:
-        give_back(handle)
-        if not isinstance(e, FileExistsError):
-            raise
-    else:
-        made.append((handle, name))
-
-
-def _unmake(made: _Made) -> None:
-    """Folders that were made for nothing."""
-    for handle, name in reversed(made):
-        with suppress(OSError):
-            os.rmdir(name, dir_fd=handle)
-        give_back(handle)
-
-
-def _cut(name: str) -> str:
-    """The start of a name, short enough for more to follow it."""
-    return os.fsencode(name)[:100].decode("utf-8", "ignore")
-
-
-def read_all(handle: int, most: int) -> bytes:
-    """What a descriptor holds, at most so many bytes."""
-    parts: list[bytes] = []
-    size = 0
-    while size < most and (data := os.read(handle, min(1 << 20, most - size))):
-        parts.append(data)
-        size += len(data)
-    return b"".join(parts)
-
-
-def write_all(handle: int, data: bytes) -> None:
-    """All of the bytes."""
-    view = memoryview(data)
-    while view:
-        view = view[os.write(handle, view) :]
 
 
 def _path_of(handle: int) -> str:
@@ -853,30 +441,7 @@ def _plain_name(name: str) -> str:
     return "".join(one for one in plain if unicodedata.category(one) != "Cf").partition(":")[0].rstrip(". ")
 
 
-@contextmanager
-def _explained(given: str) -> Generator[None]:
-    try:
-        yield
-    except OSError as e:
-        raise _failure(e, given) from None
-
-
-_SAYINGS = {
-    errno.ENOENT: "there is no {!r}",
-    errno.ENOTDIR: "{!r}: a part of the path is not a folder",
-    errno.EISDIR: "{!r} is a folder",
-    errno.ELOOP: "{!r} leads through too many links",
-    errno.EXDEV: "{!r} leads out of the workspace",
-    errno.ENXIO: "{!r} is not a regular file",
-    errno.EACCES: "{!r} may not be opened",
-    errno.EPERM: "{!r} may not be changed",
-    errno.ENAMETOOLONG: "the path {!r} is too long",
-    errno.ENOSPC: "{!r} cannot be written: the disk is full",
-    errno.EROFS: "{!r} cannot be written: the file system is read-only",
-}
-
-
-def _failure(error: OSError, given: str) -> ToolError:
-    said = _SAYINGS.get(error.errno or 0)
-    kind = "not_allowed" if error.errno in (errno.EXDEV, errno.EACCES, errno.EPERM) else "execution"
-    return ToolError(said.format(given) if said else f"{given!r}: {error.strerror}", kind=kind)
+def _is_link(folder: int, name: str) -> bool:
+    with suppress(OSError):
+        return (found := status_in(folder, name)) is not None and stat.S_ISLNK(found.st_mode)
+    return False

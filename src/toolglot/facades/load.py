@@ -37,6 +37,7 @@ class _Row(msgspec.Struct, forbid_unknown_fields=True):
     ignored: list[str] = []
     aliases: list[str] = []
     models: str = ""
+    hidden: bool = False
     result: str = ""
     failure: str = ""
 
@@ -107,6 +108,7 @@ def _view(row: _Row, known: frozenset[str] | None, where: str) -> View:
         ignored=frozenset(row.ignored),
         aliases=tuple(row.aliases),
         models=row.models,
+        hidden=row.hidden,
     )
 
 

@@ -12,12 +12,13 @@ from typing import Any, cast
 __all__ = ["Arguments", "canonical", "otherwise", "rendered"]
 
 Arguments = dict[str, Any]
+_UNSAID = ("head_share", "list_depth")  # how a harness wants results: no model says it
 _WORDS = {"create_file": "Add", "update_file": "Update", "delete_file": "Delete"}
 
 
 def canonical(tool: str, arguments: Arguments) -> Arguments:
     """A base call in the one form that all of its forms come to."""
-    found = {name: value for name, value in arguments.items() if value is not None and name != "head_share"}
+    found = {name: value for name, value in arguments.items() if value is not None and name not in _UNSAID}
     if tool == "read" and "max_lines" in found and "end_line" not in found:
         found["end_line"] = found.get("start_line", 1) + found.pop("max_lines") - 1
     elif tool == "patch" and "ops" in found:

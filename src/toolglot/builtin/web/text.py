@@ -11,7 +11,7 @@ from logging import CRITICAL, getLogger
 from typing import Any, cast
 from urllib.parse import urljoin
 
-__all__ = ["article", "cleaned", "decoded", "markdown", "plain", "title_of"]
+__all__ = ["article", "cleaned", "decoded", "links_of", "markdown", "plain", "title_of"]
 
 LITTLE = 200
 """Characters under which an article is not worth its name."""
@@ -130,6 +130,11 @@ def title_of(html: str) -> str:
     end = low.find("</title", begin) if begin >= 0 else -1
     text = entities.unescape(html[begin + 1 : end]) if end >= 0 else ""
     return _CONTROL.sub("", _SPACES.sub(" ", text)).strip()[:300]
+
+
+def links_of(text: str) -> list[str]:
+    """Where the links of a page lead, in the order of its text; pictures are none."""
+    return [found[2] for found in _LINK.finditer(text) if found[2].startswith("http") and not found[0].startswith("!")]
 
 
 def plain(line: str) -> str:

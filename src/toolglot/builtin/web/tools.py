@@ -7,36 +7,34 @@ a ref, which is as good as the address.
 import asyncio
 import re
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
 from typing import Any, Literal, NoReturn, cast
-
-import msgspec
 
 from toolglot.builtin.toolbox import Toolbox, built
 from toolglot.builtin.web.address import MAX_URL
 from toolglot.builtin.web.config import WebConfig
-from toolglot.builtin.web.pages import MAX_FINDINGS, Found, Page, find_in, part_of, speaking_lines
+from toolglot.builtin.web.data import (
+    FoundData,
+    NotOpened,
+    OpenedData,
+    OpenedPages,
+    ResultData,
+    SearchData,
+    WebData,
+    WebFinding,
+    WebOpening,
+    WebPart,
+    WebQuery,
+)
+from toolglot.builtin.web.pages import MAX_FINDINGS, Page, find_in, part_of, speaking_lines
 from toolglot.builtin.web.search import Asked, search
+from toolglot.builtin.web.text import links_of
 from toolglot.builtin.web.web import Web
 from toolglot.errors import ToolError
 from toolglot.tools.context import Context
 from toolglot.tools.results import ToolOutput
 from toolglot.tools.tool import Tool, tool
 
-__all__ = [
-    "FoundData",
-    "NotOpened",
-    "OpenedData",
-    "OpenedPages",
-    "ResultData",
-    "SearchData",
-    "WebData",
-    "WebFinding",
-    "WebOpening",
-    "WebPart",
-    "WebQuery",
-    "web_tools",
-]
+__all__ = ["web_tools"]
 
 MAX_TIMEOUT = 120
 MAX_QUERIES = 8
@@ -50,155 +48,20 @@ MAX_PATTERN = 1000
 _DOMAIN = re.compile(r"(?:[^\W_](?:[\w-]{0,61}[^\W_])?\.)*[^\W_](?:[\w-]{0,61}[^\W_])?")
 
 
-class OpenedData(msgspec.Struct, frozen=True, kw_only=True):
-    """What `web_open` found. text: the part that is shown; next_line, next_char: where the next one begins."""
-
-    ref: str
-    url: str
-    requested: str
-    title: str
-    status: int
-    media_type: str
-    how: str
-    """chromium, or http: no script ran."""
-    sandbox: bool | None
-    format: str
-    question: str | None
-    question_lines: list[int]
-    """Lines that have words of the question."""
-    text: str
-    start_line: int
-    end_line: int
-    total_lines: int
-    start_char: int
-    end_char: int
-    total_chars: int
-    next_line: int | None
-    next_char: int | None
-    notes: list[str]
-    blocked: list[str]
-    """Hosts that the page asked for and did not get."""
-
-
-class NotOpened(msgspec.Struct, frozen=True, kw_only=True):
-    """One of several pages that did not open, and why."""
-
-    target: str
-    why: str
-
-
-class OpenedPages(msgspec.Struct, frozen=True, kw_only=True):
-    """What `web_open` found of several pages."""
-
-    pages: list[OpenedData]
-    failed: list[NotOpened]
-
-
-class FoundData(msgspec.Struct, frozen=True, kw_only=True):
-    """What `web_find` found. total: all lines that have the pattern, also those that are not shown."""
-
-    ref: str
-    url: str
-    title: str
-    pattern: str
-    matches: list[Found]
-    total: int
-    total_lines: int
-    how: str
-
-
-class ResultData(msgspec.Struct, frozen=True, kw_only=True):
-    """One result of a search."""
-
-    ref: str
-    url: str
-    title: str
-    snippet: str
-    date: str
-
-
-class SearchData(msgspec.Struct, frozen=True, kw_only=True):
-    """What `web_search` found."""
-
-    queries: list[str]
-    service: str
-    results: list[ResultData]
-
-
-@dataclass(frozen=True, kw_only=True)
-class WebQuery:
-    """A search.
-
-    Attributes:
-        q: What to search for.
-        recency: Only results of the last so many days.
-        domains: Only results of these domains.
-    """
-
-    q: str
-    recency: int | None = None
-    domains: list[str] = field(default_factory=list[str])
-
-
-@dataclass(frozen=True, kw_only=True)
-class WebOpening:
-    """A page to read.
-
-    Attributes:
-        ref_id: Its address, or the ref of a page or of a search result.
-        lineno: The first line to show.
-    """
-
-    ref_id: str
-    lineno: int | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class WebFinding:
-    """Text to find in a page.
-
-    Attributes:
-        ref_id: Its address, or the ref of a page or of a search result.
-        pattern: The text.
-    """
-
-    ref_id: str
-    pattern: str
-
-
-class WebPart(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of one search, one page or one finding. data: as the tool for just that gives it."""
-
-    kind: Literal["search_query", "open", "find"]
-    text: str
-    data: Any = None
-    is_error: bool = False
-
-
-class WebData(msgspec.Struct, frozen=True, kw_only=True):
-    """What `web` found, in the order of what was asked for."""
-
-    parts: list[WebPart]
-
-
 def web_tools(box: Toolbox, web: Web | WebConfig | None = None) -> list[Tool]:
     """The tools of the web for a toolbox. Give a Web to close it yourself; else it ends with the tools."""
     net = web if isinstance(web, Web) else Web(web)
+    single = _searching(net), _opening(net), _finding(net)
+    return [*single, _all_at_once(net, *single)]
 
-    def address(arguments: dict[str, Any]) -> str:
-        given = arguments.get("target", "")
-        targets = cast(list[Any], given) if isinstance(given, list) else [given]
-        return ", ".join(net.pages.address(str(one)) for one in targets)
 
-    def queries_of(arguments: dict[str, Any]) -> str:
-        return "; ".join(map(str, arguments.get("queries", ())))
-
+def _searching(net: Web) -> Tool:
     @tool(
         name="web_search",
         effects="network",
         idempotent=True,
         timeout=60,
-        target=queries_of,
+        target=lambda arguments: "; ".join(map(str, arguments.get("queries", ()))),
         tags={"web"},
         examples=[{"queries": ["python 3.13 release date"], "allowed_domains": ["python.org"]}],
     )
@@ -227,12 +90,16 @@ def web_tools(box: Toolbox, web: Web | WebConfig | None = None) -> list[Tool]:
         data = SearchData(queries=[one.query for one in asked], service=service, results=results)
         return ToolOutput(_search_text(data), built(data))
 
+    return web_search
+
+
+def _opening(net: Web) -> Tool:
     @tool(
         name="web_open",
         effects="network",
         idempotent=True,
         timeout=MAX_TIMEOUT + 30,
-        target=address,
+        target=_addresses(net),
         tags={"web"},
         max_result=net.config.max_chars + 4000,
         examples=[{"target": "https://docs.python.org/3/library/asyncio.html"}, {"target": "w2", "start_line": 120}],
@@ -245,6 +112,7 @@ def web_tools(box: Toolbox, web: Web | WebConfig | None = None) -> list[Tool]:
         question: str | None = None,
         format: Literal["markdown", "text", "html"] = "markdown",
         timeout: float | None = None,
+        link: int | None = None,
     ) -> ToolOutput:
         """Open a page of the web and read it: scripts run, then its text is shown, a long page part by part.
 
@@ -257,6 +125,7 @@ def web_tools(box: Toolbox, web: Web | WebConfig | None = None) -> list[Tool]:
             question: What you want to know: the lines that have its words are named.
             format: markdown with tables, code and links; text without marks; or the html.
             timeout: Seconds for the page to load, 1 to 120.
+            link: The number of a link on the page, counted from 1 in its text: opens what that leads to instead.
         """
         seconds = _seconds(timeout, net.config.timeout)
         if start_line is not None and start_char is not None:
@@ -265,10 +134,9 @@ def web_tools(box: Toolbox, web: Web | WebConfig | None = None) -> list[Tool]:
 
         async def opened(one: str, most: int) -> OpenedData:
             url = _target(net, one)
-            page = net.pages.kept(url) if pages_on or url != one.strip() else None
-            if page is None:
-                context.report(f"opening {url[:200]}")
-                page = await net.open(url, seconds)
+            if link is not None:
+                url = _link(await _page(net, url, seconds, context, kept=True), link)
+            page = await _page(net, url, seconds, context, kept=pages_on or url != one.strip())
             return _opened(net, page, question, format, start_line, start_char, most)
 
         if isinstance(target, list):
@@ -276,12 +144,16 @@ def web_tools(box: Toolbox, web: Web | WebConfig | None = None) -> list[Tool]:
         data = await opened(target, net.config.max_chars)
         return ToolOutput(_opened_text(data), built(data), is_error=data.status >= 400)
 
+    return web_open
+
+
+def _finding(net: Web) -> Tool:
     @tool(
         name="web_find",
         effects="network",
         idempotent=True,
         timeout=MAX_TIMEOUT + 30,
-        target=address,
+        target=_addresses(net),
         tags={"web"},
         examples=[{"target": "w1", "pattern": "release date"}],
     )
@@ -295,26 +167,21 @@ def web_tools(box: Toolbox, web: Web | WebConfig | None = None) -> list[Tool]:
         url = _target(net, target)
         if not pattern.strip() or len(pattern) > MAX_PATTERN:
             _wrong(f"pattern must be text of 1 to {MAX_PATTERN} characters")
-        page = net.pages.kept(url)
-        if page is None:
-            context.report(f"opening {url[:200]}")
-            page = await net.open(url, net.config.timeout)
+        page = await _page(net, url, net.config.timeout, context, kept=True)
         matches, total = find_in(page.text, pattern)
-        lines = page.text.count("\n") + 1
-        ref = net.pages.ref(page.requested)
         data = FoundData(
-            ref=ref,
+            ref=net.pages.ref(page.requested),
             url=page.url,
             title=page.title,
             pattern=pattern,
             matches=matches,
             total=total,
-            total_lines=lines,
+            total_lines=page.text.count("\n") + 1,
             how=page.how,
         )
         return ToolOutput(_found_text(data), built(data))
 
-    return [web_search, web_open, web_find, _all_at_once(net, web_search, web_open, web_find)]
+    return web_find
 
 
 def _all_at_once(net: Web, web_search: Tool, web_open: Tool, web_find: Tool) -> Tool:
@@ -350,7 +217,9 @@ def _all_at_once(net: Web, web_search: Tool, web_open: Tool, web_find: Tool) -> 
             _part("search_query", web_search, queries=[one.q], allowed_domains=one.domains or None, recency_days=one.recency)
             for one in queries
         ]
-        opening = [_part("open", web_open, target=one.ref_id, start_line=one.lineno, context=context) for one in pages]
+        opening = [
+            _part("open", web_open, target=one.ref_id, start_line=one.lineno, link=one.link, context=context) for one in pages
+        ]
         parts = await asyncio.gather(*searching, *opening)
         # only now: pages that were just opened need not be opened again
         looking = [_part("find", web_find, target=one.ref_id, pattern=one.pattern, context=context) for one in findings]
@@ -371,6 +240,16 @@ async def _part(kind: Literal["search_query", "open", "find"], one: Tool, **argu
 
 
 # ---- arguments
+
+
+def _addresses(net: Web) -> Callable[[dict[str, Any]], str]:
+    def target(arguments: dict[str, Any]) -> str:
+        given = arguments.get("target", "")
+        targets = cast(list[Any], given) if isinstance(given, list) else [given]
+        link = f", its link {arguments['link']}" if arguments.get("link") is not None else ""
+        return ", ".join(net.pages.address(str(one)) for one in targets) + link
+
+    return target
 
 
 def _asked_of(arguments: dict[str, Any]) -> str:
@@ -429,6 +308,23 @@ def _domains(given: list[str] | None, name: str) -> tuple[str, ...]:
 
 
 # ---- results
+
+
+async def _page(net: Web, url: str, seconds: float, context: Context, *, kept: bool) -> Page:
+    """A page as it was kept, where that will do; else opened."""
+    page = net.pages.kept(url) if kept else None
+    if page is None:
+        context.report(f"opening {url[:200]}")
+        page = await net.open(url, seconds)
+    return page
+
+
+def _link(page: Page, number: int) -> str:
+    """Where a link of a page leads. Raises ToolError."""
+    links = links_of(page.text)
+    if not 1 <= number <= len(links):
+        _wrong(f"link is {number}: the page {page.url[:200]} has {len(links)} links")
+    return links[number - 1]
 
 
 async def _several(targets: list[str], opened: Callable[[str, int], Awaitable[OpenedData]], room: int) -> ToolOutput:
@@ -490,10 +386,9 @@ def _opened_text(data: OpenedData) -> str:
     if data.question_lines:
         head.append(f"Words of your question are in lines {', '.join(map(str, data.question_lines))}.")
     tail = ""
-    if data.next_line is not None:
-        tail = f"\n\n(There is more: web_open with target {data.ref} and start_line {data.next_line}.)"
-    elif data.next_char is not None:
-        tail = f"\n\n(There is more: web_open with target {data.ref} and start_char {data.next_char}.)"
+    if data.next_line is not None or data.next_char is not None:
+        where = f"start_line {data.next_line}" if data.next_line is not None else f"start_char {data.next_char}"
+        tail = f"\n\n(There is more: web_open with target {data.ref} and {where}.)"
     return "\n".join(head) + "\n\n" + (data.text or "(The page has no text.)") + tail
 
 

@@ -12,7 +12,7 @@ from toolglot.request import Schema
 __all__ = ["web_run", "web_search"]
 
 _KINDS = ("search_query", "open", "find")
-_ELSEWHERE = ("click", "image_query", "screenshot", "finance", "weather", "sports", "time")
+_ELSEWHERE = ("image_query", "screenshot", "finance", "weather", "sports", "time")
 _MORE = re.compile(r"\(There is more: web_open with target (\S+) and start_line (\d+)\.\)\s*\Z")
 
 
@@ -49,6 +49,11 @@ def _open(native: Arguments) -> Arguments:
     return {"target": refs[0] if len(refs) == 1 else refs, **({"start_line": line} if line is not None else {})}
 
 
+def _links(base: Arguments) -> Arguments | None:
+    linked = base.get("link") is not None and isinstance(base["target"], str)
+    return {"click": [{"ref_id": base["target"], "id": base["link"]}]} if linked else None
+
+
 def _opened(base: Arguments) -> Arguments:
     line = {"lineno": base["start_line"]} if base.get("start_line") is not None else {}
     target: Any = base["target"]
@@ -65,8 +70,18 @@ def _found(base: Arguments) -> Arguments:
     return {"find": [{"ref_id": base["target"], "pattern": base["pattern"]}]}
 
 
+def _clicked(native: Arguments) -> list[Arguments]:
+    return [{"ref_id": one["ref_id"], "link": one["id"]} for one in _list(native, "click")]
+
+
+def _click(native: Arguments) -> Arguments:
+    (one,) = _clicked(native)
+    return {"target": one["ref_id"], "link": one["link"]}
+
+
 def _together(native: Arguments) -> Arguments:
-    found = {name: native[name] for name in _KINDS if native.get(name)}
+    asked = {**native, "open": [*_list(native, "open"), *_clicked(native)]}
+    found = {name: asked[name] for name in _KINDS if asked.get(name)}
     if not found:
         others = [name for name in _ELSEWHERE if native.get(name)]
         why = f"{', '.join(others)} cannot be done here" if others else "nothing is asked for"
@@ -92,7 +107,7 @@ def _read(said: Said) -> str:
 
 def _kind(native: Arguments) -> str:
     """One search, one page, one finding, each of which has its base tool; or all at once."""
-    kinds = [name for name in _KINDS if native.get(name)]
+    kinds = [name for name in (*_KINDS, "click") if native.get(name)]
     if len(kinds) != 1:
         return "all"
     (kind,) = kinds
@@ -133,9 +148,13 @@ web_run = View(
         "search_query": Case(base="web_search", into=_search, back=_searched, result=_read),
         "open": Case(base="web_open", into=_open, back=_opened, result=_read),
         "find": Case(base="web_find", into=_find, back=_found, result=_read),
+        "click": Case(base="web_open", into=_click, back=_links, result=_read),
         "all": Case(base="web", into=_together, back=_kept, result=_read),
     },
-    accepts={name: {"type": "array"} for name in _ELSEWHERE},
+    accepts={
+        "click": {"type": "array", "items": shape("ref_id id", ref_id=text(), id={"type": "integer"})},
+        **{name: {"type": "array"} for name in _ELSEWHERE},
+    },
     ignored=frozenset({"response_length"}),
     aliases=("web.run", "web_run"),
 )
