@@ -28,6 +28,8 @@ MODELS = {
     "gemini": ("gemini", "gemini-3-pro-preview"),
     "codex": ("openai-responses", "gpt-5.5"),
     "unknown": ("xai", "grok-4"),
+    "openai-hosted": ("openai-responses", "gpt-5.2"),
+    "anthropic-api": ("anthropic", "claude-opus-5"),
 }
 
 
@@ -63,13 +65,27 @@ def steps(model: str, root: Path, page: str) -> list[ToolCall]:
             ("shell", {"command": "python3 greet.py"}),
             ("web_open", {"target": page}),
         ],
+        "openai-hosted": [
+            ("shell", {"commands": ["ls", "pwd"]}),
+            ("shell", {"commands": ["cat greet.py"]}),
+            ("apply_patch", {"type": "update_file", "path": "greet.py", "diff": PATCH.partition("greet.py\n")[2][:-14]}),
+            ("shell", {"commands": ["python3 greet.py"]}),
+            ("web_open", {"target": page}),
+        ],
+        "anthropic-api": [
+            ("str_replace_based_edit_tool", {"command": "view", "path": str(root)}),
+            ("str_replace_based_edit_tool", {"command": "view", "path": file}),
+            ("str_replace_based_edit_tool", {"command": "str_replace", "path": file, "old_str": "Helo", "new_str": "Hello"}),
+            ("bash", {"command": "python3 greet.py"}),
+            ("web_fetch", {"url": page}),
+        ],
     }
     found = words["claude" if model == "older claude" else model]
     return [_call(name, given) for name, given in found]
 
 
 def _call(name: str, given: dict[str, Any]) -> ToolCall:
-    if name == "apply_patch":
+    if name == "apply_patch" and "input" in given:
         return ToolCall("", name, None, given["input"], freeform=True)
     return ToolCall("", name, given, namespace="web" if name == "run" else "")
 
@@ -113,7 +129,8 @@ class Desk:
 
     def agent(self, model: str) -> Orchestrator:
         profile, name = MODELS[model]
-        return Orchestrator(engine_for(profile, self.transport, model=name), tools=self.own.tools, approve=_yes)
+        facade = model if "-" in model else "auto"
+        return Orchestrator(engine_for(profile, self.transport, model=name), tools=self.own.tools, approve=_yes, facade=facade)
 
     async def work(self, agent: Orchestrator, calls: list[ToolCall]) -> list[tuple[str, str, bool]]:
         self.replies += [Reply((call,), "tools") for call in calls] + [Reply((Text("done"),), "end")]
@@ -137,7 +154,7 @@ def test_each_model_does_it_in_its_own_words(model: str, page: str, tmp_path: Pa
     assert "Helo" in done[1][1]
     assert "Hello world" in done[3][1]
     assert "plum" in done[4][1]
-    edits = {"codex": "patch"}.get(model, "edit")
+    edits = "patch" if model in ("codex", "openai-hosted") else "edit"
     assert [name for name, _, _ in done][2] == edits
     desk.check()
 
