@@ -3,7 +3,8 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
-# Some tests wait for other programs: one more of them than there are cores.
+# Some tests wait for other programs: one more of them than there are cores. Neighbours share what they set up, so they stay together
+# (worksteal); hundreds of programs are started, so bytecode is kept, whatever the environment says.
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 
 .DEFAULT_GOAL := help
@@ -24,7 +25,8 @@ demo: $(READY) ## a conversation with tools on every wire, handed over in the mi
 
 test: $(READY) ## all tests with coverage, then the scores on the recordings where they are present (SYSTEM=no installs no programs)
 	@SYSTEM=$(SYSTEM) sh tests/system.sh
-	@PYTEST_XDIST_AUTO_NUM_WORKERS=$(WORKERS) $(BIN)/python -m pytest --numprocesses=auto --cov --cov-report=term:skip-covered --cov-fail-under=90
+	@PYTHONDONTWRITEBYTECODE= PYTEST_XDIST_AUTO_NUM_WORKERS=$(WORKERS) \
+		$(BIN)/python -m pytest --numprocesses=auto --dist=worksteal --cov --cov-report=term:skip-covered --cov-fail-under=90
 	@$(BIN)/python tests/scores.py
 
 check: $(READY) ## format, lint, types, import contracts, documentation examples

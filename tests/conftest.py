@@ -1,11 +1,14 @@
 """Shared fixtures: the recordings next to the project, where they are present."""
 
 import base64
+import importlib
 import logging
 import os
+import pkgutil
 import signal
+import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,6 +16,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+import toolglot
 from toolglot.engine.signin import environment
 from toolglot.engine.signin.environment import SECRETS
 from toolglot.jsontext import loads_object
@@ -49,6 +53,31 @@ SHARED = Path(__file__).parent.parent.parent / "shared"
 ABSENT = f"needs the recorded exchanges, and {SHARED} is absent"
 
 Recording = dict[str, Any]
+
+
+@cache
+def _load_everything() -> None:
+    """So that no module is met for the first time by a test that coverage does not watch."""
+    for module in pkgutil.walk_packages(toolglot.__path__, "toolglot."):
+        importlib.import_module(module.name)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Coverage does not watch a test that is marked `untraced`, nor the programs that it starts: that would take three times as
+    long, and short tests reach the same lines."""
+    if item.get_closest_marker("untraced") is None:
+        return (yield)
+    tracer, told = sys.gettrace(), os.environ.pop("COVERAGE_PROCESS_CONFIG", None)
+    if tracer is not None:
+        _load_everything()
+    sys.settrace(None)
+    try:
+        return (yield)
+    finally:
+        sys.settrace(tracer)
+        if told is not None:
+            os.environ["COVERAGE_PROCESS_CONFIG"] = told
 
 
 @pytest.fixture(autouse=True)

@@ -15,8 +15,13 @@ def main() -> int:
         print("scores: no recordings here (../shared is absent); the tests above cover the same rules")
         return 0
     env = {**os.environ, "TOOLGLOT": str(Path(sys.executable).parent / "toolglot")}
-    runs = [subprocess.run([sys.executable, SCORE, what], env=env).returncode for what in ("decode", "convert")]
-    return int(any(runs))
+    runs = [
+        subprocess.Popen([sys.executable, SCORE, what], env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        for what in ("decode", "convert")
+    ]
+    for run in runs:
+        print(run.communicate()[0].decode(), end="", flush=True)
+    return int(any(run.returncode for run in runs))
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ def test_python_block_runs_and_prints_what_its_comments_say(block: str) -> None:
     assert out.getvalue().splitlines() == promised
 
 
+@pytest.mark.untraced
 def test_generated_parts_are_current() -> None:
     done = subprocess.run([sys.executable, ROOT / "docs" / "generate.py", "--check"], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout

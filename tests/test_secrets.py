@@ -593,6 +593,7 @@ class TestTheCommandLine:
         hunt.keep("stdout", out)
         hunt.keep("stderr", err)
 
+    @pytest.mark.untraced
     def test_a_refusal_that_repeats_the_key(self, hunt: Hunt, tmp_path: Path) -> None:
         async def talk() -> tuple[bytes, bytes]:
             async with Echo() as echo:

@@ -652,6 +652,7 @@ class Arena:
 
 
 class TestRaces:
+    @pytest.mark.untraced
     @pytest.mark.parametrize("name", ["look", "read", "listing", "write", "create", "remove", "change"])
     def test_are_lost_by_whoever_swaps_folders(self, field: Path, way: str, name: str) -> None:
         arena = Arena(field)
@@ -660,6 +661,7 @@ class TestRaces:
         assert min(done, refused) >= 10
         arena.box.close()
 
+    @pytest.mark.untraced
     def test_are_lost_against_an_ordinary_user_too(self, field: Path, way: str) -> None:
         arenas = {name: Arena(field / name) for name in Arena(field / "first").operations}
         give_away(field)

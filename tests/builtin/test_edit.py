@@ -528,6 +528,7 @@ BAD: list[tuple[str, dict[str, Any]]] = [
 
 
 class TestBadInput:
+    @pytest.mark.untraced
     @pytest.mark.parametrize("name", FINE)
     @pytest.mark.parametrize("path", [*BAD_PATHS, *NOT_THERE, "binary", "late"], ids=lambda path: repr(path)[:30])
     def test_a_bad_path_is_a_typed_error(self, still: Tools, name: str, path: Any):

@@ -216,6 +216,7 @@ class TestFinding:
         assert str(raised.value).startswith(said)
         assert raised.value.details["path"] == "f"
 
+    @pytest.mark.untraced
     @pytest.mark.parametrize("block", [50_000, 3])
     def test_a_large_file_of_equal_lines_takes_no_long_time(self, block: int) -> None:
         lines = ["same"] * 100_000

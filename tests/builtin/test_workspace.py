@@ -1,6 +1,7 @@
 """The workspace: what it reads and writes, what it says, and that it agrees with the kernel about every path."""
 
 import errno
+import gc
 import itertools
 import os
 import shutil
@@ -150,6 +151,13 @@ class TestLooking:
             (root / "a.txt").unlink()
             assert os.readlink(f"/proc/self/fd/{opened.handle}").endswith(" (deleted)")
             assert workspace._path_of(opened.handle) == str(root / "a.txt")  # pyright: ignore[reportPrivateUsage]
+
+    def test_that_are_forgotten_are_closed(self, root: Path) -> None:
+        before = len(os.listdir("/proc/self/fd"))
+        for _ in range(20):
+            Workspace(root)
+        gc.collect()
+        assert len(os.listdir("/proc/self/fd")) <= before
 
     @pytest.mark.parametrize("path", ["", "/somewhere/else/a.txt"], ids=["untold", "moved away"])
     def test_what_was_opened_must_be_told_to_be_inside(

@@ -109,6 +109,7 @@ class Chat(Terminal):
 
 
 class TestConversation:
+    @pytest.mark.untraced
     @pytest.mark.parametrize("wire", WIRES)
     def test_tools_approvals_another_model_and_ctrl_c(self, wire: str, tmp_path: Path) -> None:
         other = WIRES[WIRES.index(wire) - 1]
@@ -134,6 +135,7 @@ class TestConversation:
             assert chat.says("still here") == 1
             chat.leave()
 
+    @pytest.mark.untraced
     def test_a_stream_that_stalls_can_be_stopped(self, tmp_path: Path) -> None:
         with Chat(tmp_path, "-m", "simulator:openai-chat") as chat:
             chat.wait_ready()
@@ -145,6 +147,7 @@ class TestConversation:
             assert chat.says("go on") == 1
             chat.leave()
 
+    @pytest.mark.untraced
     def test_ctrl_c_at_an_approval_stops_the_turn_and_runs_nothing(self, tmp_path: Path) -> None:
         with Chat(tmp_path, "-m", "simulator:anthropic") as chat:
             chat.ask('call delete {"path": "a.txt"}')
@@ -155,6 +158,7 @@ class TestConversation:
             assert not (tmp_path / "deleted").exists()
             chat.leave()
 
+    @pytest.mark.untraced
     def test_undo_context_save_new_and_load(self, tmp_path: Path) -> None:
         with Chat(tmp_path, "-m", "simulator:gemini") as chat:
             chat.hear("say the first")
@@ -177,6 +181,7 @@ class TestConversation:
 
 
 class TestApproval:
+    @pytest.mark.untraced
     def test_what_hides_or_obeys_is_visible(self, tmp_path: Path) -> None:
         with Chat(tmp_path, "-m", "simulator:openai-chat") as chat:
             chat.ask('call delete {"path": "a\\u202egnp.exe \\u001b[2J\\u200bb"}')
@@ -189,6 +194,7 @@ class TestApproval:
             assert not (tmp_path / "deleted").exists()
             chat.leave()
 
+    @pytest.mark.untraced
     def test_what_was_typed_before_the_question_is_no_answer(self, tmp_path: Path) -> None:
         with Chat(tmp_path, "-m", "simulator:openai-chat") as chat:
             chat.ask('call wait_for_it {"name": "it"} then call delete {"path": "precious"}')
@@ -207,6 +213,7 @@ class TestApproval:
 
 
 class TestKeys:
+    @pytest.mark.untraced
     def test_many_lines_history_and_what_is_typed_during_a_turn(self, tmp_path: Path) -> None:
         with Chat(tmp_path, "-m", "simulator:openai-chat") as chat:
             chat.wait_ready()
@@ -228,6 +235,7 @@ class TestKeys:
             chat.wait_for(re.compile("^unfinished$", re.MULTILINE), times=2)
             chat.leave()
 
+    @pytest.mark.untraced
     def test_ctrl_c_empties_the_line_and_twice_leaves(self, tmp_path: Path) -> None:
         with Chat(tmp_path, "-m", "simulator:openai-chat") as chat:
             chat.wait_ready()
@@ -250,6 +258,7 @@ class TestKeys:
             assert "Exception" not in chat.everything
             chat.leave()
 
+    @pytest.mark.untraced
     def test_no_tool_takes_the_users_keys(self, tmp_path: Path) -> None:
         with Chat(tmp_path, "-m", "simulator:openai-chat") as chat:
             chat.ask("call read_a_key {}")
@@ -260,6 +269,7 @@ class TestKeys:
 
 
 class TestWindow:
+    @pytest.mark.untraced
     @pytest.mark.parametrize("columns", [40, 20])
     def test_a_narrow_window_shows_everything(self, columns: int, tmp_path: Path) -> None:
         path = "/home/somebody/documents/letters/to-a-friend.txt"
@@ -274,6 +284,7 @@ class TestWindow:
             assert (tmp_path / "deleted").exists()
             chat.leave()
 
+    @pytest.mark.untraced
     def test_a_new_size_in_the_middle_of_anything(self, tmp_path: Path) -> None:
         with Chat(tmp_path, "-m", "simulator:openai-responses") as chat:
             chat.wait_ready()
@@ -297,12 +308,14 @@ class TestWindow:
             assert not re.search("[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏]", chat.everything)
             chat.leave()
 
+    @pytest.mark.untraced
     def test_without_colours(self, tmp_path: Path) -> None:
         with Chat(tmp_path, "-m", "simulator:anthropic", NO_COLOR="1") as chat:
             chat.hear("What is the weather in Paris?")
             chat.leave()
         assert not COLOURS.search(chat.raw)
 
+    @pytest.mark.untraced
     def test_a_dumb_terminal_gets_plain_lines(self, tmp_path: Path) -> None:
         with Chat(tmp_path, "-m", "simulator:anthropic", TERM="dumb") as chat:
             chat.wait_for("/help")
@@ -322,6 +335,7 @@ class TestWindow:
             assert chat.wait_exit() == 0
         assert b"\x1b" not in chat.raw
 
+    @pytest.mark.untraced
     def test_a_very_long_answer_is_shown_whole_and_once(self, tmp_path: Path) -> None:
         words = [f"w{number}" for number in range(34_000)]
         with Chat(tmp_path, "-m", "simulator:openai-chat") as chat:

@@ -1,6 +1,10 @@
-"""The commands as a user or a script runs them: answers, errors of one sentence, exit codes."""
+"""The commands as a user or a script runs them: answers, errors of one sentence, exit codes.
+
+They run in this process, because a program takes longer to start than to answer; that a program says the same is tested.
+"""
 
 import base64
+import io
 import json
 import os
 import subprocess
@@ -10,14 +14,34 @@ from typing import Any, ClassVar
 
 import pytest
 
-ENV = {**os.environ, "NO_COLOR": "1", "TERM": "dumb", "COLUMNS": "200"}
+from toolglot.cli.entry import main
+
+PLAIN = {"NO_COLOR": "1", "TERM": "dumb", "COLUMNS": "200"}
+ENV = {**os.environ, **PLAIN}
 CHAT = {"model": "gpt-4o", "messages": [{"role": "user", "content": "Hi"}]}
 REPLY = {"id": "c1", "choices": [{"index": 0, "message": {"role": "assistant", "content": "Hello"}, "finish_reason": "stop"}]}
 
 
 def run(*words: str, given: str | bytes = b"") -> tuple[int, str, str]:
     data = given.encode() if isinstance(given, str) else given
-    done = subprocess.run([sys.executable, "-m", "toolglot.cli.main", *words], input=data, capture_output=True, env=ENV)
+    streams = [io.TextIOWrapper(io.BytesIO(one), encoding="utf-8", write_through=True) for one in (data, b"", b"")]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["toolglot", *words])
+        patch.setattr(sys.modules["__main__"], "__package__", None, raising=False)
+        for name, stream in zip(("stdin", "stdout", "stderr"), streams, strict=True):
+            patch.setattr(sys, name, stream)
+        for name, value in PLAIN.items():
+            patch.setenv(name, value)
+        with pytest.raises(SystemExit) as end:
+            main()
+    code, (out, err) = end.value.code, (stream.buffer.getvalue().decode() for stream in streams[1:])
+    return (1, out, f"{err}{code}\n") if isinstance(code, str) else (code or 0, out, err)
+
+
+def run_program(*words: str, given: str | bytes = b"") -> tuple[int, str, str]:
+    data = given.encode() if isinstance(given, str) else given
+    program = "import sys; sys.argv[0] = 'toolglot'; from toolglot.cli.entry import main; main()"
+    done = subprocess.run([sys.executable, "-c", program, *words], input=data, capture_output=True, env=ENV)
     return done.returncode, done.stdout.decode(), done.stderr.decode()
 
 
@@ -44,6 +68,25 @@ def test_version() -> None:
     code, out, _ = run("--version")
     assert code == 0
     assert out.startswith("toolglot ")
+
+
+AS_A_PROGRAM: dict[str, tuple[list[str], str]] = {
+    "an answer in a line": (["decode", "--wire", "openai-chat", "--jsonl"], lines(exchange(REPLY), "not json")),
+    "a body": (["convert", "--from", "openai-chat", "--to", "gemini"], json.dumps(CHAT | {"n": 2})),
+    "no JSON": (["convert", "--from", "openai-chat", "--to", "gemini"], "{"),
+    "wrong usage": (["decode", "--wire", "morse"], ""),
+    "tools": (["check", "-", "--for", "openai-chat", "--for", "gemini"], '[{"name": "f"}]'),
+    "a file that is missing": (["check", "nope.json"], ""),
+    "help": ([], ""),
+}
+
+
+@pytest.mark.parametrize("what", AS_A_PROGRAM)
+def test_a_program_says_what_is_said_in_this_process(what: str) -> None:
+    words, given = AS_A_PROGRAM[what]
+    code, out, err = run_program(*words, given=given)
+    assert run(*words, given=given) == (code, out, err)
+    assert out or err
 
 
 class TestDecode:

@@ -13,7 +13,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-ENV = {**os.environ, "NO_COLOR": "1", "TERM": "dumb", "COLUMNS": "200"} | {"TOOLGLOT_MODEL": "simulator"}
+PLAIN = {"NO_COLOR": "1", "TERM": "dumb", "COLUMNS": "200", "TOOLGLOT_MODEL": "simulator"}
 TOOLS = '''
 from toolglot import tool
 
@@ -37,9 +37,14 @@ all = [get_weather, broken, risky]
 '''
 
 
+def environment() -> dict[str, str]:
+    """That of this moment: whether coverage watches is in it."""
+    return {**os.environ, **PLAIN}
+
+
 def run(*words: str, given: bytes = b"", cwd: Path | None = None, **env: str) -> tuple[int, str, str]:
     command = [sys.executable, "-m", "toolglot.cli.main", "run", *words]
-    done = subprocess.run(command, input=given, capture_output=True, env=ENV | env, cwd=cwd)
+    done = subprocess.run(command, input=given, capture_output=True, env=environment() | env, cwd=cwd)
     return done.returncode, done.stdout.decode(), done.stderr.decode()
 
 
@@ -93,6 +98,7 @@ class TestRun:
         assert code == 3
         assert "approval of risky is needed" in err
 
+    @pytest.mark.untraced
     @pytest.mark.parametrize(
         ("words", "exits", "says"),
         [
@@ -124,7 +130,7 @@ class TestRun:
 
     def test_ctrl_c_is_quiet(self) -> None:
         command = [sys.executable, "-m", "toolglot.cli.main", "run", "--json", "fault stall"]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=ENV) as process:
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()) as process:
             assert process.stdout is not None
             assert process.stderr is not None
             process.stdout.readline()  # it has begun
@@ -138,7 +144,7 @@ class TestRun:
 @pytest.fixture
 def simulator() -> Iterator[tuple[subprocess.Popen[bytes], str]]:
     command = [sys.executable, "-m", "toolglot.cli.main", "simulate", "--port", "0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=ENV) as process:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()) as process:
         assert process.stdout is not None
         found = re.search(rb"http://\S+", process.stdout.readline())
         assert found
@@ -164,14 +170,14 @@ class TestSimulate:
     def test_a_port_that_is_taken_is_one_sentence(self, simulator: tuple[subprocess.Popen[bytes], str]) -> None:
         port = simulator[1].rpartition(":")[2]
         command = [sys.executable, "-m", "toolglot.cli.main", "simulate", "--port", port]
-        done = subprocess.run(command, capture_output=True, env=ENV)
+        done = subprocess.run(command, capture_output=True, env=environment())
         assert done.returncode == 1
         assert b"cannot listen on" in done.stderr
         assert len(done.stderr.splitlines()) == 1
 
 
 def test_demo_is_a_conversation_on_every_wire() -> None:
-    done = subprocess.run([sys.executable, "-m", "toolglot.cli.main", "demo"], capture_output=True, env=ENV)
+    done = subprocess.run([sys.executable, "-m", "toolglot.cli.main", "demo"], capture_output=True, env=environment())
     out = done.stdout.decode()
     assert (done.returncode, done.stderr.decode()) == (0, "")
     for title in ("OpenAI Chat Completions", "OpenAI Responses", "Anthropic Messages", "Google Gemini", "Ollama"):
@@ -182,6 +188,8 @@ def test_demo_is_a_conversation_on_every_wire() -> None:
 
 
 def test_demo_of_an_unknown_provider_names_the_known_ones() -> None:
-    done = subprocess.run([sys.executable, "-m", "toolglot.cli.main", "demo", "--wire", "gemni"], capture_output=True, env=ENV)
+    done = subprocess.run(
+        [sys.executable, "-m", "toolglot.cli.main", "demo", "--wire", "gemni"], capture_output=True, env=environment()
+    )
     assert done.returncode == 2
     assert b"'gemini'" in done.stderr

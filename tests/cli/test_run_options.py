@@ -108,6 +108,7 @@ class TestOutput:
         assert (code, err) == (0, "")
         assert "seen: it" in out
 
+    @pytest.mark.untraced
     def test_more_is_said_where_it_is_asked_for(self, toolglot: Command) -> None:
         log = toolglot.folder / "log.jsonl"
         code, out, err = toolglot("run", "say hi", "-v")
@@ -155,6 +156,7 @@ class TestConfiguration:
         assert (code, out) == (2, "")
         assert "toolglot.toml, line 1, column 9" in err
 
+    @pytest.mark.untraced
     def test_an_alias_is_a_model(self, toolglot: Command) -> None:
         (toolglot.folder / "toolglot.toml").write_text('[aliases]\nwork = "simulator:ollama"\n')
         code, out, _ = toolglot("run", "say hi", "-m", "work", "--json")

@@ -186,7 +186,7 @@ def test_words_fit_a_narrow_terminal(capsys: pytest.CaptureFixture[str], monkeyp
     ("given", "error", "sentence"),
     [
         ({"facade": "claude_code"}, UnknownName, "unknown facade 'claude_code'; did you mean 'claude-code'"),
-        ({"facade": "nowhere.toml"}, UsageError, "the facade nowhere.toml cannot be read: No such file"),
+        ({"facade": "nowhere.toml"}, UsageError, "the facade 'nowhere.toml' cannot be read: No such file"),
         ({"wire": "gemeni"}, UnknownName, "unknown wire 'gemeni'; did you mean 'gemini'"),
         ({"model": "gemin:x"}, UnknownName, "unknown provider 'gemin'"),
         ({"model": "gemini:x", "wire": "openai-chat"}, UsageError, "asked on the wire gemini, not on openai-chat"),
@@ -233,6 +233,7 @@ def sent_by_an_agent(model: str, tools: list[Any], **options: Any) -> Any:
     return transport.bodies[0]["tools"]
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("model", FACED)
 def test_built_in_tools_are_shown_as_the_models_own_harness_shows_them(
     model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -242,6 +243,7 @@ def test_built_in_tools_are_shown_as_the_models_own_harness_shows_them(
     assert json.loads(out) == sent_by_an_agent(model, tools)
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("facade", FACADES)
 def test_a_facade_may_be_named(facade: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model, tools = "simulator:anthropic/claude-sonnet-4-5", coding_tools(tmp_path)

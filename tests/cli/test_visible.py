@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 
 from toolglot.cli.visible import harmless, shortened, visible
 
+pytestmark = pytest.mark.untraced
+
 BIDI = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 ANYTHING = "".join(map(chr, range(0x110000)))
 SCRIPTS = [

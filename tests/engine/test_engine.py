@@ -833,6 +833,7 @@ def test_sessions_do_not_influence_each_other() -> None:
             conversation.append(assistant(f"said {turn}"), user(f"more {turn}"))
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize(
     "provider", ["openai-chat", "openai-responses", "anthropic", "gemini", "ollama", "mistral", "deepseek"]
 )

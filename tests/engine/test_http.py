@@ -273,6 +273,7 @@ def test_no_more_requests_under_way_than_asked_for() -> None:
     run(main())
 
 
+@pytest.mark.untraced
 def test_a_thousand_at_once() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < 3 * CROWD:

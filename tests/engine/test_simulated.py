@@ -24,6 +24,8 @@ from toolglot.simulator.core import Simulator
 from toolglot.tools.config import RetryConfig
 from transports import QUICK, ask, streamed
 
+pytestmark = pytest.mark.untraced
+
 WIRES = ("openai-chat", "openai-responses", "anthropic", "gemini", "ollama")
 wires = pytest.mark.parametrize("provider", WIRES)
 ways = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])

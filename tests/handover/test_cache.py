@@ -17,6 +17,8 @@ from toolglot.tools.tool import Tool, tool
 
 from .scenes import FIVE, Sent, engine_for, played, recording, refused
 
+pytestmark = pytest.mark.untraced
+
 LOOPS = 12
 SCRIPT = Script(
     [

@@ -160,6 +160,7 @@ def test_the_catalog_has_twenty_profiles_or_more() -> None:
 
 @pytest.mark.parametrize(("profile", "live"), EVERYWHERE)
 class TestEverywhere:
+    @pytest.mark.untraced
     def test_the_outcomes_are_those_that_were_planned(self, profile: str, live: bool) -> None:
         found = conversation(profile, live)
         outcomes = [*found.first.outcomes, *found.second.outcomes]
@@ -196,6 +197,7 @@ class TestEverywhere:
         losses = [*found.first.losses, *found.second.losses]
         assert [str(loss) for loss in losses if not loss.where.startswith("tool ")] == []
 
+    @pytest.mark.untraced
     @needs_referee
     def test_the_referee_accepts_every_request(self, profile: str, live: bool) -> None:
         said = [wrong for one in conversation(profile, live).sent for wrong in referee_says(one)]

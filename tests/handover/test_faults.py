@@ -27,6 +27,8 @@ from toolglot.tools.tool import Tool, tool
 
 from .scenes import FIVE, MODELS, QUICK, Recording, accepted_everywhere, engine_for, played, unpaired
 
+pytestmark = pytest.mark.untraced
+
 PROMPT = 'call weather {"city": "Paris"} call weather {"city": "Rome"}\nthen say Done.'
 STALLS = ("stall", "stall-first")
 RACES = ("reset-mid-stream", "error-in-200")  # where all comes in one piece, nothing is shown, and it is asked again

@@ -35,6 +35,8 @@ from toolglot.tools.tool import tool
 
 from .scenes import FIVE, QUICK, accepted_everywhere, engine_for, played, unpaired
 
+pytestmark = pytest.mark.untraced
+
 PROMPT = 'say I look.\ncall quick {"n": 1} call hang {"n": 2} call quick {"n": 3}'
 MOMENTS: tuple[type[Any], ...] = (
     Retrying,

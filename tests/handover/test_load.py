@@ -27,6 +27,8 @@ from toolglot.tools.tool import Tool, tool
 from .scenes import FIVE, MODELS, played, unpaired
 from .soak import Sample
 
+pytestmark = pytest.mark.untraced
+
 CONVERSATIONS = 1000
 TURNS = int(os.environ.get("TOOLGLOT_SOAK", "1500"))
 PROMPT = 'call weather {{"city": "{0}"}} call weather {{"city": "not {0}"}}\nthen say It is sunny in {0}.'

@@ -7,7 +7,9 @@ is asked is told every text, call and result; opaque state goes back to the one 
 
 import asyncio
 import base64
-from functools import cache
+from collections import Counter
+from collections.abc import Callable
+from functools import lru_cache
 from itertools import pairwise, permutations
 from typing import Any
 
@@ -35,6 +37,8 @@ from .scenes import (
     referee_says,
     unpaired,
 )
+
+pytestmark = pytest.mark.untraced
 
 PNG = base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==")
 # what Google lets others say in place of a signature
@@ -183,7 +187,7 @@ class Told(msgspec.Struct):
     elsewhere: list[str]
 
 
-@cache
+@lru_cache(maxsize=1)  # the tests of a scene come one after another
 def there_and_back(path: tuple[str, ...], moment: str, live: bool) -> Told:
     """A conversation along a path of profiles."""
 
@@ -300,8 +304,9 @@ def bound_in(wire: str, body: Doc, *, answer: bool) -> list[Any]:
 
 # ---- the laws
 
+Path = tuple[str, ...]
 PAIRS = [
-    pytest.param((first, second, first), moment, live, id=f"{first}-{second}-{moment}-{'streamed' if live else 'whole'}")
+    pytest.param(((first, second, first), moment, live), id=f"{first}-{second}-{moment}-{'streamed' if live else 'whole'}")
     for first, second in permutations(SIX, 2)
     for moment in MOMENTS
     for live in (False, True)
@@ -309,13 +314,13 @@ PAIRS = [
 # each wire once in every place, with its neighbours and with those after them
 WAYS = [(FIVE[at], FIVE[(at + step) % 5], FIVE[(at + 2 * step) % 5], FIVE[at]) for at in range(5) for step in (1, 2)]
 TRIPLES = [
-    pytest.param(way, moment, live, id=f"{'-'.join(way)}-{moment}-{'streamed' if live else 'whole'}")
+    pytest.param((way, moment, live), id=f"{'-'.join(way)}-{moment}-{'streamed' if live else 'whole'}")
     for way in WAYS
     for moment, live in (("approval", True), ("fallback", False), ("cancelled", True))
 ]
 # vendors that speak one wire and do not share their state, and those with rules of their own
 KIN = [
-    pytest.param(path, moment, live, id=f"{'-'.join(path)}-{moment}-{'streamed' if live else 'whole'}")
+    pytest.param((path, moment, live), id=f"{'-'.join(path)}-{moment}-{'streamed' if live else 'whole'}")
     for path in (
         ("gemini", "vertex", "gemini"),
         ("openai-responses", "azure-responses", "openai-responses"),
@@ -328,55 +333,69 @@ KIN = [
 ]
 
 
-@pytest.mark.parametrize(("path", "moment", "live"), [*PAIRS, *TRIPLES, *KIN])
-class TestHandOver:
-    def test_nobody_refuses_a_request(self, path: tuple[str, ...], moment: str, live: bool) -> None:
-        found = there_and_back(path, moment, live)
-        failed = [at for at, one in enumerate(found.sent) if one.status != 200]
-        assert failed == ([2] if moment == "fallback" else [])
-        asked = [one.profile.id for one in found.sent]
-        assert [asked[0], *(new for old, new in pairwise(asked) if new != old)] == list(path)
-
-    def test_everything_is_told_to_whoever_is_asked(self, path: tuple[str, ...], moment: str, live: bool) -> None:
-        for at, one in enumerate(there_and_back(path, moment, live).sent):
-            assert (at, untold(one)) == (at, [])
-
-    def test_state_goes_back_to_its_maker_and_to_nobody_else(self, path: tuple[str, ...], moment: str, live: bool) -> None:
-        sent = there_and_back(path, moment, live).sent
-        for at, one in enumerate(sent):
-            assert (at, state_in(one)) == (at, state_of(one))
-        assert bool(state_in(sent[-1])) is (path[-1] not in ("openai-chat", "azure-chat", "mistral"))  # which show no reasoning
-
-    def test_the_conversation_is_valid_everywhere(self, path: tuple[str, ...], moment: str, live: bool) -> None:
-        found = there_and_back(path, moment, live)
-        assert unpaired(found.conversation) == []
-        assert found.elsewhere == []
-
-    def test_nothing_ran_twice(self, path: tuple[str, ...], moment: str, live: bool) -> None:
-        ran = there_and_back(path, moment, live).ran
-        assert len({*ran}) == len(ran)
-
-    def test_the_conversation_says_what_was_interrupted(self, path: tuple[str, ...], moment: str, live: bool) -> None:
-        conversation = there_and_back(path, moment, live).conversation
-        kinds = [[result.error_kind for result in message.results] for message in conversation if message.results]
-        last = "interrupted" if moment == "cancelled" else None
-        assert kinds[:2] == [["interrupted", None], [None, "execution", None, last]]
-
-    @needs_referee
-    def test_the_referee_accepts_every_request(self, path: tuple[str, ...], moment: str, live: bool) -> None:
-        assert [said for one in there_and_back(path, moment, live).sent for said in referee_says(one)] == []
+def refused_or_led_astray(path: Path, moment: str, found: Told) -> list[Any]:
+    failed = [at for at, one in enumerate(found.sent) if one.status != 200]
+    asked = [one.profile.id for one in found.sent]
+    went = [asked[0], *(new for old, new in pairwise(asked) if new != old)]
+    return [] if (failed, went) == ([2] if moment == "fallback" else [], list(path)) else [failed, went]
 
 
-@pytest.mark.parametrize(("path", "moment"), [one.values[:2] for one in [*PAIRS, *TRIPLES, *KIN] if not one.values[2]])
-def test_what_a_provider_made_comes_back_as_it_was(path: tuple[str, ...], moment: str) -> None:
+def not_told(path: Path, moment: str, found: Told) -> list[Any]:
+    return [(at, wrong) for at, one in enumerate(found.sent) if (wrong := untold(one))]
+
+
+def state_astray(path: Path, moment: str, found: Told) -> list[Any]:
+    """State goes back to its maker and to nobody else; some show no reasoning at all."""
+    is_shown = path[-1] not in ("openai-chat", "azure-chat", "mistral")
+    wrong = [(at, state_in(one), state_of(one)) for at, one in enumerate(found.sent) if state_in(one) != state_of(one)]
+    return [*wrong, *([] if bool(state_in(found.sent[-1])) is is_shown else ["the last"])]
+
+
+def not_valid_everywhere(path: Path, moment: str, found: Told) -> list[Any]:
+    return [*unpaired(found.conversation), *found.elsewhere]
+
+
+def ran_twice(path: Path, moment: str, found: Told) -> list[Any]:
+    return [name for name, times in Counter(found.ran).items() if times > 1]
+
+
+def interrupted_untold(path: Path, moment: str, found: Told) -> list[Any]:
+    kinds = [[result.error_kind for result in message.results] for message in found.conversation if message.results]
+    last = "interrupted" if moment == "cancelled" else None
+    return [] if kinds[:2] == [["interrupted", None], [None, "execution", None, last]] else [kinds]
+
+
+def came_back_otherwise(path: Path, moment: str, found: Told) -> list[Any]:
+    """What a provider made comes back as it was; looked at where answers are whole."""
     made: dict[str, list[Any]] = {}
-    for one in there_and_back(path, moment, False).sent:
+    wrong: list[Any] = []
+    for one in found.sent:
         wire, profile = one.profile.wire, one.profile.id
         held = bound_in(wire, one.body, answer=False)
-        assert [item for item in made.get(profile, []) if item not in held] == []
+        wrong += [item for item in made.get(profile, []) if item not in held]
         if one.status == 200:
             made.setdefault(profile, []).extend(bound_in(wire, loads_object(bytes(one.answer)), answer=True))
-    assert made[path[0]]
+    return wrong if made[path[0]] else ["nothing was made"]
+
+
+LAWS = (refused_or_led_astray, not_told, state_astray, not_valid_everywhere, ran_twice, interrupted_untold)
+
+
+@pytest.fixture(scope="module", params=[*PAIRS, *TRIPLES, *KIN])
+def played_scene(request: pytest.FixtureRequest) -> tuple[Path, str, bool, Told]:
+    path, moment, live = request.param
+    return path, moment, live, there_and_back(path, moment, live)
+
+
+def test_a_hand_over_keeps_all_laws(played_scene: tuple[Path, str, bool, Told]) -> None:
+    path, moment, live, found = played_scene
+    laws = LAWS if live else (*LAWS, came_back_otherwise)
+    assert {law.__name__: wrong for law in laws if (wrong := law(path, moment, found))} == {}
+
+
+@needs_referee
+def test_the_referee_accepts_every_request(played_scene: tuple[Path, str, bool, Told]) -> None:
+    assert [said for one in played_scene[3].sent for said in referee_says(one)] == []
 
 
 def test_a_picture_that_the_next_model_cannot_see_is_a_loss() -> None:
@@ -411,6 +430,28 @@ def test_the_judge_sees_what_is_missing(what: str) -> None:
 def test_the_judge_sees_state_that_is_missing() -> None:
     sent = there_and_back(("anthropic", "ollama", "anthropic"), "approval", False).sent[-1]
     assert state_in(mangled(sent, b'"signature":"', b'"signature":"x')) != state_of(sent)
+
+
+SPOILT: dict[str, Callable[[Told], object]] = {
+    "refused_or_led_astray": lambda found: found.sent.pop(0),
+    "not_told": lambda found: found.sent.append(mangled(found.sent.pop(), *MANGLED["a result"])),
+    "state_astray": lambda found: found.sent.append(mangled(found.sent.pop(), b'"signature":"', b'"signature":"x')),
+    "not_valid_everywhere": lambda found: found.conversation.pop(2),
+    "ran_twice": lambda found: found.ran.append(found.ran[0]),
+    "interrupted_untold": lambda found: found.conversation.clear(),
+    "came_back_otherwise": lambda found: found.sent.append(mangled(found.sent.pop(), b'"input":{"a":2', b'"input":{"a":3')),
+}
+
+
+def test_each_law_can_say_no() -> None:
+    assert [*SPOILT] == [law.__name__ for law in (*LAWS, came_back_otherwise)]
+    path, moment = ("anthropic", "ollama", "anthropic"), "fallback"
+    for law in (*LAWS, came_back_otherwise):
+        found = there_and_back(path, moment, False)
+        spoilt = Told([*found.sent], [*found.conversation], [*found.ran], [*found.elsewhere])
+        assert law(path, moment, spoilt) == []
+        SPOILT[law.__name__](spoilt)
+        assert law(path, moment, spoilt) != [], law.__name__
 
 
 def mangled(sent: Sent, old: bytes, new: bytes) -> Sent:

@@ -20,6 +20,8 @@ from toolglot.wire.codec import encode_request
 from toolglot.wire.repair import interrupted
 from toolglot.wire.writer import Encoded
 
+pytestmark = pytest.mark.untraced
+
 MODELS = {
     "openai-chat": "gpt-4o",
     "openai-responses": "gpt-5",

@@ -91,6 +91,7 @@ async def interrupted_in_a_tool(talker: Orchestrator, stuck: Stuck, prompt: str)
 # ---- B
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("provider", EVERYONE)
 def test_a_session_is_never_locked_by_a_call_without_a_result(provider: str) -> None:
     """anthropics/claude-code#1237 and eight more, strands-agents/harness-sdk#1610, tidyverse/ellmer#459."""

@@ -218,6 +218,7 @@ def test_ollama_sends_objects_and_no_ids() -> None:
 # ---- H. fan-out, limits, loops
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("provider", ["openai-chat", "anthropic"])
 def test_one_turn_of_792_calls_runs_a_few_at_a_time(provider: str) -> None:
     inside = peak = 0
@@ -302,6 +303,7 @@ def _unknown(request: Request) -> Reply:
     return says(wants("wriet", path="a"))
 
 
+@pytest.mark.untraced
 @everywhere
 @pytest.mark.parametrize("habit", [_same, _nearly_the_same, _two_in_turn, _not_valid, _unknown])
 def test_a_model_that_repeats_itself_is_stopped(provider: str, habit: Callable[[Request], Reply]) -> None:
@@ -386,6 +388,7 @@ def test_what_was_cut_off_can_be_read_through_a_handle(provider: str) -> None:
     assert "".join(read) == whole
 
 
+@pytest.mark.untraced
 @everywhere
 def test_an_unknown_tool_does_not_cost_the_whole_list(provider: str) -> None:
     def work() -> None:

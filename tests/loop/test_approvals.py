@@ -550,6 +550,7 @@ PROGRAM = dedent(
 )
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("provider", ["anthropic", "gemini"])
 def test_three_processes_run_each_call_exactly_once(provider: str, tmp_path: Path) -> None:
     for what in ("start", "first", "second"):

@@ -133,6 +133,7 @@ CASES = (histories(), st.sampled_from([1, 60, 300, 900, 2_500]), st.sampled_from
 
 
 class TestCutsOfAnyHistory:
+    @pytest.mark.untraced
     @LAW
     @given(*CASES)
     def test_no_call_loses_its_result_and_no_result_its_call(self, messages: list[Message], budget: int, keep: float) -> None:
@@ -201,6 +202,7 @@ class TestCutsOfAnyHistory:
             exact = sum(map(tokens_of_message, View((), so_far, cut))) + fixed
             assert abs(Memory(cut).tokens(so_far, PLAIN, fixed) - exact) <= 40 + sum(map(tokens_of_message, head)) // 4
 
+    @pytest.mark.untraced
     @settings(max_examples=12)
     @given(*CASES)
     @pytest.mark.parametrize("provider", PROVIDERS)
@@ -209,6 +211,7 @@ class TestCutsOfAnyHistory:
         for so_far, cut in cuts.values():
             accepted(provider, View((), so_far, cut))
 
+    @pytest.mark.untraced
     @settings(max_examples=15)
     @given(*CASES)
     @pytest.mark.parametrize("provider", PROVIDERS)

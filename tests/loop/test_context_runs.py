@@ -121,6 +121,7 @@ async def raised(work: Any) -> ToolglotError:
 # ---- a conversation that grows, on every wire
 
 
+@pytest.mark.untraced
 @EVERYWHERE
 @LIVE
 @pytest.mark.parametrize("context", [TRIM, COMPACT], ids=["trim", "compact"])

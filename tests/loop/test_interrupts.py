@@ -19,6 +19,8 @@ from toolglot.tools.tool import tool
 
 from .agents import PROVIDERS, Wiretap, agent, check, check_bodies, kinds_of, outcome, results_of, run, texts_of
 
+pytestmark = pytest.mark.untraced
+
 Events = AsyncGenerator[RunEvent, None]
 LIVE = pytest.mark.parametrize("live", [False, True], ids=["whole", "streamed"])
 SHAPES = {

@@ -102,6 +102,7 @@ def schema_sent(body: Doc) -> bool:
     return any(word in dumps_text(body) for word in words) or isinstance(body.get("format"), dict)
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("provider", EVERYONE)
 @SHAPE
 @LIVE

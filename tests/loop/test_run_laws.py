@@ -4,6 +4,7 @@ from collections import Counter
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -11,6 +12,8 @@ from toolglot.loop.run import AskModel, CallTools, Done, NeedApproval, Run, RunS
 from toolglot.messages import Conversation, Message, Reply, Text, Thinking, ToolCall, ToolResult, load, save, user
 
 from .agents import broken, check, results_of
+
+pytestmark = pytest.mark.untraced
 
 STOPS = ("end", "tools", "length", "refusal", "filtered", "pause", "error")
 MOST = 4

@@ -19,6 +19,8 @@ from toolglot.tools.tool import tool
 
 from .agents import PROVIDERS, QUICK, Wiretap, agent, check, check_bodies, gathered, kept, outcome, results_of, run
 
+pytestmark = pytest.mark.untraced
+
 LIVE = pytest.mark.parametrize("live", [False, True], ids=["whole", "streamed"])
 PAIRS = [(one, other) for one in PROVIDERS for other in PROVIDERS if one != other]
 PAIR = pytest.mark.parametrize(("one", "other"), PAIRS)

@@ -253,6 +253,7 @@ INTERRUPTED = [
 ]
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize(
     ("model", "prompt", "kinds"), [case[1:] for case in INTERRUPTED], ids=[case[0] for case in INTERRUPTED]
 )
@@ -301,6 +302,7 @@ def test_ctrl_c_while_the_model_stalls(fault: str, tmp_path: Path) -> None:
     assert "interrupted" in saved(tmp_path)[-1].text
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("what", ["call waits {}", "call blocks {}"])
 def test_ctrl_c_ends_the_program_without_noise(what: str, tmp_path: Path) -> None:
     """The usual traceback of KeyboardInterrupt, and nothing of asyncio after it."""
@@ -372,6 +374,7 @@ def test_ctrl_c_twice_gets_out_of_a_tool_that_does_not_stop(tmp_path: Path) -> N
 EXITS = {"async": "async def", "sync": "def", "inline": "@tool(inline=True)\ndef"}
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("kind", EXITS)
 def test_a_tool_that_calls_exit_does_not_hang_the_program(kind: str) -> None:
     """It ends its call with an error, as any other exception would; the loop of the process lives on."""

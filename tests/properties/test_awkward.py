@@ -1,6 +1,7 @@
 """Awkward requests, written by hand, for every target: the checkers and the referee accept what is sent."""
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import pytest
 from msgspec.structs import replace
@@ -8,12 +9,15 @@ from msgspec.structs import replace
 from toolglot.messages import Foreign, Media, Message, Origin, Text, Thinking, ToolCall, ToolResult, assistant, system, user
 from toolglot.messages import tool_results as tool
 from toolglot.providers.catalog import resolve
+from toolglot.providers.profile import Profile
 from toolglot.request import Options, Output, Request, ToolChoice, ToolDefinition, ToolExample
 from toolglot.wire.codec import decode_request, encode_request
 from toolglot.wire.repair import interrupted
 
-from .judge import illegal, needs_referee, refused
+from .judge import Doc, illegal, needs_referee, refused
 from .strategies import PDF, PNG, TARGETS, TOOLS
+
+pytestmark = pytest.mark.untraced
 
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {"x": {"type": "string"}}, "required": ["x"]}
 GET = ToolDefinition("get", "Gets.", SCHEMA)
@@ -165,30 +169,52 @@ REQUESTS: dict[str, Request] = {
 }
 
 
-@pytest.mark.parametrize("name", REQUESTS)
-@pytest.mark.parametrize(("provider", "model"), TARGETS)
-def test_awkward_request_is_legal(provider: str, model: str, name: str) -> None:
-    profile = resolve(provider, model)
-    assert illegal(profile, encode_request(replace(REQUESTS[name], model=model), profile).body) == []
+class Sent(NamedTuple):
+    """What one target is sent, by the name of the request."""
+
+    profile: Profile
+    bodies: dict[str, Doc]
+
+
+@pytest.fixture(scope="module", params=TARGETS, ids=":".join)
+def sent(request: pytest.FixtureRequest) -> Sent:
+    provider, model = request.param
+    profile, bodies = resolve(provider, model), dict[str, Doc]()
+    for name, awkward in REQUESTS.items():
+        try:
+            bodies[name] = encode_request(replace(awkward, model=model), profile).body
+        except Exception as e:
+            e.add_note(f"the request: {name}")
+            raise
+    return Sent(profile, bodies)
+
+
+def wrong(sent: Sent, judge: Callable[[Profile, Doc], Any]) -> dict[str, Any]:
+    """What a judge says, by the name of the request."""
+    said = {name: judge(sent.profile, body) for name, body in sent.bodies.items()}
+    assert len(said) == len(REQUESTS)
+    return {name: words for name, words in said.items() if words}
+
+
+def test_awkward_requests_are_legal(sent: Sent) -> None:
+    assert wrong(sent, illegal) == {}
 
 
 @needs_referee
-@pytest.mark.parametrize("name", REQUESTS)
-@pytest.mark.parametrize(("provider", "model"), TARGETS)
-def test_referee_accepts_awkward_request(provider: str, model: str, name: str) -> None:
-    profile = resolve(provider, model)
-    assert refused(profile, encode_request(replace(REQUESTS[name], model=model), profile).body) == []
+def test_referee_accepts_awkward_requests(sent: Sent) -> None:
+    assert wrong(sent, refused) == {}
 
 
-@pytest.mark.parametrize("name", REQUESTS)
-@pytest.mark.parametrize(("provider", "model"), TARGETS)
-def test_what_was_sent_can_be_read_and_sent_again(provider: str, model: str, name: str) -> None:
-    profile = resolve(provider, model)
-    body = encode_request(replace(REQUESTS[name], model=model), profile).body
-    request = decode_request(profile.wire, body, profile=profile.id, model=model)
+def unlike(profile: Profile, body: Doc) -> list[Any]:
+    """What is lost when a body is read and sent again, or read with other tools then."""
+    request = decode_request(profile.wire, body, profile=profile.id, model=profile.model)
     again = encode_request(request, profile)
-    assert again.losses == ()
-    assert decode_request(profile.wire, again.body, profile=profile.id, model=model).tools == request.tools
+    tools = decode_request(profile.wire, again.body, profile=profile.id, model=profile.model).tools
+    return [*again.losses, *([] if tools == request.tools else [(tools, request.tools)])]
+
+
+def test_what_was_sent_can_be_read_and_sent_again(sent: Sent) -> None:
+    assert wrong(sent, unlike) == {}
 
 
 @pytest.mark.parametrize(("provider", "broken"), ORPHANS)

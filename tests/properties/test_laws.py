@@ -5,6 +5,7 @@ import re
 from collections import Counter
 from itertools import pairwise
 
+import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
@@ -18,6 +19,8 @@ from toolglot.wire.repair import repair
 
 from .judge import illegal, needs_referee, refused
 from .strategies import ORIGINS, TARGETS, conversations, legal_conversations, requests, targets
+
+pytestmark = pytest.mark.untraced
 
 LAW = settings(
     max_examples=150,

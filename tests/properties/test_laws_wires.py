@@ -20,6 +20,8 @@ from toolglot.wire.prefix import PrefixEncoder
 from .strategies import TOOLS, Doc, conversations, legal_conversations, requests, targets
 from .test_laws import LAW, asked
 
+pytestmark = pytest.mark.untraced
+
 SCHEMA = {"type": "object", "properties": {"x": {"type": "string", "description": "X."}}, "required": ["x"]}
 PLAIN_TOOLS = (ToolDefinition("get", "Gets.", SCHEMA), ToolDefinition("put_it", "Puts.", SCHEMA))
 MODELS = {

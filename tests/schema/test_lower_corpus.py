@@ -18,10 +18,13 @@ SHARED = Path(__file__).parents[3] / "shared"
 RECORDINGS = SHARED / "corpus" / "recordings"
 REFEREE = SHARED / "referee"
 
-pytestmark = pytest.mark.skipif(
-    not (RECORDINGS.is_dir() and REFEREE.is_dir()),
-    reason=f"needs {RECORDINGS} and {REFEREE}, which are not in the repository",
-)
+pytestmark = [
+    pytest.mark.skipif(
+        not (RECORDINGS.is_dir() and REFEREE.is_dir()),
+        reason=f"needs {RECORDINGS} and {REFEREE}, which are not in the repository",
+    ),
+    pytest.mark.untraced,
+]
 
 HELLO = [{"role": "user", "content": "Hello"}]
 

@@ -46,6 +46,7 @@ def obeys(schema: Any, dialect: Dialect) -> None:
     assert (twice.schema, twice.losses, twice.ways_back, twice.note) == (once.schema, (), (), "")
 
 
+@pytest.mark.untraced
 @settings(deadline=None, derandomize=True, max_examples=250)
 @given(seed=SEEDS)
 def test_any_schema_becomes_legal_and_stays_so(seed: int) -> None:
@@ -61,6 +62,7 @@ def test_nonsense_becomes_legal_and_stays_so(schema: Any) -> None:
         obeys(schema, dialect)
 
 
+@pytest.mark.untraced
 @settings(deadline=None, derandomize=True, max_examples=200)
 @given(seed=SEEDS)
 def test_what_is_valid_for_the_lowered_schema_is_valid_for_the_original(seed: int) -> None:

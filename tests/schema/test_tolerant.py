@@ -135,6 +135,7 @@ def test_right_json_is_read_as_it_is(value: Any, ascii: bool, indent: int | None
     assert tolerant_loads(text) == (value, ())
 
 
+@pytest.mark.untraced
 @given(st.dictionaries(st.text(min_size=1), VALUES, min_size=1))
 def test_what_surrounds_json_does_not_change_it(value: dict[str, Any]) -> None:
     text = json.dumps(value)
@@ -151,6 +152,7 @@ def test_what_surrounds_json_does_not_change_it(value: dict[str, Any]) -> None:
         assert mends
 
 
+@pytest.mark.untraced
 @given(st.dictionaries(st.text(), VALUES, min_size=1), st.data())
 def test_a_cut_text_is_never_a_value(value: dict[str, Any], data: st.DataObject) -> None:
     text = json.dumps(value)

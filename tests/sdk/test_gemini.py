@@ -20,6 +20,8 @@ from .asks import REQUESTS, gist, kept, written
 from .replies import DOT, NAMES, PIXEL, TABLE, Client, Recorded, Seen, as_objects, each_recorded, said, sse_data, stream
 from .server import Loopback
 
+pytestmark = pytest.mark.untraced
+
 MODEL = "gemini-3-pro-preview"
 STOPS: dict[Stop, str] = {
     "end": "STOP",

@@ -20,6 +20,8 @@ from .asks import REQUESTS, exhausted, gist, kept, written
 from .replies import DOT, NAMES, PIXEL, TABLE, Client, Recorded, Seen, each_recorded, is_marked, parsed, said, sse_data, stream
 from .server import Loopback
 
+pytestmark = pytest.mark.untraced
+
 MODEL = "gpt-4.1"
 STOPS: dict[Stop, str] = {
     "end": "stop",

@@ -36,6 +36,8 @@ from .replies import (
 )
 from .server import Loopback
 
+pytestmark = pytest.mark.untraced
+
 MODEL = "gpt-5"
 OWN = Origin("openai-responses", model=MODEL)
 STOPS: dict[Stop, str] = {

@@ -28,6 +28,8 @@ from toolglot.wire.codec import encode_request
 
 from .asking import ADD, KEYS, WEATHER, model_of, path_of
 
+pytestmark = pytest.mark.untraced
+
 HI = user("hi")
 CALL, OTHER = ToolCall("call_1", "add", {"a": 1, "b": 2}), ToolCall("call|2:ü", "get weather", {"city": "Rome"})
 DONE, ALSO = ToolResult("call_1", (Text("3"),), "add"), ToolResult("call|2:ü", (Text(""),), "get weather", is_error=True)

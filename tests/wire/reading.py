@@ -2,11 +2,9 @@
 
 import itertools
 import json
-import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
-from functools import wraps
-from typing import Any, NamedTuple, ParamSpec
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 from toolglot.events import (
     BlockReady,
@@ -22,12 +20,9 @@ from toolglot.events import (
 )
 from toolglot.losses import Loss
 from toolglot.messages import Block, Reply, Text, Thinking, ToolCall
-from toolglot.wire.codec import WIRES, reader
+from toolglot.wire.codec import reader
 
 Doc = dict[str, Any]
-
-for _wire in WIRES:
-    reader(_wire)  # loads its modules now, not in a test that coverage does not watch
 
 
 class Result(NamedTuple):
@@ -96,24 +91,6 @@ def cut(body: bytes, places: Iterable[int]) -> list[bytes]:
     """The body cut at these places."""
     ends = [0, *sorted(places), len(body)]
     return [body[a:b] for a, b in itertools.pairwise(ends)]
-
-
-P = ParamSpec("P")
-
-
-def untraced(test: Callable[P, None]) -> Callable[P, None]:
-    """A test that coverage does not watch: it is long, measures, or covers nothing that short tests leave out."""
-
-    @wraps(test)
-    def run(*args: P.args, **kwargs: P.kwargs) -> None:
-        tracer = sys.gettrace()
-        sys.settrace(None)
-        try:
-            test(*args, **kwargs)
-        finally:
-            sys.settrace(tracer)
-
-    return run
 
 
 def assert_laws(events: Sequence[Event], reply: Reply) -> None:

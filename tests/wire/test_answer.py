@@ -211,6 +211,7 @@ def replied(said: Iterable[Block], stop: Stop = "end") -> Reply:
     return Reply(said, "tools" if has_calls and stop == "end" else stop, id="id_1")
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("wire", WIRES)
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(said=block_lists, streaming=st.booleans(), piece=st.integers(1, 30))
@@ -224,6 +225,7 @@ def test_texts_and_calls_survive(wire: str, said: list[Block], streaming: bool, 
     assert found.stop == reply.stop
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("wire", WIRES)
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(said=block_lists, order=st.randoms(use_true_random=False))

@@ -6,7 +6,7 @@ import tracemalloc
 from collections.abc import Callable, Iterator
 
 import pytest
-from reading import Doc, lines_of, single, sse_of, untraced
+from reading import Doc, lines_of, single, sse_of
 from samples import CALL, block, chunk, delta, framed, in_aws, item, line, part, tool
 
 from toolglot.wire.codec import WIRES, reader
@@ -34,7 +34,7 @@ def reads(body: bytes, size: int = 65_536) -> Iterator[bytes]:
 
 @pytest.mark.parametrize(("wire", "write"), [*((wire, framed) for wire in WIRES), ("anthropic-messages", in_aws)])
 @pytest.mark.parametrize("text", [20, 2_000, SIZE], ids=["small frames", "large frames", "one frame"])
-@untraced
+@pytest.mark.untraced
 def test_memory_is_bounded_by_the_input(wire: str, write: Callable[[str, Doc], bytes], text: int) -> None:
     frame, terminal = PIECES[wire]
     first = write(wire, frame("y" * text))
@@ -119,7 +119,7 @@ def seconds(wire: str, pieces: list[bytes]) -> float:
 
 
 @pytest.mark.parametrize(("wire", "body"), SHAPES.values(), ids=SHAPES.keys())
-@untraced
+@pytest.mark.untraced
 def test_time_is_linear(wire: str, body: Callable[[int], list[bytes]]) -> None:
     """Four times the input takes about four times as long; were it quadratic, it would take sixteen times, every time."""
     small, large = body(1), body(4)

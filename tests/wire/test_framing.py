@@ -221,6 +221,7 @@ WRITERS: dict[str, Callable[[list[Any]], bytes]] = {
 }
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("write", WRITERS.values(), ids=WRITERS.keys())
 @settings(max_examples=40, deadline=None)
 @given(docs=DOCUMENTS, data=st.data())

@@ -7,12 +7,14 @@ from collections.abc import Iterable, Iterator
 from typing import Any, cast
 
 import pytest
-from reading import Doc, single, untraced
+from reading import Doc, single
 from samples import CALL, STREAMS, block, chunk, framed, item, line, part, tool
 
 from toolglot.errors import ToolglotError
 from toolglot.messages import Reply
 from toolglot.wire.codec import WIRES, reader
+
+pytestmark = pytest.mark.untraced
 
 MUTANTS = 50_000  # of each wire
 EVERY_WIRE = pytest.mark.parametrize("wire", WIRES)
@@ -110,7 +112,6 @@ def test_the_streams_to_start_from_are_good(wire: str) -> None:
 
 
 @EVERY_WIRE
-@untraced
 def test_only_errors_of_ours_come_out_of_mutated_frames(wire: str) -> None:
     escaped: dict[str, bytes] = {}
     replies = 0
@@ -165,7 +166,6 @@ DEPTHS = [10, 100, 200, 300, 400, 450, 500, 600, 700, 800, 900, 950, *range(960,
 
 @EVERY_WIRE
 @pytest.mark.parametrize("open", ['{"a":', "["], ids=["objects", "arrays"])
-@untraced
 def test_only_errors_of_ours_come_out_of_deep_nesting(wire: str, open: str) -> None:
     last = framed(wire, STREAMS[wire][0][-1])
     for doc in (*NESTED[wire], {"error": "DEEP"}, {"error": {"message": "DEEP"}}, {"x": "DEEP"}):

@@ -22,6 +22,7 @@ def fed(text: str) -> PartialArguments:
     return found
 
 
+@pytest.mark.untraced
 @given(value=st.dictionaries(st.text(), JSON, max_size=4), cuts=st.lists(st.integers(1, 9)), indent=st.sampled_from([None, 2]))
 def test_the_whole_text_gives_the_value_however_it_is_cut(value: dict[str, Any], cuts: list[int], indent: int | None) -> None:
     text, found, at = json.dumps(value, indent=indent), PartialArguments(), 0

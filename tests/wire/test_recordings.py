@@ -3,10 +3,10 @@
 import random
 from bisect import bisect
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
-from reading import assert_laws, cut, single, untraced
+from reading import assert_laws, cut, single
 
 from toolglot.errors import ToolglotError, TruncatedStream
 from toolglot.events import Event
@@ -28,17 +28,29 @@ def opened(record: Recording) -> ReplyReader:
     return reader(record["api"], content_type=record["response_content_type"] or "")
 
 
-def outcome(record: Recording, pieces: Iterable[bytes]) -> tuple[list[Event], Reply | None, str]:
-    """The events, the reply, and the error where there was one."""
+class Outcome(NamedTuple):
+    """The events, the reply, the error where there was one, and after each piece whether the reply was complete."""
+
+    events: list[Event]
+    reply: Reply | None
+    error: str
+    complete: list[bool]
+
+
+def outcome(record: Recording, pieces: Iterable[bytes]) -> Outcome:
     reading = opened(record)
     events: list[Event] = []
+    complete: list[bool] = []
+    error = ""
     try:
         for piece in pieces:
             events += reading.feed(piece)
+            complete.append(reading.complete)
         events += reading.close()
-    except ToolglotError as error:
-        return events, reading.reply, repr(error)
-    return events, reading.reply, ""
+        complete.append(reading.complete)
+    except ToolglotError as e:
+        error = repr(e)
+    return Outcome(events, reading.reply, error, complete)
 
 
 def random_cuts(record: Recording) -> list[bytes]:
@@ -48,22 +60,23 @@ def random_cuts(record: Recording) -> list[bytes]:
     return cut(body, (chance.randrange(len(body) + 1) for _ in range(count)))
 
 
-@untraced
-def test_the_events_do_not_depend_on_how_the_bytes_are_cut(streamed: Recording) -> None:
+@pytest.mark.untraced
+def test_the_events_do_not_depend_on_how_the_bytes_are_cut_and_complete_turns_true_once(streamed: Recording) -> None:
     body: bytes = streamed["bytes"]
     whole = outcome(streamed, [body])
-    assert outcome(streamed, random_cuts(streamed))[1:] == whole[1:]
-    if not whole[2]:
-        assert outcome(streamed, random_cuts(streamed)) == whole
-        assert whole[1] is not None
-        assert_laws(whole[0], whole[1])
-    if len(body) <= LONG:
-        each = outcome(streamed, single(body))
-        assert each[1:] == whole[1:]
-        assert whole[2] or each == whole
+    cuts = [random_cuts(streamed), *([single(body)] if len(body) <= LONG else [])]
+    others = [outcome(streamed, pieces) for pieces in cuts]
+    for other in others:
+        assert (other.reply, other.error) == (whole.reply, whole.error)
+        assert whole.error or other.events == whole.events
+    if not whole.error:
+        assert whole.reply is not None
+        assert_laws(whole.events, whole.reply)
+        said = others[-1].complete
+        assert (said, said[0], said[-1]) == (sorted(said), False, True)
 
 
-@untraced
+@pytest.mark.untraced
 def test_line_ends_do_not_matter(streamed: Recording) -> None:
     body: bytes = streamed["bytes"]
     if streamed.get("response_body_encoding") == "base64":
@@ -79,32 +92,17 @@ def complete_after(record: Recording, size: int) -> bool:
     return reading.complete
 
 
-@untraced
-def test_complete_turns_true_once_and_never_back(streamed: Recording) -> None:
-    body: bytes = streamed["bytes"]
-    if outcome(streamed, [body])[2]:
-        pytest.skip("the stream ends with an error")
-    reading = opened(streamed)
-    said: list[bool] = []
-    for piece in single(body) if len(body) <= LONG else random_cuts(streamed):
-        reading.feed(piece)
-        said.append(reading.complete)
-    reading.close()
-    said.append(reading.complete)
-    assert (said, said[0], said[-1]) == (sorted(said), False, True)
-
-
-@untraced
+@pytest.mark.untraced
 def test_a_stream_cut_before_its_terminal_is_truncated(streamed: Recording) -> None:
     body: bytes = streamed["bytes"]
-    if outcome(streamed, [body])[2]:
+    if outcome(streamed, [body]).error:
         pytest.skip("the stream ends with an error")
     known = bisect(range(len(body)), False, key=lambda size: complete_after(streamed, size))  # the first size that is complete
     if streamed.get("response_body_encoding") == "base64":
         before = known
     else:  # line breaks may follow the terminal's last bracket before it is known
         before = max(body.rfind(b"}", 0, known), body.rfind(b"]", 0, known)) + 1
-    assert outcome(streamed, [body[:before]])[2] == ""
+    assert outcome(streamed, [body[:before]]).error == ""
     chance = random.Random(streamed["id"])
     for size in {0, before - 1, *(chance.randrange(before) for _ in range(18))}:
         reading = opened(streamed)
@@ -114,10 +112,10 @@ def test_a_stream_cut_before_its_terminal_is_truncated(streamed: Recording) -> N
             reading.close()
 
 
-@untraced
+@pytest.mark.untraced
 def test_the_number_of_calls_is_what_an_independent_count_says(streamed: Recording) -> None:
-    _, reply, error = outcome(streamed, [streamed["bytes"]])
-    if error:
+    found = outcome(streamed, [streamed["bytes"]])
+    if found.error:
         pytest.skip("the stream ends with an error")
-    assert reply is not None
-    assert len(reply.calls) == COUNTED_OTHERWISE.get(streamed["id"], streamed["n_tool_calls"])
+    assert found.reply is not None
+    assert len(found.reply.calls) == COUNTED_OTHERWISE.get(streamed["id"], streamed["n_tool_calls"])

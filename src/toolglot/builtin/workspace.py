@@ -14,6 +14,7 @@ import os
 import stat
 import threading
 import unicodedata
+import weakref
 from collections.abc import Generator, Iterable
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -83,6 +84,7 @@ class _Held:
             self.handle = os.open(root.path, PATH_ONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as e:
             raise UsageError(f"the folder {str(root.path)!r} cannot be a workspace: {e.strerror}") from None
+        self._let_go = weakref.finalize(self, give_back, self.handle)  # also where nobody closes it
         self.writable = root.writable
         self.given = os.path.abspath(root.path)
         self._opened_at = _path_of(self.handle)
@@ -96,8 +98,8 @@ class _Held:
         return _path_of(self.handle) or self._opened_at
 
     def close(self) -> None:
-        handle, self.handle = self.handle, -1
-        give_back(handle)
+        self.handle = -1
+        self._let_go()
 
     def below(self, path: str) -> str | None:
         """An absolute path as one below this root, compared name by name; None where it is not."""

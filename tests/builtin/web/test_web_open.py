@@ -295,6 +295,7 @@ class TestChromium:
         outcomes = asyncio.run(asyncio.wait_for(chromium.executor.run_all(calls), 20))
         assert [outcome.result.data["text"] for outcome in outcomes] == [f"page number {number}" for number in range(4)]
 
+    @pytest.mark.untraced
     @LINUX
     def test_a_browser_that_ended_by_ctrl_c_is_started_again(self, chromium: Caller, site: Site) -> None:
         chromium.data("web_open", target=site.url("/near"))
@@ -514,6 +515,7 @@ class TestLife:
         thread.join(5)
         assert not thread.is_alive()
 
+    @pytest.mark.untraced
     def test_a_program_that_forgets_to_close_leaves_nothing_behind(self, chromium: Caller, site: Site) -> None:
         program = f"""
 import asyncio

@@ -177,6 +177,7 @@ class TestLongThings:
         found = cut(["\n".join(["```", *["x"] * 120, "```"])])
         assert all("x" in block for block in found)
 
+    @pytest.mark.untraced
     @pytest.mark.parametrize("piece", ["some words of a line\n", "word ", "x", "```\ncode\n```\n", "- item\n\n"])
     def test_every_character_is_looked_at_about_once(self, piece: str, monkeypatch: pytest.MonkeyPatch) -> None:
         """However it comes: in one piece or in many."""

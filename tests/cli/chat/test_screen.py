@@ -200,6 +200,7 @@ class TestText:
         drawn = shown([TextDelta(0, "one\r"), TextDelta(0, "\ntwo"), RunDone(RunResult(""))], moves=moves)
         assert "␍" not in drawn
 
+    @pytest.mark.untraced
     def test_a_long_answer_is_drawn_in_pieces_and_the_rest_stays_small(self) -> None:
         screen, out = a_screen(100, moves=True)
         text = "".join(f"paragraph {number} with some words\n\n" for number in range(2_000))
