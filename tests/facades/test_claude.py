@@ -61,7 +61,7 @@ def meant(facade: str, name: str, arguments: Arguments) -> Meaning:
 
 
 def snapshot(facade: Facade) -> Arguments:
-    return {view.name: view.parameters for view in facade.views}
+    return {view.name: view.parameters for view in facade.views if not view.hidden}
 
 
 def write_snapshots() -> None:
@@ -106,10 +106,11 @@ class TestWhatTheModelSees:
     def test_only_the_older_generation_keeps_a_list(self):
         assert "TodoWrite" in snapshot(find_facade(OLD))
         assert not {"TodoWrite", "todo"} & {*snapshot(find_facade(NEW)), *find_facade(NEW).shows}
+        assert "TodoWrite" not in {one.name for one in face(NEW).definitions}
 
     @pytest.mark.parametrize("facade", TABLES, ids=lambda one: one.id)
     def test_the_note_and_the_descriptions_name_no_tool_that_is_not_there(self, facade: Facade):
-        own = {view.name for view in facade.views} | facade.shows
+        own = {*snapshot(facade)} | facade.shows
         others = {view.name for one in TABLES for view in one.views if view.name[0].isupper() or "_" in view.name} - own
         for said in (facade.note, *(view.description for view in facade.views)):
             assert not others & {word.strip(".,;:()") for word in said.split()}, said
@@ -139,6 +140,7 @@ def loose(schema: Any) -> Any:
 # ---- the way in
 
 EXACT = {"count": "one", "match": "exact"}
+LAST = {"max_output": 102_400, "head_share": 0.0}
 QUESTION = {
     "question": "Which?",
     "header": "DB",
@@ -156,7 +158,7 @@ MEANINGS: list[tuple[str, str, Arguments, str, Arguments]] = [
         {"path": "a", "start_line": 3, "end_line": 7, "pages": "1-2", "allow_large": True},
     ),
     (OLD, "Read", {"file_path": "a", "offset": 3.0, "limit": 5.0}, "read", {"path": "a", "start_line": 3, "end_line": 7}),
-    (NEW, "Write", {"file_path": "a", "content": "b"}, "write", {"path": "a", "content": "b"}),
+    (NEW, "Write", {"file_path": "a", "content": "b"}, "write", {"path": "a", "content": "b", "mode": "overwrite"}),
     (
         NEW,
         "Edit",
@@ -192,6 +194,15 @@ MEANINGS: list[tuple[str, str, Arguments, str, Arguments]] = [
         "shell",
         {"command": "ls", "timeout": 1.5, "description": "d", "background": True, "escalate": True},
     ),
+    (NEW, "Bash", {"command": "ls", "timeout": 900_000}, "shell", {"command": "ls", "timeout": 600.0}),
+    (
+        NEW,
+        "Bash",
+        {"command": "ls", "timeout": 9_000_000, "run_in_background": True},
+        "shell",
+        {"command": "ls", "timeout": 7200.0, "background": True},
+    ),
+    (OLD, "TaskOutput", {"task_id": "1", "timeout": 9e6}, "shell_output", {"handle": "1", "wait": True, "timeout": 600.0}),
     (
         NEW,
         "TaskOutput",
@@ -288,33 +299,42 @@ MEANINGS: list[tuple[str, str, Arguments, str, Arguments]] = [
     ),
     (
         NEW,
+        "TodoWrite",
+        {"todos": [{"content": "a", "status": "pending", "activeForm": "a"}]},
+        "todo",
+        {"items": [{"text": "a", "status": "pending"}]},
+    ),
+    (
+        NEW,
         "AskUserQuestion",
         {"questions": [{**QUESTION, "multiSelect": True}]},
         "ask_user",
         {"questions": [{**QUESTION, "multi": True}]},
     ),
-    (API, "str_replace_based_edit_tool", {"command": "view", "path": "a"}, "read", {"path": "a"}),
+    (API, "str_replace_based_edit_tool", {"command": "view", "path": "a"}, "read", {"path": "a", "list_depth": 2}),
     (
         API,
         "str_replace_based_edit_tool",
         {"command": "view", "path": "a", "view_range": [2, 4]},
         "read",
-        {"path": "a", "start_line": 2, "end_line": 4},
+        {"path": "a", "start_line": 2, "end_line": 4, "list_depth": 2},
     ),
     (
         API,
         "str_replace_editor",
         {"command": "view", "path": "a", "view_range": [2, -1]},
         "read",
-        {"path": "a", "start_line": 2},
+        {"path": "a", "start_line": 2, "list_depth": 2},
     ),
-    (API, "str_replace_based_edit_tool", {"command": "view", "path": "a/"}, "list_dir", {"path": "a/", "depth": 2}),
+    (API, "str_replace_based_edit_tool", {"command": "view", "path": "a/"}, "list_dir", {"path": "a", "depth": 2}),
+    (API, "str_replace_based_edit_tool", {"command": "view", "path": "/"}, "list_dir", {"path": "/", "depth": 2}),
+    (API, "str_replace_based_edit_tool", {"command": "view", "path": ""}, "list_dir", {"path": ".", "depth": 2}),
     (
         API,
         "str_replace_based_edit_tool",
         {"command": "create", "path": "a", "file_text": "b"},
         "write",
-        {"path": "a", "content": "b"},
+        {"path": "a", "content": "b", "mode": "overwrite"},
     ),
     (
         API,
@@ -341,9 +361,16 @@ MEANINGS: list[tuple[str, str, Arguments, str, Arguments]] = [
     (API, "bash", {"restart": True}, "shell", {"restart": True}),
     (API, "memory", {"command": "view", "path": "/memories"}, "memory", {"command": "view", "path": "/memories"}),
     (API, "web_fetch", {"url": "a"}, "web_open", {"target": "a"}),
-    (SET, "bash", {"command": "ls", "timeout_ms": 1500}, "shell", {"command": "ls", "timeout": 1.5}),
-    (SET, "read", {"file_path": "a", "view_range": [2, 0]}, "read", {"path": "a", "start_line": 2}),
-    (SET, "write", {"file_path": "a", "content": "b"}, "write", {"path": "a", "content": "b"}),
+    (SET, "bash", {"command": "ls", "timeout_ms": 1500}, "shell", {"command": "ls", "timeout": 1.5, **LAST}),
+    (SET, "bash", {"command": "ls", "timeout_ms": 10**8}, "shell", {"command": "ls", "timeout": 7200.0, **LAST}),
+    (
+        SET,
+        "read",
+        {"file_path": "a", "view_range": [2, 0]},
+        "read",
+        {"path": "a", "start_line": 2, "max_lines": 100_000, "allow_large": True},
+    ),
+    (SET, "write", {"file_path": "a", "content": "b"}, "write", {"path": "a", "content": "b", "mode": "overwrite"}),
     (
         SET,
         "edit",
@@ -352,7 +379,13 @@ MEANINGS: list[tuple[str, str, Arguments, str, Arguments]] = [
         {"path": "a", "old": "b", "new": "c", "count": "all", "match": "exact"},
     ),
     (SET, "glob", {"pattern": "a"}, "glob", {"pattern": "a", "max_results": 200, "order": "mtime"}),
-    (SET, "grep", {"pattern": "a", "path": "b"}, "grep", {"pattern": "a", "path": "b", "mode": "content"}),
+    (
+        SET,
+        "grep",
+        {"pattern": "a", "path": "b"},
+        "grep",
+        {"pattern": "a", "path": "b", "mode": "content", "line_numbers": True},
+    ),
 ]
 WRONG: list[tuple[str, str, Arguments, str]] = [
     *((NEW, name, {}, "file_path") for name in ("Read", "Write", "Edit")),
@@ -360,6 +393,10 @@ WRONG: list[tuple[str, str, Arguments, str]] = [
     (OLD, "Read", {"file_path": "a", "limit": 0}, "limit"),
     (NEW, "Read", {"file_path": "a", "offset": "x"}, "offset"),
     (NEW, "Bash", {"command": ["ls"]}, "command"),
+    (NEW, "Bash", {"command": "ls", "timeout": 0}, "Bash: timeout is 0; give milliseconds above 0"),
+    (SET, "bash", {"command": "ls", "timeout_ms": -5}, "bash: timeout_ms is -5; give milliseconds above 0"),
+    *((NEW, "Grep", {"pattern": "a", name: -1}, f"Grep: {name} is -1; give 0 or more") for name in ("-A", "-B", "-C")),
+    (NEW, "Grep", {"pattern": "a", "offset": -1}, "Grep: offset is -1; give 0 or more"),
     (NEW, "TaskOutput", {}, "task_id"),
     (NEW, "TaskStop", {}, "task_id"),
     (OLD, "BashOutput", {}, "bash_id"),
@@ -396,7 +433,7 @@ class TestWhatACallMeans:
     @pytest.mark.parametrize(("facade", "name"), [(NEW, "Bash"), (OLD, "Bash"), (API, "bash"), (SET, "bash")])
     def test_a_parameter_that_nobody_knows_is_left_out_and_noted(self, facade: str, name: str):
         found = meant(facade, name, {"command": "ls", "colour": "red"})
-        assert found.arguments == {"command": "ls"}
+        assert found.arguments == meant(facade, name, {"command": "ls"}).arguments
         assert [repair.what for repair in found.repairs] == ["parameter 'colour'"]
 
     def test_names_and_values_that_are_nearly_right_are_mended(self):
@@ -527,7 +564,7 @@ SAYABLE: list[tuple[str, str, str, Strategy]] = [
     (NEW, "WebSearch", "web_search", some({"queries": st.lists(st.text(min_size=2), min_size=1, max_size=1)}, **DOMAINS)),
     (OLD, "TodoWrite", "todo", some({"items": st.lists(ITEM)})),
     (NEW, "AskUserQuestion", "ask_user", some({"questions": st.lists(ASKED, min_size=1, max_size=4)})),
-    (API, "str_replace_based_edit_tool", "read", READ),
+    (API, "str_replace_based_edit_tool", "read", READ.filter(lambda one: not one["path"].endswith("/") and one["path"] != ".")),
     (API, "str_replace_based_edit_tool", "write", some({"path": words, "content": words})),
     (API, "str_replace_based_edit_tool", "edit", EDIT.map(lambda one: {**one, "count": "one"})),
     (API, "str_replace_based_edit_tool", "insert", some({"path": words, "after_line": numbers, "text": words})),
@@ -535,7 +572,7 @@ SAYABLE: list[tuple[str, str, str, Strategy]] = [
         API,
         "str_replace_based_edit_tool",
         "list_dir",
-        some({"path": words.map(lambda one: one.rstrip("/") + "/"), "depth": st.just(2)}),
+        some({"path": words.map(lambda one: one.rstrip("/") or "/"), "depth": st.just(2)}),
     ),
     (API, "bash", "shell", some({"command": words}, restart=flags)),
     (API, "memory", "memory", some({"command": st.just("view")}, path=words, view_range=st.just([1, 2]))),
@@ -583,7 +620,8 @@ class TestTheWayBack:
             assert taken.fit(native) is not None
             tool, again = view.to_base(native)
             assert tool == base
-            assert {**usual, **again} == {**usual, **arguments}
+            same = {**usual, **view.case(native).fixed}
+            assert {**same, **again} == {**same, **arguments}
 
         law()
 
@@ -599,10 +637,17 @@ class TestTheWayBack:
         [
             (NEW, "Edit", "multi_edit", {"path": "a", "edits": [{"old": "a", "new": "b"}, {"old": "c", "new": "d"}]}),
             (NEW, "Bash", "shell", {"argv": ["ls"]}),
+            (NEW, "Bash", "shell", {"restart": True}),
+            (NEW, "WebFetch", "web_open", {"target": ["https://a.example/", "https://b.example/"]}),
+            (NEW, "WebFetch", "web_open", {"target": "w3"}),
+            (API, "web_fetch", "web_open", {"target": ["https://a.example/", "https://b.example/"]}),
+            (NEW, "WebSearch", "web_search", {"queries": ["a"]}),
             (NEW, "WebSearch", "web_search", {"queries": ["a", "b"]}),
             (NEW, "WebSearch", "web_open", {"target": "a"}),
             (OLD, "TodoWrite", "todo", {}),
             (NEW, "AskUserQuestion", "ask_user", {"questions": [{"question": "a", "kind": "text"}]}),
+            (NEW, "AskUserQuestion", "ask_user", {"questions": [QUESTION] * 5}),
+            (NEW, "AskUserQuestion", "ask_user", {"questions": [{**QUESTION, "options": QUESTION["options"][:1]}]}),
         ],
     )
     def test_what_it_cannot_say_at_all_is_not_said(self, facade: str, name: str, base: str, arguments: Arguments):
@@ -676,7 +721,7 @@ WORK: dict[str, list[tuple[str, Arguments, str | tuple[str, bool]]]] = {
         (
             "Read",
             {"file_path": "a.py", "limit": 2},
-            "1\tx = 1\n2\ty = 2\n[PARTIAL view: lines 1 to 2 of 3; go on with offset=3]",
+            "1\tx = 1\n2\ty = 2",
         ),
         ("Read", {"file_path": "lib"}, wrong("'lib' is a folder: LS shows what is in it")),
         (
@@ -740,7 +785,16 @@ WORK: dict[str, list[tuple[str, Arguments, str | tuple[str, bool]]]] = {
     API: [
         ("bash", {"command": "ls"}, "a.py\nlib"),
         (EDITOR, {"command": "view", "path": "."}, "Here is what is in ., two levels deep, without hidden files:"),
-        (EDITOR, {"command": "view", "path": "lib"}, ("lib is a folder: view it with a slash at its end, lib/", True)),
+        (
+            EDITOR,
+            {"command": "view", "path": "lib"},
+            "Here is what is in lib, two levels deep, without hidden files:\n6B\tlib/b.txt",
+        ),
+        (
+            EDITOR,
+            {"command": "view", "path": "lib/"},
+            "Here is what is in lib, two levels deep, without hidden files:\n6B\tlib/b.txt",
+        ),
         (
             EDITOR,
             {"command": "view", "path": "a.py", "view_range": [2, 3]},
@@ -825,6 +879,7 @@ WORK: dict[str, list[tuple[str, Arguments, str | tuple[str, bool]]]] = {
         ("edit", {"file_path": "a.py", "old_string": "y = 2", "new_string": "y = 3"}, "edited a.py (1 replacement(s))"),
         ("write", {"file_path": "c", "content": "é"}, "wrote 2 bytes to c"),
         ("bash", {"command": "cat a.py"}, "x = 1\ny = 3\nx = 1"),
+        ("bash", {"command": "echo no; exit 3"}, ("no", True)),
         ("bash", {"restart": True}, "Everything was ended; commands run in the workspace's first folder again."),
     ],
 }
@@ -852,6 +907,34 @@ class TestWorkOnTheSimulator:
         ((text, is_error),) = Desk(tmp_path, facade).does((name, arguments))
         assert is_error
         assert text.startswith(start)
+
+
+class TestLimits:
+    def test_what_the_agent_tool_set_reads_whole_is_not_too_large(self, tmp_path: Path):
+        desk = Desk(tmp_path, SET)
+        (desk.folder / "large.txt").write_text("0123456\n" * 40_000)
+        (desk.folder / "many.txt").write_text("1\n" * 9000)
+        whole, part, many = desk.does(
+            ("read", {"file_path": "large.txt"}),
+            ("read", {"file_path": "large.txt", "view_range": [39_999, -1]}),
+            ("read", {"file_path": "many.txt"}),
+        )
+        assert whole == ("read: large.txt has 320000 bytes, over 262144: read a part of it with view_range", True)
+        assert part == ("0123456\n0123456\n", False)
+        assert many == ("1\n" * 9000, False)
+
+    def test_the_agent_tool_set_shows_the_end_of_long_output(self, tmp_path: Path):
+        ((text, is_error),) = Desk(tmp_path, SET).does(("bash", {"command": "seq 30000"}))
+        assert not is_error
+        assert text.startswith("… ")
+        assert "\n30000\n[the whole output is in " in text
+
+    def test_only_what_a_limit_has_cut_is_called_partial(self, tmp_path: Path):
+        desk = Desk(tmp_path, NEW)
+        (desk.folder / "many.txt").write_text("1\n" * 2500)
+        whole, part = desk.does(("Read", {"file_path": "many.txt"}), ("Read", {"file_path": "many.txt", "offset": 2499}))
+        assert whole[0].endswith("\n2000\t1\n[PARTIAL view: lines 1 to 2000 of 2500; go on with offset=2001]")
+        assert part == ("2499\t1\n2500\t1", False)
 
 
 # ---- results of what tests do not reach
@@ -886,6 +969,18 @@ ENDED: Arguments = {
     "spill": "",
 }
 CELL = {"cell_id": "c1", "source": "s"}
+NOTHING: Arguments = {
+    "kind": "text",
+    "lines": [],
+    "first": 1,
+    "last": 0,
+    "total": 0,
+    "size": 0,
+    "next_line": None,
+    "truncated": False,
+    "long_lines": [],
+    "encoding": "utf-8",
+}
 RESULTS: list[tuple[str, str, str, Arguments, str]] = [
     (
         NEW,
@@ -937,21 +1032,81 @@ RESULTS: list[tuple[str, str, str, Arguments, str]] = [
     ),
     (
         NEW,
+        "Bash",
+        "",
+        {**ENDED, "ended": "output", "seconds": 1.5, "exit_code": 137},
+        "Exit code 137\no\n[ended after 1.5 s: output]",
+    ),
+    (NEW, "Read", "", NOTHING, "[the file exists and is empty]"),
+    (
+        NEW,
         "Read",
         "",
-        {
-            "kind": "text",
-            "lines": [],
-            "first": 1,
-            "last": 0,
-            "total": 0,
-            "size": 0,
-            "next_line": None,
-            "long_lines": [],
-            "encoding": "utf-8",
-        },
-        "[the file exists and is empty]",
+        {**NOTHING, "lines": ["x"], "last": 1, "long_lines": [1], "encoding": "windows-1252"},
+        "1\tx\n[cut because they are too long: lines 1]\n[read as windows-1252]",
     ),
+    (NEW, "Read", "", {"kind": "image"}, "as it was"),
+    (NEW, "Edit", "", {"created": True}, f"File created successfully at: a {CURRENT}"),
+    (OLD, "Edit", "", {"created": True}, "File created successfully at: a"),
+    (
+        NEW,
+        "Write",
+        "",
+        {"created": False, "converted": True, "reencoded": True},
+        f"The file a has been updated successfully. {CURRENT} [line ends are CRLF, as they were] [it is UTF-8 now]",
+    ),
+    (
+        NEW,
+        "Glob",
+        "",
+        {"files": [{"absolute": "/w/a"}], "truncated": True, "total": 9},
+        "/w/a\n[the newest 1 of 9 files; use a narrower path or pattern]",
+    ),
+    (
+        NEW,
+        "LS",
+        "",
+        {"entries": [{"depth": 1, "name": "b", "kind": "file"}], "truncated": True, "total": 9},
+        "- a/\n  - b\n[1 of 9 entries are shown]",
+    ),
+    (API, EDITOR, "view", NOTHING, "Here's the content of a with line numbers:\n[the file is empty]"),
+    (API, EDITOR, "view", {"kind": "image"}, "as it was"),
+    (API, EDITOR, "create", {"created": False}, "The file a has been overwritten."),
+    (
+        API,
+        EDITOR,
+        "folder",
+        {
+            "entries": [{"path": "b", "kind": "folder", "size": 2048}, {"path": ".c", "kind": "file", "size": 1}],
+            "truncated": True,
+            "total": 9,
+        },
+        "Here is what is in a, two levels deep, without hidden files:\n2.0K\ta/b/\n[2 of 9 entries are shown]",
+    ),
+    (API, "memory", "", {"command": "insert", "path": "/memories/m"}, "The file /memories/m has been edited."),
+    (
+        API,
+        "memory",
+        "",
+        {"command": "str_replace", "path": "/memories/m", "lines": ["x"], "first": 4},
+        "The memory file has been edited. Its lines there:\n     4\tx",
+    ),
+    (SET, "read", "", {"kind": "image"}, "as it was"),
+    (SET, "glob", "", {"files": [{"absolute": "/w/a"}], "truncated": True, "total": 9}, "/w/a\n[1 of 9 are shown]"),
+    (
+        SET,
+        "grep",
+        "",
+        {"files": [{}], "truncated": False, "complete": True},
+        "as it was",
+    ),
+]
+REASONS: list[tuple[str, str, str, str, str]] = [
+    (API, EDITOR, "str_replace", "identical", "No replacement was performed: old_str and new_str are the same."),
+    (API, EDITOR, "str_replace", "empty", "`old_str` is empty: use bash"),
+    (SET, "edit", "", "identical", "`old_string` is empty: use bash"),
+    (NEW, "Edit", "", "identical", wrong("old_string and new_string are the same: there is nothing to change.")[0]),
+    (NEW, "Edit", "", "empty", wrong("`old_string` is empty: use Bash")[0]),
 ]
 
 
@@ -960,7 +1115,14 @@ class TestWords:
     def test_a_result_reads_as_its_data_says(self, facade: str, name: str, key: str, data: Arguments, text: str):
         words = view_of(facade, name).cases[key].result
         assert words is not None
-        assert words(Said(native={}, base={}, text="", data=data)) == text
+        assert words(Said(native={}, base={"path": "a"}, text="as it was", data=data)) == text
+
+    @pytest.mark.parametrize(("facade", "name", "key", "reason", "text"), REASONS)
+    def test_why_nothing_was_replaced(self, facade: str, name: str, key: str, reason: str, text: str):
+        failure = view_of(facade, name).cases[key].failure
+        assert failure is not None
+        said = Said(native={}, base={}, text="`old` is empty: use shell", details=SimpleNamespace(reason=reason))
+        assert failure(said) == text
 
     @pytest.mark.parametrize(
         ("kind", "text", "said"),

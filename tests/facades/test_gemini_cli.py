@@ -39,7 +39,7 @@ def bare(schema: Any) -> Any:
 
 
 def snapshot(facade: Facade) -> Arguments:
-    return {view.name: bare(view.parameters) for view in facade.views}
+    return {view.name: bare(view.parameters) for view in facade.views if not view.hidden}
 
 
 def meant(name: str, arguments: Arguments, facade: str = "gemini-cli-2") -> Meaning:
@@ -73,9 +73,13 @@ class TestWhatTheModelSees:
         assert snapshot(facade) == loads((SNAPSHOTS / f"{facade.id}.json").read_bytes())
 
     def test_only_older_models_keep_a_list(self):
-        newer, older = (frozenset(view.name for view in find_facade(name).views) for name in MODELS)
+        newer, older = ({*snapshot(find_facade(name))} for name in MODELS)
         assert older - newer == {"write_todos"}
         assert newer < older
+
+    def test_a_list_of_a_newer_model_is_understood_all_the_same(self):
+        assert meant("write_todos", ALL["write_todos"], "gemini-cli").tool == "todo"
+        assert "write_todos" not in {one.name for one in Face(find_facade("gemini-cli"), "gemini-3-pro", BASES).definitions}
 
     @pytest.mark.parametrize("facade", TABLES, ids=lambda one: one.id)
     def test_each_model_has_its_facade(self, facade: Facade):
@@ -84,7 +88,7 @@ class TestWhatTheModelSees:
     @pytest.mark.parametrize("facade", TABLES, ids=lambda one: one.id)
     def test_the_note_names_only_tools_that_there_are(self, facade: Facade):
         words = {word.strip(".,;<>") for word in facade.note.split()}
-        own = {view.name for view in facade.views} | {"old_string", "is_background", "untrusted_context"}
+        own = {*snapshot(facade)} | {"old_string", "is_background", "untrusted_context"}
         assert {word for word in words if "_" in word} <= own
         assert ("write_todos" in words) is ("write_todos" in own)
 
@@ -152,7 +156,7 @@ ALL: dict[str, Arguments] = {
 }
 MEANT: dict[str, tuple[str, Arguments]] = {
     "read_file": ("read", {"path": "a", "start_line": 2, "end_line": 3}),
-    "write_file": ("write", {"path": "a", "content": "b"}),
+    "write_file": ("write", {"path": "a", "content": "b", "mode": "overwrite"}),
     "replace": ("edit", {"path": "a", "old": "b", "new": "c", "count": "all", "instruction": "why", "match": "tolerant"}),
     "run_shell_command": (
         "shell",
@@ -164,10 +168,11 @@ MEANT: dict[str, tuple[str, Arguments]] = {
             "yield_after": 1.5,
             "inactivity_timeout": 300,
             "max_output": 40_000,
+            "head_share": 0.2,
         },
     ),
     "list_background_processes": ("shell_list", {}),
-    "read_background_output": ("shell_output", {"handle": "7", "tail_lines": 5, "wait_first": 0.25}),
+    "read_background_output": ("shell_output", {"handle": "7", "tail_lines": 5, "wait_first": 0.25, "head_share": 0.0}),
     "grep_search": (
         "grep",
         {
@@ -184,6 +189,7 @@ MEANT: dict[str, tuple[str, Arguments]] = {
             "max_per_file": 3,
             "max_results": 4,
             "auto_context": True,
+            "line_numbers": True,
         },
     ),
     "glob": (
@@ -290,6 +296,9 @@ class TestWhatCallsMean:
             ("grep_search", {"pattern": "a"}, {"ignore_case": True, "max_results": 100, "mode": "content"}),
             ("grep_search", {"pattern": "a", "context": 4, "before": 1}, {"before": 1, "after": 4}),
             ("glob", {"pattern": "a"}, {"case_sensitive": False}),
+            ("run_shell_command", {"command": "ls"}, {"cwd": "."}),
+            ("run_shell_command", {"command": "ls", "is_background": True, "delay_ms": -5}, {"yield_after": 0}),
+            ("read_file", {"file_path": "a", "start_line": 3, "offset": 7}, {"start_line": 3}),
             ("read_background_output", {"pid": 3}, {"handle": "3", "tail_lines": 100}),
             ("replace", {"file_path": "a", "instruction": "i", "old_string": "", "new_string": "c"}, {"count": "one"}),
         ],
@@ -329,6 +338,18 @@ class TestWhatCallsMean:
         told = refused("read_file", {"file_path": "a", "start_line": "the first"})
         assert "read_file" in told
         assert "start_line" in told
+
+    @pytest.mark.parametrize(
+        "line", ["// ... rest of the code ...", "# ... existing code ...", "    /* ... other methods unchanged ... */"]
+    )
+    def test_a_file_is_not_written_with_text_left_out(self, line: str):
+        told = refused("write_file", {"file_path": "a", "content": f"one\n{line}\ntwo"})
+        why = f"write_file: 'content' has the line {line.strip()!r}, which stands for text that is not there"
+        assert told == f"{why}: write all of the file"
+
+    @pytest.mark.parametrize("line", ["...", "print('...')", "# the rest of the world", "…"])
+    def test_dots_alone_leave_nothing_out(self, line: str):
+        assert meant("write_file", {"file_path": "a", "content": f"one\n{line}\n"}).arguments["content"] == f"one\n{line}\n"
 
     def test_a_number_in_quotes_is_mended(self):
         found = meant("read_file", {"file_path": "a", "start_line": "3"})
@@ -483,10 +504,18 @@ class TestThereAndBack:
 
     @pytest.mark.parametrize(
         ("base", "arguments"),
-        [("shell", {"restart": True}), ("shell_kill", {"handle": "x1"}), ("web_open", {"target": "w3"}), ("todo", {})],
+        [
+            *(("shell", {"restart": True}), ("shell", {"argv": ["ls"]}), ("shell_kill", {"handle": "x1"})),
+            *(("web_open", {"target": "w3"}), ("todo", {}), ("ask_user", {"questions": [{"question": "q"}] * 5})),
+        ],
     )
     def test_what_has_no_words_at_all_is_not_said(self, base: str, arguments: Arguments):
         assert BY_BASE[base].from_base(base, arguments) is None
+
+    @pytest.mark.parametrize(("lines", "last"), [({"max_lines": 4}, 4), ({"start_line": 3, "max_lines": 4}, 6)])
+    def test_a_number_of_lines_is_said_as_the_last_one(self, lines: Arguments, last: int):
+        native, losses = VIEWS["read_file"].from_base("read", {"path": "a", **lines}) or ({}, ())
+        assert (native["end_line"], losses) == (last, ())
 
     def test_an_edit_without_a_reason_gets_one_that_means_nothing(self):
         native, _ = VIEWS["replace"].from_base("edit", {"path": "a", "old": "b", "new": "c"}) or ({}, ())

@@ -17,7 +17,7 @@ from toolglot.facades.face import Face
 from toolglot.facades.gemini_cli import TABLES
 from toolglot.facades.select import find_facade
 from toolglot.facades.view import Facade, Said
-from toolglot.jsontext import dumps
+from toolglot.jsontext import dumps, loads_object
 from toolglot.messages import Media, ToolCall, ToolResult
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.executor import ToolExecutor
@@ -180,6 +180,11 @@ class TestReplace:
                 "Failed to edit, Expected 1 occurrence but found 4 for old_string in file: a.txt. "
                 "If you intended to replace multiple occurrences, set 'allow_multiple' to true.",
             ),
+            (
+                edit("line 1", "x", expected_replacements=3),
+                "Failed to edit, Expected 3 occurrences but found 4 for old_string in file: a.txt. "
+                "If you intended to replace multiple occurrences, set 'allow_multiple' to true.",
+            ),
             (edit("line 3", "line 3"), "No changes to apply. The old_string and new_string are identical in file: a.txt"),
             (edit("", "x"), "File already exists, cannot create: a.txt"),
         ],
@@ -189,8 +194,27 @@ class TestReplace:
 
     def test_what_is_not_there_is_named_with_what_is_near(self, desk: Desk):
         text = desk.error("replace", **edit("utterly unlike anything", "x"))
-        assert text.startswith("Failed to edit, 0 occurrences found for old_string in a.txt. ")
-        assert "`old_string` is not in 'a.txt'" in text
+        assert text.startswith("Could not find an exact match for 'old_string' in 'a.txt'. ")
+        assert "\n`old_string` is not in 'a.txt'" in text
+
+    def test_every_measured_case_comes_out_as_it_was_measured(self, desk: Desk, shared: Path):
+        cases: list[Arguments] = loads_object((shared / "facades" / "gemini_replace_cases.json").read_bytes())["cases"]
+        file = desk.root / "f.txt"
+        for one in cases:
+            if one["name"] == "empty_old_existing":  # the tool refuses it before it looks into the file
+                continue
+            file.write_text(one["content"])
+            desk("read_file", file_path="f.txt")
+            asked = {name: one[name] for name in ("old_string", "new_string", "allow_multiple")}
+            result = desk.result("replace", file_path=str(file), instruction="a test", **asked)
+            if "error" in one:
+                assert result.is_error, one["name"]
+                assert result.text.partition("\n")[0] == one["error"].replace("/w/f.txt", str(file)), one["name"]
+                assert file.read_text() == one["content"], one["name"]
+            else:
+                assert not result.is_error, (one["name"], result.text)
+                assert file.read_text() == one["after"], one["name"]
+        assert len(cases) > 20
 
     def test_no_file(self, desk: Desk):
         assert desk.error("replace", **{**edit("a", "b"), "file_path": "z"}).startswith("File not found: z\n")
@@ -266,6 +290,21 @@ class TestCommands:
     def test_long_output_is_in_a_file(self, desk: Desk):
         text = desk("run_shell_command", command="seq 20000")
         assert "</untrusted_context>\nOutput too large. All of it is in: /" in text
+
+    def test_a_fifth_of_long_output_is_its_beginning(self, desk: Desk):
+        head, _, tail = desk("run_shell_command", command="seq 20000").partition("… ")
+        assert 7000 < len(head) < 9000
+        assert 30_000 < len(tail) < 34_000
+
+    def test_each_command_begins_in_the_workspace(self, desk: Desk):
+        (desk.root / "sub").mkdir()
+        desk("run_shell_command", command="cd sub")
+        assert desk("run_shell_command", command="pwd") == "<untrusted_context>\nOutput: /w\n</untrusted_context>"
+        assert "Output: /w/sub\n" in desk("run_shell_command", command="pwd", dir_path="sub")
+
+    def test_a_folder_that_there_is_not_is_named_as_the_model_knows_it(self, desk: Desk):
+        text = desk.error("run_shell_command", command="pwd", dir_path="nowhere")
+        assert text == "dir_path: there is no folder 'nowhere' in the workspace '/w'"
 
     def test_a_process_in_the_background_from_its_beginning_to_its_end(self, desk: Desk):
         assert desk("list_background_processes") == "No background processes found."
@@ -388,7 +427,7 @@ def test_the_tools_of_a_request_are_those_of_the_facade(tmp_path: Path):
     agent = Orchestrator("simulator:gemini/gemini-3-pro-preview", tools=coding_tools(tmp_path))
     names = {one.name for one in agent.offered(agent.registry, None)}
     facade = find_facade("gemini-cli")
-    assert names == {view.name for view in facade.views} | (facade.shows - {"memory"})
+    assert names == {view.name for view in facade.views if not view.hidden} | (facade.shows - {"memory"})
 
 
 def test_a_call_that_means_nothing_is_told_in_the_models_words(tmp_path: Path):

@@ -7,13 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from toolglot.builtin.tools import builtins
 from toolglot.errors import ToolError
 from toolglot.facades.face import Face, Meaning
-from toolglot.facades.select import facade_id, find_facade
+from toolglot.facades.select import FACADES, facade_id, find_facade
 from toolglot.facades.view import Facade, View
 from toolglot.jsontext import loads_object
 from toolglot.messages import Meant, Message, ToolCall
-from toolglot.schema.arguments import sample
+from toolglot.schema.arguments import Plain, sample
 
 Arguments = dict[str, Any]
 
@@ -147,10 +148,33 @@ MEANINGS: list[tuple[str, str, Arguments, str, Arguments]] = [
     ),
     ("qwen-code", "web_fetch", {"url": "u", "prompt": "", "format": "auto"}, "web_open", {"target": "u"}),
     ("qwen-code", "web_fetch", {"url": "u", "prompt": "p", "start_line": 9}, "web_open", {"question": "p", "start_line": 9}),
+    ("qwen-code", "run_shell_command", {"command": "ls"}, "shell", {"cwd": "."}),
     ("kimi", "ReadFile", {"path": "a", "line_offset": 3, "n_lines": 2}, "read", {"start_line": 3, "end_line": 4}),
-    ("kimi", "Read", {"path": "a", "line_offset": 0}, "read", {"path": "a", "start_line": 1}),
+    ("kimi", "Read", {"path": "a"}, "read", {"path": "a", "max_lines": 1000}),
+    ("kimi", "Read", {"path": "a", "line_offset": 0}, "read", {"path": "a", "start_line": 1, "max_lines": 1000}),
+    ("kimi", "Read", {"path": "a", "line_offset": 5, "n_lines": 4000}, "read", {"start_line": 5, "end_line": 1004}),
+    ("kimi", "Read", {"path": "a", "line_offset": -4000}, "read", {"path": "a", "tail_lines": 1000}),
     ("kimi", "Read", {"path": "a", "line_offset": -9, "n_lines": 2}, "read", {"path": "a", "tail_lines": 9, "max_lines": 2}),
-    ("kimi", "Bash", {"command": "ls"}, "shell", {"command": "ls", "timeout": 60}),
+    ("kimi", "Bash", {"command": "ls"}, "shell", {"command": "ls", "timeout": 60, "cwd": "."}),
+    (
+        "kimi",
+        "StrReplaceFile",
+        {"path": "a", "edit": {"old": "b", "new": "c", "replace_all": True}},
+        "edit",
+        {"path": "a", "old": "b", "new": "c", "count": "all", "match": "exact"},
+    ),
+    (
+        "kimi",
+        "StrReplaceFile",
+        {"path": "a", "edit": [{"old": "b", "new": "c"}, {"old": "d", "new": ""}]},
+        "multi_edit",
+        {
+            "edits": [
+                {"old": "b", "new": "c", "count": "one", "match": "exact"},
+                {"old": "d", "new": "", "count": "one", "match": "exact"},
+            ]
+        },
+    ),
     ("kimi", "Shell", {"command": "ls", "timeout": 900}, "shell", {"command": "ls", "timeout": 300}),
     ("kimi", "Bash", {"command": "ls", "run_in_background": True}, "shell", {"command": "ls", "background": True}),
     (
@@ -168,15 +192,24 @@ MEANINGS: list[tuple[str, str, Arguments, str, Arguments]] = [
     ("kimi", "SearchWeb", {"query": "q", "limit": 50, "include_content": True}, "web_search", {"max_results": 20}),
     ("kimi", "SetTodoList", {"todos": [{"title": "a", "status": "done"}]}, "todo", {}),
     ("opencode", "read", {"filePath": "a", "offset": 0, "limit": 2}, "read", {"start_line": 1, "end_line": 2}),
+    ("opencode", "read", {"filePath": "a", "limit": 0}, "read", {"path": "a", "list_depth": 1}),
+    ("opencode", "read", {"filePath": "src/", "limit": 0}, "list_dir", {"path": "src"}),
     ("opencode", "read", {"filePath": "src/", "offset": 3, "limit": 2}, "list_dir", {"path": "src", "skip": 2, "limit": 2}),
     ("opencode", "read", {"filePath": "."}, "list_dir", {"path": "."}),
     ("opencode", "edit", {"filePath": "a", "oldString": "b", "newString": "c"}, "edit", {"match": "tolerant"}),
     ("opencode", "bash", {"command": "ls", "timeout": 250, "workdir": "d"}, "shell", {"timeout": 0.25, "cwd": "d"}),
+    (
+        "opencode",
+        "bash",
+        {"command": "ls", "timeout": 10**9},
+        "shell",
+        {"timeout": 7200.0, "cwd": ".", "max_output": 51_200, "head_share": 0.0},
+    ),
     ("opencode", "websearch", {"query": "q", "numResults": 99, "type": "deep"}, "web_search", {"max_results": 20}),
 ]
 BESIDES = {
     *("path", "old", "new", "command", "pattern", "target", "handle", "queries", "items"),
-    *("ignore_case", "max_results", "mode"),
+    *("ignore_case", "max_results", "mode", "match", "line_numbers", "cwd", "max_output", "head_share", "list_depth"),
 }
 
 
@@ -219,7 +252,6 @@ class TestWhatCallsMean:
         ("facade", "name", "native", "why"),
         [
             ("qwen-code", "read_file", {"file_path": "a", "limit": 0}, "read_file: limit is 0; give 1 or more lines"),
-            ("opencode", "read", {"filePath": "a", "limit": 0}, "read: limit is 0; give 1 or more lines"),
             (
                 "qwen-code",
                 "run_shell_command",
@@ -240,6 +272,11 @@ class TestWhatCallsMean:
         with pytest.raises(ToolError) as caught:
             meant(facade, name, native)
         assert (str(caught.value), caught.value.kind) == (why, "validation")
+
+    @pytest.mark.parametrize("edit", [[], {"old": "", "new": "b"}, {"new": "b"}, "b", None])
+    def test_an_edit_of_kimi_in_its_older_form_is_checked_too(self, edit: Any):
+        with pytest.raises(ToolError, match="Edit"):
+            meant("kimi", "StrReplaceFile", {"path": "a", **({} if edit is None else {"edit": edit})})
 
 
 # ---- the table of what corresponds
@@ -327,7 +364,7 @@ def _ranged(arguments: Arguments) -> Arguments:
     return {**arguments, "end_line": first + last} if first and last else arguments
 
 
-READS = some({"path": WORDS}, start_line=LINES, end_line=LINES).map(_ranged)
+READS = some({"path": WORDS}, start_line=LINES, end_line=st.integers(1, 999)).map(_ranged)
 EDITS: Arguments = {"path": WORDS, "old": WORDS, "new": WORDS}
 COUNT = st.sampled_from(["one", "all"])
 SECONDS = st.integers(1, 300)
@@ -354,8 +391,15 @@ CAN_SAY: dict[str, dict[str, st.SearchStrategy[Arguments]]] = {
     "qwen-code": {
         "read": READS,
         "write": some({"path": WORDS, "content": WORDS}),
-        "edit": some(EDITS, count=COUNT),
-        "grep": some({"pattern": WORDS, "ignore_case": st.just(True)}, path=WORDS, include_glob=WORDS, max_results=LINES),
+        "edit": some(EDITS, count=COUNT, match=st.just("exact")),
+        "grep": some(
+            {"pattern": WORDS, "ignore_case": st.just(True)},
+            path=WORDS,
+            include_glob=WORDS,
+            max_results=LINES,
+            mode=st.just("content"),
+            line_numbers=st.just(True),
+        ),
         "glob": some({"pattern": WORDS}, path=WORDS, order=st.just("gemini_recent")),
         "list_dir": some(
             {"path": WORDS}, ignore=st.lists(WORDS), respect_gitignore=st.booleans(), respect_extra_ignore=st.booleans()
@@ -364,10 +408,8 @@ CAN_SAY: dict[str, dict[str, st.SearchStrategy[Arguments]]] = {
             {"command": WORDS}, cwd=WORDS, timeout=st.integers(1, 600_000).map(lambda ms: ms / 1000), background=st.booleans()
         ),
         "shell_kill": some({"handle": WORDS}),
-        "web_open": some(
-            {"target": WORDS}, question=WORDS, format=st.sampled_from(["markdown", "html", "text"]), start_line=LINES
-        ),
-        "web_search": some({"queries": st.lists(WORDS, min_size=1, max_size=1)}),
+        "web_open": some({"target": WORDS}, question=WORDS, format=st.sampled_from(["markdown", "html", "text"])),
+        "web_search": some({"queries": st.lists(st.text(min_size=2), min_size=1, max_size=1)}),
         "todo": some({"items": items("pending", "in_progress", "completed")}),
         "ask_user": some({"questions": QUESTIONS}),
         "notebook_edit": some(
@@ -379,9 +421,9 @@ CAN_SAY: dict[str, dict[str, st.SearchStrategy[Arguments]]] = {
         ),
     },
     "kimi": {
-        "read": READS | some({"path": WORDS, "tail_lines": LINES}, max_lines=LINES),
+        "read": READS | some({"path": WORDS, "tail_lines": st.integers(1, 1000)}, max_lines=st.integers(1, 1000)),
         "write": some({"path": WORDS, "content": WORDS}, mode=st.sampled_from(["overwrite", "append"])),
-        "edit": some(EDITS, count=COUNT),
+        "edit": some(EDITS, count=COUNT, match=st.just("exact")),
         "shell": some({"command": WORDS}, cwd=WORDS, timeout=SECONDS, description=WORDS, background=st.booleans()),
         "glob": some({"pattern": WORDS}, path=WORDS, respect_gitignore=st.booleans(), max_results=st.just(100)),
         "grep": some(
@@ -400,7 +442,7 @@ CAN_SAY: dict[str, dict[str, st.SearchStrategy[Arguments]]] = {
             no_ignore=st.booleans(),
         ),
         "web_search": some({"queries": st.lists(WORDS, min_size=1, max_size=1)}),
-        "web_open": some({"target": WORDS}, start_line=LINES),
+        "web_open": some({"target": WORDS}),
         "todo": some({}, items=items("pending", "in_progress", "completed")),
         "view_image": some({"path": WORDS}),
         "ask_user": some({"questions": QUESTIONS}),
@@ -415,12 +457,19 @@ CAN_SAY: dict[str, dict[str, st.SearchStrategy[Arguments]]] = {
         "edit": some(EDITS, count=COUNT, match=st.just("tolerant")),
         "patch": some({"text": WORDS}),
         "shell": some({"command": WORDS}, cwd=WORDS, timeout=st.integers(1, 10**6).map(lambda ms: ms / 1000)),
-        "grep": some({"pattern": WORDS}, path=WORDS, include_glob=WORDS, max_results=st.just(100)),
+        "grep": some(
+            {"pattern": WORDS},
+            path=WORDS,
+            include_glob=WORDS,
+            max_results=st.just(100),
+            mode=st.just("content"),
+            line_numbers=st.just(True),
+        ),
         "glob": some({"pattern": WORDS}, path=WORDS),
-        "web_open": some({"target": WORDS}, format=st.sampled_from(["markdown", "html"]), timeout=SECONDS, start_line=LINES),
+        "web_open": some({"target": WORDS}, format=st.sampled_from(["markdown", "html"]), timeout=st.integers(1, 120)),
         "web_search": some({"queries": st.lists(WORDS, min_size=1, max_size=1)}, max_results=st.integers(1, 20)),
         "todo": some({"items": items("pending", "in_progress", "completed", "cancelled")}),
-        "ask_user": some({"questions": QUESTIONS | st.lists(FREE)}),
+        "ask_user": some({"questions": QUESTIONS | st.lists(FREE, min_size=1, max_size=4)}),
     },
 }
 
@@ -454,6 +503,8 @@ class TestTheWayBack:
             ("qwen-code", "todo", {"items": [{"text": "a", "status": "blocked"}]}, ["items"]),
             ("qwen-code", "notebook_edit", {"path": "a", "cell_type": "raw"}, ["cell_type"]),
             ("kimi", "write", {"path": "a", "content": "b", "mode": "create_only"}, ["mode"]),
+            ("kimi", "read", {"path": "a", "end_line": 4000}, ["end_line"]),
+            ("kimi", "web_open", {"target": "https://a.example/", "start_line": 9}, ["start_line"]),
             ("kimi", "shell", {"command": "ls", "timeout": 900}, ["timeout"]),
             ("kimi", "shell", {"command": "ls", "timeout": 1.5}, ["timeout"]),
             ("kimi", "todo", {"items": [], "explanation": "why"}, ["explanation"]),
@@ -476,6 +527,10 @@ class TestTheWayBack:
             ("qwen-code", "web_search", {"queries": ["a", "b"]}),
             ("qwen-code", "todo", {}),
             ("qwen-code", "ask_user", {"questions": [{"question": "q", "kind": "text"}]}),
+            ("qwen-code", "web_search", {"queries": ["x"]}),
+            ("qwen-code", "web_open", {"target": ["https://a.example/", "https://b.example/"]}),
+            ("qwen-code", "shell", {"restart": True}),
+            ("kimi", "edit", {"path": "a", "old": "", "new": "b"}),
             ("kimi", "web_search", {"queries": ["a", "b"]}),
             ("opencode", "todo", {"explanation": "why"}),
             ("opencode", "patch", {"ops": []}),
@@ -485,3 +540,76 @@ class TestTheWayBack:
         call = ToolCall("c1", "Other", {}, meant=Meant(base, arguments, "another"))
         shown = face(facade).shown(Message("assistant", (call,)), own=False)
         assert [(one.name, one.arguments) for one in shown.calls] == [(base, arguments)]
+
+
+# ---- what is said fits what is shown, in all facades
+
+EMPTY = frozenset({"old", "new", "content", "source", "question", "header", "description", "explanation"})
+FROM_ZERO = frozenset({"before", "after", "skip", "max_results", "after_line", "start_char", "limit"})
+TEXTS = ("a", "b.txt", "src/", ".", "https://a.example/x", "w3", "7")
+SCALARS: dict[str, st.SearchStrategy[Any]] = {
+    "number": st.sampled_from([0.0001, 0.5, 1, 30, 600, 7200]),
+    "boolean": st.booleans(),
+    "null": st.none(),
+}
+OURS = ("claude-code", "claude-code-2.0", "anthropic-api", "agent-toolset", "gemini-cli", "gemini-cli-2", *KIN)
+
+
+def base_schemas() -> dict[str, Arguments]:
+    found = builtins(SNAPSHOTS, state=SNAPSHOTS / "never")
+    found.close()
+    return {one.name: cast(Arguments, one.definition.parameters) for one in found.tools}
+
+
+BASE_SCHEMAS = base_schemas()
+
+
+def values(name: str, node: Arguments, defs: Arguments) -> st.SearchStrategy[Any]:
+    """Values that a base tool takes, from one end of what it takes to the other."""
+    if "$ref" in node:
+        return values(name, defs[node["$ref"].rpartition("/")[2]], defs)
+    if "anyOf" in node:
+        return st.one_of([values(name, one, defs) for one in node["anyOf"]])
+    if "enum" in node:
+        return st.sampled_from(node["enum"])
+    match node.get("type"):
+        case "string":
+            return st.sampled_from([*TEXTS, *([""] if name in EMPTY else [])])
+        case "integer":
+            return st.sampled_from([1, 2, 7, 500, 100_000, *([0] if name in FROM_ZERO else [])])
+        case "array":
+            return st.lists(values(name, node["items"], defs), min_size=1, max_size=5)
+        case "object" if "properties" in node:
+            parts = {one: values(one, schema, defs) for one, schema in node["properties"].items()}
+            needed = {one: parts.pop(one) for one in node.get("required", ())}
+            return st.fixed_dictionaries(needed, optional=parts)
+        case "object":
+            return st.dictionaries(st.sampled_from("ab"), st.just("x"))
+        case kind:
+            return SCALARS[str(kind)]
+
+
+SAID = [
+    (facade, view.name, base)
+    for facade in FACADES
+    for view in find_facade(facade).views
+    for base in sorted(view.bases)
+    if not view.hidden
+]
+
+
+@pytest.mark.parametrize(("facade", "name", "base"), SAID)
+def test_whatever_is_said_of_history_fits_what_the_model_is_shown(facade: str, name: str, base: str):
+    view = next(view for view in find_facade(facade).views if view.name == name)
+    schema, parameters = BASE_SCHEMAS[base], view.parameters or {}
+    shown = Plain(parameters)
+
+    @settings(max_examples=40)
+    @given(values("", schema, schema.get("$defs", {})))
+    def law(arguments: Arguments) -> None:
+        said = view.from_base(base, arguments)
+        if said is not None and parameters:
+            assert shown.fit(said[0]) is not None, shown.wrongs(said[0])
+            assert set(said[0]) <= set(parameters["properties"]) or facade not in OURS
+
+    law()

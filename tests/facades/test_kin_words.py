@@ -97,6 +97,11 @@ class TestQwenCode:
             ("read_file", {"file_path": "empty"}, "['empty' is empty]"),
             ("read_file", {"file_path": "src/ap.py"}, "File not found: src/ap.py. Did you mean src/app.py?"),
             ("read_file", {"file_path": "src"}, "'src' is a folder: list_directory shows what is in it"),
+            (
+                "read_file",
+                {"file_path": "a.txt", "offset": 7, "limit": 2},
+                "'a.txt' has 3 lines, so there is nothing at offset 7: use a smaller one",
+            ),
             ("read_file", {"file_path": "dot.png"}, f"[dot.png: image/png, {len(PIXEL)} bytes]"),
         ]
         check(root, "qwen-code", calls)
@@ -157,6 +162,13 @@ class TestQwenCode:
         calls: list[Call] = [
             ("run_shell_command", {"command": "ls", "directory": "src"}, block("ls", "app.py", 0, "src")),
             ("run_shell_command", {"command": "exit 3", "description": "fails"}, block("exit 3", "(empty)", 3)),
+            ("run_shell_command", {"command": "cd src"}, block("cd src", "(empty)", 0)),
+            ("run_shell_command", {"command": "pwd"}, block("pwd", "ROOT", 0)),
+            (
+                "run_shell_command",
+                {"command": "pwd", "directory": "nowhere"},
+                "directory: there is no folder 'nowhere' in the workspace 'ROOT'",
+            ),
             (
                 "run_shell_command",
                 {"command": "echo so far; tail -f /dev/null", "timeout": 200},
@@ -165,10 +177,10 @@ class TestQwenCode:
             (
                 "run_shell_command",
                 {"command": "cat", "is_background": True},
-                "Background command started with task_id 4 (PID N): read its output with shell_output "
-                '(handle "4"), end it with task_stop (task_id "4").',
+                "Background command started with task_id 6 (PID N): read its output with shell_output "
+                '(handle "6"), end it with task_stop (task_id "6").',
             ),
-            ("task_stop", {"task_id": "4"}, "Task 4 was stopped."),
+            ("task_stop", {"task_id": "6"}, "Task 6 was stopped."),
             ("task_stop", {"task_id": "99"}, 'Task "99" not found.'),
         ]
         check(root, "qwen-code", calls)
@@ -290,17 +302,47 @@ class TestKimi:
                 {"path": app, "old_string": "return 1", "new_string": "return 2", "replace_all": True},
                 f"Replaced 2 occurrences in {app}",
             ),
+            (
+                "StrReplaceFile",
+                {"path": app, "edit": [{"old": "def f", "new": "def h"}, {"old": "def g", "new": "def i"}]},
+                f"Replaced 2 occurrences in {app}",
+            ),
+            (
+                "StrReplaceFile",
+                {"path": app, "edit": {"old": "return 2", "new": "return 1"}},
+                f"old_string is not unique in {app} (found 2 occurrences, lines 2, 6). "
+                "To replace every occurrence, set replace_all=true; for one, give more of the text around it.",
+            ),
             ("Write", {"path": "b.txt", "content": "é\n"}, "Wrote 3 bytes to b.txt"),
             ("WriteFile", {"path": "b.txt", "content": "x", "mode": "append"}, "Appended 1 bytes to b.txt"),
         ]
         check(root, "kimi", calls)
-        assert (root / app).read_text() == CODE.replace("1", "2")
+        assert (root / app).read_text() == CODE.replace("1", "2").replace("f()", "h()").replace("g()", "i()")
         assert (root / "b.txt").read_text() == "é\nx"
+
+    def test_how_much_of_a_file_is_read_at_once(self, root: Path):
+        (root / "many").write_text("x\n" * 1500)
+        (root / "wide").write_text(f"{'x' * 999}\n" * 200)
+        few = "lines read from file starting from line"
+        ends = [
+            f"1000 {few} 1. Total lines in file: 1500. Max 1000 lines reached.",
+            f"1000 {few} 501. Total lines in file: 1500. End of file reached.",
+            f"2 {few} 1. Total lines in file: 1500.",
+            f"102 {few} 1. Total lines in file: 200. Max 102400 bytes reached.",
+        ]
+        reads: list[Arguments] = [
+            {"path": "many"},
+            {"path": "many", "line_offset": -1400},
+            {"path": "many", "n_lines": 2},
+            {"path": "wide"},
+        ]
+        found = ran(root, "kimi", [("Read", one) for one in reads])
+        assert [text.rpartition("\n")[2] for text in found] == [system(end) for end in ends]
 
     def test_commands(self, root: Path):
         calls: list[Call] = [
-            ("Bash", {"command": "ls", "cwd": "src"}, "app.py"),
-            ("Shell", {"command": "true"}, "Command executed successfully."),
+            ("Bash", {"command": "cd ..; cd src; ls", "cwd": "src"}, "app.py"),
+            ("Shell", {"command": "test -d src"}, "Command executed successfully."),
             ("Bash", {"command": "echo no; exit 3"}, "no\nCommand failed with exit code: 3."),
             (
                 "Bash",
@@ -379,10 +421,24 @@ class TestOpencode:
                 {"filePath": "src/ap.py"},
                 "File not found: src/ap.py\n\nDid you mean one of these?\nsrc/app.py",
             ),
-            ("read", {"filePath": "src"}, "'src' is a folder: read lists it where a slash ends its path"),
+            (
+                "read",
+                {"filePath": "src"},
+                "<path>ROOT/src</path>\n<type>directory</type>\n<entries>\napp.py\n\n(1 entries)\n</entries>",
+            ),
+            (
+                "read",
+                {"filePath": "a.txt", "limit": 0},
+                content("a.txt", "1: one", "2: two", "3: three", "", "(End of file - total 3 lines)"),
+            ),
             ("read", {"filePath": "dot.png"}, "Image read successfully"),
         ]
         check(root, "opencode", calls)
+
+    def test_how_much_of_a_file_is_read_at_once(self, root: Path):
+        (root / "wide").write_text(f"{'x' * 999}\n" * 200)
+        (text,) = ran(root, "opencode", [("read", {"filePath": "wide"})])
+        assert text.endswith("\n\n(Showing lines 1-51 of 200. Use offset=52 to continue.)\n</content>")
 
     def test_changing(self, root: Path):
         app = "src/app.py"
@@ -420,7 +476,13 @@ class TestOpencode:
     def test_commands(self, root: Path):
         calls: list[Call] = [
             ("bash", {"command": "ls", "workdir": "src", "description": "lists"}, "app.py"),
-            ("bash", {"command": "true"}, "(no output)"),
+            ("bash", {"command": "cd src"}, "(no output)"),
+            ("bash", {"command": "pwd"}, "ROOT"),
+            (
+                "bash",
+                {"command": "pwd", "workdir": "nowhere"},
+                "workdir: there is no folder 'nowhere' in the workspace 'ROOT'",
+            ),
             ("bash", {"command": "echo no; exit 3"}, "no\n\n<shell_metadata>\nexit code 3\n</shell_metadata>"),
             (
                 "bash",
@@ -430,6 +492,12 @@ class TestOpencode:
             ),
         ]
         check(root, "opencode", calls)
+
+    def test_of_long_output_the_end_is_shown(self, root: Path):
+        (text,) = ran(root, "opencode", [("bash", {"command": "seq 30000"})])
+        assert text.startswith("...output truncated...\n\nFull output saved to: ")
+        assert text.endswith("\n30000")
+        assert "\n1\n2\n" not in text
 
     def test_patches_of_a_model_that_knows_them(self, root: Path):
         patch = "*** Begin Patch\n*** Update File: a.txt\n@@\n-one\n+1\n*** Add File: b.txt\n+x\n*** End Patch"
@@ -581,6 +649,15 @@ class TestWordsAlone:
     def test_a_command_that_was_ended_says_why(self, facade: str, name: str, part: str):
         assert part in words(facade, name, {**SHELL, "ended": "output", "exit_code": 137})
 
+    @pytest.mark.parametrize(
+        ("path", "way"), [("src", 'offset=2 with filePath "src/"'), ("src/", "offset=2"), (".", "offset=2")]
+    )
+    def test_a_long_folder_says_how_to_go_on(self, path: str, way: str):
+        entry = {"name": "a", "kind": "folder"}
+        data: Arguments = {"kind": "folder", "path": "/w/src", "entries": [entry], "total": 9, "truncated": True, "skip": 0}
+        said = words("opencode", "read", data, native={"filePath": path})
+        assert said.endswith(f"a/\n\n(Showing 1 of 9 entries. Use {way} to continue.)\n</entries>")
+
     def test_a_command_of_kimi_that_took_too_long(self):
         late: Arguments = {**SHELL, "truncated": False, "ended": "timeout", "notes": []}
         said = words("kimi", "Bash", late, kind="timeout", base={"timeout": 5})
@@ -602,6 +679,17 @@ class TestWordsAlone:
             ),
             ("kimi", "Write", "16 commands are running: end one with shell_kill first", None),
             ("opencode", "write", "it is too large, so use shell", "it is too large, so use bash"),
+            ("opencode", "grep", "give an include_glob or a simpler pattern", "give an include or a simpler pattern"),
+            ("opencode", "webfetch", "target is empty: give an address", "url is empty: give an address"),
+            (
+                "qwen-code",
+                "grep_search",
+                "pattern holds a line end, and a line does not; set multiline to true",
+                "pattern holds a line end, and a line does not; look for a part of one line",
+            ),
+            ("kimi", "Grep", "a line does not; set multiline to true", "a line does not; set multiline to true"),
+            ("kimi", "Bash", "cwd: there is no folder 'cwd'", "cwd: there is no folder 'cwd'"),
+            ("qwen-code", "run_shell_command", "cwd: there is no folder 'cwd'", "directory: there is no folder 'cwd'"),
         ],
     )
     def test_failures_speak_of_tools_that_the_model_knows(self, facade: str, name: str, text: str, said: str | None):

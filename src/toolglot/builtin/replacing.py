@@ -20,6 +20,7 @@ import msgspec
 
 from toolglot.builtin.text import newline_of, numbered
 from toolglot.errors import ToolError
+from toolglot.facades.omission import placeholder
 
 __all__ = ["Count", "NotReplaced", "Replaced", "Strategy", "distance", "placeholder", "replaced"]
 
@@ -45,17 +46,6 @@ _DOUBLE_QUOTES = dict.fromkeys((0x201C, 0x201D, 0x201E, 0x201F, 0x2033, 0xAB, 0x
 _DASHES = dict.fromkeys((*range(0x2010, 0x2015), 0x2212), "-")
 _TYPOGRAPHY: dict[int, str] = {**_QUOTES, **_DOUBLE_QUOTES, **_DASHES, 0xA0: " "}
 _typewritten: Callable[[str], str] = methodcaller("translate", _TYPOGRAPHY)
-_COMMENT = r"(?://+|#+|/\*+|\*+|<!--|--|;+|%+|\"\"\"|\(|\{/\*)?"
-_DOTS = r"(?:\.{3,}|…)"
-_REST = (
-    r"(?:the\s+)?(?:rest\s+of|remaining|remainder\s+of|existing|other|previous|unchanged|same\s+as|keep)\b"
-    r"[\w\s,'/-]{0,60}|[\w\s,'/-]{0,60}\b(?:unchanged|remains?\s+the\s+same|stays?\s+the\s+same|as\s+before|omitted)"
-)
-_PLACEHOLDER = re.compile(
-    rf"^\s*{_COMMENT}\s*(?:{_DOTS}\s*(?:{_REST})\s*{_DOTS}?|(?:{_REST})\s*{_DOTS})\s*(?:\*/|-->|\)|\*/\}}|\"\"\")?\s*$",
-    re.IGNORECASE,
-)
-_LONGEST_PLACEHOLDER = 160
 
 
 class Replaced(msgspec.Struct, frozen=True):
@@ -152,15 +142,6 @@ def _check_found(plain: str, spans: list[_Span], count: Count, name: str) -> Non
     expected = "" if count == "one" else f" and not {wanted} times"
     why = f"`old` is in {name!r} {times}{expected} ({places}): {do}"
     raise _failure(why, NotReplaced("ambiguous", len(spans), lines))
-
-
-def placeholder(new: str, old: str = "") -> str:
-    """A line such as "// ... rest of the code ..." that stands for code left out, where `old` has it not; "" without."""
-    known = {line.strip() for line in old.split("\n")}
-    for line in new.split("\n"):
-        if len(line) <= _LONGEST_PLACEHOLDER and _PLACEHOLDER.match(line) and line.strip() not in known:
-            return line.strip()
-    return ""
 
 
 # ---- where it is

@@ -6,31 +6,38 @@ The first three are declared by their type to models that know them; elsewhere t
 import re
 from typing import Any, cast
 
-from msgspec.structs import replace
-
 from toolglot.errors import ToolError
 from toolglot.facades.claude_code import (
     IMAGE,
     case,
-    ended_badly,
     endings,
     exact_back,
     exactly,
     formed,
+    opened,
+    read_notes,
+    search_view,
+)
+from toolglot.facades.view import Arguments, Case, Facade, Said, View, Words, boolean, integer, shape, text
+from toolglot.facades.words import (
+    LINE_BY_LINE,
+    ONE_PAGE_AT_A_TIME,
+    ended_badly,
+    given,
     kept,
     milliseconds,
     numbered,
-    opened,
+    one_page,
     reworded,
-    search_view,
     seconds,
 )
-from toolglot.facades.view import Arguments, Case, Facade, Said, View, Words, boolean, integer, shape, text
 from toolglot.messages import Opaque
 from toolglot.request import Schema
 
 __all__ = ["TABLES"]
 
+MOST_OUTPUT, MOST_READ = 100 * 1024, 256 * 1024
+"""Characters of what a command wrote, and bytes of a file that is read whole, in the agent tool set."""
 _RANGE: Schema = {"type": "array", "items": integer(), "minItems": 2, "maxItems": 2}
 _ALIGNED = "{:>6}\t{}"
 _words = reworded(
@@ -45,6 +52,7 @@ _words = reworded(
         "start_line": "view_range",
         "end_line": "view_range",
         "web_open": "web_fetch",
+        **ONE_PAGE_AT_A_TIME,
     }
 )
 
@@ -79,16 +87,7 @@ def _range_back(base: Arguments) -> Arguments:
 
 
 def _more(data: Arguments) -> list[str]:
-    """What else there is to say of lines that were read."""
-    found: list[str] = []
-    if data["next_line"] and data["truncated"]:
-        of = f" of {data['total']}" if data["total"] is not None else ""
-        found.append(f"lines {data['first']} to {data['last']}{of}; go on with view_range [{data['next_line']}, -1]")
-    if data["long_lines"]:
-        found.append(f"cut because they are too long: lines {', '.join(map(str, data['long_lines'][:10]))}")
-    if data["encoding"] != "utf-8":
-        found.append(f"read as {data['encoding']}")
-    return [f"[{note}]" for note in found]
+    return read_notes(data, "", f"view_range [{data['next_line']}, -1]")
 
 
 # ---- the text editor
@@ -98,19 +97,21 @@ _COMMANDS = ("view", "create", "str_replace", "insert")
 
 
 def _editor_case(native: Arguments) -> str:
-    """A path with a slash at its end is a folder. What is no command is refused by the schema."""
+    """A path that can only be a folder's is listed. What is no command is refused by the schema."""
     command, path = native.get("command"), str(native.get("path", ""))
     if command == "view" and (path.endswith("/") or path in ("", ".")):
         return "folder"
     return command if command in _COMMANDS else "view"
 
 
+def _folder_into(native: Arguments) -> Arguments:
+    path = native["path"]
+    return {"path": path.rstrip("/") or path[:1] or ".", "depth": 2}
+
+
 def _folder_back(base: Arguments) -> Arguments:
-    return {"command": "view", "path": base.get("path", ".").rstrip("/") + "/"}
-
-
-def _image_back(base: Arguments) -> Arguments:
-    return {"command": "view", **kept(base, "path")}
+    path = base.get("path") or "."
+    return {"command": "view", "path": path if path == "." else path.rstrip("/") + "/"}
 
 
 def _insert_into(native: Arguments) -> Arguments:
@@ -127,7 +128,7 @@ def _replace_into(native: Arguments) -> Arguments:
 def _viewed(said: Said) -> str:
     data = said.data
     if data["kind"] != "text":
-        return said.text
+        return _folder_viewed(said) if data["kind"] == "folder" else said.text
     head = f"Here's the content of {said.base['path']} with line numbers:"
     shown = [numbered(data["lines"], data["first"], _ALIGNED)] if data["lines"] else ["[the file is empty]"]
     return "\n".join([head, *shown, *_more(data)])
@@ -157,13 +158,6 @@ def _changed(said: Said) -> str:
     data = said.data
     shown = numbered(data["snippet"].split("\n"), data["first"], _ALIGNED)
     return f"The file {said.base['path']} has been edited. These lines of it are now:\n{shown}"
-
-
-def _not_viewed(said: Said) -> str:
-    path = said.base.get("path", "")
-    if "is a folder" in said.text:
-        return f"{path} is a folder: view it with a slash at its end, {path.rstrip('/')}/"
-    return _failed(said)
 
 
 def _no_place(old: str, path: str) -> str:
@@ -205,7 +199,7 @@ def _when(command: str, *needed: str) -> Schema:
 _EDITOR = formed(
     "str_replace_based_edit_tool",
     "Views, creates and edits files. view shows a file with line numbers (view_range: the first and the last line, -1 is "
-    "the end), or a folder whose path ends with a slash. create writes a whole file. str_replace replaces old_str, which must "
+    "the end), or what is in a folder. create writes a whole file. str_replace replaces old_str, which must "
     "be in the file exactly once. insert puts insert_text after the line insert_line; 0 is the top. View a file before you "
     "change it.",
     shape(
@@ -225,15 +219,18 @@ _EDITOR = formed(
             lambda native: {"path": native["path"], **_range_into(native)},
             lambda base: {"command": "view", **kept(base, "path"), **_range_back(base)},
             _viewed,
-            _not_viewed,
+            fixed={"list_depth": 2},
         ),
-        "image": case("view_image", lambda native: kept(native, "path"), _image_back),
-        "folder": case("list_dir", lambda native: {"path": native["path"] or ".", "depth": 2}, _folder_back, _folder_viewed),
+        "image": case(
+            "view_image", lambda native: kept(native, "path"), lambda base: {"command": "view", **kept(base, "path")}
+        ),
+        "folder": case("list_dir", _folder_into, _folder_back, _folder_viewed),
         "create": case(
             "write",
             lambda native: kept(native, "path", content="file_text"),
             lambda base: {"command": "create", **kept(base, "path", file_text="content")},
             _created,
+            fixed={"mode": "overwrite"},
         ),
         "str_replace": case(
             "edit",
@@ -264,27 +261,27 @@ _EDITOR = formed(
 
 
 def _bash_into(native: Arguments) -> Arguments:
-    return {
-        **kept(native, "command", "restart"),
-        **({"timeout": seconds(native["timeout_ms"])} if "timeout_ms" in native else {}),
-    }
+    found = kept(native, "command", "restart")
+    return {**found, **({"timeout": seconds("bash: timeout_ms", native["timeout_ms"])} if "timeout_ms" in native else {})}
 
 
 def _bash_back(base: Arguments) -> Arguments | None:
-    if "command" not in base and not base.get("restart"):
+    if not base.get("command") and not base.get("restart"):
         return None
-    return {
-        **kept(base, "command", "restart"),
-        **({"timeout_ms": milliseconds(base["timeout"])} if "timeout" in base else {}),
-    }
+    return {**kept(base, "command", "restart"), **given({"timeout_ms": milliseconds(base.get("timeout", 0)) or None})}
 
 
-def _ran(said: Said) -> str:
-    data = said.data
-    if "output" not in data:
-        return said.text
-    code = [f"[exit code {data['exit_code']}]"] if data["exit_code"] else []
-    return "\n".join([data["output"].rstrip("\n") or "(no output)", *code, *endings(data)])
+def _ran(*, code: bool) -> Words:
+    """What a command has written; `code`: and its exit code."""
+
+    def words(said: Said) -> str:
+        data = said.data
+        if "output" not in data:
+            return said.text
+        failed = [f"[exit code {data['exit_code']}]"] if code and data["exit_code"] else []
+        return "\n".join([data["output"].rstrip("\n") or "(no output)", *failed, *endings(data)])
+
+    return words
 
 
 def _not_run(said: Said) -> str:
@@ -294,15 +291,15 @@ def _not_run(said: Said) -> str:
     return "\n".join(filter(None, [f"timed out after {data['seconds']:.1f} s", data["output"].rstrip("\n"), *endings(data)]))
 
 
-def _bash_view(description: str, parameters: Schema, typed: dict[str, Opaque] | None = None) -> View:
+def _bash_view(description: str, parameters: Schema, result: Words, fixed: Arguments, typed: dict[str, Opaque]) -> View:
     return formed(
         "bash",
         f"Runs a command with bash in a sandbox. A cd is kept for the next command; variables are not. {description}"
         "restart ends everything that runs, and begins anew.",
         parameters,
-        replace(case("shell", _bash_into, _bash_back, _ran, _not_run), fails=ended_badly),
+        case("shell", _bash_into, _bash_back, result, _not_run, fails=ended_badly, fixed=fixed),
         accepts={} if "timeout_ms" in parameters["properties"] else {"timeout_ms": integer()},
-        typed=typed or {},
+        typed=typed,
         demands={
             "if": {"properties": {"restart": {"const": True}}, "required": ["restart"]},
             "else": {"required": ["command"]},
@@ -333,6 +330,11 @@ def _remembered(said: Said) -> str:
             return f"Successfully deleted {path}"
         case _:
             return f"Successfully renamed {path} to {data['new_path']}"
+
+
+def _is_range(base: Arguments) -> bool:
+    lines: list[int] = base.get("view_range") or [1, -1]
+    return len(lines) == 2
 
 
 def _not_remembered(said: Said) -> str:
@@ -373,6 +375,7 @@ _MEMORY = formed(
         lambda base: kept(base, *_MEMORY_NAMES),
         _remembered,
         _not_remembered,
+        says=_is_range,
     ),
     typed=_typed("memory_20250818", "memory"),
 )
@@ -395,8 +398,9 @@ _FETCH = formed(
         "web_open",
         lambda native: kept(native, target="url", start_char="offset"),
         lambda base: kept(base, url="target"),
-        opened("web_fetch", offset=True),
-        lambda said: opened("web_fetch", offset=True)(said) if said.data and "url" in said.data else _failed(said),
+        opened("web_fetch"),
+        lambda said: opened("web_fetch")(said) if said.data and "url" in said.data else _failed(said),
+        says=one_page,
     ),
     accepts={"offset": integer()},
     aliases=("WebFetch",),
@@ -417,6 +421,9 @@ _set_words = reworded(
         "start_line": "view_range",
         "end_line": "view_range",
         "web_open": "web_fetch",
+        "a path, an include_glob or": "a path or",
+        **LINE_BY_LINE,
+        **ONE_PAGE_AT_A_TIME,
     }
 )
 
@@ -425,8 +432,14 @@ def _set_failed(said: Said) -> str:
     return _set_words(said.text)
 
 
+def _is_too_large(said: Said) -> bool:
+    return said.data["kind"] == "text" and said.data["size"] > MOST_READ and "view_range" not in said.native
+
+
 def _raw(said: Said) -> str:
     data = said.data
+    if _is_too_large(said):
+        return f"read: {said.base['path']} has {data['size']} bytes, over {MOST_READ}: read a part of it with view_range"
     if data["kind"] != "text":
         return said.text
     end = "\n" if data["final_newline"] and not data["next_line"] and data["lines"] else ""
@@ -444,10 +457,9 @@ def _not_edited(said: Said) -> str:
             return _set_failed(said)
 
 
-def _some(paths: list[str], data: Arguments) -> str:
-    if not paths:
-        return "no matches"
-    return "\n".join([*paths, *([f"[{len(paths)} of {data['total']} are shown]"] if data["truncated"] else ())])
+def _paths(said: Said) -> str:
+    data, paths = said.data, [file["absolute"] for file in said.data["files"]]
+    return "\n".join([*paths, *([f"[{len(paths)} of {data['total']} are shown]"] if data["truncated"] else ())]) or "no matches"
 
 
 def _matches(said: Said) -> str:
@@ -459,10 +471,8 @@ def _matches(said: Said) -> str:
     return "\n".join([*shown, *(["[there are more matches: narrow the pattern or the path]"] if notes else ())])
 
 
-def _plain(tool: str, fixed: Arguments, result: Words) -> Case:
-    return case(
-        tool, lambda native: {**kept(native, "pattern", "path"), **fixed}, lambda base: kept(base, "pattern", "path"), result
-    )
+def _found_in(tool: str, result: Words, **fixed: Any) -> Case:
+    return Case(base=tool, fields=("pattern", "path"), fixed=fixed, result=result)
 
 
 _READ = formed(
@@ -476,6 +486,8 @@ _READ = formed(
             lambda native: {"path": native["file_path"], **_range_into(native)},
             lambda base: {**kept(base, file_path="path"), **_range_back(base)},
             _raw,
+            fixed={"max_lines": 100_000, "allow_large": True},
+            fails=_is_too_large,
         ),
         "image": IMAGE,
     },
@@ -489,6 +501,7 @@ _WRITE = formed(
         lambda native: kept(native, "content", path="file_path"),
         lambda base: kept(base, "content", file_path="path"),
         lambda said: f"wrote {said.data['size']} bytes to {said.base['path']}",
+        fixed={"mode": "overwrite"},
     ),
 )
 _EDIT = formed(
@@ -508,17 +521,13 @@ _GLOB = formed(
     "glob",
     "Finds files whose paths match a glob such as **/*.py, newest first, at most 200.",
     shape("pattern", pattern=text(), path=text()),
-    _plain(
-        "glob",
-        {"max_results": 200, "order": "mtime"},
-        lambda said: _some([file["absolute"] for file in said.data["files"]], said.data),
-    ),
+    _found_in("glob", _paths, max_results=200, order="mtime"),
 )
 _GREP = formed(
     "grep",
     "Searches files with a regular expression: the lines that match, with their paths and numbers.",
     shape("pattern", pattern=text(), path=text()),
-    _plain("grep", {"mode": "content"}, _matches),
+    _found_in("grep", _matches, mode="content", line_numbers=True),
 )
 
 # ---- the facades
@@ -530,13 +539,13 @@ TABLES = (
         title="the tools of Anthropic's API",
         views=(
             _EDITOR,
-            _bash_view("", shape(command=text(), restart=boolean()), _typed("bash_20250124", "bash")),
+            _bash_view("", shape(command=text(), restart=boolean()), _ran(code=True), {}, _typed("bash_20250124", "bash")),
             *(_MEMORY, _FETCH, _SEARCH),
         ),
         failure=_failed,
         note=(
             "View, create and edit files with str_replace_based_edit_tool; view a file before you change it. Find files and "
-            "run commands with bash. A folder is viewed with a slash at the end of its path."
+            "run commands with bash."
         ),
         shows=_SHOWS,
     ),
@@ -545,7 +554,13 @@ TABLES = (
         title="Anthropic's agent tool set",
         views=(
             *(_READ, _WRITE, _EDIT, _GLOB, _GREP),
-            _bash_view("timeout_ms is 120000 without it. ", shape(command=text(), restart=boolean(), timeout_ms=integer())),
+            _bash_view(
+                "timeout_ms is 120000 without it. ",
+                shape(command=text(), restart=boolean(), timeout_ms=integer()),
+                _ran(code=False),
+                {"max_output": MOST_OUTPUT, "head_share": 0.0},
+                {},
+            ),
             *(_FETCH, _SEARCH),
         ),
         failure=_set_failed,

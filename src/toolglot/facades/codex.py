@@ -53,6 +53,7 @@ def update_plan(**status: Any) -> View:
 def view_image(*, detail: bool) -> View:
     """Images. `detail`: whether the model is told that it can look more closely."""
     closer = text(enum=["high", "original"], description="original: without making it smaller; high without.")
+    said = frozenset({"high", "original"} if detail else ())
     return View(
         name="view_image",
         description="Shows an image file of the workspace.",
@@ -62,7 +63,7 @@ def view_image(*, detail: bool) -> View:
                 base="view_image",
                 fields=(
                     "path",
-                    Field(native="detail", base="detail", back=lambda given: given if given in ("high", "original") else UNSET),
+                    Field(native="detail", base="detail", back=lambda given: given if given in said else UNSET),
                 ),
                 result=lambda said: "attached local image path",
                 failure=lambda said: f"unable to locate image: {said.text}" if said.kind == "not_found" else said.text,

@@ -12,23 +12,35 @@ from typing import Any, cast
 __all__ = ["Arguments", "canonical", "otherwise", "rendered"]
 
 Arguments = dict[str, Any]
-_UNSAID = ("head_share", "list_depth")  # how a harness wants results: no model says it
+# How a harness wants results and limits what is run: its own affair, which no other model need be told.
+_OWN = frozenset({"head_share", "list_depth", "max_output", "inactivity_timeout", "auto_context"})
+_ALL_LINES = 100_000  # so many lines are all of them
 _WORDS = {"create_file": "Add", "update_file": "Update", "delete_file": "Delete"}
 
 
 def canonical(tool: str, arguments: Arguments) -> Arguments:
     """A base call in the one form that all of its forms come to."""
-    found = {name: value for name, value in arguments.items() if value is not None and name not in _UNSAID}
-    if tool == "read" and "max_lines" in found and "end_line" not in found:
-        found["end_line"] = found.get("start_line", 1) + found.pop("max_lines") - 1
+    found = {name: value for name, value in arguments.items() if value is not None and name not in _OWN}
+    if tool == "read":
+        _as_lines(found)
     elif tool == "patch" and "ops" in found:
         found["text"] = rendered(found)
         del found["ops"]
     elif tool == "shell" and "argv" in found:
         found["command"] = shlex.join(map(str, found.pop("argv")))
-    if tool == "read" and found.get("start_line") == 1:
-        del found["start_line"]
+    if tool == "shell" and found.get("cwd") == ".":
+        del found["cwd"]
     return found
+
+
+def _as_lines(found: Arguments) -> None:
+    """From a line to a line, whichever way it was said."""
+    if found.get("max_lines", 0) >= _ALL_LINES:
+        del found["max_lines"]
+    if "max_lines" in found and not {"end_line", "tail_lines"} & found.keys():
+        found["end_line"] = found.get("start_line", 1) + found.pop("max_lines") - 1
+    if found.get("start_line") == 1:
+        del found["start_line"]
 
 
 def rendered(arguments: Arguments) -> str:

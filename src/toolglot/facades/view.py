@@ -192,10 +192,11 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
 
     def from_base(self, base: str, arguments: Arguments) -> tuple[Arguments, tuple[Loss, ...]] | None:
         """A call of a base tool as the model would have made it, and what cannot be said; None: it cannot be said at all."""
+        given = {name: value for name, value in arguments.items() if value is not None}
         sayings = [
-            (native, *self._missed(base, arguments, native))
+            (native, *self._missed(base, given, native))
             for value, case in self.cases.items()
-            if case.base == base and (native := self._native(value, case, arguments)) is not None
+            if case.base == base and (native := self._native(value, case, given)) is not None
         ]
         if not sayings:
             return None

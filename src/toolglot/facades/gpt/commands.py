@@ -568,7 +568,12 @@ shell_typed = _commands(
             fixed=_HALVES,
             fields=(
                 *_rows("commands", _as_lines),
-                _TIMEOUT,
+                Field(
+                    native="timeout_ms",
+                    base="timeout",
+                    into=_clamped(0, LONGEST * 1000),
+                    back=lambda seconds: round(seconds * 1000) or UNSET,
+                ),
                 Field(native="max_output_length", base="max_output", into=_within, back=lambda chars: chars),
             ),
             result=_all_ran,

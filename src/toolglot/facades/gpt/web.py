@@ -90,7 +90,10 @@ def _together(native: Arguments) -> Arguments:
 
 
 def _kept(base: Arguments) -> Arguments:
-    return {name: base[name] for name in _KINDS if base.get(name)}
+    parts = {name: cast(list[Arguments], base[name]) for name in _KINDS if base.get(name)}
+    return {
+        name: [{key: value for key, value in one.items() if value is not None} for one in many] for name, many in parts.items()
+    }
 
 
 def _more(page: str) -> str:
