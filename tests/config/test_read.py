@@ -342,6 +342,18 @@ class TestEnvironment:
             home.read(environ={name: text})
         assert str(error.value) == f"the variable {name} {said}"
 
+    @pytest.mark.parametrize(
+        ("name", "meant"), [("TOOLGLOT_MODLE", "TOOLGLOT_MODEL"), ("TOOLGLOT_POLICY_DENNY", "TOOLGLOT_POLICY_DENY")]
+    )
+    def test_a_misspelt_variable_is_an_error_that_names_the_right_one(self, home: Home, name: str, meant: str) -> None:
+        with pytest.raises(UsageError) as error:
+            home.read(environ={name: "x"})
+        assert str(error.value) == f"the variable {name} is no setting; did you mean {meant}?"
+
+    def test_variables_of_others_may_begin_alike(self, home: Home) -> None:
+        names = ("TOOLGLOT_STATE", "TOOLGLOT_API_KEY", "TOOLGLOT_BASE_URL", "TOOLGLOT_LIVE_MODELS", "TOOLGLOT_X")
+        assert origins(home.read(environ=dict.fromkeys(names, "x"))) == origins(home.read())
+
     def test_variables_that_are_no_settings_stay_that(self) -> None:
         assert not {"TOOLGLOT_API_KEY", "TOOLGLOT_BASE_URL", "TOOLGLOT_CONFIG", "TOOLGLOT_STATE"} & set(variables())
 

@@ -1,6 +1,7 @@
 """Settings in the environment: TOOLGLOT_ and the key in capitals, `_` for dots. Keys with a free name have none."""
 
 from collections.abc import Mapping
+from difflib import get_close_matches
 from functools import cache
 from typing import Any
 
@@ -21,9 +22,17 @@ def variables() -> dict[str, Leaf]:
     return {name: leaf for leaf in leaves() if (name := variable_of(leaf))}
 
 
+def _nearly(name: str) -> str:
+    """The variable that was meant, where it is clear; others may have variables that begin alike."""
+    return next(iter(get_close_matches(name, variables(), n=1, cutoff=0.92)), "")
+
+
 def environment_layer(environ: Mapping[str, str]) -> dict[Path, tuple[Any, str]]:
     """What is set: path -> value and variable. An empty variable is not set. Raises UsageError."""
     layer: dict[Path, tuple[Any, str]] = {}
+    for name in environ:
+        if name.startswith("TOOLGLOT_") and name not in variables() and (near := _nearly(name)):
+            raise UsageError(f"the variable {name} is no setting; did you mean {near}?")
     for name, leaf in variables().items():
         if not (text := environ.get(name, "")).strip():
             continue

@@ -110,7 +110,7 @@ def _located(profile: Profile, base_url: str | None, places: Mapping[str, str]) 
     """The base URL and the paths with everything filled in but the model."""
     base = base_url or next((found for name in profile.base_env if (found := os.environ.get(name))), "") or profile.base_url
     if not base:
-        raise UsageError(f"{profile.title} needs a base URL: pass base_url=… or set {' or '.join(profile.base_env)}")
+        raise UsageError(f"{profile.title} needs a base URL: set {' or '.join(profile.base_env)}, or in Python base_url=…")
     if "://" not in base:  # OLLAMA_HOST may be a host, with or without a port
         base = f"http://{base}"
         port = urlsplit(profile.base_url).port
@@ -126,7 +126,7 @@ def _located(profile: Profile, base_url: str | None, places: Mapping[str, str]) 
         value = value or _DEFAULT_PLACES.get(place, "")
         if not value:
             wanted = " or ".join((*names, *profile.base_env))
-            raise UsageError(f"{profile.title} needs {place!r}: pass {place}=… or set {wanted}")
+            raise UsageError(f"{profile.title} needs {place!r}: set {wanted}, or in Python {place}=…")
         found = {key: text.replace("{" + place + "}", value) for key, text in found.items()}
     found["base_url"] = _VERTEX_HOSTS.get(found["base_url"], found["base_url"])
     return found
