@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolglot import Orchestrator
-from toolglot.builtin.tools import builtins, coding_tools
+from toolglot.builtin.tools import builtins
 from toolglot.errors import ToolError
 from toolglot.facades.anthropic_api import TABLES as API_TABLES
 from toolglot.facades.claude_code import TABLES as CODE_TABLES
@@ -678,7 +678,7 @@ class Desk:
         (self.folder / "lib").mkdir(parents=True)
         (self.folder / "a.py").write_text("x = 1\ny = 2\nx = 1\n")
         (self.folder / "lib" / "b.txt").write_text("hello\n")
-        tools = coding_tools(self.folder, state=folder / "s")
+        tools = builtins(self.folder, state=folder / "s").tools
         self.agent = Orchestrator(f"simulator:anthropic/{MODELS.get(facade, MODELS[NEW])}", tools=tools, facade=facade)
 
     def does(self, *calls: tuple[str, Arguments]) -> list[tuple[str, bool]]:

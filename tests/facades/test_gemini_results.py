@@ -424,14 +424,14 @@ def test_a_model_finds_reads_edits_and_runs(facade: Facade, tmp_path: Path):
 
 
 def test_the_tools_of_a_request_are_those_of_the_facade(tmp_path: Path):
-    agent = Orchestrator("simulator:gemini/gemini-3-pro-preview", tools=coding_tools(tmp_path))
+    agent = Orchestrator("simulator:gemini/gemini-3-pro-preview", tools=builtins(tmp_path).tools)
     names = {one.name for one in agent.offered(agent.registry, None)}
     facade = find_facade("gemini-cli")
     assert names == {view.name for view in facade.views if not view.hidden} | (facade.shows - {"memory"})
 
 
 def test_a_call_that_means_nothing_is_told_in_the_models_words(tmp_path: Path):
-    agent = Orchestrator("simulator:gemini/gemini-3-pro-preview", tools=coding_tools(tmp_path))
+    agent = Orchestrator("simulator:gemini/gemini-3-pro-preview", tools=builtins(tmp_path).tools)
     result = agent.run_sync('call read_file {"start_line": 3}')
     assert result.outcomes[0].result.is_error
     assert "file_path" in result.outcomes[0].result.text

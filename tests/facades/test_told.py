@@ -15,6 +15,7 @@ from toolglot.loop.orchestrator import Orchestrator, PromptContext
 from toolglot.messages import Reply, Text, ToolCall
 from toolglot.simulator.core import Script
 from toolglot.tools.config import ToolConfig
+from toolglot.tools.tool import tool
 
 Doc = dict[str, Any]
 CLAUDE, GEMINI = find_facade("claude-code").note, find_facade("gemini-cli").note
@@ -115,3 +116,63 @@ def test_a_refusal_names_the_tool_as_the_model_does(own: Builtins) -> None:
     (outcome,) = asyncio.run(agent.run("Go on.")).outcomes
     assert "the tool 'Bash' may be used 0 times" in outcome.result.text
     assert "shell" not in outcome.result.text
+
+
+# ---- tools that stand in for others, and what is shown where they are not there
+
+
+def offered(own: Builtins, model: str, names: set[str], *others: Any) -> set[str]:
+    """The names that a model sees where only some of the built-in tools are there."""
+    tools = [one for one in own.tools if one.name in names]
+    agent = Orchestrator(f"simulator:{model}", tools=[*tools, *others])
+    return {one.name for one in agent.offered(agent.registry, None)}
+
+
+@pytest.mark.parametrize(
+    ("model", "names", "seen"),
+    [
+        ("openai-responses/gpt-5.5", {"read", "grep"}, {"read", "grep"}),
+        ("openai-responses/gpt-5.5", {"read", "grep", "shell"}, {"exec_command"}),
+        ("openai-responses/gpt-5.5", {"patch", "write", "edit"}, {"apply_patch"}),
+        ("openai-responses/gpt-5.5", {"write", "edit"}, {"write", "edit"}),
+        ("openai-responses/gpt-5.5", {"patch", "glob"}, {"apply_patch", "glob"}),
+        ("openai-responses/gpt-5", {"patch", "shell"}, {"shell"}),
+        ("openai-responses/gpt-5", {"patch", "read"}, {"patch", "read"}),
+        ("anthropic/claude-opus-5", {"patch", "read_many"}, {"patch", "read_many"}),
+        ("anthropic/claude-opus-5", {"read", "edit", "patch", "read_many"}, {"Read", "Edit"}),
+        ("gemini/gemini-3-pro-preview", {"multi_edit"}, {"multi_edit"}),
+    ],
+)
+def test_a_tool_that_no_other_does_the_work_of_is_shown_as_it_is(
+    own: Builtins, model: str, names: set[str], seen: set[str]
+) -> None:
+    assert offered(own, model, names) == seen
+
+
+@pytest.mark.parametrize(
+    ("model", "taken", "base"),
+    [
+        ("anthropic/claude-opus-5", "Read", "read"),
+        ("openai-responses/gpt-5.5", "exec_command", "shell"),
+        ("openai-responses/gpt-5.5", "apply_patch", "patch"),
+        ("gemini/gemini-3-pro-preview", "read_file", "read"),
+    ],
+)
+def test_where_ones_own_tool_has_the_name_the_built_in_one_has_its_own(
+    own: Builtins, model: str, taken: str, base: str
+) -> None:
+    @tool(name=taken)
+    def mine(word: str) -> str:
+        """Mine."""
+        return word
+
+    seen = offered(own, model, {one.name for one in own.tools}, mine)
+    assert {taken, base} <= seen
+
+
+def test_a_note_tells_of_no_programs_where_none_can_be_run(own: Builtins) -> None:
+    tools = [one for one in own.tools if one.name in ("read", "grep")]
+    agent = Orchestrator("simulator:openai-responses/gpt-5.5", tools=tools)
+    face = agent.face()
+    assert face is not None
+    assert "rg" not in face.note

@@ -22,6 +22,8 @@ from toolglot.builtin.web.config import WebConfig
 from toolglot.builtin.web.tools import web_tools
 from toolglot.builtin.web.web import Web
 from toolglot.builtin.workspace import PROTECTED, Root, Workspace
+from toolglot.errors import UnknownName
+from toolglot.facades.select import bases_named
 from toolglot.tools.execution import BUILTIN
 from toolglot.tools.tool import Tool
 
@@ -66,7 +68,8 @@ class Builtins:
             *ask_tools(box),
             *(memory_tools(box) if state is not None else ()),
         ]
-        self.tools = [one.replace(tags=one.tags | {BUILTIN}) for one in tools]
+        # what changes files or runs commands keeps its place among the calls of a turn: a test runs after the edit before it
+        self.tools = [one.replace(tags=one.tags | {BUILTIN}, ordered=bool(one.effects & {"write", "execute"})) for one in tools]
 
     def close(self) -> None:
         """Ends what is still running."""
@@ -82,7 +85,27 @@ def builtins(
     return Builtins(root, options or BuiltinOptions(), state, ask)
 
 
-def coding_tools(root: str | Path = ".", *, names: Iterable[str] | None = None, state: Path | None = None) -> list[Tool]:
-    """The built-in tools for a folder, as `Orchestrator` takes them; `names`: only these."""
-    tools = builtins(root, state=state).tools
-    return tools if names is None else [one for one in tools if one.name in set(names)]
+def coding_tools(
+    root: str | Path = ".",
+    *,
+    names: Iterable[str] | None = None,
+    options: BuiltinOptions | None = None,
+    state: Path | None = None,
+    ask: Ask | None = None,
+) -> list[Tool]:
+    """The built-in tools for a folder, as `Orchestrator` takes them.
+
+    `names`: only these, also by the names that models have for them (`Bash`). `state`: a private folder for backups, spilt
+    output and memory. `ask`: who answers the questions of `ask_user`, which is not there without. Raises UsageError.
+    """
+    tools = builtins(root, options=options, state=state, ask=ask).tools
+    if names is None:
+        return tools if ask is not None else [one for one in tools if one.name != "ask_user"]
+    known = {one.name for one in tools}
+    wanted: set[str] = set()
+    for name in names:
+        found = {name} & known or known.intersection(bases_named(name))
+        if not found:
+            raise UnknownName("built-in tool", name, known)
+        wanted |= found
+    return [one for one in tools if one.name in wanted]

@@ -81,12 +81,15 @@ class _Held:
 
     def __init__(self, root: Root) -> None:
         try:
+            self.given = os.path.abspath(root.path)
+        except FileNotFoundError:
+            raise UsageError("the current folder is not there any more: change to another one") from None
+        try:
             self.handle = os.open(root.path, PATH_ONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as e:
             raise UsageError(f"the folder {str(root.path)!r} cannot be a workspace: {e.strerror}") from None
         self._let_go = weakref.finalize(self, give_back, self.handle)  # also where nobody closes it
         self.writable = root.writable
-        self.given = os.path.abspath(root.path)
         self._opened_at = _path_of(self.handle)
         if not self._opened_at:
             self.close()
@@ -157,6 +160,11 @@ class Workspace:
     def roots(self) -> tuple[Root, ...]:
         """All of them, by their real paths."""
         return tuple(Root(Path(held.real), held.writable) for held in self._roots)
+
+    @property
+    def protected(self) -> frozenset[str]:
+        """Names that are not changed, as the most careless file system reads them."""
+        return self._protected
 
     def close(self) -> None:
         """Gives the handles back."""

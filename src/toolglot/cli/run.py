@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from toolglot.cli.attach import attached
+from toolglot.cli.said import said_arguments
 from toolglot.cli.start import Flags, Started, require_key, start
-from toolglot.cli.visible import shortened, visible
+from toolglot.cli.visible import harmless, shortened, visible
 from toolglot.engine.listing import said_of
 from toolglot.errors import ToolglotError
 from toolglot.events import (
@@ -101,6 +102,7 @@ class _Words:
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
+        self._shown = harmless if out.isatty() else str
         self._live = sys.stderr.isatty()
         self._colours = self._live and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
         self._ends_line = True
@@ -111,11 +113,11 @@ class _Words:
     def event(self, event: RunEvent) -> None:
         match event:
             case TextDelta():
-                self._out.write(event.text)
+                self._out.write(self._shown(event.text))
                 self._out.flush()
                 self._ends_line = event.text.endswith("\n")
             case ToolStarted():
-                self._note(f"→ {event.call.name} {shortened(event.call.text, 100)}", "36")
+                self._note(f"→ {event.call.name} {shortened(said_arguments(event.call), 100)}", "36")
             case ToolProgress():
                 self._note(f"  {event.text}", "2")
             case ToolFinished():
@@ -150,7 +152,7 @@ class _Words:
 
     def failed(self, kind: str, message: str) -> None:
         self._end_line()
-        print(f"toolglot: {message}", file=sys.stderr)
+        print(f"toolglot: {visible(message)}", file=sys.stderr)
 
     def _end_line(self) -> None:
         if not self._ends_line:
@@ -161,4 +163,5 @@ class _Words:
     def _note(self, text: str, colour: str) -> None:
         if self._live:
             self._end_line()
+            text = visible(text)
             print(f"\x1b[{colour}m{text}\x1b[0m" if self._colours else text, file=sys.stderr, flush=True)

@@ -11,7 +11,7 @@ import msgspec
 from toolglot.engine.transport import Timeouts
 from toolglot.loop.context import ContextPolicy
 from toolglot.request import Effort
-from toolglot.tools.config import Effect, RetryConfig, ToolErrorHandling
+from toolglot.tools.config import Effect, RetryConfig, ToolConfig, ToolErrorHandling
 
 __all__ = [
     "LAWS",
@@ -29,6 +29,7 @@ __all__ = [
 NoLimit = Literal["none"]
 Level = Literal["debug", "info", "warning", "error"]
 Law = Literal["free", "tighter", "trusted"]
+_USUAL = ToolConfig()
 
 
 class _Section(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,25 +55,25 @@ class PolicySettings(_Section, frozen=True, kw_only=True):
     ask: tuple[Effect, ...] | None = None
     """Effects that need an approval: read, write, execute, network; a tool's own word goes first. Unset: in a conversation the
     built-in tools ask before they write, run commands or use the network, other tools where they say so."""
-    max_turns: int = 25
+    max_turns: int = _USUAL.max_iterations
     """Requests with tools for one prompt."""
-    timeout: float | NoLimit = 120.0
+    timeout: float | NoLimit = _USUAL.timeout or "none"
     """Seconds for one call of a tool."""
     run_timeout: float | NoLimit = "none"
     """Seconds for the whole answer to one prompt."""
-    max_parallel: int = 8
+    max_parallel: int = _USUAL.max_parallel
     """Calls that run at the same time."""
     max_uses: dict[str, int] = {}
     """Calls of one tool in a conversation."""
-    max_result: int = 60_000
+    max_result: int = _USUAL.max_result
     """Characters of one result that the model sees; the rest is behind a handle."""
     max_tokens: int | NoLimit = "none"
     """Tokens for one prompt, in and out."""
     max_cost: float | NoLimit = "none"
     """US dollars for one prompt, where the model's price is known."""
-    repeats: int = 3
+    repeats: int = _USUAL.repeats
     """The same call with the same result, so often, ends a loop; 0: never."""
-    on_error: ToolErrorHandling = "continue"
+    on_error: ToolErrorHandling = _USUAL.on_error
     """A failed call: continue (tell the model), retry, or abort."""
     keep_env: tuple[str, ...] = ()
     """Variables with keys that tools may see; all others are taken out of the environment."""

@@ -102,10 +102,6 @@ class Setup:
             self._engines[name] = create_engine(name, **self._options_of(name))
         return self._engines[name]
 
-    def fallbacks(self) -> tuple[Engine, ...]:
-        """The engines to go on with."""
-        return tuple(self.engine(name) for name in self.settings.fallbacks)
-
     async def close(self) -> None:
         """Gives back what the setup's own transport holds."""
         if self._own is not None:
@@ -227,7 +223,8 @@ class Setup:
         given: dict[str, Any] = {"system": system, "context": self.settings.context, "facade": facade, **named}
         tools = tools if isinstance(tools, ToolRegistry) else list(tools)
         given["audit"] = named["audit"] if "audit" in named else self.audit()
-        given["fallbacks"] = named["fallbacks"] if "fallbacks" in named else self.fallbacks()
+        others = named.get("fallbacks", self.settings.fallbacks)
+        given["fallbacks"] = tuple(self.engine(one) if isinstance(one, str) else one for one in others)
         given["hosted"] = [name for name in named.get("hosted", ()) if _passes(name, self._filter)]
         if not isinstance(tools, ToolRegistry):
             tools = [one for one in tools if not isinstance(one, ToolDefinition) or _passes(one.name, self._filter)]
@@ -249,7 +246,7 @@ class Setup:
         """Gives an agent the rules and options of the provider that it has now, but for those that its maker gave it."""
         kept = agent.given if isinstance(agent, _Agent) else frozenset[str]()
         if "config" not in kept:
-            agent.config = self.tool_config(agent.model, [tool.name for tool in agent.registry])
+            agent.config = self.tool_config(agent.model, agent.tool_names)
         if "options" not in kept:
             agent.options = self.options(agent.model)
 

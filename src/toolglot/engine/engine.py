@@ -45,7 +45,7 @@ from toolglot.wire.codec import reader
 from toolglot.wire.prefix import EncodedBody, Heads, PrefixEncoder
 from toolglot.wire.reader import ReplyReader, error_of
 
-__all__ = ["Answered", "Engine", "PreparedTools", "Session", "joined"]
+__all__ = ["Answered", "Engine", "PreparedTools", "Session", "hide_keys", "joined"]
 
 log = getLogger("toolglot.engine")
 _NOTHING = EncodedBody(b"", 0)
@@ -328,7 +328,7 @@ class _Patience:
         engine = self._engine
         if isinstance(error, ProviderError):
             error.request_id = error.request_id or attempt.provider_id
-        _hide_keys(error, engine)
+        hide_keys(error, engine)
         if attempt.shown:
             raise self._given_up(error, attempt)
         if isinstance(error, AuthenticationFailed) and not self._renewed and attempt.keys is not None:
@@ -507,7 +507,7 @@ async def _whole(answer: HttpAnswer) -> bytes:
     return b"".join(parts)
 
 
-def _hide_keys(error: ToolglotError, engine: Engine) -> None:
+def hide_keys(error: ToolglotError, engine: Engine) -> None:
     """Some providers repeat the key that they refuse. What is behind an error may hold the request's head, and goes."""
     known = engine.secrets
     error.args = (redact(str(error), known),)

@@ -5,7 +5,7 @@ from contextlib import suppress
 from difflib import get_close_matches
 from typing import Any, cast
 
-from toolglot.engine.engine import Engine, joined
+from toolglot.engine.engine import Engine, hide_keys, joined
 from toolglot.engine.transport import HttpAnswer, HttpRequest
 from toolglot.errors import MalformedReply, NotFound, ToolglotError
 from toolglot.jsontext import loads
@@ -30,7 +30,9 @@ async def list_models(engine: Engine) -> tuple[str, ...]:
     finally:
         await answer.close()
     if answer.status >= 300:
-        raise error_of(answer.status, body)
+        error = error_of(answer.status, body)
+        hide_keys(error, engine)
+        raise error
     return _names(body)
 
 

@@ -144,10 +144,10 @@ request_user_input = View(
 _STATUS = {"enum": list(_STATUSES)}
 _OWN = frozenset({"ast_search", "ast_rewrite", "memory"})
 OTHERS = _OWN | {"ask_user", "web_open", "web_find"}
-FINDING = "Find files with `rg --files` and text with `rg` (or find and grep where it is missing), and read with `sed -n`."
+FINDING = "find files with `rg --files` and text with `rg` (or find and grep where it is missing), and read with `sed -n`."
 _CHANGING = "Change files with apply_patch only."
 _CARE = "Look at the lines that you change before you change them, and run what checks them afterwards."
-ARGV_NOTE = f'Run commands with shell, as ["bash", "-lc", "…"], and set workdir in the place of cd. {FINDING}'
+ARGV_NOTE = f'Run commands with shell, as ["bash", "-lc", "…"], and set workdir in the place of cd: {FINDING}'
 
 TABLES = (
     Facade(
@@ -165,7 +165,7 @@ TABLES = (
         ),
         shows=_OWN | {"shell_kill"},
         note=(
-            f"Run commands with exec_command, and set workdir in the place of cd. {FINDING} {_CHANGING} "
+            f"Run commands with exec_command, and set workdir in the place of cd: {FINDING} {_CHANGING} "
             "A command that still runs has a session ID: wait for it or type into it with write_stdin, end it with shell_kill, "
             f"whose handle is the session ID. Keep longer work in update_plan. {_CARE}"
         ),
@@ -176,7 +176,7 @@ TABLES = (
         views=(shell_command, apply_patch, update_plan(), view_image(detail=False), web_search, *OLDER),
         shows=OTHERS,
         note=(
-            f"Run commands with shell_command, and set workdir in the place of cd. {FINDING} {_CHANGING} "
+            f"Run commands with shell_command, and set workdir in the place of cd: {FINDING} {_CHANGING} "
             f"Keep longer work in update_plan. {_CARE}"
         ),
     ),

@@ -15,7 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from toolglot.errors import ToolError
-from toolglot.facades.plain import Arguments, otherwise
+from toolglot.facades.plain import DOES_FOR, Arguments, otherwise
 from toolglot.facades.select import bare_name
 from toolglot.facades.view import Facade, Said, View
 from toolglot.losses import Loss, Repair
@@ -50,9 +50,14 @@ class Face:
         self._known = tuple(
             view
             for view in facade.views
-            if view.bases & self.bases and view.title not in self._taken and (not view.models or re.search(view.models, name))
+            if self._is_there(view) and view.title not in self._taken and (not view.models or re.search(view.models, name))
         )
         self.views = tuple(view for view in self._known if not view.hidden)
+
+    def _is_there(self, view: View) -> bool:
+        """Whether there is a base tool for a view: for the form that it shows, where it takes several."""
+        shown = view.cases.get("")
+        return bool(view.bases & self.bases) and (shown is None or shown.base in self.bases)
 
     @cached_property
     def _by_name(self) -> dict[str, View]:
@@ -78,7 +83,16 @@ class Face:
 
     def shows(self, base: str) -> bool:
         """Whether a base tool is shown under its own name."""
-        return base in self.facade.shows and all(view.title != base for view in self.views)
+        return base in self._shown
+
+    @cached_property
+    def _shown(self) -> frozenset[str]:
+        """What the facade shows; what somebody else's tool has taken the name of; and what no tool that is there does."""
+        own, views = self.facade.shows & self.bases, [view for view in self.facade.views if not view.hidden]
+        said = {base for view in self.views for base in view.bases}
+        ousted = {base for view in views if view.title in self._taken for base in view.bases} - said
+        needed = {base for base in self.bases - said if base in DOES_FOR and not DOES_FOR[base] & (own | said) & self.bases}
+        return frozenset((own | ousted | needed) & self.bases) - {view.title for view in self.views}
 
     @property
     def names(self) -> tuple[str, ...]:

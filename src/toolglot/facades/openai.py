@@ -35,7 +35,7 @@ TABLES = (
         views=(shell_typed, apply_patch_typed, update_plan(), view_image(detail=False), web_search, *OLDER),
         shows=OTHERS,
         note=(
-            f"Commands run with bash on Linux, each from the workspace, in a sandbox. {FINDING} "
+            f"Run commands with shell, by bash on Linux, each from the workspace and in a sandbox: {FINDING} "
             f"Change files with apply_patch only. {_CARE}"
         ),
     ),

@@ -9,12 +9,20 @@ import shlex
 from collections.abc import Callable, Iterator
 from typing import Any, cast
 
-__all__ = ["Arguments", "canonical", "otherwise", "rendered"]
+__all__ = ["DOES_FOR", "Arguments", "canonical", "otherwise", "rendered"]
 
 Arguments = dict[str, Any]
 # How a harness wants results and limits what is run: its own affair, which no other model need be told.
 _OWN = frozenset({"head_share", "list_depth", "max_output", "inactivity_timeout", "auto_context"})
 _ALL_LINES = 100_000  # so many lines are all of them
+# A base tool -> others that do its work. Where a harness has no tool for it, and none of these is there, its own is shown.
+DOES_FOR: dict[str, frozenset[str]] = {
+    **dict.fromkeys(("read", "grep", "glob", "list_dir"), frozenset({"shell"})),
+    **dict.fromkeys(("read_many", "view_image"), frozenset({"read", "shell"})),
+    **dict.fromkeys(("edit", "multi_edit", "insert", "notebook_edit", "patch"), frozenset({"edit", "multi_edit", "patch"})),
+    "write": frozenset({"patch"}),
+    "shell": frozenset(),
+}
 _WORDS = {"create_file": "Add", "update_file": "Update", "delete_file": "Delete"}
 
 
@@ -64,6 +72,8 @@ def otherwise(tool: str, arguments: Arguments) -> Iterator[tuple[str, Arguments]
         case "shell" if "then" in given or "argv" in arguments:
             lines = [given.pop("command", ""), *given.pop("then", ())]
             yield "shell", {**given, "command": "\n".join(map(str, lines))}
+        case "shell" if "cwd" in given and "command" in given:
+            yield "shell", {**given, "cwd": None, "command": f"cd {shlex.quote(str(given['cwd']))} && {given['command']}"}
         case "patch":
             yield from _without_patch(given)
         case "write" if given.get("mode", "overwrite") == "overwrite" and "content" in given:

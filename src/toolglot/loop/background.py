@@ -22,8 +22,18 @@ def _running_loop() -> asyncio.AbstractEventLoop:
     with _lock:
         if _loop is None or _loop.is_closed():
             _loop = asyncio.new_event_loop()
-            threading.Thread(target=_loop.run_forever, name=_NAME, daemon=True).start()
+            threading.Thread(target=_serve, args=(_loop,), name=_NAME, daemon=True).start()
         return _loop
+
+
+def _serve(loop: asyncio.AbstractEventLoop) -> None:
+    """What ends a program (`sys.exit` in a hook, KeyboardInterrupt in a tool) ends the run that raised it, not the loop."""
+    while True:
+        try:
+            loop.run_forever()
+        except (KeyboardInterrupt, SystemExit):  # the task has it, and whoever waits for the task gets it
+            continue
+        return
 
 
 def run_sync(work: Coroutine[Any, Any, T]) -> T:

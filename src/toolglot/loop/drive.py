@@ -34,7 +34,7 @@ from toolglot.tools.config import ToolConfig
 from toolglot.tools.execution import Execution, Prepared, outcomes_of
 from toolglot.tools.executor import ToolExecutor
 from toolglot.tools.hooks import HookChain
-from toolglot.tools.waiting import all_of
+from toolglot.tools.waiting import all_of, in_order
 
 __all__ = ["Asker", "Driver"]
 
@@ -400,6 +400,11 @@ class Driver:
         return executor.settle(found, answer)
 
     async def _run_ready(self, ready: "Sequence[tuple[int, Work]]", emit: Emit) -> None:
+        """Runs calls at the same time; those of tools that are `ordered` keep their place among the others."""
+        for together in in_order(ready, _is_ordered):
+            await self._run_together(together, emit)
+
+    async def _run_together(self, ready: "Sequence[tuple[int, Work]]", emit: Emit) -> None:
         """Runs calls at the same time, at most so many of them."""
         most = self._config.max_parallel
         if len(ready) <= most:
@@ -449,6 +454,11 @@ class Driver:
             if result.is_error and result.error_kind != "rejected":
                 kind = result.error_kind or "execution"
                 raise ToolError(result.text, kind=kind, tool=outcome.call.name, call_id=outcome.call.id)
+
+
+def _is_ordered(ready: "tuple[int, Work]") -> bool:
+    work = ready[1]
+    return isinstance(work, Prepared) and work.tool.ordered
 
 
 def _may_fall_back(error: Exception) -> bool:

@@ -116,8 +116,8 @@ class Orchestrator:
         conversation: Conversation | None = None,
         **engine: Any,
     ) -> None:
-        self._engine_options = engine
         self.engine = _engine(model, engine)
+        self._engine_options, self._options_of = engine, self.engine.profile.id
         self.options, self.output_type = options, output_type
         self.context, self.summarise = context, summarise
         self.facade: str | Facade = facade
@@ -185,6 +185,9 @@ class Orchestrator:
     def switch(self, model: str | Engine, **engine: Any) -> None:
         """Goes on with another model: same conversation, same tools. What it cannot be told is in the next result's losses."""
         self.engine = _engine(model, engine or self._options_for(model))
+        if engine:
+            lasting = {name: value for name, value in self._engine_options.items() if name in _FOR_ALL}
+            self._engine_options, self._options_of = {**lasting, **engine}, self.engine.profile.id
 
     @property
     def config(self) -> ToolConfig:
@@ -195,6 +198,11 @@ class Orchestrator:
     def config(self, config: ToolConfig) -> None:
         self._config = config
         self._talk(None).executor.configure(config)
+
+    @property
+    def tool_names(self) -> tuple[str, ...]:
+        """Of all tools, those that a provider runs included."""
+        return (*(one.name for one in (*self.registry, *self._fixed)), *self._hosted)
 
     @property
     def pending(self) -> bool:
@@ -218,7 +226,9 @@ class Orchestrator:
     @classmethod
     def load(cls, data: bytes, model: str | Engine | None = None, **options: Any) -> "Orchestrator":
         """What `save` wrote, with the tools and everything else given anew. Raises MalformedData."""
-        agent = cls(model or load(data)[1].get("model", "simulator"), **options)
+        if model is None and not isinstance(model := load(data)[1].get("model", "simulator"), str):
+            raise MalformedData("line 1: the saved model is not a text")
+        agent = cls(model, **options)
         agent.restore(data)
         return agent
 
@@ -305,7 +315,7 @@ class Orchestrator:
             return {}
         provider, _, name = model.partition(":")
         options = self._engine_options
-        same = surface(provider, name) == self.engine.profile.id
+        same = surface(provider, name) == self._options_of
         return options if same else {name: options[name] for name in _FOR_ALL if name in options}
 
     def _talk(self, conversation: Conversation | None) -> "_Talk":
@@ -487,6 +497,7 @@ class _Talk:
         self.faced: tuple[Face, Faced] | None = None
         self._busy = False
         self._reader: _Reader | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     @property
     def busy(self) -> bool:
@@ -496,14 +507,16 @@ class _Talk:
     async def enter(self, reader: "_Reader | None") -> None:
         """One run at a time. A stream that nobody reads any more is on its way out, and waited for."""
         while self._busy and self._reader is not None and self._reader.gone:
+            if self._loop is not None and self._loop.is_closed():  # nobody is left who could end it
+                self.leave()
             await asyncio.sleep(0.001)
         if self._busy:
             raise UsageError("a run is in progress on this conversation; wait for it, or give another conversation")
-        self._busy, self._reader = True, reader
+        self._busy, self._reader, self._loop = True, reader, asyncio.get_running_loop()
 
     def leave(self) -> None:
         """The run is over."""
-        self._busy, self._reader = False, None
+        self._busy, self._reader, self._loop = False, None, None
 
 
 class _Reader:

@@ -2,6 +2,7 @@
 keys and secrets are hidden.
 """
 
+import os
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -50,13 +51,12 @@ class AuditLog:
 
 
 def _file(path: Path) -> Sink:
-    try:
-        path.open("ab").close()
-    except OSError as e:
-        raise UsageError(f"the audit log {str(path)!r} cannot be written: {e.strerror}") from None
-
     def write(line: bytes) -> None:
-        with path.open("ab") as file:
+        with open(path, "ab", opener=lambda name, mode: os.open(name, mode, 0o600)) as file:
             file.write(line)
 
+    try:
+        write(b"")
+    except OSError as e:
+        raise UsageError(f"the audit log {str(path)!r} cannot be written: {e.strerror}") from None
     return write

@@ -29,7 +29,7 @@ from toolglot.tools.policy import Guard, Verdict
 from toolglot.tools.registry import ToolRegistry
 from toolglot.tools.results import ResultStore
 from toolglot.tools.tool import Tool
-from toolglot.tools.waiting import all_of
+from toolglot.tools.waiting import all_of, in_order
 
 __all__ = ["Approval", "Approve", "ToolExecutor"]
 
@@ -140,7 +140,10 @@ class ToolExecutor:
     async def run_all(
         self, calls: Sequence[ToolCall], *, emit: Emit | None = None, messages: Sequence[Message] = ()
     ) -> list[ToolOutcome]:
-        """Many calls at once, at most `max_parallel` of them at a time; outcomes in call order."""
+        """Many calls at once, at most `max_parallel` of them at a time; outcomes in call order.
+
+        Calls of tools that are `ordered` keep their place among the others.
+        """
         self.guard.new_turn()
         slots = asyncio.Semaphore(self.config.max_parallel)
 
@@ -148,7 +151,10 @@ class ToolExecutor:
             async with slots:
                 return await self._run(call, emit, messages)
 
-        return await all_of(asyncio.create_task(one(call)) for call in calls)
+        outcomes: list[ToolOutcome] = []
+        for together in in_order(calls, self.is_ordered):
+            outcomes += await all_of(asyncio.create_task(one(call)) for call in together)
+        return outcomes
 
     # ---- the steps, for the loop
 
@@ -162,12 +168,22 @@ class ToolExecutor:
 
     def is_plain(self, call: ToolCall, effects: frozenset[Effect]) -> bool:
         """Whether a call is to a tool of just these effects that needs nobody's word."""
+        tool = self._meant(call)
+        return tool is not None and tool.effects == effects and not self.guard.asks(tool)
+
+    def _meant(self, call: ToolCall) -> Tool | None:
+        """The tool that a call is to; None where there is none, or it is not understood."""
         try:
             meaning = self.face.means(call) if self.face is not None else None
         except ToolError:
-            return False
+            return None
         tool = self._found(call if meaning is None else ToolCall(call.id, meaning.tool, meaning.arguments))
-        return isinstance(tool, Tool) and tool.effects == effects and not self.guard.asks(tool)
+        return tool if isinstance(tool, Tool) else None
+
+    def is_ordered(self, call: ToolCall) -> bool:
+        """Whether a call keeps its place among the others of a turn."""
+        tool = self._meant(call)
+        return tool is not None and tool.ordered
 
     async def prepare(self, call: ToolCall) -> Prepared | ToolOutcome:
         """A call that is ready to run, or the outcome that says why it does not."""

@@ -1,6 +1,6 @@
 """May this call run? One verdict for all reasons; each refusal is a sentence that the model can act on.
 
-In order: is the tool allowed · was it used too often · is it called too fast · is the model going round in circles · does
+In order: is the model going round in circles · is the tool allowed · was it used too often · is it called too fast · does
 somebody have to approve it. The guard remembers one conversation; time is given.
 """
 

@@ -69,6 +69,7 @@ class Tool:
 
     effects: what it may touch; a tool that does not say may have any effect. inline: so short that it needs no thread.
     idempotent: running it twice does no harm. polls: the same call may bring something new each time, it is never a circle.
+    ordered: its calls keep their place: they wait for the calls before them in a turn, and those after wait for them.
     approval: True asks always, False never, None leaves it to the policy. target: tells from the arguments what a call really
     touches; preview: what it would do, for the one who approves it: the full command, or a diff. max_result: characters of a
     result that the model sees.
@@ -91,6 +92,7 @@ class Tool:
         inline: bool = False,
         idempotent: bool = False,
         polls: bool = False,
+        ordered: bool = False,
         timeout: float | None = None,
         max_uses: int | None = None,
         rate: Rate | None = None,
@@ -109,7 +111,7 @@ class Tool:
             raise NotATool(f"{function!r:.80} cannot be a tool: it cannot be called")
         self._name = definition.name if definition else _checked_name(name or name_of(self.function), self.function)
         self.effects = _checked_effects(effects, self._name)
-        self.inline, self.idempotent, self.polls, self.timeout = inline, idempotent, polls, timeout
+        self.inline, self.idempotent, self.polls, self.ordered, self.timeout = inline, idempotent, polls, ordered, timeout
         self.max_uses, self.rate, self.approval = max_uses, rate, approval
         self.target, self.preview, self.max_result = target, preview, max_result
         self._flow = _flow(self.function)
@@ -189,6 +191,11 @@ class Tool:
     def replace(self, **changes: Any) -> "Tool":
         """The same tool with other options."""
         if (given := self._options["definition"]) and (inside := {key: changes.pop(key) for key in _DEFINED if key in changes}):
+            name = _checked_name(inside.get("name", given.name), self.function)
+            if "tags" in inside:
+                inside["tags"] = frozenset(inside["tags"])
+            if "examples" in inside:
+                inside["examples"] = tuple(_example(one, name) for one in inside["examples"])
             changes["definition"] = msgspec.structs.replace(given, **inside)
         return Tool(self.function, **{**self._options, **changes})
 
@@ -309,6 +316,7 @@ def tool(
     inline: bool = False,
     idempotent: bool = False,
     polls: bool = False,
+    ordered: bool = False,
     timeout: float | None = None,
     max_uses: int | None = None,
     rate: Rate | None = None,

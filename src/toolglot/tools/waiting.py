@@ -3,11 +3,11 @@
 import asyncio
 import contextvars
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from logging import getLogger
 from typing import Any, TypeVar
 
-__all__ = ["Flag", "all_of", "in_thread"]
+__all__ = ["Flag", "all_of", "in_order", "in_thread"]
 
 log = getLogger("toolglot.tools")
 T = TypeVar("T")
@@ -69,3 +69,18 @@ async def all_of(works: "Iterable[asyncio.Task[T]]") -> list[T]:
             for task in running:
                 task.cancel()
             await asyncio.gather(*running, return_exceptions=True)
+
+
+def in_order(work: Iterable[T], is_ordered: Callable[[T], bool]) -> Iterator[list[T]]:
+    """What may be done at the same time, part by part: what is ordered is a part of its own."""
+    together: list[T] = []
+    for one in work:
+        if is_ordered(one):
+            if together:
+                yield together
+            yield [one]
+            together = []
+        else:
+            together.append(one)
+    if together:
+        yield together

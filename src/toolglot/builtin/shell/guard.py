@@ -38,6 +38,8 @@ class Stock(msgspec.Struct, frozen=True):
 
     root: Path
     folders: tuple[str, ...]
+    names: frozenset[str]
+    """Those that are protected."""
     marks: dict[str, _Mark]
 
 
@@ -56,25 +58,26 @@ def guarded_folders(root: Path, cwd: Path) -> tuple[str, ...]:
     return ("", *("/".join(parts[: size + 1]) for size in range(len(parts))))
 
 
-def protected_names(root: Path, cwd: Path) -> list[str]:
+def protected_names(root: Path, cwd: Path, names: frozenset[str] = _NAMES) -> list[str]:
     """Those that are there, as paths below a root."""
-    return _named(root, guarded_folders(root, cwd))
+    return _named(root, guarded_folders(root, cwd), names)
 
 
-def _named(root: Path, folders: Iterable[str]) -> list[str]:
+def _named(root: Path, folders: Iterable[str], names: frozenset[str]) -> list[str]:
     found: list[str] = []
     for folder in folders:
-        found += [f"{folder}/{name}".lstrip("/") for name in _names_in(root / folder) if name.casefold() in _NAMES]
+        found += [f"{folder}/{name}".lstrip("/") for name in _names_in(root / folder) if name.casefold() in names]
     return found
 
 
-def take_stock(roots: Iterable[Root], cwd: Path, *, closely: bool) -> tuple[Stock, ...]:
+def take_stock(roots: Iterable[Root], cwd: Path, names: frozenset[str] = _NAMES, *, closely: bool) -> tuple[Stock, ...]:
     """What there is. `closely`: also inside of protected folders, where nothing keeps a command from changing them."""
     found: list[Stock] = []
     for root in roots:
         if root.writable:
             folders = guarded_folders(root.path, cwd)
-            found.append(Stock(root.path, folders, _marks(root.path, folders, closely=closely, keep=closely)))
+            marks = _marks(root.path, folders, names, closely=closely, keep=closely)
+            found.append(Stock(root.path, folders, names, marks))
     return tuple(found)
 
 
@@ -84,7 +87,7 @@ def settle(before: Iterable[Stock], away: Path, *, closely: bool, may_undo: bool
     restored: list[Path] = []
     changed: list[Path] = []
     for stock in before:
-        now = _marks(stock.root, stock.folders, closely=closely, keep=False)
+        now = _marks(stock.root, stock.folders, stock.names, closely=closely, keep=False)
         known = stock.marks if not new_only else {name: now.get(name, mark) for name, mark in stock.marks.items()}
         gone = ""
         for name in sorted({*now, *known}):
@@ -105,10 +108,10 @@ def _alike(one: _Mark | None, other: _Mark | None) -> bool:
     return one is not None and other is not None and (one.numbers, one.mode) == (other.numbers, other.mode)
 
 
-def _marks(root: Path, folders: Iterable[str], *, closely: bool, keep: bool) -> dict[str, _Mark]:
+def _marks(root: Path, folders: Iterable[str], names: frozenset[str], *, closely: bool, keep: bool) -> dict[str, _Mark]:
     found: dict[str, _Mark] = {}
     room = _MOST_BYTES if keep else 0
-    left = _named(root, folders)
+    left = _named(root, folders, names)
     while left and len(found) < _MOST_ENTRIES:
         name = left.pop()
         try:

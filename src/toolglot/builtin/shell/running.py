@@ -191,7 +191,7 @@ class Shell:
             level=level,
             roots=roots,
             scratch=self._scratch,
-            protected=_read_only(roots, cwd) if level is Level.BUBBLEWRAP else (),
+            protected=_read_only(roots, cwd, self._workspace.protected) if level is Level.BUBBLEWRAP else (),
             hidden=self._hidden,
             readable=(spills,),
             network=self.options.network,
@@ -362,10 +362,10 @@ def _limited(within: Confinement) -> str:
     return "cgroup" if Pids.possible() else "rlimit" if os.geteuid() != 0 else "not limited"
 
 
-def _read_only(roots: tuple[Root, ...], cwd: Path) -> tuple[Path, ...]:
+def _read_only(roots: tuple[Root, ...], cwd: Path, names: frozenset[str]) -> tuple[Path, ...]:
     """Protected names that are there, and what links of these names lead to inside of a root."""
     found: list[Path] = []
-    for path in (root.path / name for root in roots if root.writable for name in protected_names(root.path, cwd)):
+    for path in (root.path / name for root in roots if root.writable for name in protected_names(root.path, cwd, names)):
         real = Path(os.path.realpath(path))
         if real.exists() and any(real.is_relative_to(root.path) and real != root.path for root in roots):
             found.append(real)

@@ -75,9 +75,7 @@ class Session:
         self._has_stdin = self._open_stdin or stdin is not None
         self._lock = threading.Lock()
         self._watchers: list[Callable[[], None]] = []
-        self._woken, self._wake = os.pipe()
-        os.set_blocking(self._woken, False)
-        os.set_blocking(self._wake, False)
+        self._woken = self._wake = -1  # a pipe, from the beginning to the end of the command
         self._thread: threading.Thread | None = None
         self._started = threading.Event()
         self._failure: BaseException | None = None
@@ -103,6 +101,12 @@ class Session:
 
     def begin(self, prepare: Callable[[tuple[int, ...]], tuple[Launch, Callable[[], None]]], *, tells_cwd: bool) -> None:
         """Starts it. `prepare`: makes the launch, given descriptors that the command itself gets. Raises ToolError."""
+        with self._lock:
+            self._woken, self._wake = os.pipe()
+        os.set_blocking(self._woken, False)
+        os.set_blocking(self._wake, False)
+        if self._asked:  # before there was anybody to tell
+            self._nudge()
         self._thread = threading.Thread(
             target=self._live, args=(prepare, tells_cwd), name=f"toolglot-shell-{self.handle}", daemon=True
         )
@@ -178,6 +182,7 @@ class Session:
         ours: list[int] = []
         theirs: list[int] = []
         done: Callable[[], None] | None = None
+        launch: Launch | None = None
         try:
             cwd_write: tuple[int, ...] = ()
             if tells_cwd:
@@ -204,6 +209,10 @@ class Session:
             self._in = self._cwd_read = -1
             for handle in ours:
                 os.close(handle)
+            if launch is not None:
+                _let_go(launch)
+                if launch.pids is not None:
+                    launch.pids.remove()
             raise
         finally:
             if done is not None:

@@ -139,7 +139,8 @@ def _shell_tool(own: Shell) -> Tool:
             within = await asyncio.to_thread(own.confinement, folder, escalated=escalated)
             stock: tuple[Stock, ...] = ()
             if within.level is not Level.NONE:
-                stock = await asyncio.to_thread(take_stock, within.roots, folder, closely=within.level is Level.LANDLOCK)
+                names, closely = own.box.workspace.protected, within.level is Level.LANDLOCK
+                stock = await asyncio.to_thread(take_stock, within.roots, folder, names, closely=closely)
             session = Session(
                 own.new_handle(),
                 line,
@@ -215,6 +216,8 @@ def _output_tool(own: Shell) -> Tool:
         data = _checked_input("input", input)
         job = own.job(handle)
         if data:
+            if job.within.level < own.level:  # somebody has said yes to the command, not to what is typed into it
+                await _asked(own, f"{job.session.command}\nwith the input: {input}", "")
             job.session.send(data)
         if wait or timeout is not None or first:
             pause = max(seconds if seconds is not None else 30.0 if wait else 0.0, first or 0.0)

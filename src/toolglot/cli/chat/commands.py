@@ -16,11 +16,14 @@ from toolglot.cli.attach import attached
 from toolglot.cli.chat.launch import read_saved
 from toolglot.cli.start import require_key
 from toolglot.cli.visible import harmless, shortened
-from toolglot.config.places import data_folder
+from toolglot.config.places import data_folder, write_private
 from toolglot.errors import MalformedData, UnknownName, UsageError
+from toolglot.loop.orchestrator import Orchestrator
 from toolglot.losses import Loss
 from toolglot.messages import Message
 from toolglot.providers.catalog import ALIASES, PROFILES, SURFACES
+from toolglot.request import ToolDefinition
+from toolglot.tools.tool import Tool
 
 if TYPE_CHECKING:
     from toolglot.cli.chat.app import Chat
@@ -119,20 +122,44 @@ async def _tools(chat: "Chat", name: str) -> None:
 
     agent, screen = chat.agent, chat.screen
     if name:
-        tool = agent.registry.get(name)
-        screen.console.print(Line(harmless(msgspec.json.format(dumps(tool.definition), indent=2).decode())), soft_wrap=True)
+        for one in _definitions(agent, name):
+            screen.console.print(Line(harmless(msgspec.json.format(dumps(one), indent=2).decode())), soft_wrap=True)
         return
-    offered = {one.name for one in agent.offered(agent.tools_with(None), None)}
     if not len(agent.registry):
         screen.note("no tools; --tools module:object gives some", "dim")
     for tool in agent.registry:
-        asks = " asks first" if agent.asks(tool) else ""
-        state = asks if tool.name in offered else " not allowed"
-        line = Line(tool.name, style="bold" if tool.name in offered else "dim strike")
-        room = max(20, screen.console.width - len(tool.name) - 16)
+        names, state = _seen(agent, tool)
+        line = Line(tool.name, style="bold" if names else "dim strike")
+        if names and names != (tool.name,):
+            line.append(f" → {', '.join(names)}")
+        room = max(20, screen.console.width - len(line) - len(state) - 2)
         line.append(f"  {next(iter(chop_cells(shortened(tool.description, 500), room)), '')}", style="dim")
         line.append(state, style="yellow")
         screen.console.print(line)
+
+
+def _seen(agent: Orchestrator, tool: Tool) -> tuple[tuple[str, ...], str]:
+    """The names that the model sees of a tool, and what else is to be said of it."""
+    allowed, face = agent.config.allowed, agent.face()
+    if not agent.config.enabled or (allowed is not None and tool.name not in allowed):
+        return (), " not allowed"
+    names = (tool.name,)
+    if face is not None and tool.name in face.bases and not face.shows(tool.name):
+        names = tuple(view.title for view in face.views if tool.name in view.bases)
+    return names, (" asks first" if agent.asks(tool) else "") if names else " not shown to this model"
+
+
+def _definitions(agent: Orchestrator, name: str) -> list[ToolDefinition]:
+    """A tool as it is offered, by the name that a model has for it or by ours. Raises UnknownName."""
+    offered = {_title(one): one for one in agent.offered(agent.tools_with(None), None)}
+    if name in offered:
+        return [offered[name]]
+    tool = agent.registry.get(name)
+    return [offered[one] for one in _seen(agent, tool)[0] if one in offered] or [tool.definition]
+
+
+def _title(one: ToolDefinition) -> str:
+    return f"{one.namespace}.{one.name}" if one.namespace else one.name
 
 
 async def _context(chat: "Chat", argument: str) -> None:
@@ -156,12 +183,9 @@ async def _context(chat: "Chat", argument: str) -> None:
 async def _save(chat: "Chat", name: str) -> None:
     path = Path(os.path.expanduser(name)) if name else _new_file()
     try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with open(path, "wb", opener=lambda file, mode: os.open(file, mode, 0o600)) as file:
-            os.fchmod(file.fileno(), 0o600)
-            file.write(chat.agent.save())
-    except (OSError, ValueError) as e:
-        raise UsageError(f"cannot save to {str(path)!r}: {getattr(e, 'strerror', e)}") from None
+        write_private(path, chat.agent.save())
+    except (UsageError, ValueError) as e:
+        raise UsageError(f"cannot save to {str(path)!r}: {e}") from None
     chat.screen.note(f"saved {len(chat.agent.conversation)} messages to {path}", "green")
 
 
@@ -230,7 +254,9 @@ async def _quit(chat: "Chat", argument: str) -> None:
 
 
 def _tool_words(chat: "Chat") -> Iterable[str]:
-    return [one.name for one in chat.agent.registry]
+    tools = list(chat.agent.registry)
+    seen = (name for one in tools for name in _seen(chat.agent, one)[0])
+    return dict.fromkeys((*seen, *(one.name for one in tools)))
 
 
 def _model_words(chat: "Chat") -> Iterable[str]:

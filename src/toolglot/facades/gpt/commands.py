@@ -31,6 +31,7 @@ from toolglot.facades.view import (
     unsaid,
 )
 from toolglot.jsontext import dumps_text
+from toolglot.messages import Opaque
 from toolglot.request import Schema
 from toolglot.schema.arguments import Wrong, explain
 
@@ -87,7 +88,15 @@ def _patch_below(native: Arguments) -> str:
     return below(_folder(native), patch_in(_given(native) or "") or "")
 
 
-def _commands(name: str, description: str, parameters: Schema, cases: dict[str, Case], **more: Any) -> View:
+def _commands(
+    name: str,
+    description: str,
+    parameters: Schema,
+    cases: dict[str, Case],
+    *,
+    stands_for: frozenset[str] = frozenset({"shell"}),
+    typed: dict[str, Opaque] | None = None,
+) -> View:
     """The tool under one of its names: the others are understood. It takes the command under all names it ever had."""
     missing = Wrong("$", f'"{parameters["required"][0]}" is a required property')
 
@@ -106,7 +115,8 @@ def _commands(name: str, description: str, parameters: Schema, cases: dict[str, 
         demands={},
         ignored=_IGNORED,
         aliases=tuple(one for one in _NAMES if one != name),
-        **more,
+        stands_for=stands_for,
+        typed=typed or {},
     )
     return view
 
@@ -514,6 +524,7 @@ def shell_view(*, patches: bool) -> View:
                 failure=not_patched,
             ),
         },
+        stands_for=frozenset({"shell", "patch"} if patches else {"shell"}),
     )
 
 
