@@ -243,9 +243,17 @@ class TestRules:
         only = Setup(settings(policy={"allow": [name]})).tool_config(None, ["read", "shell", "edit"])
         assert only.allowed == {"shell"}
 
-    def test_a_tool_of_the_name_goes_before_the_word_of_a_model(self) -> None:
-        found = Setup(settings(policy={"deny": ["Bash"]})).tool_config(None, ["Bash", "shell"])
-        assert found.allowed == {"shell"}
+    def test_beside_a_tool_of_the_name_both_are_denied_and_one_is_allowed(self) -> None:
+        found = Setup(settings(policy={"deny": ["Bash"]})).tool_config(None, ["Bash", "shell", "read"])
+        assert found.allowed == {"read"}
+        only = Setup(settings(policy={"allow": ["Bash"]})).tool_config(None, ["Bash", "shell", "read"])
+        assert only.allowed == {"Bash"}
+
+    def test_uses_are_counted_by_every_name_too(self) -> None:
+        found = Setup(settings(policy={"max_uses": {"Bash": 2, "read": 1, "own": 5}})).tool_config(
+            None, ["read", "shell", "own"]
+        )
+        assert found.max_uses == {"shell": 2, "read": 1, "own": 5}
 
 
 class TestAgents:

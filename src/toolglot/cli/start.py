@@ -134,6 +134,8 @@ def start(
     if enabled is None:
         enabled = builtin or not model.startswith("simulator")
     own = setup.builtins(ask=questions, alone=builtin) if enabled else None
+    if own is None and flags.facade is not None:
+        _say_useless(flags.facade, off=settings.builtin.enabled is False)
     tools = [*(own.tools if own is not None else ()), *tools]
     played = samples and not tools and model.startswith("simulator")
     if played:
@@ -142,6 +144,12 @@ def start(
         tools = [*SAMPLES]
     _check_patterns(setup, flags, map(_name, tools))
     return Started(configuration, setup, tools, model, why, own, played)
+
+
+def _say_useless(facade: str, *, off: bool) -> None:
+    """A facade was asked for, and there is nothing that it could show."""
+    why = "the built-in tools are off" if off else "the simulator has no built-in tools unless --builtin is given"
+    print(f"toolglot: --facade {visible(facade)} changes nothing: {why}", file=sys.stderr)
 
 
 def _read(flags: Flags) -> Configuration:
@@ -172,7 +180,8 @@ def _trusted(configuration: Configuration, flags: Flags, ask: Callable[[str], bo
             return _read(flags)
         refuse(folder)
     else:
-        said = f"{folder} is not trusted, so {wanted} of its toolglot.toml do not count (toolglot trust)"
+        verb = "does" if len(held) == 1 else "do"
+        said = f"{folder} is not trusted, so {wanted} of its toolglot.toml {verb} not count (toolglot trust)"
         print(f"toolglot: {said}", file=sys.stderr)
     return configuration
 
@@ -205,6 +214,9 @@ def _check_patterns(setup: Setup, flags: Flags, names: Iterable[str]) -> None:
         raise UnknownName("tool in --allow", pattern, names)
     for pattern in unmatched(flags.deny, (*names, *BASES)):  # what is denied need not be there
         raise UnknownName("tool in --deny", pattern, names)
+    policy = setup.settings.policy
+    for pattern in unmatched((*policy.deny, *policy.max_uses), (*names, *BASES)):
+        print(f"toolglot: a rule of the configuration is about {pattern!r}, and there is no such tool", file=sys.stderr)
 
 
 def require_key(engine: Engine) -> None:

@@ -154,7 +154,7 @@ class Setup:
             max_parallel=policy.max_parallel,
             allowed=frozenset(name for name in names if all(_passes(name, one) for one in filters)) if limited else None,
             ask=frozenset(policy.ask or ()),
-            max_uses=dict(policy.max_uses),
+            max_uses={own: most for one, most in policy.max_uses.items() for own in _ours(one, names)},
             on_error=policy.on_error,
             retry=self.settings.retry,
             max_result=policy.max_result,
@@ -322,9 +322,9 @@ def unmatched(patterns: Iterable[str], names: Iterable[str]) -> tuple[str, ...]:
 
 
 def _in_our_words(given: ToolFilter, names: tuple[str, ...]) -> ToolFilter:
-    """A filter that may name built-in tools as models do: to deny `Bash` is to deny `shell`."""
+    """A filter that may name built-in tools as models do: to deny `Bash` is to deny `shell`, also beside a tool `Bash`."""
     allow = None if given.allow is None else tuple(own for one in given.allow for own in _ours(one, names))
-    return replace(given, allow=allow, deny=tuple(own for one in given.deny for own in _ours(one, names)))
+    return replace(given, allow=allow, deny=tuple(own for one in given.deny for own in (one, *bases_named(one))))
 
 
 def _ours(pattern: str, names: tuple[str, ...]) -> tuple[str, ...]:

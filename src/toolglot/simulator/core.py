@@ -3,11 +3,11 @@
 One exchange: route -> rules (refusals) -> model -> faults -> the wire's own bytes.
 """
 
+import re
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Mapping
 from functools import cache
 from importlib import import_module
-from itertools import count
 
 import msgspec
 from msgspec.structs import replace
@@ -32,6 +32,7 @@ from toolglot.wire.framing import json_array
 __all__ = ["Part", "Reset", "Script", "SimulatedAnswer", "Simulator", "Stall"]
 
 _CREATED = 1_700_000_000
+_NUMBERS = re.compile(rb"resp_(\d{6})")  # in ids of items
 _ANSWERS = {
     "openai-chat": ("openai_chat", "ChatAnswer"),
     "openai-responses": ("openai_responses", "ResponsesAnswer"),
@@ -78,7 +79,7 @@ class Simulator:
         self._faults = deque(faults)
         self._models = None if models is None else frozenset(models)
         self._fired: Counter[tuple[str, int, str]] = Counter()
-        self._numbers = count(1)
+        self._next = 1
         for fault in filter(None, self._faults):
             on_demand.named_fault(fault)  # raises UnknownName
 
@@ -93,11 +94,17 @@ class Simulator:
         try:
             asked = check(method, route, {name.lower(): value for name, value in headers.items()}, body, self._models)
             profile = asked.profile
+            if profile.wire == "openai-responses":  # items are known by their ids, also those of another simulator
+                self._next = max(self._next, *(int(one) + 1 for one in _NUMBERS.findall(body)), 1)
             situation = Situation.of(asked.request)
             fault, value = self._fault(asked, situation)
             return self._answer(asked, situation, fault, value)
         except Refusal as refusal:
             return self._refused(refusal, profile)
+
+    def _number(self) -> int:
+        self._next += 1
+        return self._next - 1
 
     def _fault(self, asked: Asked, situation: Situation) -> tuple[str, str]:
         """The fault of this request, if any."""
@@ -140,11 +147,11 @@ class Simulator:
         if thought:
             reply = with_thought(reply, situation)
         reply = on_demand.change_reply(fault, reply, profile, streamed=asked.stream)
-        number = next(self._numbers)
+        number = self._number()
         usage = usage_of(reply, asked.size)
         # an item of Responses that came after reasoning is known by its id: see `history`
         id = f"{_IDS.get(profile.wire, 'sim-')}{number:06d}{'r' * (thought and profile.wire == 'openai-responses')}"
-        blocks = dress(reply.blocks, profile, lambda: next(self._numbers))
+        blocks = dress(reply.blocks, profile, self._number)
         if fault == "duplicate-ids":
             blocks = on_demand.same_ids(blocks)
         return replace(reply, blocks=blocks, usage=usage, id=reply.id or id, origin=Origin(profile.wire, "", profile.model))
@@ -154,7 +161,7 @@ class Simulator:
         if asked.stream:
             lines = asked.profile.wire == "ollama-chat"
             kind = "application/x-ndjson" if lines else "text/event-stream" if asked.sse else kind
-        return SimulatedAnswer(200, {"content-type": kind, "x-request-id": f"req_{next(self._numbers):06d}"}, parts)
+        return SimulatedAnswer(200, {"content-type": kind, "x-request-id": f"req_{self._number():06d}"}, parts)
 
     def _refused(self, refusal: Refusal, profile: Profile) -> SimulatedAnswer:
         answer = _json(status_of(refusal, profile), error_body(refusal, profile))

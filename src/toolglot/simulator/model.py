@@ -126,12 +126,14 @@ def _scripted(script: Script, request: Request) -> Reply | None:
 
 def _in_form(blocks: Sequence[Block], request: Request) -> Iterator[Block]:
     """Calls of freeform tools have text, those of a namespace have it, those of Responses' own tools are items of theirs."""
-    tools = {tool.name: tool for tool in request.tools}
+    tools = _by_name(request.tools)
     for block in blocks:
         tool = tools.get(block.name) if isinstance(block, ToolCall) else None
         if not isinstance(block, ToolCall) or tool is None:
             yield block
-        elif tool.kind == "freeform" and not block.freeform:
+            continue
+        block = replace(block, name=tool.name)
+        if tool.kind == "freeform" and not block.freeform:
             given = (block.arguments or {}).get("input", dumps_text(block.arguments or {}))
             yield replace(block, arguments=None, raw=str(given), freeform=True, namespace=tool.namespace)
         elif tool.wire == "openai-responses" and (kind := f"{(tool.opaque or {}).get('type')}_call") in BUILT_INS:
@@ -139,6 +141,12 @@ def _in_form(blocks: Sequence[Block], request: Request) -> Iterator[Block]:
             yield replace(block, opaque={"item": item})
         else:
             yield replace(block, namespace=tool.namespace)
+
+
+def _by_name(tools: Sequence[ToolDefinition]) -> dict[str, ToolDefinition]:
+    """Tools by what they are called: their names, and `SPACE.NAME`, also on wires that write it `SPACE__NAME`."""
+    spaced = {f"{tool.namespace}.{tool.name}" if tool.namespace else tool.name.replace("__", ".", 1): tool for tool in tools}
+    return {**spaced, **{tool.name: tool for tool in tools}}
 
 
 # ---- plain prompts: which tools, with which arguments

@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl, unquote
 
 import msgspec
 
-from toolglot.providers.catalog import ALIASES, PROFILES, WIRE_DEFAULTS
+from toolglot.providers.catalog import ALIASES, PROFILES, SURFACES, WIRE_DEFAULTS
 
 __all__ = ["Route", "find_route"]
 
@@ -54,6 +54,15 @@ class Route(msgspec.Struct, frozen=True):
     found: bool = True
 
 
+def _sibling(named: str, wire: str) -> str:
+    """The row of the same provider for another of its wires: a model that takes tools only there is asked there."""
+    for rows in SURFACES.values():
+        found = [row for _, row in rows]
+        if named in found:
+            return next((row for row in found if PROFILES[row].wire == wire), named)
+    return named
+
+
 def find_route(path: str) -> Route:
     """The route of a path with its query."""
     place, _, query = path.partition("?")
@@ -67,6 +76,7 @@ def find_route(path: str) -> Route:
             continue
         if named and named not in PROFILES:  # `openai` and `azure` have a profile for each of their wires
             named = f"{named}-{wire.removeprefix('openai-')}"
+        named = _sibling(named, wire)
         parts = match.groupdict()
         verb = parts.get("verb")
         served = (not named or (named in PROFILES and PROFILES[named].wire == wire)) and (verb is None or verb in _VERBS)

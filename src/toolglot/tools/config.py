@@ -27,6 +27,13 @@ class RetryConfig(msgspec.Struct, frozen=True, kw_only=True):
     max_wait: float = 120.0
     """A provider that asks for more patience than this is not asked again."""
 
+    def __post_init__(self) -> None:
+        for name in ("max_retries", "base", "factor", "max_delay", "jitter", "max_wait"):
+            if getattr(self, name) < 0:
+                raise UsageError(f"{name} of a retry must be at least 0")
+        if self.jitter > 1:
+            raise UsageError("jitter of a retry must be at most 1")
+
     def delay(self, attempt: int, chance: float) -> float:
         """Seconds after attempt `attempt` (the first is 0). `chance`: in [0, 1)."""
         try:
@@ -72,6 +79,13 @@ class ToolConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Start tools that only read while the reply still streams."""
 
     def __post_init__(self) -> None:
-        for name, least in (("max_parallel", 1), ("max_iterations", 0), ("max_result", 100), ("repeats", 0)):
-            if getattr(self, name) < least:
+        least_of = {"max_parallel": 1, "max_iterations": 0, "max_result": 100, "repeats": 0}
+        least_of |= dict.fromkeys(("timeout", "run_timeout", "max_tokens", "max_cost"), 0)
+        for name, least in least_of.items():
+            value = getattr(self, name)
+            if value is not None and value < least:
                 raise UsageError(f"{name} must be at least {least}")
+        for name in ("allowed", "ask"):  # any collection of names will do
+            value = getattr(self, name)
+            if value is not None and not isinstance(value, frozenset):
+                msgspec.structs.force_setattr(self, name, frozenset((value,) if isinstance(value, str) else value))
