@@ -2,10 +2,12 @@
 
 import subprocess
 import sys
+from typing import get_args
 
 import pytest
 
 import toolglot
+from toolglot import errors, events
 
 
 def test_all_names_are_there() -> None:
@@ -15,6 +17,12 @@ def test_all_names_are_there() -> None:
 
 def test_all_is_sorted() -> None:
     assert toolglot.__all__ == sorted(toolglot.__all__)
+
+
+def test_all_errors_and_all_events_of_a_run_are_there() -> None:
+    tree = {name for name, one in vars(errors).items() if isinstance(one, type) and issubclass(one, errors.ToolglotError)}
+    told = {one.__name__ for one in get_args(events.RunEvent)}
+    assert tree | told <= {*toolglot.__all__}
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from toolglot.builtin.tools import coding_tools
+    from toolglot.builtin.tools import BuiltinOptions, builtins, coding_tools
     from toolglot.config.setup import from_config
     from toolglot.engine.engine import Engine
     from toolglot.engine.factory import create_engine
@@ -17,38 +17,60 @@ if TYPE_CHECKING:
     from toolglot.engine.transport import HttpRequest, Timeouts, Transport
     from toolglot.errors import (
         AuthenticationFailed,
+        ConnectFailed,
+        ConnectionLost,
+        ContentBlocked,
         ContextTooLong,
+        InvalidRequest,
         LimitExceeded,
         MalformedData,
         MalformedReply,
         MalformedRequest,
         NameConflict,
         NotATool,
+        NotFound,
+        Overloaded,
+        PermissionDenied,
         ProviderError,
+        QuotaExceeded,
         RateLimited,
         ReplayMiss,
+        ServerFailed,
+        TimedOut,
         ToolError,
         ToolglotError,
         TransportError,
         TruncatedStream,
+        UnknownName,
         UsageError,
         WouldLose,
     )
     from toolglot.events import (
         ApprovalNeeded,
+        BlockReady,
+        BlockStarted,
         ContextCut,
+        ModelSwitched,
+        ReplyDone,
+        ReplyStarted,
+        Retrying,
         RunDone,
         RunEvent,
         RunResult,
         TextDelta,
         ThinkingDelta,
+        ToolCallDelta,
+        ToolCallReady,
+        ToolCallStarted,
         ToolFinished,
         ToolOutcome,
         ToolProgress,
         ToolStarted,
     )
+    from toolglot.facades.load import load_facade
+    from toolglot.facades.view import Facade
     from toolglot.loop.context import ContextPolicy
-    from toolglot.loop.orchestrator import Orchestrator
+    from toolglot.loop.orchestrator import Orchestrator, PromptContext
     from toolglot.loop.run import Run
     from toolglot.losses import Loss, Repair
     from toolglot.messages import (
@@ -83,7 +105,7 @@ if TYPE_CHECKING:
     from toolglot.tools.metrics import ToolMetrics
     from toolglot.tools.registry import ToolRegistry
     from toolglot.tools.results import ToolOutput
-    from toolglot.tools.tool import Tool, tool, tool_from_schema, tools_of
+    from toolglot.tools.tool import Rate, Tool, tool, tool_from_definition, tool_from_schema, tools_of
     from toolglot.wire.back import restored
     from toolglot.wire.codec import decode_request, encode_request, reader
     from toolglot.wire.partial import PartialArguments
@@ -95,16 +117,24 @@ __all__ = [
     "ApprovalNeeded",
     "AuditLog",
     "AuthenticationFailed",
+    "BlockReady",
+    "BlockStarted",
+    "BuiltinOptions",
+    "ConnectFailed",
+    "ConnectionLost",
+    "ContentBlocked",
     "Context",
     "ContextCut",
     "ContextPolicy",
     "ContextTooLong",
     "Conversation",
     "Engine",
+    "Facade",
     "Foreign",
     "Hooks",
     "HttpRequest",
     "HttpTransport",
+    "InvalidRequest",
     "LimitExceeded",
     "Loss",
     "MalformedData",
@@ -112,38 +142,53 @@ __all__ = [
     "MalformedRequest",
     "Media",
     "Message",
+    "ModelSwitched",
     "NameConflict",
     "NotATool",
+    "NotFound",
     "Options",
     "Orchestrator",
     "Origin",
     "Output",
+    "Overloaded",
     "PartialArguments",
+    "PermissionDenied",
     "PrefixEncoder",
     "Profile",
+    "PromptContext",
     "ProviderError",
     "ProviderLimits",
+    "QuotaExceeded",
+    "Rate",
     "RateLimited",
     "RecordingTransport",
     "Repair",
     "ReplayMiss",
     "ReplayTransport",
     "Reply",
+    "ReplyDone",
+    "ReplyStarted",
     "Request",
     "RetryConfig",
+    "Retrying",
     "Run",
     "RunDone",
     "RunEvent",
     "RunResult",
+    "ServerFailed",
     "SimulatedTransport",
     "Simulator",
     "Text",
     "TextDelta",
     "Thinking",
     "ThinkingDelta",
+    "TimedOut",
     "Timeouts",
     "Tool",
     "ToolCall",
+    "ToolCallDelta",
+    "ToolCallReady",
+    "ToolCallStarted",
     "ToolChoice",
     "ToolConfig",
     "ToolDefinition",
@@ -163,17 +208,20 @@ __all__ = [
     "Transport",
     "TransportError",
     "TruncatedStream",
+    "UnknownName",
     "Usage",
     "UsageError",
     "Veto",
     "WouldLose",
     "assistant",
+    "builtins",
     "coding_tools",
     "create_engine",
     "decode_request",
     "encode_request",
     "from_config",
     "load",
+    "load_facade",
     "preflight",
     "reader",
     "repair",
@@ -182,6 +230,7 @@ __all__ = [
     "save",
     "system",
     "tool",
+    "tool_from_definition",
     "tool_from_schema",
     "tool_results",
     "tools_of",
@@ -189,11 +238,13 @@ __all__ = [
 ]
 
 _HOMES = {
-    "errors": "AuthenticationFailed ContextTooLong LimitExceeded MalformedData MalformedReply MalformedRequest "
-    "NameConflict NotATool ProviderError RateLimited ReplayMiss ToolError ToolglotError TransportError "
-    "TruncatedStream UsageError WouldLose",
-    "events": "ApprovalNeeded ContextCut RunDone RunEvent RunResult TextDelta ThinkingDelta ToolFinished ToolOutcome "
-    "ToolProgress ToolStarted",
+    "errors": "AuthenticationFailed ConnectFailed ConnectionLost ContentBlocked ContextTooLong InvalidRequest "
+    "LimitExceeded MalformedData MalformedReply MalformedRequest NameConflict NotATool NotFound "
+    "Overloaded PermissionDenied ProviderError QuotaExceeded RateLimited ReplayMiss ServerFailed TimedOut "
+    "ToolError ToolglotError TransportError TruncatedStream UnknownName UsageError WouldLose",
+    "events": "ApprovalNeeded BlockReady BlockStarted ContextCut ModelSwitched ReplyDone ReplyStarted Retrying "
+    "RunDone RunEvent RunResult TextDelta ThinkingDelta ToolCallDelta ToolCallReady ToolCallStarted "
+    "ToolFinished ToolOutcome ToolProgress ToolStarted",
     "losses": "Loss Repair",
     "messages": "Conversation Foreign Media Message Origin Reply Text Thinking ToolCall ToolResult Usage assistant "
     "load save system tool_results user",
@@ -212,10 +263,10 @@ _HOMES = {
     "engine.recording": "RecordingTransport ReplayTransport",
     "engine.simulated": "SimulatedTransport",
     "engine.transport": "HttpRequest Timeouts Transport",
-    "builtin.tools": "coding_tools",
+    "builtin.tools": "BuiltinOptions builtins coding_tools",
     "config.setup": "from_config",
     "loop.context": "ContextPolicy",
-    "loop.orchestrator": "Orchestrator",
+    "loop.orchestrator": "Orchestrator PromptContext",
     "loop.run": "Run",
     "simulator.core": "Simulator",
     "tools.audit": "AuditLog",
@@ -226,7 +277,9 @@ _HOMES = {
     "tools.metrics": "ToolMetrics",
     "tools.registry": "ToolRegistry",
     "tools.results": "ToolOutput",
-    "tools.tool": "Tool tool tool_from_schema tools_of",
+    "tools.tool": "Rate Tool tool tool_from_definition tool_from_schema tools_of",
+    "facades.load": "load_facade",
+    "facades.view": "Facade",
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names.split()}
 

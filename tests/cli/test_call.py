@@ -1,11 +1,13 @@
 """`toolglot call`: a tool from the shell, under the same rules as in a conversation."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from toolglot.cli import main as command_line
 from toolglot.cli.call import call_lines, call_once
 from toolglot.cli.start import Flags
 from toolglot.errors import UsageError
@@ -121,7 +123,104 @@ class TestLines:
         code, answers = self.run(folder, ["{", {"id": 2}, {"id": 3, "tool": "read", "arguments": []}], capsysbinary)
         assert code == 1
         assert [one["id"] for one in answers] == [None, 2, 3]
-        assert all("error" in one for one in answers)
+        assert all(set(one) == {"id", "ok", "content", "error", "seconds"} for one in answers)
+        assert [(one["ok"], one["content"], one["seconds"]) for one in answers] == [(False, [], 0.0)] * 3
+        assert [one["error"]["kind"] for one in answers] == ["validation"] * 3
+        assert ["JSON object" in answers[0]["error"]["message"], answers[2]["error"]["message"]] == [
+            True,
+            '"arguments" must be an object',
+        ]
 
     def test_all_good_is_exit_0(self, folder: Path, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
         assert self.run(folder, [{"id": 1, "tool": "list_dir", "arguments": {"path": "."}}], capsysbinary)[0] == 0
+
+    def test_what_still_runs_at_the_end_is_named_once(self, folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+        line = {"id": 1, "tool": "shell", "arguments": {"command": "sleep 60", "background": True}}
+        file = folder / "calls.jsonl"
+        file.write_text(f"{_dumps(line)}\n{_dumps(line)}\n")
+        assert call_lines(Flags(), file, yes=True) == 0
+        said = capfd.readouterr().err
+        assert said.startswith("toolglot: 'sleep 60', 'sleep 60' are ended with this program")
+        assert said.count("\n") == 1
+
+
+class TestWhatEnds:
+    @pytest.mark.parametrize(
+        ("model", "name", "arguments", "ended"),
+        [
+            (None, "shell", {"command": "sleep 60", "background": True}, "'sleep 60' is ended with this program"),
+            ("gpt-5.5", "exec_command", {"cmd": "sleep 60", "yield_time_ms": 250}, "'sleep 60' is ended with this program"),
+            (None, "shell", {"command": "true"}, ""),
+            (None, "read", {"path": "a.txt"}, ""),
+        ],
+    )
+    def test_a_command_that_goes_on_is_named(
+        self, model: str | None, name: str, arguments: Any, ended: str, folder: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert call_once(Flags(), name, _dumps(arguments), model=model, yes=True, json=False) == 0
+        said = capsys.readouterr().err
+        assert ended in said
+        assert said.count("\n") == bool(ended)
+
+
+def entered(monkeypatch: pytest.MonkeyPatch, *words: str) -> object:
+    """The exit code of a command line."""
+    monkeypatch.setattr(sys, "argv", ["toolglot", *words])
+    with pytest.raises(SystemExit) as left:
+        command_line.main()
+    return left.value.code
+
+
+class TestWrongUsage:
+    @pytest.mark.parametrize(
+        ("words", "named"),
+        [
+            (("read", "--jsonl", "{}"), "leave out 'read'"),
+            (("read", "--jsonl"), "leave out 'read'"),
+            (("read", '{"path": "a.txt"}', "--file", "a.txt"), "--file 'a.txt' is for --jsonl"),
+            (("--file", "a.txt"), "--file 'a.txt' is for --jsonl"),
+        ],
+    )
+    def test_what_would_be_ignored_is_refused(
+        self,
+        words: tuple[str, ...],
+        named: str,
+        folder: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
+    ) -> None:
+        assert entered(monkeypatch, "call", *words) == 2
+        out, err = capsys.readouterr()
+        assert (out, err.count("\n")) == ("", 1)
+        assert named in err
+
+    @pytest.mark.parametrize(
+        "words",
+        [
+            ("call", "read", '{"path": "a.txt"}'),
+            ("call", "read", "{}", "--tools", "call_tools:risky"),
+            ("run", "hi", "-m", "simulator", "--builtin"),
+            ("tools",),
+            ("trust",),
+            ("trust", "."),
+        ],
+        ids=" ".join,
+    )
+    def test_a_folder_that_is_gone_is_one_sentence(
+        self, words: tuple[str, ...], folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        gone = folder / "gone"
+        gone.mkdir()
+        monkeypatch.chdir(gone)
+        gone.rmdir()
+        assert entered(monkeypatch, *words) == 2
+        assert capsys.readouterr().err == "toolglot: the current folder is not there any more: change to another one\n"
+
+    def test_a_failure_of_the_system_is_a_sentence_too(
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        def fails() -> None:
+            raise PermissionError(13, "Permission denied", "x")
+
+        monkeypatch.setattr(command_line, "app", fails)
+        assert "unexpected PermissionError" in str(entered(monkeypatch))

@@ -106,6 +106,17 @@ class TestCall:
         assert code == 0
         assert said in out
 
+    @pytest.mark.parametrize("model", ["xai:grok-4", "grok-4", "simulator:xai/grok-4"])
+    def test_a_tool_for_some_models_is_there_for_them(
+        self, folder: Path, capfd: pytest.CaptureFixture[str], model: str
+    ) -> None:
+        (folder / "own.toml").write_text(
+            'id = "own"\n[[views]]\nname = "look"\nbase = "read"\nmodels = "^grok"\nfields = { file = "path" }\n'
+            '[views.parameters]\ntype = "object"\nrequired = ["file"]\nproperties.file = { type = "string" }\n'
+        )
+        assert run(capfd, "call", "look", '{"file": "a.txt"}', "--facade", "own.toml", "-m", model)[:2] == (0, "1\tone\n")
+        assert run(capfd, "call", "look", '{"file": "a.txt"}', "--facade", "own.toml", "-m", "gpt-5")[0] == 1
+
     @pytest.mark.parametrize("plain", [True, False], ids=["text", "object"])
     def test_a_patch_may_be_plain_text(self, folder: Path, capfd: pytest.CaptureFixture[str], plain: bool) -> None:
         patch = "*** Begin Patch\n*** Add File: b.txt\n+two\n*** End Patch"

@@ -5,6 +5,7 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -228,6 +229,23 @@ class TestChosenModel:
             start(Flags(model="claude"))
 
 
+class TestFacade:
+    @pytest.mark.parametrize(
+        ("flags", "why"),
+        [
+            ({"facade": "codex"}, "the simulator has no built-in tools unless --builtin is given"),
+            ({"facade": "codex", "builtin": False}, "the built-in tools are off"),
+            ({"facade": "codex", "builtin": True}, ""),
+            ({}, ""),
+        ],
+    )
+    def test_one_that_can_show_nothing_is_said(
+        self, flags: dict[str, Any], why: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        with start(Flags(model="simulator", **flags)):
+            assert capsys.readouterr().err == (f"toolglot: --facade codex changes nothing: {why}\n" if why else "")
+
+
 class TestTrust:
     PROJECT = 'tools = ["start_tools:plain"]\nsystem = "be brief"\n'
 
@@ -269,6 +287,20 @@ class TestTrust:
         assert "tools" in said
         assert "toolglot trust" in said
         assert said.count("\n") == 1
+
+    @pytest.mark.parametrize(
+        ("project", "said"),
+        [
+            ('tools = ["start_tools:plain"]\n', "so tools of its toolglot.toml does not count"),
+            ('facade = "mine.toml"\ntools = ["start_tools:plain"]\n', "of its toolglot.toml do not count"),
+        ],
+    )
+    def test_one_setting_does_not_count_and_several_do_not(
+        self, project: str, said: str, home: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        (home / "toolglot.toml").write_text(project)
+        start(Flags())
+        assert said in capsys.readouterr().err
 
     def test_a_project_that_asks_for_nothing_special_is_not_asked_about(self, home: Path) -> None:
         (home / "toolglot.toml").write_text('system = "be brief"\n')

@@ -135,6 +135,14 @@ def test_directives_by_turn(profile: str) -> None:
     ]
 
 
+@pytest.mark.parametrize("profile", WIRE_PROFILES)
+def test_a_tool_is_called_with_its_namespace_on_every_wire(profile: str) -> None:
+    run = ToolDefinition("run", "Runs.", {"type": "object", "properties": {"q": {"type": "string"}}}, namespace="web")
+    reply = ask(Simulator(), profile, [user('call web.run {"q": "x"}')], tools=(*TOOLS, run))
+    as_written = ("web", "run") if profile == "openai-responses" else ("", "web__run")
+    assert [(call.namespace, call.name, call.arguments) for call in reply.calls] == [(*as_written, {"q": "x"})]
+
+
 def test_grammar() -> None:
     turns, rest = plan(
         'Hi.\nfault rate-limit:0.1 3\nfault reset\nsay a\nsay b\nstop length\nthen stop pause\nthen call x {"y": [1]} bye'

@@ -1,6 +1,7 @@
 """`toolglot call`: one tool run as a model would run it: the same sandbox, rules, approvals and audit log.
 
 `--jsonl`: {"id", "tool", "arguments"} in a line gives {"id", "ok", "content", "error", "seconds"} in a line, in the same order.
+A line that is no call is answered in the same form. What goes on running ends with the program, and that is said.
 Without an approval (`--yes`) a call that needs one is refused. Exit: 0 all calls went well, 1 one failed, 2 wrong usage.
 """
 
@@ -13,13 +14,14 @@ from typing import Any, cast
 
 from toolglot.cli.lines import answer_lines
 from toolglot.cli.start import Flags, Started, start
-from toolglot.cli.visible import harmless
-from toolglot.errors import UsageError
+from toolglot.cli.visible import harmless, shortened
+from toolglot.errors import ToolglotError, UsageError
 from toolglot.events import ToolOutcome
 from toolglot.facades.face import Face
 from toolglot.facades.select import facade_of, find_facade
 from toolglot.jsontext import dumps, loads_object
 from toolglot.messages import Foreign, Media, Text, ToolCall
+from toolglot.providers.catalog import ALIASES, PROFILES, SURFACES
 from toolglot.tools.execution import BUILTIN
 from toolglot.tools.executor import Approve, ToolExecutor
 from toolglot.tools.registry import ToolRegistry
@@ -33,6 +35,7 @@ def call_once(flags: Flags, name: str, arguments: str | None, *, model: str | No
     with start(flags, builtin=True) as started, redirect_stdout(sys.stderr):  # what a tool prints is not its result
         executor, face = _executor(started, model, yes=yes)
         outcome = asyncio.run(executor.run(_said(face, name, given)))
+        _tell_ended(started)
     if json:
         sys.stdout.buffer.write(dumps(_answer(1, outcome)) + b"\n")
     else:
@@ -53,7 +56,8 @@ def call_lines(flags: Flags, file: Path | None, *, model: str | None = None, yes
                     failed.append(given.get("id"))
                 return _answer(given.get("id"), outcome)
 
-            code = answer_lines(file, cast(Callable[[Any], Any], one))
+            code = answer_lines(file, cast(Callable[[Any], Any], one), _refused)
+        _tell_ended(started)
     return code or int(bool(failed))
 
 
@@ -63,7 +67,8 @@ def _executor(started: Started, model: str | None, *, yes: bool) -> tuple[ToolEx
     config = started.setup.tool_config(started.model, [one.name for one in registry])
     approve: Approve | None = (lambda _: "yes") if yes else None
     executor = ToolExecutor(registry, config, approve=approve, audit=started.setup.audit(), run="call")
-    facade, seen_by = started.setup.facade(), model or ""
+    provider, _, name = (model or "").partition(":")
+    facade, seen_by = started.setup.facade(), name if provider in {*PROFILES, *ALIASES, *SURFACES} else model or ""
     if facade == "auto" and model is None:
         return executor, None
     if isinstance(facade, str):
@@ -104,6 +109,20 @@ def _answer(id: object, outcome: ToolOutcome) -> dict[str, Any]:
         "error": error,
         "seconds": round(outcome.seconds, 6),
     }
+
+
+def _refused(id: object, error: ToolglotError) -> dict[str, Any]:
+    """The answer to a line that is no call."""
+    return {"id": id, "ok": False, "content": [], "error": {"kind": "validation", "message": str(error)}, "seconds": 0.0}
+
+
+def _tell_ended(started: Started) -> None:
+    """Says which commands end with the program although they would go on."""
+    own = started.builtins.tools if started.builtins is not None else ()
+    listed: list[dict[str, Any]] = [one for tool in own if tool.name == "shell_list" for one in tool().data["sessions"]]
+    if running := [repr(shortened(one["command"], 60)) for one in listed if one["running"]]:
+        said = f"{', '.join(running)} {'is' if len(running) == 1 else 'are'} ended with this program"
+        print(f"toolglot: {said}: only a conversation keeps commands running (toolglot chat)", file=sys.stderr)
 
 
 def _show(outcome: ToolOutcome) -> None:

@@ -11,6 +11,7 @@ from toolglot.jsontext import dumps, loads_object
 __all__ = ["answer_lines", "error_answer", "open_input", "read_input"]
 
 Answer = dict[str, Any]
+Refuse = Callable[[Any, ToolglotError], Answer]
 
 
 def open_input(file: Path | None) -> BinaryIO:
@@ -24,14 +25,20 @@ def read_input(file: Path | None) -> bytes:
         return source.read()
 
 
-def answer_lines(file: Path | None, answer: Callable[[Answer], Answer]) -> int:
-    """Answers every line; 1 where one could not be read."""
+def error_answer(id: Any, error: ToolglotError) -> Answer:
+    """An error as an answer."""
+    retryable = isinstance(error, ProviderError) and error.retryable
+    return {"id": id, "error": {"type": error.type, "message": str(error), "retryable": retryable}}
+
+
+def answer_lines(file: Path | None, answer: Callable[[Answer], Answer], refuse: Refuse = error_answer) -> int:
+    """Answers every line; 1 where one could not be read. `refuse`: how an error is said, with the id of its line."""
     failed = 0
     with open_input(file) as source:
         for number, line in enumerate(source, 1):
             if not line.strip():
                 continue
-            said, read = _answered(line, answer)
+            said, read = _answered(line, answer, refuse)
             sys.stdout.buffer.write(dumps(said) + b"\n")
             if not read:
                 failed = 1
@@ -41,21 +48,15 @@ def answer_lines(file: Path | None, answer: Callable[[Answer], Answer]) -> int:
     return failed
 
 
-def _answered(line: bytes, answer: Callable[[Answer], Answer]) -> tuple[Answer, bool]:
+def _answered(line: bytes, answer: Callable[[Answer], Answer], refuse: Refuse) -> tuple[Answer, bool]:
     try:
         given = loads_object(line)
     except ValueError as e:
-        return error_answer(None, MalformedData(f"not a JSON object: {e}")), False
+        return refuse(None, MalformedData(f"not a JSON object: {e}")), False
     try:
         return {"id": given.get("id"), **answer(given)}, True
     except ToolglotError as e:
-        return error_answer(given.get("id"), e), isinstance(e, ProviderError | TruncatedStream)
-
-
-def error_answer(id: Any, error: ToolglotError) -> Answer:
-    """An error as an answer."""
-    retryable = isinstance(error, ProviderError) and error.retryable
-    return {"id": id, "error": {"type": error.type, "message": str(error), "retryable": retryable}}
+        return refuse(given.get("id"), e), isinstance(e, ProviderError | TruncatedStream)
 
 
 def fields(given: Answer, **kinds: type | tuple[type, ...]) -> Iterator[Any]:

@@ -207,7 +207,11 @@ def call(
 
     flags = Flags(tools=tuple(tools or ()), root=root, verbose=verbose, log_file=log_file, facade=facade)
     if jsonl:
+        if tool is not None:
+            raise UsageError(f"--jsonl reads its calls from stdin or --file: leave out {tool!r} and what follows it")
         raise typer.Exit(call_lines(flags, file, model=model, yes=yes))
+    if file is not None:
+        raise UsageError(f"--file {str(file)!r} is for --jsonl: one call has its arguments after its name, or - for stdin")
     if tool is None:
         raise UsageError("say which tool: toolglot call TOOL '{…}'; toolglot tools lists them")
     raise typer.Exit(call_once(flags, tool, arguments, model=model, yes=yes, json=json))
@@ -398,15 +402,25 @@ def main() -> None:
     except BrokenPipeError:  # whoever read has seen enough
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - the interpreter flushes it at its end
         sys.exit(1)
-    except OSError as e:
-        if e.errno not in (errno.ENOSPC, errno.EIO):
-            raise
-        sys.exit(f"toolglot: the output cannot be written: {e.strerror}")
     except Exception as e:
+        if isinstance(e, OSError) and e.errno in (errno.ENOSPC, errno.EIO):
+            sys.exit(f"toolglot: the output cannot be written: {e.strerror}")
+        if isinstance(e, FileNotFoundError) and _is_nowhere():
+            print("toolglot: the current folder is not there any more: change to another one", file=sys.stderr)
+            sys.exit(2)
         from logging import getLogger
 
         getLogger("toolglot.cli").debug("unexpected failure", exc_info=True)
         sys.exit(f"toolglot: unexpected {type(e).__name__}: {e} (a bug: -vv shows where)")
+
+
+def _is_nowhere() -> bool:
+    """Whether the current folder was removed."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return True
+    return False
 
 
 if __name__ == "__main__":

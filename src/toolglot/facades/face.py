@@ -14,16 +14,17 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from toolglot.errors import ToolError
+from toolglot.errors import ToolError, UnknownName, UsageError
 from toolglot.facades.plain import DOES_FOR, Arguments, otherwise
-from toolglot.facades.select import bare_name
+from toolglot.facades.select import BASES, FACADES, bare_name, find_facade
 from toolglot.facades.view import Facade, Said, View
+from toolglot.jsontext import dumps, kind
 from toolglot.losses import Loss, Repair
 from toolglot.messages import Meant, Message, Text, ToolCall, ToolResult
 from toolglot.request import ToolDefinition
 from toolglot.schema.arguments import Misfit, Plain, explain, mended, read
 
-__all__ = ["Face", "Meaning"]
+__all__ = ["Face", "Meaning", "check_facade"]
 
 log = getLogger("toolglot.facades")
 
@@ -46,6 +47,7 @@ class Face:
         self._binders: dict[str, Plain] = {}
         self.bases = frozenset(bases)
         self._taken = frozenset(others)
+        check_facade(facade, model, self.bases)
         name = bare_name(model)
         self._known = tuple(
             view
@@ -91,7 +93,9 @@ class Face:
         own, views = self.facade.shows & self.bases, [view for view in self.facade.views if not view.hidden]
         said = {base for view in self.views for base in view.bases}
         ousted = {base for view in views if view.title in self._taken for base in view.bases} - said
-        needed = {base for base in self.bases - said if base in DOES_FOR and not DOES_FOR[base] & (own | said) & self.bases}
+        ours = self.facade.id in FACADES  # whoever makes a facade says what it shows
+        left = self.bases - said if ours else ()
+        needed = {base for base in left if base in DOES_FOR and not DOES_FOR[base] & (own | said) & self.bases}
         return frozenset((own | ousted | needed) & self.bases) - {view.title for view in self.views}
 
     @property
@@ -182,28 +186,29 @@ class Face:
         view = self._view(call)
         if view is None:
             return plain
-        native = self._native(view, call)
+        native = dict(self._native(view, call))
         try:
             case = view.case(native)
-        except ToolError:
+        except Exception as e:
+            if not isinstance(e, ToolError) and result.error_kind != "validation":  # what was not checked may lack anything
+                log.warning("facade %s: nothing says what a call of %s means: %r", self.facade.id, view.name, e)
             return plain
         said = Said(
             native=native,
-            base=arguments,
+            base=dict(arguments),
             text=result.text,
             data=result.data,
             kind=(result.error_kind or "execution") if result.is_error else None,
             details=details,
         )
         if case.data is not None:
-            plain = replace(plain, data=self._made(case.data, said, view))
+            plain = replace(plain, data=self._made(case.data, said, view, _json))
         words = (case.failure or self.facade.failure) if result.is_error else case.result
-        text = self._made(words, said, view) if words is not None else None
-        if text is None:
-            return plain
-        media = tuple(block for block in result.content if not isinstance(block, Text))
-        plain = replace(plain, content=(Text(text), *media), worded=True)
-        if case.fails is not None and not result.is_error and case.fails(said):
+        text = self._made(words, said, view, _text) if words is not None else None
+        if text is not None:
+            media = tuple(block for block in result.content if not isinstance(block, Text))
+            plain = replace(plain, content=(Text(text), *media), worded=True)
+        if case.fails is not None and not result.is_error and self._made(case.fails, said, view, bool):
             return replace(plain, is_error=True, error_kind="execution")
         return plain
 
@@ -215,10 +220,10 @@ class Face:
         except ToolError:
             return given
 
-    def _made(self, make: Callable[[Said], Any], said: Said, view: View) -> Any:
+    def _made(self, make: Callable[[Said], Any], said: Said, view: View, checked: Callable[[Any], Any]) -> Any:
         """What a table's function makes of a result; None where it trips: the base tool has said it too."""
         try:
-            return make(said)
+            return checked(make(said))
         except Exception as e:
             if said.kind != "validation":  # what was not checked may lack anything
                 log.warning("facade %s: the result of %s has no words of its own: %r", self.facade.id, view.name, e)
@@ -278,6 +283,8 @@ class Face:
     def _said(self, view: View, tool: str, arguments: Arguments) -> _Saying | None:
         try:
             found = view.from_base(tool, arguments)
+            if found is not None:
+                _object(found[0])
         except Exception as e:  # a saved conversation may hold anything
             log.warning("facade %s: a call of %s cannot be shown as %s: %r", self.facade.id, tool, view.name, e)
             return None
@@ -289,6 +296,72 @@ class Face:
         except Exception as e:  # as above
             log.warning("facade %s: a call of %s is like no other: %r", self.facade.id, tool, e)
             return []
+
+
+def check_facade(facade: Facade, model: str = "", bases: Iterable[str] = ()) -> None:
+    """Finds a table that cannot work before it is put to use; our own are left to the tests. Raises UsageError.
+
+    `model`: whose tools must have different names. `bases`: base tools that are not built in.
+    """
+    if facade.id in FACADES and find_facade(facade.id) is facade:
+        return
+    known, seen = {*BASES, *bases}, set[tuple[str, bool]]()
+    try:
+        _check_bases(facade.shows, known, "shows")
+        for view in facade.views:
+            _check_view(view, known)
+            if not view.models or re.search(view.models, bare_name(model)):
+                if (view.title, view.hidden) in seen:
+                    raise UsageError(f"there are two tools {view.title!r}; give one of them another name")
+                seen.add((view.title, view.hidden))
+    except UsageError as e:
+        raise UsageError(f"the facade {facade.id!r}: {e}") from None
+    except Exception as e:  # a value of another type than the table asks for
+        raise UsageError(f"the facade {facade.id!r} is not built as toolglot.facades.view says: {e}") from None
+
+
+def _check_view(view: View, known: set[str]) -> None:
+    where = f"the tool {view.title!r}"
+    if not view.name:
+        raise UsageError("a tool has no name; say how the model calls it")
+    if not view.cases:
+        raise UsageError(f"{where} has no cases; say there what a call means")
+    _check_bases((*view.bases, *(case.base for case in view.cases.values())), known, where)
+    if not view.by and view.pick is None and "" not in view.cases:
+        raise UsageError(f'{where} chooses between its cases by nothing; give it by or pick, or a case ""')
+    if (view.parameters or {}).get("type", "object") != "object":
+        raise UsageError(f'{where} needs parameters of type "object"')
+    try:
+        re.compile(view.models)
+        taken = view.taken
+        Plain(taken).wrongs({})
+    except (re.error, UsageError) as e:
+        raise UsageError(f"{where}: {'models is not a pattern: ' if isinstance(e, re.error) else ''}{e}") from None
+    if view.by and view.by not in taken["properties"]:
+        raise UsageError(f"{where} chooses by {view.by!r}, which is not among its parameters")
+
+
+def _check_bases(names: Iterable[str], known: set[str], where: str) -> None:
+    for name in names:
+        if name not in known:
+            raise UsageError(f"{where}: {UnknownName('built-in tool', name, known)}")
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{kind(value)} came, not a text")
+    return value
+
+
+def _json(value: Any) -> Any:
+    dumps(value)
+    return value
+
+
+def _object(value: Any) -> Any:
+    if not isinstance(value, dict):
+        raise TypeError(f"{kind(value)} came, not a dict of arguments")
+    return _json(value)
 
 
 def _title(call: ToolCall) -> str:

@@ -9,11 +9,11 @@ import shlex
 from collections.abc import Callable, Iterator
 from typing import Any, cast
 
-__all__ = ["DOES_FOR", "Arguments", "canonical", "otherwise", "rendered"]
+__all__ = ["DOES_FOR", "OWN", "Arguments", "canonical", "otherwise", "rendered"]
 
 Arguments = dict[str, Any]
 # How a harness wants results and limits what is run: its own affair, which no other model need be told.
-_OWN = frozenset({"head_share", "list_depth", "max_output", "inactivity_timeout", "auto_context"})
+OWN = frozenset({"head_share", "list_depth", "max_output", "inactivity_timeout", "auto_context"})
 _ALL_LINES = 100_000  # so many lines are all of them
 # A base tool -> others that do its work. Where a harness has no tool for it, and none of these is there, its own is shown.
 DOES_FOR: dict[str, frozenset[str]] = {
@@ -28,7 +28,7 @@ _WORDS = {"create_file": "Add", "update_file": "Update", "delete_file": "Delete"
 
 def canonical(tool: str, arguments: Arguments) -> Arguments:
     """A base call in the one form that all of its forms come to."""
-    found = {name: value for name, value in arguments.items() if value is not None and name not in _OWN}
+    found = {name: value for name, value in arguments.items() if value is not None and name not in OWN}
     if tool == "read":
         _as_lines(found)
     elif tool == "patch" and "ops" in found:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from chatting import add, talk, wipe
 
+from toolglot import coding_tools
 from toolglot.cli.chat.commands import COMMANDS, find_command
 from toolglot.engine.signin import environment
 from toolglot.errors import UnknownName
@@ -190,6 +191,54 @@ class TestTools:
 
     def test_an_unknown_one_names_the_nearest(self) -> None:
         assert talk("/tools ad").has("unknown tool 'ad'", "'add'")
+
+    @pytest.mark.parametrize(
+        ("model", "lines"),
+        [
+            ("anthropic/claude-opus-5", {"read": "read → Read  Reads", "shell": "shell → Bash  Runs", "add": "add  Add two"}),
+            (
+                "openai-responses/gpt-5.5",
+                {"web": "web → web.run  Search", "patch": "patch → apply_patch  ", "view_image": "view_image  Shows"},
+            ),
+            ("ollama/llama", {"read": "read  Reads", "edit": "edit  Replaces"}),
+        ],
+    )
+    def test_each_has_the_name_that_the_model_sees(self, model: str, lines: dict[str, str], tmp_path: Path) -> None:
+        over = talk("/tools", model=f"simulator:{model}", tools=[*coding_tools(tmp_path), add])
+        shown = {line.split(" ")[0]: line for line in over.lines}
+        for name, line in lines.items():
+            assert shown[name].startswith(line)
+            assert not shown[name].endswith(("not allowed", "not shown to this model"))
+
+    def test_what_a_model_has_no_tool_for_is_marked_and_what_is_denied_too(self, tmp_path: Path) -> None:
+        from toolglot.config.settings import PolicySettings
+
+        over = talk(
+            "/tools",
+            model="simulator:openai-responses/gpt-5.5",
+            tools=coding_tools(tmp_path),
+            policy=PolicySettings(deny=("todo",)),
+        )
+        assert over.has("grep  ", "not shown to this model")
+        assert over.has("todo  ", "not allowed")
+        assert over.has("patch → apply_patch")
+
+    @pytest.mark.parametrize(
+        ("model", "name", "shown"),
+        [
+            ("anthropic/claude-opus-5", "read", '"name": "Read"'),
+            ("anthropic/claude-opus-5", "Read", '"file_path": {'),
+            ("openai-responses/gpt-5.5", "web.run", '"namespace": "web"'),
+            ("openai-responses/gpt-5.5", "grep", '"name": "grep"'),
+        ],
+    )
+    def test_one_of_the_built_in_tools_by_either_name(self, model: str, name: str, shown: str, tmp_path: Path) -> None:
+        over = talk(f"/tools {name}", model=f"simulator:{model}", tools=coding_tools(tmp_path))
+        assert over.has(shown)
+
+    def test_either_name_is_completed(self, tmp_path: Path) -> None:
+        words = talk(model="simulator:anthropic/claude-opus-5", tools=coding_tools(tmp_path)).chat.completions("/tools R")
+        assert {"Read", "read", "Bash", "shell"} <= set(words)
 
     def test_none_at_all(self) -> None:
         assert talk("/tools", tools=[]).has("no tools")

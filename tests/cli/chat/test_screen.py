@@ -15,7 +15,8 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from toolglot.cli.chat.launch import _console  # pyright: ignore[reportPrivateUsage]
-from toolglot.cli.chat.screen import Screen, said_arguments
+from toolglot.cli.chat.screen import Screen
+from toolglot.cli.said import said_arguments
 from toolglot.config.settings import ChatSettings
 from toolglot.events import (
     ApprovalNeeded,
@@ -371,6 +372,16 @@ class TestCalls:
             (ToolCall("c", "t", {"a": [1, {"b": None}]}), 'a: [1,{"b":null}]'),
             (ToolCall("c", "t", None, "*** Begin", freeform=True), "*** Begin"),
             (ToolCall("c", "t", None, "{broken"), "{broken"),
+            (
+                ToolCall(
+                    "c", "shell", {"head_share": 0.5, "yield_after": 10.0, "command": "ls", "cwd": ".", "max_output": 40000}
+                ),
+                'command: "ls", yield_after: 10.0',
+            ),
+            (ToolCall("c", "shell", {"cwd": "src", "inactivity_timeout": 5, "command": "ls"}), 'command: "ls", cwd: "src"'),
+            (ToolCall("c", "grep", {"auto_context": True, "path": "a", "pattern": "x"}), 'pattern: "x", path: "a"'),
+            (ToolCall("c", "read", {"list_depth": 2, "start_line": 3, "path": "a"}), 'path: "a", start_line: 3'),
+            (ToolCall("c", "mine", {"max_output": 1, "cwd": ".", "path": "a"}), 'max_output: 1, cwd: ".", path: "a"'),
         ],
     )
     def test_arguments_are_said_in_a_line(self, call: ToolCall, said: str) -> None:

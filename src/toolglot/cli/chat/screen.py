@@ -20,6 +20,7 @@ from rich.segment import Segment, Segments
 from rich.text import Text as Line
 
 from toolglot.cli.chat.blocks import Blocks
+from toolglot.cli.said import said_arguments
 from toolglot.cli.visible import harmless, shortened, visible
 from toolglot.config.settings import ChatSettings
 from toolglot.events import (
@@ -43,7 +44,7 @@ from toolglot.jsontext import dumps_text
 from toolglot.losses import Loss
 from toolglot.messages import Foreign, Media, ToolCall
 
-__all__ = ["Folded", "Noise", "Screen", "said_arguments"]
+__all__ = ["Folded", "Noise", "Screen"]
 
 _STALLED = 3.0  # seconds without an event that are worth a word
 _MOVING = 12  # lines at the bottom that may change
@@ -412,13 +413,6 @@ class _Bottom:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         yield Padding(self._screen.bottom(options.max_width, console.height), (0, 0))
-
-
-def said_arguments(call: ToolCall) -> str:
-    """The arguments of a call in one line: `city: "Paris", units: "celsius"`."""
-    if not call.arguments:
-        return call.raw or "" if call.freeform or call.arguments is None else ""
-    return ", ".join(f"{name}: {dumps_text(value)}" for name, value in call.arguments.items())
 
 
 def _last_lines(text: str, width: int, most: int) -> list[str]:
