@@ -28,9 +28,9 @@ def fails() -> str:
 '''
 
 
-def shown(*words: str, cwd: Path) -> tuple[bytes, str]:
+def shown(*words: str, cwd: Path, **env: str) -> tuple[bytes, str]:
     """All that was written to the terminal, and what a user sees."""
-    with Terminal([*RUN, *words], cwd=cwd, columns=200, env=surroundings(TOOLGLOT_MODEL="simulator")) as terminal:
+    with Terminal([*RUN, *words], cwd=cwd, columns=200, env=surroundings(**env)) as terminal:
         terminal.wait_exit()
     return bytes(terminal.raw), terminal.unwrapped
 
@@ -54,13 +54,19 @@ def test_what_a_terminal_would_obey_is_shown_instead(tmp_path: Path, words: tupl
         assert obeyed not in raw
 
 
-def test_an_error_is_harmless_too(tmp_path: Path) -> None:
-    raw, text = shown(f"nobody{HIDDEN}:x", "say hi", cwd=tmp_path)
-    assert "toolglot:" in text
+def test_an_error_that_ends_the_run_is_harmless_too(tmp_path: Path) -> None:
+    (tmp_path / "odd_tools.py").write_text(TOOLS)
+    (tmp_path / "own.toml").write_text('[policy]\non_error = "abort"\n')
+    words = ("simulator", "call fails {}", "--tools", "odd_tools:fails")
+    raw, text = shown(*words, cwd=tmp_path, TOOLGLOT_CONFIG=str(tmp_path / "own.toml"))
+    assert "toolglot: ValueError: no ␛]0;PWNED␇␛[8mhidden luck" in text
+    assert b"\x1b]" not in raw
     assert b"\x1b[8m" not in raw
 
 
 @pytest.mark.parametrize("answer", [f"hello {HIDDEN}", "tab\there", "a\u202eb"])
 def test_in_a_pipe_the_answer_is_what_was_said(tmp_path: Path, answer: str) -> None:
-    done = subprocess.run([*RUN, "simulator", f"say {answer}"], capture_output=True, env=surroundings(), cwd=tmp_path, timeout=60)
+    done = subprocess.run(
+        [*RUN, "simulator", f"say {answer}"], capture_output=True, env=surroundings(), cwd=tmp_path, timeout=60
+    )
     assert (done.returncode, done.stdout.decode()) == (0, f"{answer}\n")

@@ -107,9 +107,7 @@ class TestCall:
         assert said in out
 
     @pytest.mark.parametrize("model", ["xai:grok-4", "grok-4", "simulator:xai/grok-4"])
-    def test_a_tool_for_some_models_is_there_for_them(
-        self, folder: Path, capfd: pytest.CaptureFixture[str], model: str
-    ) -> None:
+    def test_a_tool_for_some_models_is_theirs(self, folder: Path, capfd: pytest.CaptureFixture[str], model: str) -> None:
         (folder / "own.toml").write_text(
             'id = "own"\n[[views]]\nname = "look"\nbase = "read"\nmodels = "^grok"\nfields = { file = "path" }\n'
             '[views.parameters]\ntype = "object"\nrequired = ["file"]\nproperties.file = { type = "string" }\n'

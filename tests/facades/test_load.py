@@ -17,6 +17,14 @@ from toolglot.messages import Text, ToolCall, ToolResult
 
 from .made import BASES, base_tools
 
+PARAMETERS = {
+    "read": ("path", "start_line", "end_line"),
+    "write": ("path", "content", "mode"),
+    "shell": ("command", "timeout", "background"),
+    "ast_search": ("pattern",),
+}
+"""The base tools with their parameters."""
+
 MINE = """
 id = "mine"
 title = "My harness"
@@ -32,7 +40,7 @@ aliases = ["cat"]
 parameters = { type = "object", properties = { file = { type = "string" }, from = { type = "integer" } }, required = ["file"] }
 fields = { file = "path", from = "start_line" }
 offset = { from = 1 }
-result = "== {native.file} from {data.first} {{}} ==\\n{text}{data.none.at.all}"
+result = "== {native.file} from {data.first} {{}} ==\\n{text}"
 
 [[views]]
 name = "terminal"
@@ -120,8 +128,24 @@ def test_a_whole_number_stays_whole_on_the_way_back() -> None:
 def test_texts_are_filled_in() -> None:
     case = mine().views[0].cases[""]
     assert case.result is not None
-    said = Said(native={"file": "a.txt"}, base={}, text="one {text}", data={"first": 1, "none": 3})
+    said = Said(native={"file": "a.txt"}, base={}, text="one {text}", data={"first": 1})
     assert case.result(said) == "== a.txt from 1 {} ==\none {text}"
+
+
+def test_a_parameter_that_was_not_given_leaves_its_blank_empty() -> None:
+    text = MINE.replace("{native.file} from {data.first}", "{native.file}{native.from}{base.end_line}{native.why}")
+    case = load_facade(text.replace('aliases = ["cat"]', 'ignored = ["why"]'), "mine.toml", PARAMETERS).views[0].cases[""]
+    assert case.result is not None
+    assert case.result(Said(native={"file": "a.txt"}, base={}, text="one")) == "== a.txt {} ==\none"
+
+
+@pytest.mark.parametrize("data", [None, {}, {"first": None}, {"lines": []}, ["first"]])
+def test_a_text_that_data_does_not_fill_gives_way_to_the_base_tools_own(data: Any, caplog: pytest.LogCaptureFixture) -> None:
+    result = ToolResult("c", (Text("one"),), data=data)
+    with caplog.at_level("WARNING"):
+        found = Face(mine(), "mine-1", BASES).worded(ToolCall("c", "open_file", {"file": "a"}), {"path": "a"}, result)
+    assert (found.text, found.is_error) == ("one", False)
+    assert "{data.first}" in caplog.text
 
 
 def test_failures_have_their_words() -> None:
@@ -154,45 +178,161 @@ def test_an_agent_works_with_it() -> None:
 # ---- what is wrong
 
 VIEW = 'id = "x"\n[[views]]\nname = "a"\nbase = "read"\n'
-OBJECT = 'parameters = { type = "object", properties = { p = { type = "string" } } }\n'
+OBJECT = 'parameters = { type = "object", properties = { p = { type = "string" }, n = { type = "integer" } } }\n'
+TOOL = VIEW + OBJECT + 'fields = { p = "path", n = "start_line" }\n'
+SECOND = TOOL.partition("\n")[2].replace('"a"', '"b"')
+
+
+def shaped(schema: str) -> str:
+    return VIEW + "parameters = { type = 'object', " + schema + " }\n"
 
 
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("id = ", "x.toml: not TOML: "),
-        ("", "x.toml: the file: object missing required field `id`"),
-        ('id = ""', "x.toml: id: it is empty"),
-        ("id = 3", "x.toml: id: expected `str`, got `int`"),
-        ('id = "x"\nshow = []', "x.toml: the file: object contains unknown field `show`"),
-        ('id = "x"\nshows = ["reed"]', "x.toml: shows: there is no built-in tool 'reed'"),
-        (VIEW, "x.toml: views[0]: object missing required field `parameters`"),
-        (VIEW + OBJECT + "feilds = {}", "x.toml: views[0]: object contains unknown field `feilds`"),
-        (VIEW.replace('"a"', '""') + OBJECT, "x.toml: views[0].name: it is empty"),
-        (VIEW.replace("read", "reed") + OBJECT, "x.toml: views[0].base: there is no built-in tool 'reed'"),
-        (VIEW + "parameters = {}", "x.toml: views[0].parameters: they need type"),
-        (VIEW + 'parameters = { type = "object", properties = 3 }', "x.toml: views[0].parameters: they need type"),
-        (
-            VIEW + 'parameters = { type = "object", properties = { p = { type = "txt" } } }',
-            "x.toml: views[0].parameters: not a JSON Schema",
-        ),
-        (
-            VIEW + 'parameters = { type = "object", properties = {}, required = ["q"] }',
-            "x.toml: views[0].parameters.required: 'q' is not among the properties",
-        ),
-        (VIEW + OBJECT + 'fields = { q = "path" }', "x.toml: views[0].fields: 'q' is not among the parameters"),
-        (VIEW + OBJECT + "fields = { p = 3 }", "x.toml: views[0].fields"),
-        (VIEW + OBJECT + "scale = { q = 2 }", "x.toml: views[0].scale: 'q' is not among the fields"),
-        (VIEW + OBJECT + "scale = { p = 0 }", "x.toml: views[0].scale: a scale of 0"),
-        (VIEW + OBJECT + "offset = { q = 2 }", "x.toml: views[0].offset: 'q' is not among the fields"),
-        (VIEW + OBJECT + 'models = "("', "x.toml: views[0].models: not a pattern"),
-        (VIEW + OBJECT + 'result = "{txt}"', "x.toml: views[0].result: there is no {txt}"),
-        (VIEW + OBJECT + 'failure = "{}"', "x.toml: views[0].failure: there is no {}"),
-        (VIEW + OBJECT + VIEW.partition("\n")[2] + OBJECT, "x.toml: views[1].name: there are two tools 'a'"),
+        ("id = ", "not TOML: "),
+        ("", "id: it is missing"),
+        ('id = ""', "id: it is empty"),
+        ("id = 3", "id: expected a text, got a whole number"),
+        ('id = "x"\nshow = []', "show: there is no such key; did you mean 'shows'?"),
+        ('id = "x"\ntitel = "X"', "titel: there is no such key; did you mean 'title'?"),
+        ('id = "x"\nzzz = 1', "zzz: there is no such key; there are failure, id, note, shows, title, views"),
+        ('id = "x"\nshows = ["reed"]', "shows: there is no built-in tool 'reed'; did you mean 'read'?"),
+        ('id = "x"\n[views]\nname = "a"', "views: expected a list, got a table; each tool begins with [[views]]"),
+        (VIEW, "views[0].parameters: it is missing"),
+        (TOOL + "feilds = {}", "views[0].feilds: there is no such key; did you mean 'fields'?"),
+        (TOOL.replace('"a"', '""'), "views[0].name: it is empty"),
+        (TOOL.replace('"read"', '"reed"'), "views[0].base: there is no built-in tool 'reed'; did you mean 'read'?"),
+        (TOOL + 'models = "("', "views[0].models: not a pattern"),
+        (TOOL + SECOND.replace('"b"', '"a"'), "views[1].name: there is a tool 'a' already"),
+        pytest.param(f"x = {'[' * 9999}", "it is nested too deeply", id="nested"),
     ],
 )
-def test_what_is_wrong_is_told_with_its_file_and_its_key(text: str, sentence: str) -> None:
+def test_what_is_wrong_with_a_file_is_told_with_its_key(text: str, sentence: str) -> None:
+    assert wrong(text).startswith(sentence)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (VIEW + "parameters = {}", "parameters: they need type"),
+        (VIEW + 'parameters = { type = "object", properties = 3 }', "parameters: they need type"),
+        (shaped("properties.p.type = 'strng'"), "parameters.properties.p: there is no type 'strng'; did you mean 'string'?"),
+        (
+            shaped("properties.p.type = 'array', properties.p.items.type = 'text'"),
+            "parameters.properties.p: there is no type 'text'; there are array, boolean, ",
+        ),
+        (shaped("properties.p = 'string'"), "parameters.properties.p: not a JSON Schema: "),
+        (shaped("properties.p.maximum = 2025-01-31"), "parameters.properties.p: not a JSON Schema: "),
+        (shaped("required = 'p'"), "parameters.required: not a JSON Schema: "),
+        (shaped("properties.p = { '$ref' = '#/$defs/q' }"), "parameters.properties.p: not a JSON Schema: "),
+        (shaped("properties.path = {}, required = ['q']"), "parameters.required: 'q' is not among the properties"),
+        (shaped("result = 'x'"), "parameters.result: it says nothing there; write it above [views.parameters]"),
+        (TOOL + "accepts = { q = { type = 'nmber' } }", "accepts.q: there is no type 'nmber'; did you mean 'number'?"),
+    ],
+)
+def test_what_is_wrong_with_a_schema_is_told_with_its_key(text: str, sentence: str) -> None:
+    assert wrong(text).startswith(f"views[0].{sentence}")
+
+
+def test_a_schema_may_name_its_parts() -> None:
+    text = shaped("properties.path = { '$ref' = '#/$defs/q' }, '$defs'.q.type = 'string'")
+    assert load_facade(text, "x.toml", PARAMETERS).views[0].taken["$defs"] == {"q": {"type": "string"}}
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ('fields = { p = "path", n = "start_line", q = "path" }', "fields: 'q' is not among the parameters or accepts"),
+        ('fields = { p = "path", n = 3 }', "fields.n: expected a text, got a whole number"),
+        ('fields = { p = "pth", n = "start_line" }', "fields: read has no parameter 'pth'; did you mean 'path'?"),
+        ('fields = { p = "path", n = "path" }', "fields: 'p' and 'n' are both 'path'"),
+        ('fields = { p = "path" }', "fields: nothing says what 'n' is; name it here or in ignored"),
+        ('fields = { p = "path", n = "start_line" }\nignored = ["p"]', "ignored: 'p' is also in fields"),
+        ("", "parameters: read has no parameter 'p'; say which one it is under fields; "),
+    ],
+)
+def test_what_is_wrong_with_fields_is_told_with_its_key(text: str, sentence: str) -> None:
+    assert wrong(VIEW + OBJECT + text).startswith(f"views[0].{sentence}")
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("scale = { q = 2 }", "scale: 'q' is not among the fields"),
+        ("scale = { n = 0 }", "scale: a scale of 0"),
+        ("scale = { n = inf }", "scale.n: inf cannot be counted with"),
+        ("offset = { q = 2 }", "offset: 'q' is not among the fields"),
+        ("offset = { n = nan }", "offset.n: nan cannot be counted with"),
+        ("offset = { n = 'one' }", "offset.n: expected a number, got a text"),
+        ("scale = { n = 2, p = true }", "scale.p: expected a number, got true or false"),
+        ("offset = { p = 1 }", "offset: 'p' is not a number; its type is string"),
+        ("scale = { p = 2 }", "scale: 'p' is not a number; its type is string"),
+        ("fixed = { end_lin = 3 }", "fixed: read has no parameter 'end_lin'; did you mean 'end_line'?"),
+        ("fixed = { path = 'a' }", "fixed: 'path' is what the field 'p' says"),
+        ("fixed = { end_line = 'last' }", 'fixed.end_line: "last" is not of type "integer"'),
+        ("fixed = { end_line = 2025-01-31 }", 'fixed.end_line: "2025-01-31" is not of type "integer"'),
+    ],
+)
+def test_what_is_wrong_with_values_is_told_with_its_key(text: str, sentence: str) -> None:
+    assert wrong(TOOL + text).startswith(f"views[0].{sentence}")
+
+
+@pytest.mark.parametrize(
+    ("template", "sentence"),
+    [
+        ("{txt}", "there is no {txt}"),
+        ("{}", "there is no {}"),
+        ("{native}", "there is no {native}"),
+        ("{data.}", "there is no {data.}"),
+        ("{text", "a brace stands alone"),
+        ("text}", "a brace stands alone"),
+        ("{{text}", "a brace stands alone"),
+        ("{native.nope}", "there is no {native.nope}; the model's tool has no parameter 'nope'"),
+        ("{base.pth}", "there is no {base.pth}; the base tool has no parameter 'pth', did you mean 'path'?"),
+    ],
+)
+@pytest.mark.parametrize("key", ["result", "failure"])
+def test_what_is_wrong_with_a_text_is_told_with_its_key(key: str, template: str, sentence: str) -> None:
+    assert wrong(TOOL + f"{key} = '{template}'").startswith(f"views[0].{key}: {sentence}")
+    if key == "failure":
+        assert wrong(TOOL.replace("\n", f"\n{key} = '{template}'\n", 1)).startswith(f"failure: {sentence}")
+
+
+def test_a_failure_has_no_data_to_tell_of() -> None:
+    assert wrong(TOOL + "failure = '{data.lines}'").startswith("views[0].failure: there is no {data.lines} where a call has")
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (TOOL + "aliases = ['b']\n" + SECOND, "views[0].aliases: there is a tool 'b' already"),
+        (TOOL + "aliases = ['c']\n" + SECOND + "aliases = ['c']", "views[1].aliases: 'c' is an alias already"),
+        (TOOL.replace("\n", "\nshows = ['write']\n", 1) + "aliases = ['write']", "views[0].aliases: 'write' is also in shows"),
+        (TOOL.replace("\n", "\nshows = ['write']\n", 1).replace('"a"', '"write"'), "views[0].name: 'write' is also in shows"),
+    ],
+)
+def test_a_name_is_of_one_tool(text: str, sentence: str) -> None:
+    assert wrong(text).startswith(sentence)
+
+
+def wrong(text: str) -> str:
+    """What is wrong with a file, without its name."""
+    schema = {"type": "object", "properties": {"path": {"type": "string"}, "end_line": {"type": "integer"}}}
     with pytest.raises(UsageError) as error:
-        load_facade(text, "x.toml", BASES)
-    assert str(error.value).startswith(sentence)
+        load_facade(text, "x.toml", PARAMETERS, schema_of=lambda base: {**schema, "required": ["path"]})
     assert "\n" not in str(error.value)
+    where, _, sentence = str(error.value).partition(": ")
+    assert where == "x.toml"
+    return sentence
+
+
+def test_fixed_values_that_fit_are_kept() -> None:
+    schema = {"type": "object", "properties": {"end_line": {"type": "integer"}}, "required": ["path"]}
+    found = load_facade(TOOL + "fixed = { end_line = 3 }", "x.toml", PARAMETERS, schema_of=lambda _: schema)
+    assert found.views[0].to_base({"p": "a", "n": 1}) == ("read", {"end_line": 3, "path": "a", "start_line": 1})
+
+
+def test_where_little_is_known_of_the_base_tools_little_is_checked() -> None:
+    found = load_facade(VIEW + OBJECT + "fixed = { q = 1 }\nresult = '{base.x}'", "x.toml", ["read"])
+    assert found.views[0].to_base({"p": "a"}) == ("read", {"q": 1, "p": "a"})

@@ -15,6 +15,7 @@ import msgspec
 
 from toolglot.config.env import environment_layer
 from toolglot.config.laws import judged
+from toolglot.config.load import facade_file
 from toolglot.config.places import config_file, home_folder
 from toolglot.config.settings import Settings
 from toolglot.config.shape import FREE, Leaf, Stranger, converted, dotted, flattened, found, from_text, leaf_of, leaves
@@ -27,7 +28,7 @@ __all__ = ["DEFAULT", "PROJECT_FILE", "Configuration", "HeldBack", "Value", "pro
 PROJECT_FILE = "toolglot.toml"
 DEFAULT = "default"
 _LARGEST = 1_000_000  # bytes of a file
-_FILES = ("audit", "log.file")  # settings that are files: relative to the file that names them
+_FILES = ("audit", "log.file", "facade")  # settings that are files: relative to the file that names them
 _FLAGS = {"log.level": "--verbose", "log.file": "--log-file"}  # where a flag is not called as its key
 _TOML_PLACE = re.compile(r"\s*\(at (?:line (\d+), column (\d+)|end of document)\)$")
 _HEADER = re.compile(r"\s*\[\[?(?P<key>[^\[\]]+)\]\]?\s*(#.*)?")
@@ -272,6 +273,8 @@ def _placed(leaf: Leaf, value: Any, folder: Path | None = None) -> Any:
     """A setting that is a file, as a whole path; in a file it is relative to that file, else to the current folder."""
     if leaf.dotted not in _FILES or not isinstance(value, str):
         return value
+    if leaf.dotted == "facade":
+        return str(facade_file(value, folder) or value)
     return str((folder or Path()) / os.path.expanduser(value))
 
 

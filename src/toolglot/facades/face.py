@@ -134,6 +134,7 @@ class Face:
         native, repairs = self._checked(view, call)
         try:
             tool, arguments = view.to_base(native)
+            _json(arguments)
         except ToolError as e:
             e.tool = e.tool or _only_base(view)
             raise

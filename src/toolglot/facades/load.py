@@ -1,12 +1,15 @@
 """A facade from TOML: native tools of somebody's own as rows of data, without a line of code. It is read here, not opened.
 
-Laws: what is wrong is one sentence that names the file and the key. A number goes both ways: base = native x scale + offset.
+Laws: what is wrong is one sentence that names the file and the key, and is found when the file is read. A number goes both
+ways: base = native x scale + offset. A text whose blanks cannot be filled gives way to the base tool's own words.
 """
 
 import re
 import tomllib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from difflib import get_close_matches
 from fractions import Fraction
+from math import isfinite
 from typing import Any, cast
 
 import msgspec
@@ -14,12 +17,25 @@ import msgspec
 from toolglot.errors import UsageError
 from toolglot.facades.view import Case, Facade, Field, Said, View, Words
 from toolglot.request import Schema
-from toolglot.schema.arguments import Plain
+from toolglot.schema.arguments import Plain, wrongs
+from toolglot.schema.plain import types
 
 __all__ = ["load_facade"]
 
 _BLANK = re.compile(r"\{\{|\}\}|\{([^{}]*)\}")
 _SIDES = ("native", "base", "data")
+_STRANGE = re.compile(r"Object contains unknown field `(.*)`")
+_MISSING = re.compile(r"Object missing required field `(.*)`")
+_ENTRY = re.compile(r"views\[(\d+)\]\.(\w+)\[\.\.\.\]")
+_IN_WORDS = {
+    "`str`": "a text",
+    "`int`": "a whole number",
+    "`float`": "a number",
+    "`bool`": "true or false",
+    "`array`": "a list",
+    "`object`": "a table",
+}
+_TYPES = ("string", "number", "integer", "boolean", "object", "array", "null")
 
 
 class _Row(msgspec.Struct, forbid_unknown_fields=True):
@@ -51,26 +67,67 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
     views: list[_Row] = []
 
 
-def load_facade(text: str, where: str, bases: Iterable[str] | None = None) -> Facade:
-    """The facade that a text describes. `where`: its file, for errors; `bases`: the base tools, if known. Raises UsageError."""
+class _Bases(msgspec.Struct, frozen=True):
+    """What is known of the base tools: their names, their parameters, their schemas. None: nothing is."""
+
+    names: frozenset[str] | None
+    parameters: Mapping[str, Iterable[str]]
+    schema_of: Callable[[str], Schema | None]
+
+    def parameters_of(self, names: Iterable[str]) -> frozenset[str] | None:
+        """The parameters that any of these tools has."""
+        found = [self.parameters.get(name) for name in names]
+        return None if None in found else frozenset(one for some in found for one in some or ())
+
+
+def load_facade(
+    text: str,
+    where: str,
+    bases: Iterable[str] | None = None,
+    *,
+    schema_of: Callable[[str], Schema | None] = lambda _: None,
+) -> Facade:
+    """The facade that a text describes. Raises UsageError.
+
+    Args:
+        text: TOML.
+        where: Its file, for errors.
+        bases: The base tools, if known; a mapping has the names of their parameters.
+        schema_of: The schema of a base tool, if known.
+    """
     try:
-        found = msgspec.convert(tomllib.loads(text), _File)
+        found = _parsed(text, where)
+        names = None if bases is None else frozenset(bases)
+        parameters = cast(Mapping[str, Iterable[str]], bases if isinstance(bases, Mapping) else {})
+        return _facade(found, _Bases(names, parameters, schema_of), where)
+    except RecursionError:
+        raise UsageError(f"{where}: it is nested too deeply") from None
+
+
+def _parsed(text: str, where: str) -> _File:
+    try:
+        document = msgspec.to_builtins(tomllib.loads(text))  # JSON has no dates
     except tomllib.TOMLDecodeError as e:
         raise UsageError(f"{where}: not TOML: {e}") from None
+    try:
+        return msgspec.convert(document, _File)
     except msgspec.ValidationError as e:
-        what, _, key = str(e).partition(" - at `$")
-        raise UsageError(f"{where}: {key.rstrip('`').lstrip('.') or 'the file'}: {_lower(what)}") from None
+        raise UsageError(f"{where}: {_misshapen(str(e), document)}") from None
+
+
+def _facade(found: _File, known: _Bases, where: str) -> Facade:
     if not found.id:
         raise UsageError(f"{where}: id: it is empty; give the facade a name")
-    known = None if bases is None else frozenset(bases)
     _known_bases(found.shows, known, f"{where}: shows")
     views = tuple(_view(row, known, f"{where}: views[{number}]") for number, row in enumerate(found.views))
-    _once([view.name for view in views], where)
+    _names_once(found, where)
+    native = frozenset(name for row in found.views for name in _native_names(row))
+    failure = _words(found.failure, f"{where}: failure", native, known.parameters_of(row.base for row in found.views), ok=False)
     return Facade(
         id=found.id,
         title=found.title or found.id,
         views=views,
-        failure=_words(found.failure, f"{where}: failure"),
+        failure=failure,
         note=found.note,
         shows=frozenset(found.shows),
     )
@@ -79,25 +136,23 @@ def load_facade(text: str, where: str, bases: Iterable[str] | None = None) -> Fa
 # ---- one tool
 
 
-def _view(row: _Row, known: frozenset[str] | None, where: str) -> View:
+def _view(row: _Row, known: _Bases, where: str) -> View:
     if not row.name:
         raise UsageError(f"{where}.name: it is empty; say how the model calls the tool")
     _known_bases([row.base], known, f"{where}.base")
-    properties = _properties(row, where)
-    names = {**properties, **row.accepts}
-    fields = row.fields if row.fields is not None else {name: name for name in names if name not in row.ignored}
-    _among(fields, names, f"{where}.fields", "parameters or accepts")
-    _among(row.scale, fields, f"{where}.scale", "fields")
-    _among(row.offset, fields, f"{where}.offset", "fields")
+    names = {**_properties(row, where), **row.accepts}
+    base = known.parameters_of([row.base])
+    fields = _fields(row, names, base, where)
+    _check_numbers(row, fields, names, where)
+    _check_fixed(row, fields, base, known, where)
     _pattern(row.models, f"{where}.models")
-    if 0 in row.scale.values():
-        raise UsageError(f"{where}.scale: a scale of 0 has no way back; give another number")
+    native = _native_names(row)
     case = Case(
         base=row.base,
-        fields=tuple(_field(row, native, base, names[native]) for native, base in fields.items()),
+        fields=tuple(_field(row, *pair, names[pair[0]]) for pair in fields.items()),
         fixed=row.fixed,
-        result=_words(row.result, f"{where}.result"),
-        failure=_words(row.failure, f"{where}.failure"),
+        result=_words(row.result, f"{where}.result", native, base, ok=True),
+        failure=_words(row.failure, f"{where}.failure", native, base, ok=False),
     )
     return View(
         name=row.name,
@@ -112,18 +167,62 @@ def _view(row: _Row, known: frozenset[str] | None, where: str) -> View:
     )
 
 
-def _properties(row: _Row, where: str) -> Schema:
-    """The parameters that the model is shown. Raises UsageError where they are no schema of an object."""
-    properties = row.parameters.get("properties", {})
-    if row.parameters.get("type") != "object" or not isinstance(properties, dict):
-        raise UsageError(f'{where}.parameters: they need type = "object" and a table of properties')
-    try:
-        Plain(row.parameters).wrongs({})
-    except UsageError as e:
-        raise UsageError(f"{where}.parameters: {e}") from None
-    needed = cast(list[str], row.parameters.get("required", []))
-    _among(needed, cast(Schema, properties), f"{where}.parameters.required", "properties")
-    return cast(Schema, properties)
+def _native_names(row: _Row) -> frozenset[str]:
+    """All parameters that a call may have."""
+    return frozenset({*row.parameters.get("properties", {}), *row.accepts, *row.ignored})
+
+
+def _fields(row: _Row, names: Schema, base: frozenset[str] | None, where: str) -> dict[str, str]:
+    """Native parameter -> base parameter. Raises UsageError."""
+    if row.fields is None:
+        fields, place, more = {name: name for name in names if name not in row.ignored}, "parameters", " under fields"
+    else:
+        fields, place, more = row.fields, "fields", ""
+        _among(fields, names, f"{where}.fields", "parameters or accepts")
+    for name in fields:
+        if name in row.ignored:
+            raise UsageError(f"{where}.ignored: {name!r} is also in fields; take it out of one of them")
+    _base_parameters(fields.values(), row.base, base, f"{where}.{place}", more)
+    first: dict[str, str] = {}
+    for name, target in fields.items():
+        if first.setdefault(target, name) != name:
+            raise UsageError(f"{where}.fields: {first[target]!r} and {name!r} are both {target!r}; keep one of them")
+    for name in names:
+        if name not in fields and name not in row.ignored:
+            raise UsageError(f"{where}.fields: nothing says what {name!r} is; name it here or in ignored")
+    return fields
+
+
+def _base_parameters(names: Iterable[str], tool: str, known: frozenset[str] | None, where: str, more: str = "") -> None:
+    for name in names:
+        if known is not None and name not in known:
+            said = f"; say which one it is{more}" if more else ""
+            raise UsageError(f"{where}: {tool} has no parameter {name!r}{said}; {_near(name, known)}")
+
+
+def _check_numbers(row: _Row, fields: dict[str, str], names: Schema, where: str) -> None:
+    for key, table in (("scale", row.scale), ("offset", row.offset)):
+        _among(table, fields, f"{where}.{key}", "fields")
+        for name, value in table.items():
+            if not isfinite(value):
+                raise UsageError(f"{where}.{key}.{name}: {value} cannot be counted with; give a plain number")
+            schema = cast(Schema, names[name]) if isinstance(names[name], dict) else {}
+            if (kinds := types(schema)) and not {"integer", "number"} & {*kinds}:
+                raise UsageError(f"{where}.{key}: {name!r} is not a number; its type is {' or '.join(kinds)}")
+    if 0 in row.scale.values():
+        raise UsageError(f"{where}.scale: a scale of 0 has no way back; give another number")
+
+
+def _check_fixed(row: _Row, fields: dict[str, str], base: frozenset[str] | None, known: _Bases, where: str) -> None:
+    if not row.fixed:
+        return
+    _base_parameters(row.fixed, row.base, base, f"{where}.fixed")
+    for name, target in fields.items():
+        if target in row.fixed:
+            raise UsageError(f"{where}.fixed: {target!r} is what the field {name!r} says; take it out of one of them")
+    for wrong in wrongs(row.fixed, {**(known.schema_of(row.base) or {}), "required": []}):
+        if wrong.path != "$":
+            raise UsageError(f"{where}.fixed{wrong.path[1:]}: {wrong.what}")
 
 
 def _field(row: _Row, native: str, base: str, schema: Any) -> Field:
@@ -149,18 +248,70 @@ def _on_numbers(change: Callable[[Fraction], Fraction], *, whole: bool) -> Calla
     return changed
 
 
+# ---- schemas
+
+
+def _properties(row: _Row, where: str) -> Schema:
+    """The parameters that the model is shown. Raises UsageError where they are no schema of an object."""
+    properties = row.parameters.get("properties", {})
+    if row.parameters.get("type") != "object" or not isinstance(properties, dict):
+        raise UsageError(f'{where}.parameters: they need type = "object" and a table of properties')
+    for key in _Row.__struct_fields__:
+        if key in row.parameters and key != "description":
+            raise UsageError(f"{where}.parameters.{key}: it says nothing there; write it above [views.parameters]")
+    properties = cast(Schema, properties)
+    if (flaw := _flaw({**row.parameters, "properties": {**properties, **row.accepts}})) is not None:
+        found = next(((key, one) for key, part in _parts(row, properties) if (one := _flaw(part)) is not None), None)
+        key, flaw = found or ("parameters", flaw)
+        raise UsageError(f"{where}.{key}: {flaw}")
+    needed = cast(list[str], row.parameters.get("required", []))
+    _among(needed, properties, f"{where}.parameters.required", "properties")
+    return properties
+
+
+def _parts(row: _Row, properties: Schema) -> Iterator[tuple[str, Schema]]:
+    """A schema part by part, to find the one that is wrong."""
+    shared = {key: row.parameters[key] for key in ("$defs", "definitions") if key in row.parameters}
+    for key, value in row.parameters.items():
+        if key != "properties":
+            yield f"parameters.{key}", {key: value}
+    for place, table in (("parameters.properties", properties), ("accepts", row.accepts)):
+        for name, schema in table.items():
+            yield f"{place}.{name}", {**shared, "properties": {name: schema}}
+
+
+def _flaw(schema: Schema) -> str | None:
+    """What is wrong with a schema."""
+    try:
+        Plain(schema).wrongs({})
+    except UsageError as e:
+        kind = next(_strange_types(schema), None)
+        return str(e) if kind is None else f"there is no type {kind!r}; {_near(kind, _TYPES)}"
+    return None
+
+
+def _strange_types(node: Any) -> Iterator[str]:
+    if isinstance(node, dict):
+        kind = cast(Schema, node).get("type")
+        if isinstance(kind, str) and kind not in _TYPES:
+            yield kind
+    inner = cast(Schema, node).values() if isinstance(node, dict) else cast(list[Any], node) if isinstance(node, list) else ()
+    for one in inner:
+        yield from _strange_types(one)
+
+
 # ---- words
 
 
-def _words(template: str, where: str) -> Words | None:
+def _words(template: str, where: str, native: Container[str], base: frozenset[str] | None, *, ok: bool) -> Words | None:
     """A text with blanks: {text}, {kind}, {native.NAME}, {base.NAME}, {data.NAME.NAME}; {{ and }} are braces."""
     if not template:
         return None
+    if {"{", "}"} & {*_BLANK.sub("", template)}:
+        raise UsageError(f"{where}: a brace stands alone; {{text}} is a blank, and {{{{ and }}}} are braces")
     for blank in _BLANK.finditer(template):
-        name = blank[1]
-        if name is not None and name not in ("text", "kind") and name.partition(".")[0] not in _SIDES:
-            known = "text, kind, native.NAME, base.NAME and data.NAME"
-            raise UsageError(f"{where}: there is no {{{name}}}; there are {known}, and {{{{ is a brace")
+        if blank[1] is not None and (why := _no_blank(blank[1], native, base, ok=ok)):
+            raise UsageError(f"{where}: {why}")
 
     def words(said: Said) -> str:
         return _BLANK.sub(lambda blank: _filled(blank, said), template)
@@ -168,12 +319,32 @@ def _words(template: str, where: str) -> Words | None:
     return words
 
 
+def _no_blank(name: str, native: Container[str], base: frozenset[str] | None, *, ok: bool) -> str:
+    """Why a text cannot have a blank of this name; "" where it can."""
+    side, _, path = name.partition(".")
+    first = path.partition(".")[0]
+    if name in ("text", "kind"):
+        return ""
+    if side not in _SIDES or not first:
+        return f"there is no {{{name}}}; there are text, kind, native.NAME, base.NAME and data.NAME, and {{{{ is a brace"
+    if side == "native" and first not in native:
+        return f"there is no {{{name}}}; the model's tool has no parameter {first!r}"
+    if side == "base" and base is not None and first not in base:
+        return f"there is no {{{name}}}; the base tool has no parameter {first!r}, {_near(first, base)}"
+    if side == "data" and not ok:
+        return f"there is no {{{name}}} where a call has failed; {{text}} says why it has"
+    return ""
+
+
 def _filled(blank: "re.Match[str]", said: Said) -> str:
+    """What stands in a blank. Raises LookupError where the base tool's data has nothing for it."""
     if blank[1] is None:
         return blank[0][0]
     value: Any = said
     for step in blank[1].split("."):
         value = getattr(value, step, None) if value is said else _inside(value, step)
+    if value is None and blank[1].startswith("data."):
+        raise LookupError(f"there is nothing for {blank[0]}")
     return "" if value is None else str(value)
 
 
@@ -184,22 +355,56 @@ def _inside(value: Any, step: str) -> Any:
 # ---- what is wrong
 
 
-def _known_bases(names: Iterable[str], known: frozenset[str] | None, where: str) -> None:
+def _misshapen(message: str, document: dict[str, Any]) -> str:
+    """The key of a value that has not the right shape, and what it should be."""
+    what, _, place = message.partition(" - at `$")
+    key = place.rstrip("`").lstrip(".")
+    inside = f"{key}." if key else ""
+    if found := _STRANGE.fullmatch(what):
+        return f"{inside}{found[1]}: there is no such key; {_near(found[1], (_Row if key else _File).__struct_fields__)}"
+    if found := _MISSING.fullmatch(what):
+        return f"{inside}{found[1]}: it is missing"
+    if found := _ENTRY.fullmatch(key):
+        key = f"views[{found[1]}].{found[2]}.{_wrong_entry(document['views'][int(found[1])][found[2]], found[2])}"
+    for word, ours in _IN_WORDS.items():
+        what = what.replace(word, ours)
+    hint = "; each tool begins with [[views]]" if key == "views" else ""
+    return f"{key or 'the file'}: {_lower(what)}{hint}"
+
+
+def _wrong_entry(table: dict[str, Any], key: str) -> str:
+    """The first entry of a table that is not as all of them should be."""
+    right = str if key == "fields" else int | float
+    return next(name for name, value in table.items() if isinstance(value, bool) or not isinstance(value, right))
+
+
+def _known_bases(names: Iterable[str], known: _Bases, where: str) -> None:
     for name in names:
-        if known is not None and name not in known:
-            raise UsageError(f"{where}: there is no built-in tool {name!r}; toolglot tools lists them")
+        if known.names is not None and name not in known.names:
+            raise UsageError(f"{where}: there is no built-in tool {name!r}; {_near(name, known.names)}")
 
 
 def _among(names: Iterable[str], known: Iterable[str], where: str, what: str) -> None:
+    known = tuple(known)
     for name in names:
         if name not in known:
-            raise UsageError(f"{where}: {name!r} is not among the {what}")
+            raise UsageError(f"{where}: {name!r} is not among the {what}; {_near(name, known)}")
 
 
-def _once(names: list[str], where: str) -> None:
-    for number, name in enumerate(names):
-        if name in names[:number]:
-            raise UsageError(f"{where}: views[{number}].name: there are two tools {name!r}")
+def _names_once(found: _File, where: str) -> None:
+    """A name that a call may have is of one tool. Raises UsageError."""
+    taken: dict[str, str] = {name: f"{name!r} is also in shows" for name in found.shows}
+    for number, row in enumerate(found.views):
+        _take(row.name, taken, f"there is a tool {row.name!r} already", f"{where}: views[{number}].name")
+    for number, row in enumerate(found.views):
+        for alias in row.aliases:
+            _take(alias, taken, f"{alias!r} is an alias already", f"{where}: views[{number}].aliases")
+
+
+def _take(name: str, taken: dict[str, str], why: str, where: str) -> None:
+    if name in taken:
+        raise UsageError(f"{where}: {taken[name]}; take another name")
+    taken[name] = why
 
 
 def _pattern(pattern: str, where: str) -> None:
@@ -207,6 +412,14 @@ def _pattern(pattern: str, where: str) -> None:
         re.compile(pattern)
     except re.error as e:
         raise UsageError(f"{where}: not a pattern: {e}") from None
+
+
+def _near(name: str, known: Iterable[str]) -> str:
+    names = sorted(known)
+    near = get_close_matches(name, names, n=2, cutoff=0.6)
+    if near:
+        return f"did you mean {' or '.join(map(repr, near))}?"
+    return f"there are {', '.join(names)}" if names else "there are none"
 
 
 def _lower(text: str) -> str:

@@ -21,7 +21,7 @@ from toolglot.engine.engine import Engine, Session
 from toolglot.engine.factory import create_engine
 from toolglot.errors import MalformedData, NameConflict, ToolglotError, UnknownName, UsageError
 from toolglot.events import ContextCut, RunDone, RunEvent, RunResult
-from toolglot.facades.face import Face
+from toolglot.facades.face import Face, check_facade
 from toolglot.facades.select import facade_of, find_facade
 from toolglot.facades.view import Facade
 from toolglot.jsontext import dumps
@@ -129,6 +129,10 @@ class Orchestrator:
         self._hooks = HookChain(hooks) if hooks else _NO_HOOKS
         self._approve, self._audit = approve, audit
         self.registry, self._fixed = _registered(tools)
+        if isinstance(facade, Facade):
+            check_facade(facade, self.engine.model, [one.name for one in self.registry if BUILTIN in one.tags])
+        elif facade != "auto":
+            find_facade(facade)
         self._hosted = _known_hosted(hosted)
         self._paged: Tool | None = None
         self._overlay: tuple[Any, ToolRegistry] = (None, self.registry)
