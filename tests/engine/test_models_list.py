@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import traceback
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from toolglot.engine.engine import Engine
 from toolglot.engine.factory import create_engine
 from toolglot.engine.listing import list_models, nearest_models, said_of
 from toolglot.engine.transport import HttpAnswer, HttpRequest
-from toolglot.errors import AuthenticationFailed, ConnectFailed, MalformedReply, NotFound
+from toolglot.errors import AuthenticationFailed, ConnectFailed, MalformedReply, NotFound, ProviderError
 
 
 class _Answer:
@@ -75,6 +76,18 @@ def test_a_list_that_is_none_is_an_error() -> None:
             asyncio.run(list_models(engine("openai-chat:x", _Provider(body))))
     with pytest.raises(AuthenticationFailed):
         asyncio.run(list_models(engine("openai-chat:x", _Provider({"error": {"message": "no"}}, 401))))
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 429, 500])
+@pytest.mark.parametrize("model", ["openai-chat:x", "anthropic:x", "gemini:x"])
+def test_a_provider_that_repeats_the_key_does_not_make_us_tell_it(model: str, status: int) -> None:
+    said = {"error": {"message": "Incorrect API key provided: k-123456.", "headers": {"key": "k-123456"}}}
+    with pytest.raises(ProviderError) as caught:
+        asyncio.run(list_models(engine(model, _Provider(said, status))))
+    error = caught.value
+    assert "Incorrect API key provided" in str(error)
+    told = "".join(traceback.format_exception(error)) + repr(error) + str(error.body)
+    assert "k-123456" not in told
 
 
 def test_who_has_no_list_is_not_asked() -> None:

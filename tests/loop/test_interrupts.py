@@ -1,6 +1,7 @@
 """A run may be stopped anywhere: the conversation is valid, says what was interrupted, and goes on."""
 
 import asyncio
+import gc
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
@@ -397,6 +398,31 @@ def test_a_stream_that_was_never_started_costs_nothing() -> None:
 
     run(talk())
     assert len(talker.conversation) == 2
+
+
+@pytest.mark.parametrize("kind", [TextDelta, ToolFinished], ids=lambda kind: kind.__name__)
+def test_a_stream_whose_loop_is_closed_is_over(kind: type[Any]) -> None:
+    """As where a program threw its loop away: nobody is left who could end the run, and the next one begins."""
+    talker = agent("anthropic", tools=[read, write])
+    events = talker.stream(PROMPT)
+    gone = asyncio.new_event_loop()
+    gone.run_until_complete(until(events, kind))
+    gone.close()
+
+    async def in_use() -> None:
+        with pytest.raises(UsageError, match="a run is in progress"):
+            await talker.run("say too early")
+
+    run(in_use())
+    del events
+    gc.collect()
+
+    async def again() -> str:
+        async with asyncio.timeout(5):
+            return (await talker.run("say on we go")).text
+
+    assert run(again()) == "on we go"
+    assert talker.run_sync("say and on").text == "and on"
 
 
 def test_a_group_of_runs_that_fails_stops_the_others_cleanly() -> None:

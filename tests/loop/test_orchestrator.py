@@ -943,6 +943,85 @@ def test_an_early_result_is_of_the_call_that_is_kept() -> None:
     assert results_of(talker.conversation)[0].text == "42"
 
 
+@pytest.mark.parametrize("config", [ToolConfig(), EARLY], ids=["late", "early"])
+@pytest.mark.parametrize("provider", ["openai-chat", "anthropic"])
+def test_an_early_start_is_of_its_own_reply_also_where_ids_are_used_again(provider: str, config: ToolConfig) -> None:
+    """Some servers number their calls anew in every answer: what was read before is not the answer to a new question."""
+    written: list[int] = []
+
+    @tool(effects="read", polls=True)
+    async def look() -> str:
+        """Looks."""
+        return f"{len(written)} written"
+
+    @tool(effects="write")
+    async def write(n: int) -> str:
+        """Writes."""
+        written.append(n)
+        return "written"
+
+    def turn(number: int) -> Callable[[Any], Reply]:
+        return lambda _: Reply((ToolCall("call_0", "look", {}), ToolCall("call_1", "write", {"n": number})), "tools")
+
+    talker = agent(provider, Wiretap(turn(1), turn(2), turn(3), "say done"), tools=[look, write], config=config)
+    result = run(outcome(talker, "go", streamed=True))
+    assert result.text == "done"
+    assert [one.result.text for one in result.outcomes if one.call.name == "look"] == ["0 written", "1 written", "2 written"]
+    check(talker.conversation, everywhere=False)
+
+
+def test_what_an_earlier_reply_left_running_is_ended_with_the_run() -> None:
+    """A hook takes a call out of the first reply: its early start is nobody's, and does not outlive the run."""
+    ended: list[str] = []
+
+    @tool(effects="read")
+    async def forever() -> str:
+        """Never ends."""
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append("forever")
+        return "never"
+
+    class Out(Hooks):
+        async def after_reply(self, reply: Reply) -> Reply:
+            for _ in range(5):
+                await asyncio.sleep(0)
+            return replace(reply, blocks=tuple(one for one in reply.blocks if getattr(one, "name", "") != "forever"))
+
+    tap = Wiretap('call forever {} call add {"a": 1, "b": 1}', 'call add {"a": 2, "b": 2}', "say done")
+    talker = agent("openai-chat", tap, tools=[forever, add], hooks=[Out()], config=EARLY)
+    result = run(outcome(talker, "go", streamed=True))
+    assert (result.text, [one.result.text for one in result.outcomes]) == ("done", ["2", "4"])
+    assert ended == ["forever"]
+
+
+@pytest.mark.parametrize("most", [1, 2, 3])
+@pytest.mark.parametrize(
+    "calls", ["look look look look look", "write write look write look look", "look write look look write"]
+)
+def test_early_starts_count_among_the_tools_that_run_at_once(calls: str, most: int) -> None:
+    """As many are inside at the same time as may be, and not more, wherever among the calls the early ones are."""
+    inside, peak = [0], [0]
+
+    async def busy(n: int) -> int:
+        inside[0] += 1
+        peak[0] = max(peak[0], inside[0])
+        for _ in range(200):
+            await asyncio.sleep(0)
+        inside[0] -= 1
+        return n
+
+    tools = [tool(name="look", effects="read")(busy), tool(name="write", effects="write")(busy)]
+    config = ToolConfig(early_start=True, max_parallel=most)
+    prompt = " ".join(f'call {name} {{"n": {number}}}' for number, name in enumerate(calls.split()))
+    talker = agent("openai-chat", tools=tools, config=config)
+    result = run(outcome(talker, prompt, streamed=True))
+    assert [one.result.text for one in result.outcomes] == [str(number) for number in range(len(calls.split()))]
+    assert peak[0] == most
+    check(talker.conversation, everywhere=False)
+
+
 # ---- small things
 
 

@@ -163,6 +163,16 @@ class TestDamaged:
         again = Orchestrator.load(with_header(self.saved(), context=context), tools=[look, write])
         assert len(run(again.look()).body) > 100
 
+    @pytest.mark.parametrize("model", [5, None, True, ["simulator"], {"name": "simulator"}, 0, ""], ids=repr)
+    def test_a_model_that_is_none_is_refused(self, model: Any) -> None:
+        data = with_header(self.saved(), model=model)
+        with pytest.raises(ToolglotError) as caught:
+            Orchestrator.load(data, tools=[look, write])
+        if model != "":  # which is a text, and the name of nothing
+            assert isinstance(caught.value, MalformedData)
+            assert str(caught.value) == "line 1: the saved model is not a text"
+        assert len(Orchestrator.load(data, "simulator", tools=[look, write]).conversation) == 20
+
     @pytest.mark.parametrize(
         "changes",
         [

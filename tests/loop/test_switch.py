@@ -248,6 +248,81 @@ def test_a_switch_to_another_provider_does_not_take_the_key_along(monkeypatch: p
     assert "secret" not in str(asyncio.run(talker.engine.keys.headers()))
 
 
+# switches, as models with their options -> what the last engine has: the key, and whether the proxy is asked
+OWN = {"anthropic": "its-own-anthropic", "gemini": "its-own-gemini"}
+ROADS: list[tuple[str, list[tuple[str, dict[str, Any]]], str, bool]] = [
+    ("another model of it", [("anthropic:claude-haiku-4-5", {})], "SECRET", True),
+    ("away", [("gemini:gemini-2.5-pro", {})], "its-own-gemini", False),
+    ("away and further", [("gemini:gemini-2.5-pro", {}), ("gemini:gemini-2.5-flash", {})], "its-own-gemini", False),
+    ("away and back", [("gemini:gemini-2.5-pro", {}), ("anthropic:claude-haiku-4-5", {})], "SECRET", True),
+    ("away with a key", [("gemini:gemini-2.5-pro", {"key": "OTHER"})], "OTHER", False),
+    ("that key goes on", [("gemini:gemini-2.5-pro", {"key": "OTHER"}), ("gemini:gemini-2.5-flash", {})], "OTHER", False),
+    (
+        "that key stays there",
+        [("gemini:gemini-2.5-pro", {"key": "OTHER"}), ("anthropic:claude-haiku-4-5", {})],
+        "its-own-anthropic",
+        False,
+    ),
+]
+
+
+def carried(engine: Engine) -> str:
+    """All that a request of an engine would say of keys."""
+    return str(asyncio.run(engine.keys.headers()))
+
+
+@pytest.fixture
+def own_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", OWN["anthropic"])
+    monkeypatch.setenv("GEMINI_API_KEY", OWN["gemini"])
+
+
+def with_a_secret(**options: Any) -> Orchestrator:
+    return Orchestrator("anthropic:claude-sonnet-4-5", key="SECRET", base_url="https://proxy.example", retry=QUICK, **options)
+
+
+@pytest.mark.usefixtures("own_keys")
+@pytest.mark.parametrize(("road", "key", "proxied"), [case[1:] for case in ROADS], ids=[case[0] for case in ROADS])
+def test_a_key_stays_with_the_provider_that_it_was_given_for(
+    road: list[tuple[str, dict[str, Any]]], key: str, proxied: bool
+) -> None:
+    talker = with_a_secret()
+    for model, options in road:
+        talker.switch(model, **options)
+    assert [one for one in ("SECRET", "OTHER", *OWN.values()) if one in carried(talker.engine)] == [key]
+    assert ("proxy.example" in talker.engine.profile.base_url) == proxied
+
+
+@pytest.mark.usefixtures("own_keys")
+@pytest.mark.parametrize(
+    ("fallback", "key"), [("gemini:gemini-2.5-flash", "its-own-gemini"), ("anthropic:claude-haiku-4-5", "SECRET")]
+)
+def test_a_fallback_after_a_switch_gets_only_what_is_its_own(fallback: str, key: str) -> None:
+    talker = with_a_secret(fallbacks=[fallback])
+    talker.switch("gemini:gemini-2.5-pro")
+    assert talker.fall_back(0) == 1
+    assert talker.model == fallback
+    assert [one for one in ("SECRET", *OWN.values()) if one in carried(talker.engine)] == [key]
+
+
+@pytest.mark.parametrize("model", ["openai-chat:gpt-4o-mini", "azure-chat:mine"])
+def test_a_look_after_a_switch_uses_what_belongs_to_the_model_that_is_looked_at(model: str) -> None:
+    """A resource is an option that only Azure knows, and that it needs."""
+    talker = Orchestrator("azure-chat:first", resource="ours", key="SECRET")
+    talker.switch("openai-chat:gpt-4o")
+    assert b"messages" in run(talker.look(model)).body
+
+
+@pytest.mark.parametrize("given", [{}, {"headers": {"x-team": "a"}}], ids=["plain", "with options"])
+def test_what_is_not_about_one_provider_goes_along_everywhere(given: dict[str, Any]) -> None:
+    tap = Wiretap()
+    talker = agent("anthropic", tap, tools=TOOLS)
+    for model in ("simulator:gemini", "simulator:openai-chat", "simulator:anthropic"):
+        talker.switch(model, **given)
+        assert talker.engine.transport is tap
+        assert talker.engine.retry == QUICK
+
+
 # ---- fallbacks
 
 TROUBLE: list[tuple[str, dict[str, Any]]] = [

@@ -398,6 +398,51 @@ def test_a_tool_that_calls_exit_does_not_hang_the_program(kind: str) -> None:
     assert (done.returncode, done.stdout) == (0, "execution\non\n"), indent(done.stderr, "  ")
 
 
+ENDINGS = [
+    ("a hook exits", "sys.exit(3)", "pass", "SystemExit"),
+    ("a hook interrupts", "raise KeyboardInterrupt", "pass", "KeyboardInterrupt"),
+    ("an async tool interrupts", "pass", "raise KeyboardInterrupt", "KeyboardInterrupt"),
+    ("an inline tool interrupts", "pass", "raise KeyboardInterrupt  # inline", "KeyboardInterrupt"),
+]
+
+
+@pytest.mark.untraced
+@pytest.mark.parametrize(("hook", "body", "raised"), [case[1:] for case in ENDINGS], ids=[case[0] for case in ENDINGS])
+def test_what_ends_a_program_reaches_its_caller_and_the_next_run_works(
+    hook: str, body: str, raised: str, tmp_path: Path
+) -> None:
+    """Twice, and from another thread too: the loop of the process lives on, and is the same."""
+    kind = "@tool(inline=True)\ndef" if "inline" in body else "@tool\nasync def"
+    source = f"{kind} leave() -> str:\n    'Leaves.'\n    {body}\n    return 'left'\n"
+    source += f"class Ends(Hooks):\n    def before_request(self, request):\n        if ends: {hook}\n"
+    source += dedent(
+        """
+        ends = [True]
+        agent = Orchestrator("simulator", tools=[leave], hooks=[Ends()])
+        def once():
+            try:
+                agent.run_sync("call leave {}")
+            except BaseException as error:
+                print(type(error).__name__)
+        once()
+        other = threading.Thread(target=once)
+        other.start()
+        other.join()
+        ends.clear()
+        print(agent.run_sync("say on").text, [one.name for one in threading.enumerate()].count("toolglot-loop"))
+        Path(sys.argv[1]).write_bytes(agent.save())
+        """
+    )
+    text = HEAD + "from toolglot import Hooks\n" + source
+    try:
+        words = [sys.executable, "-W", "error", "-c", text, str(tmp_path / "saved")]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=10)
+    except subprocess.TimeoutExpired:
+        pytest.fail("the program hangs")
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"{raised}\n{raised}\non 1\n", ""), indent(done.stderr, "  ")
+    check(saved(tmp_path))
+
+
 def test_the_end_of_a_program_is_quiet(tmp_path: Path) -> None:
     """Threads and loops that are still there at the end are nobody's business."""
     done = program(

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -228,6 +229,33 @@ def test_a_file_is_appended_to(tmp_path: Path, kind: Callable[[Path], Any]) -> N
         Desk(to=kind(path)).run(url="x")
     lines = [loads(line) for line in path.read_bytes().splitlines()]
     assert [line.get("tool") for line in lines] == [None, "fetch", "fetch"]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs the modes of files")
+@pytest.mark.parametrize("mask", [0o000, 0o022, 0o077])
+def test_a_new_file_is_its_owners_alone(tmp_path: Path, mask: int) -> None:
+    path = tmp_path / "audit.jsonl"
+    before = os.umask(mask)
+    try:
+        desk = Desk(to=path)
+        modes = [path.stat().st_mode & 0o777]
+        desk.run(url="x")
+        modes.append(path.stat().st_mode & 0o777)
+        path.unlink()
+        desk.run(url="y")  # as after a rotation
+        modes.append(path.stat().st_mode & 0o777)
+    finally:
+        os.umask(before)
+    assert modes == [0o600] * 3
+    assert [loads(line)["target"] for line in path.read_bytes().splitlines()] == ["y"]
+
+
+def test_the_mode_of_a_file_that_was_there_is_its_owners_affair(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    path.touch(0o640)
+    path.chmod(0o640)
+    Desk(to=path).run(url="x")
+    assert path.stat().st_mode & 0o777 == 0o640
 
 
 @pytest.mark.parametrize("shared", [True, False], ids=["one log", "a log each"])

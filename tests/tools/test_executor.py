@@ -25,6 +25,7 @@ from toolglot.tools.hooks import Hooks
 from toolglot.tools.registry import ToolRegistry
 from toolglot.tools.results import ResultStore, ToolOutput, read_result_tool
 from toolglot.tools.tool import Tool, tool, tool_from_schema
+from toolglot.tools.waiting import in_order
 
 SOON = 5.0  # a guard against tests that hang; nothing waits for so long
 QUICK = RetryConfig(base=0.0, jitter=0.0)
@@ -318,6 +319,79 @@ def test_the_parallel_cap_is_reached_and_never_exceeded(flavour: str, most: int)
     outcomes = asyncio.run(asyncio.wait_for(executor(made, max_parallel=most).run_all([call("work")] * 12), SOON))
     assert [kind_of(outcome) for outcome in outcomes] == [None] * 12
     assert crowd.peak == most
+
+
+@pytest.mark.parametrize(
+    ("calls", "parts"),
+    [
+        ("", []),
+        ("a", ["a"]),
+        ("abc", ["abc"]),
+        ("A", ["A"]),
+        ("AB", ["A", "B"]),
+        ("abAcd", ["ab", "A", "cd"]),
+        ("AabBcC", ["A", "ab", "B", "c", "C"]),
+    ],
+)
+def test_what_is_ordered_is_a_part_of_its_own(calls: str, parts: list[str]) -> None:
+    assert ["".join(part) for part in in_order(calls, str.isupper)] == parts
+
+
+@pytest.mark.parametrize("most", [1, 2, 8])
+@pytest.mark.parametrize("inline", [False, True])
+def test_ordered_calls_keep_their_place_and_the_others_run_at_once(inline: bool, most: int) -> None:
+    """Of the calls look look STEP look look, neighbours meet where that may be, and nobody meets the step."""
+    inside: list[str] = []
+    met: list[tuple[str, int]] = []
+
+    async def look(n: int) -> int:
+        inside.append("look")
+        met.append(("look", len(inside)))
+        for _ in range(50):
+            await asyncio.sleep(0)
+            assert "step" not in inside
+        inside.remove("look")
+        return n
+
+    @tool(ordered=True, inline=inline)
+    def step() -> str:
+        inside.append("step")
+        met.append(("step", len(inside)))
+        inside.remove("step")
+        return "done"
+
+    calls = [call("look", n=0), call("look", n=1), call("step"), call("look", n=3), call("look", n=4)]
+    runner = executor(look, step, max_parallel=most)
+    outcomes = asyncio.run(asyncio.wait_for(runner.run_all(calls), SOON))
+    assert [outcome.result.text for outcome in outcomes] == ["0", "1", "done", "3", "4"]
+    second = 2 if most > 1 else 1
+    assert met == [("look", 1), ("look", second), ("step", 1), ("look", 1), ("look", second)]
+
+
+def test_a_cancel_while_an_ordered_call_runs_leaves_the_later_ones_alone() -> None:
+    ran: list[int] = []
+    inside = asyncio.Event()
+
+    @tool(ordered=True)
+    async def step(n: int) -> int:
+        ran.append(n)
+        if n == 1:
+            inside.set()
+            await asyncio.Event().wait()
+        return n
+
+    async def work() -> None:
+        runner = executor(step)
+        task = asyncio.create_task(runner.run_all([call("step", n=n) for n in range(4)]))
+        await inside.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert ran == [0, 1]
+        assert [one.result.text for one in await runner.run_all([call("step", n=7)])] == ["7"]
+        assert alone()
+
+    asyncio.run(work())
 
 
 def test_a_cap_of_nothing_never_hangs() -> None:

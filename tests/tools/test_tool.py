@@ -14,6 +14,7 @@ from toolglot.errors import NotATool, ToolError, UnknownName
 from toolglot.messages import ToolCall
 from toolglot.request import ToolDefinition, ToolExample
 from toolglot.tools.context import Context
+from toolglot.tools.registry import ToolRegistry
 from toolglot.tools.tool import Bound, Rate, Tool, tool, tool_from_definition, tool_from_schema, tools_of
 
 
@@ -141,6 +142,49 @@ def test_replace_keeps_the_rest() -> None:
     other = plus.replace(name="sum", timeout=9)
     assert (other.name, other.timeout, other.max_uses, other.effects) == ("sum", 9, 3, {"read"})
     assert plus.name == "add"
+
+
+GIVEN = {"type": "object", "properties": {"a": {"type": "integer"}}}
+
+
+def with_a_schema() -> Tool:
+    return tool_from_schema("t", "T.", GIVEN, by_keywords)
+
+
+@pytest.mark.parametrize("tags", [["x"], ("x",), {"x"}, frozenset({"x"}), iter(["x"])], ids=lambda tags: type(tags).__name__)
+def test_replaced_tags_of_a_given_schema_are_tags(tags: Any) -> None:
+    found = with_a_schema().replace(tags=tags)
+    assert found.definition.tags == found.tags == frozenset({"x"})
+    assert [one.name for one in ToolRegistry([found]).filter(tags=["x"])] == ["t"]
+
+
+@pytest.mark.parametrize("example", [ToolExample({"a": 1}), {"a": 1}, {"input": {"a": 1}}])
+def test_replaced_examples_of_a_given_schema_are_examples(example: Any) -> None:
+    assert with_a_schema().replace(examples=[example]).definition.examples == (ToolExample({"a": 1}),)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"name": "not a name!"}, "'not a name!' .* cannot be the name of a tool"),
+        ({"name": ""}, "cannot be the name of a tool"),
+        ({"name": "x" * 129}, "over 128 characters"),
+        ({"examples": [5]}, "an example is"),
+    ],
+)
+def test_replace_checks_what_it_puts_into_a_given_schema(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(NotATool, match=words):
+        with_a_schema().replace(**changes)
+
+
+def test_a_tool_is_ordered_where_it_says_so() -> None:
+    @tool(ordered=True)
+    def first() -> None: ...
+
+    assert (first.ordered, plus.ordered, with_a_schema().ordered) == (True, False, False)
+    assert first.replace(name="other").ordered
+    assert not first.replace(ordered=False).ordered
+    assert with_a_schema().replace(ordered=True).ordered
 
 
 @pytest.mark.parametrize(

@@ -99,8 +99,10 @@ def coding_tools(
     output and memory. `ask`: who answers the questions of `ask_user`, which is not there without. Raises UsageError.
     """
     tools = builtins(root, options=options, state=state, ask=ask).tools
+    if ask is None:
+        tools = [one for one in tools if one.name != "ask_user"]
     if names is None:
-        return tools if ask is not None else [one for one in tools if one.name != "ask_user"]
+        return tools
     known = {one.name for one in tools}
     wanted: set[str] = set()
     for name in names:

@@ -62,7 +62,7 @@ def write_private(file: Path, data: bytes) -> None:
     """Replaces the file at once, readable for its owner only. Raises UsageError."""
     folder = private_folder(file.parent)
     try:
-        handle, name = tempfile.mkstemp(prefix=f".{file.name}.", dir=folder)
+        handle, name = tempfile.mkstemp(prefix=f".{file.name[:100]}.", dir=folder)
         try:
             with os.fdopen(handle, "wb") as new:
                 new.write(data)

@@ -371,8 +371,13 @@ class Driver:
         if self._early is not None and emit is not None:
             self._early.follow(emit)
         ready: list[tuple[int, Work]] = []
+        held = False  # a call that keeps its place waits for a decision: those after it have their turn then
         for number, call in step.calls:
+            if held:
+                self._hold(number, call)
+                continue
             found = await self._prepared(number, call)
+            held = found is None and self._executor.is_ordered(call)
             if isinstance(found, ToolOutcome):
                 self._answered(number, found)
                 if emit is not None:
@@ -381,6 +386,11 @@ class Driver:
                 ready.append((number, found))
         if ready:
             await self._run_ready(ready, emit)
+
+    def _hold(self, number: int, call: ToolCall) -> None:
+        """A call after one that waits: what has to be decided on is decided on together with it."""
+        if self._executor.asks(call) and not self.run.is_approved(number):
+            self.run.wait_for(number, holds=self._executor.is_ordered(call))
 
     async def _prepared(self, number: int, call: ToolCall) -> "Work | ToolOutcome | None":
         """A call that may run or runs already, its outcome, or None where it waits for a decision."""
@@ -395,7 +405,7 @@ class Driver:
             return executor.settle(found, "yes")
         answer = await executor.answer(found)
         if answer == "later":
-            self.run.wait_for(number)
+            self.run.wait_for(number, holds=executor.is_ordered(call))
             return None
         return executor.settle(found, answer)
 
@@ -416,7 +426,8 @@ class Driver:
                 await outcomes_of(begun)
             return
         slots = asyncio.Semaphore(most)
-        await all_of(asyncio.create_task(self._in_turn(slots, *pair, emit)) for pair in ready)
+        early_first = sorted(ready, key=lambda pair: isinstance(pair[1], Prepared))  # they run: each has a slot already
+        await all_of(asyncio.create_task(self._in_turn(slots, *pair, emit)) for pair in early_first)
 
     async def _in_turn(self, slots: asyncio.Semaphore, number: int, work: "Work", emit: Emit) -> None:
         async with slots:

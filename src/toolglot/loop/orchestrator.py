@@ -188,10 +188,11 @@ class Orchestrator:
 
     def switch(self, model: str | Engine, **engine: Any) -> None:
         """Goes on with another model: same conversation, same tools. What it cannot be told is in the next result's losses."""
-        self.engine = _engine(model, engine or self._options_for(model))
+        lasting = {name: value for name, value in self._engine_options.items() if name in _FOR_ALL}
+        given = {**lasting, **engine} if engine else self._options_for(model)
+        self.engine = _engine(model, given)
         if engine:
-            lasting = {name: value for name, value in self._engine_options.items() if name in _FOR_ALL}
-            self._engine_options, self._options_of = {**lasting, **engine}, self.engine.profile.id
+            self._engine_options, self._options_of = given, self.engine.profile.id
 
     @property
     def config(self) -> ToolConfig:

@@ -89,6 +89,8 @@ class RunState(msgspec.Struct, frozen=True, omit_defaults=True):
     stop: RunStop | None = None
     last: bool = False
     """No tool may be called any more."""
+    holding: tuple[int, ...] = ()
+    """Calls that those after them wait for."""
 
 
 class _Turn:
@@ -99,6 +101,7 @@ class _Turn:
         self.results: list[ToolResult | None] = list(results) or [None] * len(calls)
         self.started: set[int] = set()
         self.waiting: set[int] = set()
+        self.holding: set[int] = set()  # calls that keep their place: where they wait, those after them wait too
         self.decisions: dict[int, Decision] = {}
 
     def open(self) -> list[int]:
@@ -145,7 +148,7 @@ class Run:
     def _restore(self, state: RunState) -> None:
         if state.length != len(self.conversation):
             raise UsageError("the saved run belongs to another conversation, or to another moment of it")
-        numbers = {*state.started, *state.waiting, *state.decisions}
+        numbers = {*state.started, *state.waiting, *state.decisions, *state.holding}
         if len(state.results) != len(state.calls) or not numbers <= set(range(len(state.calls))) or state.iteration < 0:
             raise MalformedData("the saved run contradicts itself: its calls, results and decisions do not fit together")
         self.iteration, self._stop = state.iteration, state.stop
@@ -154,6 +157,7 @@ class Run:
         if state.calls:
             turn = self._turn = _Turn(state.calls, state.results)
             turn.started, turn.waiting, turn.decisions = set(state.started), set(state.waiting), dict(state.decisions)
+            turn.holding = set(state.holding)
             for number in turn.started.intersection(turn.open()):  # begun before a crash: nobody knows what came of it
                 turn.results[number] = unanswered(turn.calls[number])
 
@@ -171,6 +175,7 @@ class Run:
             tools,
             self._stop,
             self.iteration >= self._max,
+            tuple(sorted(turn.holding)),
         )
 
     # ---- what to do
@@ -179,10 +184,11 @@ class Run:
         """What to do now."""
         if (turn := self._turn) is not None:
             open_ = turn.open()
-            if ready := [number for number in open_ if number not in turn.waiting]:
+            held = min(turn.holding & turn.waiting, default=len(turn.calls))
+            if ready := [number for number in open_ if number not in turn.waiting and number < held]:
                 return CallTools(tuple((number, turn.calls[number]) for number in ready))
             if open_:
-                return NeedApproval(tuple(turn.calls[number] for number in open_))
+                return NeedApproval(tuple(turn.calls[number] for number in open_ if number in turn.waiting))
             self._close_turn()
         if self._stop is None and self.iteration > self._max:
             self._stop = "max_iterations"
@@ -240,10 +246,12 @@ class Run:
         self._stop = None
         self.conversation.append(_note(message))
 
-    def wait_for(self, number: int) -> None:
-        """A call needs a decision from outside."""
+    def wait_for(self, number: int, *, holds: bool = False) -> None:
+        """A call needs a decision from outside. `holds`: those after it wait for it."""
         assert self._turn is not None
         self._turn.waiting.add(number)
+        if holds:
+            self._turn.holding.add(number)
 
     def decide(self, decisions: dict[str, Decision]) -> None:
         """Decisions by call id; calls that are not named keep waiting."""

@@ -185,6 +185,11 @@ class ToolExecutor:
         tool = self._meant(call)
         return tool is not None and tool.ordered
 
+    def asks(self, call: ToolCall) -> bool:
+        """Whether somebody has to approve a call."""
+        tool = self._meant(call)
+        return tool is not None and self.guard.asks(tool)
+
     async def prepare(self, call: ToolCall) -> Prepared | ToolOutcome:
         """A call that is ready to run, or the outcome that says why it does not."""
         said, more = None, ()

@@ -1,11 +1,13 @@
 """The four tools at work: results, limits of time, the background, folders, asking, and that nothing is left behind."""
 
 import asyncio
+import os
 import subprocess
 import sys
 import time
 from collections.abc import Generator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,11 +16,16 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from shell_kit import Kit, memory, open_handles, processes, text_of, why_not
 
-from toolglot.builtin.shell import Level, close_shell, describe_sandbox, shell_tools
+from toolglot.builtin.shell import Level, ShellOptions, close_shell, describe_sandbox, shell_tools
+from toolglot.builtin.shell.limits import _above  # pyright: ignore[reportPrivateUsage]
 from toolglot.builtin.toolbox import Question, Toolbox
+from toolglot.builtin.tools import BuiltinOptions, builtins
 from toolglot.builtin.workspace import Workspace
 from toolglot.errors import UsageError
-from toolglot.tools.executor import Approval, ApprovalAnswer
+from toolglot.messages import ToolCall
+from toolglot.tools.config import ToolConfig
+from toolglot.tools.executor import Approval, ApprovalAnswer, ToolExecutor
+from toolglot.tools.registry import ToolRegistry
 
 LEVELS = [Level.BUBBLEWRAP, Level.LANDLOCK, Level.NONE]
 
@@ -228,6 +235,12 @@ DAEMONS = (
 )
 
 
+def _groups() -> list[str]:
+    """The groups that limit the processes of commands, where this system has them."""
+    above = _above()
+    return [] if above is None else sorted(path.name for path in above.glob(f"toolglot-{os.getpid()}-*"))
+
+
 class TestTheEnd:
     def test_a_limit_of_time_ends_everything_at_once(self, kit: Kit) -> None:
         start = time.monotonic()
@@ -274,6 +287,60 @@ class TestTheEnd:
             assert open_handles() <= before + 2
 
         held.run(work())
+
+    @pytest.mark.parametrize("tty", [False, True], ids=["pipes", "terminal"])
+    @pytest.mark.parametrize("background", [False, True], ids=["waited for", "background"])
+    def test_a_command_that_cannot_be_started_gives_its_handles_back(
+        self, kit: Kit, background: bool, tty: bool, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The kernel says no when everything is prepared; groups of processes go too."""
+
+        def refuse(*_: object, **__: object) -> None:
+            raise OSError(7, "Argument list too long")
+
+        async def work() -> None:
+            await kit.shell(command="true")
+            before, groups = open_handles(), _groups()
+            with monkeypatch.context() as patched:
+                patched.setattr("toolglot.builtin.shell.session.subprocess", SimpleNamespace(Popen=refuse))
+                for _ in range(10):
+                    outcome = await kit.call("shell", {"command": "true", "background": background, "tty": tty})
+                    said = text_of(outcome)
+                    assert (outcome.result.error_kind, said) == (
+                        "execution",
+                        "the command could not be started: Argument list too long",
+                    )
+            assert open_handles() <= before + 2
+            assert set(_groups()) <= set(groups)
+            assert (await kit.shell(command="echo fine"))["output"] == "fine\n"
+
+        kit.run(work())
+
+    def test_more_variables_than_the_kernel_takes_cost_no_handles(self, tmp_path: Path) -> None:
+        kit = kit_of(tmp_path, Level.BUBBLEWRAP)
+        much = {f"V{number}": "x" * 32_000 for number in range(100)}
+
+        async def work() -> None:
+            await kit.shell(command="true")
+            before = open_handles()
+            for _ in range(10):
+                assert "could not be started" in await kit.text(command="true", env=much)
+            assert open_handles() <= before + 2
+
+        kit.run(work())
+        kit.close()
+
+    def test_a_command_that_is_one_too_many_gives_its_handles_back(self, kit: Kit) -> None:
+        async def work() -> None:
+            await asyncio.gather(*[kit.shell(command="sleep 31408", background=True) for _ in range(16)])
+            before = 0
+            for number in range(20):
+                outcome = await kit.call("shell", {"command": "true", "background": True})
+                assert outcome.result.error_kind == "limit"
+                before = before if number > 3 else open_handles()
+            assert open_handles() <= before + 2
+
+        kit.run(work())
 
     def test_closing_the_toolbox_ends_what_runs(self, kit: Kit) -> None:
         kit.run(kit.shell(command=DAEMONS.format(word="31406"), background=True, yield_after=0.3))
@@ -451,6 +518,82 @@ class TestAsking:
         assert held.tools["shell"].effects == {"read", "write", "execute"}
         assert held.tools["shell"].target is not None
         assert held.tools["shell"].target({"argv": ["rm", "-rf", "a b"]}) == "rm -rf 'a b'"
+
+    @pytest.mark.parametrize(("answers", "written"), [(["yes", "yes"], True), (["yes", "no"], False), (["yes", ""], False)])
+    def test_what_is_typed_into_a_command_outside_is_asked_about(
+        self, tmp_path: Path, answers: list[str], written: bool
+    ) -> None:
+        """A yes to `bash` is none to everything that is typed into it."""
+        asked: list[str] = []
+
+        async def ask(questions: list[Question]) -> list[Any]:
+            asked.extend(one.question for one in questions)
+            return [answers[len(asked) - 1]]
+
+        kit, target = kit_of(tmp_path, LEVELS[bool(why_not(Level.BUBBLEWRAP))], ask=ask), tmp_path / "outside"
+
+        async def work() -> str:
+            handle = (await kit.shell(command="bash", background=True, escalate=True))["handle"]
+            outcome = await kit.call("shell_output", {"handle": handle, "input": f"echo x > {target}; exit\n", "wait": True})
+            assert await kit.text("shell_output", handle=handle)  # who only reads is not asked
+            await kit.call("shell_kill", {"handle": handle})
+            return outcome.result.error_kind or ""
+
+        kind = kit.run(work())
+        kit.close()
+        assert (kind, target.exists()) == ("" if written else "rejected", written)
+        assert len(asked) == 2
+        assert f"echo x > {target}; exit" in asked[1]
+
+    def test_what_is_typed_into_a_command_inside_is_not_asked_about(self, tmp_path: Path) -> None:
+        asked: list[Question] = []
+
+        async def ask(questions: list[Question]) -> list[Any]:
+            asked.extend(questions)
+            return ["no"]
+
+        kit = kit_of(tmp_path, LEVELS[bool(why_not(Level.BUBBLEWRAP))], ask=ask)
+
+        async def work() -> dict[str, Any]:
+            handle = (await kit.shell(command="cat", background=True))["handle"]
+            found = await kit.data("shell_output", handle=handle, input="hello\n", timeout=0.5)
+            await kit.call("shell_kill", {"handle": handle})
+            return found
+
+        assert (kit.run(work())["output"], asked) == ("hello\n", [])
+        kit.close()
+
+
+OBEYED = (".git", ".vscode")
+
+
+@pytest.mark.parametrize("unprotected", [OBEYED, (".vscode",), ()], ids=str)
+@pytest.mark.parametrize("level", LEVELS[:2], ids=lambda level: level.label)
+def test_names_that_may_be_changed_may_be_changed_by_commands_too(
+    tmp_path: Path, level: Level, unprotected: tuple[str, ...]
+) -> None:
+    """Whether it is there before, is made by the command, or is below the folder that the command runs in."""
+    if why := why_not(level):
+        pytest.skip(f"{level.label} does not hold here: {why}")
+    for folder in (tmp_path / ".git", tmp_path / "sub" / ".git"):
+        folder.mkdir(parents=True)
+        (folder / "config").write_text("old")
+    own = builtins(tmp_path, options=BuiltinOptions(unprotected=unprotected, shell=ShellOptions(level=level)))
+    executor = ToolExecutor(ToolRegistry(own.tools), ToolConfig(repeats=0), approve=lambda _: True)
+
+    async def work() -> None:
+        command = "for d in .git .vscode; do mkdir -p $d; echo new > $d/config; done; true"
+        for cwd in (".", "sub"):
+            outcome = await executor.run(ToolCall("c", "shell", {"command": command, "cwd": cwd}))
+            assert outcome.ran, outcome.result.text
+
+    asyncio.run(work())
+    own.close()
+    for place in (tmp_path, tmp_path / "sub"):
+        for name in OBEYED:
+            file = place / name / "config"
+            is_new = file.exists() and file.read_text() == "new\n"
+            assert is_new == (name in unprotected), file
 
 
 class TestTheSandbox:

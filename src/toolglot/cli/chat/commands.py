@@ -183,7 +183,7 @@ async def _context(chat: "Chat", argument: str) -> None:
 async def _save(chat: "Chat", name: str) -> None:
     path = Path(os.path.expanduser(name)) if name else _new_file()
     try:
-        write_private(path, chat.agent.save())
+        write_private(Path(os.path.realpath(path)), chat.agent.save())
     except (UsageError, ValueError) as e:
         raise UsageError(f"cannot save to {str(path)!r}: {e}") from None
     chat.screen.note(f"saved {len(chat.agent.conversation)} messages to {path}", "green")

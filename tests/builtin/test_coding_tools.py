@@ -1,0 +1,84 @@
+"""The built-in tools for a folder as one list: which of them are there, by whatever name they are asked for."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolglot.builtin.shell import Level, ShellOptions
+from toolglot.builtin.toolbox import Question
+from toolglot.builtin.tools import BuiltinOptions, coding_tools
+from toolglot.errors import UnknownName, UsageError
+
+
+async def answers(questions: list[Question]) -> list[Any]:
+    return ["yes" for _ in questions]
+
+
+def names(folder: Path, **options: Any) -> list[str]:
+    return [one.name for one in coding_tools(folder, **options)]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found"),
+    [
+        (["read"], ["read"]),
+        (["Bash"], ["shell"]),
+        (["Read", "Bash"], ["read", "shell"]),
+        (["read_file", "run_shell_command", "replace"], ["read", "edit", "shell"]),
+        (["exec_command", "apply_patch"], ["patch", "shell"]),
+        (["shell", "Bash", "shell"], ["shell"]),
+        (("grep", "edit"), ["edit", "grep"]),
+        (iter(["grep", "Edit"]), ["edit", "grep"]),
+        ([], []),
+    ],
+    ids=["ours", "theirs", "two of them", "of Gemini", "of Codex", "twice", "a tuple", "an iterator", "none"],
+)
+def test_names_are_ours_or_those_that_models_have(tmp_path: Path, wanted: Iterable[str], found: list[str]) -> None:
+    """In the order of all of them, and nothing else."""
+    assert names(tmp_path, names=wanted) == found
+
+
+@pytest.mark.parametrize(
+    ("wanted", "stranger", "near"),
+    [
+        (["raed"], "raed", "read"),
+        (["read", "shel"], "shel", "shell"),
+        (["Bash", ""], "", ""),
+        (["get_weather"], "get_weather", ""),
+    ],
+)
+def test_a_name_that_nobody_has_is_named(tmp_path: Path, wanted: list[str], stranger: str, near: str) -> None:
+    with pytest.raises(UnknownName, match=f"{stranger!r}") as caught:
+        coding_tools(tmp_path, names=wanted)
+    assert isinstance(caught.value, UsageError)
+    assert "built-in tool" in str(caught.value)
+    if near:
+        assert f"did you mean {near!r}" in str(caught.value)
+
+
+def test_nobody_can_be_asked_without_somebody_who_answers(tmp_path: Path) -> None:
+    assert "ask_user" not in names(tmp_path)
+    assert "ask_user" in names(tmp_path, ask=answers)
+    assert [one for one in names(tmp_path, ask=answers) if one != "ask_user"] == names(tmp_path)
+    assert names(tmp_path, ask=answers, names=["ask_user"]) == ["ask_user"]
+
+
+@pytest.mark.parametrize("name", ["ask_user", "AskUserQuestion"])
+def test_a_question_that_nobody_answers_cannot_be_asked_for_by_name(tmp_path: Path, name: str) -> None:
+    with pytest.raises(UnknownName, match=name):
+        coding_tools(tmp_path, names=[name])
+
+
+def test_memory_is_there_where_it_has_a_folder(tmp_path: Path) -> None:
+    more = set(names(tmp_path, state=tmp_path / "state")) - set(names(tmp_path))
+    assert more
+    assert all("memory" in name for name in more)
+
+
+def test_options_count(tmp_path: Path) -> None:
+    [shell] = coding_tools(tmp_path, names=["shell"], options=BuiltinOptions(shell=ShellOptions(level=Level.NONE)))
+    assert shell.approval is True
+    with pytest.raises(UsageError):
+        coding_tools(tmp_path / "nowhere")
