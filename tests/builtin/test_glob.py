@@ -252,7 +252,7 @@ def test_deep_folders_and_no_handle_left(tmp_path: Path) -> None:
     before = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
     found = glob(pattern="**")
     assert (found.data["total"], found.data["missed"]) == (0, 1)
-    assert (len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0) == before
+    assert (len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0) <= before
     shutil.rmtree(tmp_path / "deepfolder")
 
 

@@ -604,7 +604,7 @@ class TestEnds:
         for pattern in ("dog", "(", "nowhere"):
             with suppress(ToolError):
                 grep(pattern=pattern)
-        assert (len(os.listdir("/proc/self/fd")) if sys.platform == "linux" else 0) == before
+        assert (len(os.listdir("/proc/self/fd")) if sys.platform == "linux" else 0) <= before
 
 
 # ---- bad input

@@ -180,7 +180,7 @@ class TestRoots:
                 Workspace(tmp_path / bad)
             with pytest.raises(UsageError, match="cannot be a workspace"):
                 Workspace(tmp_path, others=[Root(tmp_path / bad)])
-        assert len(os.listdir("/proc/self/fd")) == before
+        assert len(os.listdir("/proc/self/fd")) <= before
 
     def test_are_told_by_their_real_paths(self, tmp_path: Path) -> None:
         (tmp_path / "link").symlink_to(".")
@@ -206,7 +206,7 @@ class TestRoots:
         before = len(os.listdir("/proc/self/fd"))
         with pytest.raises(UsageError, match="mount /proc"):
             Workspace(root)
-        assert len(os.listdir("/proc/self/fd")) == before
+        assert len(os.listdir("/proc/self/fd")) <= before
         monkeypatch.setattr("fcntl.fcntl", lambda *args: os.fsencode(root) + b"\0" * 9)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
         box = Workspace(root)
         assert box.root == root
