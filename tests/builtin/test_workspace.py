@@ -408,7 +408,7 @@ class TestChanging:
         handles = len(os.listdir("/proc/self/fd"))
         with ThreadPoolExecutor(16) as pool:
             list(pool.map(work, range(16)))
-        assert len(os.listdir("/proc/self/fd")) == handles
+        assert len(os.listdir("/proc/self/fd")) <= handles
         found = tree(root)
         assert found["one.txt"] == found["two.txt"]
         assert len(found) == 2 + 16 * 3 + 3

@@ -10,7 +10,8 @@ from tests.handover.scenes import engine_for, recording, refused
 
 from toolglot.builtin.tools import builtins
 from toolglot.errors import UsageError
-from toolglot.facades.face import Face, check_facade
+from toolglot.facades.check import check_facade
+from toolglot.facades.face import Face
 from toolglot.facades.select import BASES, FACADES, find_facade
 from toolglot.facades.view import Case, Facade, Field, Said, View, shape, text
 from toolglot.loop.orchestrator import Orchestrator

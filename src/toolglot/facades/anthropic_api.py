@@ -545,7 +545,7 @@ TABLES = (
         failure=_failed,
         note=(
             "View, create and edit files with str_replace_based_edit_tool; view a file before you change it. Find files and "
-            "run commands with bash."
+            "run commands with bash: a cd is kept for the next command, variables are not."
         ),
         shows=_SHOWS,
     ),

@@ -14,9 +14,10 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from toolglot.errors import ToolError, UnknownName, UsageError
+from toolglot.errors import ToolError
+from toolglot.facades.check import check_facade, is_ours
 from toolglot.facades.plain import DOES_FOR, Arguments, otherwise
-from toolglot.facades.select import BASES, FACADES, bare_name, find_facade
+from toolglot.facades.select import FACADES, bare_name
 from toolglot.facades.view import Facade, Said, View
 from toolglot.jsontext import dumps, kind
 from toolglot.losses import Loss, Repair
@@ -24,7 +25,7 @@ from toolglot.messages import Meant, Message, Text, ToolCall, ToolResult
 from toolglot.request import ToolDefinition
 from toolglot.schema.arguments import Misfit, Plain, explain, mended, read
 
-__all__ = ["Face", "Meaning", "check_facade"]
+__all__ = ["Face", "Meaning"]
 
 log = getLogger("toolglot.facades")
 
@@ -47,6 +48,7 @@ class Face:
         self._binders: dict[str, Plain] = {}
         self.bases = frozenset(bases)
         self._taken = frozenset(others)
+        self._ours = is_ours(facade)
         check_facade(facade, model, self.bases)
         name = bare_name(model)
         self._known = tuple(
@@ -93,7 +95,7 @@ class Face:
         own, views = self.facade.shows & self.bases, [view for view in self.facade.views if not view.hidden]
         said = {base for view in self.views for base in view.bases}
         ousted = {base for view in views if view.title in self._taken for base in view.bases} - said
-        ours = self.facade.id in FACADES  # whoever makes a facade says what it shows
+        ours = self.facade.id in FACADES  # whoever makes another one says what it shows
         left = self.bases - said if ours else ()
         needed = {base for base in left if base in DOES_FOR and not DOES_FOR[base] & (own | said) & self.bases}
         return frozenset((own | ousted | needed) & self.bases) - {view.title for view in self.views}
@@ -134,7 +136,8 @@ class Face:
         native, repairs = self._checked(view, call)
         try:
             tool, arguments = view.to_base(native)
-            _json(arguments)
+            if not self._ours:
+                _json(arguments)
         except ToolError as e:
             e.tool = e.tool or _only_base(view)
             raise
@@ -253,9 +256,7 @@ class Face:
         if found is None:
             tool, arguments = self._in_our_words(meant)
             if not self.shows(tool):
-                lost[Loss(f"tool {tool!r}", self.facade.title, "this model has no tool that says it; our own name stands")] = (
-                    None
-                )
+                lost[_unsayable(tool, self.facade)] = None
             same = (call.name, call.arguments) == (tool, arguments)
             return call if same else ToolCall(call.id, tool, arguments, meant=meant)
         view, native, losses = found
@@ -284,7 +285,7 @@ class Face:
     def _said(self, view: View, tool: str, arguments: Arguments) -> _Saying | None:
         try:
             found = view.from_base(tool, arguments)
-            if found is not None:
+            if found is not None and not self._ours:
                 _object(found[0])
         except Exception as e:  # a saved conversation may hold anything
             log.warning("facade %s: a call of %s cannot be shown as %s: %r", self.facade.id, tool, view.name, e)
@@ -297,55 +298,6 @@ class Face:
         except Exception as e:  # as above
             log.warning("facade %s: a call of %s is like no other: %r", self.facade.id, tool, e)
             return []
-
-
-def check_facade(facade: Facade, model: str = "", bases: Iterable[str] = ()) -> None:
-    """Finds a table that cannot work before it is put to use; our own are left to the tests. Raises UsageError.
-
-    `model`: whose tools must have different names. `bases`: base tools that are not built in.
-    """
-    if facade.id in FACADES and find_facade(facade.id) is facade:
-        return
-    known, seen = {*BASES, *bases}, set[tuple[str, bool]]()
-    try:
-        _check_bases(facade.shows, known, "shows")
-        for view in facade.views:
-            _check_view(view, known)
-            if not view.models or re.search(view.models, bare_name(model)):
-                if (view.title, view.hidden) in seen:
-                    raise UsageError(f"there are two tools {view.title!r}; give one of them another name")
-                seen.add((view.title, view.hidden))
-    except UsageError as e:
-        raise UsageError(f"the facade {facade.id!r}: {e}") from None
-    except Exception as e:  # a value of another type than the table asks for
-        raise UsageError(f"the facade {facade.id!r} is not built as toolglot.facades.view says: {e}") from None
-
-
-def _check_view(view: View, known: set[str]) -> None:
-    where = f"the tool {view.title!r}"
-    if not view.name:
-        raise UsageError("a tool has no name; say how the model calls it")
-    if not view.cases:
-        raise UsageError(f"{where} has no cases; say there what a call means")
-    _check_bases((*view.bases, *(case.base for case in view.cases.values())), known, where)
-    if not view.by and view.pick is None and "" not in view.cases:
-        raise UsageError(f'{where} chooses between its cases by nothing; give it by or pick, or a case ""')
-    if (view.parameters or {}).get("type", "object") != "object":
-        raise UsageError(f'{where} needs parameters of type "object"')
-    try:
-        re.compile(view.models)
-        taken = view.taken
-        Plain(taken).wrongs({})
-    except (re.error, UsageError) as e:
-        raise UsageError(f"{where}: {'models is not a pattern: ' if isinstance(e, re.error) else ''}{e}") from None
-    if view.by and view.by not in taken["properties"]:
-        raise UsageError(f"{where} chooses by {view.by!r}, which is not among its parameters")
-
-
-def _check_bases(names: Iterable[str], known: set[str], where: str) -> None:
-    for name in names:
-        if name not in known:
-            raise UsageError(f"{where}: {UnknownName('built-in tool', name, known)}")
 
 
 def _text(value: Any) -> str:
@@ -367,6 +319,10 @@ def _object(value: Any) -> Any:
 
 def _title(call: ToolCall) -> str:
     return f"{call.namespace}.{call.name}" if call.namespace else call.name
+
+
+def _unsayable(tool: str, facade: Facade) -> Loss:
+    return Loss(f"tool {tool!r}", facade.title, "this model has no tool that says it; our own name stands")
 
 
 def _only_base(view: View) -> str:

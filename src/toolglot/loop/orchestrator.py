@@ -21,7 +21,8 @@ from toolglot.engine.engine import Engine, Session
 from toolglot.engine.factory import create_engine
 from toolglot.errors import MalformedData, NameConflict, ToolglotError, UnknownName, UsageError
 from toolglot.events import ContextCut, RunDone, RunEvent, RunResult
-from toolglot.facades.face import Face, check_facade
+from toolglot.facades.check import check_facade
+from toolglot.facades.face import Face
 from toolglot.facades.select import facade_of, find_facade
 from toolglot.facades.view import Facade
 from toolglot.jsontext import dumps
