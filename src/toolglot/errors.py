@@ -77,10 +77,10 @@ class UnknownName(UsageError):
 
     def __init__(self, what: str, name: str, known: Iterable[str]) -> None:
         known = sorted(known)
-        near = get_close_matches(name, known, n=3, cutoff=0.5) or known
-        offered = f"did you mean {' or '.join(map(repr, near))}?" if near else "there are none"
-        if len(near) > _MOST_NAMES:
-            offered = f"there are {', '.join(near[:_MOST_NAMES])} and {len(near) - _MOST_NAMES} more"
+        more = f" and {len(known) - _MOST_NAMES} more" if len(known) > _MOST_NAMES else ""
+        offered = f"there are {', '.join(known[:_MOST_NAMES]) or 'none'}{more}"
+        if near := get_close_matches(name, known, n=3, cutoff=0.6):
+            offered = f"did you mean {' or '.join(map(repr, near))}?"
         super().__init__(f"unknown {what} {name!r}; {offered}")
         self.name = name
 

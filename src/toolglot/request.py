@@ -11,10 +11,12 @@ import msgspec
 
 from toolglot.messages import Message, Opaque
 
-__all__ = ["Options", "Output", "Request", "ToolChoice", "ToolDefinition", "ToolExample"]
+__all__ = ["BUILTIN", "Options", "Output", "Request", "ToolChoice", "ToolDefinition", "ToolExample"]
 
 Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 Schema = dict[str, Any]
+BUILTIN = "builtin"
+"""The tag of tools that come with this library: facades show them to each model as its own."""
 
 
 def effort_of(value: object) -> Effort | None:

@@ -123,6 +123,12 @@ class TestCall:
         assert (code, out.endswith("A b.txt\n")) == (0, True)
         assert (folder / "b.txt").read_text() == "two\n"
 
+    def test_what_is_left_out_of_a_call_is_said(self, folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+        for more in ([], ["--json"]):
+            code, out, err = run(capfd, "call", "Read", '{"file_path": "a.txt", "zoom": 2}', "-m", "claude-opus-5", *more)
+            assert (code, "one" in out) == (0, True)
+            assert err == "toolglot: parameter 'zoom' at Read: there is none of this name; it was left out\n"
+
     def test_other_tools_take_an_object(self, folder: Path) -> None:
         with pytest.raises(UsageError, match="the arguments are not a JSON object"):
             app(["call", "Read", "a.txt", "-m", "claude-opus-5"], standalone_mode=False)

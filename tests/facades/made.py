@@ -6,7 +6,7 @@ from msgspec import UNSET
 
 from toolglot.errors import ToolError
 from toolglot.facades.view import Case, Facade, Field, Said, View, boolean, integer, number, shape, text
-from toolglot.tools.execution import BUILTIN
+from toolglot.request import BUILTIN
 from toolglot.tools.results import ToolOutput
 from toolglot.tools.tool import Tool, tool
 

@@ -24,7 +24,7 @@ from toolglot.builtin.web.web import Web
 from toolglot.builtin.workspace import PROTECTED, Root, Workspace
 from toolglot.errors import UnknownName
 from toolglot.facades.select import bases_named
-from toolglot.tools.execution import BUILTIN
+from toolglot.request import BUILTIN
 from toolglot.tools.tool import Tool
 
 __all__ = ["BuiltinOptions", "Builtins", "builtins", "coding_tools"]

@@ -22,7 +22,7 @@ from toolglot.facades.select import facade_of, find_facade
 from toolglot.jsontext import dumps, loads_object
 from toolglot.messages import Foreign, Media, Text, ToolCall
 from toolglot.providers.catalog import ALIASES, PROFILES, SURFACES
-from toolglot.tools.execution import BUILTIN
+from toolglot.request import BUILTIN
 from toolglot.tools.executor import Approve, ToolExecutor
 from toolglot.tools.registry import ToolRegistry
 
@@ -35,6 +35,7 @@ def call_once(flags: Flags, name: str, arguments: str | None, *, model: str | No
     with start(flags, builtin=True) as started, redirect_stdout(sys.stderr):  # what a tool prints is not its result
         executor, face = _executor(started, model, yes=yes)
         outcome = asyncio.run(executor.run(_said(face, name, given)))
+        _tell_mended(outcome)
         _tell_ended(started)
     if json:
         sys.stdout.buffer.write(dumps(_answer(1, outcome)) + b"\n")
@@ -52,6 +53,7 @@ def call_lines(flags: Flags, file: Path | None, *, model: str | None = None, yes
 
             def one(given: dict[str, Any]) -> dict[str, Any]:
                 outcome = runner.run(executor.run(_call(given)))
+                _tell_mended(outcome)
                 if outcome.result.is_error:
                     failed.append(given.get("id"))
                 return _answer(given.get("id"), outcome)
@@ -114,6 +116,12 @@ def _answer(id: object, outcome: ToolOutcome) -> dict[str, Any]:
 def _refused(id: object, error: ToolglotError) -> dict[str, Any]:
     """The answer to a line that is no call."""
     return {"id": id, "ok": False, "content": [], "error": {"kind": "validation", "message": str(error)}, "seconds": 0.0}
+
+
+def _tell_mended(outcome: ToolOutcome) -> None:
+    """Says what of a call was changed or left out before it ran."""
+    for repair in outcome.repairs:
+        print(f"toolglot: {harmless(str(repair))}", file=sys.stderr)
 
 
 def _tell_ended(started: Started) -> None:

@@ -21,8 +21,7 @@ from toolglot.losses import Loss, Repair
 from toolglot.messages import user
 from toolglot.providers.catalog import PROFILES, SURFACES, WIRE_DEFAULTS, resolve
 from toolglot.providers.profile import Profile
-from toolglot.request import Options, Request, ToolDefinition
-from toolglot.tools.execution import BUILTIN
+from toolglot.request import BUILTIN, Options, Request, ToolDefinition
 from toolglot.tools.registry import ToolRegistry
 from toolglot.wire.codec import encode_request
 
@@ -74,9 +73,7 @@ def _faced(definitions: tuple[ToolDefinition, ...], facade: str | None, model: s
     found = facade_named(facade) if facade not in (None, "auto") else facade_of(model) if bases else None
     if found is None or not bases:
         return definitions
-    others = [one.name for one in definitions if BUILTIN not in one.tags]
-    face = Face(found, model, bases, others)
-    return (*face.definitions, *(one for one in definitions if BUILTIN not in one.tags or face.shows(one.name)))
+    return Face(found, model, bases, [one.name for one in definitions if BUILTIN not in one.tags]).offered(definitions)
 
 
 def _target(model: str | None, wire: str | None) -> Profile | None:

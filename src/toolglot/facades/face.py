@@ -22,7 +22,7 @@ from toolglot.facades.view import Facade, Said, View
 from toolglot.jsontext import dumps, kind
 from toolglot.losses import Loss, Repair
 from toolglot.messages import Meant, Message, Text, ToolCall, ToolResult
-from toolglot.request import ToolDefinition
+from toolglot.request import BUILTIN, ToolDefinition
 from toolglot.schema.arguments import Misfit, Plain, explain, mended, read
 
 __all__ = ["Face", "Meaning"]
@@ -84,6 +84,11 @@ class Face:
     def definitions(self) -> tuple[ToolDefinition, ...]:
         """What the model sees of the built-in tools."""
         return tuple(view.definition for view in self.views)
+
+    def offered(self, definitions: Iterable[ToolDefinition]) -> tuple[ToolDefinition, ...]:
+        """Tools as the model sees them: the built-in ones under its names for them, then all others as they are."""
+        beside = (one for one in definitions if BUILTIN not in one.tags or self.shows(one.name))
+        return (*self.definitions, *beside)
 
     def shows(self, base: str) -> bool:
         """Whether a base tool is shown under its own name."""

@@ -49,10 +49,9 @@ from toolglot.messages import Block, Conversation, Message, Origin, Reply, ToolC
 from toolglot.providers.catalog import surface
 from toolglot.providers.profile import Profile
 from toolglot.providers.tokens import tokens_of_message, tokens_of_text, tokens_of_tool
-from toolglot.request import Options, Request, Schema, ToolDefinition
+from toolglot.request import BUILTIN, Options, Request, Schema, ToolDefinition
 from toolglot.tools.audit import AuditLog
 from toolglot.tools.config import ToolConfig
-from toolglot.tools.execution import BUILTIN
 from toolglot.tools.executor import Approve, ToolExecutor
 from toolglot.tools.hooks import HookChain, Hooks
 from toolglot.tools.hosted import HOSTED, hosted_tool
@@ -449,7 +448,7 @@ class Orchestrator:
             return () if final is None else (final.definition,)
         own = registry.definitions()
         if (face := self.face(engine)) is not None:
-            own = (*face.definitions, *(one for one in own if BUILTIN not in one.tags or face.shows(one.name)))
+            own = face.offered(own)
         if self._config.allowed is not None:
             allowed = {*self._config.allowed, *(one.name for one in (final, self._paged) if one is not None)}
             shown = allowed if face is None else allowed | {one.name for one in face.definitions}

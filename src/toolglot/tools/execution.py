@@ -19,6 +19,7 @@ from toolglot.errors import ToolError
 from toolglot.events import ToolFinished, ToolOutcome, ToolProgress, ToolStarted
 from toolglot.losses import Repair
 from toolglot.messages import Message, Text, ToolCall, ToolErrorKind, ToolResult
+from toolglot.request import BUILTIN
 from toolglot.tools.context import Context
 from toolglot.tools.results import as_result, bounded, clean
 from toolglot.tools.tool import Tool
@@ -28,12 +29,10 @@ from toolglot.wire.repair import interrupted
 if TYPE_CHECKING:
     from toolglot.tools.executor import ToolExecutor
 
-__all__ = ["BUILTIN", "Emit", "Execution", "Prepared", "failed", "outcomes_of"]
+__all__ = ["Emit", "Execution", "Prepared", "failed", "outcomes_of"]
 
 log = getLogger("toolglot.tools")
 Emit = Callable[[ToolStarted | ToolProgress | ToolFinished], None]
-BUILTIN = "builtin"
-"""The tag of tools that a model may know by other names: their data is there to write their text from."""
 GRACE = 0.1
 """Seconds that a cancelled function has to clean up before it is left behind."""
 

@@ -19,10 +19,11 @@ from toolglot.errors import ToolError, UnknownName
 from toolglot.events import ToolOutcome
 from toolglot.losses import Repair
 from toolglot.messages import Message, Text, ToolCall, ToolResult
+from toolglot.request import BUILTIN
 from toolglot.schema.arguments import owned
 from toolglot.tools.audit import AuditLog
 from toolglot.tools.config import Effect, ToolConfig
-from toolglot.tools.execution import BUILTIN, Emit, Execution, Prepared, failed, outcomes_of
+from toolglot.tools.execution import Emit, Execution, Prepared, failed, outcomes_of
 from toolglot.tools.hooks import HookChain, Hooks, Veto
 from toolglot.tools.metrics import ToolMetrics
 from toolglot.tools.policy import Guard, Verdict
@@ -339,7 +340,7 @@ def _unknown(call: ToolCall, error: UnknownName, registry: ToolRegistry, face: F
     if face is not None:  # the names that the model knows
         others = [one.name for one in registry if BUILTIN not in one.tags]
         error = UnknownName("tool", call.name[:_SHOWN], (*face.names, *others))
-    return f"There is no such tool: {error}"
+    return f"There is no such tool: {str(error).removeprefix('unknown tool ')}"
 
 
 def _told(tool: Tool, tell: Callable[[dict[str, Any]], str] | None, arguments: dict[str, Any]) -> str:

@@ -16,6 +16,8 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, cast
 
+import msgspec
+
 from toolglot.builtin.shell.environment import checked_environment
 from toolglot.builtin.shell.guard import Stock, take_stock
 from toolglot.builtin.shell.output import Room, Shown, shown
@@ -128,47 +130,74 @@ def _shell_tool(own: Shell) -> Tool:
             raise ToolError("then does not go with background, yield_after, tty or stdin: run one command", kind="validation")
         limits = _checked_limits(timeout, inactivity_timeout, yield_after, waits=not background and yield_after is None)
         room = _checked_room(max_output, head_share)
-        extra = checked_environment(env)
-        data = _checked_input("stdin", stdin)
-        escalated = own.level is not Level.NONE and escalate
-        if escalated:
+        order = _Order(
+            cwd=cwd,
+            limits=limits,
+            room=room,
+            extra=checked_environment(env),
+            stdin=_checked_input("stdin", stdin),
+            tty=tty,
+            background=background,
+            yield_after=yield_after,
+            login=login,
+            escalated=own.level is not Level.NONE and escalate,
+            description=description,
+        )
+        if order.escalated:
             await _asked(own, "\n".join(lines), description)
-
-        async def run(line: str, words: list[str] | None) -> ToolOutput:
-            folder = own.where(cwd)
-            within = await asyncio.to_thread(own.confinement, folder, escalated=escalated)
-            stock: tuple[Stock, ...] = ()
-            if within.level is not Level.NONE:
-                names, closely = own.box.workspace.protected, within.level is Level.LANDLOCK
-                stock = await asyncio.to_thread(take_stock, within.roots, folder, names, closely=closely)
-            session = Session(
-                own.new_handle(),
-                line,
-                spills=within.readable[0],
-                spill_after=room.most,
-                separate=own.options.separate and not tty,
-                tty=tty,
-                keep_stdin=background,
-                stdin=data,
-                timeout=limits[0],
-                inactivity=limits[1],
-            )
-            job = Job(session, within, stock, folder, description, background or yield_after is not None)
-            start = partial(_words, None if words is not None else line, words, login, within.processes)
-            await asyncio.to_thread(own.start, session, start, job, extra)
-            wait = 0.0 if background and yield_after is None else yield_after
-            await _until_ended(session, wait, context, kill=True)
-            return _answer(own, job, room)
-
-        outputs = [await run(lines[0], argv)]
+        outputs = [await _run(own, context, order, lines[0], argv)]
         for line in lines[1:]:
             try:
-                outputs.append(await run(line, None))
+                outputs.append(await _run(own, context, order, line))
             except ToolError as e:  # what was run before is told all the same
                 outputs.append(ToolOutput(f"[not run: {e}]", None, is_error=True, error_kind=e.kind))
         return _together(lines, outputs) if then else outputs[0]
 
     return shell
+
+
+class _Order(msgspec.Struct, frozen=True, kw_only=True):
+    """How the commands of one call are run."""
+
+    cwd: str | None
+    limits: tuple[float | None, float | None]
+    room: Room
+    extra: dict[str, str]
+    stdin: bytes | None
+    tty: bool
+    background: bool
+    yield_after: float | None
+    login: bool
+    escalated: bool
+    description: str
+
+
+async def _run(own: Shell, context: Context, order: _Order, line: str, argv: list[str] | None = None) -> ToolOutput:
+    """Runs one command: a line, or a program and its words. Raises ToolError."""
+    folder = own.where(order.cwd)
+    within = await asyncio.to_thread(own.confinement, folder, escalated=order.escalated)
+    stock: tuple[Stock, ...] = ()
+    if within.level is not Level.NONE:
+        names, closely = own.box.workspace.protected, within.level is Level.LANDLOCK
+        stock = await asyncio.to_thread(take_stock, within.roots, folder, names, closely=closely)
+    session = Session(
+        own.new_handle(),
+        line,
+        spills=within.readable[0],
+        spill_after=order.room.most,
+        separate=own.options.separate and not order.tty,
+        tty=order.tty,
+        keep_stdin=order.background,
+        stdin=order.stdin,
+        timeout=order.limits[0],
+        inactivity=order.limits[1],
+    )
+    job = Job(session, within, stock, folder, order.description, order.background or order.yield_after is not None)
+    words = partial(_words, None if argv is not None else line, argv, order.login, within.processes)
+    await asyncio.to_thread(own.start, session, words, job, order.extra)
+    wait = 0.0 if order.background and order.yield_after is None else order.yield_after
+    await _until_ended(session, wait, context, kill=True)
+    return _answer(own, job, order.room)
 
 
 def _output_tool(own: Shell) -> Tool:
