@@ -28,12 +28,12 @@ def commands_table(*, quick: bool) -> Table:
     return table
 
 
-def _row(command: list[str], given: Doc, check: Callable[[Doc], None], count: int, quick: bool) -> Doc:
+def _row(command: list[str], payload: Doc, check: Callable[[Doc], None], count: int, quick: bool) -> Doc:
     ids = [str(number) for number in range(count)]
     times, starts = list[float](), list[float]()
     with tempfile.NamedTemporaryFile(suffix=".jsonl") as file:
         arguments = ["-m", "toolglot.cli.main", *command, "--jsonl"]
-        Path(file.name).write_bytes(b"".join(dumps({"id": id, **given}) + b"\n" for id in ids))
+        Path(file.name).write_bytes(b"".join(dumps({"id": id, **payload}) + b"\n" for id in ids))
         child_cpu([*arguments, "/dev/null"])  # warm-up: byte code
         for _ in range(1 if quick else 3):
             start, nothing = child_cpu([*arguments, "/dev/null"])

@@ -9,35 +9,35 @@ from typing import Any
 import msgspec
 
 from bench.measure import Figure, Table, cpu_seconds
-from bench.sdks import NAMES, sdk
-from bench.streams import BUILDERS, Outcome, Stream, arguments, stream, words
+from bench.sdks import SDK_NAMES, load_sdk_reader
+from bench.streams import BUILDERS, Stream, StreamOutcome, arguments, stream, words
 from toolglot.events import TextDelta, ToolCallDelta
 from toolglot.messages import Reply
-from toolglot.wire.codec import reader
+from toolglot.wire.codec import create_reader
 from toolglot.wire.partial import PartialArguments
 
-FLOOR = 2.5  # at most so many times the floor
-SDK = {"openai": 20.0, "anthropic": 6.0}  # at least so many times less than the SDK
+MAX_FLOOR_RATIO = 2.5  # at most so many times the floor
+MIN_SDK_RATIO = {"openai": 20.0, "anthropic": 6.0}  # at least so many times less than the SDK
 RECORDINGS = Path(__file__).parents[2] / "shared" / "corpus" / "recordings"
 
 
-def ours(wire: str, reads: Iterable[bytes]) -> Outcome:
-    found = reader(wire)
+def decode_ours(wire: str, reads: Iterable[bytes]) -> StreamOutcome:
+    found = create_reader(wire)
     for data in reads:
         found.feed(data)
     found.close()
     assert found.reply is not None
-    return outcome(found.reply)
+    return summarize_reply(found.reply)
 
 
-def outcome(reply: Reply) -> Outcome:
+def summarize_reply(reply: Reply) -> StreamOutcome:
     lengths = (
         len(call.raw) if call.raw is not None else sum(map(len, (call.arguments or {}).values())) for call in reply.calls
     )
-    return Outcome(reply.text, len(reply.calls), sum(lengths))
+    return StreamOutcome(reply.text, len(reply.calls), sum(lengths))
 
 
-def floor(separator: bytes, reads: Iterable[bytes]) -> int:
+def parse_floor(separator: bytes, reads: Iterable[bytes]) -> int:
     """Split and parse, nothing else: no decoder that reads every event can cost less."""
     parse = msgspec.json.Decoder().decode
     count, rest = 0, b""
@@ -51,9 +51,9 @@ def floor(separator: bytes, reads: Iterable[bytes]) -> int:
     return count
 
 
-def live(wire: str, reads: Iterable[bytes]) -> Outcome:
+def decode_live(wire: str, reads: Iterable[bytes]) -> StreamOutcome:
     """As `ours`, with the arguments kept readable while they grow."""
-    found, growing = reader(wire), PartialArguments()
+    found, growing = create_reader(wire), PartialArguments()
     value: object = None
     for data in reads:
         for event in found.feed(data):
@@ -64,15 +64,15 @@ def live(wire: str, reads: Iterable[bytes]) -> Outcome:
     assert found.reply is not None
     if found.reply.calls[0].raw is not None:
         assert value == found.reply.calls[0].arguments
-    return outcome(found.reply)
+    return summarize_reply(found.reply)
 
 
-def check(one: Stream) -> None:
+def check_streaming(stream_case: Stream) -> None:
     """What is measured tells everything while it streams, not only at the end."""
-    found = reader(one.wire)
-    events = [event for data in one.events for event in found.feed(data)]
-    assert "".join(event.text for event in events if isinstance(event, TextDelta)) == one.expected.text
-    assert one.wire in ("gemini", "ollama-chat") or one.expected.arguments == sum(
+    found = create_reader(stream_case.wire)
+    events = [event for data in stream_case.events for event in found.feed(data)]
+    assert "".join(event.text for event in events if isinstance(event, TextDelta)) == stream_case.expected.text
+    assert stream_case.wire in ("gemini", "ollama-chat") or stream_case.expected.arguments == sum(
         len(event.text) for event in events if isinstance(event, ToolCallDelta)
     )
 
@@ -88,53 +88,55 @@ def decode_table(*, quick: bool) -> Table:
             stream(wire, "text", text=words(deltas)),
             stream(wire, "call", call=arguments(10 * deltas)),
         ):
-            check(one)
+            check_streaming(one)
             table.rows.append(_row(one, "64 KB reads", [one.blocks()], quick))
             if not quick:
                 table.rows.append(_row(one, "a read an event", [one.events], quick))
     if not quick and RECORDINGS.is_dir():
-        table.rows += [_recorded(wire) for wire in ("openai-chat", "openai-responses", "anthropic-messages")]
+        table.rows += [_measure_recordings(wire) for wire in ("openai-chat", "openai-responses", "anthropic-messages")]
     return table
 
 
-def _row(one: Stream, how: str, replies: list[list[bytes]], quick: bool) -> dict[str, object]:
+def _row(stream_case: Stream, how: str, replies: list[list[bytes]], quick: bool) -> dict[str, object]:
     """`replies`: the reads of each reply."""
-    official = sdk(one.wire)
-    docs = sum(b"{" in event for event in one.events)
+    official = load_sdk_reader(stream_case.wire)
+    docs = sum(b"{" in event for event in stream_case.events)
     runs = {
-        "ours": lambda: _sum(ours(one.wire, reads) for reads in replies),
-        "floor": lambda: sum(floor(one.separator, reads) for reads in replies),
-        **({"sdk": lambda: _sum(official(reads) for reads in replies)} if official else {}),
+        "ours": lambda: _add_outcomes(decode_ours(stream_case.wire, reads) for reads in replies),
+        "floor": lambda: sum(parse_floor(stream_case.separator, reads) for reads in replies),
+        **({"sdk": lambda: _add_outcomes(official(reads) for reads in replies)} if official else {}),
     }
-    expected = {"ours": one.expected, "floor": docs, "sdk": one.expected}
+    expected = {"ours": stream_case.expected, "floor": docs, "sdk": stream_case.expected}
     took = {name: 1e6 * seconds / docs for name, seconds in cpu_seconds(runs, expected, 3 if quick else 5).items()}
     return {
-        "": f"{one.wire} {one.name}, {how}",
-        "ours ÷ floor": Figure(took["ours"] / took["floor"], most=FLOOR),
-        "SDK ÷ ours": Figure(took["sdk"] / took["ours"], least=SDK.get(NAMES[one.wire])) if official else None,
+        "": f"{stream_case.wire} {stream_case.name}, {how}",
+        "ours ÷ floor": Figure(took["ours"] / took["floor"], maximum=MAX_FLOOR_RATIO),
+        "SDK ÷ ours": Figure(took["sdk"] / took["ours"], minimum=MIN_SDK_RATIO.get(SDK_NAMES[stream_case.wire]))
+        if official
+        else None,
         "ours": took["ours"],
         "floor": took["floor"],
         "SDK": took.get("sdk"),
     }
 
 
-def _sum(outcomes: Iterable[Outcome]) -> Outcome:
+def _add_outcomes(outcomes: Iterable[StreamOutcome]) -> StreamOutcome:
     texts, calls, lengths = zip(*outcomes, strict=True)
-    return Outcome("".join(texts), sum(calls), sum(lengths))
+    return StreamOutcome("".join(texts), sum(calls), sum(lengths))
 
 
-def _recorded(wire: str) -> dict[str, object]:
+def _measure_recordings(wire: str) -> dict[str, object]:
     """Real streams one after another. What they say is taken from the official SDK: ours must read the same."""
     lines = (RECORDINGS / f"{wire}.jsonl").read_bytes().splitlines()
-    bodies = [record["response_body"].encode() for record in map(json.loads, lines) if _is_plain(record)]
-    official = sdk(wire)
-    expected = _sum(official([body]) if official else ours(wire, [body]) for body in bodies)
+    bodies = [record["response_body"].encode() for record in map(json.loads, lines) if _is_plain_recording(record)]
+    official = load_sdk_reader(wire)
+    expected = _add_outcomes(official([body]) if official else decode_ours(wire, [body]) for body in bodies)
     events = [event + b"\n\n" for body in bodies for event in body.split(b"\n\n")]
     one = Stream(wire, f"{len(bodies)} recordings", events, expected)
     return _row(one, "whole", [[body] for body in bodies], quick=False)
 
 
-def _is_plain(record: dict[str, Any]) -> bool:
+def _is_plain_recording(record: dict[str, Any]) -> bool:
     """Text and function calls as the vendor itself streamed them: what the few lines around the SDKs join."""
     body, request = record["response_body"], record["request"] or {}
     first_party = record["provider"] in ("openai", "anthropic") and record["fidelity"] == "verbatim"
@@ -154,8 +156,8 @@ def flat_table(*, quick: bool) -> Table:
     )
     for wire in ("openai-chat", "openai-responses", "anthropic-messages", "gemini"):
         made = {f"{size} KB": stream(wire, "call", call=arguments(1000 * size)) for size in sizes}
-        runs = {name: partial(live, wire, one.blocks()) for name, one in made.items()}
+        runs = {name: partial(decode_live, wire, one.blocks()) for name, one in made.items()}
         took = cpu_seconds(runs, {name: one.expected for name, one in made.items()}, 3 if quick else 15)
         each = {name: 1e6 * seconds / len(made[name].events) for name, seconds in took.items()}
-        table.rows.append({"": wire, "39 KB ÷ 5 KB": Figure(each["39 KB"] / each["5 KB"], most=1.1), **each})
+        table.rows.append({"": wire, "39 KB ÷ 5 KB": Figure(each["39 KB"] / each["5 KB"], maximum=1.1), **each})
     return table

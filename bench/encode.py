@@ -7,14 +7,14 @@ from bench.measure import Figure, Table
 from bench.streams import BUILDERS, words
 from toolglot.jsontext import dumps, loads
 from toolglot.messages import Conversation, Text, ToolCall, ToolResult, assistant, system, tool_results, user
-from toolglot.providers.catalog import WIRE_DEFAULTS, resolve
+from toolglot.providers.catalog import WIRE_DEFAULTS, resolve_profile
 from toolglot.request import Request, ToolDefinition
 from toolglot.wire.codec import encode_request
 from toolglot.wire.prefix import PrefixEncoder
 
 TURNS = 200
 RESULT = "".join(words(2600))[: 10 * 1024]
-CHEAPER = 10.0
+MIN_SPEEDUP = 10.0
 MODELS = dict(zip(BUILDERS, ("gpt-4.1", "gpt-5.2", "claude-sonnet-4-5", "gemini-2.5-flash", "qwen3:4b"), strict=True))
 SCHEMA = {
     "type": "object",
@@ -40,14 +40,14 @@ def encode_table(*, quick: bool) -> Table:
         f"ours = turns {TURNS - 19} to {TURNS}, early = turns 10 to 29; whole = encode_request + dumps of everything",
     )
     for wire in BUILDERS:
-        rounds = [_round(wire) for _ in range(3 if quick else 7)]
+        rounds = [_measure_round(wire) for _ in range(3 if quick else 7)]
         turns = [1e6 * median(times) for times in zip(*(times for times, _ in rounds), strict=True)]
         whole = 1e6 * median(whole for _, whole in rounds)
         early, late = median(turns[9:29]), median(turns[-20:])
         table.rows.append(
             {
                 "": wire,
-                "whole ÷ ours": Figure(whole / late, least=CHEAPER),
+                "whole ÷ ours": Figure(whole / late, minimum=MIN_SPEEDUP),
                 "late ÷ early": Figure(late / early),
                 "ours": late,
                 "whole": whole,
@@ -57,9 +57,9 @@ def encode_table(*, quick: bool) -> Table:
     return table
 
 
-def _round(wire: str) -> tuple[list[float], float]:
+def _measure_round(wire: str) -> tuple[list[float], float]:
     """CPU time of each turn's request, and of the last one encoded whole."""
-    profile = resolve(WIRE_DEFAULTS[wire], MODELS[wire])
+    profile = resolve_profile(WIRE_DEFAULTS[wire], MODELS[wire])
     encoder, conversation, times = PrefixEncoder(profile), Conversation([system("Be brief.")]), list[float]()
     request, body = Request(MODELS[wire], conversation, TOOLS), b""
     for turn in range(TURNS):

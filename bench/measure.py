@@ -17,7 +17,7 @@ from time import process_time
 from typing import Any
 
 Run = Callable[[], object]
-ROUND = 0.01  # seconds that a run gets in each round: a short one is repeated
+ROUND_SECONDS = 0.01  # seconds that a run gets in each round: a short one is repeated
 
 
 def pin() -> None:
@@ -30,15 +30,15 @@ def cpu_seconds(runs: Mapping[str, Run], expected: Mapping[str, object], rounds:
     """The median CPU time of each run, after a warm-up."""
     gc.collect()
     gc.freeze()  # nobody pays for what others have imported
-    repeats = {name: max(1, int(ROUND / _timed(name, run, expected[name], 1))) for name, run in runs.items()}
+    repeats = {name: max(1, int(ROUND_SECONDS / _time_run(name, run, expected[name], 1))) for name, run in runs.items()}
     took: dict[str, list[float]] = {name: [] for name in runs}
     for _ in range(rounds):
         for name, run in runs.items():
-            took[name].append(_timed(name, run, expected[name], repeats[name]))
+            took[name].append(_time_run(name, run, expected[name], repeats[name]))
     return {name: median(times) for name, times in took.items()}
 
 
-def _timed(name: str, run: Run, expected: object, repeats: int) -> float:
+def _time_run(name: str, run: Run, expected: object, repeats: int) -> float:
     start = process_time()
     results = [run() for _ in range(repeats)]
     took = (process_time() - start) / repeats
@@ -71,19 +71,23 @@ class Figure:
 
     value: float
     unit: str = "\N{MULTIPLICATION SIGN}"
-    most: float | None = None
-    least: float | None = None
+    maximum: float | None = None
+    minimum: float | None = None
 
     @property
-    def goal(self) -> str:
-        return f"≤ {self.most:g}" if self.most is not None else f"≥ {self.least:g}" if self.least is not None else ""
+    def goal_text(self) -> str:
+        return f"≤ {self.maximum:g}" if self.maximum is not None else f"≥ {self.minimum:g}" if self.minimum is not None else ""
 
     @property
-    def met(self) -> bool:
-        return (self.most is None or self.value <= self.most) and (self.least is None or self.value >= self.least)
+    def is_met(self) -> bool:
+        return (self.maximum is None or self.value <= self.maximum) and (self.minimum is None or self.value >= self.minimum)
 
     def __str__(self) -> str:
-        return _digits(self.value) + self.unit + (f" {'ok' if self.met else 'MISS'} ({self.goal})" if self.goal else "")
+        return (
+            _digits(self.value)
+            + self.unit
+            + (f" {'ok' if self.is_met else 'MISS'} ({self.goal_text})" if self.goal_text else "")
+        )
 
 
 @dataclass
@@ -99,7 +103,7 @@ class Table:
         return "\n".join([f"\n{self.title}", *([self.note] if self.note else []), "", text[0], "─" * len(text[0]), *text[1:]])
 
     def as_json(self) -> list[dict[str, Any]]:
-        return [{key: _plain(value) for key, value in row.items()} for row in self.rows]
+        return [{key: _to_json(value) for key, value in row.items()} for row in self.rows]
 
 
 def _cell(value: object) -> str:
@@ -110,7 +114,11 @@ def _digits(value: float) -> str:
     return f"{value:,.{2 if value < 10 else 1 if value < 100 else 0}f}"
 
 
-def _plain(value: object) -> object:
+def _to_json(value: object) -> object:
     if isinstance(value, Figure):
-        return {"value": round(value.value, 3), "goal": value.goal or None, "met": value.met if value.goal else None}
+        return {
+            "value": round(value.value, 3),
+            "goal": value.goal_text or None,
+            "met": value.is_met if value.goal_text else None,
+        }
     return round(value, 3) if isinstance(value, float) else value

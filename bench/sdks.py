@@ -8,10 +8,10 @@ every user of a raw stream has to do.
 from collections.abc import Callable, Iterable
 from typing import Any, cast
 
-from bench.streams import Outcome
+from bench.streams import StreamOutcome
 
-Read = Callable[[Iterable[bytes]], Outcome]
-NAMES = {
+Read = Callable[[Iterable[bytes]], StreamOutcome]
+SDK_NAMES = {
     "openai-chat": "openai",
     "openai-responses": "openai",
     "anthropic-messages": "anthropic",
@@ -20,7 +20,7 @@ NAMES = {
 }
 
 
-def sdk(wire: str) -> Read | None:
+def load_sdk_reader(wire: str) -> Read | None:
     """The reader of the wire's official SDK; None where it is not installed."""
     try:
         return {
@@ -41,7 +41,7 @@ def _openai_chat() -> Read:
 
     client = openai.OpenAI(api_key="none")
 
-    def read(reads: Iterable[bytes]) -> Outcome:
+    def read(reads: Iterable[bytes]) -> StreamOutcome:
         text, arguments, calls = list[str](), 0, 0
         response = httpx2.Response(200, content=iter(reads))
         for chunk in openai.Stream(cast_to=ChatCompletionChunk, response=response, client=client):
@@ -52,7 +52,7 @@ def _openai_chat() -> Read:
                     calls += bool(call.id)
                     if call.function and call.function.arguments:
                         arguments += len(call.function.arguments)
-        return Outcome("".join(text), calls, arguments)
+        return StreamOutcome("".join(text), calls, arguments)
 
     return read
 
@@ -64,7 +64,7 @@ def _openai_responses() -> Read:
 
     client = openai.OpenAI(api_key="none")
 
-    def read(reads: Iterable[bytes]) -> Outcome:
+    def read(reads: Iterable[bytes]) -> StreamOutcome:
         text, arguments, calls = list[str](), 0, 0
         response = httpx2.Response(200, content=iter(reads))
         stream: Any = openai.Stream(cast_to=cast(Any, ResponseStreamEvent), response=response, client=client)
@@ -75,7 +75,7 @@ def _openai_responses() -> Read:
                 arguments += len(event.delta)
             elif event.type == "response.output_item.added":
                 calls += event.item.type == "function_call"
-        return Outcome("".join(text), calls, arguments)
+        return StreamOutcome("".join(text), calls, arguments)
 
     return read
 
@@ -87,7 +87,7 @@ def _anthropic() -> Read:
 
     client = anthropic.Anthropic(api_key="none")
 
-    def read(reads: Iterable[bytes]) -> Outcome:
+    def read(reads: Iterable[bytes]) -> StreamOutcome:
         text, arguments, calls = list[str](), 0, 0
         response = httpx2.Response(200, content=iter(reads))
         stream: Any = anthropic.Stream(cast_to=cast(Any, RawMessageStreamEvent), response=response, client=client)
@@ -99,7 +99,7 @@ def _anthropic() -> Read:
                     arguments += len(event.delta.partial_json)
             elif event.type == "content_block_start":
                 calls += event.content_block.type == "tool_use"
-        return Outcome("".join(text), calls, arguments)
+        return StreamOutcome("".join(text), calls, arguments)
 
     return read
 
@@ -113,7 +113,7 @@ def _gemini() -> Read:
     options = genai.types.HttpOptions(httpx_client=cast(Any, httpx2.Client(transport=transport)))
     client = genai.Client(api_key="none", vertexai=False, http_options=options)
 
-    def read(reads: Iterable[bytes]) -> Outcome:
+    def read(reads: Iterable[bytes]) -> StreamOutcome:
         nonlocal answer
         answer = reads
         text, arguments, calls = list[str](), 0, 0
@@ -124,7 +124,7 @@ def _gemini() -> Read:
                 elif part.function_call:
                     calls += bool(part.function_call.name)
                     arguments += sum(len(piece.string_value) for piece in part.function_call.partial_args or ())
-        return Outcome("".join(text), calls, arguments)
+        return StreamOutcome("".join(text), calls, arguments)
 
     return read
 
@@ -137,7 +137,7 @@ def _ollama() -> Read:
     transport = httpx.MockTransport(lambda _: httpx.Response(200, content=iter(answer)))
     client = ollama.Client(host="http://localhost", transport=transport)
 
-    def read(reads: Iterable[bytes]) -> Outcome:
+    def read(reads: Iterable[bytes]) -> StreamOutcome:
         nonlocal answer
         answer = reads
         text, arguments, calls = list[str](), 0, 0
@@ -147,6 +147,6 @@ def _ollama() -> Read:
             for call in chunk.message.tool_calls or ():
                 calls += 1
                 arguments += sum(len(value) for value in call.function.arguments.values())
-        return Outcome("".join(text), calls, arguments)
+        return StreamOutcome("".join(text), calls, arguments)
 
     return read

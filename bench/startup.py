@@ -5,7 +5,7 @@ from statistics import median
 
 from bench.measure import Figure, Table, child_cpu
 
-MOST = 100.0
+MAX_MILLISECONDS = 100.0
 ALL_WIRES = """
 from toolglot.wire.codec import WIRES, reader, request_encoder
 for wire in WIRES: reader(wire), request_encoder(wire)
@@ -36,5 +36,7 @@ def startup_table(*, quick: bool) -> Table:
     for name, ms in each.items():
         own = name.startswith("toolglot")
         ratio = None if own else Figure(ms / each["toolglot with its five wires"])
-        table.rows.append({"": f"import {name}", "÷ toolglot": ratio, "ms": Figure(ms, " ms", most=MOST) if own else ms})
+        table.rows.append(
+            {"": f"import {name}", "÷ toolglot": ratio, "ms": Figure(ms, " ms", maximum=MAX_MILLISECONDS) if own else ms}
+        )
     return table

@@ -24,7 +24,7 @@ NOW = 1_789_000_000
 dumps = msgspec.json.encode
 
 
-class Outcome(NamedTuple):
+class StreamOutcome(NamedTuple):
     """What reading a stream must give. `arguments`: characters of JSON text, or of the values where no text was sent."""
 
     text: str
@@ -37,7 +37,7 @@ class Stream(NamedTuple):
     name: str
     events: list[bytes]
     """Each with the separator that ends it."""
-    expected: Outcome
+    expected: StreamOutcome
 
     @property
     def separator(self) -> bytes:
@@ -61,7 +61,7 @@ def arguments(size: int) -> dict[str, str]:
     return {"path": "notes/trip.md", "text": text}
 
 
-def cut(text: str, size: int = 10) -> list[str]:
+def split_text(text: str, size: int = 10) -> list[str]:
     return [text[at : at + size] for at in range(0, len(text), size)]
 
 
@@ -74,7 +74,7 @@ def stream(wire: str, name: str, text: Sequence[str] = (), call: dict[str, str] 
         length = sum(map(len, call.values()))
     else:
         length = len(dumps(call).decode())
-    return Stream(wire, name, events, Outcome("".join(text), int(call is not None), length))
+    return Stream(wire, name, events, StreamOutcome("".join(text), int(call is not None), length))
 
 
 # ---- the five wires
@@ -104,7 +104,7 @@ def chat(text: Sequence[str], call: dict[str, str] | None) -> Iterator[bytes]:
     if call is not None:
         head = {"index": 0, "id": CALL_ID, "type": "function", "function": {"name": TOOL, "arguments": ""}}
         yield delta(tool_calls=[head])
-        for piece in cut(dumps(call).decode()):
+        for piece in split_text(dumps(call).decode()):
             yield delta(piece, tool_calls=[{"index": 0, "function": {"arguments": piece}}])
     yield delta(finish="stop" if call is None else "tool_calls")
     details = {"reasoning_tokens": 0, "audio_tokens": 0, "accepted_prediction_tokens": 0, "rejected_prediction_tokens": 0}
@@ -184,7 +184,7 @@ def responses(text: Sequence[str], call: dict[str, str] | None) -> Iterator[byte
         head = {"id": id, "type": "function_call", "status": "in_progress", "arguments": "", "call_id": CALL_ID, "name": TOOL}
         place = {"item_id": id, "output_index": index}
         yield event("response.output_item.added", output_index=index, item=head)
-        for piece in cut(whole):
+        for piece in split_text(whole):
             padding = NOISE[: max(0, 16 - len(piece))]
             yield event("response.function_call_arguments.delta", **place, delta=piece, obfuscation=padding)
         yield event("response.function_call_arguments.done", **place, arguments=whole)
@@ -221,7 +221,7 @@ def anthropic(text: Sequence[str], call: dict[str, str] | None) -> Iterator[byte
     if call is not None:
         block = {"type": "tool_use", "id": "toolu_01Xc0bTzL2mWv9RkHs4Nq7Pd", "name": TOOL, "input": {}}
         yield event("content_block_start", index=index, content_block=block)
-        for piece in cut(dumps(call).decode()):
+        for piece in split_text(dumps(call).decode()):
             yield event("content_block_delta", index=index, delta={"type": "input_json_delta", "partial_json": piece})
         yield event("content_block_stop", index=index)
     reason = "end_turn" if call is None else "tool_use"
@@ -243,7 +243,7 @@ def gemini(text: Sequence[str], call: dict[str, str] | None) -> Iterator[bytes]:
     if call is not None:
         yield event({"functionCall": {"name": TOOL, "willContinue": True}})
         for name, value in call.items():
-            for piece in cut(value):
+            for piece in split_text(value):
                 partial = {"jsonPath": f"$.{name}", "stringValue": piece, "willContinue": True}
                 yield event({"functionCall": {"partialArgs": [partial], "willContinue": True}})
         yield event({"functionCall": {}})
@@ -263,7 +263,7 @@ def ollama(text: Sequence[str], call: dict[str, str] | None) -> Iterator[bytes]:
     for piece in text:
         yield event({"content": piece})
     if call is not None:
-        for piece in words(len(cut(dumps(call).decode()))):
+        for piece in words(len(split_text(dumps(call).decode()))):
             yield event({"thinking": piece})
         yield event({"tool_calls": [{"id": CALL_ID, "function": {"index": 0, "name": TOOL, "arguments": call}}]})
     durations = {"total_duration": 2203237375, "load_duration": 336223209, "prompt_eval_count": 37}

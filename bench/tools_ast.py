@@ -6,15 +6,15 @@ from pathlib import Path
 from statistics import median
 
 from bench.measure import Table
-from toolglot.builtin import syntax
-from toolglot.builtin.toolbox import Toolbox
-from toolglot.builtin.workspace import Workspace
+from toolglot.builtin.code import ast_search as syntax
+from toolglot.builtin.files.workspace import Workspace
+from toolglot.builtin.tool_state import ToolState
 from toolglot.messages import ToolCall
 from toolglot.tools.context import Context
 
 PATTERNS = ("isinstance($A, $B)", "raise $E from None", "$A = $B if $C else $D")
 
-_OWN = {"include_glob": "!site-packages/**"}  # what others have installed there
+_ONLY_STDLIB = {"include_glob": "!site-packages/**"}  # what others have installed there
 
 
 def ast_table(*, quick: bool) -> Table:
@@ -24,20 +24,20 @@ def ast_table(*, quick: bool) -> Table:
     workspace = Workspace(source, writable=False)
     size = sum(path.stat().st_size for path in source.rglob("*.py") if "site-packages" not in path.parts) / 1e6
     for pattern in PATTERNS:
-        plain, found = _timed(workspace, pattern, 3 if quick else 1, prefilter=False)
-        fast, same = _timed(workspace, pattern, 3 if quick else 1, prefilter=True)
+        plain, found = _time_search(workspace, pattern, 3 if quick else 1, prefilter=False)
+        fast, same = _time_search(workspace, pattern, 3 if quick else 1, prefilter=True)
         assert found == same, (pattern, found, same)
         table.rows.append({"": pattern, "matches": found, "MB": size, "MB/s": size / fast, "MB/s, all parsed": size / plain})
     workspace.close()
     return table
 
 
-def _timed(workspace: Workspace, pattern: str, rounds: int, *, prefilter: bool) -> tuple[float, int]:
-    search = syntax.syntax_tools(Toolbox(workspace))[0]
-    call = ToolCall("c1", "ast_search", {"pattern": pattern, "language": "python", "max_results": 10**6, **_OWN})
-    longest, word, most = syntax.SECONDS, syntax._WORD, syntax.MOST_RESULTS
+def _time_search(workspace: Workspace, pattern: str, rounds: int, *, prefilter: bool) -> tuple[float, int]:
+    search = syntax.ast_tools(ToolState(workspace))[0]
+    call = ToolCall("c1", "ast_search", {"pattern": pattern, "language": "python", "max_results": 10**6, **_ONLY_STDLIB})
+    longest, word, most = syntax.TIMEOUT_SECONDS, syntax._WORD, syntax.MAX_RESULTS
     took, found = list[float](), 0
-    syntax.SECONDS, syntax.MOST_RESULTS = 600.0, 10**6
+    syntax.TIMEOUT_SECONDS, syntax.MAX_RESULTS = 600.0, 10**6
     if not prefilter:
         syntax._WORD = syntax.re.compile(r"(?!)")
     try:
@@ -46,7 +46,7 @@ def _timed(workspace: Workspace, pattern: str, rounds: int, *, prefilter: bool) 
             found = len(search.call(search.bind(call).values, Context(call)).data["matches"])
             took.append(time.perf_counter() - start)
     finally:
-        syntax.SECONDS, syntax._WORD, syntax.MOST_RESULTS = longest, word, most
+        syntax.TIMEOUT_SECONDS, syntax._WORD, syntax.MAX_RESULTS = longest, word, most
     return median(took), found
 
 

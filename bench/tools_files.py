@@ -6,16 +6,16 @@ import tempfile
 from pathlib import Path
 
 from bench.measure import Table, cpu_seconds
-from toolglot.builtin.beneath import open_beneath
-from toolglot.builtin.files import file_tools
-from toolglot.builtin.listing import listing_tools
-from toolglot.builtin.toolbox import Toolbox
-from toolglot.builtin.workspace import Workspace
+from toolglot.builtin.files.confined_open import open_beneath
+from toolglot.builtin.files.file_tools import file_tools
+from toolglot.builtin.files.workspace import Workspace
+from toolglot.builtin.search.list_dir import list_dir_tools
+from toolglot.builtin.tool_state import ToolState
 from toolglot.messages import ToolCall
 from toolglot.tools.executor import ToolExecutor
 from toolglot.tools.registry import ToolRegistry
 
-_DEEP = "a/b/c/d/file.txt"
+_DEEP_FILE = "a/b/c/d/file.txt"
 
 
 def files_table(*, quick: bool) -> Table:
@@ -24,7 +24,7 @@ def files_table(*, quick: bool) -> Table:
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         (root / "a/b/c/d").mkdir(parents=True)
-        (root / _DEEP).write_text("".join(f"line {number}\n" for number in range(200)))
+        (root / _DEEP_FILE).write_text("".join(f"line {number}\n" for number in range(200)))
         for number in range(200):
             (root / f"a/b/f{number}.py").write_text("x = 1\n")
         workspace = Workspace(root)
@@ -40,17 +40,17 @@ def files_table(*, quick: bool) -> Table:
                     "÷ realpath check": took["ours"] / took["usual"],
                 }
             )
-        for name, seconds in _calls(workspace, 20 if quick else 200):
+        for name, seconds in _time_calls(workspace, 20 if quick else 200):
             table.rows.append({"": name, "µs": seconds * 1e6, "÷ bare call": "", "÷ realpath check": ""})
         workspace.close()
     return table
 
 
 def _operations(root: Path, workspace: Workspace):
-    path = str(root / _DEEP)
+    path = str(root / _DEEP_FILE)
 
     def open_ours() -> int:
-        with workspace.reading(_DEEP) as opened:
+        with workspace.open_file(_DEEP_FILE) as opened:
             return opened.status.st_size
 
     def open_bare() -> int:
@@ -77,7 +77,7 @@ def _operations(root: Path, workspace: Workspace):
         return len("new.txt")
 
     def list_ours() -> int:
-        with workspace.listing("a/b") as opened, os.scandir(opened.handle) as found:
+        with workspace.open_directory("a/b") as opened, os.scandir(opened.fd) as found:
             return sum(1 for _ in found)
 
     def list_bare() -> int:
@@ -85,7 +85,7 @@ def _operations(root: Path, workspace: Workspace):
             return sum(1 for _ in found)
 
     def open_below() -> int:
-        handle = open_beneath(root_handle, _DEEP, os.O_RDONLY | os.O_NONBLOCK)
+        handle = open_beneath(root_handle, _DEEP_FILE, os.O_RDONLY | os.O_NONBLOCK)
         try:
             return os.fstat(handle).st_size
         finally:
@@ -98,20 +98,20 @@ def _operations(root: Path, workspace: Workspace):
     yield "list 201 entries", list_ours, list_bare, list_bare
 
 
-def _calls(workspace: Workspace, rounds: int) -> list[tuple[str, float]]:
+def _time_calls(workspace: Workspace, rounds: int) -> list[tuple[str, float]]:
     """Whole calls, as a model makes them."""
     import time
 
-    box = Toolbox(workspace)
-    executor = ToolExecutor(ToolRegistry([*file_tools(box), *listing_tools(box)]))
+    box = ToolState(workspace)
+    executor = ToolExecutor(ToolRegistry([*file_tools(box), *list_dir_tools(box)]))
     calls = {
-        "call of read (200 lines)": ToolCall("1", "read", {"path": _DEEP}),
+        "call of read (200 lines)": ToolCall("1", "read", {"path": _DEEP_FILE}),
         "call of write": ToolCall("2", "write", {"path": "other.txt", "content": "hello\n"}),
         "call of list_dir (201 entries)": ToolCall("3", "list_dir", {"path": "a/b"}),
     }
 
     async def run(call: ToolCall) -> float:
-        executor.guard.new_prompt()
+        executor.policy.begin_prompt()
         start = time.perf_counter()
         outcome = await executor.run(call)
         assert not outcome.result.is_error, outcome.result.text

@@ -16,13 +16,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from time import perf_counter
 
-from toolglot.builtin import beneath
-from toolglot.builtin.workspace import Change, Workspace
+from toolglot.builtin.files import confined_open as beneath
+from toolglot.builtin.files.workspace import Change, Workspace
 from toolglot.errors import ToolError
 
 SECRET, ONLY_OUTSIDE = b"THE SECRET", "only_outside.txt"
 PATHS = ("flip/f.txt", "flip/sub/f.txt", "target")
-HERE, EXCHANGE, NOBODY = -100, 2, 65534
+AT_FDCWD, RENAME_EXCHANGE, NOBODY_UID = -100, 2, 65534
 
 
 class Arena:
@@ -38,17 +38,17 @@ class Arena:
             (self.root / name).write_bytes(b"inside")
         (self.root / "flip_link").symlink_to("../outside")
         (self.root / "target_link").symlink_to("../outside/f.txt")
-        self.box = Workspace(self.root, backups=None)
+        self.workspace = Workspace(self.root, backup_dir=None)
         self.before = self._state()
         self.number = 0
         self.operations: dict[str, Callable[[str], bool]] = {
-            "look": self._look,
-            "read": lambda path: self.box.read(path, 99)[0] == SECRET,
-            "listing": self._listing,
-            "write": lambda path: self._changed(Change(path, b"by the model")),
+            "look": self._check_stat,
+            "read": lambda path: self.workspace.read(path, 99)[0] == SECRET,
+            "listing": self._check_listing,
+            "write": lambda path: self._apply_changes(Change(path, b"by the model")),
             "create": self._create,
             "remove": self._remove,
-            "change": lambda path: self._changed(Change("side.txt", b"x"), Change(path, b"by the model")),
+            "change": lambda path: self._apply_changes(Change("side.txt", b"x"), Change(path, b"by the model")),
         }
 
     def _state(self) -> dict[str, tuple[int, bytes | None]]:
@@ -56,46 +56,46 @@ class Arena:
             str(path): (path.lstat().st_ino, path.read_bytes() if path.is_file() else None) for path in self.outside.rglob("*")
         }
 
-    def _look(self, path: str) -> bool:
-        found = self.box.look(path)
+    def _check_stat(self, path: str) -> bool:
+        found = self.workspace.inspect(path)
         return found is not None and found.status.st_ino in {inode for inode, _ in self.before.values()}
 
-    def _listing(self, path: str) -> bool:
-        with self.box.listing(os.path.dirname(path) or ".") as opened:
-            return ONLY_OUTSIDE in os.listdir(opened.handle)
+    def _check_listing(self, path: str) -> bool:
+        with self.workspace.open_directory(os.path.dirname(path) or ".") as opened:
+            return ONLY_OUTSIDE in os.listdir(opened.fd)
 
-    def _changed(self, *changes: Change) -> bool:
-        self.box.change(changes)
+    def _apply_changes(self, *changes: Change) -> bool:
+        self.workspace.apply_changes(changes)
         return False
 
     def _create(self, path: str) -> bool:
         self.number += 1
-        made = self.box.write(f"{os.path.dirname(path) or 'flip'}/new{self.number % 7}/x.txt", b"by the model").path
+        made = self.workspace.write(f"{os.path.dirname(path) or 'flip'}/new{self.number % 7}/x.txt", b"by the model").path
         if self.number % 3 == 0:
             shutil.rmtree(made.parent, ignore_errors=True)
         return False
 
     def _remove(self, path: str) -> bool:
         with suppress(ToolError):
-            self.box.write(path, b"by the model")
-        return self._changed(Change(path, None))
+            self.workspace.write(path, b"by the model")
+        return self._apply_changes(Change(path, None))
 
     def run(self, name: str, tries: int) -> tuple[int, int, int]:
         done = leaks = 0
         act = self.operations[name]
-        with _swapping([(self.root / one, self.root / f"{one}_link") for one in ("flip", "target")]):
+        with _swap_in_background([(self.root / one, self.root / f"{one}_link") for one in ("flip", "target")]):
             for number in range(tries):
                 with suppress(ToolError):
                     leaks += act(PATHS[number % 3])
                     done += 1
         return done, tries - done, leaks + (self._state() != self.before)
 
-    def left(self) -> int:
+    def count_leftovers(self) -> int:
         return sum(path.suffix in (".new", ".old") for path in (*self.root.rglob(".*"), *self.outside.rglob(".*")))
 
 
 @contextmanager
-def _swapping(pairs: list[tuple[Path, Path]]) -> Generator[None]:
+def _swap_in_background(pairs: list[tuple[Path, Path]]) -> Generator[None]:
     call = ctypes.CDLL(None).renameat2
     names = [(os.fsencode(one), os.fsencode(other)) for one, other in pairs]
     parent, child = os.getpid(), os.fork()
@@ -103,7 +103,7 @@ def _swapping(pairs: list[tuple[Path, Path]]) -> Generator[None]:
         while os.getppid() == parent:
             for _ in range(500):
                 for one, other in names:
-                    call(HERE, one, HERE, other, EXCHANGE)
+                    call(AT_FDCWD, one, AT_FDCWD, other, RENAME_EXCHANGE)
         os._exit(0)
     try:
         yield
@@ -121,24 +121,24 @@ def main() -> None:
     given = parser.parse_args()
     if given.user and os.geteuid() == 0:
         os.setgroups([])
-        os.setgid(NOBODY)
-        os.setuid(NOBODY)
+        os.setgid(NOBODY_UID)
+        os.setuid(NOBODY_UID)
     if given.walk:
-        beneath.is_kernel_checked = lambda: False
-    print(f"opened by {'openat2' if beneath.is_kernel_checked() else 'the walk'}, as user {os.geteuid()}")
+        beneath.has_openat2 = lambda: False
+    print(f"opened by {'openat2' if beneath.has_openat2() else 'the walk'}, as user {os.geteuid()}")
     fast = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     failures = 0
     for name in given.operations or ("look", "read", "listing", "write", "create", "remove", "change"):
         with tempfile.TemporaryDirectory(dir=fast) as folder:
             arena, begin = Arena(Path(folder)), perf_counter()
             done, refused, leaks = arena.run(name, given.tries)
-            took, left = perf_counter() - begin, arena.left()
+            took, left = perf_counter() - begin, arena.count_leftovers()
             failures += leaks + left
             print(
                 f"{name:8}{given.tries:9,} tries{done:9,} done{refused:9,} refused {leaks} leaks {left} left{took:7.1f} s",
                 flush=True,
             )
-            arena.box.close()
+            arena.workspace.close()
     sys.exit(failures > 0)
 
 

@@ -18,10 +18,10 @@ from statistics import median
 from time import perf_counter
 
 from bench.measure import Figure, Table
-from toolglot.builtin.glob import glob_tools
-from toolglot.builtin.grep import grep_tools
-from toolglot.builtin.toolbox import Toolbox
-from toolglot.builtin.workspace import Workspace
+from toolglot.builtin.files.workspace import Workspace
+from toolglot.builtin.search.glob import glob_tools
+from toolglot.builtin.search.grep import grep_tools
+from toolglot.builtin.tool_state import ToolState
 
 NEEDLE = "needle"
 IGNORED = "*.log\n/top3/\nbuild/\n!keep.log\n"
@@ -30,7 +30,7 @@ GREP_GOAL, FALLBACK_GOAL, GLOB_GOAL = 1.15, 2.0, 1.2
 RG = ("rg", "--no-config", "--hidden", "--no-require-git", "--no-ignore-parent", "--no-ignore-global")
 
 
-def plant(root: Path, files: int) -> None:
+def create_tree(root: Path, files: int) -> None:
     """A tree of that many small files, one in 500 with the needle."""
     random = Random(1)
     words = [f"word{number}" for number in range(400)]
@@ -44,7 +44,7 @@ def plant(root: Path, files: int) -> None:
     (root / ".gitignore").write_text(IGNORED)
 
 
-def by_ripgrep(root: Path, *arguments: str) -> int:
+def count_with_ripgrep(root: Path, *arguments: str) -> int:
     """How many lines ripgrep writes by itself."""
     return subprocess.run([*RG, *arguments, "./"], cwd=root, stdout=subprocess.PIPE, check=False).stdout.count(b"\n")
 
@@ -63,21 +63,21 @@ def naive_glob(root: Path) -> int:
     return sum(fnmatch(name, "*.py") for _, _, names in os.walk(root) for name in names)
 
 
-def spent() -> float:
+def cpu_time() -> float:
     """CPU seconds of this process and of those that have ended."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(one.ru_utime + one.ru_stime for one in used)
 
 
-def timed(runs: dict[str, Callable[[], int]], rounds: int) -> dict[str, tuple[float, float, int]]:
+def time_runs(runs: dict[str, Callable[[], int]], rounds: int) -> dict[str, tuple[float, float, int]]:
     """Clock and CPU milliseconds of each, and what it found."""
     found = {name: run() for name, run in runs.items()}  # warm-up
     took: dict[str, list[tuple[float, float]]] = {name: [] for name in runs}
     for _ in range(rounds):
         for name, run in runs.items():
-            clock, cpu = perf_counter(), spent()
+            clock, cpu = perf_counter(), cpu_time()
             run()
-            took[name].append((1e3 * (perf_counter() - clock), 1e3 * (spent() - cpu)))
+            took[name].append((1e3 * (perf_counter() - clock), 1e3 * (cpu_time() - cpu)))
     return {name: (median(a for a, _ in times), median(b for _, b in times), found[name]) for name, times in took.items()}
 
 
@@ -85,8 +85,8 @@ def tools_search_table(*, quick: bool) -> Table:
     """Ratios against ripgrep; a machine without it has none."""
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder).resolve()
-        plant(root, 5_000 if quick else 50_000)
-        box = Toolbox(Workspace(root))
+        create_tree(root, 5_000 if quick else 50_000)
+        box = ToolState(Workspace(root))
         grep, fallback, glob = grep_tools(box)[0], grep_tools(box, engine="python")[0], glob_tools(box)[0]
         runs: dict[str, Callable[[], int]] = {
             "grep": lambda: grep(pattern=NEEDLE).data["total"],
@@ -98,12 +98,12 @@ def tools_search_table(*, quick: bool) -> Table:
             "naive glob": lambda: naive_glob(root),
         }
         if shutil.which("rg"):
-            runs["rg needle"] = lambda: by_ripgrep(root, "--line-number", "--regexp", NEEDLE)
-            runs["rg --files"] = lambda: by_ripgrep(root, "--files")
-            runs["rg --files --sort=modified"] = lambda: by_ripgrep(root, "--files", "--sort=modified")
-        took = timed(runs, 3 if quick else 9)
+            runs["rg needle"] = lambda: count_with_ripgrep(root, "--line-number", "--regexp", NEEDLE)
+            runs["rg --files"] = lambda: count_with_ripgrep(root, "--files")
+            runs["rg --files --sort=modified"] = lambda: count_with_ripgrep(root, "--files", "--sort=modified")
+        took = time_runs(runs, 3 if quick else 9)
         box.workspace.close()
-    return _table(took)
+    return _build_table(took)
 
 
 GOALS = {
@@ -117,7 +117,7 @@ GOALS = {
 }
 
 
-def _table(took: dict[str, tuple[float, float, int]]) -> Table:
+def _build_table(took: dict[str, tuple[float, float, int]]) -> Table:
     table = Table("Search: 50,000 files", "÷ rg: against ripgrep on the same tree, on the clock and in CPU time")
     for name, (clock, cpu, found) in took.items():
         peer, most_clock, most_cpu = GOALS.get(name, ("", None, None))
@@ -125,8 +125,8 @@ def _table(took: dict[str, tuple[float, float, int]]) -> Table:
         table.rows.append(
             {
                 "": name,
-                "÷ rg, clock": Figure(clock / against[0], most=most_clock) if against else None,
-                "÷ rg, CPU": Figure(cpu / against[1], most=most_cpu) if against else None,
+                "÷ rg, clock": Figure(clock / against[0], maximum=most_clock) if against else None,
+                "÷ rg, CPU": Figure(cpu / against[1], maximum=most_cpu) if against else None,
                 "ms": clock,
                 "CPU ms": cpu,
                 "found": found,

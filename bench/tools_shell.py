@@ -15,40 +15,40 @@ from statistics import median
 from typing import Any
 
 from bench.measure import Figure, Table
-from toolglot.builtin.shell import Level, ShellOptions, close_shell, shell_tools
+from toolglot.builtin.files.workspace import Workspace
+from toolglot.builtin.shell import SandboxLevel, ShellOptions, close_shell, shell_tools
 from toolglot.builtin.shell.sandbox import probe_level
-from toolglot.builtin.toolbox import Toolbox
-from toolglot.builtin.workspace import Workspace
+from toolglot.builtin.tool_state import ToolState
 from toolglot.messages import ToolCall
 from toolglot.tools.context import Context
 
-WORD = "27182"
-DAEMONS = f"(setsid sleep {WORD} &); (trap '' TERM; exec sleep {WORD}) & sleep {WORD}"
+MARKER = "27182"
+DAEMONS = f"(setsid sleep {MARKER} &); (trap '' TERM; exec sleep {MARKER}) & sleep {MARKER}"
 
 
-class Bench:
+class ShellBench:
     """The shell of one level."""
 
-    def __init__(self, base: Path, level: Level) -> None:
+    def __init__(self, base: Path, level: SandboxLevel) -> None:
         base.mkdir()
         (base / "work").mkdir()
         self.workspace = Workspace(base / "work")
-        self.box = Toolbox(self.workspace, state=base / "state")
-        self.tool = shell_tools(self.box, ShellOptions(level=level))[0]
+        self.state = ToolState(self.workspace, state_dir=base / "state")
+        self.tool = shell_tools(self.state, ShellOptions(level=level))[0]
 
     async def run(self, **arguments: Any) -> dict[str, Any]:
         call = ToolCall("1", "shell", arguments)
         return (await self.tool.invoke(self.tool.bind(call).values, Context(call))).data
 
     def close(self) -> None:
-        close_shell(self.box)
+        close_shell(self.state)
         self.workspace.close()
 
 
 def start_table(base: Path, rounds: int) -> Table:
     """One `true`, from the call of the tool to its result."""
-    levels = [level for level in Level if level is Level.NONE or not probe_level(level)]
-    benches = {level.label: Bench(base / level.name, level) for level in levels}
+    levels = [level for level in SandboxLevel if level is SandboxLevel.NONE or not probe_level(level)]
+    benches = {level.label: ShellBench(base / level.name, level) for level in levels}
     runs: dict[str, Callable[[], object]] = {"bare bash": lambda: subprocess.run(["bash", "-c", "true"], check=True)}
     runs |= {
         f"shell, {label}": (lambda bench=bench: asyncio.run(bench.run(command="true"))) for label, bench in benches.items()
@@ -69,7 +69,7 @@ def start_table(base: Path, rounds: int) -> Table:
     return table
 
 
-async def flood(bench: Bench, size: int) -> str:
+async def flood(bench: ShellBench, size: int) -> str:
     """Output that nobody could keep."""
     start = time.perf_counter()
     found = await bench.run(command=f"yes 0123456789abcdef | head -c {size}", timeout=600)
@@ -79,19 +79,19 @@ async def flood(bench: Bench, size: int) -> str:
     return f"flood of {size / 1e9:g} GB: {took:.1f} s, {held / 2**20:.0f} MB held by this process"
 
 
-async def endings(bench: Bench, times: int) -> str:
+async def run_timeouts(bench: ShellBench, times: int) -> str:
     """Limits of time, one after the other: daemons, and those who do not listen."""
     await bench.run(command="true")
     handles, late = len(os.listdir("/proc/self/fd")), list[float]()
     for _ in range(times):
         found = await bench.run(command=DAEMONS, timeout=0.1)
         late.append(1e3 * (found["seconds"] - 0.1))
-    left = sum(WORD.encode() in _words(name) for name in os.listdir("/proc") if name.isdigit())
+    left = sum(MARKER.encode() in _command_line(name) for name in os.listdir("/proc") if name.isdigit())
     more = len(os.listdir("/proc/self/fd")) - handles
     return f"{times} limits of time: {left} survivors, {more} more descriptors, ended {median(late):.1f} ms late"
 
 
-def _words(pid: str) -> list[bytes]:
+def _command_line(pid: str) -> list[bytes]:
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     except OSError:
@@ -111,13 +111,13 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         base = Path(folder)
         print(start_table(base, 5 if quick else 40), end="\n\n")
-        for level in (Level.BUBBLEWRAP, Level.LANDLOCK):
+        for level in (SandboxLevel.BUBBLEWRAP, SandboxLevel.LANDLOCK):
             if why := probe_level(level):
                 print(f"{level.label}: {why}")
                 continue
-            bench = Bench(base / f"load-{level.name}", level)
+            bench = ShellBench(base / f"load-{level.name}", level)
             print(f"{level.label}: {asyncio.run(flood(bench, 10**8 if quick else 2 * 10**9))}")
-            print(f"{level.label}: {asyncio.run(endings(bench, 10 if quick else 200))}")
+            print(f"{level.label}: {asyncio.run(run_timeouts(bench, 10 if quick else 200))}")
             bench.close()
 
 

@@ -23,14 +23,14 @@ from time import process_time
 from typing import Any, Protocol, cast
 
 import trustme
-from tests.engine.loopback import CHUNKED, END, Listener, Proxy, Server, read_request, reply, until
+from tests.engine.loopback import CHUNKED, END, Listener, Proxy, Server, read_request, reply, wait_until
 
 from bench.measure import Figure, Table, child_cpu, pin
 from toolglot.engine.http import HttpTransport
-from toolglot.engine.transport import HttpAnswer, HttpRequest, Timeouts, Transport
+from toolglot.engine.transport import HttpRequest, HttpResponse, Timeouts, Transport
 from toolglot.errors import ConnectFailed, ConnectionLost, TimedOut, ToolglotError
 
-CROWD = 1000
+CONCURRENT_REQUESTS = 1000
 EVENTS = 2000
 EVENT = b'data: {"id":"chatcmpl-123","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":" word"}}]}\n\n'
 PAUSE = 0.001
@@ -61,49 +61,49 @@ class PyreqwestTransport:
         self._client = builder.build()
         self._timeouts = timeouts
 
-    async def send(self, request: HttpRequest) -> "PyreqwestAnswer":
+    async def send(self, request: HttpRequest) -> "PyreqwestResponse":
         made = self._client.request(request.method, request.url).headers(request.headers).body_bytes(request.body)
         streamed = made.streamed_read_buffer_limit(0).build_streamed()  # else a head comes with the first 64 KB of its body
         try:
             async with asyncio.timeout(self._timeouts.first_byte):
                 response = await streamed.__aenter__()
         except Exception as error:
-            raise failure(error) from None
-        return PyreqwestAnswer(streamed, response, request.stream)
+            raise translate_error(error) from None
+        return PyreqwestResponse(streamed, response, request.stream)
 
     async def close(self) -> None:
         await self._client.close()
 
 
-class PyreqwestAnswer:
+class PyreqwestResponse:
     def __init__(self, streamed: Any, response: Any, stream: bool) -> None:
         self.status: int = response.status
         self.headers: Mapping[str, str] = dict(response.headers)
-        self._streamed, self._open = streamed, True
+        self._streamed, self._is_open = streamed, True
         self._next = response.body_reader.read_chunk if stream else response.body_reader.bytes
-        self._stream, self._read = stream, False
+        self._stream, self._is_finished = stream, False
 
     async def read(self) -> bytes:
-        if self._read:
+        if self._is_finished:
             return b""
         try:
             data = await self._next()
         except Exception as error:
             await self.close()
-            raise failure(error, reading=True) from None
+            raise translate_error(error, reading=True) from None
         except BaseException:
             await self.close()
             raise
-        self._read = data is None or not self._stream
+        self._is_finished = data is None or not self._stream
         return b"" if data is None else data.to_bytes()
 
     async def close(self) -> None:
-        if self._open:
-            self._open = False
+        if self._is_open:
+            self._is_open = False
             await self._streamed.__aexit__(None, None, None)
 
 
-def failure(error: Exception, *, reading: bool = False) -> ToolglotError:
+def translate_error(error: Exception, *, reading: bool = False) -> ToolglotError:
     from pyreqwest import exceptions
 
     connecting = "client error (Connect)" in str(error)
@@ -116,15 +116,15 @@ def failure(error: Exception, *, reading: bool = False) -> ToolglotError:
 
 CLIENTS: dict[str, Callable[..., ClosableTransport]] = {"aiohttp": HttpTransport, "pyreqwest": PyreqwestTransport}
 MODULES = {"aiohttp": "aiohttp", "pyreqwest": "pyreqwest.client"}
-Make = Callable[..., ClosableTransport]
+TransportFactory = Callable[..., ClosableTransport]
 
 
 # ---- checks
 
 
 @asynccontextmanager
-async def opened(make: Make, *arguments: Any, **named: Any) -> AsyncIterator[ClosableTransport]:
-    transport = make(*arguments, **named)
+async def open_transport(make: TransportFactory, *arguments: Any, **options: Any) -> AsyncIterator[ClosableTransport]:
+    transport = make(*arguments, **options)
     yield transport
     await transport.close()
 
@@ -134,7 +134,7 @@ async def fetch(transport: Transport, url: str, stream: bool = True) -> bytes:
     return await drain(answer)
 
 
-async def drain(answer: HttpAnswer) -> bytes:
+async def drain(answer: HttpResponse) -> bytes:
     data: list[bytes] = []
     while piece := await answer.read():
         data.append(piece)
@@ -167,34 +167,34 @@ class Authority:
         return context
 
 
-async def own_ca(make: Make) -> None:
+async def check_ca_file(make: TransportFactory) -> None:
     authority = Authority()
-    async with Server(authority.context("127.0.0.1")) as server, opened(make, ca_file=authority.path) as transport:
+    async with Server(authority.context("127.0.0.1")) as server, open_transport(make, ca_file=authority.path) as transport:
         assert await fetch(transport, server.url("chunks")) == b"abcdeabcde"
 
 
-async def ca_of_environment(make: Make) -> None:
+async def check_ca_environment(make: TransportFactory) -> None:
     authority = Authority()
     with environment(SSL_CERT_FILE=authority.path):
-        async with Server(authority.context("127.0.0.1")) as server, opened(make) as transport:
+        async with Server(authority.context("127.0.0.1")) as server, open_transport(make) as transport:
             assert await fetch(transport, server.url("ok")) == b"ok"
 
 
-async def unknown_ca(make: Make) -> None:
+async def check_unknown_ca(make: TransportFactory) -> None:
     asyncio.get_running_loop().set_exception_handler(lambda *_: None)  # the server's side of it
-    async with Server(Authority().context("127.0.0.1")) as server, opened(make) as transport:
-        await fails(transport, server.url("ok"), ConnectFailed)
+    async with Server(Authority().context("127.0.0.1")) as server, open_transport(make) as transport:
+        await expect_error(transport, server.url("ok"), ConnectFailed)
         assert not server.requests
 
 
-async def wrong_host(make: Make) -> None:
+async def check_wrong_host(make: TransportFactory) -> None:
     asyncio.get_running_loop().set_exception_handler(lambda *_: None)
     authority = Authority()
-    async with Server(authority.context("other.test")) as server, opened(make, ca_file=authority.path) as transport:
-        await fails(transport, server.url("ok"), ConnectFailed)
+    async with Server(authority.context("other.test")) as server, open_transport(make, ca_file=authority.path) as transport:
+        await expect_error(transport, server.url("ok"), ConnectFailed)
 
 
-async def fails(transport: Transport, url: str, error: type[ToolglotError], phase: str = "") -> None:
+async def expect_error(transport: Transport, url: str, error: type[ToolglotError], phase: str = "") -> None:
     found: Exception | None = None
     try:
         await fetch(transport, url)
@@ -204,139 +204,139 @@ async def fails(transport: Transport, url: str, error: type[ToolglotError], phas
     assert getattr(found, "phase", "") == phase, repr(found)
 
 
-async def proxy_of_environment(make: Make) -> None:
+async def check_proxy_environment(make: TransportFactory) -> None:
     async with Server() as server, Proxy() as proxy:
         with environment(HTTP_PROXY=f"http://{proxy.address}"):
-            async with opened(make) as transport:
+            async with open_transport(make) as transport:
                 assert await fetch(transport, server.url("ok", FAR)) == b"ok"
                 assert len(proxy.requests) == 1
 
 
-async def tunnel_of_environment(make: Make) -> None:
+async def check_tunnel_environment(make: TransportFactory) -> None:
     authority = Authority()
     async with Server(authority.context(FAR)) as server, Proxy() as proxy:
         with environment(https_proxy=f"http://{proxy.address}"):
-            async with opened(make, ca_file=authority.path) as transport:
+            async with open_transport(make, ca_file=authority.path) as transport:
                 assert await fetch(transport, server.url("ok", FAR)) == b"ok"
                 assert proxy.requests[0].line.startswith("CONNECT")
 
 
-async def explicit_proxy(make: Make) -> None:
-    async with Server() as server, Proxy() as proxy, opened(make, proxy=f"http://{proxy.address}") as transport:
+async def check_explicit_proxy(make: TransportFactory) -> None:
+    async with Server() as server, Proxy() as proxy, open_transport(make, proxy=f"http://{proxy.address}") as transport:
         assert await fetch(transport, server.url("ok", FAR)) == b"ok"
 
 
-async def no_proxy(make: Make) -> None:
+async def check_no_proxy(make: TransportFactory) -> None:
     async with Server() as server, Proxy() as proxy:
         with environment(HTTP_PROXY=f"http://{proxy.address}", NO_PROXY="example.test,127.0.0.1"):
-            async with opened(make) as transport:
+            async with open_transport(make) as transport:
                 assert await fetch(transport, server.url("ok")) == b"ok"
                 assert not proxy.requests
 
 
-async def cancelled_send(make: Make) -> None:
-    async with Server() as server, opened(make) as transport:
+async def check_cancelled_send(make: TransportFactory) -> None:
+    async with Server() as server, open_transport(make) as transport:
         task = asyncio.create_task(fetch(transport, server.url("stall_head")))
-        await until(lambda: server.requests)
-        await _cancelled(task, server)
+        await wait_until(lambda: server.requests)
+        await _expect_cancelled(task, server)
 
 
-async def cancelled_read(make: Make) -> None:
-    async with Server() as server, opened(make) as transport:
+async def check_cancelled_read(make: TransportFactory) -> None:
+    async with Server() as server, open_transport(make) as transport:
         answer = await transport.send(HttpRequest(server.url("stall_body"), {}, b"", True))
         assert await answer.read() == b"abcde"
         task = asyncio.ensure_future(answer.read())
         await asyncio.sleep(0)
-        await _cancelled(task, server)
+        await _expect_cancelled(task, server)
 
 
-async def _cancelled(task: "asyncio.Future[bytes]", server: Server) -> None:
+async def _expect_cancelled(task: "asyncio.Future[bytes]", server: Server) -> None:
     task.cancel()
     await asyncio.wait([task])
     assert task.cancelled(), "not cancelled"
-    await asyncio.wait_for(server.gone.wait(), 1)
+    await asyncio.wait_for(server.client_left.wait(), 1)
 
 
-async def closed_early(make: Make) -> None:
-    async with Server() as server, opened(make) as transport:
+async def check_early_close(make: TransportFactory) -> None:
+    async with Server() as server, open_transport(make) as transport:
         answer = await transport.send(HttpRequest(server.url("stall_body"), {}, b"", True))
         await answer.close()
-        await asyncio.wait_for(server.gone.wait(), 1)
+        await asyncio.wait_for(server.client_left.wait(), 1)
 
 
-async def stalls(make: Make) -> None:
-    async with Server() as server, opened(make, SHORT) as transport:
-        await fails(transport, server.url("stall_head"), TimedOut, "first byte")
-        await fails(transport, server.url("stall_body"), TimedOut, "idle")
+async def check_stalls(make: TransportFactory) -> None:
+    async with Server() as server, open_transport(make, SHORT) as transport:
+        await expect_error(transport, server.url("stall_head"), TimedOut, "first byte")
+        await expect_error(transport, server.url("stall_body"), TimedOut, "idle")
 
 
-async def long_head(make: Make) -> None:
-    async with Server() as server, opened(make, Timeouts(first_byte=5, idle=0.1)) as transport:
-        asyncio.get_running_loop().call_later(0.3, server.go.set)
+async def check_slow_head(make: TransportFactory) -> None:
+    async with Server() as server, open_transport(make, Timeouts(first_byte=5, idle=0.1)) as transport:
+        asyncio.get_running_loop().call_later(0.3, server.release.set)
         assert await fetch(transport, server.url("held")) == b"abcde"
 
 
-async def stall_leaves_nothing(make: Make) -> None:
-    async with Server() as server, opened(make, SHORT) as transport:
-        await fails(transport, server.url("stall_head"), TimedOut, "first byte")
-        await asyncio.wait_for(server.gone.wait(), 1)
+async def check_stall_cleanup(make: TransportFactory) -> None:
+    async with Server() as server, open_transport(make, SHORT) as transport:
+        await expect_error(transport, server.url("stall_head"), TimedOut, "first byte")
+        await asyncio.wait_for(server.client_left.wait(), 1)
 
 
-async def breaks(make: Make) -> None:
-    async with Server() as server, opened(make) as transport:
-        server.go.set()
+async def check_broken_connections(make: TransportFactory) -> None:
+    async with Server() as server, open_transport(make) as transport:
+        server.release.set()
         for path in ("reset_head", "reset_body", "close_head", "half_length", "half_chunks", "garbage"):
-            await fails(transport, server.url(path), ConnectionLost)
+            await expect_error(transport, server.url(path), ConnectionLost)
         assert len(server.requests) == 6
 
 
-async def pieces(make: Make) -> None:
-    async with Server() as server, opened(make) as transport:
+async def check_pieces(make: TransportFactory) -> None:
+    async with Server() as server, open_transport(make) as transport:
         answer = await transport.send(HttpRequest(server.url("paced"), {}, b"", True))
         assert await answer.read() == b"abcde"
-        server.go.set()
+        server.release.set()
         assert await drain(answer) == b"abcde"
 
 
-async def reuse(make: Make) -> None:
-    async with Server() as server, opened(make) as transport:
+async def check_reuse(make: TransportFactory) -> None:
+    async with Server() as server, open_transport(make) as transport:
         for path in ("ok", "chunks", "gzip", "empty", "cookie", "redirect"):
             await fetch(transport, server.url(path))
         assert (server.accepted, len(server.requests)) == (1, 6)
         assert "cookie" not in server.requests[-1].headers
 
 
-async def crowd(make: Make) -> None:
-    async with Server() as server, opened(make) as transport:
-        asked = asyncio.gather(*(fetch(transport, server.url("held")) for _ in range(CROWD)))
-        await until(lambda: server.under_way == CROWD)
-        server.go.set()
-        assert await asked == [b"abcde"] * CROWD
+async def check_concurrency(make: TransportFactory) -> None:
+    async with Server() as server, open_transport(make) as transport:
+        asked = asyncio.gather(*(fetch(transport, server.url("held")) for _ in range(CONCURRENT_REQUESTS)))
+        await wait_until(lambda: server.active_requests == CONCURRENT_REQUESTS)
+        server.release.set()
+        assert await asked == [b"abcde"] * CONCURRENT_REQUESTS
 
 
-CHECKS: dict[str, Callable[[Make], Awaitable[None]]] = {
-    "TLS: own CA as a file": own_ca,
-    "TLS: SSL_CERT_FILE": ca_of_environment,
-    "TLS: unknown CA refused": unknown_ca,
-    "TLS: wrong host refused": wrong_host,
-    "proxy: HTTP_PROXY": proxy_of_environment,
-    "proxy: https_proxy, tunnel": tunnel_of_environment,
-    "proxy: given": explicit_proxy,
-    "proxy: NO_PROXY": no_proxy,
-    "cancelled before the head: server sees it": cancelled_send,
-    "cancelled while reading: server sees it": cancelled_read,
-    "closed before the end: server sees it": closed_early,
-    "stall: first byte, idle": stalls,
-    "a head may take longer than a pause": long_head,
-    "stall before the head: server sees the end": stall_leaves_nothing,
-    "resets, half bodies, garbage: named": breaks,
-    "pieces as they come": pieces,
-    "connections kept; no redirect, no cookie": reuse,
-    f"{CROWD:,} requests at once": crowd,
+CHECKS: dict[str, Callable[[TransportFactory], Awaitable[None]]] = {
+    "TLS: own CA as a file": check_ca_file,
+    "TLS: SSL_CERT_FILE": check_ca_environment,
+    "TLS: unknown CA refused": check_unknown_ca,
+    "TLS: wrong host refused": check_wrong_host,
+    "proxy: HTTP_PROXY": check_proxy_environment,
+    "proxy: https_proxy, tunnel": check_tunnel_environment,
+    "proxy: given": check_explicit_proxy,
+    "proxy: NO_PROXY": check_no_proxy,
+    "cancelled before the head: server sees it": check_cancelled_send,
+    "cancelled while reading: server sees it": check_cancelled_read,
+    "closed before the end: server sees it": check_early_close,
+    "stall: first byte, idle": check_stalls,
+    "a head may take longer than a pause": check_slow_head,
+    "stall before the head: server sees the end": check_stall_cleanup,
+    "resets, half bodies, garbage: named": check_broken_connections,
+    "pieces as they come": check_pieces,
+    "connections kept; no redirect, no cookie": check_reuse,
+    f"{CONCURRENT_REQUESTS:,} requests at once": check_concurrency,
 }
 
 
-def two_loops(make: Make) -> None:
+def check_two_loops(make: TransportFactory) -> None:
     transport = make()
 
     async def once() -> None:
@@ -347,19 +347,19 @@ def two_loops(make: Make) -> None:
         asyncio.run(asyncio.wait_for(once(), 5))
 
 
-def after_fork(make: Make) -> None:
-    two_loops(make)
+def check_fork(make: TransportFactory) -> None:
+    check_two_loops(make)
     if child := os.fork():
         assert os.waitpid(child, 0)[1] == 0, "failed in the child"
         return
     try:
-        two_loops(make)
+        check_two_loops(make)
     except BaseException:
         os._exit(1)
     os._exit(0)
 
 
-def checked(client: str) -> dict[str, str]:
+def run_checks(client: str) -> dict[str, str]:
     make, found = CLIENTS[client], dict[str, str]()
     for name in [name for name in os.environ if name.lower().endswith("_proxy")]:
         del os.environ[name]
@@ -368,7 +368,7 @@ def checked(client: str) -> dict[str, str]:
     steps: dict[str, Callable[[], None]] = {
         name: lambda check=check: asyncio.run(asyncio.wait_for(cast("Any", check(make)), 10)) for name, check in CHECKS.items()
     }
-    steps |= {"one transport on two event loops": lambda: two_loops(make), "after a fork": lambda: after_fork(make)}
+    steps |= {"one transport on two event loops": lambda: check_two_loops(make), "after a fork": lambda: check_fork(make)}
     for name, step in steps.items():
         try:
             step()
@@ -411,23 +411,23 @@ async def serve() -> None:
         await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
 
 
-async def measured(client: str, urls: list[str], quick: bool) -> dict[str, float]:
+async def measure_client(client: str, urls: list[str], quick: bool) -> dict[str, float]:
     """CPU µs each, and memory at the end."""
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     made = CLIENTS[client](ca_file=urls[2])
     found: dict[str, float] = {}
     for kind, url in zip(("", ", TLS"), urls[:2], strict=True):
-        found[f"small request{kind}, µs"] = await _small(made, url, 50 if quick else 500)
-        found[f"streamed event, big reads{kind}, µs"] = await _streamed(made, f"{url}/burst", EVENTS, 2 if quick else 10)
+        found[f"small request{kind}, µs"] = await _time_small_requests(made, url, 50 if quick else 500)
+        found[f"streamed event, big reads{kind}, µs"] = await _time_streams(made, f"{url}/burst", EVENTS, 2 if quick else 10)
         paced = 50 if quick else 400
-        found[f"streamed event, paced{kind}, µs"] = await _streamed(made, f"{url}/paced/{paced}", paced, 1 if quick else 3)
-    found[f"{CROWD} requests at once, µs each"] = await _at_once(made, urls[0])
+        found[f"streamed event, paced{kind}, µs"] = await _time_streams(made, f"{url}/paced/{paced}", paced, 1 if quick else 3)
+    found[f"{CONCURRENT_REQUESTS} requests at once, µs each"] = await _time_concurrent(made, urls[0])
     found["memory for all of it, MB"] = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
     await made.close()
     return found
 
 
-async def _small(transport: Transport, url: str, count: int) -> float:
+async def _time_small_requests(transport: Transport, url: str, count: int) -> float:
     for _ in range(20):
         await fetch(transport, f"{url}/small", stream=False)
     gc.collect()
@@ -437,7 +437,7 @@ async def _small(transport: Transport, url: str, count: int) -> float:
     return 1e6 * (process_time() - start) / count
 
 
-async def _streamed(transport: Transport, url: str, events: int, count: int) -> float:
+async def _time_streams(transport: Transport, url: str, events: int, count: int) -> float:
     await fetch(transport, url)
     gc.collect()
     start = process_time()
@@ -446,14 +446,14 @@ async def _streamed(transport: Transport, url: str, events: int, count: int) -> 
     return 1e6 * (process_time() - start) / count / events
 
 
-async def _at_once(transport: Transport, url: str) -> float:
+async def _time_concurrent(transport: Transport, url: str) -> float:
     start = process_time()
-    await asyncio.gather(*(fetch(transport, f"{url}/small") for _ in range(CROWD)))
-    return 1e6 * (process_time() - start) / CROWD
+    await asyncio.gather(*(fetch(transport, f"{url}/small") for _ in range(CONCURRENT_REQUESTS)))
+    return 1e6 * (process_time() - start) / CONCURRENT_REQUESTS
 
 
 def transports_table(*, quick: bool) -> Table:
-    checks = {client: _child("check", client) for client in CLIENTS}
+    checks = {client: _run_child("check", client) for client in CLIENTS}
     rounds: dict[str, list[dict[str, float]]] = {client: [] for client in CLIENTS}
     server = subprocess.Popen([sys.executable, "-m", __spec__.name, "serve"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert server.stdout is not None
@@ -461,7 +461,7 @@ def transports_table(*, quick: bool) -> Table:
     try:
         for _ in range(1 if quick else 5):
             for client in CLIENTS:
-                took = _child("measure", client, urls, *(["--quick"] if quick else []))
+                took = _run_child("measure", client, urls, *(["--quick"] if quick else []))
                 rounds[client].append({"import, CPU ms": _import_ms(MODULES[client]), **took})
     finally:
         server.communicate()
@@ -476,7 +476,7 @@ def transports_table(*, quick: bool) -> Table:
     return table
 
 
-def _child(*arguments: str) -> dict[str, Any]:
+def _run_child(*arguments: str) -> dict[str, Any]:
     done = subprocess.run([sys.executable, "-m", __spec__.name, *arguments], stdout=subprocess.PIPE, check=True)
     return json.loads(done.stdout)
 
@@ -495,9 +495,9 @@ def main() -> None:
         case ["serve"]:
             asyncio.run(serve())
         case ["check", client]:
-            print(json.dumps(checked(client)))
+            print(json.dumps(run_checks(client)))
         case ["measure", client, urls]:
-            print(json.dumps(asyncio.run(measured(client, json.loads(urls), given.quick))))
+            print(json.dumps(asyncio.run(measure_client(client, json.loads(urls), given.quick))))
         case _:
             pin()
             print(transports_table(quick=given.quick))

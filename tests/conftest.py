@@ -18,7 +18,7 @@ from hypothesis import settings
 
 import toolglot
 from toolglot.engine.signin import environment
-from toolglot.engine.signin.environment import SECRETS
+from toolglot.engine.signin.environment import ENTRA_SECRETS
 from toolglot.jsontext import loads_object
 from toolglot.providers.catalog import PROFILES
 from toolglot.wire.codec import WIRES
@@ -45,7 +45,7 @@ _NAMED = {name for row in PROFILES.values() for name in (*row.key_env, *row.toke
 for _name in (
     set[str]()
     if os.environ.get("TOOLGLOT_LIVE_MODELS")
-    else _NAMED | {*SECRETS, "TOOLGLOT_MODEL", "GOOGLE_APPLICATION_CREDENTIALS"}
+    else _NAMED | {*ENTRA_SECRETS, "TOOLGLOT_MODEL", "GOOGLE_APPLICATION_CREDENTIALS"}
 ):
     os.environ.pop(_name, None)
 
@@ -86,7 +86,7 @@ def _nothing_stays_hidden() -> Iterator[None]:
     loggers = [logging.getLogger(name) for name in ("toolglot", "aiohttp", "asyncio")]
     before = [(one, one.level, [*one.handlers]) for one in loggers]
     yield
-    environment._hidden.clear()  # pyright: ignore[reportPrivateUsage]
+    environment._hidden_keys.clear()  # pyright: ignore[reportPrivateUsage]
     for logger, level, handlers in before:
         logger.setLevel(level)
         logger.handlers[:] = handlers

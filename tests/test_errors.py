@@ -9,6 +9,7 @@ from toolglot.errors import (
     ContextTooLong,
     InvalidRequest,
     LimitExceeded,
+    LossyEncoding,
     Overloaded,
     ProviderError,
     QuotaExceeded,
@@ -17,7 +18,6 @@ from toolglot.errors import (
     ToolglotError,
     TruncatedStream,
     UnknownName,
-    WouldLose,
 )
 from toolglot.losses import Loss, Repair
 
@@ -78,14 +78,14 @@ def test_an_unknown_name_offers_the_nearest(name: str, offered: str, left: str) 
 
 def test_what_would_be_lost_is_named() -> None:
     losses = [Loss("audio", "messages[0]", "no sound"), Loss("top_k", "options", "not there")]
-    error = WouldLose(iter(losses))
+    error = LossyEncoding(iter(losses))
     assert error.losses == tuple(losses)
     assert all(str(loss) in str(error) for loss in losses)
 
 
 def test_a_limit_says_what_how_much_and_whose() -> None:
     error = LimitExceeded("the number of tools", 128, 200, "OpenAI")
-    assert (error.what, error.limit, error.value, error.provider) == ("the number of tools", 128, 200, "OpenAI")
+    assert (error.quantity, error.limit, error.value, error.provider) == ("the number of tools", 128, 200, "OpenAI")
     assert all(word in str(error) for word in ("the number of tools", "128", "200", "OpenAI"))
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolglot.jsontext import dumps, dumps_text, kind, loads, loads_object
+from toolglot.jsontext import dumps, dumps_text, json_type_name, loads, loads_object
 from toolglot.messages import Text
 
 BIG = 123456789012345678901234567890
@@ -125,4 +125,4 @@ def test_what_is_written_is_read_back(value: Any) -> None:
     ],
 )
 def test_the_name_of_a_type(value: Any, name: str) -> None:
-    assert kind(value) == name
+    assert json_type_name(value) == name

@@ -2,7 +2,7 @@
 
 import pytest
 
-from toolglot.redact import HIDDEN, redact
+from toolglot.redact import REDACTED, redact
 
 SECRETS = [
     "sk-abcdefgh12345678",
@@ -23,12 +23,12 @@ SECRETS = [
 @pytest.mark.parametrize("around", ["{}", "the key {} is wrong", '{{"key":"{}"}}', "key={}&x=1", "({}).", "'{}'", "a\n{}\nb"])
 def test_what_looks_like_a_key(secret: str, around: str) -> None:
     text = around.format(secret)
-    assert redact(text) == around.format(HIDDEN)
+    assert redact(text) == around.format(REDACTED)
 
 
 @pytest.mark.parametrize("word", ["Bearer", "bearer"])
 def test_bearers(word: str) -> None:
-    assert redact(f"authorization: {word} ya29.a0AfB_by-x/y+z==, next") == f"authorization: {word} {HIDDEN}, next"
+    assert redact(f"authorization: {word} ya29.a0AfB_by-x/y+z==, next") == f"authorization: {word} {REDACTED}, next"
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_everything_else_stays(text: str) -> None:
 
 
 def test_keys_that_are_known() -> None:
-    assert redact("secret-1 and secret-2, secret-1", ["secret-1", "secret-2"]) == f"{HIDDEN} and {HIDDEN}, {HIDDEN}"
+    assert redact("secret-1 and secret-2, secret-1", ["secret-1", "secret-2"]) == f"{REDACTED} and {REDACTED}, {REDACTED}"
     assert redact("nothing here", {"secret-1"}) == "nothing here"
 
 
@@ -60,7 +60,7 @@ def test_known_keys_that_are_too_short_are_words() -> None:
 
 @pytest.mark.parametrize("known", [["abcdefgh", "abcdefgh-more"], ["abcdefgh-more", "abcdefgh"]])
 def test_a_key_that_starts_with_another_is_hidden_whole(known: list[str]) -> None:
-    assert redact("key abcdefgh-more is wrong", known) == f"key {HIDDEN} is wrong"
+    assert redact("key abcdefgh-more is wrong", known) == f"key {REDACTED} is wrong"
 
 
 def test_it_is_idempotent() -> None:

@@ -23,7 +23,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toolglot.cli.logs import configure
+from toolglot.cli.logging_setup import configure_logging
 from toolglot.engine.auth import Key
 from toolglot.engine.engine import Engine
 from toolglot.engine.factory import create_engine
@@ -35,7 +35,7 @@ from toolglot.jsontext import dumps
 from toolglot.loop.orchestrator import Orchestrator
 from toolglot.messages import user
 from toolglot.providers.catalog import PROFILES
-from toolglot.redact import HIDDEN, redact
+from toolglot.redact import REDACTED, redact
 from toolglot.request import Options, Request
 from toolglot.simulator.core import Simulator
 from toolglot.simulator.server import SimulatorServer
@@ -239,7 +239,7 @@ def made(provider: str, base_url: str, **more: Any) -> Engine:
 async def asked_both_ways(hunt: Hunt, engine: Engine, where: str, request: Request = ASKED) -> list[ToolglotError]:
     """Asks for a whole answer and for a stream; keeps what is seen of either."""
     errors: list[ToolglotError] = []
-    hunt.keep(where, repr(engine), repr(engine.keys), repr(engine.session()))
+    hunt.keep(where, repr(engine), repr(engine.keys), repr(engine.new_state()))
     for streamed in (False, True):
         try:
             if streamed:
@@ -250,7 +250,7 @@ async def asked_both_ways(hunt: Hunt, engine: Engine, where: str, request: Reque
         except ToolglotError as error:
             hunt.keep_error(error, where)
             errors.append(error)
-    hunt.keep(where, repr(engine.healed))
+    hunt.keep(where, repr(engine.applied_heals))
     return errors
 
 
@@ -323,9 +323,9 @@ class TestAServerThatRepeatsWhatItWasTold:
         run(echoed_everywhere(hunt, provider, user_info=f"me:{hunt.plant('password')}@"))
 
     def test_a_login_of_copilot_in_its_file(self, hunt: Hunt, tmp_path: Path) -> None:
-        from toolglot.engine.signin.copilot import CopilotSignIn, Login, keep_login, login_file
+        from toolglot.engine.signin.copilot import CopilotSignIn, Login, login_file, store_login
 
-        kept = keep_login(Login(hunt.plant("login"), "http://127.0.0.1:9"))
+        kept = store_login(Login(hunt.plant("login"), "http://127.0.0.1:9"))
         assert Path(kept) == login_file()
         assert tmp_path in Path(kept).parents
         hunt.keep("where it is", kept)
@@ -333,7 +333,7 @@ class TestAServerThatRepeatsWhatItWasTold:
         async def everywhere() -> None:
             async with Echo() as echo:
                 for mode in MODES:
-                    keep_login(Login(hunt.keys[0], f"http://{echo.host}/{mode}"))
+                    store_login(Login(hunt.keys[0], f"http://{echo.host}/{mode}"))
                     engine = made("copilot", f"http://{echo.host}/500", key=CopilotSignIn())
                     assert len(await asked_both_ways(hunt, engine, mode)) == 2
                 assert hunt.keys[0] in echo.heads[-1]
@@ -419,7 +419,7 @@ class TestOnTheSimulator:
     ) -> None:
         """Also where somebody else's words hold the key, and nothing but the log knows it."""
         key, path = hunt.plant("logged"), tmp_path / "log.jsonl"
-        configure("debug", path if file else None, secrets=lambda: [key])
+        configure_logging("debug", path if file else None, secrets=lambda: [key])
         logging.getLogger("toolglot").propagate = False  # what is raw is what is tested elsewhere
         log = logging.getLogger("toolglot.tools")
         agent = Orchestrator("simulator", tools=[fetch])
@@ -520,7 +520,7 @@ class TestWhatIsShownOfValues:
     def test_engines_and_what_they_are_made_of(self, hunt: Hunt) -> None:
         base_url = f"https://me:{hunt.plant('password')}@host/v1"
         engine = made("compatible", base_url, key=hunt.plant("given"), headers={"x-key": hunt.plant("header")})
-        hunt.keep("engine", repr(engine), engine.name, repr(engine.keys), repr(engine.session()), repr(engine.transport))
+        hunt.keep("engine", repr(engine), engine.name, repr(engine.keys), repr(engine.new_state()), repr(engine.transport))
         hunt.keep("agent", repr(Orchestrator(engine)), Orchestrator(engine).save(), " " * 200)
 
     @pytest.mark.parametrize("address", ["ftp://me:{}@host/", "me:{}@", "https://{}@", "http://me:{}@[bad/"])
@@ -542,7 +542,7 @@ class TestWhatIsShownOfValues:
             assert run(asked_both_ways(hunt, engine, "header"))
 
     def test_errors_survive_a_pickle_without_the_key(self, hunt: Hunt) -> None:
-        error = ProviderError(f"no: {HIDDEN}", status=401, request_id="req_1")
+        error = ProviderError(f"no: {REDACTED}", status=401, request_id="req_1")
         hunt.plant("nothing")
         hunt.keep_error(error)
         assert vars(pickle.loads(pickle.dumps(error))) == vars(error)
@@ -676,7 +676,7 @@ class TestWhatLooksLikeAKey:
     @pytest.mark.parametrize("around", AROUND.values(), ids=list(AROUND))
     @pytest.mark.parametrize("shape", SHAPES)
     def test_it_is_hidden(self, shape: str, around: str) -> None:
-        assert redact(around.format(SHAPES[shape])) == around.format(HIDDEN)
+        assert redact(around.format(SHAPES[shape])) == around.format(REDACTED)
 
     @pytest.mark.parametrize(
         ("text", "shown"),
@@ -713,8 +713,8 @@ class TestWhatLooksLikeAKey:
         ],
     )
     def test_what_is_only_called_a_secret_is_hidden_on_demand(self, text: str, shown: str) -> None:
-        assert redact(text, named=True) == shown
-        assert redact(shown, named=True) == shown
+        assert redact(text, by_name=True) == shown
+        assert redact(shown, by_name=True) == shown
 
     @pytest.mark.parametrize(
         "text",
@@ -738,11 +738,11 @@ class TestWhatLooksLikeAKey:
         ],
     )
     def test_everything_else_stays(self, text: str) -> None:
-        assert redact(text, named=True) == text
+        assert redact(text, by_name=True) == text
 
     @pytest.mark.parametrize("end", ["", "'", '"', "…"])
     def test_a_known_key_that_was_cut_with_its_text(self, end: str) -> None:
-        assert redact(f"so {HEX[:11]}{end}", [HEX]) == f"so {HIDDEN}{end}"
+        assert redact(f"so {HEX[:11]}{end}", [HEX]) == f"so {REDACTED}{end}"
         assert redact(f"so {HEX[:7]}{end}", [HEX]) == f"so {HEX[:7]}{end}"
         assert redact(f"so {HEX[:11]} is it", [HEX]) == f"so {HEX[:11]} is it"
 
@@ -771,12 +771,12 @@ class TestLawsOfHiding:
     def test_time_grows_with_the_text_only(self, piece: str) -> None:
         text = piece * (10_000 // len(piece))
         before = time.thread_time()
-        redact(text, ["secret-known-1"], named=True)
+        redact(text, ["secret-known-1"], by_name=True)
         assert time.thread_time() - before < 0.3
 
     @pytest.mark.parametrize("piece", ["sk-", "eyJaaaaaaaaaaa-", "://a:", "--a", "token_", 'password="', "tid=aaaaaa;", "x"])
     def test_200_kb_are_no_burden(self, piece: str) -> None:
         """Tens of milliseconds; what grew with the square would take minutes."""
         before = time.thread_time()
-        redact(piece * (200_000 // len(piece)), [HEX], named=True)
+        redact(piece * (200_000 // len(piece)), [HEX], by_name=True)
         assert time.thread_time() - before < 2

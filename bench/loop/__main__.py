@@ -7,11 +7,11 @@ import sys
 from pathlib import Path
 from time import monotonic
 
-from bench.loop.environments import FOLDER
+from bench.loop.peer_environments import DIRECTORY
 from bench.loop.plan import PEERS, plan
 from bench.loop.run import Results, run
 from bench.loop.scenarios import ALL, WIRES
-from bench.loop.table import reached, tables
+from bench.loop.table import build_goal_table, build_tables
 
 
 def main() -> None:
@@ -19,22 +19,24 @@ def main() -> None:
         prog="python -m bench.loop", description="The tool loop against peers and floors, as ratios."
     )
     parser.add_argument("--quick", action="store_true", help="fewer scenarios and rounds")
-    parser.add_argument("--peers", type=_names(PEERS), help=f"of {','.join(PEERS)}, on all their wires; none for floors only")
-    parser.add_argument("--scenario", type=_names(ALL), default=[], help=f"of {','.join(ALL)}")
-    parser.add_argument("--wire", type=_names(WIRES), default=[], help=f"of {','.join(WIRES)}")
-    parser.add_argument("--folder", type=Path, default=FOLDER, help="where the peers' environments are kept (%(default)s)")
+    parser.add_argument(
+        "--peers", type=_name_list(PEERS), help=f"of {','.join(PEERS)}, on all their wires; none for floors only"
+    )
+    parser.add_argument("--scenario", type=_name_list(ALL), default=[], help=f"of {','.join(ALL)}")
+    parser.add_argument("--wire", type=_name_list(WIRES), default=[], help=f"of {','.join(WIRES)}")
+    parser.add_argument("--folder", type=Path, default=DIRECTORY, help="where the peers' environments are kept (%(default)s)")
     parser.add_argument("--json", action="store_true", help="one JSON object for scripts")
     given = parser.parse_args()
     start = monotonic()
     results = run(plan(quick=given.quick, scenarios=given.scenario, peers=given.peers, wires=given.wire), given.folder)
     if given.json:
-        print(json.dumps(_plain(results), ensure_ascii=False, indent=2))
+        print(json.dumps(_to_json(results), ensure_ascii=False, indent=2))
     else:
-        print(*tables(results, whole=not given.scenario), sep="\n")
+        print(*build_tables(results, whole=not given.scenario), sep="\n")
     print(f"\n{monotonic() - start:.0f} s", file=sys.stderr)
 
 
-def _names(known: object):
+def _name_list(known: object):
     def read(text: str) -> list[str]:
         names = [] if text == "none" else text.split(",")
         if unknown := [name for name in names if name not in known]:  # type: ignore[operator]
@@ -44,20 +46,20 @@ def _names(known: object):
     return read
 
 
-def _plain(results: Results) -> dict[str, object]:
+def _to_json(results: Results) -> dict[str, object]:
     samples = [
         {
             "wire": wire,
             "runner": runner,
             "scenario": name,
             "unit": samples.scenario.unit,
-            "cpu_seconds_per_unit": samples.each,
+            "cpu_seconds_per_unit": samples.unit_cost,
             "wall_seconds": samples.wall,
             "peak_mb": samples.peak,
             "growth_mb": samples.growth,
             "slope_seconds_per_turn": samples.slope,
-            "samples": len(samples.taken),
-            "failed": samples.failed or None,
+            "samples": len(samples.samples),
+            "failed": samples.failure or None,
         }
         for (wire, runner, name), samples in results.samples.items()
     ]
@@ -66,7 +68,7 @@ def _plain(results: Results) -> dict[str, object]:
         "machine": platform.machine(),
         "samples": samples,
         "imports": {name: {"cpu_seconds": found.cpu, "mb": found.memory} for name, found in results.imports.items()},
-        "goals": reached(results).as_json(),
+        "goals": build_goal_table(results).as_json(),
         "not_installed": results.missing,
     }
 

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from bench.loop.runner import CONNECTIONS, Job, Said, Talk, definitions, serve
+from bench.loop.runner import CONNECTIONS, Job, RunConversation, RunOutput, definitions, serve
 from bench.loop.scenarios import ANTHROPIC, CHAT, PROMPT, RESPONSES
 
 Doc = dict[str, Any]
@@ -21,53 +21,53 @@ Call = tuple[str, str, str | Doc]
 
 encode = msgspec.json.encode
 decode = msgspec.json.Decoder().decode
-JOINED = 16 * 1024
+MAX_JOINED_BODY = 16 * 1024
 """A longer body is not copied to stand behind its head."""
 PATHS = {CHAT: "/chat/completions", ANTHROPIC: "/v1/messages", RESPONSES: "/responses"}
 
 
-class Reading(Protocol):
+class ByteReader(Protocol):
     async def read(self) -> bytes:
         """The next bytes; b"" at the end."""
         ...
 
 
-Send = Callable[[bytes, bool], Awaitable[Reading]]
+Send = Callable[[bytes, bool], Awaitable[ByteReader]]
 """Sends a body; whether a stream is wanted."""
 
 
-async def open_floor(job: Job) -> Talk:
+async def open_floor(job: Job) -> RunConversation:
     send = await CLIENTS[sys.argv[3]](job)
-    wire, scenario = SHAPES[job.wire](job), job.scenario
+    wire, scenario = WIRE_FLOORS[job.wire](job), job.scenario
 
-    async def talk() -> Said:
-        history, pieces = wire.start(), 0
+    async def talk() -> RunOutput:
+        history, pieces = wire.new_history(), 0
         while True:
-            answer = await send(wire.body(history, scenario.streamed), scenario.streamed)
-            if scenario.streamed:
-                text, calls, seen = await _streamed(answer, wire, history)
+            answer = await send(wire.encode_body(history, scenario.is_streamed), scenario.is_streamed)
+            if scenario.is_streamed:
+                text, calls, seen = await _read_stream(answer, wire, history)
                 pieces += seen
             else:
-                text, calls = wire.whole(decode(await _all(answer)), history)
+                text, calls = wire.read_whole(decode(await _read_all(answer)), history)
             if not calls:
-                return Said(text, pieces)
-            wire.answer(history, calls, await job.call_all([(name, given) for _, name, given in calls]))
+                return RunOutput(text, pieces)
+            wire.append_results(history, calls, await job.call_all([(name, given) for _, name, given in calls]))
 
     return talk
 
 
-async def _all(answer: Reading) -> bytes:
+async def _read_all(answer: ByteReader) -> bytes:
     data = await answer.read()
     while more := await answer.read():
         data += more
     return data
 
 
-async def _streamed(answer: Reading, wire: "Shape", history: list[Doc]) -> tuple[str, list[Call], int]:
+async def _read_stream(answer: ByteReader, wire: "WireFloor", history: list[Doc]) -> tuple[str, list[Call], int]:
     texts: list[str] = []
     fragments: list[str] = []
     heads: list[Doc] = []
-    rest, event = b"", wire.event
+    rest, event = b"", wire.read_event
     while data := await answer.read():
         *events, rest = (rest + data if rest else data).split(b"\n\n")
         for one in events:
@@ -76,20 +76,20 @@ async def _streamed(answer: Reading, wire: "Shape", history: list[Doc]) -> tuple
     text, given = "".join(texts), "".join(fragments)
     calls: list[Call] = [(head["id"], head["name"], given) for head in heads]
     if calls:
-        wire.said(history, calls)
+        wire.append_calls(history, calls)
     return text, calls, len(texts) + len(fragments)
 
 
 # ---- the wires
 
 
-class Shape(Protocol):
-    def start(self) -> list[Doc]: ...
-    def body(self, history: list[Doc], stream: bool) -> bytes: ...
-    def whole(self, doc: Doc, history: list[Doc]) -> tuple[str, list[Call]]: ...
-    def event(self, doc: Doc, texts: list[str], heads: list[Doc], fragments: list[str]) -> None: ...
-    def said(self, history: list[Doc], calls: list[Call]) -> None: ...
-    def answer(self, history: list[Doc], calls: list[Call], results: list[str]) -> None: ...
+class WireFloor(Protocol):
+    def new_history(self) -> list[Doc]: ...
+    def encode_body(self, history: list[Doc], stream: bool) -> bytes: ...
+    def read_whole(self, doc: Doc, history: list[Doc]) -> tuple[str, list[Call]]: ...
+    def read_event(self, doc: Doc, texts: list[str], heads: list[Doc], fragments: list[str]) -> None: ...
+    def append_calls(self, history: list[Doc], calls: list[Call]) -> None: ...
+    def append_results(self, history: list[Doc], calls: list[Call], results: list[str]) -> None: ...
 
 
 class Chat:
@@ -100,20 +100,20 @@ class Chat:
             for name, about, parameters in definitions(job.scenario)
         ]
 
-    def start(self) -> list[Doc]:
+    def new_history(self) -> list[Doc]:
         return [{"role": "user", "content": PROMPT}]
 
-    def body(self, history: list[Doc], stream: bool) -> bytes:
+    def encode_body(self, history: list[Doc], stream: bool) -> bytes:
         return encode({"model": self._model, "messages": history, "tools": self._tools, "stream": stream})
 
-    def whole(self, doc: Doc, history: list[Doc]) -> tuple[str, list[Call]]:
+    def read_whole(self, doc: Doc, history: list[Doc]) -> tuple[str, list[Call]]:
         message = doc["choices"][0]["message"]
         calls = message.get("tool_calls") or ()
         if calls:
             history.append({"role": "assistant", "content": message["content"], "tool_calls": calls})
         return message["content"], [(call["id"], call["function"]["name"], call["function"]["arguments"]) for call in calls]
 
-    def event(self, doc: Doc, texts: list[str], heads: list[Doc], fragments: list[str]) -> None:
+    def read_event(self, doc: Doc, texts: list[str], heads: list[Doc], fragments: list[str]) -> None:
         for choice in doc["choices"]:
             delta = choice["delta"]
             if text := delta.get("content"):
@@ -123,11 +123,11 @@ class Chat:
                     heads.append({"id": call["id"], "name": call["function"]["name"]})
                 fragments.append(call["function"]["arguments"])
 
-    def said(self, history: list[Doc], calls: list[Call]) -> None:
+    def append_calls(self, history: list[Doc], calls: list[Call]) -> None:
         made = [{"id": id, "type": "function", "function": {"name": name, "arguments": given}} for id, name, given in calls]
         history.append({"role": "assistant", "content": None, "tool_calls": made})
 
-    def answer(self, history: list[Doc], calls: list[Call], results: list[str]) -> None:
+    def append_results(self, history: list[Doc], calls: list[Call], results: list[str]) -> None:
         for (id, _, _), result in zip(calls, results, strict=True):
             history.append({"role": "tool", "tool_call_id": id, "content": result})
 
@@ -140,20 +140,20 @@ class Anthropic:
             for name, about, parameters in definitions(job.scenario)
         ]
 
-    def start(self) -> list[Doc]:
+    def new_history(self) -> list[Doc]:
         return [{"role": "user", "content": PROMPT}]
 
-    def body(self, history: list[Doc], stream: bool) -> bytes:
+    def encode_body(self, history: list[Doc], stream: bool) -> bytes:
         return encode({"model": self._model, "max_tokens": 1000, "messages": history, "tools": self._tools, "stream": stream})
 
-    def whole(self, doc: Doc, history: list[Doc]) -> tuple[str, list[Call]]:
+    def read_whole(self, doc: Doc, history: list[Doc]) -> tuple[str, list[Call]]:
         content = doc["content"]
         calls = [(block["id"], block["name"], block["input"]) for block in content if block["type"] == "tool_use"]
         if calls:
             history.append({"role": "assistant", "content": content})
         return "".join(block["text"] for block in content if block["type"] == "text"), calls
 
-    def event(self, doc: Doc, texts: list[str], heads: list[Doc], fragments: list[str]) -> None:
+    def read_event(self, doc: Doc, texts: list[str], heads: list[Doc], fragments: list[str]) -> None:
         kind = doc["type"]
         if kind == "content_block_delta":
             delta = doc["delta"]
@@ -164,13 +164,13 @@ class Anthropic:
         elif kind == "content_block_start" and doc["content_block"]["type"] == "tool_use":
             heads.append(doc["content_block"])
 
-    def said(self, history: list[Doc], calls: list[Call]) -> None:
+    def append_calls(self, history: list[Doc], calls: list[Call]) -> None:
         content = [
             {"type": "tool_use", "id": id, "name": name, "input": msgspec.Raw(str(given).encode())} for id, name, given in calls
         ]
         history.append({"role": "assistant", "content": content})
 
-    def answer(self, history: list[Doc], calls: list[Call], results: list[str]) -> None:
+    def append_results(self, history: list[Doc], calls: list[Call], results: list[str]) -> None:
         content = [
             {"type": "tool_result", "tool_use_id": id, "content": result}
             for (id, _, _), result in zip(calls, results, strict=True)
@@ -186,19 +186,19 @@ class Responses:
             for name, about, parameters in definitions(job.scenario)
         ]
 
-    def start(self) -> list[Doc]:
+    def new_history(self) -> list[Doc]:
         return [{"role": "user", "content": PROMPT}]
 
-    def body(self, history: list[Doc], stream: bool) -> bytes:
+    def encode_body(self, history: list[Doc], stream: bool) -> bytes:
         return encode({"model": self._model, "input": history, "tools": self._tools, "stream": stream})
 
-    def whole(self, doc: Doc, history: list[Doc]) -> tuple[str, list[Call]]:
+    def read_whole(self, doc: Doc, history: list[Doc]) -> tuple[str, list[Call]]:
         output = doc["output"]
         history += output
         text = "".join(part["text"] for item in output if item["type"] == "message" for part in item["content"])
         return text, [(item["call_id"], item["name"], item["arguments"]) for item in output if item["type"] == "function_call"]
 
-    def event(self, doc: Doc, texts: list[str], heads: list[Doc], fragments: list[str]) -> None:
+    def read_event(self, doc: Doc, texts: list[str], heads: list[Doc], fragments: list[str]) -> None:
         kind = doc["type"]
         if kind == "response.output_text.delta":
             texts.append(doc["delta"])
@@ -207,16 +207,16 @@ class Responses:
         elif kind == "response.output_item.added" and doc["item"]["type"] == "function_call":
             heads.append({"id": doc["item"]["call_id"], "name": doc["item"]["name"]})
 
-    def said(self, history: list[Doc], calls: list[Call]) -> None:
+    def append_calls(self, history: list[Doc], calls: list[Call]) -> None:
         for id, name, given in calls:
             history.append({"type": "function_call", "call_id": id, "name": name, "arguments": given})
 
-    def answer(self, history: list[Doc], calls: list[Call], results: list[str]) -> None:
+    def append_results(self, history: list[Doc], calls: list[Call], results: list[str]) -> None:
         for (id, _, _), result in zip(calls, results, strict=True):
             history.append({"type": "function_call_output", "call_id": id, "output": result})
 
 
-SHAPES: dict[str, Callable[[Job], Shape]] = {CHAT: Chat, ANTHROPIC: Anthropic, RESPONSES: Responses}
+WIRE_FLOORS: dict[str, Callable[[Job], WireFloor]] = {CHAT: Chat, ANTHROPIC: Anthropic, RESPONSES: Responses}
 
 
 # ---- HTTP/1.1 by hand
@@ -240,7 +240,7 @@ class RawConnection(asyncio.Protocol):
         self._left = self._skip = 0
         self._chunked = self._done = False
         head = request % len(body)
-        if len(body) < JOINED:
+        if len(body) < MAX_JOINED_BODY:
             self.transport.write(head + body)
         else:
             self.transport.write(head)
@@ -310,7 +310,7 @@ async def rawh1(job: Job) -> Send:
     idle: list[RawConnection] = []
     loop = asyncio.get_running_loop()
 
-    async def send(body: bytes, stream: bool) -> Reading:
+    async def send(body: bytes, stream: bool) -> ByteReader:
         if idle:
             connection = idle.pop()
         else:
@@ -322,7 +322,7 @@ async def rawh1(job: Job) -> Send:
         for connection in idle:
             connection.transport.close()
 
-    job.closing.append(close)
+    job.close_callbacks.append(close)
     return send
 
 
@@ -337,10 +337,10 @@ async def transport(job: Job) -> Send:
     url = job.base_url + PATHS[job.wire]
     headers = {"authorization": "Bearer k", "content-type": "application/json"}
 
-    async def send(body: bytes, stream: bool) -> Reading:
+    async def send(body: bytes, stream: bool) -> ByteReader:
         return await client.send(HttpRequest(url, headers, body, stream))
 
-    job.closing.append(client.close)
+    job.close_callbacks.append(client.close)
     return send
 
 
@@ -355,10 +355,10 @@ async def aiohttp(job: Job) -> Send:
         def __init__(self, response: Any) -> None:
             self.read = response.content.readany
 
-    async def send(body: bytes, stream: bool) -> Reading:
+    async def send(body: bytes, stream: bool) -> ByteReader:
         return Answer(await session.post(url, data=body, headers=headers))
 
-    job.closing.append(session.close)
+    job.close_callbacks.append(session.close)
     return send
 
 
@@ -389,7 +389,7 @@ async def pyreqwest(job: Job) -> Send:
             data, self._data = self._data, b""
             return data
 
-    async def send(body: bytes, stream: bool) -> Reading:
+    async def send(body: bytes, stream: bool) -> ByteReader:
         request = client.post(url).headers(headers).body_bytes(body)
         if not stream:
             return Whole(bytes(await (await request.build().send()).bytes()))
@@ -399,7 +399,7 @@ async def pyreqwest(job: Job) -> Send:
     async def close() -> None:
         await client.close()
 
-    job.closing.append(close)
+    job.close_callbacks.append(close)
     return send
 
 

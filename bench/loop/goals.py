@@ -11,26 +11,26 @@ from bench.measure import Figure
 
 Value = Callable[[Results], float | None]
 TIMES = "\N{MULTIPLICATION SIGN}"
-RAW, OWN, AIOHTTP, PYREQWEST = "floor_rawh1", "floor_transport", "floor_aiohttp", "floor_pyreqwest"
+RAW, TRANSPORT, AIOHTTP, PYREQWEST = "floor_rawh1", "floor_transport", "floor_aiohttp", "floor_pyreqwest"
 ON_OPENAI = ("openai", "litellm", *FRAMEWORKS)
 
 
 @dataclass(frozen=True)
 class Goal:
     level: Literal["must", "stretch"]
-    what: str
+    title: str
     value: Value
     unit: str = TIMES
-    most: float | None = None
-    least: float | None = None
+    maximum: float | None = None
+    minimum: float | None = None
 
     def figure(self, results: Results) -> Figure | None:
         found = self.value(results)
-        return None if found is None else Figure(found, self.unit, self.most, self.least)
+        return None if found is None else Figure(found, self.unit, self.maximum, self.minimum)
 
     @property
-    def wanted(self) -> str:
-        return Figure(0, self.unit, self.most, self.least).goal + self.unit
+    def target_text(self) -> str:
+        return Figure(0, self.unit, self.maximum, self.minimum).goal_text + self.unit
 
 
 def goals() -> Iterator[Goal]:
@@ -42,11 +42,11 @@ def goals() -> Iterator[Goal]:
     yield from _imports()
 
 
-def _cost(wire: str, runner: str, scenario: str) -> Value:
-    return lambda results: _get(results.of(wire, runner, scenario), lambda samples: samples.each)
+def _unit_cost(wire: str, runner: str, scenario: str) -> Value:
+    return lambda results: _read_samples(results.find_samples(wire, runner, scenario), lambda samples: samples.unit_cost)
 
 
-def _get(samples: Samples | None, read: Callable[[Samples], float | None]) -> float | None:
+def _read_samples(samples: Samples | None, read: Callable[[Samples], float | None]) -> float | None:
     return None if samples is None else read(samples)
 
 
@@ -58,34 +58,34 @@ def _ratio(above: Value, below: Value) -> Value:
     return value
 
 
-def _at_most(level: Literal["must", "stretch"], scenario: str, floor: str, most: float, wire: str = CHAT) -> Goal:
-    value = _ratio(_cost(wire, OURS, scenario), _cost(wire, floor, scenario))
-    return Goal(level, f"{_where(scenario, wire)}: ours ÷ {floor}", value, most=most)
+def _at_most(level: Literal["must", "stretch"], scenario: str, floor: str, maximum: float, wire: str = CHAT) -> Goal:
+    value = _ratio(_unit_cost(wire, OURS, scenario), _unit_cost(wire, floor, scenario))
+    return Goal(level, f"{_label(scenario, wire)}: ours ÷ {floor}", value, maximum=maximum)
 
 
-def _less_than(level: Literal["must", "stretch"], scenario: str, peer: str, least: float, wire: str = CHAT) -> Goal:
-    value = _ratio(_cost(wire, peer, scenario), _cost(wire, OURS, scenario))
-    return Goal(level, f"{_where(scenario, wire)}: {peer} ÷ ours", value, least=least)
+def _at_least(level: Literal["must", "stretch"], scenario: str, peer: str, minimum: float, wire: str = CHAT) -> Goal:
+    value = _ratio(_unit_cost(wire, peer, scenario), _unit_cost(wire, OURS, scenario))
+    return Goal(level, f"{_label(scenario, wire)}: {peer} ÷ ours", value, minimum=minimum)
 
 
-def _where(scenario: str, wire: str) -> str:
+def _label(scenario: str, wire: str) -> str:
     return scenario if wire == CHAT else f"{scenario} {wire}"
 
 
 def _streams() -> Iterator[Goal]:
     for scenario in ("S1", "S2"):
-        yield _at_most("must", scenario, OWN, 1.5)
-        yield _less_than("must", scenario, "openai", 15)
-        yield _less_than("must", scenario, "litellm", 40)
+        yield _at_most("must", scenario, TRANSPORT, 1.5)
+        yield _at_least("must", scenario, "openai", 15)
+        yield _at_least("must", scenario, "litellm", 40)
         if scenario == "S2":
-            yield _less_than("must", scenario, "langchain", 100)
+            yield _at_least("must", scenario, "langchain", 100)
         yield _at_most("stretch", scenario, RAW, 2)
     for scenario in ("S1", "S2"):
-        yield _less_than("must", scenario, "anthropic", 4, ANTHROPIC)
-        yield _less_than("stretch", scenario, "anthropic", 8, ANTHROPIC)
+        yield _at_least("must", scenario, "anthropic", 4, ANTHROPIC)
+        yield _at_least("stretch", scenario, "anthropic", 8, ANTHROPIC)
     yield _at_most("must", "S1P", AIOHTTP, 1.3)
-    yield _less_than("must", "S1P", "openai", 3)
-    yield _less_than("must", "S1P", "litellm", 7)
+    yield _at_least("must", "S1P", "openai", 3)
+    yield _at_least("must", "S1P", "litellm", 7)
     yield _at_most("stretch", "S1P", PYREQWEST, 1.3)
 
 
@@ -94,10 +94,10 @@ def _arguments() -> Iterator[Goal]:
 
     def event(fragments: int, suffix: str) -> Value:
         def value(results: Results) -> float | None:
-            few, many = (results.of(CHAT, OURS, f"S2-{count}{suffix}") for count in (10, fragments))
-            if few is None or many is None or few.each is None or many.each is None:
+            few, many = (results.find_samples(CHAT, OURS, f"S2-{count}{suffix}") for count in (10, fragments))
+            if few is None or many is None or few.unit_cost is None or many.unit_cost is None:
                 return None
-            return (many.each * fragments - few.each * 10) / (fragments - 10)
+            return (many.unit_cost * fragments - few.unit_cost * 10) / (fragments - 10)
 
         return value
 
@@ -105,26 +105,26 @@ def _arguments() -> Iterator[Goal]:
         live, plain = event(4000, "-live")(results), event(4000, "")(results)
         return None if live is None or plain is None else 1e6 * (live - plain)
 
-    yield Goal("must", "S2, live arguments: 39 KB ÷ 5 KB", _ratio(event(4000, "-live"), event(500, "-live")), most=1.1)
-    yield Goal("stretch", "S2: added by live arguments", added, " µs/event", most=0.5)
+    yield Goal("must", "S2, live arguments: 39 KB ÷ 5 KB", _ratio(event(4000, "-live"), event(500, "-live")), maximum=1.1)
+    yield Goal("stretch", "S2: added by live arguments", added, " µs/event", maximum=0.5)
 
 
 def _turns() -> Iterator[Goal]:
     yield _at_most("must", "S3", RAW, 3)
-    yield _less_than("must", "S3", "openai", 5)
+    yield _at_least("must", "S3", "openai", 5)
     for peer in FRAMEWORKS:
-        yield _less_than("must", "S3", peer, 12)
+        yield _at_least("must", "S3", peer, 12)
     yield _at_most("stretch", "S3", RAW, 2)
     yield _at_most("must", "S4", RAW, 4)
-    yield _less_than("must", "S4", "openai", 20)
+    yield _at_least("must", "S4", "openai", 20)
     for peer in FRAMEWORKS:
-        yield _less_than("must", "S4", peer, 30)
+        yield _at_least("must", "S4", peer, 30)
     yield _at_most("stretch", "S4", RAW, 2.5)
 
 
 def _slopes() -> Iterator[Goal]:
     def slope(wire: str, runner: str, scenario: str) -> Value:
-        return lambda results: _get(results.of(wire, runner, scenario), lambda samples: samples.slope)
+        return lambda results: _read_samples(results.find_samples(wire, runner, scenario), lambda samples: samples.slope)
 
     def micro(scenario: str) -> Value:
         def value(results: Results) -> float | None:
@@ -133,28 +133,28 @@ def _slopes() -> Iterator[Goal]:
 
         return value
 
-    yield Goal("must", "S4 slope", micro("S4"), " µs/turn", most=3)
+    yield Goal("must", "S4 slope", micro("S4"), " µs/turn", maximum=3)
     for peer in ON_OPENAI:
         value = _ratio(slope(CHAT, OURS, "S4"), slope(CHAT, peer, "S4"))
-        yield Goal("must", f"S4 slope: ours ÷ {peer}", value, most=round(1 / 75, 4))
+        yield Goal("must", f"S4 slope: ours ÷ {peer}", value, maximum=round(1 / 75, 4))
     value = _ratio(slope(ANTHROPIC, OURS, "S4"), slope(ANTHROPIC, "anthropic", "S4"))
-    yield Goal("must", f"S4 slope {ANTHROPIC}: ours ÷ anthropic", value, most=round(1 / 3, 3))
-    yield Goal("stretch", "S4 slope", micro("S4"), " µs/turn", most=1)
-    yield Goal("must", "S5 slope", micro("S5"), " µs/turn", most=5)
-    yield Goal("stretch", "S5 slope", micro("S5"), " µs/turn", most=2)
+    yield Goal("must", f"S4 slope {ANTHROPIC}: ours ÷ anthropic", value, maximum=round(1 / 3, 3))
+    yield Goal("stretch", "S4 slope", micro("S4"), " µs/turn", maximum=1)
+    yield Goal("must", "S5 slope", micro("S5"), " µs/turn", maximum=5)
+    yield Goal("stretch", "S5 slope", micro("S5"), " µs/turn", maximum=2)
 
 
 def _crowd() -> Iterator[Goal]:
     def ours(read: Callable[[Samples], float | None]) -> Value:
-        return lambda results: _get(results.of(CHAT, OURS, "C1000"), read)
+        return lambda results: _read_samples(results.find_samples(CHAT, OURS, "C1000"), read)
 
-    yield Goal("must", "C1000: errors", ours(lambda samples: samples.errors), "", most=0)
+    yield Goal("must", "C1000: errors", ours(lambda samples: samples.errors), "", maximum=0)
     yield _at_most("must", "C1000", RAW, 3)
     for peer, least in (("openai", 12), ("litellm", 12), *((peer, 25) for peer in FRAMEWORKS)):
-        yield _less_than("must", "C1000", peer, least)
-    yield Goal("must", "C1000: memory grows by", ours(lambda samples: samples.growth), " MB", most=60)
-    value = _ratio(_cost(CHAT, OURS, "C1000"), _cost(CHAT, OURS, "C200"))
-    yield Goal("must", "a conversation of C1000 ÷ one of C200", value, most=1.3)
+        yield _at_least("must", "C1000", peer, least)
+    yield Goal("must", "C1000: memory grows by", ours(lambda samples: samples.growth), " MB", maximum=60)
+    value = _ratio(_unit_cost(CHAT, OURS, "C1000"), _unit_cost(CHAT, OURS, "C200"))
+    yield Goal("must", "a conversation of C1000 ÷ one of C200", value, maximum=1.3)
     yield _at_most("stretch", "C1000", RAW, 2)
 
 
@@ -165,9 +165,9 @@ def _imports() -> Iterator[Goal]:
     def memory(name: str) -> Value:
         return lambda results: found.memory if (found := results.imports.get(name)) else None
 
-    yield Goal("must", "import", cpu(OURS), " ms", most=100)
-    yield Goal("must", "import: memory", memory(OURS), " MB", most=15)
+    yield Goal("must", "import", cpu(OURS), " ms", maximum=100)
+    yield Goal("must", "import: memory", memory(OURS), " MB", maximum=15)
     for peer, least in (("openai", 5), ("anthropic", 12), ("litellm", 30)):
-        yield Goal("must", f"import: {peer} ÷ ours", _ratio(cpu(peer), cpu(OURS)), least=least)
-    yield Goal("stretch", "import with a ready client", cpu(f"{OURS}, ready"), " ms", most=60)
-    yield Goal("stretch", "import with a ready client: memory", memory(f"{OURS}, ready"), " MB", most=8)
+        yield Goal("must", f"import: {peer} ÷ ours", _ratio(cpu(peer), cpu(OURS)), minimum=least)
+    yield Goal("stretch", "import with a ready client", cpu(f"{OURS}, ready"), " ms", maximum=60)
+    yield Goal("stretch", "import with a ready client: memory", memory(f"{OURS}, ready"), " MB", maximum=8)

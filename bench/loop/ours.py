@@ -3,7 +3,7 @@
 Every conversation has an orchestrator of its own, made while the clock runs; all share one engine, and so its connections.
 """
 
-from bench.loop.runner import Job, Said, Talk, serve
+from bench.loop.runner import Job, RunConversation, RunOutput, serve
 from bench.loop.scenarios import ANTHROPIC, CHAT, PROMPT, RESPONSES
 from toolglot import Orchestrator, ToolConfig, tool
 from toolglot.engine.factory import create_engine
@@ -14,17 +14,17 @@ from toolglot.wire.partial import PartialArguments
 PROVIDERS = {CHAT: "openai-chat", RESPONSES: "openai-responses", ANTHROPIC: "anthropic"}
 
 
-async def open_ours(job: Job) -> Talk:
+async def open_ours(job: Job) -> RunConversation:
     transport = HttpTransport()
     engine = create_engine(f"{PROVIDERS[job.wire]}:{job.model}", base_url=job.base_url, key="k", transport=transport)
-    job.closing.append(transport.close)
+    job.close_callbacks.append(transport.close)
     tools = [tool(function) for function in job.functions]
     config = ToolConfig(max_iterations=job.scenario.turns + 1)
 
-    async def talk() -> Said:
-        return Said((await Orchestrator(engine, tools=tools, config=config).run(PROMPT)).text)
+    async def talk() -> RunOutput:
+        return RunOutput((await Orchestrator(engine, tools=tools, config=config).run(PROMPT)).text)
 
-    async def stream() -> Said:
+    async def stream() -> RunOutput:
         texts: list[str] = []
         pieces = 0
         async for event in Orchestrator(engine, tools=tools, config=config).stream(PROMPT):
@@ -32,9 +32,9 @@ async def open_ours(job: Job) -> Talk:
                 texts.append(event.text)
             elif type(event) is ToolCallDelta:
                 pieces += 1
-        return Said("".join(texts), pieces + len(texts))
+        return RunOutput("".join(texts), pieces + len(texts))
 
-    async def live() -> Said:
+    async def live() -> RunOutput:
         texts: list[str] = []
         pieces, partial = 0, PartialArguments()
         async for event in Orchestrator(engine, tools=tools, config=config).stream(PROMPT):
@@ -43,10 +43,10 @@ async def open_ours(job: Job) -> Talk:
             elif type(event) is ToolCallDelta:
                 partial.feed(event.text)
                 pieces += 1
-        assert not partial.broken
-        return Said("".join(texts), pieces)
+        assert not partial.is_broken
+        return RunOutput("".join(texts), pieces)
 
-    return live if job.scenario.live else stream if job.scenario.streamed else talk
+    return live if job.scenario.reads_partial_arguments else stream if job.scenario.is_streamed else talk
 
 
 if __name__ == "__main__":

@@ -13,9 +13,9 @@ class Runner:
     name: str
     module: str
     wires: tuple[str, ...]
-    home: tuple[str, ...] = ()
+    default_wires: tuple[str, ...] = ()
     """Wires on which it is measured unless peers are chosen."""
-    more: tuple[str, ...] = ()
+    extra_arguments: tuple[str, ...] = ()
     package: str = ""
     """What to import, of a peer."""
     is_peer: bool = False
@@ -29,20 +29,20 @@ def _peer(name: str, wires: tuple[str, ...], package: str = "", home: tuple[str,
     return Runner(name, f"bench.loop.peers.{name}_peer", wires, home, package=package or name, is_peer=True)
 
 
-_EVERY = (CHAT, ANTHROPIC, RESPONSES)
+_ALL_WIRES = (CHAT, ANTHROPIC, RESPONSES)
 RUNNERS = {
     runner.name: runner
     for runner in (
-        _floor("rawh1", *_EVERY),
+        _floor("rawh1", *_ALL_WIRES),
         _floor("aiohttp", CHAT),
         _floor("pyreqwest", CHAT),
-        _floor("transport", *_EVERY),
-        Runner(OURS, "bench.loop.ours", _EVERY, _EVERY),
+        _floor("transport", *_ALL_WIRES),
+        Runner(OURS, "bench.loop.ours", _ALL_WIRES, _ALL_WIRES),
         _peer("openai", (CHAT, RESPONSES), home=(CHAT, RESPONSES)),
         _peer("anthropic", (ANTHROPIC,), home=(ANTHROPIC,)),
         _peer("litellm", (CHAT, ANTHROPIC)),
-        _peer("pydantic_ai", _EVERY),
-        _peer("langchain", _EVERY, "langchain.agents, langchain_openai"),
+        _peer("pydantic_ai", _ALL_WIRES),
+        _peer("langchain", _ALL_WIRES, "langchain.agents, langchain_openai"),
         _peer("agents", (CHAT, RESPONSES)),
     )
 }
@@ -77,29 +77,29 @@ class Plan:
     peer_rounds: int
     slow_rounds: int
     """Of ours and the floors, where a run takes long by its nature: paced streams and crowds."""
-    seconds: float
+    max_peer_seconds: float
     """A peer that has used so many for a scenario takes part in no further round."""
     scenarios: frozenset[str] | None = None
     peers: frozenset[str] | None = None
     """Chosen by the caller; these are then measured on all their wires."""
-    wires: tuple[str, ...] = _EVERY
+    wires: tuple[str, ...] = _ALL_WIRES
 
     def rounds_of(self, scenario: Scenario) -> int:
-        return self.slow_rounds if scenario.paced or scenario.conversations > 1 else self.rounds
+        return self.slow_rounds if scenario.is_paced or scenario.conversations > 1 else self.rounds
 
     def runners(self, wire: str) -> list[Runner]:
         return [runner for runner in RUNNERS.values() if self._takes_part(runner, wire)]
 
     def _takes_part(self, runner: Runner, wire: str) -> bool:
         if not runner.is_peer or self.peers is None:
-            return wire in runner.home
+            return wire in runner.default_wires
         return runner.name in self.peers and wire in runner.wires
 
     def scenarios_of(self, runner: Runner, wire: str, group: Iterable[str]) -> list[Scenario]:
         return [ALL[name] for name in group if self._is_wanted(runner, wire, name)]
 
     def _is_wanted(self, runner: Runner, wire: str, name: str) -> bool:
-        if ALL[name].live and (runner.name != OURS or wire != CHAT):
+        if ALL[name].reads_partial_arguments and (runner.name != OURS or wire != CHAT):
             return False
         if self.scenarios is not None:
             return name in self.scenarios
@@ -113,8 +113,8 @@ def plan(*, quick: bool, scenarios: Iterable[str] = (), peers: Iterable[str] | N
     chosen = {
         "scenarios": frozenset(scenarios) or None,
         "peers": None if peers is None else frozenset(peers),
-        "wires": tuple(wires) or _EVERY,
+        "wires": tuple(wires) or _ALL_WIRES,
     }
     if quick:
-        return Plan(True, rounds=5, peer_rounds=3, slow_rounds=3, seconds=0.8, **chosen)
-    return Plan(False, rounds=15, peer_rounds=5, slow_rounds=5, seconds=6.0, **chosen)
+        return Plan(True, rounds=5, peer_rounds=3, slow_rounds=3, max_peer_seconds=0.8, **chosen)
+    return Plan(False, rounds=15, peer_rounds=5, slow_rounds=5, max_peer_seconds=6.0, **chosen)

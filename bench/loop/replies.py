@@ -8,49 +8,49 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from bench.loop.scenarios import ALL, ANTHROPIC, CHAT, FINAL, RESPONSES, WIRES, Scenario, planned
-from bench.streams import NOW, arguments, cut, dumps, stream, words
+from bench.loop.scenarios import ALL, ANTHROPIC, CHAT, FINAL, RESPONSES, WIRES, Scenario, plan_calls
+from bench.streams import NOW, arguments, dumps, split_text, stream, words
 
 Call = tuple[str, str, str]
 """Id, name, arguments."""
 
 
-class Answer(NamedTuple):
+class RenderedAnswer(NamedTuple):
     whole: bytes
     events: list[bytes]
 
 
-def answers(scenario: Scenario, wire: str) -> dict[int, Answer]:
+def render_answers(scenario: Scenario, wire: str) -> dict[int, RenderedAnswer]:
     """What a request with so many tool results in it is answered with."""
-    if scenario.streamed:
+    if scenario.is_streamed:
         text = words(scenario.pieces)
         call = arguments(10 * scenario.fragments) if scenario.fragments else None
-        made = {0: Answer(b"", stream(wire, scenario.name, text, call).events)}
+        made = {0: RenderedAnswer(b"", stream(wire, scenario.name, text, call).events)}
         return made | ({1: _answer(wire, 1, FINAL, [])} if call else {})
-    made, results = dict[int, Answer](), 0
+    made, results = dict[int, RenderedAnswer](), 0
     for turn in range(scenario.turns):
         calls = [
-            (_call_id(wire, turn, at), name, json.dumps(given)) for at, (name, given) in enumerate(planned(scenario, turn))
+            (_call_id(wire, turn, at), name, json.dumps(given)) for at, (name, given) in enumerate(plan_calls(scenario, turn))
         ]
         made[results] = _answer(wire, turn, "" if calls else FINAL, calls)
         results += len(calls)
     return made
 
 
-def expected(scenario: Scenario) -> tuple[str, int, int, int]:
+def expected_outcome(scenario: Scenario) -> tuple[str, int, int, int]:
     """What a run must give: the final text, calls, characters that the tools were given, pieces that were seen at least."""
     if scenario.pieces:
         return "".join(words(scenario.pieces)), 0, 0, scenario.pieces
     if scenario.fragments:
         given = arguments(10 * scenario.fragments)
-        return FINAL, 1, len("".join(given.values())), len(cut(dumps(given).decode())) - 1
-    characters = sum(len(str(given["city"])) for turn in range(scenario.turns) for _, given in planned(scenario, turn))
-    return FINAL, scenario.all_calls, scenario.conversations * characters, 0
+        return FINAL, 1, len("".join(given.values())), len(split_text(dumps(given).decode())) - 1
+    characters = sum(len(str(given["city"])) for turn in range(scenario.turns) for _, given in plan_calls(scenario, turn))
+    return FINAL, scenario.total_calls, scenario.conversations * characters, 0
 
 
-def routes() -> dict[str, dict[str, dict[int, Answer]]]:
+def build_routes() -> dict[str, dict[str, dict[int, RenderedAnswer]]]:
     """By path, then by wire."""
-    return {scenario.path: {wire: answers(scenario, wire) for wire in WIRES} for scenario in ALL.values()}
+    return {scenario.path: {wire: render_answers(scenario, wire) for wire in WIRES} for scenario in ALL.values()}
 
 
 def _call_id(wire: str, turn: int, number: int) -> str:
@@ -61,13 +61,13 @@ def _call_id(wire: str, turn: int, number: int) -> str:
     )
 
 
-def _answer(wire: str, turn: int, text: str, calls: Sequence[Call]) -> Answer:
+def _answer(wire: str, turn: int, text: str, calls: Sequence[Call]) -> RenderedAnswer:
     whole, events = {
         CHAT: (_chat, _chat_events),
         ANTHROPIC: (_anthropic, _anthropic_events),
         RESPONSES: (_responses, _responses_events),
     }[wire]
-    return Answer(dumps(whole(turn, text, calls)), list(events(turn, text, calls)))
+    return RenderedAnswer(dumps(whole(turn, text, calls)), list(events(turn, text, calls)))
 
 
 # ---- openai-chat
@@ -113,11 +113,11 @@ def _chat_events(turn: int, text: str, calls: Sequence[Call]) -> Iterator[bytes]
         return event([{"index": 0, "delta": fields, "logprobs": None, "finish_reason": finish}])
 
     yield delta(role="assistant", content=None if calls else "", refusal=None)
-    for piece in cut(text):
+    for piece in split_text(text):
         yield delta(content=piece)
     for index, (id, name, given) in enumerate(calls):
         yield delta(tool_calls=[{"index": index, "id": id, "type": "function", "function": {"name": name, "arguments": ""}}])
-        for piece in cut(given):
+        for piece in split_text(given):
             yield delta(tool_calls=[{"index": index, "function": {"arguments": piece}}])
     yield delta(finish="tool_calls" if calls else "stop")
     yield event([], _CHAT_USAGE)
@@ -156,12 +156,12 @@ def _anthropic_events(turn: int, text: str, calls: Sequence[Call]) -> Iterator[b
     yield event("message_start", message=message)
     if text:
         yield event("content_block_start", index=0, content_block={"type": "text", "text": ""})
-        for piece in cut(text):
+        for piece in split_text(text):
             yield event("content_block_delta", index=0, delta={"type": "text_delta", "text": piece})
         yield event("content_block_stop", index=0)
     for index, (id, name, given) in enumerate(calls, start=bool(text)):
         yield event("content_block_start", index=index, content_block={"type": "tool_use", "id": id, "name": name, "input": {}})
-        for piece in cut(given):
+        for piece in split_text(given):
             yield event("content_block_delta", index=index, delta={"type": "input_json_delta", "partial_json": piece})
         yield event("content_block_stop", index=index)
     delta = {"stop_reason": "tool_use" if calls else "end_turn", "stop_sequence": None}
@@ -243,22 +243,24 @@ def _responses_events(turn: int, text: str, calls: Sequence[Call]) -> Iterator[b
     done = _responses(turn, text, calls)
     yield event("response.created", response=_response(turn, "in_progress", [], None))
     for index, item in enumerate(done["output"]):
-        yield event("response.output_item.added", output_index=index, item={**item, "status": "in_progress", **_emptied(item)})
+        yield event(
+            "response.output_item.added", output_index=index, item={**item, "status": "in_progress", **_without_content(item)}
+        )
         place = {"item_id": item["id"], "output_index": index}
         if item["type"] == "message":
             place, part = {**place, "content_index": 0}, item["content"][0]
             yield event("response.content_part.added", **place, part={**part, "text": ""})
-            for piece in cut(text):
+            for piece in split_text(text):
                 yield event("response.output_text.delta", **place, delta=piece, logprobs=[])
             yield event("response.output_text.done", **place, text=text, logprobs=[])
             yield event("response.content_part.done", **place, part=part)
         else:
-            for piece in cut(item["arguments"]):
+            for piece in split_text(item["arguments"]):
                 yield event("response.function_call_arguments.delta", **place, delta=piece)
             yield event("response.function_call_arguments.done", **place, arguments=item["arguments"], name=item["name"])
         yield event("response.output_item.done", output_index=index, item=item)
     yield event("response.completed", response=done)
 
 
-def _emptied(item: dict[str, Any]) -> dict[str, Any]:
+def _without_content(item: dict[str, Any]) -> dict[str, Any]:
     return {"content": []} if item["type"] == "message" else {"arguments": ""}

@@ -10,10 +10,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from bench.loop.environments import FOLDER, python_of
+from bench.loop.peer_environments import DIRECTORY, find_python
 from bench.loop.plan import FRAMEWORKS, GROUPS, OURS, RUNNERS, Plan, Runner
 from bench.loop.scenarios import ALL, Scenario
-from bench.loop.workers import Worker, environment, pin, server
+from bench.loop.workers import Worker, environment, pin, run_server
 
 Key = tuple[str, str, str]
 """Wire, runner, scenario."""
@@ -24,46 +24,46 @@ class Samples:
     """What one runner needed for one scenario on one wire."""
 
     scenario: Scenario
-    taken: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
-    failed: str = ""
-    spent: float = 0.0
+    samples: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    failure: str = ""
+    wall_seconds: float = 0.0
 
     def add(self, answer: dict[str, Any]) -> None:
         if "error" in answer:
-            self.failed = answer["error"]
+            self.failure = answer["error"]
         else:
-            self.taken.append(answer)
-            self.spent += answer["wall"] * answer["runs"]
-            self.failed = answer.get("first_error", "")
+            self.samples.append(answer)
+            self.wall_seconds += answer["wall"] * answer["runs"]
+            self.failure = answer.get("first_error", "")
 
     @property
-    def each(self) -> float | None:
+    def unit_cost(self) -> float | None:
         """CPU seconds for one unit of the scenario."""
-        if not self.taken or self.failed:  # who gives up early is not fast
+        if not self.samples or self.failure:  # who gives up early is not fast
             return None
-        return median(one["cpu"] for one in self.taken) / self.scenario.units
+        return median(one["cpu"] for one in self.samples) / self.scenario.units
 
     @property
     def wall(self) -> float | None:
-        return median(one["wall"] for one in self.taken) if self.taken else None
+        return median(one["wall"] for one in self.samples) if self.samples else None
 
     @property
     def peak(self) -> float | None:
-        return max(one["peak"] for one in self.taken) if self.taken else None
+        return max(one["peak"] for one in self.samples) if self.samples else None
 
     @property
     def growth(self) -> float | None:
         """MB over what was there before the first crowd of the process; later ones find memory ready."""
-        return max(one["growth"] for one in self.taken) if self.taken and "growth" in self.taken[0] else None
+        return max(one["growth"] for one in self.samples) if self.samples and "growth" in self.samples[0] else None
 
     @property
     def errors(self) -> int | None:
-        return sum(one.get("errors", 0) for one in self.taken) if self.taken else None
+        return sum(one.get("errors", 0) for one in self.samples) if self.samples else None
 
     @property
     def turns(self) -> list[float]:
         """CPU seconds of each turn."""
-        return [median(times) for times in zip(*(one["turns"] for one in self.taken), strict=True)]
+        return [median(times) for times in zip(*(one["turns"] for one in self.samples), strict=True)]
 
     @property
     def slope(self) -> float | None:
@@ -76,14 +76,14 @@ class Samples:
         return above / sum((at - middle) ** 2 for at in range(len(times)))
 
     @property
-    def early_and_late(self) -> tuple[float, float] | None:
+    def early_and_late_turns(self) -> tuple[float, float] | None:
         """The mean of turns 2 to 5, and of the last four."""
         times = self.turns
         return (sum(times[1:5]) / 4, sum(times[-4:]) / 4) if len(times) > 8 else None
 
 
 @dataclass
-class Imported:
+class ImportCost:
     """CPU seconds and MB beyond a bare interpreter."""
 
     cpu: float
@@ -93,38 +93,38 @@ class Imported:
 @dataclass
 class Results:
     samples: dict[Key, Samples] = field(default_factory=dict[Key, Samples])
-    imports: dict[str, Imported] = field(default_factory=dict[str, Imported])
+    imports: dict[str, ImportCost] = field(default_factory=dict[str, ImportCost])
     missing: list[str] = field(default_factory=list[str])
     """Peers that could not be installed."""
 
-    def of(self, wire: str, runner: str, scenario: str) -> Samples | None:
+    def find_samples(self, wire: str, runner: str, scenario: str) -> Samples | None:
         return self.samples.get((wire, runner, scenario))
 
 
-def run(plan: Plan, folder: Path = FOLDER) -> Results:
+def run(plan: Plan, directory: Path = DIRECTORY) -> Results:
     """One whole run."""
     results = Results()
-    pythons = _pythons(plan, folder, results)
-    with server() as address:
+    pythons = _find_pythons(plan, directory, results)
+    with run_server() as address:
         for wire in plan.wires:
             for group in GROUPS:
-                _group(plan, wire, group, address, pythons, results)
+                _run_group(plan, wire, group, address, pythons, results)
     if plan.scenarios is None:
-        _imports(plan, pythons, results)
+        _measure_imports(plan, pythons, results)
     return results
 
 
-def _pythons(plan: Plan, folder: Path, results: Results) -> dict[str, str]:
+def _find_pythons(plan: Plan, directory: Path, results: Results) -> dict[str, str]:
     found: dict[str, str] = {}
     for runner in {runner.name: runner for wire in plan.wires for runner in plan.runners(wire)}.values():
-        if python := python_of(runner.name, folder) if runner.is_peer else sys.executable:
+        if python := find_python(runner.name, directory) if runner.is_peer else sys.executable:
             found[runner.name] = python
         else:
             results.missing.append(runner.name)
     return found
 
 
-def _group(plan: Plan, wire: str, group: Iterable[str], address: str, pythons: dict[str, str], results: Results) -> None:
+def _run_group(plan: Plan, wire: str, group: Iterable[str], address: str, pythons: dict[str, str], results: Results) -> None:
     wanted: dict[str, list[tuple[Runner, Samples]]] = defaultdict(list)
     for runner in plan.runners(wire):
         if runner.name in pythons:
@@ -133,27 +133,28 @@ def _group(plan: Plan, wire: str, group: Iterable[str], address: str, pythons: d
                 wanted[scenario.name].append((runner, samples))
     taking_part = {runner.name: runner for pairs in wanted.values() for runner, _ in pairs}
     workers = {
-        name: Worker([pythons[name], runner.module, *runner.more], address, wire) for name, runner in taking_part.items()
+        name: Worker([pythons[name], runner.module, *runner.extra_arguments], address, wire)
+        for name, runner in taking_part.items()
     }
     try:
         for worker in workers.values():
             worker.wait()
         for name, pairs in wanted.items():
             print(f"{wire} {name}: {ALL[name].title}", file=sys.stderr, flush=True)
-            _rounds(plan, name, pairs, workers)
+            _run_rounds(plan, name, pairs, workers)
     finally:
         for worker in workers.values():
             worker.close()
 
 
-def _rounds(plan: Plan, name: str, pairs: list[tuple[Runner, Samples]], workers: dict[str, Worker]) -> None:
+def _run_rounds(plan: Plan, name: str, pairs: list[tuple[Runner, Samples]], workers: dict[str, Worker]) -> None:
     for number in range(plan.rounds_of(ALL[name])):
         for runner, samples in pairs:
-            over = runner.is_peer and (number >= plan.peer_rounds or samples.spent > plan.seconds)
-            if not over and not samples.failed:
+            over = runner.is_peer and (number >= plan.peer_rounds or samples.wall_seconds > plan.max_peer_seconds)
+            if not over and not samples.failure:
                 samples.add(workers[runner.name].sample(name))
-                if samples.failed:
-                    print(f"  {runner.name} failed: {samples.failed}", file=sys.stderr, flush=True)
+                if samples.failure:
+                    print(f"  {runner.name} failed: {samples.failure}", file=sys.stderr, flush=True)
 
 
 # ---- imports
@@ -162,7 +163,7 @@ READY = "from toolglot import Orchestrator; Orchestrator('anthropic:claude-sonne
 PEAK = "\nprint(next((int(line.split()[1]) for line in open('/proc/self/status') if line.startswith('VmHWM')), 0))"
 
 
-def _imports(plan: Plan, pythons: dict[str, str], results: Results) -> None:
+def _measure_imports(plan: Plan, pythons: dict[str, str], results: Results) -> None:
     asked = [(OURS, sys.executable, "import toolglot"), (f"{OURS}, ready", sys.executable, READY)]
     asked += [
         (name, python, f"import {RUNNERS[name].package}")
@@ -172,16 +173,16 @@ def _imports(plan: Plan, pythons: dict[str, str], results: Results) -> None:
     for name, python, code in asked:
         print(f"import {name}", file=sys.stderr, flush=True)
         try:
-            _fresh(python, code)  # byte code and file cache
-            took = [(_fresh(python, "pass"), _fresh(python, code)) for _ in range(1 if plan.quick else 5)]
+            _run_fresh(python, code)  # byte code and file cache
+            took = [(_run_fresh(python, "pass"), _run_fresh(python, code)) for _ in range(1 if plan.quick else 5)]
         except subprocess.CalledProcessError as error:
             print(f"  failed: {error}", file=sys.stderr, flush=True)
             continue
         cpu, memory = ([full[at] - bare[at] for bare, full in took] for at in (0, 1))
-        results.imports[name] = Imported(median(cpu), median(memory))
+        results.imports[name] = ImportCost(median(cpu), median(memory))
 
 
-def _fresh(python: str, code: str) -> tuple[float, float]:
+def _run_fresh(python: str, code: str) -> tuple[float, float]:
     """CPU seconds and peak MB of a new process."""
     process = subprocess.Popen(
         [python, "-c", code + PEAK], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment()

@@ -23,34 +23,34 @@ from typing import Any, NamedTuple
 
 from bench.loop.scenarios import ALL, ANTHROPIC, MODELS, Scenario, tool_names
 
-SAMPLE = 0.3  # CPU seconds that a sample should have: what a process needs to get warm after a pause must not weigh
+SAMPLE_SECONDS = 0.3  # CPU seconds that a sample should have: what a process needs to get warm after a pause must not weigh
 CONNECTIONS = 2000
 
 
-class Said(NamedTuple):
+class RunOutput(NamedTuple):
     text: str
     pieces: int = 0
     """Pieces of text or arguments that were seen while they streamed."""
 
 
-Talk = Callable[[], Awaitable[Said]]
+RunConversation = Callable[[], Awaitable[RunOutput]]
 Expected = tuple[str, int, int, int]
 """The final text, calls, characters that the tools were given, pieces that were seen at least."""
 
 
 @dataclass
-class Ledger:
+class CallLog:
     """What the tools were asked; `timed`: and when, in CPU time."""
 
-    timed: bool = False
+    keeps_times: bool = False
     calls: int = 0
     characters: int = 0
     stamps: list[float] = field(default_factory=list[float])
 
-    def note(self, text: str) -> None:
+    def record(self, text: str) -> None:
         self.calls += 1
         self.characters += len(text)
-        if self.timed:
+        if self.keeps_times:
             self.stamps.append(process_time())
 
     def clear(self) -> None:
@@ -65,8 +65,8 @@ class Job:
     server: str
     wire: str
     scenario: Scenario
-    ledger: Ledger
-    closing: list[Callable[[], Awaitable[object]]] = field(default_factory=list[Callable[[], Awaitable[object]]])
+    ledger: CallLog
+    close_callbacks: list[Callable[[], Awaitable[object]]] = field(default_factory=list[Callable[[], Awaitable[object]]])
 
     def __post_init__(self) -> None:
         self.functions = functions(self.scenario, self.ledger)
@@ -85,7 +85,7 @@ class Job:
         """Runs a tool by hand, for those who have no loop of their own."""
         given = json.loads(arguments) if isinstance(arguments, str) else arguments
         function = self._by_name[name]
-        if self.scenario.sync:
+        if self.scenario.has_sync_tools:
             return await asyncio.to_thread(function, **given)
         return await function(**given)
 
@@ -93,7 +93,7 @@ class Job:
         return await asyncio.gather(*(self.call(name, arguments) for name, arguments in calls))
 
 
-Open = Callable[[Job], Awaitable[Talk]]
+OpenRunner = Callable[[Job], Awaitable[RunConversation]]
 
 
 # ---- the tools, as functions and as data
@@ -118,7 +118,7 @@ FILE_PARAMETERS = {
 }
 
 
-def functions(scenario: Scenario, ledger: Ledger) -> list[Callable[..., Any]]:
+def functions(scenario: Scenario, ledger: CallLog) -> list[Callable[..., Any]]:
     """The scenario's tools."""
     make = _write_file if scenario.fragments else _weather
     return [make(name, scenario, ledger) for name in tool_names(scenario)]
@@ -131,9 +131,9 @@ def definitions(scenario: Scenario) -> list[tuple[str, str, dict[str, Any]]]:
     return [(name, "Weather of a city.", PARAMETERS) for name in tool_names(scenario)]
 
 
-def _weather(name: str, scenario: Scenario, ledger: Ledger) -> Callable[..., Any]:
+def _weather(name: str, scenario: Scenario, ledger: CallLog) -> Callable[..., Any]:
     def look(city: str, days: int) -> str:
-        ledger.note(city)
+        ledger.record(city)
         short = f"Sunny in {city} for {days} days. "
         return (short + FILLER)[: scenario.result] if scenario.result else short
 
@@ -151,10 +151,10 @@ def _weather(name: str, scenario: Scenario, ledger: Ledger) -> Callable[..., Any
         return look(city, days)
 
     weather_sync.__doc__ = weather.__doc__
-    return _named(weather_sync if scenario.sync else weather, name)
+    return _rename_function(weather_sync if scenario.has_sync_tools else weather, name)
 
 
-def _write_file(name: str, scenario: Scenario, ledger: Ledger) -> Callable[..., Any]:
+def _write_file(name: str, scenario: Scenario, ledger: CallLog) -> Callable[..., Any]:
     async def write_file(path: str, text: str) -> str:
         """Writes a file.
 
@@ -162,13 +162,13 @@ def _write_file(name: str, scenario: Scenario, ledger: Ledger) -> Callable[..., 
             path: Where to write.
             text: What to write.
         """
-        ledger.note(path + text)
+        ledger.record(path + text)
         return "written"
 
-    return _named(write_file, name)
+    return _rename_function(write_file, name)
 
 
-def _named(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+def _rename_function(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     function.__name__ = function.__qualname__ = name
     return function
 
@@ -176,13 +176,13 @@ def _named(function: Callable[..., Any], name: str) -> Callable[..., Any]:
 # ---- commands
 
 
-def serve(open: Open) -> None:
+def serve(open: OpenRunner) -> None:
     """Answers commands until standard input ends. Arguments of the program: the server's address and the wire."""
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     sys.stdout = sys.stderr  # libraries may say what they like
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    bench = _Bench(open, *sys.argv[1:3])
+    bench = _Sampler(open, *sys.argv[1:3])
     answers.write("ready\n")
     with asyncio.Runner() as runner:  # one event loop for all: clients belong to it
         for line in sys.stdin:
@@ -196,23 +196,23 @@ def serve(open: Open) -> None:
 
 
 @dataclass
-class _Ready:
+class _WarmJob:
     job: Job
-    talk: Talk
+    run_conversation: RunConversation
     repeats: int = 1
 
 
-class _Bench:
-    def __init__(self, open: Open, server: str, wire: str) -> None:
+class _Sampler:
+    def __init__(self, open: OpenRunner, server: str, wire: str) -> None:
         self._open, self._server, self._wire = open, server, wire
-        self._ready: dict[str, _Ready] = {}
-        self._before: float | None = None  # MB, before the first crowd
+        self._warm_jobs: dict[str, _WarmJob] = {}
+        self._base_memory: float | None = None  # MB, before the first crowd
 
     async def sample(self, scenario: str, expected: Expected) -> dict[str, Any]:
         """One sample; the first of a scenario comes after a warm-up."""
         if ALL[scenario].conversations > 1:
-            return await self._crowd(ALL[scenario], expected)
-        ready = self._ready.get(scenario) or await self._warm(ALL[scenario], expected)
+            return await self._sample_crowd(ALL[scenario], expected)
+        ready = self._warm_jobs.get(scenario) or await self._warm_up(ALL[scenario], expected)
         gc.collect()
         _reset_peak()
         if ready.repeats > 1:  # the first after a pause pays for cold caches, whoever makes it
@@ -224,38 +224,38 @@ class _Bench:
             "cpu": sum(cpu) / len(cpu),
             "wall": sum(wall) / len(wall),
             "runs": len(runs),
-            "peak": _memory("VmHWM"),
+            "peak": _read_memory("VmHWM"),
             "turns": [median(times) for times in zip(*turns, strict=True)],
         }
 
     async def close(self) -> None:
-        for ready in self._ready.values():
+        for ready in self._warm_jobs.values():
             await _close(ready.job)
 
-    async def _warm(self, scenario: Scenario, expected: Expected) -> _Ready:
-        job = Job(self._server, self._wire, scenario, Ledger(timed=scenario.turns > 2))
-        ready = self._ready[scenario.name] = _Ready(job, await self._open(job))
+    async def _warm_up(self, scenario: Scenario, expected: Expected) -> _WarmJob:
+        job = Job(self._server, self._wire, scenario, CallLog(keeps_times=scenario.turns > 2))
+        ready = self._warm_jobs[scenario.name] = _WarmJob(job, await self._open(job))
         took, _, _ = await _run(ready, expected)
-        if not scenario.paced:
-            if took < SAMPLE:
+        if not scenario.is_paced:
+            if took < SAMPLE_SECONDS:
                 took = min([(await _run(ready, expected))[0] for _ in range(3)])
-            ready.repeats = max(1, min(500, int(SAMPLE / took)))
+            ready.repeats = max(1, min(500, int(SAMPLE_SECONDS / took)))
         return ready
 
-    async def _crowd(self, scenario: Scenario, expected: Expected) -> dict[str, Any]:
-        if self._before is None:
+    async def _sample_crowd(self, scenario: Scenario, expected: Expected) -> dict[str, Any]:
+        if self._base_memory is None:
             alone = ALL["S3"]
-            await self._warm(alone, (expected[0], alone.all_calls, expected[2] // scenario.conversations, 0))
+            await self._warm_up(alone, (expected[0], alone.total_calls, expected[2] // scenario.conversations, 0))
             gc.collect()
             _reset_peak()
-            self._before = _memory("VmRSS")
-        job = Job(self._server, self._wire, scenario, Ledger())
+            self._base_memory = _read_memory("VmRSS")
+        job = Job(self._server, self._wire, scenario, CallLog())
         talk = await self._open(job)
         gc.collect()
         wall, cpu = perf_counter(), process_time()
         said = await asyncio.gather(*(talk() for _ in range(scenario.conversations)), return_exceptions=True)
         cpu, wall = process_time() - cpu, perf_counter() - wall
-        peak = _memory("VmHWM")
+        peak = _read_memory("VmHWM")
         errors = [one for one in said if isinstance(one, BaseException) or one.text != expected[0]]
         first = repr(errors[0])[:300] if errors else ""
         if not errors:
@@ -266,17 +266,17 @@ class _Bench:
             "wall": wall,
             "runs": 1,
             "peak": peak,
-            "growth": peak - self._before,
+            "growth": peak - self._base_memory,
             "errors": len(errors),
             "first_error": first,
         }
 
 
-async def _run(ready: _Ready, expected: Expected) -> tuple[float, float, list[float]]:
+async def _run(ready: _WarmJob, expected: Expected) -> tuple[float, float, list[float]]:
     ledger = ready.job.ledger
     ledger.clear()
     wall, start = perf_counter(), process_time()
-    said = await ready.talk()
+    said = await ready.run_conversation()
     end, wall = process_time(), perf_counter() - wall
     text, pieces = expected[0], expected[3]
     if said.text != text or said.pieces < pieces:
@@ -284,18 +284,18 @@ async def _run(ready: _Ready, expected: Expected) -> tuple[float, float, list[fl
             f"said {said.text[:100]!r} ({len(said.text)}) in {said.pieces} pieces, not {text[:100]!r} ({len(text)}) in {pieces}"
         )
     _check_calls(ledger, expected)
-    stamps = [start, *ledger.stamps, end] if ledger.timed else []
+    stamps = [start, *ledger.stamps, end] if ledger.keeps_times else []
     return end - start, wall, [after - before for before, after in pairwise(stamps)]
 
 
-def _check_calls(ledger: Ledger, expected: Expected) -> None:
+def _check_calls(ledger: CallLog, expected: Expected) -> None:
     _, calls, characters, _ = expected
     if (ledger.calls, ledger.characters) != (calls, characters):
         raise AssertionError(f"tools saw {ledger.calls} calls, {ledger.characters} characters, not {calls}, {characters}")
 
 
 async def _close(job: Job) -> None:
-    for close in job.closing:
+    for close in job.close_callbacks:
         await close()
     await asyncio.sleep(0)
 
@@ -305,10 +305,10 @@ def _reset_peak() -> None:
         file.write("5")
 
 
-def _memory(what: str) -> float:
+def _read_memory(field_name: str) -> float:
     """MB, from the kernel; elsewhere than on Linux the highest so far."""
     with suppress(OSError), open("/proc/self/status") as file:
         for line in file:
-            if line.startswith(what):
+            if line.startswith(field_name):
                 return int(line.split()[1]) / 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

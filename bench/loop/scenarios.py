@@ -12,7 +12,7 @@ MODELS = {CHAT: "gpt-4o", RESPONSES: "gpt-5.1", ANTHROPIC: "claude-sonnet-4-6"}
 PROMPT = "How is the weather?"
 FINAL = "All done: the ferry leaves at nine, so pack the blue bag tonight."
 KILOBYTES_4 = 4096
-PACE = 0.001
+PACE_SECONDS = 0.001
 """Seconds between two events of a paced stream, at least."""
 
 
@@ -28,7 +28,7 @@ class Scenario:
     """Events of text, of a streamed answer."""
     fragments: int = 0
     """Pieces of about 10 characters of the arguments of one streamed call."""
-    paced: bool = False
+    is_paced: bool = False
     turns: int = 1
     calls: int = 0
     """In each turn but the last."""
@@ -37,9 +37,9 @@ class Scenario:
     """Characters of each result; 0: a short one."""
     conversations: int = 1
     """At the same time, in one process."""
-    sync: bool = False
+    has_sync_tools: bool = False
     """Whether tools are plain functions, which may block, instead of coroutines."""
-    live: bool = False
+    reads_partial_arguments: bool = False
     """Whether partial arguments are read while they stream: ours only."""
 
     @property
@@ -47,7 +47,7 @@ class Scenario:
         return (self.route or self.name).lower()
 
     @property
-    def streamed(self) -> bool:
+    def is_streamed(self) -> bool:
         return bool(self.pieces or self.fragments)
 
     @property
@@ -55,19 +55,19 @@ class Scenario:
         return {"event": self.pieces or self.fragments, "turn": self.turns, "conversation": self.conversations}[self.unit]
 
     @property
-    def all_calls(self) -> int:
+    def total_calls(self) -> int:
         return self.conversations * (self.turns - 1) * self.calls
 
 
-def _text(name: str, pieces: int, title: str, paced: bool = False) -> Scenario:
-    return Scenario(name, title, "event", pieces=pieces, paced=paced)
+def _text_scenario(name: str, pieces: int, title: str, paced: bool = False) -> Scenario:
+    return Scenario(name, title, "event", pieces=pieces, is_paced=paced)
 
 
-def _arguments(fragments: int, name: str = "", live: bool = False) -> Scenario:
+def _arguments_scenario(fragments: int, name: str = "", live: bool = False) -> Scenario:
     title = f"one call, {fragments:,} argument fragments" + (", partial arguments live" if live else "")
     route = name or f"S2-{fragments}"
     name = f"{route}-live" if live else route
-    return Scenario(name, title, "event", route, fragments=fragments, turns=2, calls=1, tools=1, live=live)
+    return Scenario(name, title, "event", route, fragments=fragments, turns=2, calls=1, tools=1, reads_partial_arguments=live)
 
 
 _S3 = Scenario("S3", "8 parallel calls, then text", "turn", turns=2, calls=8, tools=1)
@@ -75,25 +75,25 @@ _S4 = Scenario("S4", "50 turns, a call each", "turn", turns=50, calls=1, tools=1
 _S5 = Scenario("S5", "50 turns, 20 tools, 4 KB results", "turn", turns=50, calls=1, tools=20, result=KILOBYTES_4)
 
 
-def _crowd(count: int) -> Scenario:
+def _crowd_scenario(count: int) -> Scenario:
     title = f"{count:,} conversations of S3 at once"
-    return replace(_S3, name=f"C{count}", title=title, unit="conversation", route="S3", conversations=count)
+    return replace(_S3, name=f"C{count}", title=title, indent="conversation", route="S3", conversations=count)
 
 
 ALL = {
     scenario.name: scenario
     for scenario in (
-        _text("S1", 2000, "text, 2,000 deltas"),
-        _arguments(2000, "S2"),
-        *(_arguments(count, live=live) for count in (10, 500, 4000) for live in (False, True)),
-        _text("S1P", 500, "text, one event a write, 1 ms apart", paced=True),
+        _text_scenario("S1", 2000, "text, 2,000 deltas"),
+        _arguments_scenario(2000, "S2"),
+        *(_arguments_scenario(count, live=live) for count in (10, 500, 4000) for live in (False, True)),
+        _text_scenario("S1P", 500, "text, one event a write, 1 ms apart", paced=True),
         _S3,
         _S4,
         _S5,
-        replace(_S3, name="S3-sync", title="S3 with sync tools", route="S3", sync=True),
-        replace(_S4, name="S4-sync", title="S4 with sync tools", route="S4", sync=True),
-        _crowd(200),
-        _crowd(1000),
+        replace(_S3, name="S3-sync", title="S3 with sync tools", route="S3", has_sync_tools=True),
+        replace(_S4, name="S4-sync", title="S4 with sync tools", route="S4", has_sync_tools=True),
+        _crowd_scenario(200),
+        _crowd_scenario(1000),
     )
 }
 
@@ -104,7 +104,7 @@ def tool_names(scenario: Scenario) -> list[str]:
     return ["weather"] if scenario.tools == 1 else [f"weather_{number:02}" for number in range(scenario.tools)]
 
 
-def planned(scenario: Scenario, turn: int) -> list[tuple[str, dict[str, object]]]:
+def plan_calls(scenario: Scenario, turn: int) -> list[tuple[str, dict[str, object]]]:
     """The calls of one turn of a loop: tool and arguments, no two alike."""
     if turn == scenario.turns - 1:
         return []

@@ -21,52 +21,62 @@ def _results(quick: bool) -> Results:
 
 def loop_table(*, quick: bool) -> Table:
     """The whole run, then what it cost. The other tables show the same run."""
-    return costs(_results(quick))
+    return build_cost_table(_results(quick))
 
 
 def growth_table(*, quick: bool) -> Table:
-    return growth(_results(quick))
+    return build_growth_table(_results(quick))
 
 
 def crowd_table(*, quick: bool) -> Table:
-    return crowds(_results(quick))
+    return build_crowd_table(_results(quick))
 
 
 def goals_table(*, quick: bool) -> Table:
-    return reached(_results(quick))
+    return build_goal_table(_results(quick))
 
 
-def tables(results: Results, *, whole: bool = True) -> list[Table]:
+def build_tables(results: Results, *, whole: bool = True) -> list[Table]:
     """All tables that have something to show. Not `whole`: goals that were left out on purpose are not listed."""
-    goals = reached(results, only_measured=not whole)
-    return [table for table in (costs(results), growth(results), crowds(results), imports(results), goals) if table.rows]
+    goals = build_goal_table(results, only_measured=not whole)
+    return [
+        table
+        for table in (
+            build_cost_table(results),
+            build_growth_table(results),
+            build_crowd_table(results),
+            build_import_table(results),
+            goals,
+        )
+        if table.rows
+    ]
 
 
-def costs(results: Results) -> Table:
+def build_cost_table(results: Results) -> Table:
     columns = {name: _column(name) for name in (*STREAMS, *LOOPS)}
     told = [f"{name} {ALL[name].title}" for name in (*STREAMS, *LOOPS[:3])]
     note = " · ".join(told[:3]) + "\n" + " · ".join(told[3:]) + "\n"
     note += f"µs per event (S1, S2, S1P), ms per turn (S3 to S5); in brackets: ÷ {OURS}"
     table = Table("The tool loop: CPU of the client", note)
-    return _filled(table, results, columns)
+    return _fill_table(table, results, columns)
 
 
 def _column(name: str) -> Callable[[Results, str, str], str | None]:
     scale = MICRO if ALL[name].unit == "event" else MILLI
 
     def cell(results: Results, wire: str, runner: str) -> str | None:
-        return _cell(results, wire, runner, name, lambda samples: samples.each, scale)
+        return _cell(results, wire, runner, name, lambda samples: samples.unit_cost, scale)
 
     return cell
 
 
 def _cell(results: Results, wire: str, runner: str, scenario: str, read: Read, scale: float) -> str | None:
-    samples = results.of(wire, runner, scenario)
+    samples = results.find_samples(wire, runner, scenario)
     if samples is None:
         return None
     if (value := read(samples)) is None:
-        return "failed" if samples.failed else None
-    ours = results.of(wire, OURS, scenario)
+        return "failed" if samples.failure else None
+    ours = results.find_samples(wire, OURS, scenario)
     own = None if ours is None or runner == OURS else read(ours)
     return _digits(value * scale) + (f" ({_digits(value / own)}{TIMES})" if own and own > 0 else "")
 
@@ -75,14 +85,14 @@ def _digits(value: float) -> str:
     return f"{value:,.{2 if value < 10 else 1 if value < 100 else 0}f}"
 
 
-def growth(results: Results) -> Table:
+def build_growth_table(results: Results) -> Table:
     def slope(scenario: str) -> Callable[[Results, str, str], str | None]:
         return lambda results, wire, runner: _cell(results, wire, runner, scenario, lambda samples: samples.slope, MICRO)
 
     def turns(scenario: str) -> Callable[[Results, str, str], str | None]:
         def cell(results: Results, wire: str, runner: str) -> str | None:
-            samples = results.of(wire, runner, scenario)
-            found = samples.early_and_late if samples else None
+            samples = results.find_samples(wire, runner, scenario)
+            found = samples.early_and_late_turns if samples else None
             return None if found is None else " → ".join(_digits(MILLI * time) for time in found)
 
         return cell
@@ -96,13 +106,13 @@ def growth(results: Results) -> Table:
         **{f"live {name} µs/event": _column(f"{name}-live") for name in GROWTH[1:]},
     }
     note = f"what a turn costs more than the one before; arguments of 5 and 39 KB; in brackets: ÷ {OURS}"
-    return _filled(Table("Growth: CPU of the client", note), results, columns)
+    return _fill_table(Table("Growth: CPU of the client", note), results, columns)
 
 
-def crowds(results: Results) -> Table:
+def build_crowd_table(results: Results) -> Table:
     def read(scenario: str, what: Read) -> Callable[[Results, str, str], str | None]:
         def cell(results: Results, wire: str, runner: str) -> str | None:
-            samples = results.of(wire, runner, scenario)
+            samples = results.find_samples(wire, runner, scenario)
             value = None if samples is None else what(samples)
             return None if value is None else str(value) if isinstance(value, int) else _digits(value)
 
@@ -117,32 +127,32 @@ def crowds(results: Results) -> Table:
             f"{name} MB more": read(name, lambda samples: samples.growth),
             f"{name} errors": read(name, lambda samples: samples.errors),
         }
-    return _filled(
+    return _fill_table(
         Table("Conversations of S3 at once, in one process: CPU of the client", f"in brackets: ÷ {OURS}"), results, columns
     )
 
 
-def imports(results: Results) -> Table:
+def build_import_table(results: Results) -> Table:
     table = Table("Import: beyond a bare interpreter")
     for name, found in results.imports.items():
         table.rows.append({"": name, "CPU ms": MILLI * found.cpu, "MB": found.memory})
     return table
 
 
-def reached(results: Results, *, only_measured: bool = False) -> Table:
+def build_goal_table(results: Results, *, only_measured: bool = False) -> Table:
     """Every goal, and whether it was reached."""
     table = Table("Goals of the loop")
     for goal in goals():
         figure = goal.figure(results)
         if figure is None and only_measured:
             continue
-        state = "not measured" if figure is None else "reached" if figure.met else "MISSED"
+        state = "not measured" if figure is None else "reached" if figure.is_met else "MISSED"
         measured = None if figure is None else f"{figure.value:,.4g}{goal.unit}"
-        table.rows.append({"": goal.what, "level": goal.level, "goal": goal.wanted, "measured": measured, "state": state})
+        table.rows.append({"": goal.title, "level": goal.level, "goal": goal.target_text, "measured": measured, "state": state})
     return table
 
 
-def _filled(table: Table, results: Results, columns: dict[str, Callable[[Results, str, str], str | None]]) -> Table:
+def _fill_table(table: Table, results: Results, columns: dict[str, Callable[[Results, str, str], str | None]]) -> Table:
     """A row for each runner on each wire, without columns and rows that are empty."""
     rows: list[dict[str, Any]] = []
     for wire, runner in _pairs(results):

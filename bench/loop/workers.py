@@ -11,18 +11,18 @@ from pathlib import Path
 from select import select
 from typing import Any
 
-from bench.loop.replies import expected
+from bench.loop.replies import expected_outcome
 from bench.loop.scenarios import ALL
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-PATIENCE = 240
+SILENCE_TIMEOUT = 240
 """Seconds without a word, after which a runner is given up."""
-REFUSED = ("PYTHONDONTWRITEBYTECODE", "PYTHONPATH", "PYTHONHOME", "ALL_PROXY", "HTTP_PROXY", "HTTPS_PROXY")
+DROPPED_VARIABLES = ("PYTHONDONTWRITEBYTECODE", "PYTHONPATH", "PYTHONHOME", "ALL_PROXY", "HTTP_PROXY", "HTTPS_PROXY")
 
 
 def environment() -> dict[str, str]:
     """No proxies, and byte code may be written, whatever the environment says."""
-    return {name: value for name, value in os.environ.items() if name.upper() not in REFUSED}
+    return {name: value for name, value in os.environ.items() if name.upper() not in DROPPED_VARIABLES}
 
 
 def _cores() -> tuple[int, int] | None:
@@ -39,7 +39,7 @@ def _cores() -> tuple[int, int] | None:
 CORES = _cores()
 
 
-def start(arguments: list[str], log: Any = None) -> subprocess.Popen[str]:
+def start_process(arguments: list[str], log: Any = None) -> subprocess.Popen[str]:
     pipe = subprocess.PIPE
     return subprocess.Popen(arguments, stdin=pipe, stdout=pipe, stderr=log, text=True, cwd=ROOT, env=environment())
 
@@ -52,19 +52,19 @@ def pin(process: int, *, server: bool = False) -> None:
 
 
 @contextmanager
-def server() -> Iterator[str]:
+def run_server() -> Iterator[str]:
     """The address of a server that runs meanwhile."""
-    process = start([sys.executable, "-m", "bench.loop.server"])
+    process = start_process([sys.executable, "-m", "bench.loop.server"])
     assert process.stdout
     try:
         port = int(process.stdout.readline())
         pin(process.pid, server=True)
         yield f"http://127.0.0.1:{port}"
     finally:
-        _end(process)
+        _stop_process(process)
 
 
-def _end(process: subprocess.Popen[str]) -> None:
+def _stop_process(process: subprocess.Popen[str]) -> None:
     assert process.stdin
     with suppress(BrokenPipeError):
         process.stdin.close()
@@ -81,41 +81,41 @@ class Worker:
     def __init__(self, command: list[str], address: str, wire: str) -> None:
         python, module, *more = command
         self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed with the process
-        self._process = start([python, "-m", module, address, wire, *more], self._log)
-        self._failed: dict[str, str] = {}
+        self._process = start_process([python, "-m", module, address, wire, *more], self._log)
+        self._failures: dict[str, str] = {}
 
     def wait(self) -> None:
         """Until everything is imported: nobody is measured meanwhile."""
-        if self._line() == "ready\n":
+        if self._read_line() == "ready\n":
             pin(self._process.pid)
 
     def sample(self, scenario: str) -> dict[str, Any]:
         """The figures of one sample, or {"error": …}."""
-        if scenario in self._failed:
-            return {"error": self._failed[scenario]}
+        if scenario in self._failures:
+            return {"error": self._failures[scenario]}
         stdin = self._process.stdin
         assert stdin
         try:
-            stdin.write(json.dumps({"scenario": scenario, "expected": expected(ALL[scenario])}) + "\n")
+            stdin.write(json.dumps({"scenario": scenario, "expected": expected_outcome(ALL[scenario])}) + "\n")
             stdin.flush()
-            answer = json.loads(self._line())
+            answer = json.loads(self._read_line())
         except (OSError, ValueError):
-            answer = {"error": f"the process has ended: {self._last_words()}"}
+            answer = {"error": f"the process has ended: {self._last_log_line()}"}
         if "error" in answer:
-            self._failed[scenario] = answer["error"]
+            self._failures[scenario] = answer["error"]
         return answer
 
-    def _line(self) -> str:
+    def _read_line(self) -> str:
         stdout = self._process.stdout
         assert stdout
-        if not select([stdout], [], [], PATIENCE)[0]:
+        if not select([stdout], [], [], SILENCE_TIMEOUT)[0]:
             self._process.kill()
         return stdout.readline()
 
-    def _last_words(self) -> str:
+    def _last_log_line(self) -> str:
         self._log.seek(0)
         return (self._log.read().strip().splitlines() or ["nothing was said"])[-1][:200]
 
     def close(self) -> None:
-        _end(self._process)
+        _stop_process(self._process)
         self._log.close()

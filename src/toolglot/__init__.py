@@ -22,12 +22,13 @@ if TYPE_CHECKING:
         ContentBlocked,
         ContextTooLong,
         InvalidRequest,
+        InvalidTool,
         LimitExceeded,
+        LossyEncoding,
         MalformedData,
         MalformedReply,
         MalformedRequest,
         NameConflict,
-        NotATool,
         NotFound,
         Overloaded,
         PermissionDenied,
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
         TruncatedStream,
         UnknownName,
         UsageError,
-        WouldLose,
     )
     from toolglot.events import (
         ApprovalNeeded,
@@ -67,9 +67,9 @@ if TYPE_CHECKING:
         ToolProgress,
         ToolStarted,
     )
-    from toolglot.facades.load import load_facade
+    from toolglot.facades.toml_loader import load_facade
     from toolglot.facades.view import Facade
-    from toolglot.loop.context import ContextPolicy
+    from toolglot.loop.context_window import ContextPolicy
     from toolglot.loop.orchestrator import Orchestrator, PromptContext
     from toolglot.loop.run import Run
     from toolglot.losses import Loss, Repair
@@ -92,7 +92,7 @@ if TYPE_CHECKING:
         tool_results,
         user,
     )
-    from toolglot.providers.catalog import resolve
+    from toolglot.providers.catalog import resolve_profile
     from toolglot.providers.preflight import preflight
     from toolglot.providers.profile import Profile, ProviderLimits, ToolFeatures
     from toolglot.request import Options, Output, Request, ToolChoice, ToolDefinition, ToolExample
@@ -100,21 +100,21 @@ if TYPE_CHECKING:
     from toolglot.tools.audit import AuditLog
     from toolglot.tools.config import RetryConfig, ToolConfig
     from toolglot.tools.context import Context
-    from toolglot.tools.executor import Approval, ToolExecutor
+    from toolglot.tools.executor import ApprovalRequest, ToolExecutor
     from toolglot.tools.hooks import Hooks, Veto
     from toolglot.tools.metrics import ToolMetrics
     from toolglot.tools.registry import ToolRegistry
     from toolglot.tools.results import ToolOutput
     from toolglot.tools.tool import Rate, Tool, tool, tool_from_definition, tool_from_schema, tools_of
-    from toolglot.wire.back import restored
-    from toolglot.wire.codec import decode_request, encode_request, reader
+    from toolglot.wire.codec import create_reader, decode_request, encode_request
     from toolglot.wire.partial import PartialArguments
     from toolglot.wire.prefix import PrefixEncoder
-    from toolglot.wire.repair import repair
+    from toolglot.wire.repair import repair_history
+    from toolglot.wire.restore_calls import restore_reply
 
 __all__ = [
-    "Approval",
     "ApprovalNeeded",
+    "ApprovalRequest",
     "AuditLog",
     "AuthenticationFailed",
     "BlockReady",
@@ -135,8 +135,10 @@ __all__ = [
     "HttpRequest",
     "HttpTransport",
     "InvalidRequest",
+    "InvalidTool",
     "LimitExceeded",
     "Loss",
+    "LossyEncoding",
     "MalformedData",
     "MalformedReply",
     "MalformedRequest",
@@ -144,7 +146,6 @@ __all__ = [
     "Message",
     "ModelSwitched",
     "NameConflict",
-    "NotATool",
     "NotFound",
     "Options",
     "Orchestrator",
@@ -212,21 +213,20 @@ __all__ = [
     "Usage",
     "UsageError",
     "Veto",
-    "WouldLose",
     "assistant",
     "builtins",
     "coding_tools",
     "create_engine",
+    "create_reader",
     "decode_request",
     "encode_request",
     "from_config",
     "load",
     "load_facade",
     "preflight",
-    "reader",
-    "repair",
-    "resolve",
-    "restored",
+    "repair_history",
+    "resolve_profile",
+    "restore_reply",
     "save",
     "system",
     "tool",
@@ -239,24 +239,24 @@ __all__ = [
 
 _HOMES = {
     "errors": "AuthenticationFailed ConnectFailed ConnectionLost ContentBlocked ContextTooLong InvalidRequest "
-    "LimitExceeded MalformedData MalformedReply MalformedRequest NameConflict NotATool NotFound "
+    "LimitExceeded MalformedData MalformedReply MalformedRequest NameConflict InvalidTool NotFound "
     "Overloaded PermissionDenied ProviderError QuotaExceeded RateLimited ReplayMiss ServerFailed TimedOut "
-    "ToolError ToolglotError TransportError TruncatedStream UnknownName UsageError WouldLose",
+    "ToolError ToolglotError TransportError TruncatedStream UnknownName UsageError LossyEncoding",
     "events": "ApprovalNeeded BlockReady BlockStarted ContextCut ModelSwitched ReplyDone ReplyStarted Retrying "
     "RunDone RunEvent RunResult TextDelta ThinkingDelta ToolCallDelta ToolCallReady ToolCallStarted "
     "ToolFinished ToolOutcome ToolProgress ToolStarted",
     "losses": "Loss Repair",
     "messages": "Conversation Foreign Media Message Origin Reply Text Thinking ToolCall ToolResult Usage assistant "
     "load save system tool_results user",
-    "providers.catalog": "resolve",
+    "providers.catalog": "resolve_profile",
     "providers.preflight": "preflight",
     "providers.profile": "Profile ProviderLimits ToolFeatures",
     "request": "Options Output Request ToolChoice ToolDefinition ToolExample",
-    "wire.back": "restored",
-    "wire.codec": "decode_request encode_request reader",
+    "wire.restore_calls": "restore_reply",
+    "wire.codec": "decode_request encode_request create_reader",
     "wire.partial": "PartialArguments",
     "wire.prefix": "PrefixEncoder",
-    "wire.repair": "repair",
+    "wire.repair": "repair_history",
     "engine.engine": "Engine",
     "engine.factory": "create_engine",
     "engine.http": "HttpTransport",
@@ -265,20 +265,20 @@ _HOMES = {
     "engine.transport": "HttpRequest Timeouts Transport",
     "builtin.tools": "BuiltinOptions builtins coding_tools",
     "config.setup": "from_config",
-    "loop.context": "ContextPolicy",
+    "loop.context_window": "ContextPolicy",
     "loop.orchestrator": "Orchestrator PromptContext",
     "loop.run": "Run",
     "simulator.core": "Simulator",
     "tools.audit": "AuditLog",
     "tools.config": "RetryConfig ToolConfig",
     "tools.context": "Context",
-    "tools.executor": "Approval ToolExecutor",
+    "tools.executor": "ApprovalRequest ToolExecutor",
     "tools.hooks": "Hooks Veto",
     "tools.metrics": "ToolMetrics",
     "tools.registry": "ToolRegistry",
     "tools.results": "ToolOutput",
     "tools.tool": "Rate Tool tool tool_from_definition tool_from_schema tools_of",
-    "facades.load": "load_facade",
+    "facades.toml_loader": "load_facade",
     "facades.view": "Facade",
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names.split()}

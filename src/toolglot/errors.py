@@ -69,23 +69,23 @@ class UsageError(ToolglotError):
     """The caller asked for something that does not exist or cannot be."""
 
 
-_MOST_NAMES = 12
+_MAX_LISTED_NAMES = 12
 
 
 class UnknownName(UsageError):
     """A name that is not known; the message offers the nearest ones."""
 
-    def __init__(self, what: str, name: str, known: Iterable[str]) -> None:
+    def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
         known = sorted(known)
-        more = f" and {len(known) - _MOST_NAMES} more" if len(known) > _MOST_NAMES else ""
-        offered = f"there are {', '.join(known[:_MOST_NAMES]) or 'none'}{more}"
+        more = f" and {len(known) - _MAX_LISTED_NAMES} more" if len(known) > _MAX_LISTED_NAMES else ""
+        offered = f"there are {', '.join(known[:_MAX_LISTED_NAMES]) or 'none'}{more}"
         if near := get_close_matches(name, known, n=3, cutoff=0.6):
             offered = f"did you mean {' or '.join(map(repr, near))}?"
-        super().__init__(f"unknown {what} {name!r}; {offered}")
+        super().__init__(f"unknown {kind} {name!r}; {offered}")
         self.name = name
 
 
-class WouldLose(UsageError):
+class LossyEncoding(UsageError):
     """Strict encoding was asked for, and these losses stand in the way."""
 
     def __init__(self, losses: "Iterable[Loss]") -> None:
@@ -96,12 +96,12 @@ class WouldLose(UsageError):
 class LimitExceeded(UsageError):
     """A limit of a provider, named before a byte is sent."""
 
-    def __init__(self, what: str, limit: int | str, value: int | str, provider: str) -> None:
-        super().__init__(f"{what} is {value}, over the limit of {provider}: {limit}")
-        self.what, self.limit, self.value, self.provider = what, limit, value, provider
+    def __init__(self, quantity: str, limit: int | str, value: int | str, provider: str) -> None:
+        super().__init__(f"{quantity} is {value}, over the limit of {provider}: {limit}")
+        self.quantity, self.limit, self.value, self.provider = quantity, limit, value, provider
 
 
-class NotATool(UsageError):
+class InvalidTool(UsageError):
     """A function, schema or name that cannot be a tool."""
 
 

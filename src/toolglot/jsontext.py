@@ -13,7 +13,7 @@ import msgspec
 _decode = msgspec.json.Decoder().decode
 decode_object = msgspec.json.Decoder(dict[str, Any]).decode
 """An object, at full speed: for hot paths, which catch `REFUSED` and try `loads`."""
-REFUSED = (msgspec.MsgspecError, UnicodeError, RecursionError)
+DECODE_ERRORS = (msgspec.MsgspecError, UnicodeError, RecursionError)
 _encode = msgspec.json.Encoder().encode
 
 
@@ -21,11 +21,11 @@ def loads(data: bytes | str) -> Any:
     """The value of a JSON document. Raises ValueError."""
     try:
         return _decode(data)
-    except REFUSED:
-        return _lenient(data)
+    except DECODE_ERRORS:
+        return _loads_leniently(data)
 
 
-def _lenient(data: bytes | str) -> Any:
+def _loads_leniently(data: bytes | str) -> Any:
     try:
         text = data.decode("utf-8-sig") if isinstance(data, bytes) else data.removeprefix("\ufeff")
         return json.loads(text)
@@ -37,7 +37,7 @@ def loads_object(data: bytes | str) -> dict[str, Any]:
     """The value of a JSON document that must be an object. Raises ValueError."""
     value = loads(data)
     if not isinstance(value, dict):
-        raise ValueError(f"expected a JSON object, got {kind(value)}")
+        raise ValueError(f"expected a JSON object, got {json_type_name(value)}")
     return cast(dict[str, Any], value)
 
 
@@ -46,18 +46,20 @@ def dumps(value: Any) -> bytes:
     try:
         return _encode(value)
     except UnicodeEncodeError:
-        return json.dumps(_finite(msgspec.to_builtins(value)), separators=(",", ":"), allow_nan=False).encode("ascii")
+        return json.dumps(_replace_nonfinite(msgspec.to_builtins(value)), separators=(",", ":"), allow_nan=False).encode(
+            "ascii"
+        )
 
 
-def _finite(value: Any) -> Any:
+def _replace_nonfinite(value: Any) -> Any:
     """Infinity and NaN as null, as msgspec writes them."""
     match value:
         case float():
             return value if isfinite(value) else None
         case dict():
-            return {key: _finite(item) for key, item in cast(dict[str, Any], value).items()}
+            return {key: _replace_nonfinite(item) for key, item in cast(dict[str, Any], value).items()}
         case list() | tuple():
-            return [_finite(item) for item in cast(list[Any], value)]
+            return [_replace_nonfinite(item) for item in cast(list[Any], value)]
         case _:
             return value
 
@@ -67,7 +69,7 @@ def dumps_text(value: Any) -> str:
     return dumps(value).decode()
 
 
-def kind(value: Any) -> str:
+def json_type_name(value: Any) -> str:
     """What JSON calls the type of a value."""
     match value:
         case None:

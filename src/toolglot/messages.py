@@ -15,20 +15,20 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from toolglot.errors import MalformedData, ToolErrorKind
-from toolglot.jsontext import dumps, kind, loads
+from toolglot.jsontext import dumps, json_type_name, loads
 
 __all__ = [
+    "BaseCall",
     "Block",
     "Conversation",
     "Foreign",
-    "Meant",
     "Media",
     "Message",
     "Opaque",
     "Origin",
     "Reply",
     "Role",
-    "Stop",
+    "StopReason",
     "Text",
     "Thinking",
     "ToolCall",
@@ -47,7 +47,7 @@ FORMAT_VERSION = 1
 
 Opaque = dict[str, Any]
 Role = Literal["system", "user", "assistant", "tool"]
-Stop = Literal["end", "tools", "length", "refusal", "filtered", "pause", "error"]
+StopReason = Literal["end", "tools", "length", "refusal", "filtered", "pause", "error"]
 MediaKind = Literal["image", "audio", "video", "file"]
 
 
@@ -89,7 +89,7 @@ class Media(_Block, frozen=True, gc=False, tag="media"):
     opaque: Opaque | None = None
 
 
-class Meant(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+class BaseCall(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """What a call under a model's own names means: a base tool, its arguments, and the facade that the model spoke through."""
 
     tool: str
@@ -110,7 +110,7 @@ class ToolCall(_Block, frozen=True, gc=False, tag="tool_call"):
     freeform: bool = False
     namespace: str = ""
     opaque: Opaque | None = None
-    meant: Meant | None = None
+    meant: BaseCall | None = None
     """Where the model has made the call in the words of its own harness."""
 
     @property
@@ -188,7 +188,7 @@ class Reply(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """What a model answered: one assistant message, why it stopped and what it cost."""
 
     blocks: tuple[Block, ...]
-    stop: Stop = "end"
+    stop: StopReason = "end"
     usage: Usage = Usage()
     origin: Origin | None = None
     id: str = ""
@@ -213,11 +213,11 @@ class Reply(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 class Conversation(Sequence[Message]):
     """An append-only list of messages: what was said stays said, so that its encoding can be cached."""
 
-    __slots__ = ("__weakref__", "_messages", "kept")
+    __slots__ = ("__weakref__", "_messages", "attachments")
 
     def __init__(self, messages: Iterable[Message] = ()) -> None:
         self._messages = list(messages)
-        self.kept: WeakKeyDictionary[Any, Any] | None = None
+        self.attachments: WeakKeyDictionary[Any, Any] | None = None
         """What somebody keeps for this conversation, for as long as both live."""
 
     def append(self, *messages: Message) -> None:
@@ -246,7 +246,7 @@ class Conversation(Sequence[Message]):
         return f"Conversation({self._messages!r})"
 
 
-def _blocks(content: "str | Block | Iterable[str | Block]") -> tuple[Block, ...]:
+def _to_blocks(content: "str | Block | Iterable[str | Block]") -> tuple[Block, ...]:
     if isinstance(content, str):
         return (Text(content),)
     if isinstance(content, _Block):
@@ -256,17 +256,17 @@ def _blocks(content: "str | Block | Iterable[str | Block]") -> tuple[Block, ...]
 
 def system(content: "str | Block | Iterable[str | Block]") -> Message:
     """An instruction to the model."""
-    return Message("system", _blocks(content))
+    return Message("system", _to_blocks(content))
 
 
 def user(content: "str | Block | Iterable[str | Block]") -> Message:
     """What the user says."""
-    return Message("user", _blocks(content))
+    return Message("user", _to_blocks(content))
 
 
 def assistant(content: "str | Block | Iterable[str | Block]") -> Message:
     """What the model said."""
-    return Message("assistant", _blocks(content))
+    return Message("assistant", _to_blocks(content))
 
 
 def tool_results(*results: ToolResult) -> Message:
@@ -288,24 +288,24 @@ def save(conversation: Iterable[Message], **header: Any) -> bytes:
 def load(data: bytes) -> tuple[Conversation, dict[str, Any]]:
     """What `save` wrote: the conversation and the rest of its header. Blocks of unknown types load as `Foreign`."""
     lines = [line for line in data.split(b"\n") if line.strip()]
-    header = _load_line(lines[0], 1) if lines else {}
+    header = _parse_line(lines[0], 1) if lines else {}
     version = header.pop("toolglot", None)
     if version != FORMAT_VERSION:
         raise MalformedData(f"line 1: not a conversation of format {FORMAT_VERSION}: its header says {version!r}")
-    return Conversation(_load_message(line, number) for number, line in enumerate(lines[1:], 2)), header
+    return Conversation(_parse_message(line, number) for number, line in enumerate(lines[1:], 2)), header
 
 
-def _load_line(line: bytes, number: int) -> dict[str, Any]:
+def _parse_line(line: bytes, number: int) -> dict[str, Any]:
     try:
         value = loads(line)
     except ValueError as e:
         raise MalformedData(f"line {number}: {e}") from None
     if not isinstance(value, dict):
-        raise MalformedData(f"line {number}: expected an object, got {kind(value)}")
+        raise MalformedData(f"line {number}: expected an object, got {json_type_name(value)}")
     return cast(dict[str, Any], value)
 
 
-def _known(block: Any) -> Any:
+def _wrap_unknown_block(block: Any) -> Any:
     """A block of a type that this version does not know is kept as Foreign."""
     if not isinstance(block, dict):
         return block
@@ -313,14 +313,18 @@ def _known(block: Any) -> Any:
     tag, content = fields.get("type"), fields.get("content")
     if not isinstance(tag, str) or tag not in _BLOCK_TAGS:
         return {"type": "foreign", "wire": "toolglot", "item": fields}
-    return {**fields, "content": [_known(part) for part in cast(list[Any], content)]} if isinstance(content, list) else fields
+    return (
+        {**fields, "content": [_wrap_unknown_block(part) for part in cast(list[Any], content)]}
+        if isinstance(content, list)
+        else fields
+    )
 
 
-def _load_message(line: bytes, number: int) -> Message:
-    value = _load_line(line, number)
+def _parse_message(line: bytes, number: int) -> Message:
+    value = _parse_line(line, number)
     blocks = value.get("blocks")
     if isinstance(blocks, list):
-        value["blocks"] = [_known(block) for block in cast(list[Any], blocks)]
+        value["blocks"] = [_wrap_unknown_block(block) for block in cast(list[Any], blocks)]
     try:
         return msgspec.convert(value, Message)
     except msgspec.ValidationError as e:

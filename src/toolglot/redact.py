@@ -10,14 +10,14 @@ from urllib.parse import quote
 
 from toolglot.jsontext import dumps_text
 
-__all__ = ["HIDDEN", "redact"]
+__all__ = ["REDACTED", "redact"]
 
-HIDDEN = "[hidden]"
-_SHORTEST = 6  # a known key that is shorter is a word
-_START_LENGTH = 8  # so much of a known key at the end of a text is no word either: the text was cut
+REDACTED = "[hidden]"
+_MIN_SECRET_LENGTH = 6  # a known key that is shorter is a word
+_MIN_PREFIX_LENGTH = 8  # so much of a known key at the end of a text is no word either: the text was cut
 # A key begins where a word does, also after an escape of JSON (\n, \u00e4) or of a URL (%3D).
-_START = r"(?:(?<![A-Za-z0-9_])|(?<=\\[bfnrt])|(?<=\\u[0-9a-fA-F]{4})|(?<=%[0-9a-fA-F]{2}))"
-_SHAPES = (
+_KEY_BOUNDARY = r"(?:(?<![A-Za-z0-9_])|(?<=\\[bfnrt])|(?<=\\u[0-9a-fA-F]{4})|(?<=%[0-9a-fA-F]{2}))"
+_KEY_PATTERNS = (
     r"sk-(?=[\w-]{0,80}\d)[\w-]{16,}",  # OpenAI, Anthropic, OpenRouter, DeepSeek …
     r"AIza[\w-]{20,}",  # Google: two kinds of key, access token, refresh token, client secret
     r"AQ\.[\w-]{30,}",
@@ -38,8 +38,8 @@ _SHAPES = (
     r"A(?:KI|SI)A[A-Z0-9]{12,}",
     r"(?<!-)eyJ[\w-]{10,}\.[\w-]{10,}[\w.-]*",  # a JWT
 )
-_LOOKS_SECRET = re.compile(
-    rf"""(?=[A-Gac-hnpstxy1]){_START}(?:{"|".join(_SHAPES)})
+_KEY_PATTERN = re.compile(
+    rf"""(?=[A-Gac-hnpstxy1]){_KEY_BOUNDARY}(?:{"|".join(_KEY_PATTERNS)})
     | (?: (?<=(?i:bearer)[ ]) | (?<=(?i:bearer)%20) ) (?: (?=[\w.~+/-]{{0,80}}\d)[\w.~+/-]{{8,}} | [\w.~+/-]{{32,}} ) =*
     | (?: (?<=(?i:basic)[ ]) | (?<=(?i:basic)%20) ) (?=[A-Za-z+/]{{0,80}}[0-9=]) [\w+/]{{8,}} =*
     | (?<=://) (?: [^/\s:@"'<>\\]{{0,100}} : [^/\s"'<>\\]{{1,300}} | [^/\s:@"'<>\\]{{20,200}} ) (?=@)  # https://user:…@host
@@ -47,7 +47,7 @@ _LOOKS_SECRET = re.compile(
     re.ASCII | re.VERBOSE,
 )
 # `api_key=…`, `"PASSWORD": "…"`, `--token …`, `x-api-key: …`, `?sig=…`, `('authorization', '…')`
-_CALLED_SECRET = re.compile(
+_NAMED_SECRET_PATTERN = re.compile(
     r"""(?P<name>
       (?:
         (?: (?: api|access|account|auth|client|encryption|master|private|secret|shared|signing|subscription ) [_-]? key
@@ -66,32 +66,32 @@ _CALLED_SECRET = re.compile(
 )
 
 
-def redact(text: str, known: Iterable[str] = (), *, named: bool = False) -> str:
+def redact(text: str, secrets: Iterable[str] = (), *, by_name: bool = False) -> str:
     """The text, with keys hidden. `named`: also whatever is called a key, a token or a password."""
-    for key in sorted(known, key=len, reverse=True):
-        if len(key) >= _SHORTEST:
-            for form in _forms(key):
-                text = _without_start(text.replace(form, HIDDEN), form)
-    text = _LOOKS_SECRET.sub(HIDDEN, text)
-    return _CALLED_SECRET.sub(_only_called, text) if named else text
+    for key in sorted(secrets, key=len, reverse=True):
+        if len(key) >= _MIN_SECRET_LENGTH:
+            for form in _encoded_forms(key):
+                text = _hide_truncated_secret(text.replace(form, REDACTED), form)
+    text = _KEY_PATTERN.sub(REDACTED, text)
+    return _NAMED_SECRET_PATTERN.sub(_keep_name, text) if by_name else text
 
 
-def _forms(key: str) -> Iterable[str]:
+def _encoded_forms(secret: str) -> Iterable[str]:
     """A key as it is, as it stands in a URL, in JSON, and in JSON that is a text in JSON; the longest first."""
-    if key.isascii() and key.isalnum():
-        return (key,)
-    in_json = dumps_text(key)[1:-1]
-    return sorted({key, quote(key, safe="", errors="replace"), in_json, dumps_text(in_json)[1:-1]}, key=len, reverse=True)
+    if secret.isascii() and secret.isalnum():
+        return (secret,)
+    in_json = dumps_text(secret)[1:-1]
+    return sorted({secret, quote(secret, safe="", errors="replace"), in_json, dumps_text(in_json)[1:-1]}, key=len, reverse=True)
 
 
-def _without_start(text: str, key: str) -> str:
+def _hide_truncated_secret(text: str, secret: str) -> str:
     """The text without the beginning of a key at its end, where it was cut; quotes may stand around it."""
     end = text.rstrip("\"'…")
-    at = end.rfind(key[:_START_LENGTH], max(0, len(end) - len(key)))
-    cut = at >= 0 and len(end) - at >= _START_LENGTH and key.startswith(end[at:])
-    return text[:at] + HIDDEN + text[len(end) :] if cut else text
+    at = end.rfind(secret[:_MIN_PREFIX_LENGTH], max(0, len(end) - len(secret)))
+    cut = at >= 0 and len(end) - at >= _MIN_PREFIX_LENGTH and secret.startswith(end[at:])
+    return text[:at] + REDACTED + text[len(end) :] if cut else text
 
 
-def _only_called(found: re.Match[str]) -> str:
+def _keep_name(match: re.Match[str]) -> str:
     """What a secret is called, without it."""
-    return "".join(found[part] or "" for part in ("name", "more", "scheme", "cookie")) + HIDDEN
+    return "".join(match[part] or "" for part in ("name", "more", "scheme", "cookie")) + REDACTED

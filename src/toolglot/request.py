@@ -11,15 +11,15 @@ import msgspec
 
 from toolglot.messages import Message, Opaque
 
-__all__ = ["BUILTIN", "Options", "Output", "Request", "ToolChoice", "ToolDefinition", "ToolExample"]
+__all__ = ["BUILTIN_TAG", "Options", "Output", "Request", "ToolChoice", "ToolDefinition", "ToolExample"]
 
 Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 Schema = dict[str, Any]
-BUILTIN = "builtin"
+BUILTIN_TAG = "builtin"
 """The tag of tools that come with this library: facades show them to each model as its own."""
 
 
-def effort_of(value: object) -> Effort | None:
+def parse_effort(value: object) -> Effort | None:
     """A level of effort, where it is one that is known."""
     return cast(Effort, value) if value in get_args(Effort) else None
 

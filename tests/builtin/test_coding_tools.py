@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from toolglot.builtin.shell import Level, ShellOptions
-from toolglot.builtin.toolbox import Question
+from toolglot.builtin.shell import SandboxLevel, ShellOptions
+from toolglot.builtin.tool_state import UserQuestion
 from toolglot.builtin.tools import BuiltinOptions, coding_tools
 from toolglot.errors import UnknownName, UsageError
 
 
-async def answers(questions: list[Question]) -> list[Any]:
+async def answers(questions: list[UserQuestion]) -> list[Any]:
     return ["yes" for _ in questions]
 
 
@@ -78,7 +78,7 @@ def test_memory_is_there_where_it_has_a_folder(tmp_path: Path) -> None:
 
 
 def test_options_count(tmp_path: Path) -> None:
-    [shell] = coding_tools(tmp_path, names=["shell"], options=BuiltinOptions(shell=ShellOptions(level=Level.NONE)))
+    [shell] = coding_tools(tmp_path, names=["shell"], options=BuiltinOptions(shell=ShellOptions(level=SandboxLevel.NONE)))
     assert shell.approval is True
     with pytest.raises(UsageError):
         coding_tools(tmp_path / "nowhere")

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from toolglot.builtin import memory as module
-from toolglot.builtin.memory import DEEPEST, LARGEST_FILE, memory_tools
-from toolglot.builtin.toolbox import Toolbox
-from toolglot.builtin.workspace import Workspace
+from toolglot.builtin.files.workspace import Workspace
+from toolglot.builtin.memory import MAX_DEPTH, MAX_FILE_BYTES, memory_tools
+from toolglot.builtin.tool_state import ToolState
 from toolglot.errors import ToolError
 from toolglot.messages import ToolCall
 from toolglot.tools.context import Context
@@ -30,29 +30,29 @@ def folder(state: Path) -> Path:
 
 
 @pytest.fixture
-def box(state: Path) -> Toolbox:
-    return Toolbox(Workspace(state.parent / "work"), state=state)
+def box(state: Path) -> ToolState:
+    return ToolState(Workspace(state.parent / "work"), state_dir=state)
 
 
-def told(box: Toolbox, **arguments: Any) -> ToolOutput:
+def told(box: ToolState, **arguments: Any) -> ToolOutput:
     (tool,) = memory_tools(box)
     call = ToolCall("c1", "memory", arguments)
     return tool.call(tool.bind(call).values, Context(call))
 
 
-def refused(box: Toolbox, **arguments: Any) -> ToolError:
+def refused(box: ToolState, **arguments: Any) -> ToolError:
     with pytest.raises(ToolError) as raised:
         told(box, **arguments)
     return raised.value
 
 
-def previewed(box: Toolbox, **arguments: Any) -> str:
+def previewed(box: ToolState, **arguments: Any) -> str:
     (tool,) = memory_tools(box)
     assert tool.preview is not None
     return tool.preview(arguments)
 
 
-def make(box: Toolbox, **files: str) -> None:
+def make(box: ToolState, **files: str) -> None:
     for name, text in files.items():
         told(box, command="create", path=f"/memories/{name.replace('__', '/')}.md", file_text=text)
 
@@ -62,17 +62,17 @@ def kept(folder: Path) -> dict[str, str]:
 
 
 class TestCommands:
-    def test_without_a_place_there_is_no_tool(self, box: Toolbox) -> None:
-        assert memory_tools(Toolbox(box.workspace)) == []
+    def test_without_a_place_there_is_no_tool(self, box: ToolState) -> None:
+        assert memory_tools(ToolState(box.workspace)) == []
 
-    def test_nothing_is_made_before_it_is_used(self, box: Toolbox, state: Path) -> None:
+    def test_nothing_is_made_before_it_is_used(self, box: ToolState, state: Path) -> None:
         memory_tools(box)
         assert not state.exists()
 
-    def test_an_empty_memory_can_be_viewed(self, box: Toolbox) -> None:
+    def test_an_empty_memory_can_be_viewed(self, box: ToolState) -> None:
         assert told(box, command="view", path="/memories").content == "0B\t/memories/\n[nothing is kept here]"
 
-    def test_create_makes_a_private_file_and_its_folders(self, box: Toolbox, folder: Path) -> None:
+    def test_create_makes_a_private_file_and_its_folders(self, box: ToolState, folder: Path) -> None:
         said = told(box, command="create", path="/memories/a/b.md", file_text="one\n")
         assert said.content == "created '/memories/a/b.md' (4 bytes)"
         assert said.data["diff"].endswith("+one\n")
@@ -80,13 +80,13 @@ class TestCommands:
         assert stat.S_IMODE((folder / "a/b.md").stat().st_mode) == 0o600
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
 
-    def test_create_replaces_nothing(self, box: Toolbox, folder: Path) -> None:
+    def test_create_replaces_nothing(self, box: ToolState, folder: Path) -> None:
         make(box, a="one")
         error = refused(box, command="create", path="/memories/a.md", file_text="two")
         assert "exists already: change it with str_replace" in str(error)
         assert kept(folder) == {"a.md": "one"}
 
-    def test_view_shows_two_levels_without_hidden_ones(self, box: Toolbox, folder: Path) -> None:
+    def test_view_shows_two_levels_without_hidden_ones(self, box: ToolState, folder: Path) -> None:
         make(box, b="12345", a__x="1", a__c__y="22", a__c__d__z="333")
         (folder / ".hidden").write_text("h")
         (folder / "a" / ".git").mkdir()
@@ -110,17 +110,17 @@ class TestCommands:
             ([3, 99], ["c"], 3),
         ],
     )
-    def test_view_shows_lines_with_numbers(self, box: Toolbox, wanted: Any, lines: list[str], first: int) -> None:
+    def test_view_shows_lines_with_numbers(self, box: ToolState, wanted: Any, lines: list[str], first: int) -> None:
         make(box, n="a\nb\nc\n")
         said = told(box, command="view", path="/memories/n.md", view_range=wanted)
         assert (said.data["lines"], said.data["first"], said.data["total"]) == (lines, first, 3)
         assert said.content.splitlines()[1:] == [f"{number}\t{line}" for number, line in enumerate(lines, first)]
 
-    def test_an_empty_file_can_be_viewed(self, box: Toolbox) -> None:
+    def test_an_empty_file_can_be_viewed(self, box: ToolState) -> None:
         make(box, n="")
         assert told(box, command="view", path="/memories/n.md").content == "'/memories/n.md' is empty."
 
-    def test_str_replace_changes_the_only_place(self, box: Toolbox, folder: Path) -> None:
+    def test_str_replace_changes_the_only_place(self, box: ToolState, folder: Path) -> None:
         make(box, n="a\nb\nc\nd\ne\nf\n")
         said = told(box, command="str_replace", path="/memories/n.md", old_str="d\n", new_str="D\nDD\n")
         assert kept(folder) == {"n.md": "a\nb\nc\nD\nDD\ne\nf\n"}
@@ -130,7 +130,7 @@ class TestCommands:
         ("old", "words"),
         [("x", "is not in '/memories/n.md'"), ("a", "in lines 1, 2, 3"), ("", "is empty"), ("aa", "more than once")],
     )
-    def test_str_replace_wants_exactly_one(self, box: Toolbox, folder: Path, old: str, words: str) -> None:
+    def test_str_replace_wants_exactly_one(self, box: ToolState, folder: Path, old: str, words: str) -> None:
         make(box, n="aaa\na\na\n" if old == "aa" else "a\na\na\n")
         before = kept(folder)
         assert words in str(refused(box, command="str_replace", path="/memories/n.md", old_str=old, new_str="z"))
@@ -144,12 +144,12 @@ class TestCommands:
             (2, "x\ny", "a\nb\nx\ny\n"),
         ],
     )
-    def test_insert_puts_lines_after_a_line(self, box: Toolbox, folder: Path, line: int, text: str, after: str) -> None:
+    def test_insert_puts_lines_after_a_line(self, box: ToolState, folder: Path, line: int, text: str, after: str) -> None:
         make(box, n="a\nb")
         told(box, command="insert", path="/memories/n.md", insert_line=line, insert_text=text)
         assert kept(folder) == {"n.md": after}
 
-    def test_delete_takes_a_file_or_a_whole_folder(self, box: Toolbox, folder: Path) -> None:
+    def test_delete_takes_a_file_or_a_whole_folder(self, box: ToolState, folder: Path) -> None:
         make(box, a="1", b__c="2", b__d__e="3")
         (folder / "b" / "out").symlink_to(folder.parent.parent / "secret.txt")
         told(box, command="delete", path="/memories/a.md")
@@ -158,25 +158,25 @@ class TestCommands:
         assert list(folder.iterdir()) == []
         assert (folder.parent.parent / "secret.txt").read_text() == "secret"
 
-    def test_rename_moves_files_and_folders(self, box: Toolbox, folder: Path) -> None:
+    def test_rename_moves_files_and_folders(self, box: ToolState, folder: Path) -> None:
         make(box, a="1", b__c="2")
         told(box, command="rename", old_path="/memories/a.md", new_path="/memories/x/y/z.md")
         told(box, command="rename", old_path="/memories/b", new_path="/memories/x/b")
         assert kept(folder) == {"x/b/c.md": "2", "x/y/z.md": "1"}
 
-    def test_what_it_says_of_its_targets_is_the_real_path(self, box: Toolbox, folder: Path) -> None:
+    def test_what_it_says_of_its_targets_is_the_real_path(self, box: ToolState, folder: Path) -> None:
         (tool,) = memory_tools(box)
         assert tool.target is not None
         assert tool.target({"command": "view", "path": "/memories/a.md"}) == f"{folder}/a.md"
 
-    def test_it_is_there_in_the_next_conversation(self, box: Toolbox, state: Path) -> None:
+    def test_it_is_there_in_the_next_conversation(self, box: ToolState, state: Path) -> None:
         make(box, a="known")
-        again = Toolbox(box.workspace, state=state)
+        again = ToolState(box.workspace, state_dir=state)
         assert told(again, command="view", path="/memories/a.md").data["lines"] == ["known"]
 
 
 class TestPreview:
-    def test_shows_the_difference_and_changes_nothing(self, box: Toolbox, folder: Path) -> None:
+    def test_shows_the_difference_and_changes_nothing(self, box: ToolState, folder: Path) -> None:
         make(box, a="1\n", b__c="2\n")
         before = kept(folder)
         wishes: list[tuple[dict[str, Any], str]] = [
@@ -194,35 +194,35 @@ class TestPreview:
 
 
 class TestLimits:
-    def test_a_file_is_not_larger_than_that(self, box: Toolbox, folder: Path) -> None:
-        make(box, a="x" * (LARGEST_FILE - 1))
+    def test_a_file_is_not_larger_than_that(self, box: ToolState, folder: Path) -> None:
+        make(box, a="x" * (MAX_FILE_BYTES - 1))
         assert refused(box, command="insert", path="/memories/a.md", insert_line=1, insert_text="yy").kind == "limit"
-        assert refused(box, command="create", path="/memories/b.md", file_text="é" * (LARGEST_FILE - 1)).kind == "limit"
+        assert refused(box, command="create", path="/memories/b.md", file_text="é" * (MAX_FILE_BYTES - 1)).kind == "limit"
         assert list(kept(folder)) == ["a.md"]
 
-    def test_the_memory_holds_so_many_files(self, box: Toolbox, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(module, "MOST_FILES", 2)
+    def test_the_memory_holds_so_many_files(self, box: ToolState, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(module, "MAX_FILES", 2)
         make(box, a="1", b__c="2")
         assert "delete some first" in str(refused(box, command="create", path="/memories/d.md", file_text="3"))
         told(box, command="insert", path="/memories/a.md", insert_line=0, insert_text="still")
 
-    def test_the_memory_holds_so_many_bytes(self, box: Toolbox, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(module, "MOST_BYTES", 10)
+    def test_the_memory_holds_so_many_bytes(self, box: ToolState, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(module, "MAX_TOTAL_BYTES", 10)
         make(box, a="12345678")
         assert refused(box, command="create", path="/memories/d.md", file_text="345").kind == "limit"
         told(box, command="str_replace", path="/memories/a.md", old_str="12345678", new_str="1234567890")
 
-    def test_folders_do_not_grow_deep_by_moving(self, box: Toolbox, folder: Path) -> None:
+    def test_folders_do_not_grow_deep_by_moving(self, box: ToolState, folder: Path) -> None:
         deep = "/".join("abcdefgh")
         told(box, command="create", path=f"/memories/{deep}/n.md", file_text="1")
         told(box, command="rename", old_path="/memories/a", new_path="/memories/z/a")
         error = refused(box, command="rename", old_path="/memories/z", new_path="/memories/y/z")
         assert error.kind == "limit"
-        assert len(next(iter(kept(folder))).split("/")) == DEEPEST
+        assert len(next(iter(kept(folder))).split("/")) == MAX_DEPTH
 
 
 class TestWhatOthersPutThere:
-    def test_links_are_not_used(self, box: Toolbox, folder: Path, state: Path) -> None:
+    def test_links_are_not_used(self, box: ToolState, folder: Path, state: Path) -> None:
         make(box, real="1\n")
         secret = state.parent / "secret.txt"
         (folder / "out").symlink_to(secret)
@@ -245,17 +245,17 @@ class TestWhatOthersPutThere:
         assert (folder / "real.md").read_text() == "1\n"
         assert "out" not in told(box, command="view", path="/memories").content
 
-    def test_what_is_no_text_or_no_file_is_refused(self, box: Toolbox, folder: Path) -> None:
+    def test_what_is_no_text_or_no_file_is_refused(self, box: ToolState, folder: Path) -> None:
         make(box, a="1")
         (folder / "binary").write_bytes(b"\0\1\2")
-        (folder / "huge").write_bytes(b"x" * (LARGEST_FILE + 1))
+        (folder / "huge").write_bytes(b"x" * (MAX_FILE_BYTES + 1))
         os.mkfifo(folder / "pipe")
         for name, kind in (("binary", "execution"), ("huge", "limit"), ("pipe", "not_allowed")):
             assert refused(box, command="view", path=f"/memories/{name}").kind == kind
 
     def test_a_place_that_cannot_be_made_is_told(self, tmp_path: Path) -> None:
         (tmp_path / "state").write_text("a file")
-        box = Toolbox(Workspace(tmp_path), state=tmp_path / "state")
+        box = ToolState(Workspace(tmp_path), state_dir=tmp_path / "state")
         assert "the memory cannot be used" in str(refused(box, command="view", path="/memories"))
 
 
@@ -267,7 +267,7 @@ PATHS = each(
     *("", " ", "/", ".", "..", "a.md", "memories/a.md", "/memoriesx", "/memories.md", "/Memories/a.md", "//memories/a.md"),
     *("/memories/..", "/memories/../secret.txt", "/memories/a/../../secret.txt", "/memories/./../x", "/etc/passwd", "~/x"),
     *("/memories/a.md\0", "/memories/\0", "/memories/\ud800", f"/memories/{'n' * 256}", f"/memories/{'d/' * 2000}x"),
-    *(f"/memories/{'a/' * DEEPEST}x", "/memories/a.md/below", "C:\\memories\\a", "file:///memories/a.md", "/tmp/memories/a"),
+    *(f"/memories/{'a/' * MAX_DEPTH}x", "/memories/a.md/below", "C:\\memories\\a", "file:///memories/a.md", "/tmp/memories/a"),
 )
 BAD: list[dict[str, Any]] = [
     *({"command": value} for value in each(None, 1, "", "View!", "ls", "undo_edit", [], {}, "\0", "view")),
@@ -308,7 +308,7 @@ class TestBadInput:
     def test_there_is_enough_of_it(self) -> None:
         assert len(BAD) >= 60
 
-    def test_is_a_sentence_and_nothing_changes(self, box: Toolbox, folder: Path, state: Path) -> None:
+    def test_is_a_sentence_and_nothing_changes(self, box: ToolState, folder: Path, state: Path) -> None:
         make(box, a="1\n2\n", f__x="3")
         before = kept(state.parent)
         for arguments in BAD:

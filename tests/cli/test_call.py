@@ -9,7 +9,7 @@ import pytest
 
 from toolglot.cli import main as command_line
 from toolglot.cli.call import call_lines, call_once
-from toolglot.cli.start import Flags
+from toolglot.cli.startup import Flags
 from toolglot.errors import UsageError
 
 TOOLS = '''

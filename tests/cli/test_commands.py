@@ -130,14 +130,14 @@ class TestDecode:
         assert reply["model"] == "m"
 
     def test_base64_bodies(self) -> None:
-        from toolglot.wire.framing import aws_event
+        from toolglot.wire.framing import encode_aws_event
 
         events: list[dict[str, Any]] = [
             {"type": "message_start", "message": {"id": "m", "content": [], "model": "claude"}},
             {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": "Hi"}},
             {"type": "message_stop"},
         ]
-        body = base64.b64encode(b"".join(aws_event(json.dumps(event).encode()) for event in events)).decode()
+        body = base64.b64encode(b"".join(encode_aws_event(json.dumps(event).encode()) for event in events)).decode()
         _, out, _ = run(
             "decode",
             "--wire",

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from toolglot.cli.doctor import EXTRAS, doctor
-from toolglot.config.read import Configuration, read_configuration
+from toolglot.cli.doctor import EXTRAS, run_doctor
+from toolglot.config.layers import Configuration, read_configuration
 from toolglot.errors import UsageError
 from toolglot.providers.catalog import PROFILES
 
@@ -41,13 +41,13 @@ def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def configured(tmp_path: Path, text: str = "") -> Configuration:
     (tmp_path / "config.toml").write_text(text)
-    return read_configuration(folder=tmp_path)
+    return read_configuration(directory=tmp_path)
 
 
 def found(
     capsys: pytest.CaptureFixture[str], configuration: Any, *, online: bool = False, broken: bool = False
 ) -> dict[str, Any]:
-    assert doctor(configuration, online=online, json=True) == int(broken)
+    assert run_doctor(configuration, online=online, json=True) == int(broken)
     out, err = capsys.readouterr()
     assert (out.count("\n"), err) == (1, "")
     said: dict[str, Any] = json.loads(out)
@@ -56,7 +56,7 @@ def found(
 
 
 def text(capsys: pytest.CaptureFixture[str], configuration: Any, *, online: bool = False) -> str:
-    doctor(configuration, online=online, json=False)
+    run_doctor(configuration, online=online, json=False)
     return capsys.readouterr().out
 
 
@@ -159,7 +159,7 @@ def test_without_settings_all_is_as_usual(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "300")
-    out = text(capsys, read_configuration(folder=tmp_path))
+    out = text(capsys, read_configuration(directory=tmp_path))
     assert f"user file  {tmp_path}/config.toml (absent)" in out
     assert "settings   all as usual" in out
     assert "nothing is broken" in out
@@ -170,7 +170,7 @@ def test_what_an_untrusted_project_did_not_get_is_shown(tmp_path: Path, capsys: 
     said = found(capsys, configured(tmp_path))
     assert [one["key"] for one in said["held_back"]] == ["providers.anthropic.base_url"]
     assert "not trusted: toolglot trust" in said["files"]["project file"]
-    assert "Held back until the folder is trusted" in text(capsys, read_configuration(folder=tmp_path))
+    assert "Held back until the folder is trusted" in text(capsys, read_configuration(directory=tmp_path))
 
 
 def test_a_configuration_that_cannot_be_read_is_a_problem(capsys: pytest.CaptureFixture[str]) -> None:
@@ -198,7 +198,7 @@ def test_keys_have_an_origin_and_no_value(
         "groq": "variable MY_GROQ",
     }
     assert {*keys} == {*PROFILES}
-    doctor(configuration, online=False, json=True)
+    run_doctor(configuration, online=False, json=True)
     for said in (capsys.readouterr().out, text(capsys, configuration)):
         assert KEY not in said
         assert "plain-looking" not in said

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from toolglot.cli.models import Sheet, profile_named, show_models
+from toolglot.cli.models import Printer, find_profile, show_models
 from toolglot.errors import UnknownName
 from toolglot.providers.catalog import PROFILES
 from toolglot.providers.profile import Profile
@@ -138,7 +138,7 @@ def test_json_of_a_model_has_its_facts_with_sources(capsys: pytest.CaptureFixtur
     ],
 )
 def test_a_name_leads_to_its_row(name: str, id: str, model: str) -> None:
-    profile = profile_named(name)
+    profile = find_profile(name)
     assert (profile.id, profile.model) == (id, model)
     assert "simulator" not in profile.base_url
 
@@ -153,26 +153,26 @@ def test_an_unknown_provider_names_the_nearest(pattern: str) -> None:
 
 
 def test_a_sheet_shows_nothing_that_a_terminal_obeys(monkeypatch: pytest.MonkeyPatch) -> None:
-    sheet = Sheet(out := io.StringIO())
-    sheet.say("a\x1b[31mb\x07")
-    sheet.pairs([("label\x1b", "value\u202e")])
+    sheet = Printer(out := io.StringIO())
+    sheet.print_text("a\x1b[31mb\x07")
+    sheet.print_pairs([("label\x1b", "value\u202e")])
     assert "\x1b" not in out.getvalue()
     assert "\u202e" not in out.getvalue()
 
 
 def test_a_sheet_writes_what_the_encoding_can_say() -> None:
     out = io.TextIOWrapper(io.BytesIO(), encoding="latin-1")
-    Sheet(out).say("über → ✓")
+    Printer(out).print_text("über → ✓")
     out.seek(0)
     assert out.read() == "über ? ?\n"
 
 
 def test_a_long_label_stands_over_its_value(monkeypatch: pytest.MonkeyPatch) -> None:
-    sheet = Sheet(out := io.StringIO())
-    sheet.pairs([("short", "1"), ("x" * 30, "2")])
+    sheet = Printer(out := io.StringIO())
+    sheet.print_pairs([("short", "1"), ("x" * 30, "2")])
     assert out.getvalue() == f"  short  1\n  {'x' * 30}\n    2\n"
 
 
 def test_a_table_without_rows_is_nothing() -> None:
-    Sheet(out := io.StringIO()).table([], ("a", "b"))
+    Printer(out := io.StringIO()).print_table([], ("a", "b"))
     assert out.getvalue() == ""

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from toolglot.builtin.tools import coding_tools
-from toolglot.cli.tools import facades_page, show_tools
+from toolglot.cli.tools import render_name_tables, show_tools
 from toolglot.engine.factory import create_engine
 from toolglot.engine.simulated import SimulatedTransport
-from toolglot.engine.transport import HttpAnswer, HttpRequest
-from toolglot.errors import NotATool, UnknownName, UsageError
-from toolglot.facades.select import FACADES
+from toolglot.engine.transport import HttpRequest, HttpResponse
+from toolglot.errors import InvalidTool, UnknownName, UsageError
+from toolglot.facades.catalog import FACADE_MODULES
 from toolglot.loop.orchestrator import Orchestrator
 from toolglot.providers.catalog import WIRE_DEFAULTS
 from toolglot.request import ToolDefinition
@@ -74,7 +74,7 @@ class Wiretap:
         self._simulator = SimulatedTransport()
         self.bodies: list[dict[str, Any]] = []
 
-    async def send(self, request: HttpRequest) -> HttpAnswer:
+    async def send(self, request: HttpRequest) -> HttpResponse:
         self.bodies.append(json.loads(request.body))
         return await self._simulator.send(request)
 
@@ -191,7 +191,7 @@ def test_words_fit_a_narrow_terminal(capsys: pytest.CaptureFixture[str], monkeyp
         ({"model": "gemin:x"}, UnknownName, "unknown provider 'gemin'"),
         ({"model": "gemini:x", "wire": "openai-chat"}, UsageError, "asked on the wire gemini, not on openai-chat"),
         ({"tools": []}, UsageError, "there are no tools to show"),
-        ({"tools": [3]}, NotATool, "3"),
+        ({"tools": [3]}, InvalidTool, "3"),
     ],
 )
 def test_what_cannot_be_is_one_sentence(given: dict[str, Any], error: type[Exception], sentence: str) -> None:
@@ -244,7 +244,7 @@ def test_built_in_tools_are_shown_as_the_models_own_harness_shows_them(
 
 
 @pytest.mark.untraced
-@pytest.mark.parametrize("facade", FACADES)
+@pytest.mark.parametrize("facade", FACADE_MODULES)
 def test_a_facade_may_be_named(facade: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model, tools = "simulator:anthropic/claude-sonnet-4-5", coding_tools(tmp_path)
     assert show_tools(tools, model=model, wire=None, facade=facade, json=True) == 0
@@ -280,8 +280,8 @@ def test_without_a_model_built_in_tools_have_our_names(tmp_path: Path, capsys: p
 
 
 def test_the_page_has_every_tool_and_every_facade() -> None:
-    page = facades_page()
-    assert all(f"`{facade}`" in page for facade in FACADES)
+    page = render_name_tables()
+    assert all(f"`{facade}`" in page for facade in FACADE_MODULES)
     rows = [line for line in page.splitlines() if line.startswith("| `read` |")]
     assert "`Read`" in rows[0]
     for table in page.split("\n\n"):

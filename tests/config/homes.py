@@ -5,24 +5,24 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from toolglot.config.read import Configuration, read_configuration
+from toolglot.config.layers import Configuration, read_configuration
 
 
 class Home:
     """A user with a file, and a project with another one."""
 
     def __init__(self, root: Path) -> None:
-        self.folder, self.file = root, root / "user" / "config.toml"
+        self.directory, self.user_file = root, root / "user" / "config.toml"
         self.state, self.project = root / "state", root / "project"
         self.project.mkdir(parents=True)
-        self.file.parent.mkdir()
+        self.user_file.parent.mkdir()
 
     @property
     def project_file(self) -> Path:
         return self.project / "toolglot.toml"
 
     def read(self, user: str = "", project: str = "", *, trusted: bool | None = None, **more: Any) -> Configuration:
-        self.file.write_text(user, encoding="utf-8")
+        self.user_file.write_text(user, encoding="utf-8")
         self.project_file.write_text(project, encoding="utf-8")
         environ: Mapping[str, str] = {**os.environ, **more.pop("environ", {})}
-        return read_configuration(folder=self.project, environ=environ, trusted=trusted, **more)
+        return read_configuration(directory=self.project, environ=environ, trusted=trusted, **more)

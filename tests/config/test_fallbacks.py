@@ -10,7 +10,7 @@ from toolglot import Orchestrator, ToolDefinition, tool
 from toolglot.config.settings import Settings
 from toolglot.config.setup import Setup
 from toolglot.engine.factory import create_engine
-from toolglot.engine.transport import HttpAnswer, HttpRequest
+from toolglot.engine.transport import HttpRequest, HttpResponse
 from toolglot.errors import ConnectFailed, UsageError
 
 GEMINI = {"base_url": "https://proxy.example/gemini", "key_env": "MY_GEMINI", "headers": {"X-Team": "a"}}
@@ -36,7 +36,7 @@ class Deaf:
     def __init__(self) -> None:
         self.sent: list[HttpRequest] = []
 
-    async def send(self, request: HttpRequest) -> HttpAnswer:
+    async def send(self, request: HttpRequest) -> HttpResponse:
         self.sent.append(request)
         raise ConnectFailed("nobody listens")
 
@@ -46,7 +46,7 @@ def settings(**document: Any) -> Settings:
 
 
 def offered(agent: Orchestrator) -> list[str]:
-    return [one.name for one in agent.offered(agent.tools_with(None), None)]
+    return [one.name for one in agent.tool_definitions(agent.registry_with(None), None)]
 
 
 @pytest.fixture(autouse=True)
@@ -63,7 +63,7 @@ class TestFallbacks:
         seen = Deaf()
         document = {"aliases": ALIASES, "providers": {"gemini": GEMINI}, "retry": {"max_retries": 0}}
         setup = Setup(settings(**document, **(named if where == "settings" else {})), transport=seen)
-        agent = setup.agent(CLAUDE, tools=[look], **(named if where == "agent" else {}))
+        agent = setup.create_agent(CLAUDE, tools=[look], **(named if where == "agent" else {}))
         with pytest.raises(ConnectFailed):
             asyncio.run(agent.run("go"))
         first, second = seen.sent
@@ -75,17 +75,17 @@ class TestFallbacks:
 
     def test_of_the_agent_are_in_the_place_of_those_of_the_settings(self) -> None:
         setup = Setup(settings(fallbacks=["gemini:gemini-2.5-pro"], aliases=ALIASES), transport=Deaf())
-        none = setup.agent(CLAUDE, fallbacks=())
-        assert none.fall_back(0) is None
-        other = setup.agent(CLAUDE, fallbacks=["fast"])
-        assert other.fall_back(0) == 1
+        none = setup.create_agent(CLAUDE, fallbacks=())
+        assert none.use_fallback(0) is None
+        other = setup.create_agent(CLAUDE, fallbacks=["fast"])
+        assert other.use_fallback(0) == 1
         assert other.model == "gemini:gemini-2.5-flash"
-        assert other.fall_back(1) is None
+        assert other.use_fallback(1) is None
 
     def test_that_are_engines_are_taken_as_they_are(self) -> None:
         engine = create_engine("simulator:ollama")
-        agent = Setup(settings(), transport=Deaf()).agent(CLAUDE, fallbacks=(one for one in [engine]))
-        assert agent.fall_back(0) == 1
+        agent = Setup(settings(), transport=Deaf()).create_agent(CLAUDE, fallbacks=(one for one in [engine]))
+        assert agent.use_fallback(0) == 1
         assert agent.engine is engine
 
     @pytest.mark.parametrize("where", ["settings", "agent"])
@@ -93,7 +93,7 @@ class TestFallbacks:
         named = {"fallbacks": ["slow"]}
         setup = Setup(settings(**(named if where == "settings" else {})), transport=Deaf())
         with pytest.raises(UsageError, match="'slow'"):
-            setup.agent(CLAUDE, **(named if where == "agent" else {}))
+            setup.create_agent(CLAUDE, **(named if where == "agent" else {}))
 
 
 FIXED = ToolDefinition(
@@ -126,7 +126,7 @@ class TestHostedTools:
     def test_are_offered_where_the_filters_let_them_be(self, policy: dict[str, Any], expected: set[str]) -> None:
         """After a change of model, too, when the rules are made anew."""
         setup = Setup(settings(policy=policy), transport=Deaf())
-        agent = setup.agent(CLAUDE, tools=[look, wipe, FIXED], hosted=["web_search"])
+        agent = setup.create_agent(CLAUDE, tools=[look, wipe, FIXED], hosted=["web_search"])
         assert set(offered(agent)) == expected
         setup.switch(agent, "anthropic:claude-haiku-4-5")
         assert set(offered(agent)) == expected
@@ -134,7 +134,7 @@ class TestHostedTools:
     def test_are_offered_where_the_filter_of_the_provider_lets_them_be(self) -> None:
         document = {"providers": {"gemini": {"tools": {"deny": ["web_search", "wipe"]}}}}
         setup = Setup(settings(**document), transport=Deaf())
-        agent = setup.agent(CLAUDE, tools=[look, wipe], hosted=["web_search"])
+        agent = setup.create_agent(CLAUDE, tools=[look, wipe], hosted=["web_search"])
         seen = [set(offered(agent))]
         for model in ("gemini:gemini-2.5-flash", CLAUDE):
             setup.switch(agent, model)

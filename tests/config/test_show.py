@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 from homes import Home
 
-from toolglot.cli.config import settings_table, show, where
-from toolglot.cli.trust import trust_folder
-from toolglot.config.env import variables
-from toolglot.config.shape import leaves
+from toolglot.cli.config import settings_table, show_configuration, show_paths
+from toolglot.cli.trust import update_trust
+from toolglot.config.environment import setting_variables
+from toolglot.config.setting_schema import setting_fields
 from toolglot.config.trust import is_trusted
 from toolglot.errors import UsageError
 
@@ -40,10 +40,10 @@ class Terminal(io.StringIO):
 class TestShow:
     def test_every_value_stands_there_with_its_origin(self, home: Home, capsys: pytest.CaptureFixture[str]) -> None:
         found = home.read(USER, PROJECT)
-        show(found, json=False)
+        show_configuration(found, json=False)
         lines = capsys.readouterr().out.splitlines()
         assert lines[0].split(maxsplit=2) == ["model", '"simulator:gemini"', f"project file {home.project_file}"]
-        assert any(line.split(maxsplit=2) == ["policy.max_turns", "5", f"user file {home.file}"] for line in lines)
+        assert any(line.split(maxsplit=2) == ["policy.max_turns", "5", f"user file {home.user_file}"] for line in lines)
         assert any(line.split() == ["generation.top_p", "unset"] for line in lines)
         shown = [line.split()[0] for line in lines if line.strip() and not line.startswith(("  ", "held"))]
         assert len(shown) == len(found.values)
@@ -51,7 +51,7 @@ class TestShow:
         assert all(" file " in line for line in lines[:first_default])
 
     def test_what_was_held_back_is_at_the_end_with_what_to_do(self, home: Home, capsys: pytest.CaptureFixture[str]) -> None:
-        show(home.read(USER, PROJECT), json=False)
+        show_configuration(home.read(USER, PROJECT), json=False)
         title, tools, header = capsys.readouterr().out.splitlines()[-3:]
         assert title == f"held back, because {home.project} is not trusted (toolglot trust):"
         assert tools == '  tools = ["evil:tools"]: only a trusted folder may set it'
@@ -62,7 +62,7 @@ class TestShow:
     def test_no_secret_and_nothing_that_a_terminal_obeys_is_shown(
         self, home: Home, capsys: pytest.CaptureFixture[str], as_json: bool, trusted: bool
     ) -> None:
-        show(home.read(USER, PROJECT, trusted=trusted), json=as_json)
+        show_configuration(home.read(USER, PROJECT, trusted=trusted), json=as_json)
         said = capsys.readouterr().out
         assert [one for one in SECRETS if one in said] == []
         assert "\x1b" not in said
@@ -70,7 +70,7 @@ class TestShow:
 
     def test_json_has_it_all(self, home: Home, capsys: pytest.CaptureFixture[str]) -> None:
         found = home.read(USER, PROJECT)
-        show(found, json=True)
+        show_configuration(found, json=True)
         document = json.loads(capsys.readouterr().out)
         assert [one["key"] for one in document["values"]] == [one.key for one in found.values]
         assert document["values"][0] == {
@@ -86,13 +86,13 @@ class TestShow:
         monkeypatch.setattr("sys.stdout", terminal)
         for name, value in (("COLUMNS", "40"), ("TERM", "xterm"), ("NO_COLOR", "1")):
             monkeypatch.setenv(name, value)
-        show(home.read(USER), json=False)
-        assert f"policy.max_turns  5\n    user file {home.file}\n" in terminal.getvalue().replace("\x1b[1m", "").replace(
+        show_configuration(home.read(USER), json=False)
+        assert f"policy.max_turns  5\n    user file {home.user_file}\n" in terminal.getvalue().replace("\x1b[1m", "").replace(
             "\x1b[0m", ""
         )
 
     def test_without_a_file_it_says_that_these_are_the_defaults(self, home: Home, capsys: pytest.CaptureFixture[str]) -> None:
-        show(home.read(), json=False)
+        show_configuration(home.read(), json=False)
         assert capsys.readouterr().out.startswith("nothing is set: these are the defaults\n")
 
 
@@ -102,15 +102,15 @@ class TestWhere:
     ) -> None:
         home.read()
         monkeypatch.chdir(home.project)
-        where(json=False)
+        show_paths(json=False)
         lines = capsys.readouterr().out.splitlines()
-        assert lines[0].split() == ["user", "file", str(home.file)]
+        assert lines[0].split() == ["user", "file", str(home.user_file)]
         assert lines[1].split() == ["project", "file", str(home.project_file)]
         assert lines[2].split() == ["trusted", "folders", str(home.state / "trust.json"), "(absent)"]
 
     def test_as_json(self, home: Home, capsys: pytest.CaptureFixture[str]) -> None:
-        where(json=True)
-        assert json.loads(capsys.readouterr().out)[0] == {"what": "user file", "path": str(home.file), "exists": False}
+        show_paths(json=True)
+        assert json.loads(capsys.readouterr().out)[0] == {"what": "user file", "path": str(home.user_file), "exists": False}
 
 
 class TestTrustFolder:
@@ -121,15 +121,15 @@ class TestTrustFolder:
         below = home.project / "below"
         below.mkdir()
         monkeypatch.chdir(below)
-        assert trust_folder(None, remove=False, listed=False) == 0
+        assert update_trust(None, remove=False, list_all=False) == 0
         said = capsys.readouterr().out
         assert said.index("evil:tools") < said.index(f"{home.project} is trusted: ")
         assert is_trusted(home.project)
-        trust_folder(None, remove=False, listed=False)
+        update_trust(None, remove=False, list_all=False)
         assert capsys.readouterr().out == f"{home.project} is trusted already\n"
-        trust_folder(None, remove=False, listed=True)
+        update_trust(None, remove=False, list_all=True)
         assert capsys.readouterr().out == f"{home.project}\n"
-        trust_folder(home.project, remove=True, listed=False)
+        update_trust(home.project, remove=True, list_all=False)
         said = capsys.readouterr().out
         assert said.startswith(f"{home.project} is no longer trusted\n")
         assert "evil:tools" in said
@@ -139,23 +139,23 @@ class TestTrustFolder:
     def test_a_file_with_a_mistake_is_not_trusted(self, home: Home) -> None:
         home.project_file.write_text("modle = 1")
         with pytest.raises(UsageError, match="did you mean 'model'"):
-            trust_folder(home.project, remove=False, listed=False)
+            update_trust(home.project, remove=False, list_all=False)
         assert not is_trusted(home.project)
 
     def test_a_folder_without_a_file_may_be_trusted_in_advance(self, home: Home, capsys: pytest.CaptureFixture[str]) -> None:
-        trust_folder(home.project, remove=False, listed=False)
+        update_trust(home.project, remove=False, list_all=False)
         assert capsys.readouterr().out.startswith(f"there is no toolglot.toml in {home.project} yet\n")
         assert is_trusted(home.project)
 
     def test_a_folder_that_does_not_exist_is_named(self) -> None:
         with pytest.raises(UsageError, match=r"^there is no folder 'nowhere'$"):
-            trust_folder(Path("nowhere"), remove=False, listed=False)
+            update_trust(Path("nowhere"), remove=False, list_all=False)
 
 
 def test_the_table_has_a_line_for_every_setting() -> None:
     table = settings_table()
-    assert [leaf.dotted for leaf in leaves() if f"| `{leaf.dotted}` |" not in table] == []
-    assert [name for name in variables() if f"| `{name}` |" not in table] == []
+    assert [leaf.key_text for leaf in setting_fields() if f"| `{leaf.key_text}` |" not in table] == []
+    assert [name for name in setting_variables() if f"| `{name}` |" not in table] == []
     row = "| `policy.max_turns` | `25` | `TOOLGLOT_POLICY_MAX_TURNS` | only tighter | Requests with tools for one prompt. |"
     assert row in table.splitlines()
     assert len({line.count("|") for line in table.splitlines()}) == 1
@@ -166,4 +166,4 @@ def test_the_example_of_the_documentation_is_a_configuration(home: Home) -> None
     example = page.partition("```toml\n")[2].partition("```")[0]
     found = home.read(example)
     sections = {one.key.partition(".")[0] for one in found.values if one.origin != "default"}
-    assert sections == {leaf.key[0] for leaf in leaves()}
+    assert sections == {leaf.key[0] for leaf in setting_fields()}

@@ -48,7 +48,7 @@ SCRIPTS: dict[str, tuple[bytes | str, ...]] = {
 }
 
 
-class Sent(NamedTuple):
+class ReceivedRequest(NamedTuple):
     """A request as it arrived."""
 
     line: str
@@ -56,10 +56,10 @@ class Sent(NamedTuple):
     body: bytes
 
 
-async def read_request(reader: asyncio.StreamReader) -> Sent:
+async def read_request(reader: asyncio.StreamReader) -> ReceivedRequest:
     line, *lines = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").strip().split("\r\n")
     headers = {name.lower(): value.strip() for name, _, value in (text.partition(":") for text in lines)}
-    return Sent(line, headers, await reader.readexactly(int(headers.get("content-length", "0"))))
+    return ReceivedRequest(line, headers, await reader.readexactly(int(headers.get("content-length", "0"))))
 
 
 class Listener:
@@ -68,7 +68,7 @@ class Listener:
     def __init__(self, tls: ssl.SSLContext | None = None) -> None:
         self.tls = tls
         self.accepted = 0
-        self.requests: list[Sent] = []
+        self.requests: list[ReceivedRequest] = []
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Self:
@@ -107,8 +107,8 @@ class Server(Listener):
 
     def __init__(self, tls: ssl.SSLContext | None = None) -> None:
         super().__init__(tls)
-        self.under_way = self.most_under_way = 0
-        self.gone, self.go = asyncio.Event(), asyncio.Event()
+        self.active_requests = self.max_active_requests = 0
+        self.client_left, self.release = asyncio.Event(), asyncio.Event()
 
     def url(self, path: str, host: str = "127.0.0.1") -> str:
         return f"{'https' if self.tls else 'http'}://{host}:{self.port}/{path}"
@@ -117,18 +117,18 @@ class Server(Listener):
         while True:
             sent = await read_request(reader)
             self.requests.append(sent)
-            self.under_way += 1
-            self.most_under_way = max(self.most_under_way, self.under_way)
+            self.active_requests += 1
+            self.max_active_requests = max(self.max_active_requests, self.active_requests)
             for step in SCRIPTS[sent.line.split()[1].split("/")[1].partition("?")[0]]:
                 if isinstance(step, bytes):
                     writer.write(step)
                     await writer.drain()
                 elif step == "wait":
-                    await self.go.wait()
+                    await self.release.wait()
                 elif step == "stall":
                     with suppress(ConnectionError):
                         await reader.read()
-                    self.gone.set()
+                    self.client_left.set()
                     return
                 else:
                     if step == "reset":
@@ -136,7 +136,7 @@ class Server(Listener):
                         writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, option)
                         writer.transport.abort()
                     return
-            self.under_way -= 1
+            self.active_requests -= 1
 
 
 class Proxy(Listener):
@@ -192,6 +192,6 @@ class FullBacklog:
             each.close()
 
 
-async def until(condition: Callable[[], object]) -> None:
+async def wait_until(condition: Callable[[], object]) -> None:
     while not condition():
         await asyncio.sleep(0)

@@ -13,19 +13,19 @@ from keyring.backend import KeyringBackend
 from keyring.backends import fail, null
 from keyring.errors import KeyringError, PasswordDeleteError
 from msgspec.structs import replace
+from scripted_transport import ScriptedTransport, error_reply, whole_reply
 
 from toolglot.engine import auth
-from toolglot.engine.auth import KeySource, key_in, key_origin
+from toolglot.engine.auth import KeySource, describe_key_origin, key_from_variable
 from toolglot.engine.factory import create_engine
 from toolglot.engine.signin import copilot
 from toolglot.engine.signin.copilot import Login
 from toolglot.engine.signin.environment import KEY_VARIABLES
-from toolglot.engine.signin.stored import account_of, can_store, forget, store, stored
+from toolglot.engine.signin.keyring_store import delete_key, has_backend, keyring_account, load_key, store_key
 from toolglot.errors import AuthenticationFailed
 from toolglot.messages import user
-from toolglot.providers.catalog import PROFILES, resolve
+from toolglot.providers.catalog import PROFILES, resolve_profile
 from toolglot.request import Request
-from transports import ScriptedTransport, refusal, whole
 
 KEY = "planted-key-8b1f0c"
 FOLDERS = ("HOME", "USERPROFILE", "APPDATA", "CLOUDSDK_CONFIG", "AZURE_CONFIG_DIR", "XDG_DATA_HOME")
@@ -51,7 +51,7 @@ def no_keys(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
 
 
 def headers(provider: str, key: Any = None) -> dict[str, str]:
-    return asyncio.run(KeySource(resolve(provider, "m"), key).headers())
+    return asyncio.run(KeySource(resolve_profile(provider, "m"), key).headers())
 
 
 HEADERS = {
@@ -113,12 +113,12 @@ def test_the_first_variable_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_variable_is_read_for_each_request(monkeypatch: pytest.MonkeyPatch) -> None:
-    source = KeySource(resolve("openai-chat", "m"))
+    source = KeySource(resolve_profile("openai-chat", "m"))
     monkeypatch.setenv("OPENAI_API_KEY", "first-key")
     assert asyncio.run(source.headers()) == {"authorization": "Bearer first-key"}
     monkeypatch.setenv("OPENAI_API_KEY", "second-key")
     assert asyncio.run(source.headers()) == {"authorization": "Bearer second-key"}
-    assert source.known == {"first-key", "second-key"}
+    assert source.known_keys == {"first-key", "second-key"}
 
 
 async def _later() -> str:
@@ -127,14 +127,14 @@ async def _later() -> str:
 
 @pytest.mark.parametrize("key", [lambda: KEY, lambda: f"{KEY}\n", _later], ids=["text", "with a line end", "awaited"])
 def test_functions(key: Callable[[], str | Awaitable[str]]) -> None:
-    source = KeySource(resolve("openai-chat", "m"), key)
-    assert source.renewable
+    source = KeySource(resolve_profile("openai-chat", "m"), key)
+    assert source.is_renewable
     assert asyncio.run(source.headers()) == {"authorization": f"Bearer {KEY}"}
 
 
 @pytest.mark.parametrize("key", [None, KEY])
 def test_what_cannot_be_renewed(key: str | None) -> None:
-    assert not KeySource(resolve("openai-chat", "m"), key).renewable
+    assert not KeySource(resolve_profile("openai-chat", "m"), key).is_renewable
 
 
 def test_a_function_that_has_none() -> None:
@@ -166,24 +166,24 @@ def test_keys_that_no_header_can_hold(bad: str) -> None:
 
 
 def test_the_source_shows_no_key() -> None:
-    source = KeySource(resolve("openai-chat", "m"), KEY)
+    source = KeySource(resolve_profile("openai-chat", "m"), KEY)
     asyncio.run(source.headers())
     assert KEY not in repr(source)
-    assert source.known == {KEY}
+    assert source.known_keys == {KEY}
 
 
 def test_keys_that_change_all_the_time_are_not_all_kept() -> None:
     """A service that renews its token for months stays small; the latest ones are what errors can repeat."""
     numbers = iter(range(10_000))
-    source = KeySource(resolve("openai-chat", "m"), lambda: f"token-{next(numbers):08}")
+    source = KeySource(resolve_profile("openai-chat", "m"), lambda: f"token-{next(numbers):08}")
 
     async def main() -> None:
         for _ in range(5_000):
             await source.headers()
 
     asyncio.run(main())
-    assert "token-00004999" in source.known
-    assert len(source.known) <= 1_000
+    assert "token-00004999" in source.known_keys
+    assert len(source.known_keys) <= 1_000
 
 
 class Memory(KeyringBackend):
@@ -237,10 +237,10 @@ def ask(model: str, transport: ScriptedTransport, times: int = 1, **options: Any
 
 class TestTheKeyring:
     def test_it_keeps_gives_and_drops(self, memory: Memory) -> None:
-        assert stored("anthropic") is None
-        assert store("anthropic", KEY)
-        assert (stored("anthropic"), memory.kept) == (KEY, {("toolglot", "anthropic"): KEY})
-        assert [forget("anthropic"), forget("anthropic")] == [True, False]
+        assert load_key("anthropic") is None
+        assert store_key("anthropic", KEY)
+        assert (load_key("anthropic"), memory.kept) == (KEY, {("toolglot", "anthropic"): KEY})
+        assert [delete_key("anthropic"), delete_key("anthropic")] == [True, False]
         assert memory.kept == {}
 
     @pytest.mark.parametrize(
@@ -255,17 +255,17 @@ class TestTheKeyring:
         ],
     )
     def test_providers_of_one_vendor_share_a_key(self, account: str, rows: list[str]) -> None:
-        assert [row for row in PROFILES if account_of(row) == account] == rows
+        assert [row for row in PROFILES if keyring_account(row) == account] == rows
 
     @pytest.mark.parametrize(
         "provider", [row.id for row in PROFILES.values() if row.auth != "optional" and row.id != "copilot"]
     )
     def test_its_key_is_sent_as_any_other(self, provider: str, memory: Memory) -> None:
-        store(provider, KEY)
+        store_key(provider, KEY)
         assert headers(provider) == dict([HEADERS[PROFILES[provider].auth]])
 
     def test_a_variable_goes_first(self, memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
-        store("azure-chat", KEY)
+        store_key("azure-chat", KEY)
         monkeypatch.setenv("AZURE_OPENAI_AD_TOKEN", "token-123")
         assert headers("azure-chat") == {"authorization": "Bearer token-123"}
         monkeypatch.setenv("AZURE_OPENAI_API_KEY", "key-123")
@@ -273,52 +273,52 @@ class TestTheKeyring:
         assert headers("azure-chat", "given-123") == {"api-key": "given-123"}
 
     def test_it_is_asked_once(self, memory: Memory) -> None:
-        store("openai-chat", KEY)
+        store_key("openai-chat", KEY)
         memory.asked = 0
-        ask("openai-chat:m", ScriptedTransport(whole(), whole(), whole()), 3)
+        ask("openai-chat:m", ScriptedTransport(whole_reply(), whole_reply(), whole_reply()), 3)
         assert memory.asked == 1
 
     def test_it_is_asked_again_after_a_refusal_once(self, memory: Memory) -> None:
-        store("openai-chat", KEY)
+        store_key("openai-chat", KEY)
 
         def changed(_: object) -> Any:
-            store("openai-chat", "another-key")
-            return refusal(401, "wrong")
+            store_key("openai-chat", "another-key")
+            return error_reply(401, "wrong")
 
-        transport = ScriptedTransport(changed, whole(), whole())
+        transport = ScriptedTransport(changed, whole_reply(), whole_reply())
         ask("openai-chat:m", transport, 2)
         assert [one.headers["authorization"] for one in transport.requests] == [f"Bearer {KEY}", *["Bearer another-key"] * 2]
         with pytest.raises(AuthenticationFailed):
-            ask("openai-chat:m", ScriptedTransport(refusal(401, "no"), refusal(401, "no"), whole()))
+            ask("openai-chat:m", ScriptedTransport(error_reply(401, "no"), error_reply(401, "no"), whole_reply()))
 
     def test_a_server_that_needs_no_key_is_not_asked_about(self, memory: Memory) -> None:
-        store("compatible", KEY)
+        store_key("compatible", KEY)
         memory.asked = 0
-        transport = ScriptedTransport(whole(), refusal(401, "who are you?"), whole(), whole())
+        transport = ScriptedTransport(whole_reply(), error_reply(401, "who are you?"), whole_reply(), whole_reply())
         ask("compatible:m", transport, 3, base_url="http://host/v1")
         assert [one.headers.get("authorization") for one in transport.requests] == [None, None, *[f"Bearer {KEY}"] * 2]
         assert memory.asked == 1
 
     def test_a_server_that_needs_a_key_nobody_has(self) -> None:
-        transport = ScriptedTransport(refusal(401, "who are you?"), refusal(401, "who are you?"), whole())
+        transport = ScriptedTransport(error_reply(401, "who are you?"), error_reply(401, "who are you?"), whole_reply())
         with pytest.raises(AuthenticationFailed, match="who are you"):
             ask("compatible:m", transport, base_url="http://host/v1")
         assert len(transport.requests) == 2
 
     def test_a_login_at_github_is_not_a_key(self, memory: Memory) -> None:
-        assert copilot.keep_login(Login("gho_1", "http://127.0.0.1:9")) == "system keyring"
+        assert copilot.store_login(Login("gho_1", "http://127.0.0.1:9")) == "system keyring"
         assert not copilot.login_file().exists()
         with pytest.raises(Exception, match=r"127\.0\.0\.1:9"):
             headers("copilot")
-        assert key_origin(resolve("copilot")) == "GitHub sign-in (system keyring)"
-        assert copilot.forget_login()
+        assert describe_key_origin(resolve_profile("copilot")) == "GitHub sign-in (system keyring)"
+        assert copilot.delete_login()
         assert memory.kept == {}
 
     def test_a_login_moves_from_the_file_to_the_keyring(self) -> None:
-        copilot.keep_login(Login("gho_1"))
+        copilot.store_login(Login("gho_1"))
         assert copilot.login_file().exists()
         keyring.set_keyring(Memory())
-        copilot.keep_login(Login("gho_2"))
+        copilot.store_login(Login("gho_2"))
         assert not copilot.login_file().exists()
         found = copilot.find_login()
         assert found is not None
@@ -327,10 +327,10 @@ class TestTheKeyring:
     def test_one_that_fails_is_empty_and_says_so_without_secrets(self, caplog: pytest.LogCaptureFixture) -> None:
         keyring.set_keyring(Broken())
         caplog.set_level(logging.DEBUG, "toolglot")
-        assert stored("anthropic") is None
+        assert load_key("anthropic") is None
         assert [record.getMessage() for record in caplog.records] == ["the system keyring failed: KeyringError"]
-        assert not store("anthropic", KEY)
-        assert not forget("anthropic")
+        assert not store_key("anthropic", KEY)
+        assert not delete_key("anthropic")
         with pytest.raises(AuthenticationFailed, match="ANTHROPIC_API_KEY"):
             headers("anthropic")
         assert KEY not in caplog.text
@@ -338,11 +338,16 @@ class TestTheKeyring:
     @pytest.mark.parametrize("backend", [fail.Keyring, null.Keyring], ids=["none", "switched off"])
     def test_none_is_there(self, backend: type[KeyringBackend]) -> None:
         keyring.set_keyring(backend())
-        assert (can_store(), stored("anthropic"), store("anthropic", KEY)) == (False, None, False)
+        assert (has_backend(), load_key("anthropic"), store_key("anthropic", KEY)) == (False, None, False)
 
     def test_the_package_is_missing(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, "keyring", None)
-        assert (can_store(), stored("anthropic"), store("anthropic", KEY), forget("anthropic")) == (False, None, False, False)
+        assert (has_backend(), load_key("anthropic"), store_key("anthropic", KEY), delete_key("anthropic")) == (
+            False,
+            None,
+            False,
+            False,
+        )
         with pytest.raises(AuthenticationFailed, match="ANTHROPIC_API_KEY"):
             headers("anthropic")
 
@@ -350,37 +355,37 @@ class TestTheKeyring:
 class TestWhereAKeyWouldComeFrom:
     @pytest.mark.parametrize("provider", PROFILES)
     def test_nowhere(self, provider: str) -> None:
-        assert key_origin(PROFILES[provider]) is None
+        assert describe_key_origin(PROFILES[provider]) is None
 
     @pytest.mark.parametrize(
         ("provider", "name"), [(row.id, name) for row in PROFILES.values() for name in (*row.key_env, *row.token_env)]
     )
     def test_a_variable(self, provider: str, name: str, memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
-        store(provider, KEY)
+        store_key(provider, KEY)
         monkeypatch.setenv(name, KEY)
-        assert key_origin(PROFILES[provider]) == f"variable {name}"
+        assert describe_key_origin(PROFILES[provider]) == f"variable {name}"
 
     @pytest.mark.parametrize("provider", ["anthropic", "openai-chat", "azure-responses", "vertex", "ollama"])
     def test_the_keyring(self, provider: str, memory: Memory) -> None:
-        store(provider, KEY)
-        assert key_origin(PROFILES[provider]) == "system keyring"
+        store_key(provider, KEY)
+        assert describe_key_origin(PROFILES[provider]) == "system keyring"
 
     def test_a_sign_in(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("IDENTITY_ENDPOINT", "http://127.0.0.1:9/")
-        assert key_origin(PROFILES["azure-chat"]) == "Entra sign-in"
+        assert describe_key_origin(PROFILES["azure-chat"]) == "Entra sign-in"
 
 
 def test_a_provider_that_is_in_no_catalog(memory: Memory) -> None:
-    own = replace(resolve("openai-chat", "m"), id="own", title="Own", key_env=())
+    own = replace(resolve_profile("openai-chat", "m"), id="own", title="Own", key_env=())
     with pytest.raises(AuthenticationFailed, match="no key for Own"):
         asyncio.run(KeySource(own).headers())
-    store("own", KEY)
+    store_key("own", KEY)
     assert asyncio.run(KeySource(own).headers()) == {"authorization": f"Bearer {KEY}"}
     assert memory.kept == {("toolglot", "own"): KEY}
 
 
 def test_a_variable_of_another_name(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(AuthenticationFailed, match="MY_KEY is not set"):
-        headers("openai-chat", key_in("MY_KEY"))
+        headers("openai-chat", key_from_variable("MY_KEY"))
     monkeypatch.setenv("MY_KEY", f" {KEY}")
-    assert headers("openai-chat", key_in("MY_KEY")) == {"authorization": f"Bearer {KEY}"}
+    assert headers("openai-chat", key_from_variable("MY_KEY")) == {"authorization": f"Bearer {KEY}"}

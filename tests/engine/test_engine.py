@@ -7,14 +7,39 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
+from scripted_transport import (
+    DONE,
+    HELLO,
+    HELLO_WORLD,
+    KEY,
+    QUICK,
+    STARTED,
+    STOP,
+    WEATHER,
+    WORLD,
+    HangForever,
+    HoldUntilReleased,
+    ScriptedReply,
+    ScriptedTransport,
+    call_reply,
+    chat_engine,
+    chunk,
+    collect_events,
+    error_reply,
+    stream_reply,
+    stream_request,
+    text_request,
+    whole_reply,
+)
 
-from toolglot.engine.engine import Answered, Engine, Session
+from toolglot.engine.engine import Engine, EngineResult, EngineState
 from toolglot.engine.transport import HttpRequest
 from toolglot.errors import (
     AuthenticationFailed,
     ConnectFailed,
     ConnectionLost,
     InvalidRequest,
+    LossyEncoding,
     MalformedReply,
     Overloaded,
     ProviderError,
@@ -26,7 +51,6 @@ from toolglot.errors import (
     TransportError,
     TruncatedStream,
     UsageError,
-    WouldLose,
 )
 from toolglot.events import ReplyDone, ReplyStarted, Retrying, TextDelta, ToolCallReady, ToolCallStarted
 from toolglot.jsontext import dumps
@@ -44,47 +68,23 @@ from toolglot.messages import (
     tool_results,
     user,
 )
-from toolglot.providers.catalog import resolve
+from toolglot.providers.catalog import resolve_profile
 from toolglot.request import Options, Request, ToolChoice, ToolDefinition
 from toolglot.tools.config import RetryConfig
 from toolglot.wire import prefix
 from toolglot.wire.codec import encode_request
-from transports import (
-    ANSWER,
-    DONE,
-    HELLO,
-    KEY,
-    QUICK,
-    STARTED,
-    STOP,
-    WEATHER,
-    WORLD,
-    Hang,
-    Hold,
-    Say,
-    ScriptedTransport,
-    ask,
-    calling,
-    chat,
-    chunk,
-    collect,
-    refusal,
-    stream,
-    streamed,
-    whole,
-)
 
 
 def run(main: Coroutine[Any, Any, Any]) -> Any:
     return asyncio.run(asyncio.wait_for(main, 20))
 
 
-def asked(transport: ScriptedTransport, request: Request | None = None, **more: Any) -> Answered:
-    return run(chat(transport, **more).ask(request or ask()))
+def asked(transport: ScriptedTransport, request: Request | None = None, **more: Any) -> EngineResult:
+    return run(chat_engine(transport, **more).ask(request or text_request()))
 
 
 def shown(transport: ScriptedTransport, request: Request | None = None, **more: Any) -> list[Any]:
-    return run(collect(chat(transport, **more), request or streamed()))
+    return run(collect_events(chat_engine(transport, **more), request or stream_request()))
 
 
 def text_of(events: list[Any]) -> str:
@@ -93,7 +93,7 @@ def text_of(events: list[Any]) -> str:
 
 async def gather_events(engine: Engine, events: list[Any]) -> None:
     """The events of a stream that may break off."""
-    async for batch in engine.session().batches(streamed()):
+    async for batch in engine.new_state().stream_batches(stream_request()):
         events.extend(batch)
 
 
@@ -106,7 +106,7 @@ async def ticks(count: int = 10) -> None:
 
 
 def test_whole_answer() -> None:
-    transport = ScriptedTransport(whole())
+    transport = ScriptedTransport(whole_reply())
     answered = asked(transport)
     assert answered.reply.text == "Hello world"
     assert (answered.retries, answered.repairs, answered.losses) == (0, (), ())
@@ -121,7 +121,7 @@ def test_whole_answer() -> None:
 
 
 def test_streamed_answer() -> None:
-    transport = ScriptedTransport(ANSWER)
+    transport = ScriptedTransport(HELLO_WORLD)
     events = shown(transport)
     assert [type(event) for event in events[:3]] == [ReplyStarted, TextDelta, TextDelta]
     assert isinstance(events[-1], ReplyDone)
@@ -134,27 +134,27 @@ def test_streamed_answer() -> None:
 
 def test_stream_streams_whatever_the_request_says() -> None:
     """`Engine.stream` is called for the pieces: a request that says nothing of streaming is streamed."""
-    transport = ScriptedTransport(ANSWER)
-    run(collect(chat(transport), ask()))
+    transport = ScriptedTransport(HELLO_WORLD)
+    run(collect_events(chat_engine(transport), text_request()))
     assert transport.bodies[0].get("stream") is True
     assert transport.requests[0].stream is True
 
 
 def test_ask_does_not_stream_whatever_the_request_says() -> None:
-    transport = ScriptedTransport(whole())
-    assert asked(transport, streamed()).reply.text == "Hello world"
+    transport = ScriptedTransport(whole_reply())
+    assert asked(transport, stream_request()).reply.text == "Hello world"
     assert transport.requests[0].stream is False
     assert "stream_options" not in transport.bodies[0]
 
 
 def test_events_are_shown_as_they_come() -> None:
     async def main() -> None:
-        hold = Hold()
-        transport = ScriptedTransport(stream(STARTED, HELLO, hold, WORLD, STOP, DONE))
-        events = chat(transport).stream(streamed())
+        hold = HoldUntilReleased()
+        transport = ScriptedTransport(stream_reply(STARTED, HELLO, hold, WORLD, STOP, DONE))
+        events = chat_engine(transport).stream(stream_request())
         assert isinstance(await anext(events), ReplyStarted)
         assert await anext(events) == TextDelta(0, "Hello")
-        hold.go.set()
+        hold.release.set()
         assert [event async for event in events][-1] == ReplyDone(
             Reply((Text("Hello world"),), origin=Origin("openai-chat", "openai-chat", "m"), id="c1")
         )
@@ -163,33 +163,33 @@ def test_events_are_shown_as_they_come() -> None:
 
 
 def test_own_defaults_give_way_to_the_caller() -> None:
-    transport = ScriptedTransport(ANSWER)
-    shown(transport, streamed(extras={"openai-chat": {"stream_options": {"include_usage": False}, "user": "u"}}))
+    transport = ScriptedTransport(HELLO_WORLD)
+    shown(transport, stream_request(extras={"openai-chat": {"stream_options": {"include_usage": False}, "user": "u"}}))
     assert transport.bodies[0]["stream_options"] == {"include_usage": False}
     assert transport.bodies[0]["user"] == "u"
 
 
 def test_responses_keep_nothing_at_the_provider() -> None:
     body: dict[str, Any] = {"id": "r", "model": "m", "status": "completed", "output": []}
-    transport = ScriptedTransport(Say((dumps(body),)))
+    transport = ScriptedTransport(ScriptedReply((dumps(body),)))
     asked(transport, model="openai-responses:gpt-5")
     assert transport.bodies[0]["store"] is False
     assert transport.bodies[0]["include"] == ["reasoning.encrypted_content"]
 
 
 def test_the_engines_model_counts() -> None:
-    transport = ScriptedTransport(whole())
+    transport = ScriptedTransport(whole_reply())
     asked(transport, Request("other-model", [user("Hi")]))
     assert transport.bodies[0]["model"] == "gpt-4o"
 
 
 def test_no_model_is_a_mistake() -> None:
     with pytest.raises(UsageError, match="anthropic:MODEL"):
-        Engine(resolve("anthropic"), transport=ScriptedTransport())
+        Engine(resolve_profile("anthropic"), transport=ScriptedTransport())
 
 
 def test_names() -> None:
-    engine = chat(ScriptedTransport())
+    engine = chat_engine(ScriptedTransport())
     assert (engine.model, engine.name, repr(engine)) == ("gpt-4o", "openai-chat:gpt-4o", "Engine('openai-chat:gpt-4o')")
 
 
@@ -200,9 +200,9 @@ def test_close_closes_the_transport_where_it_can_be() -> None:
 
     async def main() -> None:
         transport = ScriptedTransport()
-        await chat(transport).close()
+        await chat_engine(transport).close()
         assert transport.closed == 1
-        await Engine(resolve("openai-chat", "m"), transport=Bare()).close()
+        await Engine(resolve_profile("openai-chat", "m"), transport=Bare()).close()
 
     run(main())
 
@@ -213,11 +213,11 @@ def test_close_closes_the_transport_where_it_can_be() -> None:
 @pytest.mark.parametrize(
     "failed",
     [
-        refusal(429, "slow down", headers={"retry-after": "0"}),
-        refusal(500, "oops"),
-        refusal(529, "Overloaded"),
-        Say((b"<html>502</html>",), 502, {"content-type": "text/html"}),
-        Say((b"",), 503),
+        error_reply(429, "slow down", headers={"retry-after": "0"}),
+        error_reply(500, "oops"),
+        error_reply(529, "Overloaded"),
+        ScriptedReply((b"<html>502</html>",), 502, {"content-type": "text/html"}),
+        ScriptedReply((b"",), 503),
         ConnectFailed("no such host"),
         TimedOut("no head", "first byte"),
         ConnectionLost("reset"),
@@ -226,7 +226,7 @@ def test_close_closes_the_transport_where_it_can_be() -> None:
 )
 @pytest.mark.parametrize("stream_it", [False, True], ids=["whole", "streamed"])
 def test_failures_before_anything_came_are_asked_again(failed: Any, stream_it: bool) -> None:
-    transport = ScriptedTransport(failed, failed, ANSWER if stream_it else whole())
+    transport = ScriptedTransport(failed, failed, HELLO_WORLD if stream_it else whole_reply())
     if stream_it:
         events = shown(transport)
         assert [(event.attempt, event.seconds) for event in events[:2]] == [(1, 0.0), (2, 0.0)]
@@ -241,7 +241,7 @@ def test_failures_before_anything_came_are_asked_again(failed: Any, stream_it: b
 
 
 def test_attempts_end() -> None:
-    transport = ScriptedTransport(*[refusal(500, f"oops {number}") for number in range(4)])
+    transport = ScriptedTransport(*[error_reply(500, f"oops {number}") for number in range(4)])
     with pytest.raises(ServerFailed, match="oops 2"):
         asked(transport)
     assert len(transport.requests) == 3
@@ -249,24 +249,27 @@ def test_attempts_end() -> None:
 
 
 def test_no_retries_where_none_are_wanted() -> None:
-    transport = ScriptedTransport(refusal(500), whole())
+    transport = ScriptedTransport(error_reply(500), whole_reply())
     with pytest.raises(ServerFailed):
         asked(transport, retry=RetryConfig(max_retries=0))
-    assert transport.left == 1
+    assert transport.remaining == 1
 
 
 @pytest.mark.parametrize(
     ("answer", "kind"),
     [
-        (refusal(400, "bad"), InvalidRequest),
-        (refusal(500, "no", headers={"x-should-retry": "false"}), ServerFailed),
-        (refusal(429, "pay", code="insufficient_quota", headers={"retry-after": "0", "x-should-retry": "true"}), QuotaExceeded),
-        (refusal(429, "later", headers={"retry-after": "3600"}), RateLimited),
+        (error_reply(400, "bad"), InvalidRequest),
+        (error_reply(500, "no", headers={"x-should-retry": "false"}), ServerFailed),
+        (
+            error_reply(429, "pay", code="insufficient_quota", headers={"retry-after": "0", "x-should-retry": "true"}),
+            QuotaExceeded,
+        ),
+        (error_reply(429, "later", headers={"retry-after": "3600"}), RateLimited),
     ],
     ids=["400", "should-not", "quota", "too long"],
 )
-def test_final_refusals(answer: Say, kind: type[ProviderError]) -> None:
-    transport = ScriptedTransport(answer, whole())
+def test_final_refusals(answer: ScriptedReply, kind: type[ProviderError]) -> None:
+    transport = ScriptedTransport(answer, whole_reply())
     with pytest.raises(kind):
         asked(transport)
     assert len(transport.requests) == 1
@@ -274,7 +277,7 @@ def test_final_refusals(answer: Say, kind: type[ProviderError]) -> None:
 
 
 def test_a_refusal_that_the_provider_wants_to_hear_again() -> None:
-    transport = ScriptedTransport(refusal(400, "locked", headers={"x-should-retry": "true"}), whole())
+    transport = ScriptedTransport(error_reply(400, "locked", headers={"x-should-retry": "true"}), whole_reply())
     assert asked(transport).retries == 1
 
 
@@ -289,10 +292,10 @@ def test_it_waits_as_long_as_it_was_asked_to(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr("toolglot.engine.engine.asyncio.sleep", sleep)
     body = {"error": {"code": 429, "status": "RESOURCE_EXHAUSTED", "message": "m", "details": [{"retryDelay": "39s"}]}}
     transport = ScriptedTransport(
-        refusal(429, headers={"retry-after": "7"}),
-        refusal(429, headers={"retry-after-ms": "1500"}),
-        Say((dumps(body),), 429),
-        whole(),
+        error_reply(429, headers={"retry-after": "7"}),
+        error_reply(429, headers={"retry-after-ms": "1500"}),
+        ScriptedReply((dumps(body),), 429),
+        whole_reply(),
     )
     assert asked(transport, retry=RetryConfig(max_retries=5)).retries == 3
     assert waited == [7.0, 1.5, 39.0]
@@ -300,14 +303,14 @@ def test_it_waits_as_long_as_it_was_asked_to(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_refusal_whose_body_is_cut_off_is_still_that_refusal() -> None:
     """The status came whole: a 400 is not a broken connection, and is not asked again."""
-    transport = ScriptedTransport(Say((b'{"error":', ConnectionLost("reset")), 400), whole())
+    transport = ScriptedTransport(ScriptedReply((b'{"error":', ConnectionLost("reset")), 400), whole_reply())
     with pytest.raises(InvalidRequest):
         asked(transport)
     assert len(transport.requests) == 1
 
 
 def test_an_endless_refusal_is_not_read_to_its_end() -> None:
-    transport = ScriptedTransport(Say((b"x" * 100_000,) * 100, 400, {"content-type": "text/plain"}))
+    transport = ScriptedTransport(ScriptedReply((b"x" * 100_000,) * 100, 400, {"content-type": "text/plain"}))
     with pytest.raises(InvalidRequest) as caught:
         asked(transport)
     assert transport.answers[0].reads < 20
@@ -331,7 +334,7 @@ BROKEN: dict[str, tuple[Any, type[ToolglotError]]] = {
 @pytest.mark.parametrize("before", [(), (STARTED,)], ids=["nothing", "only the start"])
 def test_a_stream_that_showed_nothing_is_asked_again(case: str, before: tuple[bytes, ...]) -> None:
     parts, _ = BROKEN[case]
-    transport = ScriptedTransport(stream(*before, *parts), ANSWER)
+    transport = ScriptedTransport(stream_reply(*before, *parts), HELLO_WORLD)
     events = shown(transport)
     assert [type(event) for event in events[:2]] == [Retrying, ReplyStarted]
     assert sum(isinstance(event, ReplyStarted) for event in events) == 1
@@ -343,10 +346,10 @@ def test_a_stream_that_showed_nothing_is_asked_again(case: str, before: tuple[by
 def test_a_stream_that_showed_something_is_not(case: str) -> None:
     async def main() -> None:
         parts, kind = BROKEN[case]
-        transport = ScriptedTransport(stream(STARTED, HELLO, *parts), ANSWER)
+        transport = ScriptedTransport(stream_reply(STARTED, HELLO, *parts), HELLO_WORLD)
         events = list[Any]()
         with pytest.raises(kind):
-            await gather_events(chat(transport), events)
+            await gather_events(chat_engine(transport), events)
         assert text_of(events) == "Hello"
         assert not any(isinstance(event, Retrying | ReplyDone) for event in events)
         assert len(transport.requests) == 1
@@ -359,7 +362,7 @@ def test_a_stream_that_showed_something_is_not(case: str) -> None:
 def test_a_call_that_began_is_something(case: str) -> None:
     parts, kind = BROKEN[case]
     call = chunk({"tool_calls": [{"index": 0, "id": "a", "type": "function", "function": {"name": "f", "arguments": ""}}]})
-    transport = ScriptedTransport(stream(STARTED, call, *parts), ANSWER)
+    transport = ScriptedTransport(stream_reply(STARTED, call, *parts), HELLO_WORLD)
     with pytest.raises(kind):
         shown(transport)
     assert len(transport.requests) == 1
@@ -368,38 +371,40 @@ def test_a_call_that_began_is_something(case: str) -> None:
 @pytest.mark.parametrize("end", [(STOP,), (STOP, DONE)], ids=["finish reason", "and [DONE]"])
 @pytest.mark.parametrize("broken", [ConnectionLost("reset"), TimedOut("no end", "idle")], ids=["reset", "stalled"])
 def test_a_connection_that_breaks_after_the_terminal_does_not_matter(end: tuple[bytes, ...], broken: TransportError) -> None:
-    transport = ScriptedTransport(stream(STARTED, HELLO, *end, broken))
+    transport = ScriptedTransport(stream_reply(STARTED, HELLO, *end, broken))
     events = shown(transport)
     assert isinstance(events[-1], ReplyDone)
     assert events[-1].reply.text == "Hello"
 
 
 def test_a_whole_answer_that_breaks_off_is_asked_again() -> None:
-    transport = ScriptedTransport(Say((b'{"id": "c1", "choi', ConnectionLost("reset"))), Say((b'{"id": "c1", "choi',)), whole())
+    transport = ScriptedTransport(
+        ScriptedReply((b'{"id": "c1", "choi', ConnectionLost("reset"))), ScriptedReply((b'{"id": "c1", "choi',)), whole_reply()
+    )
     answered = asked(transport)
     assert (answered.reply.text, answered.retries) == ("Hello world", 2)
 
 
 def test_an_error_inside_a_whole_200() -> None:
-    error = Say((b'{"error": {"message": "busy", "code": "server_is_overloaded"}}',))
-    assert asked(ScriptedTransport(error, whole())).retries == 1
-    final = Say((b'{"error": {"message": "bad tool", "code": "invalid_request_error"}}',))
-    transport = ScriptedTransport(final, whole())
+    error = ScriptedReply((b'{"error": {"message": "busy", "code": "server_is_overloaded"}}',))
+    assert asked(ScriptedTransport(error, whole_reply())).retries == 1
+    final = ScriptedReply((b'{"error": {"message": "bad tool", "code": "invalid_request_error"}}',))
+    transport = ScriptedTransport(final, whole_reply())
     with pytest.raises(InvalidRequest, match="bad tool"):
         asked(transport)
     assert len(transport.requests) == 1
 
 
 def test_an_empty_200_is_asked_again() -> None:
-    transport = ScriptedTransport(Say(()), whole())
+    transport = ScriptedTransport(ScriptedReply(()), whole_reply())
     assert asked(transport).retries == 1
 
 
 def test_mistakes_are_not_asked_again_and_nothing_hangs() -> None:
-    def broken(_: Any) -> Say:
+    def broken(_: Any) -> ScriptedReply:
         raise RuntimeError("a bug of a transport")
 
-    transport = ScriptedTransport(broken, whole())
+    transport = ScriptedTransport(broken, whole_reply())
     with pytest.raises(RuntimeError, match="a bug"):
         asked(transport)
     assert len(transport.requests) == 1
@@ -410,7 +415,7 @@ def test_mistakes_are_not_asked_again_and_nothing_hangs() -> None:
 
 def test_a_key_that_can_be_renewed_is_asked_for_once_more() -> None:
     keys = iter(["old-key-123", "new-key-456", "never-used"])
-    transport = ScriptedTransport(refusal(401, "expired"), whole())
+    transport = ScriptedTransport(error_reply(401, "expired"), whole_reply())
     answered = asked(transport, key=lambda: next(keys))
     assert answered.retries == 0
     assert [request.headers["authorization"] for request in transport.requests] == ["Bearer old-key-123", "Bearer new-key-456"]
@@ -419,7 +424,7 @@ def test_a_key_that_can_be_renewed_is_asked_for_once_more() -> None:
 
 
 def test_a_renewed_key_that_is_refused_too_is_final() -> None:
-    transport = ScriptedTransport(refusal(401, "expired"), refusal(401, "expired"), whole())
+    transport = ScriptedTransport(error_reply(401, "expired"), error_reply(401, "expired"), whole_reply())
 
     async def key() -> str:
         return "some-key-1"
@@ -430,7 +435,7 @@ def test_a_renewed_key_that_is_refused_too_is_final() -> None:
 
 
 def test_a_fixed_key_is_not_tried_twice() -> None:
-    transport = ScriptedTransport(refusal(401, "wrong"), whole())
+    transport = ScriptedTransport(error_reply(401, "wrong"), whole_reply())
     with pytest.raises(AuthenticationFailed, match="wrong"):
         asked(transport)
     assert len(transport.requests) == 1
@@ -443,36 +448,36 @@ def test_google_says_of_a_wrong_key_that_the_request_is_wrong() -> None:
     wrong = {"error": {"code": 400, "message": message, "status": "INVALID_ARGUMENT", "details": [detail]}}
     fine = {"candidates": [{"content": {"role": "model", "parts": [{"text": "ok"}]}, "finishReason": "STOP"}]}
     keys = iter(["key-number-1", "key-number-2"])
-    transport = ScriptedTransport(Say((dumps(wrong),), 400), Say((dumps(fine),)))
+    transport = ScriptedTransport(ScriptedReply((dumps(wrong),), 400), ScriptedReply((dumps(fine),)))
     assert asked(transport, model="gemini:gemini-3-pro", key=lambda: next(keys)).reply.text == "ok"
     with pytest.raises(AuthenticationFailed):
-        asked(ScriptedTransport(Say((dumps(wrong),), 400)), model="gemini:gemini-3-pro")
+        asked(ScriptedTransport(ScriptedReply((dumps(wrong),), 400)), model="gemini:gemini-3-pro")
 
 
 def test_a_key_is_asked_for_before_each_attempt() -> None:
     keys = iter(["key-number-1", "key-number-2"])
-    transport = ScriptedTransport(refusal(500), whole())
+    transport = ScriptedTransport(error_reply(500), whole_reply())
     asked(transport, key=lambda: next(keys))
     assert transport.requests[1].headers["authorization"] == "Bearer key-number-2"
 
 
 def test_no_key_sends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    transport = ScriptedTransport(whole())
+    transport = ScriptedTransport(whole_reply())
     with pytest.raises(AuthenticationFailed, match="OPENAI_API_KEY"):
         asked(transport, key=None)
     assert transport.requests == []
 
 
 ECHOES: dict[str, Any] = {
-    "refusal": refusal(401, f"Incorrect API key provided: {KEY}."),
-    "refusal with a code": refusal(400, "no", param=f"header {KEY}"),
-    "plain text": Say((f"no such key {KEY}".encode(),), 403, {"content-type": "text/plain"}),
-    "error in 200": Say((dumps({"error": {"message": f"{KEY} is blocked", "code": "invalid_api_key"}}),)),
-    "a page in 200": Say((f"<html>authorization: Bearer {KEY}</html>".encode(),)),
-    "not an object": Say((dumps([KEY]),)),
-    "wrong shape": Say((dumps({"choices": {"key": KEY}}),)),
-    "overloaded": refusal(529, f"busy, {KEY}"),
+    "refusal": error_reply(401, f"Incorrect API key provided: {KEY}."),
+    "refusal with a code": error_reply(400, "no", param=f"header {KEY}"),
+    "plain text": ScriptedReply((f"no such key {KEY}".encode(),), 403, {"content-type": "text/plain"}),
+    "error in 200": ScriptedReply((dumps({"error": {"message": f"{KEY} is blocked", "code": "invalid_api_key"}}),)),
+    "a page in 200": ScriptedReply((f"<html>authorization: Bearer {KEY}</html>".encode(),)),
+    "not an object": ScriptedReply((dumps([KEY]),)),
+    "wrong shape": ScriptedReply((dumps({"choices": {"key": KEY}}),)),
+    "overloaded": error_reply(529, f"busy, {KEY}"),
     "lost": ConnectionLost(f"reset while sending Bearer {KEY}"),
 }
 
@@ -490,11 +495,11 @@ def everything(error: BaseException | None) -> str:
 @pytest.mark.parametrize("stream_it", [False, True], ids=["whole", "streamed"])
 def test_no_key_in_errors_events_and_logs(case: str, stream_it: bool, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
-    engine = chat(ScriptedTransport(*[ECHOES[case]] * 3))
+    engine = chat_engine(ScriptedTransport(*[ECHOES[case]] * 3))
     events = list[Any]()
 
     async def main() -> None:
-        async for batch in engine.session().batches(streamed() if stream_it else ask()):
+        async for batch in engine.new_state().stream_batches(stream_request() if stream_it else text_request()):
             events.extend(batch)
 
     with pytest.raises(ToolglotError) as caught:
@@ -508,7 +513,7 @@ def test_no_key_in_errors_events_and_logs(case: str, stream_it: bool, caplog: py
 
 def test_no_key_in_the_repr_of_a_request() -> None:
     """It stands in tracebacks with local variables, and in the logs of transports."""
-    transport = ScriptedTransport(whole())
+    transport = ScriptedTransport(whole_reply())
     asked(transport)
     assert KEY not in repr(transport.requests[0])
 
@@ -517,9 +522,9 @@ def test_no_key_in_the_repr_of_a_request() -> None:
 
 
 def test_strict_sends_nothing_that_would_lose_something() -> None:
-    transport = ScriptedTransport(whole())
-    request = ask(options=Options(top_k=3.0))
-    with pytest.raises(WouldLose, match="top_k"):
+    transport = ScriptedTransport(whole_reply())
+    request = text_request(options=Options(top_k=3.0))
+    with pytest.raises(LossyEncoding, match="top_k"):
         asked(transport, request, strict=True)
     assert transport.requests == []
     answered = asked(transport, request)
@@ -527,29 +532,31 @@ def test_strict_sends_nothing_that_would_lose_something() -> None:
 
 
 def test_strict_asks_where_nothing_is_lost() -> None:
-    assert asked(ScriptedTransport(whole()), strict=True).reply.text == "Hello world"
+    assert asked(ScriptedTransport(whole_reply()), strict=True).reply.text == "Hello world"
 
 
 def test_strict_also_counts_for_a_cure() -> None:
     """A cure that leaves something out is a loss too."""
-    refused = refusal(400, "Unsupported value: 'temperature' does not support 0.2 with this model.", code="unsupported_value")
-    request = ask(options=Options(temperature=0.2))
-    transport = ScriptedTransport(refused, whole())
-    with pytest.raises(WouldLose, match="temperature"):
+    refused = error_reply(
+        400, "Unsupported value: 'temperature' does not support 0.2 with this model.", code="unsupported_value"
+    )
+    request = text_request(options=Options(temperature=0.2))
+    transport = ScriptedTransport(refused, whole_reply())
+    with pytest.raises(LossyEncoding, match="temperature"):
         asked(transport, request, strict=True)
     assert len(transport.requests) == 1
-    answered = asked(ScriptedTransport(refused, whole()), request)
+    answered = asked(ScriptedTransport(refused, whole_reply()), request)
     assert [loss.what for loss in answered.losses] == ["temperature"]
 
 
 def test_features_are_those_of_the_model() -> None:
-    engine = chat(ScriptedTransport(), "anthropic:claude-opus-5-5")
+    engine = chat_engine(ScriptedTransport(), "anthropic:claude-opus-5-5")
     assert engine.features() is engine.profile.features
     assert engine.features().choices == {"auto", "none"}
 
 
 def test_prepared_tools() -> None:
-    engine = chat(ScriptedTransport())
+    engine = chat_engine(ScriptedTransport())
     tools = [ToolDefinition(f"t{number}", "", {"type": "object"}) for number in range(130)]
     prepared = engine.prepare_tools(iter(tools))
     assert prepared.tools == tuple(tools[:128])
@@ -565,7 +572,7 @@ def test_losses_of_the_answer_are_told_too() -> None:
         "model": "m",
         "choices": [{"index": i, "message": {"content": "x"}, "finish_reason": "stop"} for i in (0, 1)],
     }
-    answered = asked(ScriptedTransport(Say((dumps(doc),))))
+    answered = asked(ScriptedTransport(ScriptedReply((dumps(doc),))))
     assert answered.reply.text == "x"
     assert answered.losses
 
@@ -576,15 +583,17 @@ def test_losses_of_the_answer_are_told_too() -> None:
 def test_names_that_the_target_refuses_come_back() -> None:
     dotted = ToolDefinition("math.add", "Adds.", {"type": "object", "properties": {"a": {"type": "integer"}}})
 
-    def answer(request: Any) -> Say:
+    def answer(request: Any) -> ScriptedReply:
         name = transport.bodies[-1]["tools"][0]["function"]["name"]
         assert name != "math.add"
         started = {"index": 0, "id": "a", "type": "function", "function": {"name": name, "arguments": '{"a":'}}
         more = {"index": 0, "function": {"arguments": "1}"}}
-        return stream(STARTED, chunk({"tool_calls": [started]}), chunk({"tool_calls": [more]}), chunk({}, "tool_calls"), DONE)
+        return stream_reply(
+            STARTED, chunk({"tool_calls": [started]}), chunk({"tool_calls": [more]}), chunk({}, "tool_calls"), DONE
+        )
 
     transport = ScriptedTransport(answer)
-    events = shown(transport, streamed(tools=(dotted,)))
+    events = shown(transport, stream_request(tools=(dotted,)))
     started = next(event for event in events if isinstance(event, ToolCallStarted))
     ready = next(event for event in events if isinstance(event, ToolCallReady))
     assert started.name == "math.add"
@@ -594,8 +603,8 @@ def test_names_that_the_target_refuses_come_back() -> None:
 
 def test_a_freeform_tool_that_was_sent_as_a_function_comes_back_as_text() -> None:
     sql = ToolDefinition("sql", "Runs SQL.", kind="freeform")
-    transport = ScriptedTransport(calling("sql", '{"input": "select 1"}'))
-    answered = asked(transport, ask(tools=(sql,)), model="groq:llama")
+    transport = ScriptedTransport(call_reply("sql", '{"input": "select 1"}'))
+    answered = asked(transport, text_request(tools=(sql,)), model="groq:llama")
     (call,) = answered.reply.calls
     assert (call.freeform, call.raw, call.arguments) == (True, "select 1", None)
 
@@ -606,27 +615,27 @@ def test_a_freeform_tool_that_was_sent_as_a_function_comes_back_as_text() -> Non
 @pytest.mark.parametrize(
     "say",
     [
-        stream(Hang()),
-        stream(STARTED, Hang()),
-        stream(STARTED, HELLO, Hang()),
-        stream(STARTED, HELLO, STOP, Hang()),
-        Say((Hang(),), 400),
+        stream_reply(HangForever()),
+        stream_reply(STARTED, HangForever()),
+        stream_reply(STARTED, HELLO, HangForever()),
+        stream_reply(STARTED, HELLO, STOP, HangForever()),
+        ScriptedReply((HangForever(),), 400),
     ],
     ids=["head only", "started", "shown", "terminal", "refusal"],
 )
 @pytest.mark.parametrize("way", ["ask", "stream"])
-def test_cancelling_closes_the_answer(say: Say, way: str) -> None:
+def test_cancelling_closes_the_answer(say: ScriptedReply, way: str) -> None:
     async def main() -> None:
-        transport = ScriptedTransport(say, ANSWER)
-        engine = chat(transport)
+        transport = ScriptedTransport(say, HELLO_WORLD)
+        engine = chat_engine(transport)
         # an answer that is read by `ask` may be a stream all the same: the session decides by the request
-        session = engine.session()
+        session = engine.new_state()
 
         async def consume() -> None:
-            async for _ in session.batches(streamed()):
+            async for _ in session.stream_batches(stream_request()):
                 pass
 
-        task = asyncio.create_task(consume() if way == "stream" else engine.ask(ask()))
+        task = asyncio.create_task(consume() if way == "stream" else engine.ask(text_request()))
         await transport.waiting.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -640,21 +649,21 @@ def test_cancelling_closes_the_answer(say: Say, way: str) -> None:
 
 def test_cancelling_before_the_head() -> None:
     async def main() -> None:
-        transport = ScriptedTransport(Say((Hang(),), late=True), ANSWER)
-        task = asyncio.create_task(chat(transport).ask(ask()))
+        transport = ScriptedTransport(ScriptedReply((HangForever(),), delays_head=True), HELLO_WORLD)
+        task = asyncio.create_task(chat_engine(transport).ask(text_request()))
         await transport.waiting.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert transport.left == 1
+        assert transport.remaining == 1
 
     run(main())
 
 
 def test_cancelling_while_it_waits_to_ask_again() -> None:
     async def main() -> None:
-        transport = ScriptedTransport(refusal(429, headers={"retry-after": "60"}), ANSWER)
-        events = chat(transport).stream(streamed())
+        transport = ScriptedTransport(error_reply(429, headers={"retry-after": "60"}), HELLO_WORLD)
+        events = chat_engine(transport).stream(stream_request())
         assert isinstance(await anext(events), Retrying)
         task = asyncio.ensure_future(anext(events))
         await ticks()
@@ -662,7 +671,7 @@ def test_cancelling_while_it_waits_to_ask_again() -> None:
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert transport.left == 1
+        assert transport.remaining == 1
 
     run(main())
 
@@ -676,8 +685,8 @@ def test_cancelling_while_the_key_is_asked_for() -> None:
             await asyncio.Event().wait()
             return ""
 
-        transport = ScriptedTransport(whole())
-        task = asyncio.create_task(chat(transport, key=key).ask(ask()))
+        transport = ScriptedTransport(whole_reply())
+        task = asyncio.create_task(chat_engine(transport, key=key).ask(text_request()))
         await asked_for.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -689,8 +698,8 @@ def test_cancelling_while_the_key_is_asked_for() -> None:
 
 def test_breaking_out_of_a_stream_closes_the_answer() -> None:
     async def main() -> None:
-        transport = ScriptedTransport(stream(STARTED, HELLO, Hang()))
-        async for event in chat(transport).stream(streamed()):
+        transport = ScriptedTransport(stream_reply(STARTED, HELLO, HangForever()))
+        async for event in chat_engine(transport).stream(stream_request()):
             if isinstance(event, TextDelta):
                 break
         await ticks()
@@ -703,8 +712,8 @@ def test_closing_a_stream_closes_the_answer_at_once() -> None:
     """After `aclose` nothing is open any more: that is what it is awaited for."""
 
     async def main() -> None:
-        transport = ScriptedTransport(stream(STARTED, HELLO, Hang()))
-        events: Any = chat(transport).stream(streamed())
+        transport = ScriptedTransport(stream_reply(STARTED, HELLO, HangForever()))
+        events: Any = chat_engine(transport).stream(stream_request())
         await anext(events)
         await events.aclose()
         assert transport.all_closed
@@ -714,9 +723,9 @@ def test_closing_a_stream_closes_the_answer_at_once() -> None:
 
 def test_an_exception_of_the_consumer_closes_the_answer() -> None:
     async def main() -> None:
-        transport = ScriptedTransport(stream(STARTED, HELLO, Hang()))
+        transport = ScriptedTransport(stream_reply(STARTED, HELLO, HangForever()))
         with suppress(ZeroDivisionError):
-            async for _ in chat(transport).stream(streamed()):
+            async for _ in chat_engine(transport).stream(stream_request()):
                 raise ZeroDivisionError
         await ticks()
         assert transport.all_closed
@@ -729,17 +738,17 @@ def test_an_exception_of_the_consumer_closes_the_answer() -> None:
 
 def test_said_is_the_text_so_far() -> None:
     async def main() -> None:
-        hold = Hold()
-        transport = ScriptedTransport(stream(STARTED, HELLO, WORLD, hold, STOP, DONE))
-        session = chat(transport).session()
-        assert session.said == ""
-        batches = session.batches(streamed())
+        hold = HoldUntilReleased()
+        transport = ScriptedTransport(stream_reply(STARTED, HELLO, WORLD, hold, STOP, DONE))
+        session = chat_engine(transport).new_state()
+        assert session.partial_text == ""
+        batches = session.stream_batches(stream_request())
         task = asyncio.ensure_future(anext(batches))
         await task
-        assert session.said == "Hello"
+        assert session.partial_text == "Hello"
         await anext(batches)
-        assert session.said == "Hello world"
-        hold.go.set()
+        assert session.partial_text == "Hello world"
+        hold.release.set()
         assert [batch async for batch in batches]
 
     run(main())
@@ -750,16 +759,18 @@ def test_said_is_not_of_an_earlier_reply(late: bool) -> None:
     """What an interrupted run keeps is the text of the reply that was being read, never that of the one before."""
 
     async def main() -> None:
-        transport = ScriptedTransport(ANSWER, Say((Hang(),), late=late, headers={"content-type": "text/event-stream"}))
-        session = chat(transport).session()
-        async for _ in session.batches(streamed()):
+        transport = ScriptedTransport(
+            HELLO_WORLD, ScriptedReply((HangForever(),), delays_head=late, headers={"content-type": "text/event-stream"})
+        )
+        session = chat_engine(transport).new_state()
+        async for _ in session.stream_batches(stream_request()):
             pass
-        task = asyncio.create_task(session.ask(streamed("And now?")))
+        task = asyncio.create_task(session.ask(stream_request("And now?")))
         await transport.waiting.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert session.said == ""
+        assert session.partial_text == ""
 
     run(main())
 
@@ -768,15 +779,15 @@ def test_answered_is_not_of_an_earlier_request() -> None:
     """After an error nothing of an answer counts, an older one neither."""
 
     async def main() -> None:
-        transport = ScriptedTransport(ANSWER, refusal(400, "bad"))
-        session = chat(transport).session()
-        async for _ in session.batches(streamed()):
+        transport = ScriptedTransport(HELLO_WORLD, error_reply(400, "bad"))
+        session = chat_engine(transport).new_state()
+        async for _ in session.stream_batches(stream_request()):
             pass
-        assert session.answered is not None
+        assert session.result is not None
         with pytest.raises(InvalidRequest):
-            async for _ in session.batches(streamed("And now?")):
+            async for _ in session.stream_batches(stream_request("And now?")):
                 pass
-        assert session.answered is None
+        assert session.result is None
 
     run(main())
 
@@ -799,15 +810,15 @@ def count_calls(monkeypatch: pytest.MonkeyPatch, name: str) -> list[Any]:
 @pytest.mark.parametrize("provider", ["openai-chat", "openai-responses", "anthropic", "gemini", "ollama"])
 def test_sessions_share_their_head(provider: str, monkeypatch: pytest.MonkeyPatch) -> None:
     claims = count_calls(monkeypatch, "claim")
-    engine = chat(ScriptedTransport(), f"{provider}:some-model")
+    engine = chat_engine(ScriptedTransport(), f"{provider}:some-model")
     request = Request("some-model", [system("Be kind."), user("Hi")], (WEATHER,))
-    bodies = {engine.session().encode(request).body for _ in range(5)}
+    bodies = {engine.new_state().encode(request).body for _ in range(5)}
     assert len(bodies) == 1
     assert len(claims) == 1
 
 
 def test_sessions_do_not_influence_each_other() -> None:
-    profile = resolve("openai-chat", "gpt-4o")
+    profile = resolve_profile("openai-chat", "gpt-4o")
     odd = ToolDefinition("a.b", "", {"type": "object", "properties": {}})
     talks = [
         Request("gpt-4o", [system("Be kind."), user("one")], (WEATHER,)),
@@ -821,8 +832,8 @@ def test_sessions_do_not_influence_each_other() -> None:
         Request("gpt-4o", [user("five")], ()),
         Request("gpt-4o", [user("six")], (odd,), options=Options(max_tokens=5, top_k=1.0)),
     ]
-    engine = chat(ScriptedTransport())
-    sessions = [engine.session() for _ in talks]
+    engine = chat_engine(ScriptedTransport())
+    sessions = [engine.new_state() for _ in talks]
     conversations = [Conversation(talk.messages) for talk in talks]
     for turn in range(4):
         for session, talk, conversation in zip(sessions, talks, conversations, strict=True):
@@ -838,8 +849,8 @@ def test_sessions_do_not_influence_each_other() -> None:
     "provider", ["openai-chat", "openai-responses", "anthropic", "gemini", "ollama", "mistral", "deepseek"]
 )
 def test_many_turns_cost_the_same_bytes_as_from_scratch(provider: str) -> None:
-    engine = chat(ScriptedTransport(), f"{provider}:some-model")
-    session, conversation = engine.session(), Conversation([system("Be kind.")])
+    engine = chat_engine(ScriptedTransport(), f"{provider}:some-model")
+    session, conversation = engine.new_state(), Conversation([system("Be kind.")])
     for turn in range(12):
         call = ToolCall(f"call{turn:05}", "get_weather", {"city": f"C{turn}"})
         for message in (
@@ -851,7 +862,7 @@ def test_many_turns_cost_the_same_bytes_as_from_scratch(provider: str) -> None:
             conversation.append(message)
             for choice in (None, ToolChoice("none"))[: 1 + (turn % 5 == 4)]:
                 request = Request("some-model", conversation, (WEATHER,), choice)
-                fresh = chat(ScriptedTransport(), f"{provider}:some-model").session().encode(request)
+                fresh = chat_engine(ScriptedTransport(), f"{provider}:some-model").new_state().encode(request)
                 again = session.encode(request)
                 assert again.body == fresh.body
                 assert sorted(map(str, again.losses)) == sorted(map(str, fresh.losses))
@@ -860,12 +871,12 @@ def test_many_turns_cost_the_same_bytes_as_from_scratch(provider: str) -> None:
 
 def test_conversations_at_once() -> None:
     async def main() -> None:
-        def answer(request: Any) -> Say:
-            return whole(transport.bodies[-1]["messages"][-1]["content"])
+        def answer(request: Any) -> ScriptedReply:
+            return whole_reply(transport.bodies[-1]["messages"][-1]["content"])
 
         transport = ScriptedTransport(*[answer] * 50)
-        engine = chat(transport)
-        found = await asyncio.gather(*(engine.ask(ask(f"number {number}")) for number in range(50)))
+        engine = chat_engine(transport)
+        found = await asyncio.gather(*(engine.ask(text_request(f"number {number}")) for number in range(50)))
         assert [answered.reply.text for answered in found] == [f"number {number}" for number in range(50)]
         assert transport.all_closed
 
@@ -874,7 +885,7 @@ def test_conversations_at_once() -> None:
 
 # ---- asked again together with a cure
 
-REFUSED = refusal(
+REFUSED = error_reply(
     400,
     "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.",
     code="unsupported_parameter",
@@ -883,16 +894,16 @@ LIMITED = Options(max_tokens=7)
 
 
 def test_cured_once_and_told() -> None:
-    transport = ScriptedTransport(REFUSED, whole(), whole())
-    engine = chat(transport, "compatible:m", base_url="http://host/v1")
+    transport = ScriptedTransport(REFUSED, whole_reply(), whole_reply())
+    engine = chat_engine(transport, "compatible:m", base_url="http://host/v1")
 
     async def main() -> None:
-        answered = await engine.ask(ask(options=LIMITED))
+        answered = await engine.ask(text_request(options=LIMITED))
         assert answered.retries == 0
         (repair,) = answered.repairs
         assert repair.what == "max_tokens"
-        assert engine.healed == (repair,)
-        later = await engine.ask(ask(options=LIMITED))
+        assert engine.applied_heals == (repair,)
+        later = await engine.ask(text_request(options=LIMITED))
         assert later.repairs == ()
 
     run(main())
@@ -905,10 +916,10 @@ def test_cured_once_and_told() -> None:
 
 
 def test_a_running_session_is_cured_for_its_next_requests() -> None:
-    transport = ScriptedTransport(whole(), REFUSED, whole(), whole())
+    transport = ScriptedTransport(whole_reply(), REFUSED, whole_reply(), whole_reply())
 
     async def main() -> None:
-        session = chat(transport, "compatible:m", base_url="http://host/v1").session()
+        session = chat_engine(transport, "compatible:m", base_url="http://host/v1").new_state()
         talk = Conversation([user("Hi")])
         for number in range(3):
             await session.ask(Request("", talk, options=LIMITED))
@@ -920,46 +931,48 @@ def test_a_running_session_is_cured_for_its_next_requests() -> None:
 
 
 def test_the_same_refusal_again_is_final() -> None:
-    transport = ScriptedTransport(REFUSED, REFUSED, whole())
+    transport = ScriptedTransport(REFUSED, REFUSED, whole_reply())
     with pytest.raises(InvalidRequest, match="max_tokens"):
-        asked(transport, ask(options=LIMITED), model="compatible:m", base_url="http://host/v1")
+        asked(transport, text_request(options=LIMITED), model="compatible:m", base_url="http://host/v1")
     assert len(transport.requests) == 2
 
 
 def test_another_refusal_after_a_cure_is_final() -> None:
-    other = refusal(400, "Unsupported value: 'temperature' does not support 0.2 with this model.", code="unsupported_value")
-    transport = ScriptedTransport(REFUSED, other, whole())
+    other = error_reply(400, "Unsupported value: 'temperature' does not support 0.2 with this model.", code="unsupported_value")
+    transport = ScriptedTransport(REFUSED, other, whole_reply())
     with pytest.raises(InvalidRequest, match="temperature"):
-        asked(transport, ask(options=LIMITED), model="compatible:m", base_url="http://host/v1")
+        asked(transport, text_request(options=LIMITED), model="compatible:m", base_url="http://host/v1")
     assert len(transport.requests) == 2
 
 
 def test_nothing_is_cured_where_that_is_not_wanted() -> None:
-    transport = ScriptedTransport(REFUSED, whole())
+    transport = ScriptedTransport(REFUSED, whole_reply())
     with pytest.raises(InvalidRequest):
-        asked(transport, ask(options=LIMITED), model="compatible:m", base_url="http://host/v1", heal=False)
+        asked(transport, text_request(options=LIMITED), model="compatible:m", base_url="http://host/v1", heal=False)
     assert len(transport.requests) == 1
 
 
 def test_a_cure_and_retries_together() -> None:
-    busy = refusal(503, "busy")
-    transport = ScriptedTransport(busy, REFUSED, busy, whole())
-    answered = asked(transport, ask(options=LIMITED), model="compatible:m", base_url="http://host/v1")
+    busy = error_reply(503, "busy")
+    transport = ScriptedTransport(busy, REFUSED, busy, whole_reply())
+    answered = asked(transport, text_request(options=LIMITED), model="compatible:m", base_url="http://host/v1")
     assert (answered.retries, len(answered.repairs)) == (2, 1)
     assert ["max_completion_tokens" in body for body in transport.bodies] == [False, False, True, True]
 
 
 def test_a_cure_shows_no_events() -> None:
-    transport = ScriptedTransport(REFUSED, ANSWER)
-    events = shown(transport, streamed(options=LIMITED), model="compatible:m", base_url="http://host/v1")
+    transport = ScriptedTransport(REFUSED, HELLO_WORLD)
+    events = shown(transport, stream_request(options=LIMITED), model="compatible:m", base_url="http://host/v1")
     assert not any(isinstance(event, Retrying) for event in events)
     assert text_of(events) == "Hello world"
 
 
 def test_a_key_a_cure_and_a_retry_in_one_request() -> None:
     keys = iter(["key-number-1", "key-number-2", "key-number-3", "key-number-4"])
-    transport = ScriptedTransport(refusal(401, "expired"), REFUSED, refusal(500), whole())
-    answered = asked(transport, ask(options=LIMITED), model="compatible:m", base_url="http://host/v1", key=lambda: next(keys))
+    transport = ScriptedTransport(error_reply(401, "expired"), REFUSED, error_reply(500), whole_reply())
+    answered = asked(
+        transport, text_request(options=LIMITED), model="compatible:m", base_url="http://host/v1", key=lambda: next(keys)
+    )
     assert (answered.retries, len(answered.repairs)) == (1, 1)
 
 
@@ -967,14 +980,14 @@ def test_sessions_that_are_refused_at_once_are_all_cured() -> None:
     """Both were sent before anything was known: the one that hears of it second is asked again too."""
 
     async def main() -> None:
-        first, second = Hold(), Hold()
-        late = [Say((hold, *REFUSED.parts), REFUSED.status, late=True) for hold in (first, second)]
-        transport = ScriptedTransport(*late, whole("one"), whole("two"))
-        engine = chat(transport, "compatible:m", base_url="http://host/v1")
-        tasks = [asyncio.create_task(engine.ask(ask(options=LIMITED))) for _ in late]
+        first, second = HoldUntilReleased(), HoldUntilReleased()
+        late = [ScriptedReply((hold, *REFUSED.parts), REFUSED.status, delays_head=True) for hold in (first, second)]
+        transport = ScriptedTransport(*late, whole_reply("one"), whole_reply("two"))
+        engine = chat_engine(transport, "compatible:m", base_url="http://host/v1")
+        tasks = [asyncio.create_task(engine.ask(text_request(options=LIMITED))) for _ in late]
         for hold in (first, second):
             await hold.reached.wait()
-            hold.go.set()
+            hold.release.set()
         found = await asyncio.gather(*tasks)
         assert [answered.reply.text for answered in found] == ["one", "two"]
         assert ["max_completion_tokens" in body for body in transport.bodies] == [False, False, True, True]
@@ -998,17 +1011,17 @@ def test_a_request_goes_where_it_was_encoded_for() -> None:
                 await go.wait()
             return "some-key-1"
 
-        moved = refusal(400, "Function tools are not supported here. To use function tools, use /v1/responses.")
-        done = Say((dumps({"id": "r", "model": "m", "status": "completed", "output": []}),))
+        moved = error_reply(400, "Function tools are not supported here. To use function tools, use /v1/responses.")
+        done = ScriptedReply((dumps({"id": "r", "model": "m", "status": "completed", "output": []}),))
 
-        def right(request: HttpRequest) -> Say:
-            return whole() if "chat" in request.url else done
+        def right(request: HttpRequest) -> ScriptedReply:
+            return whole_reply() if "chat" in request.url else done
 
         transport = ScriptedTransport(moved, done, right, right, right)
-        engine = chat(transport, "openai-chat:m", key=key)
-        slow = asyncio.create_task(engine.ask(ask(tools=(WEATHER,))))
+        engine = chat_engine(transport, "openai-chat:m", key=key)
+        slow = asyncio.create_task(engine.ask(text_request(tools=(WEATHER,))))
         await waits.wait()
-        await engine.ask(ask(tools=(WEATHER,)))
+        await engine.ask(text_request(tools=(WEATHER,)))
         go.set()
         await slow
         for request, body in zip(transport.requests, transport.bodies, strict=True):
@@ -1018,8 +1031,8 @@ def test_a_request_goes_where_it_was_encoded_for() -> None:
 
 
 def test_session_knows_its_engine() -> None:
-    engine = chat(ScriptedTransport())
-    session = engine.session()
-    assert isinstance(session, Session)
+    engine = chat_engine(ScriptedTransport())
+    session = engine.new_state()
+    assert isinstance(session, EngineState)
     assert session.engine is engine
     assert engine.retry is QUICK

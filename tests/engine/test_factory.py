@@ -5,16 +5,16 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import pytest
+from scripted_transport import HELLO_WORLD, KEY, ScriptedTransport, text_request, whole_reply
 
 from toolglot.engine.factory import SIMULATED_MODELS, create_engine, default_transport
 from toolglot.engine.simulated import SimulatedTransport
 from toolglot.engine.transport import HttpRequest
 from toolglot.errors import ToolglotError, UnknownName, UsageError
 from toolglot.messages import Usage
-from toolglot.providers.catalog import ALIASES, PRICES, PROFILES, SURFACES, resolve, surface
+from toolglot.providers.catalog import ALIASES, PRICES, PROFILES, SURFACES, resolve_profile, select_row
 from toolglot.providers.profile import Price
 from toolglot.tools.config import RetryConfig
-from transports import ANSWER, KEY, ScriptedTransport, ask, whole
 
 ONCE = RetryConfig(max_retries=0)
 PLACES = {"resource": "res", "version": "2025-04-01-preview", "project": "proj", "location": "europe-west1"}
@@ -29,17 +29,17 @@ def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def sent(model: str, *, stream: bool = False, **more: Any) -> HttpRequest:
     """What an engine sends."""
-    transport = ScriptedTransport(ANSWER if stream else whole())
+    transport = ScriptedTransport(HELLO_WORLD if stream else whole_reply())
     options: dict[str, Any] = {"key": KEY, "retry": ONCE, **more}
     engine = create_engine(model, transport=transport, **options)
 
     async def main() -> None:
         try:
             if stream:
-                async for _ in engine.session().batches(ask(stream=True)):
+                async for _ in engine.new_state().stream_batches(text_request(stream=True)):
                     pass
             else:
-                await engine.ask(ask())
+                await engine.ask(text_request())
         except (ToolglotError, AssertionError):
             pass  # only one wire understands the script: what was sent is what counts
 
@@ -320,7 +320,7 @@ def test_unknown_providers_get_the_nearest_names(model: str, near: str) -> None:
 )
 @pytest.mark.parametrize("provider", ["openai", "azure"])
 def test_the_model_chooses_the_surface(provider: str, model: str, row: str) -> None:
-    assert surface(provider, model) == resolve(provider, model).id == f"{provider}-{row}"
+    assert select_row(provider, model) == resolve_profile(provider, model).id == f"{provider}-{row}"
 
 
 @pytest.mark.parametrize("model", ["gpt-4o", "gpt-5"])
@@ -368,13 +368,13 @@ def test_names_of_providers_do_not_collide() -> None:
     ],
 )
 def test_prices(provider: str, model: str, dollars: float | None) -> None:
-    price = resolve(provider, model).price
+    price = resolve_profile(provider, model).price
     assert (price and price.input) == dollars
 
 
 @pytest.mark.parametrize("provider", ["ollama", "llama.cpp", "vllm", "lmstudio", "copilot"])
 def test_a_server_at_home_has_no_vendors_price(provider: str) -> None:
-    assert resolve(provider, "gpt-4o").price is None
+    assert resolve_profile(provider, "gpt-4o").price is None
 
 
 def test_every_price_has_its_day() -> None:
@@ -383,10 +383,10 @@ def test_every_price_has_its_day() -> None:
 
 def test_cost() -> None:
     price = Price(2.0, 0.5, 10.0)
-    assert price.of(Usage(input=1_000_000, output=100_000)) == pytest.approx(3.0)
-    assert price.of(Usage(input=1_000_000, cached=1_000_000)) == pytest.approx(0.5)
-    assert price.of(Usage(input=5, cached=10)) == pytest.approx(0.000005)
-    assert price.of(Usage()) == 0.0
+    assert price.cost(Usage(input=1_000_000, output=100_000)) == pytest.approx(3.0)
+    assert price.cost(Usage(input=1_000_000, cached=1_000_000)) == pytest.approx(0.5)
+    assert price.cost(Usage(input=5, cached=10)) == pytest.approx(0.000005)
+    assert price.cost(Usage()) == 0.0
 
 
 # ---- headers
@@ -432,7 +432,7 @@ def test_the_users_headers_are_copied() -> None:
     own = {"x-mine": "1"}
     engine = create_engine("anthropic:m", key=KEY, transport=ScriptedTransport(), headers=own)
     own["x-mine"] = "2"
-    assert engine.http_request(engine.profile, b"", {}, stream=False).headers["x-mine"] == "1"
+    assert engine.build_http_request(engine.profile, b"", {}, stream=False).headers["x-mine"] == "1"
 
 
 # ---- transports and the simulator
@@ -474,11 +474,11 @@ def test_simulated(name: str, profile: str, model: str) -> None:
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 def test_every_row_can_be_simulated(provider: str, stream: bool) -> None:
     async def main() -> str:
-        session = create_engine(f"simulator:{provider}").session()
-        async for _ in session.batches(ask("say Hello", stream=stream)):
+        session = create_engine(f"simulator:{provider}").new_state()
+        async for _ in session.stream_batches(text_request("say Hello", stream=stream)):
             pass
-        assert session.answered
-        return session.answered.reply.text
+        assert session.result
+        return session.result.reply.text
 
     assert asyncio.run(main()) == "Hello"
 
@@ -492,7 +492,7 @@ def test_a_simulated_engine_sends_the_users_headers() -> None:
     """The simulator's own `x-simulate` is one of them."""
     engine = create_engine("simulator:anthropic", headers={"x-simulate": "unauthorized"})
     with pytest.raises(ToolglotError, match="x-api-key"):
-        asyncio.run(engine.ask(ask()))
+        asyncio.run(engine.ask(text_request()))
 
 
 def test_models_of_the_simulator_are_rows() -> None:

@@ -6,14 +6,14 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import pytest
+from scripted_transport import Doc, ScriptedReply, ScriptedTransport, chat_engine, error_reply, whole_reply
 
 from toolglot.errors import ToolglotError
 from toolglot.jsontext import dumps
 from toolglot.messages import Message, Origin, Text, Thinking, ToolCall, ToolResult, assistant, tool_results, user
-from toolglot.providers.catalog import PROFILES, resolve
-from toolglot.providers.heal import HEALS, cure
+from toolglot.providers.catalog import PROFILES, resolve_profile
+from toolglot.providers.heal import HEAL_RULES, heal_profile
 from toolglot.request import Options, Request, ToolChoice, ToolDefinition
-from transports import Doc, Say, ScriptedTransport, chat, refusal, whole
 
 TOOL = ToolDefinition(
     "get",
@@ -41,7 +41,7 @@ REASONED = thought(
 PLAIN = [user("Hi"), assistant(["So:", CALL]), RESULT]
 HI = [user("Hi")]
 
-ANTHROPIC = Say(
+ANTHROPIC = ScriptedReply(
     (
         dumps(
             {
@@ -55,9 +55,11 @@ ANTHROPIC = Say(
         ),
     )
 )
-RESPONSES = Say((dumps({"id": "r", "model": "m", "status": "completed", "output": []}),))
-GEMINI = Say((dumps({"candidates": [{"content": {"role": "model", "parts": [{"text": "ok"}]}, "finishReason": "STOP"}]}),))
-FINE = {"anthropic-messages": ANTHROPIC, "openai-responses": RESPONSES, "gemini": GEMINI, "openai-chat": whole()}
+RESPONSES = ScriptedReply((dumps({"id": "r", "model": "m", "status": "completed", "output": []}),))
+GEMINI = ScriptedReply(
+    (dumps({"candidates": [{"content": {"role": "model", "parts": [{"text": "ok"}]}, "finishReason": "STOP"}]}),)
+)
+FINE = {"anthropic-messages": ANTHROPIC, "openai-responses": RESPONSES, "gemini": GEMINI, "openai-chat": whole_reply()}
 
 
 class Case(NamedTuple):
@@ -284,9 +286,9 @@ def more_of(model: str) -> dict[str, str]:
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_cured_once_and_for_later(case: Case) -> None:
     """The refused body had what was refused, the next one has not; the same words again are final; later requests are right."""
-    refused = refusal(400, case.words, code=case.code)
+    refused = error_reply(400, case.words, code=case.code)
 
-    def fine(request: Any) -> Say:
+    def fine(request: Any) -> ScriptedReply:
         return FINE["openai-responses" if request.url.endswith("/responses") else engine.profile.wire]
 
     request = Request("", case.messages, stream=False, **case.fields)
@@ -294,23 +296,23 @@ def test_cured_once_and_for_later(case: Case) -> None:
         request = Request("", case.messages, stream=True, **case.fields)
 
     transport = ScriptedTransport(refused, fine, fine)
-    engine = chat(transport, case.model, **more_of(case.model))
+    engine = chat_engine(transport, case.model, **more_of(case.model))
     before = engine.profile
 
     async def main() -> None:
-        session = engine.session()
-        async for _ in session.batches(request):
+        session = engine.new_state()
+        async for _ in session.stream_batches(request):
             pass
-        answered = session.answered
+        answered = session.result
         assert answered is not None
         assert answered.retries == 0
-        healed = [repair for repair in answered.repairs if repair in engine.healed]
-        assert len(healed) == len(engine.healed) == 1
+        healed = [repair for repair in answered.repairs if repair in engine.applied_heals]
+        assert len(healed) == len(engine.applied_heals) == 1
         assert healed[0].why.endswith("asked again")
-        await session.ask(request) if not case.stream else [batch async for batch in session.batches(request)]
-        assert session.answered is not None
-        assert not [repair for repair in session.answered.repairs if repair in engine.healed]
-        assert len(engine.healed) == 1
+        await session.ask(request) if not case.stream else [batch async for batch in session.stream_batches(request)]
+        assert session.result is not None
+        assert not [repair for repair in session.result.repairs if repair in engine.applied_heals]
+        assert len(engine.applied_heals) == 1
 
     asyncio.run(main())
     first, second, third = transport.bodies
@@ -327,18 +329,18 @@ def test_cured_once_and_for_later(case: Case) -> None:
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_words_that_come_again_are_final(case: Case) -> None:
     """Also for later requests: a cure is never taken back by the words it was made for."""
-    refused = refusal(400, case.words, code=case.code)
+    refused = error_reply(400, case.words, code=case.code)
     transport = ScriptedTransport(*[refused] * 6)
-    engine = chat(transport, case.model, **more_of(case.model))
+    engine = chat_engine(transport, case.model, **more_of(case.model))
     request = Request("", case.messages, stream=case.stream, **case.fields)
 
     async def main() -> None:
         for asked in (2, 3, 4):
             with pytest.raises(ToolglotError):
-                async for _ in engine.session().batches(request):
+                async for _ in engine.new_state().stream_batches(request):
                     pass
             assert len(transport.requests) == asked
-        assert len(engine.healed) == 1
+        assert len(engine.applied_heals) == 1
 
     asyncio.run(main())
     assert transport.bodies[1] == transport.bodies[2] == transport.bodies[3]
@@ -347,19 +349,19 @@ def test_words_that_come_again_are_final(case: Case) -> None:
 def test_every_row_has_a_case() -> None:
     def rows(case: Case) -> list[int]:
         provider, _, model = case.model.partition(":")
-        profile = resolve(provider, model)
-        found = cure(case.words, profile)
-        return [number for number, heal in enumerate(HEALS) if found and heal.why == found.why]
+        profile = resolve_profile(provider, model)
+        found = heal_profile(case.words, profile)
+        return [number for number, heal in enumerate(HEAL_RULES) if found and heal.reason == found.reason]
 
-    reasons = {HEALS[row].why for case in CASES.values() for row in rows(case)}
-    assert reasons == {heal.why for heal in HEALS}
+    reasons = {HEAL_RULES[row].reason for case in CASES.values() for row in rows(case)}
+    assert reasons == {heal.reason for heal in HEAL_RULES}
 
 
 def test_rows_name_fields_and_wires_that_exist() -> None:
     wires = {row.wire for row in PROFILES.values()}
-    for heal in HEALS:
+    for heal in HEAL_RULES:
         assert {*heal.wires} <= wires
-        assert heal.why
+        assert heal.reason
         for key in heal.changes:
             holder: Any = PROFILES["openai-chat"]
             *inner, name = key.split(".")
@@ -390,16 +392,16 @@ def test_rows_name_fields_and_wires_that_exist() -> None:
 )
 def test_other_refusals_are_left_alone(model: str, words: str) -> None:
     provider, _, name = model.partition(":")
-    assert cure(words, resolve(provider, name)) is None
+    assert heal_profile(words, resolve_profile(provider, name)) is None
 
 
 @pytest.mark.parametrize("status", [429, 500, 503, 529])
 def test_failures_are_not_refusals(status: int) -> None:
     """A busy server that happens to use such words is asked again as it is."""
-    transport = ScriptedTransport(refusal(status, CASES["limit, new name"].words), whole())
-    engine = chat(transport, "compatible:m", base_url="http://host/v1")
+    transport = ScriptedTransport(error_reply(status, CASES["limit, new name"].words), whole_reply())
+    engine = chat_engine(transport, "compatible:m", base_url="http://host/v1")
     answered = asyncio.run(engine.ask(Request("", HI, **LIMITED)))
-    assert (answered.retries, engine.healed) == (1, ())
+    assert (answered.retries, engine.applied_heals) == (1, ())
     assert transport.bodies[0] == transport.bodies[1]
 
 
@@ -421,22 +423,22 @@ def test_failures_are_not_refusals(status: int) -> None:
     ],
 )
 def test_the_other_surface_is_at_the_same_place(model: str, places: dict[str, str], url: str) -> None:
-    transport = ScriptedTransport(refusal(400, CASES["responses"].words), RESPONSES)
-    asyncio.run(chat(transport, model, **places).ask(Request("", HI, (TOOL,))))
+    transport = ScriptedTransport(error_reply(400, CASES["responses"].words), RESPONSES)
+    asyncio.run(chat_engine(transport, model, **places).ask(Request("", HI, (TOOL,))))
     assert transport.requests[1].url == url
     assert transport.requests[0].headers == transport.requests[1].headers
 
 
 def test_the_other_surface_has_its_own_defaults() -> None:
-    transport = ScriptedTransport(refusal(400, CASES["responses"].words), RESPONSES)
-    engine = chat(transport, "openai-chat:gpt-5.4")
+    transport = ScriptedTransport(error_reply(400, CASES["responses"].words), RESPONSES)
+    engine = chat_engine(transport, "openai-chat:gpt-5.4")
     asyncio.run(engine.ask(Request("", HI, (TOOL,))))
     assert transport.bodies[1]["store"] is False
     assert (engine.profile.id, engine.name) == ("openai-responses", "openai-responses:gpt-5.4")
 
 
 def test_the_users_headers_stay() -> None:
-    transport = ScriptedTransport(refusal(400, CASES["responses"].words), RESPONSES)
-    engine = chat(transport, "openai-chat:gpt-5.4", headers={"openai-organization": "org"})
+    transport = ScriptedTransport(error_reply(400, CASES["responses"].words), RESPONSES)
+    engine = chat_engine(transport, "openai-chat:gpt-5.4", headers={"openai-organization": "org"})
     asyncio.run(engine.ask(Request("", HI, (TOOL,))))
     assert [request.headers["openai-organization"] for request in transport.requests] == ["org", "org"]

@@ -15,7 +15,7 @@ from typing import Any, cast
 
 import pytest
 import trustme
-from loopback import CHUNKED, END, PIECE, FullBacklog, Listener, Proxy, Server, read_request, until
+from loopback import CHUNKED, END, PIECE, FullBacklog, Listener, Proxy, Server, read_request, wait_until
 
 from toolglot.engine.http import HttpTransport
 from toolglot.engine.transport import HttpRequest, Timeouts, Transport
@@ -112,7 +112,7 @@ def test_pieces_are_handed_on_as_they_come() -> None:
     async def test(server: Server, transport: HttpTransport) -> None:
         answer = await transport.send(request(server.url("paced")))
         assert await answer.read() == b"abcde"
-        server.go.set()
+        server.release.set()
         assert await answer.read() == b"abcde"
         assert await answer.read() == b""
         await answer.close()
@@ -181,7 +181,7 @@ def test_an_answer_closed_before_its_end_drops_its_connection() -> None:
         answer = await transport.send(request(server.url("stall_body")))
         assert await answer.read() == b"abcde"
         await answer.close()
-        await server.gone.wait()
+        await server.client_left.wait()
         with pytest.raises(ConnectionLost):
             await answer.read()
         assert await fetch(transport, server.url("ok")) == b"ok"
@@ -195,13 +195,13 @@ def test_an_answer_closed_before_its_end_drops_its_connection() -> None:
 def test_cancelling_closes_the_connection_at_once(path: str, stream: bool) -> None:
     async def test(server: Server, transport: HttpTransport) -> None:
         task = asyncio.create_task(fetch(transport, server.url(path), stream=stream))
-        await until(lambda: server.requests)
+        await wait_until(lambda: server.requests)
         for _ in range(20):  # on to the read, where there is a head
             await asyncio.sleep(0)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        await server.gone.wait()
+        await server.client_left.wait()
 
     with_server(test)
 
@@ -212,7 +212,7 @@ def test_cancelling_a_read_drops_the_connection_without_a_close() -> None:
         await answer.read()
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(answer.read(), 0.01)
-        await server.gone.wait()
+        await server.client_left.wait()
 
     with_server(test)
 
@@ -243,13 +243,13 @@ def test_cancelling_an_upload_that_nobody_reads() -> None:
             transport = HttpTransport()
             before = descriptors()
             task = asyncio.create_task(transport.send(request(f"http://{server.address}/", body=bytes(20_000_000))))
-            await until(lambda: server.accepted)
+            await wait_until(lambda: server.accepted)
             await asyncio.wait([task], timeout=0.05)
             assert descriptors() == before + 2
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
-            await until(lambda: descriptors() == before + 1)  # the server's end
+            await wait_until(lambda: descriptors() == before + 1)  # the server's end
             await transport.close()
 
     run(main())
@@ -260,10 +260,10 @@ def test_no_more_requests_under_way_than_asked_for() -> None:
         async with Server() as server:
             transport = HttpTransport(Timeouts(connect=1), max_connections=3)
             asked = asyncio.gather(*(fetch(transport, server.url("held")) for _ in range(20)))
-            await until(lambda: server.under_way == 3)
-            server.go.set()
+            await wait_until(lambda: server.active_requests == 3)
+            server.release.set()
             assert await asked == [b"abcde"] * 20
-            assert server.most_under_way == 3
+            assert server.max_active_requests == 3
             for path in ("close_head", "half_length", "close_head", "half_length"):  # a failure gives its place back
                 with pytest.raises(ConnectionLost):
                     await fetch(transport, server.url(path))
@@ -283,8 +283,8 @@ def test_a_thousand_at_once() -> None:
 
     async def test(server: Server, transport: HttpTransport) -> None:
         asked = asyncio.gather(*(fetch(transport, server.url("held")) for _ in range(CROWD)))
-        await until(lambda: server.under_way == CROWD)
-        server.go.set()
+        await wait_until(lambda: server.active_requests == CROWD)
+        server.release.set()
         assert await asked == [b"abcde"] * CROWD
         assert server.accepted == CROWD
         assert await fetch(transport, server.url("ok")) == b"ok"
@@ -396,7 +396,7 @@ LOST = [
 @pytest.mark.parametrize(("path", "sentence"), LOST, ids=[path for path, _ in LOST])
 def test_a_lost_connection(path: str, sentence: str, stream: bool) -> None:
     async def test(server: Server, transport: HttpTransport) -> None:
-        server.go.set()
+        server.release.set()
         with pytest.raises(ConnectionLost) as caught:
             await fetch(transport, server.url(f"{path}?key={SECRET}"), stream=stream)
         said(caught.value, sentence.replace("HOST", f"127.0.0.1:{server.port}"))
@@ -430,7 +430,7 @@ def test_what_came_before_a_failure_is_handed_on() -> None:
 
     async def test(server: Server, transport: HttpTransport) -> None:
         answer = await transport.send(request(server.url("reset_body")))
-        server.go.set()
+        server.release.set()
         while answer._response.content.exception() is None:  # pyright: ignore[reportPrivateUsage]
             await asyncio.sleep(0)
         assert await answer.read() == b"abcde"
@@ -455,7 +455,7 @@ def test_a_stall_times_out(path: str, stream: bool, phase: str, sentence: str) -
             await fetch(transport, server.url(f"{path}?key={SECRET}"), stream=stream)
         said(caught.value, sentence.replace("HOST", f"127.0.0.1:{server.port}"))
         assert caught.value.phase == phase
-        await server.gone.wait()
+        await server.client_left.wait()
 
     with_server(test, SHORT)
 
@@ -464,7 +464,7 @@ def test_a_caller_that_reads_late_is_not_a_silent_server() -> None:
     async def test(server: Server, transport: HttpTransport) -> None:
         answer = await transport.send(request(server.url("paced")))
         await asyncio.sleep(0.15)
-        server.go.set()
+        server.release.set()
         assert await answer.read() == b"abcde"
         assert await answer.read() == b"abcde"
         assert await answer.read() == b""
@@ -603,7 +603,7 @@ def test_tls_with_an_own_authority(way: str, authority: trustme.CA, ca_file: str
             assert server.accepted == 1
             answer = await transport.send(request(server.url("stall_body")))
             await answer.close()
-            await server.gone.wait()
+            await server.client_left.wait()
             await transport.close()
 
     run(main())
@@ -736,7 +736,7 @@ def test_no_proxy(direct: bool, host: str, exceptions: str, monkeypatch: pytest.
             monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
             transport = HttpTransport()
             if host[0] == "1" and direct and host != "127.0.0.1":
-                assert transport._proxy_for(url_of(server.url("ok", host))) is None  # pyright: ignore[reportPrivateUsage]
+                assert transport._find_proxy(url_of(server.url("ok", host))) is None  # pyright: ignore[reportPrivateUsage]
             else:
                 assert await fetch(transport, server.url("ok", host)) == b"ok"
                 assert len(proxy.requests) == (not direct)

@@ -8,6 +8,25 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from scripted_transport import (
+    DONE,
+    HELLO,
+    JSON,
+    KEY,
+    STARTED,
+    STOP,
+    WEATHER,
+    HangForever,
+    ScriptedReply,
+    ScriptedTransport,
+    chat_engine,
+    collect_events,
+    error_reply,
+    stream_reply,
+    stream_request,
+    text_request,
+    whole_reply,
+)
 
 from toolglot.engine.engine import Engine
 from toolglot.engine.factory import create_engine
@@ -18,25 +37,6 @@ from toolglot.errors import ConnectionLost, MalformedData, ReplayMiss, ToolglotE
 from toolglot.jsontext import dumps, loads_object
 from toolglot.messages import Conversation, Reply, Text, ToolResult, tool_results, user
 from toolglot.request import Request, ToolDefinition
-from transports import (
-    DONE,
-    HELLO,
-    JSON,
-    KEY,
-    STARTED,
-    STOP,
-    WEATHER,
-    Hang,
-    Say,
-    ScriptedTransport,
-    ask,
-    chat,
-    collect,
-    refusal,
-    stream,
-    streamed,
-    whole,
-)
 
 ADD = ToolDefinition(
     "math.add",
@@ -52,12 +52,12 @@ WIRES = ("openai-chat", "openai-responses", "anthropic", "gemini", "ollama")
 
 async def loop(engine: Engine, *, stream: bool) -> tuple[list[Any], list[Reply], Conversation]:
     """A tool loop by hand: what was shown, what was answered, what is left."""
-    session, talk, events, replies = engine.session(), Conversation([user(PROMPT)]), list[Any](), list[Reply]()
+    session, talk, events, replies = engine.new_state(), Conversation([user(PROMPT)]), list[Any](), list[Reply]()
     while True:
-        async for batch in session.batches(Request("", talk, (WEATHER, ADD), stream=stream)):
+        async for batch in session.stream_batches(Request("", talk, (WEATHER, ADD), stream=stream)):
             events += batch
-        assert session.answered is not None
-        reply = session.answered.reply
+        assert session.result is not None
+        reply = session.result.reply
         replies.append(reply)
         talk.append(reply.message)
         if not reply.calls:
@@ -75,20 +75,20 @@ def test_a_loop_is_played_again(provider: str, stream: bool, tmp_path: Path) -> 
         loop(create_engine(f"simulator:{provider}", transport=RecordingTransport(SimulatedTransport(), path)), stream=stream)
     )
     replay = ReplayTransport(path)
-    assert replay.unused == 3
+    assert replay.remaining_count == 3
     played = asyncio.run(loop(create_engine(f"simulator:{provider}", transport=replay), stream=stream))
     assert played[1:] == recorded[1:]
     # pieces come otherwise cut, but they are the same pieces
     assert played[0] == recorded[0]
     assert recorded[1][-1].text == "All done."
     assert [[call.name for call in reply.calls] for reply in recorded[1]] == [["get_weather", "math.add"], ["get_weather"], []]
-    assert replay.unused == 0
+    assert replay.remaining_count == 0
 
 
 def test_a_recording_is_a_plain_file(tmp_path: Path) -> None:
     path = tmp_path / "one.jsonl"
-    transport = RecordingTransport(ScriptedTransport(stream(STARTED, HELLO, STOP, DONE)), path)
-    assert asyncio.run(collect(chat(transport), streamed("Grüße")))
+    transport = RecordingTransport(ScriptedTransport(stream_reply(STARTED, HELLO, STOP, DONE)), path)
+    assert asyncio.run(collect_events(chat_engine(transport), stream_request("Grüße")))
     (line,) = path.read_bytes().splitlines()
     doc = loads_object(line)
     assert {*doc} == {"request", "answer"}
@@ -101,7 +101,7 @@ def test_a_recording_is_a_plain_file(tmp_path: Path) -> None:
 
 def record(path: Path, inner: Transport, *requests: Request, **more: Any) -> None:
     async def main() -> None:
-        engine = chat(RecordingTransport(inner, path), **more)
+        engine = chat_engine(RecordingTransport(inner, path), **more)
         for request in requests:
             with suppress(ToolglotError):
                 await engine.ask(request)
@@ -111,7 +111,7 @@ def record(path: Path, inner: Transport, *requests: Request, **more: Any) -> Non
 
 def replay(path: Path, *requests: Request, **more: Any) -> list[str]:
     async def main() -> list[str]:
-        engine = chat(ReplayTransport(path), **more)
+        engine = chat_engine(ReplayTransport(path), **more)
         return [(await engine.ask(request)).reply.text for request in requests]
 
     return asyncio.run(main())
@@ -119,16 +119,16 @@ def replay(path: Path, *requests: Request, **more: Any) -> list[str]:
 
 def test_failures_are_recorded_and_played_with_what_the_engine_goes_by(tmp_path: Path) -> None:
     path = tmp_path / "busy.jsonl"
-    busy = refusal(
+    busy = error_reply(
         429, "slow", headers={"retry-after": "0", "x-should-retry": "true", "x-request-id": "r1", "set-cookie": "s=1"}
     )
-    record(path, ScriptedTransport(busy, whole()), ask())
+    record(path, ScriptedTransport(busy, whole_reply()), text_request())
     first = loads_object(path.read_bytes().splitlines()[0])
     assert first["answer"]["status"] == 429
     assert first["answer"]["headers"] == {**JSON, "retry-after": "0", "x-should-retry": "true"}
 
     async def main() -> int:
-        return (await chat(ReplayTransport(path)).ask(ask())).retries
+        return (await chat_engine(ReplayTransport(path)).ask(text_request())).retries
 
     assert asyncio.run(main()) == 1
 
@@ -136,13 +136,15 @@ def test_failures_are_recorded_and_played_with_what_the_engine_goes_by(tmp_path:
 def test_an_error_inside_a_200_is_recorded_too(tmp_path: Path) -> None:
     """The engine stops reading there, and yet it is what the provider answered."""
     path = tmp_path / "error.jsonl"
-    broken = stream(STARTED, b'data: {"error": {"message": "busy", "code": "server_is_overloaded"}}\n\n', b"data: [DONE]\n\n")
+    broken = stream_reply(
+        STARTED, b'data: {"error": {"message": "busy", "code": "server_is_overloaded"}}\n\n', b"data: [DONE]\n\n"
+    )
 
     async def main(transport: Transport) -> list[str]:
-        session = chat(transport).session()
-        return [type(event).__name__ async for batch in session.batches(streamed()) for event in batch]
+        session = chat_engine(transport).new_state()
+        return [type(event).__name__ async for batch in session.stream_batches(stream_request()) for event in batch]
 
-    recorded = asyncio.run(main(RecordingTransport(ScriptedTransport(broken, stream(STARTED, HELLO, STOP, DONE)), path)))
+    recorded = asyncio.run(main(RecordingTransport(ScriptedTransport(broken, stream_reply(STARTED, HELLO, STOP, DONE)), path)))
     assert recorded[0] == "Retrying"
     assert len(path.read_bytes().splitlines()) == 2
     assert asyncio.run(main(ReplayTransport(path))) == recorded
@@ -150,52 +152,60 @@ def test_an_error_inside_a_200_is_recorded_too(tmp_path: Path) -> None:
 
 def test_what_did_not_come_whole_is_not_recorded(tmp_path: Path) -> None:
     path = tmp_path / "lost.jsonl"
-    record(path, ScriptedTransport(Say((b'{"id"', ConnectionLost("reset"))), whole()), ask())
+    record(path, ScriptedTransport(ScriptedReply((b'{"id"', ConnectionLost("reset"))), whole_reply()), text_request())
     (line,) = path.read_bytes().splitlines()
     assert loads_object(line)["answer"]["status"] == 200
 
 
 def test_a_new_recording_starts_empty(tmp_path: Path) -> None:
     path = tmp_path / "again.jsonl"
-    record(path, ScriptedTransport(whole("one")), ask())
-    record(path, ScriptedTransport(whole("two")), ask())
-    assert replay(path, ask()) == ["two"]
+    record(path, ScriptedTransport(whole_reply("one")), text_request())
+    record(path, ScriptedTransport(whole_reply("two")), text_request())
+    assert replay(path, text_request()) == ["two"]
 
 
 def test_equal_requests_are_answered_in_order(tmp_path: Path) -> None:
     path = tmp_path / "order.jsonl"
-    record(path, ScriptedTransport(whole("one"), whole("two"), whole("three")), ask(), ask("Other"), ask())
-    assert replay(path, ask(), ask(), ask("Other")) == ["one", "three", "two"]
+    record(
+        path,
+        ScriptedTransport(whole_reply("one"), whole_reply("two"), whole_reply("three")),
+        text_request(),
+        text_request("Other"),
+        text_request(),
+    )
+    assert replay(path, text_request(), text_request(), text_request("Other")) == ["one", "three", "two"]
 
 
 def test_several_files(tmp_path: Path) -> None:
-    record(tmp_path / "a.jsonl", ScriptedTransport(whole("one")), ask("One"))
-    record(tmp_path / "b.jsonl", ScriptedTransport(whole("two")), ask("Two"))
+    record(tmp_path / "a.jsonl", ScriptedTransport(whole_reply("one")), text_request("One"))
+    record(tmp_path / "b.jsonl", ScriptedTransport(whole_reply("two")), text_request("Two"))
     both = ReplayTransport(tmp_path / "b.jsonl", str(tmp_path / "a.jsonl"))
 
     async def main() -> list[str]:
-        engine = chat(both)
-        return [(await engine.ask(ask(text))).reply.text for text in ("One", "Two")]
+        engine = chat_engine(both)
+        return [(await engine.ask(text_request(text))).reply.text for text in ("One", "Two")]
 
     assert asyncio.run(main()) == ["one", "two"]
-    assert both.unused == 0
+    assert both.remaining_count == 0
 
 
 def test_many_at_once_give_whole_lines(tmp_path: Path) -> None:
     path = tmp_path / "many.jsonl"
 
     async def main() -> None:
-        engine = chat(RecordingTransport(ScriptedTransport(*[whole(f"{n} " + "x" * 5000) for n in range(30)]), path))
-        await asyncio.gather(*(engine.ask(ask(f"number {number}")) for number in range(30)))
+        engine = chat_engine(
+            RecordingTransport(ScriptedTransport(*[whole_reply(f"{n} " + "x" * 5000) for n in range(30)]), path)
+        )
+        await asyncio.gather(*(engine.ask(text_request(f"number {number}")) for number in range(30)))
 
     asyncio.run(main())
-    assert ReplayTransport(path).unused == 30
+    assert ReplayTransport(path).remaining_count == 30
 
 
 def test_cancelling_closes_what_is_recorded(tmp_path: Path) -> None:
     async def main() -> None:
-        inner = ScriptedTransport(stream(STARTED, HELLO, Hang()))
-        task = asyncio.create_task(chat(RecordingTransport(inner, tmp_path / "x.jsonl")).ask(ask()))
+        inner = ScriptedTransport(stream_reply(STARTED, HELLO, HangForever()))
+        task = asyncio.create_task(chat_engine(RecordingTransport(inner, tmp_path / "x.jsonl")).ask(text_request()))
         await inner.waiting.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -244,7 +254,7 @@ def test_bodies_of_any_bytes(body: bytes, tmp_path: Path) -> None:
         await answer.close()
         return found
 
-    assert asyncio.run(fetch(RecordingTransport(ScriptedTransport(Say((body,) if body else ())), path))) == body
+    assert asyncio.run(fetch(RecordingTransport(ScriptedTransport(ScriptedReply((body,) if body else ())), path))) == body
     assert len(path.read_bytes().splitlines()) == 1
     assert asyncio.run(fetch(ReplayTransport(path))) == body
 
@@ -260,8 +270,13 @@ def miss(path: Path, request: Request, **more: Any) -> str:
 
 def test_a_miss_names_the_nearest_and_the_first_difference(tmp_path: Path) -> None:
     path = tmp_path / "miss.jsonl"
-    record(path, ScriptedTransport(whole(), whole()), ask("What is the weather?"), ask("Tell me a joke", tools=(WEATHER,)))
-    said = miss(path, ask("Tell me a story", tools=(WEATHER,)))
+    record(
+        path,
+        ScriptedTransport(whole_reply(), whole_reply()),
+        text_request("What is the weather?"),
+        text_request("Tell me a joke", tools=(WEATHER,)),
+    )
+    said = miss(path, text_request("Tell me a story", tools=(WEATHER,)))
     assert "POST /v1/chat/completions" in said
     assert "body.messages[0].content" in said
     assert '"Tell me a joke"' in said
@@ -271,45 +286,45 @@ def test_a_miss_names_the_nearest_and_the_first_difference(tmp_path: Path) -> No
 
 def test_a_miss_by_what_is_missing_or_too_much(tmp_path: Path) -> None:
     path = tmp_path / "miss.jsonl"
-    record(path, ScriptedTransport(whole()), ask(messages=[user("One")]))
-    said = miss(path, ask(messages=[user("One"), user("Two")]))
+    record(path, ScriptedTransport(whole_reply()), text_request(messages=[user("One")]))
+    said = miss(path, text_request(messages=[user("One"), user("Two")]))
     assert "body.messages[1]" in said
     assert "recorded nothing" in said
-    said = miss(path, ask("One", tools=(WEATHER,)))
+    said = miss(path, text_request("One", tools=(WEATHER,)))
     assert "body.tools" in said
-    record(path, ScriptedTransport(whole()), ask("One", tools=(WEATHER,)))
-    said = miss(path, ask("One"))
+    record(path, ScriptedTransport(whole_reply()), text_request("One", tools=(WEATHER,)))
+    said = miss(path, text_request("One"))
     assert "body.tools" in said
     assert "asked nothing" in said
 
 
 def test_a_miss_counts_the_other_places(tmp_path: Path) -> None:
     path = tmp_path / "miss.jsonl"
-    record(path, ScriptedTransport(whole()), ask("One"))
-    said = miss(path, ask("Two"), model="openai-chat:gpt-4.1")
+    record(path, ScriptedTransport(whole_reply()), text_request("One"))
+    said = miss(path, text_request("Two"), model="openai-chat:gpt-4.1")
     assert "body.model" in said
     assert "(and 1 more place" in said
 
 
 def test_a_miss_by_the_path(tmp_path: Path) -> None:
     path = tmp_path / "miss.jsonl"
-    record(path, ScriptedTransport(whole()), ask("One"))
-    said = miss(path, ask("One"), base_url="https://other.example/v2")
+    record(path, ScriptedTransport(whole_reply()), text_request("One"))
+    said = miss(path, text_request("One"), base_url="https://other.example/v2")
     assert "path" in said
     assert "/v2/chat/completions" in said
 
 
 def test_long_values_are_cut_in_a_miss(tmp_path: Path) -> None:
     path = tmp_path / "miss.jsonl"
-    record(path, ScriptedTransport(whole()), ask("x" * 10_000))
-    assert len(miss(path, ask("y" * 10_000))) < 600
+    record(path, ScriptedTransport(whole_reply()), text_request("x" * 10_000))
+    assert len(miss(path, text_request("y" * 10_000))) < 600
 
 
 def test_a_difference_at_the_end_of_a_long_text_can_be_seen(tmp_path: Path) -> None:
     """Two prompts that begin alike: what is shown of them differs."""
     path = tmp_path / "miss.jsonl"
-    record(path, ScriptedTransport(whole()), ask("x" * 500 + " at noon"))
-    said = miss(path, ask("x" * 500 + " at night"))
+    record(path, ScriptedTransport(whole_reply()), text_request("x" * 500 + " at noon"))
+    said = miss(path, text_request("x" * 500 + " at night"))
     assert "noon" in said
     assert "night" in said
 
@@ -317,29 +332,29 @@ def test_a_difference_at_the_end_of_a_long_text_can_be_seen(tmp_path: Path) -> N
 @pytest.mark.parametrize(("recorded", "asked"), [(True, 1), (1, True), (False, 0), (1, 1.5)])
 def test_true_is_not_one(recorded: Any, asked: Any, tmp_path: Path) -> None:
     path = tmp_path / "miss.jsonl"
-    record(path, ScriptedTransport(whole()), ask(extras={"openai-chat": {"flag": recorded}}))
-    assert "body.flag" in miss(path, ask(extras={"openai-chat": {"flag": asked}}))
+    record(path, ScriptedTransport(whole_reply()), text_request(extras={"openai-chat": {"flag": recorded}}))
+    assert "body.flag" in miss(path, text_request(extras={"openai-chat": {"flag": asked}}))
 
 
 def test_all_used_up(tmp_path: Path) -> None:
     path = tmp_path / "used.jsonl"
-    record(path, ScriptedTransport(whole()), ask())
+    record(path, ScriptedTransport(whole_reply()), text_request())
     with pytest.raises(ReplayMiss, match=r"nothing is recorded .* all 1 .*used"):
-        replay(path, ask(), ask())
+        replay(path, text_request(), text_request())
 
 
 def test_used_up_where_others_are_left(tmp_path: Path) -> None:
     """The same request once more than recorded: that is said, and not that the next best differs."""
     path = tmp_path / "used.jsonl"
-    record(path, ScriptedTransport(whole(), whole()), ask("One"), ask("Two"))
+    record(path, ScriptedTransport(whole_reply(), whole_reply()), text_request("One"), text_request("Two"))
     with pytest.raises(ReplayMiss, match="used"):
-        replay(path, ask("One"), ask("One"))
+        replay(path, text_request("One"), text_request("One"))
 
 
 def test_an_empty_file_has_nothing(tmp_path: Path) -> None:
     path = tmp_path / "empty.jsonl"
     path.write_bytes(b"")
-    assert miss(path, ask()) == "nothing is recorded for POST /v1/chat/completions"
+    assert miss(path, text_request()) == "nothing is recorded for POST /v1/chat/completions"
 
 
 def test_a_miss_is_not_asked_again(tmp_path: Path) -> None:
@@ -347,7 +362,7 @@ def test_a_miss_is_not_asked_again(tmp_path: Path) -> None:
     path.write_bytes(b"")
 
     async def main() -> None:
-        await anext(chat(ReplayTransport(path)).stream(streamed()))
+        await anext(chat_engine(ReplayTransport(path)).stream(stream_request()))
 
     with pytest.raises(ReplayMiss):  # and not one event before it
         asyncio.run(main())
@@ -408,19 +423,19 @@ def test_line_ends_do_not_matter(end: bytes, tmp_path: Path) -> None:
     """People keep and edit such files."""
     path = tmp_path / "ends.jsonl"
     path.write_bytes(dumps(GOOD) + (end or b"\n") + dumps(GOOD) + end)
-    assert ReplayTransport(path).unused == 2
+    assert ReplayTransport(path).remaining_count == 2
 
 
 # ---- keys
 
-ECHO: dict[str, Callable[[], Say]] = {
-    "in a refusal": lambda: refusal(401, f"Incorrect API key provided: {KEY}."),
-    "in an answer": lambda: whole(f"your key is {KEY}"),
-    "in a stream": lambda: stream(
+ECHO: dict[str, Callable[[], ScriptedReply]] = {
+    "in a refusal": lambda: error_reply(401, f"Incorrect API key provided: {KEY}."),
+    "in an answer": lambda: whole_reply(f"your key is {KEY}"),
+    "in a stream": lambda: stream_reply(
         STARTED, b'data: {"choices":[{"index":0,"delta":{"content":"%s"}}]}\n\n' % KEY.encode(), STOP, DONE
     ),
-    "in bytes that are no text": lambda: Say((b"\xff\xfe" + KEY.encode() + b"\xff",), 400),
-    "in a header": lambda: refusal(429, "slow", headers={"retry-after": "0", "x-echo": KEY}),
+    "in bytes that are no text": lambda: ScriptedReply((b"\xff\xfe" + KEY.encode() + b"\xff",), 400),
+    "in a header": lambda: error_reply(429, "slow", headers={"retry-after": "0", "x-echo": KEY}),
 }
 
 
@@ -436,7 +451,7 @@ def clean(path: Path, key: str = KEY) -> bool:
 def test_no_key_in_a_recording(case: str, model: str, tmp_path: Path) -> None:
     path = tmp_path / "keys.jsonl"
     more: dict[str, Any] = {"resource": "res"} if "azure" in model else {}
-    record(path, ScriptedTransport(*[ECHO[case]() for _ in range(3)]), ask(f"my key is {KEY}"), model=model, **more)
+    record(path, ScriptedTransport(*[ECHO[case]() for _ in range(3)]), text_request(f"my key is {KEY}"), model=model, **more)
     assert clean(path)
 
 
@@ -447,7 +462,7 @@ def test_no_key_of_the_users_headers(name: str, tmp_path: Path) -> None:
     secret = "users-own-secret-5d1"
     path = tmp_path / "keys.jsonl"
     value = f"Bearer {secret}" if "uthorization" in name else secret
-    record(path, ScriptedTransport(refusal(401, f"wrong: {secret}")), ask(), headers={name: value})
+    record(path, ScriptedTransport(error_reply(401, f"wrong: {secret}")), text_request(), headers={name: value})
     assert clean(path, secret)
 
 
@@ -456,7 +471,7 @@ def test_no_key_of_the_url(query: str, tmp_path: Path) -> None:
     path = tmp_path / "keys.jsonl"
 
     async def main() -> None:
-        answer = await RecordingTransport(ScriptedTransport(whole()), path).send(
+        answer = await RecordingTransport(ScriptedTransport(whole_reply()), path).send(
             HttpRequest(f"https://h/p?{query}", {"authorization": f"Bearer {KEY}"}, b"{}")
         )
         while await answer.read():
@@ -469,12 +484,12 @@ def test_no_key_of_the_url(query: str, tmp_path: Path) -> None:
 def test_a_prompt_that_holds_the_key_is_found_again(tmp_path: Path) -> None:
     """What is hidden in the recording is hidden in the question too."""
     path = tmp_path / "keys.jsonl"
-    request = ask(f"my key is {KEY}, and sk-abcdefgh12345678")
-    record(path, ScriptedTransport(whole("never say that")), request)
+    request = text_request(f"my key is {KEY}, and sk-abcdefgh12345678")
+    record(path, ScriptedTransport(whole_reply("never say that")), request)
     assert replay(path, request) == ["never say that"]
 
 
 def test_an_answer_that_holds_a_key_can_be_read_again(tmp_path: Path) -> None:
     path = tmp_path / "keys.jsonl"
-    record(path, ScriptedTransport(whole(f'so "{KEY}" is it')), ask())
-    assert replay(path, ask()) == ['so "[hidden]" is it']
+    record(path, ScriptedTransport(whole_reply(f'so "{KEY}" is it')), text_request())
+    assert replay(path, text_request()) == ['so "[hidden]" is it']

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolglot import errors
-from toolglot.engine.retry import asked_wait, wait_before_retry
+from toolglot.engine.retry import parse_retry_after, retry_delay
 from toolglot.errors import (
     ConnectFailed,
     ConnectionLost,
@@ -26,8 +26,8 @@ from toolglot.errors import (
     UsageError,
 )
 from toolglot.tools.config import RetryConfig
-from toolglot.wire.failures import failure
-from toolglot.wire.reader import error_of
+from toolglot.wire.provider_errors import error_from_body
+from toolglot.wire.reader import error_from_response
 
 NOW = 1_800_000_000.0
 CONFIG = RetryConfig(max_retries=3, base=1.0, factor=2.0, max_delay=3.0, jitter=0.5, max_wait=60.0)
@@ -36,7 +36,7 @@ CONFIG = RetryConfig(max_retries=3, base=1.0, factor=2.0, max_delay=3.0, jitter=
 def wait(
     error: ToolglotError, headers: dict[str, str] | None = None, attempt: int = 0, chance: float = 0.0, **more: Any
 ) -> Any:
-    return wait_before_retry(error, headers or {}, attempt, more.get("config", CONFIG), chance=chance, now=NOW)
+    return retry_delay(error, headers or {}, attempt, more.get("config", CONFIG), chance=chance, now=NOW)
 
 
 # ---- what the head says
@@ -70,7 +70,7 @@ def date(seconds: float) -> str:
     ],
 )
 def test_patience_that_is_asked_for(headers: dict[str, str], seconds: float | None) -> None:
-    assert asked_wait(headers, NOW) == (None if seconds is None else pytest.approx(seconds))
+    assert parse_retry_after(headers, NOW) == (None if seconds is None else pytest.approx(seconds))
 
 
 @pytest.mark.parametrize("text", ["nan", "NaN"])
@@ -91,7 +91,7 @@ def test_dates_without_a_zone_are_in_gmt(monkeypatch: pytest.MonkeyPatch) -> Non
     time.tzset()
     try:
         asctime = time.strftime("%a %b %d %H:%M:%S %Y", time.gmtime(NOW + 30))
-        assert asked_wait({"retry-after": asctime}, NOW) == pytest.approx(30)
+        assert parse_retry_after({"retry-after": asctime}, NOW) == pytest.approx(30)
     finally:
         monkeypatch.undo()
         time.tzset()
@@ -177,23 +177,23 @@ def test_mistakes_of_the_caller_are_not_asked_again() -> None:
 
 @pytest.mark.parametrize("status", [408, 409, 425, 429, 500, 502, 503, 504, 520, 524, 529])
 def test_statuses_that_pass(status: int) -> None:
-    assert wait(error_of(status, b"{}")) == 1.0
+    assert wait(error_from_response(status, b"{}")) == 1.0
 
 
 @pytest.mark.parametrize("status", [400, 401, 402, 403, 404, 405, 410, 413, 415, 422])
 def test_statuses_that_stay(status: int) -> None:
-    assert wait(error_of(status, b"{}")) is None
+    assert wait(error_from_response(status, b"{}")) is None
 
 
 @pytest.mark.parametrize("status", [301, 302, 307, 308])
 def test_a_redirect_is_not_asked_again(status: int) -> None:
     """A base URL that leads elsewhere is wrong the second time too."""
-    assert wait(error_of(status, b"")) is None
+    assert wait(error_from_response(status, b"")) is None
 
 
 @pytest.mark.parametrize("code", ["insufficient_quota", "billing_hard_limit_reached", "insufficient_balance"])
 def test_429_that_is_about_money(code: str) -> None:
-    error = error_of(429, b'{"error": {"message": "pay", "code": "%s"}}' % code.encode())
+    error = error_from_response(429, b'{"error": {"message": "pay", "code": "%s"}}' % code.encode())
     assert isinstance(error, QuotaExceeded)
     assert wait(error, {"retry-after": "1"}) is None
 
@@ -237,7 +237,9 @@ def test_too_much_patience_is_not_had(headers: dict[str, str], seconds: float | 
 
 def google(delay: Any) -> ProviderError:
     detail = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": delay}
-    return failure({"error": {"code": 429, "status": "RESOURCE_EXHAUSTED", "message": "slow", "details": [detail]}}, 429)
+    return error_from_body(
+        {"error": {"code": 429, "status": "RESOURCE_EXHAUSTED", "message": "slow", "details": [detail]}}, 429
+    )
 
 
 @pytest.mark.parametrize(
@@ -253,6 +255,6 @@ def test_the_head_goes_before_the_body() -> None:
 
 def test_a_call_that_the_model_wrote_wrong_is_asked_for_again() -> None:
     """Groq checks the model's call and refuses it: the request itself was right."""
-    refused = failure({"error": {"message": "Failed to call a function.", "code": "tool_use_failed"}}, 400)
+    refused = error_from_body({"error": {"message": "Failed to call a function.", "code": "tool_use_failed"}}, 400)
     assert wait(refused) is not None
-    assert wait(failure({"error": {"message": "bad", "code": "invalid_value"}}, 400)) is None
+    assert wait(error_from_body({"error": {"message": "bad", "code": "invalid_value"}}, 400)) is None

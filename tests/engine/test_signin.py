@@ -21,17 +21,17 @@ from keyring.backends import null
 
 from toolglot.engine import auth
 from toolglot.engine.auth import KeySource, SignIn
-from toolglot.engine.engine import Answered
+from toolglot.engine.engine import EngineResult
 from toolglot.engine.factory import create_engine
 from toolglot.engine.signin import copilot
 from toolglot.engine.signin.adc import AdcSignIn
 from toolglot.engine.signin.copilot import CopilotSignIn, DeviceCode, GitHub, Login
 from toolglot.engine.signin.entra import EntraSignIn
-from toolglot.engine.signin.environment import KEY_VARIABLES, environment_key, hidden_values, hide_environment
+from toolglot.engine.signin.environment import KEY_VARIABLES, hide_environment, read_key_variable, secret_values
 from toolglot.engine.signin.tokens import Token, TokenCache
 from toolglot.errors import AuthenticationFailed, ConnectFailed, ServerFailed, ToolglotError, UsageError
 from toolglot.messages import user
-from toolglot.providers.catalog import resolve
+from toolglot.providers.catalog import resolve_profile
 from toolglot.request import Request
 from toolglot.tools.config import RetryConfig
 
@@ -139,13 +139,13 @@ def _forget_sign_ins() -> None:
 
 
 def headers(provider: str, key: SignIn | None = None) -> dict[str, str]:
-    return asyncio.run(KeySource(resolve(provider, "m"), key).headers())
+    return asyncio.run(KeySource(resolve_profile(provider, "m"), key).headers())
 
 
-def ask(model: str, times: int = 1, **options: Any) -> list[Answered]:
+def ask(model: str, times: int = 1, **options: Any) -> list[EngineResult]:
     engine = create_engine(model, retry=RetryConfig(base=0.0, max_delay=0.0), **options)
 
-    async def main() -> list[Answered]:
+    async def main() -> list[EngineResult]:
         try:
             return [await engine.ask(Request(engine.model, [user("hello")])) for _ in range(times)]
         finally:
@@ -411,14 +411,14 @@ class TestEntra:
         assert "hide-me-1" not in refused(lambda: headers("azure-chat"), "Entra gives no token", "tenant")
 
     def test_where_it_would_come_from(self, monkeypatch: pytest.MonkeyPatch, server: StandIn, tmp_path: Path) -> None:
-        assert EntraSignIn().origin() == "Entra sign-in"
+        assert EntraSignIn().describe_origin() == "Entra sign-in"
         monkeypatch.delenv("IDENTITY_ENDPOINT")
         monkeypatch.setattr("toolglot.engine.signin.entra._FOLDERS", ("~/.azure",))
-        assert EntraSignIn().origin() is None
+        assert EntraSignIn().describe_origin() is None
         (tmp_path / "home").mkdir()
-        assert EntraSignIn().origin() == "Entra sign-in"
+        assert EntraSignIn().describe_origin() == "Entra sign-in"
         monkeypatch.setitem(sys.modules, "azure.identity", None)
-        assert EntraSignIn().origin() is None
+        assert EntraSignIn().describe_origin() is None
         assert server.asked == []
 
 
@@ -513,7 +513,7 @@ class TestGoogle:
             f"{accounts}/default/token": (200, {"access_token": "machine-1", "expires_in": 3600, "token_type": "Bearer"}),
             f"{accounts}/robot@p/token": (200, {"access_token": "machine-1", "expires_in": 3600, "token_type": "Bearer"}),
         }
-        assert AdcSignIn().origin() == "Google sign-in (this machine's account)"
+        assert AdcSignIn().describe_origin() == "Google sign-in (this machine's account)"
         assert server.asked == []
         assert headers("vertex")["authorization"] == "Bearer machine-1"
 
@@ -536,18 +536,18 @@ class TestGoogle:
         if package == "requests":
             monkeypatch.delitem(sys.modules, "google.auth.transport.requests", raising=False)
         refused(lambda: headers("vertex"), "GOOGLE_ACCESS_TOKEN", "pip install 'toolglot[vertex]'", "gcloud")
-        assert AdcSignIn().origin() is None
+        assert AdcSignIn().describe_origin() is None
 
     def test_where_it_would_come_from(self, account: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        assert AdcSignIn().origin() == "Google sign-in (GOOGLE_APPLICATION_CREDENTIALS)"
+        assert AdcSignIn().describe_origin() == "Google sign-in (GOOGLE_APPLICATION_CREDENTIALS)"
         account.unlink()
-        assert AdcSignIn().origin() is None
+        assert AdcSignIn().describe_origin() is None
         monkeypatch.delenv("GOOGLE_APPLICATION_CREDENTIALS")
         monkeypatch.setattr("toolglot.engine.signin.adc._MACHINE", tmp_path / "absent")
-        assert AdcSignIn().origin() is None
+        assert AdcSignIn().describe_origin() is None
         (tmp_path / "home").mkdir()
         (tmp_path / "home" / "application_default_credentials.json").write_text("{}")
-        assert AdcSignIn().origin() == "Google sign-in (gcloud)"
+        assert AdcSignIn().describe_origin() == "Google sign-in (gcloud)"
 
 
 class TestCopilot:
@@ -614,7 +614,7 @@ class TestCopilot:
     def test_a_login_that_does_not_look_like_one_is_not_shown_either(self, github: StandIn) -> None:
         github.says[self.PATH] = (500, {"message": "failed for plain-login-1"})
         with pytest.raises(ServerFailed, match="failed for") as caught:
-            asyncio.run(copilot.exchange(Login("plain-login-1", github.url)))
+            asyncio.run(copilot.exchange_login(Login("plain-login-1", github.url)))
         assert caught.value.status == 500
         assert "plain-login-1" not in str(caught.value) + repr(vars(caught.value))
 
@@ -657,15 +657,15 @@ class TestCopilot:
         refused(lambda: headers("copilot"), "GitHub Copilot", "GITHUB_COPILOT_API_KEY", "key=", "run `toolglot login copilot`")
 
     def test_a_login_in_a_file_is_its_owners_only(self, github: StandIn) -> None:
-        place = copilot.keep_login(Login(LOGIN, github.url))
+        place = copilot.store_login(Login(LOGIN, github.url))
         assert Path(place) == copilot.login_file()
         if os.name == "posix":
             assert (Path(place).stat().st_mode & 0o777, Path(place).parent.stat().st_mode & 0o777) == (0o600, 0o700)
-        assert CopilotSignIn().origin() == f"GitHub sign-in ({place})"
+        assert CopilotSignIn().describe_origin() == f"GitHub sign-in ({place})"
         assert headers("copilot") == {"authorization": "Bearer tid=1"}
         assert [entry.name for entry in Path(place).parent.iterdir()] == ["copilot.json"]
-        assert [copilot.forget_login(), copilot.forget_login()] == [True, False]
-        assert CopilotSignIn().origin() is None
+        assert [copilot.delete_login(), copilot.delete_login()] == [True, False]
+        assert CopilotSignIn().describe_origin() is None
 
     @pytest.mark.parametrize(
         ("text", "found"),
@@ -688,7 +688,7 @@ class TestCopilot:
 
     def test_a_folder_that_cannot_be_written(self, tmp_path: Path) -> None:
         (tmp_path / "home").write_text("a file")
-        refused(lambda: copilot.keep_login(Login(LOGIN)), "cannot be kept", "copilot.json")
+        refused(lambda: copilot.store_login(Login(LOGIN)), "cannot be kept", "copilot.json")
 
 
 class TestDeviceFlow:
@@ -701,7 +701,7 @@ class TestDeviceFlow:
         async def sleep(seconds: float) -> None:
             self.pauses.append(seconds)
 
-        login = asyncio.run(copilot.finish(code, GitHub(server.url, "https://api.x"), sleep=sleep))
+        login = asyncio.run(copilot.wait_for_login(code, GitHub(server.url, "https://api.x"), sleep=sleep))
         return login, self.pauses
 
     def test_it_begins(self, server: StandIn) -> None:
@@ -713,14 +713,18 @@ class TestDeviceFlow:
             "interval": 7,
         }
         server.says["/login/device/code"] = (200, said)
-        code = asyncio.run(copilot.begin(GitHub(server.url)))
+        code = asyncio.run(copilot.request_device_code(GitHub(server.url)))
         assert (code.user_code, code.expires_in, code.interval) == ("U-1", 899.0, 7.0)
         assert parse_qs(server.asked[0].body) == {"client_id": ["Iv1.b507a08c87ecfe98"], "scope": ["read:user"]}
 
     @pytest.mark.parametrize("said", [{"error": "unauthorized_client"}, {"device_code": 5}, {}])
     def test_it_does_not_begin(self, said: Any, server: StandIn) -> None:
         server.says["/login/device/code"] = (200, said)
-        refused(lambda: asyncio.run(copilot.begin(GitHub(server.url))), "does not begin", said.get("error", "no reason"))
+        refused(
+            lambda: asyncio.run(copilot.request_device_code(GitHub(server.url))),
+            "does not begin",
+            said.get("error", "no reason"),
+        )
 
     def test_it_waits_as_it_is_told(self, server: StandIn) -> None:
         pending, slower = (200, {"error": "authorization_pending"}), (200, {"error": "slow_down", "interval": 10})
@@ -763,12 +767,12 @@ class TestDeviceFlow:
         ],
     )
     def test_the_github_of_a_company(self, host: str | None, found: GitHub) -> None:
-        assert GitHub.at(host) == found
+        assert GitHub.for_host(host) == found
 
     @pytest.mark.parametrize("host", ["", "https://x.com", "x.com/path", "x.com:80", "a..b", "x@y.com", "ü.com"])
     def test_what_is_no_host(self, host: str) -> None:
         with pytest.raises(UsageError, match="not a host"):
-            GitHub.at(host)
+            GitHub.for_host(host)
 
 
 class TestHiddenVariables:
@@ -777,7 +781,7 @@ class TestHiddenVariables:
         for name, value in secrets.items():
             monkeypatch.setenv(name, value)
         monkeypatch.setattr("toolglot.engine.signin.environment._more", set[str]())
-        hide_environment(keep=["GROQ_API_KEY"], more=["MY_KEY"])
+        hide_environment(keep=["GROQ_API_KEY"], extra=["MY_KEY"])
         child = subprocess.run(
             [sys.executable, "-S", "-c", "import os; print(*os.environ.values())"], capture_output=True, text=True
         )
@@ -785,16 +789,16 @@ class TestHiddenVariables:
         assert child.stdout.split().count(kept) == 1
         assert child.stdout.replace(kept, "").count("hide-me") == 0
         assert [value for name, value in os.environ.items() if "hide-me" in value and name != "GROQ_API_KEY"] == []
-        assert {name: environment_key(name) for name in secrets} == secrets
-        assert hidden_values() >= set(secrets.values())
+        assert {name: read_key_variable(name) for name in secrets} == secrets
+        assert secret_values() >= set(secrets.values())
         assert headers("anthropic") == {"x-api-key": secrets["ANTHROPIC_API_KEY"]}
 
     def test_what_is_set_later_counts(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("XAI_API_KEY", "first-key")
         hide_environment()
-        assert environment_key("XAI_API_KEY") == "first-key"
+        assert read_key_variable("XAI_API_KEY") == "first-key"
         monkeypatch.setenv("XAI_API_KEY", " second-key ")
-        assert environment_key("XAI_API_KEY") == "second-key"
+        assert read_key_variable("XAI_API_KEY") == "second-key"
 
     def test_the_library_hides_nothing_by_itself(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("XAI_API_KEY", "first-key")
@@ -803,4 +807,4 @@ class TestHiddenVariables:
 
     def test_tokens_in_use_are_known_to_be_secret(self) -> None:
         headers("anthropic", Numbered())
-        assert "token-1" in hidden_values()
+        assert "token-1" in secret_values()

@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from scripted_transport import QUICK, stream_request, text_request
 
 from toolglot.engine.engine import Engine
 from toolglot.engine.factory import create_engine
@@ -22,7 +23,6 @@ from toolglot.errors import (
 from toolglot.events import ReplyDone, Retrying, TextDelta, ThinkingDelta
 from toolglot.simulator.core import Simulator
 from toolglot.tools.config import RetryConfig
-from transports import QUICK, ask, streamed
 
 pytestmark = pytest.mark.untraced
 
@@ -37,7 +37,11 @@ def engine(provider: str, *faults: str, retry: RetryConfig = QUICK) -> Engine:
 
 async def events_of(found: Engine, *, stream: bool) -> list[Any]:
     words = "say One two three four five six."
-    return [event async for batch in found.session().batches(streamed(words) if stream else ask(words)) for event in batch]
+    return [
+        event
+        async for batch in found.new_state().stream_batches(stream_request(words) if stream else text_request(words))
+        for event in batch
+    ]
 
 
 def events(provider: str, *faults: str, stream: bool, retry: RetryConfig = QUICK) -> list[Any]:
@@ -45,7 +49,7 @@ def events(provider: str, *faults: str, stream: bool, retry: RetryConfig = QUICK
 
 
 async def collect_into(shown: list[Any], found: Engine) -> None:
-    async for batch in found.session().batches(streamed("say One two three four five six.")):
+    async for batch in found.new_state().stream_batches(stream_request("say One two three four five six.")):
         shown.extend(batch)
 
 
@@ -143,7 +147,7 @@ def test_a_stall_ends_with_a_timeout(provider: str) -> None:
     async def main() -> None:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.05):
-                await engine(provider, "stall").ask(streamed())
+                await engine(provider, "stall").ask(stream_request())
 
     asyncio.run(main())
 

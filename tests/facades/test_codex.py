@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from toolglot.builtin.tools import builtins
 from toolglot.errors import ToolError
+from toolglot.facades.bound_facade import BoundFacade, InterpretedCall
+from toolglot.facades.catalog import facade_id_for_model, find_facade
 from toolglot.facades.codex import TABLES
-from toolglot.facades.face import Face, Meaning
-from toolglot.facades.gpt.patches import GRAMMAR, patch_in
+from toolglot.facades.gpt.patches import GRAMMAR, extract_patch
 from toolglot.facades.openai import TABLES as OTHERS
-from toolglot.facades.select import facade_id, find_facade
 from toolglot.facades.view import Facade, View
 from toolglot.jsontext import dumps_text, loads_object
 from toolglot.loop.orchestrator import Orchestrator
@@ -26,7 +26,7 @@ Arguments = dict[str, Any]
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 ALL = (*TABLES, *OTHERS)
-BASES = frozenset(base for facade in ALL for view in facade.views for base in view.bases)
+BASES = frozenset(base for facade in ALL for view in facade.views for base in view.base_tools)
 MODELS = {"codex": "gpt-5.5", "codex-shell-command": "gpt-5.2", "codex-shell": "gpt-5", "codex-oss": "gpt-oss-120b"}
 WITHOUT_BASE = {
     *("get_goal", "create_goal", "update_goal"),
@@ -55,12 +55,12 @@ def view_of(facade: str, name: str) -> View:
     return next(view for view in find_facade(facade).views if view.name == name)
 
 
-def face(facade: str) -> Face:
-    return Face(find_facade(facade), MODELS.get(facade, "gpt-4.1"), BASES)
+def face(facade: str) -> BoundFacade:
+    return BoundFacade(find_facade(facade), MODELS.get(facade, "gpt-4.1"), BASES)
 
 
-def meant(facade: str, name: str, arguments: Arguments) -> Meaning:
-    found = face(facade).means(ToolCall("c1", name, arguments))
+def meant(facade: str, name: str, arguments: Arguments) -> InterpretedCall:
+    found = face(facade).interpret(ToolCall("c1", name, arguments))
     assert found is not None
     return found
 
@@ -111,7 +111,7 @@ class TestWhatTheModelSees:
             for view in facade.views:
                 for one in tools:
                     if one["name"] == view.name and "parameters" in one:
-                        known = view.taken["properties"]
+                        known = view.accepted_schema["properties"]
                         assert set(one["parameters"]["properties"]) <= set(known), (facade.id, view.name)
                         seen += 1
         assert seen > 10
@@ -134,7 +134,7 @@ class TestWhatTheModelSees:
         ],
     )
     def test_a_model_sees_its_own_table(self, model: str, facade: str) -> None:
-        assert facade_id(model) == facade
+        assert facade_id_for_model(model) == facade
 
     @pytest.mark.parametrize("facade", ALL, ids=lambda one: one.id)
     def test_the_note_names_only_tools_that_are_there(self, facade: Facade) -> None:
@@ -365,7 +365,7 @@ class TestWhatCallsMean:
     def test_a_call_is_a_call_of_a_base_tool(self, row: str) -> None:
         facade, name, native, base, arguments = CALLS[row]
         halves = {"head_share": 0.5} if base in ("shell", "shell_output") else {}
-        assert meant(facade, name, native) == Meaning(base, {**arguments, **halves})
+        assert meant(facade, name, native) == InterpretedCall(base, {**arguments, **halves})
 
     def test_every_row_of_the_mapping_is_covered(self, shared: Path) -> None:
         rows: dict[str, Arguments] = loads_object((shared / "facades" / "mapping.json").read_bytes())["map"]
@@ -395,15 +395,15 @@ class TestWhatCallsMean:
         ],
     )
     def test_several_things_on_the_web_are_one_call(self, native: Arguments) -> None:
-        assert meant("codex", "run", native) == Meaning("web", native)
+        assert meant("codex", "run", native) == InterpretedCall("web", native)
 
     def test_free_text_is_the_patch(self) -> None:
-        found = face("codex").means(ToolCall("c1", "apply_patch", None, PATCH, freeform=True))
-        assert found == Meaning("patch", {"text": PATCH})
+        found = face("codex").interpret(ToolCall("c1", "apply_patch", None, PATCH, freeform=True))
+        assert found == InterpretedCall("patch", {"text": PATCH})
 
     def test_the_apis_own_patch_is_understood_where_patches_are_free_text(self) -> None:
         found = meant("codex", "apply_patch", {"type": "create_file", "path": "a", "diff": "+x"})
-        assert found == Meaning("patch", {"ops": [{"type": "create_file", "path": "a", "diff": "+x"}]})
+        assert found == InterpretedCall("patch", {"ops": [{"type": "create_file", "path": "a", "diff": "+x"}]})
 
     def test_a_parameter_that_is_not_known_is_left_out(self) -> None:
         found = meant("codex", "exec_command", {"cmd": "ls", "colour": "red"})
@@ -458,7 +458,7 @@ class TestPatchesInCommands:
         ],
     )
     def test_any_other_command_is_a_command(self, command: str) -> None:
-        assert patch_in(command) is None
+        assert extract_patch(command) is None
         assert meant("codex", "exec_command", {"cmd": command}).tool == "shell"
 
     def test_its_paths_are_seen_from_where_it_runs(self) -> None:
@@ -471,8 +471,8 @@ class TestPatchesInCommands:
 
     @given(st.text(), st.lists(st.text(), max_size=3))
     def test_no_text_breaks_it(self, line: str, words: list[str]) -> None:
-        assert patch_in(line) is None or "*** Begin Patch" in line
-        assert patch_in(words) is None
+        assert extract_patch(line) is None or "*** Begin Patch" in line
+        assert extract_patch(words) is None
 
 
 WORDS = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=20)
@@ -577,7 +577,7 @@ class TestTheWayBack:
         assert tool == base
         assert again.items() >= arguments.items()
         if view.kind == "function":
-            assert meant(facade, name, native) == Meaning(base, again)
+            assert meant(facade, name, native) == InterpretedCall(base, again)
 
     @pytest.mark.parametrize(
         ("facade", "base", "arguments", "name", "native", "lost"),
@@ -605,8 +605,8 @@ class TestTheWayBack:
         assert view_of("codex", name).from_base(base, arguments) is None
 
     def test_a_patch_in_history_is_free_text_again(self) -> None:
-        before = face("codex-oss").understood(ToolCall("c1", "apply_patch", {"input": PATCH}))
-        (shown,) = face("codex").shown(Message("assistant", (before,)), own=False).calls
+        before = face("codex-oss").annotate(ToolCall("c1", "apply_patch", {"input": PATCH}))
+        (shown,) = face("codex").render_message(Message("assistant", (before,)), is_own=False).calls
         assert (shown.name, shown.freeform, shown.raw, shown.arguments) == ("apply_patch", True, PATCH, None)
 
 
@@ -739,7 +739,7 @@ class TestHowResultsRead:
         self, facade: str, name: str, native: Arguments, data: Any, text: str, wanted: str
     ) -> None:
         result = ToolResult("c1", (Text(text),), name="base", data=data)
-        found = face(facade).worded(ToolCall("c1", name, native), {}, result)
+        found = face(facade).render_result(ToolCall("c1", name, native), {}, result)
         assert (found.name, found.text) == (name, wanted)
 
     @pytest.mark.parametrize(("facade", "name", "native", "data", "kind", "text", "wanted"), FAILED)
@@ -747,7 +747,7 @@ class TestHowResultsRead:
         self, facade: str, name: str, native: Arguments, data: Any, kind: Any, text: str, wanted: str
     ) -> None:
         result = ToolResult("c1", (Text(text),), name="base", data=data, is_error=True, error_kind=kind)
-        found = face(facade).worded(ToolCall("c1", name, native), {"timeout": 1.5}, result)
+        found = face(facade).render_result(ToolCall("c1", name, native), {"timeout": 1.5}, result)
         assert (found.is_error, found.text) == (True, wanted)
 
 
@@ -821,8 +821,8 @@ class TestInUse:
         (tmp_path / "a.py").write_text("def f():\n    return 1\n")
         made = builtins(str(tmp_path))
         agent = Orchestrator(f"simulator:{model}", tools=made.tools, approve=lambda asked: True)
-        assert agent.face() is not None
-        assert agent._facade(agent.engine.model).id == facade  # pyright: ignore[reportPrivateUsage]
+        assert agent.bound_facade() is not None
+        assert agent._select_facade(agent.engine.model).id == facade  # pyright: ignore[reportPrivateUsage]
         with closing(made):
             outcomes = agent.run_sync(prompt).outcomes
         assert [one.call.name for one in outcomes] == bases

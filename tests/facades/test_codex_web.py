@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from toolglot.builtin.web.client import WebClient
 from toolglot.builtin.web.config import WebConfig
 from toolglot.builtin.web.pages import Page
 from toolglot.builtin.web.tools import MAX_PARTS, web_tools
-from toolglot.builtin.web.web import Web
-from toolglot.facades.face import Face
-from toolglot.facades.select import find_facade
+from toolglot.facades.bound_facade import BoundFacade
+from toolglot.facades.catalog import find_facade
 from toolglot.messages import ToolCall, ToolResult
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.executor import ToolExecutor
@@ -26,20 +26,20 @@ class Net:
     """The tools over pages that were opened before: w1 is short, w2 is long, w3 links to both."""
 
     def __init__(self) -> None:
-        self.web = Web(WebConfig(browser="none"))
+        self.web = WebClient(WebConfig(browser="none"))
         for name, text in (("a", "apples\npears"), ("b", LONG), ("c", LINKS)):
             url = f"https://{name}.test/"
-            self.web.pages.keep(Page(url=url, requested=url, how="http", text=text, title=name.upper()))
+            self.web.pages.add(Page(url=url, requested=url, how="http", text=text, title=name.upper()))
         tools = web_tools(None, self.web)  # pyright: ignore[reportArgumentType]
-        self.executor = ToolExecutor(ToolRegistry(tools), ToolConfig(repeats=0))
-        self.face = Face(find_facade("codex"), "gpt-5.5", [one.name for one in tools])
+        self.executor = ToolExecutor(ToolRegistry(tools), ToolConfig(max_repeats=0))
+        self.face = BoundFacade(find_facade("codex"), "gpt-5.5", [one.name for one in tools])
 
     def base(self, **arguments: Any) -> ToolResult:
-        self.executor.face = None
+        self.executor.facade = None
         return asyncio.run(self.executor.run(ToolCall("c1", "web", arguments))).result
 
     def native(self, **arguments: Any) -> ToolResult:
-        self.executor.face = self.face
+        self.executor.facade = self.face
         return asyncio.run(self.executor.run(ToolCall("c1", "run", arguments, namespace="web"))).result
 
 

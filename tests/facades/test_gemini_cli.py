@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolglot.errors import ToolError
-from toolglot.facades.face import Face, Meaning
-from toolglot.facades.gemini_cli import MOST_ADDRESSES, TABLES, UNTOLD
-from toolglot.facades.select import facade_id, find_facade
+from toolglot.facades.bound_facade import BoundFacade, InterpretedCall
+from toolglot.facades.catalog import facade_id_for_model, find_facade
+from toolglot.facades.gemini_cli import DEFAULT_INSTRUCTION, MAX_URLS, TABLES
 from toolglot.facades.view import Facade, View
 from toolglot.jsontext import dumps_text, loads, loads_object
 from toolglot.messages import ToolCall
-from toolglot.schema.arguments import Plain
+from toolglot.schema.arguments import SchemaBinder
 
 Arguments = dict[str, Any]
 
@@ -23,7 +23,7 @@ MODELS = {"gemini-cli": "gemini-3-pro-preview", "gemini-cli-2": "gemini-2.5-pro"
 WITHOUT_BASE = {"update_topic", "enter_plan_mode", "invoke_agent", "activate_skill"}
 NOT_OBSERVED = {"ask_user", "shell_kill", "web_find"}
 VIEWS = {view.name: view for view in find_facade("gemini-cli-2").views}
-BASES = frozenset(base for view in VIEWS.values() for base in view.bases)
+BASES = frozenset(base for view in VIEWS.values() for base in view.base_tools)
 
 
 def bare(schema: Any) -> Any:
@@ -42,8 +42,8 @@ def snapshot(facade: Facade) -> Arguments:
     return {view.name: bare(view.parameters) for view in facade.views if not view.hidden}
 
 
-def meant(name: str, arguments: Arguments, facade: str = "gemini-cli-2") -> Meaning:
-    found = Face(find_facade(facade), MODELS[facade], BASES).means(ToolCall("c1", name, arguments))
+def meant(name: str, arguments: Arguments, facade: str = "gemini-cli-2") -> InterpretedCall:
+    found = BoundFacade(find_facade(facade), MODELS[facade], BASES).interpret(ToolCall("c1", name, arguments))
     assert found is not None
     return found
 
@@ -79,11 +79,13 @@ class TestWhatTheModelSees:
 
     def test_a_list_of_a_newer_model_is_understood_all_the_same(self):
         assert meant("write_todos", ALL["write_todos"], "gemini-cli").tool == "todo"
-        assert "write_todos" not in {one.name for one in Face(find_facade("gemini-cli"), "gemini-3-pro", BASES).definitions}
+        assert "write_todos" not in {
+            one.name for one in BoundFacade(find_facade("gemini-cli"), "gemini-3-pro", BASES).definitions
+        }
 
     @pytest.mark.parametrize("facade", TABLES, ids=lambda one: one.id)
     def test_each_model_has_its_facade(self, facade: Facade):
-        assert facade_id(MODELS[facade.id]) == facade.id
+        assert facade_id_for_model(MODELS[facade.id]) == facade.id
 
     @pytest.mark.parametrize("facade", TABLES, ids=lambda one: one.id)
     def test_the_note_names_only_tools_that_there_are(self, facade: Facade):
@@ -377,7 +379,7 @@ class TestAddresses:
     def test_no_more_than_the_harness_takes(self):
         prompt = " ".join(f"https://a.test/{number}" for number in range(30))
         found = meant("web_fetch", {"prompt": prompt}).arguments["target"]
-        assert found == [f"https://a.test/{number}" for number in range(MOST_ADDRESSES)]
+        assert found == [f"https://a.test/{number}" for number in range(MAX_URLS)]
 
     @pytest.mark.parametrize("prompt", ["", "what is new?", "ftp://a.test/x", "www.a.test"])
     def test_a_prompt_without_one_is_refused(self, prompt: str):
@@ -469,7 +471,7 @@ LOST: list[tuple[str, Arguments, str]] = [
     ("todo", {"items": [{"text": "a", "status": "pending", "id": "x"}]}, "items"),
     ("ask_user", {"questions": [{"question": "a?", "kind": "text", "id": "x"}]}, "questions"),
 ]
-BY_BASE = {base: view for view in VIEWS.values() for base in view.bases}
+BY_BASE = {base: view for view in VIEWS.values() for base in view.base_tools}
 
 
 class TestThereAndBack:
@@ -479,7 +481,7 @@ class TestThereAndBack:
     @pytest.mark.parametrize("base", SAYABLE)
     def test_what_can_be_said_comes_back_the_same(self, base: str):
         view = BY_BASE[base]
-        shown = Plain(view.parameters or {})
+        shown = SchemaBinder(view.parameters or {})
 
         @given(SAYABLE[base])
         def there_and_back(arguments: Arguments):
@@ -487,7 +489,7 @@ class TestThereAndBack:
             assert found is not None
             native, losses = found
             assert not losses
-            assert shown.fit(native) is not None, shown.wrongs(native)
+            assert shown.bind(native) is not None, shown.find_issues(native)
             tool, again = view.to_base(native)
             assert tool == base
             assert again.items() >= arguments.items() if base not in ("todo", "ask_user") else again == arguments
@@ -500,7 +502,7 @@ class TestThereAndBack:
         found = view.from_base(base, arguments)
         assert found is not None
         assert [loss.what for loss in found[1]] == [f"parameter {lost!r}"]
-        assert Plain(view.parameters or {}).fit(found[0]) is not None
+        assert SchemaBinder(view.parameters or {}).bind(found[0]) is not None
 
     @pytest.mark.parametrize(
         ("base", "arguments"),
@@ -519,7 +521,7 @@ class TestThereAndBack:
 
     def test_an_edit_without_a_reason_gets_one_that_means_nothing(self):
         native, _ = VIEWS["replace"].from_base("edit", {"path": "a", "old": "b", "new": "c"}) or ({}, ())
-        assert native["instruction"] == UNTOLD
+        assert native["instruction"] == DEFAULT_INSTRUCTION
         assert "instruction" not in VIEWS["replace"].to_base(native)[1]
 
     @pytest.mark.parametrize("name", MEANT)

@@ -13,10 +13,10 @@ from toolglot import Orchestrator
 from toolglot.builtin.tools import BuiltinOptions, builtins, coding_tools
 from toolglot.builtin.web.config import WebConfig
 from toolglot.errors import ToolError
-from toolglot.facades.face import Face
+from toolglot.facades.bound_facade import BoundFacade
+from toolglot.facades.catalog import find_facade
 from toolglot.facades.gemini_cli import TABLES
-from toolglot.facades.select import find_facade
-from toolglot.facades.view import Facade, Said
+from toolglot.facades.view import Facade, RenderContext
 from toolglot.jsontext import dumps, loads_object
 from toolglot.messages import Media, ToolCall, ToolResult
 from toolglot.tools.config import ToolConfig
@@ -73,9 +73,9 @@ class Desk:
         self.root = root
         web = WebConfig(browser="none", allow_private=("127.0.0.1",), searxng_url=site)
         self.built = builtins(root, options=BuiltinOptions(web=web), ask=lambda questions: ["yes" for _ in questions])
-        self.executor = ToolExecutor(ToolRegistry(self.built.tools), ToolConfig(repeats=0), approve=lambda _: True)
+        self.executor = ToolExecutor(ToolRegistry(self.built.tools), ToolConfig(max_repeats=0), approve=lambda _: True)
         bases = [one.name for one in self.built.tools]
-        self.executor.face = Face(find_facade("gemini-cli-2"), "gemini-2.5-pro", bases)
+        self.executor.facade = BoundFacade(find_facade("gemini-cli-2"), "gemini-2.5-pro", bases)
 
     def result(self, name: str, **arguments: Any) -> ToolResult:
         return asyncio.run(self.executor.run(ToolCall("c1", name, arguments))).result
@@ -329,7 +329,7 @@ class TestCommands:
         data |= {"notes": ["its own note"], "truncated": False, "spill": "", "spill_is_whole": True}
         case = VIEWS["run_shell_command"].cases[""]
         assert case.failure is not None
-        assert case.failure(Said(native={}, base={}, text="", data=data, kind="timeout")) == (
+        assert case.failure(RenderContext(native={}, base={}, text="", data=data, kind="timeout")) == (
             "<untrusted_context>\nOutput: a\nError: Command wrote nothing for too long and was ended.\n"
             "Exit Code: 137\nSignal: 9\n</untrusted_context>\nNote: its own note"
         )
@@ -370,7 +370,7 @@ class TestWeb:
 
     def test_the_base_tool_takes_pages_as_a_list(self, desk: Desk, site: str):
         tool = next(one for one in desk.built.tools if one.name == "web_open")
-        executor = ToolExecutor(ToolRegistry([tool.replace(tags=frozenset())]), ToolConfig(repeats=0))
+        executor = ToolExecutor(ToolRegistry([tool.replace(tags=frozenset())]), ToolConfig(max_repeats=0))
 
         def opened(*targets: str) -> ToolResult:
             return asyncio.run(executor.run(ToolCall("c1", "web_open", {"target": list(targets)}))).result
@@ -425,7 +425,7 @@ def test_a_model_finds_reads_edits_and_runs(facade: Facade, tmp_path: Path):
 
 def test_the_tools_of_a_request_are_those_of_the_facade(tmp_path: Path):
     agent = Orchestrator("simulator:gemini/gemini-3-pro-preview", tools=builtins(tmp_path).tools)
-    names = {one.name for one in agent.offered(agent.registry, None)}
+    names = {one.name for one in agent.tool_definitions(agent.registry, None)}
     facade = find_facade("gemini-cli")
     assert names == {view.name for view in facade.views if not view.hidden} | (facade.shows - {"memory"})
 

@@ -11,35 +11,35 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from tests.handover.scenes import (
-    FIVE,
+from tests.handover.harness import (
     REFEREE,
-    Sent,
-    engine_for,
-    events_of,
+    WIRE_PROFILES,
+    SentRequest,
+    collect_events,
+    list_refusals,
+    list_unpaired,
+    make_engine,
+    make_transport,
     needs_referee,
-    recording,
-    referee_says,
-    refused,
-    unpaired,
+    referee_errors,
 )
-from tests.handover.test_pairs import bound_in
+from tests.handover.test_wire_pairs import bound_in
 
 from toolglot.builtin.tools import coding_tools
 from toolglot.events import ToolOutcome
 from toolglot.facades.view import Facade
 from toolglot.jsontext import loads_object
 from toolglot.loop.orchestrator import Orchestrator
-from toolglot.messages import Conversation, Meant, Message, Reply, Text, Thinking, ToolCall, load
+from toolglot.messages import BaseCall, Conversation, Message, Reply, Text, Thinking, ToolCall, load
 from toolglot.request import ToolChoice
 from toolglot.simulator.core import Script
 from toolglot.tools.audit import AuditLog
 from toolglot.tools.config import ToolConfig
-from toolglot.tools.executor import Approval
+from toolglot.tools.executor import ApprovalRequest
 from toolglot.tools.tool import Tool, tool
 from toolglot.wire.codec import decode_request
 
-from .made import ACME, BASES, BRAVO, base_tools
+from .sample_facades import ACME, BASES, BRAVO, base_tools
 
 NEUTRAL = Facade(id="ours", title="Ours", views=(), shows=frozenset(BASES))
 PATCH = "*** Begin Patch\n*** End Patch"
@@ -82,7 +82,9 @@ REST = [
 
 
 class Played:
-    def __init__(self, sent: list[Sent], conversation: Conversation, outcomes: list[ToolOutcome], ran: list[str]) -> None:
+    def __init__(
+        self, sent: list[SentRequest], conversation: Conversation, outcomes: list[ToolOutcome], ran: list[str]
+    ) -> None:
         self.sent, self.conversation, self.outcomes, self.ran = sent, conversation, outcomes, ran
 
 
@@ -91,7 +93,7 @@ def played(first: str, second: str, live: bool) -> Played:
     """One conversation: Acme on the first, Bravo and ours on the second, Acme again on the first; saved and loaded between."""
 
     async def play() -> Played:
-        transport, ran, outcomes = recording(script(second)), list[str](), list[ToolOutcome]()
+        transport, ran, outcomes = make_transport(script(second)), list[str](), list[ToolOutcome]()
         tools, data = base_tools(ran=ran), b""
         for profile, facade, words in (
             (first, ACME, "Acme"),
@@ -99,11 +101,11 @@ def played(first: str, second: str, live: bool) -> Played:
             (second, NEUTRAL, "Ours"),
             (first, ACME, "All"),
         ):
-            engine = engine_for(profile, transport)
+            engine = make_engine(profile, transport)
             options: dict[str, Any] = {"tools": tools, "facade": facade, "system": "Be exact."}
             agent = Orchestrator.load(data, engine, **options) if data else Orchestrator(engine, **options)
             transport.watched = agent.conversation
-            result = (await events_of(agent, f"Go on, {words}."))[1] if live else await agent.run(f"Go on, {words}.")
+            result = (await collect_events(agent, f"Go on, {words}."))[1] if live else await agent.run(f"Go on, {words}.")
             assert result.text == f"{words} is done."
             outcomes += result.outcomes
             data = agent.save()
@@ -112,7 +114,9 @@ def played(first: str, second: str, live: bool) -> Played:
     return asyncio.run(play())
 
 
-PAIRS = [(first, FIVE[(place + step) % 5], step % 2 == 0) for place, first in enumerate(FIVE) for step in (1, 2)]
+PAIRS = [
+    (first, WIRE_PROFILES[(place + step) % 5], step % 2 == 0) for place, first in enumerate(WIRE_PROFILES) for step in (1, 2)
+]
 IDS = [f"{first}-{second}-{'streamed' if live else 'whole'}" for first, second, live in PAIRS]
 
 
@@ -123,11 +127,11 @@ def names(messages: Sequence[Message]) -> list[str]:
 @pytest.mark.parametrize(("first", "second", "live"), PAIRS, ids=IDS)
 class TestHandOver:
     def test_nobody_refuses_a_request(self, first: str, second: str, live: bool) -> None:
-        assert refused(played(first, second, live).sent) == []
+        assert list_refusals(played(first, second, live).sent) == []
 
     @needs_referee
     def test_the_referee_accepts_every_request(self, first: str, second: str, live: bool) -> None:
-        assert [said for one in played(first, second, live).sent for said in referee_says(one)] == []
+        assert [said for one in played(first, second, live).sent for said in referee_errors(one)] == []
 
     def test_every_call_means_what_it_should(self, first: str, second: str, live: bool) -> None:
         found = played(first, second, live)
@@ -150,7 +154,7 @@ class TestHandOver:
 
     def test_calls_and_results_are_paired(self, first: str, second: str, live: bool) -> None:
         found = played(first, second, live)
-        assert unpaired(found.conversation) == []
+        assert list_unpaired(found.conversation) == []
         for one in found.sent:
             calls = [call.id for message in one.history for call in message.calls]
             assert [result.call_id for message in one.history for result in message.results] == calls
@@ -234,28 +238,28 @@ def calls(number: int) -> list[tuple[str, dict[str, Any]]]:
     ]
 
 
-def always(_: Approval) -> bool:
+def always(_: ApprovalRequest) -> bool:
     return True
 
 
 def native(agent: Orchestrator, number: int) -> list[ToolCall]:
     """The calls as the present model makes them."""
-    face = agent.face()
+    face = agent.bound_facade()
     assert face is not None
-    ours = tuple(ToolCall("", name, arguments, meant=Meant(name, arguments)) for name, arguments in calls(number))
-    return [replace(call, meant=None) for call in face.shown(Message("assistant", ours), own=False).calls]
+    ours = tuple(ToolCall("", name, arguments, meant=BaseCall(name, arguments)) for name, arguments in calls(number))
+    return [replace(call, meant=None) for call in face.render_message(Message("assistant", ours), is_own=False).calls]
 
 
 def test_one_conversation_goes_through_all_facades(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("This is turn 0.\n")
 
-    async def play() -> tuple[list[Sent], list[ToolOutcome], Orchestrator]:
+    async def play() -> tuple[list[SentRequest], list[ToolOutcome], Orchestrator]:
         outcomes, replies = list[ToolOutcome](), list[Reply]()
-        transport, tools = recording(Script(replies)), coding_tools(tmp_path)
-        agent = Orchestrator(engine_for("xai", transport), tools=tools, approve=always)
+        transport, tools = make_transport(Script(replies)), coding_tools(tmp_path)
+        agent = Orchestrator(make_engine("xai", transport), tools=tools, approve=always)
         for number, place in enumerate(WAY):
             profile, _, model = place.partition("/")
-            agent.switch(engine_for(profile, transport, model=model))
+            agent.switch(make_engine(profile, transport, model=model))
             read, *others = native(agent, number)  # a file is read before it is changed
             replies += [turn(read), turn(*others), end("Done.")]
             result = await agent.run("Go on.")
@@ -263,13 +267,13 @@ def test_one_conversation_goes_through_all_facades(tmp_path: Path) -> None:
         return transport.sent, outcomes, agent
 
     sent, outcomes, agent = asyncio.run(play())
-    assert refused(sent) == []
+    assert list_refusals(sent) == []
     assert len(outcomes) == len(WAY) * len(calls(0))
     wrong = [(one.call.name, one.call.arguments, one.result.text) for one in outcomes if one.result.is_error]
     assert wrong == []
-    assert unpaired(agent.conversation) == []
+    assert list_unpaired(agent.conversation) == []
     if REFEREE.exists():
-        assert [said for one in sent for said in referee_says(one)] == []
+        assert [said for one in sent for said in referee_errors(one)] == []
     strange: set[str] = set()
     for one in sent:  # a model sees tools that it has, but for edits where it has patches, and plans where it has none
         asked = decode_request(one.profile.wire, one.body, profile=one.profile.id)
@@ -281,13 +285,13 @@ def test_one_conversation_goes_through_all_facades(tmp_path: Path) -> None:
 # ---- one agent
 
 
-def agent_on(provider: str, script: list[Reply] | None = None, **options: Any) -> tuple[Orchestrator, list[Sent]]:
-    transport = recording(Script(script) if script is not None else None)
+def agent_on(provider: str, script: list[Reply] | None = None, **options: Any) -> tuple[Orchestrator, list[SentRequest]]:
+    transport = make_transport(Script(script) if script is not None else None)
     own: dict[str, Any] = {"tools": base_tools(), "facade": ACME, **options}
-    return Orchestrator(engine_for(provider, transport), **own), transport.sent
+    return Orchestrator(make_engine(provider, transport), **own), transport.sent
 
 
-@pytest.mark.parametrize("provider", FIVE)
+@pytest.mark.parametrize("provider", WIRE_PROFILES)
 def test_the_tools_field_has_native_names_and_the_tools_of_others(provider: str) -> None:
     @tool
     def get_weather(city: str) -> str:
@@ -302,19 +306,19 @@ def test_the_tools_field_has_native_names_and_the_tools_of_others(provider: str)
 
 
 def test_switching_in_one_agent_renames_the_history_and_nothing_else() -> None:
-    transport = recording()
-    agent = Orchestrator(engine_for("anthropic", transport), tools=base_tools(), facade=ACME)
+    transport = make_transport()
+    agent = Orchestrator(make_engine("anthropic", transport), tools=base_tools(), facade=ACME)
 
     async def play() -> None:
         await agent.run('call Read {"file_path": "a.txt"}')
         before = list(agent.conversation)
         agent.facade = BRAVO
-        agent.switch(engine_for("gemini", transport))
+        agent.switch(make_engine("gemini", transport))
         await agent.run('call editor {"command": "view", "path": "a.txt"}')
         assert list(agent.conversation)[: len(before)] == before
 
     asyncio.run(play())
-    assert refused(transport.sent) == []
+    assert list_refusals(transport.sent) == []
     assert names(transport.sent[-1].history) == ["editor", "editor"]
 
 
@@ -324,7 +328,7 @@ def test_a_body_that_is_looked_at_is_the_one_that_is_sent() -> None:
         await agent.run('call Bash {"command": "ls"}')
         agent.facade = BRAVO
         agent.conversation.append(Message("user", (Text("say hello"),)))
-        looked = await agent.look()
+        looked = await agent.preview_request()
         await agent.run("say hello")
         return looked.body, sent[-1].request.body
 
@@ -347,52 +351,52 @@ def hanging(started: asyncio.Event) -> list[Tool]:
     return [*(one for one in base_tools() if one.name != "shell"), shell]
 
 
-@pytest.mark.parametrize("provider", FIVE)
+@pytest.mark.parametrize("provider", WIRE_PROFILES)
 def test_a_cancelled_call_is_told_to_the_next_model(provider: str) -> None:
-    other = FIVE[(FIVE.index(provider) + 1) % 5]
+    other = WIRE_PROFILES[(WIRE_PROFILES.index(provider) + 1) % 5]
 
-    async def play() -> tuple[Orchestrator, list[Sent]]:
-        started, transport = asyncio.Event(), recording()
-        agent = Orchestrator(engine_for(provider, transport), tools=hanging(started), facade=ACME)
+    async def play() -> tuple[Orchestrator, list[SentRequest]]:
+        started, transport = asyncio.Event(), make_transport()
+        agent = Orchestrator(make_engine(provider, transport), tools=hanging(started), facade=ACME)
         run = asyncio.create_task(agent.run('call Read {"file_path": "a.txt"} call Bash {"command": "sleep"}'))
         await started.wait()
         run.cancel()
         await asyncio.gather(run, return_exceptions=True)
         agent.facade = BRAVO
-        agent.switch(engine_for(other, transport))
+        agent.switch(make_engine(other, transport))
         await agent.run("say I go on.")
         return agent, transport.sent
 
     agent, sent = asyncio.run(play())
-    assert refused(sent) == []
-    assert unpaired(agent.conversation) == []
+    assert list_refusals(sent) == []
+    assert list_unpaired(agent.conversation) == []
     kinds = [result.error_kind for message in agent.conversation for result in message.results]
     assert kinds == [None, "interrupted"]
     assert names(sent[-1].history) == ["editor", "run" if other == "openai-responses" else "term__run"]
 
 
-def never(_: Approval) -> bool:
+def never(_: ApprovalRequest) -> bool:
     return False
 
 
 def test_a_refused_call_is_told_in_the_models_words() -> None:
-    agent, sent = agent_on("anthropic", config=ToolConfig(ask=frozenset({"execute"})), approve=never)
+    agent, sent = agent_on("anthropic", config=ToolConfig(approval_effects=frozenset({"execute"})), approve=never)
     outcome = asyncio.run(agent.run('call Bash {"command": "rm"}')).outcomes[0]
     assert (outcome.call.name, outcome.result.name, outcome.result.error_kind) == ("shell", "Bash", "rejected")
     assert outcome.result.text == "Exit: The user did not allow the call. It did not run."
-    assert refused(sent) == []
+    assert list_refusals(sent) == []
 
 
 def test_a_call_that_waits_runs_in_another_process_on_another_model() -> None:
     async def play() -> list[ToolOutcome]:
-        agent, _ = agent_on("anthropic", config=ToolConfig(ask=frozenset({"execute"})))
+        agent, _ = agent_on("anthropic", config=ToolConfig(approval_effects=frozenset({"execute"})))
         paused = await agent.run('call Bash {"command": "ls -l", "timeout": 3000}')
         assert [(one.name, one.meant.tool if one.meant else "") for one in paused.pending] == [("Bash", "shell")]
-        transport, ran = recording(), list[str]()
-        other = Orchestrator.load(agent.save(), engine_for("gemini", transport), tools=base_tools(ran=ran), facade=BRAVO)
+        transport, ran = make_transport(), list[str]()
+        other = Orchestrator.load(agent.save(), make_engine("gemini", transport), tools=base_tools(ran=ran), facade=BRAVO)
         result = await other.resume({paused.pending[0].id: "yes"})
         assert ran == ["ls -l"]
-        assert refused(transport.sent) == []
+        assert list_refusals(transport.sent) == []
         return list(result.outcomes)
 
     (outcome,) = asyncio.run(play())
@@ -404,13 +408,13 @@ def test_a_call_that_waits_runs_in_another_process_on_another_model() -> None:
 
 class TestRules:
     def test_only_views_of_allowed_tools_are_shown_and_run(self) -> None:
-        agent, sent = agent_on("anthropic", config=ToolConfig(allowed=frozenset({"read"})))
+        agent, sent = agent_on("anthropic", config=ToolConfig(allowed_tools=frozenset({"read"})))
         result = asyncio.run(agent.run('call Read {"file_path": "a.txt"} call Bash {"command": "ls"}'))
         assert [one["name"] for one in sent[0].body["tools"]] == ["Read"]
         assert [one.result.is_error for one in result.outcomes] == [False, True]
 
     def test_a_view_with_commands_runs_only_what_is_allowed(self) -> None:
-        agent, _ = agent_on("anthropic", facade=BRAVO, config=ToolConfig(allowed=frozenset({"read"})))
+        agent, _ = agent_on("anthropic", facade=BRAVO, config=ToolConfig(allowed_tools=frozenset({"read"})))
         prompt = 'call editor {"command": "view", "path": "a.txt"} call editor {"command": "add", "path": "a.txt", "text": "x"}'
         outcomes = asyncio.run(agent.run(prompt)).outcomes
         assert [(one.call.name, one.result.error_kind) for one in outcomes] == [("read", None), ("write", "not_allowed")]
@@ -422,13 +426,13 @@ class TestRules:
         assert outcomes[1].result.text.startswith("Exit: The call did not run")
 
     def test_an_approval_is_about_the_base_tool(self) -> None:
-        asked: list[Approval] = []
+        asked: list[ApprovalRequest] = []
 
-        def approve(approval: Approval) -> str:
+        def approve(approval: ApprovalRequest) -> str:
             asked.append(approval)
             return "always"
 
-        agent, _ = agent_on("anthropic", config=ToolConfig(ask=frozenset({"execute"})), approve=approve)
+        agent, _ = agent_on("anthropic", config=ToolConfig(approval_effects=frozenset({"execute"})), approve=approve)
         outcomes = asyncio.run(agent.run('call Bash {"command": "a", "timeout": 1000} call Bash {"command": "b"}')).outcomes
         assert [one.result.is_error for one in outcomes] == [False, False]
         assert [(one.tool, one.arguments) for one in asked] == [("shell", {"command": "a", "timeout": 1.0})]
@@ -465,7 +469,7 @@ class TestRules:
     def test_a_forced_choice_is_of_the_tool_as_the_model_sees_it(self) -> None:
         agent, sent = agent_on("anthropic", config=ToolConfig(tool_choice=ToolChoice("required", ("read",))))
         asyncio.run(agent.run('call Read {"file_path": "a.txt"}'))
-        assert refused(sent) == []
+        assert list_refusals(sent) == []
         assert sent[0].body["tool_choice"]["name"] == "Read"
 
 
@@ -474,7 +478,7 @@ def test_what_a_call_of_another_model_loses_is_a_loss_of_the_run() -> None:
         agent, _ = agent_on("anthropic")
         assert (await agent.run('call Bash {"command": "ls", "timeout": 1000}')).losses == ()
         agent.facade = BRAVO
-        agent.switch(engine_for("anthropic", recording(), model="claude-opus-4-1"))
+        agent.switch(make_engine("anthropic", make_transport(), model="claude-opus-4-1"))
         return [loss.what for loss in (await agent.run("say hello")).losses]
 
     assert "parameter 'timeout'" in asyncio.run(play())
@@ -486,10 +490,10 @@ def test_what_a_call_of_another_model_loses_is_a_loss_of_the_run() -> None:
 def test_a_native_call_that_is_started_early_runs_once() -> None:
     async def play() -> tuple[list[str], list[ToolOutcome]]:
         ran = list[str]()
-        agent, sent = agent_on("anthropic", tools=base_tools(ran=ran), config=ToolConfig(early_start=True))
+        agent, sent = agent_on("anthropic", tools=base_tools(ran=ran), config=ToolConfig(eager_start=True))
         prompt = 'call Read {"file_path": "a.txt"} call Bash {"command": "ls"} call Bash {"command": "pwd"}'
-        _, result = await events_of(agent, prompt)
-        assert refused(sent) == []
+        _, result = await collect_events(agent, prompt)
+        assert list_refusals(sent) == []
         return ran, list(result.outcomes)
 
     ran, outcomes = asyncio.run(play())
@@ -506,7 +510,7 @@ def test_a_long_result_is_paged_as_the_model_has_seen_it() -> None:
     assert first.startswith("1\tline 1\n2\tline 2\n")
     assert 'read_result(handle="r1"' in first
     assert page.startswith("1\tline 1\n2\tline 2\n3\tline 3\n4\t")
-    assert refused(sent) == []
+    assert list_refusals(sent) == []
 
 
 def test_a_user_may_have_a_tool_of_a_native_name() -> None:
@@ -518,5 +522,5 @@ def test_a_user_may_have_a_tool_of_a_native_name() -> None:
     agent, sent = agent_on("anthropic", tools=[*base_tools(), Read])
     outcome = asyncio.run(agent.run('call Read {"file_path": "a.txt"}')).outcomes[0]
     assert outcome.result.text == "mine: a.txt"
-    assert refused(sent) == []
+    assert list_refusals(sent) == []
     assert replace(outcome.call, id="").meant is None

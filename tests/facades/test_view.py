@@ -8,17 +8,17 @@ from hypothesis import strategies as st
 from msgspec import UNSET
 
 from toolglot.errors import ToolError
-from toolglot.facades.view import Case, Field, View, boolean, integer, number, shape, text
+from toolglot.facades.view import Case, Field, View, boolean, integer, number, object_schema, string
 from toolglot.request import ToolDefinition
 
-from .made import BASH, BRAVO, EDIT, EDITOR, PATCH, READ, RUN, WRITE
+from .sample_facades import BASH, BRAVO, EDIT, EDITOR, PATCH, READ, RUN, WRITE
 
 Arguments = dict[str, Any]
 PICKED = View(
     name="sh",
     description="Run or patch.",
-    parameters=shape("command", command=text()),
-    pick=lambda native: "patch" if native["command"].startswith("***") else "run",
+    parameters=object_schema("command", command=string()),
+    select_case=lambda native: "patch" if native["command"].startswith("***") else "run",
     cases={
         "run": Case(base="shell", fields=("command",)),
         "patch": Case(base="patch", fields=(Field(native="command", base="text"),)),
@@ -93,8 +93,8 @@ def test_a_way_back_that_cannot_be_read_again_says_nothing() -> None:
     broken = View(
         name="x",
         description="",
-        parameters=shape(),
-        cases={"": Case(base="shell", into=lambda native: native["gone"], back=lambda _: {})},
+        parameters=object_schema(),
+        cases={"": Case(base="shell", to_base=lambda native: native["gone"], from_base=lambda _: {})},
     )
     found = broken.from_base("shell", {"command": "ls"})
     assert found is not None
@@ -105,8 +105,8 @@ def test_a_case_that_adds_nothing_of_its_own_is_taken_first() -> None:
     both = View(
         name="run",
         description="",
-        parameters=shape("how", how=text(), command=text()),
-        by="how",
+        parameters=object_schema("how", how=string(), command=string()),
+        case_parameter="how",
         cases={
             "later": Case(base="shell", fields=("command",), fixed={"background": True}),
             "now": Case(base="shell", fields=("command",)),
@@ -117,8 +117,8 @@ def test_a_case_that_adds_nothing_of_its_own_is_taken_first() -> None:
 
 
 def test_a_function_may_leave_a_parameter_out() -> None:
-    field = Field(native="n", base="b", into=lambda _: UNSET, back=lambda _: UNSET)
-    view = View(name="x", description="", parameters=shape(n=text()), cases={"": Case(base="read", fields=(field,))})
+    field = Field(native="n", base="b", to_base=lambda _: UNSET, from_base=lambda _: UNSET)
+    view = View(name="x", description="", parameters=object_schema(n=string()), cases={"": Case(base="read", fields=(field,))})
     assert view.to_base({"n": "1"}) == ("read", {})
     found = view.from_base("read", {"b": "1"})
     assert found is not None
@@ -155,40 +155,44 @@ def test_the_definition_is_exactly_what_the_table_says() -> None:
     assert BASH.definition == ToolDefinition("Bash", "Run a command.", BASH.parameters)
     assert PATCH.definition == ToolDefinition("apply_patch", "Apply a patch.", None, "freeform")
     assert RUN.definition.namespace == "term"
-    assert (RUN.title, BASH.title) == ("term.run", "Bash")
+    assert (RUN.qualified_name, BASH.qualified_name) == ("term.run", "Bash")
 
 
 def test_more_is_taken_than_is_shown() -> None:
     assert BASH.parameters is not None
     assert [*BASH.parameters["properties"]] == ["command", "timeout"]
-    assert [*BASH.taken["properties"]] == ["command", "timeout", "time_limit", "description"]
-    assert BASH.taken["required"] == ["command"]
+    assert [*BASH.accepted_schema["properties"]] == ["command", "timeout", "time_limit", "description"]
+    assert BASH.accepted_schema["required"] == ["command"]
 
 
 def test_a_strict_schema_takes_more_too() -> None:
     strict = View(
-        name="x", description="", parameters={**shape(a=text()), "additionalProperties": False}, cases={}, accepts={"b": text()}
+        name="x",
+        description="",
+        parameters={**object_schema(a=string()), "additionalProperties": False},
+        cases={},
+        accepts={"b": string()},
     )
-    assert "additionalProperties" not in strict.taken
+    assert "additionalProperties" not in strict.accepted_schema
     assert strict.parameters is not None
     assert strict.parameters["additionalProperties"] is False
 
 
 def test_a_freeform_tool_may_be_called_as_a_function() -> None:
-    assert PATCH.taken == {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}
+    assert PATCH.accepted_schema == {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}
 
 
 def test_a_view_without_parameters_takes_none() -> None:
-    assert View(name="x", description="", parameters=None, cases={}).taken == {"type": "object", "properties": {}}
+    assert View(name="x", description="", parameters=None, cases={}).accepted_schema == {"type": "object", "properties": {}}
 
 
 def test_a_view_knows_its_base_tools() -> None:
-    assert EDITOR.bases == {"read", "write"}
-    assert {base for view in BRAVO.views for base in view.bases} == {"read", "write", "patch", "shell"}
+    assert EDITOR.base_tools == {"read", "write"}
+    assert {base for view in BRAVO.views for base in view.base_tools} == {"read", "write", "patch", "shell"}
 
 
 def test_the_helpers_write_schemas() -> None:
-    assert shape("a b", a=text(), b=number(minimum=0), c=integer(), d=boolean(default=False)) == {
+    assert object_schema("a b", a=string(), b=number(minimum=0), c=integer(), d=boolean(default=False)) == {
         "type": "object",
         "properties": {
             "a": {"type": "string"},
@@ -198,4 +202,4 @@ def test_the_helpers_write_schemas() -> None:
         },
         "required": ["a", "b"],
     }
-    assert "required" not in shape(a=text())
+    assert "required" not in object_schema(a=string())

@@ -23,7 +23,7 @@ from toolglot.engine.engine import Engine
 from toolglot.engine.factory import create_engine
 from toolglot.engine.http import HttpTransport
 from toolglot.engine.simulated import SimulatedTransport
-from toolglot.engine.transport import HttpAnswer, HttpRequest, Transport
+from toolglot.engine.transport import HttpRequest, HttpResponse, Transport
 from toolglot.events import RunDone
 from toolglot.loop.orchestrator import Orchestrator
 from toolglot.messages import Conversation
@@ -84,7 +84,7 @@ class Counted:
     def __init__(self, inner: Transport) -> None:
         self.inner, self.count = inner, 0
 
-    async def send(self, request: HttpRequest) -> HttpAnswer:
+    async def send(self, request: HttpRequest) -> HttpResponse:
         self.count += 1
         return await self.inner.send(request)
 

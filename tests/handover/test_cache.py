@@ -15,7 +15,7 @@ from toolglot.simulator.core import Script
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.tool import Tool, tool
 
-from .scenes import FIVE, Sent, engine_for, played, recording, refused
+from .harness import WIRE_PROFILES, SentRequest, list_refusals, make_engine, make_transport, run_agent
 
 pytestmark = pytest.mark.untraced
 
@@ -60,14 +60,14 @@ def tools() -> list[Tool]:
     return [add, picture, broken]
 
 
-def bodies(profile: str, live: bool) -> list[Sent]:
-    async def play() -> list[Sent]:
-        transport = recording(SCRIPT)
+def bodies(profile: str, live: bool) -> list[SentRequest]:
+    async def play() -> list[SentRequest]:
+        transport = make_transport(SCRIPT)
         agent = Orchestrator(
-            engine_for(profile, transport), tools=tools(), system="Be exact.", config=ToolConfig(max_iterations=30)
+            make_engine(profile, transport), tools=tools(), system="Be exact.", config=ToolConfig(max_iterations=30)
         )
-        assert (await played(agent, "Begin.", live=live)).text == "The first part is done."
-        assert (await played(agent, "Go on.", live=live)).text == "All is done."
+        assert (await run_agent(agent, "Begin.", live=live)).text == "The first part is done."
+        assert (await run_agent(agent, "Go on.", live=live)).text == "All is done."
         return transport.sent
 
     return asyncio.run(play())
@@ -78,18 +78,18 @@ def bodies(profile: str, live: bool) -> list[Sent]:
 def test_every_body_starts_with_the_one_before(profile: str, live: bool) -> None:
     sent = bodies(profile, live)
     assert len(sent) == LOOPS + 1 + 4
-    assert refused(sent) == []
+    assert list_refusals(sent) == []
     for number, (before, after) in enumerate(pairwise(one.request.body for one in sent)):
         same = next((at for at, pair in enumerate(zip(before, after, strict=False)) if pair[0] != pair[1]), len(before))
         assert same >= len(before) - len("]}"), (number, before[same - 60 : same + 60], after[same - 60 : same + 60])
 
 
-@pytest.mark.parametrize("profile", FIVE)
+@pytest.mark.parametrize("profile", WIRE_PROFILES)
 def test_a_failure_and_an_interruption_keep_the_prefix(profile: str) -> None:
     """What was sent stays a prefix after a run that was cancelled, and the answer to it is in what follows."""
 
-    async def play() -> list[Sent]:
-        started, transport = asyncio.Event(), recording()
+    async def play() -> list[SentRequest]:
+        started, transport = asyncio.Event(), make_transport()
 
         @tool
         async def hang() -> str:
@@ -98,7 +98,7 @@ def test_a_failure_and_an_interruption_keep_the_prefix(profile: str) -> None:
             await asyncio.Event().wait()
             return "never"
 
-        agent = Orchestrator(engine_for(profile, transport), tools=[*tools(), hang])
+        agent = Orchestrator(make_engine(profile, transport), tools=[*tools(), hang])
         await agent.run('call add {"a": 1, "b": 2}')
         run = asyncio.create_task(agent.run('call hang {} call add {"a": 3, "b": 4}'))
         await started.wait()
@@ -112,17 +112,17 @@ def test_a_failure_and_an_interruption_keep_the_prefix(profile: str) -> None:
         assert after.startswith(before[: -len("]}")])
 
 
-@pytest.mark.parametrize("profile", FIVE)
+@pytest.mark.parametrize("profile", WIRE_PROFILES)
 def test_another_model_starts_anew_and_coming_back_goes_on(profile: str) -> None:
     """After a visit to another model, the bytes of the first are still a prefix of what it gets."""
-    other = FIVE[(FIVE.index(profile) + 1) % 5]
+    other = WIRE_PROFILES[(WIRE_PROFILES.index(profile) + 1) % 5]
 
-    async def play() -> list[Sent]:
-        transport = recording()
-        engine = engine_for(profile, transport)
+    async def play() -> list[SentRequest]:
+        transport = make_transport()
+        engine = make_engine(profile, transport)
         agent = Orchestrator(engine, tools=tools(), system="Be exact.")
         await agent.run('call add {"a": 1, "b": 2}')
-        agent.switch(engine_for(other, transport))
+        agent.switch(make_engine(other, transport))
         await agent.run('call add {"a": 3, "b": 4}')
         agent.switch(engine)
         await agent.run('call add {"a": 5, "b": 6}')

@@ -25,7 +25,16 @@ from toolglot.simulator.server import SimulatorServer
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.tool import Tool, tool
 
-from .scenes import FIVE, MODELS, QUICK, Recording, accepted_everywhere, engine_for, played, unpaired
+from .harness import (
+    MODELS,
+    QUICK,
+    WIRE_PROFILES,
+    RecordingTransport,
+    check_every_profile,
+    list_unpaired,
+    make_engine,
+    run_agent,
+)
 
 pytestmark = pytest.mark.untraced
 
@@ -121,7 +130,7 @@ class Case(msgspec.Struct, frozen=True):
 CASES = [
     Case(fault, profile, live, second)
     for fault in FAULTS
-    for profile in FIVE
+    for profile in WIRE_PROFILES
     for live in (False, True)
     for second in (False, True)
 ]
@@ -147,7 +156,7 @@ class Play:
 
     async def run(self) -> None:
         try:
-            self.result = await played(self.agent, PROMPT, live=self.case.live)
+            self.result = await run_agent(self.agent, PROMPT, live=self.case.live)
         except ToolglotError as e:
             self.error = e
 
@@ -160,14 +169,14 @@ class Play:
     async def goes_on(self) -> None:
         """The next run works, and what was said before stands."""
         before = list(self.agent.conversation)
-        assert [note for note in unpaired(before) if self.case.fault != "duplicate-ids"] == []
-        result = await played(self.agent, "say It works again.", live=self.case.live)
+        assert [note for note in list_unpaired(before) if self.case.fault != "duplicate-ids"] == []
+        result = await run_agent(self.agent, "say It works again.", live=self.case.live)
         assert (result.text, result.stop) == ("It works again.", "end")
         assert list(self.agent.conversation)[: len(before)] == before
         assert len({*self.ran}) == len(self.ran), "a tool ran twice"
 
 
-def check(play: Play, transport: Recording, *, real: bool = False) -> None:
+def check(play: Play, transport: RecordingTransport, *, real: bool = False) -> None:
     """What a run with a fault must have come to. `real`: the network decides how much was seen before it broke."""
     case, ends, requests = play.case, play.case.ends, len(transport.sent)
     if real and case.live and case.fault in RACES and play.error is None:
@@ -193,12 +202,12 @@ def test_the_table_holds_every_fault() -> None:
 @pytest.mark.parametrize("case", [case for case in CASES if case.fault not in STALLS], ids=str)
 def test_in_this_process(case: Case) -> None:
     async def play() -> None:
-        transport = Recording(SimulatedTransport(Simulator(faults=case.faults())))
-        scene = Play(case, engine_for(case.profile, transport, retry=QUICK, heal=True))
+        transport = RecordingTransport(SimulatedTransport(Simulator(faults=case.faults())))
+        scene = Play(case, make_engine(case.profile, transport, retry=QUICK, heal=True))
         await scene.run()
         check(scene, transport)
         await scene.goes_on()
-        assert await accepted_everywhere(scene.agent.conversation) == []
+        assert await check_every_profile(scene.agent.conversation) == []
 
     asyncio.run(play())
 
@@ -206,13 +215,13 @@ def test_in_this_process(case: Case) -> None:
 @pytest.mark.parametrize("case", [case for case in CASES if case.fault in STALLS], ids=str)
 def test_a_stall_ends_with_the_time_of_the_run(case: Case) -> None:
     async def play() -> None:
-        transport = Recording(SimulatedTransport(Simulator(faults=case.faults())))
-        scene = Play(case, engine_for(case.profile, transport), run_timeout=PATIENCE)
+        transport = RecordingTransport(SimulatedTransport(Simulator(faults=case.faults())))
+        scene = Play(case, make_engine(case.profile, transport), run_timeout=PATIENCE)
         await scene.run()
         assert scene.ended() == "budget"
         assert sorted(scene.ran) == (BOTH if case.second else [])
         await scene.goes_on()
-        assert await accepted_everywhere(scene.agent.conversation) == []
+        assert await check_every_profile(scene.agent.conversation) == []
 
     asyncio.run(play())
 
@@ -223,7 +232,7 @@ def test_over_real_connections(case: Case) -> None:
 
     async def play() -> None:
         server = SimulatorServer(Simulator(faults=case.faults()))
-        transport = Recording(HttpTransport(Timeouts(connect=5.0, first_byte=wait, idle=wait)))
+        transport = RecordingTransport(HttpTransport(Timeouts(connect=5.0, first_byte=wait, idle=wait)))
         async with server as url:
             engine = create_engine(
                 f"{case.profile}:{MODELS[case.profile]}",
@@ -242,7 +251,7 @@ def test_over_real_connections(case: Case) -> None:
 
 
 @pytest.mark.parametrize("fault", FOR_EVER)
-@pytest.mark.parametrize("profile", FIVE)
+@pytest.mark.parametrize("profile", WIRE_PROFILES)
 @pytest.mark.parametrize("live", [False, True])
 @pytest.mark.parametrize("second", [False, True])
 def test_a_fault_that_does_not_go_away(fault: str, profile: str, live: bool, second: bool) -> None:
@@ -250,14 +259,14 @@ def test_a_fault_that_does_not_go_away(fault: str, profile: str, live: bool, sec
     tries = 1 if case.ends != "retried" else 1 + QUICK.max_retries
 
     async def play() -> None:
-        transport = Recording(SimulatedTransport(Simulator(faults=case.faults(tries))))
-        scene = Play(case, engine_for(profile, transport, retry=QUICK, heal=True))
+        transport = RecordingTransport(SimulatedTransport(Simulator(faults=case.faults(tries))))
+        scene = Play(case, make_engine(profile, transport, retry=QUICK, heal=True))
         await scene.run()
         assert issubclass(type(scene.error), chosen(FOR_EVER[fault], case.key)), scene.ended()
         assert len(transport.sent) == tries + second
         assert sorted(scene.ran) == (BOTH if second else [])
         await scene.goes_on()
-        assert await accepted_everywhere(scene.agent.conversation) == []
+        assert await check_every_profile(scene.agent.conversation) == []
 
     asyncio.run(play())
 
@@ -274,19 +283,19 @@ def twice(fault: str, profile: str, **options: Any) -> tuple[Orchestrator, list[
         ran.append(city)
         return f"sunny in {city}"
 
-    engine = engine_for(profile, SimulatedTransport(Simulator(faults=[fault])))
+    engine = make_engine(profile, SimulatedTransport(Simulator(faults=[fault])))
     return Orchestrator(engine, tools=[weather]), ran
 
 
-@pytest.mark.parametrize("profile", FIVE)
+@pytest.mark.parametrize("profile", WIRE_PROFILES)
 def test_ids_that_came_twice_are_told_apart_in_the_conversation(profile: str) -> None:
     agent, ran = twice("duplicate-ids", profile)
     asyncio.run(agent.run(PROMPT))
     assert sorted(ran) == BOTH
-    assert unpaired(agent.conversation) == []
+    assert list_unpaired(agent.conversation) == []
 
 
-@pytest.mark.parametrize("profile", FIVE)
+@pytest.mark.parametrize("profile", WIRE_PROFILES)
 def test_an_approval_is_for_one_call_even_where_ids_came_twice(profile: str) -> None:
     async def play() -> list[str]:
         agent, ran = twice("duplicate-ids", profile, approval=True)
@@ -298,7 +307,7 @@ def test_an_approval_is_for_one_call_even_where_ids_came_twice(profile: str) -> 
     assert asyncio.run(play()) == ["Paris"]
 
 
-@pytest.mark.parametrize("profile", FIVE)
+@pytest.mark.parametrize("profile", WIRE_PROFILES)
 def test_a_call_that_was_cut_is_among_the_outcomes(profile: str) -> None:
     agent, _ = twice("length", profile)
     result = asyncio.run(agent.run(PROMPT))
@@ -317,7 +326,7 @@ def test_a_call_that_was_refused_later_is_among_the_outcomes() -> None:
 
 
 @pytest.mark.parametrize("live", [False, True], ids=["whole", "live"])
-@pytest.mark.parametrize("profile", FIVE)
+@pytest.mark.parametrize("profile", WIRE_PROFILES)
 def test_a_call_that_was_cut_is_never_run_not_even_early(profile: str, live: bool) -> None:
     """Without its city the second call still looks whole: only the end of the reply tells that it was cut."""
 
@@ -330,8 +339,8 @@ def test_a_call_that_was_cut_is_never_run_not_even_early(profile: str, live: boo
             ran.append(city)
             return f"sunny in {city}"
 
-        engine = engine_for(profile, SimulatedTransport(Simulator(faults=["length"])))
-        await played(Orchestrator(engine, tools=[weather], config=ToolConfig(early_start=True)), PROMPT, live=live)
+        engine = make_engine(profile, SimulatedTransport(Simulator(faults=["length"])))
+        await run_agent(Orchestrator(engine, tools=[weather], config=ToolConfig(eager_start=True)), PROMPT, live=live)
         return ran
 
     assert asyncio.run(play()) == ["Paris"]

@@ -24,7 +24,7 @@ from toolglot.messages import Conversation
 from toolglot.simulator.server import SimulatorServer
 from toolglot.tools.tool import Tool, tool
 
-from .scenes import FIVE, MODELS, played, unpaired
+from .harness import MODELS, WIRE_PROFILES, list_unpaired, run_agent
 from .soak import Sample
 
 pytestmark = pytest.mark.untraced
@@ -49,7 +49,7 @@ async def talk(agent: Orchestrator, number: int, conversation: Conversation | No
     prompt = PROMPT.format(number)
     if conversation is not None:
         return await agent.run(prompt, conversation=conversation)
-    return await played(agent, prompt, live=number % 2 == 0)
+    return await run_agent(agent, prompt, live=number % 2 == 0)
 
 
 async def a_thousand(url: str, transport: Transport) -> tuple[list[RunResult | BaseException], list[Conversation], list[str]]:
@@ -57,12 +57,12 @@ async def a_thousand(url: str, transport: Transport) -> tuple[list[RunResult | B
     ran: list[str] = []
     engines = {
         profile: create_engine(f"{profile}:{MODELS[profile]}", base_url=f"{url}/@{profile}", key="k", transport=transport)
-        for profile in FIVE
+        for profile in WIRE_PROFILES
     }
     shared = {profile: Orchestrator(engine, tools=[weather_of(ran)]) for profile, engine in engines.items()}
     talks: list[tuple[Orchestrator, Conversation | None]] = []
     for number in range(CONVERSATIONS):
-        profile = FIVE[number % 5]
+        profile = WIRE_PROFILES[number % 5]
         if number % 4 < 2:
             talks.append((Orchestrator(engines[profile], tools=[weather_of(ran)]), None))
         else:
@@ -81,7 +81,7 @@ def check(results: Sequence[RunResult | BaseException], conversations: Sequence[
     for number, conversation in enumerate(conversations):
         assert [message.role for message in conversation] == ["user", "assistant", "tool", "assistant"]
         assert [result.text for result in conversation[2].results] == [f"sunny in {number}", f"sunny in not {number}"]
-        assert unpaired(conversation) == []
+        assert list_unpaired(conversation) == []
 
 
 def test_a_thousand_conversations_in_this_process() -> None:

@@ -8,17 +8,17 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.properties.judge import REFEREE, illegal, refused
+from tests.properties.legality import REFEREE, illegal, refused
 
 from toolglot.jsontext import dumps_text
 from toolglot.messages import Foreign, Media, Message, Origin, Text, Thinking, ToolCall, ToolResult, assistant, user
 from toolglot.messages import tool_results as tool
-from toolglot.providers.catalog import PROFILES, resolve
+from toolglot.providers.catalog import PROFILES, resolve_profile
 from toolglot.providers.profile import Profile
 from toolglot.request import Request, ToolDefinition
 from toolglot.wire.codec import encode_request
-from toolglot.wire.repair import interrupted
-from toolglot.wire.writer import Encoded
+from toolglot.wire.repair import make_interrupted_result
+from toolglot.wire.writer import EncodedRequest
 
 pytestmark = pytest.mark.untraced
 
@@ -45,8 +45,8 @@ HI, ON = user("hi"), user("go on")
 PNG = Media("image", "image/png", "iVBORw0KGgo=")
 
 
-def encode(provider: str, messages: list[Message], tools: tuple[ToolDefinition, ...] = ()) -> tuple[Profile, Encoded]:
-    profile = resolve(provider, MODELS.get(provider, "m"))
+def encode(provider: str, messages: list[Message], tools: tuple[ToolDefinition, ...] = ()) -> tuple[Profile, EncodedRequest]:
+    profile = resolve_profile(provider, MODELS.get(provider, "m"))
     return profile, encode_request(Request(profile.model, messages, tools), profile)
 
 
@@ -80,7 +80,12 @@ BROKEN: list[Case] = [
     ("strands-agents/harness-sdk#1610", [HI, assistant(CALL), ON, assistant("x"), ON], EVERYONE, all_of("go on")),
     ("strands-agents/harness-sdk#1123", [HI, assistant(CALL), tool(OK, OK)], EVERYONE, all_of("one")),
     ("langgenius/dify#41846", [HI, assistant(CALL), user("new prompt")], EVERYONE, all_of("new prompt")),
-    ("tidyverse/ellmer#459", [HI, assistant(CALL), tool(interrupted(CALL)), ON], EVERYONE, all_of("interrupted while it ran")),
+    (
+        "tidyverse/ellmer#459",
+        [HI, assistant(CALL), tool(make_interrupted_result(CALL)), ON],
+        EVERYONE,
+        all_of("interrupted while it ran"),
+    ),
     (
         "NousResearch/hermes-agent#76460",
         [HI, assistant([CALL, ToolCall("call_2", "get", {}), ToolCall("call_3", "get", {})]), tool(OK), ON],
@@ -292,8 +297,8 @@ def test_history_is_sent_as_its_user_needed(provider: str, messages: list[Messag
 @pytest.mark.parametrize("provider", EVERYONE)
 def test_interrupted_is_not_told_as_rejected(provider: str) -> None:
     """anthropics/claude-code#86001."""
-    stopped = legal(provider, [HI, assistant(CALL), tool(interrupted(CALL)), ON])
-    refused_ = legal(provider, [HI, assistant(CALL), tool(interrupted(CALL, kind="rejected")), ON])
+    stopped = legal(provider, [HI, assistant(CALL), tool(make_interrupted_result(CALL)), ON])
+    refused_ = legal(provider, [HI, assistant(CALL), tool(make_interrupted_result(CALL, kind="rejected")), ON])
     assert "interrupted while it ran" in stopped
     assert "did not run" not in stopped
     assert "did not run" in refused_

@@ -47,7 +47,7 @@ NAMED = {
     "deepseek": "deepseek-v4-flash",
     "xai": "grok-4.6",
 }
-ASK = ToolConfig(ask=frozenset({"write"}))
+ASK = ToolConfig(approval_effects=frozenset({"write"}))
 
 
 def sim(name: str, tap: Wiretap | None = None) -> Engine:
@@ -391,9 +391,9 @@ def test_calls_that_share_an_id_are_not_all_run_again(provider: str) -> None:
 def test_the_note_is_written_before_the_effect() -> None:
     """JamesHWade/deputy PR#134: a crash in the middle of a call never leads to a second one."""
     run_ = Run(Conversation([user("pay")]))
-    run_.replied(Reply((ToolCall("a", "pay", {"n": 1}), ToolCall("b", "pay", {"n": 2})), "tools"))
-    run_.started(0)
-    state = msgspec.json.decode(msgspec.json.encode(run_.state()), type=RunState)
+    run_.add_reply(Reply((ToolCall("a", "pay", {"n": 1}), ToolCall("b", "pay", {"n": 2})), "tools"))
+    run_.mark_started(0)
+    state = msgspec.json.decode(msgspec.json.encode(run_.snapshot()), type=RunState)
     other = Run(Conversation(run_.conversation), state=state)
     step = other.next()
     assert isinstance(step, CallTools)
@@ -423,7 +423,7 @@ def test_a_cancel_during_an_approved_call_does_not_run_it_twice() -> None:
         with pytest.raises(asyncio.CancelledError):
             await task
         other = Orchestrator.load(talker.save(), "simulator:anthropic", tools=[pay], config=ASK)
-        assert not other.pending
+        assert not other.has_pending_run
         return await other.run("say on")
 
     assert run(talk()).text == "on"

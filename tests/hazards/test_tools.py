@@ -11,23 +11,23 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-from tests.properties.judge import REFEREE, illegal, refused
+from tests.properties.legality import REFEREE, illegal, refused
 
 from toolglot.engine.simulated import SimulatedTransport
-from toolglot.engine.transport import HttpAnswer, HttpRequest
+from toolglot.engine.transport import HttpRequest, HttpResponse
 from toolglot.errors import ToolError
 from toolglot.events import RunResult
 from toolglot.jsontext import dumps, loads_object
 from toolglot.loop.orchestrator import Orchestrator
 from toolglot.messages import Block, Reply, Text, Thinking, ToolCall
-from toolglot.providers.catalog import resolve
+from toolglot.providers.catalog import resolve_profile
 from toolglot.providers.profile import HistoryRules
 from toolglot.request import Request
 from toolglot.simulator.core import Script, Simulator
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.tool import Tool, tool, tool_from_schema
 from toolglot.wire.codec import encode_request
-from toolglot.wire.repair import repair
+from toolglot.wire.repair import repair_history
 
 PROVIDERS = ("openai-chat", "openai-responses", "anthropic", "gemini", "ollama", "groq")
 MODELS = {
@@ -48,7 +48,7 @@ class Counting(SimulatedTransport):
         super().__init__(Simulator(Script(turns)))
         self.bodies: list[bytes] = []
 
-    async def send(self, request: HttpRequest) -> HttpAnswer:
+    async def send(self, request: HttpRequest) -> HttpResponse:
         self.bodies.append(request.body)
         return await super().send(request)
 
@@ -68,10 +68,10 @@ class Talk:
     def is_valid(self) -> None:
         """Legal as it is, and on every wire; and it goes on with another model."""
         messages = list(self.agent.conversation)
-        assert repair(messages, HistoryRules()).repairs == []
+        assert repair_history(messages, HistoryRules()).repairs == []
         definitions = self.agent.registry.definitions()
         for provider in PROVIDERS:
-            profile = resolve(provider, MODELS.get(provider, "m"))
+            profile = resolve_profile(provider, MODELS.get(provider, "m"))
             body = encode_request(Request(profile.model, messages, definitions), profile).body
             assert illegal(profile, body) == []
             if REFEREE.exists():
@@ -178,7 +178,7 @@ class Recorded:
     def __init__(self, *bodies: dict[str, Any]) -> None:
         self.bodies, self.asked = list(bodies), list[dict[str, Any]]()
 
-    async def send(self, request: HttpRequest) -> HttpAnswer:
+    async def send(self, request: HttpRequest) -> HttpResponse:
         self.asked.append(loads_object(request.body))
         return RecordedAnswer(dumps(self.bodies.pop(0)))
 
@@ -212,7 +212,7 @@ def test_ollama_sends_objects_and_no_ids() -> None:
     assert [outcome.result.text for outcome in result.outcomes] == ["2", "3", "2"]
     assert len({outcome.call.id for outcome in result.outcomes}) == 3
     assert [message["content"] for message in provider.asked[1]["messages"] if message["role"] == "tool"] == ["2", "3", "2"]
-    assert repair(list(agent.conversation), HistoryRules()).repairs == []
+    assert repair_history(list(agent.conversation), HistoryRules()).repairs == []
 
 
 # ---- H. fan-out, limits, loops

@@ -8,13 +8,13 @@ import gc
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from typing import Any, TypeVar
 
-from tests.properties.judge import REFEREE, illegal, refused
-from tests.simulator.asking import KEYS
+from tests.properties.legality import REFEREE, illegal, refused
+from tests.simulator.client import KEYS
 
 from toolglot.engine.engine import Engine
 from toolglot.engine.factory import create_engine
 from toolglot.engine.simulated import SimulatedTransport
-from toolglot.engine.transport import HttpAnswer, HttpRequest
+from toolglot.engine.transport import HttpRequest, HttpResponse
 from toolglot.events import RunDone, RunEvent, RunResult
 from toolglot.jsontext import loads_object
 from toolglot.loop.orchestrator import Orchestrator
@@ -23,7 +23,7 @@ from toolglot.providers.profile import HistoryRules, Profile
 from toolglot.request import Options, Request
 from toolglot.simulator.core import Script, Simulator
 from toolglot.tools.config import RetryConfig
-from toolglot.wire.repair import repair
+from toolglot.wire.repair import repair_history
 
 T = TypeVar("T")
 Doc = dict[str, Any]
@@ -77,7 +77,7 @@ class Wiretap:
         """What was sent, read back."""
         return [loads_object(request.body) for request in self.requests]
 
-    async def send(self, request: HttpRequest) -> HttpAnswer:
+    async def send(self, request: HttpRequest) -> HttpResponse:
         """Hands it on; an error of the list goes first."""
         self.requests.append(request)
         error = self._errors.pop(0) if self._errors else None
@@ -89,7 +89,7 @@ class Wiretap:
 
 
 class _Counted:
-    def __init__(self, answer: HttpAnswer, tap: Wiretap) -> None:
+    def __init__(self, answer: HttpResponse, tap: Wiretap) -> None:
         self._answer, self._tap, self._closed = answer, tap, False
         self.status, self.headers = answer.status, answer.headers
 
@@ -143,7 +143,7 @@ def check(messages: Sequence[Message], *, everywhere: bool = True) -> None:
     """A conversation is whole, and every provider takes it with the next words of the user."""
     wrong = broken(messages)
     assert wrong == [], wrong
-    mended = [one for one in repair(messages, HistoryRules()).repairs if "call" in str(one) or "result" in str(one)]
+    mended = [one for one in repair_history(messages, HistoryRules()).repairs if "call" in str(one) or "result" in str(one)]
     mended = [one for one in mended if "id" not in one.what]
     assert mended == [], mended
     if everywhere:
@@ -155,9 +155,9 @@ def accepted(provider: str, messages: Sequence[Message]) -> None:
     """A provider takes the conversation, by our judges and by the simulator."""
     engine = _ENGINES[provider]
     profile = engine.profile
-    body = engine.session().encode(Request(profile.model, messages, options=Options(max_tokens=1000), stream=False)).body
+    body = engine.new_state().encode(Request(profile.model, messages, options=Options(max_tokens=1000), stream=False)).body
     _legal(profile, loads_object(body))
-    sent = engine.http_request(profile, body, KEYS, stream=False)
+    sent = engine.build_http_request(profile, body, KEYS, stream=False)
     path = sent.url.removeprefix("http://simulator")
     answer = Simulator().handle("POST", path, sent.headers, body)
     assert answer.status == 200, answer.body

@@ -15,14 +15,14 @@ from toolglot.events import ApprovalNeeded, RunDone, RunResult, ToolFinished, To
 from toolglot.loop.orchestrator import Orchestrator
 from toolglot.messages import Conversation
 from toolglot.tools.config import ToolConfig
-from toolglot.tools.executor import Approval
+from toolglot.tools.executor import ApprovalRequest
 from toolglot.tools.hooks import Hooks, Veto
 from toolglot.tools.tool import Tool, tool
 
 from .agents import PROVIDERS, Wiretap, agent, check, check_bodies, gathered, kinds_of, outcome, results_of, run
 
 LIVE = pytest.mark.parametrize("live", [False, True], ids=["whole", "streamed"])
-ASK = ToolConfig(ask=frozenset({"write", "execute"}))
+ASK = ToolConfig(approval_effects=frozenset({"write", "execute"}))
 
 
 class Tools:
@@ -65,14 +65,14 @@ def test_a_run_pauses_and_goes_on(provider: str, live: bool) -> None:
         first = await outcome(talker, MIXED, streamed=live)
         assert first.stop == "approval"
         assert [call.arguments for call in first.pending] == [{"n": 2}, {"n": 3}]
-        assert talker.pending
+        assert talker.has_pending_run
         assert sorted(tools.ran) == ["read 1", "read 4"]
         yes, no = first.pending
         return await talker.resume({yes.id: "yes", no.id: "no"})
 
     result = run(talk())
     assert result.stop == "end"
-    assert not talker.pending
+    assert not talker.has_pending_run
     assert sorted(tools.ran) == ["read 1", "read 4", "write 2"]
     assert kinds_of(talker.conversation) == [None, None, "rejected", None]
     assert [one.text.partition(" ")[0] for one in results_of(talker.conversation)] == ["read", "wrote", "The", "read"]
@@ -128,7 +128,7 @@ def test_decisions_for_unknown_calls_are_named_and_change_nothing() -> None:
     async def talk() -> None:
         with pytest.raises(UsageError, match="nonsense"):
             await talker.resume({"nonsense": "yes", first.pending[0].id: "yes"})
-        assert talker.pending
+        assert talker.has_pending_run
         assert len(tools.ran) == 2
         await talker.resume({call.id: "no" for call in first.pending})
 
@@ -147,7 +147,7 @@ def test_a_decision_that_is_neither_yes_nor_no_is_an_error(decision: Any) -> Non
 
     run(talk())
     assert len(tools.ran) == 2
-    assert talker.pending
+    assert talker.has_pending_run
 
 
 def test_resuming_what_does_not_wait_is_an_error() -> None:
@@ -184,7 +184,7 @@ def test_a_new_prompt_leaves_what_waited_behind() -> None:
             await talker.resume({first.pending[0].id: "yes"})
 
     run(talk())
-    assert not talker.pending
+    assert not talker.has_pending_run
     assert len(tools.ran) == 2
     assert kinds_of(talker.conversation) == [None, "cancelled", "cancelled", None]
     check(talker.conversation)
@@ -243,7 +243,7 @@ def test_a_pause_in_another_conversation_is_not_one_of_the_own() -> None:
 
     async def talk() -> None:
         await talker.run('call write {"n": 1}', conversation=other)
-        assert not talker.pending
+        assert not talker.has_pending_run
         await talker.run("say on")
 
     run(talk())
@@ -284,9 +284,9 @@ def test_only_a_clear_yes_is_a_yes(answer: Any, runs: bool) -> None:
 
 
 def test_an_approver_is_told_what_would_be_done_to_what() -> None:
-    asked: list[Approval] = []
+    asked: list[ApprovalRequest] = []
 
-    async def approve(approval: Approval) -> bool:
+    async def approve(approval: ApprovalRequest) -> bool:
         asked.append(approval)
         return True
 
@@ -302,7 +302,7 @@ def test_always_asks_once_in_a_conversation() -> None:
     asked: list[str] = []
     tools = Tools()
 
-    def approve(approval: Approval) -> str:
+    def approve(approval: ApprovalRequest) -> str:
         asked.append(approval.target)
         return "always"
 
@@ -321,7 +321,7 @@ def test_always_counts_for_the_other_calls_of_the_same_turn() -> None:
     asked: list[str] = []
     tools = Tools()
 
-    def approve(approval: Approval) -> str:
+    def approve(approval: ApprovalRequest) -> str:
         asked.append(approval.target)
         return "always"
 
@@ -331,7 +331,7 @@ def test_always_counts_for_the_other_calls_of_the_same_turn() -> None:
 
 
 def test_an_approver_may_put_off_some() -> None:
-    def approve(approval: Approval) -> str:
+    def approve(approval: ApprovalRequest) -> str:
         return "later" if approval.target == "file 3" else "yes"
 
     talker, tools, first = paused(approve=approve)
@@ -347,7 +347,7 @@ def test_an_approver_may_put_off_some() -> None:
 def test_an_approver_that_fails_leaves_a_valid_conversation(error: type[Exception], live: bool) -> None:
     tools = Tools()
 
-    async def approve(approval: Approval) -> bool:
+    async def approve(approval: ApprovalRequest) -> bool:
         raise error("the approver is broken")
 
     talker = agent("anthropic", tools=tools.all, config=ASK, approve=approve)
@@ -364,7 +364,7 @@ def test_an_approver_that_fails_leaves_a_valid_conversation(error: type[Exceptio
 
 
 def test_a_veto_goes_before_the_question() -> None:
-    asked: list[Approval] = []
+    asked: list[ApprovalRequest] = []
 
     class No(Hooks):
         def before_tool(self, call: Any) -> Veto:
@@ -372,7 +372,7 @@ def test_a_veto_goes_before_the_question() -> None:
 
     tools = Tools()
 
-    def approve(approval: Approval) -> bool:
+    def approve(approval: ApprovalRequest) -> bool:
         asked.append(approval)
         return True
 
@@ -382,7 +382,7 @@ def test_a_veto_goes_before_the_question() -> None:
 
 def test_early_starts_ask_too() -> None:
     tools = Tools()
-    config = ToolConfig(ask=frozenset({"read", "write"}), early_start=True)
+    config = ToolConfig(approval_effects=frozenset({"read", "write"}), eager_start=True)
     talker = agent("anthropic", tools=tools.all, config=config)
     result = run(outcome(talker, MIXED, streamed=True))
     assert result.stop == "approval"
@@ -392,7 +392,7 @@ def test_early_starts_ask_too() -> None:
 
 def test_abort_does_not_take_a_refusal_for_a_failure() -> None:
     tools = Tools()
-    config = ToolConfig(ask=frozenset({"write"}), on_error="abort")
+    config = ToolConfig(approval_effects=frozenset({"write"}), on_error="abort")
     talker = agent("anthropic", tools=tools.all, config=config)
 
     async def talk() -> RunResult:
@@ -404,7 +404,7 @@ def test_abort_does_not_take_a_refusal_for_a_failure() -> None:
 
 def test_abort_does_not_take_the_no_of_an_approver_for_a_failure() -> None:
     tools = Tools()
-    config = ToolConfig(ask=frozenset({"write"}), on_error="abort")
+    config = ToolConfig(approval_effects=frozenset({"write"}), on_error="abort")
     talker = agent("anthropic", tools=tools.all, config=config, approve=lambda _: "no")  # pyright: ignore[reportUnknownLambdaType]
     assert run(talker.run('call write {"n": 1}')).stop == "end"
     assert kinds_of(talker.conversation) == ["rejected"]
@@ -432,7 +432,7 @@ def test_cancelling_a_resumed_run_does_not_run_a_call_again() -> None:
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert not talker.pending
+        assert not talker.has_pending_run
         with pytest.raises(UsageError):
             await talker.resume({first.pending[0].id: "yes"})
         await talker.run("say on")
@@ -460,7 +460,7 @@ def test_a_resume_that_cannot_start_can_be_tried_again() -> None:
     async def talk() -> RunResult:
         with pytest.raises(LookupError):
             await talker.resume(decisions)
-        assert talker.pending
+        assert talker.has_pending_run
         return await talker.resume(decisions)
 
     assert run(talk()).stop == "end"
@@ -476,7 +476,7 @@ def test_a_saved_run_goes_on_in_a_fresh_agent() -> None:
         data = talker.save()
         later = Tools()
         other = Orchestrator.load(data, f"simulator:{provider}", tools=later.all, config=ASK)
-        assert other.pending
+        assert other.has_pending_run
         result = run(other.resume({call.id: "yes" for call in first.pending}))
         assert result.stop == "end"
         assert later.ran == ["write 2", "write 3"]
@@ -535,7 +535,7 @@ PROGRAM = dedent(
         body.__doc__ = name
         return tool(body, name=name, effects=effects)
 
-    options = dict(tools=[counted("read", "read"), counted("write", "write")], config=ToolConfig(ask=frozenset({"write"})))
+    options = dict(tools=[counted("read", "read"), counted("write", "write")], config=ToolConfig(approval_effects=frozenset({"write"})))
     if what == "start":
         agent = Orchestrator("simulator:%s", **options)
         result = agent.run_sync('call read {"n": 1} call write {"n": 2} call write {"n": 3}')
@@ -560,14 +560,14 @@ def test_three_processes_run_each_call_exactly_once(provider: str, tmp_path: Pat
         assert done.stderr == ""
     assert sorted((tmp_path / "ran").read_text().splitlines()) == ["read 1", "write 2", "write 3"]
     end = Orchestrator.load((tmp_path / "saved").read_bytes(), f"simulator:{provider}")
-    assert not end.pending
+    assert not end.has_pending_run
     assert [result.text for result in results_of(end.conversation)] == ["read 1", "write 2", "write 3"]
     check(end.conversation)
 
 
 def test_uses_are_counted_across_processes() -> None:
     """max_uses is a limit of the conversation, and the conversation is the same."""
-    config = ToolConfig(max_uses={"read": 1}, ask=frozenset({"write"}))
+    config = ToolConfig(max_uses={"read": 1}, approval_effects=frozenset({"write"}))
     tools = Tools()
     talker = agent("anthropic", tools=tools.all, config=config)
     run(talker.run('call read {"n": 1}'))

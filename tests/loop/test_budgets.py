@@ -98,7 +98,7 @@ def test_the_cost_is_that_of_the_price_list() -> None:
     result = run(talker.run("say x"))
     price = talker.engine.profile.price
     assert price is not None
-    assert result.cost == pytest.approx(price.of(result.usage))  # pyright: ignore[reportUnknownMemberType]
+    assert result.cost == pytest.approx(price.cost(result.usage))  # pyright: ignore[reportUnknownMemberType]
 
 
 def test_a_model_without_a_price_has_no_cost_and_no_limit_of_it() -> None:
@@ -176,7 +176,7 @@ def test_a_slow_approver_is_stopped_in_time() -> None:
         return True
 
     work = Work()
-    config = ToolConfig(run_timeout=0.05, ask=frozenset({"execute"}))
+    config = ToolConfig(run_timeout=0.05, approval_effects=frozenset({"execute"}))
     talker = agent("anthropic", tools=[work.tool], config=config, approve=approve)
     assert run(talker.run('call work {"n": 1}')).stop == "budget"
     assert work.ran == 0

@@ -12,10 +12,10 @@ from toolglot.engine.factory import create_engine
 from toolglot.errors import ConnectFailed, ContextTooLong, ProviderError, ToolglotError
 from toolglot.events import ContextCut, ModelSwitched, ReplyDone, ReplyStarted, RunDone, RunEvent, RunResult, ToolFinished
 from toolglot.jsontext import dumps_text
-from toolglot.loop.context import ASK_SUMMARY, ContextPolicy
+from toolglot.loop.context_window import SUMMARY_PROMPT, ContextPolicy
 from toolglot.loop.orchestrator import Orchestrator
 from toolglot.messages import Conversation, Message, Reply, Text, ToolCall, Usage, assistant, system, user
-from toolglot.providers.tokens import tokens_of_text
+from toolglot.providers.tokens import estimate_text
 from toolglot.request import Request
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.tool import Tool, tool
@@ -42,8 +42,8 @@ class Model:
 
     def __call__(self, request: Request) -> Reply:
         said = request.messages[-1].text
-        if said.startswith(ASK_SUMMARY):
-            self.summed.append(said.removeprefix(ASK_SUMMARY))
+        if said.startswith(SUMMARY_PROMPT):
+            self.summed.append(said.removeprefix(SUMMARY_PROMPT))
             return self.summary if isinstance(self.summary, Reply) else Reply((Text(self.summary),))
         self.seen.append(request)
         if request.messages[-1].role == "user":
@@ -161,11 +161,11 @@ def test_what_was_sent_stays_a_prefix_between_cuts(provider: str) -> None:
 
 
 def test_a_message_is_weighed_once_in_its_life(monkeypatch: pytest.MonkeyPatch) -> None:
-    from toolglot.loop import context
+    from toolglot.loop import context_window as context
 
     weighed: list[Message] = []
-    weigh = context.tokens_of_message
-    monkeypatch.setattr(context, "tokens_of_message", lambda message: weighed.append(message) or weigh(message))  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+    weigh = context.estimate_message
+    monkeypatch.setattr(context, "estimate_message", lambda message: weighed.append(message) or weigh(message))  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
     talker = agent("openai-chat", Model(20).tap(), tools=[look], context=TRIM, config=MANY)
     run(talker.run("go"))
     run(talker.run("again"))
@@ -293,7 +293,7 @@ def test_what_a_summary_takes_is_counted_and_paid(live: bool) -> None:
     assert result.cost > without.cost
     price = talker.engine.profile.price
     assert price is not None
-    assert result.cost == pytest.approx(price.of(result.usage))  # pyright: ignore[reportUnknownMemberType]
+    assert result.cost == pytest.approx(price.cost(result.usage))  # pyright: ignore[reportUnknownMemberType]
     assert result.iterations == 1
 
 
@@ -360,7 +360,7 @@ def test_the_text_to_be_summed_up_fits_the_model() -> None:
     talker = agent("openai-chat/gpt-4", model.tap(), conversation=long)
     assert cuts_of(streamed(talker))
     [text] = model.summed
-    assert tokens_of_text(ASK_SUMMARY + text) < 8_192
+    assert estimate_text(SUMMARY_PROMPT + text) < 8_192
 
 
 @pytest.mark.parametrize("slow", [False, True], ids=["sync", "async"])
@@ -439,7 +439,7 @@ def test_a_hook_with_a_mistake_in_it_is_not_hidden(live: bool) -> None:
     async def play() -> str:
         with pytest.raises(ZeroDivisionError):
             await outcome(talker, "go", streamed=live)
-        assert (await talker.measured()).left_out == 0
+        assert (await talker.context_usage()).omitted_messages == 0
         check(talker.conversation, everywhere=False)
         return (await outcome(talker, "go on", streamed=live)).text
 
@@ -560,7 +560,7 @@ def test_a_refusal_is_remembered() -> None:
 
     async def play() -> int | None:
         await talker.run("go")
-        return (await talker.measured()).budget
+        return (await talker.context_usage()).budget
 
     budget = run(play())
     assert budget is not None
@@ -591,7 +591,7 @@ def test_the_refusal_of_one_model_is_none_of_another() -> None:
     async def play() -> tuple[int | None, int | None]:
         await talker.run("go")
         talker.switch(sim("anthropic", other.tap()))
-        return (await talker.measured()).budget, talker.engine.profile.limits.context
+        return (await talker.context_usage()).budget, talker.engine.profile.limits.context
 
     budget, window = run(play())
     assert budget is not None
@@ -685,9 +685,9 @@ def test_a_real_count_corrects_the_next_estimate(live: bool) -> None:
     talker = agent("openai-chat", tap, conversation=Conversation([user('"\\' * 2_000), assistant("yes")]))
 
     async def play() -> tuple[int, int]:
-        before = (await talker.measured()).total
+        before = (await talker.context_usage()).total
         await outcome(talker, "go", streamed=live)
-        return before, (await talker.measured()).total
+        return before, (await talker.context_usage()).total
 
     before, after = run(play())
     counted = len(tap.requests[0].body) // 4
@@ -709,7 +709,7 @@ def test_a_fallback_does_not_learn_from_an_estimate_of_another_model() -> None:
     async def play() -> tuple[int, int]:
         await talker.run("go")
         await alone.run("go")
-        return (await talker.measured()).total, (await alone.measured()).total
+        return (await talker.context_usage()).total, (await alone.context_usage()).total
 
     fallen, direct = run(play())
     assert abs(fallen - direct) < direct * 0.05
@@ -737,7 +737,7 @@ def test_the_time_of_a_run_counts_for_its_summary(live: bool) -> None:
     assert result.stop == "budget"
     assert len(talker.conversation) >= before + 1
     check(talker.conversation)
-    talker.summarise = None
+    talker.summarize = None
     talker.config = ToolConfig()
     assert run(talker.run("on")).text == "done"
 
@@ -775,8 +775,8 @@ def test_a_run_that_is_cancelled_while_it_is_summed_up_leaves_a_valid_conversati
         with pytest.raises(asyncio.CancelledError):
             await work
         check(talker.conversation, everywhere=False)
-        assert (await talker.measured()).left_out == 0, "nothing was cut"
-        talker.summarise = None
+        assert (await talker.context_usage()).omitted_messages == 0, "nothing was cut"
+        talker.summarize = None
         return (await talker.run("on")).text
 
     assert run(play()) == "done"
@@ -818,7 +818,7 @@ def test_calls_that_wait_for_approval_survive_a_cut(provider: str, live: bool) -
         return calls if asks else model(request)
 
     tap = Wiretap(*[turn] * 50)
-    asks = ToolConfig(ask=frozenset({"write"}))
+    asks = ToolConfig(approval_effects=frozenset({"write"}))
     context = ContextPolicy(budget=700)
     talker = agent(provider, tap, tools=[delete], context=context, conversation=old(4), config=asks)
 
@@ -837,7 +837,7 @@ def test_calls_that_wait_for_approval_survive_a_cut(provider: str, live: bool) -
 @EVERYWHERE
 def test_tools_that_start_early_do_not_mind_a_cut(provider: str) -> None:
     tap = Model(8).tap()
-    config = ToolConfig(max_iterations=60, early_start=True)
+    config = ToolConfig(max_iterations=60, eager_start=True)
     talker = agent(provider, tap, tools=[look], context=TRIM, config=config)
     events = streamed(talker)
     assert cuts_of(events)
@@ -919,18 +919,18 @@ def offers() -> list[Tool]:
 @EVERYWHERE
 def test_measured_adds_up(provider: str) -> None:
     talker = agent(provider, tools=offers(), system="i" * 4_000, conversation=old())
-    measured = run(talker.measured())
+    measured = run(talker.context_usage())
     assert set(measured.parts) == {"instructions", "tools", "what you said", "answers"}
     assert abs(sum(measured.parts.values()) - measured.total) <= len(measured.parts) + 1
     assert measured.window == talker.engine.profile.limits.context
-    assert measured.left_out == 0
+    assert measured.omitted_messages == 0
 
 
 def test_measured_after_a_cut_says_what_the_event_said() -> None:
     talker = agent("openai-chat", Model(9).tap(), tools=[look], context=TRIM, conversation=old(2), config=MANY)
     events = streamed(talker)
-    measured = run(talker.measured())
-    assert measured.left_out == cuts_of(events)[-1].left_out
+    measured = run(talker.context_usage())
+    assert measured.omitted_messages == cuts_of(events)[-1].left_out
     assert measured.budget == 1_500
     assert abs(sum(measured.parts.values()) - measured.total) < measured.total * 0.1
 
@@ -943,7 +943,7 @@ def test_measured_is_corrected_where_nothing_is_cut() -> None:
 
     async def play() -> int:
         await talker.run("go")
-        return (await talker.measured()).total
+        return (await talker.context_usage()).total
 
     total = run(play())
     counted = len(tap.requests[0].body) // 4
@@ -951,7 +951,7 @@ def test_measured_is_corrected_where_nothing_is_cut() -> None:
 
 
 def test_measured_of_an_agent_without_anything() -> None:
-    measured = run(agent("ollama").measured())
+    measured = run(agent("ollama").context_usage())
     assert (measured.total, measured.parts, measured.budget, measured.window) == (0, {}, None, None)
 
 
@@ -960,10 +960,10 @@ def test_a_look_shows_what_would_be_sent(provider: str) -> None:
     talker = agent(provider, Model().tap(), tools=offers(), system="Be brief.", context=TRIM, conversation=old())
 
     async def play() -> list[str]:
-        before = (await talker.look()).body
+        before = (await talker.preview_request()).body
         await talker.run("go")
-        after = (await talker.look()).body
-        other = (await talker.look("simulator:gemini")).body
+        after = (await talker.preview_request()).body
+        other = (await talker.preview_request("simulator:gemini")).body
         return [body.decode() for body in (before, after, other)]
 
     before, after, other = run(play())
@@ -982,7 +982,7 @@ def test_a_look_does_not_disturb_the_prefix() -> None:
 
     async def play() -> None:
         await talker.run("one")
-        await talker.look()
+        await talker.preview_request()
         await talker.run("two")
 
     run(play())

@@ -14,7 +14,7 @@ from toolglot.events import RunEvent, TextDelta, ThinkingDelta, ToolFinished, To
 from toolglot.loop.orchestrator import Orchestrator
 from toolglot.messages import Reply
 from toolglot.tools.config import ToolConfig
-from toolglot.tools.executor import Approval
+from toolglot.tools.executor import ApprovalRequest
 from toolglot.tools.hooks import Hooks
 from toolglot.tools.tool import tool
 
@@ -26,7 +26,7 @@ Events = AsyncGenerator[RunEvent, None]
 LIVE = pytest.mark.parametrize("live", [False, True], ids=["whole", "streamed"])
 SHAPES = {
     "plain": ToolConfig(),
-    "early": ToolConfig(early_start=True),
+    "early": ToolConfig(eager_start=True),
     "narrow": ToolConfig(max_parallel=1),
     "timed": ToolConfig(run_timeout=30),
 }
@@ -69,17 +69,17 @@ async def _system(context: Any) -> str:
     return "Be brief."
 
 
-async def _approve(approval: Approval) -> bool:
+async def _approve(approval: ApprovalRequest) -> bool:
     await asyncio.sleep(0)
     return True
 
 
 def busy_agent(provider: str, config: ToolConfig) -> Orchestrator:
     config_ = ToolConfig(
-        early_start=config.early_start,
+        eager_start=config.eager_start,
         max_parallel=config.max_parallel,
         run_timeout=config.run_timeout,
-        ask=frozenset({"write"}),
+        approval_effects=frozenset({"write"}),
     )
     return agent(provider, Wiretap(), tools=[read, write], config=config_, system=_system, approve=_approve, hooks=[Slow()])
 
@@ -117,7 +117,7 @@ def test_a_run_may_be_cancelled_at_any_step(provider: str, live: bool, shape: st
             check(talker.conversation, everywhere=steps % 10 == 0)
             result = await talker.run("say on we go")
             assert result.text == "on we go"
-            assert not talker.pending
+            assert not talker.has_pending_run
             check(talker.conversation, everywhere=False)
             if not stopped:
                 return steps

@@ -458,7 +458,7 @@ def test_a_call_cut_by_the_length_limit_never_runs(provider: str, live: bool) ->
 
     for early in (False, True):
         tap = Wiretap(faults=["length"])
-        talker = agent(provider, tap, tools=[put], config=ToolConfig(early_start=early))
+        talker = agent(provider, tap, tools=[put], config=ToolConfig(eager_start=early))
         run(outcome(talker, 'call put {"text": "abcdefghijk"}\nthen say done', streamed=live))
         assert kinds_of(talker.conversation)[0] == "truncated"
         assert ran == [], f"early_start={early}"
@@ -612,7 +612,7 @@ HOOK_POINTS = ["before_request", "after_reply", "before_tool", "after_tool"]
 @pytest.mark.parametrize("early", [False, True], ids=["", "early"])
 def test_a_hook_that_fails_leaves_a_valid_conversation(live: bool, point: str, error: Exception, early: bool) -> None:
     hook = type("Bad", (Hooks,), {point: lambda self, value: _raise(error)})()  # pyright: ignore[reportUnknownLambdaType]
-    config = ToolConfig(early_start=early)
+    config = ToolConfig(eager_start=early)
     talker = agent("anthropic", tools=[add, shout], hooks=[hook], config=config)
 
     async def talk() -> None:
@@ -700,7 +700,7 @@ def test_tools_that_are_not_allowed_are_not_shown_and_do_not_run(provider: str) 
         return "open"
 
     tap = Wiretap()
-    talker = agent(provider, tap, tools=[add, secret], config=ToolConfig(allowed=frozenset({"add"})))
+    talker = agent(provider, tap, tools=[add, secret], config=ToolConfig(allowed_tools=frozenset({"add"})))
     run(talker.run("call secret {}"))
     assert all(tools_sent(body) == {"add"} for body in tap.bodies)
     assert kinds_of(talker.conversation) == ["not_allowed"]
@@ -826,7 +826,7 @@ def test_a_tool_may_take_itself_away(provider: str) -> None:
 
 # ---- early starts
 
-EARLY = ToolConfig(early_start=True)
+EARLY = ToolConfig(eager_start=True)
 
 
 @EVERYWHERE
@@ -1013,7 +1013,7 @@ def test_early_starts_count_among_the_tools_that_run_at_once(calls: str, most: i
         return n
 
     tools = [tool(name="look", effects="read")(busy), tool(name="write", effects="write")(busy)]
-    config = ToolConfig(early_start=True, max_parallel=most)
+    config = ToolConfig(eager_start=True, max_parallel=most)
     prompt = " ".join(f'call {name} {{"n": {number}}}' for number, name in enumerate(calls.split()))
     talker = agent("openai-chat", tools=tools, config=config)
     result = run(outcome(talker, prompt, streamed=True))
@@ -1049,7 +1049,7 @@ def test_a_new_config_counts_from_the_next_run() -> None:
         return "ok"
 
     talker = agent("anthropic", tools=[work])
-    talker.config = ToolConfig(allowed=frozenset())
+    talker.config = ToolConfig(allowed_tools=frozenset())
     run(talker.run("call work {}"))
     assert ran == []
 

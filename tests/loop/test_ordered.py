@@ -12,7 +12,7 @@ from toolglot.events import RunResult, ToolFinished, ToolStarted
 from toolglot.loop.orchestrator import Orchestrator
 from toolglot.messages import Reply, ToolCall
 from toolglot.tools.config import ToolConfig
-from toolglot.tools.executor import Approval
+from toolglot.tools.executor import ApprovalRequest
 from toolglot.tools.hooks import Hooks
 from toolglot.tools.tool import Tool, tool
 
@@ -22,9 +22,9 @@ LIVE = pytest.mark.parametrize("live", [False, True], ids=["whole", "streamed"])
 SHAPES = ["look step look look", "look look step look look step", "step step step", "step look look look", "look look look"]
 CONFIGS = {
     "plain": ToolConfig(),
-    "early": ToolConfig(early_start=True),
+    "early": ToolConfig(eager_start=True),
     "narrow": ToolConfig(max_parallel=2),
-    "narrow and early": ToolConfig(early_start=True, max_parallel=2),
+    "narrow and early": ToolConfig(eager_start=True, max_parallel=2),
 }
 
 
@@ -239,9 +239,9 @@ def test_a_run_that_is_out_of_time_leaves_later_calls_not_run(live: bool) -> Non
 @pytest.mark.parametrize("answers", [(True, True), (False, True), (True, False)])
 def test_ordered_calls_that_are_asked_about_keep_their_place(answers: tuple[bool, bool], live: bool) -> None:
     diary, left = Diary(), list(answers)
-    config = ToolConfig(ask=frozenset({"write"}))
+    config = ToolConfig(approval_effects=frozenset({"write"}))
 
-    def yes_or_no(_: Approval) -> bool:
+    def yes_or_no(_: ApprovalRequest) -> bool:
         return left.pop(0)
 
     talker = agent("anthropic", tools=diary.tools, config=config, approve=yes_or_no)
@@ -257,7 +257,7 @@ def test_ordered_calls_that_are_asked_about_keep_their_place(answers: tuple[bool
 def test_calls_after_an_ordered_call_that_waits_for_a_decision_wait_too() -> None:
     """A file that is read after an edit is read after the edit, also where somebody has to think about the edit first."""
     diary = Diary()
-    talker = agent("anthropic", tools=diary.tools, config=ToolConfig(ask=frozenset({"write"})))
+    talker = agent("anthropic", tools=diary.tools, config=ToolConfig(approval_effects=frozenset({"write"})))
 
     async def talk() -> RunResult:
         first = await talker.run(prompt("look step look"))
@@ -273,7 +273,7 @@ def test_calls_after_an_ordered_call_that_waits_for_a_decision_wait_too() -> Non
 @pytest.mark.parametrize("decisions", [("yes", "yes"), ("no", "yes"), ("yes", "no")])
 def test_what_has_to_be_decided_on_is_decided_on_together_also_elsewhere(decisions: tuple[Any, Any]) -> None:
     """Saved while it waits, and gone on with in another process."""
-    diary, config = Diary(), ToolConfig(ask=frozenset({"write"}))
+    diary, config = Diary(), ToolConfig(approval_effects=frozenset({"write"}))
     first = agent("anthropic", tools=diary.tools, config=config)
     paused = run(first.run(prompt("step step")))
     assert (paused.stop, len(paused.pending), diary.lines) == ("approval", 2, [])
@@ -297,7 +297,7 @@ def script(*calls: ToolCall) -> Callable[[Any], Reply]:
     return lambda _: Reply(calls, "tools")
 
 
-def yes(_: Approval) -> bool:
+def yes(_: ApprovalRequest) -> bool:
     return True
 
 
@@ -339,7 +339,7 @@ def test_commands_and_edits_of_one_turn_have_one_outcome(tmp_path: Path, config:
 
 
 def test_built_in_tools_that_write_or_execute_are_ordered_and_the_others_are_not(tmp_path: Path) -> None:
-    own = builtins(tmp_path / "..", state=tmp_path)
+    own = builtins(tmp_path / "..", state_dir=tmp_path)
     own.close()
     ordered = {one.name for one in own.tools if one.ordered}
     assert ordered == {one.name for one in own.tools if one.effects & {"write", "execute"}}

@@ -9,12 +9,12 @@ import pytest
 from toolglot.errors import MalformedData, ToolglotError, UsageError
 from toolglot.events import RunResult
 from toolglot.jsontext import dumps, loads_object
-from toolglot.loop.context import ContextPolicy
+from toolglot.loop.context_window import ContextPolicy
 from toolglot.loop.orchestrator import Orchestrator
 from toolglot.messages import Conversation, Message, Reply, Text, ToolCall, assistant, user
 from toolglot.request import Request
 from toolglot.tools.config import ToolConfig
-from toolglot.tools.executor import Approval
+from toolglot.tools.executor import ApprovalRequest
 from toolglot.tools.tool import Tool, tool
 
 from .agents import PROVIDERS, Wiretap, agent, broken, check, check_bodies, run, texts_of
@@ -44,7 +44,7 @@ def at_dawn(messages: Sequence[Message]) -> str:
     return "they met at dawn"
 
 
-def always(question: Approval) -> Any:
+def always(question: ApprovalRequest) -> Any:
     return "always"
 
 
@@ -91,8 +91,8 @@ class TestSaved:
         tap = Wiretap(*[steps] * 300)
         again = Orchestrator.load(data, transport=tap, tools=[look, write], context=TRIM)
         assert list(again.conversation) == list(first.conversation)
-        assert run(again.measured()).left_out == run(first.measured()).left_out > 0
-        assert run(again.look()).body == run(first.look()).body
+        assert run(again.context_usage()).omitted_messages == run(first.context_usage()).omitted_messages > 0
+        assert run(again.preview_request()).body == run(first.preview_request()).body
         run(again.run("and on"))
         assert "answer 0" not in tap.requests[0].body.decode()
         check_bodies(again.engine, tap)
@@ -161,7 +161,7 @@ class TestDamaged:
     @pytest.mark.parametrize("context", [{"start": 2}, {"start": 16}, {"start": 17, "prompt": 16}, {}, {"start": 2, "new": 1}])
     def test_a_context_that_can_be_is_taken(self, context: Any) -> None:
         again = Orchestrator.load(with_header(self.saved(), context=context), tools=[look, write])
-        assert len(run(again.look()).body) > 100
+        assert len(run(again.preview_request()).body) > 100
 
     @pytest.mark.parametrize("model", [5, None, True, ["simulator"], {"name": "simulator"}, 0, ""], ids=repr)
     def test_a_model_that_is_none_is_refused(self, model: Any) -> None:
@@ -210,23 +210,23 @@ class TestRestored:
         check(talker.conversation)
 
     def test_a_run_that_waits_goes_on(self) -> None:
-        asks = ToolConfig(ask=frozenset({"write"}))
+        asks = ToolConfig(approval_effects=frozenset({"write"}))
         first = agent("anthropic", tools=[write], config=asks)
         paused = run(first.run('call write {"path": "a"}'))
         talker = agent("anthropic", tools=[write], config=asks)
         talker.restore(first.save())
-        assert talker.pending
+        assert talker.has_pending_run
         result = run(talker.resume({paused.pending[0].id: "yes"}))
         assert [one.result.text for one in result.outcomes] == ["written a"]
 
     def test_what_was_pending_before_is_gone(self) -> None:
-        asks = ToolConfig(ask=frozenset({"write"}))
+        asks = ToolConfig(approval_effects=frozenset({"write"}))
         other = agent("anthropic", tools=[write])
         run(other.run("say hi"))
         talker = agent("anthropic", tools=[write], config=asks)
         run(talker.run('call write {"path": "a"}'))
         talker.restore(other.save())
-        assert not talker.pending
+        assert not talker.has_pending_run
         assert isinstance(run(raised(talker.resume({}))), UsageError)
 
     def test_uses_are_counted_on(self) -> None:
@@ -297,12 +297,12 @@ class TestUndo:
         assert talker.conversation is not held
 
     def test_a_prompt_that_waits_for_an_approval(self) -> None:
-        talker = agent("anthropic", tools=[write], config=ToolConfig(ask=frozenset({"write"})))
+        talker = agent("anthropic", tools=[write], config=ToolConfig(approval_effects=frozenset({"write"})))
         run(talker.run("say one"))
         run(talker.run('call write {"path": "a"}'))
-        assert talker.pending
+        assert talker.has_pending_run
         assert talker.undo()[0].text.startswith("call write")
-        assert not talker.pending
+        assert not talker.has_pending_run
         assert broken(talker.conversation) == []
         assert run(talker.run("say two")).text == "two"
 
@@ -334,16 +334,16 @@ class TestUndo:
         assert list(talker.conversation) == []
 
     def test_what_was_used_stays_used_and_what_was_allowed_stays_allowed(self) -> None:
-        asked: list[Approval] = []
+        asked: list[ApprovalRequest] = []
 
-        def approve(question: Approval) -> Any:
+        def approve(question: ApprovalRequest) -> Any:
             asked.append(question)
             return "always"
 
         talker = agent(
             "openai-chat",
             tools=[write.replace(max_uses=2)],
-            config=ToolConfig(ask=frozenset({"write"})),
+            config=ToolConfig(approval_effects=frozenset({"write"})),
             approve=approve,
         )
         results: list[bool] = []
@@ -359,10 +359,10 @@ class TestUndo:
         tap = Wiretap(*[steps] * 300)
         talker = looker(provider, tap, conversation=Conversation(old()))
         run(talker.run("go"))
-        left = run(talker.measured()).left_out
+        left = run(talker.context_usage()).omitted_messages
         assert left > 0
         assert talker.undo()[0].text == "go"
-        assert run(talker.measured()).left_out == left
+        assert run(talker.context_usage()).omitted_messages == left
         run(talker.run("something else"))
         assert "answer 0" not in tap.requests[-1].body.decode()
         check_bodies(talker.engine, tap)
@@ -373,10 +373,10 @@ class TestUndo:
         tap = Wiretap(*[steps] * 300)
         talker = looker(provider, tap, conversation=Conversation(old(2)))
         run(talker.run("look around"))
-        assert run(talker.measured()).left_out > 4
+        assert run(talker.context_usage()).omitted_messages > 4
         talker.undo()
         assert len(talker.conversation) == 4
-        assert run(talker.measured()).left_out <= 4
+        assert run(talker.context_usage()).omitted_messages <= 4
         assert run(talker.run("go")).text == "done"
         check_bodies(talker.engine, tap)
         check(talker.conversation, everywhere=False)
@@ -387,8 +387,8 @@ class TestUndo:
         talker = looker(provider, tap, conversation=Conversation(old()))
         run(talker.run("go"))
         while talker.undo():
-            run(talker.measured())
-            run(talker.look())
+            run(talker.context_usage())
+            run(talker.preview_request())
         assert run(talker.run("new")).text == "done"
         assert "no longer shown" not in tap.requests[-1].body.decode()
 
@@ -399,35 +399,35 @@ class TestUndo:
         talker.undo()
         again = Orchestrator.load(talker.save(), tools=[look, write], context=TRIM)
         assert list(again.conversation) == list(talker.conversation)
-        assert run(again.look()).body == run(talker.look()).body
+        assert run(again.preview_request()).body == run(talker.preview_request()).body
 
     def test_what_the_provider_refused_is_not_forgotten(self) -> None:
         """What was learnt of the model is true whatever is taken back."""
         tap = Wiretap(*[steps] * 300, faults=["context-too-long"])
         talker = agent("openai-chat", tap, context=ContextPolicy(when_full="trim"), conversation=Conversation(old()))
         run(talker.run("go"))
-        budget = run(talker.measured()).budget
+        budget = run(talker.context_usage()).budget
         talker.undo()
-        assert run(talker.measured()).budget == budget
+        assert run(talker.context_usage()).budget == budget
 
 
 @pytest.mark.parametrize(
     ("make", "config", "asks"),
     [
         (lambda: write, ToolConfig(), False),
-        (lambda: write, ToolConfig(ask=frozenset({"write"})), True),
-        (lambda: look, ToolConfig(ask=frozenset({"write"})), False),
+        (lambda: write, ToolConfig(approval_effects=frozenset({"write"})), True),
+        (lambda: look, ToolConfig(approval_effects=frozenset({"write"})), False),
         (lambda: look.replace(approval=True), ToolConfig(), True),
-        (lambda: write.replace(approval=False), ToolConfig(ask=frozenset({"write"})), False),
+        (lambda: write.replace(approval=False), ToolConfig(approval_effects=frozenset({"write"})), False),
     ],
 )
 def test_whether_a_tool_has_to_be_approved(make: Callable[[], Tool], config: ToolConfig, asks: bool) -> None:
     one = make()
-    assert agent("openai-chat", tools=[one], config=config).asks(one) is asks
+    assert agent("openai-chat", tools=[one], config=config).needs_approval(one) is asks
 
 
 def test_what_is_always_allowed_needs_no_approval_any_more() -> None:
-    talker = agent("openai-chat", tools=[write], config=ToolConfig(ask=frozenset({"write"})), approve=always)
-    assert talker.asks(write)
+    talker = agent("openai-chat", tools=[write], config=ToolConfig(approval_effects=frozenset({"write"})), approve=always)
+    assert talker.needs_approval(write)
     run(talker.run('call write {"path": "a"}'))
-    assert not talker.asks(write)
+    assert not talker.needs_approval(write)

@@ -8,7 +8,7 @@ import pytest
 
 from toolglot.errors import ToolglotError, UsageError
 from toolglot.loop.run import AskModel, CallTools, Done, NeedApproval, Run, RunState
-from toolglot.messages import Conversation, Reply, Stop, Text, Thinking, ToolCall, ToolResult, user
+from toolglot.messages import Conversation, Reply, StopReason, Text, Thinking, ToolCall, ToolResult, user
 from toolglot.request import ToolChoice
 
 from .agents import broken, check, kinds_of, results_of
@@ -21,7 +21,7 @@ def new(**options: Any) -> Run:
     return Run(Conversation([HI]), **options)
 
 
-def reply(*blocks: Any, stop: Stop = "tools") -> Reply:
+def reply(*blocks: Any, stop: StopReason = "tools") -> Reply:
     return Reply(blocks, stop)
 
 
@@ -36,7 +36,7 @@ def calls_in(step: Any) -> list[tuple[int, str]]:
 
 def reloaded(run: Run, **options: Any) -> Run:
     """The run in another process: everything through JSON."""
-    state = msgspec.json.decode(msgspec.json.encode(run.state()), type=RunState)
+    state = msgspec.json.decode(msgspec.json.encode(run.snapshot()), type=RunState)
     messages = msgspec.json.decode(msgspec.json.encode(list(run.conversation)), type=list[type(HI)])
     return Run(Conversation(messages), state=state, **options)
 
@@ -48,21 +48,21 @@ def test_the_first_step_asks() -> None:
 def test_text_ends_the_run() -> None:
     run = new()
     said = reply(Text("hello"), stop="end")
-    run.replied(said)
+    run.add_reply(said)
     assert run.next() == Done("end", said)
     assert list(run.conversation) == [HI, said.message]
 
 
 def test_calls_are_run_and_answered_in_call_order() -> None:
     run = new()
-    run.replied(reply(*CALLS))
+    run.add_reply(reply(*CALLS))
     assert calls_in(run.next()) == [(0, "a"), (1, "b")]
-    run.started(0)
-    run.started(1)
-    run.answered(1, ok(CALLS[1], "second"))
+    run.mark_started(0)
+    run.mark_started(1)
+    run.add_result(1, ok(CALLS[1], "second"))
     assert calls_in(run.next()) == [(0, "a")]
     assert len(run.conversation) == 2, "nothing is appended before all results are there"
-    run.answered(0, ok(CALLS[0], "first"))
+    run.add_result(0, ok(CALLS[0], "first"))
     assert run.next() == AskModel(None)
     assert [result.text for result in results_of(run.conversation)] == ["first", "second"]
     check(run.conversation)
@@ -70,36 +70,36 @@ def test_calls_are_run_and_answered_in_call_order() -> None:
 
 def test_the_first_result_counts() -> None:
     run = new()
-    run.replied(reply(CALLS[0]))
-    run.answered(0, ok(CALLS[0], "first"))
-    run.answered(0, ok(CALLS[0], "late"))
+    run.add_reply(reply(CALLS[0]))
+    run.add_result(0, ok(CALLS[0], "first"))
+    run.add_result(0, ok(CALLS[0], "late"))
     run.next()
     assert [result.text for result in results_of(run.conversation)] == ["first"]
 
 
 def test_a_result_under_another_id_and_name_is_put_right() -> None:
     run = new()
-    run.replied(reply(CALLS[0]))
-    run.answered(0, ToolResult("other", (Text("x"),), "renamed"))
+    run.add_reply(reply(CALLS[0]))
+    run.add_result(0, ToolResult("other", (Text("x"),), "renamed"))
     run.next()
     check(run.conversation)
 
 
 def test_calls_count_although_the_stop_says_end() -> None:
     run = new()
-    run.replied(reply(CALLS[0], stop="end"))
+    run.add_reply(reply(CALLS[0], stop="end"))
     assert calls_in(run.next()) == [(0, "a")]
 
 
 def test_a_stop_for_tools_without_calls_is_the_end() -> None:
     run = new()
-    run.replied(reply(Text("x"), stop="tools"))
+    run.add_reply(reply(Text("x"), stop="tools"))
     assert isinstance(run.next(), Done)
 
 
 def test_an_empty_reply_leaves_no_message() -> None:
     run = new()
-    run.replied(reply(stop="end"))
+    run.add_reply(reply(stop="end"))
     assert run.next() == Done("end", reply(stop="end"))
     assert list(run.conversation) == [HI]
 
@@ -123,12 +123,12 @@ LENGTH: list[tuple[str, Sequence[Any], list[int]]] = [
 def test_a_call_cut_by_the_length_limit_never_runs(blocks: Sequence[Any], whole: list[int]) -> None:
     run = new()
     said = reply(*blocks, stop="length")
-    run.replied(said)
+    run.add_reply(said)
     step = run.next()
     if whole:
         assert [number for number, _ in calls_in(step)] == whole
     for number in whole:
-        run.answered(number, ok(said.calls[number]))
+        run.add_result(number, ok(said.calls[number]))
     assert isinstance(run.next(), AskModel), "the model may try again"
     cut = [number for number in range(len(said.calls)) if number not in whole]
     assert [number for number, kind in enumerate(kinds_of(run.conversation)) if kind == "truncated"] == cut
@@ -137,7 +137,7 @@ def test_a_call_cut_by_the_length_limit_never_runs(blocks: Sequence[Any], whole:
 
 def test_a_text_cut_by_the_length_limit_ends_the_run() -> None:
     run = new()
-    run.replied(reply(Text("half"), stop="length"))
+    run.add_reply(reply(Text("half"), stop="length"))
     assert run.next() == Done("length", run.reply)
 
 
@@ -145,9 +145,9 @@ def test_a_text_cut_by_the_length_limit_ends_the_run() -> None:
 
 
 @pytest.mark.parametrize("stop", ["refusal", "filtered", "error"])
-def test_calls_of_a_stopped_reply_do_not_run(stop: Stop) -> None:
+def test_calls_of_a_stopped_reply_do_not_run(stop: StopReason) -> None:
     run = new()
-    run.replied(reply(*CALLS, stop=stop))
+    run.add_reply(reply(*CALLS, stop=stop))
     step = run.next()
     assert isinstance(step, Done)
     assert (step.stop, step.reply) == (stop, run.reply)
@@ -157,16 +157,16 @@ def test_calls_of_a_stopped_reply_do_not_run(stop: Stop) -> None:
 
 def test_a_pause_asks_again() -> None:
     run = new()
-    run.replied(reply(Text("searching"), stop="pause"))
+    run.add_reply(reply(Text("searching"), stop="pause"))
     assert run.next() == AskModel(None)
-    run.replied(reply(Text("found"), stop="end"))
+    run.add_reply(reply(Text("found"), stop="end"))
     assert run.next() == Done("end", run.reply)
 
 
 def test_a_pause_executes_nothing() -> None:
     """`pause`: ask again, execute nothing. Calls in such a reply still get a result."""
     run = new()
-    run.replied(reply(CALLS[0], stop="pause"))
+    run.add_reply(reply(CALLS[0], stop="pause"))
     assert isinstance(run.next(), AskModel)
     assert broken(run.conversation) == []
 
@@ -174,7 +174,7 @@ def test_a_pause_executes_nothing() -> None:
 def test_pauses_come_to_an_end() -> None:
     run, asked = new(max_iterations=3), 0
     while isinstance(run.next(), AskModel):
-        run.replied(reply(Text("…"), stop="pause"))
+        run.add_reply(reply(Text("…"), stop="pause"))
         asked += 1
     assert asked == 4
 
@@ -187,17 +187,17 @@ def test_the_last_turn_may_not_call_tools(most: int) -> None:
     run = new(max_iterations=most, tool_choice=ToolChoice("required"))
     for number in range(most):
         assert run.next() == AskModel(ToolChoice("required") if number == 0 else None)
-        run.replied(reply(ToolCall(str(number), "get", {})))
-        run.answered(0, ok(ToolCall(str(number), "get", {})))
+        run.add_reply(reply(ToolCall(str(number), "get", {})))
+        run.add_result(0, ok(ToolCall(str(number), "get", {})))
     assert run.next() == AskModel(ToolChoice("none"), last=True)
-    run.replied(reply(Text("that is all"), stop="end"))
+    run.add_reply(reply(Text("that is all"), stop="end"))
     assert run.next() == Done("end", run.reply)
     check(run.conversation)
 
 
 def test_a_model_that_calls_in_its_last_turn_is_refused() -> None:
     run = new(max_iterations=0)
-    run.replied(reply(*CALLS))
+    run.add_reply(reply(*CALLS))
     assert run.next() == Done("max_iterations", run.reply)
     assert kinds_of(run.conversation) == ["limit", "limit"]
     check(run.conversation)
@@ -206,7 +206,7 @@ def test_a_model_that_calls_in_its_last_turn_is_refused() -> None:
 def test_a_pause_in_the_last_turn_is_not_an_end() -> None:
     """The model had more to say: the result must not look finished."""
     run = new(max_iterations=0)
-    run.replied(reply(Text("searching"), stop="pause"))
+    run.add_reply(reply(Text("searching"), stop="pause"))
     step = run.next()
     assert isinstance(step, Done)
     assert step.stop == "max_iterations"
@@ -214,18 +214,18 @@ def test_a_pause_in_the_last_turn_is_not_an_end() -> None:
 
 def test_the_last_turn_can_be_brought_forward() -> None:
     run = new()
-    run.replied(reply(CALLS[0]))
-    run.answered(0, ok(CALLS[0]))
-    run.last_turn()
+    run.add_reply(reply(CALLS[0]))
+    run.add_result(0, ok(CALLS[0]))
+    run.disable_tools()
     assert run.next() == AskModel(ToolChoice("none"), last=True)
 
 
 def test_a_last_turn_that_was_brought_forward_stays_so_in_another_process() -> None:
     run = new()
-    run.replied(reply(*CALLS))
-    run.wait_for(0)
-    run.answered(1, ok(CALLS[1]))
-    run.last_turn()
+    run.add_reply(reply(*CALLS))
+    run.wait_for_decision(0)
+    run.add_result(1, ok(CALLS[1]))
+    run.disable_tools()
     other = reloaded(run)
     other.decide({"a": "no"})
     assert other.next() == AskModel(ToolChoice("none"), last=True)
@@ -234,8 +234,8 @@ def test_a_last_turn_that_was_brought_forward_stays_so_in_another_process() -> N
 def test_the_choice_is_for_the_first_request_only() -> None:
     run = new(tool_choice=ToolChoice("required"))
     assert run.next() == AskModel(ToolChoice("required"))
-    run.replied(reply(CALLS[0]))
-    run.answered(0, ok(CALLS[0]))
+    run.add_reply(reply(CALLS[0]))
+    run.add_result(0, ok(CALLS[0]))
     assert run.next() == AskModel(None)
 
 
@@ -245,9 +245,9 @@ def test_the_choice_is_for_the_first_request_only() -> None:
 def test_two_calls_of_one_id_have_a_result_each() -> None:
     twins = (ToolCall("same", "get", {"x": 1}), ToolCall("same", "put", {"x": 2}))
     run = new()
-    run.replied(reply(*twins))
-    run.answered(1, ok(twins[1], "second"))
-    run.answered(0, ok(twins[0], "first"))
+    run.add_reply(reply(*twins))
+    run.add_result(1, ok(twins[1], "second"))
+    run.add_result(0, ok(twins[0], "first"))
     run.next()
     assert [(result.name, result.text) for result in results_of(run.conversation)] == [("get", "first"), ("put", "second")]
     check(run.conversation)
@@ -258,10 +258,10 @@ def test_two_calls_of_one_id_have_a_result_each() -> None:
 
 def test_nothing_goes_on_while_a_call_waits() -> None:
     run = new()
-    run.replied(reply(*CALLS))
-    run.wait_for(1)
+    run.add_reply(reply(*CALLS))
+    run.wait_for_decision(1)
     assert calls_in(run.next()) == [(0, "a")]
-    run.answered(0, ok(CALLS[0]))
+    run.add_result(0, ok(CALLS[0]))
     assert run.next() == NeedApproval((CALLS[1],))
     assert len(run.conversation) == 2
     run.decide({"b": "yes"})
@@ -272,8 +272,8 @@ def test_nothing_goes_on_while_a_call_waits() -> None:
 
 def test_a_refused_call_is_told_so() -> None:
     run = new()
-    run.replied(reply(CALLS[0]))
-    run.wait_for(0)
+    run.add_reply(reply(CALLS[0]))
+    run.wait_for_decision(0)
     run.decide({"a": "no"})
     assert run.next() == AskModel(None)
     assert kinds_of(run.conversation) == ["rejected"]
@@ -282,9 +282,9 @@ def test_a_refused_call_is_told_so() -> None:
 
 def test_a_decision_for_an_unknown_call_changes_nothing() -> None:
     run = new()
-    run.replied(reply(*CALLS))
-    run.wait_for(0)
-    run.answered(1, ok(CALLS[1]))
+    run.add_reply(reply(*CALLS))
+    run.wait_for_decision(0)
+    run.add_result(1, ok(CALLS[1]))
     with pytest.raises(UsageError, match=r"zzz.*waiting: a"):
         run.decide({"a": "yes", "zzz": "yes"})
     assert run.next() == NeedApproval((CALLS[0],))
@@ -293,8 +293,8 @@ def test_a_decision_for_an_unknown_call_changes_nothing() -> None:
 @pytest.mark.parametrize("decision", ["maybe", "", True, None])
 def test_a_decision_is_yes_or_no(decision: Any) -> None:
     run = new()
-    run.replied(reply(CALLS[0]))
-    run.wait_for(0)
+    run.add_reply(reply(CALLS[0]))
+    run.wait_for_decision(0)
     with pytest.raises(UsageError):
         run.decide({"a": decision})
 
@@ -310,11 +310,11 @@ def test_a_decision_without_a_run_is_an_error() -> None:
 def test_an_interrupt_tells_what_ran_from_what_did_not() -> None:
     calls = (*CALLS, ToolCall("c", "get", {}))
     run = new()
-    run.replied(reply(*calls))
-    run.started(0)
-    run.answered(0, ok(calls[0]))
-    run.started(1)
-    run.interrupted()
+    run.add_reply(reply(*calls))
+    run.mark_started(0)
+    run.add_result(0, ok(calls[0]))
+    run.mark_started(1)
+    run.interrupt()
     assert kinds_of(run.conversation) == [None, "interrupted", "cancelled"]
     assert run.next() == Done("interrupted", run.reply)
     check(run.conversation)
@@ -323,7 +323,7 @@ def test_an_interrupt_tells_what_ran_from_what_did_not() -> None:
 @pytest.mark.parametrize(("said", "roles"), [("half a", ["user", "assistant", "user"]), (" ", ["user", "user"])])
 def test_an_interrupted_reply_leaves_what_was_said(said: str, roles: list[str]) -> None:
     run = new()
-    run.interrupted(said)
+    run.interrupt(said)
     assert [message.role for message in run.conversation] == roles
     assert "interrupted" in run.conversation[-1].text
     check(run.conversation)
@@ -331,22 +331,22 @@ def test_an_interrupted_reply_leaves_what_was_said(said: str, roles: list[str]) 
 
 def test_an_interrupt_before_a_request_says_nothing() -> None:
     run = new()
-    run.interrupted(None)
+    run.interrupt(None)
     assert list(run.conversation) == [HI]
 
 
 def test_a_waiting_call_that_is_left_did_not_run() -> None:
     run = new()
-    run.replied(reply(CALLS[0]))
-    run.wait_for(0)
-    run.interrupted()
+    run.add_reply(reply(CALLS[0]))
+    run.wait_for_decision(0)
+    run.interrupt()
     assert kinds_of(run.conversation) == ["cancelled"]
 
 
 def test_an_abandoned_turn_is_answered() -> None:
     run = new()
-    run.replied(reply(*CALLS))
-    run.started(0)
+    run.add_reply(reply(*CALLS))
+    run.mark_started(0)
     run.abandon("limit", "the budget is gone")
     assert kinds_of(run.conversation) == ["unknown_outcome", "limit"]
     check(run.conversation)
@@ -356,17 +356,17 @@ def test_an_abandoned_turn_is_answered() -> None:
 
 def test_a_finished_run_answers_its_calls_first() -> None:
     run = new()
-    run.replied(reply(CALLS[0]))
+    run.add_reply(reply(CALLS[0]))
     run.finish()
     assert calls_in(run.next()) == [(0, "a")]
-    run.answered(0, ok(CALLS[0]))
+    run.add_result(0, ok(CALLS[0]))
     assert run.next() == Done("end", run.reply)
 
 
 def test_go_on_asks_again() -> None:
     run = new()
-    run.replied(reply(Text("x"), stop="end"))
-    run.go_on(user("not that"))
+    run.add_reply(reply(Text("x"), stop="end"))
+    run.continue_with(user("not that"))
     assert run.next() == AskModel(None)
 
 
@@ -376,13 +376,13 @@ def test_go_on_asks_again() -> None:
 def test_what_was_started_before_a_crash_is_not_offered_again() -> None:
     calls = (*CALLS, ToolCall("c", "get", {}))
     run = new()
-    run.replied(reply(*calls))
-    run.started(0)
-    run.answered(0, ok(calls[0]))
-    run.started(1)
+    run.add_reply(reply(*calls))
+    run.mark_started(0)
+    run.add_result(0, ok(calls[0]))
+    run.mark_started(1)
     other = reloaded(run)
     assert calls_in(other.next()) == [(2, "c")]
-    other.answered(2, ok(calls[2]))
+    other.add_result(2, ok(calls[2]))
     other.next()
     assert kinds_of(other.conversation) == [None, "unknown_outcome", None]
     check(other.conversation)
@@ -390,20 +390,20 @@ def test_what_was_started_before_a_crash_is_not_offered_again() -> None:
 
 def test_a_saved_run_belongs_to_its_conversation() -> None:
     run = new()
-    run.replied(reply(CALLS[0]))
+    run.add_reply(reply(CALLS[0]))
     with pytest.raises(UsageError, match="another conversation"):
-        Run(Conversation([HI]), state=run.state())
+        Run(Conversation([HI]), state=run.snapshot())
 
 
 def test_iterations_go_on_in_another_process() -> None:
     run = new(max_iterations=2)
-    run.replied(reply(CALLS[0]))
-    run.wait_for(0)
+    run.add_reply(reply(CALLS[0]))
+    run.wait_for_decision(0)
     other = reloaded(run, max_iterations=2)
     other.decide({"a": "no"})
     assert other.next() == AskModel(None)
-    other.replied(reply(CALLS[1]))
-    other.answered(0, ok(CALLS[1]))
+    other.add_reply(reply(CALLS[1]))
+    other.add_result(0, ok(CALLS[1]))
     assert other.next() == AskModel(ToolChoice("none"), last=True)
 
 
@@ -422,7 +422,7 @@ def test_a_state_that_cannot_be_is_refused_or_bears_no_harm(state: RunState) -> 
     try:
         run = Run(Conversation([HI]), state=state)
         run.next()
-        run.interrupted()
+        run.interrupt()
     except ToolglotError:
         return
     assert len(results_of(run.conversation)) == len(CALLS)

@@ -47,7 +47,7 @@ class Walk:
                 self.asked += 1
                 assert ask.last == (self.run.iteration >= MOST)
                 if self.choose("go", "go", "go", "go", "interrupt") == "interrupt":
-                    self.run.interrupted(self.choose(None, "", "half"))
+                    self.run.interrupt(self.choose(None, "", "half"))
                 else:
                     self.reply()
             case CallTools(calls):
@@ -62,7 +62,7 @@ class Walk:
         blocks = [self.block(part, f"{ids[at]}{self.asked}") for at, part in enumerate(parts)]
         said = Reply(tuple(blocks), self.choose(*STOPS))
         self.first = len(self.calls)
-        self.run.replied(said)
+        self.run.add_reply(said)
         assert self.run.reply is not None
         assert len({call.id for call in self.run.reply.calls}) == len(said.calls), "each has an id of its own"
         self.calls += self.run.reply.calls
@@ -85,35 +85,35 @@ class Walk:
         for number, call in self.draw(st.permutations(calls)):
             what = self.choose("run", "run", "run", "refuse", "wait", "begin", "stop", "error")
             if what == "wait" and not self.run.is_approved(number):
-                self.run.wait_for(number)
+                self.run.wait_for_decision(number)
                 continue
             if what == "refuse":
-                self.run.answered(number, ToolResult(call.id, (Text("no"),), call.name, is_error=True))
+                self.run.add_result(number, ToolResult(call.id, (Text("no"),), call.name, is_error=True))
                 continue
             if what in ("stop", "error"):
-                self.run.interrupted() if what == "stop" else self.run.abandon("cancelled", "an error")
+                self.run.interrupt() if what == "stop" else self.run.abandon("cancelled", "an error")
                 if what == "error":
                     self.run.finish("error")
                 return
             assert self.first + number not in self.begun, "offered again although it was started"
             self.begun.add(self.first + number)
-            self.run.started(number)
+            self.run.mark_started(number)
             self.ran[self.first + number] += 1
             if what == "run":
-                self.run.answered(number, ToolResult(call.id, (Text(str(self.first + number)),), call.name))
+                self.run.add_result(number, ToolResult(call.id, (Text(str(self.first + number)),), call.name))
             else:
                 self.other_process()  # it crashed in the middle of the call
                 return
 
     def decide(self, calls: tuple[ToolCall, ...]) -> None:
         if self.choose("decide", "decide", "leave") == "leave":
-            self.run.interrupted()
+            self.run.interrupt()
             return
         ids = self.draw(st.lists(st.sampled_from([call.id for call in calls]), unique=True, min_size=1))
         self.run.decide({id: self.choose("yes", "no") for id in ids})
 
     def other_process(self) -> None:
-        state = msgspec.json.decode(msgspec.json.encode(self.run.state("tools")), type=RunState)
+        state = msgspec.json.decode(msgspec.json.encode(self.run.snapshot("tools")), type=RunState)
         conversation, _ = load(save(self.run.conversation))
         assert conversation == self.run.conversation
         self.run = Run(conversation, max_iterations=MOST, state=state)
@@ -153,5 +153,5 @@ def test_providers_take_what_is_left_of_any_walk(data: st.DataObject) -> None:
     for _ in range(data.draw(st.integers(0, 12))):
         if not walk.step():
             break
-    walk.run.interrupted(data.draw(st.sampled_from([None, "half a sentence"])))
+    walk.run.interrupt(data.draw(st.sampled_from([None, "half a sentence"])))
     check(list[Message](walk.run.conversation))

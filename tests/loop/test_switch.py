@@ -52,7 +52,7 @@ async def ask() -> str:
 
 TOOLS = [add, picture, fail, ask]
 MIXED = 'think let me see\ncall add {"a": 1, "b": 2} call picture {} call fail {} call ask {}\nthen say done'
-ASK = ToolConfig(ask=frozenset({"write"}))
+ASK = ToolConfig(approval_effects=frozenset({"write"}))
 
 
 def sim(provider: str, tap: Wiretap) -> Engine:
@@ -300,7 +300,7 @@ def test_a_key_stays_with_the_provider_that_it_was_given_for(
 def test_a_fallback_after_a_switch_gets_only_what_is_its_own(fallback: str, key: str) -> None:
     talker = with_a_secret(fallbacks=[fallback])
     talker.switch("gemini:gemini-2.5-pro")
-    assert talker.fall_back(0) == 1
+    assert talker.use_fallback(0) == 1
     assert talker.model == fallback
     assert [one for one in ("SECRET", *OWN.values()) if one in carried(talker.engine)] == [key]
 
@@ -310,7 +310,7 @@ def test_a_look_after_a_switch_uses_what_belongs_to_the_model_that_is_looked_at(
     """A resource is an option that only Azure knows, and that it needs."""
     talker = Orchestrator("azure-chat:first", resource="ours", key="SECRET")
     talker.switch("openai-chat:gpt-4o")
-    assert b"messages" in run(talker.look(model)).body
+    assert b"messages" in run(talker.preview_request(model)).body
 
 
 @pytest.mark.parametrize("given", [{}, {"headers": {"x-team": "a"}}], ids=["plain", "with options"])

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from toolglot.errors import ToolglotError, UsageError
-from toolglot.loop.background import run_sync
+from toolglot.loop.background_loop import run_sync
 from toolglot.loop.orchestrator import Orchestrator
 from toolglot.messages import Conversation, load
 from toolglot.tools.config import ToolConfig
@@ -177,7 +177,7 @@ def test_a_sync_tool_may_ask_another_model() -> None:
 
 
 def test_resume_sync() -> None:
-    talker = agent("anthropic", tools=[add], config=ToolConfig(ask=frozenset({"execute"})))
+    talker = agent("anthropic", tools=[add], config=ToolConfig(approval_effects=frozenset({"execute"})))
     first = talker.run_sync(CALL)
     assert first.stop == "approval"
     assert talker.resume_sync({first.pending[0].id: "yes"}).stop == "end"

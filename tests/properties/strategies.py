@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from toolglot.messages import Block, Foreign, Media, Message, Opaque, Origin, Role, Text, Thinking, ToolCall, ToolResult
-from toolglot.providers.catalog import PROFILES, resolve
+from toolglot.providers.catalog import PROFILES, resolve_profile
 from toolglot.providers.profile import Profile
 from toolglot.request import Options, Output, Request, ToolChoice, ToolDefinition
 
@@ -40,7 +40,7 @@ _MODELS = (
     ("compatible", "qwen3-coder"),
 )
 TARGETS = (*_MODELS, *((provider, "some-model") for provider in PROFILES if provider not in dict(_MODELS)))
-ORIGINS = tuple(Origin(resolve(provider).wire, provider, model) for provider, model in TARGETS)
+ORIGINS = tuple(Origin(resolve_profile(provider).wire, provider, model) for provider, model in TARGETS)
 IDS = ("a", "b", "a_2", "", "call|1:x", "abcdefghi", "c" * 50, "d" * 90, "ü 1")
 TOOLS = (
     ToolDefinition("get", "Gets.", {"type": "object", "properties": {"x": {"type": "string"}}, "required": ["x"]}),
@@ -56,7 +56,9 @@ PNG, PDF = "iVBORw0KGgo=", "JVBERi0xLjQ="
 
 
 def targets(*wires: str) -> st.SearchStrategy[Profile]:
-    return st.sampled_from([resolve(*target) for target in TARGETS if not wires or resolve(*target).wire in wires])
+    return st.sampled_from(
+        [resolve_profile(*target) for target in TARGETS if not wires or resolve_profile(*target).wire in wires]
+    )
 
 
 class Maker:

@@ -15,9 +15,9 @@ from toolglot.providers.catalog import PROFILES
 from toolglot.providers.profile import HistoryRules, Profile
 from toolglot.request import Request
 from toolglot.wire.codec import encode_request
-from toolglot.wire.repair import repair
+from toolglot.wire.repair import repair_history
 
-from .judge import illegal, needs_referee, refused
+from .legality import illegal, needs_referee, refused
 from .strategies import ORIGINS, TARGETS, conversations, legal_conversations, requests, targets
 
 pytestmark = pytest.mark.untraced
@@ -93,7 +93,7 @@ def breaks(rules: HistoryRules, messages: list[Message]) -> list[str]:
 @LAW
 @given(conversations(), RULES)
 def test_repaired_history_is_legal(messages: list[Message], rules: HistoryRules) -> None:
-    repaired = repair(messages, rules).messages
+    repaired = repair_history(messages, rules).messages
     assert unpaired(repaired) == []
     assert breaks(rules, repaired) == []
 
@@ -101,8 +101,8 @@ def test_repaired_history_is_legal(messages: list[Message], rules: HistoryRules)
 @LAW
 @given(conversations(), RULES)
 def test_repair_is_idempotent(messages: list[Message], rules: HistoryRules) -> None:
-    once = repair(messages, rules)
-    again = repair(once.messages, rules)
+    once = repair_history(messages, rules)
+    again = repair_history(once.messages, rules)
     assert again.repairs == []
     assert [id(message) for message in again.messages] == [id(message) for message in once.messages]
 
@@ -111,7 +111,7 @@ def test_repair_is_idempotent(messages: list[Message], rules: HistoryRules) -> N
 @given(conversations(), RULES)
 @example([user([ToolResult("a", (Text("rs000001"),)), "tx000002"])], HistoryRules())
 def test_repair_loses_and_doubles_nothing(messages: list[Message], rules: HistoryRules) -> None:
-    repaired = repair(messages, rules)
+    repaired = repair_history(messages, rules)
     assert marks(repaired.messages, "tx|ar|rs|th") == marks(messages, "tx|ar|rs|th")
     calls = [(call.name, call.arguments, call.raw) for message in messages for call in message.calls]
     assert [(call.name, call.arguments, call.raw) for m in repaired.messages for call in m.calls] == calls
@@ -120,7 +120,7 @@ def test_repair_loses_and_doubles_nothing(messages: list[Message], rules: Histor
 @LAW
 @given(legal_conversations(), RULES)
 def test_legal_history_is_returned_as_the_same_objects(messages: list[Message], rules: HistoryRules) -> None:
-    repaired = repair(messages, rules)
+    repaired = repair_history(messages, rules)
     assert [id(message) for message in repaired.messages if message.text != "OK."] == [id(message) for message in messages]
     assert repaired.repairs == []
 
@@ -128,7 +128,7 @@ def test_legal_history_is_returned_as_the_same_objects(messages: list[Message], 
 @LAW
 @given(conversations(), RULES)
 def test_every_change_is_said(messages: list[Message], rules: HistoryRules) -> None:
-    repaired = repair(messages, rules)
+    repaired = repair_history(messages, rules)
     assert bool(repaired.repairs) == (repaired.messages != messages)
 
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from toolglot.errors import ToolglotError
 from toolglot.jsontext import dumps
 from toolglot.messages import Conversation, Message, Text, ToolCall, ToolResult
-from toolglot.providers.catalog import WIRE_DEFAULTS, resolve
+from toolglot.providers.catalog import WIRE_DEFAULTS, resolve_profile
 from toolglot.providers.profile import Profile
 from toolglot.request import Options, Request, ToolChoice, ToolDefinition
 from toolglot.wire.codec import WIRES, decode_request, encode_request
@@ -34,7 +34,7 @@ MODELS = {
 
 
 def default(wire: str) -> Profile:
-    return resolve(WIRE_DEFAULTS[wire], MODELS[wire])
+    return resolve_profile(WIRE_DEFAULTS[wire], MODELS[wire])
 
 
 def read(profile: Profile, body: Doc) -> Request:
@@ -145,11 +145,11 @@ def test_incremental_encoding_equals_full_encoding_and_keeps_its_prefix(data: st
         full = encode_request(replace(request, messages=list(conversation)), profile)
         assert step.body == dumps(full.body)
         assert step.body.startswith(sent[:closed])
-        assert step.closed >= closed
-        assert (step.names, {*map(str, step.lowered)}) == (full.names, {*map(str, full.lowered)})
+        assert step.prefix_length >= closed
+        assert (step.names, {*map(str, step.lowerings)}) == (full.names, {*map(str, full.lowerings)})
         assert sorted((r.what, r.why) for r in step.repairs) == sorted((r.what, r.why) for r in full.repairs)
         assert sorted((loss.what, loss.why) for loss in step.losses) == sorted((loss.what, loss.why) for loss in full.losses)
-        sent, closed = step.body, step.closed
+        sent, closed = step.body, step.prefix_length
 
 
 # ---- shapes that nobody promised

@@ -7,8 +7,8 @@ import pytest
 from msgspec.structs import replace
 
 from toolglot.errors import LimitExceeded, UnknownName
-from toolglot.providers.catalog import ALIASES, FACTS, PROFILES, WIRE_DEFAULTS, resolve
-from toolglot.providers.preflight import Problem, leave_out, preflight
+from toolglot.providers.catalog import ALIASES, FACTS, PROFILES, WIRE_DEFAULTS, resolve_profile
+from toolglot.providers.preflight import Problem, drop_refused_tools, preflight
 from toolglot.providers.profile import Profile
 from toolglot.request import ToolDefinition
 from toolglot.schema import dialects
@@ -45,9 +45,9 @@ def test_what_is_made_up_for_a_row_fits_its_own_patterns(profile: Profile) -> No
     assert re.fullmatch(profile.limits.call_id, "aB3dE6gH9")
     writer = Writer(profile)
     for name in ("", "9", "a.b/c d", "x" * 500, "ü"):
-        assert re.fullmatch(profile.limits.name, writer.tool_name(name))
+        assert re.fullmatch(profile.limits.name, writer.map_tool_name(name))
     for id in ("", "|", "x" * 500, "ü\0"):
-        assert re.fullmatch(profile.limits.call_id, writer.call_id(id))
+        assert re.fullmatch(profile.limits.call_id, writer.map_call_id(id))
 
 
 def test_rows_have_the_names_that_people_use() -> None:
@@ -66,26 +66,26 @@ def test_rows_have_the_names_that_people_use() -> None:
     ("name", "id"), [("openai", "openai-responses"), ("azure", "azure-responses"), ("google", "gemini"), ("grok", "xai")]
 )
 def test_aliases(name: str, id: str) -> None:
-    assert resolve(name, "m").id == id
+    assert resolve_profile(name, "m").id == id
 
 
 @pytest.mark.parametrize("server", ["llama.cpp", "vllm", "sglang", "lmstudio"])
 def test_servers_at_home_speak_chat(server: str) -> None:
-    assert resolve(server, "m").wire == "openai-chat"
+    assert resolve_profile(server, "m").wire == "openai-chat"
 
 
 def test_profile_knows_its_model() -> None:
-    assert resolve("groq", "llama").model == "llama"
-    assert resolve("groq").model == ""
-    assert resolve("groq", "llama") is resolve("groq", "llama")
+    assert resolve_profile("groq", "llama").model == "llama"
+    assert resolve_profile("groq").model == ""
+    assert resolve_profile("groq", "llama") is resolve_profile("groq", "llama")
     assert PROFILES["groq"].model == ""
 
 
 def test_unknown_provider_names_the_nearest() -> None:
     with pytest.raises(UnknownName, match="did you mean 'anthropic'"):
-        resolve("antropic")
+        resolve_profile("antropic")
     with pytest.raises(UnknownName, match=r"there are anthropic, .* and \d+ more"):
-        resolve("zzzzzz")
+        resolve_profile("zzzzzz")
 
 
 # ---- facts
@@ -125,27 +125,27 @@ def test_unknown_provider_names_the_nearest() -> None:
     ],
 )
 def test_what_is_known_of_models(provider: str, model: str, field: str, value: object) -> None:
-    assert getattr(resolve(provider, model), field) == value
+    assert getattr(resolve_profile(provider, model), field) == value
 
 
 @pytest.mark.parametrize("model", ["gpt-6-astra", "gpt-6.1-sol"])
 def test_models_that_cannot_stop_reasoning(model: str) -> None:
     """They do not accept effort `none`."""
-    assert "none" not in resolve("openai-responses", model).efforts
+    assert "none" not in resolve_profile("openai-responses", model).efforts
 
 
 def test_small_gpt_5_4_takes_a_temperature() -> None:
     """Recorded 200: gpt-5.4-nano with `temperature` and no `reasoning`."""
-    assert resolve("openai-responses", "gpt-5.4-nano").sampling == "all"
+    assert resolve_profile("openai-responses", "gpt-5.4-nano").sampling == "all"
 
 
 def test_gemini_3_5_takes_a_budget() -> None:
     """Recorded 200: gemini-3.5-flash with `thinkingBudget`."""
-    assert resolve("gemini", "gemini-3.5-flash").thinking_budget is True
+    assert resolve_profile("gemini", "gemini-3.5-flash").thinking_budget is True
 
 
 def test_grok_4_7_knows_one_level_more() -> None:
-    assert resolve("xai", "grok-4.7").efforts == ("low", "medium", "high", "xhigh")
+    assert resolve_profile("xai", "grok-4.7").efforts == ("low", "medium", "high", "xhigh")
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_grok_4_7_knows_one_level_more() -> None:
     ],
 )
 def test_claude_that_can_be_forced_to_call(model: str, forced: bool) -> None:
-    features = resolve("anthropic", model).features
+    features = resolve_profile("anthropic", model).features
     assert ("required" in features.choices) is forced
     assert features.error_flag is True
 
@@ -171,14 +171,14 @@ def test_claude_that_can_be_forced_to_call(model: str, forced: bool) -> None:
     [("claude-sonnet-4-5", True), ("claude-3-5-haiku", True), ("claude-sonnet-4-6", False), ("claude-haiku-5-5", False)],
 )
 def test_claude_that_goes_on_with_a_begun_answer(model: str, prefill: bool) -> None:
-    rules = resolve("anthropic", model).history
+    rules = resolve_profile("anthropic", model).history
     assert rules.ends_with_user is not prefill
     assert (rules.calls_last, rules.starts_with_user, rules.no_blank_text, rules.needs_turn) == (True, True, True, True)
 
 
 def test_result_media_of_gemini() -> None:
-    assert resolve("gemini", "gemini-2.5-pro").features.result_media == frozenset()
-    assert resolve("gemini", "gemini-3-pro").features.result_media == {"image", "file"}
+    assert resolve_profile("gemini", "gemini-2.5-pro").features.result_media == frozenset()
+    assert resolve_profile("gemini", "gemini-3-pro").features.result_media == {"image", "file"}
 
 
 def test_facts_name_profiles_and_fields_that_exist_and_their_source() -> None:
@@ -196,7 +196,7 @@ def test_facts_name_profiles_and_fields_that_exist_and_their_source() -> None:
 
 # ---- preflight
 
-OPENAI, CLAUDE = resolve("openai-chat"), resolve("anthropic")
+OPENAI, CLAUDE = resolve_profile("openai-chat"), resolve_profile("anthropic")
 
 
 def tools(count: int) -> list[ToolDefinition]:
@@ -205,13 +205,13 @@ def tools(count: int) -> list[ToolDefinition]:
 
 def test_preflight_finds_nothing_where_all_is_well() -> None:
     assert preflight(tools(128), OPENAI, {"messages": []}) == []
-    assert leave_out(tools(2), OPENAI) == (tools(2), [])
+    assert drop_refused_tools(tools(2), OPENAI) == (tools(2), [])
 
 
 def test_preflight_counts_tools() -> None:
     assert preflight(tools(129), OPENAI) == [Problem("", "number of tools", 129, 128)]
     assert preflight(tools(500), CLAUDE) == []
-    kept, losses = leave_out(tools(130), OPENAI)
+    kept, losses = drop_refused_tools(tools(130), OPENAI)
     assert len(kept) == 128
     assert [(loss.what, loss.where) for loss in losses] == [("tool 't128'", "tools"), ("tool 't129'", "tools")]
 
@@ -231,7 +231,7 @@ def test_preflight_names_the_tool_its_value_and_the_limit() -> None:
         ("long", "length of the description", True),
     ]
     assert str(problems[2]) == "tool 'long': length of the description is 6, the limit is 5"
-    kept, losses = leave_out(bad[1:], short)
+    kept, losses = drop_refused_tools(bad[1:], short)
     assert [tool.name for tool in kept] == ["a.b", "web"]
     assert [loss.what for loss in losses] == ["tool 'long'"]
 
@@ -252,9 +252,14 @@ def test_preflight_measures_the_body() -> None:
 
 
 def test_problem_as_an_error() -> None:
-    error = Problem("t", "name", "x", "y").error(OPENAI)
+    error = Problem("t", "name", "x", "y").to_error(OPENAI)
     assert isinstance(error, LimitExceeded)
-    assert (error.what, error.limit, error.value, error.provider) == ("name of tool 't'", "y", "x", "OpenAI Chat Completions")
+    assert (error.quantity, error.limit, error.value, error.provider) == (
+        "name of tool 't'",
+        "y",
+        "x",
+        "OpenAI Chat Completions",
+    )
     whole = Problem("", "number of tools", 129, 128)
     assert str(whole) == "number of tools is 129, the limit is 128"
-    assert str(whole.error(OPENAI)) == "number of tools is 129, over the limit of OpenAI Chat Completions: 128"
+    assert str(whole.to_error(OPENAI)) == "number of tools is 129, over the limit of OpenAI Chat Completions: 128"

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from toolglot.errors import LimitExceeded
-from toolglot.providers.catalog import resolve
-from toolglot.providers.preflight import Problem, leave_out, preflight
+from toolglot.providers.catalog import resolve_profile
+from toolglot.providers.preflight import Problem, drop_refused_tools, preflight
 from toolglot.providers.profile import Profile, ProviderLimits
 from toolglot.request import ToolDefinition
 
@@ -17,12 +17,12 @@ def tools(count: int) -> list[ToolDefinition]:
 
 SHORT = Profile(id="short", title="Short", wire="openai-chat", limits=ProviderLimits(tools=2, description=5, request_bytes=20))
 CASES: dict[str, tuple[Profile, list[ToolDefinition], Any, list[Problem]]] = {
-    "all is well": (resolve("openai-chat"), tools(128), None, []),
-    "too many": (resolve("openai-chat"), tools(129), None, [Problem("", "number of tools", 129, 128)]),
-    "no known limit": (resolve("anthropic"), tools(500), None, []),
+    "all is well": (resolve_profile("openai-chat"), tools(128), None, []),
+    "too many": (resolve_profile("openai-chat"), tools(129), None, [Problem("", "number of tools", 129, 128)]),
+    "no known limit": (resolve_profile("anthropic"), tools(500), None, []),
     "no name": (SHORT, [ToolDefinition("")], None, [Problem("", "name", "empty", "at least one character")]),
     "a name that is mapped": (
-        resolve("openai-chat"),
+        resolve_profile("openai-chat"),
         [ToolDefinition("a.b")],
         None,
         [Problem("a.b", "name", "3 characters", "pattern [a-zA-Z0-9_-]{1,64}", refused=False)],
@@ -42,7 +42,7 @@ CASES: dict[str, tuple[Profile, list[ToolDefinition], Any, list[Problem]]] = {
     "hosted tools have no limits of ours": (SHORT, [ToolDefinition("web:search", kind="hosted")] * 2, None, []),
     "a large body": (SHORT, [], {"a": "x" * 20}, [Problem("", "size of the request in bytes", 28, 20)]),
     "cache marks": (
-        resolve("anthropic"),
+        resolve_profile("anthropic"),
         [],
         {
             "system": [{"cache_control": {}}] * 3,
@@ -50,7 +50,7 @@ CASES: dict[str, tuple[Profile, list[ToolDefinition], Any, list[Problem]]] = {
         },
         [Problem("", "number of cache_control marks", 5, 4)],
     ),
-    "four cache marks": (resolve("anthropic"), [], [{"cache_control": {}}] * 4, []),
+    "four cache marks": (resolve_profile("anthropic"), [], [{"cache_control": {}}] * 4, []),
 }
 
 
@@ -62,14 +62,14 @@ def test_limits(profile: Profile, given: list[ToolDefinition], body: Any, proble
 def test_a_problem_is_a_sentence_and_an_error_that_names_the_limit() -> None:
     problem = Problem("t", "length of the description", 6, 5)
     assert str(problem) == "tool 't': length of the description is 6, the limit is 5"
-    error = problem.error(SHORT)
+    error = problem.to_error(SHORT)
     assert isinstance(error, LimitExceeded)
     assert str(error) == "length of the description of tool 't' is 6, over the limit of Short: 5"
-    assert str(Problem("", "number of tools", 3, 2).error(SHORT)) == "number of tools is 3, over the limit of Short: 2"
+    assert str(Problem("", "number of tools", 3, 2).to_error(SHORT)) == "number of tools is 3, over the limit of Short: 2"
 
 
 def test_one_bad_tool_is_left_out_and_the_rest_is_sent() -> None:
-    kept, losses = leave_out([ToolDefinition("long", "abcdef"), *tools(3)], SHORT)
+    kept, losses = drop_refused_tools([ToolDefinition("long", "abcdef"), *tools(3)], SHORT)
     assert [tool.name for tool in kept] == ["t0", "t1"]
     assert [loss.what for loss in losses] == ["tool 'long'", "tool 't2'"]
     assert "limit is 5" in losses[0].why
@@ -77,4 +77,4 @@ def test_one_bad_tool_is_left_out_and_the_rest_is_sent() -> None:
 
 
 def test_nothing_is_left_out_where_nothing_is_wrong() -> None:
-    assert leave_out(tools(3), resolve("anthropic")) == (tools(3), [])
+    assert drop_refused_tools(tools(3), resolve_profile("anthropic")) == (tools(3), [])

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolglot.messages import Foreign, Media, Message, Text, Thinking, ToolCall, ToolResult, assistant, tool_results, user
-from toolglot.providers.tokens import factor_of, tokens_by_kind, tokens_of_message, tokens_of_text, tokens_of_tool
+from toolglot.providers.tokens import estimate_by_kind, estimate_message, estimate_text, estimate_tool, token_factor
 from toolglot.request import ToolDefinition
 
 TEXTS = st.text(st.characters(codec=None), max_size=60)
@@ -49,49 +49,49 @@ class TestText:
         ],
     )
     def test_of_every_script(self, text: str, tokens: int, dense: int) -> None:
-        assert (tokens_of_text(text), tokens_of_text(text, dense=True)) == (tokens, dense)
+        assert (estimate_text(text), estimate_text(text, is_code=True)) == (tokens, dense)
 
     def test_of_a_page_of_english_is_near_the_truth(self) -> None:
         """The words and the points are what any tokenizer makes at least."""
         words = len(ENGLISH.split()) + ENGLISH.count(",") + ENGLISH.count(".")
-        assert words * 0.8 < tokens_of_text(ENGLISH) < words * 1.5
+        assert words * 0.8 < estimate_text(ENGLISH) < words * 1.5
 
     @given(TEXTS)
     def test_some_text_is_some_tokens_and_never_more_than_its_bytes(self, text: str) -> None:
-        tokens = tokens_of_text(text)
+        tokens = estimate_text(text)
         assert bool(tokens) == bool(text)
-        assert tokens <= tokens_of_text(text, dense=True) <= len(text.encode("utf-8", "surrogatepass"))
+        assert tokens <= estimate_text(text, is_code=True) <= len(text.encode("utf-8", "surrogatepass"))
 
     @given(TEXTS, TEXTS)
     def test_parts_are_about_as_long_as_the_whole(self, one: str, other: str) -> None:
-        apart = tokens_of_text(one) + tokens_of_text(other)
-        assert apart - 2 <= tokens_of_text(one + other) <= apart + 1
+        apart = estimate_text(one) + estimate_text(other)
+        assert apart - 2 <= estimate_text(one + other) <= apart + 1
 
 
 class TestMessages:
     @pytest.mark.parametrize(("block", "kind", "tokens"), BLOCKS.values(), ids=BLOCKS)
     def test_of_every_block(self, block: Any, kind: str, tokens: int) -> None:
         message = Message("user", (block,))
-        assert tokens_of_message(message) == 4 + tokens
-        assert tokens_by_kind(message) == {kind: 4 + tokens}
+        assert estimate_message(message) == 4 + tokens
+        assert estimate_by_kind(message) == {kind: 4 + tokens}
 
     def test_of_a_block_of_no_known_kind(self) -> None:
         stranger: Any = "a string is no block"
-        assert tokens_by_kind(Message("user", (stranger,))) == {"other": 4}
+        assert estimate_by_kind(Message("user", (stranger,))) == {"other": 4}
 
     def test_a_message_without_blocks_still_is_one(self) -> None:
         empty = Message("assistant", ())
-        assert (tokens_of_message(empty), tokens_by_kind(empty)) == (4, {"text": 4})
+        assert (estimate_message(empty), estimate_by_kind(empty)) == (4, {"text": 4})
 
     @given(st.lists(st.sampled_from([block for block, _, _ in BLOCKS.values()]), max_size=6))
     def test_the_kinds_add_up_to_the_message(self, blocks: list[Any]) -> None:
         message = Message("assistant", tuple(blocks))
-        assert sum(tokens_by_kind(message).values()) == tokens_of_message(message)
+        assert sum(estimate_by_kind(message).values()) == estimate_message(message)
 
     def test_the_speaker_does_not_matter(self) -> None:
         result = ToolResult("c", (Text("words"),))
-        assert tokens_of_message(user("words")) == tokens_of_message(assistant("words"))
-        assert tokens_of_message(tool_results(result)) == tokens_of_message(Message("user", (result,)))
+        assert estimate_message(user("words")) == estimate_message(assistant("words"))
+        assert estimate_message(tool_results(result)) == estimate_message(Message("user", (result,)))
 
 
 class TestTools:
@@ -104,11 +104,11 @@ class TestTools:
         ],
     )
     def test_of_a_tool(self, tool: ToolDefinition, tokens: int) -> None:
-        assert tokens_of_tool(tool) == tokens
+        assert estimate_tool(tool) == tokens
 
     def test_a_longer_schema_is_more(self) -> None:
         schema: dict[str, Any] = {"type": "object", "properties": {f"p{n}": {"type": "string"} for n in range(20)}}
-        assert tokens_of_tool(ToolDefinition("name", "", schema)) > 100
+        assert estimate_tool(ToolDefinition("name", "", schema)) > 100
 
 
 @pytest.mark.parametrize(
@@ -125,4 +125,4 @@ class TestTools:
     ],
 )
 def test_vendors_count_by_tokens_of_their_own(model: str, factor: float) -> None:
-    assert factor_of(model) == factor
+    assert token_factor(model) == factor

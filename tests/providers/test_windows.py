@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from toolglot.providers.catalog import PRICES, PROFILES, resolve
-from toolglot.providers.windows import WINDOWS, Window, vendor_of, window_of
+from toolglot.providers.catalog import PRICES, PROFILES, resolve_profile
+from toolglot.providers.windows import WINDOWS, Window, find_vendor, find_window
 
 ROWS = [(vendor, row) for vendor, rows in WINDOWS.items() for row in rows]
 
@@ -21,7 +21,7 @@ def test_a_row_has_a_source_and_a_day_and_holds_together(vendor: str, row: Windo
     re.compile(row.model)
     assert 4_000 < row.context <= 2_000_000
     assert row.answer is None or 1_000 < row.answer <= row.context
-    assert vendor in {vendor_of(id) for id in PROFILES}
+    assert vendor in {find_vendor(id) for id in PROFILES}
 
 
 @pytest.mark.parametrize(
@@ -100,24 +100,24 @@ def test_a_row_has_a_source_and_a_day_and_holds_together(vendor: str, row: Windo
     ],
 )
 def test_a_window_goes_into_the_limits(provider: str, model: str, context: int | None, answer: int | None) -> None:
-    limits = resolve(provider, model).limits
+    limits = resolve_profile(provider, model).limits
     assert (limits.context, limits.answer) == (context, answer)
 
 
 @pytest.mark.parametrize("provider", ["ollama", "llama.cpp", "lmstudio", "vllm", "compatible", "copilot"])
 @pytest.mark.parametrize("model", ["gpt-4o", "claude-opus-5", "openai/gpt-5", "qwen3", ""])
 def test_servers_at_home_and_copilot_have_windows_of_their_own(provider: str, model: str) -> None:
-    assert resolve(provider, model).limits.context is None
-    assert window_of(provider, model) is None
+    assert resolve_profile(provider, model).limits.context is None
+    assert find_window(provider, model) is None
 
 
 def test_without_a_model_no_window_is_known() -> None:
-    assert all(resolve(id).limits.context is None for id in PROFILES)
+    assert all(resolve_profile(id).limits.context is None for id in PROFILES)
 
 
 def test_other_limits_stay_as_they_are() -> None:
-    assert resolve("openai-chat", "gpt-4o").limits.tools == PROFILES["openai-chat"].limits.tools
-    assert resolve("openrouter", "anthropic/claude-sonnet-4.5").limits.cache_marks == 4
+    assert resolve_profile("openai-chat", "gpt-4o").limits.tools == PROFILES["openai-chat"].limits.tools
+    assert resolve_profile("openrouter", "anthropic/claude-sonnet-4.5").limits.cache_marks == 4
 
 
 # ---- prices
@@ -150,7 +150,7 @@ def test_other_limits_stay_as_they_are() -> None:
     ],
 )
 def test_a_price_is_that_of_the_vendor_who_serves(provider: str, model: str, dollars: tuple[float, ...] | None) -> None:
-    price = resolve(provider, model).price
+    price = resolve_profile(provider, model).price
     assert (price and (price.input, price.cached, price.output)) == dollars
 
 

@@ -172,6 +172,6 @@ def reaches(schema: Schema, goal: str) -> bool:
 def lowered_property(schema: Any, dialect: Dialect, **more: Any) -> tuple[Any, list[str]]:
     """A required property as the dialect says it, and what was lost."""
     root = {"type": "object", "properties": {"x": schema}, "required": ["x"], **more}
-    lowered = lower(root, dialect, tool="t")
+    lowered = lower(root, dialect, tool_name="t")
     assert violations(lowered.schema, dialect.name) == []
     return lowered.schema["properties"]["x"], [loss.what for loss in lowered.losses]

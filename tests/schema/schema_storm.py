@@ -5,7 +5,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any, cast
 
-from toolglot.schema.lower import JsonText, Lowered, Pairs
+from toolglot.schema.lower import JsonText, LoweredSchema, Pairs
 
 NAMES = ["a", "b", "c", "kind", "$ref", "items", "user name", "type", "a/b~c", ""]
 TYPES = ["object", "array", "string", "number", "integer", "boolean", "null"]
@@ -161,9 +161,9 @@ def fair_root(r: Random) -> dict[str, Any]:
 class Valid:
     """Values that a model could make for a lowered schema."""
 
-    def __init__(self, lowered: Lowered, r: Random) -> None:
+    def __init__(self, lowered: LoweredSchema, r: Random) -> None:
         self.root, self.r = lowered.schema, r
-        self.ways = {way.at: way for way in lowered.ways_back if isinstance(way, (JsonText, Pairs))}
+        self.ways = {way.pointer: way for way in lowered.restorations if isinstance(way, (JsonText, Pairs))}
 
     def value(self, node: Any, at: str = "#", level: int = 0) -> Any:
         r = self.r
@@ -181,7 +181,7 @@ class Valid:
         if kind == "null" or (node.get("nullable") and r.random() < 0.3):
             return None
         if kind == "string" and isinstance(way := self.ways.get(at), JsonText):
-            return json.dumps({"q": scalar(r)} if way.kind else r.choice([1, "s", None, [1], {"k": 2}]))
+            return json.dumps({"q": scalar(r)} if way.type_name else r.choice([1, "s", None, [1], {"k": 2}]))
         if kind in ("array", "object"):
             return self.array(node, at, level) if kind == "array" else self.object(node, at, level)
         return {"string": "s", "integer": r.randint(0, 5), "number": 2.5, "boolean": True}[kind]

@@ -6,11 +6,21 @@ import pytest
 
 from toolglot.errors import UsageError
 from toolglot.messages import Reply, ToolCall, user
-from toolglot.providers.catalog import resolve
+from toolglot.providers.catalog import resolve_profile
 from toolglot.request import Request, ToolDefinition, ToolExample
-from toolglot.schema.arguments import Misfit, Plain, Wrong, brief, explain, mended, read, sample, wrongs
-from toolglot.wire.back import restored
+from toolglot.schema.arguments import (
+    InvalidArguments,
+    Issue,
+    SchemaBinder,
+    explain_issues,
+    find_issues,
+    make_example,
+    read_arguments,
+    repair_arguments,
+    summarize_parameters,
+)
 from toolglot.wire.codec import encode_request
+from toolglot.wire.restore_calls import restore_reply
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -37,35 +47,40 @@ SCHEMA: dict[str, Any] = {
     ],
 )
 def test_what_is_wrong_and_where(arguments: Any, paths: list[str]) -> None:
-    assert [wrong.path for wrong in wrongs(arguments, SCHEMA)] == paths
+    assert [wrong.path for wrong in find_issues(arguments, SCHEMA)] == paths
 
 
 def test_words_for_the_model() -> None:
-    (wrong,) = wrongs({"city": "paris"}, SCHEMA)
+    (wrong,) = find_issues({"city": "paris"}, SCHEMA)
     assert str(wrong) == '$.city: "paris" does not match "^[A-Z]"'
-    assert wrong == Wrong("$.city", '"paris" does not match "^[A-Z]"')
+    assert wrong == Issue("$.city", '"paris" does not match "^[A-Z]"')
 
 
 @pytest.mark.parametrize("schema", [None, {}])
 def test_no_schema_no_rules(schema: dict[str, Any] | None) -> None:
-    assert wrongs({"anything": 1}, schema) == []
+    assert find_issues({"anything": 1}, schema) == []
 
 
 @pytest.mark.parametrize("schema", [{"type": "nonsense"}, {"$ref": "#/$defs/nobody"}, {"$ref": "http://localhost:9/schema"}])
 def test_a_broken_schema_is_the_callers_mistake(schema: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match="not a JSON Schema"):
-        wrongs({}, schema)
+        find_issues({}, schema)
 
 
 @pytest.mark.parametrize("provider", ["gemini", "ollama", "anthropic", "openai-responses"])
 def test_a_rule_that_moved_into_the_description_still_holds(provider: str) -> None:
     tool = ToolDefinition("look", "Looks.", SCHEMA, strict=True)
-    sent = encode_request(Request("m", [user("hi")], (tool,)), resolve(provider, "m"))
+    sent = encode_request(Request("m", [user("hi")], (tool,)), resolve_profile(provider, "m"))
     assert any(loss.what in ("format", "uniqueItems") for loss in sent.losses)
     limits = [{"key": "a", "value": 0}] if provider != "ollama" else {"a": 0}
     said = {"city": "paris", "page": "no uri", "limits": limits, "tags": ["x", "x"]}
-    call = restored(Reply((ToolCall("1", "look", said),), "tools"), sent).calls[0]
-    assert {wrong.path for wrong in wrongs(call.arguments, tool.parameters)} == {"$.city", "$.page", "$.limits.a", "$.tags"}
+    call = restore_reply(Reply((ToolCall("1", "look", said),), "tools"), sent).calls[0]
+    assert {wrong.path for wrong in find_issues(call.arguments, tool.parameters)} == {
+        "$.city",
+        "$.page",
+        "$.limits.a",
+        "$.tags",
+    }
 
 
 # ---- what a model sent
@@ -85,7 +100,7 @@ def test_a_rule_that_moved_into_the_description_still_holds(provider: str) -> No
     ],
 )
 def test_read(arguments: Any, raw: str | None, expected: Any, mends: list[str]) -> None:
-    found, repairs = read(ToolCall("1", "look", arguments, raw))
+    found, repairs = read_arguments(ToolCall("1", "look", arguments, raw))
     assert found == expected
     assert [(repair.where, repair.why) for repair in repairs] == [("look", mend) for mend in mends]
 
@@ -100,26 +115,26 @@ def test_read(arguments: Any, raw: str | None, expected: Any, mends: list[str]) 
     ],
 )
 def test_unreadable(raw: str, words: str) -> None:
-    with pytest.raises(Misfit) as e:
-        read(ToolCall("1", "look", None, raw))
-    assert words in e.value.wrongs[0].what
+    with pytest.raises(InvalidArguments) as e:
+        read_arguments(ToolCall("1", "look", None, raw))
+    assert words in e.value.issues[0].message
 
 
 def test_mended_by_a_plain_schema() -> None:
-    binder = Plain(SCHEMA)
-    assert binder.fit({"city": "Paris"}) == {"city": "Paris"}
-    assert binder.fit({"city": 1}) is None
-    right, values, repairs = mended({"City": "Paris", "tags": "x", "more": 1}, binder, "look")
+    binder = SchemaBinder(SCHEMA)
+    assert binder.bind({"city": "Paris"}) == {"city": "Paris"}
+    assert binder.bind({"city": 1}) is None
+    right, values, repairs = repair_arguments({"City": "Paris", "tags": "x", "more": 1}, binder, "look")
     assert right == values == {"city": "Paris", "tags": ["x"], "more": 1}, "an open schema takes other names"
     assert [repair.why for repair in repairs] == ["$.City: renamed to city", '$.tags: "x" read as ["x"]']
-    with pytest.raises(Misfit) as e:
-        mended({"city": "paris"}, binder, "look")
-    assert e.value.wrongs == wrongs({"city": "paris"}, SCHEMA)
+    with pytest.raises(InvalidArguments) as e:
+        repair_arguments({"city": "paris"}, binder, "look")
+    assert e.value.issues == find_issues({"city": "paris"}, SCHEMA)
 
 
 def test_a_closed_schema_refuses_other_names() -> None:
-    with pytest.raises(Misfit, match="dry_run"):
-        mended({"city": "Paris", "dry_run": True}, Plain({**SCHEMA, "additionalProperties": False}), "look")
+    with pytest.raises(InvalidArguments, match="dry_run"):
+        repair_arguments({"city": "Paris", "dry_run": True}, SchemaBinder({**SCHEMA, "additionalProperties": False}), "look")
 
 
 # ---- words for the model
@@ -127,7 +142,7 @@ def test_a_closed_schema_refuses_other_names() -> None:
 
 def test_explain_tells_what_came_what_is_expected_and_an_example() -> None:
     tool = ToolDefinition("look", "Looks.", SCHEMA)
-    assert explain(tool, [Wrong("$.city", "is missing"), Wrong("$", "odd")]) == (
+    assert explain_issues(tool, [Issue("$.city", "is missing"), Issue("$", "odd")]) == (
         "The call of look was not run, because its arguments are not valid:\n"
         "- city: is missing\n"
         "- odd\n"
@@ -135,18 +150,18 @@ def test_explain_tells_what_came_what_is_expected_and_an_example() -> None:
         'Example: {"city":"text"}'
     )
     tool = ToolDefinition("look", "Looks.", SCHEMA, examples=(ToolExample({"city": "Rome"}),))
-    assert explain(tool, []).endswith('Example: {"city":"Rome"}')
+    assert explain_issues(tool, []).endswith('Example: {"city":"Rome"}')
 
 
 def test_explain_is_short() -> None:
     tool = ToolDefinition("look", "Looks.", SCHEMA)
-    text = explain(tool, [Wrong("$.x" * 500, "bad " * 500)] * 100)
+    text = explain_issues(tool, [Issue("$.x" * 500, "bad " * 500)] * 100)
     assert "- and 88 more" in text
     assert len(text) < 4000
 
 
 def test_explain_without_parameters() -> None:
-    assert "Parameters: none\nExample: {}" in explain(ToolDefinition("look"), [])
+    assert "Parameters: none\nExample: {}" in explain_issues(ToolDefinition("look"), [])
 
 
 @pytest.mark.parametrize(
@@ -164,7 +179,7 @@ def test_explain_without_parameters() -> None:
 )
 def test_brief(schema: Any, expected: str) -> None:
     point = {"type": "object", "properties": {"x": {"type": "integer"}, "next": {}}}
-    assert brief({"properties": {"v": schema}, "$defs": {"P": point}}) == f"v ({expected})"
+    assert summarize_parameters({"properties": {"v": schema}, "$defs": {"P": point}}) == f"v ({expected})"
 
 
 @pytest.mark.parametrize(
@@ -193,7 +208,7 @@ def test_a_sample_is_right(schema: Any) -> None:
         "required": ["v"],
     }
     whole = {"type": "object", "properties": {"v": schema}, "required": ["v"], "$defs": {"T": tree}}
-    assert wrongs(sample(whole), whole) == []
+    assert find_issues(make_example(whole), whole) == []
 
 
 def test_a_sample_of_endless_schemas_ends() -> None:
@@ -201,6 +216,6 @@ def test_a_sample_of_endless_schemas_ends() -> None:
         "$ref": "#/$defs/T",
         "$defs": {"T": {"type": "object", "properties": {"n": {"$ref": "#/$defs/T"}}, "required": ["n"]}},
     }
-    assert sample(endless)["n"]
-    assert brief({"properties": {"n": endless}, **endless})
-    assert sample({"$ref": "#/$defs/me", "$defs": {"me": {"$ref": "#/$defs/me"}}}) == {}
+    assert make_example(endless)["n"]
+    assert summarize_parameters({"properties": {"n": endless}, **endless})
+    assert make_example({"$ref": "#/$defs/me", "$defs": {"me": {"$ref": "#/$defs/me"}}}) == {}

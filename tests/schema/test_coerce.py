@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolglot.schema.arguments import wrongs
-from toolglot.schema.coerce import coerce, renamed, suits
+from toolglot.schema.arguments import find_issues
+from toolglot.schema.coerce import coerce, looks_like, rename_arguments
 
 INTEGER, NUMBER, BOOLEAN, STRING = ({"type": kind} for kind in ("integer", "number", "boolean", "string"))
 LIST = {"type": "array", "items": INTEGER}
@@ -84,7 +84,7 @@ def test_one_way_to_read_it(schema: Any, value: Any, expected: Any) -> None:
         assert type(found["v"]) is type(expected)
         assert all(note.startswith("$.v") for note in notes)
         assert notes
-        assert wrongs(found, whole) == []
+        assert find_issues(found, whole) == []
 
 
 def test_each_change_is_named() -> None:
@@ -112,7 +112,7 @@ def test_each_change_is_named() -> None:
 )
 def test_names(given: dict[str, Any], expected: dict[str, Any]) -> None:
     named: dict[str, Any] = dict.fromkeys(("file_path", "ab", "a_b"), STRING)
-    assert renamed(given, {"properties": named})[0] == expected
+    assert rename_arguments(given, {"properties": named})[0] == expected
 
 
 def test_references_and_cycles() -> None:
@@ -152,7 +152,7 @@ def test_branches_of_branches_end() -> None:
     ],
 )
 def test_what_looks_right(value: Any, schema: dict[str, Any], expected: bool) -> None:
-    assert suits(value, schema) is expected
+    assert looks_like(value, schema) is expected
 
 
 JSON = st.recursive(
@@ -190,10 +190,10 @@ SCHEMAS: Schemas = st.recursive(LEAF, larger, max_leaves=8)
 @given(JSON, SCHEMAS)
 def test_what_fits_is_not_touched_and_nothing_breaks(value: Any, schema: dict[str, Any]) -> None:
     found, notes = coerce(value, schema)
-    if not notes or not wrongs(value, schema):
+    if not notes or not find_issues(value, schema):
         assert notes == ()
         assert repr(found) == repr(value)
     again, more = coerce(found, schema)
-    if not wrongs(found, schema):
+    if not find_issues(found, schema):
         assert more == ()
         assert repr(again) == repr(found)

@@ -15,8 +15,8 @@ import pytest
 from pydantic import AnyUrl, BaseModel, BeforeValidator, Field, field_validator
 from typing_extensions import TypedDict
 
-from toolglot.errors import NotATool
-from toolglot.schema.arguments import sample, wrongs
+from toolglot.errors import InvalidTool
+from toolglot.schema.arguments import find_issues, make_example
 from toolglot.schema.derive import derive
 
 T = TypeVar("T")
@@ -73,7 +73,7 @@ class Hidden:
 
 
 def schema(function: Any) -> dict[str, Any]:
-    return derive(function, hidden=Hidden).schema
+    return derive(function, context_type=Hidden).schema
 
 
 def of(annotation: Any, **default: Any) -> Any:
@@ -130,8 +130,8 @@ def test_types(annotation: Any, expected: dict[str, Any], sent: Any, value: Any)
         "required": ["x"],
         "additionalProperties": False,
     }
-    assert found.fit({"x": sent}) == {"x": value}
-    assert wrongs({"x": sent}, found.schema) == [] or annotation in (time, datetime), (
+    assert found.bind({"x": sent}) == {"x": value}
+    assert find_issues({"x": sent}, found.schema) == [] or annotation in (time, datetime), (
         "times without a zone are taken all the same"
     )
 
@@ -153,9 +153,9 @@ NESTED: list[tuple[Any, Any, Any]] = [
 @pytest.mark.parametrize(("annotation", "sent", "value"), NESTED, ids=[str(row[0]) for row in NESTED])
 def test_values_with_parts(annotation: Any, sent: Any, value: Any) -> None:
     found = derive(of(annotation))
-    assert found.fit({"x": sent}) == {"x": value}
-    assert wrongs({"x": sent}, found.schema) == []
-    assert found.fit(sample(found.schema)) is not None, "the example that a model is shown is a right one"
+    assert found.bind({"x": sent}) == {"x": value}
+    assert find_issues({"x": sent}, found.schema) == []
+    assert found.bind(make_example(found.schema)) is not None, "the example that a model is shown is a right one"
     assert "'title'" not in str(found.schema)
 
 
@@ -171,7 +171,7 @@ def test_a_property_called_title_stays() -> None:
     names = ["title", "description", "schema", "model_config", "_private", "copy", "self_"]
     assert list(schema(f)["properties"]) == names
     given = dict.fromkeys(names[:2], "a") | dict.fromkeys(names[2:], 1)
-    assert derive(f).fit(given) == given
+    assert derive(f).bind(given) == given
 
 
 @pytest.mark.parametrize(
@@ -203,11 +203,11 @@ def test_defaults(annotation: Any, default: Any, expected: dict[str, Any]) -> No
 
 
 def test_the_functions_own_default_holds_and_a_fields_default_is_filled_in() -> None:
-    assert derive(of(list[int], default=[1])).fit({}) == {}
+    assert derive(of(list[int], default=[1])).bind({}) == {}
     found = derive(of(list[int], default=Field(default_factory=list)))
-    assert found.fit({}) == {"x": []}
-    assert found.fit({"x": [1]}) == {"x": [1]}
-    assert found.fit({"y": [1]}) is None, "an unknown name is no default"
+    assert found.bind({}) == {"x": []}
+    assert found.bind({"x": [1]}) == {"x": [1]}
+    assert found.bind({"y": [1]}) is None, "an unknown name is no default"
 
 
 def test_keyword_only_positional_only_and_aliases() -> None:
@@ -216,11 +216,11 @@ def test_keyword_only_positional_only_and_aliases() -> None:
     found = derive(f)
     assert list(found.schema["properties"]) == ["a", "b", "from"]
     assert found.positional == ("a",)
-    assert found.fit({"a": 1, "from": "y"}) == {"a": 1, "c": "y"}
+    assert found.bind({"a": 1, "from": "y"}) == {"a": 1, "c": "y"}
 
     def g(a: int = 7, /) -> None: ...
 
-    assert derive(g).fit({}) == {"a": 7}
+    assert derive(g).bind({}) == {"a": 7}
 
 
 def test_unannotated_is_any() -> None:
@@ -228,7 +228,7 @@ def test_unannotated_is_any() -> None:
 
     f.__annotations__.clear()
     assert schema(f)["properties"] == {"a": {}, "b": {"default": 1}}
-    assert derive(f).fit({"a": [None]}) == {"a": [None]}
+    assert derive(f).bind({"a": [None]}) == {"a": [None]}
 
 
 def test_any_name() -> None:
@@ -236,11 +236,11 @@ def test_any_name() -> None:
     def g(a: int, **more: Any) -> None: ...
 
     assert schema(f)["additionalProperties"] == {"type": "integer"}
-    assert derive(f).fit({"a": 1, "b": "2"}) == {"a": 1, "b": 2}
-    assert derive(f).fit({"a": 1, "b": "x"}) is None
-    assert [wrong.path for wrong in derive(f).wrongs({"a": 1, "b": "x"})] == ["$.b"]
+    assert derive(f).bind({"a": 1, "b": "2"}) == {"a": 1, "b": 2}
+    assert derive(f).bind({"a": 1, "b": "x"}) is None
+    assert [wrong.path for wrong in derive(f).find_issues({"a": 1, "b": "x"})] == ["$.b"]
     assert schema(g)["additionalProperties"] is True
-    assert derive(g).fit({"a": 1, "b": "x"}) == {"a": 1, "b": "x"}
+    assert derive(g).bind({"a": 1, "b": "x"}) == {"a": 1, "b": "x"}
 
 
 def test_unpacked_names() -> None:
@@ -248,7 +248,7 @@ def test_unpacked_names() -> None:
 
     assert list(schema(f)["properties"]) == ["a", "name", "sides"]
     assert schema(f)["required"] == ["a", "name"]
-    assert derive(f).fit({"a": 1, "name": "n"}) == {"a": 1, "name": "n"}
+    assert derive(f).bind({"a": 1, "name": "n"}) == {"a": 1, "name": "n"}
 
 
 @pytest.mark.parametrize("annotation", [Hidden, Hidden | None, "Hidden", "Hidden | None", Annotated[Hidden, "x"]])
@@ -256,7 +256,7 @@ def test_the_hidden_parameter(annotation: Any) -> None:
     def f(a: int, anything: Any = None) -> None: ...
 
     f.__annotations__["anything"] = annotation
-    found = derive(f, hidden=Hidden)
+    found = derive(f, context_type=Hidden)
     assert list(found.schema["properties"]) == ["a"]
     assert found.context == "anything"
 
@@ -264,7 +264,7 @@ def test_the_hidden_parameter(annotation: Any) -> None:
 def test_the_hidden_parameter_under_type_checking_only() -> None:
     names: dict[str, Any] = {}
     exec("def f(a: int, c: 'Hidden'): ...", names)
-    assert derive(names["f"], hidden=Hidden).context == "c"
+    assert derive(names["f"], context_type=Hidden).context == "c"
 
 
 def test_text_annotations() -> None:
@@ -275,11 +275,11 @@ def test_text_annotations() -> None:
     class Local(BaseModel):
         a: int
 
-    assert derive(f, namespace={"Local": Local}).fit({"point": {"x": 1}, "local": {"a": 1}}) == {
+    assert derive(f, namespace={"Local": Local}).bind({"point": {"x": 1}, "local": {"a": 1}}) == {
         "point": Point(1),
         "local": Local(a=1),
     }
-    with pytest.raises(NotATool, match=r"parameter 'local' of f: its type .*Local.* cannot be resolved"):
+    with pytest.raises(InvalidTool, match=r"parameter 'local' of f: its type .*Local.* cannot be resolved"):
         derive(f)
 
 
@@ -290,7 +290,7 @@ def test_a_class_in_a_closure() -> None:
     def f(local: "Local") -> Any:
         return Local(a=1)
 
-    assert derive(f).fit({"local": {"a": 1}}) == {"local": Local(a=1)}
+    assert derive(f).bind({"local": {"a": 1}}) == {"local": Local(a=1)}
 
 
 def test_partials_wrappers_callables_and_classes() -> None:
@@ -339,14 +339,14 @@ def odd(**more: socket.socket) -> None: ...
     ],
 )
 def test_what_cannot_be_a_tool(function: Any, words: str) -> None:
-    with pytest.raises(NotATool, match=words):
+    with pytest.raises(InvalidTool, match=words):
         derive(function)
 
 
 def test_two_parameters_of_one_name() -> None:
     def f(a: int, b: Annotated[int, Field(alias="a")]) -> None: ...
 
-    with pytest.raises(NotATool, match="two of its parameters have one name"):
+    with pytest.raises(InvalidTool, match="two of its parameters have one name"):
         derive(f)
 
 
@@ -369,9 +369,9 @@ def explode(value: Any) -> Any:
 )
 def test_what_is_wrong_and_where(annotation: Any, sent: Any, path: str, words: str) -> None:
     found = derive(of(annotation))
-    assert found.fit({"x": sent}) is None
-    wrong = next(wrong for wrong in found.wrongs({"x": sent}) if wrong.path == path)
-    assert words in wrong.what
+    assert found.bind({"x": sent}) is None
+    wrong = next(wrong for wrong in found.find_issues({"x": sent}) if wrong.path == path)
+    assert words in wrong.message
 
 
 GOOGLE = """Looks up.
@@ -456,10 +456,10 @@ def test_postponed_annotations() -> None:
     )
     names: dict[str, Any] = {"__name__": __name__}
     exec(code, names)
-    found = derive(names["f"], hidden=Hidden)
+    found = derive(names["f"], context_type=Hidden)
     assert found.context == "hidden"
     assert found.schema["properties"]["n"]["description"] == "how many"
-    fitted = found.fit({"spot": {"x": 1, "next": {"x": 2}}, "kind": "a"})
+    fitted = found.bind({"spot": {"x": 1, "next": {"x": 2}}, "kind": "a"})
     assert fitted
     assert fitted["spot"].next.x == 2
 

@@ -23,7 +23,7 @@ from toolglot.schema.dialects import (
     OPENAI_STRICT,
     Dialect,
 )
-from toolglot.schema.lower import Lowered, Way, lower, strict_problems
+from toolglot.schema.lower import LoweredSchema, Restoration, check_strict_limits, lower
 
 STRING: Any = {"type": "string"}
 INTEGER: Any = {"type": "integer"}
@@ -40,9 +40,13 @@ CLOSED_NOTHING: Any = {"type": "object", "properties": {}, "additionalProperties
 def test_no_parameters_mean_no_arguments(schema: Any) -> None:
     for dialect in DIALECTS:
         wanted: Any = (
-            {**CLOSED_NOTHING, "required": []} if dialect.all_required else CLOSED_NOTHING if dialect.closed else NOTHING
+            {**CLOSED_NOTHING, "required": []}
+            if dialect.requires_all
+            else CLOSED_NOTHING
+            if dialect.closes_objects
+            else NOTHING
         )
-        assert lower(schema, dialect, tool="t").schema == wanted
+        assert lower(schema, dialect, tool_name="t").schema == wanted
 
 
 @pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
@@ -54,11 +58,11 @@ def test_at_least_one_of_goes_into_the_description(dialect: Dialect) -> None:
         "required": ["n"],
         "anyOf": [{"required": ["id"]}, {"required": ["name"]}],
     }
-    lowered = lower(schema, dialect, tool="find")
+    lowered = lower(schema, dialect, tool_name="find")
     assert violations(lowered.schema, dialect.name) == []
     assert list(lowered.schema["properties"]) == ["id", "name", "n"]
-    assert lowered.schema["required"] == (["id", "name", "n"] if dialect.all_required else ["n"])
-    assert (lowered.schema.get("description") or lowered.note) == "At least one of: id; name."
+    assert lowered.schema["required"] == (["id", "name", "n"] if dialect.requires_all else ["n"])
+    assert (lowered.schema.get("description") or lowered.root_description) == "At least one of: id; name."
     why = f"{dialect.name} does not take it; moved into the description"
     assert lowered.losses == (Loss("anyOf", "tool 'find' at $", why),)
 
@@ -86,7 +90,7 @@ def test_alternatives_at_the_root_become_one_object() -> None:
             "Drop": {"properties": {"op": {"const": "drop"}, "all": True}, "required": ["op"], "additionalProperties": False}
         },
     }
-    lowered = lower(schema, ANTHROPIC, tool="t")
+    lowered = lower(schema, ANTHROPIC, tool_name="t")
     assert lowered.schema == {
         "type": "object",
         "properties": {
@@ -110,7 +114,7 @@ def test_a_property_of_the_base_is_narrowed_only_when_all_alternatives_do() -> N
         "properties": {"kind": STRING, "a": STRING},
         "anyOf": [{"properties": {"kind": {"const": "x"}}}, {"properties": {"kind": {"const": "y"}, "a": {"const": "z"}}}],
     }
-    lowered = lower(schema, OPENAI, tool="t")
+    lowered = lower(schema, OPENAI, tool_name="t")
     assert lowered.schema["properties"] == {"kind": {"type": "string", "enum": ["x", "y"]}, "a": STRING}
     assert lowered.schema["description"] == 'At least one of: kind="x"; kind="y", a="z".'
 
@@ -132,11 +136,11 @@ def test_all_of_at_the_root() -> None:
         "$defs": {"A": {"type": "object", "properties": {"b": INTEGER, "a": STRING, "c": STRING}, "required": ["a"]}},
         "description": "Root.",
     }
-    lowered = lower(schema, OPENAI, tool="t")
+    lowered = lower(schema, OPENAI, tool_name="t")
     assert lowered.losses == ()
     assert lowered.schema["properties"] == {"b": {"allOf": [INTEGER, {"minimum": 1}]}, "c": STRING, "a": STRING}
     assert lowered.schema["required"] == ["a", "b"]
-    assert lower(schema, GEMINI, tool="t").schema["properties"]["b"] == {"type": "integer", "minimum": 1}
+    assert lower(schema, GEMINI, tool_name="t").schema["properties"]["b"] == {"type": "integer", "minimum": 1}
 
 
 @pytest.mark.parametrize(
@@ -151,7 +155,7 @@ def test_all_of_at_the_root() -> None:
     ],
 )
 def test_odd_roots(schema: Any, losses: list[str], note: str | None) -> None:
-    lowered = lower(schema, OPENAI, tool="t")
+    lowered = lower(schema, OPENAI, tool_name="t")
     assert [loss.what for loss in lowered.losses] == losses
     assert lowered.schema == NOTHING | ({"description": note} if note else {})
 
@@ -169,8 +173,8 @@ def test_what_is_fine_stays_as_it_is() -> None:
         "dependentRequired": {"a": ["b"]},
     }
     for dialect in (OPENAI, ANTHROPIC):
-        lowered = lower(schema, dialect, tool="t")
-        assert lowered == Lowered(schema)
+        lowered = lower(schema, dialect, tool_name="t")
+        assert lowered == LoweredSchema(schema)
         assert list(lowered.schema) == list(schema), "the order of keys is kept"
 
 
@@ -195,9 +199,9 @@ def tree(**more: Any) -> Any:
 
 def test_recursion_stays_where_it_may() -> None:
     """pydantic/pydantic-ai#1598: recursive models must work on Gemini."""
-    assert lower(tree(), OPENAI, tool="t") == Lowered(tree())
-    assert lower(tree(), GEMINI, tool="t") == Lowered(tree())
-    strict = lower(tree(), OPENAI_STRICT, tool="t")
+    assert lower(tree(), OPENAI, tool_name="t") == LoweredSchema(tree())
+    assert lower(tree(), GEMINI, tool_name="t") == LoweredSchema(tree())
+    strict = lower(tree(), OPENAI_STRICT, tool_name="t")
     assert strict.losses == ()
     assert strict.schema["$defs"]["Node"]["properties"]["kids"] == {
         "type": ["array", "null"],
@@ -213,19 +217,19 @@ def test_recursion_is_cut_where_it_may_not_stay() -> None:
         return schema
 
     for dialect, end in ((DEEPSEEK_STRICT, OBJECT_TEXT), (GEMINI_OPENAPI, OBJECT_TEXT), (OLLAMA, {"type": "object"})):
-        lowered = lower(tree(), dialect, tool="t")
+        lowered = lower(tree(), dialect, tool_name="t")
         assert "$defs" not in lowered.schema
         assert last(lowered.schema["properties"]["tree"]) == end
         assert lowered.losses == (
             Loss("schema", "tool 't' at $.tree.kids.items.kids.items", "it is recursive, or too large when written out; cut"),
         )
-    strict = lower(tree(), ANTHROPIC_STRICT, tool="t")
+    strict = lower(tree(), ANTHROPIC_STRICT, tool_name="t")
     assert strict.schema["properties"] == {"tree": {"$ref": "#/$defs/Node"}}
     assert last(strict.schema["$defs"]["Node"]) == OBJECT_TEXT
 
 
 def test_gemini_takes_a_cycle_only_through_what_may_be_left_out() -> None:
-    lowered = lower(tree(required=["v", "kids"]), GEMINI, tool="t")
+    lowered = lower(tree(required=["v", "kids"]), GEMINI, tool_name="t")
     items = lowered.schema["$defs"]["Node"]["properties"]["kids"]["items"]
     assert items["properties"]["kids"] == {"type": "array", "items": {"type": "object"}}
     assert [loss.what for loss in lowered.losses] == ["schema"]
@@ -240,19 +244,23 @@ def test_what_stands_beside_a_reference() -> None:
     }
     wrapped = {"anyOf": [{"$ref": "#/$defs/A"}], "description": "D."}
     written_out = {"type": "string", "enum": ["x"], "description": "D."}
-    assert lower(noted, OPENAI, tool="t").schema == noted
-    assert lower(noted, OPENAI_STRICT, tool="t").schema["properties"]["a"] == wrapped
+    assert lower(noted, OPENAI, tool_name="t").schema == noted
+    assert lower(noted, OPENAI_STRICT, tool_name="t").schema["properties"]["a"] == wrapped
     for dialect in (ANTHROPIC_STRICT, GEMINI, GEMINI_OPENAPI, OLLAMA):
-        assert lower(noted, dialect, tool="t").schema["properties"]["a"] == written_out
+        assert lower(noted, dialect, tool_name="t").schema["properties"]["a"] == written_out
     bound = {**noted, "properties": {"a": {"$ref": "#/$defs/A", "minLength": 1}}}
-    assert lower(bound, OPENAI_STRICT, tool="t").schema["properties"]["a"] == {"type": "string", "enum": ["x"], "minLength": 1}
+    assert lower(bound, OPENAI_STRICT, tool_name="t").schema["properties"]["a"] == {
+        "type": "string",
+        "enum": ["x"],
+        "minLength": 1,
+    }
     titled = {**noted, "properties": {"a": {"$ref": "#/$defs/A", "title": "T"}}}
-    assert lower(titled, GEMINI, tool="t").schema["properties"]["a"] == {"$ref": "#/$defs/A"}
+    assert lower(titled, GEMINI, tool_name="t").schema["properties"]["a"] == {"$ref": "#/$defs/A"}
 
 
 def test_a_note_beside_a_recursive_reference_is_lost_on_gemini() -> None:
     schema = tree(properties={"next": {"$ref": "#/$defs/Node", "description": "The next one."}}, required=[])
-    lowered = lower(schema, GEMINI, tool="t")
+    lowered = lower(schema, GEMINI, tool_name="t")
     assert lowered.schema["$defs"]["Node"]["properties"]["next"] == {"$ref": "#/$defs/Node"}
     assert [(loss.what, loss.why) for loss in lowered.losses] == [
         ("description", "gemini takes nothing beside a recursive $ref; dropped")
@@ -315,7 +323,7 @@ def test_definitions_that_meet_keep_apart() -> None:
         "$defs": {"A": {"type": "string"}, "Unused": {"type": "null"}},
         "definitions": {"A": {"type": "integer"}},
     }
-    lowered = lower(schema, GEMINI, tool="t").schema
+    lowered = lower(schema, GEMINI, tool_name="t").schema
     assert lowered["$defs"] == {"A": STRING, "A_2": INTEGER}
     assert lowered["properties"] == {
         "a": {"$ref": "#/$defs/A"},
@@ -327,10 +335,10 @@ def test_definitions_that_meet_keep_apart() -> None:
 
 def test_a_definition_that_only_refers_to_itself() -> None:
     schema = {"properties": {"a": {"$ref": "#/$defs/A"}}, "$defs": {"A": {"$ref": "#/$defs/B"}, "B": {"$ref": "#/$defs/A"}}}
-    assert lower(schema, OPENAI_STRICT, tool="t").schema["$defs"] == {"A": TEXT}
-    assert lower(schema, OLLAMA, tool="t").schema["properties"] == {"a": {}}
+    assert lower(schema, OPENAI_STRICT, tool_name="t").schema["$defs"] == {"A": TEXT}
+    assert lower(schema, OLLAMA, tool_name="t").schema["properties"] == {"a": {}}
     wrapped = {"properties": {"a": {"$ref": "#/$defs/A"}}, "$defs": {"A": {"anyOf": [{"$ref": "#/$defs/A"}], "title": "A"}}}
-    assert lower(wrapped, OPENAI_STRICT, tool="t").schema["$defs"] == {"A": TEXT}
+    assert lower(wrapped, OPENAI_STRICT, tool_name="t").schema["$defs"] == {"A": TEXT}
 
 
 # ---- merging
@@ -400,14 +408,14 @@ def test_names_that_a_provider_does_not_take() -> None:
         "required": ["a b", "a_b"],
         "propertyOrdering": ["a_b", "a b", "none"],
     }
-    lowered = lower(schema, ANTHROPIC, tool="t")
+    lowered = lower(schema, ANTHROPIC, tool_name="t")
     assert list(lowered.schema["properties"]) == ["a_b_2", "a_b", "_", "1", "_" * 60]
     assert lowered.schema["required"] == ["a_b_2", "a_b"]
     assert lowered.schema["propertyOrdering"] == ["a_b", "a_b_2"]
     assert lowered.schema["properties"]["a_b_2"] == inner
     assert [loss.what for loss in lowered.losses] == ["property name"] * 3
     assert str(lowered.losses[0]) == "property name at tool 't' at $.a b: anthropic does not take it; sent as 'a_b_2'"
-    google = lower(schema, GEMINI_OPENAPI, tool="t").schema["properties"]
+    google = lower(schema, GEMINI_OPENAPI, tool_name="t").schema["properties"]
     assert list(google["a_b_2"]["properties"]) == ["in_side"]
     assert "_1" in google
 
@@ -455,7 +463,7 @@ def test_nonsense_is_dropped_and_named(schema: Any, wanted: Any, what: str | Non
 )
 def test_what_is_no_schema_is_a_usage_error(schema: Any) -> None:
     with pytest.raises(UsageError, match=r"(?i)schema"):
-        lower(schema, OPENAI, tool="t")
+        lower(schema, OPENAI, tool_name="t")
 
 
 # ---- limits of strict modes
@@ -464,9 +472,9 @@ def test_what_is_no_schema_is_a_usage_error(schema: Any) -> None:
 def test_anthropic_counts_over_all_strict_tools() -> None:
     one = {"type": "object", "properties": {"a": STRING}, "required": ["a"], "additionalProperties": False}
     many = {f"t{i}": one for i in range(21)}
-    assert strict_problems(many, ANTHROPIC_STRICT) == {"t20": "anthropic-strict limits: tools 21 > 20"}
+    assert check_strict_limits(many, ANTHROPIC_STRICT) == {"t20": "anthropic-strict limits: tools 21 > 20"}
     optional = {**one, "properties": {f"p{i}": STRING for i in range(13)}, "required": []}
-    assert strict_problems({"a": optional, "b": optional, "c": one}, ANTHROPIC_STRICT) == {
+    assert check_strict_limits({"a": optional, "b": optional, "c": one}, ANTHROPIC_STRICT) == {
         "b": "anthropic-strict limits: optional 26 > 24"
     }
     unions = {
@@ -474,8 +482,8 @@ def test_anthropic_counts_over_all_strict_tools() -> None:
         "properties": {f"p{i}": {"type": ["string", "null"]} for i in range(9)},
         "required": [f"p{i}" for i in range(9)],
     }
-    assert strict_problems({"a": unions, "b": unions}, ANTHROPIC_STRICT) == {"b": "anthropic-strict limits: unions 18 > 16"}
-    assert strict_problems({"a": tree()}, ANTHROPIC_STRICT) == {"a": "anthropic-strict limits: a recursive definition"}
+    assert check_strict_limits({"a": unions, "b": unions}, ANTHROPIC_STRICT) == {"b": "anthropic-strict limits: unions 18 > 16"}
+    assert check_strict_limits({"a": tree()}, ANTHROPIC_STRICT) == {"a": "anthropic-strict limits: a recursive definition"}
 
 
 def test_openai_counts_per_tool() -> None:
@@ -484,12 +492,12 @@ def test_openai_counts_per_tool() -> None:
         deep = {"type": "object", "properties": {"a": deep}, "required": ["a"], "additionalProperties": False}
     wide = {"type": "object", "properties": {f"p{i}": STRING for i in range(5001)}}
     choices = {"type": "object", "properties": {"a": {"enum": [str(i) for i in range(1001)]}}}
-    assert strict_problems({"deep": deep, "wide": wide, "choices": choices, "tree": tree()}, OPENAI_STRICT) == {
+    assert check_strict_limits({"deep": deep, "wide": wide, "choices": choices, "tree": tree()}, OPENAI_STRICT) == {
         "deep": "openai-strict limits: depth 11 > 10",
         "wide": "openai-strict limits: properties 5001 > 5000",
         "choices": "openai-strict limits: enum_values 1001 > 1000",
     }
-    assert strict_problems({"wide": wide}, OPENAI) == {}
+    assert check_strict_limits({"wide": wide}, OPENAI) == {}
 
 
 # ---- values
@@ -498,10 +506,10 @@ def test_openai_counts_per_tool() -> None:
 def test_a_lowered_schema_can_be_stored() -> None:
     schema = {"type": "object", "properties": {"a b": {"additionalProperties": INTEGER}, "c": {}}}
     for dialect in DIALECTS:
-        lowered = lower(schema, dialect, tool="t")
-        assert msgspec.json.decode(msgspec.json.encode(lowered), type=Lowered) == lowered
-    ways = lower(schema, ANTHROPIC_STRICT, tool="t").ways_back
-    assert msgspec.json.decode(msgspec.json.encode(ways), type=tuple[Way, ...]) == ways
+        lowered = lower(schema, dialect, tool_name="t")
+        assert msgspec.json.decode(msgspec.json.encode(lowered), type=LoweredSchema) == lowered
+    ways = lower(schema, ANTHROPIC_STRICT, tool_name="t").restorations
+    assert msgspec.json.decode(msgspec.json.encode(ways), type=tuple[Restoration, ...]) == ways
 
 
 def test_dialects_have_names_of_their_own() -> None:

@@ -12,7 +12,7 @@ import pytest
 from schema_legality import violations
 
 from toolglot.schema.dialects import DIALECTS, Dialect
-from toolglot.schema.lower import from_openapi, lower, strict_problems
+from toolglot.schema.lower import check_strict_limits, from_openapi, lower
 
 SHARED = Path(__file__).parents[3] / "shared"
 RECORDINGS = SHARED / "corpus" / "recordings"
@@ -87,23 +87,23 @@ def bodies(schema: dict[str, Any], dialect: Dialect) -> Iterator[tuple[str, dict
 
 @pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
 def test_the_referee_accepts_every_recorded_schema(dialect: Dialect, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "path", [str(REFEREE), *sys.path])
+    monkeypatch.setattr(sys, "text", [str(REFEREE), *sys.path])
     check: Callable[[str, Any], list[Any]] = importlib.import_module("referee").check
     assert len(corpus()) > 200
     for schema in corpus():
-        lowered = lower(schema, dialect, tool="tool")
+        lowered = lower(schema, dialect, tool_name="tool")
         assert violations(lowered.schema, dialect.name) == []
-        assert lower(lowered.schema, dialect, tool="tool").schema == lowered.schema
-        if strict_problems({"tool": lowered.schema}, dialect):
+        assert lower(lowered.schema, dialect, tool_name="tool").schema == lowered.schema
+        if check_strict_limits({"tool": lowered.schema}, dialect):
             continue  # goes out without strict
         for wire, body in bodies(lowered.schema, dialect):
             refused = [v for v in check(wire, body) if v.severity == "error" and v.evidence in ("spec", "real4xx")]
             assert refused == [], (wire, schema, lowered.schema)
 
 
-@pytest.mark.parametrize("dialect", [d for d in DIALECTS if d.open], ids=lambda dialect: dialect.name)
+@pytest.mark.parametrize("dialect", [d for d in DIALECTS if d.is_open], ids=lambda dialect: dialect.name)
 def test_open_dialects_leave_recorded_schemas_alone(dialect: Dialect) -> None:
     plain: list[Any] = [schema for schema in corpus() if schema is not True and schema.get("type") == "object"]
-    losses = [loss for schema in plain for loss in lower(schema, dialect, tool="t").losses]
+    losses = [loss for schema in plain for loss in lower(schema, dialect, tool_name="t").losses]
     assert {loss.what for loss in losses} <= {"property name"}
     assert len(losses) <= 1

@@ -39,11 +39,11 @@ JSON = st.recursive(
 
 def obeys(schema: Any, dialect: Dialect) -> None:
     before = copy.deepcopy(schema)
-    once = lower(schema, dialect, tool="t")
+    once = lower(schema, dialect, tool_name="t")
     assert schema == before, "the input was changed"
     assert violations(once.schema, dialect.name) == []
-    twice = lower(once.schema, dialect, tool="t")
-    assert (twice.schema, twice.losses, twice.ways_back, twice.note) == (once.schema, (), (), "")
+    twice = lower(once.schema, dialect, tool_name="t")
+    assert (twice.schema, twice.losses, twice.restorations, twice.root_description) == (once.schema, (), (), "")
 
 
 @pytest.mark.untraced
@@ -70,7 +70,7 @@ def test_what_is_valid_for_the_lowered_schema_is_valid_for_the_original(seed: in
     schema = fair_root(r)
     original = jsonschema_rs.Draft202012Validator(schema)
     for dialect in DIALECTS:
-        lowered = lower(schema, dialect, tool="t")
+        lowered = lower(schema, dialect, tool_name="t")
         if all(loss.what == "property name" for loss in lowered.losses):
             arguments = Valid(lowered, r).value(lowered.schema)
             before = copy.deepcopy(arguments)
@@ -81,7 +81,7 @@ def test_what_is_valid_for_the_lowered_schema_is_valid_for_the_original(seed: in
 @settings(deadline=None, derandomize=True, max_examples=100)
 @given(seed=SEEDS, arguments=st.dictionaries(st.sampled_from(["a", "b", "c_d", "e", "key"]), JSON, max_size=3))
 def test_restore_bears_any_arguments(seed: int, arguments: dict[str, Any]) -> None:
-    lowered = lower(fair_root(Random(seed)), OPENAI_STRICT, tool="t")
+    lowered = lower(fair_root(Random(seed)), OPENAI_STRICT, tool_name="t")
     before = copy.deepcopy(arguments)
     restore(arguments, lowered)
     assert arguments == before
@@ -169,4 +169,4 @@ def shared() -> Any:
 @pytest.mark.parametrize("make", [lambda: nested(10_000, "items"), cyclic, shared], ids=["deep", "cyclic", "shared"])
 def test_what_is_too_large_to_be_a_schema_is_a_usage_error(make: Any) -> None:
     with pytest.raises(UsageError, match="more than 200 levels or 100000 values"):
-        lower(make(), OPENAI, tool="t")
+        lower(make(), OPENAI, tool_name="t")

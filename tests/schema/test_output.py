@@ -11,7 +11,7 @@ import pytest
 from pydantic import BaseModel, Field
 
 from toolglot.errors import UsageError
-from toolglot.schema.output import OutputShape
+from toolglot.schema.output import OutputType
 
 
 class Color(Enum):
@@ -74,7 +74,7 @@ GOOD: list[tuple[Any, Any, Any]] = [
 
 @pytest.mark.parametrize(("shape", "answer", "value"), GOOD)
 def test_a_good_answer_is_a_value_of_the_type(shape: Any, answer: Any, value: Any) -> None:
-    found = OutputShape(shape).validate(answer)
+    found = OutputType(shape).validate(answer)
     assert found == value
     assert type(found) is type(value)
 
@@ -98,7 +98,7 @@ BAD: list[tuple[Any, Any, str]] = [
 @pytest.mark.parametrize(("shape", "answer", "where"), BAD)
 def test_a_bad_answer_is_told_where_it_is_wrong(shape: Any, answer: Any, where: str) -> None:
     with pytest.raises(ValueError, match=r": ") as caught:
-        OutputShape(shape).validate(answer)
+        OutputType(shape).validate(answer)
     assert where in str(caught.value)
     assert "pydantic" not in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -106,12 +106,12 @@ def test_a_bad_answer_is_told_where_it_is_wrong(shape: Any, answer: Any, where: 
 
 def test_an_answer_with_many_faults_is_told_briefly() -> None:
     with pytest.raises(ValueError, match="0: ") as caught:
-        OutputShape(list[int]).validate(["x"] * 1000)
+        OutputType(list[int]).validate(["x"] * 1000)
     assert len(str(caught.value)) < 1000
 
 
 def test_titles_of_pydantic_are_not_sent_and_those_of_fields_are() -> None:
-    schema = OutputShape(Entry).schema
+    schema = OutputType(Entry).schema
     assert set(schema["properties"]) == {"title", "done"}
     assert "title" not in schema
     assert schema["properties"]["title"] == {"type": "string"}
@@ -123,7 +123,7 @@ def test_values_that_are_called_title_stay() -> None:
         title: Literal["title", "x"] = "title"
         labels: dict[str, str] = {"title": "kept"}
 
-    schema = OutputShape(Page).schema
+    schema = OutputType(Page).schema
     assert schema["properties"]["title"]["default"] == "title"
     assert schema["properties"]["title"]["enum"] == ["title", "x"]
     assert schema["properties"]["labels"]["default"] == {"title": "kept"}
@@ -137,7 +137,7 @@ def test_a_definition_that_is_called_title_stays() -> None:
         one: title
         many: list[title]
 
-    schema = OutputShape(Holder).schema
+    schema = OutputType(Holder).schema
     assert schema["$defs"]["title"]["properties"]["x"] == {"type": "integer"}
 
 
@@ -148,7 +148,7 @@ class Odd:
 @pytest.mark.parametrize("shape", [Odd, "NoSuchType", 5])
 def test_a_type_that_cannot_be_a_shape_is_named(shape: Any) -> None:
     with pytest.raises(UsageError, match="cannot be the shape") as caught:
-        OutputShape(shape)
+        OutputType(shape)
     assert "\n" not in str(caught.value)
 
 
@@ -156,7 +156,7 @@ def test_a_type_without_a_json_form_is_named() -> None:
     from collections.abc import Callable
 
     with pytest.raises(UsageError, match="cannot be the shape"):
-        OutputShape(Callable[[int], int])
+        OutputType(Callable[[int], int])
 
 
 def test_pydantic_is_loaded_with_the_first_shape() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from toolglot.schema.dialects import ANTHROPIC, GEMINI, GEMINI_OPENAPI, OPENAI, OPENAI_STRICT, Dialect
-from toolglot.schema.lower import Lowered, Omit, Pairs, Rename, from_openapi, lower, restore
+from toolglot.schema.lower import LoweredSchema, Omit, Pairs, Rename, from_openapi, lower, restore
 
 STRING = {"type": "string"}
 NODE: Any = {
@@ -16,7 +16,7 @@ NODE: Any = {
 
 def there_and_back(properties: Any, arguments: Any, dialect: Dialect = OPENAI_STRICT, defs: Any = None) -> Any:
     schema = {"type": "object", "properties": properties, "$defs": defs}
-    return restore(arguments, lower(schema, dialect, tool="t"))
+    return restore(arguments, lower(schema, dialect, tool_name="t"))
 
 
 @pytest.mark.parametrize(
@@ -113,13 +113,13 @@ def test_back_from_other_names() -> None:
 
 def test_nothing_to_restore() -> None:
     arguments = {"a": None}
-    assert restore(arguments, lower({"properties": {"a": STRING}}, OPENAI, tool="t")) is arguments
+    assert restore(arguments, lower({"properties": {"a": STRING}}, OPENAI, tool_name="t")) is arguments
 
 
 def test_ways_that_lead_nowhere() -> None:
-    lowered = Lowered(
+    lowered = LoweredSchema(
         {"properties": {"a": {"$ref": "#/$defs/None"}}},
-        ways_back=(Omit(("b",), "#/properties/b"), Pairs("#"), Rename({"a": "A"}, "#")),
+        restorations=(Omit(("b",), "#/properties/b"), Pairs("#"), Rename({"a": "A"}, "#")),
     )
     assert restore({"a": 1}, lowered) == {"A": 1}
 
@@ -190,4 +190,4 @@ def test_openapi_there_and_back() -> None:
         "type": "object",
         "properties": {"a": {"type": ["string", "null"], "enum": ["x", None]}, "b": {"type": "number", "minimum": 1}},
     }
-    assert from_openapi(lower(schema, GEMINI_OPENAPI, tool="t").schema) == schema
+    assert from_openapi(lower(schema, GEMINI_OPENAPI, tool_name="t").schema) == schema

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from .server import Loopback, loopback
+from .loopback import Loopback, loopback
 
 
 @pytest.fixture(scope="module")

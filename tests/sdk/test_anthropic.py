@@ -11,15 +11,15 @@ from anthropic.types import Message, MessageCreateParams, RawMessageStreamEvent
 from pydantic import TypeAdapter
 
 from toolglot.jsontext import dumps, loads
-from toolglot.messages import Foreign, Origin, Reply, Stop, Text, Thinking, ToolCall, Usage
+from toolglot.messages import Foreign, Origin, Reply, StopReason, Text, Thinking, ToolCall, Usage
 from toolglot.request import Request
-from toolglot.wire.answer import events_of
-from toolglot.wire.anthropic.answer import AnthropicAnswer
+from toolglot.wire.anthropic.reply_encode import AnthropicReplyEncoder
 from toolglot.wire.codec import decode_request
-from toolglot.wire.shapes import rest
+from toolglot.wire.json_values import unknown_fields
+from toolglot.wire.reply_encoding import split_reply
 
-from .asks import REQUESTS, exhausted, gist, kept, written
-from .replies import (
+from .sample_requests import REQUESTS, exhausted, gist, kept, written
+from .sample_replies import (
     NAMES,
     TABLE,
     Client,
@@ -33,10 +33,10 @@ from .replies import (
     stream,
     types_by_name,
 )
-from .server import Loopback
+from .loopback import Loopback
 
 MODEL = "claude-opus-4-5"
-STOPS: dict[Stop, str] = {
+STOPS: dict[StopReason, str] = {
     "end": "end_turn",
     "tools": "tool_use",
     "length": "max_tokens",
@@ -100,7 +100,7 @@ def _stream_in_process(data: bytes) -> Seen:
 CLIENT = Client(
     "anthropic",
     MODEL,
-    AnthropicAnswer,
+    AnthropicReplyEncoder,
     said=expected,
     body=_body_in_process,
     stream=_stream_in_process,
@@ -126,7 +126,7 @@ def client(server: Loopback, sdk: anthropic.Anthropic) -> Client:
         with sdk.messages.stream(model=MODEL, max_tokens=9, messages=[]) as events:
             return seen(events.get_final_message())
 
-    return Client("anthropic", MODEL, AnthropicAnswer, expected, body, streaming, expected_streamed)
+    return Client("anthropic", MODEL, AnthropicReplyEncoder, expected, body, streaming, expected_streamed)
 
 
 # ---- replies
@@ -173,11 +173,11 @@ REPLAYED = Reply(
 def test_state_of_the_origin_comes_back_whole(streaming: bool, server: Loopback, sdk: anthropic.Anthropic) -> None:
     """Signatures, ciphers, citations, callers and hosted tools: what a client must send back unchanged."""
     if streaming:
-        server.say(stream(AnthropicAnswer(MODEL, origin=OWN), events_of(REPLAYED)), "text/event-stream")
+        server.say(stream(AnthropicReplyEncoder(MODEL, origin=OWN), split_reply(REPLAYED)), "text/event-stream")
         with sdk.messages.stream(model=MODEL, max_tokens=9, messages=[]) as events:
             message: Message = events.get_final_message()
     else:
-        server.say(dumps(AnthropicAnswer(MODEL).body(REPLAYED)))
+        server.say(dumps(AnthropicReplyEncoder(MODEL).encode_reply(REPLAYED)))
         message = sdk.messages.create(model=MODEL, max_tokens=9, messages=[])
     content = [block.to_dict(mode="json") for block in message.content]
     assert content == [
@@ -219,9 +219,9 @@ def send(server: Loopback, sdk: anthropic.Anthropic) -> Callable[[Any], Any]:
     """Sends a body's fields through the client; what arrived."""
 
     def send(fields: Any) -> Any:
-        server.say(dumps(AnthropicAnswer(MODEL).body(Reply(()))))
+        server.say(dumps(AnthropicReplyEncoder(MODEL).encode_reply(Reply(()))))
         extra = {name: fields[name] for name in SAMPLING if name in fields}
-        cast(Any, sdk.messages.create)(**(rest(fields, SAMPLING) or {}), extra_body=extra)
+        cast(Any, sdk.messages.create)(**(unknown_fields(fields, SAMPLING) or {}), extra_body=extra)
         assert server.paths == ["/v1/messages"]
         return server.sent
 
@@ -231,7 +231,7 @@ def send(server: Loopback, sdk: anthropic.Anthropic) -> Callable[[Any], Any]:
 @pytest.mark.parametrize("name", REQUESTS)
 def test_the_clients_types_know_all_of_our_body(name: str) -> None:
     """A field that the client's types do not know would be missing from what they return."""
-    assert exhausted(PARAMS.validate_python(BODIES[name])) == rest(BODIES[name], SAMPLING)
+    assert exhausted(PARAMS.validate_python(BODIES[name])) == unknown_fields(BODIES[name], SAMPLING)
 
 
 @pytest.mark.parametrize("name", REQUESTS)
@@ -262,6 +262,6 @@ def test_a_blank_stop_sequence_is_refused_and_so_a_loss() -> None:
 def test_the_client_sends_the_stream_flag(server: Loopback, sdk: anthropic.Anthropic) -> None:
     body = written("user", "anthropic-messages", MODEL, stream=True).body
     assert body["stream"] is True
-    server.say(stream(AnthropicAnswer(MODEL), events_of(Reply(()))), "text/event-stream")
+    server.say(stream(AnthropicReplyEncoder(MODEL), split_reply(Reply(()))), "text/event-stream")
     with cast(Any, sdk.messages.create)(**body):
         assert server.sent == body

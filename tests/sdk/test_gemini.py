@@ -10,20 +10,20 @@ from google.genai import types
 from pydantic.alias_generators import to_camel
 
 from toolglot.jsontext import dumps, loads
-from toolglot.messages import Foreign, Media, Origin, Reply, Stop, Text, Thinking, ToolCall, Usage
-from toolglot.wire.answer import events_of
+from toolglot.messages import Foreign, Media, Origin, Reply, StopReason, Text, Thinking, ToolCall, Usage
 from toolglot.wire.codec import decode_request
-from toolglot.wire.gemini.answer import GeminiAnswer
-from toolglot.wire.shapes import rest
+from toolglot.wire.gemini.reply_encode import GeminiReplyEncoder
+from toolglot.wire.json_values import unknown_fields
+from toolglot.wire.reply_encoding import split_reply
 
-from .asks import REQUESTS, gist, kept, written
-from .replies import DOT, NAMES, PIXEL, TABLE, Client, Recorded, Seen, as_objects, each_recorded, said, sse_data, stream
-from .server import Loopback
+from .sample_requests import REQUESTS, gist, kept, written
+from .sample_replies import DOT, NAMES, PIXEL, TABLE, Client, Recorded, Seen, as_objects, each_recorded, said, sse_data, stream
+from .loopback import Loopback
 
 pytestmark = pytest.mark.untraced
 
 MODEL = "gemini-3-pro-preview"
-STOPS: dict[Stop, str] = {
+STOPS: dict[StopReason, str] = {
     "end": "STOP",
     "tools": "STOP",
     "length": "MAX_TOKENS",
@@ -91,7 +91,7 @@ def _stream_in_process(data: bytes) -> Seen:
 CLIENT = Client(
     "gemini",
     MODEL,
-    GeminiAnswer,
+    GeminiReplyEncoder,
     said=expected,
     body=lambda data: seen([types.GenerateContentResponse.model_validate_json(data)]),
     stream=_stream_in_process,
@@ -123,7 +123,7 @@ def client(server: Loopback, sdk: genai.Client) -> Client:
         server.say(data, "text/event-stream")
         return seen(asked_streaming(sdk))
 
-    return Client("gemini", MODEL, GeminiAnswer, expected, body, streaming)
+    return Client("gemini", MODEL, GeminiReplyEncoder, expected, body, streaming)
 
 
 # ---- replies
@@ -141,13 +141,13 @@ def test_the_client_reads_our_stream(record: Recorded, client: Client) -> None:
 
 def test_the_client_reads_two_generated_images(client: Client) -> None:
     reply = Reply((Text("Two:"), Media("image", "image/png", PIXEL), Media("image", "image/gif", DOT)))
-    record = Recorded("images", reply, list(events_of(reply)))
+    record = Recorded("images", reply, list(split_reply(reply)))
     client.reads_body(record)
     client.reads_events(record)
 
 
 def test_a_model_without_call_ids_gets_none(server: Loopback, sdk: genai.Client) -> None:
-    server.say(dumps(GeminiAnswer("gemini-2.5-flash").body(Reply((ToolCall("call_1", "f", {"a": 1}),), "tools"))))
+    server.say(dumps(GeminiReplyEncoder("gemini-2.5-flash").encode_reply(Reply((ToolCall("call_1", "f", {"a": 1}),), "tools"))))
     assert seen([asked(sdk)]).calls == [("", "f", {"a": 1})]
 
 
@@ -173,10 +173,10 @@ REPLAYED = Reply(
 def test_state_of_the_origin_comes_back_whole(streaming: bool, server: Loopback, sdk: genai.Client) -> None:
     """Signatures, ids and code: what a client must send back unchanged. A signature may follow its text on an empty part."""
     if streaming:
-        server.say(stream(GeminiAnswer(MODEL, origin=OWN), events_of(REPLAYED)), "text/event-stream")
+        server.say(stream(GeminiReplyEncoder(MODEL, origin=OWN), split_reply(REPLAYED)), "text/event-stream")
         responses = list(asked_streaming(sdk))
     else:
-        server.say(dumps(GeminiAnswer(MODEL).body(REPLAYED)))
+        server.say(dumps(GeminiReplyEncoder(MODEL).encode_reply(REPLAYED)))
         responses = [asked(sdk)]
     parts = [
         part
@@ -198,9 +198,9 @@ def test_state_of_the_origin_comes_back_whole(streaming: bool, server: Loopback,
 
 def test_a_blocked_prompt_is_read_as_one(server: Loopback, sdk: genai.Client) -> None:
     reply = Reply((), "filtered", Usage(3), OWN, "resp_1", {"promptFeedback": {"blockReason": "SAFETY"}})
-    server.say(dumps(GeminiAnswer(MODEL).body(reply)))
+    server.say(dumps(GeminiReplyEncoder(MODEL).encode_reply(reply)))
     responses = [asked(sdk)]
-    server.say(stream(GeminiAnswer(MODEL, origin=OWN), events_of(reply)), "text/event-stream")
+    server.say(stream(GeminiReplyEncoder(MODEL, origin=OWN), split_reply(reply)), "text/event-stream")
     responses += asked_streaming(sdk)
     assert [response.candidates for response in responses] == [None, None]
     reasons = [response.prompt_feedback and response.prompt_feedback.block_reason for response in responses]
@@ -229,7 +229,7 @@ BODIES = {name: written(name, "gemini", "gemini-2.5-flash" if name == "budget" e
 
 def config(body: Any) -> types.GenerateContentConfig:
     """The client's configuration: all of a body but its contents, in one object. It refuses fields that it does not know."""
-    fields = {**(rest(body, ("contents", "generationConfig")) or {}), **body.get("generationConfig", {})}
+    fields = {**(unknown_fields(body, ("contents", "generationConfig")) or {}), **body.get("generationConfig", {})}
     return types.GenerateContentConfig.model_validate_json(dumps(fields))
 
 
@@ -257,7 +257,7 @@ def send(server: Loopback, sdk: genai.Client) -> Callable[[Any], Any]:
     """Sends a body through the client; what arrived."""
 
     def send(body: Any) -> Any:
-        server.say(dumps(GeminiAnswer(MODEL).body(Reply(()))))
+        server.say(dumps(GeminiReplyEncoder(MODEL).encode_reply(Reply(()))))
         asked(sdk, contents=contents(body), config=config(body))
         assert server.paths == [f"/v1beta/models/{MODEL}:generateContent"]
         return server.sent
@@ -272,7 +272,7 @@ def test_the_clients_types_know_all_of_our_body(name: str) -> None:
     said_contents = [loads(content.model_dump_json(by_alias=True, exclude_none=True)) for content in contents(body)]
     assert said_contents == body["contents"]
     fields = loads(config(body).model_dump_json(by_alias=True, exclude_none=True))
-    assert fields == {**(rest(body, ("contents", "generationConfig")) or {}), **body.get("generationConfig", {})}
+    assert fields == {**(unknown_fields(body, ("contents", "generationConfig")) or {}), **body.get("generationConfig", {})}
 
 
 @pytest.mark.parametrize("name", REQUESTS)

@@ -8,17 +8,17 @@ import pytest
 from ollama._types import ChatRequest
 
 from toolglot.jsontext import dumps
-from toolglot.messages import Media, Reply, Stop, Text, Usage
-from toolglot.wire.answer import events_of
+from toolglot.messages import Media, Reply, StopReason, Text, Usage
 from toolglot.wire.codec import decode_request
-from toolglot.wire.ollama.answer import OllamaAnswer
+from toolglot.wire.ollama.reply_encode import OllamaReplyEncoder
+from toolglot.wire.reply_encoding import split_reply
 
-from .asks import REQUESTS, gist, kept, written
-from .replies import NAMES, PIXEL, TABLE, Client, Recorded, Seen, as_objects, each_recorded, said, stream
-from .server import Loopback
+from .sample_requests import REQUESTS, gist, kept, written
+from .sample_replies import NAMES, PIXEL, TABLE, Client, Recorded, Seen, as_objects, each_recorded, said, stream
+from .loopback import Loopback
 
 MODEL = "qwen3"
-STOPS: dict[Stop, str] = {"end": "stop", "tools": "stop", "length": "length"}
+STOPS: dict[StopReason, str] = {"end": "stop", "tools": "stop", "length": "length"}
 
 # ---- what the client reads
 
@@ -54,7 +54,7 @@ def _stream_in_process(data: bytes) -> Seen:
 CLIENT = Client(
     "ollama",
     MODEL,
-    OllamaAnswer,
+    OllamaReplyEncoder,
     said=expected,
     body=lambda data: seen([ollama.ChatResponse.model_validate_json(data)]),
     stream=_stream_in_process,
@@ -82,7 +82,7 @@ def client(server: Loopback, sdk: ollama.Client) -> Client:
         server.say(data, "application/x-ndjson")
         return seen(asked(sdk, stream=True))
 
-    return Client("ollama", MODEL, OllamaAnswer, expected, body, streaming)
+    return Client("ollama", MODEL, OllamaReplyEncoder, expected, body, streaming)
 
 
 # ---- replies
@@ -99,7 +99,7 @@ def test_the_client_reads_our_stream(record: Recorded, client: Client) -> None:
 
 
 def test_the_client_reads_model_and_time(server: Loopback, sdk: ollama.Client) -> None:
-    server.say(dumps(OllamaAnswer(MODEL, created=86_400).body(Reply(()))))
+    server.say(dumps(OllamaReplyEncoder(MODEL, created=86_400).encode_reply(Reply(()))))
     response = asked(sdk)
     assert (response.model, response.created_at) == (MODEL, "1970-01-02T00:00:00+00:00")
 
@@ -108,8 +108,8 @@ def test_the_client_reads_model_and_time(server: Loopback, sdk: ollama.Client) -
 def test_an_image_does_not_cost_the_client_the_reply(streaming: bool, client: Client) -> None:
     """The client dies of images in an answer (its `Image` takes no plain text): they are lost, and said to be."""
     reply = Reply((Text("Here: "), Media("image", "image/png", PIXEL), Text("nice?")))
-    answer = OllamaAnswer(MODEL)
-    data = stream(answer, events_of(reply)) if streaming else dumps(answer.body(reply))
+    answer = OllamaReplyEncoder(MODEL)
+    data = stream(answer, split_reply(reply)) if streaming else dumps(answer.encode_reply(reply))
     assert (client.stream if streaming else client.body)(data).text == "Here: nice?"
     assert [loss.what for loss in answer.losses] == ["image"]
 
@@ -155,7 +155,7 @@ def send(server: Loopback, sdk: ollama.Client) -> Callable[[Any], Any]:
     """Sends a body's fields through the client; what arrived."""
 
     def send(fields: Any) -> Any:
-        server.say(dumps(OllamaAnswer(MODEL).body(Reply(()))))
+        server.say(dumps(OllamaReplyEncoder(MODEL).encode_reply(Reply(()))))
         asked(sdk, **fields)
         assert server.paths == ["/api/chat"]
         return server.sent

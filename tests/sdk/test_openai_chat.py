@@ -11,19 +11,33 @@ from openai.types.chat.completion_create_params import CompletionCreateParams
 from pydantic import TypeAdapter
 
 from toolglot.jsontext import dumps, loads
-from toolglot.messages import Media, Reply, Stop, Usage
-from toolglot.wire.answer import events_of
+from toolglot.messages import Media, Reply, StopReason, Usage
 from toolglot.wire.codec import decode_request
-from toolglot.wire.openai_chat.answer import ChatAnswer
+from toolglot.wire.openai_chat.reply_encode import ChatReplyEncoder
+from toolglot.wire.reply_encoding import split_reply
 
-from .asks import REQUESTS, exhausted, gist, kept, written
-from .replies import DOT, NAMES, PIXEL, TABLE, Client, Recorded, Seen, each_recorded, is_marked, parsed, said, sse_data, stream
-from .server import Loopback
+from .sample_requests import REQUESTS, exhausted, gist, kept, written
+from .sample_replies import (
+    DOT,
+    NAMES,
+    PIXEL,
+    TABLE,
+    Client,
+    Recorded,
+    Seen,
+    each_recorded,
+    is_marked,
+    parsed,
+    said,
+    sse_data,
+    stream,
+)
+from .loopback import Loopback
 
 pytestmark = pytest.mark.untraced
 
 MODEL = "gpt-4.1"
-STOPS: dict[Stop, str] = {
+STOPS: dict[StopReason, str] = {
     "end": "stop",
     "tools": "tool_calls",
     "length": "length",
@@ -90,7 +104,7 @@ def _in_process(data: bytes) -> Seen:
 CLIENT = Client(
     "openai-chat",
     MODEL,
-    ChatAnswer,
+    ChatReplyEncoder,
     said=expected,
     body=lambda data: seen(ChatCompletion.model_validate_json(data)),
     stream=_in_process,
@@ -114,7 +128,7 @@ def client(server: Loopback, sdk: openai.OpenAI) -> Client:
         server.say(data, "text/event-stream")
         return assembled(sdk.chat.completions.create(model=MODEL, messages=[], stream=True))
 
-    return Client("openai-chat", MODEL, ChatAnswer, CLIENT.said, body, streaming)
+    return Client("openai-chat", MODEL, ChatReplyEncoder, CLIENT.said, body, streaming)
 
 
 # ---- replies
@@ -131,10 +145,10 @@ def test_the_client_reads_our_stream(record: Recorded, client: Client) -> None:
 
 
 def test_the_client_reads_id_model_and_time(server: Loopback, sdk: openai.OpenAI) -> None:
-    server.say(dumps(ChatAnswer(MODEL, created=7).body(Reply((), id="chatcmpl-1"))))
+    server.say(dumps(ChatReplyEncoder(MODEL, created=7).encode_reply(Reply((), id="chatcmpl-1"))))
     body = sdk.chat.completions.create(model=MODEL, messages=[])
     assert (body.id, body.model, body.created) == ("chatcmpl-1", MODEL, 7)
-    server.say(stream(ChatAnswer(MODEL, created=7), events_of(Reply((), id="chatcmpl-1"))), "text/event-stream")
+    server.say(stream(ChatReplyEncoder(MODEL, created=7), split_reply(Reply((), id="chatcmpl-1"))), "text/event-stream")
     chunks = list(sdk.chat.completions.create(model=MODEL, messages=[], stream=True))
     assert {(chunk.id, chunk.model, chunk.created) for chunk in chunks} == {("chatcmpl-1", MODEL, 7)}
 
@@ -142,9 +156,9 @@ def test_the_client_reads_id_model_and_time(server: Loopback, sdk: openai.OpenAI
 def test_the_client_reads_two_generated_images(server: Loopback, sdk: openai.OpenAI) -> None:
     """OpenRouter's form. The chunks are joined here: the client's own assembly asks for an index in every list."""
     reply = Reply((Media("image", "image/png", PIXEL), Media("image", "image/gif", DOT)))
-    server.say(dumps(ChatAnswer(MODEL).body(reply)))
+    server.say(dumps(ChatReplyEncoder(MODEL).encode_reply(reply)))
     assert seen(sdk.chat.completions.create(model=MODEL, messages=[])).media == [PIXEL, DOT]
-    server.say(stream(ChatAnswer(MODEL), events_of(reply)), "text/event-stream")
+    server.say(stream(ChatReplyEncoder(MODEL), split_reply(reply)), "text/event-stream")
     images: list[Any] = []
     for chunk in sdk.chat.completions.create(model=MODEL, messages=[], stream=True):
         for choice in chunk.choices:
@@ -174,7 +188,7 @@ def send(server: Loopback, sdk: openai.OpenAI) -> Callable[[Any], Any]:
     """Sends a body's fields through the client; what arrived."""
 
     def send(fields: Any) -> Any:
-        server.say(dumps(ChatAnswer(MODEL).body(Reply(()))))
+        server.say(dumps(ChatReplyEncoder(MODEL).encode_reply(Reply(()))))
         cast(Any, sdk.chat.completions.create)(**fields)
         assert server.paths == ["/chat/completions"]
         return server.sent
@@ -204,6 +218,6 @@ def test_what_the_client_sends_is_what_we_asked(name: str, send: Callable[[Any],
 def test_the_client_sends_the_stream_flag(server: Loopback, sdk: openai.OpenAI) -> None:
     body = written("user", "openai-chat", MODEL, stream=True).body
     assert body["stream"] is True
-    server.say(stream(ChatAnswer(MODEL), events_of(Reply(()))), "text/event-stream")
+    server.say(stream(ChatReplyEncoder(MODEL), split_reply(Reply(()))), "text/event-stream")
     with cast(Any, sdk.chat.completions.create)(**body):
         assert server.sent == body

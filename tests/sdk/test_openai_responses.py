@@ -11,13 +11,13 @@ from openai.types.responses.response_create_params import ResponseCreateParams
 from pydantic import TypeAdapter
 
 from toolglot.jsontext import dumps, loads
-from toolglot.messages import Foreign, Media, Origin, Reply, Stop, Text, Thinking, ToolCall, Usage
-from toolglot.wire.answer import events_of
+from toolglot.messages import Foreign, Media, Origin, Reply, StopReason, Text, Thinking, ToolCall, Usage
 from toolglot.wire.codec import decode_request
-from toolglot.wire.openai_responses.answer import ResponsesAnswer
+from toolglot.wire.openai_responses.reply_encode import ResponsesReplyEncoder
+from toolglot.wire.reply_encoding import split_reply
 
-from .asks import REQUESTS, exhausted, gist, kept, written
-from .replies import (
+from .sample_requests import REQUESTS, exhausted, gist, kept, written
+from .sample_replies import (
     DOT,
     NAMES,
     PIXEL,
@@ -34,13 +34,13 @@ from .replies import (
     stream,
     types_by_name,
 )
-from .server import Loopback
+from .loopback import Loopback
 
 pytestmark = pytest.mark.untraced
 
 MODEL = "gpt-5"
 OWN = Origin("openai-responses", model=MODEL)
-STOPS: dict[Stop, str] = {
+STOPS: dict[StopReason, str] = {
     "end": "completed",
     "tools": "completed",
     "length": "max_output_tokens",
@@ -124,7 +124,7 @@ def _stream_in_process(data: bytes) -> Seen:
 CLIENT = Client(
     "openai-responses",
     MODEL,
-    ResponsesAnswer,
+    ResponsesReplyEncoder,
     said=expected,
     body=_body_in_process,
     stream=_stream_in_process,
@@ -153,7 +153,7 @@ def client(server: Loopback, sdk: openai.OpenAI) -> Client:
                     final = cast(Any, event).response
         return seen(final)
 
-    return Client("openai-responses", MODEL, ResponsesAnswer, expected, body, streaming)
+    return Client("openai-responses", MODEL, ResponsesReplyEncoder, expected, body, streaming)
 
 
 # ---- replies
@@ -209,18 +209,18 @@ def test_the_client_reads_a_replayed_stream(name: str, client: Client) -> None:
 
 def _with_origin(reply: Reply) -> tuple[Reply, list[Any]]:
     own = Reply(reply.blocks, reply.stop, Usage(3, 4), OWN, "resp_1")
-    return own, list(events_of(own))
+    return own, list(split_reply(own))
 
 
 def test_the_client_reads_id_model_and_time(server: Loopback, sdk: openai.OpenAI) -> None:
-    server.say(dumps(ResponsesAnswer(MODEL, created=7).body(Reply((), id="resp_1"))))
+    server.say(dumps(ResponsesReplyEncoder(MODEL, created=7).encode_reply(Reply((), id="resp_1"))))
     body = sdk.responses.create(model=MODEL, input="hi")
     assert (body.id, body.model, body.created_at) == ("resp_1", MODEL, 7)
 
 
 def test_the_client_reads_two_generated_images(client: Client) -> None:
     reply = Reply((Text("Two:"), Media("image", "image/png", PIXEL), Media("image", "image/gif", DOT)))
-    record = Recorded("images", reply, list(events_of(reply)))
+    record = Recorded("images", reply, list(split_reply(reply)))
     client.reads_body(record)
     client.reads_events(record)
 
@@ -247,7 +247,7 @@ def send(server: Loopback, sdk: openai.OpenAI) -> Callable[[Any], Any]:
     """Sends a body's fields through the client; what arrived."""
 
     def send(fields: Any) -> Any:
-        server.say(dumps(ResponsesAnswer(MODEL).body(Reply(()))))
+        server.say(dumps(ResponsesReplyEncoder(MODEL).encode_reply(Reply(()))))
         cast(Any, sdk.responses.create)(**fields)
         assert server.paths == ["/responses"]
         return server.sent
@@ -280,6 +280,6 @@ def test_what_the_client_sends_is_what_we_asked(name: str, send: Callable[[Any],
 def test_the_client_sends_the_stream_flag(server: Loopback, sdk: openai.OpenAI) -> None:
     body = written("user", "openai-responses", MODEL, stream=True).body
     assert body["stream"] is True
-    server.say(stream(ResponsesAnswer(MODEL), events_of(Reply(()))), "text/event-stream")
+    server.say(stream(ResponsesReplyEncoder(MODEL), split_reply(Reply(()))), "text/event-stream")
     with cast(Any, sdk.responses.create)(**body):
         assert server.sent == body

@@ -20,13 +20,13 @@ from toolglot.messages import (
     tool_results,
     user,
 )
-from toolglot.providers.catalog import PROFILES, resolve
+from toolglot.providers.catalog import PROFILES, resolve_profile
 from toolglot.request import Options, Output, Request, ToolChoice, ToolDefinition
 from toolglot.simulator.core import Simulator
-from toolglot.simulator.thoughts import sign
+from toolglot.simulator.opaque_state import sign_state
 from toolglot.wire.codec import encode_request
 
-from .asking import ADD, KEYS, WEATHER, model_of, path_of
+from .client import ADD, KEYS, WEATHER, pick_model, request_path
 
 pytestmark = pytest.mark.untraced
 
@@ -40,7 +40,7 @@ GPT = Origin("openai-responses", "openai-responses", "gpt-5.1")
 
 
 def state(origin: Origin, words: str) -> str:
-    return sign(resolve(origin.profile, origin.model), words)
+    return sign_state(resolve_profile(origin.profile, origin.model), words)
 
 
 MODELS_SAID = (
@@ -120,10 +120,10 @@ REQUESTS: dict[str, Request] = {
 @pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("name", REQUESTS)
 def test_taken(name: str, profile: str) -> None:
-    target = resolve(profile, model_of(profile))
+    target = resolve_profile(profile, pick_model(profile))
     body = {**encode_request(replace(REQUESTS[name], model=target.model), target).body, **target.defaults}
     for stream in (False, True):
         if target.wire != "gemini":
             body |= {"stream": stream, **(target.stream_defaults if stream else {})}
-        answer = Simulator().handle("POST", path_of(target, stream=stream), {**KEYS, **target.headers}, dumps(body))
+        answer = Simulator().handle("POST", request_path(target, stream=stream), {**KEYS, **target.headers}, dumps(body))
         assert answer.status == 200, answer.body

@@ -8,13 +8,13 @@ from toolglot import errors
 from toolglot.errors import ToolglotError, UnknownName
 from toolglot.jsontext import dumps
 from toolglot.messages import Conversation, Reply, Text, ToolResult, tool_results, user
-from toolglot.providers.catalog import resolve
-from toolglot.simulator.core import Reset, SimulatedAnswer, Simulator, Stall
+from toolglot.providers.catalog import resolve_profile
+from toolglot.simulator.core import Reset, SimulatedResponse, Simulator, Stall
 from toolglot.simulator.faults import FAULTS
-from toolglot.wire.codec import reader
-from toolglot.wire.reader import error_of
+from toolglot.wire.codec import create_reader
+from toolglot.wire.reader import error_from_response
 
-from .asking import ADD, WEATHER, WIRE_PROFILES, ask, encoded, error_text, model_of, post, read
+from .client import ADD, WEATHER, WIRE_PROFILES, ask, encode_body, error_text, pick_model, post, read_reply
 
 PROMPT = "weather in Paris and in Rome"
 STREAMED = (False, True)
@@ -36,19 +36,19 @@ REFUSED: dict[str, dict[str, tuple[type[ToolglotError], int]]] = {
 }
 
 
-def answered(profile: str, fault: str, *, stream: bool, prompt: str = PROMPT) -> SimulatedAnswer:
-    target = resolve(profile, model_of(profile))
-    body = encoded(target, [user(prompt)], stream=stream, tools=(WEATHER, ADD))
+def answered(profile: str, fault: str, *, stream: bool, prompt: str = PROMPT) -> SimulatedResponse:
+    target = resolve_profile(profile, pick_model(profile))
+    body = encode_body(target, [user(prompt)], stream=stream, tools=(WEATHER, ADD))
     return post(Simulator(faults=[fault]), target, body, stream=stream)
 
 
 def reply_of(profile: str, fault: str, *, stream: bool) -> Reply:
-    return read(resolve(profile, model_of(profile)), answered(profile, fault, stream=stream), stream=stream)
+    return read_reply(resolve_profile(profile, pick_model(profile)), answered(profile, fault, stream=stream), stream=stream)
 
 
-def partly(profile: str, answer: SimulatedAnswer, *, stream: bool) -> tuple[list[Any], ToolglotError | None]:
+def partly(profile: str, answer: SimulatedResponse, *, stream: bool) -> tuple[list[Any], ToolglotError | None]:
     """The events that came, and how it ended, for a client that reads until the end of the bytes."""
-    reading = reader(profile_wire(profile), streaming=stream, content_type=answer.headers["content-type"])
+    reading = create_reader(profile_wire(profile), streaming=stream, content_type=answer.headers["content-type"])
     events: list[Any] = []
     try:
         for part in answer.parts:
@@ -61,7 +61,7 @@ def partly(profile: str, answer: SimulatedAnswer, *, stream: bool) -> tuple[list
 
 
 def profile_wire(profile: str) -> str:
-    return resolve(profile).wire
+    return resolve_profile(profile).wire
 
 
 @pytest.mark.parametrize("profile", WIRE_PROFILES)
@@ -69,7 +69,7 @@ def profile_wire(profile: str) -> str:
 def test_refusals(fault: str, profile: str) -> None:
     answer = answered(profile, fault, stream=True)
     kind, status = REFUSED[fault].get(profile) or REFUSED[fault][""]
-    error = error_of(answer.status, answer.body)
+    error = error_from_response(answer.status, answer.body)
     assert (type(error), answer.status) == (kind, status)
     assert (answer.headers["content-type"] == "application/json") is (fault != "html")
 
@@ -77,7 +77,7 @@ def test_refusals(fault: str, profile: str) -> None:
 @pytest.mark.parametrize("profile", WIRE_PROFILES)
 def test_waiting_is_said_in_the_provider_s_way(profile: str) -> None:
     answer = answered(profile, "rate-limit:0.01", stream=False)
-    said = str(error_of(429, answer.body).retry_after) if profile == "gemini" else answer.headers["retry-after"]
+    said = str(error_from_response(429, answer.body).retry_after) if profile == "gemini" else answer.headers["retry-after"]
     assert said == "0.01"
     assert answered(profile, "rate-limit-date", stream=False).headers["retry-after"].endswith("GMT")
 
@@ -133,9 +133,9 @@ def test_replies_that_are_wrong(profile: str, stream: bool) -> None:
 
 @pytest.mark.parametrize("profile", WIRE_PROFILES)
 def test_a_text_is_cut_by_length(profile: str) -> None:
-    target = resolve(profile, model_of(profile))
+    target = resolve_profile(profile, pick_model(profile))
     answer = answered(profile, "length", stream=False, prompt="hello")
-    assert (read(target, answer).text, read(target, answer).stop) == ("You sai", "length")
+    assert (read_reply(target, answer).text, read_reply(target, answer).stop) == ("You sai", "length")
 
 
 @pytest.mark.parametrize("stream", STREAMED)
@@ -156,8 +156,8 @@ def test_wrong_index_is_read_right() -> None:
 
 @pytest.mark.parametrize("profile", WIRE_PROFILES)
 def test_directive_counts_and_then_works(profile: str) -> None:
-    simulator, target = Simulator(), resolve(profile, model_of(profile))
-    body = encoded(target, [user(f"fault overloaded 2\nfault rate-limit\n{PROMPT}")], tools=(WEATHER,))
+    simulator, target = Simulator(), resolve_profile(profile, pick_model(profile))
+    body = encode_body(target, [user(f"fault overloaded 2\nfault rate-limit\n{PROMPT}")], tools=(WEATHER,))
     statuses = [post(simulator, target, body).status for _ in range(4)]
     assert statuses == [529 if profile == "anthropic" else 503] * 2 + [429, 200]
 
@@ -166,8 +166,8 @@ def test_faults_of_a_later_turn() -> None:
     simulator, conversation = Simulator(), Conversation([user('call add {"a": 1, "b": 2}\nthen fault overloaded\nsay Done.')])
     first = ask(simulator, "openai-chat", conversation, tools=(ADD,))
     conversation.append(first.message, tool_results(ToolResult(first.calls[0].id, (Text("3"),))))
-    target = resolve("openai-chat", "gpt-4o")
-    assert post(simulator, target, encoded(target, conversation)).status == 503
+    target = resolve_profile("openai-chat", "gpt-4o")
+    assert post(simulator, target, encode_body(target, conversation)).status == 503
     assert ask(simulator, "openai-chat", conversation).text == "Done."
 
 
@@ -183,23 +183,23 @@ def test_the_conversation_goes_on(fault: str, profile: str) -> None:
 
 
 def test_header_and_list() -> None:
-    simulator, target = Simulator(faults=["", "server-error"]), resolve("openai-chat", "gpt-4o")
-    body = encoded(target, [user("hi")])
+    simulator, target = Simulator(faults=["", "server-error"]), resolve_profile("openai-chat", "gpt-4o")
+    body = encode_body(target, [user("hi")])
     assert post(simulator, target, body, headers={"X-Simulate": "overloaded"}).status == 503
     assert [post(simulator, target, body).status for _ in range(3)] == [200, 500, 200]
 
 
 def test_a_fault_never_hides_a_bad_request() -> None:
-    simulator, target = Simulator(faults=["server-error"]), resolve("openai-chat", "gpt-4o")
+    simulator, target = Simulator(faults=["server-error"]), resolve_profile("openai-chat", "gpt-4o")
     assert post(simulator, target, {"model": "gpt-4o", "messages": []}).status == 400
-    assert post(simulator, target, encoded(target, [user("hi")])).status == 500
+    assert post(simulator, target, encode_body(target, [user("hi")])).status == 500
 
 
 def test_unknown_faults_are_named() -> None:
     with pytest.raises(UnknownName, match="rate-limit"):
         Simulator(faults=["ratelimit"])
-    target = resolve("openai-chat", "gpt-4o")
-    answer = post(Simulator(), target, encoded(target, [user("fault explode")]))
+    target = resolve_profile("openai-chat", "gpt-4o")
+    answer = post(Simulator(), target, encode_body(target, [user("fault explode")]))
     assert answer.status == 400
     assert "unknown fault 'explode'" in error_text(answer)
 
@@ -211,8 +211,8 @@ def test_every_fault_is_answered_on_every_profile() -> None:
 
 
 def test_gemini_streams_an_array_without_alt_sse() -> None:
-    target = resolve("gemini", "gemini-3-pro-preview")
-    body = encoded(target, [user(PROMPT)], tools=(WEATHER,))
+    target = resolve_profile("gemini", "gemini-3-pro-preview")
+    body = encode_body(target, [user(PROMPT)], tools=(WEATHER,))
     for fault, whole in (("", True), ("truncated", False), ("error-in-200", True)):
         answer = Simulator(faults=[fault]).handle(
             "POST", "/v1/models/gemini-3-pro-preview:streamGenerateContent", {"x-goog-api-key": "k"}, dumps(body)

@@ -7,11 +7,11 @@ import pytest
 from toolglot.messages import Conversation, Media, Reply, Text, Thinking, ToolCall, ToolResult, assistant, tool_results, user
 from toolglot.providers.catalog import PROFILES
 from toolglot.request import Options, Output, Request, ToolChoice, ToolDefinition
+from toolglot.simulator.argument_filler import ArgumentFiller
 from toolglot.simulator.core import Script, Simulator
-from toolglot.simulator.directives import plan
-from toolglot.simulator.fill import Filler
+from toolglot.simulator.directives import parse_directives
 
-from .asking import ADD, WEATHER, WIRE_PROFILES, ask
+from .client import ADD, WEATHER, WIRE_PROFILES, ask
 
 TOOLS = (WEATHER, ADD)
 SEARCH = ToolDefinition(
@@ -144,7 +144,7 @@ def test_a_tool_is_called_with_its_namespace_on_every_wire(profile: str) -> None
 
 
 def test_grammar() -> None:
-    turns, rest = plan(
+    turns, rest = parse_directives(
         'Hi.\nfault rate-limit:0.1 3\nfault reset\nsay a\nsay b\nstop length\nthen stop pause\nthen call x {"y": [1]} bye'
     )
     assert rest.split() == ["Hi.", "bye"]
@@ -158,7 +158,7 @@ def test_grammar() -> None:
     "text", ["call me later", "I say hello", "call x {not json}", 'call x ["y"]', "we all stop here", "then what", "call x {"]
 )
 def test_plain_words_are_no_directives(text: str) -> None:
-    assert plan(text) == ([], text)
+    assert parse_directives(text) == ([], text)
 
 
 def test_freeform_tools_get_text() -> None:
@@ -232,9 +232,9 @@ def test_values_from_words(schema: dict[str, Any], expected: Any) -> None:
     root: dict[str, Any] = {
         "$defs": {"D": {"type": "object", "properties": {"d": {"type": "string", "format": "date"}}, "required": ["d"]}}
     }
-    assert Filler(words).value(schema, "value", root) == expected
+    assert ArgumentFiller(words).fill_value(schema, "value", root) == expected
 
 
 def test_a_schema_that_holds_itself_ends() -> None:
     root: dict[str, Any] = {"type": "object", "properties": {"next": {"$ref": "#"}}, "required": ["next"]}
-    assert "next" in Filler("x").object(root)
+    assert "next" in ArgumentFiller("x").fill_object(root)

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from toolglot.providers.catalog import PROFILES, WIRE_DEFAULTS, resolve
+from toolglot.providers.catalog import PROFILES, WIRE_DEFAULTS, resolve_profile
 from toolglot.simulator.core import Simulator
 from toolglot.wire.codec import WIRES
 
-from .asking import error_text, post
+from .client import error_text, post
 
 # providers of the recordings -> profile, beside those that have a profile of their name
 OWN = {"openai": {"openai-chat", "openai-responses"}, "anthropic": {"anthropic"}, "google": {"gemini"}, "ollama": {"ollama"}}
@@ -41,7 +41,7 @@ def test_recorded_requests_are_taken(wire: str, recordings: Callable[[str], list
             continue
         named = re.search(r"models/([^:/]+)", record["url_path"])
         model = named[1] if named else body.get("model", "")  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-        answer = post(Simulator(), resolve(profile, model), body, headers={"anthropic-beta": "any"})  # pyright: ignore[reportUnknownArgumentType]
+        answer = post(Simulator(), resolve_profile(profile, model), body, headers={"anthropic-beta": "any"})  # pyright: ignore[reportUnknownArgumentType]
         taken += answer.status == 200
         if answer.status != 200 and not any(words in error_text(answer) for words in EXPECTED):
             refused.append(f"{record['id']}: {error_text(answer)[:200]}")

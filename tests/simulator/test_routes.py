@@ -7,7 +7,7 @@ from toolglot.providers.catalog import PROFILES
 from toolglot.simulator.core import Simulator
 from toolglot.simulator.routes import find_route
 
-from .asking import KEYS
+from .client import KEYS
 
 PATHS = {
     "/v1/chat/completions": ("openai-chat", ""),
@@ -47,7 +47,7 @@ NOWHERE = {
 @pytest.mark.parametrize("path", PATHS)
 def test_served(path: str) -> None:
     route = find_route(path)
-    assert (route.profile, route.model, route.found) == (*PATHS[path], True)
+    assert (route.profile, route.model, route.is_served) == (*PATHS[path], True)
     assert route.wire == PROFILES[route.profile].wire
 
 

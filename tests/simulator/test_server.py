@@ -9,12 +9,12 @@ import pytest
 
 from toolglot.jsontext import dumps, loads_object
 from toolglot.messages import user
-from toolglot.providers.catalog import resolve
+from toolglot.providers.catalog import resolve_profile
 from toolglot.simulator.core import Simulator
 from toolglot.simulator.server import SimulatorServer, serve
 
-from .asking import KEYS, WEATHER, encoded, model_of, path_of
-from .asking import read as read_reply
+from .client import KEYS, WEATHER, encode_body, pick_model, request_path
+from .client import read_reply as read_reply
 from .test_model import calls_of
 
 BODY: dict[str, Any] = {"model": "gpt-4o", "messages": [{"role": "user", "content": "hi"}]}
@@ -77,14 +77,14 @@ def against(simulator: Simulator, use: Callable[[Raw, str], Awaitable[None]]) ->
     "profile", ["openai-chat", "openai-responses", "anthropic", "gemini", "ollama", "azure-dated-chat", "vertex"]
 )
 def test_one_exchange(profile: str, stream: bool) -> None:
-    target = resolve(profile, model_of(profile))
-    body = encoded(target, [user("weather in Paris and in Rome")], stream=stream, tools=(WEATHER,))
+    target = resolve_profile(profile, pick_model(profile))
+    body = encode_body(target, [user("weather in Paris and in Rome")], stream=stream, tools=(WEATHER,))
 
     async def use(raw: Raw, url: str) -> None:
         for _ in range(2):  # the connection is kept
-            raw.send(path_of(target, stream=stream), body)
+            raw.send(request_path(target, stream=stream), body)
             status, headers, data = await raw.whole()
-            answer = Simulator().handle("POST", path_of(target, stream=stream), KEYS, dumps(body))
+            answer = Simulator().handle("POST", request_path(target, stream=stream), KEYS, dumps(body))
             assert (status, headers["content-type"].partition(";")[0]) == (200, answer.headers["content-type"])
             answer.parts = [data]
             assert len(calls_of(read_reply(target, answer, stream=stream))) == 2
@@ -178,7 +178,7 @@ def test_many_connections_at_once() -> None:
 def test_serve_until_cancelled() -> None:
     async def run() -> None:
         told: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        task = asyncio.create_task(serve(port=0, ready=told.set_result))
+        task = asyncio.create_task(serve(port=0, on_ready=told.set_result))
         raw = await Raw.to(await told)
         raw.send("/", {}, method="GET")
         assert (await raw.whole())[0] == 200

@@ -19,7 +19,7 @@ from toolglot.jsontext import loads
 from toolglot.messages import Text, ToolCall, ToolResult
 from toolglot.tools.audit import AuditLog
 from toolglot.tools.config import RetryConfig, ToolConfig
-from toolglot.tools.executor import Approval, ToolExecutor
+from toolglot.tools.executor import ApprovalRequest, ToolExecutor
 from toolglot.tools.hooks import Hooks, Veto
 from toolglot.tools.registry import ToolRegistry
 from toolglot.tools.tool import Tool, tool
@@ -44,7 +44,7 @@ class Desk:
         self.raw: list[bytes] = []
         config = options.pop("config", ToolConfig(retry=RetryConfig(base=0.0)))
         log = AuditLog(to if to is not None else self.raw.append)
-        self.executor = ToolExecutor(ToolRegistry(tools or (fetch,)), config, audit=log, run="run1", **options)
+        self.executor = ToolExecutor(ToolRegistry(tools or (fetch,)), config, audit=log, run_id="run1", **options)
 
     def run(self, name: str = "fetch", /, **arguments: Any) -> ToolOutcome:
         return asyncio.run(self.executor.run(ToolCall("c1", name, arguments)))
@@ -90,9 +90,9 @@ class No(Hooks):
         ({}, "fetch", {"url": "busy"}, "execution", True),
         ({}, "fetch", {}, "validation", False),
         ({}, "nobody", {}, "not_found", False),
-        ({"config": ToolConfig(allowed=frozenset())}, "fetch", {"url": "x"}, "not_allowed", False),
+        ({"config": ToolConfig(allowed_tools=frozenset())}, "fetch", {"url": "x"}, "not_allowed", False),
         ({"config": ToolConfig(max_uses={"fetch": 0})}, "fetch", {"url": "x"}, "limit", False),
-        ({"config": ToolConfig(ask=frozenset({"network"}))}, "fetch", {"url": "x"}, "rejected", False),
+        ({"config": ToolConfig(approval_effects=frozenset({"network"}))}, "fetch", {"url": "x"}, "rejected", False),
         ({"hooks": [No()]}, "fetch", {"url": "x"}, "rejected", False),
     ],
 )
@@ -108,10 +108,10 @@ def test_one_line_for_whatever_came_of_a_call(
 
 @pytest.mark.parametrize(("answer", "approved"), [("yes", True), ("always", True), ("no", False)])
 def test_a_line_tells_what_was_decided(answer: str, approved: bool) -> None:
-    def approve(question: Approval) -> Any:
+    def approve(question: ApprovalRequest) -> Any:
         return answer
 
-    desk = Desk(approve=approve, config=ToolConfig(ask=frozenset({"network"})))
+    desk = Desk(approve=approve, config=ToolConfig(approval_effects=frozenset({"network"})))
     desk.run(url="x")
     assert [line["approved"] for line in desk.lines] == [approved]
 
@@ -269,7 +269,7 @@ def test_threads_never_mix_their_lines(tmp_path: Path, shared: bool) -> None:
         for n in range(50):
             call = ToolCall(f"{number}-{n}", "t" * 20_000, {})
             outcome = ToolOutcome(call, ToolResult(call.id, (Text(""),)))
-            log.write(outcome, run="r", target="x", effects=frozenset(), approved=None)
+            log.write(outcome, run_id="r", target="x", effects=frozenset(), approved=None)
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
     for thread in threads:

@@ -18,6 +18,7 @@ from toolglot.errors import ToolError, UsageError
 from toolglot.events import ToolFinished, ToolOutcome, ToolProgress, ToolStarted
 from toolglot.jsontext import dumps, loads
 from toolglot.messages import Media, Text, ToolCall, ToolErrorKind, ToolResult
+from toolglot.tools.concurrency import split_by_order
 from toolglot.tools.config import RetryConfig, ToolConfig
 from toolglot.tools.context import Context
 from toolglot.tools.executor import ToolExecutor
@@ -25,7 +26,6 @@ from toolglot.tools.hooks import Hooks
 from toolglot.tools.registry import ToolRegistry
 from toolglot.tools.results import ResultStore, ToolOutput, read_result_tool
 from toolglot.tools.tool import Tool, tool, tool_from_schema
-from toolglot.tools.waiting import in_order
 
 SOON = 5.0  # a guard against tests that hang; nothing waits for so long
 QUICK = RetryConfig(base=0.0, jitter=0.0)
@@ -207,7 +207,7 @@ def test_a_tool_knows_its_call_and_its_caller() -> None:
 
     made = asyncio.run(main())
     (context,) = seen
-    assert (context.call, context.attempt, context.data, context.cancelled) == (made, 1, {"user": 7}, False)
+    assert (context.call, context.attempt, context.data, context.is_cancelled) == (made, 1, {"user": 7}, False)
 
 
 @pytest.mark.parametrize("inline", [False, True])
@@ -334,7 +334,7 @@ def test_the_parallel_cap_is_reached_and_never_exceeded(flavour: str, most: int)
     ],
 )
 def test_what_is_ordered_is_a_part_of_its_own(calls: str, parts: list[str]) -> None:
-    assert ["".join(part) for part in in_order(calls, str.isupper)] == parts
+    assert ["".join(part) for part in split_by_order(calls, str.isupper)] == parts
 
 
 @pytest.mark.parametrize("most", [1, 2, 8])
@@ -415,7 +415,7 @@ def test_an_async_tool_is_stopped_in_time(own: float | None, general: float | No
         try:
             await asyncio.Event().wait()
         finally:
-            stopped.append(context.cancelled)
+            stopped.append(context.is_cancelled)
 
     outcome = outcome_of(tool(timeout=own)(forever), {"timeout": general})
     assert kind_of(outcome) == "timeout"
@@ -438,8 +438,8 @@ def test_a_sync_tool_is_left_alone_and_told() -> None:
     told, release = threading.Event(), threading.Event()
 
     def slow(context: Context) -> str:
-        assert not context.cancelled
-        while not context.cancelled:
+        assert not context.is_cancelled
+        while not context.is_cancelled:
             release.wait(0.001)
         told.set()
         return "too late"
@@ -639,7 +639,7 @@ def test_a_timeout_is_tried_again_where_that_does_no_harm() -> None:
 
     outcome = outcome_of(tool(timeout=0.02, idempotent=True)(slow), {"on_error": "retry", "retry": QUICK})
     assert (outcome.result.text, outcome.retries) == ("done", 1)
-    assert [context.cancelled for context in attempts] == [True, False], "each attempt has a flag of its own"
+    assert [context.is_cancelled for context in attempts] == [True, False], "each attempt has a flag of its own"
 
 
 @pytest.mark.parametrize("most", [0, 1, 4])
@@ -732,7 +732,7 @@ def test_cancelling_tells_the_tools_and_leaves_nothing(flavour: str) -> None:
         asyncio.run(main())
     finally:
         release.set()
-    assert [context.cancelled for context in contexts] == [True, True], "and the two others never started"
+    assert [context.is_cancelled for context in contexts] == [True, True], "and the two others never started"
 
 
 def test_cancelled_while_it_waits_to_try_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -1182,7 +1182,7 @@ def test_arguments_that_are_nested_deeply_have_an_outcome(depth: int) -> None:
         return "taken"
 
     for one in (tool(take), tool_from_schema("take", "Takes.", {"type": "object"}, take)):
-        outcome = asyncio.run(executor(one, repeats=3).run(call("take", x=value)))
+        outcome = asyncio.run(executor(one, max_repeats=3).run(call("take", x=value)))
         assert kind_of(outcome) in (None, "validation")
 
 

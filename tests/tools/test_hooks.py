@@ -13,7 +13,7 @@ from toolglot.messages import Reply, Text, ToolCall, ToolResult, user
 from toolglot.request import Request
 from toolglot.tools.audit import AuditLog
 from toolglot.tools.config import ToolConfig
-from toolglot.tools.executor import Approval, ToolExecutor
+from toolglot.tools.executor import ApprovalRequest, ToolExecutor
 from toolglot.tools.hooks import HookChain, Hooks, Veto
 from toolglot.tools.registry import ToolRegistry
 from toolglot.tools.results import ResultStore, read_result_tool
@@ -90,8 +90,8 @@ def test_without_hooks_nothing_is_watched() -> None:
     class Idle(Hooks):
         """Overrides nothing."""
 
-    assert not HookChain([Idle()]).watches_calls
-    assert HookChain([Idle(), Log("1", [])]).watches_calls
+    assert not HookChain([Idle()]).has_call_hooks
+    assert HookChain([Idle(), Log("1", [])]).has_call_hooks
     assert run(Idle()).result.text == "3"
 
 
@@ -147,9 +147,9 @@ def test_a_changed_name_is_another_tool() -> None:
 
 
 def test_the_approver_sees_the_call_as_it_will_run() -> None:
-    asked: list[Approval] = []
+    asked: list[ApprovalRequest] = []
 
-    def ask(question: Approval) -> bool:
+    def ask(question: ApprovalRequest) -> bool:
         asked.append(question)
         return True
 
@@ -263,7 +263,7 @@ def test_requests_and_replies_go_through_hooks_too() -> None:
 
     request, reply, same = asyncio.run(main())
     assert (request.model, reply.id, same.id) == ("m++", "r!!", "")
-    assert not chain.watches_calls
+    assert not chain.has_call_hooks
 
 
 def test_hooks_may_be_any_iterable_and_a_chain_is_taken_as_it_is() -> None:

@@ -7,9 +7,9 @@ import pytest
 from toolglot.errors import UnknownName
 from toolglot.jsontext import dumps, dumps_text
 from toolglot.messages import user
-from toolglot.providers.catalog import resolve
+from toolglot.providers.catalog import resolve_profile
 from toolglot.request import Request, ToolDefinition
-from toolglot.tools.hosted import HOSTED, hosted_tool
+from toolglot.tools.hosted import HOSTED_TOOLS, find_hosted_tool
 from toolglot.wire.codec import WIRES, encode_request
 
 PROVIDERS = {
@@ -19,29 +19,29 @@ PROVIDERS = {
     "openai-chat": ("openai-chat", "gpt-4o"),
     "ollama-chat": ("ollama", "m"),
 }
-ROWS = [(name, wire) for name, rows in HOSTED.items() for wire in rows]
+ROWS = [(name, wire) for name, rows in HOSTED_TOOLS.items() for wire in rows]
 
 
 def body_of(wire: str, *tools: ToolDefinition) -> Any:
-    profile = resolve(*PROVIDERS[wire])
+    profile = resolve_profile(*PROVIDERS[wire])
     assert profile.wire == wire
     return encode_request(Request(profile.model, [user("hi")], tools), profile)
 
 
 @pytest.mark.parametrize(("name", "wire"), ROWS)
 def test_a_wire_gets_its_own_definition_as_it_is(name: str, wire: str) -> None:
-    found = hosted_tool(name, wire)
+    found = find_hosted_tool(name, wire)
     assert found is not None
     assert (found.name, found.kind, found.wire) == (name, "hosted", wire)
-    assert dumps_text(HOSTED[name][wire]) in dumps_text(body_of(wire, found).body["tools"])
+    assert dumps_text(HOSTED_TOOLS[name][wire]) in dumps_text(body_of(wire, found).body["tools"])
     assert body_of(wire, found).losses == ()
 
 
-@pytest.mark.parametrize("name", HOSTED)
+@pytest.mark.parametrize("name", HOSTED_TOOLS)
 @pytest.mark.parametrize("wire", WIRES)
 def test_every_wire_has_it_or_says_that_it_has_none(name: str, wire: str) -> None:
-    found = hosted_tool(name, wire)
-    assert (found is None) == (wire not in HOSTED[name])
+    found = find_hosted_tool(name, wire)
+    assert (found is None) == (wire not in HOSTED_TOOLS[name])
 
 
 def test_the_table_names_wires_that_exist() -> None:
@@ -51,23 +51,23 @@ def test_the_table_names_wires_that_exist() -> None:
 @pytest.mark.parametrize("wire", [*WIRES, "no such wire"])
 def test_a_name_that_is_not_known_is_told_with_the_nearest(wire: str) -> None:
     with pytest.raises(UnknownName, match="web_search"):
-        hosted_tool("web_serch", wire)
+        find_hosted_tool("web_serch", wire)
 
 
 @pytest.mark.parametrize(("name", "wire"), ROWS)
 def test_the_table_is_not_changed_by_sending(name: str, wire: str) -> None:
-    before = dumps(HOSTED)
-    found = hosted_tool(name, wire)
+    before = dumps(HOSTED_TOOLS)
+    found = find_hosted_tool(name, wire)
     assert found is not None
     own = ToolDefinition("look", "Looks.", {"type": "object", "properties": {}})
     body_of(wire, found, own)
-    assert dumps(HOSTED) == before
+    assert dumps(HOSTED_TOOLS) == before
 
 
 @pytest.mark.parametrize(("name", "wire"), ROWS)
 @pytest.mark.parametrize("other", WIRES)
 def test_on_another_wire_it_is_a_loss_and_never_sent(name: str, wire: str, other: str) -> None:
-    found = hosted_tool(name, wire)
+    found = find_hosted_tool(name, wire)
     assert found is not None
     encoded = body_of(other, found)
     assert other == wire or (encoded.losses and not encoded.body.get("tools"))

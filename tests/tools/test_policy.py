@@ -13,9 +13,9 @@ from toolglot.errors import UsageError
 from toolglot.events import ToolOutcome
 from toolglot.messages import Text, ToolCall, ToolResult
 from toolglot.tools.config import ToolConfig
-from toolglot.tools.executor import Approval, ToolExecutor
+from toolglot.tools.executor import ApprovalRequest, ToolExecutor
 from toolglot.tools.hooks import Hooks, Veto
-from toolglot.tools.policy import Guard
+from toolglot.tools.policy import ToolPolicy
 from toolglot.tools.registry import ToolRegistry
 from toolglot.tools.tool import Rate, Tool, tool
 
@@ -44,10 +44,10 @@ def call(name: str, /, **arguments: Any) -> ToolCall:
     return ToolCall(f"c{next(_numbers)}", name, arguments)
 
 
-def says(answer: Any) -> Callable[[Approval], Any]:
+def says(answer: Any) -> Callable[[ApprovalRequest], Any]:
     """An approver with one answer."""
 
-    def approve(question: Approval) -> Any:
+    def approve(question: ApprovalRequest) -> Any:
         return answer
 
     return approve
@@ -57,13 +57,17 @@ class Desk:
     """An executor with tools whose runs are counted, and an approver."""
 
     def __init__(
-        self, *tools: Tool, approve: Callable[[Approval], Any] | None = None, hooks: tuple[Hooks, ...] = (), **config: Any
+        self,
+        *tools: Tool,
+        approve: Callable[[ApprovalRequest], Any] | None = None,
+        hooks: tuple[Hooks, ...] = (),
+        **config: Any,
     ) -> None:
         self.now = 0.0
-        self.asked: list[Approval] = []
+        self.asked: list[ApprovalRequest] = []
         self._approve = approve
 
-        def ask(question: Approval) -> Any:
+        def ask(question: ApprovalRequest) -> Any:
             self.asked.append(question)
             return approve(question) if approve else "later"
 
@@ -107,7 +111,7 @@ def test_only_allowed_tools_run(config: dict[str, Any], kinds: list[str]) -> Non
 
 def test_a_tool_that_is_not_allowed_is_refused_as_that_whatever_its_arguments() -> None:
     """Otherwise the model mends its arguments, and is refused again."""
-    assert Desk(allowed=frozenset({"look"})).kinds(call("write", path=[1])) == ["not_allowed"]
+    assert Desk(allowed_tools=frozenset({"look"})).kinds(call("write", path=[1])) == ["not_allowed"]
 
 
 # ---- uses
@@ -159,18 +163,18 @@ def test_eight_calls_of_one_turn_share_the_limit(flavour: str) -> None:
 def test_calls_that_are_approved_at_the_same_time_share_the_limit(limit: str) -> None:
     """A limit holds when the call begins, not when somebody is asked about it."""
 
-    async def yes(question: Approval) -> str:
+    async def yes(question: ApprovalRequest) -> str:
         await asyncio.sleep(0)
         return "yes"
 
     made = write.replace(max_uses=2) if limit == "max_uses" else write.replace(rate=Rate(2, 60))
-    desk = Desk(made, approve=yes, ask=frozenset({"write"}))
+    desk = Desk(made, approve=yes, approval_effects=frozenset({"write"}))
     assert desk.kinds(*(call("write", path=str(n)) for n in range(6))).count("ok") == 2
 
 
 def test_calls_that_are_refused_use_nothing_up() -> None:
     answers = ["no", "no", "yes", "yes"]
-    desk = Desk(write.replace(max_uses=2), approve=lambda _: answers.pop(0), ask=frozenset({"write"}))
+    desk = Desk(write.replace(max_uses=2), approve=lambda _: answers.pop(0), approval_effects=frozenset({"write"}))
     assert [desk.kinds(call("write", path=str(n)))[0] for n in range(5)] == ["rejected", "rejected", "ok", "ok", "limit"]
 
 
@@ -219,12 +223,12 @@ def test_eight_calls_of_one_turn_share_the_rate() -> None:
 # ---- approvals
 
 
-async def _later_yes(question: Approval) -> bool:
+async def _later_yes(question: ApprovalRequest) -> bool:
     await asyncio.sleep(0)
     return True
 
 
-async def _later_no(question: Approval) -> str:
+async def _later_no(question: ApprovalRequest) -> str:
     await asyncio.sleep(0)
     return "no"
 
@@ -244,8 +248,8 @@ async def _later_no(question: Approval) -> str:
         (None, "rejected"),
     ],
 )
-def test_an_answer_decides(approve: Callable[[Approval], Any] | None, kind: str) -> None:
-    desk = Desk(approve=approve, ask=frozenset({"write"}))
+def test_an_answer_decides(approve: Callable[[ApprovalRequest], Any] | None, kind: str) -> None:
+    desk = Desk(approve=approve, approval_effects=frozenset({"write"}))
     (outcome,) = desk.run(call("write", path="a"))
     assert (outcome.result.error_kind or "ok", outcome.ran) == (kind, kind == "ok")
 
@@ -269,15 +273,20 @@ def _in_home(arguments: dict[str, Any]) -> str:
 
 
 def test_the_question_says_what_would_be_done_to_what() -> None:
-    desk = Desk(write.replace(target=_in_home), approve=says("yes"), ask=frozenset({"write"}))
+    desk = Desk(write.replace(target=_in_home), approve=says("yes"), approval_effects=frozenset({"write"}))
     made = call("write", path="a.txt")
     desk.run(made)
-    assert desk.asked == [Approval(made, "write", frozenset({"write"}), "/home/a.txt", {"path": "a.txt"})]
+    assert desk.asked == [ApprovalRequest(made, "write", frozenset({"write"}), "/home/a.txt", {"path": "a.txt"})]
 
 
 def test_always_means_no_more_questions_about_this_tool() -> None:
     other = write.replace(name="other")
-    desk = Desk(write, other, approve=lambda question: "always" if question.tool == "write" else "no", ask=frozenset({"write"}))
+    desk = Desk(
+        write,
+        other,
+        approve=lambda question: "always" if question.tool == "write" else "no",
+        approval_effects=frozenset({"write"}),
+    )
     kinds = desk.kinds(call("write", path="a")) + desk.kinds(call("write", path="b"), call("other"), call("other", path="c"))
     assert kinds == ["ok", "ok", "rejected", "rejected"]
     assert [question.tool for question in desk.asked] == ["write", "other", "other"]
@@ -285,14 +294,16 @@ def test_always_means_no_more_questions_about_this_tool() -> None:
 
 def test_always_for_a_tool_is_not_for_its_namesake() -> None:
     mine, theirs = write.replace(namespace="mine"), write.replace(namespace="theirs")
-    desk = Desk(mine, theirs, approve=lambda q: "always" if q.call.namespace == "mine" else "no", ask=frozenset({"write"}))
+    desk = Desk(
+        mine, theirs, approve=lambda q: "always" if q.call.namespace == "mine" else "no", approval_effects=frozenset({"write"})
+    )
     first = ToolCall("a", "write", {"path": "x"}, namespace="mine")
     second = ToolCall("b", "write", {"path": "y"}, namespace="theirs")
     assert desk.kinds(first) + desk.kinds(second) == ["ok", "rejected"]
 
 
 def test_yes_is_for_this_once() -> None:
-    desk = Desk(approve=says("yes"), ask=frozenset({"write"}))
+    desk = Desk(approve=says("yes"), approval_effects=frozenset({"write"}))
     desk.run(call("write", path="a"), call("write", path="b"))
     assert len(desk.asked) == 2
 
@@ -309,7 +320,7 @@ def test_yes_is_for_this_once() -> None:
     ],
 )
 def test_effects_decide_who_is_asked_about_and_unknown_ones_may_be_any(ask: frozenset[Any], asked: list[str]) -> None:
-    desk = Desk(approve=says("yes"), ask=ask)
+    desk = Desk(approve=says("yes"), approval_effects=ask)
     desk.run(call("look"), call("write"), call("silent"))
     assert [question.tool for question in desk.asked] == asked
 
@@ -318,7 +329,7 @@ def test_effects_decide_who_is_asked_about_and_unknown_ones_may_be_any(ask: froz
     ("approval", "ask", "asks"), [(True, [], 1), (False, ["write"], 0), (None, ["write"], 1), (None, [], 0)]
 )
 def test_a_tool_s_own_word_goes_before_the_policy(approval: bool | None, ask: list[Any], asks: int) -> None:
-    desk = Desk(write.replace(approval=approval), approve=says("yes"), ask=frozenset(ask))
+    desk = Desk(write.replace(approval=approval), approve=says("yes"), approval_effects=frozenset(ask))
     assert desk.kinds(call("write")) == ["ok"]
     assert len(desk.asked) == asks
 
@@ -343,10 +354,10 @@ def test_an_approver_that_fails_is_heard_and_nothing_runs(flavour: str) -> None:
     def note() -> None:
         ran.append("it")
 
-    def broken(question: Approval) -> Any:
+    def broken(question: ApprovalRequest) -> Any:
         raise LookupError("nobody at the desk")
 
-    async def broken_async(question: Approval) -> Any:
+    async def broken_async(question: ApprovalRequest) -> Any:
         raise LookupError("nobody at the desk")
 
     desk = Desk(tool(inline=True, approval=True)(note), approve=broken if flavour == "sync" else broken_async)
@@ -364,7 +375,7 @@ def test_cancelled_while_somebody_is_asked_nothing_runs() -> None:
     async def main() -> None:
         asked = asyncio.Event()
 
-        async def never(question: Approval) -> bool:
+        async def never(question: ApprovalRequest) -> bool:
             asked.set()
             await asyncio.Event().wait()
             return True
@@ -401,14 +412,14 @@ def test_identical_calls_are_broken_off() -> None:
 
 @pytest.mark.parametrize("repeats", [1, 2, 5, 30])
 def test_how_many_is_configured(repeats: int) -> None:
-    desk = Desk(repeats=repeats)
+    desk = Desk(max_repeats=repeats)
     assert made(desk, *[call("look", at="x")] * (repeats + 2)) == ["ok"] * repeats + ["limit"] * 2
 
 
 def test_none_means_never() -> None:
-    desk = Desk(repeats=0)
+    desk = Desk(max_repeats=0)
     assert made(desk, *[call("look", at="x")] * 60) == ["ok"] * 60
-    assert not desk.executor.guard.exhausted
+    assert not desk.executor.policy.is_exhausted
 
 
 @pytest.mark.parametrize(
@@ -480,7 +491,7 @@ def test_waiting_with_a_higher_number_is_broken_off_too() -> None:
     def status(job: int) -> str:
         return f"{next(ticks)} % done"
 
-    desk = Desk(tool(inline=True)(status), repeats=10)
+    desk = Desk(tool(inline=True)(status), max_repeats=10)
     kinds = made(desk, *[call("status", job=1)] * 40)
     assert kinds == ["ok"] * 30 + ["limit"] * 10
 
@@ -512,7 +523,7 @@ def test_calls_that_are_refused_loop_too(why: str) -> None:
     for _ in range(12):
         (outcome,) = desk.run(bad)
         assert not outcome.ran
-    assert desk.executor.guard.exhausted
+    assert desk.executor.policy.is_exhausted
 
 
 def test_a_model_that_does_not_listen_is_exhausting() -> None:
@@ -521,7 +532,7 @@ def test_a_model_that_does_not_listen_is_exhausting() -> None:
     told: list[bool] = []
     for _ in range(4):
         made(desk, call("look", at="x"))
-        told.append(desk.executor.guard.exhausted)
+        told.append(desk.executor.policy.is_exhausted)
     assert told[0] is False, "it is told first"
     assert told[-1] is True
 
@@ -532,7 +543,7 @@ def test_a_model_that_listens_is_not() -> None:
     made(desk, *[call("look", at="x")] * 5)
     made(desk, *(call("look", at=n) for n in range(50)))
     made(desk, *[call("look", at="z")] * 4)
-    assert not desk.executor.guard.exhausted
+    assert not desk.executor.policy.is_exhausted
 
 
 def test_calls_of_one_turn_are_told_once() -> None:
@@ -540,7 +551,7 @@ def test_calls_of_one_turn_are_told_once() -> None:
     desk = Desk()
     made(desk, *[call("look", at="x")] * 3)
     assert desk.kinds(*[call("look", at="x")] * 4) == ["limit"] * 4
-    assert not desk.executor.guard.exhausted
+    assert not desk.executor.policy.is_exhausted
 
 
 def test_circles_of_one_conversation_are_not_those_of_another() -> None:
@@ -550,13 +561,13 @@ def test_circles_of_one_conversation_are_not_those_of_another() -> None:
 
 
 def test_the_guard_does_not_grow() -> None:
-    guard = Guard(ToolConfig())
+    guard = ToolPolicy(ToolConfig())
     limited = look.replace(rate=Rate(5, 1.0))
     for n in range(2000):
         one = call("look", at=n)
-        if guard.verdict(limited, n * 0.5).say == "allow":
-            guard.begin(limited, n * 0.5)
-            guard.end(one, limited, ToolResult(one.id, (Text(str(n)),)))
+        if guard.evaluate(limited, n * 0.5).action == "allow":
+            guard.record_start(limited, n * 0.5)
+            guard.record_result(one, limited, ToolResult(one.id, (Text(str(n)),)))
     sizes = [len(value) for value in vars(guard).values() if hasattr(value, "__len__")]
     assert max(sizes) < 100
-    assert len(guard._times["", "look"]) <= 5  # pyright: ignore[reportPrivateUsage]
+    assert len(guard._start_times["", "look"]) <= 5  # pyright: ignore[reportPrivateUsage]

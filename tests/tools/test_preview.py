@@ -8,7 +8,7 @@ import pytest
 
 from toolglot.messages import ToolCall
 from toolglot.tools.config import ToolConfig
-from toolglot.tools.executor import Approval, ToolExecutor
+from toolglot.tools.executor import ApprovalRequest, ToolExecutor
 from toolglot.tools.registry import ToolRegistry
 from toolglot.tools.tool import Tool, tool
 
@@ -47,10 +47,10 @@ def remover(ran: list[Any] | None = None, **options: Any) -> Tool:
     return tool(remove, **{"approval": True, "inline": True, "target": path_of, **options})
 
 
-def asked(tool_: Tool, arguments: dict[str, Any] | None, raw: str | None = None, answer: Any = "yes") -> list[Approval]:
-    questions: list[Approval] = []
+def asked(tool_: Tool, arguments: dict[str, Any] | None, raw: str | None = None, answer: Any = "yes") -> list[ApprovalRequest]:
+    questions: list[ApprovalRequest] = []
 
-    def approve(question: Approval) -> Any:
+    def approve(question: ApprovalRequest) -> Any:
         questions.append(question)
         return answer
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from toolglot.errors import NameConflict, NotATool, UnknownName
+from toolglot.errors import InvalidTool, NameConflict, UnknownName
 from toolglot.tools.registry import ToolRegistry
 from toolglot.tools.tool import Tool, tool, tool_from_schema
 
@@ -173,7 +173,7 @@ def test_a_method_without_its_object() -> None:
         def measure(self) -> int:
             return 1
 
-    with pytest.raises(NotATool, match="method without its object"):
+    with pytest.raises(InvalidTool, match="method without its object"):
         ToolRegistry([Box.measure])
     assert names(ToolRegistry([Box().measure])) == ["measure"]
 

@@ -23,7 +23,7 @@ from toolglot.jsontext import loads
 from toolglot.messages import Conversation, Foreign, Media, Text, ToolCall, ToolResult, load, save, tool_results
 from toolglot.tools import results
 from toolglot.tools.context import Context
-from toolglot.tools.results import ResultStore, ToolOutput, as_result, bounded, drained_async, read_result_tool
+from toolglot.tools.results import ResultStore, ToolOutput, as_result, collect_async_generator, limit_result, read_result_tool
 
 CALL = ToolCall("c1", "look", {})
 PNG = b"\x89PNG\r\n\x1a\n0000"
@@ -240,7 +240,7 @@ def test_any_value_becomes_a_result_that_can_be_sent(value: Any) -> None:
 
 
 def test_generators_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(results, "MAX_DRAINED", 10)
+    monkeypatch.setattr(results, "MAX_GENERATED", 10)
     closed: list[bool] = []
 
     def endless() -> Iterator[str]:
@@ -259,7 +259,7 @@ def test_generators_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
     note = "abcabcabca\n… the tool gave more; it was stopped after 10 characters"
     assert as_result(endless(), CALL).text == note
-    assert asyncio.run(drained_async(async_endless())) == note
+    assert asyncio.run(collect_async_generator(async_endless())) == note
     assert closed == [True, True]
 
 
@@ -272,7 +272,7 @@ def result(*blocks: Any, data: Any = None) -> ToolResult:
 
 def test_short_results_stay() -> None:
     short = result("x" * 100, data={"a": 1})
-    assert bounded(short, 100, ResultStore()) is short
+    assert limit_result(short, 100, ResultStore()) is short
 
 
 LINE = "characters left out; read them with read_result"
@@ -282,7 +282,7 @@ LINE = "characters left out; read them with read_result"
 @pytest.mark.parametrize("text", ["x" * 5000, "line\n" * 1000, "\n" * 5000, "é" * 1001 + "\n" + "z" * 1001])
 def test_long_results_are_cut_and_the_rest_can_be_read(text: str, limit: int) -> None:
     store = ResultStore()
-    cut = bounded(result(text, data={"big": text}), limit, store)
+    cut = limit_result(result(text, data={"big": text}), limit, store)
     assert cut.data is None
     head, _, tail = cut.text.partition("… ")
     line, _, tail = tail.partition(" …\n")
@@ -296,14 +296,14 @@ def test_long_results_are_cut_and_the_rest_can_be_read(text: str, limit: int) ->
 
 def test_cuts_fall_between_lines_where_one_is_near() -> None:
     text = "".join(f"line {i:04}\n" for i in range(1000))
-    head, _, rest = bounded(result(text), 1000, ResultStore()).text.partition("… ")
+    head, _, rest = limit_result(result(text), 1000, ResultStore()).text.partition("… ")
     assert head.endswith("\n")
     assert rest.partition(" …\n")[2].startswith("line ")
 
 
 def test_media_stay_beside_a_cut_text() -> None:
     picture = media("image", "image/png", PNG)
-    found = bounded(result("a" * 50, picture, "b" * 50), 40, ResultStore())
+    found = limit_result(result("a" * 50, picture, "b" * 50), 40, ResultStore())
     assert [type(block) for block in found.content] == [Text, Media]
     assert found.text.startswith("a" * 27)
     assert found.text.endswith("b" * 13)
@@ -311,12 +311,12 @@ def test_media_stay_beside_a_cut_text() -> None:
 
 def test_huge_media_are_refused_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(results, "MAX_MEDIA", 2**20)
-    found = bounded(result(media("image", "image/png", b"x" * (2**20 + 9))), 1000, ResultStore())
+    found = limit_result(result(media("image", "image/png", b"x" * (2**20 + 9))), 1000, ResultStore())
     assert found.content == (Text("[image of 1 MB left out: models take at most 1 MB]"),)
 
 
 def test_huge_data_beside_a_short_text_are_left_out() -> None:
-    assert bounded(result("ok", data=["x" * 1000]), 100, ResultStore()).data is None
+    assert limit_result(result("ok", data=["x" * 1000]), 100, ResultStore()).data is None
 
 
 def test_the_store_drops_the_oldest() -> None:
@@ -377,7 +377,7 @@ def test_the_tool_that_reads_on() -> None:
         read(handle="r7")
     with pytest.raises(ToolError, match="outside"):
         read(handle=handle, offset=-1)
-    reader = read_result_tool(store, page=4)
+    reader = read_result_tool(store, page_size=4)
     assert read(handle=handle) == "0123\n[characters 0 to 4 of 10; go on with offset=4]"
     assert read(handle=handle, limit=5) == read(handle=handle), "a page is the most that is read at once"
 

@@ -10,12 +10,12 @@ from typing import Annotated, Any, Literal
 
 import pytest
 
-from toolglot.errors import NotATool, ToolError, UnknownName
+from toolglot.errors import InvalidTool, ToolError, UnknownName
 from toolglot.messages import ToolCall
 from toolglot.request import ToolDefinition, ToolExample
 from toolglot.tools.context import Context
 from toolglot.tools.registry import ToolRegistry
-from toolglot.tools.tool import Bound, Rate, Tool, tool, tool_from_definition, tool_from_schema, tools_of
+from toolglot.tools.tool import BoundArguments, Rate, Tool, tool, tool_from_definition, tool_from_schema, tools_of
 
 
 @tool
@@ -173,7 +173,7 @@ def test_replaced_examples_of_a_given_schema_are_examples(example: Any) -> None:
     ],
 )
 def test_replace_checks_what_it_puts_into_a_given_schema(changes: dict[str, Any], words: str) -> None:
-    with pytest.raises(NotATool, match=words):
+    with pytest.raises(InvalidTool, match=words):
         with_a_schema().replace(**changes)
 
 
@@ -204,7 +204,7 @@ def test_a_tool_is_ordered_where_it_says_so() -> None:
     ],
 )
 def test_what_cannot_be_a_tool(make: Any, words: str) -> None:
-    with pytest.raises(NotATool, match=words):
+    with pytest.raises(InvalidTool, match=words):
         make()
 
 
@@ -242,7 +242,7 @@ def test_bind_names_what_it_mended() -> None:
     assert found.arguments == {"location": "Rome", "days": "2"}
     assert found.values == {"location": "Rome", "days": 2}
     good = {"location": "Rome"}
-    assert get_weather.bind(call(good)) == Bound(good, {"location": "Rome"}, ())
+    assert get_weather.bind(call(good)) == BoundArguments(good, {"location": "Rome"}, ())
 
 
 def test_the_callers_own_validators_see_what_was_sent() -> None:
@@ -265,7 +265,7 @@ def test_no_arguments_are_an_empty_object(made: ToolCall) -> None:
     def now() -> str:
         return "now"
 
-    assert now.bind(made) == Bound({}, {}, ())
+    assert now.bind(made) == BoundArguments({}, {}, ())
 
 
 def test_the_error_is_written_for_the_model() -> None:
@@ -429,8 +429,8 @@ def test_methods() -> None:
     assert held.effects == {"read"}
     assert one.measure(3) == 3
     assert list((held.definition.parameters or {})["properties"]) == ["factor"]
-    assert Box.measure.unbound
-    assert not held.unbound
+    assert Box.measure.is_unbound
+    assert not held.is_unbound
     assert run(Box.create, {"size": 3}).size == 3
     assert run(one.create, {"size": 3}).size == 3
     assert run(one.twice, {"n": 2}) == run(Box.twice, {"n": 2}) == 4
@@ -563,12 +563,12 @@ def test_context() -> None:
 
     said: list[str] = []
     flag = Flag()
-    context = Context(call(), report=said.append, flag=flag, model="m")
+    context = Context(call(), report=said.append, cancel_flag=flag, model="m")
     context.report("half")
     assert said == ["half"]
-    assert not context.cancelled
+    assert not context.is_cancelled
     flag.value = True
-    assert context.cancelled
-    assert not Context(call()).cancelled
+    assert context.is_cancelled
+    assert not Context(call()).is_cancelled
     Context(call()).report("nobody listens")
     assert repr(context) == "Context(call='t', attempt=1)"

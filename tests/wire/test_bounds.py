@@ -6,11 +6,11 @@ import tracemalloc
 from collections.abc import Callable, Iterator
 
 import pytest
-from reading import Doc, lines_of, single, sse_of
-from samples import CALL, block, chunk, delta, framed, in_aws, item, line, part, tool
+from reply_reading import Doc, lines_of, single, sse_of
+from stream_samples import CALL, block, chunk, delta, framed, in_aws, item, line, part, tool
 
-from toolglot.wire.codec import WIRES, reader
-from toolglot.wire.framing import aws_event
+from toolglot.wire.codec import WIRES, create_reader
+from toolglot.wire.framing import encode_aws_event
 
 SIZE = 4_000_000
 PIECES: dict[str, tuple[Callable[[str], Doc], Doc]] = {  # a frame with some text, the terminal
@@ -40,7 +40,7 @@ def test_memory_is_bounded_by_the_input(wire: str, write: Callable[[str, Doc], b
     first = write(wire, frame("y" * text))
     body = first * max(SIZE // len(first), 1) + write(wire, terminal)
     tracemalloc.start()
-    reading = reader(wire)
+    reading = create_reader(wire)
     for piece in reads(body):
         reading.feed(piece)
     reading.close()
@@ -102,7 +102,7 @@ SHAPES = {
     "ollama-chat: calls": many("ollama-chat", lambda _: line(tool_calls=[{"function": {"name": "f"}}])),
     "one event, byte by byte": bytewise("ollama-chat", sse_of),
     "one line, byte by byte": bytewise("ollama-chat", lines_of),
-    "one aws message, byte by byte": bytewise("ollama-chat", lambda doc: aws_event(json.dumps(doc).encode())),
+    "one aws message, byte by byte": bytewise("ollama-chat", lambda doc: encode_aws_event(json.dumps(doc).encode())),
     "one value over many lines": ("ollama-chat", lines),
     "one array": ("gemini", array),
     "blank lines before the answer": ("openai-chat", blank),
@@ -111,7 +111,7 @@ SHAPES = {
 
 def seconds(wire: str, pieces: list[bytes]) -> float:
     start = time.process_time()
-    reading = reader(wire)
+    reading = create_reader(wire)
     for piece in pieces:
         reading.feed(piece)
     reading.close()

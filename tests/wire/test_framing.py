@@ -9,7 +9,7 @@ from zlib import crc32
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reading import cut, single
+from reply_reading import cut, single
 
 from toolglot.errors import MalformedReply, TruncatedStream
 from toolglot.jsontext import loads
@@ -19,13 +19,13 @@ from toolglot.wire.framing import (
     FrameDecoder,
     JsonStreamDecoder,
     SseDecoder,
-    WholeBody,
-    aws_event,
-    json_array,
-    ndjson,
-    one_line,
-    sniff,
-    sse,
+    WholeBodyDecoder,
+    detect_framing,
+    encode_aws_event,
+    encode_json_array,
+    encode_ndjson,
+    encode_sse,
+    escape_line_separators,
 )
 
 Make = Callable[[], FrameDecoder]
@@ -116,7 +116,7 @@ def test_a_frame_comes_out_with_its_last_byte() -> None:
 
 
 def test_any_number_of_event_names_is_known() -> None:
-    body = b"".join(sse(b"{}", f"name {number % 150}") for number in range(300))
+    body = b"".join(encode_sse(b"{}", f"name {number % 150}") for number in range(300))
     assert frames_of(SseDecoder, [body]) == [(f"name {number % 150}", b"{}") for number in range(300)]
 
 
@@ -126,7 +126,7 @@ NAME = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r\n
 
 @given(events=st.lists(st.tuples(NAME, TEXT), max_size=6), end=st.sampled_from([b"\n", b"\r\n", b"\r"]), data=st.data())
 def test_what_sse_writes_is_read_back(events: list[tuple[str, str]], end: bytes, data: st.DataObject) -> None:
-    body = b"".join(sse(text.encode(), name) for name, text in events).replace(b"\n", end)
+    body = b"".join(encode_sse(text.encode(), name) for name, text in events).replace(b"\n", end)
     cuts = data.draw(st.lists(st.integers(0, len(body))))
     assert frames_of(SseDecoder, cut(body, cuts)) == [(name, text.encode()) for name, text in events]
 
@@ -212,8 +212,8 @@ SCALAR = st.none() | st.booleans() | st.integers(-(2**50), 2**50) | st.text('a"\
 VALUE = st.recursive(SCALAR, lambda v: st.lists(v, max_size=3) | st.dictionaries(st.text('k"}]', max_size=3), v, max_size=3))
 DOCUMENTS = st.lists(st.dictionaries(st.text('k"{[', max_size=3), VALUE, max_size=3), max_size=5)
 WRITERS: dict[str, Callable[[list[Any]], bytes]] = {
-    "ndjson": lambda docs: b"".join(ndjson(json.dumps(doc).encode()) for doc in docs),
-    "json_array": lambda docs: b"".join(json_array(json.dumps(doc).encode() for doc in docs)),
+    "ndjson": lambda docs: b"".join(encode_ndjson(json.dumps(doc).encode()) for doc in docs),
+    "json_array": lambda docs: b"".join(encode_json_array(json.dumps(doc).encode() for doc in docs)),
     "one array": lambda docs: json.dumps(docs).encode(),
     "indented array": lambda docs: json.dumps(docs, indent=1, ensure_ascii=False).encode(),
     "indented": lambda docs: b"\r\n".join(json.dumps(doc, indent=1).encode() for doc in docs),
@@ -235,14 +235,14 @@ def test_documents_written_in_any_layout_are_read_back(
 
 @given(VALUE)
 def test_one_line_of_json_means_the_same_and_no_client_splits_it(value: Any) -> None:
-    data = one_line(json.dumps([value, "\x85\u2028\u2029"], ensure_ascii=False).encode())
+    data = escape_line_separators(json.dumps([value, "\x85\u2028\u2029"], ensure_ascii=False).encode())
     assert json.loads(data) == [value, "\x85\u2028\u2029"]
     assert len(data.decode().splitlines()) == 1
 
 
 def test_an_array_of_nothing_is_written_as_an_empty_array() -> None:
-    assert b"".join(json_array([])) == b"[]"
-    assert b"".join(json_array([b"1", b"2"])) == b"[1\n,\r\n2]"
+    assert b"".join(encode_json_array([])) == b"[]"
+    assert b"".join(encode_json_array([b"1", b"2"])) == b"[1\n,\r\n2]"
 
 
 # ---- AWS event-stream
@@ -284,9 +284,9 @@ def test_aws_messages_in_any_cut(body: bytes, frames: list[Frame], data: st.Data
 
 @given(events=st.lists(st.tuples(st.text("abcXYZ-", max_size=9), st.binary(max_size=40)), max_size=4))
 def test_what_aws_event_writes_is_read_back(events: list[tuple[str, bytes]]) -> None:
-    body = b"".join(aws_event(data, name) for name, data in events)
+    body = b"".join(encode_aws_event(data, name) for name, data in events)
     assert frames_of(AwsEventDecoder, single(body)) == events
-    assert aws_event(b"x") == aws_event(b"x", "chunk")
+    assert encode_aws_event(b"x") == encode_aws_event(b"x", "chunk")
 
 
 @pytest.mark.parametrize("size", range(1, len(AWS["two"][0])))
@@ -327,7 +327,7 @@ def test_a_broken_aws_message_is_malformed(body: bytes) -> None:
 
 
 def test_a_whole_body_is_one_frame_at_the_end() -> None:
-    body = WholeBody()
+    body = WholeBodyDecoder()
     assert [body.feed(b'{"a"'), body.feed(b":1}\n")] == [[], []]
     assert body.close() == [("", b'{"a":1}\n')]
 
@@ -348,4 +348,4 @@ def test_a_whole_body_is_one_frame_at_the_end() -> None:
     ],
 )
 def test_the_framing_is_known_by_its_type_or_its_first_bytes(content_type: str, start: bytes, framing: type) -> None:
-    assert type(sniff(content_type, start)) is framing
+    assert type(detect_framing(content_type, start)) is framing

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator
 from typing import Any, cast
 
 import pytest
-from reading import Doc, single
-from samples import CALL, STREAMS, block, chunk, framed, item, line, part, tool
+from reply_reading import Doc, single
+from stream_samples import CALL, STREAMS, block, chunk, framed, item, line, part, tool
 
 from toolglot.errors import ToolglotError
 from toolglot.messages import Reply
-from toolglot.wire.codec import WIRES, reader
+from toolglot.wire.codec import WIRES, create_reader
 
 pytestmark = pytest.mark.untraced
 
@@ -92,7 +92,7 @@ def mutants(wire: str, count: int) -> Iterator[bytes]:
 
 
 def outcome(wire: str, pieces: list[bytes]) -> Reply | str | None:
-    reading = reader(wire)
+    reading = create_reader(wire)
     try:
         for piece in pieces:
             reading.feed(piece)

@@ -18,8 +18,8 @@ from toolglot.messages import (
     system,
     user,
 )
-from toolglot.providers.catalog import resolve
-from toolglot.wire.history import leading_system, legal, readable, visible
+from toolglot.providers.catalog import resolve_profile
+from toolglot.wire.history import count_leading_system, extract_text, filter_visible, prepare_history
 from toolglot.wire.writer import Writer
 
 CLAUDE = Origin("anthropic-messages", "anthropic", "claude-sonnet-4-5")
@@ -27,36 +27,36 @@ GPT = Origin("openai-responses", "openai-responses", "gpt-5")
 
 
 def to_claude() -> Writer:
-    return Writer(resolve("anthropic", "claude-sonnet-4-5"))
+    return Writer(resolve_profile("anthropic", "claude-sonnet-4-5"))
 
 
 def to_openai_chat() -> Writer:
-    return Writer(resolve("openai-chat", "gpt-4o"))
+    return Writer(resolve_profile("openai-chat", "gpt-4o"))
 
 
 def test_thinking_stays_with_the_model_that_thought_it() -> None:
     writer, message = to_claude(), Message("assistant", (Thinking("hm", {"signature": "s"}), Text("x")), CLAUDE)
-    assert visible([message], writer, 0)[0] is message
+    assert filter_visible([message], writer, 0)[0] is message
     assert writer.losses == []
 
 
 @pytest.mark.parametrize("origin", [None, GPT, msgspec.structs.replace(CLAUDE, model="claude-opus-4-1")])
 def test_thinking_of_others_is_left_out_and_said(origin: Origin | None) -> None:
     writer, message = to_claude(), Message("assistant", (Thinking("hm"), Text("x")), origin)
-    assert visible([message], writer, 3) == [Message("assistant", (Text("x"),), origin)]
+    assert filter_visible([message], writer, 3) == [Message("assistant", (Text("x"),), origin)]
     assert [(loss.what, loss.where) for loss in writer.losses] == [("thinking", "messages[3]")]
 
 
 def test_target_that_takes_no_reasoning_gets_not_even_its_own() -> None:
     writer = to_openai_chat()
     message = Message("assistant", (Thinking("hm"), Text("x")), Origin("openai-chat", "openai-chat", "gpt-4o"))
-    assert visible([message], writer, 0)[0].blocks == (Text("x"),)
+    assert filter_visible([message], writer, 0)[0].blocks == (Text("x"),)
     assert len(writer.losses) == 1
 
 
 def test_foreign_content_goes_to_its_own_wire_whole() -> None:
     item = Foreign("anthropic-messages", {"type": "server_tool_use", "id": "srvtoolu_1"})
-    assert visible([assistant(item)], to_claude(), 0) == [assistant(item)]
+    assert filter_visible([assistant(item)], to_claude(), 0) == [assistant(item)]
 
 
 def test_foreign_content_is_shown_as_text_elsewhere_where_it_has_some() -> None:
@@ -66,7 +66,7 @@ def test_foreign_content_is_shown_as_text_elsewhere_where_it_has_some() -> None:
         Foreign("gemini", {"toolCall": {"id": "1"}}),
         Foreign("gemini", {}),
     ]
-    assert visible([assistant(blocks)], writer, 0) == [assistant("[ran code]\n1+1")]
+    assert filter_visible([assistant(blocks)], writer, 0) == [assistant("[ran code]\n1+1")]
     assert [loss.what for loss in writer.losses] == ["executableCode", "toolCall", "content"]
     assert all("gemini" in loss.why for loss in writer.losses)
 
@@ -78,7 +78,7 @@ def test_foreign_content_inside_a_result_is_shown_too() -> None:
         {"type": "search_result", "title": "T", "source": "http://x", "content": [{"text": "A"}, {"text": "B"}]},
     )
     message = Message("tool", (ToolResult("a", (Text("1"), found)),))
-    assert visible([message], writer, 0)[0].results[0].content == (Text("1"), Text("[T] http://x\nA\nB"))
+    assert filter_visible([message], writer, 0)[0].results[0].content == (Text("1"), Text("[T] http://x\nA\nB"))
     assert [loss.what for loss in writer.losses] == ["search_result"]
 
 
@@ -86,9 +86,9 @@ def test_empty_text_that_only_carried_state_of_another_wire_is_left_out() -> Non
     """Gemini ends a turn with an empty part that holds a signature: nobody else gets an empty text for it."""
     origin = Origin("gemini", "gemini", "gemini-3-pro-preview")
     message = Message("assistant", (Text("hello"), Text("", {"thoughtSignature": "c2ln"})), origin)
-    assert legal([message], to_openai_chat()) == [Message("assistant", (Text("hello"),), origin)]
-    own = Writer(resolve("gemini", "gemini-3-pro-preview"))
-    assert legal([user("hi"), message], own)[1] is message
+    assert prepare_history([message], to_openai_chat()) == [Message("assistant", (Text("hello"),), origin)]
+    own = Writer(resolve_profile("gemini", "gemini-3-pro-preview"))
+    assert prepare_history([user("hi"), message], own)[1] is message
 
 
 def test_untouched_messages_are_the_same_objects() -> None:
@@ -97,13 +97,13 @@ def test_untouched_messages_are_the_same_objects() -> None:
         assistant(ToolCall("a", "get", {})),
         Message("tool", (ToolResult("a", (Text("1"), Media("image", url="u"))),)),
     ]
-    assert all(one is other for one, other in zip(legal(history, to_openai_chat()), history, strict=True))
+    assert all(one is other for one, other in zip(prepare_history(history, to_openai_chat()), history, strict=True))
 
 
 def test_legal_repairs_after_it_took_out() -> None:
     """A turn of nothing but somebody else's thoughts is an empty turn."""
     writer = to_openai_chat()
-    assert legal([user("hi"), assistant(Thinking("hm"))], writer, first=2) == [user("hi")]
+    assert prepare_history([user("hi"), assistant(Thinking("hm"))], writer, first=2) == [user("hi")]
     assert writer.losses == [Loss("thinking", "messages[3]", "it goes back only to the model that thought it")]
     assert [(done.what, done.where) for done in writer.repairs] == [("empty assistant message", "messages[3]")]
 
@@ -121,24 +121,24 @@ def test_legal_repairs_after_it_took_out() -> None:
     ],
 )
 def test_readable_text_of_foreign_content(item: Opaque, text: str) -> None:
-    assert readable(Foreign("gemini", item)) == text
+    assert extract_text(Foreign("gemini", item)) == text
 
 
 def test_foreign_content_need_not_be_an_object() -> None:
     writer = to_openai_chat()
-    assert readable(Foreign("toolglot", [1])) == ""
-    assert visible([assistant(Foreign("toolglot", [1]))], writer, 0) == [assistant([])]
+    assert extract_text(Foreign("toolglot", [1])) == ""
+    assert filter_visible([assistant(Foreign("toolglot", [1]))], writer, 0) == [assistant([])]
     assert writer.losses[0].what == "content"
 
 
 def test_leading_system() -> None:
-    assert leading_system([]) == 0
-    assert leading_system([system("a"), system("b"), user("c"), system("d")]) == 2
-    assert leading_system([system("a")]) == 1
-    assert leading_system([user("a"), system("b")]) == 0
+    assert count_leading_system([]) == 0
+    assert count_leading_system([system("a"), system("b"), user("c"), system("d")]) == 2
+    assert count_leading_system([system("a")]) == 1
+    assert count_leading_system([user("a"), system("b")]) == 0
 
 
 def test_a_call_that_the_user_made_is_a_loss() -> None:
-    writer = Writer(resolve("anthropic", "claude-sonnet-4-5"))
-    assert legal([Message("user", (Text("hi"), ToolCall("a", "f", {})))], writer) == [user("hi")]
+    writer = Writer(resolve_profile("anthropic", "claude-sonnet-4-5"))
+    assert prepare_history([Message("user", (Text("hi"), ToolCall("a", "f", {})))], writer) == [user("hi")]
     assert [loss.what for loss in writer.losses] == ["call 'f'"]

@@ -5,7 +5,7 @@ import base64
 import pytest
 
 from toolglot.messages import Media, MediaKind, Opaque
-from toolglot.wire.media import data_url, from_url, guessed_type, kind_of, text_of
+from toolglot.wire.media import extract_file_text, guess_media_type, media_from_url, media_kind, to_data_url
 
 HELLO = base64.b64encode(b"hello").decode()
 
@@ -21,7 +21,7 @@ HELLO = base64.b64encode(b"hello").decode()
     ],
 )
 def test_data_url(media: Media, url: str | None) -> None:
-    assert data_url(media) == url
+    assert to_data_url(media) == url
 
 
 @pytest.mark.parametrize(
@@ -41,12 +41,12 @@ def test_data_url(media: Media, url: str | None) -> None:
     ],
 )
 def test_from_url(kind: MediaKind, url: str, more: Opaque | None, media: Media) -> None:
-    assert from_url(kind, url, more=more) == media
+    assert media_from_url(kind, url, extra=more) == media
 
 
 def test_from_url_keeps_the_name() -> None:
-    assert from_url("file", "data:application/pdf;base64,AAAA", name="a.pdf").name == "a.pdf"
-    assert from_url("file", "http://x/a", name="a.pdf").name == "a.pdf"
+    assert media_from_url("file", "data:application/pdf;base64,AAAA", name="a.pdf").name == "a.pdf"
+    assert media_from_url("file", "http://x/a", name="a.pdf").name == "a.pdf"
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_from_url_keeps_the_name() -> None:
     [("image/png", "image"), ("audio/wav", "audio"), ("video/mp4", "video"), ("text/plain", "file"), ("", "file")],
 )
 def test_kind_of(media_type: str, kind: str) -> None:
-    assert kind_of(media_type) == kind
+    assert media_kind(media_type) == kind
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_kind_of(media_type: str, kind: str) -> None:
     ids=["plain", "named", "json", "xml", "not textual", "no bytes", "no base64", "no UTF-8"],
 )
 def test_text_of(media: Media, text: str | None) -> None:
-    assert text_of(media) == text
+    assert extract_file_text(media) == text
 
 
 @pytest.mark.parametrize(
@@ -91,4 +91,4 @@ def test_text_of(media: Media, text: str | None) -> None:
     ],
 )
 def test_guessed_type(media: Media, media_type: str) -> None:
-    assert guessed_type(media) == media_type
+    assert guess_media_type(media) == media_type

@@ -30,7 +30,7 @@ def test_the_whole_text_gives_the_value_however_it_is_cut(value: dict[str, Any],
         found.feed(text[at : at + size])
         at += size
     assert found.value == value
-    assert not found.broken
+    assert not found.is_broken
     assert fed(text).value == value
 
 
@@ -53,15 +53,15 @@ def test_what_is_whole_and_what_is_open(text: str, value: Any, path: tuple[Any, 
     for found in (fed(text), PartialArguments()):
         if found.value is None:
             found.feed(text)
-        assert (found.value, found.path, found.open) == (value, path, open)
-        assert not found.broken
+        assert (found.value, found.path, found.open_text) == (value, path, open)
+        assert not found.is_broken
 
 
 @pytest.mark.parametrize("text", ["}", '{"a": 1}{', '{"a": 1} "b"', "{1: 2}", "{{", '{"a": tru}', '"\\x"', '{"a" 1 2}'])
 def test_text_that_is_no_json_stops_the_scan_and_nothing_else(text: str) -> None:
     found = fed(text)
     found.feed('more"}')
-    assert found.broken
+    assert found.is_broken
 
 
 def test_a_scalar_at_the_top_is_whole_at_its_end() -> None:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from toolglot.jsontext import dumps
 from toolglot.messages import Conversation, Message, Origin, Text, Thinking, ToolCall, ToolResult, assistant, system, user
 from toolglot.messages import tool_results as tool
-from toolglot.providers.catalog import PROFILES, resolve
+from toolglot.providers.catalog import PROFILES, resolve_profile
 from toolglot.providers.profile import Profile
 from toolglot.request import Options, Request, ToolChoice, ToolDefinition
 from toolglot.wire import prefix
@@ -44,13 +44,13 @@ def steps(
 
 @pytest.mark.parametrize("provider", PROFILES)
 def test_every_step_equals_full_encoding_and_keeps_what_was_closed(provider: str) -> None:
-    profile = resolve(provider, "some-model")
+    profile = resolve_profile(provider, "some-model")
     request = Request("some-model", [], (GET,), ToolChoice("required"), options=Options(max_tokens=100))
     sent, closed, sizes = b"", 0, list[int]()
     for step, full in steps(request, profile, HISTORY):
         assert step.body == full
         assert step.body.startswith(sent[:closed])
-        sent, closed = step.body, step.closed
+        sent, closed = step.body, step.prefix_length
         sizes.append(closed)
     assert sizes == sorted(sizes)
     assert sizes[-1] > sizes[-3] > sizes[3] > sizes[1]
@@ -58,38 +58,38 @@ def test_every_step_equals_full_encoding_and_keeps_what_was_closed(provider: str
 
 
 def test_body_is_closed_up_to_the_last_answered_call() -> None:
-    (step, _) = list(steps(Request("m", []), resolve("openai-chat"), HISTORY[1:3]))[-1]
-    assert step.body[: step.closed] == b'{"model":"m","messages":[{"role":"user","content":"hi"}'
+    (step, _) = list(steps(Request("m", []), resolve_profile("openai-chat"), HISTORY[1:3]))[-1]
+    assert step.body[: step.prefix_length] == b'{"model":"m","messages":[{"role":"user","content":"hi"}'
 
 
 def test_empty_conversation() -> None:
-    step = PrefixEncoder(resolve("openai-chat")).encode(Request("m", Conversation()))
+    step = PrefixEncoder(resolve_profile("openai-chat")).encode(Request("m", Conversation()))
     assert step.body == b'{"model":"m","messages":[{"role":"user","content":"(start of the conversation)"}]}'
-    assert step.closed <= len(b'{"model":"m","messages":[')
+    assert step.prefix_length <= len(b'{"model":"m","messages":[')
 
 
 def test_losses_repairs_and_names_are_those_of_the_whole_request() -> None:
     thought = Message("assistant", (Thinking("hm"), CALLS[1]), Origin("anthropic-messages"))
     messages = [user("hi"), thought, tool(RESULTS[1]), user("x"), assistant(CALLS[0])]
-    *_, (step, _) = steps(Request("m", [], (GET,)), resolve("openai-chat"), messages)
-    full = encode_request(Request("m", messages, (GET,)), resolve("openai-chat"))
-    assert (step.losses, step.names, step.lowered) == (full.losses, full.names, full.lowered)
+    *_, (step, _) = steps(Request("m", [], (GET,)), resolve_profile("openai-chat"), messages)
+    full = encode_request(Request("m", messages, (GET,)), resolve_profile("openai-chat"))
+    assert (step.losses, step.names, step.lowerings) == (full.losses, full.names, full.lowerings)
     assert sorted(map(str, step.repairs)) == sorted(map(str, full.repairs))
     assert [loss.what for loss in full.losses] == ["thinking"]
 
 
 def test_closed_turns_are_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """The work of a step is what is new in it, however long the conversation is."""
-    real, seen = prefix.encode_items, list[int]()
+    real, seen = prefix.encode_messages, list[int]()
 
     def counting(history: Sequence[Message], *rest: Any) -> Any:
         seen.append(len(history))
         return real(history, *rest)
 
-    monkeypatch.setattr(prefix, "encode_items", counting)
+    monkeypatch.setattr(prefix, "encode_messages", counting)
     rounds = 20
     said = [message for _ in range(rounds) for message in HISTORY[1:5]]
-    list(steps(Request("m", []), resolve("openai-chat"), said))
+    list(steps(Request("m", []), resolve_profile("openai-chat"), said))
     assert sum(seen) <= 3 * len(said)
 
 
@@ -105,7 +105,7 @@ def test_closed_turns_are_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
     ids=lambda change: next(iter(change)),
 )
 def test_change_of_the_request_starts_a_new_prefix(change: dict[str, Any]) -> None:
-    profile, messages = resolve("openai-chat"), Conversation(HISTORY[1:])
+    profile, messages = resolve_profile("openai-chat"), Conversation(HISTORY[1:])
     encoder, request = PrefixEncoder(profile), Request("m", messages, (GET,))
     encoder.encode(request)
     changed = replace(request, **change)
@@ -114,17 +114,17 @@ def test_change_of_the_request_starts_a_new_prefix(change: dict[str, Any]) -> No
 
 
 def test_another_list_of_the_same_messages_goes_on() -> None:
-    profile = resolve("openai-chat")
+    profile = resolve_profile("openai-chat")
     encoder = PrefixEncoder(profile)
     first = encoder.encode(Request("m", HISTORY[:5]))
     second = encoder.encode(Request("m", [*HISTORY[:5], HISTORY[5]]))
-    assert second.body.startswith(first.body[: first.closed])
+    assert second.body.startswith(first.body[: first.prefix_length])
     assert second.body == dumps(encode_request(Request("m", HISTORY[:6]), profile).body)
 
 
 @pytest.mark.parametrize("messages", [[system("Be rude."), *HISTORY[1:6]], HISTORY[:2], [*HISTORY[:3], tool(RESULTS[0])]])
 def test_other_messages_start_anew(messages: list[Message]) -> None:
-    profile = resolve("openai-chat")
+    profile = resolve_profile("openai-chat")
     encoder = PrefixEncoder(profile)
     encoder.encode(Request("m", HISTORY))
     assert encoder.encode(Request("m", messages)).body == dumps(encode_request(Request("m", messages), profile).body)
@@ -134,7 +134,7 @@ def test_other_messages_start_anew(messages: list[Message]) -> None:
 def test_instructions_that_come_one_by_one(provider: str) -> None:
     """More leading instructions belong to the head, even where the first ones were already encoded."""
     messages = [system("one"), system("two"), user("hi")]
-    for step, full in steps(Request("m", []), resolve(provider), messages):
+    for step, full in steps(Request("m", []), resolve_profile(provider), messages):
         assert step.body == full
 
 
@@ -143,7 +143,7 @@ def test_model_of_the_request_counts_not_that_of_the_profile() -> None:
     origin = Origin("anthropic-messages", "anthropic", "claude-sonnet-4-5")
     messages = [user("hi"), Message("assistant", (Thinking("hm", {"signature": "s"}), Text("x")), origin), user("y")]
     for model, kept in (("claude-opus-4-1", False), ("claude-sonnet-4-5", True)):
-        (*_, (step, full)) = steps(Request(model, []), resolve("anthropic"), messages)
+        (*_, (step, full)) = steps(Request(model, []), resolve_profile("anthropic"), messages)
         assert (b'"signature"' in full) is kept
         assert step.body == full
 
@@ -152,20 +152,22 @@ def test_id_that_is_used_again_while_another_call_is_open() -> None:
     a, b = CALLS[0], ToolCall("b", "get", {})
     ra, rb = RESULTS[0], ToolResult("b", (Text("b"),))
     messages = [user("hi"), assistant([a, b]), tool(ra), assistant(a), tool(rb), tool(ra), user("x")]
-    for step, full in steps(Request("m", []), resolve("openai-chat"), messages):
+    for step, full in steps(Request("m", []), resolve_profile("openai-chat"), messages):
         assert step.body == full
 
 
 def test_result_that_stands_before_its_call_does_not_close_it() -> None:
     """A turn is closed by the same rule everywhere: the result must come after the call."""
     early, late = ToolResult("c1", (Text("early"),)), ToolResult("c1", (Text("late"),))
-    for step, full in steps(Request("m", []), resolve("openai-chat"), [user("hi"), assistant([early, CALLS[0]]), tool(late)]):
+    for step, full in steps(
+        Request("m", []), resolve_profile("openai-chat"), [user("hi"), assistant([early, CALLS[0]]), tool(late)]
+    ):
         assert step.body == full
 
 
 def test_thinking_is_switched_off_where_the_loop_began_without_it() -> None:
     """Claude refuses extended thinking in a tool loop whose first turn has none: the head depends on the history."""
-    profile = resolve("anthropic", "claude-sonnet-4-5")
+    profile = resolve_profile("anthropic", "claude-sonnet-4-5")
     request = Request("claude-sonnet-4-5", [], (GET,), options=Options(max_tokens=9000, thinking_budget=2000))
     seen: list[bool] = []
     for step, full in steps(request, profile, [user("hi"), assistant(CALLS[0]), tool(RESULTS[0]), assistant("x"), user("y")]):
@@ -177,6 +179,6 @@ def test_thinking_is_switched_off_where_the_loop_began_without_it() -> None:
 def test_nothing_to_send_but_what_the_provider_holds() -> None:
     """A stored prompt needs no input: `input` is left out, as in full encoding."""
     request = Request("gpt-5", Conversation(), extras={"openai-responses": {"previous_response_id": "resp_1"}})
-    profile = resolve("openai-responses", "gpt-5")
+    profile = resolve_profile("openai-responses", "gpt-5")
     step = PrefixEncoder(profile).encode(request)
     assert step.body == dumps(encode_request(request, profile).body) == b'{"model":"gpt-5","previous_response_id":"resp_1"}'

@@ -6,7 +6,7 @@ from typing import Any
 from zlib import crc32
 
 import pytest
-from reading import Doc, lines_of, read, read_pieces, single, sse_of
+from reply_reading import Doc, lines_of, read, read_pieces, single, sse_of
 
 from toolglot.errors import (
     InvalidRequest,
@@ -20,9 +20,9 @@ from toolglot.errors import (
 )
 from toolglot.events import ReplyStarted, TextDelta
 from toolglot.messages import Origin, Text
-from toolglot.wire.codec import WIRES, reader
-from toolglot.wire.framing import aws_event
-from toolglot.wire.reader import error_of
+from toolglot.wire.codec import WIRES, create_reader
+from toolglot.wire.framing import encode_aws_event
+from toolglot.wire.reader import error_from_response
 
 
 def chunk(text: str, reason: str | None = None) -> Doc:
@@ -75,7 +75,7 @@ LAYOUTS: dict[str, Callable[[list[Doc]], bytes]] = {
     "lines, no last line break": lambda docs: lines_of(*docs)[:-1],
     "utf-8, not escaped": lambda docs: "\n".join(json.dumps(doc, ensure_ascii=False) for doc in docs).encode(),
     "array": lambda docs: json.dumps(docs, indent=2).encode(),
-    "aws": lambda docs: b"".join(aws_event(json.dumps(doc).encode()) for doc in docs),
+    "aws": lambda docs: b"".join(encode_aws_event(json.dumps(doc).encode()) for doc in docs),
 }
 EVERY_WIRE = pytest.mark.parametrize("wire", WIRES)
 
@@ -91,11 +91,11 @@ def test_an_answer_reads_the_same_in_every_framing(wire: str, layout: str) -> No
 @EVERY_WIRE
 def test_complete_turns_true_with_the_terminal_and_only_then(wire: str) -> None:
     body = sse_of(*ANSWERS[wire])
-    reading = reader(wire)
-    said = [reading.complete]
+    reading = create_reader(wire)
+    said = [reading.is_complete]
     for byte in single(body):
         reading.feed(byte)
-        said.append(reading.complete)
+        said.append(reading.is_complete)
     assert said == [False] * len(body) + [True]
     assert reading.reply is None
     reading.close()
@@ -208,7 +208,7 @@ def exception(headers: dict[str, str], payload: bytes) -> bytes:
 def test_an_aws_exception_is_the_providers_error(kind: str, error: type[ProviderError]) -> None:
     body = exception({":message-type": "exception", ":exception-type": kind}, b'{"message":"no luck"}')
     for before in ([], ANSWERS["anthropic-messages"][:2]):
-        answer = b"".join(aws_event(json.dumps(doc).encode()) for doc in before) + body
+        answer = b"".join(encode_aws_event(json.dumps(doc).encode()) for doc in before) + body
         with pytest.raises(error, match="no luck") as caught:
             read_pieces("anthropic-messages", single(answer))
         assert (type(caught.value), caught.value.code) == (error, kind)
@@ -230,7 +230,7 @@ def test_frames_after_the_terminal_do_not_undo_it(wire: str) -> None:
 
 
 def test_events_come_as_soon_as_their_bytes_do() -> None:
-    reading = reader("openai-chat")
+    reading = create_reader("openai-chat")
     assert reading.feed(b"\n") == []
     assert reading.feed(sse_of(chunk("a"))) == [ReplyStarted("c", "m"), TextDelta(0, "a")]
     assert reading.feed(sse_of(chunk("b"))[:-1]) == []
@@ -255,6 +255,6 @@ def test_a_content_type_that_lies_does_not_matter() -> None:
     ids=["html", "nothing", "object", "list", "no utf-8"],
 )
 def test_the_body_of_an_http_error(status: int, body: bytes, kind: type[ProviderError], words: str) -> None:
-    error = error_of(status, body)
+    error = error_from_response(status, body)
     assert (type(error), error.status) == (kind, status)
     assert words in str(error)

@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import pytest
-from reading import assert_laws, cut, single
+from reply_reading import assert_laws, cut, single
 
 from toolglot.errors import ToolglotError, TruncatedStream
 from toolglot.events import Event
 from toolglot.messages import Reply
-from toolglot.wire.codec import reader
+from toolglot.wire.codec import create_reader
 from toolglot.wire.reader import ReplyReader
 
 Recording = dict[str, Any]
@@ -25,7 +25,7 @@ COUNTED_OTHERWISE = {
 
 
 def opened(record: Recording) -> ReplyReader:
-    return reader(record["api"], content_type=record["response_content_type"] or "")
+    return create_reader(record["api"], content_type=record["response_content_type"] or "")
 
 
 class Outcome(NamedTuple):
@@ -45,9 +45,9 @@ def outcome(record: Recording, pieces: Iterable[bytes]) -> Outcome:
     try:
         for piece in pieces:
             events += reading.feed(piece)
-            complete.append(reading.complete)
+            complete.append(reading.is_complete)
         events += reading.close()
-        complete.append(reading.complete)
+        complete.append(reading.is_complete)
     except ToolglotError as e:
         error = repr(e)
     return Outcome(events, reading.reply, error, complete)
@@ -89,7 +89,7 @@ def test_line_ends_do_not_matter(streamed: Recording) -> None:
 def complete_after(record: Recording, size: int) -> bool:
     reading = opened(record)
     reading.feed(record["bytes"][:size])
-    return reading.complete
+    return reading.is_complete
 
 
 @pytest.mark.untraced
@@ -107,7 +107,7 @@ def test_a_stream_cut_before_its_terminal_is_truncated(streamed: Recording) -> N
     for size in {0, before - 1, *(chance.randrange(before) for _ in range(18))}:
         reading = opened(streamed)
         reading.feed(body[:size])
-        assert not reading.complete
+        assert not reading.is_complete
         with pytest.raises(TruncatedStream):
             reading.close()
 

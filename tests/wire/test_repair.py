@@ -7,7 +7,7 @@ import pytest
 from toolglot.messages import Foreign, Media, Message, Origin, Text, Thinking, ToolCall, ToolResult, assistant, system, user
 from toolglot.messages import tool_results as tool
 from toolglot.providers.profile import HistoryRules
-from toolglot.wire.repair import Mender, interrupted, repair, turns, unanswered
+from toolglot.wire.repair import HistoryRepairer, make_interrupted_result, make_unknown_result, repair_history, split_turns
 
 NONE = HistoryRules()
 A, B = ToolCall("a", "get", {"x": 1}), ToolCall("b", "put", {})
@@ -28,7 +28,7 @@ def renamed(block: Any, id: str) -> Any:
 
 # name, rules, history, what comes out, words of every repair
 CASES: list[tuple[str, HistoryRules, list[Message], list[Message], list[str]]] = [
-    ("call without a result", NONE, [HI, assistant(A)], [HI, assistant(A), tool(unanswered(A))], ["no result"]),
+    ("call without a result", NONE, [HI, assistant(A)], [HI, assistant(A), tool(make_unknown_result(A))], ["no result"]),
     (
         "user speaks before the result",
         NONE,
@@ -40,14 +40,14 @@ CASES: list[tuple[str, HistoryRules, list[Message], list[Message], list[str]]] =
         "user speaks instead of the result",
         NONE,
         [assistant(A), BYE],
-        [assistant(A), tool(unanswered(A)), BYE],
+        [assistant(A), tool(make_unknown_result(A)), BYE],
         ["no result"],
     ),
     (
         "one of two calls has a result",
         NONE,
         [assistant([A, B]), tool(OK_B)],
-        [assistant([A, B]), tool(unanswered(A), OK_B)],
+        [assistant([A, B]), tool(make_unknown_result(A), OK_B)],
         ["no result"],
     ),
     (
@@ -76,7 +76,7 @@ CASES: list[tuple[str, HistoryRules, list[Message], list[Message], list[str]]] =
         "result before its call",
         NONE,
         [tool(OK_A), assistant(A)],
-        [orphan(Text("one")), assistant(A), tool(unanswered(A))],
+        [orphan(Text("one")), assistant(A), tool(make_unknown_result(A))],
         ["answers no call", "no result"],
     ),
     (
@@ -141,7 +141,7 @@ CASES: list[tuple[str, HistoryRules, list[Message], list[Message], list[str]]] =
         "one id again while the first call has no result",
         NONE,
         [assistant(A), HI, assistant(A), tool(OK_A)],
-        [assistant(A), tool(unanswered(A)), HI, assistant(renamed(A, "a_2")), tool(renamed(OK_A, "a_2"))],
+        [assistant(A), tool(make_unknown_result(A)), HI, assistant(renamed(A, "a_2")), tool(renamed(OK_A, "a_2"))],
         ["used before", "no result"],
     ),
     (
@@ -183,7 +183,7 @@ CASES: list[tuple[str, HistoryRules, list[Message], list[Message], list[str]]] =
         [assistant(B), tool(ToolResult("x", (Text("1"),)), ToolResult("y", (Text("2"),)))],
         [
             assistant(B),
-            tool(unanswered(B)),
+            tool(make_unknown_result(B)),
             user(["[Result of an earlier tool call]", "1", "[Result of an earlier tool call]", "2"]),
         ],
         ["no result", "answers no call", "answers no call"],
@@ -251,37 +251,37 @@ CASES: list[tuple[str, HistoryRules, list[Message], list[Message], list[str]]] =
 @pytest.mark.parametrize(("rules", "history", "wanted", "words"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
 def test_repairs(rules: HistoryRules, history: list[Message], wanted: list[Message], words: list[str]) -> None:
     before = list(history)
-    repaired = repair(history, rules)
+    repaired = repair_history(history, rules)
     assert repaired.messages == wanted
     assert len(repaired.repairs) == len(words)
     for word in words:
         assert any(word in str(done) for done in repaired.repairs)
     assert history == before
-    assert repair(wanted, rules).repairs == []
+    assert repair_history(wanted, rules).repairs == []
 
 
 def test_second_result_is_added_to_the_data_of_the_first() -> None:
     """What two results hold as values is told as text: no field has room for both."""
     first = ToolResult("a", data={"x": 1})
     second, third = ToolResult("a", data="plain"), ToolResult("a", (Text("said"),), data=[1])
-    (result,) = repair([assistant([A, B]), tool(first), tool(second, third, OK_B)], NONE).messages[1].results[:1]
+    (result,) = repair_history([assistant([A, B]), tool(first), tool(second, third, OK_B)], NONE).messages[1].results[:1]
     assert (result.content, result.data) == ((Text('{"x":1}'), Text("plain"), Text("said")), None)
 
 
 def test_legal_messages_stay_the_same_objects() -> None:
     history = [system("s"), HI, assistant(["x", A, B]), tool(OK_A, OK_B), assistant("y"), BYE]
     strict = HistoryRules(calls_last=True, starts_with_user=True, ends_with_user=True, no_blank_text=True, needs_turn=True)
-    assert all(one is other for one, other in zip(repair(history, strict).messages, history, strict=True))
+    assert all(one is other for one, other in zip(repair_history(history, strict).messages, history, strict=True))
 
 
 def test_blank_text_left_out_of_a_message_is_said() -> None:
-    repaired = repair([user([" ", "hi"])], HistoryRules(no_blank_text=True))
+    repaired = repair_history([user([" ", "hi"])], HistoryRules(no_blank_text=True))
     assert repaired.messages == [HI]
     assert [done.where for done in repaired.repairs] == ["messages[0]"]
 
 
 def test_repairs_say_where() -> None:
-    repaired = repair([HI, assistant(A), BYE, tool(ToolResult("z", (Text("1"),)))], NONE)
+    repaired = repair_history([HI, assistant(A), BYE, tool(ToolResult("z", (Text("1"),)))], NONE)
     assert [(done.what, done.where) for done in repaired.repairs] == [
         ("call 'get'", "messages[1]"),
         ("result of 'z'", "messages[3]"),
@@ -290,20 +290,20 @@ def test_repairs_say_where() -> None:
 
 def test_results_that_the_provider_holds_the_calls_of_stay_results() -> None:
     history = [tool(OK_A), HI]
-    repaired = repair(history, HistoryRules(needs_turn=True), stateful=True)
+    repaired = repair_history(history, HistoryRules(needs_turn=True), stateful=True)
     assert (repaired.messages, repaired.repairs) == (history, [])
-    assert repair([], HistoryRules(needs_turn=True), stateful=True).messages == []
+    assert repair_history([], HistoryRules(needs_turn=True), stateful=True).messages == []
 
 
 def test_stateful_results_leave_the_pairs_of_their_message() -> None:
-    repaired = repair([assistant(B), tool(OK_A, OK_B)], NONE, stateful=True)
+    repaired = repair_history([assistant(B), tool(OK_A, OK_B)], NONE, stateful=True)
     assert repaired.messages == [assistant(B), tool(OK_B), tool(OK_A)]
 
 
 def test_moved_results_keep_where_they_came_from() -> None:
     origin = Origin("gemini", "gemini", "gemini-3-pro")
     late = Message("tool", (OK_A,), origin, {"k": 1})
-    moved = repair([assistant(A), HI, late], NONE).messages[1]
+    moved = repair_history([assistant(A), HI, late], NONE).messages[1]
     assert moved == late
 
 
@@ -311,7 +311,7 @@ def test_results_of_two_origins_do_not_share_their_state() -> None:
     """One message has one origin: state that another wire made must not ride along."""
     one = Message("tool", (ToolResult("a", (Text("1"),), opaque={"cache_control": {}}),), Origin("anthropic-messages"))
     two = Message("tool", (ToolResult("b", (Text("2"),), opaque={"id": "fco_1"}),), Origin("openai-responses"))
-    merged = repair([assistant([A, B]), one, two], NONE).messages[1]
+    merged = repair_history([assistant([A, B]), one, two], NONE).messages[1]
     assert [result.text for result in merged.results] == ["1", "2"]
     if merged.origin == one.origin:
         assert [result.opaque for result in merged.results] == [{"cache_control": {}}, None]
@@ -320,14 +320,14 @@ def test_results_of_two_origins_do_not_share_their_state() -> None:
 
 
 def test_interrupted_and_rejected_calls_are_told_apart() -> None:
-    stopped, refused = interrupted(A), interrupted(B, kind="rejected")
+    stopped, refused = make_interrupted_result(A), make_interrupted_result(B, kind="rejected")
     assert (stopped.call_id, stopped.name, stopped.is_error, stopped.error_kind) == ("a", "get", True, "interrupted")
     assert (refused.call_id, refused.name, refused.is_error, refused.error_kind) == ("b", "put", True, "rejected")
     assert "while it ran" in stopped.text
     assert "did not run" not in stopped.text
     assert "did not run" in refused.text
-    assert unanswered(A).error_kind == "unknown_outcome"
-    assert "may or may not have run" in unanswered(A).text
+    assert make_unknown_result(A).error_kind == "unknown_outcome"
+    assert "may or may not have run" in make_unknown_result(A).text
 
 
 @pytest.mark.parametrize(
@@ -345,18 +345,18 @@ def test_interrupted_and_rejected_calls_are_told_apart() -> None:
     ids=["nothing", "no calls", "answered", "late result", "open", "result first", "one id twice", "one id again"],
 )
 def test_turns_end_where_every_call_has_a_result(history: list[Message], wanted: list[range]) -> None:
-    assert list(turns(history)) == wanted
+    assert list(split_turns(history)) == wanted
 
 
 def test_turns_from_the_middle() -> None:
-    assert list(turns([assistant(A), tool(OK_A), HI, BYE], 2)) == [range(2, 3), range(3, 4)]
+    assert list(split_turns([assistant(A), tool(OK_A), HI, BYE], 2)) == [range(2, 3), range(3, 4)]
 
 
 def test_copied_mender_goes_on_alone() -> None:
-    mender = Mender(HistoryRules(filler_after_results=True))
-    mender.turn([assistant(A), tool(OK_A)])
+    mender = HistoryRepairer(HistoryRules(filler_after_results=True))
+    mender.repair_turn([assistant(A), tool(OK_A)])
     other = mender.copy()
-    assert other.turn([HI], 2) == [assistant("OK."), HI]
-    assert other.turn([assistant(A), tool(OK_A)], 3)[0].calls[0].id == "a_2"
+    assert other.repair_turn([HI], 2) == [assistant("OK."), HI]
+    assert other.repair_turn([assistant(A), tool(OK_A)], 3)[0].calls[0].id == "a_2"
     assert mender.repairs == []
-    assert mender.turn([assistant(renamed(B, "a_2")), tool(renamed(OK_B, "a_2"))], 2)[0].calls[0].id == "a_2"
+    assert mender.repair_turn([assistant(renamed(B, "a_2")), tool(renamed(OK_B, "a_2"))], 2)[0].calls[0].id == "a_2"

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from reading import assert_laws
+from reply_reading import assert_laws
 
 from toolglot.events import (
     BlockReady,
@@ -17,7 +17,7 @@ from toolglot.events import (
     ToolCallReady,
     ToolCallStarted,
 )
-from toolglot.messages import Foreign, Media, Origin, Reply, Stop, Text, Thinking, ToolCall, Usage
+from toolglot.messages import Foreign, Media, Origin, Reply, StopReason, Text, Thinking, ToolCall, Usage
 from toolglot.wire.tracker import ToolCallTracker
 
 ORIGIN = Origin("test", "vendor", "asked")
@@ -40,15 +40,15 @@ def finished(track: ToolCallTracker) -> tuple[Reply, list[Event]]:
 def test_text_thinking_and_a_call_become_blocks_in_the_order_they_began() -> None:
     track = tracker()
     track.begin("id", "model")
-    track.thinking("why", "hm")
-    track.text("say", "a")
-    track.call(0, "c1", "f")
-    track.thinking("why", "!")
-    track.arguments(0, '{"x"')
-    track.text("say", "b")
-    track.arguments(0, ":1}")
-    track.used(Usage(input=3))
-    track.stop("tools")
+    track.add_thinking("why", "hm")
+    track.add_text("say", "a")
+    track.update_call(0, "c1", "f")
+    track.add_thinking("why", "!")
+    track.add_arguments(0, '{"x"')
+    track.add_text("say", "b")
+    track.add_arguments(0, ":1}")
+    track.set_usage(Usage(input=3))
+    track.set_stop_reason("tools")
     reply, events = finished(track)
     call = ToolCall("c1", "f", {"x": 1}, '{"x":1}')
     assert reply == Reply((Thinking("hm!"), Text("ab"), call), "tools", Usage(input=3), Origin("test", "vendor", "model"), "id")
@@ -70,10 +70,10 @@ def test_text_thinking_and_a_call_become_blocks_in_the_order_they_began() -> Non
 
 def test_drain_gives_every_event_once() -> None:
     track = tracker()
-    track.text(0, "a")
+    track.add_text(0, "a")
     assert track.drain() == [TextDelta(0, "a")]
     assert track.drain() == []
-    track.text(0, "b")
+    track.add_text(0, "b")
     assert track.drain() == [TextDelta(0, "b")]
 
 
@@ -111,34 +111,36 @@ def test_an_id_and_a_model_count_once(begins: list[tuple[str, str]], id: str, mo
         ("error", "error", "error"),
     ],
 )
-def test_the_presence_of_calls_decides_between_end_and_tools(said: Stop | None, with_call: Stop, without: Stop) -> None:
+def test_the_presence_of_calls_decides_between_end_and_tools(
+    said: StopReason | None, with_call: StopReason, without: StopReason
+) -> None:
     for calls, want in ((0, without), (1, with_call), (2, with_call)):
         track = tracker()
-        track.text("t", "x")
+        track.add_text("t", "x")
         for number in range(calls):
-            track.call(number, f"c{number}", "f")
+            track.update_call(number, f"c{number}", "f")
         if said:
-            track.stop(said)
+            track.set_stop_reason(said)
         assert finished(track)[0].stop == want
 
 
 def test_the_last_word_on_stop_usage_and_state_counts() -> None:
     track = tracker()
-    track.stop("end")
-    track.stop("length")
-    track.used(Usage(1, 2))
-    track.used(Usage(3, 4))
-    track.note_message({"a": 1, "b": 1})
-    track.note_message({"b": 2})
+    track.set_stop_reason("end")
+    track.set_stop_reason("length")
+    track.set_usage(Usage(1, 2))
+    track.set_usage(Usage(3, 4))
+    track.merge_message_opaque({"a": 1, "b": 1})
+    track.merge_message_opaque({"b": 2})
     reply, _ = finished(track)
     assert (reply.stop, reply.usage, reply.opaque) == ("length", Usage(3, 4), {"a": 1, "b": 2})
 
 
 def test_the_index_of_an_event_is_the_place_of_its_block_in_the_reply() -> None:
     track = tracker()
-    track.text("padding", "")
+    track.add_text("padding", "")
     track.close("padding")
-    track.call(0, "c", "f")
+    track.update_call(0, "c", "f")
     reply, events = finished(track)
     assert reply.calls == (ToolCall("c", "f", {}, ""),)
     assert [reply.blocks[event.index] for event in events if isinstance(event, ToolCallReady)] == list(reply.calls)
@@ -149,24 +151,24 @@ def test_the_index_of_an_event_is_the_place_of_its_block_in_the_reply() -> None:
 
 def test_empty_text_without_state_is_padding_and_with_state_is_not() -> None:
     track = tracker()
-    track.text("a", "")
-    track.thinking("b", "")
-    track.note("c", "text", {"sig": 1})
-    track.note("d", "thinking", {"sig": 2})
-    track.note("e", "thinking", {})
+    track.add_text("a", "")
+    track.add_thinking("b", "")
+    track.merge_opaque("c", "text", {"sig": 1})
+    track.merge_opaque("d", "thinking", {"sig": 2})
+    track.merge_opaque("e", "thinking", {})
     assert finished(track)[0].blocks == (Text("", {"sig": 1}), Thinking("", {"sig": 2}))
 
 
 def test_state_of_a_block_is_kept_and_its_last_fields_win() -> None:
     track = tracker()
-    assert not track.has("a")
-    track.note("a", "text", {})
-    assert track.has("a")
-    track.note("a", "thinking", {"x": 1, "y": 1})
-    track.note("a", "text", {"y": 2})
+    assert not track.has_slot("a")
+    track.merge_opaque("a", "text", {})
+    assert track.has_slot("a")
+    track.merge_opaque("a", "thinking", {"x": 1, "y": 1})
+    track.merge_opaque("a", "text", {"y": 2})
     assert track.drain() == []
-    track.text("a", "t")
-    track.note("a", "text", {"z": 3})
+    track.add_text("a", "t")
+    track.merge_opaque("a", "text", {"z": 3})
     reply, events = finished(track)
     assert events[:2] == [BlockStarted(0, Text("", {"x": 1, "y": 2})), TextDelta(0, "t")]
     assert reply.blocks == (Text("t", {"x": 1, "y": 2, "z": 3}),)
@@ -188,16 +190,16 @@ def test_a_whole_block_is_said_and_ready_at_once(block: Any, said: list[Event]) 
     track = tracker()
     track.reserve(0)
     assert track.drain() == []
-    track.block(0, block)
+    track.set_block(0, block)
     assert track.drain() == [*said, BlockReady(0, block)]
 
 
 def test_the_providers_last_word_on_a_block_replaces_its_pieces() -> None:
     track = tracker()
-    track.text(0, "ab")
-    track.note(0, "text", {"x": 1})
-    track.block(0, Text("ab", {"id": "m"}))
-    track.block(0, Text("again"))
+    track.add_text(0, "ab")
+    track.merge_opaque(0, "text", {"x": 1})
+    track.set_block(0, Text("ab", {"id": "m"}))
+    track.set_block(0, Text("again"))
     track.close(0)
     reply, events = finished(track)
     assert reply.blocks == (Text("ab", {"id": "m"}),)
@@ -207,9 +209,9 @@ def test_the_providers_last_word_on_a_block_replaces_its_pieces() -> None:
 def test_a_reserved_place_keeps_its_order() -> None:
     track = tracker()
     track.reserve("first")
-    track.text("second", "b")
+    track.add_text("second", "b")
     track.reserve("second")
-    track.block("first", Foreign("w", 1))
+    track.set_block("first", Foreign("w", 1))
     assert finished(track)[0].blocks == (Foreign("w", 1), Text("b"))
 
 

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from reading import assert_laws
+from reply_reading import assert_laws
 
 from toolglot.events import Event, ToolCallDelta, ToolCallReady, ToolCallStarted
 from toolglot.messages import Origin, Reply, ToolCall
-from toolglot.wire.tracker import ToolCallTracker, call_of, parsed
+from toolglot.wire.tracker import ToolCallTracker, make_call, parse_arguments
 
 
 def tracker() -> ToolCallTracker:
@@ -28,38 +28,38 @@ def finished(track: ToolCallTracker) -> tuple[Reply, list[Event]]:
 def test_a_name_is_set_once_and_never_concatenated() -> None:
     track = tracker()
     for piece in ('{"a"', ":1", "}"):
-        track.call(0, "c", "find", piece)
+        track.update_call(0, "c", "find", piece)
     assert finished(track)[0].calls == (ToolCall("c", "find", {"a": 1}, '{"a":1}'),)
 
 
 def test_a_name_may_be_corrected_until_arguments_come() -> None:
     track = tracker()
-    track.call(0, "c", "wrong")
-    track.call(0, "c", "right", '{"a":')
-    track.call(0, "c", "other", "1}")
+    track.update_call(0, "c", "wrong")
+    track.update_call(0, "c", "right", '{"a":')
+    track.update_call(0, "c", "other", "1}")
     assert track.finish().calls == (ToolCall("c", "right", {"a": 1}, '{"a":1}'),)
 
 
 def test_the_first_id_counts_and_may_come_late() -> None:
     track = tracker()
-    track.call(0, "", "f")
-    track.call(0, None, None, "{}")
-    track.call(0, "late", None)
-    track.call(0, "later", None)
+    track.update_call(0, "", "f")
+    track.update_call(0, None, None, "{}")
+    track.update_call(0, "late", None)
+    track.update_call(0, "later", None)
     assert finished(track)[0].calls == (ToolCall("late", "f", {}, "{}"),)
 
 
 def test_arguments_that_come_before_the_name_are_said_after_the_start() -> None:
     track = tracker()
-    track.call(0, "c", None, '{"a":')
-    track.call(0, "c", "f", "1}")
+    track.update_call(0, "c", None, '{"a":')
+    track.update_call(0, "c", "f", "1}")
     assert finished(track)[0].calls == (ToolCall("c", "f", {"a": 1}, '{"a":1}'),)
 
 
 @pytest.mark.parametrize("odd", [None, 7, ["x"], {"x": 1}, ""], ids=repr)
 def test_an_id_or_a_name_that_is_no_text_is_none(odd: Any) -> None:
     track = tracker()
-    track.call(0, odd, odd, "", namespace=odd)
+    track.update_call(0, odd, odd, "", namespace=odd)
     (call,) = finished(track)[0].calls
     assert (call.name, call.arguments, call.namespace) == ("", {}, "")
     assert re.fullmatch(r"[0-9A-Za-z]{9}", call.id)
@@ -67,7 +67,7 @@ def test_an_id_or_a_name_that_is_no_text_is_none(odd: Any) -> None:
 
 def test_a_freeform_call_keeps_its_text_and_a_namespace_is_kept() -> None:
     track = tracker()
-    track.call(0, "c", "patch", '{"not": "json for us"}', freeform=True, namespace="ns")
+    track.update_call(0, "c", "patch", '{"not": "json for us"}', freeform=True, namespace="ns")
     reply, events = finished(track)
     assert reply.calls == (ToolCall("c", "patch", None, '{"not": "json for us"}', True, "ns"),)
     assert events[0] == ToolCallStarted(0, "c", "patch", True, "ns")
@@ -75,18 +75,18 @@ def test_a_freeform_call_keeps_its_text_and_a_namespace_is_kept() -> None:
 
 def test_a_closed_call_takes_nothing_more() -> None:
     track = tracker()
-    track.call(0, "c", "f", "{}")
+    track.update_call(0, "c", "f", "{}")
     track.close(0)
     track.close(0)
-    track.call(0, "c", "f", '{"a":1}')
-    track.arguments(0, "x")
+    track.update_call(0, "c", "f", '{"a":1}')
+    track.add_arguments(0, "x")
     assert finished(track)[0].calls == (ToolCall("c", "f", {}, "{}"),)
 
 
 def test_a_whole_call_starts_says_its_text_and_is_ready() -> None:
     track = tracker()
     call = ToolCall("c", "f", {"a": 1}, '{"a":1}', opaque={"x": 1})
-    track.block(0, call)
+    track.set_block(0, call)
     _, events = finished(track)
     assert events[:3] == [ToolCallStarted(0, "c", "f", opaque={"x": 1}), ToolCallDelta(0, '{"a":1}'), ToolCallReady(0, call)]
 
@@ -94,9 +94,9 @@ def test_a_whole_call_starts_says_its_text_and_is_ready() -> None:
 def test_a_whole_call_after_its_pieces_says_nothing_twice() -> None:
     track = tracker()
     call = ToolCall("c", "f", {"a": 1}, '{"a":1}')
-    track.call(0, "c", "f")
-    track.arguments(0, '{"a":1}')
-    track.block(0, call)
+    track.update_call(0, "c", "f")
+    track.add_arguments(0, '{"a":1}')
+    track.set_block(0, call)
     _, events = finished(track)
     assert events[:-1] == [ToolCallStarted(0, "c", "f"), ToolCallDelta(0, '{"a":1}'), ToolCallReady(0, call)]
 
@@ -123,22 +123,22 @@ ARGUMENTS: dict[str, tuple[Any, dict[str, Any] | None, str | None]] = {
 @pytest.mark.parametrize(("value", "arguments", "raw"), ARGUMENTS.values(), ids=ARGUMENTS.keys())
 def test_arguments_of_every_shape(value: Any, arguments: dict[str, Any] | None, raw: str | None) -> None:
     track = tracker()
-    track.call(0, "c", "f", value)
+    track.update_call(0, "c", "f", value)
     assert finished(track)[0].calls == (ToolCall("c", "f", arguments, raw),)
 
 
 def test_an_object_replaces_text_that_came_before() -> None:
     track = tracker()
-    track.call(0, "c", "f", "")
-    track.call(0, "c", "f", {"a": 1})
+    track.update_call(0, "c", "f", "")
+    track.update_call(0, "c", "f", {"a": 1})
     assert finished(track)[0].calls == (ToolCall("c", "f", {"a": 1}),)
 
 
 def test_call_of_and_parsed() -> None:
-    assert call_of("i", "n", None) == ToolCall("i", "n", {})
-    assert call_of("i", "n", "x", freeform=True) == ToolCall("i", "n", None, "x", True)
-    assert call_of("i", "n", "x", namespace="s", opaque={"o": 1}) == ToolCall("i", "n", None, "x", False, "s", {"o": 1})
-    assert [parsed(text) for text in ("", "null", "{}", "[]", "{", "1")] == [{}, {}, {}, None, None, None]
+    assert make_call("i", "n", None) == ToolCall("i", "n", {})
+    assert make_call("i", "n", "x", freeform=True) == ToolCall("i", "n", None, "x", True)
+    assert make_call("i", "n", "x", namespace="s", opaque={"o": 1}) == ToolCall("i", "n", None, "x", False, "s", {"o": 1})
+    assert [parse_arguments(text) for text in ("", "null", "{}", "[]", "{", "1")] == [{}, {}, {}, None, None, None]
 
 
 # ---- ids that are made up
@@ -148,7 +148,7 @@ def made_up(name: str, text: str, *, reply: str = "r", count: int = 1) -> list[s
     track = tracker()
     track.begin(reply, "m")
     for number in range(count):
-        track.call(number, None, name, text)
+        track.update_call(number, None, name, text)
     return [call.id for call in finished(track)[0].calls]
 
 
@@ -162,7 +162,7 @@ def test_a_made_up_id_is_the_same_for_the_same_bytes_and_else_another() -> None:
 def test_a_made_up_id_depends_on_arguments_that_came_as_an_object() -> None:
     tracks = [tracker(), tracker()]
     for number, track in enumerate(tracks):
-        track.call(0, None, "f", {"a": number})
+        track.update_call(0, None, "f", {"a": number})
     assert len({track.finish().calls[0].id for track in tracks}) == 2
 
 
@@ -189,8 +189,8 @@ SAME = {
 def assembled(deltas: list[Delta]) -> Reply:
     track = tracker()
     for index, id, name, text in deltas:
-        slot: Hashable = track.call_slot(index, id, name)
-        track.call(slot, id, name, text)
+        slot: Hashable = track.find_call_slot(index, id, name)
+        track.update_call(slot, id, name, text)
     return finished(track)[0]
 
 

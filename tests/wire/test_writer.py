@@ -6,17 +6,17 @@ import pytest
 
 from toolglot.losses import Loss
 from toolglot.messages import Opaque, Origin
-from toolglot.providers.catalog import resolve
+from toolglot.providers.catalog import resolve_profile
 from toolglot.providers.profile import Profile
 from toolglot.request import Options, Request, ToolDefinition
-from toolglot.wire.offer import claim
-from toolglot.wire.options import effort_for, extras_for, sampling_for
-from toolglot.wire.writer import Writer, same_model
+from toolglot.wire.options import encode_effort, encode_sampling, select_extras
+from toolglot.wire.tool_encoding import reserve_names
+from toolglot.wire.writer import Writer, is_same_model
 
 OPENAI, CLAUDE, GEMINI = (
-    resolve("openai-chat", "gpt-4o"),
-    resolve("anthropic", "claude-sonnet-4-5"),
-    resolve("gemini", "gemini-3-pro"),
+    resolve_profile("openai-chat", "gpt-4o"),
+    resolve_profile("anthropic", "claude-sonnet-4-5"),
+    resolve_profile("gemini", "gemini-3-pro"),
 )
 
 
@@ -41,40 +41,42 @@ def losses(writer: Writer) -> list[tuple[str, str]]:
         (CLAUDE, "mcp.files/read", r"mcp_files_read_[0-9a-f]{6}"),
         (GEMINI, "a.b:c-d", r"a\.b:c-d"),
         (GEMINI, "9lives", r"_9lives_[0-9a-f]{6}"),
-        (resolve("ollama"), "any name at all. " * 9, re.escape("any name at all. " * 9)),
+        (resolve_profile("ollama"), "any name at all. " * 9, re.escape("any name at all. " * 9)),
     ],
 )
 def test_names_stay_where_they_are_legal_and_are_mapped_where_not(profile: Profile, name: str, wire: str) -> None:
     writer = Writer(profile)
-    sent = writer.tool_name(name)
+    sent = writer.map_tool_name(name)
     assert re.fullmatch(wire, sent)
     assert re.fullmatch(profile.limits.name, sent)
     assert writer.names == {sent: ("", name)}
     assert [done.what for done in writer.repairs] == ([] if sent == name else [f"tool name {name!r}"])
-    assert writer.tool_name(name) == sent
+    assert writer.map_tool_name(name) == sent
     assert len(writer.names) == 1
 
 
 def test_mapped_names_do_not_depend_on_the_order_of_tools() -> None:
     names = ["a.b", "a/b", "a_b", "x" * 70 + ".1", "x" * 70 + ".2"]
     forward, backward = Writer(OPENAI), Writer(OPENAI)
-    assert {name: forward.tool_name(name) for name in names} == {name: backward.tool_name(name) for name in reversed(names)}
+    assert {name: forward.map_tool_name(name) for name in names} == {
+        name: backward.map_tool_name(name) for name in reversed(names)
+    }
     assert len(forward.names) == 5
 
 
 def test_namespace_becomes_a_prefix_where_there_are_none() -> None:
     writer = Writer(OPENAI)
-    assert writer.tool_name("get", "crm") == "crm__get"
+    assert writer.map_tool_name("get", "crm") == "crm__get"
     assert writer.names == {"crm__get": ("crm", "get")}
 
 
 def test_names_that_would_collide_are_kept_apart() -> None:
     writer = Writer(OPENAI)
     sent = [
-        writer.tool_name("get", "crm"),
-        writer.tool_name("crm__get"),
-        writer.tool_name("b__c", "a"),
-        writer.tool_name("c", "a__b"),
+        writer.map_tool_name("get", "crm"),
+        writer.map_tool_name("crm__get"),
+        writer.map_tool_name("b__c", "a"),
+        writer.map_tool_name("c", "a__b"),
     ]
     assert len({*sent}) == 4
     assert sent[:1] == ["crm__get"]
@@ -82,15 +84,15 @@ def test_names_that_would_collide_are_kept_apart() -> None:
 
 
 def test_one_name_may_stand_in_two_native_namespaces() -> None:
-    writer = Writer(resolve("openai-responses", "gpt-5"))
-    assert [writer.tool_name("get", space) for space in ("", "crm", "erp")] == ["get", "get", "get"]
+    writer = Writer(resolve_profile("openai-responses", "gpt-5"))
+    assert [writer.map_tool_name("get", space) for space in ("", "crm", "erp")] == ["get", "get", "get"]
     assert writer.names == {"get": ("", "get"), "crm.get": ("crm", "get"), "erp.get": ("erp", "get")}
 
 
 def test_tools_have_the_first_choice_of_names() -> None:
     writer = Writer(OPENAI)
-    claim([ToolDefinition("crm__get"), ToolDefinition("web", kind="hosted", wire="openai-chat")], writer)
-    assert writer.tool_name("get", "crm") != "crm__get"
+    reserve_names([ToolDefinition("crm__get"), ToolDefinition("web", kind="hosted", wire="openai-chat")], writer)
+    assert writer.map_tool_name("get", "crm") != "crm__get"
     assert writer.names["crm__get"] == ("", "crm__get")
     assert "web" not in writer.names
 
@@ -118,28 +120,28 @@ def test_tools_have_the_first_choice_of_names() -> None:
     ],
 )
 def test_ids_stay_where_they_are_legal(provider: str, id: str, kept: bool) -> None:
-    profile = resolve(provider)
+    profile = resolve_profile(provider)
     writer = Writer(profile)
-    sent = writer.call_id(id)
+    sent = writer.map_call_id(id)
     assert (sent == id) == kept
     assert re.fullmatch(profile.limits.call_id, sent)
-    assert writer.call_id(id) == sent
+    assert writer.map_call_id(id) == sent
     assert len(writer.repairs) == (not kept)
 
 
 def test_mistral_ids_are_nine_letters_and_digits() -> None:
-    writer = Writer(resolve("mistral"))
-    sent = [writer.call_id(f"call_{n}") for n in range(50)]
+    writer = Writer(resolve_profile("mistral"))
+    sent = [writer.map_call_id(f"call_{n}") for n in range(50)]
     assert all(re.fullmatch(r"[a-zA-Z0-9]{9}", id) for id in sent)
     assert len({*sent}) == 50
 
 
 def test_mapped_id_gives_way_to_nobody() -> None:
     """An id that happens to be what another was mapped to gets one of its own."""
-    first = Writer(resolve("mistral")).call_id("call_1")
-    writer = Writer(resolve("mistral"))
-    assert writer.call_id("call_1") == first
-    assert writer.call_id(first) != first
+    first = Writer(resolve_profile("mistral")).map_call_id("call_1")
+    writer = Writer(resolve_profile("mistral"))
+    assert writer.map_call_id("call_1") == first
+    assert writer.map_call_id(first) != first
 
 
 # ---- opaque state
@@ -164,7 +166,7 @@ def test_mapped_id_gives_way_to_nobody() -> None:
     ],
 )
 def test_who_owns_opaque_state(provider: str, model: str, origin: Origin | None, owned: bool) -> None:
-    assert Writer(resolve(provider, model)).owns(origin) is owned
+    assert Writer(resolve_profile(provider, model)).owns_state(origin) is owned
 
 
 @pytest.mark.parametrize(
@@ -181,20 +183,20 @@ def test_who_owns_opaque_state(provider: str, model: str, origin: Origin | None,
 )
 def test_same_model(one: str, other: str, same: bool) -> None:
     """An alias and its dated snapshot are one model; a name that merely starts alike is another."""
-    assert same_model(one, other) is same
-    assert same_model(other, one) is same
+    assert is_same_model(one, other) is same
+    assert is_same_model(other, one) is same
 
 
 def test_state_of_others_is_dropped_and_said_where_it_told_the_model_something() -> None:
     writer = Writer(OPENAI)
     opaque: Opaque = {"citations": [1], "signature": "s", "cache_control": {}, "id": "x", "empty": [], "audio": None}
-    assert writer.opaque(opaque, Origin("anthropic-messages"), "messages[1]") == {}
+    assert writer.echo_opaque(opaque, Origin("anthropic-messages"), "messages[1]") == {}
     assert writer.losses == [Loss("citations", "messages[1]", "only anthropic-messages understands it")]
-    assert writer.opaque({"note": 1}, None, "messages[2]") == {}
+    assert writer.echo_opaque({"note": 1}, None, "messages[2]") == {}
     assert "its origin" in writer.losses[-1].why
-    assert writer.opaque(None, None, "") == {}
+    assert writer.echo_opaque(None, None, "") == {}
     own = {"name": "Ann"}
-    assert writer.opaque(own, Origin("openai-chat", "openai-chat"), "") is own
+    assert writer.echo_opaque(own, Origin("openai-chat", "openai-chat"), "") is own
 
 
 # ---- options
@@ -230,8 +232,8 @@ def test_state_of_others_is_dropped_and_said_where_it_told_the_model_something()
 def test_sampling_is_kept_dropped_or_clamped_by_the_facts(
     provider: str, model: str, options: Options, sent: dict[str, object], lost: list[str]
 ) -> None:
-    writer = Writer(resolve(provider, model))
-    assert sampling_for(options, writer) == sent
+    writer = Writer(resolve_profile(provider, model))
+    assert encode_sampling(options, writer) == sent
     assert losses(writer) == [(name, "options") for name in lost]
 
 
@@ -251,21 +253,21 @@ def test_sampling_is_kept_dropped_or_clamped_by_the_facts(
     ],
 )
 def test_effort_moves_to_the_nearest_level(provider: str, model: str, asked: str, sent: str | None) -> None:
-    writer = Writer(resolve(provider, model))
-    assert effort_for(Options(effort=asked), writer) == sent  # pyright: ignore[reportArgumentType]
+    writer = Writer(resolve_profile(provider, model))
+    assert encode_effort(Options(effort=asked), writer) == sent  # pyright: ignore[reportArgumentType]
     assert losses(writer) == ([] if sent == asked else [("effort", "options")])
 
 
 def test_no_effort_is_no_effort() -> None:
     writer = Writer(OPENAI)
-    assert effort_for(Options(), writer) is None
+    assert encode_effort(Options(), writer) is None
     assert writer.losses == []
 
 
 def test_effort_that_nobody_knows_is_a_loss() -> None:
     """A provider's body may name a level that does not exist yet."""
-    writer = Writer(resolve("openai-chat", "gpt-5"))
-    assert effort_for(Options(effort="ultra"), writer) in (None, "xhigh")  # pyright: ignore[reportArgumentType]
+    writer = Writer(resolve_profile("openai-chat", "gpt-5"))
+    assert encode_effort(Options(effort="ultra"), writer) in (None, "xhigh")  # pyright: ignore[reportArgumentType]
     assert losses(writer) == [("effort", "options")]
 
 
@@ -276,5 +278,5 @@ def test_extras_go_to_their_wire_or_family_and_are_losses_elsewhere() -> None:
         "openai": {"user": "u"},
         "gemini": {"cachedContent": "c", "labels": None},
     }
-    assert extras_for(Request("m", [], extras=extras), writer, "openai") == {"logit_bias": {}, "user": "u"}
+    assert select_extras(Request("m", [], extras=extras), writer, "openai") == {"logit_bias": {}, "user": "u"}
     assert losses(writer) == [("cachedContent", "request")]

@@ -5,17 +5,17 @@ from typing import Any
 
 import anthropic
 
-from bench.loop.runner import CONNECTIONS, Job, Said, Talk, definitions, serve
+from bench.loop.runner import CONNECTIONS, Job, RunConversation, RunOutput, definitions, serve
 from bench.loop.scenarios import PROMPT
 
 
-async def open_peer(job: Job) -> Talk:
+async def open_peer(job: Job) -> RunConversation:
     import httpx2
 
     limits = httpx2.Limits(max_connections=CONNECTIONS, max_keepalive_connections=CONNECTIONS)
     http = anthropic.DefaultAsyncHttpxClient(limits=limits, timeout=600)
     client = anthropic.AsyncAnthropic(api_key="k", base_url=job.base_url, max_retries=0, timeout=600, http_client=http)
-    job.closing.append(client.close)
+    job.close_callbacks.append(client.close)
     create: Any = client.messages.create
     tools = [
         {"name": name, "description": about, "input_schema": parameters}
@@ -24,21 +24,21 @@ async def open_peer(job: Job) -> Talk:
     given = {"model": job.model, "max_tokens": 1000, **({"tools": tools} if tools else {})}
 
     async def ask(messages: list[Any]) -> tuple[str, list[Any], int]:
-        if job.scenario.streamed:
+        if job.scenario.is_streamed:
             return await _streamed(await create(**given, messages=messages, stream=True), messages)
         content = (await create(**given, messages=messages)).content
         messages.append({"role": "assistant", "content": content})
         calls = [(block.id, block.name, block.input) for block in content if block.type == "tool_use"]
         return "".join(block.text for block in content if block.type == "text"), calls, 0
 
-    async def talk() -> Said:
+    async def talk() -> RunOutput:
         messages: list[Any] = [{"role": "user", "content": PROMPT}]
         seen = 0
         while True:
             text, calls, pieces = await ask(messages)
             seen += pieces
             if not calls:
-                return Said(text, seen)
+                return RunOutput(text, seen)
             results = await job.call_all([(name, given) for _, name, given in calls])
             content = [
                 {"type": "tool_result", "tool_use_id": id, "content": result}

@@ -10,11 +10,11 @@ from typing import Any
 
 import litellm
 
-from bench.loop.runner import Job, Said, Talk, definitions, serve
+from bench.loop.runner import Job, RunConversation, RunOutput, definitions, serve
 from bench.loop.scenarios import ANTHROPIC, PROMPT
 
 
-async def open_peer(job: Job) -> Talk:
+async def open_peer(job: Job) -> RunConversation:
     tools = [
         {"type": "function", "function": {"name": name, "description": about, "parameters": parameters}}
         for name, about, parameters in definitions(job.scenario)
@@ -28,21 +28,21 @@ async def open_peer(job: Job) -> Talk:
     }
 
     async def ask(messages: list[Any]) -> tuple[str, list[Any], int]:
-        if job.scenario.streamed:
+        if job.scenario.is_streamed:
             return await _streamed(await litellm.acompletion(**given, messages=messages, stream=True), messages)
         answer: Any = await litellm.acompletion(**given, messages=messages)
         message = answer.choices[0].message
         messages.append(message)
         return message.content, [(call.id, call.function.name, call.function.arguments) for call in message.tool_calls or ()], 0
 
-    async def talk() -> Said:
+    async def talk() -> RunOutput:
         messages: list[Any] = [{"role": "user", "content": PROMPT}]
         seen = 0
         while True:
             text, calls, pieces = await ask(messages)
             seen += pieces
             if not calls:
-                return Said(text, seen)
+                return RunOutput(text, seen)
             results = await job.call_all([(name, given) for _, name, given in calls])
             for (id, _, _), result in zip(calls, results, strict=True):
                 messages.append({"role": "tool", "tool_call_id": id, "content": result})

@@ -4,21 +4,21 @@ from typing import Any
 
 import openai
 
-from bench.loop.runner import CONNECTIONS, Job, Said, Talk, definitions, serve
+from bench.loop.runner import CONNECTIONS, Job, RunConversation, RunOutput, definitions, serve
 from bench.loop.scenarios import CHAT, PROMPT
 
 
-async def open_peer(job: Job) -> Talk:
+async def open_peer(job: Job) -> RunConversation:
     import httpx2
 
     limits = httpx2.Limits(max_connections=CONNECTIONS, max_keepalive_connections=CONNECTIONS)
     http = openai.DefaultAsyncHttpx2Client(limits=limits, timeout=600)
     client = openai.AsyncOpenAI(api_key="k", base_url=job.base_url, max_retries=0, timeout=600, http_client=http)
-    job.closing.append(client.close)
+    job.close_callbacks.append(client.close)
     return _chat(job, client) if job.wire == CHAT else _responses(job, client)
 
 
-def _chat(job: Job, client: openai.AsyncOpenAI) -> Talk:
+def _chat(job: Job, client: openai.AsyncOpenAI) -> RunConversation:
     create: Any = client.chat.completions.create
     tools = [
         {"type": "function", "function": {"name": name, "description": about, "parameters": parameters}}
@@ -27,7 +27,7 @@ def _chat(job: Job, client: openai.AsyncOpenAI) -> Talk:
     given = {"model": job.model, "tools": tools or openai.omit}
 
     async def streamed(messages: list[Any]) -> tuple[str, list[Any], int]:
-        text, made, pieces = await _joined(await create(**given, messages=messages, stream=True))
+        text, made, pieces = await _join_chunks(await create(**given, messages=messages, stream=True))
         if made:
             messages.append({"role": "assistant", "content": None, "tool_calls": made})
         return text, [(call["id"], call["function"]["name"], call["function"]["arguments"]) for call in made], pieces
@@ -37,16 +37,16 @@ def _chat(job: Job, client: openai.AsyncOpenAI) -> Talk:
         messages.append(message)
         return message.content, [(call.id, call.function.name, call.function.arguments) for call in message.tool_calls or ()], 0
 
-    ask = streamed if job.scenario.streamed else whole
+    ask = streamed if job.scenario.is_streamed else whole
 
-    async def talk() -> Said:
+    async def talk() -> RunOutput:
         messages: list[Any] = [{"role": "user", "content": PROMPT}]
         seen = 0
         while True:
             text, calls, pieces = await ask(messages)
             seen += pieces
             if not calls:
-                return Said(text, seen)
+                return RunOutput(text, seen)
             results = await job.call_all([(name, given) for _, name, given in calls])
             for (id, _, _), result in zip(calls, results, strict=True):
                 messages.append({"role": "tool", "tool_call_id": id, "content": result})
@@ -54,7 +54,7 @@ def _chat(job: Job, client: openai.AsyncOpenAI) -> Talk:
     return talk
 
 
-async def _joined(chunks: Any) -> tuple[str, list[Any], int]:
+async def _join_chunks(chunks: Any) -> tuple[str, list[Any], int]:
     texts: list[str] = []
     calls: dict[int, tuple[Any, list[str]]] = {}
     async for chunk in chunks:
@@ -73,7 +73,7 @@ async def _joined(chunks: Any) -> tuple[str, list[Any], int]:
     return "".join(texts), made, len(texts) + sum(len(fragments) for _, fragments in calls.values())
 
 
-def _responses(job: Job, client: openai.AsyncOpenAI) -> Talk:
+def _responses(job: Job, client: openai.AsyncOpenAI) -> RunConversation:
     create: Any = client.responses.create
     tools = [
         {"type": "function", "name": name, "description": about, "parameters": parameters, "strict": False}
@@ -82,7 +82,7 @@ def _responses(job: Job, client: openai.AsyncOpenAI) -> Talk:
     given = {"model": job.model, "tools": tools or openai.omit}
 
     async def ask(items: list[Any]) -> tuple[Any, int]:
-        if not job.scenario.streamed:
+        if not job.scenario.is_streamed:
             return await create(**given, input=items), 0
         pieces, response = 0, None
         async for event in await create(**given, input=items, stream=True):
@@ -92,7 +92,7 @@ def _responses(job: Job, client: openai.AsyncOpenAI) -> Talk:
                 response = event.response
         return response, pieces
 
-    async def talk() -> Said:
+    async def talk() -> RunOutput:
         items: list[Any] = [{"role": "user", "content": PROMPT}]
         seen = 0
         while True:
@@ -100,7 +100,7 @@ def _responses(job: Job, client: openai.AsyncOpenAI) -> Talk:
             seen += pieces
             calls = [item for item in response.output if item.type == "function_call"]
             if not calls:
-                return Said(response.output_text, seen)
+                return RunOutput(response.output_text, seen)
             items += response.output
             results = await job.call_all([(call.name, call.arguments) for call in calls])
             for call, result in zip(calls, results, strict=True):

@@ -6,23 +6,23 @@ from typing import Any
 
 from pydantic_ai import Agent, PartDeltaEvent, PartStartEvent, TextPart, TextPartDelta, ToolCallPartDelta, UsageLimits
 
-from bench.loop.runner import CONNECTIONS, Job, Said, Talk, serve
+from bench.loop.runner import CONNECTIONS, Job, RunConversation, RunOutput, serve
 from bench.loop.scenarios import ANTHROPIC, CHAT, PROMPT
 
 
-async def open_peer(job: Job) -> Talk:
+async def open_peer(job: Job) -> RunConversation:
     import httpx2
 
     limits = httpx2.Limits(max_connections=CONNECTIONS, max_keepalive_connections=CONNECTIONS)
     http = httpx2.AsyncClient(limits=limits, timeout=600)
-    job.closing.append(http.aclose)
+    job.close_callbacks.append(http.aclose)
     agent: Agent[None, str] = Agent(_model(job, http), tools=job.functions)
     most = UsageLimits(request_limit=None)
 
-    async def talk() -> Said:
-        return Said((await agent.run(PROMPT, usage_limits=most)).output)
+    async def talk() -> RunOutput:
+        return RunOutput((await agent.run(PROMPT, usage_limits=most)).output)
 
-    async def stream() -> Said:
+    async def stream() -> RunOutput:
         pieces = 0
 
         async def see(_: Any, events: Any) -> None:
@@ -34,9 +34,9 @@ async def open_peer(job: Job) -> Talk:
                     pieces += isinstance(event.part, TextPart)
 
         text = (await agent.run(PROMPT, usage_limits=most, event_stream_handler=see)).output
-        return Said(text, pieces)
+        return RunOutput(text, pieces)
 
-    return stream if job.scenario.streamed else talk
+    return stream if job.scenario.is_streamed else talk
 
 
 def _model(job: Job, http: Any) -> Any:

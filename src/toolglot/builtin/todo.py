@@ -12,21 +12,21 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
-from toolglot.builtin.text import checked
-from toolglot.builtin.toolbox import Toolbox, built
+from toolglot.builtin.files.text import check_text
+from toolglot.builtin.tool_state import ToolState, to_data
 from toolglot.errors import ToolError
 from toolglot.tools.results import ToolOutput
 from toolglot.tools.tool import Tool, tool
 
-__all__ = ["TodoItem", "TodoList", "todo_lines", "todo_tools"]
+__all__ = ["TodoItem", "TodoList", "render_todo_lines", "todo_tools"]
 
 Status = Literal["pending", "in_progress", "completed", "cancelled", "blocked"]
 
-MOST_ITEMS = 200
-LONGEST_TEXT = 2000
-LONGEST_ID = 100
+MAX_ITEMS = 200
+MAX_TEXT_CHARS = 2000
+MAX_ID_CHARS = 100
 _CONTROL = re.compile(r"[\x00-\x20\x7f-\x9f\u2028\u2029]+")
-_MARKS: dict[Status, str] = {"pending": "☐", "in_progress": "▸", "completed": "✔", "cancelled": "✗", "blocked": "■"}
+_STATUS_SYMBOLS: dict[Status, str] = {"pending": "☐", "in_progress": "▸", "completed": "✔", "cancelled": "✗", "blocked": "■"}
 _EXAMPLE = {
     "items": [
         {"text": "Find where the limit is checked", "status": "completed"},
@@ -66,18 +66,18 @@ class TodoList(msgspec.Struct, frozen=True, kw_only=True):
     notes: list[str] = []
 
 
-_lists: WeakKeyDictionary[Toolbox, tuple[TodoItem, ...]] = WeakKeyDictionary()
+_lists: WeakKeyDictionary[ToolState, tuple[TodoItem, ...]] = WeakKeyDictionary()
 
 
-def todo_lines(box: Toolbox) -> list[str]:
+def render_todo_lines(state: ToolState) -> list[str]:
     """The list as the user sees it, a line for each item; [] where there is none."""
     return [
-        f"{_MARKS[item.status]} {item.active_form if item.status == 'in_progress' and item.active_form else item.text}"
-        for item in _lists.get(box, ())
+        f"{_STATUS_SYMBOLS[item.status]} {item.active_form if item.status == 'in_progress' and item.active_form else item.text}"
+        for item in _lists.get(state, ())
     ]
 
 
-def todo_tools(box: Toolbox) -> list[Tool]:
+def todo_tools(state: ToolState) -> list[Tool]:
     """The tool `todo`."""
 
     @tool(
@@ -92,64 +92,64 @@ def todo_tools(box: Toolbox) -> list[Tool]:
             items: All items in order; an empty list clears it. Leave it out to read the list.
             explanation: Why the list changes, in a sentence.
         """
-        explanation = _line(explanation, "`explanation`") if explanation else ""
+        explanation = _to_single_line(explanation, "`explanation`") if explanation else ""
         if items is not None:
-            _lists[box] = _made(items)
-        now = _lists.get(box, ())
+            _lists[state] = _normalize_items(items)
+        now = _lists.get(state, ())
         found = TodoList(
             items=list(now),
             counts=dict(Counter(item.status for item in now)),
             written=items is not None,
             explanation=explanation,
-            notes=_notes(now),
+            notes=_collect_notes(now),
         )
-        return ToolOutput(_told(found), built(found))
+        return ToolOutput(_render_list(found), to_data(found))
 
     return [todo]
 
 
-def _made(items: list[TodoItem]) -> tuple[TodoItem, ...]:
+def _normalize_items(items: list[TodoItem]) -> tuple[TodoItem, ...]:
     """The items made fit to be kept. Raises ToolError."""
-    if len(items) > MOST_ITEMS:
-        why = f"the list has {len(items)} items, and at most {MOST_ITEMS} are kept"
+    if len(items) > MAX_ITEMS:
+        why = f"the list has {len(items)} items, and at most {MAX_ITEMS} are kept"
         raise ToolError(f"{why}: put small ones together", kind="limit")
-    made = [_item(item, number) for number, item in enumerate(items, 1)]
+    made = [_normalize_item(item, number) for number, item in enumerate(items, 1)]
     taken = Counter(item.id for item in made if item.id)
     if twice := [id for id, count in taken.items() if count > 1]:
         raise ToolError(f"the id {twice[0]!r} is on two items: give each its own, or leave ids out", kind="validation")
-    return tuple(item if item.id else replace(item, id=_free(number, taken)) for number, item in enumerate(made, 1))
+    return tuple(item if item.id else replace(item, id=_find_unused_id(number, taken)) for number, item in enumerate(made, 1))
 
 
-def _item(item: TodoItem, number: int) -> TodoItem:
+def _normalize_item(item: TodoItem, number: int) -> TodoItem:
     where = f"item {number}"
-    if len(item.blocked_by) > MOST_ITEMS:
-        raise ToolError(f"{where} waits for more than {MOST_ITEMS} others: name fewer", kind="limit")
-    text = _line(item.text, f"the text of {where}")
+    if len(item.blocked_by) > MAX_ITEMS:
+        raise ToolError(f"{where} waits for more than {MAX_ITEMS} others: name fewer", kind="limit")
+    text = _to_single_line(item.text, f"the text of {where}")
     if not text:
         raise ToolError(f"the text of {where} is empty: say what is to be done", kind="validation")
     return TodoItem(
         text=text,
         status=item.status,
-        id=_line(item.id, f"the id of {where}", LONGEST_ID),
-        active_form=_line(item.active_form, f"the active_form of {where}"),
-        blocked_by=[_line(id, f"an id in blocked_by of {where}", LONGEST_ID) for id in item.blocked_by],
+        id=_to_single_line(item.id, f"the id of {where}", MAX_ID_CHARS),
+        active_form=_to_single_line(item.active_form, f"the active_form of {where}"),
+        blocked_by=[_to_single_line(id, f"an id in blocked_by of {where}", MAX_ID_CHARS) for id in item.blocked_by],
     )
 
 
-def _free(number: int, taken: Counter[str]) -> str:
+def _find_unused_id(number: int, used_ids: Counter[str]) -> str:
     id = str(number)
-    while id in taken:
+    while id in used_ids:
         id += "'"
-    taken[id] = 1
+    used_ids[id] = 1
     return id
 
 
-def _line(text: str, what: str, most: int = LONGEST_TEXT) -> str:
+def _to_single_line(text: str, name: str, limit: int = MAX_TEXT_CHARS) -> str:
     """A text on one line, without what a terminal would obey. Raises ToolError."""
-    return _CONTROL.sub(" ", checked(text.replace("\0", " "), what, most)).strip()
+    return _CONTROL.sub(" ", check_text(text.replace("\0", " "), name, limit)).strip()
 
 
-def _notes(items: tuple[TodoItem, ...]) -> list[str]:
+def _collect_notes(items: tuple[TodoItem, ...]) -> list[str]:
     notes: list[str] = []
     active = [item.text for item in items if item.status == "in_progress"]
     if len(active) > 1:
@@ -163,14 +163,14 @@ def _notes(items: tuple[TodoItem, ...]) -> list[str]:
     return notes[:10]
 
 
-def _told(found: TodoList) -> str:
-    lines = [_numbered(number, item) for number, item in enumerate(found.items, 1)]
+def _render_list(todo_list: TodoList) -> str:
+    lines = [_render_item(number, item) for number, item in enumerate(todo_list.items, 1)]
     if not lines:
         lines = ["The list is empty."]
-    return "\n".join([*lines, *(f"[{note}]" for note in found.notes)])
+    return "\n".join([*lines, *(f"[{note}]" for note in todo_list.notes)])
 
 
-def _numbered(number: int, item: TodoItem) -> str:
+def _render_item(number: int, item: TodoItem) -> str:
     named = f" (id {item.id})" if item.id != str(number) else ""
     waits = f" (waits for {', '.join(item.blocked_by)})" if item.blocked_by else ""
     return f"{number}. [{item.status}] {item.text}{named}{waits}"

@@ -7,22 +7,22 @@ from typing import Any, cast
 
 import msgspec
 
-from toolglot.config.load import imported
+from toolglot.config.loading import import_object
 from toolglot.errors import MalformedData, UsageError
 from toolglot.jsontext import loads
 from toolglot.losses import Loss, Repair
 from toolglot.messages import user
-from toolglot.providers.catalog import PROFILES, resolve
+from toolglot.providers.catalog import PROFILES, resolve_profile
 from toolglot.providers.preflight import Problem, preflight
 from toolglot.request import Request, ToolDefinition
 from toolglot.tools.registry import ToolRegistry
 from toolglot.tools.tool import Tool, tool
 from toolglot.wire.codec import decode_request, encode_request
 
-__all__ = ["Finding", "check", "find_tools"]
+__all__ = ["CheckResult", "check_tools", "load_definitions"]
 
 
-class Finding(msgspec.Struct, frozen=True):
+class CheckResult(msgspec.Struct, frozen=True):
     """What one provider makes of the tools."""
 
     provider: str
@@ -32,37 +32,37 @@ class Finding(msgspec.Struct, frozen=True):
     repairs: tuple[Repair, ...]
 
     @property
-    def refused(self) -> bool:
+    def is_refused(self) -> bool:
         """Whether a tool, or all of them, would be refused."""
         return any(problem.refused for problem in self.problems)
 
 
-def check(tools: Iterable[ToolDefinition], targets: Iterable[str]) -> Iterator[Finding]:
+def check_tools(tools: Iterable[ToolDefinition], targets: Iterable[str]) -> Iterator[CheckResult]:
     """The findings for `PROVIDER[:MODEL]` targets, all providers where there are none."""
     tools = tuple(tools)
     for target in list(targets) or sorted(PROFILES):
         provider, _, model = target.partition(":")
-        profile = resolve(provider, model)
+        profile = resolve_profile(provider, model)
         encoded = encode_request(Request(model, [user("check")], tools), profile)
         repairs = tuple(repair for repair in encoded.repairs if repair.where == "tools")
-        yield Finding(provider, model, preflight(tools, profile), encoded.losses, repairs)
+        yield CheckResult(provider, model, preflight(tools, profile), encoded.losses, repairs)
 
 
-def find_tools(name: str) -> list[ToolDefinition]:
+def load_definitions(name: str) -> list[ToolDefinition]:
     """Tools from a JSON file, from stdin (`-`), or from `module:object`."""
     if ":" in name and not Path(name).exists():
-        return list(_tools(imported(name)))
+        return list(_to_definitions(import_object(name)))
     try:
         data = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
     except OSError as e:
         raise UsageError(f"cannot read {name}: {e.strerror}") from None
     try:
-        return list(_tools(loads(data)))
+        return list(_to_definitions(loads(data)))
     except ValueError as e:
         raise MalformedData(f"{name} is not JSON: {e}") from None
 
 
-def _tools(value: Any) -> Iterator[ToolDefinition]:
+def _to_definitions(value: Any) -> Iterator[ToolDefinition]:
     """Definitions in any form: ours, a function, a provider's, MCP's, a list of them, or a whole request."""
     match value:
         case ToolDefinition():
@@ -74,19 +74,19 @@ def _tools(value: Any) -> Iterator[ToolDefinition]:
         case dict():
             fields = cast(dict[str, Any], value)
             if "tools" in fields and "type" not in fields:
-                yield from _tools(fields["tools"])
+                yield from _to_definitions(fields["tools"])
             else:
-                yield from _definition(fields)
+                yield from _decode_definition(fields)
         case list() | tuple():
             for item in cast(Iterable[Any], value):
-                yield from _tools(item)
+                yield from _to_definitions(item)
         case _ if callable(value):
             yield tool(value).definition
         case _:
             raise UsageError(f"not a tool: {value!r:.80}")
 
 
-def _definition(value: dict[str, Any]) -> Iterator[ToolDefinition]:
+def _decode_definition(value: dict[str, Any]) -> Iterator[ToolDefinition]:
     if "inputSchema" in value:  # MCP
         yield ToolDefinition(str(value.get("name", "")), str(value.get("description") or ""), value["inputSchema"])
         return

@@ -3,19 +3,19 @@
 import base64
 from typing import Any
 
-from toolglot.cli.lines import Answer, fields
+from toolglot.cli.jsonl import Record, required_fields
 from toolglot.errors import MalformedData
 from toolglot.messages import Reply, Thinking, ToolCall
-from toolglot.wire.codec import reader
-from toolglot.wire.reader import ReplyReader, error_of
+from toolglot.wire.codec import create_reader
+from toolglot.wire.reader import ReplyReader, error_from_response
 
-__all__ = ["decode_line", "read_reply", "reply_answer"]
+__all__ = ["decode_line", "read_reply", "reply_record"]
 
 
-def decode_line(wire: str, given: Answer) -> Answer:
+def decode_line(wire: str, record: Record) -> Record:
     """One line of `--jsonl`: a recorded exchange."""
-    body, status = fields(given, response_body=str, status=int)
-    if given.get("response_body_encoding") == "base64":
+    body, status = required_fields(record, response_body=str, status=int)
+    if record.get("response_body_encoding") == "base64":
         try:
             data = base64.b64decode(body, validate=True)
         except ValueError as e:
@@ -23,27 +23,27 @@ def decode_line(wire: str, given: Answer) -> Answer:
     else:
         data = body.encode("utf-8", "surrogatepass")
     if status >= 400:
-        raise error_of(status, data)
-    content_type = given.get("response_content_type")
-    streaming = bool(given.get("streaming"))
-    found = reader(wire, streaming=streaming, content_type=content_type if isinstance(content_type, str) else "")
-    return reply_answer(read_reply(found, data), found)
+        raise error_from_response(status, data)
+    content_type = record.get("response_content_type")
+    streaming = bool(record.get("streaming"))
+    found = create_reader(wire, streaming=streaming, content_type=content_type if isinstance(content_type, str) else "")
+    return reply_record(read_reply(found, data), found)
 
 
-def read_reply(found: ReplyReader, data: bytes) -> Reply:
+def read_reply(reply_reader: ReplyReader, data: bytes) -> Reply:
     """The reply that the bytes hold."""
-    found.feed(data)
-    found.close()
-    assert found.reply is not None
-    return found.reply
+    reply_reader.feed(data)
+    reply_reader.close()
+    assert reply_reader.reply is not None
+    return reply_reader.reply
 
 
-def reply_answer(reply: Reply, found: ReplyReader) -> Answer:
+def reply_record(reply: Reply, reply_reader: ReplyReader) -> Record:
     """The contract's form of a reply: every field of a call is there, null or not."""
     blocks: list[Any] = []
     for block in reply.blocks:
         if isinstance(block, ToolCall):
-            call: Answer = {
+            call: Record = {
                 "type": "tool_call",
                 "id": block.id,
                 "name": block.name,
@@ -56,7 +56,7 @@ def reply_answer(reply: Reply, found: ReplyReader) -> Answer:
             blocks.append({"type": "thinking", "text": block.text, **({"opaque": block.opaque} if block.opaque else {})})
         else:
             blocks.append(block)
-    said: Answer = {"blocks": blocks, "stop": reply.stop, "usage": reply.usage}
+    said: Record = {"blocks": blocks, "stop": reply.stop, "usage": reply.usage}
     if reply.origin and reply.origin.model:
         said["model"] = reply.origin.model
-    return {"reply": said, "losses": found.losses}
+    return {"reply": said, "losses": reply_reader.losses}

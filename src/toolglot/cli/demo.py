@@ -17,16 +17,16 @@ from toolglot.engine.http import HttpTransport
 from toolglot.errors import ToolError, UnknownName
 from toolglot.events import ReplyDone, Retrying, RunDone, TextDelta, ThinkingDelta, ToolFinished, ToolStarted
 from toolglot.loop.orchestrator import Orchestrator
-from toolglot.providers.catalog import resolve
+from toolglot.providers.catalog import resolve_profile
 from toolglot.simulator.server import SimulatorServer
 from toolglot.tools.config import RetryConfig, ToolConfig
 from toolglot.tools.context import Context
 from toolglot.tools.tool import tool
 
-__all__ = ["demo"]
+__all__ = ["run_demo"]
 
-_ASKED = ("What is the weather in Paris and in Rome?", "Plan a route from Paris to Rome by train.")
-_ASKED_AFTER = "Book a hotel in Rome for 2 nights."
+_PROMPTS = ("What is the weather in Paris and in Rome?", "Plan a route from Paris to Rome by train.")
+_HANDOVER_PROMPT = "Book a hotel in Rome for 2 nights."
 
 
 @tool(effects={"network"}, idempotent=True)
@@ -74,20 +74,20 @@ class _Row(msgspec.Struct):
     stop: str = ""
 
 
-def demo(console: Console, *, only: str | None = None) -> int:
+def run_demo(console: Console, *, only: str | None = None) -> int:
     """Plays the conversations; the exit code."""
     if only is not None and only not in SIMULATED_MODELS:
         raise UnknownName("provider of the demo", only, SIMULATED_MODELS)
     try:
-        rows = asyncio.run(_play(console, [only] if only else list(SIMULATED_MODELS)))
+        rows = asyncio.run(_run_conversations(console, [only] if only else list(SIMULATED_MODELS)))
     except KeyboardInterrupt:
         console.print("\ninterrupted")
         return 130
-    _table(console, rows)
+    _print_table(console, rows)
     return int(any(row.stop != "end" for row in rows))
 
 
-async def _play(console: Console, providers: list[str]) -> list[_Row]:
+async def _run_conversations(console: Console, providers: list[str]) -> list[_Row]:
     server, transport = SimulatorServer(), HttpTransport()
     url = await server.start()
     console.print(Line(f"A stand-in for every provider listens on {url}: real HTTP, no key.\n", style="bold"))
@@ -95,65 +95,65 @@ async def _play(console: Console, providers: list[str]) -> list[_Row]:
         rows: list[_Row] = []
         for place, provider in enumerate(providers):
             others = [name for name in SIMULATED_MODELS if name != provider]
-            rows.append(await _conversation(console, provider, others[place % len(others)], url, transport))
+            rows.append(await _run_conversation(console, provider, others[place % len(others)], url, transport))
         return rows
     finally:
         await transport.close()
         await server.stop()
 
 
-async def _conversation(console: Console, provider: str, other: str, url: str, transport: HttpTransport) -> _Row:
+async def _run_conversation(console: Console, provider: str, other: str, url: str, transport: HttpTransport) -> _Row:
     agent = Orchestrator(
-        _engine(provider, url, transport),
+        _create_engine(provider, url, transport),
         tools=[get_weather, plan_route, book_hotel],
         system="You plan journeys. Use the tools.",
         config=ToolConfig(timeout=5.0, retry=RetryConfig(base=0.05)),
     )
     row, started = _Row(f"{provider} → {other}"), time.monotonic()
     console.rule(Line(f"{agent.engine.profile.title} · {agent.engine.model}", style="bold cyan"), align="left")
-    for asked in _ASKED:
-        await _ask(console, agent, asked, row)
-    agent.switch(_engine(other, url, transport))
+    for asked in _PROMPTS:
+        await _run_prompt(console, agent, asked, row)
+    agent.switch(_create_engine(other, url, transport))
     console.print(Line(f"⇄ handed to {agent.engine.profile.title} · {agent.engine.model}", style="magenta"))
-    await _ask(console, agent, _ASKED_AFTER, row)
+    await _run_prompt(console, agent, _HANDOVER_PROMPT, row)
     console.print()
     row.seconds = time.monotonic() - started
     return row
 
 
-def _engine(provider: str, url: str, transport: HttpTransport) -> Any:
-    profile = resolve(provider, SIMULATED_MODELS[provider])
+def _create_engine(provider: str, url: str, transport: HttpTransport) -> Any:
+    profile = resolve_profile(provider, SIMULATED_MODELS[provider])
     return create_engine(f"{profile.id}:{profile.model}", base_url=f"{url}/@{profile.id}", key="any", transport=transport)
 
 
-async def _ask(console: Console, agent: Orchestrator, asked: str, row: _Row) -> None:
-    console.print(Line.assemble(("you  ", "bold green"), asked))
+async def _run_prompt(console: Console, agent: Orchestrator, prompt: str, row: _Row) -> None:
+    console.print(Line.assemble(("you  ", "bold green"), prompt))
     writer = _Writer(console)
-    async for event in agent.stream(asked):
+    async for event in agent.stream(prompt):
         match event:
             case ThinkingDelta():
-                writer.say(event.text, "dim italic")
+                writer.write(event.text, "dim italic")
             case TextDelta():
-                writer.say(event.text, "")
+                writer.write(event.text, "")
             case ToolStarted():
-                writer.line(Line.assemble(("  →  ", "cyan"), (event.call.name, "bold"), f" {event.call.text}"))
+                writer.write_line(Line.assemble(("  →  ", "cyan"), (event.call.name, "bold"), f" {event.call.text}"))
             case ToolFinished():
                 result = event.outcome.result
                 again = f" (tried {event.outcome.retries + 1} times)" if event.outcome.retries else ""
                 style = "red" if result.is_error else "dim"
                 note = f"{result.text}  {event.outcome.seconds * 1000:.0f} ms{again}"
-                writer.line(Line.assemble(("  ←  ", style), (note, style)))
+                writer.write_line(Line.assemble(("  ←  ", style), (note, style)))
             case Retrying():
-                writer.line(Line(f"  …  asked again in {event.seconds:.1f} s: {event.why}", style="yellow"))
+                writer.write_line(Line(f"  …  asked again in {event.seconds:.1f} s: {event.why}", style="yellow"))
             case ReplyDone():
                 writer.end()
             case RunDone():
-                _count(row, event)
+                _add_result(row, event)
             case _:
                 pass
 
 
-def _count(row: _Row, done: RunDone) -> None:
+def _add_result(row: _Row, done: RunDone) -> None:
     result = done.result
     row.requests += result.iterations
     row.calls += len(result.outcomes)
@@ -170,7 +170,7 @@ class _Writer:
         self._console = console
         self._style: str | None = None
 
-    def say(self, text: str, style: str) -> None:
+    def write(self, text: str, style: str) -> None:
         if self._style != style:
             self.end()
             self._console.print(Line("  ·  " if style else "     ", style=style), end="")
@@ -182,12 +182,12 @@ class _Writer:
             self._console.print()
             self._style = None
 
-    def line(self, line: Line) -> None:
+    def write_line(self, line: Line) -> None:
         self.end()
         self._console.print(line)
 
 
-def _table(console: Console, rows: list[_Row]) -> None:
+def _print_table(console: Console, rows: list[_Row]) -> None:
     table = Table(title="The same conversation, everywhere", title_justify="left", title_style="bold", box=SIMPLE_HEAD)
     table.add_column("from → to", no_wrap=True)
     for name in ("requests", "calls", "retries", "lost", "mended", "seconds"):

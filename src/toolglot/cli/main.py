@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from toolglot.cli.lines import answer_lines, read_input
+from toolglot.cli.jsonl import process_lines, read_input
 from toolglot.errors import ToolglotError, UsageError
 from toolglot.jsontext import dumps, loads_object
 
@@ -37,10 +37,10 @@ Deny = Annotated[list[str] | None, typer.Option("--deny", help="Never offer tool
 MaxTurns = Annotated[int | None, typer.Option("--max-turns", help="Requests with tools for one prompt.", min=1)]
 BaseUrl = Annotated[str | None, typer.Option("--base-url", help="Another address of the provider.")]
 Verbose = Annotated[int, typer.Option("--verbose", "-v", count=True, help="Say more on stderr; -vv says everything.")]
-RootFolder = Annotated[
+RootDirectory = Annotated[
     Path | None, typer.Option("--root", help="The folder that the built-in tools work in.", exists=True, file_okay=False)
 ]
-WithBuiltin = Annotated[
+UseBuiltin = Annotated[
     bool | None, typer.Option("--builtin/--no-builtin", help="The built-in tools; off where the simulator answers.")
 ]
 FacadeName = Annotated[
@@ -52,8 +52,8 @@ Json = Annotated[bool, typer.Option("--json", help="For scripts.")]
 Jsonl = Annotated[bool, typer.Option("--jsonl", help="One JSON object in a line, one answer in a line.")]
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _print_version(is_requested: bool) -> None:
+    if is_requested:
         from importlib.metadata import version
 
         typer.echo(f"toolglot {version('toolglot')}")
@@ -62,7 +62,9 @@ def _version(asked: bool) -> None:
 
 @app.callback()
 def options(
-    version: Annotated[bool, typer.Option("--version", help="Print the version.", callback=_version, is_eager=True)] = False,
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
+    ] = False,
 ) -> None:
     """LLM tool calling that works with every model and never breaks."""
 
@@ -70,14 +72,14 @@ def options(
 @app.command()
 def decode(wire: Annotated[Wire, typer.Option(help="The API format.")], file: File = None, jsonl: Jsonl = False) -> None:
     """Read a provider's answer, streamed or whole, as a neutral reply."""
-    from toolglot.cli.decode import decode_line, read_reply, reply_answer
-    from toolglot.wire.codec import reader
+    from toolglot.cli.decode import decode_line, read_reply, reply_record
+    from toolglot.wire.codec import create_reader
 
     if jsonl:
-        raise typer.Exit(answer_lines(file, lambda given: decode_line(wire, given)))
-    found = reader(wire)
+        raise typer.Exit(process_lines(file, lambda given: decode_line(wire, given)))
+    found = create_reader(wire)
     reply = read_reply(found, read_input(file))
-    _print(reply_answer(reply, found))
+    _print_json(reply_record(reply, found))
 
 
 @app.command()
@@ -92,13 +94,13 @@ def convert(
     from toolglot.cli import convert as work
 
     if jsonl:
-        raise typer.Exit(answer_lines(file, lambda given: work.convert_line(source, target, model, given)))
+        raise typer.Exit(process_lines(file, lambda given: work.convert_line(source, target, model, given)))
     try:
         body = loads_object(read_input(file))
     except ValueError as e:
         raise ToolglotError(f"the request is not a JSON object: {e}") from None
-    said = work.convert(body, source, target, model=model)
-    _print(said["request"])
+    said = work.convert_request(body, source, target, model=model)
+    _print_json(said["request"])
     for kind in ("losses", "repairs"):
         for one in said[kind]:
             typer.secho(
@@ -115,16 +117,16 @@ def check(
     json: Annotated[bool, typer.Option("--json", help="One JSON object for each provider.")] = False,
 ) -> None:
     """Say what each provider would refuse or lose of some tools, before anything is sent."""
-    from toolglot.cli.check import check as find
-    from toolglot.cli.check import find_tools
+    from toolglot.cli.check import check_tools as find
+    from toolglot.cli.check import load_definitions
 
     refused = False
-    for finding in find(find_tools(tools), targets or []):
-        refused = refused or finding.refused
+    for finding in find(load_definitions(tools), targets or []):
+        refused = refused or finding.is_refused
         if json:
             sys.stdout.buffer.write(dumps(finding) + b"\n")
             continue
-        state = ("refused", "red") if finding.refused else ("changed", "yellow") if finding.losses else ("ok", "green")
+        state = ("refused", "red") if finding.is_refused else ("changed", "yellow") if finding.losses else ("ok", "green")
         typer.echo(
             f"{typer.style(f'{state[0]:8}', fg=state[1])} {finding.provider}{':' + finding.model if finding.model else ''}"
         )
@@ -145,8 +147,8 @@ def chat(
     max_turns: MaxTurns = None,
     base_url: BaseUrl = None,
     load: Annotated[Path | None, typer.Option("--load", help="Go on with a conversation that /save wrote.")] = None,
-    root: RootFolder = None,
-    builtin: WithBuiltin = None,
+    root: RootDirectory = None,
+    builtin: UseBuiltin = None,
     facade: FacadeName = None,
     verbose: Verbose = 0,
     log_file: LogFile = None,
@@ -154,9 +156,9 @@ def chat(
     """Talk with a model that may call tools. Without a model and a key, the simulator answers."""
     given = locals()
     from toolglot.cli.chat.launch import launch
-    from toolglot.cli.start import Flags
+    from toolglot.cli.startup import Flags
 
-    raise typer.Exit(launch(Flags.of(given), prompt, load))
+    raise typer.Exit(launch(Flags.from_arguments(given), prompt, load))
 
 
 @app.command()
@@ -172,8 +174,8 @@ def run(
     max_turns: MaxTurns = None,
     base_url: BaseUrl = None,
     json: Annotated[bool, typer.Option("--json", help="Every event as a JSON line.")] = False,
-    root: RootFolder = None,
-    builtin: WithBuiltin = None,
+    root: RootDirectory = None,
+    builtin: UseBuiltin = None,
     facade: FacadeName = None,
     verbose: Verbose = 0,
     log_file: LogFile = None,
@@ -181,9 +183,9 @@ def run(
     """Ask one thing: the model may call tools, the answer is printed. Without a model and a key, the simulator answers."""
     given = locals()
     from toolglot.cli.run import run_once
-    from toolglot.cli.start import Flags
+    from toolglot.cli.startup import Flags
 
-    raise typer.Exit(run_once(Flags.of(given), _prompt(prompt), attach or [], yes=yes, json=json))
+    raise typer.Exit(run_once(Flags.from_arguments(given), _read_prompt(prompt), attach or [], yes=yes, json=json))
 
 
 @app.command()
@@ -192,7 +194,7 @@ def call(
     arguments: Annotated[str | None, typer.Argument(help="Its arguments as JSON; - reads stdin.")] = None,
     file: Annotated[Path | None, typer.Option(help="With --jsonl: the calls; else stdin.", exists=True, dir_okay=False)] = None,
     tools: Tools = None,
-    root: RootFolder = None,
+    root: RootDirectory = None,
     facade: FacadeName = None,
     model: Annotated[str | None, typer.Option("--model", "-m", help="Under the names that this model has for them.")] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Approve every call that would be asked about.")] = False,
@@ -203,7 +205,7 @@ def call(
 ) -> None:
     """Run one tool as a model would run it: the same sandbox, rules and audit log."""
     from toolglot.cli.call import call_lines, call_once
-    from toolglot.cli.start import Flags
+    from toolglot.cli.startup import Flags
 
     flags = Flags(tools=tuple(tools or ()), root=root, verbose=verbose, log_file=log_file, facade=facade)
     if jsonl:
@@ -241,15 +243,15 @@ def tools_command(
     json: Annotated[bool, typer.Option("--json", help="The request's tools field, exactly as it would be sent.")] = False,
 ) -> None:
     """Show tools as a model sees them, and what is lost on the way."""
-    from toolglot.cli.check import find_tools
-    from toolglot.cli.start import Flags, start
+    from toolglot.cli.check import load_definitions
+    from toolglot.cli.startup import Flags, prepare
     from toolglot.cli.tools import show_tools
-    from toolglot.config.read import read_configuration
+    from toolglot.config.layers import read_configuration
     from toolglot.config.setup import Setup
 
-    found = [one for name in tools for one in find_tools(name)] if tools else start(Flags(), builtin=True).tools
+    found = [one for name in tools for one in load_definitions(name)] if tools else prepare(Flags(), want_builtin=True).tools
     settings = read_configuration().settings
-    seen_by = Setup(settings).model(model) if model and (wire is None or model in settings.aliases) else model
+    seen_by = Setup(settings).resolve_model(model) if model and (wire is None or model in settings.aliases) else model
     seen_as = facade or (settings.facade if settings.facade != "auto" else None)
     raise typer.Exit(show_tools(found, model=seen_by, wire=wire, facade=seen_as, json=json))
 
@@ -260,8 +262,8 @@ def doctor(
     json: Json = False,
 ) -> None:
     """Look at versions, extras, configuration, keys, the sandbox and what tools did so far."""
-    from toolglot.cli.doctor import doctor as look
-    from toolglot.config.read import Configuration, read_configuration
+    from toolglot.cli.doctor import run_doctor as look
+    from toolglot.config.layers import Configuration, read_configuration
 
     found: Configuration | ToolglotError
     try:
@@ -278,18 +280,18 @@ app.add_typer(config, name="config")
 @config.command("show")
 def config_show(json: Json = False) -> None:
     """Print every setting with its origin."""
-    from toolglot.cli.config import show
-    from toolglot.config.read import read_configuration
+    from toolglot.cli.config import show_configuration
+    from toolglot.config.layers import read_configuration
 
-    show(read_configuration(), json=json)
+    show_configuration(read_configuration(), json=json)
 
 
 @config.command("path")
 def config_path(json: Json = False) -> None:
     """Print the files that are looked at."""
-    from toolglot.cli.config import where
+    from toolglot.cli.config import show_paths
 
-    where(json=json)
+    show_paths(json=json)
 
 
 @app.command()
@@ -299,9 +301,9 @@ def trust(
     listed: Annotated[bool, typer.Option("--list", help="Print the trusted folders.")] = False,
 ) -> None:
     """Let the toolglot.toml of a folder set everything: load tools, name addresses, loosen rules."""
-    from toolglot.cli.trust import trust_folder
+    from toolglot.cli.trust import update_trust
 
-    raise typer.Exit(trust_folder(folder, remove=remove, listed=listed))
+    raise typer.Exit(update_trust(folder, remove=remove, list_all=listed))
 
 
 @app.command()
@@ -344,36 +346,36 @@ def demo(
     from rich.console import Console
 
     if bodies:
-        from toolglot.cli.bodies import show
+        from toolglot.cli.demo_wires import show_wires
 
-        show(Console(), only=wire)
+        show_wires(Console(), only=wire)
         return
-    from toolglot.cli.coding import code
-    from toolglot.cli.demo import demo as play
+    from toolglot.cli.demo import run_demo as play
+    from toolglot.cli.demo_tools import run_tools_demo
 
     console = Console()
-    raise typer.Exit(play(console, only=wire) or (0 if wire else code(console)))
+    raise typer.Exit(play(console, only=wire) or (0 if wire else run_tools_demo(console)))
 
 
-def _prompt(prompt: str | None) -> str:
+def _read_prompt(prompt: str | None) -> str:
     """What is asked. Raises UsageError where it is nothing, or not text."""
     if prompt in (None, "-"):
-        prompt = _piped()
-    elif _is_piped() and (more := _piped()).strip():
+        prompt = _read_stdin()
+    elif _has_piped_input() and (more := _read_stdin()).strip():
         prompt = f"{prompt}\n\n{more}"
     if not prompt or not prompt.strip():
         raise UsageError("there is nothing to ask: give a prompt, or pipe one in")
     return prompt
 
 
-def _piped() -> str:
+def _read_stdin() -> str:
     try:
         return read_input(None).decode()
     except UnicodeDecodeError as e:
         raise UsageError(f"the prompt on stdin is not UTF-8 text: byte {e.start} is {e.object[e.start]:#04x}") from None
 
 
-def _is_piped() -> bool:
+def _has_piped_input() -> bool:
     """Whether somebody has sent something to read: a pipe or a file, not a terminal or nothing."""
     try:
         mode = os.fstat(sys.stdin.fileno()).st_mode
@@ -382,7 +384,7 @@ def _is_piped() -> bool:
     return stat.S_ISFIFO(mode) or stat.S_ISREG(mode)
 
 
-def _print(value: object) -> None:
+def _print_json(value: object) -> None:
     import msgspec
 
     sys.stdout.buffer.write(msgspec.json.format(dumps(value), indent=2) + b"\n")
@@ -393,9 +395,9 @@ def main() -> None:
     try:
         app()
     except ToolglotError as e:
-        from toolglot.cli.visible import visible
+        from toolglot.cli.sanitize import escape_invisible
 
-        print(f"toolglot: {visible(str(e))}", file=sys.stderr)
+        print(f"toolglot: {escape_invisible(str(e))}", file=sys.stderr)
         sys.exit(2 if isinstance(e, UsageError) else 1)
     except KeyboardInterrupt:
         sys.exit(130)
@@ -405,7 +407,7 @@ def main() -> None:
     except Exception as e:
         if isinstance(e, OSError) and e.errno in (errno.ENOSPC, errno.EIO):
             sys.exit(f"toolglot: the output cannot be written: {e.strerror}")
-        if isinstance(e, FileNotFoundError) and _is_nowhere():
+        if isinstance(e, FileNotFoundError) and _cwd_is_missing():
             print("toolglot: the current folder is not there any more: change to another one", file=sys.stderr)
             sys.exit(2)
         from logging import getLogger
@@ -414,7 +416,7 @@ def main() -> None:
         sys.exit(f"toolglot: unexpected {type(e).__name__}: {e} (a bug: -vv shows where)")
 
 
-def _is_nowhere() -> bool:
+def _cwd_is_missing() -> bool:
     """Whether the current folder was removed."""
     try:
         os.getcwd()

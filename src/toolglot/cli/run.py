@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
-from toolglot.cli.attach import attached
-from toolglot.cli.said import said_arguments
-from toolglot.cli.start import Flags, Started, require_key, start
-from toolglot.cli.visible import harmless, shortened, visible
-from toolglot.engine.listing import said_of
+from toolglot.cli.attachments import load_attachment
+from toolglot.cli.format_call import format_arguments
+from toolglot.cli.sanitize import escape_controls, escape_invisible, shorten
+from toolglot.cli.startup import CliSetup, Flags, prepare, require_key
+from toolglot.engine.model_list import describe_error
 from toolglot.errors import ToolglotError
 from toolglot.events import (
     ContextCut,
@@ -40,44 +40,44 @@ EVENTS_VERSION = 1
 
 def run_once(flags: Flags, prompt: str, files: Sequence[Path], *, yes: bool, json: bool) -> int:
     """Runs the prompt and shows it; the exit code. Raises UsageError before anything is sent."""
-    with start(flags) as started:
-        return _run_started(started, flags, prompt, files, yes=yes, json=json)
+    with prepare(flags) as started:
+        return _run_with_setup(started, flags, prompt, files, yes=yes, json=json)
 
 
-def _run_started(started: Started, flags: Flags, prompt: str, files: Sequence[Path], *, yes: bool, json: bool) -> int:
+def _run_with_setup(cli_setup: CliSetup, flags: Flags, prompt: str, files: Sequence[Path], *, yes: bool, json: bool) -> int:
     given: dict[str, Any] = {"base_url": flags.base_url} if flags.base_url else {}
     approve = (lambda _: "yes") if yes else None  # pyright: ignore[reportUnknownLambdaType, reportUnknownVariableType]
-    agent = started.setup.agent(started.model, tools=started.tools, approve=approve, **given)
-    asked = [prompt, *map(attached, files)]
+    agent = cli_setup.setup.create_agent(cli_setup.model, tools=cli_setup.tools, approve=approve, **given)
+    asked = [prompt, *map(load_attachment, files)]
     require_key(agent.engine)
-    if started.why:
-        print(f"toolglot: {started.why}", file=sys.stderr)
+    if cli_setup.model_reason:
+        print(f"toolglot: {cli_setup.model_reason}", file=sys.stderr)
     out = sys.stdout
-    show: _Lines | _Words = _Lines(out) if json else _Words(out)
+    show: _JsonPresenter | _TextPresenter = _JsonPresenter(out) if json else _TextPresenter(out)
     with contextlib.redirect_stdout(sys.stderr):  # what a tool prints is not the answer
         try:
-            return asyncio.run(_run(agent, asked, show))
+            return asyncio.run(_stream_run(agent, asked, show))
         except KeyboardInterrupt:
-            show.failed("Interrupted", "interrupted; the conversation is valid")
+            show.show_failure("Interrupted", "interrupted; the conversation is valid")
             return 130
 
 
-async def _run(agent: Orchestrator, prompt: Any, show: "_Lines | _Words") -> int:
-    show.started(agent.model)
+async def _stream_run(agent: Orchestrator, prompt: Any, presenter: "_JsonPresenter | _TextPresenter") -> int:
+    presenter.show_start(agent.model)
     try:
         async for event in agent.stream(prompt):
-            show.event(event)
+            presenter.show_event(event)
             if isinstance(event, RunDone):
                 return 0 if event.result.stop == "end" else 3
     except ToolglotError as error:
-        show.failed(error.type, await said_of(error, agent.engine))
+        presenter.show_failure(error.type, await describe_error(error, agent.engine))
         return 1
     finally:
         await agent.engine.close()
     raise AssertionError("a run ends with RunDone")
 
 
-class _Lines:
+class _JsonPresenter:
     """One JSON object a line."""
 
     def __init__(self, out: TextIO) -> None:
@@ -87,60 +87,60 @@ class _Lines:
         self._out.write(dumps(value) + b"\n")
         self._out.flush()
 
-    def started(self, model: str) -> None:
+    def show_start(self, model: str) -> None:
         self._write({"type": "RunStarted", "version": EVENTS_VERSION, "model": model})
 
-    def event(self, event: RunEvent) -> None:
+    def show_event(self, event: RunEvent) -> None:
         self._write(event)
 
-    def failed(self, kind: str, message: str) -> None:
+    def show_failure(self, kind: str, message: str) -> None:
         self._write({"type": "RunFailed", "error": {"type": kind, "message": message}})
 
 
-class _Words:
+class _TextPresenter:
     """The answer as text; calls and what went wrong in grey on a terminal's stderr."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
-        self._shown = harmless if out.isatty() else str
-        self._live = sys.stderr.isatty()
-        self._colours = self._live and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-        self._ends_line = True
+        self._sanitize = escape_controls if out.isatty() else str
+        self._is_live = sys.stderr.isatty()
+        self._use_color = self._is_live and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+        self._at_line_start = True
 
-    def started(self, model: str) -> None:
-        self._note(f"{model}", "2")
+    def show_start(self, model: str) -> None:
+        self._print_note(f"{model}", "2")
 
-    def event(self, event: RunEvent) -> None:
+    def show_event(self, event: RunEvent) -> None:
         match event:
             case TextDelta():
-                self._out.write(self._shown(event.text))
+                self._out.write(self._sanitize(event.text))
                 self._out.flush()
-                self._ends_line = event.text.endswith("\n")
+                self._at_line_start = event.text.endswith("\n")
             case ToolStarted():
-                self._note(f"→ {event.call.name} {shortened(said_arguments(event.call), 100)}", "36")
+                self._print_note(f"→ {event.call.name} {shorten(format_arguments(event.call), 100)}", "36")
             case ToolProgress():
-                self._note(f"  {event.text}", "2")
+                self._print_note(f"  {event.text}", "2")
             case ToolFinished():
                 result = event.outcome.result
                 sign, colour = ("✗", "31") if result.is_error else ("←", "2")
-                self._note(
-                    f"{sign} {event.outcome.call.name} {event.outcome.seconds:.2f} s  {shortened(result.text, 100)}", colour
+                self._print_note(
+                    f"{sign} {event.outcome.call.name} {event.outcome.seconds:.2f} s  {shorten(result.text, 100)}", colour
                 )
             case Retrying():
-                self._note(f"asked again in {event.seconds:.1f} s: {event.why}", "33")
+                self._print_note(f"asked again in {event.seconds:.1f} s: {event.why}", "33")
             case ModelSwitched():
-                self._note(f"going on with {event.model}: {event.why}", "33")
+                self._print_note(f"going on with {event.model}: {event.why}", "33")
             case ContextCut():
-                self._note(event.said, "33")
+                self._print_note(event.said, "33")
             case RunDone():
-                self._finish(event.result)
+                self._show_end(event.result)
             case _:
                 pass
 
-    def _finish(self, result: RunResult) -> None:
+    def _show_end(self, result: RunResult) -> None:
         self._end_line()
         for loss in result.losses:
-            print(f"toolglot: lost: {visible(str(loss))}", file=sys.stderr)
+            print(f"toolglot: lost: {escape_invisible(str(loss))}", file=sys.stderr)
         if result.stop != "end":
             waiting = ", ".join(call.name for call in result.pending)
             why = (
@@ -150,18 +150,18 @@ class _Words:
             )
             print(f"toolglot: {why}", file=sys.stderr)
 
-    def failed(self, kind: str, message: str) -> None:
+    def show_failure(self, kind: str, message: str) -> None:
         self._end_line()
-        print(f"toolglot: {visible(message)}", file=sys.stderr)
+        print(f"toolglot: {escape_invisible(message)}", file=sys.stderr)
 
     def _end_line(self) -> None:
-        if not self._ends_line:
+        if not self._at_line_start:
             self._out.write("\n")
             self._out.flush()
-            self._ends_line = True
+            self._at_line_start = True
 
-    def _note(self, text: str, colour: str) -> None:
-        if self._live:
+    def _print_note(self, text: str, colour: str) -> None:
+        if self._is_live:
             self._end_line()
-            text = visible(text)
-            print(f"\x1b[{colour}m{text}\x1b[0m" if self._colours else text, file=sys.stderr, flush=True)
+            text = escape_invisible(text)
+            print(f"\x1b[{colour}m{text}\x1b[0m" if self._use_color else text, file=sys.stderr, flush=True)

@@ -10,7 +10,7 @@ from toolglot.simulator.server import serve as serve_simulator
 __all__ = ["serve"]
 
 # What a client of each vendor is told as its base URL.
-_BASES = {
+_BASE_URL_PATHS = {
     "openai (chat, responses)": "/v1",
     "anthropic": "",
     "gemini": "",
@@ -23,7 +23,7 @@ def serve(host: str, port: int, faults: Sequence[str]) -> int:
     """Serves; the exit code."""
     simulator = Simulator(faults=faults)
     try:
-        asyncio.run(serve_simulator(host, port, simulator=simulator, ready=_announce))
+        asyncio.run(serve_simulator(host, port, simulator=simulator, on_ready=_announce))
     except KeyboardInterrupt:
         return 0
     except OSError as e:
@@ -34,5 +34,5 @@ def serve(host: str, port: int, faults: Sequence[str]) -> int:
 
 def _announce(url: str) -> None:
     print(f"simulating every provider at {url} (any key is good; Ctrl-C ends it)", flush=True)
-    for who, path in _BASES.items():
+    for who, path in _BASE_URL_PATHS.items():
         print(f"  base URL for {who:25} {url}{path}", flush=True)

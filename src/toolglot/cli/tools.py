@@ -9,37 +9,37 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import Any, cast
 
-from toolglot.cli.models import complete, profile_named
-from toolglot.cli.sheet import Sheet
-from toolglot.config.load import facade_named
+from toolglot.cli.models import expand_fields, find_profile
+from toolglot.cli.printer import Printer
+from toolglot.config.loading import load_facade_by_name
 from toolglot.errors import UnknownName, UsageError
-from toolglot.facades.face import Face
-from toolglot.facades.select import FACADES, facade_of, find_facade
+from toolglot.facades.bound_facade import BoundFacade
+from toolglot.facades.catalog import FACADE_MODULES, facade_for_model, find_facade
 from toolglot.facades.view import Facade
 from toolglot.jsontext import dumps
 from toolglot.losses import Loss, Repair
 from toolglot.messages import user
-from toolglot.providers.catalog import PROFILES, SURFACES, WIRE_DEFAULTS, resolve
+from toolglot.providers.catalog import PROFILES, SURFACES, WIRE_DEFAULTS, resolve_profile
 from toolglot.providers.profile import Profile
-from toolglot.request import BUILTIN, Options, Request, ToolDefinition
+from toolglot.request import BUILTIN_TAG, Options, Request, ToolDefinition
 from toolglot.tools.registry import ToolRegistry
 from toolglot.wire.codec import encode_request
 
-__all__ = ["facades_page", "show_tools"]
+__all__ = ["render_name_tables", "show_tools"]
 
 Entry = dict[str, Any]
 # Where a wire has the schema of a tool.
-_SCHEMAS = ("parameters", "parametersJsonSchema", "input_schema", "format")
+_SCHEMA_KEYS = ("parameters", "parametersJsonSchema", "input_schema", "format")
 
 
 def show_tools(tools: list[Any], *, model: str | None, wire: str | None, facade: str | None, json: bool) -> int:
     """Prints the tools; 1 where none is left of them. Raises UsageError."""
-    profile = _target(model, wire)
-    definitions = _faced(_definitions(tools), facade, profile.model if profile is not None else "")
+    profile = _resolve_target(model, wire)
+    definitions = _apply_facade(_collect_definitions(tools), facade, profile.model if profile is not None else "")
     if not definitions:
         raise UsageError("there are no tools to show: name some as module:object")
     if profile is None:
-        _neutral(definitions, json=json)
+        _print_definitions(definitions, json=json)
         return 0
     # As an agent asks: what it may cache is marked, and the marks stand in the tools too.
     request = Request(profile.model, [user("…")], definitions, options=Options(cache=True))
@@ -47,65 +47,67 @@ def show_tools(tools: list[Any], *, model: str | None, wire: str | None, facade:
     offered: Any = encoded.body.get("tools")
     repairs = [repair for repair in encoded.repairs if repair.where == "tools"]
     if json:
-        _write(offered)
+        _write_json(offered)
     else:
-        sheet = Sheet(sys.stdout)
-        sheet.say(f"{profile.title}{' · ' + profile.model if profile.model else ''} · {profile.wire}", "bold")
+        sheet = Printer(sys.stdout)
+        sheet.print_text(f"{profile.title}{' · ' + profile.model if profile.model else ''} · {profile.wire}", "bold")
         for entry in cast(list[Entry], offered or []):
-            _show(sheet, entry)
-        sheet.say("")
-    _notes(encoded.losses, repairs, json=json)
+            _print_entry(sheet, entry)
+        sheet.print_text("")
+    _print_notes(encoded.losses, repairs, json=json)
     return 0 if offered else 1
 
 
-def _definitions(tools: Iterable[Any]) -> tuple[ToolDefinition, ...]:
+def _collect_definitions(tools: Iterable[Any]) -> tuple[ToolDefinition, ...]:
     """What a model is told of functions, Tools and definitions, in the order of an agent. Raises NotATool, NameConflict."""
     tools = list(tools)
     ready = tuple(one for one in tools if isinstance(one, ToolDefinition))
     return (*ToolRegistry(one for one in tools if not isinstance(one, ToolDefinition)).definitions(), *ready)
 
 
-def _faced(definitions: tuple[ToolDefinition, ...], facade: str | None, model: str) -> tuple[ToolDefinition, ...]:
+def _apply_facade(definitions: tuple[ToolDefinition, ...], facade: str | None, model: str) -> tuple[ToolDefinition, ...]:
     """Built-in tools under the names of a facade, or of the model's own one; the others follow as they are."""
     if facade is None and not model:
         return definitions
-    bases = [one.name for one in definitions if BUILTIN in one.tags]
-    found = facade_named(facade) if facade not in (None, "auto") else facade_of(model) if bases else None
+    bases = [one.name for one in definitions if BUILTIN_TAG in one.tags]
+    found = load_facade_by_name(facade) if facade not in (None, "auto") else facade_for_model(model) if bases else None
     if found is None or not bases:
         return definitions
-    return Face(found, model, bases, [one.name for one in definitions if BUILTIN not in one.tags]).offered(definitions)
+    return BoundFacade(found, model, bases, [one.name for one in definitions if BUILTIN_TAG not in one.tags]).visible_tools(
+        definitions
+    )
 
 
-def _target(model: str | None, wire: str | None) -> Profile | None:
+def _resolve_target(model: str | None, wire: str | None) -> Profile | None:
     if wire is not None and wire not in WIRE_DEFAULTS:
         raise UnknownName("wire", wire, WIRE_DEFAULTS)
     if model is None:
-        return None if wire is None else resolve(WIRE_DEFAULTS[wire])
+        return None if wire is None else resolve_profile(WIRE_DEFAULTS[wire])
     provider, colon, name = model.partition(":")
     if not colon and wire is not None:  # a model of whoever has made the wire
-        return resolve(WIRE_DEFAULTS[wire], model)
-    profile = profile_named(model)
+        return resolve_profile(WIRE_DEFAULTS[wire], model)
+    profile = find_profile(model)
     if wire in (None, profile.wire):
         return profile
     for _, row in SURFACES.get(provider, ()):
         if PROFILES[row].wire == wire:
-            return resolve(row, name)
+            return resolve_profile(row, name)
     raise UsageError(f"{model} is asked on the wire {profile.wire}, not on {wire}: leave one of the two out")
 
 
-def _neutral(definitions: Iterable[ToolDefinition], *, json: bool) -> None:
+def _print_definitions(definitions: Iterable[ToolDefinition], *, json: bool) -> None:
     if json:
-        _write(list(definitions))
+        _write_json(list(definitions))
         return
-    sheet = Sheet(sys.stdout)
-    sheet.say("As defined; -m PROVIDER:MODEL or --wire shows what a model sees", "bold")
+    sheet = Printer(sys.stdout)
+    sheet.print_text("As defined; -m PROVIDER:MODEL or --wire shows what a model sees", "bold")
     for definition in definitions:
-        fields = complete(definition)
-        usual = complete(ToolDefinition(""))
-        _show(sheet, {name: value for name, value in fields.items() if value != usual[name]})
+        fields = expand_fields(definition)
+        usual = expand_fields(ToolDefinition(""))
+        _print_entry(sheet, {name: value for name, value in fields.items() if value != usual[name]})
 
 
-def _write(value: Any) -> None:
+def _write_json(value: Any) -> None:
     sys.stdout.buffer.write(dumps(value) + b"\n")
     sys.stdout.buffer.flush()
 
@@ -113,25 +115,25 @@ def _write(value: Any) -> None:
 # ---- for people
 
 
-def _show(sheet: Sheet, entry: Entry) -> None:
+def _print_entry(sheet: Printer, entry: Entry) -> None:
     """One entry of the tools field: one tool, or several under one roof."""
-    from toolglot.cli.bodies import layout
+    from toolglot.cli.demo_wires import format_json
 
-    for fields in _unwrapped(entry):
+    for fields in _unwrap_entry(entry):
         rest = dict(fields)
         name, description = str(rest.pop("name", "")), str(rest.pop("description", "") or "")
-        schema = next((rest.pop(key) for key in _SCHEMAS if key in rest), None)
-        sheet.say("")
-        sheet.say(name or str(rest.get("type") or " ".join(rest)), "cyan")
+        schema = next((rest.pop(key) for key in _SCHEMA_KEYS if key in rest), None)
+        sheet.print_text("")
+        sheet.print_text(name or str(rest.get("type") or " ".join(rest)), "cyan")
         if description:
-            sheet.say(description, "", "  ")
+            sheet.print_text(description, "", "  ")
         for value in (schema, rest or None):
             if value is not None:
-                for line in layout(value, sheet.width - 2).splitlines():
-                    sheet.line("  " + line, "" if value is schema else "dim")
+                for line in format_json(value, sheet.width - 2).splitlines():
+                    sheet.print_line("  " + line, "" if value is schema else "dim")
 
 
-def _unwrapped(entry: Entry) -> Iterator[Entry]:
+def _unwrap_entry(entry: Entry) -> Iterator[Entry]:
     """The tools of an entry, whatever its wire puts around them."""
     kind = entry.get("type")
     if isinstance(several := entry.get("functionDeclarations"), list):
@@ -140,22 +142,22 @@ def _unwrapped(entry: Entry) -> Iterator[Entry]:
         yield from [entry] if entry else []
     elif kind == "namespace":
         for one in cast(list[Entry], entry.get("tools", [])):
-            yield from _unwrapped({**one, "name": f"{entry.get('name', '')}.{one.get('name', '')}"})
+            yield from _unwrap_entry({**one, "name": f"{entry.get('name', '')}.{one.get('name', '')}"})
     elif isinstance(inner := entry.get(str(kind)), dict):
         yield {**cast(Entry, inner), **{key: value for key, value in entry.items() if key not in ("type", kind)}}
     else:
         yield {key: value for key, value in entry.items() if (key, value) != ("type", "function")}
 
 
-def _notes(losses: Iterable[Loss], repairs: Iterable[Repair], *, json: bool) -> None:
+def _print_notes(losses: Iterable[Loss], repairs: Iterable[Repair], *, json: bool) -> None:
     """What the model will not see as it was said; beside JSON one line each."""
-    sheet = Sheet(sys.stderr if json else sys.stdout)
+    sheet = Printer(sys.stderr if json else sys.stdout)
     notes = [(f"lost: {loss}", "red") for loss in losses] + [(f"mended: {repair}", "yellow") for repair in repairs]
     for text, style in notes:
         if json:
-            sheet.line(text, style)
+            sheet.print_line(text, style)
         else:
-            sheet.say(text, style, "", "  ")
+            sheet.print_text(text, style, "", "  ")
 
 
 # ---- the page of all facades
@@ -163,27 +165,27 @@ def _notes(losses: Iterable[Loss], repairs: Iterable[Repair], *, json: bool) -> 
 _COLUMNS = 5
 
 
-def facades_page() -> str:
+def render_name_tables() -> str:
     """Every base tool under the names of every facade, as Markdown tables."""
-    faces = [Face(one, "", _bases(one)) for one in map(find_facade, FACADES)]
-    rows = sorted({base for face in faces for base in face.bases})
-    tables = [_names_table(rows, faces[at : at + _COLUMNS]) for at in range(0, len(faces), _COLUMNS)]
+    faces = [BoundFacade(one, "", _visible_bases(one)) for one in map(find_facade, FACADE_MODULES)]
+    rows = sorted({base for face in faces for base in face.base_tools})
+    tables = [_name_table(rows, faces[at : at + _COLUMNS]) for at in range(0, len(faces), _COLUMNS)]
     return "\n\n".join(tables)
 
 
-def _bases(facade: Facade) -> frozenset[str]:
-    return facade.shows.union(*(view.bases for view in facade.views if not view.hidden))
+def _visible_bases(facade: Facade) -> frozenset[str]:
+    return facade.shows.union(*(view.base_tools for view in facade.views if not view.hidden))
 
 
-def _names_table(rows: Iterable[str], faces: list[Face]) -> str:
-    lines = ["| base tool | " + " | ".join(f"`{face.facade.id}`" for face in faces) + " |", "|---" * (len(faces) + 1) + "|"]
+def _name_table(rows: Iterable[str], facades: list[BoundFacade]) -> str:
+    lines = ["| base tool | " + " | ".join(f"`{face.facade.id}`" for face in facades) + " |", "|---" * (len(facades) + 1) + "|"]
     for base in rows:
-        cells = [", ".join(f"`{name}`" for name in _names(base, face)) for face in faces]
+        cells = [", ".join(f"`{name}`" for name in _native_names(base, face)) for face in facades]
         lines.append(f"| `{base}` | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
-def _names(base: str, face: Face) -> list[str]:
+def _native_names(base: str, facade: BoundFacade) -> list[str]:
     """The names that a base tool has, those for some models only included."""
-    names = [view.title for view in face.facade.views if base in view.bases and not view.hidden]
-    return [*names, base] if face.shows(base) else names
+    names = [view.qualified_name for view in facade.facade.views if base in view.base_tools and not view.hidden]
+    return [*names, base] if facade.shows_base_tool(base) else names

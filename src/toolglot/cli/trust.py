@@ -2,44 +2,44 @@
 
 from pathlib import Path
 
-from toolglot.cli.config import show_held_back
-from toolglot.cli.visible import visible
-from toolglot.config.read import PROJECT_FILE, project_file, read_configuration
-from toolglot.config.trust import distrust, is_trusted, trust, trusted_folders
+from toolglot.cli.config import show_withheld
+from toolglot.cli.sanitize import escape_invisible
+from toolglot.config.layers import PROJECT_FILE, find_project_file, read_configuration
+from toolglot.config.trust import is_trusted, list_trusted_directories, revoke_trust, trust_directory
 from toolglot.errors import UsageError
 
-__all__ = ["trust_folder"]
+__all__ = ["update_trust"]
 
 
-def trust_folder(folder: Path | None, *, remove: bool, listed: bool) -> int:
+def update_trust(directory: Path | None, *, remove: bool, list_all: bool) -> int:
     """Trusts a folder (else that of the project's file), takes that back, or lists all; the exit code."""
-    if listed:
-        for one in trusted_folders():
-            print(visible(str(one)))
+    if list_all:
+        for one in list_trusted_directories():
+            print(escape_invisible(str(one)))
         return 0
-    chosen = _chosen(folder)
-    name = visible(str(chosen))
+    chosen = _resolve_directory(directory)
+    name = escape_invisible(str(chosen))
     if remove:
         was = is_trusted(chosen)
-        distrust(chosen)
+        revoke_trust(chosen)
         print(f"{name} is no longer trusted" if was else f"{name} was not trusted")
-        show_held_back(read_configuration(folder=chosen, trusted=False), f"this is held back from its {PROJECT_FILE}:")
+        show_withheld(read_configuration(directory=chosen, trusted=False), f"this is held back from its {PROJECT_FILE}:")
         return 0
     if is_trusted(chosen):
         print(f"{name} is trusted already")
         return 0
     if not (chosen / PROJECT_FILE).exists():
         print(f"there is no {PROJECT_FILE} in {name} yet")
-    show_held_back(read_configuration(folder=chosen, trusted=False), f"its {PROJECT_FILE} asks for what needs trust:")
-    trust(chosen)
+    show_withheld(read_configuration(directory=chosen, trusted=False), f"its {PROJECT_FILE} asks for what needs trust:")
+    trust_directory(chosen)
     print(f"{name} is trusted: its {PROJECT_FILE} may set anything, and so may those in folders below it")
     return 0
 
 
-def _chosen(folder: Path | None) -> Path:
-    if folder is None:
-        project = project_file()
+def _resolve_directory(directory: Path | None) -> Path:
+    if directory is None:
+        project = find_project_file()
         return project.parent if project else Path.cwd()
-    if not folder.is_dir():
-        raise UsageError(f"there is no folder {str(folder)!r}")
-    return folder.resolve()
+    if not directory.is_dir():
+        raise UsageError(f"there is no folder {str(directory)!r}")
+    return directory.resolve()

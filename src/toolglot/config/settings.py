@@ -9,27 +9,27 @@ from typing import Literal
 import msgspec
 
 from toolglot.engine.transport import Timeouts
-from toolglot.loop.context import ContextPolicy
+from toolglot.loop.context_window import ContextPolicy
 from toolglot.request import Effort
 from toolglot.tools.config import Effect, RetryConfig, ToolConfig, ToolErrorHandling
 
 __all__ = [
-    "LAWS",
+    "TRUST_RULES",
     "BuiltinSettings",
     "ChatSettings",
     "GenerationSettings",
-    "Law",
     "LogSettings",
     "PolicySettings",
     "ProviderSettings",
     "Settings",
     "ToolFilter",
+    "TrustRule",
 ]
 
 NoLimit = Literal["none"]
-Level = Literal["debug", "info", "warning", "error"]
-Law = Literal["free", "tighter", "trusted"]
-_USUAL = ToolConfig()
+LogLevel = Literal["debug", "info", "warning", "error"]
+TrustRule = Literal["free", "tighter", "trusted"]
+_DEFAULT_CONFIG = ToolConfig()
 
 
 class _Section(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,25 +55,25 @@ class PolicySettings(_Section, frozen=True, kw_only=True):
     ask: tuple[Effect, ...] | None = None
     """Effects that need an approval: read, write, execute, network; a tool's own word goes first. Unset: in a conversation the
     built-in tools ask before they write, run commands or use the network, other tools where they say so."""
-    max_turns: int = _USUAL.max_iterations
+    max_turns: int = _DEFAULT_CONFIG.max_iterations
     """Requests with tools for one prompt."""
-    timeout: float | NoLimit = _USUAL.timeout or "none"
+    timeout: float | NoLimit = _DEFAULT_CONFIG.timeout or "none"
     """Seconds for one call of a tool."""
     run_timeout: float | NoLimit = "none"
     """Seconds for the whole answer to one prompt."""
-    max_parallel: int = _USUAL.max_parallel
+    max_parallel: int = _DEFAULT_CONFIG.max_parallel
     """Calls that run at the same time."""
     max_uses: dict[str, int] = {}
     """Calls of one tool in a conversation."""
-    max_result: int = _USUAL.max_result
+    max_result: int = _DEFAULT_CONFIG.max_result
     """Characters of one result that the model sees; the rest is behind a handle."""
     max_tokens: int | NoLimit = "none"
     """Tokens for one prompt, in and out."""
     max_cost: float | NoLimit = "none"
     """US dollars for one prompt, where the model's price is known."""
-    repeats: int = _USUAL.repeats
+    repeats: int = _DEFAULT_CONFIG.max_repeats
     """The same call with the same result, so often, ends a loop; 0: never."""
-    on_error: ToolErrorHandling = _USUAL.on_error
+    on_error: ToolErrorHandling = _DEFAULT_CONFIG.on_error
     """A failed call: continue (tell the model), retry, or abort."""
     keep_env: tuple[str, ...] = ()
     """Variables with keys that tools may see; all others are taken out of the environment."""
@@ -143,7 +143,7 @@ class BuiltinSettings(_Section, frozen=True, kw_only=True):
 class LogSettings(_Section, frozen=True, kw_only=True):
     """What is written down beside the answer."""
 
-    level: Level = "warning"
+    level: LogLevel = "warning"
     """debug, info, warning or error."""
     file: str | None = None
     """JSON lines; unset: stderr."""
@@ -187,7 +187,7 @@ class Settings(_Section, frozen=True, kw_only=True):
     log: LogSettings = LogSettings()
 
 
-LAWS: dict[str, Law] = {
+TRUST_RULES: dict[str, TrustRule] = {
     "model": "free",
     "aliases": "free",
     "fallbacks": "free",

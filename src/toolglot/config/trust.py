@@ -10,15 +10,23 @@ from pathlib import Path
 
 import msgspec
 
-from toolglot.config.places import data_folder, write_private
+from toolglot.config.paths import data_directory, write_private
 from toolglot.errors import MalformedData, UsageError
 
-__all__ = ["distrust", "is_trusted", "refuse", "trust", "trust_file", "trusted_folders", "was_asked"]
+__all__ = [
+    "has_decision",
+    "is_trusted",
+    "list_trusted_directories",
+    "refuse_trust",
+    "revoke_trust",
+    "trust_directory",
+    "trust_file",
+]
 
 Environ = Mapping[str, str]
 
 
-class _Words(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _TrustList(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What the user said."""
 
     trusted: tuple[str, ...]
@@ -27,72 +35,72 @@ class _Words(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def trust_file(environ: Environ | None = None) -> Path:
     """Where it is written down."""
-    return data_folder(environ) / "trust.json"
+    return data_directory(environ) / "trust.json"
 
 
-def is_trusted(folder: Path, environ: Environ | None = None) -> bool:
+def is_trusted(directory: Path, environ: Environ | None = None) -> bool:
     """Whether the user trusts the folder, or one above it. Raises MalformedData, UsageError."""
-    return _covered(_words(environ), _real(folder))
+    return _is_covered(_load_trust_list(environ), _real_path(directory))
 
 
-def was_asked(folder: Path) -> bool:
+def has_decision(directory: Path) -> bool:
     """Whether the user has said yes or no already."""
-    words, real = _words(), _real(folder)
-    return real in words.refused or _covered(words, real)
+    words, real = _load_trust_list(), _real_path(directory)
+    return real in words.refused or _is_covered(words, real)
 
 
-def trusted_folders() -> tuple[Path, ...]:
+def list_trusted_directories() -> tuple[Path, ...]:
     """All folders that were trusted, by their names."""
-    return tuple(sorted(map(Path, _words().trusted)))
+    return tuple(sorted(map(Path, _load_trust_list().trusted)))
 
 
-def trust(folder: Path) -> None:
+def trust_directory(directory: Path) -> None:
     """The user said yes. Raises UsageError."""
-    if not folder.is_dir():
-        raise UsageError(f"there is no folder {str(folder)!r} to trust")
-    _change(folder, lambda words, real: _Words((*_without(words.trusted, real), real), _without(words.refused, real)))
+    if not directory.is_dir():
+        raise UsageError(f"there is no folder {str(directory)!r} to trust")
+    _update(directory, lambda words, real: _TrustList((*_exclude(words.trusted, real), real), _exclude(words.refused, real)))
 
 
-def refuse(folder: Path) -> None:
+def refuse_trust(directory: Path) -> None:
     """The user said no."""
-    _change(folder, lambda words, real: _Words(_without(words.trusted, real), (*_without(words.refused, real), real)))
+    _update(directory, lambda words, real: _TrustList(_exclude(words.trusted, real), (*_exclude(words.refused, real), real)))
 
 
-def distrust(folder: Path) -> None:
+def revoke_trust(directory: Path) -> None:
     """Takes a yes back; where a folder above is trusted, this one is not any more."""
-    _change(folder, lambda words, real: _Words(_without(words.trusted, real), words.refused))
-    if is_trusted(folder):
-        refuse(folder)
+    _update(directory, lambda words, real: _TrustList(_exclude(words.trusted, real), words.refused))
+    if is_trusted(directory):
+        refuse_trust(directory)
 
 
-def _covered(words: _Words, real: str) -> bool:
+def _is_covered(trust_list: _TrustList, real: str) -> bool:
     for place in (real, *map(str, Path(real).parents)):
-        if place in words.refused:
+        if place in trust_list.refused:
             return False
-        if place in words.trusted:
+        if place in trust_list.trusted:
             return True
     return False
 
 
-def _without(folders: tuple[str, ...], real: str) -> tuple[str, ...]:
-    return tuple(one for one in folders if one != real)
+def _exclude(directories: tuple[str, ...], real: str) -> tuple[str, ...]:
+    return tuple(one for one in directories if one != real)
 
 
-def _real(folder: Path) -> str:
-    return os.path.normcase(os.path.realpath(folder))
+def _real_path(directory: Path) -> str:
+    return os.path.normcase(os.path.realpath(directory))
 
 
-def _change(folder: Path, changed: Callable[[_Words, str], _Words]) -> None:
-    words = changed(_words(), _real(folder))
+def _update(directory: Path, update: Callable[[_TrustList, str], _TrustList]) -> None:
+    words = update(_load_trust_list(), _real_path(directory))
     write_private(trust_file(), msgspec.json.format(msgspec.json.encode(words), indent=2) + b"\n")
 
 
-def _words(environ: Environ | None = None) -> _Words:
+def _load_trust_list(environ: Environ | None = None) -> _TrustList:
     file = trust_file(environ)
     try:
-        return msgspec.json.decode(file.read_bytes(), type=_Words)
+        return msgspec.json.decode(file.read_bytes(), type=_TrustList)
     except (FileNotFoundError, NotADirectoryError):
-        return _Words(())
+        return _TrustList(())
     except OSError as e:
         raise UsageError(f"the list of trusted folders {str(file)!r} cannot be read: {e.strerror}") from None
     except (msgspec.MsgspecError, ValueError) as e:

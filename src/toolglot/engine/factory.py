@@ -12,7 +12,7 @@ from toolglot.engine.auth import Key
 from toolglot.engine.engine import DEFAULT_RETRY, Engine
 from toolglot.engine.transport import Transport
 from toolglot.errors import UnknownName, UsageError
-from toolglot.providers.catalog import resolve
+from toolglot.providers.catalog import resolve_profile
 from toolglot.providers.profile import Profile
 from toolglot.redact import redact
 from toolglot.tools.config import RetryConfig
@@ -47,7 +47,7 @@ def create_engine(
     headers: Mapping[str, str] | None = None,
     heal: bool = True,
     strict: bool = False,
-    **places: str,
+    **url_parameters: str,
 ) -> Engine:
     """An engine for "PROVIDER:MODEL", or for the simulator ("simulator", "simulator:PROVIDER", "simulator:PROVIDER/MODEL").
 
@@ -56,16 +56,16 @@ def create_engine(
     """
     provider, _, name = model.partition(":")
     if provider == "simulator":
-        return _simulated(name, transport=transport, retry=retry, headers=headers, heal=heal, strict=strict)
+        return _create_simulated(name, transport=transport, retry=retry, headers=headers, heal=heal, strict=strict)
     if not name:
         raise UsageError(f"{model!r} names no model: say PROVIDER:MODEL, for example anthropic:claude-sonnet-4-5 or simulator")
     if ".." in name.split("/"):  # it would lead out of the provider's path
         raise UsageError(f"{name!r} is not the name of a model")
-    profile = resolve(provider, name)
-    if strangers := set(places) - set(profile.place_env):
+    profile = resolve_profile(provider, name)
+    if strangers := set(url_parameters) - set(profile.place_env):
         known = ("base_url", "key", "transport", "retry", "headers", "heal", "strict", *profile.place_env)
         raise UnknownName(f"option of an engine for {profile.title}", min(strangers), known)
-    profile = replace(profile, **_located(profile, base_url, places))
+    profile = replace(profile, **_fill_urls(profile, base_url, url_parameters))
     return Engine(
         profile,
         transport=transport or default_transport(),
@@ -77,7 +77,7 @@ def create_engine(
     )
 
 
-def _simulated(
+def _create_simulated(
     name: str,
     *,
     transport: Transport | None,
@@ -89,11 +89,11 @@ def _simulated(
     from toolglot.engine.simulated import SimulatedTransport
 
     provider, _, model = name.partition("/")
-    profile = resolve(provider or "anthropic", model)
+    profile = resolve_profile(provider or "anthropic", model)
     model = model or SIMULATED_MODELS.get(profile.id, "simulated")
-    profile = resolve(profile.id, model)
+    profile = resolve_profile(profile.id, model)
     places = dict.fromkeys(profile.place_env, "simulated")
-    profile = replace(profile, **_located(profile, f"http://simulator/@{profile.id}", places))
+    profile = replace(profile, **_fill_urls(profile, f"http://simulator/@{profile.id}", places))
     return Engine(
         profile,
         transport=transport or SimulatedTransport(),
@@ -106,7 +106,7 @@ def _simulated(
     )
 
 
-def _located(profile: Profile, base_url: str | None, places: Mapping[str, str]) -> dict[str, str]:
+def _fill_urls(profile: Profile, base_url: str | None, url_parameters: Mapping[str, str]) -> dict[str, str]:
     """The base URL and the paths with everything filled in but the model."""
     base = base_url or next((found for name in profile.base_env if (found := os.environ.get(name))), "") or profile.base_url
     if not base:
@@ -116,14 +116,14 @@ def _located(profile: Profile, base_url: str | None, places: Mapping[str, str]) 
         port = urlsplit(profile.base_url).port
         if port and urlsplit(base).port is None:
             base = urlsplit(base)._replace(netloc=f"{urlsplit(base).netloc}:{port}").geturl()
-    if not _is_address(base):
-        raise UsageError(f"the base URL {redact(base, named=True)!r} is not http or https with a host")
+    if not _is_http_url(base):
+        raise UsageError(f"the base URL {redact(base, by_name=True)!r} is not http or https with a host")
     found = {"base_url": base, "path": profile.path, "stream_path": profile.stream_path}
     for place, names in profile.place_env.items():
         if not any("{" + place + "}" in text for text in found.values()):
             continue
-        value = places.get(place) or next((text for name in names if (text := os.environ.get(name))), "")
-        value = value or _DEFAULT_PLACES.get(place, "")
+        value = url_parameters.get(place) or next((text for name in names if (text := os.environ.get(name))), "")
+        value = value or _DEFAULT_URL_PARAMETERS.get(place, "")
         if not value:
             wanted = " or ".join((*names, *profile.base_env))
             raise UsageError(f"{profile.title} needs {place!r}: set {wanted}, or in Python {place}=…")
@@ -132,7 +132,7 @@ def _located(profile: Profile, base_url: str | None, places: Mapping[str, str]) 
     return found
 
 
-def _is_address(base: str) -> bool:
+def _is_http_url(base: str) -> bool:
     try:
         parts = urlsplit(base)
         return parts.scheme in ("http", "https") and bool(parts.hostname) and not re.search(r"[\s<>]", parts.netloc)
@@ -140,7 +140,7 @@ def _is_address(base: str) -> bool:
         return False
 
 
-_DEFAULT_PLACES = {"location": "global"}
+_DEFAULT_URL_PARAMETERS = {"location": "global"}
 # Multi-region locations have hosts of their own (google-genai 3.1.0).
 _VERTEX_HOSTS = {
     "https://global-aiplatform.googleapis.com": "https://aiplatform.googleapis.com",

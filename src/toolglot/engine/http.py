@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 
 __all__ = ["HttpTransport"]
 
-KEEP_ALIVE = 60.0
+KEEP_ALIVE_SECONDS = 60.0
 """Seconds that an unused connection is kept: tools run between two requests."""
-PROBE = 60
+TCP_PROBE_SECONDS = 60
 """Seconds of silence before the system asks whether the other side is still there."""
-LOOKS = 4
+IDLE_CHECKS = 4
 """How often it is looked at during the idle time whether anything came: an idle stream ends after one to 1.25 of it."""
-LARGE = 1 << 20
+STREAMED_BODY_BYTES = 1 << 20
 """A body of this size is sent piece by piece, so that other tasks get their turn."""
-MAX_HEADER = 64 * 1024
+MAX_HEADER_BYTES = 64 * 1024
 USER_AGENT = "toolglot"
 PROXY_SCHEMES = ("http", "https")
 
@@ -60,77 +60,79 @@ class HttpTransport:
         max_connections: int | None = None,
     ) -> None:
         self._timeouts = timeouts
-        self._proxy = None if proxy is None else _proxy_url(proxy)
+        self._proxy = None if proxy is None else _normalize_proxy(proxy)
         self._ca_file = ca_file
         self._max_connections = max_connections
         self._clients: dict[asyncio.AbstractEventLoop, _Client] = {}
         self._proxies: dict[tuple[str, str | None, int | None], str | None] = {}
         self._tls: SSLContext | None = None
 
-    async def send(self, request: HttpRequest) -> "_Answer":
+    async def send(self, request: HttpRequest) -> "_AiohttpResponse":
         """The head of the answer. Raises ConnectFailed, TimedOut, ConnectionLost; UsageError for what cannot be sent."""
         loop = asyncio.get_running_loop()
-        client = self._clients.get(loop) or await self._open(loop)
-        url = _parse(request.url)
-        proxy = self._proxy_for(url)
-        tls = self._context() if url.scheme == "https" or (proxy or "").startswith("https:") else True
-        if client.gate is not None:
-            await client.gate.acquire()
+        client = self._clients.get(loop) or await self._open_client(loop)
+        url = _parse_url(request.url)
+        proxy = self._find_proxy(url)
+        tls = self._tls_context() if url.scheme == "https" or (proxy or "").startswith("https:") else True
+        if client.limiter is not None:
+            await client.limiter.acquire()
         try:
             async with asyncio.timeout(self._timeouts.first_byte):
                 response = await client.session.request(
                     request.method,
                     url,
                     headers=request.headers,
-                    data=(request.body or None) if len(request.body) < LARGE else BytesIO(request.body),
+                    data=(request.body or None) if len(request.body) < STREAMED_BODY_BYTES else BytesIO(request.body),
                     proxy=proxy,
                     ssl=tls,
                     allow_redirects=False,
                 )
         except BaseException as error:
-            if client.gate is not None:
-                client.gate.release()
+            if client.limiter is not None:
+                client.limiter.release()
             if not isinstance(error, Exception):
                 raise
-            raise _bad_header(error, request.headers) or _failure(error, _host(url), self._timeouts) from None
-        return _Answer(response, _host(url), request.stream, self._timeouts, client.gate)
+            raise _find_bad_header(error, request.headers) or _translate_error(
+                error, _format_host(url), self._timeouts
+            ) from None
+        return _AiohttpResponse(response, _format_host(url), request.stream, self._timeouts, client.limiter)
 
     async def close(self) -> None:
         """Closes all connections. Those of other event loops are closed by these loops as soon as they run."""
         client = self._clients.pop(asyncio.get_running_loop(), None)
         self._clients.clear()
         if client is not None:
-            await client.keeper.aclose()
+            await client.closer.aclose()
 
-    async def _open(self, loop: asyncio.AbstractEventLoop) -> "_Client":
+    async def _open_client(self, loop: asyncio.AbstractEventLoop) -> "_Client":
         import aiohttp
 
         for other in [other for other in self._clients if other.is_closed()]:
             del self._clients[other]
         session = aiohttp.ClientSession(
-            connector=_connector(loop),
+            connector=_create_connector(loop),
             cookie_jar=aiohttp.DummyCookieJar(),
             timeout=aiohttp.ClientTimeout(total=None, connect=self._timeouts.connect),
             headers={"User-Agent": USER_AGENT},
             skip_auto_headers=("Content-Type",),
-            max_line_size=MAX_HEADER,
-            max_field_size=MAX_HEADER,
+            max_line_size=MAX_HEADER_BYTES,
+            max_field_size=MAX_HEADER_BYTES,
         )
         session._retry_connection = False  # pyright: ignore[reportPrivateUsage] - the one switch; for GET and the like
         gate = None if self._max_connections is None else asyncio.Semaphore(self._max_connections)
-        client = self._clients[loop] = _Client(session, gate, _keep(session))
-        await anext(client.keeper)
+        client = self._clients[loop] = _Client(session, gate, _close_with_loop(session))
+        await anext(client.closer)
         return client
 
-    def _proxy_for(self, url: "URL") -> str | None:
+    def _find_proxy(self, url: "URL") -> str | None:
         if self._proxy is not None:
             return self._proxy
         key = (url.scheme, url.host, url.port)
         if key not in self._proxies:
-            self._proxies[key] = _proxy_of_environment(*key)
+            self._proxies[key] = _environment_proxy(*key)
         return self._proxies[key]
 
-    def _context(self) -> "SSLContext":
+    def _tls_context(self) -> "SSLContext":
         if self._tls is None:
             import ssl
 
@@ -146,7 +148,7 @@ class HttpTransport:
         return self._tls
 
 
-def _connector(loop: asyncio.AbstractEventLoop) -> "BaseConnector":
+def _create_connector(loop: asyncio.AbstractEventLoop) -> "BaseConnector":
     import aiohttp
     from aiohttp.client_proto import ResponseHandler
 
@@ -157,18 +159,18 @@ def _connector(loop: asyncio.AbstractEventLoop) -> "BaseConnector":
                 self.abort()
             super().close()
 
-    connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE, socket_factory=_socket)
+    connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_SECONDS, socket_factory=_create_socket)
     connector._factory = partial[ResponseHandler](Handler, loop=loop)  # pyright: ignore[reportPrivateUsage]
     return connector
 
 
-def _socket(address: tuple[Any, ...]) -> socket.socket:
+def _create_socket(address: tuple[Any, ...]) -> socket.socket:
     """Asks a silent peer now and then whether it is still there: a model may think for minutes, and routers forget."""
     made = socket.socket(*address[:3])
     made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name in ("TCP_KEEPIDLE", "TCP_KEEPINTVL"):
         if hasattr(socket, name):
-            made.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), PROBE)
+            made.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), TCP_PROBE_SECONDS)
     return made
 
 
@@ -176,11 +178,11 @@ class _Client(msgspec.Struct):
     """The connections of one event loop."""
 
     session: "ClientSession"
-    gate: asyncio.Semaphore | None
-    keeper: AsyncGenerator[None]
+    limiter: asyncio.Semaphore | None
+    closer: AsyncGenerator[None]
 
 
-async def _keep(session: "ClientSession") -> AsyncGenerator[None]:
+async def _close_with_loop(session: "ClientSession") -> AsyncGenerator[None]:
     """Closes the session with its loop, or when nobody holds the generator any more: loops do that for generators."""
     try:
         yield
@@ -188,14 +190,14 @@ async def _keep(session: "ClientSession") -> AsyncGenerator[None]:
         await session.close()
 
 
-class _Answer:
+class _AiohttpResponse:
     __slots__ = (
-        "_gate",
         "_host",
-        "_next",
-        "_quiet",
+        "_limiter",
+        "_read_next",
+        "_quiet_checks",
         "_response",
-        "_seen",
+        "_seen_bytes",
         "_stream",
         "_timeouts",
         "_timer",
@@ -204,68 +206,70 @@ class _Answer:
     )
 
     def __init__(
-        self, response: "ClientResponse", host: str, stream: bool, timeouts: Timeouts, gate: asyncio.Semaphore | None
+        self, response: "ClientResponse", host: str, stream: bool, timeouts: Timeouts, limiter: asyncio.Semaphore | None
     ) -> None:
         self.status = response.status
         self.headers: Mapping[str, str] = {name.lower(): value for name, value in response.headers.items()}
-        self._response, self._host, self._stream, self._timeouts, self._gate = response, host, stream, timeouts, gate
-        self._next: Callable[[], Awaitable[bytes]] = response.content.readany if stream else response.content.read
-        self._seen, self._quiet = response.content.total_raw_bytes, 0
+        self._response, self._host, self._stream, self._timeouts, self._limiter = response, host, stream, timeouts, limiter
+        self._read_next: Callable[[], Awaitable[bytes]] = response.content.readany if stream else response.content.read
+        self._seen_bytes, self._quiet_checks = response.content.total_raw_bytes, 0
         self._timer: asyncio.TimerHandle | None = None
         if timeouts.idle is not None and not response.content.is_eof():
-            self._timer = asyncio.get_running_loop().call_later(timeouts.idle / LOOKS, self._look, timeouts.idle / LOOKS)
+            self._timer = asyncio.get_running_loop().call_later(
+                timeouts.idle / IDLE_CHECKS, self._check_idle, timeouts.idle / IDLE_CHECKS
+            )
 
     async def read(self) -> bytes:
         try:
-            return await self._next()
+            return await self._read_next()
         except Exception as error:
-            if self._stream and (left := self._unread()):
+            if self._stream and (left := self._take_unread()):
                 return left
-            self._drop()
-            raise _failure(error, self._host, self._timeouts, reading=True) from None
+            self._release()
+            raise _translate_error(error, self._host, self._timeouts, reading=True) from None
         except BaseException:
-            self._drop()
+            self._release()
             raise
 
     async def close(self) -> None:
-        self._drop()
+        self._release()
 
-    def _look(self, pause: float) -> None:
+    def _check_idle(self, interval: float) -> None:
         """Whether anything came. aiohttp's own timer is set anew for each piece, which costs an eighth of a paced stream."""
         content = self._response.content
         count, waiting = content.total_raw_bytes, not content._buffer  # pyright: ignore[reportPrivateUsage]
-        self._quiet = self._quiet + 1 if waiting and count == self._seen else 0
-        self._seen = count
+        self._quiet_checks = self._quiet_checks + 1 if waiting and count == self._seen_bytes else 0
+        self._seen_bytes = count
         if content.is_eof():
             self._timer = None
-        elif self._quiet < LOOKS:
-            self._timer = asyncio.get_running_loop().call_later(pause, self._look, pause)
+        elif self._quiet_checks < IDLE_CHECKS:
+            self._timer = asyncio.get_running_loop().call_later(interval, self._check_idle, interval)
         else:
             content.set_exception(TimeoutError())
-            self._drop()
+            self._release()
 
-    def _unread(self) -> bytes:
+    def _take_unread(self) -> bytes:
         """What came before the failure: aiohttp would keep it."""
         buffer = self._response.content._buffer  # pyright: ignore[reportPrivateUsage]
         left = b"".join(buffer)
         buffer.clear()
         return left
 
-    def _drop(self) -> None:
+    def _release(self) -> None:
         self._response.close()  # a connection that was read to its end has been given back already
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self._gate is not None:
-            self._gate.release()
-            self._gate = None
+        if self._limiter is not None:
+            self._limiter.release()
+            self._limiter = None
 
 
 # ---- where to
 
 
 @lru_cache(maxsize=256)
-def _parse(text: str) -> "URL":
+def _parse_url(text: str) -> "URL":
     """As it is written: a signed path must not be quoted anew."""
     from yarl import URL
 
@@ -278,12 +282,12 @@ def _parse(text: str) -> "URL":
     raise UsageError("a request needs an address that starts with http:// or https:// and a host")  # may hold a key: not shown
 
 
-def _host(url: "URL") -> str:
+def _format_host(url: "URL") -> str:
     host = f"[{url.host}]" if ":" in (url.host or "") else url.host or ""
     return host if url.is_default_port() else f"{host}:{url.port}"
 
 
-def _proxy_url(text: str) -> str:
+def _normalize_proxy(text: str) -> str:
     url = text if "://" in text else f"http://{text}"
     scheme = url.partition(":")[0].lower()
     if scheme not in PROXY_SCHEMES:
@@ -291,17 +295,17 @@ def _proxy_url(text: str) -> str:
     return url
 
 
-def _proxy_of_environment(scheme: str, host: str | None, port: int | None) -> str | None:
+def _environment_proxy(scheme: str, host: str | None, port: int | None) -> str | None:
     from urllib.request import getproxies_environment
 
     proxies = getproxies_environment()
     found = proxies.get(scheme) or proxies.get("all")
-    if not found or not host or _goes_direct(host.lower(), port, proxies.get("no", "")):
+    if not found or not host or _bypasses_proxy(host.lower(), port, proxies.get("no", "")):
         return None
-    return _proxy_url(found)
+    return _normalize_proxy(found)
 
 
-def _goes_direct(host: str, port: int | None, exceptions: str) -> bool:
+def _bypasses_proxy(host: str, port: int | None, exceptions: str) -> bool:
     """Whether a host is this machine, or one of NO_PROXY: a name and all below it, an address or a range, or `*`."""
     from ipaddress import ip_address
 
@@ -313,10 +317,10 @@ def _goes_direct(host: str, port: int | None, exceptions: str) -> bool:
     except ValueError:
         suffixes = tuple("." + bare for name in names if (bare := name.lstrip("*.")))
         return f".{host}".endswith(suffixes) or f".{host}:{port}".endswith(suffixes)
-    return address.is_loopback or any(_is_within(address, name) for name in names)
+    return address.is_loopback or any(_is_in_network(address, name) for name in names)
 
 
-def _is_within(address: "IPv4Address | IPv6Address", name: str) -> bool:
+def _is_in_network(address: "IPv4Address | IPv6Address", name: str) -> bool:
     from ipaddress import ip_network
 
     try:
@@ -328,7 +332,7 @@ def _is_within(address: "IPv4Address | IPv6Address", name: str) -> bool:
 # ---- what went wrong
 
 
-def _bad_header(error: Exception, headers: Mapping[str, str]) -> UsageError | None:
+def _find_bad_header(error: Exception, headers: Mapping[str, str]) -> UsageError | None:
     """A key read from a file often ends in a line break."""
     if type(error) is not ValueError:
         return None
@@ -336,7 +340,7 @@ def _bad_header(error: Exception, headers: Mapping[str, str]) -> UsageError | No
     return UsageError(f"the header {names[0]} holds a line break or a null") if names else None
 
 
-def _failure(error: Exception, host: str, timeouts: Timeouts, *, reading: bool = False) -> ToolglotError:
+def _translate_error(error: Exception, host: str, timeouts: Timeouts, *, reading: bool = False) -> ToolglotError:
     import aiohttp
 
     match error:
@@ -347,14 +351,14 @@ def _failure(error: Exception, host: str, timeouts: Timeouts, *, reading: bool =
         case TimeoutError():
             return TimedOut(f"{host} did not begin to answer within {timeouts.first_byte:g} seconds", "first byte")
         case aiohttp.ClientConnectorError() | aiohttp.ClientHttpProxyError() | aiohttp.ServerFingerprintMismatch():
-            return ConnectFailed(_unreached(error, host))
+            return ConnectFailed(_describe_connect_error(error, host))
         case aiohttp.ClientResponseError():
             return ConnectionLost(f"{host} did not answer in HTTP: {error.message.splitlines()[0].rstrip(':')}")
         case _:
             return ConnectionLost(f"the connection to {host} broke {'in the middle of' if reading else 'before'} its answer")
 
 
-def _unreached(error: Exception, host: str) -> str:
+def _describe_connect_error(error: Exception, host: str) -> str:
     import aiohttp
 
     match error:
@@ -363,16 +367,16 @@ def _unreached(error: Exception, host: str) -> str:
         case aiohttp.ClientSSLError():
             return f"TLS with {host} failed: {getattr(error.os_error, 'reason', None) or error.os_error}"
         case aiohttp.ClientProxyConnectionError(os_error=reason):
-            return f"the proxy for {host} could not be reached: {_reason(reason)}"
+            return f"the proxy for {host} could not be reached: {_describe_os_error(reason)}"
         case aiohttp.ClientHttpProxyError(status=status):
             return f"the proxy refused to connect to {host}: status {status}"
         case aiohttp.ClientConnectorDNSError():
             return f"the host {host} is not known"
         case aiohttp.ClientConnectorError(os_error=reason):
-            return f"{host} could not be reached: {_reason(reason)}"
+            return f"{host} could not be reached: {_describe_os_error(reason)}"
         case _:
             return f"{host} could not be reached"
 
 
-def _reason(error: OSError) -> str:
+def _describe_os_error(error: OSError) -> str:
     return os.strerror(error.errno) if error.errno else str(error)

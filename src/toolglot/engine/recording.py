@@ -15,25 +15,25 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from toolglot.engine.transport import HttpAnswer, HttpRequest, Transport
+from toolglot.engine.transport import HttpRequest, HttpResponse, Transport
 from toolglot.errors import MalformedData, ReplayMiss, UsageError
 from toolglot.jsontext import dumps, dumps_text, loads
 from toolglot.redact import redact
 
 __all__ = ["RecordingTransport", "ReplayTransport"]
 
-_KEPT = ("content-type", "retry-after", "retry-after-ms", "x-should-retry")  # of an answer's head
-_OPEN = frozenset({"content-type", "user-agent", "accept", "anthropic-version", "anthropic-beta", "editor-version"})
+_RECORDED_HEADERS = ("content-type", "retry-after", "retry-after-ms", "x-should-retry")  # of an answer's head
+_PUBLIC_HEADERS = frozenset({"content-type", "user-agent", "accept", "anthropic-version", "anthropic-beta", "editor-version"})
 _QUERY_KEY = re.compile(r"([?&](?:key|api[_-]?key|token|access_token|sig|signature)=)[^&]*", re.IGNORECASE)
 
 
-class _Asked(msgspec.Struct, frozen=True):
+class _RequestRecord(msgspec.Struct, frozen=True):
     method: str
     path: str
     body: Any
 
 
-class _Said(msgspec.Struct, frozen=True, omit_defaults=True):
+class _ResponseRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     status: int
     headers: dict[str, str]
     body: str | None = None
@@ -49,8 +49,8 @@ class _Said(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class _Exchange(msgspec.Struct, frozen=True):
-    request: _Asked
-    answer: _Said
+    request: _RequestRecord
+    answer: _ResponseRecord
 
 
 # ---- recording
@@ -66,9 +66,9 @@ class RecordingTransport:
         except OSError as e:
             raise UsageError(f"the recording {str(path)!r} cannot be written: {e.strerror}") from None
 
-    async def send(self, request: HttpRequest) -> HttpAnswer:
+    async def send(self, request: HttpRequest) -> HttpResponse:
         """Sends, and records what comes back."""
-        return _RecordedAnswer(await self._inner.send(request), request, self._path)
+        return _RecordingResponse(await self._inner.send(request), request, self._path)
 
     async def close(self) -> None:
         """Gives back what the inner transport holds."""
@@ -77,13 +77,13 @@ class RecordingTransport:
             await close()
 
 
-class _RecordedAnswer:
+class _RecordingResponse:
     """Passes an answer on. It is written when it is closed, as far as its reader wanted it; what broke off is not written."""
 
-    def __init__(self, inner: HttpAnswer, request: HttpRequest, path: Path) -> None:
+    def __init__(self, inner: HttpResponse, request: HttpRequest, path: Path) -> None:
         self._inner, self._request, self._path = inner, request, path
         self._parts: list[bytes] = []
-        self._done = False
+        self._is_finished = False
 
     @property
     def status(self) -> int:
@@ -97,7 +97,7 @@ class _RecordedAnswer:
         try:
             data = await self._inner.read()
         except BaseException:
-            self._done = True  # it did not come whole
+            self._is_finished = True  # it did not come whole
             raise
         self._parts.append(data)
         if not data:
@@ -109,42 +109,47 @@ class _RecordedAnswer:
         await self._write()
 
     async def _write(self) -> None:
-        if not self._done:
-            self._done = True
-            line = dumps(_Exchange(_asked(self._request), _said(self._inner, b"".join(self._parts), _keys(self._request))))
-            await asyncio.to_thread(_append, self._path, line + b"\n")
+        if not self._is_finished:
+            self._is_finished = True
+            line = dumps(
+                _Exchange(
+                    _record_request(self._request),
+                    _record_response(self._inner, b"".join(self._parts), _secret_header_values(self._request)),
+                )
+            )
+            await asyncio.to_thread(_append_line, self._path, line + b"\n")
 
 
-def _append(path: Path, line: bytes) -> None:
+def _append_line(path: Path, line: bytes) -> None:
     with path.open("ab") as file:
         file.write(line)
 
 
-def _keys(request: HttpRequest) -> list[str]:
+def _secret_header_values(request: HttpRequest) -> list[str]:
     """Whatever in a request's head may be secret."""
-    return [value.removeprefix("Bearer ") for name, value in request.headers.items() if name.lower() not in _OPEN]
+    return [value.removeprefix("Bearer ") for name, value in request.headers.items() if name.lower() not in _PUBLIC_HEADERS]
 
 
-def _asked(request: HttpRequest) -> _Asked:
+def _record_request(request: HttpRequest) -> _RequestRecord:
     """A request as it is kept and compared."""
-    keys, parts = _keys(request), urlsplit(request.url)
+    keys, parts = _secret_header_values(request), urlsplit(request.url)
     path = _QUERY_KEY.sub(r"\1", parts.path + (f"?{parts.query}" if parts.query else ""))
     text = redact(request.body.decode("utf-8", "replace"), keys)
     try:
         body = loads(text)
     except ValueError:
         body = text
-    return _Asked(request.method, redact(path, keys), body)
+    return _RequestRecord(request.method, redact(path, keys), body)
 
 
-def _said(answer: HttpAnswer, body: bytes, keys: list[str]) -> _Said:
-    headers = {name: redact(answer.headers[name], keys) for name in _KEPT if name in answer.headers}
+def _record_response(response: HttpResponse, body: bytes, keys: list[str]) -> _ResponseRecord:
+    headers = {name: redact(response.headers[name], keys) for name in _RECORDED_HEADERS if name in response.headers}
     try:
-        return _Said(answer.status, headers, redact(body.decode(), keys))
+        return _ResponseRecord(response.status, headers, redact(body.decode(), keys))
     except UnicodeDecodeError:
         for key in filter(None, keys):
             body = body.replace(key.encode(), b"[hidden]")
-        return _Said(answer.status, headers, base64=base64.b64encode(body).decode())
+        return _ResponseRecord(response.status, headers, base64=base64.b64encode(body).decode())
 
 
 # ---- replay
@@ -154,29 +159,29 @@ class ReplayTransport:
     """Answers from recordings, and from nothing else."""
 
     def __init__(self, *paths: str | Path) -> None:
-        self._left = [exchange for path in paths for exchange in _load(Path(path))]
-        self._used: list[_Exchange] = []
+        self._remaining = [exchange for path in paths for exchange in _load_exchanges(Path(path))]
+        self._replayed: list[_Exchange] = []
 
-    async def send(self, request: HttpRequest) -> HttpAnswer:
+    async def send(self, request: HttpRequest) -> HttpResponse:
         """The recorded answer. Raises ReplayMiss."""
-        asked = _asked(request)
-        for exchange in self._left:
-            if next(_differences(exchange.request, asked), None) is None:
-                self._left.remove(exchange)
-                self._used.append(exchange)
-                return _ReplayedAnswer(exchange.answer)
-        raise ReplayMiss(_miss(asked, self._left, self._used))
+        asked = _record_request(request)
+        for exchange in self._remaining:
+            if next(_compare_requests(exchange.request, asked), None) is None:
+                self._remaining.remove(exchange)
+                self._replayed.append(exchange)
+                return _ReplayedResponse(exchange.answer)
+        raise ReplayMiss(_describe_miss(asked, self._remaining, self._replayed))
 
     @property
-    def unused(self) -> int:
+    def remaining_count(self) -> int:
         """Recorded exchanges that nobody asked for yet."""
-        return len(self._left)
+        return len(self._remaining)
 
 
-class _ReplayedAnswer:
-    def __init__(self, said: _Said) -> None:
-        self.status, self.headers = said.status, said.headers
-        self._body = said.data
+class _ReplayedResponse:
+    def __init__(self, record: _ResponseRecord) -> None:
+        self.status, self.headers = record.status, record.headers
+        self._body = record.data
 
     async def read(self) -> bytes:
         data, self._body = self._body, b""
@@ -186,7 +191,7 @@ class _ReplayedAnswer:
         pass
 
 
-def _load(path: Path) -> Iterator[_Exchange]:
+def _load_exchanges(path: Path) -> Iterator[_Exchange]:
     try:
         lines = path.read_bytes().splitlines()
     except OSError as e:
@@ -201,22 +206,22 @@ def _load(path: Path) -> Iterator[_Exchange]:
             yield exchange
 
 
-def _miss(asked: _Asked, left: Sequence[_Exchange], used: Sequence[_Exchange]) -> str:
+def _describe_miss(request: _RequestRecord, remaining: Sequence[_Exchange], replayed: Sequence[_Exchange]) -> str:
     """What is said of a request that was not recorded."""
-    found = [(list(_differences(one.request, asked)), one.request) for one in left]
+    found = [(list(_compare_requests(one.request, request)), one.request) for one in remaining]
     if not found:
-        done = f": all {len(used)} recorded exchanges were used" if used else ""
-        return f"nothing is recorded for {asked.method} {asked.path}{done}"
-    if any(next(_differences(one.request, asked), None) is None for one in used):
-        return f"the recording of this request ({asked.method} {asked.path}) was used already: it was asked once too often"
+        done = f": all {len(replayed)} recorded exchanges were used" if replayed else ""
+        return f"nothing is recorded for {request.method} {request.path}{done}"
+    if any(next(_compare_requests(one.request, request), None) is None for one in replayed):
+        return f"the recording of this request ({request.method} {request.path}) was used already: it was asked once too often"
     differences, nearest = min(found, key=lambda one: len(one[0]))
     where, recorded, now = differences[0]
     more = f" (and {len(differences) - 1} more places)" if len(differences) > 1 else ""
-    said = f"recorded {_short(recorded, now)}, asked {_short(now, recorded)}{more}"
+    said = f"recorded {_abbreviate(recorded, now)}, asked {_abbreviate(now, recorded)}{more}"
     return f"no recording of this request; the nearest is {nearest.method} {nearest.path}, and it differs at {where}: {said}"
 
 
-def _short(value: Any, other: Any) -> str:
+def _abbreviate(value: Any, other: Any) -> str:
     """A value in few words; of a long text the part where it begins to differ from the other."""
     if value is _MISSING:
         return "nothing"
@@ -231,23 +236,23 @@ def _short(value: Any, other: Any) -> str:
 _MISSING: Any = object()
 
 
-def _differences(recorded: _Asked, asked: _Asked) -> Iterator[tuple[str, Any, Any]]:
-    if recorded.method != asked.method:
-        yield "method", recorded.method, asked.method
-    if recorded.path != asked.path:
-        yield "path", recorded.path, asked.path
-    yield from _differ(recorded.body, asked.body, "body")
+def _compare_requests(recorded: _RequestRecord, request: _RequestRecord) -> Iterator[tuple[str, Any, Any]]:
+    if recorded.method != request.method:
+        yield "method", recorded.method, request.method
+    if recorded.path != request.path:
+        yield "path", recorded.path, request.path
+    yield from _compare_values(recorded.body, request.body, "body")
 
 
-def _differ(recorded: Any, asked: Any, where: str) -> Iterator[tuple[str, Any, Any]]:
-    if isinstance(recorded, dict) and isinstance(asked, dict):
-        one, other = cast(dict[str, Any], recorded), cast(dict[str, Any], asked)
+def _compare_values(recorded: Any, actual: Any, where: str) -> Iterator[tuple[str, Any, Any]]:
+    if isinstance(recorded, dict) and isinstance(actual, dict):
+        one, other = cast(dict[str, Any], recorded), cast(dict[str, Any], actual)
         for key in (*one, *(key for key in other if key not in one)):
-            yield from _differ(one.get(key, _MISSING), other.get(key, _MISSING), f"{where}.{key}")
-    elif isinstance(recorded, list) and isinstance(asked, list):
-        first, second = cast(list[Any], recorded), cast(list[Any], asked)
+            yield from _compare_values(one.get(key, _MISSING), other.get(key, _MISSING), f"{where}.{key}")
+    elif isinstance(recorded, list) and isinstance(actual, list):
+        first, second = cast(list[Any], recorded), cast(list[Any], actual)
         for index in range(max(len(first), len(second))):
             one_item, other_item = (items[index] if index < len(items) else _MISSING for items in (first, second))
-            yield from _differ(one_item, other_item, f"{where}[{index}]")
-    elif recorded != asked or isinstance(recorded, bool) != isinstance(asked, bool):
-        yield where, recorded, asked
+            yield from _compare_values(one_item, other_item, f"{where}[{index}]")
+    elif recorded != actual or isinstance(recorded, bool) != isinstance(actual, bool):
+        yield where, recorded, actual

@@ -17,18 +17,18 @@ from math import isfinite
 from toolglot.errors import MalformedReply, ProviderError, QuotaExceeded, ToolglotError, TransportError
 from toolglot.tools.config import RetryConfig
 
-__all__ = ["asked_wait", "wait_before_retry"]
+__all__ = ["parse_retry_after", "retry_delay"]
 
-_MODEL_FAILED = ("tool_use_failed",)  # Groq checks what the model wrote (groq SDK 1.7.0)
+_MODEL_ERROR_CODES = ("tool_use_failed",)  # Groq checks what the model wrote (groq SDK 1.7.0)
 
 
-def wait_before_retry(
+def retry_delay(
     error: ToolglotError, headers: Mapping[str, str], attempt: int, config: RetryConfig, *, chance: float, now: float
 ) -> float | None:
     """Seconds to wait before the provider is asked again; None: it is not. `now`: seconds since 1970."""
-    if attempt >= config.max_retries or not _may_retry(error, headers):
+    if attempt >= config.max_retries or not _is_retryable(error, headers):
         return None
-    asked = asked_wait(headers, now)
+    asked = parse_retry_after(headers, now)
     if asked is None and isinstance(error, ProviderError):
         asked = error.retry_after
     if asked is None:
@@ -36,7 +36,7 @@ def wait_before_retry(
     return max(0.0, asked) if asked <= config.max_wait else None
 
 
-def _may_retry(error: ToolglotError, headers: Mapping[str, str]) -> bool:
+def _is_retryable(error: ToolglotError, headers: Mapping[str, str]) -> bool:
     if isinstance(error, QuotaExceeded):
         return False
     match headers.get("x-should-retry"):
@@ -46,11 +46,11 @@ def _may_retry(error: ToolglotError, headers: Mapping[str, str]) -> bool:
             return False
         case _:
             if isinstance(error, ProviderError):
-                return error.retryable or error.code in _MODEL_FAILED
+                return error.retryable or error.code in _MODEL_ERROR_CODES
             return isinstance(error, TransportError | MalformedReply)
 
 
-def asked_wait(headers: Mapping[str, str], now: float) -> float | None:
+def parse_retry_after(headers: Mapping[str, str], now: float) -> float | None:
     """The patience that an answer's head asks for, in seconds; None where it asks for none that can be read."""
     for name, scale in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         text = headers.get(name, "").strip()

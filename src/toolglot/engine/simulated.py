@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
-from toolglot.engine.transport import HttpAnswer, HttpRequest
+from toolglot.engine.transport import HttpRequest, HttpResponse
 from toolglot.errors import ConnectionLost
 from toolglot.simulator.core import Part, Reset, Simulator, Stall
 
@@ -17,18 +17,18 @@ class SimulatedTransport:
     def __init__(self, simulator: Simulator | None = None) -> None:
         self.simulator = simulator or Simulator()
 
-    async def send(self, request: HttpRequest) -> HttpAnswer:
+    async def send(self, request: HttpRequest) -> HttpResponse:
         """The simulator's answer. A stall waits until it is cancelled."""
         parts = urlsplit(request.url)
         path = parts.path + (f"?{parts.query}" if parts.query else "")
         headers = {name.lower(): value for name, value in request.headers.items()}
         answer = self.simulator.handle(request.method, path, headers, request.body)
         if answer.parts and not isinstance(answer.parts[0], bytes):
-            await _faulty(answer.parts[0])
-        return _Answer(answer.status, {name.lower(): value for name, value in answer.headers.items()}, answer.parts)
+            await _apply_fault(answer.parts[0])
+        return _SimulatedResponse(answer.status, {name.lower(): value for name, value in answer.headers.items()}, answer.parts)
 
 
-class _Answer:
+class _SimulatedResponse:
     def __init__(self, status: int, headers: Mapping[str, str], parts: list[Part]) -> None:
         self.status, self.headers = status, headers
         self._parts = iter(parts)
@@ -37,7 +37,7 @@ class _Answer:
         await asyncio.sleep(0)  # as a network would, let others have their turn
         for part in self._parts:
             if not isinstance(part, bytes):
-                await _faulty(part)
+                await _apply_fault(part)
             elif part:
                 return part
         return b""
@@ -46,7 +46,7 @@ class _Answer:
         self._parts = iter(())
 
 
-async def _faulty(part: Part) -> None:
+async def _apply_fault(part: Part) -> None:
     if isinstance(part, Stall):
         await asyncio.Event().wait()
     if isinstance(part, Reset):

@@ -11,7 +11,7 @@ import msgspec
 
 from toolglot.redact import redact
 
-__all__ = ["HttpAnswer", "HttpRequest", "Timeouts", "Transport"]
+__all__ = ["HttpRequest", "HttpResponse", "Timeouts", "Transport"]
 
 
 class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,10 +36,10 @@ class HttpRequest(msgspec.Struct, frozen=True, gc=False):
 
     def __repr__(self) -> str:
         """Without the headers, which hold a key; an address may hold one too."""
-        return f"HttpRequest({self.method} {redact(self.url, named=True)}, {len(self.body)} bytes)"
+        return f"HttpRequest({self.method} {redact(self.url, by_name=True)}, {len(self.body)} bytes)"
 
 
-class HttpAnswer(Protocol):
+class HttpResponse(Protocol):
     """The head of an answer; its body is read piece by piece. It is always closed by the one who asked."""
 
     @property
@@ -61,6 +61,6 @@ class HttpAnswer(Protocol):
 class Transport(Protocol):
     """Sends requests. One transport serves many conversations at once and keeps its connections."""
 
-    async def send(self, request: HttpRequest) -> HttpAnswer:
+    async def send(self, request: HttpRequest) -> HttpResponse:
         """The head of the answer. Raises ConnectFailed, TimedOut, ConnectionLost; UsageError for what cannot be sent."""
         ...

@@ -10,7 +10,7 @@ from typing import Any, Literal, cast
 import msgspec
 
 from toolglot.errors import ToolError, ToolErrorKind
-from toolglot.facades.plain import Arguments, canonical
+from toolglot.facades.equivalence import Arguments, canonical_call
 from toolglot.losses import Loss
 from toolglot.messages import Opaque
 from toolglot.request import Schema, ToolDefinition
@@ -20,17 +20,17 @@ __all__ = [
     "Case",
     "Facade",
     "Field",
-    "Said",
+    "RenderContext",
+    "Renderer",
     "View",
-    "Words",
     "boolean",
-    "closed",
+    "closed_schema",
     "integer",
     "number",
-    "shape",
-    "text",
-    "texts",
-    "unsaid",
+    "object_schema",
+    "omit",
+    "string",
+    "string_list",
 ]
 
 
@@ -42,12 +42,12 @@ class Field(msgspec.Struct, frozen=True, kw_only=True):
 
     native: str
     base: str
-    into: Callable[[Any], Any] | None = None
-    back: Callable[[Any], Any] | None = None
-    whole: bool = False
+    to_base: Callable[[Any], Any] | None = None
+    from_base: Callable[[Any], Any] | None = None
+    needs_all_arguments: bool = False
 
 
-class Said(msgspec.Struct, frozen=True, kw_only=True):
+class RenderContext(msgspec.Struct, frozen=True, kw_only=True):
     """What a text for the model is made from: the call in both words, and what came of it."""
 
     native: Arguments
@@ -60,13 +60,13 @@ class Said(msgspec.Struct, frozen=True, kw_only=True):
     """Why it failed."""
     details: Any = None
 
-    def part(self, name: str) -> list[Arguments]:
+    def data_list(self, name: str) -> list[Arguments]:
         """A list in the data; [] where there is none."""
         data = self.data
         return cast(Arguments, data).get(name, []) if isinstance(data, dict) else []
 
 
-Words = Callable[[Said], str]
+Renderer = Callable[[RenderContext], str]
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,19 +77,19 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     """A text: a parameter of the same name and meaning on both sides."""
     fixed: Arguments = {}
     """Base parameters that are always so."""
-    into: Callable[[Arguments], Arguments] | None = None
+    to_base: Callable[[Arguments], Arguments] | None = None
     """Native arguments -> base arguments, in the place of the fields."""
-    back: Callable[[Arguments], Arguments | None] | None = None
+    from_base: Callable[[Arguments], Arguments | None] | None = None
     """Base arguments -> native arguments; None where they cannot be said."""
-    says: Callable[[Arguments], object] | None = None
+    can_express: Callable[[Arguments], object] | None = None
     """Whether base arguments can be said at all, where the fields are the way back."""
-    result: Words | None = None
+    result: Renderer | None = None
     """How a good result reads; None: as the base tool says it."""
-    failure: Words | None = None
+    failure: Renderer | None = None
     """How a failure reads; None: as the facade says failures."""
-    fails: Callable[[Said], bool] | None = None
+    is_failure: Callable[[RenderContext], bool] | None = None
     """Whether this harness calls a good result an error: a command with an exit code."""
-    data: Callable[[Said], Any] | None = None
+    native_data: Callable[[RenderContext], Any] | None = None
     """What a vendor wants beside the text, for a tool that is `typed`."""
 
 
@@ -108,14 +108,14 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     description: str
     parameters: Schema | None
     cases: dict[str, Case]
-    by: str = ""
-    pick: Callable[[Arguments], str] | None = None
+    case_parameter: str = ""
+    select_case: Callable[[Arguments], str] | None = None
     accepts: Schema = {}
     ignored: frozenset[str] = frozenset()
-    instead: dict[str, tuple[str, ...]] = {}
-    demands: Schema | None = None
+    aliases_for: dict[str, tuple[str, ...]] = {}
+    required_schema: Schema | None = None
     aliases: tuple[str, ...] = ()
-    stands_for: frozenset[str] = frozenset()
+    represents: frozenset[str] = frozenset()
     kind: Literal["function", "freeform"] = "function"
     grammar: dict[str, Any] | None = None
     namespace: str = ""
@@ -127,12 +127,12 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     """It is understood when it is called, and never shown: a tool that the models of a harness remember."""
 
     @property
-    def bases(self) -> frozenset[str]:
+    def base_tools(self) -> frozenset[str]:
         """The base tools that it stands for."""
-        return self.stands_for or frozenset(case.base for case in self.cases.values())
+        return self.represents or frozenset(case.base for case in self.cases.values())
 
     @property
-    def title(self) -> str:
+    def qualified_name(self) -> str:
         """The name with its namespace."""
         return f"{self.namespace}.{self.name}" if self.namespace else self.name
 
@@ -150,43 +150,46 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     @property
-    def taken(self) -> Schema:
+    def accepted_schema(self) -> Schema:
         """The schema that calls are checked against: what is shown, and what is taken beside it.
 
         Names that an object inside does not know are let through, and mean nothing.
         """
         free = self.kind == "freeform"  # as it is called where there are functions only
-        shown = self.parameters or (shape("input", input=text()) if free else shape())
-        found = cast(Schema, _open({**shown, "properties": {**shown.get("properties", {}), **self.accepts}}))
+        shown = self.parameters or (object_schema("input", input=string()) if free else object_schema())
+        found = cast(Schema, _allow_unknown_keys({**shown, "properties": {**shown.get("properties", {}), **self.accepts}}))
         found["properties"].update({name: {} for name in self.ignored})
         needed = cast(list[str], found.pop("required", []))
-        if self.demands is not None:
-            return {**found, **self.demands}
+        if self.required_schema is not None:
+            return {**found, **self.required_schema}
         rules = [
             {"if": {"anyOf": [{"required": [name]} for name in others]}, "else": {"required": [wanted]}}
-            for wanted, others in self.instead.items()
+            for wanted, others in self.aliases_for.items()
         ]
-        needed = [name for name in needed if name not in self.instead]
+        needed = [name for name in needed if name not in self.aliases_for]
         return {**found, **({"required": needed} if needed else {}), **({"allOf": rules} if rules else {})}
 
     # ---- the way in
 
-    def case(self, native: Arguments) -> Case:
+    def find_case(self, native: Arguments) -> Case:
         """What a call means. Raises ToolError."""
-        if not self.by:
-            return self.cases["" if self.pick is None else self.pick(native)]
-        found = self.cases.get(str(native.get(self.by)))
+        if not self.case_parameter:
+            return self.cases["" if self.select_case is None else self.select_case(native)]
+        found = self.cases.get(str(native.get(self.case_parameter)))
         if found is None:
             known = ", ".join(self.cases)
-            raise ToolError(f"{self.name}: {self.by} must be one of {known}, not {native.get(self.by)!r}", kind="validation")
+            raise ToolError(
+                f"{self.name}: {self.case_parameter} must be one of {known}, not {native.get(self.case_parameter)!r}",
+                kind="validation",
+            )
         return found
 
     def to_base(self, native: Arguments) -> tuple[str, Arguments]:
         """The base tool and its arguments. Raises ToolError, in the model's own words."""
-        case = self.case(native)
-        if case.into is not None:
-            return case.base, {**case.fixed, **case.into(native)}
-        return case.base, {**case.fixed, **_carried(case.fields, native, into=True)}
+        case = self.find_case(native)
+        if case.to_base is not None:
+            return case.base, {**case.fixed, **case.to_base(native)}
+        return case.base, {**case.fixed, **_map_fields(case.fields, native, to_base=True)}
 
     # ---- the way back
 
@@ -194,9 +197,9 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
         """A call of a base tool as the model would have made it, and what cannot be said; None: it cannot be said at all."""
         given = {name: value for name, value in arguments.items() if value is not None}
         sayings = [
-            (native, *self._missed(base, given, native))
+            (native, *self._compare_round_trip(base, given, native))
             for value, case in self.cases.items()
-            if case.base == base and (native := self._native(value, case, given)) is not None
+            if case.base == base and (native := self._to_native(value, case, given)) is not None
         ]
         if not sayings:
             return None
@@ -205,19 +208,19 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
             Loss(f"parameter {name!r}", self.name, "this model's tool has no way to say it") for name in missing
         )
 
-    def _native(self, value: str, case: Case, arguments: Arguments) -> Arguments | None:
-        if case.says is not None and not case.says(arguments):
+    def _to_native(self, case_key: str, case: Case, arguments: Arguments) -> Arguments | None:
+        if case.can_express is not None and not case.can_express(arguments):
             return None
-        native = case.back(arguments) if case.back is not None else _carried(case.fields, arguments, into=False)
-        return {self.by: value, **native} if native is not None and self.by else native
+        native = case.from_base(arguments) if case.from_base is not None else _map_fields(case.fields, arguments, to_base=False)
+        return {self.case_parameter: case_key, **native} if native is not None and self.case_parameter else native
 
-    def _missed(self, base: str, arguments: Arguments, native: Arguments) -> tuple[list[str], int]:
+    def _compare_round_trip(self, base: str, arguments: Arguments, native: Arguments) -> tuple[list[str], int]:
         """Which base parameters a native call does not bring again, and how many it says that nobody has said."""
         try:
-            again = canonical(*self.to_base(native))
+            again = canonical_call(*self.to_base(native))
         except Exception:  # what cannot be read again was not said
             again = {}
-        meant = canonical(base, arguments)
+        meant = canonical_call(base, arguments)
         missing = [name for name, value in meant.items() if name not in again or again[name] != value]
         return missing, sum(name not in meant for name in again)
 
@@ -228,7 +231,7 @@ class Facade(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     title: str
     views: tuple[View, ...]
-    failure: Words | None = None
+    failure: Renderer | None = None
     """How a failure reads where a case does not say."""
     note: str = ""
     """For the instructions: how to work with the tools, by the names that the model sees."""
@@ -239,16 +242,16 @@ class Facade(msgspec.Struct, frozen=True, kw_only=True):
 # ---- helpers for tables
 
 
-def _carried(fields: tuple[Field | str, ...], given: Arguments, *, into: bool) -> Arguments:
+def _map_fields(fields: tuple[Field | str, ...], arguments: Arguments, *, to_base: bool) -> Arguments:
     found: Arguments = {}
     for field in fields:
         one = Field(native=field, base=field) if isinstance(field, str) else field
-        source, target = (one.native, one.base) if into else (one.base, one.native)
-        change = one.into if into else one.back
-        if one.whole and change is not None:
-            value = change(given)
-        elif source in given:
-            value = given[source] if change is None else change(given[source])
+        source, target = (one.native, one.base) if to_base else (one.base, one.native)
+        change = one.to_base if to_base else one.from_base
+        if one.needs_all_arguments and change is not None:
+            value = change(arguments)
+        elif source in arguments:
+            value = arguments[source] if change is None else change(arguments[source])
         else:
             continue
         if value is not msgspec.UNSET:
@@ -256,14 +259,14 @@ def _carried(fields: tuple[Field | str, ...], given: Arguments, *, into: bool) -
     return found
 
 
-def _open(node: Any) -> Any:
+def _allow_unknown_keys(node: Any) -> Any:
     """A schema whose objects let any name through."""
     if isinstance(node, dict):
-        return {key: _open(value) for key, value in cast(Schema, node).items() if key != "additionalProperties"}
-    return [_open(item) for item in cast(list[Any], node)] if isinstance(node, list) else node
+        return {key: _allow_unknown_keys(value) for key, value in cast(Schema, node).items() if key != "additionalProperties"}
+    return [_allow_unknown_keys(item) for item in cast(list[Any], node)] if isinstance(node, list) else node
 
 
-def shape(required: str = "", **properties: Any) -> Schema:
+def object_schema(required: str = "", **properties: Any) -> Schema:
     """A native schema: `shape("file_path", file_path=text(), limit=number())`."""
     found: Schema = {"type": "object", "properties": properties}
     if required:
@@ -271,36 +274,36 @@ def shape(required: str = "", **properties: Any) -> Schema:
     return found
 
 
-def closed(required: str = "", **properties: Any) -> Schema:
+def closed_schema(required: str = "", **properties: Any) -> Schema:
     """A native schema that names all there is."""
-    return {**shape(required, **properties), "additionalProperties": False}
+    return {**object_schema(required, **properties), "additionalProperties": False}
 
 
-def text(**more: Any) -> Schema:
+def string(**keywords: Any) -> Schema:
     """A parameter that is a text."""
-    return {"type": "string", **more}
+    return {"type": "string", **keywords}
 
 
-def texts(**more: Any) -> Schema:
+def string_list(**keywords: Any) -> Schema:
     """A parameter that is a list of texts."""
-    return {"type": "array", "items": text(), **more}
+    return {"type": "array", "items": string(), **keywords}
 
 
-def number(**more: Any) -> Schema:
+def number(**keywords: Any) -> Schema:
     """A parameter that is a number."""
-    return {"type": "number", **more}
+    return {"type": "number", **keywords}
 
 
-def integer(**more: Any) -> Schema:
+def integer(**keywords: Any) -> Schema:
     """A parameter that is a whole number."""
-    return {"type": "integer", **more}
+    return {"type": "integer", **keywords}
 
 
-def unsaid(_: Any) -> Any:
+def omit(_: Any) -> Any:
     """The way back of a parameter that is taken and never said."""
     return msgspec.UNSET
 
 
-def boolean(**more: Any) -> Schema:
+def boolean(**keywords: Any) -> Schema:
     """A parameter that is true or false."""
-    return {"type": "boolean", **more}
+    return {"type": "boolean", **keywords}

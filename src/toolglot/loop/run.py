@@ -28,18 +28,18 @@ from toolglot.messages import (
     user,
 )
 from toolglot.request import ToolChoice
-from toolglot.wire.repair import interrupted, unanswered
+from toolglot.wire.repair import make_interrupted_result, make_unknown_result
 
 __all__ = ["AskModel", "CallTools", "Decision", "Done", "NeedApproval", "Run", "RunState", "Step"]
 
 Decision = Literal["yes", "no"]
 NO_CALLS = ToolChoice("none")
-_OURS = Origin("toolglot")
-_USER, _TIME = "the user interrupted", "the time was up"
+_LOOP_ORIGIN = Origin("toolglot")
+_USER_INTERRUPTED, _TIME_RAN_OUT = "the user interrupted", "the time was up"
 _NOT_STARTED = "The call was not started: {}."
 _TRUNCATED = "The call was cut off by the length limit and did not run. Make a shorter call, or several."
-_NOT_RUN, _USED_UP = "The call did not run: {}.", "the run has used up its turns"
-_CUT_SHORT, _NO_ANSWER = "[The reply above was cut short: {}.]", "[No answer came: {}.]"
+_NOT_RUN, _TURNS_USED_UP = "The call did not run: {}.", "the run has used up its turns"
+_REPLY_INTERRUPTED, _NO_ANSWER = "[The reply above was cut short: {}.]", "[No answer came: {}.]"
 
 
 class AskModel(msgspec.Struct, frozen=True, gc=False):
@@ -104,17 +104,17 @@ class _Turn:
         self.holding: set[int] = set()  # calls that keep their place: where they wait, those after them wait too
         self.decisions: dict[int, Decision] = {}
 
-    def open(self) -> list[int]:
+    def open_indexes(self) -> list[int]:
         """Calls without a result."""
         return [number for number, result in enumerate(self.results) if result is None]
 
     def refuse(self, kind: ToolErrorKind, text: str, only: Sequence[int] | None = None) -> None:
         """Open calls are answered without being run; of those that were started nobody knows."""
-        for number in self.open() if only is None else [number for number in self.open() if number in only]:
+        for number in self.open_indexes() if only is None else [number for number in self.open_indexes() if number in only]:
             call = self.calls[number]
-            self.results[number] = unanswered(call) if number in self.started else _refused(call, kind, text)
+            self.results[number] = make_unknown_result(call) if number in self.started else _refusal(call, kind, text)
 
-    def message(self) -> Message:
+    def result_message(self) -> Message:
         """All results, in call order; each under the id and the name of its call."""
         named: list[ToolResult] = []
         for call, result in zip(self.calls, self.results, strict=True):
@@ -138,10 +138,10 @@ class Run:
         self.conversation = conversation
         self.reply: Reply | None = None
         self.iteration = 0
-        self._max, self._choice = max_iterations, tool_choice
+        self._max_iterations, self._tool_choice = max_iterations, tool_choice
         self._turn: _Turn | None = None
         self._stop: RunStop | None = None
-        self._refused: list[tuple[int, ToolCall, ToolResult]] = []
+        self._refusals: list[tuple[int, ToolCall, ToolResult]] = []
         if state is not None:
             self._restore(state)
 
@@ -153,15 +153,15 @@ class Run:
             raise MalformedData("the saved run contradicts itself: its calls, results and decisions do not fit together")
         self.iteration, self._stop = state.iteration, state.stop
         if state.last:
-            self.last_turn()
+            self.disable_tools()
         if state.calls:
             turn = self._turn = _Turn(state.calls, state.results)
             turn.started, turn.waiting, turn.decisions = set(state.started), set(state.waiting), dict(state.decisions)
             turn.holding = set(state.holding)
-            for number in turn.started.intersection(turn.open()):  # begun before a crash: nobody knows what came of it
-                turn.results[number] = unanswered(turn.calls[number])
+            for number in turn.started.intersection(turn.open_indexes()):  # begun before a crash: nobody knows what came of it
+                turn.results[number] = make_unknown_result(turn.calls[number])
 
-    def state(self, tools: str = "") -> RunState:
+    def snapshot(self, tools: str = "") -> RunState:
         """The run as a value."""
         turn = self._turn or _Turn(())
         return RunState(
@@ -174,7 +174,7 @@ class Run:
             dict(turn.decisions),
             tools,
             self._stop,
-            self.iteration >= self._max,
+            self.iteration >= self._max_iterations,
             tuple(sorted(turn.holding)),
         )
 
@@ -183,28 +183,28 @@ class Run:
     def next(self) -> Step:
         """What to do now."""
         if (turn := self._turn) is not None:
-            open_ = turn.open()
+            open_ = turn.open_indexes()
             held = min(turn.holding & turn.waiting, default=len(turn.calls))
             if ready := [number for number in open_ if number not in turn.waiting and number < held]:
                 return CallTools(tuple((number, turn.calls[number]) for number in ready))
             if open_:
                 return NeedApproval(tuple(turn.calls[number] for number in open_ if number in turn.waiting))
             self._close_turn()
-        if self._stop is None and self.iteration > self._max:
+        if self._stop is None and self.iteration > self._max_iterations:
             self._stop = "max_iterations"
         if self._stop is not None:
             return Done(self._stop, self.reply)
-        if self.iteration == self._max:
+        if self.iteration == self._max_iterations:
             return AskModel(NO_CALLS, last=True)
-        return AskModel(self._choice if self.iteration == 0 else None)
+        return AskModel(self._tool_choice if self.iteration == 0 else None)
 
     # ---- what happened
 
-    def replied(self, reply: Reply) -> None:
+    def add_reply(self, reply: Reply) -> None:
         """The model answered. Its calls, if they may run, come next."""
-        last = self.iteration >= self._max
+        last = self.iteration >= self._max_iterations
         self.iteration += 1
-        reply = self.reply = _with_own_ids(reply)
+        reply = self.reply = _with_unique_ids(reply)
         if reply.blocks:
             self.conversation.append(reply.message)
         turn = self._turn = _Turn(reply.calls) if reply.calls else None
@@ -215,43 +215,43 @@ class Run:
         elif turn is None and reply.stop != "pause":
             self._stop = "length" if reply.stop == "length" else "end"
         if turn is not None:
-            self._refuse_unfit(turn, reply, last)
+            self._refuse_unrunnable(turn, reply, last)
 
-    def _refuse_unfit(self, turn: _Turn, reply: Reply, last: bool) -> None:
+    def _refuse_unrunnable(self, turn: _Turn, reply: Reply, last: bool) -> None:
         """Calls of a reply that is not to be acted on get their results at once."""
         if self._stop is not None:
-            turn.refuse("limit" if last else "cancelled", _NOT_RUN.format(_USED_UP if last else "the reply was stopped"))
+            turn.refuse("limit" if last else "cancelled", _NOT_RUN.format(_TURNS_USED_UP if last else "the reply was stopped"))
         elif reply.stop == "pause":
             turn.refuse("cancelled", _NOT_RUN.format("the reply was paused"))
         elif reply.stop == "length":
-            turn.refuse("truncated", _TRUNCATED, only=_cut(reply))
+            turn.refuse("truncated", _TRUNCATED, only=_truncated_calls(reply))
         done = zip(turn.calls, turn.results, strict=True)
-        self._refused += [(number, call, result) for number, (call, result) in enumerate(done) if result is not None]
+        self._refusals += [(number, call, result) for number, (call, result) in enumerate(done) if result is not None]
 
-    def take_refused(self) -> list[tuple[int, ToolCall, ToolResult]]:
+    def take_refusals(self) -> list[tuple[int, ToolCall, ToolResult]]:
         """Calls of the turn that were answered without being run, since this was last asked."""
-        refused, self._refused = self._refused, []
+        refused, self._refusals = self._refusals, []
         return refused
 
     def finish(self, stop: RunStop = "end") -> None:
         """Nothing more is asked once the open calls are answered."""
         self._stop = self._stop or stop
 
-    def last_turn(self) -> None:
+    def disable_tools(self) -> None:
         """The next request is the last one, in which no tool may be called."""
-        self._max = min(self._max, self.iteration)
+        self._max_iterations = min(self._max_iterations, self.iteration)
 
-    def go_on(self, message: Message) -> None:
+    def continue_with(self, message: Message) -> None:
         """The model gets another chance: a message is added, and it is asked again."""
         self._stop = None
-        self.conversation.append(_note(message))
+        self.conversation.append(_as_loop_message(message))
 
-    def wait_for(self, number: int, *, holds: bool = False) -> None:
+    def wait_for_decision(self, index: int, *, blocks_later: bool = False) -> None:
         """A call needs a decision from outside. `holds`: those after it wait for it."""
         assert self._turn is not None
-        self._turn.waiting.add(number)
-        if holds:
-            self._turn.holding.add(number)
+        self._turn.waiting.add(index)
+        if blocks_later:
+            self._turn.holding.add(index)
 
     def decide(self, decisions: dict[str, Decision]) -> None:
         """Decisions by call id; calls that are not named keep waiting."""
@@ -269,75 +269,79 @@ class Run:
             turn.waiting.discard(number)
             turn.decisions[number] = decision
             if decision == "no":
-                result = turn.results[number] = interrupted(turn.calls[number], kind="rejected")
-                self._refused.append((number, turn.calls[number], result))
+                result = turn.results[number] = make_interrupted_result(turn.calls[number], kind="rejected")
+                self._refusals.append((number, turn.calls[number], result))
 
-    def ask_again(self) -> None:
+    def reopen_waiting(self) -> None:
         """Whoever decides is there now: the calls that wait are asked about once more."""
         if self._turn is not None:
             self._turn.waiting.clear()
 
-    def is_approved(self, number: int) -> bool:
+    def is_approved(self, index: int) -> bool:
         """Whether a call was allowed from outside."""
-        return self._turn is not None and self._turn.decisions.get(number) == "yes"
+        return self._turn is not None and self._turn.decisions.get(index) == "yes"
 
-    def started(self, number: int) -> None:
+    def mark_started(self, index: int) -> None:
         """A call is about to have effects."""
         assert self._turn is not None
-        self._turn.started.add(number)
+        self._turn.started.add(index)
 
-    def answered(self, number: int, result: ToolResult) -> None:
+    def add_result(self, index: int, result: ToolResult) -> None:
         """A call has its result. The first counts."""
         assert self._turn is not None
-        if self._turn.results[number] is None:
-            self._turn.results[number] = result
+        if self._turn.results[index] is None:
+            self._turn.results[index] = result
 
-    def interrupted(self, said: str | None = None, *, late: bool = False) -> None:
+    def interrupt(self, partial_text: str | None = None, *, timed_out: bool = False) -> None:
         """Everything stops here. `said`: the visible text of a reply that was being read, None where none was.
 
         `late`: nobody interrupted, the time was up.
         """
-        why = _TIME if late else _USER
+        why = _TIME_RAN_OUT if timed_out else _USER_INTERRUPTED
         if (turn := self._turn) is not None:
-            for number in turn.open():
+            for number in turn.open_indexes():
                 call = turn.calls[number]
                 ran = number in turn.started
-                turn.results[number] = interrupted(call) if ran else _refused(call, "cancelled", _NOT_STARTED.format(why))
+                turn.results[number] = (
+                    make_interrupted_result(call) if ran else _refusal(call, "cancelled", _NOT_STARTED.format(why))
+                )
             self._close_turn()
-        elif said is not None:
-            if said.strip():
-                self.conversation.append(assistant(said))
-            self.conversation.append(_note(user((_CUT_SHORT if said.strip() else _NO_ANSWER).format(why))))
+        elif partial_text is not None:
+            if partial_text.strip():
+                self.conversation.append(assistant(partial_text))
+            self.conversation.append(
+                _as_loop_message(user((_REPLY_INTERRUPTED if partial_text.strip() else _NO_ANSWER).format(why)))
+            )
         self._stop = "interrupted"
 
-    def abandon(self, kind: ToolErrorKind, why: str) -> None:
+    def abandon(self, kind: ToolErrorKind, reason: str) -> None:
         """The open calls are answered without being run: those that were started have an unknown outcome."""
         if self._turn is not None:
-            self._turn.refuse(kind, _NOT_RUN.format(why))
+            self._turn.refuse(kind, _NOT_RUN.format(reason))
             self._close_turn()
 
     def _close_turn(self) -> None:
         """All calls have results: one message holds them."""
         assert self._turn is not None
-        self.conversation.append(self._turn.message())
+        self.conversation.append(self._turn.result_message())
         self._turn = None
 
 
-def _note(message: Message) -> Message:
+def _as_loop_message(message: Message) -> Message:
     """A message that the loop says in the user's place."""
-    return replace(message, origin=_OURS)
+    return replace(message, origin=_LOOP_ORIGIN)
 
 
-def is_prompt(message: Message) -> bool:
+def is_user_prompt(message: Message) -> bool:
     """Whether the user said it."""
-    return message.role == "user" and message.origin != _OURS
+    return message.role == "user" and message.origin != _LOOP_ORIGIN
 
 
-def _refused(call: ToolCall, kind: ToolErrorKind, text: str) -> ToolResult:
+def _refusal(call: ToolCall, kind: ToolErrorKind, text: str) -> ToolResult:
     return ToolResult(call.id, (Text(text),), call.name, is_error=True, error_kind=kind)
 
 
-def _with_own_ids(reply: Reply) -> Reply:
+def _with_unique_ids(reply: Reply) -> Reply:
     """The reply, with an id of its own for every call: some servers use one twice, and a decision must mean one call."""
     calls = reply.calls
     if len({call.id for call in calls}) == len(calls):
@@ -358,7 +362,7 @@ def _with_own_ids(reply: Reply) -> Reply:
     return replace(reply, blocks=tuple(blocks))
 
 
-def _cut(reply: Reply) -> list[int]:
+def _truncated_calls(reply: Reply) -> list[int]:
     """The calls of a reply that was cut by the length limit which may not be whole."""
     last = len(reply.calls) - 1 if reply.blocks and isinstance(reply.blocks[-1], ToolCall) else -1
     broken = [number for number, call in enumerate(reply.calls) if call.arguments is None and not call.freeform]

@@ -11,9 +11,9 @@ import msgspec
 
 from toolglot.errors import UnknownName
 from toolglot.providers.profile import ANY_CHOICE, ANY_MEDIA, HistoryRules, Price, Profile, ProviderLimits, ToolFeatures
-from toolglot.providers.windows import vendor_of, window_of
+from toolglot.providers.windows import find_vendor, find_window
 
-__all__ = ["ALIASES", "PROFILES", "WIRE_DEFAULTS", "Fact", "resolve"]
+__all__ = ["ALIASES", "PROFILES", "WIRE_DEFAULTS", "Fact", "resolve_profile"]
 
 NO_SUBSET = ANY_CHOICE - {"subset"}
 
@@ -277,7 +277,7 @@ _ROWS = (
 _BY_ID = {row.id: row for row in _ROWS}
 
 
-def _like(row: str, **changes: Any) -> Profile:
+def _derive_row(row: str, **changes: Any) -> Profile:
     """A row that differs from another in a few words."""
     return msgspec.structs.replace(_BY_ID[row], **changes)
 
@@ -305,37 +305,37 @@ _AZURE_RESPONSES: dict[str, Any] = {
     "features": ToolFeatures(choices=NO_SUBSET, freeform=True, hosted=True, result_media=frozenset({"image", "file"})),
     "notes": ("Encrypted reasoning is not interchangeable with OpenAI's own.",),
 }
-_LOCAL: dict[str, Any] = {"auth": "optional", "key_env": (), "base_env": ()}
-_KIN = (
-    _like(
+_LOCAL_SERVER: dict[str, Any] = {"auth": "optional", "key_env": (), "base_env": ()}
+_DERIVED_ROWS = (
+    _derive_row(
         "openai-chat",
         id="azure-chat",
         title="Azure OpenAI, Chat Completions",
         path="/openai/v1/chat/completions",
         **_AZURE_CHAT,
     ),
-    _like(
+    _derive_row(
         "openai-responses",
         id="azure-responses",
         title="Azure OpenAI, Responses",
         path="/openai/v1/responses",
         **_AZURE_RESPONSES,
     ),
-    _like(
+    _derive_row(
         "openai-chat",
         id="azure-dated-chat",
         title="Azure OpenAI, Chat Completions (dated api-version)",
         path="/openai/deployments/{model}/chat/completions?api-version={version}",
         **_AZURE_CHAT,
     ),
-    _like(
+    _derive_row(
         "openai-responses",
         id="azure-dated-responses",
         title="Azure OpenAI, Responses (dated api-version)",
         path="/openai/responses?api-version={version}",
         **_AZURE_RESPONSES,
     ),
-    _like(
+    _derive_row(
         "gemini",
         id="vertex",
         title="Google Gemini (Vertex AI)",
@@ -351,18 +351,22 @@ _KIN = (
         features=msgspec.structs.replace(_BY_ID["gemini"].features, streamed_arguments=True),
         notes=("Its signatures and the Developer API's are not interchangeable.",),
     ),
-    _like("compatible", id="llama.cpp", title="llama.cpp server", base_url="http://localhost:8080/v1", **_LOCAL),
-    _like("compatible", id="lmstudio", title="LM Studio", base_url="http://localhost:1234/v1", **_LOCAL),
-    _like(
-        "compatible", id="vllm", title="vLLM", base_url="http://localhost:8000/v1", **{**_LOCAL, "key_env": ("VLLM_API_KEY",)}
+    _derive_row("compatible", id="llama.cpp", title="llama.cpp server", base_url="http://localhost:8080/v1", **_LOCAL_SERVER),
+    _derive_row("compatible", id="lmstudio", title="LM Studio", base_url="http://localhost:1234/v1", **_LOCAL_SERVER),
+    _derive_row(
+        "compatible",
+        id="vllm",
+        title="vLLM",
+        base_url="http://localhost:8000/v1",
+        **{**_LOCAL_SERVER, "key_env": ("VLLM_API_KEY",)},
     ),
 )
-PROFILES = {row.id: row for row in (*_ROWS, *_KIN)}
+PROFILES = {row.id: row for row in (*_ROWS, *_DERIVED_ROWS)}
 # Providers with two surfaces: the first pattern that fits the model decides.
-_OLDER = r"^(gpt-3|gpt-4|chatgpt|.*(audio|search-preview))"
+_CHAT_MODELS = r"^(gpt-3|gpt-4|chatgpt|.*(audio|search-preview))"
 SURFACES: dict[str, tuple[tuple[str, str], ...]] = {
-    "openai": ((_OLDER, "openai-chat"), ("", "openai-responses")),
-    "azure": ((_OLDER, "azure-chat"), ("", "azure-responses")),
+    "openai": ((_CHAT_MODELS, "openai-chat"), ("", "openai-responses")),
+    "azure": ((_CHAT_MODELS, "azure-chat"), ("", "azure-responses")),
 }
 ALIASES = {
     "google": "gemini",
@@ -569,12 +573,12 @@ _PRICE_LISTS: dict[str, tuple[tuple[str, Price], ...]] = {
 PRICES = tuple(row for rows in _PRICE_LISTS.values() for row in rows)
 
 
-def _price(profile: str, model: str) -> Price | None:
-    rows = _PRICE_LISTS.get(vendor_of(profile) or "", ())
+def _find_price(profile: str, model: str) -> Price | None:
+    rows = _PRICE_LISTS.get(find_vendor(profile) or "", ())
     return next((price for pattern, price in rows if re.search(pattern, model)), None)
 
 
-def surface(provider: str, model: str) -> str:
+def select_row(provider: str, model: str) -> str:
     """The id of the row that counts for a provider (id or alias) and a model."""
     for pattern, row in SURFACES.get(provider, ()):
         if re.search(pattern, model):
@@ -583,13 +587,13 @@ def surface(provider: str, model: str) -> str:
 
 
 @lru_cache(maxsize=512)
-def resolve(provider: str, model: str = "") -> Profile:
+def resolve_profile(provider: str, model: str = "") -> Profile:
     """The profile of a provider (id or alias) with what is known of the model. Raises UnknownName."""
-    profile = PROFILES.get(surface(provider, model))
+    profile = PROFILES.get(select_row(provider, model))
     if profile is None:
         raise UnknownName("provider", provider, {*PROFILES, *ALIASES, *SURFACES})
-    changes: dict[str, Any] = {"model": model, "price": _price(profile.id, model)}
-    if window := window_of(profile.id, model):
+    changes: dict[str, Any] = {"model": model, "price": _find_price(profile.id, model)}
+    if window := find_window(profile.id, model):
         changes |= {"limits.context": window.context, "limits.answer": window.answer}
     for fact in FACTS:
         if profile.id in fact.profiles and re.search(fact.model, model):

@@ -9,99 +9,103 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from toolglot.providers.catalog import resolve
+from toolglot.providers.catalog import resolve_profile
 from toolglot.providers.profile import Profile
 
-__all__ = ["Cure", "Heal", "cure"]
+__all__ = ["HealRule", "HealedProfile", "heal_profile"]
 
 
-class Heal(msgspec.Struct, frozen=True):
+class HealRule(msgspec.Struct, frozen=True):
     """A refusal whose text matches is cured by these changes. `wires`: "" in it means all."""
 
     pattern: str
     changes: dict[str, Any]
-    why: str
+    reason: str
     wires: tuple[str, ...] = ()
 
 
-class Cure(msgspec.Struct, frozen=True):
+class HealedProfile(msgspec.Struct, frozen=True):
     """The profile to ask again with, and what is different in it."""
 
     profile: Profile
-    what: str
-    why: str
+    changed_fields: str
+    reason: str
 
 
-_RESPONSES = {
+_RESPONSES_ROWS = {
     "openai-chat": "openai-responses",
     "azure-chat": "azure-responses",
     "azure-dated-chat": "azure-dated-responses",
 }
-_UNKNOWN = r"(unknown|unrecognized|unsupported|extra|unexpected)"
-_UNFORCED = frozenset({"auto", "none"})
+_UNKNOWN_FIELD = r"(unknown|unrecognized|unsupported|extra|unexpected)"
+_UNFORCED_CHOICES = frozenset({"auto", "none"})
 
-HEALS = (
-    Heal(r"to use function tools, use /v1/responses", {"surface": "responses"}, "the model takes tools only on Responses"),
-    Heal(
+HEAL_RULES = (
+    HealRule(r"to use function tools, use /v1/responses", {"surface": "responses"}, "the model takes tools only on Responses"),
+    HealRule(
         r"(temperature|top_p|top_k)\b.*(extra inputs are not permitted|not supported|unsupported|deprecated)"
         r"|unsupported (parameter|value): '(temperature|top_p)",
         {"sampling": "none"},
         "the model takes no sampling parameters",
     ),
-    Heal(
+    HealRule(
         r"bound to a different conversation|invalid `?signature`? in `?thinking`?|thinking.*blocks?.*cannot be modified",
         {"reasoning_echo": "no"},
         "earlier thinking is no longer accepted, and left out",
         ("anthropic-messages",),
     ),
-    Heal(
+    HealRule(
         r"reasoning.*(without its required following item|encrypted content.*could not)|required 'reasoning' item",
         {"reasoning_echo": "no"},
         "earlier reasoning is no longer accepted, and left out",
         ("openai-responses",),
     ),
-    Heal(r"missing a `?thought_signature", {"signatures": True}, "calls carry a signature that skips the check", ("gemini",)),
-    Heal(r"reasoning_content.*must be passed back", {"reasoning_echo": "required"}, "every turn is sent with its reasoning"),
-    Heal(
+    HealRule(
+        r"missing a `?thought_signature", {"signatures": True}, "calls carry a signature that skips the check", ("gemini",)
+    ),
+    HealRule(
+        r"reasoning_content.*must be passed back", {"reasoning_echo": "required"}, "every turn is sent with its reasoning"
+    ),
+    HealRule(
         r"(does not support this tool_choice|tool_choice.*(not supported|forces tool use|may not be|not allowed|unsupported))",
-        {"features.choices": _UNFORCED},
+        {"features.choices": _UNFORCED_CHOICES},
         "the model cannot be forced to call a tool; it is asked to",
     ),
-    Heal(
+    HealRule(
         r"(schema|grammar).*(too complex|too large|compil)|too many (strict|optional)",
         {"features.strict": False},
         "the schemas are too complex for strict mode",
     ),
-    Heal(r"use 'max_completion_tokens'", {"max_tokens": "max_completion_tokens"}, "the limit has another name"),
-    Heal(
-        rf"{_UNKNOWN}.*max_completion_tokens",
+    HealRule(r"use 'max_completion_tokens'", {"max_tokens": "max_completion_tokens"}, "the limit has another name"),
+    HealRule(
+        rf"{_UNKNOWN_FIELD}.*max_completion_tokens",
         {"max_tokens": "max_tokens"},
         "the limit has another name",
     ),
-    Heal(
-        rf"{_UNKNOWN}.*stream_options|stream_options.*(not permitted|not supported)",
+    HealRule(
+        rf"{_UNKNOWN_FIELD}.*stream_options|stream_options.*(not permitted|not supported)",
         {"stream_defaults": {}},
         "the server does not count tokens in a stream",
     ),
 )
 
 
-def cure(message: str, profile: Profile) -> Cure | None:
+def heal_profile(message: str, profile: Profile) -> HealedProfile | None:
     """What to do about a refusal, where there is something that was not done yet. The first pattern that fits counts."""
-    for heal in HEALS:
+    for heal in HEAL_RULES:
         if (not heal.wires or profile.wire in heal.wires) and re.search(heal.pattern, message, re.IGNORECASE | re.DOTALL):
-            changed = _changed(profile, heal.changes)
+            changed = _apply_changes(profile, heal.changes)
             what = ", ".join(key.rpartition(".")[2] for key in heal.changes)
-            return Cure(changed, what, heal.why) if changed != profile else None
+            return HealedProfile(changed, what, heal.reason) if changed != profile else None
     return None
 
 
-def _changed(profile: Profile, changes: dict[str, Any]) -> Profile:
+def _apply_changes(profile: Profile, changes: dict[str, Any]) -> Profile:
     if changes.get("surface") == "responses":
-        row = _RESPONSES.get(profile.id)
+        row = _RESPONSES_ROWS.get(profile.id)
         if row is None:
             return profile
-        other, (_, mark, query) = resolve(row, profile.model), profile.path.partition("?")
+        other, (_, mark, query) = resolve_profile(row, profile.model), profile.path.partition("?")
         return replace(other, base_url=profile.base_url, path=other.path.partition("?")[0] + mark + query)
     flat = {key: value for key, value in changes.items() if "." not in key}
     for key, value in changes.items():

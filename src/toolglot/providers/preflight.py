@@ -12,7 +12,7 @@ from toolglot.losses import Loss
 from toolglot.providers.profile import Profile
 from toolglot.request import ToolDefinition
 
-__all__ = ["Problem", "leave_out", "preflight"]
+__all__ = ["Problem", "drop_refused_tools", "preflight"]
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -31,7 +31,7 @@ class Problem(msgspec.Struct, frozen=True):
         whose = f"tool {self.tool!r}: " if self.tool else ""
         return f"{whose}{self.what} is {self.value}, the limit is {self.limit}"
 
-    def error(self, profile: Profile) -> LimitExceeded:
+    def to_error(self, profile: Profile) -> LimitExceeded:
         """The problem as an error."""
         what = f"{self.what} of tool {self.tool!r}" if self.tool else self.what
         return LimitExceeded(what, self.limit, self.value, profile.title)
@@ -40,19 +40,19 @@ class Problem(msgspec.Struct, frozen=True):
 def preflight(tools: Sequence[ToolDefinition], profile: Profile, body: Any = None) -> list[Problem]:
     """What the provider would refuse of these tools, and of the whole body where it is given."""
     limits = profile.limits
-    problems = [problem for tool in tools if tool.kind != "hosted" for problem in _tool(tool, profile)]
-    problems += _twice(tools)
+    problems = [problem for tool in tools if tool.kind != "hosted" for problem in _check_tool(tool, profile)]
+    problems += _check_duplicates(tools)
     if limits.tools is not None and len(tools) > limits.tools:
         problems.append(Problem("", "number of tools", len(tools), limits.tools))
     if body is not None:
         if limits.request_bytes is not None and (size := len(dumps(body))) > limits.request_bytes:
             problems.append(Problem("", "size of the request in bytes", size, limits.request_bytes))
-        if limits.cache_marks is not None and (marks := _marks(body)) > limits.cache_marks:
+        if limits.cache_marks is not None and (marks := _count_cache_marks(body)) > limits.cache_marks:
             problems.append(Problem("", "number of cache_control marks", marks, limits.cache_marks))
     return problems
 
 
-def leave_out(tools: Sequence[ToolDefinition], profile: Profile) -> tuple[list[ToolDefinition], list[Loss]]:
+def drop_refused_tools(tools: Sequence[ToolDefinition], profile: Profile) -> tuple[list[ToolDefinition], list[Loss]]:
     """The tools that the provider takes, and a Loss for each it does not: one bad tool does not cost the request."""
     bad = {problem.tool: problem for problem in preflight(tools, profile) if problem.refused and problem.tool}
     kept = [tool for tool in tools if tool.name not in bad]
@@ -62,7 +62,7 @@ def leave_out(tools: Sequence[ToolDefinition], profile: Profile) -> tuple[list[T
     return kept[:most], losses
 
 
-def _tool(tool: ToolDefinition, profile: Profile) -> Iterable[Problem]:
+def _check_tool(tool: ToolDefinition, profile: Profile) -> Iterable[Problem]:
     limits = profile.limits
     if not tool.name:
         yield Problem(tool.name, "name", "empty", "at least one character")
@@ -72,7 +72,7 @@ def _tool(tool: ToolDefinition, profile: Profile) -> Iterable[Problem]:
         yield Problem(tool.name, "length of the description", len(tool.description), limits.description)
 
 
-def _twice(tools: Sequence[ToolDefinition]) -> Iterable[Problem]:
+def _check_duplicates(tools: Sequence[ToolDefinition]) -> Iterable[Problem]:
     seen: set[tuple[str, str]] = set()
     for tool in tools:
         key = (tool.namespace, tool.name)
@@ -81,11 +81,13 @@ def _twice(tools: Sequence[ToolDefinition]) -> Iterable[Problem]:
         seen.add(key)
 
 
-def _marks(value: Any) -> int:
+def _count_cache_marks(value: Any) -> int:
     """How often `cache_control` is set, at any depth."""
     if isinstance(value, dict):
         fields: dict[str, Any] = value  # pyright: ignore[reportUnknownVariableType]
-        return sum(int(item is not None) if key == "cache_control" else _marks(item) for key, item in fields.items())
+        return sum(
+            int(item is not None) if key == "cache_control" else _count_cache_marks(item) for key, item in fields.items()
+        )
     if isinstance(value, list):
-        return sum(map(_marks, value))  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+        return sum(map(_count_cache_marks, value))  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
     return 0

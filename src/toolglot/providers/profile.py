@@ -86,7 +86,7 @@ class Price(msgspec.Struct, frozen=True):
     output: float
     as_of: str = ""
 
-    def of(self, usage: Usage) -> float:
+    def cost(self, usage: Usage) -> float:
         """What this much costs."""
         fresh = max(0, usage.input - usage.cached)
         return (fresh * self.input + usage.cached * self.cached + usage.output * self.output) / 1_000_000

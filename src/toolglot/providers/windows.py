@@ -10,7 +10,7 @@ from functools import lru_cache
 
 import msgspec
 
-__all__ = ["WINDOWS", "Window", "vendor_of", "window_of"]
+__all__ = ["WINDOWS", "Window", "find_vendor", "find_window"]
 
 
 class Window(msgspec.Struct, frozen=True):
@@ -26,12 +26,12 @@ class Window(msgspec.Struct, frozen=True):
     """The month that the source gives; for several models the oldest."""
 
 
-def _rows(source: str, *rows: tuple[str, int, int | None, str]) -> Iterable[Window]:
+def _windows_from(source: str, *rows: tuple[str, int, int | None, str]) -> Iterable[Window]:
     return [Window(pattern, context, answer, source, as_of) for pattern, context, answer, as_of in rows]
 
 
 _OPENAI = (
-    *_rows(
+    *_windows_from(
         "models.dev",
         (r"^gpt-3\.?5-turbo(?!-instruct)", 16_385, 4_096, "2023-11"),
         (r"^gpt-4(-0314|-0613)?$", 8_192, 8_192, "2024-04"),
@@ -53,39 +53,39 @@ _OPENAI = (
         (r"^gpt-5\.6(-sol|-luna|-terra)?(-20\d\d|$)", 1_050_000, 128_000, "2026-07"),
         (r"^gpt-6-(astra|sol|luna)(-20\d\d|$)", 1_050_000, 128_000, "2026-09"),
     ),
-    *_rows("genai-prices", (r"^(gpt-4o-audio|gpt-4o-mini-search)-preview", 128_000, None, "2025-07")),
+    *_windows_from("genai-prices", (r"^(gpt-4o-audio|gpt-4o-mini-search)-preview", 128_000, None, "2025-07")),
 )
 # A router writes `claude-opus-4.5` for `claude-opus-4-5`.
-_DATED = r"(-20\d{6}|-latest|$)"
+_DATE_SUFFIX = r"(-20\d{6}|-latest|$)"
 _ANTHROPIC = (
-    *_rows(
+    *_windows_from(
         "models.dev",
         (r"^claude-3-(opus|haiku)", 200_000, 4_096, "2024-02"),
         (r"^claude-3[-.]5-(sonnet|haiku)", 200_000, 8_192, "2024-10"),
         (r"^claude-3[-.]7-sonnet", 200_000, 64_000, "2025-02"),
-        (rf"^claude-opus-4([-.][01])?{_DATED}", 200_000, 32_000, "2025-05"),
-        (rf"^claude-sonnet-4([-.][05])?{_DATED}", 200_000, 64_000, "2025-05"),
-        (rf"^claude-(opus|haiku)-4[-.]5{_DATED}", 200_000, 64_000, "2025-10"),
-        (rf"^claude-sonnet-4[-.]6{_DATED}", 1_000_000, 64_000, "2026-03"),
-        (rf"^claude-opus-4[-.][678]{_DATED}", 1_000_000, 128_000, "2026-03"),
-        (rf"^claude-(opus|sonnet|fable|mythos)-5{_DATED}", 1_000_000, 128_000, "2026-06"),
+        (rf"^claude-opus-4([-.][01])?{_DATE_SUFFIX}", 200_000, 32_000, "2025-05"),
+        (rf"^claude-sonnet-4([-.][05])?{_DATE_SUFFIX}", 200_000, 64_000, "2025-05"),
+        (rf"^claude-(opus|haiku)-4[-.]5{_DATE_SUFFIX}", 200_000, 64_000, "2025-10"),
+        (rf"^claude-sonnet-4[-.]6{_DATE_SUFFIX}", 1_000_000, 64_000, "2026-03"),
+        (rf"^claude-opus-4[-.][678]{_DATE_SUFFIX}", 1_000_000, 128_000, "2026-03"),
+        (rf"^claude-(opus|sonnet|fable|mythos)-5{_DATE_SUFFIX}", 1_000_000, 128_000, "2026-06"),
     ),
-    *_rows("genai-prices", (r"^claude-3-sonnet", 200_000, None, "2025-06")),
-    *_rows(
+    *_windows_from("genai-prices", (r"^claude-3-sonnet", 200_000, None, "2025-06")),
+    *_windows_from(
         "Anthropic's overview of models",
-        (rf"^claude-(opus|sonnet|haiku)-5[-.]5{_DATED}", 1_000_000, 128_000, "2026-10"),
-        (rf"^claude-fable-5[-.]1{_DATED}", 1_000_000, 128_000, "2026-10"),
+        (rf"^claude-(opus|sonnet|haiku)-5[-.]5{_DATE_SUFFIX}", 1_000_000, 128_000, "2026-10"),
+        (rf"^claude-fable-5[-.]1{_DATE_SUFFIX}", 1_000_000, 128_000, "2026-10"),
     ),
 )
 # The window is what goes in; an answer of Gemini comes on top of it.
 _GEMINI = (
-    *_rows(
+    *_windows_from(
         "Google's pages of models",
         (r"^gemini-1\.5-flash(-002|-001|-latest|$)", 1_048_576, 8_192, "2024-09"),
         (r"^gemini-1\.5-pro(-002|-001|-latest|$)", 2_000_000, None, "2024-09"),
         (r"^gemini-2\.0-flash(-lite)?(-001|$)", 1_048_576, 8_192, "2025-02"),
     ),
-    *_rows(
+    *_windows_from(
         "models.dev",
         (r"^gemini-2\.5-(pro|flash|flash-lite)$", 1_048_576, 65_536, "2025-06"),
         (r"^gemini-3-(pro|flash)-preview$", 1_048_576, 65_536, "2025-11"),
@@ -97,7 +97,7 @@ _GEMINI = (
     ),
 )
 _XAI = (
-    *_rows(
+    *_windows_from(
         "genai-prices, from xAI's page of models",
         (r"^grok-2", 32_768, None, "2025-07"),
         (r"^grok-3", 131_072, None, "2025-07"),
@@ -107,14 +107,14 @@ _XAI = (
         (r"^grok-(4\.5|latest$)", 500_000, None, "2026-07"),
         (r"^grok-code-fast", 256_000, None, "2026-01"),
     ),
-    *_rows(
+    *_windows_from(
         "models.dev",
         (r"^grok-4\.20-0309", 2_000_000, 30_000, "2026-03"),
         (r"^grok-4\.[67]", 500_000, None, "2026-08"),
     ),
 )
 _DEEPSEEK = tuple(
-    _rows(
+    _windows_from(
         "models.dev",
         (r"^deepseek-(chat|reasoner)$", 1_000_000, 384_000, "2026-02"),
         (r"^deepseek-v4-(pro|flash)$", 1_000_000, 384_000, "2026-04"),
@@ -122,7 +122,7 @@ _DEEPSEEK = tuple(
     )
 )
 _MISTRAL = tuple(
-    _rows(
+    _windows_from(
         "models.dev",
         (r"^mistral-large-2411", 131_072, None, "2024-11"),
         (r"^mistral-large-(2512|latest)", 262_144, None, "2025-12"),
@@ -136,14 +136,14 @@ _MISTRAL = tuple(
     )
 )
 _GROQ = (
-    *_rows(
+    *_windows_from(
         "models.dev",
         (r"^gpt-oss-(120b|20b)$", 131_072, 65_536, "2026-05"),
         (r"^qwen3-32b$", 131_072, 40_960, "2024-12"),
         (r"^qwen3\.8-27b$", 131_042, 16_384, "2026-08"),
         (r"^kimi-k2-instruct$", 131_072, None, "2025-07"),
     ),
-    *_rows("Lobe Chat 1.143", (r"^llama-3\.(3-70b-versatile|1-8b-instant)$", 131_072, None, "2025-11")),
+    *_windows_from("Lobe Chat 1.143", (r"^llama-3\.(3-70b-versatile|1-8b-instant)$", 131_072, None, "2025-11")),
 )
 
 WINDOWS: dict[str, tuple[Window, ...]] = {
@@ -166,20 +166,20 @@ _VENDORS = {
     "vertex": "google",
 } | {id: id for id in ("anthropic", "xai", "deepseek", "mistral", "groq")}
 # Who makes a model behind a router. Open weights are left out: each of their hosts has a window of its own.
-_ROUTED = {"openai": "openai", "anthropic": "anthropic", "google": "google", "x-ai": "xai"}
+_ROUTER_VENDORS = {"openai": "openai", "anthropic": "anthropic", "google": "google", "x-ai": "xai"}
 
 
-def vendor_of(profile: str) -> str | None:
+def find_vendor(profile: str) -> str | None:
     """The vendor whose lists of windows and prices count at an endpoint."""
     return _VENDORS.get(profile)
 
 
 @lru_cache(maxsize=512)
-def window_of(profile: str, model: str) -> Window | None:
+def find_window(profile: str, model: str) -> Window | None:
     """What a model takes at a profile's endpoint, where it is known."""
     maker, _, name = model.rpartition("/")
     if profile == "openrouter":
-        vendor, name = _ROUTED.get(maker.removeprefix("~")), name.partition(":")[0]
+        vendor, name = _ROUTER_VENDORS.get(maker.removeprefix("~")), name.partition(":")[0]
     else:
-        vendor, name = vendor_of(profile), name.removeprefix("ft:").partition(":")[0]
+        vendor, name = find_vendor(profile), name.removeprefix("ft:").partition(":")[0]
     return next((row for row in WINDOWS.get(vendor or "", ()) if re.search(row.model, name)), None)

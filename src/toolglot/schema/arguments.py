@@ -11,20 +11,32 @@ from typing import Any, Protocol, cast
 import msgspec
 
 from toolglot.errors import UsageError
-from toolglot.jsontext import dumps, dumps_text, kind, loads
+from toolglot.jsontext import dumps, dumps_text, json_type_name, loads
 from toolglot.losses import Repair
 from toolglot.messages import ToolCall
 from toolglot.request import ToolDefinition
-from toolglot.schema.coerce import coerce, renamed
-from toolglot.schema.plain import Document, Schema, types
-from toolglot.schema.tolerant import tolerant_loads
+from toolglot.schema.coerce import coerce, rename_arguments
+from toolglot.schema.json_schema import Schema, SchemaDocument, allowed_types
+from toolglot.schema.tolerant_json import tolerant_loads
 
-__all__ = ["Binder", "Misfit", "Plain", "Wrong", "brief", "explain", "mended", "owned", "read", "sample", "wrongs"]
+__all__ = [
+    "ArgumentBinder",
+    "InvalidArguments",
+    "Issue",
+    "SchemaBinder",
+    "deep_copy",
+    "explain_issues",
+    "find_issues",
+    "make_example",
+    "read_arguments",
+    "repair_arguments",
+    "summarize_parameters",
+]
 
-MAX_WRONGS = 12
-MAX_TEXT = 200
-MAX_LEVELS = 6
-_FORMATS = {
+MAX_ISSUES = 12
+MAX_ISSUE_LENGTH = 200
+MAX_DEPTH = 6
+_FORMAT_EXAMPLES = {
     "date": "2025-01-31",
     "date-time": "2025-01-31T12:00:00Z",
     "time": "12:00:00Z",
@@ -38,61 +50,61 @@ _FORMATS = {
 }
 
 
-class Wrong(msgspec.Struct, frozen=True):
+class Issue(msgspec.Struct, frozen=True):
     """One thing that is wrong with a call's arguments: where (`$.a[0]`), and what, in words for the model."""
 
     path: str
-    what: str
+    message: str
 
     def __str__(self) -> str:
-        return f"{self.path}: {self.what}"
+        return f"{self.path}: {self.message}"
 
 
-class Misfit(ValueError):
+class InvalidArguments(ValueError):
     """Arguments that are no JSON object, or that a tool cannot take; `wrongs` tells why."""
 
-    def __init__(self, wrongs: list[Wrong]) -> None:
-        super().__init__("; ".join(map(str, wrongs)))
-        self.wrongs = wrongs
+    def __init__(self, issues: list[Issue]) -> None:
+        super().__init__("; ".join(map(str, issues)))
+        self.issues = issues
 
 
 # ---- by a schema that was given as data
 
 
-def wrongs(arguments: Any, schema: Mapping[str, Any] | None) -> list[Wrong]:
+def find_issues(arguments: Any, schema: Mapping[str, Any] | None) -> list[Issue]:
     """What is wrong with arguments by a tool's own schema, nothing where there is none. Raises UsageError for a broken one."""
     if not schema:
         return []
-    return _wrongs(arguments, _validator(dumps(schema)))
+    return _collect_issues(arguments, _compile_validator(dumps(schema)))
 
 
-def _wrongs(arguments: Any, validator: Any) -> list[Wrong]:
+def _collect_issues(arguments: Any, validator: Any) -> list[Issue]:
     try:
-        return [Wrong(_path(error.instance_path), error.message) for error in validator.iter_errors(arguments)]
+        return [Issue(_format_path(error.instance_path), error.message) for error in validator.iter_errors(arguments)]
     except ValueError as e:  # nested too deeply, a number too large
-        return [Wrong("$", str(e).partition("\n")[0])]
+        return [Issue("$", str(e).partition("\n")[0])]
 
 
 @lru_cache(maxsize=256)
-def _validator(schema: bytes) -> Any:
+def _compile_validator(schema: bytes) -> Any:
     import jsonschema_rs
 
     try:
-        return jsonschema_rs.validator_for(loads(schema), validate_formats=True, retriever=_nothing)
+        return jsonschema_rs.validator_for(loads(schema), validate_formats=True, retriever=_refuse_remote_reference)
     except ValueError as e:
         raise UsageError(f"not a JSON Schema: {str(e).partition(chr(10))[0]}") from None
 
 
-def _nothing(address: str) -> Any:
+def _refuse_remote_reference(uri: str) -> Any:
     """A schema is what it says itself: nothing is fetched."""
-    raise ValueError(f"{address} is not in the schema")
+    raise ValueError(f"{uri} is not in the schema")
 
 
-def _path(steps: list[str | int]) -> str:
+def _format_path(steps: list[str | int]) -> str:
     return "$" + "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps)
 
 
-class Binder(Protocol):
+class ArgumentBinder(Protocol):
     """Knows which arguments fit a tool, and as which values its function takes them."""
 
     schema: Schema
@@ -103,30 +115,30 @@ class Binder(Protocol):
         """Whether names that the schema does not list are for the binder to judge; otherwise they are dropped."""
         ...
 
-    def fit(self, arguments: dict[str, Any]) -> dict[str, Any] | None:
+    def bind(self, arguments: dict[str, Any]) -> dict[str, Any] | None:
         """The values; None where something is not as it should be."""
         ...
 
-    def wrongs(self, arguments: dict[str, Any]) -> list[Wrong]:
+    def find_issues(self, arguments: dict[str, Any]) -> list[Issue]:
         """Why arguments do not fit."""
         ...
 
 
-def owned(value: Any) -> Any:
+def deep_copy(value: Any) -> Any:
     """A copy of JSON data: what a function does with it does not change the conversation."""
     try:
-        return _copied(value)
+        return _copy(value)
     except RecursionError:  # nested too deeply to be copied
         return value
 
 
-def _copied(value: Any) -> Any:
+def _copy(value: Any) -> Any:
     if type(value) is dict:
-        return {name: _copied(item) for name, item in cast(Schema, value).items()}
-    return [_copied(item) for item in cast(list[Any], value)] if type(value) is list else value
+        return {name: _copy(item) for name, item in cast(Schema, value).items()}
+    return [_copy(item) for item in cast(list[Any], value)] if type(value) is list else value
 
 
-class Plain:
+class SchemaBinder:
     """The binder of a schema that was given as data: values are the arguments themselves."""
 
     __slots__ = ("_validator", "extra", "known", "schema")
@@ -137,24 +149,24 @@ class Plain:
         self.known = frozenset(cast(Schema, properties)) if isinstance(properties, dict) else frozenset[str]()
         self._validator: Any = None
 
-    def fit(self, arguments: dict[str, Any]) -> dict[str, Any] | None:
+    def bind(self, arguments: dict[str, Any]) -> dict[str, Any] | None:
         """The arguments, where the schema allows them."""
         try:
             if self._validator is None:
-                self._validator = _validator(dumps(self.schema))
+                self._validator = _compile_validator(dumps(self.schema))
             return arguments if self._validator.is_valid(arguments) else None
         except (ValueError, RecursionError, UsageError):  # `wrongs` tells
             return None
 
-    def wrongs(self, arguments: dict[str, Any]) -> list[Wrong]:
+    def find_issues(self, arguments: dict[str, Any]) -> list[Issue]:
         """Why the schema does not allow them. Raises UsageError for a broken one."""
-        return _wrongs(arguments, _validator(dumps(self.schema)))
+        return _collect_issues(arguments, _compile_validator(dumps(self.schema)))
 
 
 # ---- what a model sent
 
 
-def read(call: ToolCall) -> tuple[dict[str, Any], tuple[Repair, ...]]:
+def read_arguments(call: ToolCall) -> tuple[dict[str, Any], tuple[Repair, ...]]:
     """The arguments of a call as an object, and what was mended in their text. Raises Misfit."""
     if call.arguments is not None:
         return call.arguments, ()
@@ -164,116 +176,126 @@ def read(call: ToolCall) -> tuple[dict[str, Any], tuple[Repair, ...]]:
     try:
         value, mends = tolerant_loads(text)
     except ValueError as e:
-        raise Misfit([Wrong("$", f"not valid JSON: {e}")]) from None
+        raise InvalidArguments([Issue("$", f"not valid JSON: {e}")]) from None
     if value is None:
         return {}, ()
     if not isinstance(value, dict):
-        raise Misfit([Wrong("$", f"expected a JSON object, got {kind(value)}")])
+        raise InvalidArguments([Issue("$", f"expected a JSON object, got {json_type_name(value)}")])
     return cast(dict[str, Any], value), tuple(Repair("arguments", call.name, mend) for mend in mends)
 
 
-def mended(arguments: dict[str, Any], binder: Binder, name: str) -> tuple[dict[str, Any], dict[str, Any], tuple[Repair, ...]]:
+def repair_arguments(
+    arguments: dict[str, Any], binder: ArgumentBinder, tool_name: str
+) -> tuple[dict[str, Any], dict[str, Any], tuple[Repair, ...]]:
     """Arguments that did not fit, as they do: (arguments, values, repairs). Raises Misfit where they cannot.
 
     First the names: those that differ in case only are right ones, unknown ones are dropped where the tool does not judge
     them itself. Only then the values.
     """
-    trimmed, notes = renamed(arguments, binder.schema)
+    trimmed, notes = rename_arguments(arguments, binder.schema)
     if not binder.extra:
         notes += tuple(f"$.{key}: not a parameter; dropped" for key in trimmed if key not in binder.known)
         trimmed = {key: value for key, value in trimmed.items() if key in binder.known}
-    values = binder.fit(trimmed) if notes else None
+    values = binder.bind(trimmed) if notes else None
     right = trimmed
     if values is None:
         right, more = coerce(trimmed, binder.schema)
         notes += more
-        values = binder.fit(right) if more else None
+        values = binder.bind(right) if more else None
     if values is None:
-        raise Misfit(binder.wrongs(trimmed) or binder.wrongs(right) or [Wrong("$", "these arguments do not fit")])
-    return right, values, tuple(Repair("arguments", name, note) for note in notes)
+        raise InvalidArguments(
+            binder.find_issues(trimmed) or binder.find_issues(right) or [Issue("$", "these arguments do not fit")]
+        )
+    return right, values, tuple(Repair("arguments", tool_name, note) for note in notes)
 
 
 # ---- words for the model
 
 
-def explain(definition: ToolDefinition, wrong: Iterable[Wrong]) -> str:
+def explain_issues(definition: ToolDefinition, issues: Iterable[Issue]) -> str:
     """What was wrong with a call, what the tool expects, and one right call."""
-    schema, found = definition.parameters or {}, [_short(str(item), MAX_TEXT) for item in wrong]
+    schema, found = definition.parameters or {}, [_truncate(str(item), MAX_ISSUE_LENGTH) for item in issues]
     lines = [f"The call of {definition.name} was not run, because its arguments are not valid:"]
-    lines += [f"- {item.removeprefix('$').removeprefix('.').removeprefix(': ')}" for item in found[:MAX_WRONGS]]
-    if len(found) > MAX_WRONGS:
-        lines.append(f"- and {len(found) - MAX_WRONGS} more")
-    lines.append(f"Parameters: {brief(schema) or 'none'}")
-    example = definition.examples[0].input if definition.examples else sample(schema)
+    lines += [f"- {item.removeprefix('$').removeprefix('.').removeprefix(': ')}" for item in found[:MAX_ISSUES]]
+    if len(found) > MAX_ISSUES:
+        lines.append(f"- and {len(found) - MAX_ISSUES} more")
+    lines.append(f"Parameters: {summarize_parameters(schema) or 'none'}")
+    example = definition.examples[0].input if definition.examples else make_example(schema)
     lines.append(f"Example: {dumps_text(example)}")
     return "\n".join(lines)
 
 
-def brief(schema: Schema) -> str:
+def summarize_parameters(schema: Schema) -> str:
     """The parameters in one line: `city (string, required), days (integer, default 3)`."""
-    document, needed = Document(schema), schema.get("required", ())
+    document, needed = SchemaDocument(schema), schema.get("required", ())
     parts: list[str] = []
     for name, sub in schema.get("properties", {}).items():
-        word = _kind(sub, document, 0)
+        word = _describe_type(sub, document, 0)
         if name in needed:
             word += ", required"
         elif isinstance(sub, dict) and "default" in sub:
-            word += f", default {_short(dumps_text(cast(Schema, sub)['default']), 40)}"
+            word += f", default {_truncate(dumps_text(cast(Schema, sub)['default']), 40)}"
         parts.append(f"{name} ({word})")
     return ", ".join(parts)
 
 
-def _kind(node: Any, document: Document, level: int) -> str:
-    node = _followed(node, document)
-    if level > MAX_LEVELS or not node:
+def _describe_type(node: Any, document: SchemaDocument, depth: int) -> str:
+    node = _resolve_refs(node, document)
+    if depth > MAX_DEPTH or not node:
         return "any"
     if "const" in node or "enum" in node:
         choices = [dumps_text(choice) for choice in node.get("enum", [node.get("const")])]
         return "one of " + ", ".join(choices[:20]) + (" …" if len(choices) > 20 else "")
     if branches := node.get("anyOf") or node.get("oneOf"):
-        return " or ".join(dict.fromkeys(_kind(branch, document, level + 1) for branch in branches))
-    kinds = types(node)
+        return " or ".join(dict.fromkeys(_describe_type(branch, document, depth + 1) for branch in branches))
+    kinds = allowed_types(node)
     if kinds == ["array"] and node.get("items"):
-        return f"array of {_kind(node['items'], document, level + 1)}"
+        return f"array of {_describe_type(node['items'], document, depth + 1)}"
     if kinds == ["object"] and node.get("properties"):
-        inside = (f"{name}: {_kind(sub, document, level + 1)}" for name, sub in node["properties"].items())
-        return _short("object {" + ", ".join(inside) + "}", MAX_TEXT)
+        inside = (f"{name}: {_describe_type(sub, document, depth + 1)}" for name, sub in node["properties"].items())
+        return _truncate("object {" + ", ".join(inside) + "}", MAX_ISSUE_LENGTH)
     return " or ".join(kinds) + (f" ({node['format']})" if isinstance(node.get("format"), str) else "") or "any"
 
 
-def sample(schema: Schema) -> Any:
+def make_example(schema: Schema) -> Any:
     """A value that a schema allows, as far as that is easy to see: required parameters only."""
-    return _sample(schema, Document(schema), 0)
+    return _make_example(schema, SchemaDocument(schema), 0)
 
 
-def _sample(node: Any, document: Document, level: int) -> Any:
-    node = _followed(node, document)
+def _make_example(node: Any, document: SchemaDocument, depth: int) -> Any:
+    node = _resolve_refs(node, document)
     for key in ("default", "const"):
         if key in node:
             return node[key]
     for key in ("examples", "enum", "anyOf", "oneOf", "allOf"):
         if isinstance(node.get(key), list) and node[key]:
             first = node[key][0]
-            return first if key in ("examples", "enum") else _sample(first, document, level + 1) if level < MAX_LEVELS else None
-    match types(node)[:1] or ["object" if level == 0 else "string"]:
+            return (
+                first
+                if key in ("examples", "enum")
+                else _make_example(first, document, depth + 1)
+                if depth < MAX_DEPTH
+                else None
+            )
+    match allowed_types(node)[:1] or ["object" if depth == 0 else "string"]:
         case ["object"]:
-            needed = node.get("required", ()) if level < MAX_LEVELS else ()
-            return {name: _sample(node.get("properties", {}).get(name), document, level + 1) for name in needed}
+            needed = node.get("required", ()) if depth < MAX_DEPTH else ()
+            return {name: _make_example(node.get("properties", {}).get(name), document, depth + 1) for name in needed}
         case ["array"]:
-            count = max(1, min(int(node.get("minItems", 1)), 3)) if level < MAX_LEVELS else 0
+            count = max(1, min(int(node.get("minItems", 1)), 3)) if depth < MAX_DEPTH else 0
             items = [*node.get("prefixItems", ()), *[node.get("items")] * count]
-            return [_sample(item, document, level + 1) for item in items[: max(count, len(node.get("prefixItems", ())))]]
+            return [_make_example(item, document, depth + 1) for item in items[: max(count, len(node.get("prefixItems", ())))]]
         case ["integer" | "number"]:
-            return _number(node)
+            return _example_number(node)
         case ["boolean"]:
             return True
         case ["null"]:
             return None
         case _:
-            return _FORMATS.get(node.get("format", ""), "text")
+            return _FORMAT_EXAMPLES.get(node.get("format", ""), "text")
 
 
-def _number(node: Schema) -> int | float:
+def _example_number(node: Schema) -> int | float:
     low = node.get("minimum", node.get("exclusiveMinimum", 0) + 1 if "exclusiveMinimum" in node else None)
     if low is not None:
         return low
@@ -281,15 +303,15 @@ def _number(node: Schema) -> int | float:
     return min(1, high)
 
 
-def _followed(node: Any, document: Document) -> Schema:
-    for _ in range(MAX_LEVELS):
+def _resolve_refs(node: Any, document: SchemaDocument) -> Schema:
+    for _ in range(MAX_DEPTH):
         if not isinstance(node, dict) or not isinstance(ref := cast(Schema, node).get("$ref"), str):
             break
-        found = document.find(ref)
+        found = document.resolve(ref)
         node = found.node if found else {}
     return cast(Schema, node) if isinstance(node, dict) else {}
 
 
-def _short(text: str, limit: int) -> str:
+def _truncate(text: str, limit: int) -> str:
     """A text that is not longer than the limit."""
     return text if len(text) <= limit else text[: limit - 1] + "…"

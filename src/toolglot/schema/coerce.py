@@ -8,147 +8,147 @@ import re
 from typing import Any, cast
 
 from toolglot.jsontext import dumps_text
-from toolglot.schema.plain import Document, Schema, fits, json_type, types
-from toolglot.schema.tolerant import tolerant_loads
+from toolglot.schema.json_schema import Schema, SchemaDocument, allowed_types, has_type, json_type
+from toolglot.schema.tolerant_json import tolerant_loads
 
-__all__ = ["coerce", "renamed", "suits"]
+__all__ = ["coerce", "looks_like", "rename_arguments"]
 
-MAX_LEVELS = 60
+MAX_DEPTH = 60
 MAX_STEPS = 50_000  # branches of branches multiply: what is beyond stays as it is
 _INTEGER = re.compile(r"[+-]?\d{1,18}(?:\.0+)?")
 _BOOLEANS = {"true": True, "false": False, "yes": True, "no": False, "1": True, "0": False}
-_SHORT = 40
-_NOTHING = object()
+_MAX_PREVIEW = 40
+_NO_VALUE = object()
 
 
 def coerce(arguments: Any, schema: Schema) -> tuple[Any, tuple[str, ...]]:
     """The arguments as the schema wants them, and what was changed: `$.days: "10" read as 10`."""
-    bending = _Bending(schema)
-    return bending.value(arguments, schema, "$", 0), tuple(bending.notes)
+    bending = Coercion(schema)
+    return bending.coerce_value(arguments, schema, "$", 0), tuple(bending.notes)
 
 
-def renamed(arguments: dict[str, Any], schema: Schema) -> tuple[dict[str, Any], tuple[str, ...]]:
+def rename_arguments(arguments: dict[str, Any], schema: Schema) -> tuple[dict[str, Any], tuple[str, ...]]:
     """The arguments with the names of the schema where only case, `_`, `-` and spaces differ from one that is missing."""
-    bending = _Bending(schema)
-    return bending.names(arguments, bending.node(schema, 0), "$"), tuple(bending.notes)
+    bending = Coercion(schema)
+    return bending.rename_properties(arguments, bending.resolve(schema, 0), "$"), tuple(bending.notes)
 
 
-def suits(value: Any, schema: Schema) -> bool:
+def looks_like(value: Any, schema: Schema) -> bool:
     """Whether a value looks like one for a schema: types, choices and required names; numbers and patterns are not checked."""
-    return _Bending(schema).suits(value, schema, 0)
+    return Coercion(schema).looks_like(value, schema, 0)
 
 
-class _Bending:
+class Coercion:
     """A walk of arguments along their schema."""
 
     def __init__(self, schema: Schema) -> None:
-        self.document, self.notes, self.steps = Document(schema), list[str](), 0
+        self.document, self.notes, self.steps = SchemaDocument(schema), list[str](), 0
 
-    def node(self, node: Any, level: int) -> Schema:
+    def resolve(self, node: Any, depth: int) -> Schema:
         """A node with its reference followed."""
-        while isinstance(node, dict) and isinstance(ref := cast(Schema, node).get("$ref"), str) and level < MAX_LEVELS:
-            found, level = self.document.find(ref), level + 1
+        while isinstance(node, dict) and isinstance(ref := cast(Schema, node).get("$ref"), str) and depth < MAX_DEPTH:
+            found, depth = self.document.resolve(ref), depth + 1
             node = found.node if found else {}
         return cast(Schema, node) if isinstance(node, dict) else {}
 
-    def value(self, value: Any, node: Any, path: str, level: int) -> Any:
-        node = self.node(node, level)
+    def coerce_value(self, value: Any, node: Any, path: str, depth: int) -> Any:
+        node = self.resolve(node, depth)
         self.steps += 1
-        if level > MAX_LEVELS or self.steps > MAX_STEPS or not node:
+        if depth > MAX_DEPTH or self.steps > MAX_STEPS or not node:
             return value
         branches = node.get("anyOf") or node.get("oneOf")
         if branches:
-            return self.branch(value, branches, path, level)
+            return self.coerce_union(value, branches, path, depth)
         for part in node.get("allOf") or ():
-            value = self.value(value, part, path, level + 1)
-        kinds = types(node)
-        if kinds and not fits(value, kinds):
-            value = self.typed(value, node, kinds, path)
+            value = self.coerce_value(value, part, path, depth + 1)
+        kinds = allowed_types(node)
+        if kinds and not has_type(value, kinds):
+            value = self.convert_type(value, node, kinds, path)
         if "enum" in node or "const" in node:
-            value = self.choice(value, node.get("enum") or [node.get("const")], path)
+            value = self.match_choice(value, node.get("enum") or [node.get("const")], path)
         if isinstance(value, dict):
-            return self.object(cast(Schema, value), node, path, level)
+            return self.coerce_object(cast(Schema, value), node, path, depth)
         if isinstance(value, list):
-            return [self.item(i, item, node, path, level) for i, item in enumerate(cast(list[Any], value))]
+            return [self.coerce_item(i, item, node, path, depth) for i, item in enumerate(cast(list[Any], value))]
         return value
 
-    def branch(self, value: Any, branches: list[Any], path: str, level: int) -> Any:
+    def coerce_union(self, value: Any, branches: list[Any], path: str, depth: int) -> Any:
         """The first branch that the value suits, or else the first that it can be bent to."""
         for branch in branches:
-            if self.suits(value, branch, level):
-                return self.value(value, branch, path, level + 1)
+            if self.looks_like(value, branch, depth):
+                return self.coerce_value(value, branch, path, depth + 1)
         for branch in branches:
             mark = len(self.notes)
-            bent = self.value(value, branch, path, level + 1)
-            if self.suits(bent, branch, level):
+            bent = self.coerce_value(value, branch, path, depth + 1)
+            if self.looks_like(bent, branch, depth):
                 return bent
             del self.notes[mark:]
         return value
 
-    def suits(self, value: Any, node: Any, level: int) -> bool:
+    def looks_like(self, value: Any, node: Any, depth: int) -> bool:
         """Whether a value looks like one for this node: its type, its choices, the names it must have."""
-        node = self.node(node, level)
+        node = self.resolve(node, depth)
         self.steps += 1
-        if level > MAX_LEVELS or self.steps > MAX_STEPS or not node:
+        if depth > MAX_DEPTH or self.steps > MAX_STEPS or not node:
             return True
         branches = node.get("anyOf") or node.get("oneOf")
-        if branches and not any(self.suits(value, branch, level + 1) for branch in branches):
+        if branches and not any(self.looks_like(value, branch, depth + 1) for branch in branches):
             return False
-        if types(node) and not fits(value, types(node)):
+        if allowed_types(node) and not has_type(value, allowed_types(node)):
             return False
         if "const" in node and value != node["const"]:
             return False
         if "enum" in node and value not in node["enum"]:
             return False
         if isinstance(value, list):
-            return all(self.suits(item, node.get("items", {}), level + 1) for item in cast(list[Any], value))
-        return not isinstance(value, dict) or self.suits_object(cast(Schema, value), node, level)
+            return all(self.looks_like(item, node.get("items", {}), depth + 1) for item in cast(list[Any], value))
+        return not isinstance(value, dict) or self.object_looks_like(cast(Schema, value), node, depth)
 
-    def suits_object(self, value: Schema, node: Schema, level: int) -> bool:
+    def object_looks_like(self, value: Schema, node: Schema, depth: int) -> bool:
         named = node.get("properties", {})
         if any(name not in value for name in node.get("required", ())):
             return False
         if node.get("additionalProperties") is False and any(name not in named for name in value):
             return False
-        return all(self.suits(item, named[name], level + 1) for name, item in value.items() if name in named)
+        return all(self.looks_like(item, named[name], depth + 1) for name, item in value.items() if name in named)
 
     # -- one value
 
-    def typed(self, value: Any, node: Schema, kinds: list[str], path: str) -> Any:
+    def convert_type(self, value: Any, node: Schema, type_names: list[str], path: str) -> Any:
         """A value of a wrong type as one of the right type, if there is only one way to read it."""
-        for kind in kinds:
-            found = _as(value, kind)
-            if found is not _NOTHING:
-                return self.note(path, value, found)
-        if "array" in kinds and value is not None:
+        for kind in type_names:
+            found = _convert(value, kind)
+            if found is not _NO_VALUE:
+                return self.record(path, value, found)
+        if "array" in type_names and value is not None:
             if isinstance(value, str) and value.strip()[:1] == "[":
                 return value
-            return self.note(path, value, [value])
+            return self.record(path, value, [value])
         return value
 
-    def choice(self, value: Any, choices: list[Any], path: str) -> Any:
+    def match_choice(self, value: Any, choices: list[Any], path: str) -> Any:
         """The one choice that differs only in case, spaces, `_` and `-`."""
         if value in choices or not isinstance(value, str):
-            same = [choice for choice in choices if isinstance(choice, str) and choice == _plain_text(value)]
-            return self.note(path, value, same[0]) if same and value not in choices else value
-        near = [choice for choice in choices if isinstance(choice, str) and _plain(choice) == _plain(value)]
-        return self.note(path, value, near[0]) if len(near) == 1 else value
+            same = [choice for choice in choices if isinstance(choice, str) and choice == _scalar_text(value)]
+            return self.record(path, value, same[0]) if same and value not in choices else value
+        near = [choice for choice in choices if isinstance(choice, str) and _fold_name(choice) == _fold_name(value)]
+        return self.record(path, value, near[0]) if len(near) == 1 else value
 
     # -- what is inside
 
-    def object(self, value: Schema, node: Schema, path: str, level: int) -> Schema:
+    def coerce_object(self, value: Schema, node: Schema, path: str, depth: int) -> Schema:
         named, needed = node.get("properties", {}), node.get("required", ())
-        value = self.names(value, node, path)
+        value = self.rename_properties(value, node, path)
         out: Schema = {}
         for name, item in value.items():
             sub = named.get(name, node.get("additionalProperties", {}))
-            if item is None and name in named and name not in needed and not self.suits(None, sub, level):
+            if item is None and name in named and name not in needed and not self.looks_like(None, sub, depth):
                 self.notes.append(f"{path}.{name}: null left out")
                 continue
-            out[name] = self.value(item, sub, f"{path}.{name}", level + 1)
+            out[name] = self.coerce_value(item, sub, f"{path}.{name}", depth + 1)
         return out
 
-    def names(self, value: Schema, node: Schema, path: str) -> Schema:
+    def rename_properties(self, value: Schema, node: Schema, path: str) -> Schema:
         named = node.get("properties", {})
         strange = [name for name in value if name not in named]
         if not strange or not isinstance(named, dict):
@@ -156,67 +156,67 @@ class _Bending:
         missing: dict[str, list[str]] = {}
         for name in cast(Schema, named):
             if name not in value:
-                missing.setdefault(_plain(name), []).append(name)
-        others = [_plain(name) for name in strange]
-        new = {name: missing.get(_plain(name), []) for name in strange if others.count(_plain(name)) == 1}
+                missing.setdefault(_fold_name(name), []).append(name)
+        others = [_fold_name(name) for name in strange]
+        new = {name: missing.get(_fold_name(name), []) for name in strange if others.count(_fold_name(name)) == 1}
         new = {name: found[0] for name, found in new.items() if len(found) == 1}
         self.notes += [f"{path}.{name}: renamed to {right}" for name, right in new.items()]
         return {new.get(name, name): item for name, item in value.items()}
 
-    def item(self, i: int, value: Any, node: Schema, path: str, level: int) -> Any:
+    def coerce_item(self, index: int, value: Any, node: Schema, path: str, depth: int) -> Any:
         prefix = node.get("prefixItems", [])
-        sub = prefix[i] if i < len(prefix) else node.get("items", {})
-        return self.value(value, sub, f"{path}[{i}]", level + 1)
+        sub = prefix[index] if index < len(prefix) else node.get("items", {})
+        return self.coerce_value(value, sub, f"{path}[{index}]", depth + 1)
 
-    def note(self, path: str, old: Any, new: Any) -> Any:
-        self.notes.append(f"{path}: {_shown(old)} read as {_shown(new)}")
+    def record(self, path: str, old: Any, new: Any) -> Any:
+        self.notes.append(f"{path}: {_preview(old)} read as {_preview(new)}")
         return new
 
 
-def _as(value: Any, kind: str) -> Any:
+def _convert(value: Any, type_name: str) -> Any:
     """A value as another JSON type; `_NOTHING` where that would be a guess."""
     if isinstance(value, str):
-        return _from_text(value.strip(), kind)
-    if kind == "string" and isinstance(value, (bool, int, float)):
-        return _plain_text(value)
-    if kind == "integer" and isinstance(value, float) and value.is_integer():
+        return _parse_as(value.strip(), type_name)
+    if type_name == "string" and isinstance(value, (bool, int, float)):
+        return _scalar_text(value)
+    if type_name == "integer" and isinstance(value, float) and value.is_integer():
         return int(value)
-    if kind == "boolean" and json_type(value) == "integer" and value in (0, 1):
+    if type_name == "boolean" and json_type(value) == "integer" and value in (0, 1):
         return bool(value)
-    return _NOTHING
+    return _NO_VALUE
 
 
-def _from_text(text: str, kind: str) -> Any:
-    if kind == "boolean":
-        return _BOOLEANS.get(text.lower(), _NOTHING)
-    if kind == "integer":
-        return int(text.partition(".")[0]) if _INTEGER.fullmatch(text) else _NOTHING
-    if kind == "null":
-        return None if text.lower() in ("null", "none") else _NOTHING
-    if kind not in ("number", "object", "array"):
-        return _NOTHING
-    if kind != "number" and text[:1] not in ("{", "["):
-        return _NOTHING
+def _parse_as(text: str, type_name: str) -> Any:
+    if type_name == "boolean":
+        return _BOOLEANS.get(text.lower(), _NO_VALUE)
+    if type_name == "integer":
+        return int(text.partition(".")[0]) if _INTEGER.fullmatch(text) else _NO_VALUE
+    if type_name == "null":
+        return None if text.lower() in ("null", "none") else _NO_VALUE
+    if type_name not in ("number", "object", "array"):
+        return _NO_VALUE
+    if type_name != "number" and text[:1] not in ("{", "["):
+        return _NO_VALUE
     try:
         found = tolerant_loads(text)[0]
     except ValueError:
-        return _NOTHING
-    wanted = ("integer", "number") if kind == "number" else (kind,)
-    return found if json_type(found) in wanted else _NOTHING
+        return _NO_VALUE
+    wanted = ("integer", "number") if type_name == "number" else (type_name,)
+    return found if json_type(found) in wanted else _NO_VALUE
 
 
-def _plain(text: str) -> str:
+def _fold_name(text: str) -> str:
     """What is left of a name when case, spaces, `_` and `-` do not count."""
     return re.sub(r"[\s_\-]+", "", text).casefold()
 
 
-def _plain_text(value: Any) -> str | None:
+def _scalar_text(value: Any) -> str | None:
     return str(value).lower() if isinstance(value, bool) else str(value) if isinstance(value, (int, float)) else None
 
 
-def _shown(value: Any) -> str:
+def _preview(value: Any) -> str:
     try:
         text = dumps_text(value)
     except (OverflowError, RecursionError):
         text = repr(value)
-    return text if len(text) <= _SHORT else text[: _SHORT - 1] + "…"
+    return text if len(text) <= _MAX_PREVIEW else text[: _MAX_PREVIEW - 1] + "…"

@@ -22,11 +22,11 @@ __all__ = [
     "OPENAI_STRICT",
     "OPENROUTER_GOOGLE",
     "Dialect",
-    "Limits",
+    "StrictLimits",
 ]
 
 
-class Limits(msgspec.Struct, frozen=True):
+class StrictLimits(msgspec.Struct, frozen=True):
     """How much a strict mode compiles. tools, optional, unions: all strict tools of a request; the rest: per tool."""
 
     tools: int | None = None
@@ -41,55 +41,55 @@ class Dialect(msgspec.Struct, frozen=True):
     """What one wire accepts. The defaults are an open dialect: any JSON Schema below a plain object root."""
 
     name: str
-    keeps: frozenset[str] | None = None
+    keywords: frozenset[str] | None = None
     """The keywords that may stay. None: all of them, they are prompt text (an open dialect)."""
-    strips: frozenset[str] = frozenset()
+    dropped_keywords: frozenset[str] = frozenset()
     """The keywords that may not stay in an open dialect."""
     formats: frozenset[str] | None = None
     """The values of `format` that may stay."""
-    enums: frozenset[str] | None = None
+    enum_types: frozenset[str] | None = None
     """The JSON types that the values of an `enum` may have."""
-    empty_enum_value: bool = True
+    allows_empty_enum_value: bool = True
     """An enum may hold the empty string."""
-    min_items: int | None = None
+    max_min_items: int | None = None
     """The largest `minItems` that may stay."""
     refs: Literal["free", "wrap", "alone", "inline"] = "free"
     """free: stay. wrap: stay, siblings go around them. alone: stay when nothing stands beside them. inline: never."""
     recursion: Literal["free", "optional", "cut"] = "free"
     """optional: a cycle may only close inside a property that may be left out."""
     type_lists: Literal["any", "scalars", "never"] = "any"
-    nullable: bool = False
+    uses_nullable: bool = False
     """Null is said with OpenAPI's `nullable: true`."""
-    unions_alone: bool = False
+    isolates_unions: bool = False
     """Nothing may stand beside `anyOf`."""
     maps: Literal["keep", "pairs", "describe"] = "keep"
     """pairs: an object with free keys becomes an array of {key, value}."""
-    freeform: bool = True
+    allows_untyped: bool = True
     """An untyped value and an object of unknown keys can be said. Otherwise they are asked for as JSON text."""
-    empty_objects: bool = True
+    allows_empty_objects: bool = True
     """An object below the root that never has a key can be said."""
-    bare_arrays: bool = False
+    allows_bare_arrays: bool = False
     """An array may lack `items`."""
-    closed: bool = False
+    closes_objects: bool = False
     """Every object says `additionalProperties: false`."""
-    all_required: bool = False
+    requires_all: bool = False
     """Every property is required; an optional one is nullable."""
-    names: str = ""
+    name_pattern: str = ""
     """The pattern of property names."""
-    names_below_root: bool = False
+    checks_nested_names: bool = False
     """`names` holds for all objects, not for the root alone."""
-    root_description: bool = True
+    keeps_root_description: bool = True
     """The root's description reaches the model."""
-    limits: Limits = Limits()
+    limits: StrictLimits = StrictLimits()
 
     @property
-    def open(self) -> bool:
+    def is_open(self) -> bool:
         """Whether the wire takes any keyword as prompt text."""
-        return self.keeps is None
+        return self.keywords is None
 
-    def says(self, keyword: str) -> bool:
+    def allows(self, keyword: str) -> bool:
         """Whether the keyword may stay in a schema."""
-        return keyword not in self.strips if self.keeps is None else keyword in self.keeps
+        return keyword not in self.dropped_keywords if self.keywords is None else keyword in self.keywords
 
 
 _SCALARS = frozenset({"string", "number", "integer", "boolean", "null"})
@@ -97,98 +97,98 @@ _CORE = frozenset({"type", "description", "properties", "required", "items", "en
 _REFS = frozenset({"$ref", "$defs"})
 _BOUNDS = frozenset({"minimum", "maximum", "minItems", "maxItems"})
 _LENGTHS = frozenset({"minLength", "maxLength"})
-_STRINGS = frozenset({"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"})
-_NUMBERS = frozenset({"int32", "int64", "float", "double"})
+_STRING_FORMATS = frozenset({"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"})
+_NUMBER_FORMATS = frozenset({"int32", "int64", "float", "double"})
 
 # "schema must have type 'object' and not have 'oneOf'/'anyOf'/… at the top level"; "array schema missing items".
 OPENAI = Dialect("openai")
 
 OPENAI_STRICT = Dialect(
     "openai-strict",
-    keeps=_CORE
+    keywords=_CORE
     | _REFS
     | _BOUNDS
     | _LENGTHS  # lengths: on api.openai.com only
     | {"additionalProperties", "pattern", "format", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"},
-    formats=_STRINGS,
-    enums=_SCALARS,
+    formats=_STRING_FORMATS,
+    enum_types=_SCALARS,
     refs="wrap",
     maps="pairs",
-    freeform=False,
-    closed=True,
-    all_required=True,
-    limits=Limits(depth=10, properties=5000, enum_values=1000),
+    allows_untyped=False,
+    closes_objects=True,
+    requires_all=True,
+    limits=StrictLimits(depth=10, properties=5000, enum_values=1000),
 )
 
 # "Property keys should match pattern '^[a-zA-Z0-9_.-]{1,64}$'", for the top level only.
-ANTHROPIC = Dialect("anthropic", bare_arrays=True, names=r"[a-zA-Z0-9_.-]{1,64}")
+ANTHROPIC = Dialect("anthropic", allows_bare_arrays=True, name_pattern=r"[a-zA-Z0-9_.-]{1,64}")
 
 # allOf would be kept, but its closed branches could not be true together: it is merged.
 ANTHROPIC_STRICT = Dialect(
     "anthropic-strict",
-    keeps=_CORE | _REFS | {"additionalProperties", "format", "minItems"},
-    formats=_STRINGS | {"uri"},
-    enums=_SCALARS,
-    min_items=1,
+    keywords=_CORE | _REFS | {"additionalProperties", "format", "minItems"},
+    formats=_STRING_FORMATS | {"uri"},
+    enum_types=_SCALARS,
+    max_min_items=1,
     refs="alone",  # the official SDK drops what stands beside a $ref
     recursion="cut",  # "Circular reference detected in schema definitions"
     maps="pairs",
-    freeform=False,
-    closed=True,
-    names=ANTHROPIC.names,
-    limits=Limits(tools=20, optional=24, unions=16),
+    allows_untyped=False,
+    closes_objects=True,
+    name_pattern=ANTHROPIC.name_pattern,
+    limits=StrictLimits(tools=20, optional=24, unions=16),
 )
 
 # `parametersJsonSchema`. What it documents as ignored counts as not said.
 GEMINI = Dialect(
     "gemini",
-    keeps=_CORE | _REFS | _BOUNDS | {"additionalProperties", "format", "prefixItems", "propertyOrdering"},
-    formats=_NUMBERS,
-    enums=frozenset({"string", "number", "integer"}),
+    keywords=_CORE | _REFS | _BOUNDS | {"additionalProperties", "format", "prefixItems", "propertyOrdering"},
+    formats=_NUMBER_FORMATS,
+    enum_types=frozenset({"string", "number", "integer"}),
     refs="alone",
     recursion="optional",
     type_lists="never",  # Vertex rewrites them to any_of beside what else is there
-    unions_alone=True,  # Vertex: "When using any_of, it must be the only field set"
+    isolates_unions=True,  # Vertex: "When using any_of, it must be the only field set"
     maps="pairs",  # pydantic/pydantic-ai#2588: "that field will always be empty"
-    bare_arrays=True,
+    allows_bare_arrays=True,
 )
 
 # `parameters`, the OpenAPI 3.0 subset: any other keyword is 400 `Unknown name "const" … Cannot find field`.
 GEMINI_OPENAPI = Dialect(
     "gemini-openapi",
-    keeps=_CORE
+    keywords=_CORE
     | _BOUNDS
     | _LENGTHS
     | {"nullable", "format", "pattern", "minProperties", "maxProperties", "propertyOrdering", "default"},
-    formats=_NUMBERS | {"date-time", "enum"},  # "only 'enum' and 'date-time' are supported for STRING type"
-    enums=frozenset({"string"}),  # Schema.enum is repeated string
-    empty_enum_value=False,  # "enum[0]: cannot be empty"
+    formats=_NUMBER_FORMATS | {"date-time", "enum"},  # "only 'enum' and 'date-time' are supported for STRING type"
+    enum_types=frozenset({"string"}),  # Schema.enum is repeated string
+    allows_empty_enum_value=False,  # "enum[0]: cannot be empty"
     refs="inline",
     recursion="cut",
     type_lists="never",  # "Proto field is not repeating, cannot start list"
-    nullable=True,
-    unions_alone=True,
+    uses_nullable=True,
+    isolates_unions=True,
     maps="pairs",
-    freeform=False,
-    empty_objects=False,  # "should be non-empty for OBJECT type"
-    names=r"[a-zA-Z_][a-zA-Z0-9_]{0,63}",
-    names_below_root=True,
+    allows_untyped=False,
+    allows_empty_objects=False,  # "should be non-empty for OBJECT type"
+    name_pattern=r"[a-zA-Z_][a-zA-Z0-9_]{0,63}",
+    checks_nested_names=True,
 )
 
 # api/types.go keeps these and drops the rest without a word; a description of the root is among the rest.
 OLLAMA = Dialect(
     "ollama",
-    keeps=_CORE,
-    enums=_SCALARS,
+    keywords=_CORE,
+    enum_types=_SCALARS,
     refs="inline",
     recursion="cut",
     maps="describe",
-    bare_arrays=True,
-    root_description=False,
+    allows_bare_arrays=True,
+    keeps_root_description=False,
 )
 
 # Mistral, Groq, DeepSeek, xAI and whoever else speaks OpenAI's Chat Completions.
-COMPATIBLE = Dialect("compatible", strips=frozenset({"title", "$schema", "$id", "examples", "discriminator"}))
+COMPATIBLE = Dialect("compatible", dropped_keywords=frozenset({"title", "$schema", "$id", "examples", "discriminator"}))
 
 # Grok on Azure, GLM: the same, without references.
 COMPATIBLE_INLINE = msgspec.structs.replace(COMPATIBLE, name="compatible-inline", refs="inline", recursion="cut")
@@ -196,17 +196,17 @@ COMPATIBLE_INLINE = msgspec.structs.replace(COMPATIBLE, name="compatible-inline"
 # Base `/beta`. Documented as a subset of OpenAI's; a $ref inside anyOf fails, so none is left.
 DEEPSEEK_STRICT = Dialect(
     "deepseek-strict",
-    keeps=_CORE | {"additionalProperties", "format"},
+    keywords=_CORE | {"additionalProperties", "format"},
     formats=frozenset({"email", "hostname", "ipv4", "ipv6", "uuid"}),
-    enums=_SCALARS,
+    enum_types=_SCALARS,
     refs="inline",
     recursion="cut",
     type_lists="scalars",
     maps="pairs",
-    freeform=False,
-    empty_objects=False,
-    closed=True,
-    all_required=True,
+    allows_untyped=False,
+    allows_empty_objects=False,
+    closes_objects=True,
+    requires_all=True,
 )
 
 # For `google/*` models OpenRouter makes Gemini's `parameters` of the schema: that subset arrives there safely.
@@ -227,7 +227,7 @@ DIALECTS = (
 )
 
 # How a keyword that a dialect cannot say is told in a description.
-WORDS = {
+KEYWORD_PHRASES = {
     "additionalProperties": "Other keys hold: {json}.",
     "anyOf": "At least one of: {text}.",
     "const": "Always {json}.",
@@ -270,7 +270,7 @@ WORDS = {
     "uniqueItems": "No item twice.",
 }
 # Dropped without a word: they say nothing to a model, or what they say has been said otherwise by then.
-SILENT = frozenset(
+SILENT_KEYWORDS = frozenset(
     {"title", "$schema", "$id", "$comment", "$anchor", "$defs", "definitions", "discriminator", "readOnly", "writeOnly"}
     | {"nullable", "properties", "items", "additionalItems", "propertyOrdering"}
 )

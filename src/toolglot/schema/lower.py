@@ -18,136 +18,141 @@ import msgspec
 
 from toolglot.errors import UsageError
 from toolglot.schema.dialects import Dialect
-from toolglot.schema.lowered import MAX_DEPTH, JsonText, Lowered, Omit, Pairs, Rename, Way, restore
-from toolglot.schema.openapi import from_openapi
-from toolglot.schema.plain import (
-    LISTS,
-    MAPS,
-    NODES,
+from toolglot.schema.json_schema import (
+    LIST_KEYWORDS,
+    MAP_KEYWORDS,
+    SUBSCHEMA_KEYWORDS,
     Schema,
-    escape,
-    merge,
-    plain,
-    tidy,
-    types,
+    allowed_types,
+    clean_node,
+    copy_schema,
+    drop_keywords,
+    escape_pointer,
+    merge_nodes,
     unique,
-    without,
 )
-from toolglot.schema.run import NULL, WAYS, At, Run, cut, is_null
-from toolglot.schema.settle import as_choices, may_be_object, plain_object, settled
-from toolglot.schema.steps import OPEN_STEPS, STEPS
-from toolglot.schema.strict import strict_problems
+from toolglot.schema.lowering_context import NULL_SCHEMA, RESTORATIONS_KEY, Lowering, SchemaPath, is_null, truncate_node
+from toolglot.schema.lowering_result import MAX_DEPTH, JsonText, LoweredSchema, Omit, Pairs, Rename, Restoration, restore
+from toolglot.schema.normalize import allows_object, flatten_object, merge_as_enum, normalize_node
+from toolglot.schema.openapi import from_openapi
+from toolglot.schema.passes import OPEN_PASSES, PASSES
+from toolglot.schema.strict_limits import check_strict_limits
 
 __all__ = [
     "JsonText",
-    "Lowered",
+    "LoweredSchema",
     "Omit",
     "Pairs",
     "Rename",
-    "Way",
+    "Restoration",
+    "check_strict_limits",
     "from_openapi",
     "lower",
     "restore",
-    "strict_problems",
 ]
 
 
-def lower(schema: Mapping[str, Any] | None, dialect: Dialect, *, tool: str) -> Lowered:
+def lower(schema: Mapping[str, Any] | None, dialect: Dialect, *, tool_name: str) -> LoweredSchema:
     """The parameters of a tool as the dialect accepts them. No schema means no arguments."""
-    raw = plain(schema or {})
+    raw = copy_schema(schema or {})
     if not isinstance(raw, (dict, bool)):
-        raise UsageError(f"the parameters of tool {tool!r} are {raw!r:.80}, not a JSON Schema")
-    run = Run(tidy(raw)[0], dialect, tool)
-    out, ways = _root(raw, run), list[Way]()
-    definitions = _definitions(run)
-    out = _harvest(out | ({"$defs": definitions} if definitions else {}), "#", ways)
-    return Lowered(out, tuple(run.losses), tuple(ways), run.note)
+        raise UsageError(f"the parameters of tool {tool_name!r} are {raw!r:.80}, not a JSON Schema")
+    run = Lowering(clean_node(raw)[0], dialect, tool_name)
+    out, ways = _lower_root(raw, run), list[Restoration]()
+    definitions = _lower_definitions(run)
+    out = _collect_restorations(out | ({"$defs": definitions} if definitions else {}), "#", ways)
+    return LoweredSchema(out, tuple(run.losses), tuple(ways), run.root_description)
 
 
-def _root(raw: Any, run: Run) -> Schema:
+def _lower_root(raw: Any, lowering: Lowering) -> Schema:
     """A plain object: "must have type 'object' and not have 'oneOf'/'anyOf'/'allOf'/'enum'/'not' at the top level"."""
-    start = At(cyclic="#" in run.cycles, stack=("#",))
-    node, at = plain_object(run.tidied(raw, start), start, run)
-    if not may_be_object(node):
-        run.lose("type", at, "arguments are always an object")
-    node = run.moved(node, ("not", "enum", "const"), at)
+    start = SchemaPath(in_cycle="#" in lowering.cyclic_pointers, expanded=("#",))
+    node, at = flatten_object(lowering.clean(raw, start), start, lowering)
+    if not allows_object(node):
+        lowering.add_loss("type", at, "arguments are always an object")
+    node = lowering.move_to_description(node, ("not", "enum", "const"), at)
     node = node if "type" in node else {"type": "object", **node}
-    return _node({**node, "type": "object", "properties": node.get("properties", {})}, at, run)
+    return _lower_node({**node, "type": "object", "properties": node.get("properties", {})}, at, lowering)
 
 
-def _node(schema: Any, at: At, run: Run) -> Schema:
+def _lower_node(schema: Any, path: SchemaPath, lowering: Lowering) -> Schema:
     """A schema, and all inside it, as the dialect accepts it."""
-    run.budget -= 1
-    node = run.tidied(schema, at)
-    if at.depth and (run.budget < 0 or at.depth > MAX_DEPTH) and not _leaf(node, run.dialect):
-        node = cut(node, at, run, "the schema is too deep or too large here; cut")
-    node, at = settled(node, at, run)
-    for step in OPEN_STEPS if run.dialect.open else STEPS if "$ref" not in node else ():
-        node = step(node, at, run)
-    return _descended(node, at, run)
+    lowering.node_budget -= 1
+    node = lowering.clean(schema, path)
+    if path.depth and (lowering.node_budget < 0 or path.depth > MAX_DEPTH) and not _is_leaf(node, lowering.dialect):
+        node = truncate_node(node, path, lowering, "the schema is too deep or too large here; cut")
+    node, path = normalize_node(node, path, lowering)
+    for step in OPEN_PASSES if lowering.dialect.is_open else PASSES if "$ref" not in node else ():
+        node = step(node, path, lowering)
+    return _lower_children(node, path, lowering)
 
 
-def _leaf(node: Schema, dialect: Dialect) -> bool:
+def _is_leaf(node: Schema, dialect: Dialect) -> bool:
     """Whether a node stays a single one whatever the steps make of it."""
-    kinds = types(node)
-    nests = any(key in node for key in (*MAPS, *LISTS, *NODES, "$ref")) or ("nullable" in node and not dialect.nullable)
+    kinds = allowed_types(node)
+    nests = any(key in node for key in (*MAP_KEYWORDS, *LIST_KEYWORDS, *SUBSCHEMA_KEYWORDS, "$ref")) or (
+        "nullable" in node and not dialect.uses_nullable
+    )
     return not nests and len(kinds) < 2 and "array" not in kinds
 
 
-def _descended(node: Schema, at: At, run: Run) -> Schema:
+def _lower_children(node: Schema, path: SchemaPath, lowering: Lowering) -> Schema:
     """The node with its children lowered."""
     out, required = Schema(), node.get("required", ())
     for key, value in node.items():
-        if key in MAPS:
+        if key in MAP_KEYWORDS:
             prefix = "" if key == "properties" else f"{key}."
-            places = {name: at.down(prefix + name, optional=name not in required) for name in value}
-            out[key] = {name: _node(sub, places[name], run) for name, sub in value.items()}
-        elif key in LISTS:
-            one = key == "anyOf" and sum(sub != NULL for sub in value) == 1  # a form or null: nobody says "branch"
-            out[key] = [_node(sub, at.down("" if one else f"{key}[{i}]"), run) for i, sub in enumerate(value)]
-        elif key in NODES and (isinstance(value, dict) or not key.startswith(("additional", "unevaluated"))):
-            out[key] = _node(value, at.down(key), run)
+            places = {name: path.child(prefix + name, optional=name not in required) for name in value}
+            out[key] = {name: _lower_node(sub, places[name], lowering) for name, sub in value.items()}
+        elif key in LIST_KEYWORDS:
+            one = key == "anyOf" and sum(sub != NULL_SCHEMA for sub in value) == 1  # a form or null: nobody says "branch"
+            out[key] = [_lower_node(sub, path.child("" if one else f"{key}[{i}]"), lowering) for i, sub in enumerate(value)]
+        elif key in SUBSCHEMA_KEYWORDS and (isinstance(value, dict) or not key.startswith(("additional", "unevaluated"))):
+            out[key] = _lower_node(value, path.child(key), lowering)
         else:
             out[key] = value
-    return out if run.dialect.open or "anyOf" not in out else _fewer_branches(out, run.dialect)
+    return out if lowering.dialect.is_open or "anyOf" not in out else _merge_branches(out, lowering.dialect)
 
 
-def _fewer_branches(node: Schema, dialect: Dialect) -> Schema:
+def _merge_branches(node: Schema, dialect: Dialect) -> Schema:
     """A lowered union without branches that came out equal, or as mere choices of one type."""
-    branches = unique(NULL if is_null(branch) else branch for branch in node["anyOf"])
-    real, apart = [branch for branch in branches if branch != NULL], dialect.type_lists == "never"
-    if choices := as_choices(real if apart else branches):
-        real, branches = [choices], [choices, *([NULL] if apart and NULL in branches else [])]
-    if dialect.nullable and real and NULL in branches:
-        branches = unique(map(_null_flagged, real))
-    rest = without(node, "anyOf")
+    branches = unique(NULL_SCHEMA if is_null(branch) else branch for branch in node["anyOf"])
+    real, apart = [branch for branch in branches if branch != NULL_SCHEMA], dialect.type_lists == "never"
+    if choices := merge_as_enum(real if apart else branches):
+        real, branches = [choices], [choices, *([NULL_SCHEMA] if apart and NULL_SCHEMA in branches else [])]
+    if dialect.uses_nullable and real and NULL_SCHEMA in branches:
+        branches = unique(map(_mark_nullable, real))
+    rest = drop_keywords(node, "anyOf")
     if len(branches) > 1 or (rest and "$ref" in branches[0] and dialect.refs == "wrap"):
         return {**rest, "anyOf": branches}
-    return branches[0] if "$ref" in branches[0] else merge(rest, branches[0])[0]
+    return branches[0] if "$ref" in branches[0] else merge_nodes(rest, branches[0])[0]
 
 
-def _null_flagged(node: Schema) -> Schema:
-    return {"anyOf": [*map(_null_flagged, node["anyOf"])]} if "anyOf" in node else {**node, "nullable": True}
+def _mark_nullable(node: Schema) -> Schema:
+    return {"anyOf": [*map(_mark_nullable, node["anyOf"])]} if "anyOf" in node else {**node, "nullable": True}
 
 
-def _definitions(run: Run) -> Schema:
+def _lower_definitions(lowering: Lowering) -> Schema:
     """The definitions that references name, lowered."""
     out: Schema = {}
-    for name, found in run.definitions:  # grows while it is read
-        at = At(f"$.$defs.{name}", 1, found.pointer in run.cycles, (found.pointer,), top=True)
-        out[name] = _node(found.node, at, run)
+    for name, found in lowering.definitions:  # grows while it is read
+        at = SchemaPath(f"$.$defs.{name}", 1, found.pointer in lowering.cyclic_pointers, (found.pointer,), is_definition=True)
+        out[name] = _lower_node(found.node, at, lowering)
     return out
 
 
-def _harvest(node: Schema, pointer: str, ways: list[Way]) -> Schema:
+def _collect_restorations(node: Schema, pointer: str, restorations: list[Restoration]) -> Schema:
     """A lowered schema without the ways that its nodes carry; these go to `ways`, each with its place."""
-    out = without(node, WAYS)
-    ways += [msgspec.structs.replace(way, at=pointer) for way in node.get(WAYS, ())]
+    out = drop_keywords(node, RESTORATIONS_KEY)
+    restorations += [msgspec.structs.replace(way, pointer=pointer) for way in node.get(RESTORATIONS_KEY, ())]
     for key, value in out.items():
-        if key in MAPS:
-            out[key] = {name: _harvest(sub, f"{pointer}/{key}/{escape(name)}", ways) for name, sub in value.items()}
-        elif key in LISTS:
-            out[key] = [_harvest(sub, f"{pointer}/{key}/{i}", ways) for i, sub in enumerate(value)]
-        elif key in NODES and isinstance(value, dict):
-            out[key] = _harvest(cast("Schema", value), f"{pointer}/{key}", ways)
+        if key in MAP_KEYWORDS:
+            out[key] = {
+                name: _collect_restorations(sub, f"{pointer}/{key}/{escape_pointer(name)}", restorations)
+                for name, sub in value.items()
+            }
+        elif key in LIST_KEYWORDS:
+            out[key] = [_collect_restorations(sub, f"{pointer}/{key}/{i}", restorations) for i, sub in enumerate(value)]
+        elif key in SUBSCHEMA_KEYWORDS and isinstance(value, dict):
+            out[key] = _collect_restorations(cast("Schema", value), f"{pointer}/{key}", restorations)
     return out

@@ -4,24 +4,24 @@ import sys
 from typing import Any, get_type_hints
 
 from toolglot.errors import UsageError
-from toolglot.schema.derive import untitled
-from toolglot.schema.plain import Schema
+from toolglot.schema.derive import strip_titles
+from toolglot.schema.json_schema import Schema
 
-__all__ = ["OutputShape"]
+__all__ = ["OutputType"]
 
 
-class OutputShape:
+class OutputType:
     """pydantic does the work; it is loaded with the first shape."""
 
-    def __init__(self, shape: Any) -> None:
+    def __init__(self, output_type: Any) -> None:
         from pydantic import TypeAdapter
         from pydantic.errors import PydanticUserError
 
         try:
-            self._adapter: TypeAdapter[Any] = TypeAdapter(_readable(shape))
-            self.schema: Schema = untitled(self._adapter.json_schema())
+            self._adapter: TypeAdapter[Any] = TypeAdapter(_replace_typeddict(output_type))
+            self.schema: Schema = strip_titles(self._adapter.json_schema())
         except (PydanticUserError, TypeError) as e:
-            raise UsageError(f"{shape!r} cannot be the shape of an answer: {str(e).partition(chr(10))[0]}") from None
+            raise UsageError(f"{output_type!r} cannot be the shape of an answer: {str(e).partition(chr(10))[0]}") from None
 
     def validate(self, answer: Any) -> Any:
         """The answer as a value of the type. Raises ValueError, in words for the model."""
@@ -34,13 +34,13 @@ class OutputShape:
             raise ValueError("; ".join(found)) from None
 
 
-def _readable(shape: Any) -> Any:
+def _replace_typeddict(output_type: Any) -> Any:
     """Before Python 3.12 pydantic reads only the TypedDict of typing_extensions."""
     from typing_extensions import TypedDict, is_typeddict
 
-    if not is_typeddict(shape) or type(shape).__module__ == "typing_extensions" or sys.version_info >= (3, 12):
-        return shape
-    fields = {name: _readable(kind) for name, kind in get_type_hints(shape, include_extras=True).items()}
-    made: Any = TypedDict(shape.__name__, fields, total=shape.__total__)  # pyright: ignore[reportArgumentType, reportGeneralTypeIssues, reportUnknownVariableType]
-    made.__doc__ = shape.__doc__
+    if not is_typeddict(output_type) or type(output_type).__module__ == "typing_extensions" or sys.version_info >= (3, 12):
+        return output_type
+    fields = {name: _replace_typeddict(kind) for name, kind in get_type_hints(output_type, include_extras=True).items()}
+    made: Any = TypedDict(output_type.__name__, fields, total=output_type.__total__)  # pyright: ignore[reportArgumentType, reportGeneralTypeIssues, reportUnknownVariableType]
+    made.__doc__ = output_type.__doc__
     return made

@@ -16,9 +16,9 @@ from typing import Any, cast, get_args
 import msgspec
 
 from toolglot.jsontext import loads
-from toolglot.messages import Block, Stop, Text, Thinking, ToolCall
+from toolglot.messages import Block, StopReason, Text, Thinking, ToolCall
 
-__all__ = ["Turn", "plan"]
+__all__ = ["PlannedTurn", "parse_directives"]
 
 _DIRECTIVE = re.compile(
     r"(?P<then>\bthen[ \t]+)?\bcall[ \t]+(?P<name>[\w.:/-]+)[ \t]*(?=\{)"
@@ -27,17 +27,17 @@ _DIRECTIVE = re.compile(
 )
 
 
-class Turn(msgspec.Struct):
+class PlannedTurn(msgspec.Struct):
     """One turn of the model as it was told: what it says, the faults on the way, why it stops."""
 
     blocks: list[Block] = []
     faults: list[tuple[str, int]] = []
-    stop: Stop | None = None
+    stop: StopReason | None = None
 
 
-def plan(text: str) -> tuple[list[Turn], str]:
+def parse_directives(text: str) -> tuple[list[PlannedTurn], str]:
     """The turns that a text asks for, and what else it says."""
-    turns: list[Turn] = []
+    turns: list[PlannedTurn] = []
     others: list[str] = []
     at = 0
     for match in _DIRECTIVE.finditer(text):
@@ -45,37 +45,37 @@ def plan(text: str) -> tuple[list[Turn], str]:
             continue
         end, arguments = match.end(), None
         if match["name"]:
-            found = _object_at(text, end)
+            found = _parse_object_at(text, end)
             if found is None:
                 continue
             end, arguments = found
         others.append(text[at : match.start()])
         at = end
         if not turns or match["then"] or match["later"]:
-            turns.append(Turn([], []))
+            turns.append(PlannedTurn([], []))
         if arguments is not None:
             turns[-1].blocks.append(ToolCall("", match["name"], arguments))
         else:
-            _told(turns[-1], match["word"], match["rest"].strip())
+            _apply_directive(turns[-1], match["word"], match["rest"].strip())
     return turns, "".join([*others, text[at:]]).strip()
 
 
-def _told(turn: Turn, word: str, rest: str) -> None:
-    match word:
+def _apply_directive(turn: PlannedTurn, directive: str, argument: str) -> None:
+    match directive:
         case "say":
-            turn.blocks.append(Text(rest))
+            turn.blocks.append(Text(argument))
         case "think":
-            turn.blocks.insert(0, Thinking(rest))
+            turn.blocks.insert(0, Thinking(argument))
         case "fault":
-            name, _, times = rest.partition(" ")
+            name, _, times = argument.partition(" ")
             turn.faults.append((name, int(times) if times.strip().isdigit() else 1))
-        case _ if rest in get_args(Stop):
-            turn.stop = cast(Stop, rest)
+        case _ if argument in get_args(StopReason):
+            turn.stop = cast(StopReason, argument)
         case _:
             pass
 
 
-def _object_at(text: str, start: int) -> tuple[int, dict[str, Any]] | None:
+def _parse_object_at(text: str, start: int) -> tuple[int, dict[str, Any]] | None:
     """The JSON object that begins here, and where it ends."""
     end = text.find("}", start)
     while end >= 0:

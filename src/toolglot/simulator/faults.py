@@ -18,9 +18,19 @@ from msgspec.structs import replace
 from toolglot.errors import UnknownName
 from toolglot.messages import Block, Reply, Text, ToolCall
 from toolglot.providers.profile import Profile
-from toolglot.simulator.refusals import Kind, Refusal
+from toolglot.simulator.refusals import Refusal, RefusalKind
 
-__all__ = ["FAULTS", "Part", "Reset", "Stall", "change_parts", "change_reply", "named_fault", "refusal_for", "same_ids"]
+__all__ = [
+    "FAULTS",
+    "Part",
+    "Reset",
+    "Stall",
+    "apply_to_frames",
+    "apply_to_reply",
+    "duplicate_ids",
+    "make_refusal",
+    "parse_fault",
+]
 
 
 class Reset(msgspec.Struct, frozen=True):
@@ -33,10 +43,12 @@ class Stall(msgspec.Struct, frozen=True):
 
 Part = bytes | Reset | Stall
 
-_PAST = "Wed, 21 Oct 2015 07:28:00 GMT"
-HTML = "<html>\n<head><title>502 Bad Gateway</title></head>\n<body><center><h1>502 Bad Gateway</h1></center></body>\n</html>\n"
+_PAST_DATE = "Wed, 21 Oct 2015 07:28:00 GMT"
+HTML_PAGE = (
+    "<html>\n<head><title>502 Bad Gateway</title></head>\n<body><center><h1>502 Bad Gateway</h1></center></body>\n</html>\n"
+)
 # name -> (kind, words by wire; "" for all others)
-_REFUSED: dict[str, tuple[Kind, dict[str, str]]] = {
+_ERROR_FAULTS: dict[str, tuple[RefusalKind, dict[str, str]]] = {
     "rate-limit": ("rate", {"": "Rate limit reached for requests. Please try again later."}),
     "rate-limit-date": ("rate", {"": "Rate limit reached for requests. Please try again later."}),
     "quota": (
@@ -80,7 +92,7 @@ _REFUSED: dict[str, tuple[Kind, dict[str, str]]] = {
     ),
 }
 # those that leave an answer without its end
-CUT = ("reset", "reset-mid-stream", "stall", "stall-first", "half-json", "truncated")
+TRUNCATING_FAULTS = ("reset", "reset-mid-stream", "stall", "stall-first", "half-json", "truncated")
 # name -> what goes wrong
 FAULTS = {
     "rate-limit": "429 with Retry-After; `rate-limit:0.5` says how many seconds",
@@ -106,10 +118,10 @@ FAULTS = {
     "unknown-tool": "a call to a tool that does not exist",
 }
 # Wires whose whole answers hold arguments as objects: nothing can be cut or broken in them.
-_OBJECTS = ("gemini", "ollama-chat")
+_OBJECT_WIRES = ("gemini", "ollama-chat")
 
 
-def named_fault(text: str) -> tuple[str, str]:
+def parse_fault(text: str) -> tuple[str, str]:
     """A fault's name and value. Raises UnknownName."""
     name, _, value = text.strip().partition(":")
     if name not in FAULTS:
@@ -117,21 +129,21 @@ def named_fault(text: str) -> tuple[str, str]:
     return name, value
 
 
-def refusal_for(fault: str, value: str, profile: Profile) -> Refusal | None:
+def make_refusal(fault: str, value: str, profile: Profile) -> Refusal | None:
     """The provider's error, where the fault is one."""
-    if fault not in _REFUSED:
+    if fault not in _ERROR_FAULTS:
         return None
-    kind, words = _REFUSED[fault]
-    wait = {"rate-limit": value or "0", "rate-limit-date": _PAST}.get(fault)
-    return Refusal(words.get(profile.wire, words[""]), kind, wait=wait)
+    kind, words = _ERROR_FAULTS[fault]
+    wait = {"rate-limit": value or "0", "rate-limit-date": _PAST_DATE}.get(fault)
+    return Refusal(words.get(profile.wire, words[""]), kind, retry_after=wait)
 
 
 # ---- faults in what the model says
 
 
-def change_reply(fault: str, reply: Reply, profile: Profile, *, streamed: bool) -> Reply:
+def apply_to_reply(fault: str, reply: Reply, profile: Profile, *, streamed: bool) -> Reply:
     """The reply with its fault, before it has ids."""
-    objects = profile.wire in _OBJECTS or (profile.wire == "anthropic-messages" and not streamed)
+    objects = profile.wire in _OBJECT_WIRES or (profile.wire == "anthropic-messages" and not streamed)
     match fault:
         case "duplicate-ids" if len(reply.calls) < 2:
             call = reply.calls[0] if reply.calls else ToolCall("", "lookup", {})
@@ -141,10 +153,14 @@ def change_reply(fault: str, reply: Reply, profile: Profile, *, streamed: bool) 
             return replace(reply, blocks=(*_without_calls(reply), *renamed), stop="tools")
         case "length" if reply.calls:
             last = reply.calls[-1]
-            cut = replace(last, arguments={}, raw="{}") if objects else replace(last, arguments=None, raw=_half(last.text))
+            cut = (
+                replace(last, arguments={}, raw="{}") if objects else replace(last, arguments=None, raw=_first_half(last.text))
+            )
             return replace(reply, blocks=tuple(cut if block is last else block for block in reply.blocks), stop="length")
         case "length":
-            cut_texts = (replace(block, text=_half(block.text)) if isinstance(block, Text) else block for block in reply.blocks)
+            cut_texts = (
+                replace(block, text=_first_half(block.text)) if isinstance(block, Text) else block for block in reply.blocks
+            )
             return replace(reply, blocks=tuple(cut_texts), stop="length")
         case "not-json-args" if profile.wire == "gemini" and reply.calls:
             return replace(
@@ -160,7 +176,7 @@ def change_reply(fault: str, reply: Reply, profile: Profile, *, streamed: bool) 
             return reply
 
 
-def _half(text: str) -> str:
+def _first_half(text: str) -> str:
     return text[: max(1, len(text) // 2)]
 
 
@@ -168,13 +184,13 @@ def _without_calls(reply: Reply) -> tuple[Block, ...]:
     return tuple(block for block in reply.blocks if not isinstance(block, ToolCall))
 
 
-def same_ids(blocks: tuple[Block, ...]) -> tuple[Block, ...]:
+def duplicate_ids(blocks: tuple[Block, ...]) -> tuple[Block, ...]:
     """All calls with the id of the first."""
     first = next((block.id for block in blocks if isinstance(block, ToolCall)), "")
-    return tuple(_with_id(block, first) if isinstance(block, ToolCall) else block for block in blocks)
+    return tuple(_replace_id(block, first) if isinstance(block, ToolCall) else block for block in blocks)
 
 
-def _with_id(call: ToolCall, id: str) -> ToolCall:
+def _replace_id(call: ToolCall, id: str) -> ToolCall:
     own = call.opaque or {}
     return replace(call, id=id, opaque={**own, "id": id} if "id" in own else call.opaque)
 
@@ -182,14 +198,14 @@ def _with_id(call: ToolCall, id: str) -> ToolCall:
 # ---- faults on the way
 
 
-def change_parts(fault: str, frames: Sequence[bytes], first: int, last: int, error: Callable[[], bytes]) -> list[Part]:
+def apply_to_frames(fault: str, frames: Sequence[bytes], first: int, last: int, error: Callable[[], bytes]) -> list[Part]:
     """The frames of an answer with their fault.
 
     `first`: how many frames it takes until something was said. `last`: where the terminal begins. A whole answer is one frame.
     """
     cut = max(first, last // 2)
     if len(frames) == 1:
-        return _change_body(fault, frames[0], error)
+        return _apply_to_body(fault, frames[0], error)
     match fault:
         case "reset":
             return [Reset()]
@@ -214,7 +230,7 @@ def change_parts(fault: str, frames: Sequence[bytes], first: int, last: int, err
             return list(frames)
 
 
-def _change_body(fault: str, body: bytes, error: Callable[[], bytes]) -> list[Part]:
+def _apply_to_body(fault: str, body: bytes, error: Callable[[], bytes]) -> list[Part]:
     half = body[: len(body) // 2]
     match fault:
         case "reset":

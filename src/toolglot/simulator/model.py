@@ -12,21 +12,21 @@ import msgspec
 from msgspec.structs import replace
 
 from toolglot.jsontext import dumps_text
-from toolglot.messages import Block, Media, Message, Reply, Stop, Text, Thinking, ToolCall, ToolResult, Usage
+from toolglot.messages import Block, Media, Message, Reply, StopReason, Text, Thinking, ToolCall, ToolResult, Usage
 from toolglot.request import Request, ToolDefinition
-from toolglot.simulator.directives import Turn, plan
-from toolglot.simulator.fill import Filler, words_of
-from toolglot.wire.openai_responses.reply import BUILT_INS
-from toolglot.wire.repair import FILLER
-from toolglot.wire.shapes import as_dict, as_list
+from toolglot.simulator.argument_filler import ArgumentFiller, split_words
+from toolglot.simulator.directives import PlannedTurn, parse_directives
+from toolglot.wire.json_values import as_dict, as_list
+from toolglot.wire.openai_responses.reply_decode import NATIVE_ITEMS
+from toolglot.wire.repair import FILLER_TEXT
 
-__all__ = ["Script", "Situation", "respond", "usage_of", "with_thought"]
+__all__ = ["Script", "Situation", "add_thought", "estimate_usage", "respond"]
 
-_SHOWN = 400  # characters of a result in the answer
-_COMMON = words_of(
+_MAX_QUOTE = 400  # characters of a result in the answer
+_COMMON_WORDS = split_words(
     "a an the is are of for in on at to and or with by from it its this that be get give please what me all any as"
 )
-_CLAUSES = re.compile(r"\s*(?:,\s*(?:and|then)?|;|\band\b|\bthen\b|[?!.](?=\s|$)|\n)\s+|[?!.]+$", re.IGNORECASE)
+_CLAUSE_BREAK = re.compile(r"\s*(?:,\s*(?:and|then)?|;|\band\b|\bthen\b|[?!.](?=\s|$)|\n)\s+|[?!.]+$", re.IGNORECASE)
 
 
 class Script(msgspec.Struct, frozen=True):
@@ -42,77 +42,77 @@ class Script(msgspec.Struct, frozen=True):
 class Situation(msgspec.Struct):
     """Where a conversation stands: what the user asked last, and what happened since."""
 
-    words: str
+    user_text: str
     """All that the user said last."""
     prompt: str
     """The same without directives."""
-    told: list[Turn]
+    planned_turns: list[PlannedTurn]
     """The directives."""
-    since: list[Message]
+    messages_since: list[Message]
 
     @classmethod
-    def of(cls, request: Request) -> "Situation":
+    def from_request(cls, request: Request) -> "Situation":
         """Reads a history."""
-        messages = [message for message in request.messages if not _is_aside(message)]
+        messages = [message for message in request.messages if not _is_encoder_filler(message)]
         last = max((at for at, message in enumerate(messages) if message.role == "user"), default=-1)
         words = messages[last].text if last >= 0 else ""
-        told, prompt = plan(words)
+        told, prompt = parse_directives(words)
         return cls(words, prompt, told, messages[last + 1 :])
 
     @property
-    def turn(self) -> int:
+    def turn_index(self) -> int:
         """Turns of the assistant since the user spoke."""
-        return sum(message.role == "assistant" for message in self.since)
+        return sum(message.role == "assistant" for message in self.messages_since)
 
     @property
-    def current(self) -> Turn | None:
+    def current_turn(self) -> PlannedTurn | None:
         """What the model was told to do in this turn."""
-        return self.told[self.turn] if self.turn < len(self.told) else None
+        return self.planned_turns[self.turn_index] if self.turn_index < len(self.planned_turns) else None
 
     @property
     def results(self) -> list[ToolResult]:
         """What came back since the user spoke, with the names of the tools."""
-        names = {call.id: call.name for message in self.since for call in message.calls}
-        found = [result for message in self.since for result in message.results]
+        names = {call.id: call.name for message in self.messages_since for call in message.calls}
+        found = [result for message in self.messages_since for result in message.results]
         return [replace(result, name=result.name or names.get(result.call_id, "")) for result in found]
 
 
-def _is_aside(message: Message) -> bool:
+def _is_encoder_filler(message: Message) -> bool:
     """What an encoder says for want of another place: pictures of results, late instructions, words between two turns."""
     if message.role == "assistant":
-        return message.text == FILLER and not message.calls
+        return message.text == FILLER_TEXT and not message.calls
     return message.role == "user" and message.text.startswith(("[media of the result", "<system>"))
 
 
 def respond(request: Request, situation: Situation, script: Script | None = None) -> Reply:
     """The model's reply, without ids and state."""
-    reply = script and _scripted(script, request)
+    reply = script and _reply_from_script(script, request)
     if not reply:
-        reply = _own(request, situation)
-    return replace(reply, blocks=tuple(_in_form(reply.blocks, request)))
+        reply = _improvise(request, situation)
+    return replace(reply, blocks=tuple(_shape_calls(reply.blocks, request)))
 
 
-def _own(request: Request, situation: Situation) -> Reply:
-    turn = situation.current
+def _improvise(request: Request, situation: Situation) -> Reply:
+    turn = situation.current_turn
     stop = turn.stop if turn else None
     if turn and turn.blocks:
-        return _reply(turn.blocks, stop)
-    calls = _calls(request, situation)
+        return _make_reply(turn.blocks, stop)
+    calls = _choose_calls(request, situation)
     if calls:
-        return _reply(calls, stop)
+        return _make_reply(calls, stop)
     if request.output is not None:
-        value = Filler(_all_words(situation)).object(request.output.schema or {})
-        return _reply([Text(dumps_text(value))], stop)
-    return _cut(_reply([Text(_words(request, situation))], stop), request.options.max_tokens)
+        value = ArgumentFiller(_all_text(situation)).fill_object(request.output.schema or {})
+        return _make_reply([Text(dumps_text(value))], stop)
+    return _truncate(_make_reply([Text(_answer_text(request, situation))], stop), request.options.max_tokens)
 
 
-def _reply(blocks: Sequence[Block], stop: Stop | None = None) -> Reply:
-    made: Stop = "tools" if any(isinstance(block, ToolCall) for block in blocks) else "end"
+def _make_reply(blocks: Sequence[Block], stop: StopReason | None = None) -> Reply:
+    made: StopReason = "tools" if any(isinstance(block, ToolCall) for block in blocks) else "end"
     return Reply(tuple(blocks), stop or made)
 
 
-def _scripted(script: Script, request: Request) -> Reply | None:
-    at = sum(message.role == "assistant" and not _is_aside(message) for message in request.messages)
+def _reply_from_script(script: Script, request: Request) -> Reply | None:
+    at = sum(message.role == "assistant" and not _is_encoder_filler(message) for message in request.messages)
     if at >= len(script.turns):
         return None
     entry = script.turns[at]
@@ -120,13 +120,13 @@ def _scripted(script: Script, request: Request) -> Reply | None:
         return entry
     if not isinstance(entry, str):
         return entry(request)
-    turns, rest = plan(entry)
-    return _reply(turns[0].blocks if turns else [Text(rest)], turns[0].stop if turns else None)
+    turns, rest = parse_directives(entry)
+    return _make_reply(turns[0].blocks if turns else [Text(rest)], turns[0].stop if turns else None)
 
 
-def _in_form(blocks: Sequence[Block], request: Request) -> Iterator[Block]:
+def _shape_calls(blocks: Sequence[Block], request: Request) -> Iterator[Block]:
     """Calls of freeform tools have text, those of a namespace have it, those of Responses' own tools are items of theirs."""
-    tools = _by_name(request.tools)
+    tools = _index_tools(request.tools)
     for block in blocks:
         tool = tools.get(block.name) if isinstance(block, ToolCall) else None
         if not isinstance(block, ToolCall) or tool is None:
@@ -136,14 +136,14 @@ def _in_form(blocks: Sequence[Block], request: Request) -> Iterator[Block]:
         if tool.kind == "freeform" and not block.freeform:
             given = (block.arguments or {}).get("input", dumps_text(block.arguments or {}))
             yield replace(block, arguments=None, raw=str(given), freeform=True, namespace=tool.namespace)
-        elif tool.wire == "openai-responses" and (kind := f"{(tool.opaque or {}).get('type')}_call") in BUILT_INS:
-            item = {"type": kind, BUILT_INS[kind][1]: block.arguments or {}, "status": "completed"}
+        elif tool.wire == "openai-responses" and (kind := f"{(tool.opaque or {}).get('type')}_call") in NATIVE_ITEMS:
+            item = {"type": kind, NATIVE_ITEMS[kind][1]: block.arguments or {}, "status": "completed"}
             yield replace(block, opaque={"item": item})
         else:
             yield replace(block, namespace=tool.namespace)
 
 
-def _by_name(tools: Sequence[ToolDefinition]) -> dict[str, ToolDefinition]:
+def _index_tools(tools: Sequence[ToolDefinition]) -> dict[str, ToolDefinition]:
     """Tools by what they are called: their names, and `SPACE.NAME`, also on wires that write it `SPACE__NAME`."""
     spaced = {f"{tool.namespace}.{tool.name}" if tool.namespace else tool.name.replace("__", ".", 1): tool for tool in tools}
     return {**spaced, **{tool.name: tool for tool in tools}}
@@ -152,32 +152,32 @@ def _by_name(tools: Sequence[ToolDefinition]) -> dict[str, ToolDefinition]:
 # ---- plain prompts: which tools, with which arguments
 
 
-def _calls(request: Request, situation: Situation) -> list[ToolCall]:
+def _choose_calls(request: Request, situation: Situation) -> list[ToolCall]:
     choice = request.tool_choice
     tools = [tool for tool in request.tools if tool.kind != "hosted"]
     if choice and choice.names:
         tools = [tool for tool in tools if tool.name in choice.names]
     if not tools or (choice and choice.mode == "none"):
         return []
-    wanted = _guess(situation.prompt, tools)
-    made = [(call.name, call.arguments) for message in situation.since for call in message.calls]
+    wanted = _guess_calls(situation.prompt, tools)
+    made = [(call.name, call.arguments) for message in situation.messages_since for call in message.calls]
     fresh = [call for call in wanted if (call.name, call.arguments) not in made]
     if choice and choice.mode == "required" and not fresh:
-        fresh = wanted or [_call(tools[0], Filler(situation.prompt))]
+        fresh = wanted or [_make_call(tools[0], ArgumentFiller(situation.prompt))]
     return fresh[:1] if request.parallel is False else fresh
 
 
-def _guess(prompt: str, tools: Sequence[ToolDefinition]) -> list[ToolCall]:
+def _guess_calls(prompt: str, tools: Sequence[ToolDefinition]) -> list[ToolCall]:
     """The calls that a prompt asks for. A clause without a tool of its own goes on with the one before."""
     found: list[tuple[ToolDefinition, str]] = []
-    for clause in filter(None, _CLAUSES.split(prompt)):
-        tool = _best(clause, tools)
+    for clause in filter(None, _CLAUSE_BREAK.split(prompt)):
+        tool = _best_tool(clause, tools)
         if tool is None and found:
             before, said = found[-1]
-            if _lacks(before, said):
+            if _needs_more_values(before, said):
                 found[-1] = (before, f"{said} and {clause}")
                 continue
-            filler = Filler(clause, words_of(before.name))
+            filler = ArgumentFiller(clause, split_words(before.name))
             if not filler.texts and not filler.numbers:  # it is about all of them: "in Paris and in Rome, in celsius"
                 found = [(one, f"{words} {clause}") for one, words in found]
                 continue
@@ -186,30 +186,32 @@ def _guess(prompt: str, tools: Sequence[ToolDefinition]) -> list[ToolCall]:
             found.append((tool, clause))
     calls: list[ToolCall] = []
     for tool, clause in found:
-        call = _call(tool, Filler(clause, _own_words(tool)))
+        call = _make_call(tool, ArgumentFiller(clause, _tool_words(tool)))
         if call not in calls:
             calls.append(call)
     return calls
 
 
-def _best(clause: str, tools: Sequence[ToolDefinition]) -> ToolDefinition | None:
+def _best_tool(clause: str, tools: Sequence[ToolDefinition]) -> ToolDefinition | None:
     """The tool that shares most words with a clause: names count three times, one word of a description is not enough."""
-    said = words_of(clause) - _COMMON
-    scores = [3 * len(said & words_of(tool.name)) + len(said & (_own_words(tool) - words_of(tool.name))) for tool in tools]
+    said = split_words(clause) - _COMMON_WORDS
+    scores = [
+        3 * len(said & split_words(tool.name)) + len(said & (_tool_words(tool) - split_words(tool.name))) for tool in tools
+    ]
     best = max(scores)
     return tools[scores.index(best)] if best > 1 else None
 
 
-def _own_words(tool: ToolDefinition) -> frozenset[str]:
+def _tool_words(tool: ToolDefinition) -> frozenset[str]:
     parameters = as_dict((tool.parameters or {}).get("properties"))
     parts = [tool.name, tool.description, *parameters]
     parts += [f"{as_dict(part).get('description', '')} {as_dict(part).get('enum', '')}" for part in parameters.values()]
-    return words_of(" ".join(parts)) - _COMMON
+    return split_words(" ".join(parts)) - _COMMON_WORDS
 
 
-def _lacks(tool: ToolDefinition, said: str) -> bool:
+def _needs_more_values(tool: ToolDefinition, clause: str) -> bool:
     """Whether a tool needs more values than a clause offers."""
-    filler, parameters = Filler(said, _own_words(tool)), tool.parameters or {}
+    filler, parameters = ArgumentFiller(clause, _tool_words(tool)), tool.parameters or {}
     properties = as_dict(parameters.get("properties"))
     needed = [as_dict(properties.get(name)) for name in as_list(parameters.get("required"))]
     numbers = sum(part.get("type") in ("integer", "number") for part in needed)
@@ -218,44 +220,48 @@ def _lacks(tool: ToolDefinition, said: str) -> bool:
     return numbers > len(filler.numbers) or texts > len(filler.texts) or listed
 
 
-def _call(tool: ToolDefinition, filler: Filler) -> ToolCall:
+def _make_call(tool: ToolDefinition, filler: ArgumentFiller) -> ToolCall:
     if tool.kind == "freeform":
         return ToolCall("", tool.name, {"input": filler.prompt})
-    return ToolCall("", tool.name, filler.object(tool.parameters or {}))
+    return ToolCall("", tool.name, filler.fill_object(tool.parameters or {}))
 
 
 # ---- words
 
 
-def _words(request: Request, situation: Situation) -> str:
+def _answer_text(request: Request, situation: Situation) -> str:
     """What it says where there is nothing to call."""
     results = situation.results
-    said = "Here is what came back. " + " ".join(map(_shown, results)) if results else f"You said: {situation.prompt[:_SHOWN]}"
+    said = (
+        "Here is what came back. " + " ".join(map(_quote_result, results))
+        if results
+        else f"You said: {situation.prompt[:_MAX_QUOTE]}"
+    )
     blocks = [block for message in request.messages for block in message.blocks]
     inside = [part for block in blocks if isinstance(block, ToolResult) for part in block.content]
     images = sum(isinstance(block, Media) and block.kind == "image" for block in [*blocks, *inside])
     return f"{said} I see {images} image{'s' * (images != 1)}." if images else said
 
 
-def _shown(result: ToolResult) -> str:
+def _quote_result(result: ToolResult) -> str:
     text = result.text.strip() or "nothing"
-    text = text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
+    text = text if len(text) <= _MAX_QUOTE else f"{text[: _MAX_QUOTE - 1]}…"
     name = f"{result.name}: " if result.name else ""
     return f"{name}{text}{'' if text[-1] in '.!?…' else '.'}"
 
 
-def _all_words(situation: Situation) -> str:
+def _all_text(situation: Situation) -> str:
     return " ".join([situation.prompt, *(result.text for result in situation.results)])
 
 
-def _cut(reply: Reply, most: int | None) -> Reply:
+def _truncate(reply: Reply, limit: int | None) -> Reply:
     """A text within the limit of tokens, four characters each."""
-    if not most or len(reply.text) <= 4 * most:
+    if not limit or len(reply.text) <= 4 * limit:
         return reply
-    return replace(reply, blocks=(Text(reply.text[: 4 * most]),), stop="length")
+    return replace(reply, blocks=(Text(reply.text[: 4 * limit]),), stop="length")
 
 
-def with_thought(reply: Reply, situation: Situation) -> Reply:
+def add_thought(reply: Reply, situation: Situation) -> Reply:
     """A reply that begins with a thought."""
     if any(isinstance(block, Thinking) for block in reply.blocks):
         return reply
@@ -264,8 +270,8 @@ def with_thought(reply: Reply, situation: Situation) -> Reply:
     return replace(reply, blocks=(Thinking(text), *reply.blocks))
 
 
-def usage_of(reply: Reply, sent: int) -> Usage:
+def estimate_usage(reply: Reply, request_bytes: int) -> Usage:
     """Four characters are a token."""
     thought = sum(len(block.text) for block in reply.blocks if isinstance(block, Thinking))
     said = sum(len(block.text) for block in reply.blocks if isinstance(block, Text | Thinking | ToolCall))
-    return Usage(input=max(1, sent // 4), output=max(1, said // 4), reasoning=thought // 4)
+    return Usage(input=max(1, request_bytes // 4), output=max(1, said // 4), reasoning=thought // 4)

@@ -4,15 +4,17 @@ from typing import Literal
 
 from toolglot.jsontext import dumps
 from toolglot.providers.profile import Profile
-from toolglot.wire.framing import ndjson, one_line, sse
-from toolglot.wire.shapes import Doc
+from toolglot.wire.framing import encode_ndjson, encode_sse, escape_line_separators
+from toolglot.wire.json_values import Doc
 
-__all__ = ["Kind", "Refusal", "error_body", "error_frame", "status_of"]
+__all__ = ["Refusal", "RefusalKind", "error_body", "error_frame", "http_status"]
 
-Kind = Literal["invalid", "no_key", "auth", "missing", "method", "large", "too_long", "rate", "quota", "server", "overloaded"]
+RefusalKind = Literal[
+    "invalid", "no_key", "auth", "missing", "method", "large", "too_long", "rate", "quota", "server", "overloaded"
+]
 
 # kind -> (status, type, code)
-_OPENAI: dict[Kind, tuple[int, str, str]] = {
+_OPENAI: dict[RefusalKind, tuple[int, str, str]] = {
     "invalid": (400, "invalid_request_error", ""),
     "no_key": (401, "invalid_request_error", ""),
     "auth": (401, "invalid_request_error", "invalid_api_key"),
@@ -25,7 +27,7 @@ _OPENAI: dict[Kind, tuple[int, str, str]] = {
     "server": (500, "server_error", "server_error"),
     "overloaded": (503, "server_error", "server_is_overloaded"),
 }
-_ANTHROPIC: dict[Kind, tuple[int, str, str]] = {
+_ANTHROPIC: dict[RefusalKind, tuple[int, str, str]] = {
     "invalid": (400, "invalid_request_error", ""),
     "no_key": (401, "authentication_error", ""),
     "auth": (401, "authentication_error", ""),
@@ -38,7 +40,7 @@ _ANTHROPIC: dict[Kind, tuple[int, str, str]] = {
     "server": (500, "api_error", ""),
     "overloaded": (529, "overloaded_error", ""),
 }
-_GEMINI: dict[Kind, tuple[int, str, str]] = {
+_GEMINI: dict[RefusalKind, tuple[int, str, str]] = {
     "invalid": (400, "INVALID_ARGUMENT", ""),
     "no_key": (403, "PERMISSION_DENIED", ""),
     "auth": (400, "INVALID_ARGUMENT", "API_KEY_INVALID"),
@@ -53,7 +55,7 @@ _GEMINI: dict[Kind, tuple[int, str, str]] = {
 }
 _TABLES = {"openai-chat": _OPENAI, "openai-responses": _OPENAI, "anthropic-messages": _ANTHROPIC, "gemini": _GEMINI}
 # what a vendor answers otherwise than the rest of its wire
-_VENDORS: dict[tuple[str, Kind], tuple[int, str, str]] = {
+_VENDOR_ERRORS: dict[tuple[str, RefusalKind], tuple[int, str, str]] = {
     ("openrouter", "quota"): (402, "", ""),
     ("deepseek", "quota"): (402, "unknown_error", "invalid_request_error"),
     ("mistral", "too_long"): (400, "invalid_request_error", "3051"),
@@ -71,52 +73,52 @@ class Refusal(Exception):
     def __init__(
         self,
         message: str,
-        kind: Kind = "invalid",
+        kind: RefusalKind = "invalid",
         *,
         code: str = "",
         param: str | None = None,
-        wait: str | None = None,
-        bare: bool = False,
-        field: str = "",
+        retry_after: str | None = None,
+        is_plain_text: bool = False,
+        unknown_field: str = "",
     ) -> None:
         super().__init__(message)
-        self.kind: Kind = kind
+        self.kind: RefusalKind = kind
         self.message, self.code, self.param = message, code, param
-        self.wait, self.bare, self.field = wait, bare, field
+        self.retry_after, self.is_plain_text, self.unknown_field = retry_after, is_plain_text, unknown_field
 
 
-def _words(refusal: Refusal, profile: Profile) -> tuple[int, str, str]:
-    status, type, code = _VENDORS.get((profile.id, refusal.kind)) or _TABLES.get(profile.wire, _OPENAI)[refusal.kind]
+def _error_fields(refusal: Refusal, profile: Profile) -> tuple[int, str, str]:
+    status, type, code = _VENDOR_ERRORS.get((profile.id, refusal.kind)) or _TABLES.get(profile.wire, _OPENAI)[refusal.kind]
     return status, type, refusal.code or code
 
 
-def status_of(refusal: Refusal, profile: Profile) -> int:
+def http_status(refusal: Refusal, profile: Profile) -> int:
     """The HTTP status of a refusal."""
-    if refusal.field and profile.id == "mistral":
+    if refusal.unknown_field and profile.id == "mistral":
         return 422
-    return _words(refusal, profile)[0]
+    return _error_fields(refusal, profile)[0]
 
 
 def error_body(refusal: Refusal, profile: Profile) -> Doc:
     """The body that a provider sends with it."""
     match profile.wire:
         case "anthropic-messages":
-            error: Doc = {"type": _words(refusal, profile)[1], "message": refusal.message}
+            error: Doc = {"type": _error_fields(refusal, profile)[1], "message": refusal.message}
             details: Doc = {"details": {"error_code": refusal.code}} if refusal.code else {}
             return {"type": "error", "error": {**error, **details}}
         case "gemini":
-            return {"error": _google(refusal, profile)}
+            return {"error": _google_error(refusal, profile)}
         case "ollama-chat":
             return {"error": refusal.message}
         case _:
             return _openai_body(refusal, profile)
 
 
-def _google(refusal: Refusal, profile: Profile) -> Doc:
-    status, type, code = _words(refusal, profile)
+def _google_error(refusal: Refusal, profile: Profile) -> Doc:
+    status, type, code = _error_fields(refusal, profile)
     details: list[Doc] = []
-    if refusal.wait is not None and "GMT" not in refusal.wait:
-        details.append({"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": f"{refusal.wait}s"})
+    if refusal.retry_after is not None and "GMT" not in refusal.retry_after:
+        details.append({"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": f"{refusal.retry_after}s"})
     if code == "QUOTA":
         details.append({"@type": "type.googleapis.com/google.rpc.QuotaFailure", "violations": []})
     elif code:
@@ -125,15 +127,15 @@ def _google(refusal: Refusal, profile: Profile) -> Doc:
 
 
 def _openai_body(refusal: Refusal, profile: Profile) -> Doc:
-    status, type, code = _words(refusal, profile)
+    status, type, code = _error_fields(refusal, profile)
     message = refusal.message
     match profile.id:
         case "xai":
             return {"code": code or type, "error": message}
         case "openrouter":
             return {"error": {"code": status, "message": message, "metadata": {}}}
-        case "mistral" if refusal.field:
-            detail = [{"type": "extra_forbidden", "loc": ["body", refusal.field], "msg": message}]
+        case "mistral" if refusal.unknown_field:
+            detail = [{"type": "extra_forbidden", "loc": ["body", refusal.unknown_field], "msg": message}]
             return {"object": "error", "message": {"detail": detail}, "type": type, "param": None, "code": None}
         case "mistral":
             return {"object": "error", "message": message, "type": type, "param": refusal.param, "code": code or "1000"}
@@ -148,12 +150,12 @@ def error_frame(refusal: Refusal, profile: Profile) -> bytes:
     body = error_body(refusal, profile)
     match profile.wire:
         case "anthropic-messages":
-            return sse(one_line(dumps(body)), "error")
+            return encode_sse(escape_line_separators(dumps(body)), "error")
         case "openai-responses":
             error = body["error"]
             frame: Doc = {"type": "error", "code": error["code"], "message": error["message"], "param": error["param"]}
-            return sse(one_line(dumps({**frame, "sequence_number": 0})), "error")
+            return encode_sse(escape_line_separators(dumps({**frame, "sequence_number": 0})), "error")
         case "ollama-chat":
-            return ndjson(one_line(dumps(body)))
+            return encode_ndjson(escape_line_separators(dumps(body)))
         case _:
-            return sse(one_line(dumps(body)))
+            return encode_sse(escape_line_separators(dumps(body)))

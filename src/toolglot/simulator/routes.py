@@ -31,9 +31,9 @@ _PATHS: tuple[tuple[str, str, str], ...] = (
     (r"/api/chat", "ollama-chat", ""),
 )
 _ROUTES = [(re.compile(pattern), wire, profile) for pattern, wire, profile in _PATHS]
-_VERBS = {"generateContent": False, "streamGenerateContent": True}
+_GEMINI_VERBS = {"generateContent": False, "streamGenerateContent": True}
 # words in a path that nothing serves -> the wire whose error shape is nearest
-_NEAREST = (
+_FALLBACK_WIRES = (
     ("messages", "anthropic-messages"),
     ("models/", "gemini"),
     ("/api/", "ollama-chat"),
@@ -51,16 +51,16 @@ class Route(msgspec.Struct, frozen=True):
     stream: bool | None = None
     """Where the path says it (Gemini); else the body does."""
     query: dict[str, str] = {}
-    found: bool = True
+    is_served: bool = True
 
 
-def _sibling(named: str, wire: str) -> str:
+def _sibling_row(row_id: str, wire: str) -> str:
     """The row of the same provider for another of its wires: a model that takes tools only there is asked there."""
     for rows in SURFACES.values():
         found = [row for _, row in rows]
-        if named in found:
-            return next((row for row in found if PROFILES[row].wire == wire), named)
-    return named
+        if row_id in found:
+            return next((row for row in found if PROFILES[row].wire == wire), row_id)
+    return row_id
 
 
 def find_route(path: str) -> Route:
@@ -76,13 +76,13 @@ def find_route(path: str) -> Route:
             continue
         if named and named not in PROFILES:  # `openai` and `azure` have a profile for each of their wires
             named = f"{named}-{wire.removeprefix('openai-')}"
-        named = _sibling(named, wire)
+        named = _sibling_row(named, wire)
         parts = match.groupdict()
         verb = parts.get("verb")
-        served = (not named or (named in PROFILES and PROFILES[named].wire == wire)) and (verb is None or verb in _VERBS)
+        served = (not named or (named in PROFILES and PROFILES[named].wire == wire)) and (verb is None or verb in _GEMINI_VERBS)
         profile = named if named in PROFILES else vendor or WIRE_DEFAULTS[wire]
-        return Route(wire, profile, unquote(parts.get("model") or ""), _VERBS.get(verb or ""), fields, served)
-    wire = next((wire for words, wire in _NEAREST if words in place), "openai-chat")
+        return Route(wire, profile, unquote(parts.get("model") or ""), _GEMINI_VERBS.get(verb or ""), fields, served)
+    wire = next((wire for words, wire in _FALLBACK_WIRES if words in place), "openai-chat")
     if named in PROFILES:
         wire = PROFILES[named].wire
-    return Route(wire, named if named in PROFILES else WIRE_DEFAULTS[wire], query=fields, found=False)
+    return Route(wire, named if named in PROFILES else WIRE_DEFAULTS[wire], query=fields, is_served=False)

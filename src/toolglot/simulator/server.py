@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from toolglot.simulator.core import SimulatedAnswer, Simulator, Stall
+from toolglot.simulator.core import SimulatedResponse, Simulator, Stall
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 __all__ = ["SimulatorServer", "serve"]
 
 _log = logging.getLogger("toolglot.simulator")
-_MOST = 256 * 1024 * 1024  # bytes of a request
-_ABORT = struct.pack("ii", 1, 0)  # SO_LINGER: closing sends a reset
+_MAX_REQUEST_BYTES = 256 * 1024 * 1024  # bytes of a request
+_LINGER_RESET = struct.pack("ii", 1, 0)  # SO_LINGER: closing sends a reset
 
 
 class SimulatorServer:
@@ -36,8 +36,8 @@ class SimulatorServer:
         """Listens, and gives the base URL. Port 0: any that is free."""
         from aiohttp import web
 
-        app = web.Application(client_max_size=_MOST)
-        app.router.add_route("*", "/{path:.*}", self._serve)
+        app = web.Application(client_max_size=_MAX_REQUEST_BYTES)
+        app.router.add_route("*", "/{path:.*}", self._handle_request)
         self._stopping.clear()
         self._runner = web.AppRunner(app, handler_cancellation=True, access_log=None, shutdown_timeout=1.0)
         await self._runner.setup()
@@ -61,20 +61,20 @@ class SimulatorServer:
     async def __aexit__(self, *error: object) -> None:
         await self.stop()
 
-    async def _serve(self, request: "web.Request") -> "web.StreamResponse":
+    async def _handle_request(self, request: "web.Request") -> "web.StreamResponse":
         body = await request.read()
         answer = self.simulator.handle(request.method, request.path_qs, request.headers, body)
         _log.debug("%s %s -> %s", request.method, request.path, answer.status)
         return await self._send(request, answer)
 
-    async def _send(self, request: "web.Request", answer: SimulatedAnswer) -> "web.StreamResponse":
+    async def _send(self, request: "web.Request", simulated: SimulatedResponse) -> "web.StreamResponse":
         from aiohttp import web
 
-        if len(answer.parts) == 1 and isinstance(whole := answer.parts[0], bytes):
-            return web.Response(status=answer.status, headers=answer.headers, body=whole)
-        response = web.StreamResponse(status=answer.status, headers=answer.headers)
+        if len(simulated.parts) == 1 and isinstance(whole := simulated.parts[0], bytes):
+            return web.Response(status=simulated.status, headers=simulated.headers, body=whole)
+        response = web.StreamResponse(status=simulated.status, headers=simulated.headers)
         with suppress(ConnectionError):  # the client left
-            for part in answer.parts:
+            for part in simulated.parts:
                 if isinstance(part, bytes):
                     await _write(request, response, part)
                     continue
@@ -97,7 +97,7 @@ def _abort(request: "web.Request") -> None:
     if transport is None:
         return
     if (sock := transport.get_extra_info("socket")) is not None:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _ABORT)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_RESET)
     transport.abort()
 
 
@@ -106,14 +106,14 @@ async def serve(
     port: int = 8484,
     *,
     simulator: Simulator | None = None,
-    ready: Callable[[str], None] | None = None,
+    on_ready: Callable[[str], None] | None = None,
 ) -> None:
     """Serves until it is cancelled. `ready` is told the base URL."""
     server = SimulatorServer(simulator)
     url = await server.start(host, port)
     try:
-        if ready:
-            ready(url)
+        if on_ready:
+            on_ready(url)
         await asyncio.Event().wait()
     finally:
         await server.stop()

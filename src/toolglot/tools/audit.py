@@ -15,30 +15,30 @@ from toolglot.events import ToolOutcome
 from toolglot.jsontext import dumps
 from toolglot.redact import redact
 
-__all__ = ["AuditLog", "Sink"]
+__all__ = ["AuditLog", "AuditSink"]
 
-_LONGEST = 2000  # characters of a target
-Sink = Callable[[bytes], object]
+_MAX_TARGET = 2000  # characters of a target
+AuditSink = Callable[[bytes], object]
 
 
 class AuditLog:
     """Writes to a file, which it only appends to, or hands each line to a function. `secrets`: keys to hide in targets."""
 
-    def __init__(self, to: str | Path | Sink, *, secrets: Callable[[], Iterable[str]] = tuple) -> None:
+    def __init__(self, destination: str | Path | AuditSink, *, secrets: Callable[[], Iterable[str]] = tuple) -> None:
         self._lock, self._secrets = Lock(), secrets
-        self._sink: Sink = to if callable(to) else _file(Path(to))
+        self._sink: AuditSink = destination if callable(destination) else _file_sink(Path(destination))
 
-    def write(self, outcome: ToolOutcome, *, run: str, target: str, effects: frozenset[str], approved: bool | None) -> None:
+    def write(self, outcome: ToolOutcome, *, run_id: str, target: str, effects: frozenset[str], approved: bool | None) -> None:
         """One execution, or one refusal."""
         result = outcome.result
         line: dict[str, Any] = {
             "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
-            "run": run,
+            "run": run_id,
             "tool": outcome.call.name,
             "call": outcome.call.id,
             "ran": outcome.ran,
             "effects": sorted(effects),
-            "target": redact(target[:_LONGEST], self._secrets(), named=True),
+            "target": redact(target[:_MAX_TARGET], self._secrets(), by_name=True),
             "arguments": sha256(outcome.call.text.encode("utf-8", "surrogatepass")).hexdigest(),
             "outcome": (result.error_kind or "execution") if result.is_error else "ok",
             "seconds": round(outcome.seconds, 6),
@@ -50,7 +50,7 @@ class AuditLog:
             self._sink(dumps(line) + b"\n")
 
 
-def _file(path: Path) -> Sink:
+def _file_sink(path: Path) -> AuditSink:
     def write(line: bytes) -> None:
         with open(path, "ab", opener=lambda name, mode: os.open(name, mode, 0o600)) as file:
             file.write(line)

@@ -34,13 +34,13 @@ class RetryConfig(msgspec.Struct, frozen=True, kw_only=True):
         if self.jitter > 1:
             raise UsageError("jitter of a retry must be at most 1")
 
-    def delay(self, attempt: int, chance: float) -> float:
+    def delay(self, attempt: int, random_fraction: float) -> float:
         """Seconds after attempt `attempt` (the first is 0). `chance`: in [0, 1)."""
         try:
             delay = min(self.max_delay, self.base * self.factor**attempt)
         except OverflowError:
             delay = self.max_delay
-        return delay * (1 - self.jitter * chance)
+        return delay * (1 - self.jitter * random_fraction)
 
 
 class ToolConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,9 +59,9 @@ class ToolConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds for a whole run."""
     max_parallel: int = 8
     """Calls that run at the same time."""
-    allowed: frozenset[str] | None = None
+    allowed_tools: frozenset[str] | None = None
     """Names of the tools that may run; others are not shown to the model."""
-    ask: frozenset[Effect] = frozenset()
+    approval_effects: frozenset[Effect] = frozenset()
     """Effects that need an approval; a tool's own `approval` goes first."""
     max_uses: dict[str, int] = {}
     """Calls of a tool in one conversation; a tool's own `max_uses` goes first."""
@@ -73,19 +73,19 @@ class ToolConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Tokens, in and out, for a whole run."""
     max_cost: float | None = None
     """US dollars for a whole run, where the catalog knows the model's price."""
-    repeats: int = 3
+    max_repeats: int = 3
     """Calls that are all but identical and gave the same result, before the loop is broken. 0: never."""
-    early_start: bool = False
+    eager_start: bool = False
     """Start tools that only read while the reply still streams."""
 
     def __post_init__(self) -> None:
-        least_of = {"max_parallel": 1, "max_iterations": 0, "max_result": 100, "repeats": 0}
+        least_of = {"max_parallel": 1, "max_iterations": 0, "max_result": 100, "max_repeats": 0}
         least_of |= dict.fromkeys(("timeout", "run_timeout", "max_tokens", "max_cost"), 0)
         for name, least in least_of.items():
             value = getattr(self, name)
             if value is not None and value < least:
                 raise UsageError(f"{name} must be at least {least}")
-        for name in ("allowed", "ask"):  # any collection of names will do
+        for name in ("allowed_tools", "approval_effects"):  # any collection of names will do
             value = getattr(self, name)
             if value is not None and not isinstance(value, frozenset):
                 msgspec.structs.force_setattr(self, name, frozenset((value,) if isinstance(value, str) else value))

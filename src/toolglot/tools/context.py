@@ -5,16 +5,16 @@ from typing import Any, Protocol
 
 from toolglot.messages import Message, ToolCall
 
-__all__ = ["Context", "Flag"]
+__all__ = ["CancelSignal", "Context"]
 
 
-class Flag(Protocol):
+class CancelSignal(Protocol):
     """A flag that one thread sets and another one reads: `threading.Event`, `asyncio.Event`."""
 
     def is_set(self) -> bool: ...
 
 
-def _nowhere(text: str) -> None:
+def _discard_progress(text: str) -> None:
     """Progress that nobody listens to."""
 
 
@@ -31,18 +31,18 @@ class Context:
         data: Any = None,
         model: str = "",
         messages: Sequence[Message] = (),
-        report: Callable[[str], None] = _nowhere,
-        flag: Flag | None = None,
+        report: Callable[[str], None] = _discard_progress,
+        cancel_flag: CancelSignal | None = None,
     ) -> None:
         self.call, self.attempt, self.data, self.model, self.messages = call, attempt, data, model, messages
-        self._report, self._flag = report, flag
+        self._report, self._flag = report, cancel_flag
 
     def report(self, text: str) -> None:
         """Tells the user how far the tool is; the model does not see it."""
         self._report(text)
 
     @property
-    def cancelled(self) -> bool:
+    def is_cancelled(self) -> bool:
         """Whether nobody waits for the result any more: a tool in a thread cannot be stopped, so it should look here."""
         return self._flag is not None and self._flag.is_set()
 

@@ -19,25 +19,25 @@ from toolglot.errors import ToolError
 from toolglot.events import ToolFinished, ToolOutcome, ToolProgress, ToolStarted
 from toolglot.losses import Repair
 from toolglot.messages import Message, Text, ToolCall, ToolErrorKind, ToolResult
-from toolglot.request import BUILTIN
+from toolglot.request import BUILTIN_TAG
+from toolglot.tools.concurrency import CancelFlag, run_in_thread
 from toolglot.tools.context import Context
-from toolglot.tools.results import as_result, bounded, clean
+from toolglot.tools.results import as_result, escape_surrogates, limit_result
 from toolglot.tools.tool import Tool
-from toolglot.tools.waiting import Flag, in_thread
-from toolglot.wire.repair import interrupted
+from toolglot.wire.repair import make_interrupted_result
 
 if TYPE_CHECKING:
     from toolglot.tools.executor import ToolExecutor
 
-__all__ = ["Emit", "Execution", "Prepared", "failed", "outcomes_of"]
+__all__ = ["Emit", "Execution", "PreparedCall", "error_outcome", "gather_outcomes"]
 
 log = getLogger("toolglot.tools")
 Emit = Callable[[ToolStarted | ToolProgress | ToolFinished], None]
-GRACE = 0.1
+CANCEL_GRACE = 0.1
 """Seconds that a cancelled function has to clean up before it is left behind."""
 
 
-class Prepared(msgspec.Struct, frozen=True, gc=False):
+class PreparedCall(msgspec.Struct, frozen=True, gc=False):
     """A call that may run, or (`asks`) may run once somebody approves."""
 
     call: ToolCall
@@ -45,23 +45,23 @@ class Prepared(msgspec.Struct, frozen=True, gc=False):
     values: dict[str, Any]
     repairs: tuple[Repair, ...]
     target: str
-    asks: bool
+    needs_approval: bool
     approved: bool | None = None
     arguments: dict[str, Any] | None = None
     """As they will be used, where somebody is asked about them."""
-    said: ToolCall | None = None
+    native_call: ToolCall | None = None
     """As the model made it, where that was in words of its own harness."""
 
 
-def failed(call: ToolCall, kind: ToolErrorKind, why: str, *, ran: bool = False) -> ToolOutcome:
+def error_outcome(call: ToolCall, kind: ToolErrorKind, message: str, *, ran: bool = False) -> ToolOutcome:
     """The outcome of a call that went wrong."""
-    return ToolOutcome(call, ToolResult(call.id, (Text(why),), call.name, is_error=True, error_kind=kind), ran=ran)
+    return ToolOutcome(call, ToolResult(call.id, (Text(message),), call.name, is_error=True, error_kind=kind), ran=ran)
 
 
 _NO_CONTEXT = Context(ToolCall("", ""))  # for tools that do not ask for one
 
 
-class _OutOfTime(Exception):
+class _TimeLimitReached(Exception):
     """Our limit was reached; not a timeout of the function's own."""
 
 
@@ -89,30 +89,30 @@ class Execution:
     def __init__(
         self,
         executor: "ToolExecutor",
-        prepared: Prepared,
+        prepared: PreparedCall,
         emit: Emit | None,
         messages: Sequence[Message],
-        done: Callable[[int, ToolOutcome], None] | None,
-        number: int,
+        on_done: Callable[[int, ToolOutcome], None] | None,
+        index: int,
     ) -> None:
         self._executor, self._prepared, self._emit, self._messages = executor, prepared, emit, messages
-        self._done, self._number = done, number
+        self._done, self._number = on_done, index
         self._details: Any = None  # of the last failure
         self._loop = asyncio.get_running_loop()
-        self._flag: Flag | None = None  # there is one where the tool may look at it
+        self._flag: CancelFlag | None = None  # there is one where the tool may look at it
         self._expired = self._left = False
         self._grace: asyncio.TimerHandle | None = None
         self._started = executor.clock()
         self.answer: asyncio.Future[ToolOutcome] = self._loop.create_future()
         self.task = self._loop.create_task(self._run())
-        self.task.add_done_callback(self._ended)
+        self.task.add_done_callback(self._transfer_result)
 
     def cancel(self) -> None:
         """Nobody waits any more."""
-        self._set_flag()
+        self._signal_cancel()
         self.task.cancel()
 
-    def _set_flag(self) -> None:
+    def _signal_cancel(self) -> None:
         if self._flag is not None:
             self._flag.set()
 
@@ -122,32 +122,34 @@ class Execution:
         executor, prepared = self._executor, self._prepared
         if self._emit is not None:
             self._emit(ToolStarted(prepared.call))
-        outcome = ToolOutcome(prepared.call, interrupted(prepared.call))
+        outcome = ToolOutcome(prepared.call, make_interrupted_result(prepared.call))
         try:
             try:
                 result, retries = as_result(await self._attempt(0), prepared.call), 0
             except Exception as error:
-                result, retries = await self._again(error)
-            if prepared.said is not None and executor.face is not None:
-                result = executor.face.worded(prepared.said, prepared.call.arguments or {}, result, self._details)
-            elif BUILTIN in prepared.tool.tags:
+                result, retries = await self._retry(error)
+            if prepared.native_call is not None and executor.facade is not None:
+                result = executor.facade.render_result(
+                    prepared.native_call, prepared.call.arguments or {}, result, self._details
+                )
+            elif BUILTIN_TAG in prepared.tool.tags:
                 result = msgspec.structs.replace(result, data=None)  # it was for the words; the model reads the text
-            result = bounded(result, prepared.tool.max_result or executor.config.max_result, executor.store)
+            result = limit_result(result, prepared.tool.max_result or executor.config.max_result, executor.store)
             outcome = ToolOutcome(prepared.call, result, executor.clock() - self._started, retries, prepared.repairs)
-            if executor.hooks.watches_outcomes:
+            if executor.hooks.has_outcome_hooks:
                 outcome = await executor.hooks.after_tool(outcome)
         finally:  # also where it was cancelled, or a hook failed: it has run
-            self._tell(outcome)
-        self._finish(outcome)
+            self._record(outcome)
+        self._publish(outcome)
         return outcome
 
-    def _tell(self, outcome: ToolOutcome) -> None:
+    def _record(self, outcome: ToolOutcome) -> None:
         """Everybody who keeps count."""
         prepared = self._prepared
         if not self._left:
-            self._executor.over(outcome, prepared.tool, prepared.target, approved=prepared.approved)
+            self._executor.record(outcome, prepared.tool, prepared.target, approved=prepared.approved)
 
-    def _finish(self, outcome: ToolOutcome) -> None:
+    def _publish(self, outcome: ToolOutcome) -> None:
         if self._left:
             return
         if self._done is not None:
@@ -155,7 +157,7 @@ class Execution:
         if self._emit is not None:
             self._emit(ToolFinished(outcome))
 
-    def _ended(self, task: "asyncio.Task[ToolOutcome]") -> None:
+    def _transfer_result(self, task: "asyncio.Task[ToolOutcome]") -> None:
         if self.answer.done():  # nobody waits: an error that came too late is nobody's
             if not task.cancelled():
                 task.exception()
@@ -168,16 +170,16 @@ class Execution:
 
     # ---- attempts
 
-    async def _again(self, failure: Exception) -> tuple[ToolResult, int]:
+    async def _retry(self, failure: Exception) -> tuple[ToolResult, int]:
         """More attempts, where they are allowed; the result of the last one, and how many there were."""
         call, tool, retry = self._prepared.call, self._prepared.tool, self._executor.config.retry
         attempt = 0
         while True:
-            error = self._as_tool_error(failure)
+            error = self._to_tool_error(failure)
             self._details = error.details
             wait = error.retry_after if error.retry_after is not None else retry.delay(attempt, random.random())
             if attempt >= retry.max_retries or not self._may_retry(error) or wait > retry.max_wait:
-                return failed(call, error.kind, clean(_said(error))).result, attempt
+                return error_outcome(call, error.kind, escape_surrogates(_error_text(error))).result, attempt
             fields = {"tool": tool.name, "call": call.id, "kind": error.kind, "attempt": attempt + 1}
             log.info("tool %s failed (%s); tried again in %.2f s", tool.name, error.kind, wait, extra=fields)
             await asyncio.sleep(wait)
@@ -187,23 +189,23 @@ class Execution:
             except Exception as e:
                 failure = e
 
-    async def _attempt(self, number: int) -> Any:
+    async def _attempt(self, attempt: int) -> Any:
         """What the function returns, for as long as it may take. One that is inline and sync cannot be stopped."""
-        prepared, limit = self._prepared, self._limit
+        prepared, limit = self._prepared, self._time_limit
         tool = prepared.tool
-        context = self._context(number) if tool.wants_context else _NO_CONTEXT
+        context = self._make_context(attempt) if tool.wants_context else _NO_CONTEXT
         timer = self._loop.call_later(limit, self._expire) if limit is not None else None
         try:
             if tool.is_async or tool.inline:
                 value = tool.call(prepared.values, context)
             else:
-                value = await in_thread(lambda: tool.call(prepared.values, context))
+                value = await run_in_thread(lambda: tool.call(prepared.values, context))
             return await value if isawaitable(value) else value
         except asyncio.CancelledError:
             if self._expired:
                 self._expired = False
                 self.task.uncancel()
-                raise _OutOfTime from None
+                raise _TimeLimitReached from None
             if self.task.cancelling():
                 raise
             raise ToolError("The tool cancelled itself.", kind="cancelled") from None
@@ -217,20 +219,20 @@ class Execution:
             if self._grace is not None:
                 self._grace.cancel()
 
-    def _context(self, number: int) -> Context:
-        self._flag = Flag()
+    def _make_context(self, attempt: int) -> Context:
+        self._flag = CancelFlag()
         return Context(
             self._prepared.call,
-            attempt=number + 1,
+            attempt=attempt + 1,
             data=self._executor.data,
             model=self._executor.model,
             messages=self._messages,
-            report=self._reporter(self._flag) if self._emit is not None else _nowhere,
-            flag=self._flag,
+            report=self._make_reporter(self._flag) if self._emit is not None else _discard_progress,
+            cancel_flag=self._flag,
         )
 
     @property
-    def _limit(self) -> float | None:
+    def _time_limit(self) -> float | None:
         own = self._prepared.tool.timeout
         return own if own is not None else self._executor.config.timeout
 
@@ -244,42 +246,44 @@ class Execution:
 
     def _expire(self) -> None:
         self._expired = True
-        self._set_flag()
+        self._signal_cancel()
         self.task.cancel()
-        self._grace = self._loop.call_later(GRACE, self._give_up)
+        self._grace = self._loop.call_later(CANCEL_GRACE, self._give_up)
 
     def _give_up(self) -> None:
         """It does not let itself be cancelled."""
         log.warning("the tool %s does not let itself be cancelled; it is left behind", self._prepared.tool.name)
-        outcome = failed(self._prepared.call, "timeout", str(self._as_tool_error(_OutOfTime())), ran=True)
-        outcome = self._executor.worded(outcome, self._prepared.said)
+        outcome = error_outcome(self._prepared.call, "timeout", str(self._to_tool_error(_TimeLimitReached())), ran=True)
+        outcome = self._executor.render_outcome(outcome, self._prepared.native_call)
         outcome = msgspec.structs.replace(outcome, seconds=self._executor.clock() - self._started)
-        self._tell(outcome)
-        self._finish(outcome)
+        self._record(outcome)
+        self._publish(outcome)
         self._left = True
         if not self.answer.done():
             self.answer.set_result(outcome)
 
-    def leave(self) -> None:
+    def abandon(self) -> None:
         """Nobody waits, and nobody is told any more."""
         self._left = True
 
     # ---- words
 
-    def _as_tool_error(self, error: Exception) -> ToolError:
+    def _to_tool_error(self, error: Exception) -> ToolError:
         """What went wrong, in one sentence for the model."""
         tool, call = self._prepared.tool, self._prepared.call
         if isinstance(error, ToolError):
             error.tool, error.call_id = error.tool or tool.name, error.call_id or call.id
             return error
-        if isinstance(error, _OutOfTime):
-            text = f"The tool {tool.name!r} did not finish within {self._limit:g} s and was stopped. It may have had effects."
+        if isinstance(error, _TimeLimitReached):
+            text = (
+                f"The tool {tool.name!r} did not finish within {self._time_limit:g} s and was stopped. It may have had effects."
+            )
             return ToolError(text, kind="timeout", tool=tool.name, call_id=call.id)
         log.debug("tool %s raised", tool.name, exc_info=error)
-        first = _said(error).strip().partition("\n")[0][:500]
+        first = _error_text(error).strip().partition("\n")[0][:500]
         return ToolError(f"{type(error).__name__}: {first}" if first else type(error).__name__, tool=tool.name, call_id=call.id)
 
-    def _reporter(self, flag: Flag) -> Callable[[str], None]:
+    def _make_reporter(self, flag: CancelFlag) -> Callable[[str], None]:
         """Progress of a tool, from any thread, in order; of one that nobody waits for, nothing more."""
         call, emit, loop, here = self._prepared.call, self._emit, self._loop, threading.get_ident()
 
@@ -297,18 +301,18 @@ class Execution:
         return report
 
 
-def _nowhere(text: str) -> None:
+def _discard_progress(text: str) -> None:
     """Progress that nobody listens to."""
 
 
-def _said(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     try:
         return str(error)
     except Exception:  # an exception that cannot be shown
         return f"{type(error).__name__} (it cannot be shown)" if isinstance(error, ToolError) else ""
 
 
-async def outcomes_of(executions: Sequence[Execution]) -> list[ToolOutcome]:
+async def gather_outcomes(executions: Sequence[Execution]) -> list[ToolOutcome]:
     """The outcomes, in order. Where the wait is cancelled or a hook fails, the others are cancelled and waited for a while."""
     try:
         if len(executions) == 1:
@@ -318,8 +322,8 @@ async def outcomes_of(executions: Sequence[Execution]) -> list[ToolOutcome]:
         if running := [execution for execution in executions if not execution.task.done()]:
             for execution in running:
                 execution.cancel()
-            _, stuck = await asyncio.wait([execution.task for execution in running], timeout=GRACE)
+            _, stuck = await asyncio.wait([execution.task for execution in running], timeout=CANCEL_GRACE)
             for execution in running:
                 if execution.task in stuck:
-                    execution.leave()
+                    execution.abandon()
         raise

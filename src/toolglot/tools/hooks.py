@@ -20,7 +20,7 @@ __all__ = ["HookChain", "Hooks", "Veto"]
 class Veto(msgspec.Struct, frozen=True):
     """A call may not run, and this is what the model is told."""
 
-    why: str
+    reason: str
 
 
 class Hooks:
@@ -44,26 +44,26 @@ class HookChain:
 
     def __init__(self, hooks: Iterable[Hooks] = ()) -> None:
         self._hooks = tuple(hooks)
-        self._request = self._overridden("before_request")
-        self._reply = self._overridden("after_reply")
-        self._before = self._overridden("before_tool")
-        self._after = self._overridden("after_tool")
+        self._request_hooks = self._find_overrides("before_request")
+        self._reply_hooks = self._find_overrides("after_reply")
+        self._call_hooks = self._find_overrides("before_tool")
+        self._outcome_hooks = self._find_overrides("after_tool")
 
-    def _overridden(self, name: str) -> tuple[Callable[[Any], Any], ...]:
+    def _find_overrides(self, name: str) -> tuple[Callable[[Any], Any], ...]:
         return tuple(getattr(hook, name) for hook in self._hooks if getattr(type(hook), name) is not getattr(Hooks, name))
 
     async def before_request(self, request: Request) -> Request:
         """The request as it is sent."""
-        return await _through(self._request, request) if self._request else request
+        return await _apply_hooks(self._request_hooks, request) if self._request_hooks else request
 
     async def after_reply(self, reply: Reply) -> Reply:
         """The reply as it goes into the conversation."""
-        return await _through(self._reply, reply) if self._reply else reply
+        return await _apply_hooks(self._reply_hooks, reply) if self._reply_hooks else reply
 
     async def before_tool(self, call: ToolCall) -> ToolCall | Veto:
         """The call as it runs, or a veto."""
-        for hook in self._before:
-            found = await _value(hook(call))
+        for hook in self._call_hooks:
+            found = await _resolve(hook(call))
             if isinstance(found, Veto):
                 return found
             call = found or call
@@ -71,29 +71,29 @@ class HookChain:
 
     async def after_tool(self, outcome: ToolOutcome) -> ToolOutcome:
         """The outcome as the model is told."""
-        return await _through(self._after, outcome) if self._after else outcome
+        return await _apply_hooks(self._outcome_hooks, outcome) if self._outcome_hooks else outcome
 
     @property
-    def watches_requests(self) -> bool:
+    def has_request_hooks(self) -> bool:
         """Whether requests or replies go through a hook."""
-        return bool(self._request or self._reply)
+        return bool(self._request_hooks or self._reply_hooks)
 
     @property
-    def watches_outcomes(self) -> bool:
+    def has_outcome_hooks(self) -> bool:
         """Whether outcomes go through a hook."""
-        return bool(self._after)
+        return bool(self._outcome_hooks)
 
     @property
-    def watches_calls(self) -> bool:
+    def has_call_hooks(self) -> bool:
         """Whether calls go through a hook before they run."""
-        return bool(self._before)
+        return bool(self._call_hooks)
 
 
-async def _through(hooks: tuple[Callable[[Any], Any], ...], value: Any) -> Any:
+async def _apply_hooks(hooks: tuple[Callable[[Any], Any], ...], value: Any) -> Any:
     for hook in hooks:
-        value = await _value(hook(value)) or value
+        value = await _resolve(hook(value)) or value
     return value
 
 
-async def _value(found: Any) -> Any:
-    return await found if isawaitable(found) else found
+async def _resolve(value: Any) -> Any:
+    return await value if isawaitable(value) else value

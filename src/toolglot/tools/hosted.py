@@ -5,10 +5,10 @@ from typing import Any
 from toolglot.errors import UnknownName
 from toolglot.request import ToolDefinition
 
-__all__ = ["HOSTED", "hosted_tool"]
+__all__ = ["HOSTED_TOOLS", "find_hosted_tool"]
 
 # name -> wire -> definition there (openai SDK 3.49, anthropic SDK 2.8, google-genai 3.1)
-HOSTED: dict[str, dict[str, dict[str, Any]]] = {
+HOSTED_TOOLS: dict[str, dict[str, dict[str, Any]]] = {
     "web_search": {
         "openai-responses": {"type": "web_search"},
         "anthropic-messages": {"type": "web_search_20250305", "name": "web_search"},
@@ -22,9 +22,9 @@ HOSTED: dict[str, dict[str, dict[str, Any]]] = {
 }
 
 
-def hosted_tool(name: str, wire: str) -> ToolDefinition | None:
+def find_hosted_tool(name: str, wire: str) -> ToolDefinition | None:
     """A hosted tool for a wire; None where that has none of this name."""
-    if name not in HOSTED:
-        raise UnknownName("hosted tool", name, HOSTED)
-    found = HOSTED[name].get(wire)
+    if name not in HOSTED_TOOLS:
+        raise UnknownName("hosted tool", name, HOSTED_TOOLS)
+    found = HOSTED_TOOLS[name].get(wire)
     return ToolDefinition(name, kind="hosted", wire=wire, opaque=found) if found is not None else None

@@ -15,8 +15,8 @@ BUCKETS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 """Upper bounds of the latency histogram in seconds; the last bucket has none."""
 
 
-OTHERS = "(others)"
-_MOST = 1000  # names: a model may invent any number of them
+OTHER_TOOLS = "(others)"
+_MAX_TOOLS = 1000  # names: a model may invent any number of them
 
 
 class ToolStatistics(msgspec.Struct):
@@ -40,8 +40,8 @@ class ToolMetrics:
         """Counts one call."""
         with self._lock:
             name = outcome.call.name
-            if name not in self._tools and len(self._tools) >= _MOST:
-                name = OTHERS
+            if name not in self._tools and len(self._tools) >= _MAX_TOOLS:
+                name = OTHER_TOOLS
             found = self._tools.setdefault(name, ToolStatistics())
             found.calls += 1
             found.retries += outcome.retries

@@ -15,135 +15,135 @@ from toolglot.messages import ToolCall, ToolErrorKind, ToolResult
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.tool import Rate, Tool
 
-__all__ = ["OWN", "Guard", "Verdict"]
+__all__ = ["LOOP_TOOLS", "ToolPolicy", "Verdict"]
 
-_WINDOW = 24  # calls that are looked back on for circles
-_MOST_DENIALS = 3  # a model that does not listen is asked for its last words
+_HISTORY_SIZE = 24  # calls that are looked back on for circles
+_MAX_DENIALS = 3  # a model that does not listen is asked for its last words
 
 
 class Verdict(msgspec.Struct, frozen=True):
     """allow, ask (somebody has to approve) or deny, with the reason."""
 
-    say: Literal["allow", "ask", "deny"]
+    action: Literal["allow", "ask", "deny"]
     kind: ToolErrorKind = "not_allowed"
-    why: str = ""
+    reason: str = ""
 
 
 _ALLOW, _ASK = Verdict("allow"), Verdict("ask")
-Name = tuple[str, str]  # namespace, name
-OWN = frozenset({"final_answer", "read_result"})  # tools that the loop itself adds
+ToolKey = tuple[str, str]  # namespace, name
+LOOP_TOOLS = frozenset({"final_answer", "read_result"})  # tools that the loop itself adds
 
 
-class _Made:
+class _PastCall:
     """A call that was made: by which tool, with which result. What it means is found out only where that is asked for."""
 
     __slots__ = ("_key", "call", "result", "writes")
 
     def __init__(self, call: ToolCall, tool: Tool | None, result: ToolResult) -> None:
-        self.call, self.result, self.writes = call, result.content, _writes(tool)
+        self.call, self.result, self.writes = call, result.content, _can_write(tool)
         self._key: bytes | None = None
 
     @property
     def key(self) -> bytes:
         if self._key is None:
-            self._key = _key(self.call)
+            self._key = _call_key(self.call)
         return self._key
 
 
-class Guard:
+class ToolPolicy:
     """Judges the calls of one conversation."""
 
     def __init__(self, config: ToolConfig) -> None:
         self.config = config
-        self.uses: Counter[Name] = Counter()
-        self._times: dict[Name, deque[float]] = {}
-        self._recent: list[_Made] = []
-        self._always: set[Name] = set()
+        self.uses: Counter[ToolKey] = Counter()
+        self._start_times: dict[ToolKey, deque[float]] = {}
+        self._recent: list[_PastCall] = []
+        self._always_allowed: set[ToolKey] = set()
         self._denials = 0
-        self._told = False  # whether the model was told in this turn
+        self._warned = False  # whether the model was told in this turn
 
     @property
-    def exhausted(self) -> bool:
+    def is_exhausted(self) -> bool:
         """Whether the model goes on in circles although it was told."""
-        return self._denials >= _MOST_DENIALS
+        return self._denials >= _MAX_DENIALS
 
-    def new_prompt(self) -> None:
+    def begin_prompt(self) -> None:
         """The user spoke: whatever is called now was asked for."""
         self._recent.clear()
         self._denials = 0
 
-    def new_turn(self) -> None:
+    def begin_turn(self) -> None:
         """The model has seen the results so far."""
-        self._told = False
+        self._warned = False
 
-    def always(self, tool: Tool) -> None:
+    def allow_always(self, tool: Tool) -> None:
         """No more questions about this tool."""
-        self._always.add(_name(tool))
+        self._always_allowed.add(_tool_key(tool))
 
-    def keep(self, other: "Guard") -> None:
+    def copy_usage(self, other: "ToolPolicy") -> None:
         """What was counted and allowed in another conversation counts in this one."""
-        self.uses, self._times, self._always = other.uses.copy(), other._times, other._always.copy()
+        self.uses, self._start_times, self._always_allowed = other.uses.copy(), other._start_times, other._always_allowed.copy()
 
-    def forbids(self, tool: Tool) -> Verdict | None:
+    def check_allowed(self, tool: Tool) -> Verdict | None:
         """Whether a tool may not be used at all."""
         config = self.config
-        if tool.name in OWN or (config.enabled and (config.allowed is None or tool.name in config.allowed)):
+        if tool.name in LOOP_TOOLS or (config.enabled and (config.allowed_tools is None or tool.name in config.allowed_tools)):
             return None
         return Verdict("deny", "not_allowed", f"the tool {tool.name!r} is not allowed here")
 
-    def circles(self, call: ToolCall, tool: Tool | None) -> Verdict | None:
+    def check_repetition(self, call: ToolCall, tool: Tool | None) -> Verdict | None:
         """Whether a call is one too many of its kind. `tool`: None where there is none of its name."""
-        if not (why := self._circle(call, tool)):
+        if not (why := self._describe_repetition(call, tool)):
             return None
-        if not self._told:
-            self._told = True
+        if not self._warned:
+            self._warned = True
             self._denials += 1
         return Verdict("deny", "limit", why)
 
-    def verdict(self, tool: Tool, now: float) -> Verdict:
+    def evaluate(self, tool: Tool, now: float) -> Verdict:
         """Whether a call may run. `now`: seconds of a clock that never goes back."""
-        config, name = self.config, _name(tool)
+        config, name = self.config, _tool_key(tool)
         most = tool.max_uses if tool.max_uses is not None else config.max_uses.get(tool.name)
         if most is not None and self.uses[name] >= most:
             return Verdict("deny", "limit", f"the tool {tool.name!r} may be used {most} times in a conversation, and was")
-        if tool.rate is not None and (wait := self._wait(tool, tool.rate, now)):
+        if tool.rate is not None and (wait := self._rate_delay(tool, tool.rate, now)):
             calls, seconds = tool.rate.calls, tool.rate.seconds
             return Verdict("deny", "limit", f"at most {calls} calls in {seconds:g} s; try again in {wait:.1f} s")
-        return _ASK if self.asks(tool) else _ALLOW
+        return _ASK if self.needs_approval(tool) else _ALLOW
 
-    def asks(self, tool: Tool) -> bool:
+    def needs_approval(self, tool: Tool) -> bool:
         """Whether somebody has to approve the calls of a tool."""
-        asked = tool.approval or (tool.approval is None and bool(tool.effects & self.config.ask))
-        return asked and _name(tool) not in self._always
+        asked = tool.approval or (tool.approval is None and bool(tool.effects & self.config.approval_effects))
+        return asked and _tool_key(tool) not in self._always_allowed
 
-    def begin(self, tool: Tool, now: float) -> None:
+    def record_start(self, tool: Tool, now: float) -> None:
         """A call runs."""
-        self.uses[_name(tool)] += 1
+        self.uses[_tool_key(tool)] += 1
         self._denials = 0  # it does something else
         if tool.rate is not None:
-            self._times.setdefault(_name(tool), deque()).append(now)
+            self._start_times.setdefault(_tool_key(tool), deque()).append(now)
 
-    def end(self, call: ToolCall, tool: Tool | None, result: ToolResult) -> None:
+    def record_result(self, call: ToolCall, tool: Tool | None, result: ToolResult) -> None:
         """A call has this result, whether it ran or not."""
-        if self.config.repeats:
-            self._recent.append(_Made(call, tool, result))
-            if len(self._recent) > max(_WINDOW, 8 * self.config.repeats):
+        if self.config.max_repeats:
+            self._recent.append(_PastCall(call, tool, result))
+            if len(self._recent) > max(_HISTORY_SIZE, 8 * self.config.max_repeats):
                 del self._recent[0]
 
-    def _wait(self, tool: Tool, rate: Rate, now: float) -> float:
-        times = self._times.setdefault(_name(tool), deque())
+    def _rate_delay(self, tool: Tool, rate: Rate, now: float) -> float:
+        times = self._start_times.setdefault(_tool_key(tool), deque())
         while times and times[0] <= now - rate.seconds:
             times.popleft()
         if len(times) < rate.calls:
             return 0.0
         return times[0] + rate.seconds - now if times else rate.seconds
 
-    def _circle(self, call: ToolCall, tool: Tool | None) -> str:
+    def _describe_repetition(self, call: ToolCall, tool: Tool | None) -> str:
         """Why a call is one too many of its kind; "" where it is not."""
-        most = 0 if tool is not None and tool.polls else self.config.repeats
+        most = 0 if tool is not None and tool.polls else self.config.max_repeats
         if not most or sum(made.call.name == call.name for made in self._recent) < most:
             return ""
-        results = self._results_of(_key(call), since_writing=not _writes(tool))
+        results = self._previous_results(_call_key(call), since_last_write=not _can_write(tool))
         if not results:
             return ""
         same = results.count(results[-1])
@@ -153,12 +153,12 @@ class Guard:
             return f"this call was made {len(results)} times with the same arguments; do something else, or answer"
         return ""
 
-    def _results_of(self, key: bytes, *, since_writing: bool) -> list[Any]:
+    def _previous_results(self, key: bytes, *, since_last_write: bool) -> list[Any]:
         """What a call gave so far. `since_writing`: since something new was written, as things may look different then."""
         results: list[Any] = []
         seen: set[bytes] = set()
         for made in self._recent:
-            if since_writing and made.writes and made.key not in seen:
+            if since_last_write and made.writes and made.key not in seen:
                 results = []
             seen.add(made.key)
             if made.key == key:
@@ -166,34 +166,34 @@ class Guard:
         return results
 
 
-def _name(tool: Tool) -> Name:
+def _tool_key(tool: Tool) -> ToolKey:
     return tool.namespace, tool.name
 
 
-def _writes(tool: Tool | None) -> bool:
+def _can_write(tool: Tool | None) -> bool:
     return tool is None or "write" in tool.effects
 
 
-_NOISE = re.compile(r"\s+")
+_WHITESPACE = re.compile(r"\s+")
 
 
-def _key(call: ToolCall) -> bytes:
+def _call_key(call: ToolCall) -> bytes:
     """What a call means, so that calls that differ only in case, white space or order of fields are one."""
     try:
-        meant = dumps(_plain(call.arguments if call.arguments is not None else call.raw or ""))
+        meant = dumps(_normalize(call.arguments if call.arguments is not None else call.raw or ""))
     except RecursionError:  # nested too deeply to be compared by meaning
         meant = (call.raw or str(id(call))).encode("utf-8", "surrogatepass")
     return f"{call.namespace}\0{call.name}\0".encode("utf-8", "surrogatepass") + meant
 
 
-def _plain(value: Any) -> Any:
+def _normalize(value: Any) -> Any:
     match value:
         case str():
-            return _NOISE.sub(" ", value).strip().casefold()
+            return _WHITESPACE.sub(" ", value).strip().casefold()
         case dict():
             fields = cast(dict[str, Any], value)
-            return [[key, _plain(fields[key])] for key in sorted(fields) if fields[key] is not None]
+            return [[key, _normalize(fields[key])] for key in sorted(fields) if fields[key] is not None]
         case list():
-            return [_plain(item) for item in cast(list[Any], value)]
+            return [_normalize(item) for item in cast(list[Any], value)]
         case _:
             return value

@@ -9,14 +9,14 @@ from difflib import get_close_matches
 from threading import Lock
 from typing import Any
 
-from toolglot.errors import NameConflict, NotATool, UnknownName
+from toolglot.errors import InvalidTool, NameConflict, UnknownName
 from toolglot.request import ToolDefinition
-from toolglot.tools.tool import Tool, where_of
+from toolglot.tools.tool import Tool, qualified_name
 
 __all__ = ["ToolRegistry"]
 
-MAX_SHOWN, MAX_OFFERED = 80, 10
-Key = tuple[str, str]
+MAX_NAME_SHOWN, MAX_SUGGESTIONS = 80, 10
+ToolKey = tuple[str, str]
 """Namespace and name."""
 
 
@@ -25,7 +25,7 @@ class ToolRegistry:
 
     def __init__(self, tools: "Iterable[Tool | Callable[..., Any]]" = ()) -> None:
         self._lock = Lock()
-        self._state: tuple[int, dict[Key, Tool]] = (0, {})
+        self._state: tuple[int, dict[ToolKey, Tool]] = (0, {})
         self._definitions: tuple[int, tuple[ToolDefinition, ...]] = (0, ())
         for item in tools:
             self.register(item)
@@ -34,33 +34,33 @@ class ToolRegistry:
 
     def register(self, tool: Tool | Callable[..., Any], *, replace: bool = False) -> Tool:
         """Adds a tool, or a function as one. `replace`: it may take the name of another. The same tool twice is once."""
-        tool = _tool(tool)
+        tool = _to_tool(tool)
         with self._lock:
-            self._add({_key(tool): tool}, replace)
+            self._add({_tool_key(tool): tool}, replace)
         return tool
 
     def unregister(self, name: str, namespace: str = "") -> Tool:
         """Takes a tool out. Raises UnknownName."""
         with self._lock:
-            key = _key(self.get(name, namespace))
+            key = _tool_key(self.get(name, namespace))
             version, tools = self._state
             self._state = version + 1, {other: tool for other, tool in tools.items() if other != key}
             return tools[key]
 
     def merge(self, other: "ToolRegistry | Iterable[Tool | Callable[..., Any]]") -> None:
         """Adds all tools of another registry, or none where a name is taken. Raises NameConflict."""
-        new: dict[Key, Tool] = {}
-        for tool in map(_tool, other):
-            _no_conflict(new.get(_key(tool)), tool)
-            new[_key(tool)] = tool
+        new: dict[ToolKey, Tool] = {}
+        for tool in map(_to_tool, other):
+            _check_conflict(new.get(_tool_key(tool)), tool)
+            new[_tool_key(tool)] = tool
         with self._lock:
             self._add(new, False)
 
-    def _add(self, new: dict[Key, Tool], replace: bool) -> None:
+    def _add(self, new: dict[ToolKey, Tool], replace: bool) -> None:
         version, tools = self._state
         for key, tool in new.items():
             if not replace:
-                _no_conflict(tools.get(key), tool)
+                _check_conflict(tools.get(key), tool)
         if any(tools.get(key) is not tool for key, tool in new.items()):
             self._state = version + 1, {**tools, **new}
 
@@ -79,13 +79,13 @@ class ToolRegistry:
             named = [tool for (_, other), tool in tools.items() if other == name]
             found = named[0] if len(named) == 1 else None
         if found is None:
-            raise _unknown(f"{namespace}.{name}" if namespace else name, tools)
+            raise _unknown_tool(f"{namespace}.{name}" if namespace else name, tools)
         return found
 
     def __contains__(self, name: object) -> bool:
         tools = self._state[1]
         if isinstance(name, Tool):
-            return tools.get(_key(name)) is name
+            return tools.get(_tool_key(name)) is name
         return name in tools or any(other == name for _, other in tools)
 
     def __len__(self) -> int:
@@ -121,7 +121,7 @@ class ToolRegistry:
         marks, never = None if tags is None else {*tags}, {*exclude}
         for name in wanted or ():
             if name not in self:
-                raise _unknown(name, self._state[1])
+                raise _unknown_tool(name, self._state[1])
         return ToolRegistry(
             tool
             for tool in self
@@ -129,34 +129,37 @@ class ToolRegistry:
         )
 
     def __repr__(self) -> str:
-        return f"ToolRegistry({', '.join(map(_title, self._state[1]))})"
+        return f"ToolRegistry({', '.join(map(_qualified_name, self._state[1]))})"
 
 
-def _tool(tool: Tool | Callable[..., Any]) -> Tool:
+def _to_tool(tool: Tool | Callable[..., Any]) -> Tool:
     tool = tool if isinstance(tool, Tool) else Tool(tool)
-    if tool.unbound:
+    if tool.is_unbound:
         why = "it is a method without its object; register the method of an instance, or tools_of(instance)"
-        raise NotATool(f"{where_of(tool.function)} cannot be registered: {why}")
+        raise InvalidTool(f"{qualified_name(tool.function)} cannot be registered: {why}")
     return tool
 
 
-def _key(tool: Tool) -> Key:
+def _tool_key(tool: Tool) -> ToolKey:
     return tool.namespace, tool.name
 
 
-def _title(key: Key) -> str:
+def _qualified_name(key: ToolKey) -> str:
     return f"{key[0]}.{key[1]}" if key[0] else key[1]
 
 
-def _unknown(name: str, known: Iterable[Key]) -> UnknownName:
+def _unknown_tool(name: str, known_keys: Iterable[ToolKey]) -> UnknownName:
     """Told in a few words, however long the name is that a model made up, and however many tools there are."""
-    titles, short = sorted(map(_title, known)), name if len(name) <= MAX_SHOWN else name[:MAX_SHOWN] + "…"
-    error = UnknownName("tool", short, get_close_matches(short, titles, n=3, cutoff=0.5) or titles[:MAX_OFFERED])
+    titles, short = (
+        sorted(map(_qualified_name, known_keys)),
+        name if len(name) <= MAX_NAME_SHOWN else name[:MAX_NAME_SHOWN] + "…",
+    )
+    error = UnknownName("tool", short, get_close_matches(short, titles, n=3, cutoff=0.5) or titles[:MAX_SUGGESTIONS])
     error.name = name
     return error
 
 
-def _no_conflict(old: Tool | None, new: Tool) -> None:
+def _check_conflict(old: Tool | None, new: Tool) -> None:
     if old is not None and old is not new:
-        what = f"two tools are called {_title(_key(new))!r}: {where_of(old.function)} and {where_of(new.function)}"
+        what = f"two tools are called {_qualified_name(_tool_key(new))!r}: {qualified_name(old.function)} and {qualified_name(new.function)}"
         raise NameConflict(f"{what}; give one another name, or say replace=True")

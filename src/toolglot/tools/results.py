@@ -28,18 +28,27 @@ from toolglot.request import ToolDefinition
 if TYPE_CHECKING:
     from toolglot.tools.tool import Tool
 
-__all__ = ["ResultStore", "ToolOutput", "as_result", "bounded", "clean", "drained", "drained_async", "read_result_tool"]
+__all__ = [
+    "ResultStore",
+    "ToolOutput",
+    "as_result",
+    "collect_async_generator",
+    "collect_generator",
+    "escape_surrogates",
+    "limit_result",
+    "read_result_tool",
+]
 
-Part = Text | Media | Foreign
+ResultBlock = Text | Media | Foreign
 
 NO_OUTPUT = "(no output)"
 MAX_MEDIA = 20 * 1024 * 1024
-MAX_DRAINED = 4_000_000  # characters, or pieces, that are taken from a generator
+MAX_GENERATED = 4_000_000  # characters, or pieces, that are taken from a generator
 MAX_STORED = 64 * 1024 * 1024
 MAX_PAGE = 20_000
-NEAR = 200  # characters in which a line may end to be a good place for a cut
+LINE_END_WINDOW = 200  # characters in which a line may end to be a good place for a cut
 # The first bytes of the media types that models look at.
-MAGIC = (
+MEDIA_SIGNATURES = (
     (b"\x89PNG\r\n\x1a\n", "image", "image/png"),
     (b"\xff\xd8\xff", "image", "image/jpeg"),
     (b"GIF87a", "image", "image/gif"),
@@ -65,14 +74,14 @@ class ToolOutput(msgspec.Struct, frozen=True):
 def as_result(value: Any, call: ToolCall) -> ToolResult:
     """What a tool returned, as the answer to a call."""
     try:
-        return _result(value, call)
+        return _convert(value, call)
     except Exception as e:
-        reason = str(e) if isinstance(e, _CannotSay) else _raised(e)
+        reason = str(e) if isinstance(e, _Unrepresentable) else _summarize_error(e)
         text = f"The tool {call.name} ran, but returned something that cannot be shown: {reason}."
-        return _failed(call, clean(text[:500]))
+        return _error_result(call, escape_surrogates(text[:500]))
 
 
-def _raised(error: Exception) -> str:
+def _summarize_error(error: Exception) -> str:
     """An error in words, also where it has none."""
     try:
         return f"{type(error).__name__}: {error}".partition("\n")[0]
@@ -80,80 +89,80 @@ def _raised(error: Exception) -> str:
         return type(error).__name__
 
 
-class _CannotSay(ValueError):
+class _Unrepresentable(ValueError):
     """A value that has no form as a result; the message says what it is."""
 
 
-def _failed(call: ToolCall, text: str) -> ToolResult:
+def _error_result(call: ToolCall, text: str) -> ToolResult:
     return ToolResult(call.id, (Text(text),), call.name, is_error=True, error_kind="execution")
 
 
-def _result(value: Any, call: ToolCall) -> ToolResult:
+def _convert(value: Any, call: ToolCall) -> ToolResult:
     match value:
         case str():
-            return ToolResult(call.id, (Text(clean(value)),), call.name)
+            return ToolResult(call.id, (Text(escape_surrogates(value)),), call.name)
         case None:
             return ToolResult(call.id, (Text(NO_OUTPUT),), call.name)
         case ToolResult():
-            content = tuple(part for block in value.content for part in _content(block)[0])
-            data = None if value.data is None else _json(value.data)[1]
+            content = tuple(part for block in value.content for part in _to_content(block)[0])
+            data = None if value.data is None else _to_json(value.data)[1]
             return msgspec.structs.replace(value, call_id=call.id, name=call.name, content=content, data=data)
         case ToolOutput():
-            content, data = _content(value.content)
-            data = data if value.data is None else _json(value.data)[1]
+            content, data = _to_content(value.content)
+            data = data if value.data is None else _to_json(value.data)[1]
             kind = value.error_kind or ("execution" if value.is_error else None)
             return ToolResult(call.id, content, call.name, data, value.is_error or kind is not None, kind)
         case _:
-            content, data = _content(value)
+            content, data = _to_content(value)
             return ToolResult(call.id, content, call.name, data)
 
 
-def _content(value: Any) -> tuple[tuple[Part, ...], Any]:
+def _to_content(value: Any) -> tuple[tuple[ResultBlock, ...], Any]:
     """What the model reads, and the value as data where it is one."""
     if isinstance(value, GeneratorType):
-        value = drained(cast(Iterator[Any], value))
+        value = collect_generator(cast(Iterator[Any], value))
     if isinstance(value, str):
-        return (Text(clean(value)),), None
+        return (Text(escape_surrogates(value)),), None
     if value is None:
         return (Text(NO_OUTPUT),), None
-    if (block := _block(value)) is not None:
+    if (block := _to_block(value)) is not None:
         return (block,), None
     if isinstance(value, (list, tuple)) and any(map(_is_block, cast(list[Any], value))):
-        return tuple(part for item in cast(list[Any], value) for part in _content(item)[0]), None
-    text, data = _json(value)
+        return tuple(part for item in cast(list[Any], value) for part in _to_content(item)[0]), None
+    text, data = _to_json(value)
     return (Text(data if isinstance(data, str) else text),), data
 
 
 def _is_block(value: Any) -> bool:
     if type(value) in _SCALARS or type(value) in (dict, list):
         return False
-    return isinstance(value, (Text, Media, Foreign, bytes, bytearray, memoryview)) or _is_picture(value)
+    return isinstance(value, (Text, Media, Foreign, bytes, bytearray, memoryview)) or _is_pil_image(value)
 
 
-def _is_picture(value: Any) -> bool:
+def _is_pil_image(value: Any) -> bool:
     """As PIL's images are."""
     return callable(getattr(value, "save", None)) and hasattr(value, "size") and hasattr(value, "mode")
 
 
-def _block(value: Any) -> Part | None:
+def _to_block(value: Any) -> ResultBlock | None:
     """A value that is a block by itself: media, text, content of a wire."""
     if isinstance(value, Text):
-        text = clean(value.text)
+        text = escape_surrogates(value.text)
         return value if text is value.text else msgspec.structs.replace(value, text=text)
     if isinstance(value, (Media, Foreign)):
         return value
     if isinstance(value, (bytes, bytearray, memoryview)):
-        return _media(bytes(cast(bytes, value)))
-    if _is_picture(value):
+        return _to_media(bytes(cast(bytes, value)))
+    if _is_pil_image(value):
         buffer = BytesIO()
         value.save(buffer, format="PNG")
-        return _media(buffer.getvalue())
+        return _to_media(buffer.getvalue())
     return None
 
 
-def _media(data: bytes) -> Media:
+def _to_media(data: bytes) -> Media:
     kind, media_type = "file", "application/octet-stream"
-    for start, its_kind, its_type in MAGIC:
+    for start, its_kind, its_type in MEDIA_SIGNATURES:
         if data.startswith(start):
             kind, media_type = its_kind, its_type
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
@@ -161,37 +170,37 @@ def _media(data: bytes) -> Media:
     return Media(cast(Any, kind), media_type, base64.b64encode(data).decode())
 
 
-def _json(value: Any) -> tuple[str, Any]:
+def _to_json(value: Any) -> tuple[str, Any]:
     """JSON text and the plain value. Raises _CannotSay."""
     if isinstance(value, CoroutineType):
         cast(Any, value).close()
-        raise _CannotSay("a coroutine that was never awaited; an async tool must await its own calls")
+        raise _Unrepresentable("a coroutine that was never awaited; an async tool must await its own calls")
     try:
         text = _encode(value)
         data = loads(text)
-        if b"null" in text and not _finite(value):
-            raise _CannotSay("NaN or infinity, which JSON cannot say")
+        if b"null" in text and not _is_finite(value):
+            raise _Unrepresentable("NaN or infinity, which JSON cannot say")
     except RecursionError:
-        raise _CannotSay("data that refers to itself or is nested too deeply") from None
+        raise _Unrepresentable("data that refers to itself or is nested too deeply") from None
     except UnicodeEncodeError:
-        return _json(_clean_all(msgspec.to_builtins(value, enc_hook=_plain, str_keys=True)))
+        return _to_json(_escape_nested(msgspec.to_builtins(value, enc_hook=_encode_hook, str_keys=True)))
     except (TypeError, OverflowError, ValueError) as e:
-        raise e if isinstance(e, _CannotSay) else _CannotSay(_words(value, e)) from None
+        raise e if isinstance(e, _Unrepresentable) else _Unrepresentable(_describe_value(value, e)) from None
     return text.decode(), data
 
 
-def _words(value: Any, error: Exception) -> str:
+def _describe_value(value: Any, error: Exception) -> str:
     kind = type(value).__name__
     if isinstance(value, (dict, list, tuple, set, frozenset)) or is_dataclass(value):
-        return f"{_article(kind)} that JSON cannot say ({error})"
-    return f"{_article(kind)}, which is neither text nor data nor media"
+        return f"{_with_article(kind)} that JSON cannot say ({error})"
+    return f"{_with_article(kind)}, which is neither text nor data nor media"
 
 
-def _article(kind: str) -> str:
+def _with_article(kind: str) -> str:
     return f"{'an' if kind[:1].lower() in 'aeiou' else 'a'} {kind}"
 
 
-def _plain(value: Any) -> Any:
+def _encode_hook(value: Any) -> Any:
     """What msgspec does not know as what it knows."""
     if callable(dump := getattr(value, "model_dump", None)):
         return dump(mode="json")
@@ -201,13 +210,13 @@ def _plain(value: Any) -> Any:
         return list(cast(Iterable[Any], value))
     if callable(plain := getattr(value, "tolist", None)):  # as numpy's arrays and numbers
         return plain()
-    raise TypeError(f"{_article(type(value).__name__)} has no JSON form")
+    raise TypeError(f"{_with_article(type(value).__name__)} has no JSON form")
 
 
-_encode = msgspec.json.Encoder(enc_hook=_plain).encode
+_encode = msgspec.json.Encoder(enc_hook=_encode_hook).encode
 
 
-def _finite(value: Any) -> bool:
+def _is_finite(value: Any) -> bool:
     """Whether all numbers inside are ones that JSON can say."""
     todo = [value]
     while todo:
@@ -221,29 +230,29 @@ def _finite(value: Any) -> bool:
         elif kind is list or kind is tuple:
             todo.extend(item)
         elif kind not in _SCALARS:
-            plain = msgspec.to_builtins(item, enc_hook=_plain, str_keys=True)
+            plain = msgspec.to_builtins(item, enc_hook=_encode_hook, str_keys=True)
             if type(plain) is float or type(plain) in (dict, list, tuple):
                 todo.append(plain)
     return True
 
 
-def clean(text: str) -> str:
+def escape_surrogates(text: str) -> str:
     """Text without half characters, which no provider takes: they are shown as escapes."""
-    return text if text.isascii() or not _SURROGATE.search(text) else _SURROGATE.sub(_escaped, text)
+    return text if text.isascii() or not _SURROGATE.search(text) else _SURROGATE.sub(_escape_match, text)
 
 
-def _escaped(found: re.Match[str]) -> str:
-    return f"\\u{ord(found[0]):04x}"
+def _escape_match(match: re.Match[str]) -> str:
+    return f"\\u{ord(match[0]):04x}"
 
 
-def _clean_all(value: Any) -> Any:
+def _escape_nested(value: Any) -> Any:
     match value:
         case str():
-            return clean(value)
+            return escape_surrogates(value)
         case dict():
-            return {clean(str(key)): _clean_all(item) for key, item in cast(dict[Any, Any], value).items()}
+            return {escape_surrogates(str(key)): _escape_nested(item) for key, item in cast(dict[Any, Any], value).items()}
         case list() | tuple():
-            return [_clean_all(item) for item in cast(list[Any], value)]
+            return [_escape_nested(item) for item in cast(list[Any], value)]
         case _:
             return value
 
@@ -251,48 +260,48 @@ def _clean_all(value: Any) -> Any:
 # ---- generators
 
 
-class _Pieces:
+class _GeneratorOutput:
     """What a generator gave so far: pieces of text are one text, anything else is a list."""
 
     def __init__(self) -> None:
-        self.pieces, self.size, self.more = list[Any](), 0, False
+        self.pieces, self.size, self.is_truncated = list[Any](), 0, False
 
     def add(self, piece: Any) -> bool:
         """Takes one; False when that is enough."""
         self.pieces.append(piece)
         self.size += len(piece) if isinstance(piece, str) else 1
-        self.more = self.size >= MAX_DRAINED
-        return not self.more
+        self.is_truncated = self.size >= MAX_GENERATED
+        return not self.is_truncated
 
-    def whole(self) -> Any:
+    def value(self) -> Any:
         if not all(isinstance(piece, str) for piece in self.pieces):
             return self.pieces
-        note = f"\n… the tool gave more; it was stopped after {MAX_DRAINED} characters" if self.more else ""
-        return "".join(self.pieces)[:MAX_DRAINED] + note
+        note = f"\n… the tool gave more; it was stopped after {MAX_GENERATED} characters" if self.is_truncated else ""
+        return "".join(self.pieces)[:MAX_GENERATED] + note
 
 
-def drained(pieces: Iterator[Any]) -> Any:
+def collect_generator(pieces: Iterator[Any]) -> Any:
     """All that a generator gives, up to a limit."""
-    found = _Pieces()
+    found = _GeneratorOutput()
     for piece in pieces:
         if not found.add(piece):
             break
-    if found.more:
+    if found.is_truncated:
         with suppress(Exception):
             cast(Any, pieces).close()
-    return found.whole()
+    return found.value()
 
 
-async def drained_async(pieces: AsyncIterator[Any]) -> Any:
+async def collect_async_generator(pieces: AsyncIterator[Any]) -> Any:
     """All that an async generator gives, up to a limit."""
-    found = _Pieces()
+    found = _GeneratorOutput()
     try:
         async for piece in pieces:
             if not found.add(piece):
                 break
     finally:
         await cast(Any, pieces).aclose()
-    return found.whole()
+    return found.value()
 
 
 # ---- results that are too long
@@ -350,63 +359,65 @@ class ResultStore:
         raise ToolError(f"there is no result {handle!r}; {have}", kind="not_found")
 
 
-def bounded(result: ToolResult, limit: int, store: ResultStore) -> ToolResult:
+def limit_result(result: ToolResult, limit: int, store: ResultStore) -> ToolResult:
     """The result with at most `limit` characters of text: the beginning, a line that tells how to read the rest, the end."""
-    content = tuple(_small(block) for block in result.content)
+    content = tuple(_limit_media(block) for block in result.content)
     text = "".join(block.text for block in content if isinstance(block, Text))
     if len(text) <= limit:
-        if content == result.content and (result.data is None or _weight(result.data) <= limit * 4):
+        if content == result.content and (result.data is None or _json_size(result.data) <= limit * 4):
             return result
-        data = result.data if _weight(result.data) <= limit * 4 else None
+        data = result.data if _json_size(result.data) <= limit * 4 else None
         return msgspec.structs.replace(result, content=content, data=data)
-    cut = Text(_cut(text, limit, store.put(text)))
+    cut = Text(_truncate(text, limit, store.put(text)))
     first = next(i for i, block in enumerate(content) if isinstance(block, Text))
     rest = [cut if i == first else block for i, block in enumerate(content) if i == first or not isinstance(block, Text)]
     return msgspec.structs.replace(result, content=tuple(rest), data=None)
 
 
-def _weight(data: Any) -> int:
+def _json_size(data: Any) -> int:
     """Bytes of structured output, which some wires send in place of the text."""
     return 0 if data is None else len(_encode(data))
 
 
-def _small(block: Part) -> Part:
+def _limit_media(block: ResultBlock) -> ResultBlock:
     if isinstance(block, Media) and block.data and len(block.data) * 3 // 4 > MAX_MEDIA:
         size = len(block.data) * 3 // 4
         return Text(f"[{block.kind} of {size // 2**20} MB left out: models take at most {MAX_MEDIA // 2**20} MB]")
     return block
 
 
-def _cut(text: str, limit: int, handle: str) -> str:
+def _truncate(text: str, limit: int, handle: str) -> str:
     head, tail = limit - limit // 3, limit // 3
-    if (end := text.rfind("\n", max(head - NEAR, 0), head)) > head // 2:
+    if (end := text.rfind("\n", max(head - LINE_END_WINDOW, 0), head)) > head // 2:
         head = end + 1
     start = len(text) - tail
-    if (end := text.find("\n", start, start + min(NEAR, tail // 2))) >= 0:
+    if (end := text.find("\n", start, start + min(LINE_END_WINDOW, tail // 2))) >= 0:
         start = end + 1
     line = f'… {start - head} characters left out; read them with read_result(handle="{handle}", offset={head}) …'
     before = "" if text[:head].endswith("\n") or not head else "\n"
     return f"{text[:head]}{before}{line}\n{text[start:]}"
 
 
-def read_result_tool(store: ResultStore, page: int = MAX_PAGE) -> "Tool":
+def read_result_tool(store: ResultStore, page_size: int = MAX_PAGE) -> "Tool":
     """The tool with which a model reads on in a result that was cut, `page` characters at a time."""
     from toolglot.tools.tool import tool_from_definition
 
-    def read_result(handle: str, offset: int = 0, limit: int = page) -> str:
-        text, size = store.page(handle, offset, min(limit, page)), store.size(handle)
+    def read_result(handle: str, offset: int = 0, limit: int = page_size) -> str:
+        text, size = store.page(handle, offset, min(limit, page_size)), store.size(handle)
         end = offset + len(text)
         more = f"; go on with offset={end}" if end < size else "; this is the end"
         return f"{text}\n[characters {offset} to {end} of {size}{more}]"
 
-    definition = _read_result(page)
-    return tool_from_definition(definition, read_result, effects="read", inline=True, idempotent=True, max_result=page + NEAR)
+    definition = _read_result_definition(page_size)
+    return tool_from_definition(
+        definition, read_result, effects="read", inline=True, idempotent=True, max_result=page_size + LINE_END_WINDOW
+    )
 
 
-def _read_result(page: int) -> ToolDefinition:
+def _read_result_definition(page_size: int) -> ToolDefinition:
     text = {"type": "string", "description": 'The handle of the result, such as "r1".'}
     offset = {"type": "integer", "description": "The first character to read; 0 without."}
-    limit = {"type": "integer", "description": f"How many characters to read; at most {page}, which it is without."}
+    limit = {"type": "integer", "description": f"How many characters to read; at most {page_size}, which it is without."}
     schema = {
         "type": "object",
         "properties": {"handle": text, "offset": offset, "limit": limit},

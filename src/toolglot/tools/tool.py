@@ -15,23 +15,32 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from toolglot.errors import NotATool, ToolError, UnknownName, UsageError
+from toolglot.errors import InvalidTool, ToolError, UnknownName, UsageError
 from toolglot.losses import Repair
 from toolglot.messages import ToolCall
 from toolglot.request import ToolDefinition, ToolExample
-from toolglot.schema.arguments import Binder, Misfit, Plain, Wrong, explain, mended, owned, read
-from toolglot.schema.derive import derive, doc_of, name_of, parameters_of
-from toolglot.schema.docstring import read_docstring
+from toolglot.schema.arguments import (
+    ArgumentBinder,
+    InvalidArguments,
+    Issue,
+    SchemaBinder,
+    deep_copy,
+    explain_issues,
+    read_arguments,
+    repair_arguments,
+)
+from toolglot.schema.derive import derive, function_doc, function_name, list_parameters
+from toolglot.schema.docstrings import parse_docstring
 from toolglot.tools.config import ANY_EFFECT, Effect
 from toolglot.tools.context import Context
-from toolglot.tools.results import drained, drained_async
+from toolglot.tools.results import collect_async_generator, collect_generator
 
-__all__ = ["Bound", "Rate", "Tool", "tool", "tool_from_definition", "tool_from_schema", "tools_of"]
+__all__ = ["BoundArguments", "Rate", "Tool", "tool", "tool_from_definition", "tool_from_schema", "tools_of"]
 
 Function = Callable[..., Any]
 MAX_NAME = 128
 _NAME = re.compile(r"[\w.:/@-]+")  # what a provider's own rules forbid is mapped by its wire, reversibly
-_VARARGS = 0x04  # of code objects
+_CO_VARARGS = 0x04  # of code objects
 
 
 class Rate(msgspec.Struct, frozen=True):
@@ -41,7 +50,7 @@ class Rate(msgspec.Struct, frozen=True):
     seconds: float
 
 
-class Bound(msgspec.Struct, frozen=True, gc=False):
+class BoundArguments(msgspec.Struct, frozen=True, gc=False):
     """A call made fit: the arguments in JSON form, the function's keyword arguments, and what was mended."""
 
     arguments: dict[str, Any]
@@ -49,19 +58,19 @@ class Bound(msgspec.Struct, frozen=True, gc=False):
     repairs: tuple[Repair, ...] = ()
 
 
-class _Made(msgspec.Struct, frozen=True):
+class _ToolSpec(msgspec.Struct, frozen=True):
     """What is found out about a tool when it is first needed. `whole`: its one parameter takes all the arguments."""
 
     definition: ToolDefinition
-    binder: Binder
-    context: str | None = None
+    binder: ArgumentBinder
+    context_parameter: str | None = None
     positional: tuple[str, ...] = ()
-    whole: str = ""
+    sole_parameter: str = ""
 
     @property
-    def simple(self) -> bool:
+    def is_simple(self) -> bool:
         """Whether the values are all that the function wants."""
-        return self.context is None and not self.positional and not self.whole
+        return self.context_parameter is None and not self.positional and not self.sole_parameter
 
 
 class Tool:
@@ -108,18 +117,18 @@ class Tool:
             cast(Any, function).__func__ if isinstance(function, (staticmethod, classmethod)) else function
         )
         if not callable(self.function):
-            raise NotATool(f"{function!r:.80} cannot be a tool: it cannot be called")
-        self._name = definition.name if definition else _checked_name(name or name_of(self.function), self.function)
-        self.effects = _checked_effects(effects, self._name)
+            raise InvalidTool(f"{function!r:.80} cannot be a tool: it cannot be called")
+        self._name = definition.name if definition else _check_name(name or function_name(self.function), self.function)
+        self.effects = _check_effects(effects, self._name)
         self.inline, self.idempotent, self.polls, self.ordered, self.timeout = inline, idempotent, polls, ordered, timeout
         self.max_uses, self.rate, self.approval = max_uses, rate, approval
         self.target, self.preview, self.max_result = target, preview, max_result
-        self._flow = _flow(self.function)
-        self.is_async = self._flow in ("coroutine", "async generator")
-        self._made: _Made | None = None
-        self._bound: WeakValueDictionary[int, Tool] | None = None
+        self._call_style = _detect_call_style(self.function)
+        self.is_async = self._call_style in ("coroutine", "async generator")
+        self._spec: _ToolSpec | None = None
+        self._bound_tools: WeakValueDictionary[int, Tool] | None = None
         self._unbound_tool: Tool | None = None
-        _no_varargs(self.function, self._name)
+        _check_no_varargs(self.function, self._name)
         for attribute in ("__doc__", "__module__", "__name__", "__qualname__"):
             if (value := getattr(self.function, attribute, None)) is not None:
                 setattr(self, attribute, value)
@@ -147,7 +156,7 @@ class Tool:
     @property
     def definition(self) -> ToolDefinition:
         """What a model sees."""
-        return (self._made or self._make()).definition
+        return (self._spec or self._build_spec()).definition
 
     @property
     def description(self) -> str:
@@ -159,26 +168,26 @@ class Tool:
     @property
     def wants_context(self) -> bool:
         """Whether the function has a parameter for the Context."""
-        return (self._made or self._make()).context is not None
+        return (self._spec or self._build_spec()).context_parameter is not None
 
-    def bind(self, call: ToolCall) -> Bound:
+    def bind(self, call: ToolCall) -> BoundArguments:
         """The arguments of a call, checked and mended. Raises ToolError (validation), written for the model."""
-        made = self._made or self._make()
+        made = self._spec or self._build_spec()
         arguments = call.arguments
         if arguments is not None and not call.freeform and made.definition.kind != "freeform":
-            values = made.binder.fit(arguments)
+            values = made.binder.bind(arguments)
             if values is not None:
-                return Bound(arguments, values)
-        return self._bind_slowly(call, made)
+                return BoundArguments(arguments, values)
+        return self._bind_with_repairs(call, made)
 
     def call(self, values: dict[str, Any], context: Context) -> Any:
         """Calls the function, in this thread: its value, or an awaitable of it."""
-        made = self._made or self._make()
-        values = owned(values)  # the next attempt finds them as they were
-        value = self.function(**values) if made.simple else _called(self.function, made, values, context)
+        made = self._spec or self._build_spec()
+        values = deep_copy(values)  # the next attempt finds them as they were
+        value = self.function(**values) if made.is_simple else _call_function(self.function, made, values, context)
         if isinstance(value, GeneratorType):
-            return drained(cast(Iterator[Any], value))
-        return drained_async(cast(AsyncIterator[Any], value)) if self._flow == "async generator" else value
+            return collect_generator(cast(Iterator[Any], value))
+        return collect_async_generator(cast(AsyncIterator[Any], value)) if self._call_style == "async generator" else value
 
     async def invoke(self, values: dict[str, Any], context: Context) -> Any:
         """Calls the function and waits for its value."""
@@ -190,25 +199,27 @@ class Tool:
 
     def replace(self, **changes: Any) -> "Tool":
         """The same tool with other options."""
-        if (given := self._options["definition"]) and (inside := {key: changes.pop(key) for key in _DEFINED if key in changes}):
-            name = _checked_name(inside.get("name", given.name), self.function)
+        if (given := self._options["definition"]) and (
+            inside := {key: changes.pop(key) for key in _DEFINITION_FIELDS if key in changes}
+        ):
+            name = _check_name(inside.get("name", given.name), self.function)
             if "tags" in inside:
                 inside["tags"] = frozenset(inside["tags"])
             if "examples" in inside:
-                inside["examples"] = tuple(_example(one, name) for one in inside["examples"])
+                inside["examples"] = tuple(_to_example(one, name) for one in inside["examples"])
             changes["definition"] = msgspec.structs.replace(given, **inside)
         return Tool(self.function, **{**self._options, **changes})
 
     def __repr__(self) -> str:
-        return f"<Tool {self._name!r}: {where_of(self.function)}>"
+        return f"<Tool {self._name!r}: {qualified_name(self.function)}>"
 
     # -- methods
 
     @property
-    def unbound(self) -> bool:
+    def is_unbound(self) -> bool:
         """Whether it is a method without its object: `Class.method`."""
         return isinstance(self.function, FunctionType) and (
-            self._binding is classmethod or (_in_class(self.function) and _first(self.function) in ("self", "cls"))
+            self._binding is classmethod or (_is_in_class(self.function) and _first_parameter(self.function) in ("self", "cls"))
         )
 
     def __get__(self, instance: Any, owner: type[Any] | None = None) -> "Tool":
@@ -216,50 +227,50 @@ class Tool:
         holder = owner if self._binding is classmethod else instance
         if holder is None or not isinstance(self.function, FunctionType) or self._binding is staticmethod:
             return self
-        if self._binding is not classmethod and not _in_class(self.function):
+        if self._binding is not classmethod and not _is_in_class(self.function):
             return self
-        if self._bound is None:
-            self._bound = WeakValueDictionary()
-        bound = self._bound.get(id(holder))  # while the bound tool lives, so does its object, and the id is its own
+        if self._bound_tools is None:
+            self._bound_tools = WeakValueDictionary()
+        bound = self._bound_tools.get(id(holder))  # while the bound tool lives, so does its object, and the id is its own
         if bound is None:
             options: dict[str, Any] = self._options | {"name": self._name}
             bound = Tool(cast(Any, MethodType(self.function, holder)), **options)
-            bound._unbound_tool = self if _first(self.function) in ("self", "cls") else None
-            self._bound[id(holder)] = bound
+            bound._unbound_tool = self if _first_parameter(self.function) in ("self", "cls") else None
+            self._bound_tools[id(holder)] = bound
         return bound
 
     # -- made once
 
-    def _make(self) -> _Made:
+    def _build_spec(self) -> _ToolSpec:
         if self._unbound_tool is not None:
-            made = self._unbound_tool._made or self._unbound_tool._make()
+            made = self._unbound_tool._spec or self._unbound_tool._build_spec()
         elif (given := self._options["definition"]) or self._options["parameters"] is not None:
-            made = self._make_plain(given)
+            made = self._build_spec_from_schema(given)
         else:
-            found = derive(self.function, hidden=Context, namespace=self._options["names"])
-            made = _Made(self._define(found.description, found.schema), found, found.context, found.positional)
-        self._made = made
+            found = derive(self.function, context_type=Context, namespace=self._options["names"])
+            made = _ToolSpec(self._build_definition(found.description, found.schema), found, found.context, found.positional)
+        self._spec = made
         return made
 
-    def _make_plain(self, given: ToolDefinition | None) -> _Made:
+    def _build_spec_from_schema(self, definition: ToolDefinition | None) -> _ToolSpec:
         """A tool whose schema was given."""
-        if given is None:
-            description = "" if self._options["description"] is not None else read_docstring(doc_of(self.function))[0]
-            given = self._define(description, dict(self._options["parameters"]))
-        binder = Plain(given.parameters or {})
-        found, extra = parameters_of(self.function)
+        if definition is None:
+            description = "" if self._options["description"] is not None else parse_docstring(function_doc(self.function))[0]
+            definition = self._build_definition(description, dict(self._options["parameters"]))
+        binder = SchemaBinder(definition.parameters or {})
+        found, extra = list_parameters(self.function)
         context = next((p.name for p in found if _is_context(p.annotation)), None)
         shown = [p for p in found if p.name != context]
-        text = given.kind == "freeform"
+        text = definition.kind == "freeform"
         if text and not shown:
-            raise NotATool(
-                f"{where_of(self.function)} cannot be the freeform tool {given.name!r}: it has no parameter for the text"
+            raise InvalidTool(
+                f"{qualified_name(self.function)} cannot be the freeform tool {definition.name!r}: it has no parameter for the text"
             )
         alone = len(shown) == 1 and extra is None and shown[0].name not in binder.known
         positional = tuple(p.name for p in found if p.kind is p.POSITIONAL_ONLY)
-        return _Made(given, binder, context, positional, shown[0].name if text or alone else "")
+        return _ToolSpec(definition, binder, context, positional, shown[0].name if text or alone else "")
 
-    def _define(self, description: str, schema: dict[str, Any]) -> ToolDefinition:
+    def _build_definition(self, description: str, schema: dict[str, Any]) -> ToolDefinition:
         said = self._options
         return ToolDefinition(
             self._name,
@@ -267,33 +278,33 @@ class Tool:
             schema,
             strict=said["strict"],
             namespace=said["namespace"],
-            examples=tuple(_example(example, self._name) for example in said["examples"]),
+            examples=tuple(_to_example(example, self._name) for example in said["examples"]),
             tags=self.tags,
             version=said["version"],
         )
 
-    def _bind_slowly(self, call: ToolCall, made: _Made) -> Bound:
-        if made.definition.kind == "freeform":
-            text = _text(call)
-            return Bound({made.whole: text}, {made.whole: text})
+    def _bind_with_repairs(self, call: ToolCall, spec: _ToolSpec) -> BoundArguments:
+        if spec.definition.kind == "freeform":
+            text = _freeform_text(call)
+            return BoundArguments({spec.sole_parameter: text}, {spec.sole_parameter: text})
         try:
-            arguments, repairs = read(call)
-            values = made.binder.fit(arguments)
+            arguments, repairs = read_arguments(call)
+            values = spec.binder.bind(arguments)
             if values is not None:
-                return Bound(arguments, values, repairs)
-            arguments, values, more = mended(arguments, made.binder, call.name)
-        except Misfit as e:
-            raise self._not_valid(call, e.wrongs) from None
+                return BoundArguments(arguments, values, repairs)
+            arguments, values, more = repair_arguments(arguments, spec.binder, call.name)
+        except InvalidArguments as e:
+            raise self._validation_error(call, e.issues) from None
         except UsageError as e:
             raise ToolError(f"The tool {self._name} cannot be called: {e}", tool=self._name, call_id=call.id) from None
-        return Bound(arguments, values, repairs + more)
+        return BoundArguments(arguments, values, repairs + more)
 
-    def _not_valid(self, call: ToolCall, wrongs: list[Wrong]) -> ToolError:
-        text = explain(self.definition, wrongs)
-        return ToolError(text, kind="validation", tool=self._name, call_id=call.id, details=wrongs)
+    def _validation_error(self, call: ToolCall, issues: list[Issue]) -> ToolError:
+        text = explain_issues(self.definition, issues)
+        return ToolError(text, kind="validation", tool=self._name, call_id=call.id, details=issues)
 
 
-_DEFINED = ("name", "description", "tags", "version", "strict", "namespace", "parameters", "examples")
+_DEFINITION_FIELDS = ("name", "description", "tags", "version", "strict", "namespace", "parameters", "examples")
 
 
 # ---- making tools
@@ -330,19 +341,19 @@ def tool(function: Function | None = None, /, **options: Any) -> Tool | Callable
     if isinstance(function, Tool):
         return function.replace(**options)
     if function is not None:
-        return Tool(function, **options, names=_names(function, sys._getframe(1)))  # pyright: ignore[reportPrivateUsage]
+        return Tool(function, **options, names=_find_local_names(function, sys._getframe(1)))  # pyright: ignore[reportPrivateUsage]
 
     def decorate(function: Function) -> Tool:
         if isinstance(function, Tool):
             return function.replace(**options)
-        return Tool(function, **options, names=_names(function, sys._getframe(1)))  # pyright: ignore[reportPrivateUsage]
+        return Tool(function, **options, names=_find_local_names(function, sys._getframe(1)))  # pyright: ignore[reportPrivateUsage]
 
     return decorate
 
 
 def tool_from_definition(definition: ToolDefinition, function: Function, **options: Any) -> Tool:
     """A tool whose definition is known. A freeform one hands the model's text to the function's first parameter."""
-    _checked_name(definition.name, function)
+    _check_name(definition.name, function)
     return Tool(function, definition=definition, **options)
 
 
@@ -354,14 +365,14 @@ def tool_from_schema(name: str, description: str, parameters: dict[str, Any], fu
     described = {key: options.pop(key) for key in ("tags", "version", "strict", "namespace") if key in options}
     if "tags" in described:
         described["tags"] = frozenset(described["tags"])
-    examples = tuple(_example(example, name) for example in options.pop("examples", ()))
+    examples = tuple(_to_example(example, name) for example in options.pop("examples", ()))
     definition = ToolDefinition(name, description, parameters, examples=examples, **described)
     return tool_from_definition(definition, function, **options)
 
 
 def tools_of(obj: Any, *, prefix: str = "", include: Iterable[str] | None = None, exclude: Iterable[str] = ()) -> list[Tool]:
     """The public methods of an object as tools, in the order of their definition; a module gives its own functions."""
-    found = {name: value for name, value in _public(obj) if name not in set(exclude)}
+    found = {name: value for name, value in _public_members(obj) if name not in set(exclude)}
     if include is not None:
         wanted = list(include)
         for name in wanted:
@@ -374,7 +385,7 @@ def tools_of(obj: Any, *, prefix: str = "", include: Iterable[str] | None = None
     return [item.replace(name=prefix + item.name) if prefix else item for item in made]
 
 
-def _public(obj: Any) -> Iterable[tuple[str, Any]]:
+def _public_members(obj: Any) -> Iterable[tuple[str, Any]]:
     if isinstance(obj, ModuleType):
         for name, value in vars(obj).items():
             if not name.startswith("_") and isinstance(value, (FunctionType, Tool)) and value.__module__ == obj.__name__:
@@ -390,7 +401,11 @@ def _public(obj: Any) -> Iterable[tuple[str, Any]]:
         if isinstance(value, MethodType) and isinstance(value.__func__, Tool):  # @classmethod over @tool
             inner = value.__func__
             value = Tool(cast(Any, MethodType(inner.function, value.__self__)), **inner._options)  # pyright: ignore[reportPrivateUsage]
-        needs_object = value.unbound if isinstance(value, Tool) else isinstance(value, FunctionType) and _first(value) == "self"
+        needs_object = (
+            value.is_unbound
+            if isinstance(value, Tool)
+            else isinstance(value, FunctionType) and _first_parameter(value) == "self"
+        )
         if not needs_object:
             yield name, value
 
@@ -398,7 +413,7 @@ def _public(obj: Any) -> Iterable[tuple[str, Any]]:
 # ---- looking at functions
 
 
-def where_of(function: Any) -> str:
+def qualified_name(function: Any) -> str:
     """Where a function is: `module.name`, for messages."""
     while isinstance(function, partial):
         function = cast(Any, function).func
@@ -406,18 +421,18 @@ def where_of(function: Any) -> str:
     return f"{named.__module__}.{named.__qualname__}"
 
 
-def _called(function: Function, made: _Made, values: dict[str, Any], context: Context) -> Any:
-    if made.whole:
-        values = values if made.definition.kind == "freeform" else {made.whole: values}
-    if made.context is not None:
-        values = {**values, made.context: context}
-    if not made.positional:
+def _call_function(function: Function, spec: _ToolSpec, values: dict[str, Any], context: Context) -> Any:
+    if spec.sole_parameter:
+        values = values if spec.definition.kind == "freeform" else {spec.sole_parameter: values}
+    if spec.context_parameter is not None:
+        values = {**values, spec.context_parameter: context}
+    if not spec.positional:
         return function(**values)
-    first = [values[name] for name in made.positional if name in values]
-    return function(*first, **{name: value for name, value in values.items() if name not in made.positional})
+    first = [values[name] for name in spec.positional if name in values]
+    return function(*first, **{name: value for name, value in values.items() if name not in spec.positional})
 
 
-def _flow(function: Any) -> Literal["", "coroutine", "generator", "async generator"]:
+def _detect_call_style(function: Any) -> Literal["", "coroutine", "generator", "async generator"]:
     """How the function gives its value."""
     while isinstance(function, partial):
         function = cast(Any, function).func
@@ -431,35 +446,37 @@ def _flow(function: Any) -> Literal["", "coroutine", "generator", "async generat
     return "async generator" if inspect.isasyncgenfunction(function) else ""
 
 
-def _checked_name(name: str, function: Any) -> str:
+def _check_name(name: str, function: Any) -> str:
     if len(name) <= MAX_NAME and _NAME.fullmatch(name):
         return name
     why = "letters, digits, '_', '-', '.', ':' and '/' make a name" if len(name) <= MAX_NAME else f"over {MAX_NAME} characters"
-    raise NotATool(f"{name!r:.140} ({where_of(function)}) cannot be the name of a tool ({why}); give it one with name=…")
+    raise InvalidTool(
+        f"{name!r:.140} ({qualified_name(function)}) cannot be the name of a tool ({why}); give it one with name=…"
+    )
 
 
-def _checked_effects(effects: Effect | Iterable[Effect], name: str) -> frozenset[Effect]:
+def _check_effects(effects: Effect | Iterable[Effect], name: str) -> frozenset[Effect]:
     found = frozenset((effects,) if isinstance(effects, str) else effects)
     if unknown := found - set(get_args(Effect)):
-        raise NotATool(
+        raise InvalidTool(
             f"tool {name!r}: unknown effect {', '.join(map(repr, unknown))}; known are {', '.join(get_args(Effect))}"
         )
     return found or ANY_EFFECT
 
 
-def _no_varargs(function: Any, name: str) -> None:
+def _check_no_varargs(function: Any, name: str) -> None:
     """A first look that costs nothing; the others wait until the definition is needed."""
-    if isinstance(function, FunctionType) and function.__code__.co_flags & _VARARGS and not hasattr(function, "__wrapped__"):
+    if isinstance(function, FunctionType) and function.__code__.co_flags & _CO_VARARGS and not hasattr(function, "__wrapped__"):
         why = "a model gives arguments by name; use a list parameter instead"
-        raise NotATool(f"{where_of(function)} cannot be the tool {name!r}: it takes *args, and {why}")
+        raise InvalidTool(f"{qualified_name(function)} cannot be the tool {name!r}: it takes *args, and {why}")
 
 
-def _example(example: Any, name: str) -> ToolExample:
+def _to_example(example: Any, name: str) -> ToolExample:
     """An example; a mapping is one with the fields of ToolExample, or the input itself."""
     if isinstance(example, ToolExample):
         return example
     if not isinstance(example, Mapping):
-        raise NotATool(f"tool {name!r}: an example is a ToolExample or a dict, not {type(example).__name__}")
+        raise InvalidTool(f"tool {name!r}: an example is a ToolExample or a dict, not {type(example).__name__}")
     fields = dict(cast(Mapping[str, Any], example))
     if isinstance(fields.get("input"), Mapping) and fields.keys() <= {"input", "output", "description"}:
         return ToolExample(**fields)
@@ -472,16 +489,16 @@ def _is_context(annotation: Any) -> bool:
     return annotation is Context or Context in get_args(annotation)
 
 
-def _in_class(function: FunctionType) -> bool:
+def _is_in_class(function: FunctionType) -> bool:
     holder = function.__qualname__.rpartition(".")[0]
     return bool(holder) and not holder.endswith("<locals>")
 
 
-def _first(function: FunctionType) -> str:
+def _first_parameter(function: FunctionType) -> str:
     return function.__code__.co_varnames[0] if function.__code__.co_argcount else ""
 
 
-def _text(call: ToolCall) -> str:
+def _freeform_text(call: ToolCall) -> str:
     """The text of a freeform call, also where a wire could only send it as the one argument of a function."""
     if not call.freeform and call.arguments is not None and len(call.arguments) == 1:
         (value,) = call.arguments.values()
@@ -490,7 +507,7 @@ def _text(call: ToolCall) -> str:
     return call.raw or ""
 
 
-def _names(function: Any, frame: FrameType) -> dict[str, Any] | None:
+def _find_local_names(function: Any, frame: FrameType) -> dict[str, Any] | None:
     """Local names that annotations given as text speak about, from where the function is defined."""
     if frame.f_code.co_name == "<module>":
         return None

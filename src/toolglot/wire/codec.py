@@ -7,26 +7,26 @@ from typing import Any, Protocol, cast
 
 import msgspec
 
-from toolglot.errors import MalformedRequest, UnknownName, WouldLose
+from toolglot.errors import LossyEncoding, MalformedRequest, UnknownName
 from toolglot.messages import Message, Origin
-from toolglot.providers.catalog import WIRE_DEFAULTS, resolve
+from toolglot.providers.catalog import WIRE_DEFAULTS, resolve_profile
 from toolglot.providers.profile import Profile
 from toolglot.request import Request
-from toolglot.wire.history import legal, visible
-from toolglot.wire.offer import claim
-from toolglot.wire.reader import Decoder, ReplyReader
-from toolglot.wire.shapes import Doc
-from toolglot.wire.writer import Encoded, Writer
+from toolglot.wire.history import filter_visible, prepare_history
+from toolglot.wire.json_values import Doc
+from toolglot.wire.reader import ReplyDecoder, ReplyReader
+from toolglot.wire.tool_encoding import reserve_names
+from toolglot.wire.writer import EncodedRequest, Writer
 
-__all__ = ["WIRES", "RequestEncoder", "decode_request", "encode_request", "reader"]
+__all__ = ["WIRES", "RequestEncoder", "create_reader", "decode_request", "encode_request"]
 
 # wire -> (package, its decoder of replies)
 _WIRES = {
-    "openai-chat": ("openai_chat", "ChatDecoder"),
-    "openai-responses": ("openai_responses", "ResponsesDecoder"),
-    "anthropic-messages": ("anthropic", "AnthropicDecoder"),
-    "gemini": ("gemini", "GeminiDecoder"),
-    "ollama-chat": ("ollama", "OllamaDecoder"),
+    "openai-chat": ("openai_chat", "ChatReplyDecoder"),
+    "openai-responses": ("openai_responses", "ResponsesReplyDecoder"),
+    "anthropic-messages": ("anthropic", "AnthropicReplyDecoder"),
+    "gemini": ("gemini", "GeminiReplyDecoder"),
+    "ollama-chat": ("ollama", "OllamaReplyDecoder"),
 }
 WIRES = tuple(_WIRES)
 
@@ -34,64 +34,68 @@ WIRES = tuple(_WIRES)
 class RequestEncoder(Protocol):
     """What a wire's `encode` module offers."""
 
-    def hoisted(self, messages: Sequence[Message]) -> int:
+    def leading_count(self, messages: Sequence[Message]) -> int:
         """How many leading messages stand outside of the history."""
         ...
 
-    def varies(self, request: Request, writer: Writer) -> object:
+    def head_key(self, request: Request, writer: Writer) -> object:
         """What the body around the history depends on in it; None where it does not."""
         ...
 
-    def items(self, message: Message, writer: Writer, where: str) -> list[Doc]:
+    def encode_message(self, message: Message, writer: Writer, where: str) -> list[Doc]:
         """One neutral message as items of the history."""
         ...
 
-    def assemble(self, request: Request, writer: Writer, system: Sequence[Message], items: list[Any]) -> Doc:
+    def encode_body(self, request: Request, writer: Writer, system: Sequence[Message], items: list[Any]) -> Doc:
         """The body around the items, which come last."""
         ...
 
 
 @cache
-def _module(wire: str, part: str) -> Any:
+def _load_module(wire: str, part: str) -> Any:
     if wire not in _WIRES:
         raise UnknownName("wire", wire, WIRES)
     return import_module(f"toolglot.wire.{_WIRES[wire][0]}.{part}")
 
 
-def request_encoder(wire: str) -> RequestEncoder:
+def load_request_encoder(wire: str) -> RequestEncoder:
     """The encoder of a wire's requests."""
-    return cast(RequestEncoder, _module(wire, "encode"))
+    return cast(RequestEncoder, _load_module(wire, "request_encode"))
 
 
-def reader(wire: str, *, streaming: bool = True, content_type: str = "", profile: str = "", model: str = "") -> ReplyReader:
+def create_reader(
+    wire: str, *, streaming: bool = True, content_type: str = "", profile: str = "", model: str = ""
+) -> ReplyReader:
     """A reader of one reply of a wire."""
-    decoder: type[Decoder] = getattr(_module(wire, "reply"), _WIRES[wire][1])
+    decoder: type[ReplyDecoder] = getattr(_load_module(wire, "reply_decode"), _WIRES[wire][1])
     return ReplyReader(decoder, Origin(wire, profile, model), streaming=streaming, content_type=content_type)
 
 
-def encode_request(request: Request, profile: Profile, *, strict: bool = False) -> Encoded:
+def encode_request(request: Request, profile: Profile, *, strict: bool = False) -> EncodedRequest:
     """A request as a body that the profile's endpoint accepts. `strict`: a Loss is an error."""
-    codec, writer = request_encoder(profile.wire), Writer(profile, request.model)
-    claim(request.tools, writer)
-    count = codec.hoisted(request.messages)
+    codec, writer = load_request_encoder(profile.wire), Writer(profile, request.model)
+    reserve_names(request.tools, writer)
+    count = codec.leading_count(request.messages)
     stateful = is_stateful(request, profile)
-    history = legal(request.messages[count:], writer, stateful=stateful, first=count)
-    items = encode_items(history, codec, writer, count)
-    body = codec.assemble(request, writer, visible(request.messages[:count], writer, 0), items)
+    history = prepare_history(request.messages[count:], writer, stateful=stateful, first=count)
+    items = encode_messages(history, codec, writer, count)
+    body = codec.encode_body(request, writer, filter_visible(request.messages[:count], writer, 0), items)
     if not items and stateful:
         body.pop("input", None)
     if strict and writer.losses:
-        raise WouldLose(writer.losses)
-    return Encoded(body, tuple(writer.losses), tuple(writer.repairs), writer.names, writer.lowered, frozenset(writer.freeform))
+        raise LossyEncoding(writer.losses)
+    return EncodedRequest(
+        body, tuple(writer.losses), tuple(writer.repairs), writer.names, writer.lowerings, frozenset(writer.freeform)
+    )
 
 
-def encode_items(history: Sequence[Message], codec: RequestEncoder, writer: Writer, first: int) -> list[Doc]:
+def encode_messages(history: Sequence[Message], encoder: RequestEncoder, writer: Writer, first: int) -> list[Doc]:
     """The items of a legal history."""
     items: list[Doc] = []
     for index, message in enumerate(history):
         for call in message.calls:
             writer.calls[call.id] = call
-        items += codec.items(message, writer, f"messages[{first + index}]")
+        items += encoder.encode_message(message, writer, f"messages[{first + index}]")
     return items
 
 
@@ -105,9 +109,9 @@ def decode_request(wire: str, body: Any, *, profile: str = "", model: str = "") 
     """A provider's request body as a Request. Raises MalformedRequest."""
     if not isinstance(body, dict):
         raise MalformedRequest("the request body must be a JSON object")
-    decode = _module(wire, "decode").decode
+    decode = _load_module(wire, "request_decode").decode
     try:
-        request: Request = decode(cast(Doc, body), resolve(profile or WIRE_DEFAULTS[wire], model))
+        request: Request = decode(cast(Doc, body), resolve_profile(profile or WIRE_DEFAULTS[wire], model))
         msgspec.convert(msgspec.to_builtins(request), Request)  # every value has the type it should have
     except (AttributeError, KeyError, TypeError, IndexError, ValueError) as e:
         raise MalformedRequest(f"the request body has an unexpected shape: {e!r}") from e

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from zlib import crc32
 
 from toolglot.errors import MalformedReply, TruncatedStream
-from toolglot.jsontext import REFUSED, decode_object, dumps, loads_object
+from toolglot.jsontext import DECODE_ERRORS, decode_object, dumps, loads_object
 
 __all__ = [
     "AwsEventDecoder",
@@ -20,19 +20,19 @@ __all__ = [
     "FrameDecoder",
     "JsonStreamDecoder",
     "SseDecoder",
-    "WholeBody",
-    "aws_event",
-    "json_array",
-    "ndjson",
-    "one_line",
-    "sniff",
-    "sse",
+    "WholeBodyDecoder",
+    "detect_framing",
+    "encode_aws_event",
+    "encode_json_array",
+    "encode_ndjson",
+    "encode_sse",
+    "escape_line_separators",
 ]
 
 Frame = tuple[str, bytes | dict[str, Any]]
 BOM = b"\xef\xbb\xbf"
-_NAMES: dict[bytes, str] = {}  # lines that name an event -> the name: a provider has a few dozen
-_MOST_NAMES = 200
+_EVENT_NAMES: dict[bytes, str] = {}  # lines that name an event -> the name: a provider has a few dozen
+_MAX_EVENT_NAMES = 200
 
 
 class FrameDecoder(Protocol):
@@ -65,13 +65,13 @@ class SseDecoder:
     def feed(self, data: bytes) -> list[Frame]:
         if self._started and not self._pieces and not self._ends_cr:  # a read that ends with an event, as nearly all do
             if data[-2:] == b"\n\n" and b"\r" not in data:
-                return self._frames(data[:-2].split(b"\n\n"))
+                return self._split_frames(data[:-2].split(b"\n\n"))
             if data[-4:] == b"\r\n\r\n" and b"\r" not in (bare := data.replace(b"\r\n", b"\n")):
-                return self._frames(bare[:-2].split(b"\n\n"))
-        if not self._started and not (data := self._without_bom(data)):
+                return self._split_frames(bare[:-2].split(b"\n\n"))
+        if not self._started and not (data := self._strip_bom(data)):
             return []
         if self._ends_cr or b"\r" in data:
-            data = self._with_lf_only(data)
+            data = self._normalize_line_ends(data)
         if not data:
             return []
         whole = b"\n\n" in data or (self._ends_line and data[:1] == b"\n")
@@ -81,13 +81,13 @@ class SseDecoder:
             return []
         *events, rest = b"".join(self._pieces).split(b"\n\n")
         self._pieces = [rest] if rest else []
-        return self._frames(events)
+        return self._split_frames(events)
 
     def close(self) -> list[Frame]:
         rest, self._pieces = b"".join(self._pieces), []
-        return self._frames([rest])
+        return self._split_frames([rest])
 
-    def _without_bom(self, data: bytes) -> bytes:
+    def _strip_bom(self, data: bytes) -> bytes:
         data = b"".join(self._pieces) + data
         self._pieces = []
         if len(data) < len(BOM) and BOM.startswith(data):
@@ -96,7 +96,7 @@ class SseDecoder:
         self._started = True
         return data.removeprefix(BOM)
 
-    def _with_lf_only(self, data: bytes) -> bytes:
+    def _normalize_line_ends(self, data: bytes) -> bytes:
         if self._ends_cr and data[:1] == b"\n":
             data = data[1:]
             self._ends_cr = False
@@ -104,22 +104,22 @@ class SseDecoder:
             self._ends_cr = data[-1:] == b"\r"
         return data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
 
-    def _frames(self, events: list[bytes]) -> list[Frame]:
+    def _split_frames(self, events: list[bytes]) -> list[Frame]:
         frames: list[Frame] = []
         for event in events:
             if event[:6] == b"data: " and b"\n" not in event:  # nearly every event of most providers
                 frames.append(("", event[6:]))
                 continue
             head, _, data = event.partition(b"\ndata: ")
-            if (name := _NAMES.get(head)) and data and b"\n" not in data:  # and of the others
+            if (name := _EVENT_NAMES.get(head)) and data and b"\n" not in data:  # and of the others
                 frames.append((name, data))
-            elif event and (frame := self._parse(event)):
+            elif event and (frame := self._parse_event(event)):
                 frames.append(frame)
-                if head == b"event: " + frame[0].encode() and len(_NAMES) < _MOST_NAMES:
-                    _NAMES[head] = frame[0]
+                if head == b"event: " + frame[0].encode() and len(_EVENT_NAMES) < _MAX_EVENT_NAMES:
+                    _EVENT_NAMES[head] = frame[0]
         return frames
 
-    def _parse(self, event: bytes) -> Frame | None:
+    def _parse_event(self, event: bytes) -> Frame | None:
         name, data = "", list[bytes]()
         for line in event.split(b"\n"):
             field, _, value = line.partition(b":")
@@ -138,7 +138,7 @@ class SseDecoder:
 
 
 # A JSON string, or a bracket outside of strings. A string holds no raw line break, so a line never cuts one.
-_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"?|[{}\[\]]')
+_JSON_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"?|[{}\[\]]')
 
 
 class JsonStreamDecoder:
@@ -160,47 +160,47 @@ class JsonStreamDecoder:
         *lines, rest = b"".join(self._pieces).replace(b"\r", b"\n").split(b"\n")
         self._pieces = [rest] if rest else []
         frames: list[Frame] = []
-        between = self._is_between()
+        between = self._is_between_values()
         for line in lines:
             if between:  # nearly every line is a whole value
                 try:
                     frames.append(("", decode_object(line)))
                     continue
-                except REFUSED:
+                except DECODE_ERRORS:
                     pass
             if line:
-                frames += self._line(line)
-                between = self._is_between()
+                frames += self._read_line(line)
+                between = self._is_between_values()
         return frames
 
-    def _is_between(self) -> bool:
+    def _is_between_values(self) -> bool:
         return not (self._floor or self._depth or self._value)
 
     def close(self) -> list[Frame]:
         rest, self._pieces = b"".join(self._pieces), []
-        frames = self._line(rest)
+        frames = self._read_line(rest)
         if unfinished := b"\n".join(self._value).strip(b" \t\n,"):
             frames.append(("", unfinished))
         self._value = []
         return frames
 
-    def _line(self, line: bytes) -> list[Frame]:
+    def _read_line(self, line: bytes) -> list[Frame]:
         if self._floor < 0:
             line = line.removeprefix(BOM).lstrip()
             if not line:
                 return []
             self._floor = 1 if line[:1] == b"[" else 0
-        if self._is_between():
+        if self._is_between_values():
             try:
                 return [("", loads_object(line))]
             except ValueError:
                 pass
-        return self._scan(line)
+        return self._scan_line(line)
 
-    def _scan(self, line: bytes) -> list[Frame]:
+    def _scan_line(self, line: bytes) -> list[Frame]:
         frames: list[Frame] = []
         start = 0
-        for match in _TOKEN.finditer(line):
+        for match in _JSON_TOKEN.finditer(line):
             token = match[0][:1]
             if token in b"{[":
                 self._depth += 1
@@ -226,7 +226,7 @@ class AwsEventDecoder:
     """
 
     _PRELUDE = 12
-    _MOST = 16 * 1024 * 1024  # AWS documents 16 MiB as the largest message
+    _MAX_MESSAGE = 16 * 1024 * 1024  # AWS documents 16 MiB as the largest message
 
     def __init__(self) -> None:
         self._buffer = bytearray()
@@ -236,14 +236,14 @@ class AwsEventDecoder:
         frames: list[Frame] = []
         while len(self._buffer) >= self._PRELUDE:
             total = int.from_bytes(self._buffer[:4], "big")
-            if not 16 <= total <= self._MOST:
+            if not 16 <= total <= self._MAX_MESSAGE:
                 raise MalformedReply(f"AWS event-stream: a message of {total} bytes")
             if len(self._buffer) < total:
                 break
             with memoryview(self._buffer) as view:
                 message = bytes(view[:total])
             del self._buffer[:total]  # cheap: a bytearray gives up its front without moving the rest
-            frames.append(self._message(memoryview(message)))
+            frames.append(self._parse_message(memoryview(message)))
         return frames
 
     def close(self) -> list[Frame]:
@@ -251,7 +251,7 @@ class AwsEventDecoder:
             raise TruncatedStream(f"AWS event-stream: the last message is cut after {len(self._buffer)} bytes")
         return []
 
-    def _message(self, message: memoryview) -> Frame:
+    def _parse_message(self, message: memoryview) -> Frame:
         head = int.from_bytes(message[4:8], "big")
         sums = int.from_bytes(message[8:12], "big"), int.from_bytes(message[-4:], "big")
         if (crc32(message[:8]), crc32(message[:-4])) != sums:
@@ -260,14 +260,14 @@ class AwsEventDecoder:
         payload = message[self._PRELUDE + head : -4]
         if headers.get(":message-type", "event") != "event":
             kind = headers.get(":exception-type") or headers.get(":error-code", "")
-            return "error", dumps({"type": "error", "error": {"type": kind, **_said(bytes(payload), headers)}})
-        return headers.get(":event-type", ""), _unwrapped(payload)
+            return "error", dumps({"type": "error", "error": {"type": kind, **_exception_fields(bytes(payload), headers)}})
+        return headers.get(":event-type", ""), _unwrap_payload(payload)
 
 
-def _unwrapped(payload: memoryview) -> bytes:
+def _unwrap_payload(payload: memoryview) -> bytes:
     try:
         inner = decode_object(payload).get("bytes")
-    except REFUSED as e:
+    except DECODE_ERRORS as e:
         raise MalformedReply(f"AWS event-stream: a payload is not a JSON object ({e})") from None
     try:
         return base64.b64decode(inner, validate=True) if isinstance(inner, str) else bytes(payload)
@@ -275,7 +275,7 @@ def _unwrapped(payload: memoryview) -> bytes:
         raise MalformedReply(f"AWS event-stream: {e}") from None
 
 
-def _said(payload: bytes, headers: dict[str, str]) -> dict[str, Any]:
+def _exception_fields(payload: bytes, headers: dict[str, str]) -> dict[str, Any]:
     """What an exception says: an object, plain text, or only a header."""
     message = headers.get(":error-message", "")
     try:
@@ -299,7 +299,7 @@ def _aws_headers(data: bytes) -> Iterator[tuple[str, str]]:
         at += 3 + size
 
 
-class WholeBody:
+class WholeBodyDecoder:
     """A body that is one JSON document."""
 
     def __init__(self) -> None:
@@ -314,7 +314,7 @@ class WholeBody:
         return [("", body)]
 
 
-def sniff(content_type: str, start: bytes) -> FrameDecoder:
+def detect_framing(content_type: str, start: bytes) -> FrameDecoder:
     """The framing of a stream, from its content type or, where that is missing or lies, its first bytes."""
     first = start.removeprefix(BOM).lstrip()[:1]
     if "vnd.amazon.eventstream" in content_type or first == b"\x00":
@@ -328,27 +328,27 @@ def sniff(content_type: str, start: bytes) -> FrameDecoder:
 
 
 # Characters that some clients take for the end of a line (str.splitlines): U+0085, U+2028, U+2029. JSON has escapes for them.
-_BREAKS = re.compile(b"\xc2\x85|\xe2\x80[\xa8\xa9]")
+_LINE_SEPARATORS = re.compile(b"\xc2\x85|\xe2\x80[\xa8\xa9]")
 _ESCAPES = {b"\xc2\x85": b"\\u0085", b"\xe2\x80\xa8": b"\\u2028", b"\xe2\x80\xa9": b"\\u2029"}
 
 
-def one_line(data: bytes) -> bytes:
+def escape_line_separators(data: bytes) -> bytes:
     """JSON that no client splits."""
-    return _BREAKS.sub(lambda found: _ESCAPES[found[0]], data)
+    return _LINE_SEPARATORS.sub(lambda found: _ESCAPES[found[0]], data)
 
 
-def sse(data: bytes, event: str = "") -> bytes:
+def encode_sse(data: bytes, event: str = "") -> bytes:
     """One server-sent event."""
     lines = b"".join(b"data: " + line + b"\n" for line in data.split(b"\n"))
     return (f"event: {event}\n".encode() if event else b"") + lines + b"\n"
 
 
-def ndjson(data: bytes) -> bytes:
+def encode_ndjson(data: bytes) -> bytes:
     """One line."""
     return data + b"\n"
 
 
-def json_array(documents: Iterable[bytes]) -> Iterator[bytes]:
+def encode_json_array(documents: Iterable[bytes]) -> Iterator[bytes]:
     """The pieces of one array, as Gemini streams without `alt=sse`."""
     before = b"["
     for document in documents:
@@ -357,7 +357,7 @@ def json_array(documents: Iterable[bytes]) -> Iterator[bytes]:
     yield b"]" if before != b"[" else b"[]"
 
 
-def aws_event(data: bytes, event: str = "chunk") -> bytes:
+def encode_aws_event(data: bytes, event: str = "chunk") -> bytes:
     """One AWS event-stream message that wraps the data as Bedrock does."""
     payload = dumps({"bytes": base64.b64encode(data).decode()})
     fields = {":event-type": event, ":content-type": "application/json", ":message-type": "event"}

@@ -6,27 +6,27 @@ import mimetypes
 
 from toolglot.messages import Media, MediaKind, Opaque
 
-__all__ = ["data_url", "from_url", "guessed_type", "kind_of", "text_of"]
+__all__ = ["extract_file_text", "guess_media_type", "media_from_url", "media_kind", "to_data_url"]
 
 
-def data_url(media: Media) -> str | None:
+def to_data_url(media: Media) -> str | None:
     """The media's URL, or its bytes as one. None where there is neither."""
     if media.data is not None:
         return f"data:{media.media_type or 'application/octet-stream'};base64,{media.data}"
     return media.url
 
 
-def from_url(kind: MediaKind, url: str, *, name: str = "", more: Opaque | None = None) -> Media:
+def media_from_url(kind: MediaKind, url: str, *, name: str = "", extra: Opaque | None = None) -> Media:
     """A data URL as bytes, any other as where they are. `more`: fields for the way back."""
     head, comma, data = url.partition(",")
-    opaque = {"more": more} if more else None
+    opaque = {"more": extra} if extra else None
     if head.startswith("data:") and head.endswith(";base64") and comma:
         media_type = head[5:-7]
-        return Media(kind if kind != "file" else kind_of(media_type), media_type, data, name=name, opaque=opaque)
+        return Media(kind if kind != "file" else media_kind(media_type), media_type, data, name=name, opaque=opaque)
     return Media(kind, url=url, name=name, opaque=opaque)
 
 
-def kind_of(media_type: str) -> MediaKind:
+def media_kind(media_type: str) -> MediaKind:
     """The kind of a media type."""
     match media_type.partition("/")[0]:
         case "image" | "audio" | "video" as kind:
@@ -35,7 +35,7 @@ def kind_of(media_type: str) -> MediaKind:
             return "file"
 
 
-def text_of(media: Media) -> str | None:
+def extract_file_text(media: Media) -> str | None:
     """The text of a textual file, for wires that take no such file."""
     textual = media.media_type.startswith("text/") or media.media_type in ("application/json", "application/xml")
     if not textual or media.data is None:
@@ -47,14 +47,14 @@ def text_of(media: Media) -> str | None:
     return f"[file {media.name}]\n{text}" if media.name else text
 
 
-_STARTS = (("/9j/", "image/jpeg"), ("iVBOR", "image/png"), ("R0lGOD", "image/gif"), ("UklGR", "image/webp"))
-_DEFAULTS = {"image": "image/jpeg", "audio": "audio/mpeg", "video": "video/mp4", "file": "application/pdf"}
+_BASE64_SIGNATURES = (("/9j/", "image/jpeg"), ("iVBOR", "image/png"), ("R0lGOD", "image/gif"), ("UklGR", "image/webp"))
+_DEFAULT_TYPES = {"image": "image/jpeg", "audio": "audio/mpeg", "video": "video/mp4", "file": "application/pdf"}
 
 
-def guessed_type(media: Media) -> str:
+def guess_media_type(media: Media) -> str:
     """The type of media that does not say it: from its first bytes, its name, or its kind."""
-    for start, media_type in _STARTS:
+    for start, media_type in _BASE64_SIGNATURES:
         if media.data and media.data.startswith(start):
             return media_type
     path = (media.url or media.name).partition("?")[0]
-    return mimetypes.guess_type(path)[0] or _DEFAULTS[media.kind]
+    return mimetypes.guess_type(path)[0] or _DEFAULT_TYPES[media.kind]

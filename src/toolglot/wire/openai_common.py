@@ -3,13 +3,13 @@
 from toolglot.request import Output
 from toolglot.schema import dialects
 from toolglot.schema.lower import lower
-from toolglot.wire.shapes import Doc, as_dict, as_text
+from toolglot.wire.json_values import Doc, as_dict, as_text
 from toolglot.wire.writer import Writer
 
-__all__ = ["SHARED", "output_of", "strict_output"]
+__all__ = ["SHARED_FIELDS", "decode_output", "encode_output_schema"]
 
 # Request fields that mean the same on both.
-SHARED = {
+SHARED_FIELDS = {
     "metadata",
     "prompt_cache_key",
     "safety_identifier",
@@ -20,27 +20,27 @@ SHARED = {
 }
 
 
-def output_of(form: Doc, inner: str = "") -> Output | None:
+def decode_output(format: Doc, schema_key: str = "") -> Output | None:
     """`response_format` (chat: the shape lies in `json_schema`) or `text.format` (responses)."""
-    match form.get("type"):
+    match format.get("type"):
         case "json_object":
             return Output()
         case "json_schema":
-            shape = as_dict(form.get(inner)) if inner else form
+            shape = as_dict(format.get(schema_key)) if schema_key else format
             name = as_text(shape.get("name")) or "output"
             return Output(as_dict(shape.get("schema")), name, as_text(shape.get("description")), shape.get("strict"))
         case _:
             return None
 
 
-def strict_output(output: Output, writer: Writer) -> tuple[Doc, bool | None]:
+def encode_output_schema(output: Output, writer: Writer) -> tuple[Doc, bool | None]:
     """The output's schema, and whether it binds the model."""
     strict = output.strict
     if strict and not writer.profile.strict_dialect:
-        writer.lose("strict", "output", f"{writer.profile.title} has no strict mode")
+        writer.record_loss("strict", "output", f"{writer.profile.title} has no strict mode")
         strict = None
     if not strict:
         return output.schema or {}, strict
-    lowered = lower(output.schema, getattr(dialects, writer.profile.strict_dialect), tool=output.name)
+    lowered = lower(output.schema, getattr(dialects, writer.profile.strict_dialect), tool_name=output.name)
     writer.losses.extend(lowered.losses)
     return lowered.schema, True

@@ -11,9 +11,9 @@ from toolglot.jsontext import loads
 
 __all__ = ["PartialArguments"]
 
-_SPECIAL = re.compile(r'["\\]')
+_STRING_SPECIAL = re.compile(r'["\\]')
 _SCALAR_END = re.compile(r"[\s,\]}]")
-_SPACE = re.compile(r"[\s,:]*")
+_SEPARATORS = re.compile(r"[\s,:]*")
 
 
 class PartialArguments:
@@ -22,12 +22,12 @@ class PartialArguments:
     def __init__(self) -> None:
         self.value: Any = None
         """What is whole so far; text that is still open is not in it."""
-        self.broken = False
+        self.is_broken = False
         self._stack: list[Any] = []  # the containers that are open
         self._keys: list[Any] = []  # the key or index in each of them
         self._pieces: list[str] = []  # of the open string or scalar
-        self._in: str = ""  # "" between values, "string", "scalar"
-        self._escaped = False
+        self._inside: str = ""  # "" between values, "string", "scalar"
+        self._is_escaped = False
 
     @property
     def path(self) -> tuple[str | int, ...]:
@@ -35,93 +35,93 @@ class PartialArguments:
         return tuple(key for key in self._keys if key is not None)
 
     @property
-    def open(self) -> str:
+    def open_text(self) -> str:
         """The text that is being written now, as it is in the JSON."""
         self._pieces = ["".join(self._pieces)]
-        return self._pieces[0] if self._in == "string" else ""
+        return self._pieces[0] if self._inside == "string" else ""
 
     def feed(self, fragment: str) -> None:
         """More of the text."""
         at = 0
-        while at < len(fragment) and not self.broken:
-            if self._in == "string":
-                at = self._string(fragment, at)
-            elif self._in == "scalar":
-                at = self._scalar(fragment, at)
+        while at < len(fragment) and not self.is_broken:
+            if self._inside == "string":
+                at = self._scan_string(fragment, at)
+            elif self._inside == "scalar":
+                at = self._scan_scalar(fragment, at)
             else:
-                at = self._between(fragment, at)
+                at = self._scan_structure(fragment, at)
 
-    def _string(self, text: str, at: int) -> int:
-        if self._escaped:
-            self._escaped = False
+    def _scan_string(self, text: str, at: int) -> int:
+        if self._is_escaped:
+            self._is_escaped = False
             self._pieces.append(text[at])
             return at + 1
-        match = _SPECIAL.search(text, at)
+        match = _STRING_SPECIAL.search(text, at)
         if match is None:
             self._pieces.append(text[at:])
             return len(text)
         if match[0] == "\\":
-            self._escaped = True
+            self._is_escaped = True
             self._pieces.append(text[at : match.end()])
             return match.end()
         self._pieces.append(text[at : match.start()])
-        self._whole('"' + "".join(self._pieces) + '"')
+        self._finish_token('"' + "".join(self._pieces) + '"')
         return match.end()
 
-    def _scalar(self, text: str, at: int) -> int:
+    def _scan_scalar(self, text: str, at: int) -> int:
         match = _SCALAR_END.search(text, at)
         end = match.start() if match else len(text)
         self._pieces.append(text[at:end])
         if match:
-            self._whole("".join(self._pieces))
+            self._finish_token("".join(self._pieces))
         return end
 
-    def _between(self, text: str, at: int) -> int:
-        space = _SPACE.match(text, at)
+    def _scan_structure(self, text: str, at: int) -> int:
+        space = _SEPARATORS.match(text, at)
         at = space.end() if space else at
         if at == len(text):
             return at
         match text[at]:
             case "{" | "[" if self._awaits_key():
-                self.broken = True
+                self.is_broken = True
             case "{" | "[" as bracket:
-                self._put({} if bracket == "{" else [], opens=True)
+                self._insert({} if bracket == "{" else [], opens=True)
             case "}" | "]":
                 if not self._stack:
-                    self.broken = True
+                    self.is_broken = True
                 else:
                     self._stack.pop()
                     self._keys.pop()
-                    self._next()
+                    self._advance()
             case '"':
-                self._in = "string"
+                self._inside = "string"
             case _:
-                self._in = "scalar"
+                self._inside = "scalar"
                 return at
         return at + 1
 
-    def _whole(self, token: str) -> None:
-        self._in, self._pieces = "", []
+    def _finish_token(self, token: str) -> None:
+        self._inside, self._pieces = "", []
         try:
             value = loads(token)
         except ValueError:
-            self.broken = True
+            self.is_broken = True
             return
         if self._awaits_key():
             if isinstance(value, str):
                 self._keys[-1] = value
             else:
-                self.broken = True
+                self.is_broken = True
         else:
-            self._put(value, opens=False)
+            self._insert(value, opens=False)
 
     def _awaits_key(self) -> bool:
         return bool(self._stack) and isinstance(self._stack[-1], dict) and self._keys[-1] is None
 
-    def _put(self, value: Any, *, opens: bool) -> None:
+    def _insert(self, value: Any, *, opens: bool) -> None:
         if not self._stack:
             if self.value is not None:
-                self.broken = True
+                self.is_broken = True
                 return
             self.value = value
         elif isinstance(self._stack[-1], dict):
@@ -132,9 +132,9 @@ class PartialArguments:
             self._stack.append(value)
             self._keys.append(None if isinstance(value, dict) else 0)
         else:
-            self._next()
+            self._advance()
 
-    def _next(self) -> None:
+    def _advance(self) -> None:
         """A value is whole: the next key of an object is not known yet, the next index of an array is."""
         if self._stack:
             self._keys[-1] = None if isinstance(self._stack[-1], dict) else len(self._stack[-1])

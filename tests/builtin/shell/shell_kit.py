@@ -7,10 +7,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from toolglot.builtin.shell import Level, ShellOptions, close_shell, shell_tools
+from toolglot.builtin.files.workspace import Root, Workspace
+from toolglot.builtin.shell import SandboxLevel, ShellOptions, close_shell, shell_tools
 from toolglot.builtin.shell.sandbox import probe_level
-from toolglot.builtin.toolbox import Ask, Toolbox
-from toolglot.builtin.workspace import Root, Workspace
+from toolglot.builtin.tool_state import AskUser, ToolState
 from toolglot.events import ToolOutcome, ToolProgress
 from toolglot.messages import Text, ToolCall
 from toolglot.tools.config import ToolConfig
@@ -19,7 +19,7 @@ from toolglot.tools.registry import ToolRegistry
 
 
 @cache
-def why_not(level: Level) -> str:
+def unavailable_reason(level: SandboxLevel) -> str:
     """Why a level does not hold here; tried once."""
     return probe_level(level)
 
@@ -28,17 +28,17 @@ class Kit:
     """`kit.run(kit.shell(command="ls"))`."""
 
     def __init__(
-        self, base: Path, level: Level, *, ask: Ask | None = None, approve: Approve | None = None, **options: Any
+        self, base: Path, level: SandboxLevel, *, ask: AskUser | None = None, approve: Approve | None = None, **options: Any
     ) -> None:
         self.work, self.state = base / "work", base / "state"
         (base / "other").mkdir(exist_ok=True)
         self.work.mkdir(exist_ok=True)
-        self.workspace = Workspace(self.work, others=[Root(base / "other")])
-        self.box = Toolbox(self.workspace, state=self.state, ask=ask)
+        self.workspace = Workspace(self.work, other_roots=[Root(base / "other")])
+        self.box = ToolState(self.workspace, state_dir=self.state, ask=ask)
         self.tools = {one.name: one for one in shell_tools(self.box, ShellOptions(level=level, **options))}
-        if level is Level.NONE and approve is None:
+        if level is SandboxLevel.NONE and approve is None:
             approve = lambda _: "yes"  # noqa: E731
-        self.executor = ToolExecutor(ToolRegistry(list(self.tools.values())), approve=approve, config=ToolConfig(repeats=0))
+        self.executor = ToolExecutor(ToolRegistry(list(self.tools.values())), approve=approve, config=ToolConfig(max_repeats=0))
         self.progress: list[str] = []
         self._count = 0
 

@@ -10,10 +10,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from toolglot.builtin.shell import Level, ShellOptions, close_shell, shell_tools
+from toolglot.builtin.files.workspace import Root, Workspace
+from toolglot.builtin.shell import SandboxLevel, ShellOptions, close_shell, shell_tools
 from toolglot.builtin.shell.sandbox import probe_level
-from toolglot.builtin.toolbox import Toolbox
-from toolglot.builtin.workspace import Root, Workspace
+from toolglot.builtin.tool_state import ToolState
 from toolglot.errors import ToolError
 from toolglot.messages import ToolCall
 from toolglot.tools.context import Context
@@ -29,9 +29,9 @@ def python() -> str:
 
 async def run(plan: dict[str, Any]) -> dict[str, Any]:
     """One command that tries everything, and one that makes a bomb of processes."""
-    workspace = Workspace(plan["work"], others=[Root(Path(plan["reading"]), writable=False)])
-    box = Toolbox(workspace, state=Path(plan["state"]))
-    tools = {one.name: one for one in shell_tools(box, ShellOptions(level=Level(plan["level"]), processes=64))}
+    workspace = Workspace(plan["work"], other_roots=[Root(Path(plan["reading"]), writable=False)])
+    box = ToolState(workspace, state_dir=Path(plan["state"]))
+    tools = {one.name: one for one in shell_tools(box, ShellOptions(level=SandboxLevel(plan["level"]), processes=64))}
 
     async def shell(**arguments: Any) -> ToolOutput:
         call = ToolCall("1", "shell", arguments)
@@ -50,8 +50,8 @@ async def run(plan: dict[str, Any]) -> dict[str, Any]:
 def _import_all() -> None:
     """What is imported when it is first needed: afterwards it may not be readable."""
     with tempfile.TemporaryDirectory() as folder:
-        box = Toolbox(Workspace(folder))
-        for one in shell_tools(box, ShellOptions(level=Level.NONE)):
+        box = ToolState(Workspace(folder))
+        for one in shell_tools(box, ShellOptions(level=SandboxLevel.NONE)):
             call = ToolCall("1", one.name, {"argv": ["true"]} if one.name == "shell" else {"handle": "1"})
             with suppress(ToolError):
                 asyncio.run(one.invoke(one.bind(call).values, Context(call)))
@@ -66,7 +66,7 @@ def main() -> None:
         os.setgid(plan["user"])
         os.setuid(plan["user"])
     os.environ.update(HOME=plan["home"], PATH="/usr/bin:/bin", TMPDIR=plan["base"])
-    why = probe_level(Level(plan["level"]))
+    why = probe_level(SandboxLevel(plan["level"]))
     if why:
         print(json.dumps({"skip": why}))
         return

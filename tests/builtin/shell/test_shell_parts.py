@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from toolglot.builtin.shell.environment import checked_environment, harmless
-from toolglot.builtin.shell.filter import AF_INET, MACHINES, filter_program
-from toolglot.builtin.shell.guard import settle, take_stock
-from toolglot.builtin.shell.output import KEPT, Output, Room, plain_text, shown
-from toolglot.builtin.workspace import Root
+from toolglot.builtin.files.workspace import Root
+from toolglot.builtin.shell.environment import safe_environment, validate_environment
+from toolglot.builtin.shell.output import KEEP_BYTES, OutputBuffer, OutputLimit, make_excerpt, to_plain_text
+from toolglot.builtin.shell.protected_paths import revert_changes, take_snapshots
+from toolglot.builtin.shell.seccomp import AF_INET, MACHINES, build_seccomp_filter
 from toolglot.errors import ToolError
 
 ALLOWED, KILLED = 0x7FFF0000, 0x80000000
@@ -81,10 +81,10 @@ class TestTheFilter:
     @pytest.mark.parametrize(("name", "arguments", "verdict"), CALLS)
     def test_judges_calls(self, machine: str, name: str, arguments: tuple[int, ...], verdict: int) -> None:
         architecture, numbers = MACHINES[machine]
-        assert judged(filter_program(machine, [AF_INET]), numbers[name], architecture, arguments) == verdict
+        assert judged(build_seccomp_filter(machine, [AF_INET]), numbers[name], architecture, arguments) == verdict
 
     def test_ends_calls_of_other_architectures(self, machine: str) -> None:
-        program = filter_program(machine, [AF_INET])
+        program = build_seccomp_filter(machine, [AF_INET])
         assert judged(program, 1, 0x40000003) == KILLED
         if machine == "x86_64":
             assert judged(program, 0x40000000 | 39, MACHINES[machine][0]) == KILLED
@@ -92,16 +92,16 @@ class TestTheFilter:
     def test_allows_what_it_does_not_name(self, machine: str) -> None:
         architecture, numbers = MACHINES[machine]
         others = set(range(460)) - set(numbers.values())
-        program = filter_program(machine, [])
+        program = build_seccomp_filter(machine, [])
         assert {judged(program, number, architecture) for number in others} == {ALLOWED}
 
     def test_forbids_truncation_by_path_where_landlock_does_not_know_it(self, machine: str) -> None:
         architecture, numbers = MACHINES[machine]
-        program = filter_program(machine, [], may_truncate=False)
+        program = build_seccomp_filter(machine, [], may_truncate=False)
         assert judged(program, numbers["truncate"], architecture) == REFUSED
 
     def test_is_short_enough_for_the_kernel(self, machine: str) -> None:
-        assert len(filter_program(machine, range(40))) // 8 < 4096
+        assert len(build_seccomp_filter(machine, range(40))) // 8 < 4096
 
 
 class TestVariables:
@@ -124,14 +124,14 @@ class TestVariables:
         ],
     )
     def test_what_is_or_may_be_secret_is_left_out(self, name: str, value: str) -> None:
-        assert name not in harmless({name: value})
+        assert name not in safe_environment({name: value})
 
     @pytest.mark.parametrize("name", ["PATH", "HOME", "LANG", "LC_ALL", "TZ", "VIRTUAL_ENV"])
     def test_what_says_where_things_are_stays(self, name: str) -> None:
-        assert harmless({name: "/some/place"})[name] == "/some/place"
+        assert safe_environment({name: "/some/place"})[name] == "/some/place"
 
     def test_programs_are_told_that_nobody_looks(self) -> None:
-        assert harmless({"TERM": "xterm"})["TERM"] == "dumb"
+        assert safe_environment({"TERM": "xterm"})["TERM"] == "dumb"
 
     @pytest.mark.parametrize(
         "given",
@@ -139,12 +139,12 @@ class TestVariables:
     )
     def test_what_is_no_variable_is_refused(self, given: dict[str, str]) -> None:
         with pytest.raises(ToolError, match="env") as caught:
-            checked_environment(given)
+            validate_environment(given)
         assert caught.value.kind == "validation"
 
     def test_too_many_are_refused(self) -> None:
         with pytest.raises(ToolError, match="at most"):
-            checked_environment({f"A{number}": "" for number in range(300)})
+            validate_environment({f"A{number}": "" for number in range(300)})
 
 
 TEXTS = [
@@ -171,63 +171,63 @@ TEXTS = [
 class TestOutput:
     @pytest.mark.parametrize(("data", "text"), TEXTS)
     def test_bytes_of_any_kind_are_text_for_a_model(self, data: bytes, text: str) -> None:
-        assert plain_text(data) == text
+        assert to_plain_text(data) == text
 
     @pytest.mark.parametrize("unit", [b"\x1b[", b"\x1b]", b"\r", b"\x08", b"a\x08", b"\x1b[0;", b"\x1bP", b"\xc2\x9b"])
     def test_hostile_output_is_cleaned_in_time(self, unit: bytes) -> None:
-        assert "\x1b" not in plain_text(unit * 100_000)
+        assert "\x1b" not in to_plain_text(unit * 100_000)
 
     def test_the_beginning_and_the_end_are_shown(self) -> None:
-        found = shown(b"a" * 500 + b"z" * 500, 0, b"", Room(100))
+        found = make_excerpt(b"a" * 500 + b"z" * 500, 0, b"", OutputLimit(100))
         assert (found.head, found.tail, found.omitted) == ("a" * 33, "z" * 67, 900)
         assert "900 characters left out" in found.text
 
     @pytest.mark.parametrize(("share", "head", "tail"), [(0, 0, 100), (0.2, 20, 80), (1, 100, 0)])
     @pytest.mark.parametrize("gap", [0, 7])
     def test_which_share_is_from_the_beginning_is_ones_choice(self, share: float, head: int, tail: int, gap: int) -> None:
-        found = shown(b"a" * 500, gap, b"z" * 500, Room(100, share))
+        found = make_excerpt(b"a" * 500, gap, b"z" * 500, OutputLimit(100, share))
         assert (found.head, found.tail, found.omitted) == ("a" * head, "z" * tail, 900 + gap)
 
     def test_memory_does_not_grow_with_output(self, tmp_path: Path) -> None:
-        output = Output(tmp_path, 1000)
+        output = OutputBuffer(tmp_path, 1000)
         for number in range(400):
             output.add(bytes([number % 256]) * 65_536)
-        head, gap, tail = output.since(0)
-        assert (len(head), output.total) == (KEPT, 400 * 65_536)
-        assert KEPT <= len(tail) <= 2 * KEPT
-        assert len(head) + gap + len(tail) == output.total
-        output.finish()
-        assert output.spill is not None
-        assert output.spill.stat().st_size == output.total
-        assert output.spill.stat().st_mode & 0o777 == 0o600
+        head, gap, tail = output.read_from(0)
+        assert (len(head), output.total_bytes) == (KEEP_BYTES, 400 * 65_536)
+        assert KEEP_BYTES <= len(tail) <= 2 * KEEP_BYTES
+        assert len(head) + gap + len(tail) == output.total_bytes
+        output.close()
+        assert output.spill_path is not None
+        assert output.spill_path.stat().st_size == output.total_bytes
+        assert output.spill_path.stat().st_mode & 0o777 == 0o600
 
     def test_what_is_new_is_read_from_where_one_was(self) -> None:
-        output = Output(None)
+        output = OutputBuffer(None)
         output.add(b"one")
-        at = output.total
+        at = output.total_bytes
         output.add(b"two")
-        assert output.since(at) == (b"two", 0, b"")
-        output.add(b"x" * KEPT)
-        head, gap, tail = output.since(at)
-        assert head + tail == b"two" + b"x" * KEPT
+        assert output.read_from(at) == (b"two", 0, b"")
+        output.add(b"x" * KEEP_BYTES)
+        head, gap, tail = output.read_from(at)
+        assert head + tail == b"two" + b"x" * KEEP_BYTES
         assert gap == 0
-        assert output.since(output.total) == (b"", 0, b"")
+        assert output.read_from(output.total_bytes) == (b"", 0, b"")
 
     def test_the_file_is_bounded(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("toolglot.builtin.shell.output.MOST_SPILT", 5000)
-        output = Output(tmp_path, 10)
+        monkeypatch.setattr("toolglot.builtin.shell.output.MAX_SPILL_BYTES", 5000)
+        output = OutputBuffer(tmp_path, 10)
         for _ in range(10):
             output.add(b"x" * 1000)
-        assert output.spill is not None
-        assert (output.spill.stat().st_size, output.spill_is_whole) == (5000, False)
-        output.remove()
+        assert output.spill_path is not None
+        assert (output.spill_path.stat().st_size, output.is_spill_complete) == (5000, False)
+        output.delete_spill()
         assert list(tmp_path.iterdir()) == []
 
     def test_a_folder_that_is_gone_does_no_harm(self, tmp_path: Path) -> None:
-        output = Output(tmp_path / "gone", 1)
+        output = OutputBuffer(tmp_path / "gone", 1)
         output.add(b"some text")
-        assert output.since(0)[0] == b"some text"
-        assert output.spill_is_whole is False
+        assert output.read_from(0)[0] == b"some text"
+        assert output.is_spill_complete is False
 
 
 class TestProtectedNames:
@@ -241,9 +241,9 @@ class TestProtectedNames:
 
     def settled(self, base: Path, act: str, **options: bool) -> tuple[set[str], set[str], set[str]]:
         work, away = self.work(base)
-        stock = take_stock([Root(work)], work, closely=True)
+        stock = take_snapshots([Root(work)], work, recursive=True)
         subprocess.run(["/bin/sh", "-c", act], cwd=work, check=True)
-        found = settle(stock, away, closely=True, **{"may_undo": True, **options})
+        found = revert_changes(stock, away, recursive=True, **{"may_undo": True, **options})
         parts = ([old for old, _ in found.removed], found.restored, found.changed)
         made, put_back, changed = ({str(path.relative_to(work)) for path in paths} for paths in parts)
         return made, put_back, changed

@@ -14,24 +14,24 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from shell_kit import Kit, memory, open_handles, processes, text_of, why_not
+from shell_kit import Kit, memory, open_handles, processes, text_of, unavailable_reason
 
-from toolglot.builtin.shell import Level, ShellOptions, close_shell, describe_sandbox, shell_tools
-from toolglot.builtin.shell.limits import _above  # pyright: ignore[reportPrivateUsage]
-from toolglot.builtin.toolbox import Question, Toolbox
+from toolglot.builtin.files.workspace import Workspace
+from toolglot.builtin.shell import SandboxLevel, ShellOptions, close_shell, describe_sandbox, shell_tools
+from toolglot.builtin.shell.limits import _parent_group  # pyright: ignore[reportPrivateUsage]
+from toolglot.builtin.tool_state import ToolState, UserQuestion
 from toolglot.builtin.tools import BuiltinOptions, builtins
-from toolglot.builtin.workspace import Workspace
 from toolglot.errors import UsageError
 from toolglot.messages import ToolCall
 from toolglot.tools.config import ToolConfig
-from toolglot.tools.executor import Approval, ApprovalAnswer, ToolExecutor
+from toolglot.tools.executor import ApprovalAnswer, ApprovalRequest, ToolExecutor
 from toolglot.tools.registry import ToolRegistry
 
-LEVELS = [Level.BUBBLEWRAP, Level.LANDLOCK, Level.NONE]
+LEVELS = [SandboxLevel.BUBBLEWRAP, SandboxLevel.LANDLOCK, SandboxLevel.NONE]
 
 
-def kit_of(base: Path, level: Level, **options: Any) -> Kit:
-    if level is not Level.NONE and (why := why_not(level)):
+def kit_of(base: Path, level: SandboxLevel, **options: Any) -> Kit:
+    if level is not SandboxLevel.NONE and (why := unavailable_reason(level)):
         pytest.skip(f"{level.label} does not hold here: {why}")
     return Kit(base, level, **options)
 
@@ -46,7 +46,7 @@ def kit(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[Kit]:
 @pytest.fixture
 def held(tmp_path: Path) -> Generator[Kit]:
     """A kit of the best level that holds here."""
-    level = next((level for level in LEVELS[:2] if not why_not(level)), None)
+    level = next((level for level in LEVELS[:2] if not unavailable_reason(level)), None)
     if level is None:
         pytest.skip("no sandbox holds here")
     kit = Kit(tmp_path, level)
@@ -137,7 +137,7 @@ class TestAResult:
         assert kit.run(kit.text(command="ls")) == "(no output)"
 
     def test_streams_can_be_kept_apart(self, tmp_path: Path) -> None:
-        kit = kit_of(tmp_path, Level.NONE, separate=True)
+        kit = kit_of(tmp_path, SandboxLevel.NONE, separate=True)
         found = kit.run(kit.shell(command="echo out; echo err >&2"))
         kit.close()
         assert (found["stdout"], found["stderr"]) == ("out\n", "err\n")
@@ -151,7 +151,7 @@ class TestAResult:
         assert memory() - before < 48 * 1024 * 1024
 
     def test_what_the_sandbox_forbids_is_explained(self, tmp_path: Path) -> None:
-        kit = kit_of(tmp_path, Level.BUBBLEWRAP)
+        kit = kit_of(tmp_path, SandboxLevel.BUBBLEWRAP)
         (kit.work / ".git").mkdir()
         said = kit.run(kit.text(command="touch .git/x"))
         kit.close()
@@ -237,7 +237,7 @@ DAEMONS = (
 
 def _groups() -> list[str]:
     """The groups that limit the processes of commands, where this system has them."""
-    above = _above()
+    above = _parent_group()
     return [] if above is None else sorted(path.name for path in above.glob(f"toolglot-{os.getpid()}-*"))
 
 
@@ -317,7 +317,7 @@ class TestTheEnd:
         kit.run(work())
 
     def test_more_variables_than_the_kernel_takes_cost_no_handles(self, tmp_path: Path) -> None:
-        kit = kit_of(tmp_path, Level.BUBBLEWRAP)
+        kit = kit_of(tmp_path, SandboxLevel.BUBBLEWRAP)
         much = {f"V{number}": "x" * 32_000 for number in range(100)}
 
         async def work() -> None:
@@ -480,19 +480,19 @@ class TestAsking:
 
     @pytest.mark.parametrize("answer", ["no", "", "maybe", ["no"], []])
     def test_anything_but_yes_means_no(self, tmp_path: Path, answer: Any) -> None:
-        kit = kit_of(tmp_path, Level.BUBBLEWRAP, ask=lambda _: [answer])  # pyright: ignore[reportUnknownLambdaType]
+        kit = kit_of(tmp_path, SandboxLevel.BUBBLEWRAP, ask=lambda _: [answer])  # pyright: ignore[reportUnknownLambdaType]
         outcome = kit.run(kit.call("shell", {"command": "touch escaped", "escalate": True}))
         kit.close()
         assert (outcome.result.error_kind, (kit.work / "escaped").exists()) == ("rejected", False)
 
     def test_a_yes_runs_it_outside(self, tmp_path: Path) -> None:
-        asked: list[Question] = []
+        asked: list[UserQuestion] = []
 
-        async def ask(questions: list[Question]) -> list[Any]:
+        async def ask(questions: list[UserQuestion]) -> list[Any]:
             asked.extend(questions)
             return ["yes"]
 
-        kit = kit_of(tmp_path, Level.BUBBLEWRAP, ask=ask)
+        kit = kit_of(tmp_path, SandboxLevel.BUBBLEWRAP, ask=ask)
         target = tmp_path / "outside"
         found = kit.run(kit.shell(command=f"touch {target}", escalate=True, description="needs it"))
         kit.close()
@@ -503,11 +503,11 @@ class TestAsking:
     def test_without_a_sandbox_every_command_is_asked_about(self, tmp_path: Path) -> None:
         asked: list[str] = []
 
-        def approve(approval: Approval) -> ApprovalAnswer:
+        def approve(approval: ApprovalRequest) -> ApprovalAnswer:
             asked.append(approval.preview)
             return "no"
 
-        kit = kit_of(tmp_path, Level.NONE, approve=approve)
+        kit = kit_of(tmp_path, SandboxLevel.NONE, approve=approve)
         outcome = kit.run(kit.call("shell", {"command": "touch x", "cwd": ".", "env": {"A": "b"}}))
         kit.close()
         assert (outcome.result.error_kind, asked) == ("rejected", ["touch x\nin: .\nwith: A=b"])
@@ -526,11 +526,11 @@ class TestAsking:
         """A yes to `bash` is none to everything that is typed into it."""
         asked: list[str] = []
 
-        async def ask(questions: list[Question]) -> list[Any]:
+        async def ask(questions: list[UserQuestion]) -> list[Any]:
             asked.extend(one.question for one in questions)
             return [answers[len(asked) - 1]]
 
-        kit, target = kit_of(tmp_path, LEVELS[bool(why_not(Level.BUBBLEWRAP))], ask=ask), tmp_path / "outside"
+        kit, target = kit_of(tmp_path, LEVELS[bool(unavailable_reason(SandboxLevel.BUBBLEWRAP))], ask=ask), tmp_path / "outside"
 
         async def work() -> str:
             handle = (await kit.shell(command="bash", background=True, escalate=True))["handle"]
@@ -546,13 +546,13 @@ class TestAsking:
         assert f"echo x > {target}; exit" in asked[1]
 
     def test_what_is_typed_into_a_command_inside_is_not_asked_about(self, tmp_path: Path) -> None:
-        asked: list[Question] = []
+        asked: list[UserQuestion] = []
 
-        async def ask(questions: list[Question]) -> list[Any]:
+        async def ask(questions: list[UserQuestion]) -> list[Any]:
             asked.extend(questions)
             return ["no"]
 
-        kit = kit_of(tmp_path, LEVELS[bool(why_not(Level.BUBBLEWRAP))], ask=ask)
+        kit = kit_of(tmp_path, LEVELS[bool(unavailable_reason(SandboxLevel.BUBBLEWRAP))], ask=ask)
 
         async def work() -> dict[str, Any]:
             handle = (await kit.shell(command="cat", background=True))["handle"]
@@ -570,16 +570,16 @@ OBEYED = (".git", ".vscode")
 @pytest.mark.parametrize("unprotected", [OBEYED, (".vscode",), ()], ids=str)
 @pytest.mark.parametrize("level", LEVELS[:2], ids=lambda level: level.label)
 def test_names_that_may_be_changed_may_be_changed_by_commands_too(
-    tmp_path: Path, level: Level, unprotected: tuple[str, ...]
+    tmp_path: Path, level: SandboxLevel, unprotected: tuple[str, ...]
 ) -> None:
     """Whether it is there before, is made by the command, or is below the folder that the command runs in."""
-    if why := why_not(level):
+    if why := unavailable_reason(level):
         pytest.skip(f"{level.label} does not hold here: {why}")
     for folder in (tmp_path / ".git", tmp_path / "sub" / ".git"):
         folder.mkdir(parents=True)
         (folder / "config").write_text("old")
     own = builtins(tmp_path, options=BuiltinOptions(unprotected=unprotected, shell=ShellOptions(level=level)))
-    executor = ToolExecutor(ToolRegistry(own.tools), ToolConfig(repeats=0), approve=lambda _: True)
+    executor = ToolExecutor(ToolRegistry(own.tools), ToolConfig(max_repeats=0), approve=lambda _: True)
 
     async def work() -> None:
         command = "for d in .git .vscode; do mkdir -p $d; echo new > $d/config; done; true"
@@ -620,13 +620,13 @@ class TestTheSandbox:
             kit.close()
 
     def test_the_whole_system_is_no_workspace(self) -> None:
-        box = Toolbox(Workspace("/"))
+        box = ToolState(Workspace("/"))
         with pytest.raises(UsageError, match="choose a folder below"):
             shell_tools(box)
         box.workspace.close()
 
     def test_bubblewrap_of_the_workspace_is_not_used(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        kit = kit_of(tmp_path, Level.BUBBLEWRAP)
+        kit = kit_of(tmp_path, SandboxLevel.BUBBLEWRAP)
         fake = kit.work / "bwrap"
         fake.write_text("#!/bin/sh\necho fooled\n")
         fake.chmod(0o755)

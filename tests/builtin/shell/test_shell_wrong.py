@@ -11,7 +11,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from shell_kit import Kit, text_of
 
-from toolglot.builtin.shell import Level
+from toolglot.builtin.shell import SandboxLevel
 
 LONG = "x" * 200_000
 NUMBERS: list[Any] = [-1, -0.001, 7201, 1e300, "soon", [], {}, [1], {"s": 1}, "1e999", "-5", "NaN", "9" * 400]
@@ -128,7 +128,7 @@ KINDS = {"validation", "not_found", "not_allowed", "rejected", "limit", "executi
 
 @pytest.fixture(scope="module")
 def kit(tmp_path_factory: pytest.TempPathFactory) -> Generator[Kit]:
-    kit = Kit(tmp_path_factory.mktemp("wrong"), Level.NONE)
+    kit = Kit(tmp_path_factory.mktemp("wrong"), SandboxLevel.NONE)
     (kit.work / "file").write_text("")
     (kit.work / "link-out").symlink_to("/")
     (kit.work / "loop").symlink_to("loop")

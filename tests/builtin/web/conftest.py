@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import pytest
 from web_site import ARTICLE, Caller, Names, Site, answer, bomb, forever, packed, redirect, served, silent, stalled
 
-from toolglot.builtin.web.browser import NoBrowser, find_browser
+from toolglot.builtin.web.browser import BrowserUnavailable, find_browser
+from toolglot.builtin.web.client import WebClient
 from toolglot.builtin.web.config import WebConfig
-from toolglot.builtin.web.web import Web
 
 MAX_BYTES = 400_000
 
@@ -58,9 +58,9 @@ def _only_own_traces(site: Site, names: Names) -> None:
     names.reached.clear()
 
 
-def _web(site: Site, names: Names, browser: str) -> Web:
+def _web(site: Site, names: Names, browser: str) -> WebClient:
     config = WebConfig(allow_private=(f"127.0.0.1:{site.port}",), browser=browser, max_bytes=MAX_BYTES, max_chars=4000)
-    return Web(config, resolve=names.resolve, connect=names.connect)
+    return WebClient(config, resolve=names.resolve, connect=names.connect)
 
 
 @pytest.fixture(scope="session")
@@ -77,7 +77,7 @@ def chromium(site: Site, names: Names) -> Iterator[Caller]:
     pytest.importorskip("playwright", reason="needs playwright, which is not installed")
     try:
         find_browser()
-    except NoBrowser as e:
+    except BrowserUnavailable as e:
         pytest.skip(f"needs a browser: {e}")
     web = _web(site, names, "")
     yield Caller(web)

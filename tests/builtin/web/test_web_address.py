@@ -5,7 +5,7 @@ from ipaddress import ip_address
 
 import pytest
 
-from toolglot.builtin.web.address import Guard, is_public, site_of
+from toolglot.builtin.web.address import AddressGuard, is_public, parse_site
 from toolglot.errors import ToolError, UsageError
 
 PUBLIC = [
@@ -70,21 +70,21 @@ MALFORMED = [
 @pytest.mark.parametrize("url", NOT_OPENED)
 def test_what_is_no_page_of_the_web_is_not_allowed(url: str) -> None:
     with pytest.raises(ToolError) as caught:
-        site_of(url)
+        parse_site(url)
     assert caught.value.kind == "not_allowed"
 
 
 @pytest.mark.parametrize("url", MALFORMED)
 def test_what_is_no_address_is_told_so(url: str) -> None:
     with pytest.raises(ToolError) as caught:
-        site_of(url)
+        parse_site(url)
     assert caught.value.kind == "validation"
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 300
 
 
 def test_a_site_is_scheme_host_and_port() -> None:
-    found = [site_of(url) for url in ("HTTPS://A.Test./x", "http://a.test:8080", "http://[::1]:81/")]
+    found = [parse_site(url) for url in ("HTTPS://A.Test./x", "http://a.test:8080", "http://[::1]:81/")]
     assert [(one.scheme, one.host, one.port) for one in found] == [
         ("https", "a.test", 443),
         ("http", "a.test", 8080),
@@ -101,7 +101,7 @@ def judged(
             return answers[name]
         raise OSError("not known")
 
-    return asyncio.run(Guard(allowed, resolve).addresses(host, port))
+    return asyncio.run(AddressGuard(allowed, resolve).resolve_allowed(host, port))
 
 
 NAMES = {
@@ -135,7 +135,7 @@ def test_a_name_that_nobody_knows_is_an_error_of_its_own(host: str) -> None:
 )
 def test_spellings_of_loopback_are_loopback_whoever_reads_them(host: str) -> None:
     with pytest.raises(ToolError) as caught:
-        asyncio.run(Guard().addresses(host, 80))
+        asyncio.run(AddressGuard().resolve_allowed(host, 80))
     assert caught.value.kind in ("not_allowed", "execution")  # refused, or no name at all: never an address
 
 
@@ -182,4 +182,4 @@ def test_the_user_can_allow_hosts_and_networks_and_nothing_else_opens(
 @pytest.mark.parametrize("entry", ["", "http://a.test", "a.test:99999", "a b", "[::1", "a.test/x"])
 def test_what_cannot_be_allowed_is_said_at_once(entry: str) -> None:
     with pytest.raises(UsageError, match="allow_private"):
-        Guard((entry,))
+        AddressGuard((entry,))

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from web_site import Caller, Names, Site
 
+from toolglot.builtin.web.client import WebClient
 from toolglot.builtin.web.config import WebConfig
-from toolglot.builtin.web.web import Web
 from toolglot.errors import UsageError
 
 BIG = 10**30
@@ -157,7 +157,7 @@ KINDS = {"validation", "not_found", "not_allowed", "execution", "limit"}
 @pytest.fixture(scope="module")
 def closed() -> Caller:
     """Tools that may reach nothing."""
-    return Caller(Web(WebConfig(browser="none", searxng_url="http://127.0.0.1:1", timeout=5)))
+    return Caller(WebClient(WebConfig(browser="none", searxng_url="http://127.0.0.1:1", timeout=5)))
 
 
 def refused(caller: Caller, name: str, arguments: dict[str, Any]) -> str:
@@ -198,4 +198,4 @@ def test_there_are_enough_of_them() -> None:
 )
 def test_a_configuration_that_cannot_be_is_refused(fields: dict[str, Any]) -> None:
     with pytest.raises(UsageError):
-        Web(WebConfig(**fields))
+        WebClient(WebConfig(**fields))

@@ -20,8 +20,8 @@ import trustme
 from web_site import ARTICLE, PUBLIC, Caller, Names, Site, answer, redirect, served
 
 from toolglot.builtin.web import browser
+from toolglot.builtin.web.client import WebClient
 from toolglot.builtin.web.config import WebConfig
-from toolglot.builtin.web.web import Web
 from toolglot.messages import ToolCall
 
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="looks at processes in /proc")
@@ -38,7 +38,7 @@ def put(site: Site, path: str, page: bytes | str) -> str:
 class TestEitherWay:
     def test_an_article_is_read_with_table_code_and_links(self, either: Caller, site: Site) -> None:
         data = either.data("web_open", target=site.url(), format="markdown")
-        text = either.web.pages.kept(site.url())
+        text = either.web.pages.get_fresh(site.url())
         assert text is not None
         for part in (
             "| Apple | 1.20 |",
@@ -209,11 +209,11 @@ class TestAddresses:
         assert {address for address, _ in names.reached} == {"127.0.0.1"}
         assert {port for _, port in names.reached} == {site.port}
 
-    @pytest.mark.parametrize("script", ["", browser._NO_UDP], ids=["by its flags", "by its flags and a script"])  # pyright: ignore[reportPrivateUsage]
+    @pytest.mark.parametrize("script", ["", browser._DISABLE_UDP_SCRIPT], ids=["by its flags", "by its flags and a script"])  # pyright: ignore[reportPrivateUsage]
     def test_nothing_goes_around_the_gate(
         self, chromium: Caller, site: Site, monkeypatch: pytest.MonkeyPatch, script: str
     ) -> None:
-        monkeypatch.setattr(browser, "_NO_UDP", script)
+        monkeypatch.setattr(browser, "_DISABLE_UDP_SCRIPT", script)
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as packets, socket.create_server(("127.0.0.1", 0)) as streams:
             packets.bind(("127.0.0.1", 0))
             packets.setblocking(False)
@@ -424,7 +424,7 @@ class TestPlainRequests:
         result = plain_web("web_open", target=site.url("/packed")).result
         assert (result.data["how"], result.data["sandbox"]) == ("http", None)
         assert "without a browser" in result.text
-        page = plain_web.web.pages.kept(site.url("/packed"))
+        page = plain_web.web.pages.get_fresh(site.url("/packed"))
         assert page is not None
         assert "not yet" in page.text
 
@@ -441,7 +441,7 @@ class TestPlainRequests:
             monkeypatch.setitem(sys.modules, module, None)
         else:
             pytest.importorskip("playwright")
-        web = Web(WebConfig(allow_private=(f"127.0.0.1:{site.port}",), browser=path))
+        web = WebClient(WebConfig(allow_private=(f"127.0.0.1:{site.port}",), browser=path))
         try:
             result = Caller(web)("web_open", target=site.url("/near")).result
             assert result.text.endswith("you are here")
@@ -451,8 +451,8 @@ class TestPlainRequests:
 
     def test_no_browser_at_all_is_said(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("PATH", "")
-        monkeypatch.setattr(browser, "_PLACES", {})
-        with pytest.raises(browser.NoBrowser, match="no Chrome or Chromium is installed"):
+        monkeypatch.setattr(browser, "_INSTALL_PATHS", {})
+        with pytest.raises(browser.BrowserUnavailable, match="no Chrome or Chromium is installed"):
             browser.find_browser()
 
     def test_tls_is_checked_and_goes_through_the_gate(self, tls_site: Site, names: Names) -> None:
@@ -462,7 +462,7 @@ class TestPlainRequests:
         assert isinstance(authority, bytes)
         trusting = ssl.create_default_context(cadata=authority.decode())
         for context, expected in ((trusting, "over TLS"), (None, "the certificate of secure.test is not trusted")):
-            web = Web(WebConfig(browser="none"), resolve=names.resolve, connect=names.connect, ssl=context)
+            web = WebClient(WebConfig(browser="none"), resolve=names.resolve, connect=names.connect, ssl=context)
             try:
                 assert expected in Caller(web)("web_open", target="https://secure.test/").result.text
             finally:
@@ -496,7 +496,7 @@ class TestPlainRequests:
 
 class TestLife:
     def test_closing_twice_and_opening_after_it(self, site: Site) -> None:
-        web = Web(WebConfig(allow_private=(f"127.0.0.1:{site.port}",), browser="none"))
+        web = WebClient(WebConfig(allow_private=(f"127.0.0.1:{site.port}",), browser="none"))
         caller = Caller(web)
         caller.data("web_open", target=site.url("/near"))
         web.close()
@@ -505,9 +505,9 @@ class TestLife:
         assert (kind, text) == ("execution", "the web tools are closed")
 
     def test_what_nobody_holds_any_more_ends_also_where_its_own_thread_finds_out(self, site: Site) -> None:
-        held = [Web(WebConfig(allow_private=(f"127.0.0.1:{site.port}",), browser="none"))]
+        held = [WebClient(WebConfig(allow_private=(f"127.0.0.1:{site.port}",), browser="none"))]
         asyncio.run(held[0].open(site.url("/near"), 5))
-        worker = held[0]._worker  # pyright: ignore[reportPrivateUsage]
+        worker = held[0]._loop_thread  # pyright: ignore[reportPrivateUsage]
         loop, thread = worker._loop, worker._thread  # pyright: ignore[reportPrivateUsage]
         assert loop is not None
         assert thread is not None

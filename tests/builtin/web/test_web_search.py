@@ -9,8 +9,8 @@ import pytest
 from web_site import Asked, Caller, Site, answer, redirect, served
 
 from toolglot.builtin.web import search as searching
+from toolglot.builtin.web.client import WebClient
 from toolglot.builtin.web.config import WebConfig
-from toolglot.builtin.web.web import Web
 from toolglot.jsontext import dumps, loads
 from toolglot.tools.tool import Tool
 
@@ -66,10 +66,10 @@ def services() -> Iterator[Site]:
 
 def caller(services: Site, service: str, path: str = "") -> Caller:
     if service == "searxng":
-        return Caller(Web(WebConfig(searxng_url=services.url(path or "/"))))
+        return Caller(WebClient(WebConfig(searxng_url=services.url(path or "/"))))
     if service == "brave":
-        return Caller(Web(WebConfig(brave_key=KEY, brave_url=services.url(path or "/brave"))))
-    return Caller(Web(WebConfig(tavily_key=lambda: KEY, tavily_url=services.url(path or "/tavily"))))
+        return Caller(WebClient(WebConfig(brave_key=KEY, brave_url=services.url(path or "/brave"))))
+    return Caller(WebClient(WebConfig(tavily_key=lambda: KEY, tavily_url=services.url(path or "/tavily"))))
 
 
 SERVICES = ["searxng", "brave", "tavily"]
@@ -92,7 +92,7 @@ class TestEveryService:
         assert (first["ref"], first["title"], first["snippet"]) == ("w1", "The first & best", "Some words about it.")
         assert (first["date"], len(second["snippet"]), fourth["title"]) == ("2026-01-02", 600, "Fourth[31m")
         assert "[w1] The first & best\nhttps://docs.test/a\n2026-01-02 · Some words about it." in result.text
-        assert found.web.pages.address("w4") == "https://notdocs.test/d"
+        assert found.web.pages.resolve_target("w4") == "https://notdocs.test/d"
 
     def test_no_key_is_in_any_text(self, services: Site, service: str) -> None:
         outcome = caller(services, service)("web_search", queries=["it"])
@@ -168,7 +168,7 @@ def sent(services: Site, service: str, **arguments: Any) -> tuple[Asked, dict[st
 
 def test_searxng_is_asked_for_json() -> None:
     with served({"/base/search": answer(dumps(SEARXNG), "application/json")}) as site:
-        Caller(Web(WebConfig(searxng_url=site.url("/base/")))).data("web_search", queries=["a b"], recency_days=30)
+        Caller(WebClient(WebConfig(searxng_url=site.url("/base/")))).data("web_search", queries=["a b"], recency_days=30)
         (asked,) = site.asked
     assert parse_qs(urlsplit(asked.path).query) == {"q": ["a b"], "format": ["json"], "time_range": ["month"]}
 
@@ -200,30 +200,30 @@ def test_tavily_gets_its_key_in_its_header(services: Site) -> None:
 
 @pytest.mark.parametrize(("days", "name"), [(None, ""), (1, "day"), (2, "week"), (8, "month"), (300, "year"), (4000, "")])
 def test_the_range_is_the_shortest_that_holds_the_days(days: int | None, name: str) -> None:
-    assert searching.Asked("q", days=days).range == name
+    assert searching.SearchQuery("q", max_age_days=days).time_range == name
 
 
 def test_without_a_service_it_is_said_what_to_set() -> None:
     for config in (WebConfig(), WebConfig(brave_key=lambda: None)):
-        kind, text = Caller(Web(config)).error("web_search", queries=["it"])
-        assert (kind, text) == ("not_allowed", searching.NONE_SET)
+        kind, text = Caller(WebClient(config)).error("web_search", queries=["it"])
+        assert (kind, text) == ("not_allowed", searching.NOT_CONFIGURED)
 
 
 def test_nobody_there_and_nobody_in_time(services: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     closed = services.port + 1
     assert (
         "could not be reached"
-        in Caller(Web(WebConfig(searxng_url=f"http://127.0.0.1:{closed}"))).error("web_search", queries=["it"])[1]
+        in Caller(WebClient(WebConfig(searxng_url=f"http://127.0.0.1:{closed}"))).error("web_search", queries=["it"])[1]
     )
 
     async def wait(asked: Asked, writer: asyncio.StreamWriter) -> None:
         await asyncio.Event().wait()
 
     services.pages["/slow/search"] = wait
-    monkeypatch.setattr(searching, "SECONDS", 0.05)
-    web = Web(WebConfig(searxng_url=services.url("/slow")))
+    monkeypatch.setattr(searching, "TIMEOUT_SECONDS", 0.05)
+    web = WebClient(WebConfig(searxng_url=services.url("/slow")))
     with pytest.raises(searching.ToolError, match="did not answer within") as caught:
-        asyncio.run(searching.search(web.config, [searching.Asked("it")]))
+        asyncio.run(searching.search_web(web.config, [searching.SearchQuery("it")]))
     assert (caught.value.kind, caught.value.retryable) == ("timeout", True)
 
 
@@ -231,14 +231,14 @@ def test_a_result_is_opened_by_its_ref(services: Site, site: Site) -> None:
     body = dumps({"results": [{"url": site.url("/near"), "title": "Near", "content": "it"}]})
     services.pages["/near/search"] = answer(body, "application/json")
     config = WebConfig(searxng_url=services.url("/near"), browser="none", allow_private=(f"127.0.0.1:{site.port}",))
-    found = Caller(Web(config))
+    found = Caller(WebClient(config))
     ref = found.data("web_search", queries=["it"])["results"][0]["ref"]
     assert found.data("web_open", target=ref)["text"] == "you are here"
     found.web.close()
 
 
 def test_the_tools_say_what_they_are() -> None:
-    tools: list[Tool] = Caller(Web()).tools
+    tools: list[Tool] = Caller(WebClient()).tools
     assert [one.name for one in tools] == ["web_search", "web_open", "web_find", "web"]
     fields: list[dict[str, Any]] = []
     for one in tools:

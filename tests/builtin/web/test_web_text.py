@@ -6,8 +6,15 @@ from time import process_time
 import pytest
 from web_site import ARTICLE
 
-from toolglot.builtin.web import text
-from toolglot.builtin.web.text import article, cleaned, decoded, markdown, plain, title_of
+from toolglot.builtin.web import page_text as text
+from toolglot.builtin.web.page_text import (
+    clean_text,
+    decode_page,
+    extract_article,
+    extract_title,
+    html_to_markdown,
+    strip_markdown,
+)
 
 URL = "https://a.test/dir/page"
 WHOLE = [
@@ -40,7 +47,7 @@ WHOLE = [
 
 @pytest.mark.parametrize(("html", "expected"), WHOLE, ids=range(len(WHOLE)))
 def test_our_own_reading_keeps_what_a_page_says(html: str, expected: str) -> None:
-    assert markdown(html, URL) == expected
+    assert html_to_markdown(html, URL) == expected
 
 
 @pytest.mark.parametrize("how", ["trafilatura", "alone"])
@@ -49,7 +56,7 @@ def test_an_article_keeps_tables_code_and_links(how: str, monkeypatch: pytest.Mo
         monkeypatch.setitem(sys.modules, "trafilatura", None)
     else:
         pytest.importorskip("trafilatura")
-    found = article(ARTICLE, URL)
+    found = extract_article(ARTICLE, URL)
     assert "# Things" in found
     assert "| Apple | 1.20 |" in found
     assert "def fly(high):\n    return high + 1" in found
@@ -60,7 +67,7 @@ def test_an_article_keeps_tables_code_and_links(how: str, monkeypatch: pytest.Mo
 
 def test_a_page_that_is_mostly_links_is_not_lost() -> None:
     links = "".join(f"<li><a href='/{n}'>an entry of the index with number {n}</a></li>" for n in range(200))
-    found = article(f"<html><body><nav><ul>{links}</ul></nav><p>short</p></body></html>", URL)
+    found = extract_article(f"<html><body><nav><ul>{links}</ul></nav><p>short</p></body></html>", URL)
     assert "[an entry of the index with number 199](https://a.test/199)" in found
 
 
@@ -71,7 +78,7 @@ def test_whatever_an_extractor_does_there_is_the_page(monkeypatch: pytest.Monkey
         raise RecursionError
 
     monkeypatch.setattr(trafilatura, "extract", fails)
-    assert "Paragraph 3" in article(ARTICLE, URL)
+    assert "Paragraph 3" in extract_article(ARTICLE, URL)
 
 
 HOSTILE = {
@@ -93,14 +100,14 @@ HOSTILE = {
 @pytest.mark.parametrize("name", HOSTILE)
 def test_the_time_grows_with_the_page_only(name: str) -> None:
     began = process_time()
-    markdown(HOSTILE[name], URL)
+    html_to_markdown(HOSTILE[name], URL)
     assert process_time() - began < 5
 
 
 @pytest.mark.parametrize("line", ["[" * 20_000, "![" * 10_000, "[a](" * 10_000, "*" * 20_000, "\\" * 20_000])
 def test_marks_without_an_end_are_taken_off_in_time(line: str) -> None:
     began = process_time()
-    plain(line)
+    strip_markdown(line)
     assert process_time() - began < 2
 
 
@@ -114,7 +121,7 @@ def test_marks_without_an_end_are_taken_off_in_time(line: str) -> None:
     ],
 )
 def test_a_line_without_its_marks(line: str, expected: str) -> None:
-    assert plain(line) == expected
+    assert strip_markdown(line) == expected
 
 
 @pytest.mark.parametrize(
@@ -137,16 +144,16 @@ def test_a_line_without_its_marks(line: str, expected: str) -> None:
     ],
 )
 def test_bytes_are_read_in_the_encoding_that_they_name(data: bytes, charset: str, expected: str) -> None:
-    assert decoded(data, charset) == expected
+    assert decode_page(data, charset) == expected
 
 
 def test_the_title_is_one_line_without_entities() -> None:
-    assert title_of(ARTICLE) == "On Things & more"
-    assert title_of("<title>a\n\x1b b") == ""
-    assert title_of("<p>none</p>") == ""
+    assert extract_title(ARTICLE) == "On Things & more"
+    assert extract_title("<title>a\n\x1b b") == ""
+    assert extract_title("<p>none</p>") == ""
 
 
 def test_no_control_character_survives() -> None:
-    found = cleaned("a\x1b]0;x\x07b\r\nc\rd\x00\u2028e\n\n\n\nf  ")
+    found = clean_text("a\x1b]0;x\x07b\r\nc\rd\x00\u2028e\n\n\n\nf  ")
     assert found == "a]0;xb\nc\nde\n\nf"
-    assert text.LITTLE > 0
+    assert text.MIN_ARTICLE_CHARS > 0

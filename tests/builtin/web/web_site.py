@@ -8,8 +8,8 @@ from contextlib import contextmanager, suppress
 from ssl import SSLContext
 from typing import Any
 
+from toolglot.builtin.web.client import WebClient
 from toolglot.builtin.web.tools import web_tools
-from toolglot.builtin.web.web import Web
 from toolglot.events import ToolOutcome
 from toolglot.messages import ToolCall
 from toolglot.tools.config import ToolConfig
@@ -181,10 +181,10 @@ class Names:
 class Caller:
     """Calls the tools as a model does."""
 
-    def __init__(self, web: Web) -> None:
+    def __init__(self, web: WebClient) -> None:
         self.web = web
         self.tools = web_tools(None, web)  # pyright: ignore[reportArgumentType]
-        self.executor = ToolExecutor(ToolRegistry(self.tools), ToolConfig(repeats=0))
+        self.executor = ToolExecutor(ToolRegistry(self.tools), ToolConfig(max_repeats=0))
 
     def __call__(self, name: str, /, **arguments: Any) -> ToolOutcome:
         return asyncio.run(asyncio.wait_for(self.executor.run(ToolCall("c1", name, arguments)), 30))

@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
-from chatting import Talk, add, talk, wipe
+from chat_harness import Talk, add, talk, wipe
 
 from toolglot.cli.chat.app import Chat
-from toolglot.cli.chat.reading import EndOfInput
+from toolglot.cli.chat.input import EndOfInput
 from toolglot.config.settings import Settings
 from toolglot.config.setup import Setup
 from toolglot.errors import UsageError
@@ -261,7 +261,7 @@ class TestCtrlC:
         shown: list[str] = []
 
         def interrupt(chat: Chat) -> str:
-            draw = chat.screen.event
+            draw = chat.screen.show_event
 
             def watched(event: RunEvent) -> None:
                 draw(event)
@@ -269,11 +269,11 @@ class TestCtrlC:
                 if isinstance(event, TextDelta):
                     os.kill(os.getpid(), signal.SIGINT)
 
-            chat.screen.event = watched
+            chat.screen.show_event = watched
             return f"say {'word ' * 400}"
 
         def go_on(chat: Chat) -> str:
-            del chat.screen.event
+            del chat.screen.show_event
             return SAY
 
         over = talk(interrupt, go_on)

@@ -6,7 +6,7 @@ import stat
 from pathlib import Path
 
 import pytest
-from chatting import add, talk, wipe
+from chat_harness import add, talk, wipe
 
 from toolglot import coding_tools
 from toolglot.cli.chat.commands import COMMANDS, find_command
@@ -261,7 +261,7 @@ class TestContext:
         assert over.has("the model takes 200,000 tokens")
 
     def test_the_parts_are_all_of_it(self) -> None:
-        measured = asyncio.run(talk(SAY).agent.measured())
+        measured = asyncio.run(talk(SAY).agent.context_usage())
         assert abs(sum(measured.parts.values()) - measured.total) <= len(measured.parts)  # each is rounded
 
     def test_an_unknown_window_is_said(self) -> None:
@@ -361,7 +361,7 @@ class TestUndoAndNew:
         before = talk("/context", f"say {'word ' * 3_000}", command)
 
         async def fullness() -> str:
-            await before.chat.measure()
+            await before.chat.update_context_usage()
             return before.chat.status()
 
         assert before.chat.status() == asyncio.run(fullness())

@@ -9,7 +9,7 @@ import pytest
 
 from toolglot.cli.chat import launch as module
 from toolglot.cli.chat.launch import launch, read_saved
-from toolglot.cli.start import Flags
+from toolglot.cli.startup import Flags
 from toolglot.errors import UsageError
 from toolglot.messages import assistant, save, user
 
@@ -80,14 +80,14 @@ class TestLaunch:
 
 class TestHistory:
     def test_it_is_the_user_s_own(self, tmp_path: Path) -> None:
-        file = module._history()  # pyright: ignore[reportPrivateUsage]
+        file = module._history_file()  # pyright: ignore[reportPrivateUsage]
         assert file is not None
         assert file == tmp_path / "state" / "history"
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
     def test_where_it_cannot_be_there_is_none(self, tmp_path: Path) -> None:
         (tmp_path / "state").write_text("a file where a folder should be")
-        assert module._history() is None  # pyright: ignore[reportPrivateUsage]
+        assert module._history_file() is None  # pyright: ignore[reportPrivateUsage]
 
 
 class TestAsking:
@@ -98,7 +98,7 @@ class TestAsking:
             return said
 
         monkeypatch.setattr("builtins.input", answered)
-        assert module._asked("Sure?") is means  # pyright: ignore[reportPrivateUsage]
+        assert module._confirm("Sure?") is means  # pyright: ignore[reportPrivateUsage]
 
     @pytest.mark.parametrize("error", [EOFError, KeyboardInterrupt])
     def test_leaving_is_no(self, error: type[BaseException], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,4 +106,4 @@ class TestAsking:
             raise error
 
         monkeypatch.setattr("builtins.input", left)
-        assert module._asked("Sure?") is False  # pyright: ignore[reportPrivateUsage]
+        assert module._confirm("Sure?") is False  # pyright: ignore[reportPrivateUsage]

@@ -8,15 +8,15 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
-from chatting import a_screen, add, plain
+from chat_harness import a_screen, add, plain
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
-from toolglot.cli.chat.launch import _console  # pyright: ignore[reportPrivateUsage]
+from toolglot.cli.chat.launch import _create_console  # pyright: ignore[reportPrivateUsage]
 from toolglot.cli.chat.screen import Screen
-from toolglot.cli.said import said_arguments
+from toolglot.cli.format_call import format_arguments
 from toolglot.config.settings import ChatSettings
 from toolglot.events import (
     ApprovalNeeded,
@@ -85,7 +85,7 @@ EVENTS: list[RunEvent] = [
 def shown(events: Iterable[RunEvent], width: int = 80, *, moves: bool = False, settings: ChatSettings | None = None) -> str:
     screen, out = a_screen(width, moves=moves, settings=settings)
     for event in events:
-        screen.event(event)
+        screen.show_event(event)
     return plain(out.getvalue())
 
 
@@ -93,7 +93,7 @@ def bottom(screen: Screen, width: int, height: int = 24) -> list[str]:
     """The moving lines, as wide as they are drawn."""
     out = io.StringIO()
     console = Console(file=out, width=500, height=height, force_terminal=False, highlight=False, _environ={})
-    console.print(screen.bottom(width, height))
+    console.print(screen.render_live_area(width, height))
     return out.getvalue().removesuffix("\n").split("\n") if out.getvalue().strip() else []
 
 
@@ -108,8 +108,8 @@ class TestEvents:
         screen, out = a_screen(width, moves=moves)
         with screen.turn():
             for event in EVENTS:
-                screen.event(event)
-                screen.bottom(width, 24)
+                screen.show_event(event)
+                screen.render_live_area(width, 24)
         text = plain(out.getvalue())
         assert "look" in text
         assert "bold" in text
@@ -119,7 +119,7 @@ class TestEvents:
     def test_any_event_may_be_the_first(self, event: RunEvent, moves: bool) -> None:
         screen, _ = a_screen(moves=moves)
         with screen.turn():
-            screen.event(event)
+            screen.show_event(event)
 
     @pytest.mark.parametrize(
         ("event", "said"),
@@ -153,8 +153,8 @@ class TestEvents:
 
     def test_a_summary_is_folded(self) -> None:
         screen, _ = a_screen()
-        screen.event(ContextCut("cut", 1, 2, 1, "they spoke"))
-        assert [one.text for one in screen.folded] == ["they spoke"]
+        screen.show_event(ContextCut("cut", 1, 2, 1, "they spoke"))
+        assert [one.text for one in screen.folded_texts] == ["they spoke"]
 
 
 class TestText:
@@ -164,7 +164,7 @@ class TestText:
 
     def test_on_a_terminal_text_is_drawn_block_by_block(self) -> None:
         screen, out = a_screen(40, moves=True)
-        screen.event(TextDelta(0, "# Title\n\nfirst **bold**\n\nsecond\nthi"))
+        screen.show_event(TextDelta(0, "# Title\n\nfirst **bold**\n\nsecond\nthi"))
         assert "first bold" in plain(out.getvalue())
         assert "second" not in plain(out.getvalue())
         assert bottom(screen, 40) == ["second", "thi"]
@@ -207,9 +207,9 @@ class TestText:
         text = "".join(f"paragraph {number} with some words\n\n" for number in range(2_000))
         waiting = 0
         for place in range(0, len(text), 1_000):
-            screen.event(TextDelta(0, text[place : place + 1_000]))
+            screen.show_event(TextDelta(0, text[place : place + 1_000]))
             waiting = max(waiting, sum(map(len, bottom(screen, 100))))
-        screen.event(RunDone(RunResult("")))
+        screen.show_event(RunDone(RunResult("")))
         assert waiting < 2_000
         drawn = plain(out.getvalue())
         assert re.findall(r"paragraph (\d+)", drawn) == [str(number) for number in range(2_000)]
@@ -234,32 +234,32 @@ class TestNothingIsObeyed:
         ]
         screen, out = a_screen(100, moves=moves, settings=ChatSettings(thinking=thinking))
         for event in events:
-            screen.event(event)
+            screen.show_event(event)
         screen.error(HOSTILE)
         assert harmful(plain(out.getvalue())) == []
 
     def test_nor_is_it_in_the_moving_lines(self) -> None:
         name = f"na{HOSTILE}me\nnext"
         screen, _ = a_screen(100, moves=True)
-        screen.event(ThinkingDelta(0, HOSTILE))
+        screen.show_event(ThinkingDelta(0, HOSTILE))
         assert harmful("".join(bottom(screen, 100))) == []
-        screen.event(ToolCallStarted(1, "c", name))
-        screen.event(ToolCallDelta(1, HOSTILE))
+        screen.show_event(ToolCallStarted(1, "c", name))
+        screen.show_event(ToolCallDelta(1, HOSTILE))
         call = ToolCall("c2", name, {"a": HOSTILE})
         for event in (ToolCallReady(2, call), ToolStarted(call), ToolProgress(call, HOSTILE)):
-            screen.event(event)
+            screen.show_event(event)
         assert len(bottom(screen, 100)) == 2
         assert harmful("".join(bottom(screen, 100))) == []
-        screen.event(TextDelta(3, HOSTILE))
+        screen.show_event(TextDelta(3, HOSTILE))
         assert harmful("".join(bottom(screen, 100))) == []
 
     @pytest.mark.parametrize("encoding", ["utf-8", "ascii", "cp1252"])
     def test_it_can_be_written_whatever_the_terminal_can_write(self, encoding: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("sys.stdout", io.TextIOWrapper(io.BytesIO(), encoding))
-        screen = Screen(_console())
+        screen = Screen(_create_console())
         with screen.turn():
             for event in [*EVENTS, TextDelta(0, "lone \ud83d surrogate, 漢字, \x1b"), outcome("lone \ud83d 漢字\n" * 9)]:
-                screen.event(event)
+                screen.show_event(event)
             screen.note("漢字 …")
 
 
@@ -278,18 +278,18 @@ class TestThinking:
     def test_it_moves_while_it_lasts_and_is_folded_whole(self) -> None:
         screen, _ = a_screen(60, moves=True)
         for number in range(1_000):
-            screen.event(ThinkingDelta(0, f"thought {number}\n"))
+            screen.show_event(ThinkingDelta(0, f"thought {number}\n"))
         assert "thought 999" in bottom(screen, 60)[0]
-        screen.event(TextDelta(1, "answer"))
+        screen.show_event(TextDelta(1, "answer"))
         assert "thinking" not in "".join(bottom(screen, 60))
-        assert screen.folded[0].text.splitlines()[0] == "thought 0"
-        assert len(screen.folded[0].text.splitlines()) == 1_000
+        assert screen.folded_texts[0].text.splitlines()[0] == "thought 0"
+        assert len(screen.folded_texts[0].text.splitlines()) == 1_000
 
     def test_a_stopped_turn_keeps_it(self) -> None:
         screen, _ = a_screen(60, moves=True)
         with screen.turn():
-            screen.event(ThinkingDelta(0, "half a thought"))
-        assert [one.text for one in screen.folded] == ["half a thought"]
+            screen.show_event(ThinkingDelta(0, "half a thought"))
+        assert [one.text for one in screen.folded_texts] == ["half a thought"]
 
     def test_nothing_but_blanks_is_not_told(self) -> None:
         assert "thought" not in shown([ThinkingDelta(0, " \n"), TextDelta(1, "x"), RunDone(RunResult(""))])
@@ -318,11 +318,11 @@ class TestCalls:
     def test_a_long_result_is_folded(self, most: int) -> None:
         screen, out = a_screen(settings=ChatSettings(result_lines=most))
         text = "\n".join(f"line {number}" for number in range(10))
-        screen.event(outcome(text))
+        screen.show_event(outcome(text))
         drawn = plain(out.getvalue())
         assert len(re.findall(r"line \d", drawn)) == most
         assert f"… {10 - most} more lines · /show 1" in drawn
-        assert screen.folded[0].text == text
+        assert screen.folded_texts[0].text == text
 
     def test_one_more_line_is_not_lines(self) -> None:
         assert "1 more line ·" in shown([outcome("a\nb\nc\nd")])
@@ -340,13 +340,13 @@ class TestCalls:
         screen, _ = a_screen(80, moves=True)
         calls = [ToolCall(f"c{number}", f"tool_{number}", {"n": number}) for number in range(3)]
         for number, call in enumerate(calls):
-            screen.event(ToolCallStarted(number, call.id, call.name))
-            screen.event(ToolCallReady(number, call))
-            screen.event(ToolStarted(call))
-        screen.event(ToolProgress(calls[1], "half way"))
+            screen.show_event(ToolCallStarted(number, call.id, call.name))
+            screen.show_event(ToolCallReady(number, call))
+            screen.show_event(ToolStarted(call))
+        screen.show_event(ToolProgress(calls[1], "half way"))
         assert [line.split()[1] for line in bottom(screen, 80)] == ["tool_0", "tool_1", "tool_2"]
         assert "half way" in bottom(screen, 80)[1]
-        screen.event(outcome(call=calls[1]))
+        screen.show_event(outcome(call=calls[1]))
         assert [line.split()[1] for line in bottom(screen, 80)] == ["tool_0", "tool_2"]
 
     def test_events_of_calls_that_nobody_announced_are_no_problem(self) -> None:
@@ -357,8 +357,8 @@ class TestCalls:
     def test_a_call_that_was_stopped_is_told(self) -> None:
         screen, out = a_screen()
         with screen.turn():
-            screen.event(ToolCallReady(0, CALL))
-            screen.event(ToolStarted(CALL))
+            screen.show_event(ToolCallReady(0, CALL))
+            screen.show_event(ToolStarted(CALL))
         assert re.search(r"✗ look .* stopped after 0\.\d s", plain(out.getvalue()))
         with screen.turn():
             pass
@@ -385,20 +385,20 @@ class TestCalls:
         ],
     )
     def test_arguments_are_said_in_a_line(self, call: ToolCall, said: str) -> None:
-        assert said_arguments(call) == said
+        assert format_arguments(call) == said
 
 
 class TestLosses:
     def test_they_are_told_once(self) -> None:
         screen, out = a_screen()
         for _ in range(3):
-            screen.event(RunDone(RunResult("", losses=(LOSS,))))
+            screen.show_event(RunDone(RunResult("", losses=(LOSS,))))
         assert out.getvalue().count("another model made it") == 1
 
     def test_and_not_at_all_where_the_user_knows(self) -> None:
         screen, out = a_screen()
-        screen.knows([LOSS])
-        screen.event(RunDone(RunResult("", losses=(LOSS,))))
+        screen.mark_losses_shown([LOSS])
+        screen.show_event(RunDone(RunResult("", losses=(LOSS,))))
         assert "lost" not in out.getvalue()
 
     def test_what_a_cut_has_said_is_not_said_again(self) -> None:
@@ -413,20 +413,20 @@ class TestMovingLines:
         screen, _ = a_screen(width, moves=True)
         for number in range(calls):
             call = ToolCall(f"c{number}", f"a_tool_with_a_long_name_{number}", {"text": text})
-            screen.event(ToolCallReady(number, call))
-            screen.event(ToolStarted(call))
-            screen.event(ToolProgress(call, text))
-            screen.event(ToolCallStarted(100 + number, f"w{number}", "writing"))
-            screen.event(ToolCallDelta(100 + number, text))
+            screen.show_event(ToolCallReady(number, call))
+            screen.show_event(ToolStarted(call))
+            screen.show_event(ToolProgress(call, text))
+            screen.show_event(ToolCallStarted(100 + number, f"w{number}", "writing"))
+            screen.show_event(ToolCallDelta(100 + number, text))
         return screen
 
     @pytest.mark.parametrize("text", ["x" * 3_000, "漢字" * 900, "word " * 500, "line\n" * 500, "a\tb" * 300, "👩‍👩‍👧" * 100])
     def test_none_is_too_wide(self, text: str) -> None:
         for width in WIDTHS:
             screen = self.crowded(width, text, 2)
-            screen.event(TextDelta(500, text))
+            screen.show_event(TextDelta(500, text))
             assert max(map(cell_len, bottom(screen, width))) <= width
-            screen.event(ThinkingDelta(501, text))
+            screen.show_event(ThinkingDelta(501, text))
             assert max(map(cell_len, bottom(screen, width))) <= width
 
     @pytest.mark.parametrize("text", ["x" * 3_000, "漢字" * 900, "line\n" * 500, "👩‍👩‍👧" * 100])
@@ -435,20 +435,20 @@ class TestMovingLines:
         for calls in (0, 1, 30):
             screen = self.crowded(40, text, calls)
             assert len(bottom(screen, 40, height)) <= room
-            screen.event(TextDelta(500, text))
+            screen.show_event(TextDelta(500, text))
             assert len(bottom(screen, 40, height)) <= room
 
     @given(st.text(max_size=200), st.sampled_from(WIDTHS))
     def test_any_text_fits(self, text: str, width: int) -> None:
         screen, _ = a_screen(width, moves=True)
-        screen.event(TextDelta(0, text))
+        screen.show_event(TextDelta(0, text))
         lines = bottom(screen, width)
         assert max(map(cell_len, lines), default=0) <= width
         assert len(lines) <= 8
 
     def test_the_last_words_are_the_ones_that_are_seen(self) -> None:
         screen, _ = a_screen(40, moves=True)
-        screen.event(TextDelta(0, "word " * 500 + "the end"))
+        screen.show_event(TextDelta(0, "word " * 500 + "the end"))
         assert bottom(screen, 40)[-1].endswith("the end")
 
     def test_while_nothing_comes_it_says_so(self) -> None:
@@ -461,17 +461,17 @@ class TestMovingLines:
     def test_nothing_moves_in_a_pipe(self) -> None:
         screen, out = a_screen(60)
         with screen.turn():
-            screen.event(TextDelta(0, "x"))
+            screen.show_event(TextDelta(0, "x"))
         assert out.getvalue() == "x\n"
 
     def test_nothing_moves_while_somebody_is_asked(self) -> None:
         screen, out = a_screen(60, moves=True)
         with screen.turn():
-            screen.event(TextDelta(0, "before the question"))
-            with screen.paused():
+            screen.show_event(TextDelta(0, "before the question"))
+            with screen.pause():
                 assert "before the question" in plain(out.getvalue())
                 before = out.getvalue()
-                screen.event(ToolCallStarted(0, "c", "other"))
+                screen.show_event(ToolCallStarted(0, "c", "other"))
                 assert out.getvalue() == before
 
     @pytest.mark.parametrize("moves", [True, False])
@@ -479,11 +479,11 @@ class TestMovingLines:
         """Nothing is written into the line that the user types in."""
         screen, out = a_screen(60, moves=moves)
         with screen.turn():
-            screen.event(ToolStarted(CALL))
-            with screen.paused():
+            screen.show_event(ToolStarted(CALL))
+            with screen.pause():
                 before = out.getvalue()
-                screen.event(outcome("other result"))
-                screen.event(TextDelta(3, "other words\n\nand more\n\n"))
+                screen.show_event(outcome("other result"))
+                screen.show_event(TextDelta(3, "other words\n\nand more\n\n"))
                 assert out.getvalue() == before
         assert "other result" in plain(out.getvalue())
         assert "other words" in plain(out.getvalue())
@@ -500,7 +500,7 @@ class TestRuns:
             agent = Orchestrator(f"simulator:{model}", tools=[add])
             with screen.turn():
                 async for event in agent.stream('call add {"a": 1, "b": 2}\ncall add {"a": 3, "b": 4}'):
-                    screen.event(event)
+                    screen.show_event(event)
             return tuple(agent.conversation)
 
         said = asyncio.run(run())[-1].text

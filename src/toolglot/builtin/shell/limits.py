@@ -9,27 +9,27 @@ from pathlib import Path
 
 import msgspec
 
-__all__ = ["Pids", "limits_prelude"]
+__all__ = ["PidsCgroup", "ulimit_prelude"]
 
-_numbers = itertools.count()
-_MOST_TRIES, _BETWEEN = 100, 0.002
+_group_numbers = itertools.count()
+_REMOVE_ATTEMPTS, _RETRY_DELAY = 100, 0.002
 
 
-class Pids(msgspec.Struct, frozen=True):
+class PidsCgroup(msgspec.Struct, frozen=True):
     """A cgroup for one command."""
 
-    folder: Path
+    path: Path
 
     @classmethod
-    def made(cls, most: int) -> "Pids | None":
+    def create(cls, limit: int) -> "PidsCgroup | None":
         """A new one; None where we cannot make one."""
-        above = _above()
+        above = _parent_group()
         if above is None:
             return None
-        folder = above / f"toolglot-{os.getpid()}-{next(_numbers)}"
+        folder = above / f"toolglot-{os.getpid()}-{next(_group_numbers)}"
         try:
             folder.mkdir()
-            (folder / "pids.max").write_text(str(most))
+            (folder / "pids.max").write_text(str(limit))
         except OSError:
             with suppress(OSError):
                 folder.rmdir()
@@ -37,28 +37,28 @@ class Pids(msgspec.Struct, frozen=True):
         return cls(folder)
 
     @staticmethod
-    def possible() -> bool:
-        return _above() is not None
+    def is_available() -> bool:
+        return _parent_group() is not None
 
-    def front(self) -> list[str]:
+    def exec_prefix(self) -> list[str]:
         """Words before a program: it starts in the group."""
-        return ["/bin/sh", "-c", 'echo $$ >"$0" && exec "$@"', str(self.folder / "cgroup.procs")]
+        return ["/bin/sh", "-c", 'echo $$ >"$0" && exec "$@"', str(self.path / "cgroup.procs")]
 
     def remove(self) -> None:
         """Once nobody is in it: the kernel still counts those who have just ended, for some milliseconds."""
-        for _ in range(_MOST_TRIES):
+        for _ in range(_REMOVE_ATTEMPTS):
             try:
-                self.folder.rmdir()
+                self.path.rmdir()
             except FileNotFoundError:
                 return
             except OSError:
-                time.sleep(_BETWEEN)
+                time.sleep(_RETRY_DELAY)
             else:
                 return
 
 
 @cache
-def _above() -> Path | None:
+def _parent_group() -> Path | None:
     """Our own group, if we may make others in it that count processes."""
     if os.name != "posix" or os.geteuid() != 0:
         return None
@@ -71,22 +71,22 @@ def _above() -> Path | None:
         if controllers not in ("", "pids"):
             continue
         above = top / path.lstrip("/")
-        if _counts(above, f"toolglot-{os.getpid()}-try"):
-            _sweep(above)
+        if _has_pids_controller(above, f"toolglot-{os.getpid()}-try"):
+            _remove_stale(above)
             return above
     return None
 
 
-def _sweep(above: Path) -> None:
+def _remove_stale(parent: Path) -> None:
     """Groups of processes that were killed before they could remove them."""
-    for folder in above.glob("toolglot-*-*"):
+    for folder in parent.glob("toolglot-*-*"):
         if not Path("/proc", folder.name.split("-")[1]).exists():
             with suppress(OSError):
                 folder.rmdir()
 
 
-def _counts(above: Path, name: str) -> bool:
-    folder = above / name
+def _has_pids_controller(parent: Path, name: str) -> bool:
+    folder = parent / name
     try:
         folder.mkdir()
     except OSError:
@@ -98,14 +98,14 @@ def _counts(above: Path, name: str) -> bool:
             folder.rmdir()
 
 
-def limits_prelude(shell: str, processes: int) -> str:
+def ulimit_prelude(shell: str, processes: int) -> str:
     """What a shell says first: no core files, and so many processes more than the user has (root has no such limit)."""
     if shell.endswith("bash") and os.geteuid() != 0:
-        return f"ulimit -c 0 -u {_own_processes() + processes} 2>/dev/null; "
+        return f"ulimit -c 0 -u {_count_processes() + processes} 2>/dev/null; "
     return "ulimit -c 0; "
 
 
-def _own_processes() -> int:
+def _count_processes() -> int:
     user, found = os.geteuid(), 0
     with suppress(OSError), os.scandir("/proc") as entries:
         for entry in entries:

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import msgspec
 
-__all__ = ["Output", "Room", "Shown", "plain_text", "shown"]
+__all__ = ["Excerpt", "OutputBuffer", "OutputLimit", "make_excerpt", "to_plain_text"]
 
-KEPT = 512 * 1024
+KEEP_BYTES = 512 * 1024
 """Bytes of the beginning, and of the end, that are kept in memory."""
-MOST_SPILT = 100 * 1024 * 1024
+MAX_SPILL_BYTES = 100 * 1024 * 1024
 _ESCAPES = re.compile(
     r"(?:\x1b\[|\x9b)[0-?]{0,64}[ -/]{0,8}[@-~]?"  # colours, cursor
     r"|(?:\x1b\]|\x9d)[^\x07\x1b\x9c]{0,4096}(?:\x07|\x1b\\|\x9c)?"  # titles, links
@@ -24,30 +24,30 @@ _ESCAPES = re.compile(
     r"|\x1b[ -/]{0,8}[0-~]?"
 )
 _CONTROL = re.compile(r"[\x00-\x07\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
-_ERASED = re.compile(r"[^\n\x08]\x08")
+_BACKSPACED = re.compile(r"[^\n\x08]\x08")
 
 
-def plain_text(data: bytes) -> str:
+def to_plain_text(data: bytes) -> str:
     """Bytes of a terminal as text for a model: of a line that was written over, what it said last."""
     text = data.decode("utf-8", "replace")
     if text.isprintable():
         return text
     text = _ESCAPES.sub("", text).replace("\r\n", "\n")
     if "\b" in text:
-        text = _ERASED.sub("", text).replace("\b", "")
+        text = _BACKSPACED.sub("", text).replace("\b", "")
     if "\r" in text:
         text = "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n"))
     return _CONTROL.sub("\ufffd", text)
 
 
-class Room(msgspec.Struct, frozen=True):
+class OutputLimit(msgspec.Struct, frozen=True):
     """How much of the output is shown: characters, and which share of them is from its beginning where there is more."""
 
-    most: int
-    share: float = 1 / 3
+    max_chars: int
+    head_fraction: float = 1 / 3
 
 
-class Shown(msgspec.Struct, frozen=True):
+class Excerpt(msgspec.Struct, frozen=True):
     """A part of the output as text: the beginning and the end where it was too long for the whole."""
 
     head: str
@@ -63,87 +63,89 @@ class Shown(msgspec.Struct, frozen=True):
         return f"{self.head}{before}… {self.omitted} characters left out …\n{self.tail}"
 
 
-def shown(head: bytes, gap: int, tail: bytes, room: Room) -> Shown:
+def make_excerpt(head: bytes, gap: int, tail: bytes, limit: OutputLimit) -> Excerpt:
     """As much of the output as there is room for."""
-    most, share = room.most, room.share
+    most, share = limit.max_chars, limit.head_fraction
     if not gap:
-        text = plain_text(head + tail)
+        text = to_plain_text(head + tail)
         if len(text) <= most:
-            return Shown(text)
+            return Excerpt(text)
         first = int(most * share)
-        return Shown(text[:first], text[len(text) - (most - first) :], len(text) - most)
-    start, end = plain_text(head), plain_text(tail)
+        return Excerpt(text[:first], text[len(text) - (most - first) :], len(text) - most)
+    start, end = to_plain_text(head), to_plain_text(tail)
     first = min(int(most * share), len(start))
     last = min(most - first, len(end))
-    return Shown(start[:first], end[len(end) - last :], gap + len(start) - first + len(end) - last)
+    return Excerpt(start[:first], end[len(end) - last :], gap + len(start) - first + len(end) - last)
 
 
-class Output:
+class OutputBuffer:
     """One stream. Safe under threads: one adds, others read."""
 
-    def __init__(self, folder: Path | None, spill_after: int = KEPT) -> None:
+    def __init__(self, spill_dir: Path | None, spill_after: int = KEEP_BYTES) -> None:
         self._lock = threading.Lock()
         self._head, self._tail = bytearray(), bytearray()
-        self._folder, self._spill_after = folder, min(spill_after, KEPT)
-        self._file, self._spilt = -1, 0
-        self.spill: Path | None = None
-        self.spill_is_whole = True
-        self.total = self.lines = 0
+        self._spill_dir, self._spill_after = spill_dir, min(spill_after, KEEP_BYTES)
+        self._spill_fd, self._spill_size = -1, 0
+        self.spill_path: Path | None = None
+        self.is_spill_complete = True
+        self.total_bytes = self.line_count = 0
 
     def add(self, data: bytes) -> None:
         with self._lock:
-            self.total += len(data)
-            self.lines += data.count(b"\n")
-            room = KEPT - len(self._head)
+            self.total_bytes += len(data)
+            self.line_count += data.count(b"\n")
+            room = KEEP_BYTES - len(self._head)
             if room > 0:
                 self._head += data[:room]
             if len(data) > room:
                 self._tail += data[max(room, 0) :]
-                if len(self._tail) > 2 * KEPT:
-                    del self._tail[: len(self._tail) - KEPT]
-            self._spill(data)
+                if len(self._tail) > 2 * KEEP_BYTES:
+                    del self._tail[: len(self._tail) - KEEP_BYTES]
+            self._write_spill(data)
 
-    def _spill(self, data: bytes) -> None:
-        if self._folder is None or self.total <= self._spill_after:
+    def _write_spill(self, data: bytes) -> None:
+        if self._spill_dir is None or self.total_bytes <= self._spill_after:
             return
         try:
-            if self._file < 0 and self.spill is None:
-                self.spill = self._folder / f"output-{secrets.token_hex(6)}.txt"
-                self._file = os.open(self.spill, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            if self._spill_fd < 0 and self.spill_path is None:
+                self.spill_path = self._spill_dir / f"output-{secrets.token_hex(6)}.txt"
+                self._spill_fd = os.open(
+                    self.spill_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
+                )
                 data = bytes(self._head + self._tail)  # until now, that is all of it
-            if self._file >= 0:
-                room = MOST_SPILT - self._spilt
-                os.write(self._file, data[:room])
-                self._spilt += min(len(data), room)
-                self.spill_is_whole = len(data) <= room
-                if not self.spill_is_whole:
-                    self.finish_locked()
+            if self._spill_fd >= 0:
+                room = MAX_SPILL_BYTES - self._spill_size
+                os.write(self._spill_fd, data[:room])
+                self._spill_size += min(len(data), room)
+                self.is_spill_complete = len(data) <= room
+                if not self.is_spill_complete:
+                    self._close_spill()
         except OSError:
-            self.spill_is_whole = False
-            self.finish_locked()
+            self.is_spill_complete = False
+            self._close_spill()
 
-    def finish_locked(self) -> None:
-        if self._file >= 0:
-            os.close(self._file)
-            self._file = -1
+    def _close_spill(self) -> None:
+        if self._spill_fd >= 0:
+            os.close(self._spill_fd)
+            self._spill_fd = -1
 
-    def finish(self) -> None:
+    def close(self) -> None:
         """Nothing more comes."""
         with self._lock:
-            self.finish_locked()
+            self._close_spill()
 
-    def remove(self) -> None:
+    def delete_spill(self) -> None:
         """The file goes."""
-        self.finish()
-        if self.spill is not None:
+        self.close()
+        if self.spill_path is not None:
             with suppress(OSError):
-                self.spill.unlink()
+                self.spill_path.unlink()
 
-    def since(self, offset: int) -> tuple[bytes, int, bytes]:
+    def read_from(self, offset: int) -> tuple[bytes, int, bytes]:
         """From an offset on: what is kept of the beginning, how many bytes are not, what is kept of the end."""
         with self._lock:
             head = bytes(self._head[offset:])
-            start = self.total - len(self._tail)
+            start = self.total_bytes - len(self._tail)
             tail = bytes(self._tail[max(0, offset - start) :])
             return head, max(0, start - max(offset, len(self._head))), tail
 
@@ -151,4 +153,4 @@ class Output:
         """What it said last, for people who wait."""
         with self._lock:
             end = bytes((self._tail or self._head)[-2048:])
-        return plain_text(end).rstrip().rpartition("\n")[2][-200:]
+        return to_plain_text(end).rstrip().rpartition("\n")[2][-200:]

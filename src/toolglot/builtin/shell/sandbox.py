@@ -23,17 +23,27 @@ from typing import Any
 
 import msgspec
 
-from toolglot.builtin.shell.environment import harmless
-from toolglot.builtin.shell.filter import AF_INET, AF_INET6, AF_NETLINK, AF_UNIX, MACHINES, filter_program
-from toolglot.builtin.shell.limits import Pids, limits_prelude
-from toolglot.builtin.workspace import Root
+from toolglot.builtin.files.workspace import Root
+from toolglot.builtin.shell.environment import safe_environment
+from toolglot.builtin.shell.limits import PidsCgroup, ulimit_prelude
+from toolglot.builtin.shell.seccomp import AF_INET, AF_INET6, AF_NETLINK, AF_UNIX, MACHINES, build_seccomp_filter
 from toolglot.errors import ToolError
 
-__all__ = ["Confinement", "Launch", "Level", "Probe", "describe_sandbox", "find_shell", "launched", "probe", "probe_level"]
+__all__ = [
+    "Confinement",
+    "Launch",
+    "SandboxLevel",
+    "SandboxProbe",
+    "describe_sandbox",
+    "find_shell",
+    "prepare_launch",
+    "probe_level",
+    "probe_sandbox",
+]
 
-HELPER = str(Path(__file__).with_name("helper.py"))
+SUPERVISOR = str(Path(__file__).with_name("supervisor.py"))
 # What only the user is meant to read: below the home folder, and of the system.
-SECRETS = (
+HOME_SECRETS = (
     *(".ssh", ".aws", ".azure", ".gnupg", ".kube", ".netrc", "_netrc", ".pgpass", ".my.cnf", ".boto", ".vault-token", ".npmrc"),
     *(
         ".pypirc",
@@ -49,12 +59,12 @@ SECRETS = (
     *(".codex/auth.json", ".gemini/oauth_creds.json", ".bash_history", ".zsh_history", ".python_history"),
 )
 SYSTEM_SECRETS = ("/etc/shadow", "/etc/gshadow", "/etc/shadow-", "/etc/gshadow-", "/etc/ssl/private", "/etc/sudoers.d")
-_PRIVATE_FOLDERS = ("/run", "/var/tmp", "/dev/shm")
-_KEPT_OF_RUN = ("/run/current-system", "/run/wrappers")
-_CANARY_SECONDS = 10
+_PRIVATE_DIRECTORIES = ("/run", "/var/tmp", "/dev/shm")
+_VISIBLE_RUN_PATHS = ("/run/current-system", "/run/wrappers")
+_CANARY_TIMEOUT = 10
 
 
-class Level(IntEnum):
+class SandboxLevel(IntEnum):
     """How a command is held."""
 
     NONE = 0
@@ -67,10 +77,10 @@ class Level(IntEnum):
         return ("none", "landlock+seccomp", "bwrap+seccomp")[self]
 
 
-class Probe(msgspec.Struct, frozen=True):
+class SandboxProbe(msgspec.Struct, frozen=True):
     """The best level that works here, and why better ones do not."""
 
-    level: Level
+    level: SandboxLevel
     reasons: dict[str, str] = {}
     """Label of a level -> what is wrong with it."""
 
@@ -78,18 +88,18 @@ class Probe(msgspec.Struct, frozen=True):
 class Confinement(msgspec.Struct, frozen=True, kw_only=True):
     """What a command may touch."""
 
-    level: Level
+    level: SandboxLevel
     roots: tuple[Root, ...]
     scratch: Path
     """A private folder: the command's /tmp, or at least its TMPDIR."""
-    protected: tuple[Path, ...] = ()
+    protected_paths: tuple[Path, ...] = ()
     """Inside of roots, and yet only to be read."""
-    hidden: tuple[Path, ...] = ()
-    readable: tuple[Path, ...] = ()
+    hidden_paths: tuple[Path, ...] = ()
+    readable_paths: tuple[Path, ...] = ()
     """Inside of what is hidden, and yet to be read."""
     network: bool = False
     unix_sockets: bool = False
-    processes: int = 512
+    max_processes: int = 512
 
 
 class Launch(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,101 +108,107 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     argv: list[str]
     env: dict[str, str]
     cwd: str
-    inherit: tuple[int, ...]
-    control: int = -1
+    pass_fds: tuple[int, ...]
+    control_fd: int = -1
     """Ours; closing it ends everything. -1: killing the program does."""
-    failed: int = -1
+    failure_fd: int = -1
     """Ours; says why the command could not be run."""
-    first: int = -1
+    info_fd: int = -1
     """Ours; says which process is the first of the command's world: when it is gone, so is everybody else there."""
-    pids: Pids | None = None
+    cgroup: PidsCgroup | None = None
 
 
 # ---- how a command is started
 
 
-def launched(
-    within: Confinement, argv: Sequence[str], *, cwd: str, extra: dict[str, str], keep: Iterable[int] = (), tty: bool = False
+def prepare_launch(
+    confinement: Confinement,
+    argv: Sequence[str],
+    *,
+    cwd: str,
+    variables: dict[str, str],
+    pass_fds: Iterable[int] = (),
+    tty: bool = False,
 ) -> tuple[Launch, ExitStack]:
     """What to start, and what to let go of once it is started. `keep`: descriptors that the command itself gets."""
     stack = ExitStack()
     try:
-        if within.level is Level.BUBBLEWRAP:
-            return _in_bubblewrap(within, argv, cwd, extra, tuple(keep), tty, stack), stack
-        return _in_helper(within, argv, cwd, extra, tuple(keep), tty, stack), stack
+        if confinement.level is SandboxLevel.BUBBLEWRAP:
+            return _prepare_bubblewrap(confinement, argv, cwd, variables, tuple(pass_fds), tty, stack), stack
+        return _prepare_supervisor(confinement, argv, cwd, variables, tuple(pass_fds), tty, stack), stack
     except BaseException:
         stack.close()
         raise
 
 
-def _in_bubblewrap(
-    within: Confinement,
+def _prepare_bubblewrap(
+    confinement: Confinement,
     argv: Sequence[str],
     cwd: str,
-    extra: dict[str, str],
-    keep: tuple[int, ...],
+    variables: dict[str, str],
+    pass_fds: tuple[int, ...],
     tty: bool,
     stack: ExitStack,
 ) -> Launch:
-    program = find_bubblewrap(within.roots)
+    program = find_bubblewrap(confinement.roots)
     if not program:
         raise ToolError("bubblewrap (bwrap) is gone: the command was not run", kind="execution")
-    filtered = _given(stack, _filter(within, own_network=True))
+    filtered = _open_memory_file(stack, _build_filter(confinement, private_network=True))
     words = [program, "--unshare-all", "--new-session", "--die-with-parent", "--cap-drop", "ALL"]
-    words += ["--share-net"] if within.network else []
-    words += _mounts(within)
-    for name, value in {**_places("/tmp"), **extra}.items():
+    words += ["--share-net"] if confinement.network else []
+    words += _mount_options(confinement)
+    for name, value in {**_temp_variables("/tmp"), **variables}.items():
         words += ["--setenv", name, value]
     words += ["--chdir", cwd, "--seccomp", str(filtered), "--"]
     if tty:
-        words += [_found("setsid"), "-c", "-w"]
+        words += [_find_program("setsid"), "-c", "-w"]
     first, telling = os.pipe()
     stack.callback(os.close, telling)
     words[1:1] = ["--info-fd", str(telling)]
-    pids = Pids.made(within.processes)
+    pids = PidsCgroup.create(confinement.max_processes)
     return Launch(
-        argv=[*(pids.front() if pids else ()), *words, *argv],
-        env=harmless(),
+        argv=[*(pids.exec_prefix() if pids else ()), *words, *argv],
+        env=safe_environment(),
         cwd="/",
-        inherit=(filtered, telling, *keep),
-        first=first,
-        pids=pids,
+        pass_fds=(filtered, telling, *pass_fds),
+        info_fd=first,
+        cgroup=pids,
     )
 
 
-def _mounts(within: Confinement) -> list[str]:
+def _mount_options(confinement: Confinement) -> list[str]:
     """Everything can be read, little can be written, and what is secret or somebody else's is not there."""
     words = ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--remount-ro", "/proc"]
-    words += ["--bind", str(within.scratch), "/tmp"]
-    for folder in _PRIVATE_FOLDERS:
+    words += ["--bind", str(confinement.scratch), "/tmp"]
+    for folder in _PRIVATE_DIRECTORIES:
         if os.path.isdir(folder) and not os.path.islink(folder):
             words += ["--tmpfs", folder]
-    for path in (*_KEPT_OF_RUN, os.path.realpath("/etc/resolv.conf")):
+    for path in (*_VISIBLE_RUN_PATHS, os.path.realpath("/etc/resolv.conf")):
         if path.startswith("/run/") and os.path.exists(path):
             words += ["--ro-bind", path, path]
-    for root in within.roots:
+    for root in confinement.roots:
         words += ["--bind" if root.writable else "--ro-bind", str(root.path), str(root.path)]
-    for path in within.protected:
+    for path in confinement.protected_paths:
         words += ["--ro-bind", str(path), str(path)]
-    for path in filter(partial(_is_seen, within), _secrets(within)):
+    for path in filter(partial(_is_visible, confinement), _find_secrets(confinement)):
         words += ["--tmpfs", path] if os.path.isdir(path) else ["--ro-bind", "/dev/null", path]
-    for path in within.readable:
+    for path in confinement.readable_paths:
         words += ["--ro-bind", str(path), str(path)]
     return words
 
 
-def _is_seen(within: Confinement, path: str) -> bool:
+def _is_visible(confinement: Confinement, path: str) -> bool:
     """Whether a path of the host is there at all in the command's world."""
-    inside = any(Path(path).is_relative_to(root.path) for root in within.roots)
-    return inside or not any(path.startswith(f"{folder}/") for folder in ("/tmp", *_PRIVATE_FOLDERS))
+    inside = any(Path(path).is_relative_to(root.path) for root in confinement.roots)
+    return inside or not any(path.startswith(f"{folder}/") for folder in ("/tmp", *_PRIVATE_DIRECTORIES))
 
 
-def _in_helper(
-    within: Confinement,
+def _prepare_supervisor(
+    confinement: Confinement,
     argv: Sequence[str],
     cwd: str,
-    extra: dict[str, str],
-    keep: tuple[int, ...],
+    variables: dict[str, str],
+    pass_fds: tuple[int, ...],
     tty: bool,
     stack: ExitStack,
 ) -> Launch:
@@ -202,71 +218,71 @@ def _in_helper(
     failed, failing = os.pipe()
     stack.callback(os.close, held)
     stack.callback(os.close, failing)
-    confined = within.level is not Level.NONE
+    confined = confinement.level is not SandboxLevel.NONE
     plan: dict[str, Any] = {
         "argv": list(argv),
-        "env": {**harmless(), **_places(str(within.scratch)), **extra},
+        "env": {**safe_environment(), **_temp_variables(str(confinement.scratch)), **variables},
         "cwd": cwd,
         "control": held,
         "failed": failing,
-        "keep": list(keep),
+        "keep": list(pass_fds),
         "tty": tty,
-        "limits": _limits(within) if confined else None,
+        "limits": _build_limits(confinement) if confined else None,
     }
     try:
-        plan_handle = _given(stack, marshal.dumps(plan, 2))
+        plan_handle = _open_memory_file(stack, marshal.dumps(plan, 2))
     except BaseException:
         os.close(control)
         os.close(failed)
         raise
-    pids = Pids.made(within.processes) if confined else None
+    pids = PidsCgroup.create(confinement.max_processes) if confined else None
     return Launch(
-        argv=[*(pids.front() if pids else ()), _interpreter(), "-I", "-S", HELPER, str(plan_handle)],
-        env=harmless(),
+        argv=[*(pids.exec_prefix() if pids else ()), _find_python(), "-I", "-S", SUPERVISOR, str(plan_handle)],
+        env=safe_environment(),
         cwd="/",
-        inherit=(plan_handle, held, failing, *keep),
-        control=control,
-        failed=failed,
-        pids=pids,
+        pass_fds=(plan_handle, held, failing, *pass_fds),
+        control_fd=control,
+        failure_fd=failed,
+        cgroup=pids,
     )
 
 
-def _limits(within: Confinement) -> dict[str, Any]:
+def _build_limits(confinement: Confinement) -> dict[str, Any]:
     return {
         "machine": platform.machine(),
-        "filter": _filter(within, own_network=False),
-        "hidden": ["/dev", *_secrets(within)],
-        "read": [*map(str, within.readable), *(str(root.path) for root in within.roots if not root.writable)],
-        "write": [str(within.scratch), *(str(root.path) for root in within.roots if root.writable)],
-        "network": within.network,
+        "filter": _build_filter(confinement, private_network=False),
+        "hidden": ["/dev", *_find_secrets(confinement)],
+        "read": [*map(str, confinement.readable_paths), *(str(root.path) for root in confinement.roots if not root.writable)],
+        "write": [str(confinement.scratch), *(str(root.path) for root in confinement.roots if root.writable)],
+        "network": confinement.network,
     }
 
 
-def _filter(within: Confinement, *, own_network: bool) -> bytes:
-    families = [AF_INET, AF_INET6, AF_NETLINK] if own_network or within.network else []
-    families += [AF_UNIX] if within.unix_sockets else []
-    return filter_program(platform.machine(), families, may_truncate=own_network or landlock_version() >= 3)
+def _build_filter(confinement: Confinement, *, private_network: bool) -> bytes:
+    families = [AF_INET, AF_INET6, AF_NETLINK] if private_network or confinement.network else []
+    families += [AF_UNIX] if confinement.unix_sockets else []
+    return build_seccomp_filter(platform.machine(), families, may_truncate=private_network or landlock_version() >= 3)
 
 
-def _places(scratch: str) -> dict[str, str]:
+def _temp_variables(scratch: str) -> dict[str, str]:
     return {"TMPDIR": scratch, "XDG_CACHE_HOME": f"{scratch}/.cache"}
 
 
-def _secrets(within: Confinement) -> list[str]:
+def _find_secrets(confinement: Confinement) -> list[str]:
     """Real paths that are there; nothing that a workspace is in, or that is in another one of them."""
     home = os.path.expanduser("~")
-    named = [*(os.path.join(home, name) for name in SECRETS), *SYSTEM_SECRETS, *map(str, within.hidden)]
+    named = [*(os.path.join(home, name) for name in HOME_SECRETS), *SYSTEM_SECRETS, *map(str, confinement.hidden_paths)]
     real = sorted({os.path.realpath(path) for path in named if os.path.lexists(path)})
-    roots = [str(root.path) for root in within.roots]
+    roots = [str(root.path) for root in confinement.roots]
     found: list[str] = []
     for path in real:
         inside = any(path.startswith(f"{other}/") for other in found)
-        if not inside and _is_plain(path) and not any(f"{root}/".startswith(f"{path}/") for root in roots):
+        if not inside and _is_file_or_directory(path) and not any(f"{root}/".startswith(f"{path}/") for root in roots):
             found.append(path)
     return found
 
 
-def _is_plain(path: str) -> bool:
+def _is_file_or_directory(path: str) -> bool:
     try:
         mode = os.stat(path).st_mode
     except OSError:
@@ -274,7 +290,7 @@ def _is_plain(path: str) -> bool:
     return stat.S_ISDIR(mode) or stat.S_ISREG(mode)
 
 
-def _given(stack: ExitStack, data: bytes) -> int:
+def _open_memory_file(stack: ExitStack, data: bytes) -> int:
     """A descriptor that gives these bytes, until the stack is closed."""
     if hasattr(os, "memfd_create"):
         handle = os.memfd_create("toolglot")
@@ -302,17 +318,17 @@ def find_bubblewrap(roots: Iterable[Root] = ()) -> str:
 
 def find_shell() -> str:
     """The shell that commands are for. Raises ToolError."""
-    return shutil.which("bash", path="/bin:/usr/bin:/usr/local/bin:/opt/homebrew/bin") or _found("sh")
+    return shutil.which("bash", path="/bin:/usr/bin:/usr/local/bin:/opt/homebrew/bin") or _find_program("sh")
 
 
-def _found(name: str) -> str:
+def _find_program(name: str) -> str:
     found = shutil.which(name, path="/usr/bin:/bin:/usr/local/bin")
     if not found:
         raise ToolError(f"there is no {name} on this system, which the command needs", kind="execution")
     return found
 
 
-def _interpreter() -> str:
+def _find_python() -> str:
     """A Python that this user may start, for the helper."""
     for path in (sys.executable, getattr(sys, "_base_executable", ""), "/usr/bin/python3", "/usr/local/bin/python3"):
         if path and os.access(path, os.X_OK):
@@ -330,53 +346,53 @@ def landlock_version() -> int:
 
 # ---- whether it holds
 
-_probing = threading.Lock()
-_found_level: list[Probe] = []
+_probe_lock = threading.Lock()
+_probe_cache: list[SandboxProbe] = []
 
 
-def probe() -> Probe:
+def probe_sandbox() -> SandboxProbe:
     """The best level that holds, tried once per process."""
-    with _probing:
-        if not _found_level:
-            _found_level.append(_probe())
-        return _found_level[0]
+    with _probe_lock:
+        if not _probe_cache:
+            _probe_cache.append(_probe_levels())
+        return _probe_cache[0]
 
 
-def _probe() -> Probe:
+def _probe_levels() -> SandboxProbe:
     reasons: dict[str, str] = {}
-    for level in (Level.BUBBLEWRAP, Level.LANDLOCK):
+    for level in (SandboxLevel.BUBBLEWRAP, SandboxLevel.LANDLOCK):
         why = probe_level(level)
         if not why:
-            return Probe(level, reasons)
+            return SandboxProbe(level, reasons)
         reasons[level.label] = why
-    return Probe(Level.NONE, reasons)
+    return SandboxProbe(SandboxLevel.NONE, reasons)
 
 
-def probe_level(level: Level) -> str:
+def probe_level(level: SandboxLevel) -> str:
     """Why a level does not hold here; "" where it does."""
     if sys.platform != "linux":
         return "it needs Linux"
     if platform.machine() not in MACHINES:
         return f"the system calls of {platform.machine()} are not known"
-    if level is Level.BUBBLEWRAP and not find_bubblewrap():
+    if level is SandboxLevel.BUBBLEWRAP and not find_bubblewrap():
         return "bubblewrap is not installed: install the package 'bubblewrap'"
-    if level is Level.LANDLOCK and not landlock_version():
+    if level is SandboxLevel.LANDLOCK and not landlock_version():
         return "the kernel has no Landlock, or it is switched off"
     if not find_shell().endswith("bash"):
         return "there is no bash to try it with"
     try:
-        return _canary(level)
+        return _run_canary(level)
     except (OSError, ToolError, subprocess.SubprocessError) as e:
         return f"it could not be tried: {e}"
 
 
-_CANARY = (
+_CANARY_SCRIPT = (
     'echo in >"$1/in"; echo out 2>&- >"$2/out"; : 2>&- >>"$2/there"; exec 2>&-; (exec 3<>"/dev/tcp/127.0.0.1/$3") && echo net; '
     "echo done"
 )
 
 
-def _canary(level: Level) -> str:
+def _run_canary(level: SandboxLevel) -> str:
     """Runs something that tries to get out."""
     with tempfile.TemporaryDirectory(prefix="toolglot-") as folder, socket.socket() as listener:
         base = Path(os.path.realpath(folder))
@@ -386,10 +402,10 @@ def _canary(level: Level) -> str:
         listener.bind(("127.0.0.1", 0))
         listener.listen(1)
         within = Confinement(level=level, roots=(Root(work),), scratch=scratch)
-        argv = [find_shell(), "-c", _CANARY, "bash", str(work), str(outside), str(listener.getsockname()[1])]
-        launch, stack = launched(within, argv, cwd=str(work), extra={})
+        argv = [find_shell(), "-c", _CANARY_SCRIPT, "bash", str(work), str(outside), str(listener.getsockname()[1])]
+        launch, stack = prepare_launch(within, argv, cwd=str(work), variables={})
         with stack:
-            done = _ran(launch)
+            done = _run_launch(launch)
         said = done.stdout.decode(errors="replace").split()
         if "done" not in said:
             first = done.stderr.decode(errors="replace").strip().partition("\n")[0]
@@ -401,37 +417,37 @@ def _canary(level: Level) -> str:
         return "it does not keep commands from the network" if "net" in said else ""
 
 
-def _ran(launch: Launch) -> "subprocess.CompletedProcess[bytes]":
+def _run_launch(launch: Launch) -> "subprocess.CompletedProcess[bytes]":
     try:
         return subprocess.run(
             launch.argv,
             env=launch.env,
             cwd=launch.cwd,
-            pass_fds=launch.inherit,
+            pass_fds=launch.pass_fds,
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            timeout=_CANARY_SECONDS,
+            timeout=_CANARY_TIMEOUT,
             check=False,
         )
     finally:
-        for handle in (launch.control, launch.failed, launch.first):
+        for handle in (launch.control_fd, launch.failure_fd, launch.info_fd):
             if handle >= 0:
                 with suppress(OSError):
                     os.close(handle)
-        if launch.pids is not None:
-            launch.pids.remove()
+        if launch.cgroup is not None:
+            launch.cgroup.remove()
 
 
 def describe_sandbox() -> dict[str, Any]:
     """What `toolglot doctor` says: the level, why better ones do not hold, and what is missing in the one that does."""
-    found = probe()
-    limited = "cgroup" if Pids.possible() else "rlimit" if os.name == "posix" and os.geteuid() != 0 else "not limited"
+    found = probe_sandbox()
+    limited = "cgroup" if PidsCgroup.is_available() else "rlimit" if os.name == "posix" and os.geteuid() != 0 else "not limited"
     gaps: list[str] = []
-    if found.level is Level.LANDLOCK:
+    if found.level is SandboxLevel.LANDLOCK:
         gaps += ["other processes can be seen in /proc", "modes and times of own files elsewhere can be changed"]
         gaps += ["protected names in the workspace are put back after a command only"]
         gaps += [] if landlock_version() >= 6 else ["own processes elsewhere can be sent signals (Linux 6.12 has a way)"]
-    if found.level is Level.NONE:
+    if found.level is SandboxLevel.NONE:
         gaps.append("commands are not held by anything: each one has to be approved")
     return {
         "level": int(found.level),
@@ -446,18 +462,18 @@ def describe_sandbox() -> dict[str, Any]:
 
 # ---- the words of the shell
 
-CWD_PROGRAM = "trap 'pwd -P >&{handle}' EXIT; "
+CWD_TRAP = "trap 'pwd -P >&{handle}' EXIT; "
 
 
-def shell_words(command: str, *, login: bool, handle: int, processes: int) -> list[str]:
+def build_shell_argv(command: str, *, login: bool, cwd_fd: int, max_processes: int) -> list[str]:
     """A command for the shell, with limits set before and its last folder told after; the exit code stays its own."""
     shell = find_shell()
-    told = CWD_PROGRAM.format(handle=handle) if shell.endswith("bash") else ""
-    program = f'{limits_prelude(shell, processes)}{told}eval "shift; $1"'
+    told = CWD_TRAP.format(handle=cwd_fd) if shell.endswith("bash") else ""
+    program = f'{ulimit_prelude(shell, max_processes)}{told}eval "shift; $1"'
     return [shell, *(["-l"] if login else []), "-c", program, os.path.basename(shell), command]
 
 
-def program_words(argv: Sequence[str], processes: int) -> list[str]:
+def build_program_argv(argv: Sequence[str], max_processes: int) -> list[str]:
     """A program with its words, with limits set before."""
     shell = find_shell()
-    return [shell, "-c", f'{limits_prelude(shell, processes)}exec "$@"', os.path.basename(shell), *argv]
+    return [shell, "-c", f'{ulimit_prelude(shell, max_processes)}exec "$@"', os.path.basename(shell), *argv]

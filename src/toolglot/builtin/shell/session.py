@@ -20,33 +20,33 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
-from toolglot.builtin.shell.output import Output
+from toolglot.builtin.shell.output import OutputBuffer
 from toolglot.builtin.shell.sandbox import Launch
 from toolglot.errors import ToolError
 
-__all__ = ["Ended", "Session"]
+__all__ = ["EndReason", "ShellSession"]
 
-Ended = Literal["", "timeout", "inactivity", "killed", "cancelled", "output", "closed"]
+EndReason = Literal["", "timeout", "inactivity", "killed", "cancelled", "output", "closed"]
 """Why we ended a command; "" where it ended by itself."""
-MOST_OUTPUT = 8 * 1024**3
+MAX_OUTPUT_BYTES = 8 * 1024**3
 """Bytes after which a command is ended: it would go on for ever."""
-_CHUNK = 256 * 1024
-_TICK = 0.05  # seconds, where the kernel cannot tell us of an end
-_PATIENCE, _GRACE = 5.0, 0.5
+_CHUNK_SIZE = 256 * 1024
+_POLL_SECONDS = 0.05  # seconds, where the kernel cannot tell us of an end
+_KILL_SECONDS, _GRACE_SECONDS = 5.0, 0.5
 _CWD_SIZE = 65_536
 
-_running: "weakref.WeakSet[Session]" = weakref.WeakSet()
+_live_sessions: "weakref.WeakSet[ShellSession]" = weakref.WeakSet()
 
 
 @atexit.register
-def _end_all() -> None:
-    for session in list(_running):
+def _kill_all_sessions() -> None:
+    for session in list(_live_sessions):
         session.kill("closed")
-    for session in list(_running):
+    for session in list(_live_sessions):
         session.join(1.0)
 
 
-class Session:
+class ShellSession:
     """A command on its way. `begin` starts it; `watch` tells of its end."""
 
     def __init__(
@@ -54,121 +54,121 @@ class Session:
         handle: str,
         command: str,
         *,
-        spills: Path | None,
+        spill_dir: Path | None,
         spill_after: int,
-        separate: bool = False,
+        separate_streams: bool = False,
         tty: bool = False,
         keep_stdin: bool = False,
         stdin: bytes | None = None,
         timeout: float | None = None,
-        inactivity: float | None = None,
+        inactivity_timeout: float | None = None,
     ) -> None:
         self.handle, self.command, self.tty = handle, command, tty
-        self.output = Output(spills, spill_after)
-        self.stdout, self.stderr = (Output(None), Output(None)) if separate else (None, None)
-        self._timeout, self._inactivity = timeout, inactivity
-        self._open_stdin, self._pending, self._close_after = (
+        self.output = OutputBuffer(spill_dir, spill_after)
+        self.stdout, self.stderr = (OutputBuffer(None), OutputBuffer(None)) if separate_streams else (None, None)
+        self._timeout, self._inactivity_timeout = timeout, inactivity_timeout
+        self._accepts_input, self._pending_input, self._close_stdin_when_sent = (
             keep_stdin or tty,
             bytearray(stdin or b""),
             not keep_stdin and not tty,
         )
-        self._has_stdin = self._open_stdin or stdin is not None
+        self._has_stdin = self._accepts_input or stdin is not None
         self._lock = threading.Lock()
         self._watchers: list[Callable[[], None]] = []
-        self._woken = self._wake = -1  # a pipe, from the beginning to the end of the command
+        self._wakeup_read = self._wakeup_write = -1  # a pipe, from the beginning to the end of the command
         self._thread: threading.Thread | None = None
-        self._started = threading.Event()
+        self._start_event = threading.Event()
         self._failure: BaseException | None = None
         self._finished = False
-        self._asked: Ended = ""
-        self._in = self._cwd_read = -1
+        self._kill_reason: EndReason = ""
+        self._stdin_fd = self._cwd_fd = -1
         self.pid = 0
-        self.began = time.monotonic()
-        self.seconds = 0.0
+        self.started_at = time.monotonic()
+        self.duration = 0.0
         self.exit_code: int | None = None
-        self.ended: Ended = ""
+        self.end_reason: EndReason = ""
         self.cwd = ""
         """Where the command was when it ended, as it says."""
-        self.read_until = 0
+        self.shown_bytes = 0
         """How much of the output the model has been shown."""
-        self.last_written = self.began
+        self.last_output_at = self.started_at
 
     # ---- for everybody
 
     @property
-    def running(self) -> bool:
+    def is_running(self) -> bool:
         return not self._finished
 
-    def begin(self, prepare: Callable[[tuple[int, ...]], tuple[Launch, Callable[[], None]]], *, tells_cwd: bool) -> None:
+    def start(self, prepare: Callable[[tuple[int, ...]], tuple[Launch, Callable[[], None]]], *, report_cwd: bool) -> None:
         """Starts it. `prepare`: makes the launch, given descriptors that the command itself gets. Raises ToolError."""
         with self._lock:
-            self._woken, self._wake = os.pipe()
-        os.set_blocking(self._woken, False)
-        os.set_blocking(self._wake, False)
-        if self._asked:  # before there was anybody to tell
-            self._nudge()
+            self._wakeup_read, self._wakeup_write = os.pipe()
+        os.set_blocking(self._wakeup_read, False)
+        os.set_blocking(self._wakeup_write, False)
+        if self._kill_reason:  # before there was anybody to tell
+            self._wake_thread()
         self._thread = threading.Thread(
-            target=self._live, args=(prepare, tells_cwd), name=f"toolglot-shell-{self.handle}", daemon=True
+            target=self._run, args=(prepare, report_cwd), name=f"toolglot-shell-{self.handle}", daemon=True
         )
-        _running.add(self)
+        _live_sessions.add(self)
         self._thread.start()
-        self._started.wait()
+        self._start_event.wait()
         if self._failure is not None:
             raise self._failure
 
-    def watch(self, tell: Callable[[], None]) -> None:
+    def on_end(self, callback: Callable[[], None]) -> None:
         """Calls back once, from any thread, when the command has ended."""
         with self._lock:
             if not self._finished:
-                self._watchers.append(tell)
+                self._watchers.append(callback)
                 return
-        tell()
+        callback()
 
-    def kill(self, why: Ended = "killed") -> None:
+    def kill(self, reason: EndReason = "killed") -> None:
         """Ends it and everything that it started; it is gone some milliseconds later."""
         with self._lock:
-            self._asked = self._asked or why
-        self._nudge()
+            self._kill_reason = self._kill_reason or reason
+        self._wake_thread()
 
-    def send(self, data: bytes) -> None:
+    def send_input(self, data: bytes) -> None:
         """Types into it. Raises ToolError."""
-        if not self.running:
+        if not self.is_running:
             raise ToolError(f"the command {self.handle} has ended: it takes no input", kind="execution")
-        if not self._open_stdin:
+        if not self._accepts_input:
             raise ToolError(
                 f"the command {self.handle} takes no input: start it with background=true or tty=true", kind="execution"
             )
         with self._lock:
-            if len(self._pending) + len(data) > 1_000_000:
+            if len(self._pending_input) + len(data) > 1_000_000:
                 raise ToolError(f"the command {self.handle} does not read its input: wait for it", kind="limit")
-            self._pending += data
-        self._nudge()
+            self._pending_input += data
+        self._wake_thread()
 
     def join(self, seconds: float | None = None) -> None:
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(seconds)
 
-    def _nudge(self) -> None:
+    def _wake_thread(self) -> None:
         with self._lock:
-            if self._wake >= 0:
+            if self._wakeup_write >= 0:
                 with suppress(BlockingIOError):
-                    os.write(self._wake, b"!")
+                    os.write(self._wakeup_write, b"!")
 
     # ---- its thread
 
-    def _live(self, prepare: Callable[[tuple[int, ...]], tuple[Launch, Callable[[], None]]], tells_cwd: bool) -> None:
+    def _run(self, prepare: Callable[[tuple[int, ...]], tuple[Launch, Callable[[], None]]], report_cwd: bool) -> None:
         process: subprocess.Popen[bytes] | None = None
         launch: Launch | None = None
-        reads: dict[int, list[Output]] = {}
+        reads: dict[int, list[OutputBuffer]] = {}
         try:
             try:
-                process, launch, reads = self._start(prepare, tells_cwd)
+                process, launch, reads = self._spawn(prepare, report_cwd)
             except OSError as e:
                 raise ToolError(f"the command could not be started: {e.strerror}", kind="execution") from None
             finally:
-                self.began = self.last_written = time.monotonic()
-            self._started.set()
-            self._follow(process, launch, reads)
+                self.started_at = self.last_output_at = time.monotonic()
+            self._start_event.set()
+            self._pump(process, launch, reads)
         except BaseException as e:
             self._failure = e
             if process is not None:
@@ -176,28 +176,28 @@ class Session:
         finally:
             self._finish(process, launch, reads)
 
-    def _start(
-        self, prepare: Callable[[tuple[int, ...]], tuple[Launch, Callable[[], None]]], tells_cwd: bool
-    ) -> tuple["subprocess.Popen[bytes]", Launch, dict[int, list[Output]]]:
+    def _spawn(
+        self, prepare: Callable[[tuple[int, ...]], tuple[Launch, Callable[[], None]]], report_cwd: bool
+    ) -> tuple["subprocess.Popen[bytes]", Launch, dict[int, list[OutputBuffer]]]:
         ours: list[int] = []
         theirs: list[int] = []
         done: Callable[[], None] | None = None
         launch: Launch | None = None
         try:
             cwd_write: tuple[int, ...] = ()
-            if tells_cwd:
-                self._cwd_read, write = os.pipe()
-                ours.append(self._cwd_read)
+            if report_cwd:
+                self._cwd_fd, write = os.pipe()
+                ours.append(self._cwd_fd)
                 theirs.append(write)
-                os.set_blocking(self._cwd_read, False)
+                os.set_blocking(self._cwd_fd, False)
                 cwd_write = (write,)
-            streams, reads = self._streams(ours, theirs)
+            streams, reads = self._open_streams(ours, theirs)
             launch, done = prepare(cwd_write)
             process = subprocess.Popen(
                 launch.argv,
                 env=launch.env,
                 cwd=launch.cwd,
-                pass_fds=launch.inherit,
+                pass_fds=launch.pass_fds,
                 stdin=streams[0],
                 stdout=streams[1],
                 stderr=streams[2],
@@ -206,13 +206,13 @@ class Session:
             self.pid = process.pid
             return process, launch, reads
         except BaseException:
-            self._in = self._cwd_read = -1
+            self._stdin_fd = self._cwd_fd = -1
             for handle in ours:
                 os.close(handle)
             if launch is not None:
-                _let_go(launch)
-                if launch.pids is not None:
-                    launch.pids.remove()
+                _close_launch(launch)
+                if launch.cgroup is not None:
+                    launch.cgroup.remove()
             raise
         finally:
             if done is not None:
@@ -220,13 +220,13 @@ class Session:
             for handle in theirs:
                 os.close(handle)
 
-    def _streams(self, ours: list[int], theirs: list[int]) -> tuple[tuple[int, int, int], dict[int, list[Output]]]:
+    def _open_streams(self, ours: list[int], theirs: list[int]) -> tuple[tuple[int, int, int], dict[int, list[OutputBuffer]]]:
         """What the command gets as its three streams, and what we read."""
         if self.tty:
-            return self._terminal(ours, theirs)
+            return self._open_terminal(ours, theirs)
         if self._has_stdin:
-            given, self._in = os.pipe()
-            ours.append(self._in)
+            given, self._stdin_fd = os.pipe()
+            ours.append(self._stdin_fd)
         else:
             given = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         theirs.append(given)
@@ -240,7 +240,7 @@ class Session:
         theirs.append(err_write)
         return (given, out_write, err_write), {out: [self.output, self.stdout], err: [self.output, self.stderr]}
 
-    def _terminal(self, ours: list[int], theirs: list[int]) -> tuple[tuple[int, int, int], dict[int, list[Output]]]:
+    def _open_terminal(self, ours: list[int], theirs: list[int]) -> tuple[tuple[int, int, int], dict[int, list[OutputBuffer]]]:
         import fcntl
         import struct
         import termios
@@ -249,68 +249,68 @@ class Session:
         ours.append(master)
         theirs.append(slave)
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
-        self._in = os.dup(master)
-        ours.append(self._in)
+        self._stdin_fd = os.dup(master)
+        ours.append(self._stdin_fd)
         return (slave, slave, slave), {master: [self.output]}
 
-    def _follow(self, process: "subprocess.Popen[bytes]", launch: Launch, reads: dict[int, list[Output]]) -> None:
+    def _pump(self, process: "subprocess.Popen[bytes]", launch: Launch, readers: dict[int, list[OutputBuffer]]) -> None:
         """Until it has ended: what it writes is read, what it is sent is written, time is kept."""
         with selectors.DefaultSelector() as selector:
-            for handle in reads:
+            for handle in readers:
                 os.set_blocking(handle, False)
                 selector.register(handle, selectors.EVENT_READ)
-            selector.register(self._woken, selectors.EVENT_READ)
-            ending = _watched(process.pid)
+            selector.register(self._wakeup_read, selectors.EVENT_READ)
+            ending = _open_pidfd(process.pid)
             if ending >= 0:
                 selector.register(ending, selectors.EVENT_READ)
-            if self._in >= 0:
-                os.set_blocking(self._in, False)
+            if self._stdin_fd >= 0:
+                os.set_blocking(self._stdin_fd, False)
             writing = False
             try:
                 while process.poll() is None:
-                    writing = self._wants_writing(selector, writing)
-                    for key, _ in selector.select(self._patience(ending < 0)):
-                        self._ready(key.fd, selector, reads)
-                    if why := self._reason():
-                        self.ended = why
-                        _end(process, launch)
-                for handle in list(reads):
-                    self._drain(handle, reads[handle])
+                    writing = self._update_writing(selector, writing)
+                    for key, _ in selector.select(self._select_timeout(ending < 0)):
+                        self._handle_ready(key.fd, selector, readers)
+                    if why := self._find_end_reason():
+                        self.end_reason = why
+                        _kill_tree(process, launch)
+                for handle in list(readers):
+                    self._drain_output(handle, readers[handle])
             finally:
                 if ending >= 0:
                     os.close(ending)
 
-    def _patience(self, blind: bool) -> float | None:
+    def _select_timeout(self, must_poll: bool) -> float | None:
         now = time.monotonic()
-        ends = [self.began + self._timeout] if self._timeout is not None else []
-        ends += [self.last_written + self._inactivity] if self._inactivity is not None else []
-        ends += [now + _TICK] if blind else []
+        ends = [self.started_at + self._timeout] if self._timeout is not None else []
+        ends += [self.last_output_at + self._inactivity_timeout] if self._inactivity_timeout is not None else []
+        ends += [now + _POLL_SECONDS] if must_poll else []
         return max(0.0, min(ends) - now) if ends else None
 
-    def _reason(self) -> Ended:
-        if self._asked:
-            return self._asked
+    def _find_end_reason(self) -> EndReason:
+        if self._kill_reason:
+            return self._kill_reason
         now = time.monotonic()
-        if self._timeout is not None and now >= self.began + self._timeout:
+        if self._timeout is not None and now >= self.started_at + self._timeout:
             return "timeout"
-        if self._inactivity is not None and now >= self.last_written + self._inactivity:
+        if self._inactivity_timeout is not None and now >= self.last_output_at + self._inactivity_timeout:
             return "inactivity"
-        return "output" if self.output.total > MOST_OUTPUT else ""
+        return "output" if self.output.total_bytes > MAX_OUTPUT_BYTES else ""
 
-    def _ready(self, handle: int, selector: selectors.BaseSelector, reads: dict[int, list[Output]]) -> None:
-        if handle == self._woken:
+    def _handle_ready(self, fd: int, selector: selectors.BaseSelector, readers: dict[int, list[OutputBuffer]]) -> None:
+        if fd == self._wakeup_read:
             with suppress(BlockingIOError):
-                os.read(self._woken, 512)
-        elif handle in reads:
-            if not self._read(handle, reads[handle]):
-                selector.unregister(handle)
-        elif handle == self._in:
-            self._write(selector)
+                os.read(self._wakeup_read, 512)
+        elif fd in readers:
+            if not self._read_output(fd, readers[fd]):
+                selector.unregister(fd)
+        elif fd == self._stdin_fd:
+            self._write_input(selector)
 
-    def _read(self, handle: int, outputs: list[Output]) -> bool:
+    def _read_output(self, fd: int, outputs: list[OutputBuffer]) -> bool:
         """One piece; False where nothing more will come."""
         try:
-            data = os.read(handle, _CHUNK)
+            data = os.read(fd, _CHUNK_SIZE)
         except BlockingIOError:
             return True
         except OSError as e:
@@ -319,72 +319,74 @@ class Session:
             data = b""
         for output in outputs if data else ():
             output.add(data)
-        self.last_written = time.monotonic()
+        self.last_output_at = time.monotonic()
         return bool(data)
 
-    def _drain(self, handle: int, outputs: list[Output]) -> None:
+    def _drain_output(self, fd: int, outputs: list[OutputBuffer]) -> None:
         """What is left when everybody has gone: no more than a pipe or a terminal holds."""
         for _ in range(64):
-            before = outputs[0].total
-            if not self._read(handle, outputs) or outputs[0].total == before:
+            before = outputs[0].total_bytes
+            if not self._read_output(fd, outputs) or outputs[0].total_bytes == before:
                 return
 
-    def _wants_writing(self, selector: selectors.BaseSelector, writing: bool) -> bool:
-        wants = self._in >= 0 and bool(self._pending)
-        if self._in >= 0 and not self._pending and self._close_after:
-            self._close_in()
-        if wants and not writing:
-            selector.register(self._in, selectors.EVENT_WRITE)
-        elif writing and not wants and self._in >= 0:
-            selector.unregister(self._in)
+    def _update_writing(self, selector: selectors.BaseSelector, is_writing: bool) -> bool:
+        wants = self._stdin_fd >= 0 and bool(self._pending_input)
+        if self._stdin_fd >= 0 and not self._pending_input and self._close_stdin_when_sent:
+            self._close_stdin()
+        if wants and not is_writing:
+            selector.register(self._stdin_fd, selectors.EVENT_WRITE)
+        elif is_writing and not wants and self._stdin_fd >= 0:
+            selector.unregister(self._stdin_fd)
         return wants
 
-    def _write(self, selector: selectors.BaseSelector) -> None:
+    def _write_input(self, selector: selectors.BaseSelector) -> None:
         with self._lock:
-            data = bytes(self._pending[:_CHUNK])
+            data = bytes(self._pending_input[:_CHUNK_SIZE])
         try:
-            size = os.write(self._in, data)
+            size = os.write(self._stdin_fd, data)
         except BlockingIOError:
             return
         except OSError:  # nobody reads it
-            size = len(self._pending)
+            size = len(self._pending_input)
         with self._lock:
-            del self._pending[:size]
+            del self._pending_input[:size]
 
-    def _close_in(self) -> None:
-        os.close(self._in)
-        self._in = -1
+    def _close_stdin(self) -> None:
+        os.close(self._stdin_fd)
+        self._stdin_fd = -1
 
-    def _finish(self, process: "subprocess.Popen[bytes] | None", launch: Launch | None, reads: dict[int, list[Output]]) -> None:
+    def _finish(
+        self, process: "subprocess.Popen[bytes] | None", launch: Launch | None, readers: dict[int, list[OutputBuffer]]
+    ) -> None:
         if process is not None:
             code = process.wait()
             self.exit_code = code if code >= 0 else 128 - code
         if launch is not None:
-            self._failure = self._failure or _why_not(launch)
-            _wait_for_all(launch)
-            _let_go(launch)
-        if self._cwd_read >= 0:
-            self.cwd = _last_line(self._cwd_read)
-        for handle in (*reads, self._in, self._cwd_read):
+            self._failure = self._failure or _read_failure(launch)
+            _wait_for_namespace(launch)
+            _close_launch(launch)
+        if self._cwd_fd >= 0:
+            self.cwd = _read_last_line(self._cwd_fd)
+        for handle in (*readers, self._stdin_fd, self._cwd_fd):
             if handle >= 0:
                 os.close(handle)
         for output in (self.output, self.stdout, self.stderr):
             if output is not None:
-                output.finish()
-        self.seconds = time.monotonic() - self.began
+                output.close()
+        self.duration = time.monotonic() - self.started_at
         with self._lock:
             self._finished = True
             watchers, self._watchers = self._watchers, []
-            os.close(self._woken)
-            os.close(self._wake)
-            self._woken = self._wake = self._in = self._cwd_read = -1
-        self._started.set()
+            os.close(self._wakeup_read)
+            os.close(self._wakeup_write)
+            self._wakeup_read = self._wakeup_write = self._stdin_fd = self._cwd_fd = -1
+        self._start_event.set()
         for tell in watchers:
             with suppress(RuntimeError):  # a loop that is closed
                 tell()
-        if launch is not None and launch.pids is not None:
-            launch.pids.remove()
-        _running.discard(self)
+        if launch is not None and launch.cgroup is not None:
+            launch.cgroup.remove()
+        _live_sessions.discard(self)
 
     @property
     def failure(self) -> BaseException | None:
@@ -392,7 +394,7 @@ class Session:
         return self._failure
 
 
-def _watched(pid: int) -> int:
+def _open_pidfd(pid: int) -> int:
     """A descriptor that is ready when a process has ended; -1 where the system has none."""
     try:
         return os.pidfd_open(pid)
@@ -400,25 +402,25 @@ def _watched(pid: int) -> int:
         return -1
 
 
-def _end(process: "subprocess.Popen[bytes]", launch: Launch) -> None:
+def _kill_tree(process: "subprocess.Popen[bytes]", launch: Launch) -> None:
     """Everything that was started ends: with the first process of its own world, or by the helper that stays with it."""
-    if launch.control >= 0:
+    if launch.control_fd >= 0:
         with suppress(OSError):
-            os.write(launch.control, b"!")
+            os.write(launch.control_fd, b"!")
         with suppress(subprocess.TimeoutExpired):
-            process.wait(_PATIENCE)
+            process.wait(_KILL_SECONDS)
             return
-    for pid in _children(process.pid):  # the first of its world: who waits for it sees everybody gone
+    for pid in _list_children(process.pid):  # the first of its world: who waits for it sees everybody gone
         with suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)
     with suppress(subprocess.TimeoutExpired):
-        process.wait(_GRACE)
+        process.wait(_GRACE_SECONDS)
     process.kill()
     with suppress(subprocess.TimeoutExpired):
-        process.wait(_PATIENCE)
+        process.wait(_KILL_SECONDS)
 
 
-def _children(pid: int) -> list[int]:
+def _list_children(pid: int) -> list[int]:
     try:
         with open(f"/proc/{pid}/task/{pid}/children") as file:
             return [int(word) for word in file.read().split()]
@@ -426,27 +428,27 @@ def _children(pid: int) -> list[int]:
         return []
 
 
-def _wait_for_all(launch: Launch) -> None:
+def _wait_for_namespace(launch: Launch) -> None:
     """bwrap ends when the command has; the others of its world end at that moment too, and are waited for."""
-    if launch.first < 0:
+    if launch.info_fd < 0:
         return
-    os.set_blocking(launch.first, False)
+    os.set_blocking(launch.info_fd, False)
     with suppress(OSError):
-        found = re.search(rb'"child-pid"\s*:\s*(\d+)', os.read(launch.first, 4096))
-        ending = _watched(int(found[1])) if found else -1
+        found = re.search(rb'"child-pid"\s*:\s*(\d+)', os.read(launch.info_fd, 4096))
+        ending = _open_pidfd(int(found[1])) if found else -1
         if ending >= 0:
             with selectors.DefaultSelector() as selector:
                 selector.register(ending, selectors.EVENT_READ)
-                selector.select(_GRACE)
+                selector.select(_GRACE_SECONDS)
             os.close(ending)
 
 
-def _why_not(launch: Launch) -> ToolError | None:
-    if launch.failed < 0:
+def _read_failure(launch: Launch) -> ToolError | None:
+    if launch.failure_fd < 0:
         return None
-    os.set_blocking(launch.failed, False)
+    os.set_blocking(launch.failure_fd, False)
     try:
-        said = os.read(launch.failed, 4096).decode(errors="replace")
+        said = os.read(launch.failure_fd, 4096).decode(errors="replace")
     except BlockingIOError:
         return None
     return (
@@ -454,21 +456,21 @@ def _why_not(launch: Launch) -> ToolError | None:
     )
 
 
-def _let_go(launch: Launch) -> None:
-    for handle in (launch.control, launch.failed, launch.first):
+def _close_launch(launch: Launch) -> None:
+    for handle in (launch.control_fd, launch.failure_fd, launch.info_fd):
         if handle >= 0:
             os.close(handle)
 
 
-def _last_line(handle: int) -> str:
+def _read_last_line(fd: int) -> str:
     try:
-        data = os.read(handle, _CWD_SIZE)
+        data = os.read(fd, _CWD_SIZE)
     except (BlockingIOError, OSError):
         return ""
     return os.fsdecode(data).rstrip("\n").rpartition("\n")[2]
 
 
-def signal_of(exit_code: int | None) -> int | None:
+def signal_from_exit_code(exit_code: int | None) -> int | None:
     """The signal that ended a command, where its code says so."""
     if exit_code is not None and exit_code > 128:
         with suppress(ValueError):

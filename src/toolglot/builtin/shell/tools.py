@@ -18,13 +18,13 @@ from typing import Any, cast
 
 import msgspec
 
-from toolglot.builtin.shell.environment import checked_environment
-from toolglot.builtin.shell.guard import Stock, take_stock
-from toolglot.builtin.shell.output import Room, Shown, shown
-from toolglot.builtin.shell.running import Job, SessionResult, Shell, ShellOptions, ShellResult
-from toolglot.builtin.shell.sandbox import Level, program_words, shell_words
-from toolglot.builtin.shell.session import Session
-from toolglot.builtin.toolbox import Question, Toolbox, built
+from toolglot.builtin.shell.environment import validate_environment
+from toolglot.builtin.shell.manager import Job, SessionInfo, ShellManager, ShellOptions, ShellResult
+from toolglot.builtin.shell.output import Excerpt, OutputLimit, make_excerpt
+from toolglot.builtin.shell.protected_paths import ProtectedSnapshot, take_snapshots
+from toolglot.builtin.shell.sandbox import SandboxLevel, build_program_argv, build_shell_argv
+from toolglot.builtin.shell.session import ShellSession
+from toolglot.builtin.tool_state import ToolState, UserQuestion, to_data
 from toolglot.errors import ToolError
 from toolglot.tools.context import Context
 from toolglot.tools.results import ToolOutput
@@ -32,41 +32,46 @@ from toolglot.tools.tool import Tool, tool
 
 __all__ = ["close_shell", "shell_tools"]
 
-USUAL_TIMEOUT, LONGEST_TIMEOUT = 120.0, 7200.0
-USUAL_OUTPUT, MOST_OUTPUT = 30_000, 200_000
-_LONGEST_COMMAND = 100_000  # bytes; the kernel takes little more in one word
-_MOST_WORDS, _MOST_LINES, _LONGEST_INPUT = 1000, 50, 1_000_000
-_FILTER_SECONDS = 2
-_PROGRESS = 1.0
+DEFAULT_TIMEOUT, MAX_TIMEOUT = 120.0, 7200.0
+DEFAULT_OUTPUT, MAX_OUTPUT = 30_000, 200_000
+_MAX_COMMAND_BYTES = 100_000  # bytes; the kernel takes little more in one word
+_MAX_ARGUMENTS, _MAX_COMMANDS, _MAX_INPUT_BYTES = 1000, 50, 1_000_000
+_FILTER_TIMEOUT = 2
+_PROGRESS_INTERVAL = 1.0
 
 
-_shells: "weakref.WeakKeyDictionary[Toolbox, list[Shell]]" = weakref.WeakKeyDictionary()
+_managers: "weakref.WeakKeyDictionary[ToolState, list[ShellManager]]" = weakref.WeakKeyDictionary()
 
 
-def close_shell(box: Toolbox) -> None:
+def close_shell(state: ToolState) -> None:
     """Ends all commands of a toolbox."""
-    for shell in _shells.pop(box, []):
+    for shell in _managers.pop(state, []):
         shell.close()
 
 
-def shell_tools(box: Toolbox, options: ShellOptions | None = None) -> list[Tool]:
+def shell_tools(state: ToolState, options: ShellOptions | None = None) -> list[Tool]:
     """The four tools for a toolbox. Where no sandbox works, each command has to be approved."""
-    own = Shell(box, options)
-    _shells.setdefault(box, []).append(own)
-    weakref.finalize(box, own.close)
+    own = ShellManager(state, options)
+    _managers.setdefault(state, []).append(own)
+    weakref.finalize(state, own.close)
     return [_shell_tool(own), _output_tool(own), _kill_tool(own), _list_tool(own)]
 
 
 # ---- the tools
 
 
-def _shell_tool(own: Shell) -> Tool:
+def _shell_tool(manager: ShellManager) -> Tool:
     @tool(
         name="shell",
-        effects=("read", "write", "execute", *(("network",) if own.options.network or own.level is Level.NONE else ())),
-        approval=True if own.level is Level.NONE else None,
-        timeout=LONGEST_TIMEOUT + 60,
-        max_result=2 * MOST_OUTPUT,
+        effects=(
+            "read",
+            "write",
+            "execute",
+            *(("network",) if manager.options.network or manager.level is SandboxLevel.NONE else ()),
+        ),
+        approval=True if manager.level is SandboxLevel.NONE else None,
+        timeout=MAX_TIMEOUT + 60,
+        max_result=2 * MAX_OUTPUT,
         target=_target,
         preview=_preview,
         examples=[
@@ -85,7 +90,7 @@ def _shell_tool(own: Shell) -> Tool:
         yield_after: float | None = None,
         tty: bool = False,
         stdin: str | None = None,
-        max_output: int = USUAL_OUTPUT,
+        max_output: int = DEFAULT_OUTPUT,
         description: str = "",
         login: bool = False,
         escalate: bool = False,
@@ -120,93 +125,95 @@ def _shell_tool(own: Shell) -> Tool:
             head_share: How much of output that is cut is from its beginning, 0 to 1; a third without.
         """
         if restart:
-            await _restart(own)
+            await _restart(manager)
             if command is None and argv is None:
                 return ToolOutput(
                     "Everything was ended; commands run in the workspace's first folder again.", {"restarted": True}
                 )
-        lines = _checked_lines(command, argv, then)
+        lines = _check_commands(command, argv, then)
         if then and (background or tty or stdin is not None or yield_after is not None):
             raise ToolError("then does not go with background, yield_after, tty or stdin: run one command", kind="validation")
-        limits = _checked_limits(timeout, inactivity_timeout, yield_after, waits=not background and yield_after is None)
-        room = _checked_room(max_output, head_share)
-        order = _Order(
+        limits = _check_timeouts(timeout, inactivity_timeout, yield_after, waits=not background and yield_after is None)
+        room = _check_output_limit(max_output, head_share)
+        order = _RunOptions(
             cwd=cwd,
-            limits=limits,
-            room=room,
-            extra=checked_environment(env),
-            stdin=_checked_input("stdin", stdin),
+            timeouts=limits,
+            output_limit=room,
+            variables=validate_environment(env),
+            stdin=_encode_input("stdin", stdin),
             tty=tty,
             background=background,
             yield_after=yield_after,
             login=login,
-            escalated=own.level is not Level.NONE and escalate,
+            escalate=manager.level is not SandboxLevel.NONE and escalate,
             description=description,
         )
-        if order.escalated:
-            await _asked(own, "\n".join(lines), description)
-        outputs = [await _run(own, context, order, lines[0], argv)]
+        if order.escalate:
+            await _ask_to_escalate(manager, "\n".join(lines), description)
+        outputs = [await _run_command(manager, context, order, lines[0], argv)]
         for line in lines[1:]:
             try:
-                outputs.append(await _run(own, context, order, line))
+                outputs.append(await _run_command(manager, context, order, line))
             except ToolError as e:  # what was run before is told all the same
                 outputs.append(ToolOutput(f"[not run: {e}]", None, is_error=True, error_kind=e.kind))
-        return _together(lines, outputs) if then else outputs[0]
+        return _join_outputs(lines, outputs) if then else outputs[0]
 
     return shell
 
 
-class _Order(msgspec.Struct, frozen=True, kw_only=True):
+class _RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How the commands of one call are run."""
 
     cwd: str | None
-    limits: tuple[float | None, float | None]
-    room: Room
-    extra: dict[str, str]
+    timeouts: tuple[float | None, float | None]
+    output_limit: OutputLimit
+    variables: dict[str, str]
     stdin: bytes | None
     tty: bool
     background: bool
     yield_after: float | None
     login: bool
-    escalated: bool
+    escalate: bool
     description: str
 
 
-async def _run(own: Shell, context: Context, order: _Order, line: str, argv: list[str] | None = None) -> ToolOutput:
+async def _run_command(
+    manager: ShellManager, context: Context, options: _RunOptions, line: str, argv: list[str] | None = None
+) -> ToolOutput:
     """Runs one command: a line, or a program and its words. Raises ToolError."""
-    folder = own.where(order.cwd)
-    within = await asyncio.to_thread(own.confinement, folder, escalated=order.escalated)
-    stock: tuple[Stock, ...] = ()
-    if within.level is not Level.NONE:
-        names, closely = own.box.workspace.protected, within.level is Level.LANDLOCK
-        stock = await asyncio.to_thread(take_stock, within.roots, folder, names, closely=closely)
-    session = Session(
-        own.new_handle(),
+    folder = manager.resolve_cwd(options.cwd)
+    within = await asyncio.to_thread(manager.build_confinement, folder, escalated=options.escalate)
+    stock: tuple[ProtectedSnapshot, ...] = ()
+    if within.level is not SandboxLevel.NONE:
+        names, recursive = manager.state.workspace.protected_names, within.level is SandboxLevel.LANDLOCK
+        stock = await asyncio.to_thread(take_snapshots, within.roots, folder, names, recursive=recursive)
+    session = ShellSession(
+        manager.new_handle(),
         line,
-        spills=within.readable[0],
-        spill_after=order.room.most,
-        separate=own.options.separate and not order.tty,
-        tty=order.tty,
-        keep_stdin=order.background,
-        stdin=order.stdin,
-        timeout=order.limits[0],
-        inactivity=order.limits[1],
+        spill_dir=within.readable_paths[0],
+        spill_after=options.output_limit.max_chars,
+        separate_streams=manager.options.separate and not options.tty,
+        tty=options.tty,
+        keep_stdin=options.background,
+        stdin=options.stdin,
+        timeout=options.timeouts[0],
+        inactivity_timeout=options.timeouts[1],
     )
-    job = Job(session, within, stock, folder, order.description, order.background or order.yield_after is not None)
-    words = partial(_words, None if argv is not None else line, argv, order.login, within.processes)
-    await asyncio.to_thread(own.start, session, words, job, order.extra)
-    wait = 0.0 if order.background and order.yield_after is None else order.yield_after
-    await _until_ended(session, wait, context, kill=True)
-    return _answer(own, job, order.room)
+    job = Job(session, within, stock, folder, options.description, options.background or options.yield_after is not None)
+    words = partial(_build_argv, None if argv is not None else line, argv, options.login, within.max_processes)
+    await asyncio.to_thread(manager.start, session, words, job, options.variables)
+    wait = 0.0 if options.background and options.yield_after is None else options.yield_after
+    await _wait_for_end(session, wait, context, kill=True)
+    return _build_output(manager, job, options.output_limit)
 
 
-def _output_tool(own: Shell) -> Tool:
+def _output_tool(manager: ShellManager) -> Tool:
     @tool(
         name="shell_output",
         polls=True,
         effects=("read", "execute"),
-        timeout=LONGEST_TIMEOUT + 60,
-        max_result=2 * MOST_OUTPUT,
+        timeout=MAX_TIMEOUT + 60,
+        max_result=2 * MAX_OUTPUT,
         target=lambda arguments: f"command {arguments.get('handle', '')}",
         preview=lambda arguments: str(arguments.get("input") or ""),
         examples=[{"input": {"handle": "1", "wait": True, "timeout": 30}}],
@@ -219,7 +226,7 @@ def _output_tool(own: Shell) -> Tool:
         tail_lines: int | None = None,
         filter: str | None = None,
         input: str | None = None,
-        max_output: int = USUAL_OUTPUT,
+        max_output: int = DEFAULT_OUTPUT,
         wait_first: float | None = None,
         head_share: float | None = None,
     ) -> ToolOutput:
@@ -237,27 +244,27 @@ def _output_tool(own: Shell) -> Tool:
             wait_first: Seconds to wait before looking.
             head_share: How much of output that is cut is from its beginning, 0 to 1; a third without.
         """
-        room = _checked_room(max_output, head_share)
-        seconds = _checked_seconds("timeout", timeout)
-        first = _checked_seconds("wait_first", wait_first)
+        room = _check_output_limit(max_output, head_share)
+        seconds = _check_seconds("timeout", timeout)
+        first = _check_seconds("wait_first", wait_first)
         if tail_lines is not None and not 1 <= tail_lines <= 1_000_000:
             raise ToolError("tail_lines must be at least 1", kind="validation")
-        data = _checked_input("input", input)
-        job = own.job(handle)
+        data = _encode_input("input", input)
+        job = manager.find_job(handle)
         if data:
-            if job.within.level < own.level:  # somebody has said yes to the command, not to what is typed into it
-                await _asked(own, f"{job.session.command}\nwith the input: {input}", "")
-            job.session.send(data)
+            if job.confinement.level < manager.level:  # somebody has said yes to the command, not to what is typed into it
+                await _ask_to_escalate(manager, f"{job.session.command}\nwith the input: {input}", "")
+            job.session.send_input(data)
         if wait or timeout is not None or first:
             pause = max(seconds if seconds is not None else 30.0 if wait else 0.0, first or 0.0)
-            await _until_ended(job.session, pause, context, kill=False)
-        text = await asyncio.to_thread(_part, job, room, tail_lines, filter)
-        return _answer(own, job, room, text)
+            await _wait_for_end(job.session, pause, context, kill=False)
+        text = await asyncio.to_thread(_excerpt_output, job, room, tail_lines, filter)
+        return _build_output(manager, job, room, text)
 
     return shell_output
 
 
-def _kill_tool(own: Shell) -> Tool:
+def _kill_tool(manager: ShellManager) -> Tool:
     @tool(
         name="shell_kill",
         effects="execute",
@@ -272,26 +279,28 @@ def _kill_tool(own: Shell) -> Tool:
             context: The call.
             handle: The handle that shell gave.
         """
-        job = own.job(handle)
-        was_running = job.session.running
+        job = manager.find_job(handle)
+        was_running = job.session.is_running
         job.session.kill()
-        await _until_ended(job.session, 10.0, context, kill=False)
-        text = _part(job, Room(USUAL_OUTPUT), None, None)
-        result = own.result(job, Room(USUAL_OUTPUT), text=text)
+        await _wait_for_end(job.session, 10.0, context, kill=False)
+        text = _excerpt_output(job, OutputLimit(DEFAULT_OUTPUT), None, None)
+        result = manager.build_result(job, OutputLimit(DEFAULT_OUTPUT), excerpt=text)
         said = "was ended" if was_running else f"had ended before, with exit code {result.exit_code}"
         rest = f" What it wrote last:\n{result.output}" if result.output else ""
-        return ToolOutput(f"The command {job.session.handle} {said}.{rest}", built(result))
+        return ToolOutput(f"The command {job.session.handle} {said}.{rest}", to_data(result))
 
     return shell_kill
 
 
-def _list_tool(own: Shell) -> Tool:
+def _list_tool(manager: ShellManager) -> Tool:
     @tool(name="shell_list", polls=True, effects="read", inline=True, idempotent=True, examples=[{"input": {}}])
     def shell_list() -> ToolOutput:
         """Lists the commands in the background: those that run, and those that ended not long ago."""
-        found = [_listed(job.session) for job in own.jobs()]
-        lines = [f"{one.handle}: {_state(one)}, {one.unread_bytes} bytes not read: {one.command[:200]}" for one in found]
-        return ToolOutput("\n".join(lines) or "No commands run in the background.", {"sessions": built(found)})
+        found = [_describe_session(job.session) for job in manager.list_jobs()]
+        lines = [
+            f"{one.handle}: {_describe_status(one)}, {one.unread_bytes} bytes not read: {one.command[:200]}" for one in found
+        ]
+        return ToolOutput("\n".join(lines) or "No commands run in the background.", {"sessions": to_data(found)})
 
     return shell_list
 
@@ -299,7 +308,7 @@ def _list_tool(own: Shell) -> Tool:
 # ---- what the tools share
 
 
-async def _until_ended(session: Session, seconds: float | None, context: Context, *, kill: bool) -> None:
+async def _wait_for_end(session: ShellSession, seconds: float | None, context: Context, *, kill: bool) -> None:
     """Until the command ends, or for so many seconds; who waits is told how far it is. `kill`: it ends where nobody waits."""
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[None] = loop.create_future()
@@ -311,12 +320,12 @@ async def _until_ended(session: Session, seconds: float | None, context: Context
     def tell() -> None:
         loop.call_soon_threadsafe(settle)
 
-    session.watch(tell)
+    session.on_end(tell)
     until = None if seconds is None else loop.time() + seconds
     said = ""
     try:
         while not ended.done():
-            left = _PROGRESS if until is None else min(_PROGRESS, until - loop.time())
+            left = _PROGRESS_INTERVAL if until is None else min(_PROGRESS_INTERVAL, until - loop.time())
             if left <= 0:
                 return
             await asyncio.wait([ended], timeout=left)
@@ -329,19 +338,19 @@ async def _until_ended(session: Session, seconds: float | None, context: Context
         raise
 
 
-def _answer(own: Shell, job: Job, room: Room, text: Shown | None = None) -> ToolOutput:
-    if not job.session.running and isinstance(job.session.failure, Exception):
-        own.forget(job)
+def _build_output(manager: ShellManager, job: Job, limit: OutputLimit, excerpt: Excerpt | None = None) -> ToolOutput:
+    if not job.session.is_running and isinstance(job.session.failure, Exception):
+        manager.forget(job)
         raise job.session.failure
-    result = own.result(job, room, text=text)
-    if not result.running and text is None:
-        own.forget(job)
-    parts = [result.output.rstrip("\n") or "(no output)", *(f"[{note}]" for note in (*_endings(result), *result.notes))]
+    result = manager.build_result(job, limit, excerpt=excerpt)
+    if not result.running and excerpt is None:
+        manager.forget(job)
+    parts = [result.output.rstrip("\n") or "(no output)", *(f"[{note}]" for note in (*_describe_end(result), *result.notes))]
     wrong = result.timed_out and not result.running
-    return ToolOutput("\n".join(parts), built(result), is_error=wrong, error_kind="timeout" if wrong else None)
+    return ToolOutput("\n".join(parts), to_data(result), is_error=wrong, error_kind="timeout" if wrong else None)
 
 
-def _together(lines: list[str], outputs: list[ToolOutput]) -> ToolOutput:
+def _join_outputs(lines: list[str], outputs: list[ToolOutput]) -> ToolOutput:
     """Several commands as one result."""
     text = "\n\n".join(f"$ {line}\n{output.content}" for line, output in zip(lines, outputs, strict=True))
     wrong = next((output for output in outputs if output.is_error), None)
@@ -349,7 +358,7 @@ def _together(lines: list[str], outputs: list[ToolOutput]) -> ToolOutput:
     return ToolOutput(text, data) if wrong is None else ToolOutput(text, data, is_error=True, error_kind=wrong.error_kind)
 
 
-def _endings(result: ShellResult) -> list[str]:
+def _describe_end(result: ShellResult) -> list[str]:
     found: list[str] = []
     if result.running:
         found.append(f"still running after {result.seconds:.1f} s: read on with shell_output(handle={result.handle!r})")
@@ -365,39 +374,41 @@ def _endings(result: ShellResult) -> list[str]:
     return found
 
 
-def _words(command: str | None, argv: list[str] | None, login: bool, processes: int, handle: int) -> list[str]:
+def _build_argv(command: str | None, argv: list[str] | None, login: bool, max_processes: int, cwd_fd: int) -> list[str]:
     if command is not None:
-        return shell_words(command, login=login, handle=handle, processes=processes)
-    return program_words(argv or [], processes)
+        return build_shell_argv(command, login=login, cwd_fd=cwd_fd, max_processes=max_processes)
+    return build_program_argv(argv or [], max_processes)
 
 
-def _part(job: Job, room: Room, tail_lines: int | None, wanted: str | None) -> Shown:
+def _excerpt_output(job: Job, limit: OutputLimit, tail_lines: int | None, pattern: str | None) -> Excerpt:
     """What is new of the output, or its last lines; only lines that match."""
     output = job.session.output
-    head, gap, tail = output.since(0 if tail_lines is not None else job.session.read_until)
-    part = shown(head, gap, tail, Room(max(room.most, 2_000_000)) if wanted or tail_lines is not None else room)
-    if wanted is None and tail_lines is None:
+    head, gap, tail = output.read_from(0 if tail_lines is not None else job.session.shown_bytes)
+    part = make_excerpt(
+        head, gap, tail, OutputLimit(max(limit.max_chars, 2_000_000)) if pattern or tail_lines is not None else limit
+    )
+    if pattern is None and tail_lines is None:
         return part
-    text = part.text if wanted is None else _matching(part.text, wanted)
+    text = part.text if pattern is None else _filter_lines(part.text, pattern)
     lines = text.splitlines(keepends=True)
     if tail_lines is not None:
         lines = lines[-tail_lines:]
     text = "".join(lines)
-    return shown(text.encode("utf-8", "replace"), 0, b"", room)
+    return make_excerpt(text.encode("utf-8", "replace"), 0, b"", limit)
 
 
-def _matching(text: str, wanted: str) -> str:
+def _filter_lines(text: str, pattern: str) -> str:
     """Lines that match, by grep, whose time is bounded by its input. Raises ToolError."""
     program = shutil.which("grep", path="/usr/bin:/bin")
-    if "\0" in wanted or len(wanted) > 1000 or program is None:
+    if "\0" in pattern or len(pattern) > 1000 or program is None:
         raise ToolError("filter cannot be used: it is too long, holds a NUL byte, or there is no grep", kind="validation")
     try:
         data = text.encode("utf-8", "replace")
         found = subprocess.run(
-            [program, "-aE", "-e", wanted],
+            [program, "-aE", "-e", pattern],
             input=data,
             capture_output=True,
-            timeout=_FILTER_SECONDS,
+            timeout=_FILTER_TIMEOUT,
             check=False,
             env={"LC_ALL": "C.UTF-8"},
         )
@@ -405,22 +416,22 @@ def _matching(text: str, wanted: str) -> str:
         raise ToolError("filter took too long: use a simpler expression", kind="validation") from None
     if found.returncode > 1:
         said = found.stderr.decode(errors="replace").strip().rpartition(":")[2].strip()
-        raise ToolError(f"filter {wanted[:80]!r} is not a regular expression: {said}", kind="validation")
+        raise ToolError(f"filter {pattern[:80]!r} is not a regular expression: {said}", kind="validation")
     return found.stdout.decode("utf-8", "replace")
 
 
-async def _restart(own: Shell) -> None:
-    jobs = own.jobs()
+async def _restart(manager: ShellManager) -> None:
+    jobs = manager.list_jobs()
     for job in jobs:
         job.session.kill()
     for job in jobs:
         await asyncio.to_thread(job.session.join, 5.0)
-    own.box.cwd = ""
+    manager.state.cwd = ""
 
 
-async def _asked(own: Shell, line: str, description: str) -> None:
+async def _ask_to_escalate(manager: ShellManager, command: str, description: str) -> None:
     """Somebody says yes to a command outside of the sandbox. Raises ToolError."""
-    ask = own.box.ask
+    ask = manager.state.ask
     if ask is None:
         raise ToolError("nobody can be asked to let a command run outside of the sandbox: run it inside", kind="not_allowed")
     why = f" ({description[:500]})" if description else ""
@@ -428,7 +439,9 @@ async def _asked(own: Shell, line: str, description: str) -> None:
         {"label": "yes", "description": "run it with all rights of the user"},
         {"label": "no", "description": "do not run it"},
     )
-    question = Question(question=f"Run outside of the sandbox{why}? {line}", header="sandbox", kind="yesno", options=options)
+    question = UserQuestion(
+        question=f"Run outside of the sandbox{why}? {command}", header="sandbox", kind="yesno", options=options
+    )
     found = ask([question])
     answers = await found if inspect.isawaitable(found) else found
     said = answers[0] if answers else ""
@@ -436,30 +449,30 @@ async def _asked(own: Shell, line: str, description: str) -> None:
         raise ToolError("the user does not want this command to run outside of the sandbox", kind="rejected")
 
 
-def _listed(session: Session) -> SessionResult:
-    ended = not session.running
-    return SessionResult(
+def _describe_session(session: ShellSession) -> SessionInfo:
+    ended = not session.is_running
+    return SessionInfo(
         handle=session.handle,
         command=session.command,
         pid=session.pid,
         running=not ended,
-        seconds=round(session.seconds if ended else time.monotonic() - session.began, 3),
+        seconds=round(session.duration if ended else time.monotonic() - session.started_at, 3),
         exit_code=session.exit_code if ended else None,
-        ended=session.ended,
-        total_bytes=session.output.total,
-        unread_bytes=session.output.total - session.read_until,
+        ended=session.end_reason,
+        total_bytes=session.output.total_bytes,
+        unread_bytes=session.output.total_bytes - session.shown_bytes,
     )
 
 
-def _state(one: SessionResult) -> str:
-    if one.running:
-        return f"running for {one.seconds:.1f} s"
-    return f"ended ({one.ended})" if one.ended else f"ended with exit code {one.exit_code}"
+def _describe_status(session: SessionInfo) -> str:
+    if session.running:
+        return f"running for {session.seconds:.1f} s"
+    return f"ended ({session.ended})" if session.ended else f"ended with exit code {session.exit_code}"
 
 
 def _target(arguments: dict[str, Any]) -> str:
     more = cast(list[Any], arguments.get("then") or [])
-    return "\n".join([_line(arguments.get("command"), arguments.get("argv")), *map(str, more)])
+    return "\n".join([_command_line(arguments.get("command"), arguments.get("argv")), *map(str, more)])
 
 
 def _preview(arguments: dict[str, Any]) -> str:
@@ -472,7 +485,7 @@ def _preview(arguments: dict[str, Any]) -> str:
     return "\n".join(parts)
 
 
-def _line(command: Any, argv: Any) -> str:
+def _command_line(command: Any, argv: Any) -> str:
     if command is not None:
         return str(command)
     return shlex.join(map(str, argv or ()))
@@ -481,22 +494,22 @@ def _line(command: Any, argv: Any) -> str:
 # ---- checks
 
 
-def _checked_lines(command: str | None, argv: list[str] | None, then: list[str] | None) -> list[str]:
+def _check_commands(command: str | None, argv: list[str] | None, then: list[str] | None) -> list[str]:
     """All command lines of a call. Raises ToolError."""
     more = then or []
-    if len(more) >= _MOST_LINES:
-        raise ToolError(f"then has {len(more)} lines; at most {_MOST_LINES} commands are run in one call", kind="validation")
-    return [_checked_command(command, argv), *(_checked_command(line, None) for line in more)]
+    if len(more) >= _MAX_COMMANDS:
+        raise ToolError(f"then has {len(more)} lines; at most {_MAX_COMMANDS} commands are run in one call", kind="validation")
+    return [_check_command(command, argv), *(_check_command(line, None) for line in more)]
 
 
-def _checked_command(command: str | None, argv: list[str] | None) -> str:
+def _check_command(command: str | None, argv: list[str] | None) -> str:
     if (command is None) == (argv is None):
         raise ToolError("give either command or argv", kind="validation")
     words = [command] if command is not None else argv or []
     if not words or not words[0].strip():
         raise ToolError(f"{'command' if command is not None else 'argv'} is empty", kind="validation")
-    if len(words) > _MOST_WORDS:
-        raise ToolError(f"argv has {len(words)} words; at most {_MOST_WORDS} are taken", kind="validation")
+    if len(words) > _MAX_ARGUMENTS:
+        raise ToolError(f"argv has {len(words)} words; at most {_MAX_ARGUMENTS} are taken", kind="validation")
     for word in words:
         if "\0" in word:
             raise ToolError("a command cannot hold a NUL byte: write it to a file, or use printf '\\0'", kind="validation")
@@ -504,42 +517,42 @@ def _checked_command(command: str | None, argv: list[str] | None) -> str:
             size = len(os.fsencode(word))
         except UnicodeEncodeError:
             raise ToolError("the command holds half a character (a lone surrogate)", kind="validation") from None
-        if size > _LONGEST_COMMAND:
+        if size > _MAX_COMMAND_BYTES:
             raise ToolError(
-                f"the command has {size} bytes, at most {_LONGEST_COMMAND} are taken: write it to a file and run that",
+                f"the command has {size} bytes, at most {_MAX_COMMAND_BYTES} are taken: write it to a file and run that",
                 kind="validation",
             )
-    return _line(command, argv)
+    return _command_line(command, argv)
 
 
-def _checked_limits(
-    timeout: float | None, inactivity: float | None, yields: float | None, *, waits: bool
+def _check_timeouts(
+    timeout: float | None, inactivity: float | None, yield_after: float | None, *, waits: bool
 ) -> tuple[float | None, float | None]:
-    _checked_seconds("yield_after", yields)
-    usual = USUAL_TIMEOUT if waits and inactivity is None else LONGEST_TIMEOUT if waits else None
-    found = _checked_seconds("timeout", timeout)
-    return usual if found is None else found, _checked_seconds("inactivity_timeout", inactivity)
+    _check_seconds("yield_after", yield_after)
+    usual = DEFAULT_TIMEOUT if waits and inactivity is None else MAX_TIMEOUT if waits else None
+    found = _check_seconds("timeout", timeout)
+    return usual if found is None else found, _check_seconds("inactivity_timeout", inactivity)
 
 
-def _checked_seconds(name: str, value: float | None) -> float | None:
-    if value is not None and not 0 <= value <= LONGEST_TIMEOUT:
-        raise ToolError(f"{name} must be between 0 and {LONGEST_TIMEOUT:g} seconds", kind="validation")
+def _check_seconds(name: str, value: float | None) -> float | None:
+    if value is not None and not 0 <= value <= MAX_TIMEOUT:
+        raise ToolError(f"{name} must be between 0 and {MAX_TIMEOUT:g} seconds", kind="validation")
     return value
 
 
-def _checked_room(most: int, share: float | None) -> Room:
-    if not 1 <= most <= MOST_OUTPUT:
-        raise ToolError(f"max_output must be between 1 and {MOST_OUTPUT} characters", kind="validation")
-    if share is not None and not 0 <= share <= 1:
+def _check_output_limit(max_chars: int, head_fraction: float | None) -> OutputLimit:
+    if not 1 <= max_chars <= MAX_OUTPUT:
+        raise ToolError(f"max_output must be between 1 and {MAX_OUTPUT} characters", kind="validation")
+    if head_fraction is not None and not 0 <= head_fraction <= 1:
         raise ToolError("head_share must be between 0 and 1", kind="validation")
-    return Room(most) if share is None else Room(most, share)
+    return OutputLimit(max_chars) if head_fraction is None else OutputLimit(max_chars, head_fraction)
 
 
-def _checked_input(name: str, text: str | None) -> bytes | None:
+def _encode_input(name: str, text: str | None) -> bytes | None:
     if text is None:
         return None
     with suppress(UnicodeEncodeError):
         data = text.encode()
-        if len(data) <= _LONGEST_INPUT:
+        if len(data) <= _MAX_INPUT_BYTES:
             return data
     raise ToolError(f"{name} is too long, or holds half a character", kind="validation")

@@ -3,8 +3,8 @@
 Everything that a page loads comes through one gate, which judges each address by its number: what is not public is refused.
 """
 
+from toolglot.builtin.web.client import WebClient
 from toolglot.builtin.web.config import WebConfig
 from toolglot.builtin.web.tools import web_tools
-from toolglot.builtin.web.web import Web
 
-__all__ = ["Web", "WebConfig", "web_tools"]
+__all__ = ["WebClient", "WebConfig", "web_tools"]

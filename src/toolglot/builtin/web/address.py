@@ -16,15 +16,15 @@ import msgspec
 
 from toolglot.errors import ToolError, UsageError
 
-__all__ = ["Guard", "Resolve", "Site", "is_public", "resolve_name", "site_of"]
+__all__ = ["AddressGuard", "Resolver", "Site", "is_public", "parse_site", "resolve_name"]
 
 Address = IPv4Address | IPv6Address
-Resolve = Callable[[str, int], Awaitable[list[str]]]
+Resolver = Callable[[str, int], Awaitable[list[str]]]
 """The addresses of a name, as texts."""
 MAX_URL = 8_000
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 # Not public: this host, private, shared, link-local, special, documentation, benchmarks, multicast, reserved; Azure's own host.
-_CLOSED_4 = tuple(
+_NON_PUBLIC_IPV4 = tuple(
     map(
         IPv4Network,
         (
@@ -34,19 +34,19 @@ _CLOSED_4 = tuple(
         ),
     )
 )
-_OPEN_6 = IPv6Network("2000::/3")
-_CLOSED_6 = tuple(map(IPv6Network, ("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20")))
-_NAT64 = IPv6Network("64:ff9b::/96")
+_PUBLIC_IPV6 = IPv6Network("2000::/3")
+_NON_PUBLIC_IPV6 = tuple(map(IPv6Network, ("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20")))
+_NAT64_PREFIX = IPv6Network("64:ff9b::/96")
 # Ports of other protocols, which a request could be taken for.
-_CLOSED_PORTS = frozenset(
+_BLOCKED_PORTS = frozenset(
     {1, 7, 9, 11, 13, 15, 17, 19, 20, 21, 22, 23, 25, 37, 42, 43, 53, 69, 79, 87, 95, 101, 102, 103, 104, 109, 110, 111, 113}
     | {115, 117, 119, 123, 135, 137, 139, 143, 161, 179, 389, 427, 465, 512, 513, 514, 515, 526, 530, 531, 532, 540, 548, 554}
     | {556, 563, 587, 601, 636, 989, 990, 993, 995, 1719, 1720, 1723, 2049, 3659, 4045, 4190, 5060, 5061, 6000, 6379, 6566}
     | {6665, 6666, 6667, 6668, 6669, 6679, 6697, 10080, 11211}
 )
-_NOT_IN_URL = re.compile(r"[\x00-\x20\x7f-\x9f\\\u2028\u2029\ufeff]|[\ud800-\udfff]")
+_FORBIDDEN_CHARS = re.compile(r"[\x00-\x20\x7f-\x9f\\\u2028\u2029\ufeff]|[\ud800-\udfff]")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
-_ENTRY = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[^:/\s\[\]]+)(?::(?P<port>\d{1,5}))?")
+_ALLOW_ENTRY = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[^:/\s\[\]]+)(?::(?P<port>\d{1,5}))?")
 
 
 class Site(msgspec.Struct, frozen=True):
@@ -61,12 +61,12 @@ class Site(msgspec.Struct, frozen=True):
         return host if self.port == _DEFAULT_PORTS.get(self.scheme) else f"{host}:{self.port}"
 
 
-def site_of(url: str) -> Site:
+def parse_site(url: str) -> Site:
     """Where an address leads. Raises ToolError: it is no address of a page."""
     shown = f"{url[:120]!r}"
     if len(url) > MAX_URL:
         _refuse(f"the address {shown}… has over {MAX_URL} characters")
-    if found := _NOT_IN_URL.search(url):
+    if found := _FORBIDDEN_CHARS.search(url):
         _refuse(f"{shown} is not an address: it has the character {found[0]!a}; write it as %XX or leave it out")
     scheme = _SCHEME.match(url)
     if scheme is None:
@@ -85,19 +85,19 @@ def site_of(url: str) -> Site:
     return Site(parts.scheme, host.rstrip(".").lower(), port or _DEFAULT_PORTS[parts.scheme])
 
 
-def _refuse(why: str, kind: str = "validation") -> NoReturn:
-    raise ToolError(why, kind="not_allowed" if kind == "not_allowed" else "validation")
+def _refuse(message: str, kind: str = "validation") -> NoReturn:
+    raise ToolError(message, kind="not_allowed" if kind == "not_allowed" else "validation")
 
 
 def is_public(address: Address) -> bool:
     """Whether an address belongs to the public internet, also where it stands inside of another one."""
     if isinstance(address, IPv4Address):
-        return not any(address in network for network in _CLOSED_4)
+        return not any(address in network for network in _NON_PUBLIC_IPV4)
     if (inner := address.ipv4_mapped) is not None:
         return is_public(inner)
-    if address in _NAT64:
+    if address in _NAT64_PREFIX:
         return is_public(IPv4Address(int(address) & 0xFFFF_FFFF))
-    return address in _OPEN_6 and not any(address in network for network in _CLOSED_6)
+    return address in _PUBLIC_IPV6 and not any(address in network for network in _NON_PUBLIC_IPV6)
 
 
 async def resolve_name(host: str, port: int) -> list[str]:
@@ -106,7 +106,7 @@ async def resolve_name(host: str, port: int) -> list[str]:
     return list(dict.fromkeys(str(item[4][0]) for item in found))
 
 
-class _Entry(msgspec.Struct, frozen=True):
+class _AllowEntry(msgspec.Struct, frozen=True):
     """What the user has allowed: a name, or a network; one port, or all (0)."""
 
     name: str
@@ -114,27 +114,27 @@ class _Entry(msgspec.Struct, frozen=True):
     port: int
 
 
-class Guard:
+class AddressGuard:
     """Judges where a request may go. allowed: names, addresses and networks that need not be public, with a port or without."""
 
-    def __init__(self, allowed: Iterable[str] = (), resolve: Resolve = resolve_name) -> None:
-        self._entries = tuple(map(_entry, allowed))
+    def __init__(self, allowed: Iterable[str] = (), resolve: Resolver = resolve_name) -> None:
+        self._entries = tuple(map(_parse_allow_entry, allowed))
         self._resolve = resolve
 
-    async def addresses(self, host: str, port: int) -> list[str]:
+    async def resolve_allowed(self, host: str, port: int) -> list[str]:
         """The addresses to which a connection may be made. Raises ToolError: not_allowed, or the name is not known."""
         host = host.rstrip(".").lower()
         named = any(entry.name == host and entry.port in (0, port) for entry in self._entries)
-        if port in _CLOSED_PORTS and not named:
+        if port in _BLOCKED_PORTS and not named:
             raise ToolError(f"port {port} of {host} is not one of the web", kind="not_allowed")
-        found = [_number(text) for text in await self._found(host, port)]
+        found = [_parse_address(text) for text in await self._resolve_host(host, port)]
         for address in found:
             if not (named or is_public(address) or self._is_allowed(address, port)):
                 said = host if host == str(address) else f"{host} ({address})"
                 raise ToolError(f"{said} is not a public address; the user can allow it (allow_private)", kind="not_allowed")
         return [str(address) for address in found]
 
-    async def _found(self, host: str, port: int) -> list[str]:
+    async def _resolve_host(self, host: str, port: int) -> list[str]:
         try:
             return [str(ip_address(host))]
         except ValueError:
@@ -152,7 +152,7 @@ class Guard:
         return any(entry.network is not None and plain in entry.network and entry.port in (0, port) for entry in self._entries)
 
 
-def _number(text: str) -> Address:
+def _parse_address(text: str) -> Address:
     """The address; one that cannot be read is one that is refused."""
     try:
         return ip_address(text.partition("%")[0])
@@ -160,18 +160,18 @@ def _number(text: str) -> Address:
         return IPv4Address(0)
 
 
-def _entry(text: str) -> _Entry:
+def _parse_allow_entry(text: str) -> _AllowEntry:
     try:
-        return _Entry("", ip_network(text, strict=False), 0)
+        return _AllowEntry("", ip_network(text, strict=False), 0)
     except ValueError:
         pass
-    found = _ENTRY.fullmatch(text)
+    found = _ALLOW_ENTRY.fullmatch(text)
     if found is None or int(found["port"] or 0) > 65535:
         raise UsageError(
             f"allow_private: {text!r} is neither a host nor a network; write localhost, 10.0.0.5:8080 or 10.0.0.0/8"
         )
     host, port = found["host"].strip("[]").lower(), int(found["port"] or 0)
     try:
-        return _Entry("", ip_network(host), port)
+        return _AllowEntry("", ip_network(host), port)
     except ValueError:
-        return _Entry(host.rstrip("."), None, port)
+        return _AllowEntry(host.rstrip("."), None, port)

@@ -16,22 +16,22 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from toolglot.builtin.web.address import site_of
-from toolglot.builtin.web.gate import Gate, Ticket
+from toolglot.builtin.web.address import parse_site
+from toolglot.builtin.web.proxy import EgressProxy, Ticket
 from toolglot.errors import ToolError
 
 if TYPE_CHECKING:
     from playwright.async_api import Browser, BrowserContext, Dialog, Page, Playwright, Request, Response, Route
 
-__all__ = ["Chromium", "Download", "NoBrowser", "Rendered", "find_browser"]
+__all__ = ["BrowserUnavailable", "Chromium", "DownloadStarted", "RenderedPage", "find_browser"]
 
 SETTLE_SECONDS = 3.0
-STEP = 0.1
+POLL_SECONDS = 0.1
 LOAD_SHARE = 0.7
 """Of the time: so much is for loading, the rest for reading what is there."""
 CLOSE_SECONDS = 3.0
 START_SECONDS = 30.0
-_NAMES = (
+_PROGRAM_NAMES = (
     *(
         "google-chrome",
         "google-chrome-stable",
@@ -43,7 +43,7 @@ _NAMES = (
     ),
     *("msedge", "brave-browser"),
 )
-_PLACES = {
+_INSTALL_PATHS = {
     "linux": ("/opt/google/chrome/chrome", "/usr/lib/chromium/chromium", "/snap/bin/chromium"),
     "darwin": (
         "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
@@ -56,7 +56,7 @@ _PLACES = {
         r"C:\Program Files (x86)\Microsoft\Edge\Application\msedge.exe",
     ),
 }
-_ARGUMENTS = (
+_CHROMIUM_FLAGS = (
     "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
     "--webrtc-ip-handling-policy=disable_non_proxied_udp",
     "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",  # its name in older ones
@@ -68,10 +68,10 @@ _ARGUMENTS = (
     "--mute-audio",
     "--js-flags=--max-old-space-size=1024",
 )
-_NO_BYPASS = "<-loopback>"  # loopback goes through the gate like everything else
-_ENVIRONMENT = ("PATH", "LANG", "LC_ALL", "TZ", "SYSTEMROOT", "SYSTEMDRIVE", "WINDIR", "TEMP", "TMP", "TMPDIR")
-_NOT_LOADED = frozenset({"image", "media", "font"})
-_READ = """most => {
+_PROXY_BYPASS = "<-loopback>"  # loopback goes through the gate like everything else
+_INHERITED_VARIABLES = ("PATH", "LANG", "LC_ALL", "TZ", "SYSTEMROOT", "SYSTEMDRIVE", "WINDIR", "TEMP", "TMP", "TMPDIR")
+_SKIPPED_RESOURCES = frozenset({"image", "media", "font"})
+_READ_SCRIPT = """most => {
   const shown = root => {
     for (const one of root.querySelectorAll('*')) if (one.shadowRoot) {
       shown(one.shadowRoot);
@@ -89,19 +89,21 @@ _READ = """most => {
   try { shown(document); } catch {}
   return [document.contentType, document.title.slice(0, 300), document.documentElement.outerHTML.slice(0, most)];
 }"""
-_NO_UDP = "for (const name of ['RTCPeerConnection', 'webkitRTCPeerConnection', 'WebTransport']) delete globalThis[name];"
-_SIZE = "() => [document.readyState, document.documentElement ? document.documentElement.textContent.length : 0]"
+_DISABLE_UDP_SCRIPT = (
+    "for (const name of ['RTCPeerConnection', 'webkitRTCPeerConnection', 'WebTransport']) delete globalThis[name];"
+)
+_STATE_SCRIPT = "() => [document.readyState, document.documentElement ? document.documentElement.textContent.length : 0]"
 
 
-class NoBrowser(Exception):
+class BrowserUnavailable(Exception):
     """There is none, or it does not start; the message says why."""
 
 
-class Download(Exception):
+class DownloadStarted(Exception):
     """The address is a file and no page."""
 
 
-class Rendered(msgspec.Struct, frozen=True):
+class RenderedPage(msgspec.Struct, frozen=True):
     """A page as it stands after its scripts. markup: HTML, or plain text where the media type says so."""
 
     url: str
@@ -112,28 +114,28 @@ class Rendered(msgspec.Struct, frozen=True):
     notes: tuple[str, ...]
 
 
-def find_browser(given: str = "") -> str:
+def find_browser(configured_path: str = "") -> str:
     """The path of a browser. Raises NoBrowser."""
-    if given:
-        if os.path.isfile(given) and os.access(given, os.X_OK):
-            return given
-        raise NoBrowser(f"the browser {given!r} does not exist or cannot be run")
-    for name in _NAMES:
+    if configured_path:
+        if os.path.isfile(configured_path) and os.access(configured_path, os.X_OK):
+            return configured_path
+        raise BrowserUnavailable(f"the browser {configured_path!r} does not exist or cannot be run")
+    for name in _PROGRAM_NAMES:
         if (path := shutil.which(name)) and os.path.isabs(path):
             return path
-    for path in _PLACES.get(sys.platform, ()):
+    for path in _INSTALL_PATHS.get(sys.platform, ()):
         if os.access(path, os.X_OK):
             return path
-    raise NoBrowser("no Chrome or Chromium is installed")
+    raise BrowserUnavailable("no Chrome or Chromium is installed")
 
 
 class Chromium:
     """One browser behind a gate. Belongs to one event loop."""
 
-    def __init__(self, gate: Gate, path: str = "", *, without_sandbox: bool = False) -> None:
-        self._gate, self._path = gate, path
-        self.sandbox = not (without_sandbox or (hasattr(os, "geteuid") and os.geteuid() == 0))
-        self._lock, self._failed = asyncio.Lock(), ""
+    def __init__(self, proxy: EgressProxy, path: str = "", *, without_sandbox: bool = False) -> None:
+        self._proxy, self._path = proxy, path
+        self.is_sandboxed = not (without_sandbox or (hasattr(os, "geteuid") and os.geteuid() == 0))
+        self._lock, self._start_failure = asyncio.Lock(), ""
         self._driver: Playwright | None = None
         self._browser: Browser | None = None
         self._home = ""
@@ -144,12 +146,12 @@ class Chromium:
             if self._browser is not None and self._browser.is_connected():
                 return self._browser
             await self._stop()
-            if self._failed:
-                raise NoBrowser(self._failed)
+            if self._start_failure:
+                raise BrowserUnavailable(self._start_failure)
             try:
                 from playwright.async_api import Error, async_playwright
             except ImportError:
-                raise NoBrowser("playwright is not installed (pip install 'toolglot[web]')") from None
+                raise BrowserUnavailable("playwright is not installed (pip install 'toolglot[web]')") from None
             path = find_browser(self._path)
             self._home = tempfile.mkdtemp(prefix="toolglot-web-")
             try:
@@ -158,18 +160,18 @@ class Chromium:
                     self._browser = await self._launch(self._driver, path, self._home)
             except (Error, OSError, TimeoutError) as e:
                 await self._stop()
-                why = "its sandbox cannot start here" if "sandbox" in str(e).lower() and self.sandbox else type(e).__name__
-                self._failed = f"{path} does not start ({why})"
-                raise NoBrowser(self._failed) from None
+                why = "its sandbox cannot start here" if "sandbox" in str(e).lower() and self.is_sandboxed else type(e).__name__
+                self._start_failure = f"{path} does not start ({why})"
+                raise BrowserUnavailable(self._start_failure) from None
             return self._browser
 
     async def _launch(self, driver: "Playwright", path: str, home: str) -> "Browser":
-        kept: dict[str, str | float | bool] = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
+        kept: dict[str, str | float | bool] = {name: os.environ[name] for name in _INHERITED_VARIABLES if name in os.environ}
         return await driver.chromium.launch(
             executable_path=path,
-            chromium_sandbox=self.sandbox,
-            proxy={"server": self._gate.url, "bypass": _NO_BYPASS},
-            args=list(_ARGUMENTS),
+            chromium_sandbox=self.is_sandboxed,
+            proxy={"server": self._proxy.url, "bypass": _PROXY_BYPASS},
+            args=list(_CHROMIUM_FLAGS),
             env={**kept, "HOME": home, "XDG_CONFIG_HOME": home, "XDG_CACHE_HOME": home},
             timeout=START_SECONDS * 1000,
         )
@@ -191,116 +193,116 @@ class Chromium:
 
     # ---- one page
 
-    async def render(self, ticket: Ticket, url: str, most: int, seconds: float) -> Rendered:
+    async def render(self, ticket: Ticket, url: str, max_bytes: int, seconds: float) -> RenderedPage:
         """A page after its scripts have run. Raises ToolError, NoBrowser, Download."""
         browser = await self.start()
         from playwright.async_api import Error
 
-        visit = _Visit(ticket, url, most, seconds)
+        visit = _PageVisit(ticket, url, max_bytes, seconds)
         try:
             async with asyncio.timeout(seconds):
                 context = await browser.new_context(
-                    proxy={"server": self._gate.url, "bypass": _NO_BYPASS, "username": ticket.name, "password": "-"},
+                    proxy={"server": self._proxy.url, "bypass": _PROXY_BYPASS, "username": ticket.name, "password": "-"},
                     accept_downloads=False,
                     service_workers="block",
                     ignore_https_errors=False,
                 )
                 try:
-                    return await visit.go(context)
+                    return await visit.load(context)
                 finally:
-                    await _closed(context)
+                    await _close_context(context)
         except TimeoutError:
-            raise visit.too_slow() from None
+            raise visit.timeout_error() from None
         except Error as e:
             if not browser.is_connected():
                 raise ToolError("the browser ended while it opened the page; try again", retryable=True) from None
-            raise visit.failure(str(e)) from None
+            raise visit.translate_error(str(e)) from None
 
 
-async def _closed(context: "BrowserContext") -> None:
+async def _close_context(context: "BrowserContext") -> None:
     with suppress(Exception):
         await asyncio.wait_for(asyncio.shield(context.close()), CLOSE_SECONDS)
 
 
-class _Visit:
+class _PageVisit:
     """One page on its way."""
 
-    def __init__(self, ticket: Ticket, url: str, most: int, seconds: float) -> None:
-        self._ticket, self._url, self._most, self._seconds = ticket, url, most, seconds
-        self._way: list[str] = []
+    def __init__(self, ticket: Ticket, url: str, max_bytes: int, seconds: float) -> None:
+        self._ticket, self._url, self._max_bytes, self._seconds = ticket, url, max_bytes, seconds
+        self._navigation_urls: list[str] = []
         """The addresses of the page itself, one redirect after the other."""
-        self._running: set[Request] = set()
-        self._unpacked = 0
+        self._pending_requests: set[Request] = set()
+        self._decoded_bytes = 0
         self._response: Response | None = None
         self._page: Page | None = None
         self._notes: dict[str, None] = {}
-        self._closing: set[asyncio.Future[Any]] = set()
+        self._background_tasks: set[asyncio.Future[Any]] = set()
 
-    async def go(self, context: "BrowserContext") -> Rendered:
+    async def load(self, context: "BrowserContext") -> RenderedPage:
         """Opens, waits until nothing moves any more or time runs out, reads. Raises playwright's errors, ToolError."""
         from playwright.async_api import Error
         from playwright.async_api import TimeoutError as Slow
 
         page = await context.new_page()
         self._page = page
-        context.on("page", self._other_page)
-        page.on("dialog", self._dialog)
-        page.on("request", self._asked)
-        page.on("requestfinished", self._done)
-        page.on("requestfailed", self._done)
-        page.on("response", self._answered)
-        await context.add_init_script(_NO_UDP)
+        context.on("page", self._on_popup)
+        page.on("dialog", self._on_dialog)
+        page.on("request", self._on_request)
+        page.on("requestfinished", self._on_request_done)
+        page.on("requestfailed", self._on_request_done)
+        page.on("response", self._on_response)
+        await context.add_init_script(_DISABLE_UDP_SCRIPT)
         await context.route("**/*", self._route)
-        await self._count(context, page)
+        await self._count_decoded_bytes(context, page)
         load_end = monotonic() + self._seconds * LOAD_SHARE
-        self._response = await page.goto(self._url, wait_until="commit", timeout=_milliseconds(load_end))
+        self._response = await page.goto(self._url, wait_until="commit", timeout=_remaining_ms(load_end))
         try:
-            await page.wait_for_load_state("domcontentloaded", timeout=_milliseconds(load_end))
-            await self._settle(page, load_end)
+            await page.wait_for_load_state("domcontentloaded", timeout=_remaining_ms(load_end))
+            await self._wait_until_idle(page, load_end)
         except Slow:
             self._notes["it was still loading when its time was over"] = None
         except Error:
-            if page.is_closed() or not self._ticket.spent:
+            if page.is_closed() or not self._ticket.is_exhausted:
                 raise
-        return await self._read(page)
+        return await self._read_page(page)
 
-    async def _settle(self, page: "Page", load_end: float) -> None:
+    async def _wait_until_idle(self, page: "Page", load_end: float) -> None:
         """Until it is loaded and two looks see the same and no request is under way; pages that never rest get no longer."""
         end, last = min(load_end, monotonic() + SETTLE_SECONDS), None
         while monotonic() < end:
-            seen = await page.evaluate(_SIZE)
-            if seen == last and seen[0] == "complete" and not self._running:
+            seen = await page.evaluate(_STATE_SCRIPT)
+            if seen == last and seen[0] == "complete" and not self._pending_requests:
                 return
             last = seen
-            await asyncio.sleep(STEP)
+            await asyncio.sleep(POLL_SECONDS)
         if last is not None and last[0] != "complete":
             self._notes["it was still loading when it was read"] = None
 
-    async def _read(self, page: "Page") -> Rendered:
-        found = await page.evaluate(_READ, self._most)
+    async def _read_page(self, page: "Page") -> RenderedPage:
+        found = await page.evaluate(_READ_SCRIPT, self._max_bytes)
         if not isinstance(found, list):
             raise ToolError(f"{self._url[:200]!r} cannot be read")
         media_type, title, markup = (str(part) for part in cast(list[Any], found))
-        self._check(page.url)
-        if len(markup) >= self._most or self._ticket.spent:
-            self._notes[f"it is larger than {self._most} bytes and was cut"] = None
+        self._check_final_url(page.url)
+        if len(markup) >= self._max_bytes or self._ticket.is_exhausted:
+            self._notes[f"it is larger than {self._max_bytes} bytes and was cut"] = None
         status = self._response.status if self._response is not None else 200
-        return Rendered(page.url, status, media_type.partition(";")[0], title, markup, tuple(self._notes))
+        return RenderedPage(page.url, status, media_type.partition(";")[0], title, markup, tuple(self._notes))
 
-    def _check(self, url: str) -> None:
+    def _check_final_url(self, url: str) -> None:
         """A page that led to what is refused is not shown."""
-        site = site_of(url)
-        if (refusal := self._ticket.refused.get((site.host, site.port))) is not None:
+        site = parse_site(url)
+        if (refusal := self._ticket.refusals.get((site.host, site.port))) is not None:
             raise refusal
 
     # ---- what the page does
 
     async def _route(self, route: "Route", request: "Request") -> None:
         """The page itself, scripts, styles and data; frames are empty, and what cannot be read is left out."""
-        is_page = self._is_page(request)
+        is_page = self._is_main_navigation(request)
         try:
-            site_of(request.url)
-            wanted = request.resource_type not in _NOT_LOADED
+            parse_site(request.url)
+            wanted = request.resource_type not in _SKIPPED_RESOURCES
         except ToolError:
             wanted = False
         with suppress(Exception):
@@ -309,19 +311,19 @@ class _Visit:
             else:
                 await (route.continue_() if wanted else route.abort("blockedbyclient"))
 
-    def _asked(self, request: "Request") -> None:
-        self._running.add(request)
-        if self._is_page(request):
-            self._way.append(request.url)
+    def _on_request(self, request: "Request") -> None:
+        self._pending_requests.add(request)
+        if self._is_main_navigation(request):
+            self._navigation_urls.append(request.url)
 
-    def _done(self, request: "Request") -> None:
-        self._running.discard(request)
+    def _on_request_done(self, request: "Request") -> None:
+        self._pending_requests.discard(request)
 
-    def _answered(self, response: "Response") -> None:
-        if self._is_page(response.request):
+    def _on_response(self, response: "Response") -> None:
+        if self._is_main_navigation(response.request):
             self._response = response
 
-    def _is_page(self, request: "Request") -> bool:
+    def _is_main_navigation(self, request: "Request") -> bool:
         """Whether it asks for the page itself, and for nothing inside of it."""
         from playwright.async_api import Error
 
@@ -330,24 +332,24 @@ class _Visit:
         except Error:  # a page that is none of ours, and not there yet
             return False
 
-    def _dialog(self, dialog: "Dialog") -> None:
-        self._later(dialog.dismiss())
+    def _on_dialog(self, dialog: "Dialog") -> None:
+        self._run_in_background(dialog.dismiss())
 
-    def _other_page(self, page: "Page") -> None:
+    def _on_popup(self, page: "Page") -> None:
         if page != self._page:
-            self._later(page.close())
+            self._run_in_background(page.close())
 
-    def _later(self, doing: Any) -> None:
-        task = asyncio.ensure_future(doing)
-        self._closing.add(task)
-        task.add_done_callback(self._forget)
+    def _run_in_background(self, awaitable: Any) -> None:
+        task = asyncio.ensure_future(awaitable)
+        self._background_tasks.add(task)
+        task.add_done_callback(self._on_task_done)
 
-    def _forget(self, task: "asyncio.Future[Any]") -> None:
-        self._closing.discard(task)
+    def _on_task_done(self, task: "asyncio.Future[Any]") -> None:
+        self._background_tasks.discard(task)
         if not task.cancelled():
             task.exception()
 
-    async def _count(self, context: "BrowserContext", page: "Page") -> None:
+    async def _count_decoded_bytes(self, context: "BrowserContext", page: "Page") -> None:
         """Bytes as they are after unpacking: a small answer may be a large page."""
         session = cast(Any, await context.new_cdp_session(page))
 
@@ -357,10 +359,10 @@ class _Visit:
             failed.add(event["requestId"])
 
         def came(event: dict[str, Any]) -> None:
-            self._unpacked += 0 if event["requestId"] in failed else int(event["dataLength"])
-            if self._unpacked > 2 * self._most and not page.is_closed():
-                self._ticket.end()
-                self._later(page.close())
+            self._decoded_bytes += 0 if event["requestId"] in failed else int(event["dataLength"])
+            if self._decoded_bytes > 2 * self._max_bytes and not page.is_closed():
+                self._ticket.abort()
+                self._run_in_background(page.close())
 
         session.on("Network.loadingFailed", did_fail)
         session.on("Network.dataReceived", came)
@@ -368,39 +370,39 @@ class _Visit:
 
     # ---- when it fails
 
-    def too_slow(self) -> ToolError:
+    def timeout_error(self) -> ToolError:
         text = f"{self._url[:200]!r} did not open within {self._seconds:g} s; try again with a longer timeout"
         return ToolError(text, kind="timeout")
 
-    def failure(self, said: str) -> Exception:
+    def translate_error(self, message: str) -> Exception:
         """An error of the browser in one sentence."""
         shown = f"{self._url[:200]!r}"
-        if refusal := self._refusal():
+        if refusal := self._find_refusal():
             return refusal
-        if self._ticket.spent:
-            return ToolError(f"{shown} is larger than {self._most} bytes, and nothing of it can be shown", kind="limit")
-        if "Download is starting" in said:
-            return Download()
-        if "Timeout" in said:
-            return self.too_slow()
-        for sign, words in _SIGNS.items():
-            if sign in said:
-                kind = "not_allowed" if sign in _NOT_ALLOWED else "execution"
+        if self._ticket.is_exhausted:
+            return ToolError(f"{shown} is larger than {self._max_bytes} bytes, and nothing of it can be shown", kind="limit")
+        if "Download is starting" in message:
+            return DownloadStarted()
+        if "Timeout" in message:
+            return self.timeout_error()
+        for sign, words in _ERROR_MESSAGES.items():
+            if sign in message:
+                kind = "not_allowed" if sign in _NOT_ALLOWED_ERRORS else "execution"
                 return ToolError(f"{shown}: {words}", kind=kind)
         return ToolError(f"{shown} could not be opened by the browser")
 
-    def _refusal(self) -> ToolError | None:
+    def _find_refusal(self) -> ToolError | None:
         """What was refused on the way to the page: the last of it."""
-        for url in reversed(self._way):
+        for url in reversed(self._navigation_urls):
             with suppress(ToolError):
-                site = site_of(url)
-                if (site.host, site.port) in self._ticket.refused:
-                    return self._ticket.refused[site.host, site.port]
+                site = parse_site(url)
+                if (site.host, site.port) in self._ticket.refusals:
+                    return self._ticket.refusals[site.host, site.port]
         return None
 
 
-_NOT_ALLOWED = frozenset({"ERR_UNSAFE_REDIRECT", "ERR_UNSAFE_PORT", "ERR_BLOCKED"})
-_SIGNS = {
+_NOT_ALLOWED_ERRORS = frozenset({"ERR_UNSAFE_REDIRECT", "ERR_UNSAFE_PORT", "ERR_BLOCKED"})
+_ERROR_MESSAGES = {
     "ERR_CERT": "its certificate is not trusted",
     "ERR_SSL": "TLS failed",
     "ERR_TOO_MANY_REDIRECTS": "it redirects in a circle",
@@ -415,5 +417,5 @@ _SIGNS = {
 }
 
 
-def _milliseconds(end: float) -> float:
-    return max(1.0, (end - monotonic()) * 1000)
+def _remaining_ms(deadline: float) -> float:
+    return max(1.0, (deadline - monotonic()) * 1000)

@@ -6,7 +6,7 @@ import msgspec
 
 from toolglot.errors import UsageError
 
-__all__ = ["Secret", "WebConfig", "secret_of"]
+__all__ = ["Secret", "WebConfig", "resolve_secret"]
 
 Secret = str | Callable[[], str | None]
 """A key, or a function that gets it when it is needed."""
@@ -48,6 +48,6 @@ class WebConfig(msgspec.Struct, frozen=True, kw_only=True):
         return [("searxng_url", self.searxng_url), ("allow_private", self.allow_private), ("browser", self.browser)]
 
 
-def secret_of(given: Secret) -> str:
+def resolve_secret(secret: Secret) -> str:
     """The key itself; "" where there is none."""
-    return given if isinstance(given, str) else given() or ""
+    return secret if isinstance(secret, str) else secret() or ""

@@ -5,20 +5,20 @@ from typing import Any, Literal
 
 import msgspec
 
-from toolglot.builtin.web.pages import Found
+from toolglot.builtin.web.pages import LineMatch
 
 __all__ = [
-    "FoundData",
-    "NotOpened",
-    "OpenedData",
-    "OpenedPages",
-    "ResultData",
-    "SearchData",
-    "WebData",
-    "WebFinding",
-    "WebOpening",
-    "WebPart",
+    "FindResult",
+    "OpenFailure",
+    "OpenManyResult",
+    "OpenResult",
+    "SearchItem",
+    "SearchResult",
+    "WebFind",
+    "WebOpen",
     "WebQuery",
+    "WebResult",
+    "WebStepResult",
 ]
 
 
@@ -38,7 +38,7 @@ class WebQuery:
 
 
 @dataclass(frozen=True, kw_only=True)
-class WebOpening:
+class WebOpen:
     """A page to read.
 
     Attributes:
@@ -53,7 +53,7 @@ class WebOpening:
 
 
 @dataclass(frozen=True, kw_only=True)
-class WebFinding:
+class WebFind:
     """Text to find in a page.
 
     Attributes:
@@ -65,7 +65,7 @@ class WebFinding:
     pattern: str
 
 
-class OpenedData(msgspec.Struct, frozen=True, kw_only=True):
+class OpenResult(msgspec.Struct, frozen=True, kw_only=True):
     """What `web_open` found. text: the part that is shown; next_line, next_char: where the next one begins."""
 
     ref: str
@@ -95,34 +95,34 @@ class OpenedData(msgspec.Struct, frozen=True, kw_only=True):
     """Hosts that the page asked for and did not get."""
 
 
-class NotOpened(msgspec.Struct, frozen=True, kw_only=True):
+class OpenFailure(msgspec.Struct, frozen=True, kw_only=True):
     """One of several pages that did not open, and why."""
 
     target: str
     why: str
 
 
-class OpenedPages(msgspec.Struct, frozen=True, kw_only=True):
+class OpenManyResult(msgspec.Struct, frozen=True, kw_only=True):
     """What `web_open` found of several pages."""
 
-    pages: list[OpenedData]
-    failed: list[NotOpened]
+    pages: list[OpenResult]
+    failed: list[OpenFailure]
 
 
-class FoundData(msgspec.Struct, frozen=True, kw_only=True):
+class FindResult(msgspec.Struct, frozen=True, kw_only=True):
     """What `web_find` found. total: all lines that have the pattern, also those that are not shown."""
 
     ref: str
     url: str
     title: str
     pattern: str
-    matches: list[Found]
+    matches: list[LineMatch]
     total: int
     total_lines: int
     how: str
 
 
-class ResultData(msgspec.Struct, frozen=True, kw_only=True):
+class SearchItem(msgspec.Struct, frozen=True, kw_only=True):
     """One result of a search."""
 
     ref: str
@@ -132,15 +132,15 @@ class ResultData(msgspec.Struct, frozen=True, kw_only=True):
     date: str
 
 
-class SearchData(msgspec.Struct, frozen=True, kw_only=True):
+class SearchResult(msgspec.Struct, frozen=True, kw_only=True):
     """What `web_search` found."""
 
     queries: list[str]
     service: str
-    results: list[ResultData]
+    results: list[SearchItem]
 
 
-class WebPart(msgspec.Struct, frozen=True, kw_only=True):
+class WebStepResult(msgspec.Struct, frozen=True, kw_only=True):
     """What came of one search, one page or one finding. data: as the tool for just that gives it."""
 
     kind: Literal["search_query", "open", "find"]
@@ -149,7 +149,7 @@ class WebPart(msgspec.Struct, frozen=True, kw_only=True):
     is_error: bool = False
 
 
-class WebData(msgspec.Struct, frozen=True, kw_only=True):
+class WebResult(msgspec.Struct, frozen=True, kw_only=True):
     """What `web` found, in the order of what was asked for."""
 
-    parts: list[WebPart]
+    parts: list[WebStepResult]

@@ -13,18 +13,18 @@ from typing import Literal
 
 import msgspec
 
-from toolglot.builtin.web.text import plain
+from toolglot.builtin.web.page_text import strip_markdown
 from toolglot.errors import ToolError
 
-__all__ = ["Format", "Found", "Page", "Pages", "Part", "find_in", "part_of", "speaking_lines"]
+__all__ = ["Format", "LineMatch", "Page", "PageSlice", "PageStore", "find_lines", "find_relevant_lines", "slice_text"]
 
 Format = Literal["markdown", "text", "html"]
 MAX_REFS = 20_000
-MAX_KEPT = 32_000_000  # characters of all pages
+MAX_STORED_CHARS = 32_000_000  # characters of all pages
 FRESH_SECONDS = 900.0
-MAX_FINDINGS = 50
-AROUND = 1  # lines beside a finding
-WIDE = 300  # characters of a line that are shown around a finding
+MAX_MATCHES = 50
+CONTEXT_LINES = 1  # lines beside a finding
+MAX_SHOWN_WIDTH = 300  # characters of a line that are shown around a finding
 _WORD = re.compile(r"\w{4,}")
 _SPACES = re.compile(r"\s+")
 
@@ -47,13 +47,13 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     blocked: tuple[str, ...] = ()
     """Hosts that the page wanted and did not get."""
 
-    def as_text(self, format: Format) -> str:
+    def render(self, format: Format) -> str:
         if format == "html":
             return self.html or self.text
-        return self.text if format == "markdown" else "\n".join(map(plain, self.text.split("\n")))
+        return self.text if format == "markdown" else "\n".join(map(strip_markdown, self.text.split("\n")))
 
 
-class Part(msgspec.Struct, frozen=True):
+class PageSlice(msgspec.Struct, frozen=True):
     """A part of a page. Where it ends the page, there is no next one."""
 
     text: str
@@ -67,7 +67,7 @@ class Part(msgspec.Struct, frozen=True):
     next_char: int | None
 
 
-class Found(msgspec.Struct, frozen=True):
+class LineMatch(msgspec.Struct, frozen=True):
     """A line that has the pattern, with its neighbours."""
 
     line: int
@@ -76,17 +76,17 @@ class Found(msgspec.Struct, frozen=True):
     after: tuple[str, ...]
 
 
-class Pages:
+class PageStore:
     """Refs and what is behind them."""
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
         self._urls: dict[str, str] = {}
         self._refs: dict[str, str] = {}
-        self._kept: OrderedDict[str, tuple[Page, float]] = OrderedDict()
+        self._stored: OrderedDict[str, tuple[Page, float]] = OrderedDict()
         self._size = 0
 
-    def ref(self, url: str) -> str:
+    def assign_ref(self, url: str) -> str:
         """The ref of an address: always the same."""
         if url not in self._refs:
             if len(self._refs) >= MAX_REFS:
@@ -95,7 +95,7 @@ class Pages:
             self._refs[url], self._urls[ref] = ref, url
         return self._refs[url]
 
-    def address(self, target: str) -> str:
+    def resolve_target(self, target: str) -> str:
         """The address behind a ref; an address is its own. Raises ToolError (not_found): a ref that was never given."""
         target = target.strip()
         bare = target.strip("[]")
@@ -106,31 +106,31 @@ class Pages:
             return self._urls[bare]
         return target
 
-    def keep(self, page: Page) -> str:
+    def add(self, page: Page) -> str:
         """Keeps a page under the address that was asked for and the one it was found at; the ref."""
         for url in dict.fromkeys((page.url, page.requested)):
-            self._drop(url)
-            self._kept[url] = page, self._clock()
+            self._remove(url)
+            self._stored[url] = page, self._clock()
             self._size += len(page.text) + len(page.html)
-        while self._size > MAX_KEPT and len(self._kept) > 1:
-            self._drop(next(iter(self._kept)))
-        return self.ref(page.requested)
+        while self._size > MAX_STORED_CHARS and len(self._stored) > 1:
+            self._remove(next(iter(self._stored)))
+        return self.assign_ref(page.requested)
 
-    def kept(self, url: str) -> Page | None:
+    def get_fresh(self, url: str) -> Page | None:
         """A page that was opened a short time ago."""
-        page, when = self._kept.get(url, (None, 0.0))
+        page, when = self._stored.get(url, (None, 0.0))
         return page if page is not None and self._clock() - when <= FRESH_SECONDS else None
 
-    def _drop(self, url: str) -> None:
-        if url in self._kept:
-            page, _ = self._kept.pop(url)
+    def _remove(self, url: str) -> None:
+        if url in self._stored:
+            page, _ = self._stored.pop(url)
             self._size -= len(page.text) + len(page.html)
 
 
 # ---- looking at text
 
 
-def part_of(text: str, most: int, start_line: int | None = None, start_char: int | None = None) -> Part:
+def slice_text(text: str, limit: int, start_line: int | None = None, start_char: int | None = None) -> PageSlice:
     """A part of at most so many characters. Raises ToolError: it begins behind the end."""
     starts = [0, *(found.end() for found in re.finditer("\n", text))]
     total = len(text)
@@ -143,45 +143,47 @@ def part_of(text: str, most: int, start_line: int | None = None, start_char: int
             f"start_char {start_char} is outside of the page, which has characters 0 to {max(total - 1, 0)}", kind="validation"
         )
     begin = starts[start_line - 1] if start_line is not None else start_char or 0
-    end = min(total, begin + most)
+    end = min(total, begin + limit)
     if end < total:
         whole = starts[bisect_right(starts, end) - 1]
         end = whole if whole > begin else end
     first, last = bisect_right(starts, begin), bisect_right(starts, max(begin, end - 1))
     more = end < total
     next_line = bisect_right(starts, end) if more and end == starts[bisect_right(starts, end) - 1] else None
-    return Part(text[begin:end].rstrip("\n"), first, last, len(starts), begin, end, total, next_line, end if more else None)
+    return PageSlice(
+        text[begin:end].rstrip("\n"), first, last, len(starts), begin, end, total, next_line, end if more else None
+    )
 
 
-def find_in(text: str, pattern: str) -> tuple[list[Found], int]:
+def find_lines(text: str, pattern: str) -> tuple[list[LineMatch], int]:
     """Lines that have the pattern, in any case, whatever marks stand between its words; and how many there are."""
-    lines, wanted = text.split("\n"), _folded(pattern)
-    found: list[Found] = []
+    lines, wanted = text.split("\n"), _fold(pattern)
+    found: list[LineMatch] = []
     count = 0
     for number, line in enumerate(lines):
-        if wanted in _folded(line) or wanted in _folded(plain(line)):
+        if wanted in _fold(line) or wanted in _fold(strip_markdown(line)):
             count += 1
-            if len(found) < MAX_FINDINGS:
-                before = tuple(_shown(one) for one in lines[max(0, number - AROUND) : number])
-                after = tuple(_shown(one) for one in lines[number + 1 : number + 1 + AROUND])
-                found.append(Found(number + 1, _shown(line, wanted), before, after))
+            if len(found) < MAX_MATCHES:
+                before = tuple(_shorten_line(one) for one in lines[max(0, number - CONTEXT_LINES) : number])
+                after = tuple(_shorten_line(one) for one in lines[number + 1 : number + 1 + CONTEXT_LINES])
+                found.append(LineMatch(number + 1, _shorten_line(line, wanted), before, after))
     return found, count
 
 
-def _folded(text: str) -> str:
+def _fold(text: str) -> str:
     return _SPACES.sub(" ", text).casefold().strip()
 
 
-def _shown(line: str, wanted: str = "") -> str:
+def _shorten_line(line: str, match: str = "") -> str:
     """A line, or what of it stands around the finding."""
-    if len(line) <= WIDE:
+    if len(line) <= MAX_SHOWN_WIDTH:
         return line
-    at = max(0, line.casefold().find(wanted) - WIDE // 3) if wanted else 0
-    begin, end = ("…" if at else ""), ("…" if at + WIDE < len(line) else "")
-    return f"{begin}{line[at : at + WIDE]}{end}"
+    at = max(0, line.casefold().find(match) - MAX_SHOWN_WIDTH // 3) if match else 0
+    begin, end = ("…" if at else ""), ("…" if at + MAX_SHOWN_WIDTH < len(line) else "")
+    return f"{begin}{line[at : at + MAX_SHOWN_WIDTH]}{end}"
 
 
-def speaking_lines(text: str, question: str, most: int = 5) -> list[int]:
+def find_relevant_lines(text: str, question: str, limit: int = 5) -> list[int]:
     """The lines that have the most words of a question, in order."""
     words = set(_WORD.findall(question.casefold()))
     if not words:
@@ -189,5 +191,5 @@ def speaking_lines(text: str, question: str, most: int = 5) -> list[int]:
     scores = [
         (len(words.intersection(_WORD.findall(line.casefold()))), number) for number, line in enumerate(text.split("\n"), 1)
     ]
-    best = sorted((score, -number) for score, number in scores if score)[-most:]
+    best = sorted((score, -number) for score, number in scores if score)[-limit:]
     return sorted(-number for _, number in best)

@@ -13,45 +13,49 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from toolglot.builtin.web.config import WebConfig, secret_of
-from toolglot.builtin.web.text import cleaned, markdown
+from toolglot.builtin.web.config import WebConfig, resolve_secret
+from toolglot.builtin.web.page_text import clean_text, html_to_markdown
 from toolglot.errors import ToolError
 from toolglot.jsontext import loads
-from toolglot.redact import HIDDEN
+from toolglot.redact import REDACTED
 
-__all__ = ["Asked", "Hit", "search"]
+__all__ = ["SearchHit", "SearchQuery", "search_web"]
 
-MAX_ANSWER = 4_000_000
-MAX_SNIPPET = 600
-SECONDS = 20.0
-NONE_SET = "no search service is set up: the user can set searxng_url, brave_key or tavily_key"
-_RANGES = ((1, "day"), (7, "week"), (31, "month"), (366, "year"))
+MAX_RESPONSE_BYTES = 4_000_000
+MAX_SNIPPET_CHARS = 600
+TIMEOUT_SECONDS = 20.0
+NOT_CONFIGURED = "no search service is set up: the user can set searxng_url, brave_key or tavily_key"
+_TIME_RANGES = ((1, "day"), (7, "week"), (31, "month"), (366, "year"))
 _SPACES = re.compile(r"\s+")
 
 
-class Asked(msgspec.Struct, frozen=True):
+class SearchQuery(msgspec.Struct, frozen=True):
     """One question to a service."""
 
     query: str
-    allowed: tuple[str, ...] = ()
-    blocked: tuple[str, ...] = ()
-    days: int | None = None
-    most: int = 8
+    allowed_domains: tuple[str, ...] = ()
+    blocked_domains: tuple[str, ...] = ()
+    max_age_days: int | None = None
+    limit: int = 8
 
     @property
-    def with_sites(self) -> str:
+    def query_with_sites(self) -> str:
         """The query with its domains as operators, which most engines understand."""
-        among = " OR ".join(f"site:{domain}" for domain in self.allowed)
-        parts = [self.query, f"({among})" if len(self.allowed) > 1 else among, *(f"-site:{domain}" for domain in self.blocked)]
+        among = " OR ".join(f"site:{domain}" for domain in self.allowed_domains)
+        parts = [
+            self.query,
+            f"({among})" if len(self.allowed_domains) > 1 else among,
+            *(f"-site:{domain}" for domain in self.blocked_domains),
+        ]
         return " ".join(part for part in parts if part)
 
     @property
-    def range(self) -> str:
+    def time_range(self) -> str:
         """The shortest range that holds the days; "" where any age will do."""
-        return next((name for most, name in _RANGES if self.days is not None and self.days <= most), "")
+        return next((name for most, name in _TIME_RANGES if self.max_age_days is not None and self.max_age_days <= most), "")
 
 
-class Hit(msgspec.Struct, frozen=True):
+class SearchHit(msgspec.Struct, frozen=True):
     """One result."""
 
     url: str
@@ -60,109 +64,116 @@ class Hit(msgspec.Struct, frozen=True):
     date: str = ""
 
 
-class _Call(msgspec.Struct, frozen=True):
+class _ServiceRequest(msgspec.Struct, frozen=True):
     """A request to a service, and where the results are in its answer."""
 
     service: str
     method: str
     url: str
-    where: tuple[str, ...]
-    snippet: str
-    dates: tuple[str, ...]
+    result_path: tuple[str, ...]
+    snippet_key: str
+    date_keys: tuple[str, ...]
     headers: dict[str, str] = {}
     params: dict[str, str] = {}
     json: Any = None
     key: str = ""
 
 
-async def search(config: WebConfig, questions: list[Asked]) -> tuple[str, list[Hit]]:
+async def search_web(config: WebConfig, queries: list[SearchQuery]) -> tuple[str, list[SearchHit]]:
     """The service that answered, and its results: the best of every question first. Raises ToolError."""
-    calls = [_call(config, asked) for asked in questions]
-    lists = await asyncio.gather(*(_hits(call, asked) for call, asked in zip(calls, questions, strict=True)))
-    found: dict[str, Hit] = {}
+    calls = [_build_request(config, asked) for asked in queries]
+    lists = await asyncio.gather(*(_fetch_hits(call, asked) for call, asked in zip(calls, queries, strict=True)))
+    found: dict[str, SearchHit] = {}
     for rank in range(max(map(len, lists), default=0)):
         for hits in lists:
             if rank < len(hits):
                 found.setdefault(hits[rank].url, hits[rank])
-    return calls[0].service, list(found.values())[: questions[0].most]
+    return calls[0].service, list(found.values())[: queries[0].limit]
 
 
-def _call(config: WebConfig, asked: Asked) -> _Call:
+def _build_request(config: WebConfig, query: SearchQuery) -> _ServiceRequest:
     if config.searxng_url:
-        return _searxng(config.searxng_url, asked)
-    if key := secret_of(config.brave_key):
-        return _brave(config.brave_url, key, asked)
-    if key := secret_of(config.tavily_key):
-        return _tavily(config.tavily_url, key, asked)
-    raise ToolError(NONE_SET, kind="not_allowed")
+        return _searxng_request(config.searxng_url, query)
+    if key := resolve_secret(config.brave_key):
+        return _brave_request(config.brave_url, key, query)
+    if key := resolve_secret(config.tavily_key):
+        return _tavily_request(config.tavily_url, key, query)
+    raise ToolError(NOT_CONFIGURED, kind="not_allowed")
 
 
-def _searxng(base: str, asked: Asked) -> _Call:
-    params = {"q": asked.with_sites, "format": "json", **({"time_range": asked.range} if asked.range else {})}
+def _searxng_request(base: str, query: SearchQuery) -> _ServiceRequest:
+    params = {"q": query.query_with_sites, "format": "json", **({"time_range": query.time_range} if query.time_range else {})}
     url = base.rstrip("/") + ("" if base.rstrip("/").endswith("/search") else "/search")
-    return _Call("searxng", "GET", url, ("results",), "content", ("publishedDate",), params=params)
+    return _ServiceRequest("searxng", "GET", url, ("results",), "content", ("publishedDate",), params=params)
 
 
-def _brave(url: str, key: str, asked: Asked) -> _Call:
-    params = {"q": asked.with_sites, "count": str(min(asked.most, 20))}
-    if asked.days is not None:
+def _brave_request(url: str, key: str, query: SearchQuery) -> _ServiceRequest:
+    params = {"q": query.query_with_sites, "count": str(min(query.limit, 20))}
+    if query.max_age_days is not None:
         today = datetime.now(UTC).date()
-        params["freshness"] = f"{today - timedelta(days=min(asked.days, 36_500))}to{today}"
+        params["freshness"] = f"{today - timedelta(days=min(query.max_age_days, 36_500))}to{today}"
     headers = {"X-Subscription-Token": key, "Accept": "application/json"}
-    return _Call("brave", "GET", url, ("web", "results"), "description", ("page_age", "age"), headers, params, key=key)
+    return _ServiceRequest(
+        "brave", "GET", url, ("web", "results"), "description", ("page_age", "age"), headers, params, key=key
+    )
 
 
-def _tavily(url: str, key: str, asked: Asked) -> _Call:
-    body: dict[str, Any] = {"query": asked.query, "max_results": min(asked.most, 20)}
-    body |= {"include_domains": list(asked.allowed)} if asked.allowed else {}
-    body |= {"exclude_domains": list(asked.blocked)} if asked.blocked else {}
-    body |= {"time_range": asked.range} if asked.range else {}
+def _tavily_request(url: str, key: str, query: SearchQuery) -> _ServiceRequest:
+    body: dict[str, Any] = {"query": query.query, "max_results": min(query.limit, 20)}
+    body |= {"include_domains": list(query.allowed_domains)} if query.allowed_domains else {}
+    body |= {"exclude_domains": list(query.blocked_domains)} if query.blocked_domains else {}
+    body |= {"time_range": query.time_range} if query.time_range else {}
     headers = {"Authorization": f"Bearer {key}"}
-    return _Call("tavily", "POST", url, ("results",), "content", ("published_date",), headers, json=body, key=key)
+    return _ServiceRequest("tavily", "POST", url, ("results",), "content", ("published_date",), headers, json=body, key=key)
 
 
 # ---- one request
 
 
-async def _hits(call: _Call, asked: Asked) -> list[Hit]:
-    value: Any = await _answer(call)
-    for name in call.where:
+async def _fetch_hits(request: _ServiceRequest, query: SearchQuery) -> list[SearchHit]:
+    value: Any = await _send_request(request)
+    for name in request.result_path:
         value = cast(dict[str, Any], value).get(name, []) if isinstance(value, dict) else []
     items = cast(list[Any], value) if isinstance(value, list) else []
-    found = (_hit(cast(dict[str, Any], item), call) for item in items if isinstance(item, dict))
-    return [hit for hit in found if hit is not None and _is_wanted(hit.url, asked)][: asked.most]
+    found = (_parse_hit(cast(dict[str, Any], item), request) for item in items if isinstance(item, dict))
+    return [hit for hit in found if hit is not None and _matches_domains(hit.url, query)][: query.limit]
 
 
-async def _answer(call: _Call) -> Any:
+async def _send_request(request: _ServiceRequest) -> Any:
     import aiohttp
 
-    host = urlsplit(call.url).netloc.rpartition("@")[2]
-    where = f"the search service {call.service} ({host})"
+    host = urlsplit(request.url).netloc.rpartition("@")[2]
+    where = f"the search service {request.service} ({host})"
     try:
-        timeout = aiohttp.ClientTimeout(total=SECONDS)
+        timeout = aiohttp.ClientTimeout(total=TIMEOUT_SECONDS)
         async with (
             aiohttp.ClientSession(timeout=timeout, cookie_jar=aiohttp.DummyCookieJar()) as session,
             session.request(
-                call.method, call.url, params=call.params or None, headers=call.headers, json=call.json, allow_redirects=False
+                request.method,
+                request.url,
+                params=request.params or None,
+                headers=request.headers,
+                json=request.json,
+                allow_redirects=False,
             ) as answer,
         ):
             if answer.status != 200:
-                raise _refusal(answer.status, where, call.service)
+                raise _status_error(answer.status, where, request.service)
             data = bytearray()
             async for piece in answer.content.iter_chunked(1 << 16):
                 data += piece
-                if len(data) > MAX_ANSWER:
-                    raise ToolError(f"{where} answered with over {MAX_ANSWER} bytes", kind="limit")
+                if len(data) > MAX_RESPONSE_BYTES:
+                    raise ToolError(f"{where} answered with over {MAX_RESPONSE_BYTES} bytes", kind="limit")
         return loads(bytes(data))
     except TimeoutError:
-        raise ToolError(f"{where} did not answer within {SECONDS:g} s", kind="timeout", retryable=True) from None
+        raise ToolError(f"{where} did not answer within {TIMEOUT_SECONDS:g} s", kind="timeout", retryable=True) from None
     except (aiohttp.ClientError, OSError):
         raise ToolError(f"{where} could not be reached") from None
     except ValueError:
         raise ToolError(f"{where} answered with something that is not JSON") from None
 
 
-def _refusal(status: int, where: str, service: str) -> ToolError:
+def _status_error(status: int, where: str, service: str) -> ToolError:
     if status == 403 and service == "searxng":
         return ToolError(f"{where} refused (403): its settings must have json among search.formats", kind="not_allowed")
     if status in (401, 403):
@@ -172,32 +183,37 @@ def _refusal(status: int, where: str, service: str) -> ToolError:
     return ToolError(f"{where} answered with status {status}")
 
 
-def _hit(item: dict[str, Any], call: _Call) -> Hit | None:
+def _parse_hit(item: dict[str, Any], request: _ServiceRequest) -> SearchHit | None:
     url = item.get("url")
     if not isinstance(url, str) or not url.startswith(("http://", "https://")) or len(url) > 4000:
         return None
-    date = next((str(item[name]) for name in call.dates if item.get(name)), "")
-    url, title, snippet = (_line(text, call.key) for text in (url, _text(item.get("title")), _text(item.get(call.snippet))))
-    return Hit(url, title[:300] or url, snippet[:MAX_SNIPPET], _line(date, call.key)[:40])
+    date = next((str(item[name]) for name in request.date_keys if item.get(name)), "")
+    url, title, snippet = (
+        _clean_line(text, request.key)
+        for text in (url, _strip_markup(item.get("title")), _strip_markup(item.get(request.snippet_key)))
+    )
+    return SearchHit(url, title[:300] or url, snippet[:MAX_SNIPPET_CHARS], _clean_line(date, request.key)[:40])
 
 
-def _text(value: Any) -> str:
+def _strip_markup(value: Any) -> str:
     """Marks that services put into texts are taken out."""
-    return markdown(value[:8000]) if isinstance(value, str) else ""
+    return html_to_markdown(value[:8000]) if isinstance(value, str) else ""
 
 
-def _line(text: str, key: str) -> str:
-    text = _SPACES.sub(" ", cleaned(text)).strip()
-    return text.replace(key, HIDDEN) if key else text
+def _clean_line(text: str, key: str) -> str:
+    text = _SPACES.sub(" ", clean_text(text)).strip()
+    return text.replace(key, REDACTED) if key else text
 
 
-def _is_wanted(url: str, asked: Asked) -> bool:
+def _matches_domains(url: str, query: SearchQuery) -> bool:
     try:
         host = (urlsplit(url).hostname or "").lower()
     except ValueError:
         return False
-    return (not asked.allowed or _is_of(host, asked.allowed)) and not _is_of(host, asked.blocked)
+    return (not query.allowed_domains or _is_in_domains(host, query.allowed_domains)) and not _is_in_domains(
+        host, query.blocked_domains
+    )
 
 
-def _is_of(host: str, domains: Iterable[str]) -> bool:
+def _is_in_domains(host: str, domains: Iterable[str]) -> bool:
     return any(host == domain or host.endswith(f".{domain}") for domain in domains)

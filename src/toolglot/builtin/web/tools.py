@@ -9,26 +9,26 @@ import re
 from collections.abc import Awaitable, Callable
 from typing import Any, Literal, NoReturn, cast
 
-from toolglot.builtin.toolbox import Toolbox, built
+from toolglot.builtin.tool_state import ToolState, to_data
 from toolglot.builtin.web.address import MAX_URL
+from toolglot.builtin.web.client import WebClient
 from toolglot.builtin.web.config import WebConfig
 from toolglot.builtin.web.data import (
-    FoundData,
-    NotOpened,
-    OpenedData,
-    OpenedPages,
-    ResultData,
-    SearchData,
-    WebData,
-    WebFinding,
-    WebOpening,
-    WebPart,
+    FindResult,
+    OpenFailure,
+    OpenManyResult,
+    OpenResult,
+    SearchItem,
+    SearchResult,
+    WebFind,
+    WebOpen,
     WebQuery,
+    WebResult,
+    WebStepResult,
 )
-from toolglot.builtin.web.pages import MAX_FINDINGS, Page, find_in, part_of, speaking_lines
-from toolglot.builtin.web.search import Asked, search
-from toolglot.builtin.web.text import links_of
-from toolglot.builtin.web.web import Web
+from toolglot.builtin.web.page_text import extract_links
+from toolglot.builtin.web.pages import MAX_MATCHES, Page, find_lines, find_relevant_lines, slice_text
+from toolglot.builtin.web.search import SearchQuery, search_web
 from toolglot.errors import ToolError
 from toolglot.tools.context import Context
 from toolglot.tools.results import ToolOutput
@@ -40,22 +40,22 @@ MAX_TIMEOUT = 120
 MAX_QUERIES = 8
 MAX_PAGES = 20
 MAX_PARTS = 12
-AT_ONCE = 4
-MAX_QUERY = 1000
+MAX_CONCURRENT = 4
+MAX_QUERY_CHARS = 1000
 MAX_RESULTS = 20
 MAX_DOMAINS = 50
-MAX_PATTERN = 1000
+MAX_PATTERN_CHARS = 1000
 _DOMAIN = re.compile(r"(?:[^\W_](?:[\w-]{0,61}[^\W_])?\.)*[^\W_](?:[\w-]{0,61}[^\W_])?")
 
 
-def web_tools(box: Toolbox, web: Web | WebConfig | None = None) -> list[Tool]:
+def web_tools(state: ToolState, web: WebClient | WebConfig | None = None) -> list[Tool]:
     """The tools of the web for a toolbox. Give a Web to close it yourself; else it ends with the tools."""
-    net = web if isinstance(web, Web) else Web(web)
-    single = _searching(net), _opening(net), _finding(net)
-    return [*single, _all_at_once(net, *single)]
+    net = web if isinstance(web, WebClient) else WebClient(web)
+    single = _make_search_tool(net), _make_open_tool(net), _make_find_tool(net)
+    return [*single, _make_web_tool(net, *single)]
 
 
-def _searching(net: Web) -> Tool:
+def _make_search_tool(client: WebClient) -> Tool:
     @tool(
         name="web_search",
         effects="network",
@@ -81,27 +81,27 @@ def _searching(net: Web) -> Tool:
             recency_days: Only results of the last so many days, as far as the search service knows.
             max_results: The most results in all, 1 to 20.
         """
-        asked = _questions(queries, allowed_domains, blocked_domains, recency_days, max_results)
-        service, hits = await search(net.config, asked)
+        asked = _build_queries(queries, allowed_domains, blocked_domains, recency_days, max_results)
+        service, hits = await search_web(client.config, asked)
         results = [
-            ResultData(ref=net.pages.ref(hit.url), url=hit.url, title=hit.title, snippet=hit.snippet, date=hit.date)
+            SearchItem(ref=client.pages.assign_ref(hit.url), url=hit.url, title=hit.title, snippet=hit.snippet, date=hit.date)
             for hit in hits
         ]
-        data = SearchData(queries=[one.query for one in asked], service=service, results=results)
-        return ToolOutput(_search_text(data), built(data))
+        data = SearchResult(queries=[one.query for one in asked], service=service, results=results)
+        return ToolOutput(_render_results(data), to_data(data))
 
     return web_search
 
 
-def _opening(net: Web) -> Tool:
+def _make_open_tool(client: WebClient) -> Tool:
     @tool(
         name="web_open",
         effects="network",
         idempotent=True,
         timeout=MAX_TIMEOUT + 30,
-        target=_addresses(net),
+        target=_address_target(client),
         tags={"web"},
-        max_result=net.config.max_chars + 4000,
+        max_result=client.config.max_chars + 4000,
         examples=[{"target": "https://docs.python.org/3/library/asyncio.html"}, {"target": "w2", "start_line": 120}],
     )
     async def web_open(  # noqa: D417
@@ -127,33 +127,33 @@ def _opening(net: Web) -> Tool:
             timeout: Seconds for the page to load, 1 to 120.
             link: The number of a link on the page, counted from 1 in its text: opens what that leads to instead.
         """
-        seconds = _seconds(timeout, net.config.timeout)
+        seconds = _check_timeout(timeout, client.config.timeout)
         if start_line is not None and start_char is not None:
-            _wrong("give start_line or start_char, not both")
+            _fail_validation("give start_line or start_char, not both")
         pages_on = start_line is not None or start_char is not None
 
-        async def opened(one: str, most: int) -> OpenedData:
-            url = _target(net, one)
+        async def opened(one: str, most: int) -> OpenResult:
+            url = _resolve_target(client, one)
             if link is not None:
-                url = _link(await _page(net, url, seconds, context, kept=True), link)
-            page = await _page(net, url, seconds, context, kept=pages_on or url != one.strip())
-            return _opened(net, page, question, format, start_line, start_char, most)
+                url = _resolve_link(await _get_page(client, url, seconds, context, allow_cached=True), link)
+            page = await _get_page(client, url, seconds, context, allow_cached=pages_on or url != one.strip())
+            return _build_result(client, page, question, format, start_line, start_char, most)
 
         if isinstance(target, list):
-            return await _several(target, opened, net.config.max_chars)
-        data = await opened(target, net.config.max_chars)
-        return ToolOutput(_opened_text(data), built(data), is_error=data.status >= 400)
+            return await _open_many(target, opened, client.config.max_chars)
+        data = await opened(target, client.config.max_chars)
+        return ToolOutput(_render_page(data), to_data(data), is_error=data.status >= 400)
 
     return web_open
 
 
-def _finding(net: Web) -> Tool:
+def _make_find_tool(client: WebClient) -> Tool:
     @tool(
         name="web_find",
         effects="network",
         idempotent=True,
         timeout=MAX_TIMEOUT + 30,
-        target=_addresses(net),
+        target=_address_target(client),
         tags={"web"},
         examples=[{"target": "w1", "pattern": "release date"}],
     )
@@ -164,13 +164,13 @@ def _finding(net: Web) -> Tool:
             target: The address (https://…), or the ref of a page or of a search result, such as w3.
             pattern: The text to find, in any case; it is no regular expression.
         """
-        url = _target(net, target)
-        if not pattern.strip() or len(pattern) > MAX_PATTERN:
-            _wrong(f"pattern must be text of 1 to {MAX_PATTERN} characters")
-        page = await _page(net, url, net.config.timeout, context, kept=True)
-        matches, total = find_in(page.text, pattern)
-        data = FoundData(
-            ref=net.pages.ref(page.requested),
+        url = _resolve_target(client, target)
+        if not pattern.strip() or len(pattern) > MAX_PATTERN_CHARS:
+            _fail_validation(f"pattern must be text of 1 to {MAX_PATTERN_CHARS} characters")
+        page = await _get_page(client, url, client.config.timeout, context, allow_cached=True)
+        matches, total = find_lines(page.text, pattern)
+        data = FindResult(
+            ref=client.pages.assign_ref(page.requested),
             url=page.url,
             title=page.title,
             pattern=pattern,
@@ -179,12 +179,12 @@ def _finding(net: Web) -> Tool:
             total_lines=page.text.count("\n") + 1,
             how=page.how,
         )
-        return ToolOutput(_found_text(data), built(data))
+        return ToolOutput(_render_matches(data), to_data(data))
 
     return web_find
 
 
-def _all_at_once(net: Web, web_search: Tool, web_open: Tool, web_find: Tool) -> Tool:
+def _make_web_tool(client: WebClient, web_search: Tool, web_open: Tool, web_find: Tool) -> Tool:
     """The tool `web`, which is the others in one call."""
 
     @tool(
@@ -192,16 +192,16 @@ def _all_at_once(net: Web, web_search: Tool, web_open: Tool, web_find: Tool) -> 
         effects="network",
         idempotent=True,
         timeout=2 * MAX_TIMEOUT + 60,
-        target=_asked_of,
+        target=_describe_web_call,
         tags={"web"},
-        max_result=MAX_PARTS * (net.config.max_chars + 4000),
+        max_result=MAX_PARTS * (client.config.max_chars + 4000),
         examples=[{"search_query": [{"q": "asyncio timeout"}], "open": [{"ref_id": "https://docs.python.org/3/"}]}],
     )
     async def web(  # noqa: D417
         context: Context,
         search_query: list[WebQuery] | None = None,
-        open: list[WebOpening] | None = None,
-        find: list[WebFinding] | None = None,
+        open: list[WebOpen] | None = None,
+        find: list[WebFind] | None = None,
     ) -> ToolOutput:
         """Search the web, open pages and find text in them, all in one call.
 
@@ -212,97 +212,100 @@ def _all_at_once(net: Web, web_search: Tool, web_open: Tool, web_find: Tool) -> 
         """
         queries, pages, findings = search_query or [], open or [], find or []
         if not 1 <= len(queries) + len(pages) + len(findings) <= MAX_PARTS:
-            _wrong(f"search_query, open and find together must be 1 to {MAX_PARTS}")
+            _fail_validation(f"search_query, open and find together must be 1 to {MAX_PARTS}")
         searching = [
-            _part("search_query", web_search, queries=[one.q], allowed_domains=one.domains or None, recency_days=one.recency)
+            _run_step(
+                "search_query", web_search, queries=[one.q], allowed_domains=one.domains or None, recency_days=one.recency
+            )
             for one in queries
         ]
         opening = [
-            _part("open", web_open, target=one.ref_id, start_line=one.lineno, link=one.link, context=context) for one in pages
+            _run_step("open", web_open, target=one.ref_id, start_line=one.lineno, link=one.link, context=context)
+            for one in pages
         ]
         parts = await asyncio.gather(*searching, *opening)
         # only now: pages that were just opened need not be opened again
-        looking = [_part("find", web_find, target=one.ref_id, pattern=one.pattern, context=context) for one in findings]
+        looking = [_run_step("find", web_find, target=one.ref_id, pattern=one.pattern, context=context) for one in findings]
         parts += await asyncio.gather(*looking)
         text = "\n\n---\n\n".join(part.text for part in parts)
-        return ToolOutput(text, built(WebData(parts=parts)), is_error=all(part.is_error for part in parts))
+        return ToolOutput(text, to_data(WebResult(parts=parts)), is_error=all(part.is_error for part in parts))
 
     return web
 
 
-async def _part(kind: Literal["search_query", "open", "find"], one: Tool, **arguments: Any) -> WebPart:
+async def _run_step(kind: Literal["search_query", "open", "find"], step_tool: Tool, **arguments: Any) -> WebStepResult:
     """One part by the tool for it; what goes wrong with it is its own affair."""
     try:
-        found = cast(ToolOutput, await one.function(**arguments))
+        found = cast(ToolOutput, await step_tool.function(**arguments))
     except ToolError as e:
-        return WebPart(kind=kind, text=str(e), is_error=True)
-    return WebPart(kind=kind, text=str(found.content), data=found.data, is_error=found.is_error)
+        return WebStepResult(kind=kind, text=str(e), is_error=True)
+    return WebStepResult(kind=kind, text=str(found.content), data=found.data, is_error=found.is_error)
 
 
 # ---- arguments
 
 
-def _addresses(net: Web) -> Callable[[dict[str, Any]], str]:
+def _address_target(client: WebClient) -> Callable[[dict[str, Any]], str]:
     def target(arguments: dict[str, Any]) -> str:
         given = arguments.get("target", "")
         targets = cast(list[Any], given) if isinstance(given, list) else [given]
         link = f", its link {arguments['link']}" if arguments.get("link") is not None else ""
-        return ", ".join(net.pages.address(str(one)) for one in targets) + link
+        return ", ".join(client.pages.resolve_target(str(one)) for one in targets) + link
 
     return target
 
 
-def _asked_of(arguments: dict[str, Any]) -> str:
+def _describe_web_call(arguments: dict[str, Any]) -> str:
     """What a call of `web` is about, in short."""
     named = {"search_query": "q", "open": "ref_id", "find": "ref_id"}
     said = [(cast(list[dict[str, Any]], arguments.get(kind) or []), name) for kind, name in named.items()]
     return "; ".join(str(one.get(name, "")) for items, name in said for one in items)
 
 
-def _wrong(why: str) -> NoReturn:
-    raise ToolError(why, kind="validation")
+def _fail_validation(message: str) -> NoReturn:
+    raise ToolError(message, kind="validation")
 
 
-def _target(net: Web, target: str) -> str:
+def _resolve_target(client: WebClient, target: str) -> str:
     if not target.strip():
-        _wrong("target is empty: give an address (https://…) or a ref such as w1")
+        _fail_validation("target is empty: give an address (https://…) or a ref such as w1")
     if len(target) > MAX_URL:
-        _wrong(f"target has over {MAX_URL} characters")
-    return net.pages.address(target)
+        _fail_validation(f"target has over {MAX_URL} characters")
+    return client.pages.resolve_target(target)
 
 
-def _seconds(given: float | None, usual: float) -> float:
-    if given is None:
-        return usual
-    if not 1 <= given <= MAX_TIMEOUT:
-        _wrong(f"timeout is {given:g}; it must be 1 to {MAX_TIMEOUT} seconds")
-    return float(given)
+def _check_timeout(timeout: float | None, default: float) -> float:
+    if timeout is None:
+        return default
+    if not 1 <= timeout <= MAX_TIMEOUT:
+        _fail_validation(f"timeout is {timeout:g}; it must be 1 to {MAX_TIMEOUT} seconds")
+    return float(timeout)
 
 
-def _questions(
-    queries: list[str], allowed: list[str] | None, blocked: list[str] | None, days: int | None, most: int
-) -> list[Asked]:
+def _build_queries(
+    queries: list[str], allowed: list[str] | None, blocked: list[str] | None, days: int | None, limit: int
+) -> list[SearchQuery]:
     wanted = list(dict.fromkeys(" ".join(query.split()) for query in queries))
     if not 1 <= len(wanted) <= MAX_QUERIES or not all(wanted):
-        _wrong(f"queries must be 1 to {MAX_QUERIES} texts that are not empty")
-    if any(len(query) > MAX_QUERY or not query.isprintable() for query in wanted):
-        _wrong(f"a query must be printable text of at most {MAX_QUERY} characters")
+        _fail_validation(f"queries must be 1 to {MAX_QUERIES} texts that are not empty")
+    if any(len(query) > MAX_QUERY_CHARS or not query.isprintable() for query in wanted):
+        _fail_validation(f"a query must be printable text of at most {MAX_QUERY_CHARS} characters")
     if days is not None and not 1 <= days <= 36_500:
-        _wrong(f"recency_days is {days}; it must be 1 to 36500")
-    if not 1 <= most <= MAX_RESULTS:
-        _wrong(f"max_results is {most}; it must be 1 to {MAX_RESULTS}")
-    among, without = _domains(allowed, "allowed_domains"), _domains(blocked, "blocked_domains")
-    return [Asked(query, among, without, days, most) for query in wanted]
+        _fail_validation(f"recency_days is {days}; it must be 1 to 36500")
+    if not 1 <= limit <= MAX_RESULTS:
+        _fail_validation(f"max_results is {limit}; it must be 1 to {MAX_RESULTS}")
+    among, without = _check_domains(allowed, "allowed_domains"), _check_domains(blocked, "blocked_domains")
+    return [SearchQuery(query, among, without, days, limit) for query in wanted]
 
 
-def _domains(given: list[str] | None, name: str) -> tuple[str, ...]:
-    if given and len(given) > MAX_DOMAINS:
-        _wrong(f"{name} has {len(given)} entries; at most {MAX_DOMAINS} are taken")
+def _check_domains(domains: list[str] | None, name: str) -> tuple[str, ...]:
+    if domains and len(domains) > MAX_DOMAINS:
+        _fail_validation(f"{name} has {len(domains)} entries; at most {MAX_DOMAINS} are taken")
     found: list[str] = []
-    for text in given or ():
+    for text in domains or ():
         domain = text.strip().lower().removeprefix("*.").rstrip(".")
         if len(domain) > 253 or not _DOMAIN.fullmatch(domain):
-            _wrong(f"{name}: {text[:100]!r} is not a domain; write it as python.org")
+            _fail_validation(f"{name}: {text[:100]!r} is not a domain; write it as python.org")
         found.append(domain)
     return tuple(dict.fromkeys(found))
 
@@ -310,57 +313,57 @@ def _domains(given: list[str] | None, name: str) -> tuple[str, ...]:
 # ---- results
 
 
-async def _page(net: Web, url: str, seconds: float, context: Context, *, kept: bool) -> Page:
+async def _get_page(client: WebClient, url: str, seconds: float, context: Context, *, allow_cached: bool) -> Page:
     """A page as it was kept, where that will do; else opened."""
-    page = net.pages.kept(url) if kept else None
+    page = client.pages.get_fresh(url) if allow_cached else None
     if page is None:
         context.report(f"opening {url[:200]}")
-        page = await net.open(url, seconds)
+        page = await client.open(url, seconds)
     return page
 
 
-def _link(page: Page, number: int) -> str:
+def _resolve_link(page: Page, number: int) -> str:
     """Where a link of a page leads. Raises ToolError."""
-    links = links_of(page.text)
+    links = extract_links(page.text)
     if not 1 <= number <= len(links):
-        _wrong(f"link is {number}: the page {page.url[:200]} has {len(links)} links")
+        _fail_validation(f"link is {number}: the page {page.url[:200]} has {len(links)} links")
     return links[number - 1]
 
 
-async def _several(targets: list[str], opened: Callable[[str, int], Awaitable[OpenedData]], room: int) -> ToolOutput:
+async def _open_many(targets: list[str], open_one: Callable[[str, int], Awaitable[OpenResult]], limit: int) -> ToolOutput:
     """Pages one after the other in one result, which they share; one that does not open does not take the others with it."""
     wanted = list(dict.fromkeys(targets))
     if not 1 <= len(wanted) <= MAX_PAGES:
-        _wrong(f"target has {len(wanted)} entries; give 1 to {MAX_PAGES}")
-    gate = asyncio.Semaphore(AT_ONCE)
+        _fail_validation(f"target has {len(wanted)} entries; give 1 to {MAX_PAGES}")
+    gate = asyncio.Semaphore(MAX_CONCURRENT)
 
-    async def one(target: str) -> OpenedData | NotOpened:
+    async def one(target: str) -> OpenResult | OpenFailure:
         async with gate:
             try:
-                return await opened(target, max(room // len(wanted), 200))
+                return await open_one(target, max(limit // len(wanted), 200))
             except ToolError as e:
-                return NotOpened(target=target[:200], why=str(e))
+                return OpenFailure(target=target[:200], why=str(e))
 
     found = await asyncio.gather(*map(one, wanted))
-    pages = [page for page in found if isinstance(page, OpenedData)]
-    data = OpenedPages(pages=pages, failed=[page for page in found if isinstance(page, NotOpened)])
-    texts = [_opened_text(page) if isinstance(page, OpenedData) else f"{page.target}\n{page.why}" for page in found]
-    return ToolOutput("\n\n---\n\n".join(texts), built(data), is_error=all(page.status >= 400 for page in pages))
+    pages = [page for page in found if isinstance(page, OpenResult)]
+    data = OpenManyResult(pages=pages, failed=[page for page in found if isinstance(page, OpenFailure)])
+    texts = [_render_page(page) if isinstance(page, OpenResult) else f"{page.target}\n{page.why}" for page in found]
+    return ToolOutput("\n\n---\n\n".join(texts), to_data(data), is_error=all(page.status >= 400 for page in pages))
 
 
-def _opened(
-    net: Web,
+def _build_result(
+    client: WebClient,
     page: Page,
     question: str | None,
     format: Literal["markdown", "text", "html"],
     start_line: int | None,
     start_char: int | None,
-    most: int,
-) -> OpenedData:
-    text = page.as_text(format)
-    part = part_of(text, most, start_line, start_char)
-    return OpenedData(
-        ref=net.pages.ref(page.requested),
+    limit: int,
+) -> OpenResult:
+    text = page.render(format)
+    part = slice_text(text, limit, start_line, start_char)
+    return OpenResult(
+        ref=client.pages.assign_ref(page.requested),
         url=page.url,
         requested=page.requested,
         title=page.title,
@@ -370,14 +373,14 @@ def _opened(
         sandbox=page.sandbox,
         format=format,
         question=question,
-        question_lines=speaking_lines(text, question[:2000]) if question else [],
+        question_lines=find_relevant_lines(text, question[:2000]) if question else [],
         notes=list(page.notes),
         blocked=list(page.blocked),
         **{name: getattr(part, name) for name in part.__struct_fields__},
     )
 
 
-def _opened_text(data: OpenedData) -> str:
+def _render_page(data: OpenResult) -> str:
     head = [f"[{data.ref}] {data.title}".rstrip(), data.url]
     if data.status >= 400:
         head.append(f"The server answered with status {data.status}.")
@@ -392,16 +395,16 @@ def _opened_text(data: OpenedData) -> str:
     return "\n".join(head) + "\n\n" + (data.text or "(The page has no text.)") + tail
 
 
-def _found_text(data: FoundData) -> str:
+def _render_matches(data: FindResult) -> str:
     head = f"[{data.ref}] {data.title}\n{data.url}\n"
     if not data.matches:
         return f"{head}No line of {data.total_lines} has {data.pattern!r}; try fewer words."
     blocks = ["\n".join([*found.before, f"{found.line}: {found.text}", *found.after]).strip("\n") for found in data.matches]
-    more = f" (the first {MAX_FINDINGS} are shown)" if data.total > len(data.matches) else ""
+    more = f" (the first {MAX_MATCHES} are shown)" if data.total > len(data.matches) else ""
     return f"{head}{data.total} of {data.total_lines} lines have {data.pattern!r}{more}:\n\n" + "\n\n".join(blocks)
 
 
-def _search_text(data: SearchData) -> str:
+def _render_results(data: SearchResult) -> str:
     asked = ", ".join(f'"{query}"' for query in data.queries)
     if not data.results:
         return f"No results for {asked}: try other words, or fewer limits."

@@ -7,7 +7,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import IO
 
-__all__ = ["Keyboard", "taken"]
+__all__ = ["Keyboard", "open_keyboard"]
 
 
 class Keyboard:
@@ -16,10 +16,10 @@ class Keyboard:
     def __init__(self, file: IO[bytes]) -> None:
         self.file = file
         self.is_terminal = file.isatty()
-        self.edits = False
+        self.has_line_editor = False
         """Whether a line editor reads it, key by key."""
 
-    def pending(self) -> str:
+    def read_pending(self) -> str:
         """What was typed and not read yet; it is taken."""
         parts: list[bytes] = []
         while select.select([self.file], [], [], 0)[0] and (data := os.read(self.file.fileno(), 4096)):
@@ -27,15 +27,15 @@ class Keyboard:
         return b"".join(parts).decode("utf-8", "replace")
 
     @contextmanager
-    def kept(self) -> Generator[None]:
+    def reserve(self) -> Generator[None]:
         """While this lasts, keys are the chat's alone: they are not echoed, and whoever else reads stdin finds nothing."""
-        with self._quiet(), _empty_stdin():
+        with self._without_echo(), _empty_stdin():
             yield
 
     @contextmanager
-    def _quiet(self) -> Generator[None]:
+    def _without_echo(self) -> Generator[None]:
         """What is typed is not echoed; the next prompt gets it. Ctrl-C still works."""
-        if not self.edits or not self.is_terminal or sys.platform == "win32":
+        if not self.has_line_editor or not self.is_terminal or sys.platform == "win32":
             yield
             return
         import termios
@@ -53,7 +53,7 @@ class Keyboard:
 
 
 @contextmanager
-def taken() -> Generator[Keyboard]:
+def open_keyboard() -> Generator[Keyboard]:
     """A keyboard of its own, whatever happens to stdin meanwhile."""
     try:
         kept = os.dup(sys.stdin.fileno())

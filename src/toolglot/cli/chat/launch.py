@@ -8,11 +8,11 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
-from toolglot.builtin.toolbox import Answer, Question
-from toolglot.cli.chat.keyboard import Keyboard, taken
-from toolglot.cli.start import Flags, Started, is_terminal, require_key, start
+from toolglot.builtin.tool_state import UserAnswer, UserQuestion
+from toolglot.cli.chat.keyboard import Keyboard, open_keyboard
+from toolglot.cli.startup import CliSetup, Flags, is_interactive, prepare, require_key
 from toolglot.errors import MalformedData, UsageError
-from toolglot.tools.executor import Approval, ApprovalAnswer
+from toolglot.tools.executor import ApprovalAnswer, ApprovalRequest
 
 if TYPE_CHECKING:
     from toolglot.cli.chat.app import Chat
@@ -24,48 +24,50 @@ def launch(flags: Flags, prompt: str | None, load: Path | None) -> int:
     """Chats until the user leaves; the exit code."""
     chats: list[Chat] = []
 
-    async def answer(questions: list[Question]) -> list[Answer]:
-        return await chats[0].answer(questions)
+    async def answer(questions: list[UserQuestion]) -> list[UserAnswer]:
+        return await chats[0].answer_questions(questions)
 
-    with start(flags, ask=_asked if is_terminal() else None, questions=answer, samples=True) as started:
-        return _launch(started, flags, prompt, load, chats)
+    with prepare(flags, confirm=_confirm if is_interactive() else None, ask_user=answer, use_demo_tools=True) as started:
+        return _run_with_setup(started, flags, prompt, load, chats)
 
 
-def _launch(started: Started, flags: Flags, prompt: str | None, load: Path | None, chats: "list[Chat]") -> int:
+def _run_with_setup(cli_setup: CliSetup, flags: Flags, prompt: str | None, load: Path | None, chats: "list[Chat]") -> int:
     saved = read_saved(load) if load is not None else None
-    edits = is_terminal()
+    edits = is_interactive()
     try:
-        with taken() as keyboard:
-            keyboard.edits = edits
-            return asyncio.run(_chat(started, flags, prompt, saved, keyboard, chats))
+        with open_keyboard() as keyboard:
+            keyboard.has_line_editor = edits
+            return asyncio.run(_run_chat(cli_setup, flags, prompt, saved, keyboard, chats))
     except KeyboardInterrupt:  # before the first prompt, or after the last
         return 130
 
 
-async def _chat(
-    started: Started, flags: Flags, prompt: str | None, saved: bytes | None, keyboard: Keyboard, chats: "list[Chat]"
+async def _run_chat(
+    cli_setup: CliSetup, flags: Flags, prompt: str | None, saved: bytes | None, keyboard: Keyboard, chats: "list[Chat]"
 ) -> int:
     from toolglot.cli.chat.app import Chat
-    from toolglot.cli.chat.reading import PipeReader, Reader, TerminalReader
+    from toolglot.cli.chat.input import InputReader, PipeReader, TerminalReader
     from toolglot.cli.chat.screen import Screen
 
-    setup = started.setup
+    setup = cli_setup.setup
     given: dict[str, Any] = {"base_url": flags.base_url} if flags.base_url else {}
 
-    async def approve(approval: Approval) -> ApprovalAnswer:
+    async def approve(approval: ApprovalRequest) -> ApprovalAnswer:
         return await chat.approve(approval)
 
-    agent = setup.agent(started.model, tools=started.tools, approve=approve, **given)
+    agent = setup.create_agent(cli_setup.model, tools=cli_setup.tools, approve=approve, **given)
     require_key(agent.engine)
-    screen = Screen(_console(), setup.settings.chat)
-    reader: Reader
-    if keyboard.edits:
-        reader = TerminalReader(keyboard, _history(), status=lambda: chat.status(), words=lambda text: chat.completions(text))
+    screen = Screen(_create_console(), setup.settings.chat)
+    reader: InputReader
+    if keyboard.has_line_editor:
+        reader = TerminalReader(
+            keyboard, _history_file(), status=lambda: chat.status(), completions=lambda text: chat.completions(text)
+        )
     else:
-        reader = PipeReader(keyboard, _writer(screen.console.file))
+        reader = PipeReader(keyboard, _create_writer(screen.console.file))
     chat = Chat(setup, agent, screen, reader, keyboard)
     chats.append(chat)
-    _greet(screen, started, agent.model, len(agent.registry))
+    _print_greeting(screen, cli_setup, agent.model, len(agent.registry))
     if saved is not None:
         try:
             chat.restore(saved)
@@ -78,7 +80,7 @@ async def _chat(
         await agent.engine.close()
 
 
-def _writer(out: IO[str]) -> Callable[[str], None]:
+def _create_writer(out: IO[str]) -> Callable[[str], None]:
     """Writes without ending the line."""
 
     def say(text: str) -> None:
@@ -88,7 +90,7 @@ def _writer(out: IO[str]) -> Callable[[str], None]:
     return say
 
 
-def _console() -> Any:
+def _create_console() -> Any:
     from rich.console import Console
 
     out: Any = sys.stdout
@@ -97,35 +99,35 @@ def _console() -> Any:
     return Console(file=cast(Any, out), highlight=False, soft_wrap=False)
 
 
-def _greet(screen: Any, started: Started, model: str, tools: int) -> None:
+def _print_greeting(screen: Any, cli_setup: CliSetup, model: str, tool_count: int) -> None:
     if not screen.console.is_terminal:
-        if started.why:
-            print(f"toolglot: {started.why}", file=sys.stderr)
+        if cli_setup.model_reason:
+            print(f"toolglot: {cli_setup.model_reason}", file=sys.stderr)
         return
-    screen.note(f"toolglot · {model} · {tools} tools · /help", "bold")
-    if started.builtins is not None:
-        asks = started.configuration.settings.policy.ask is None
+    screen.note(f"toolglot · {model} · {tool_count} tools · /help", "bold")
+    if cli_setup.builtins is not None:
+        asks = cli_setup.configuration.settings.policy.ask is None
         when = "; you are asked before anything is changed, run or sent" if asks else ""
-        screen.note(f"built-in tools work in {started.builtins.box.workspace.root}{when}", "dim")
-    if started.why:
-        screen.note(started.why, "yellow")
-    if started.samples:
+        screen.note(f"built-in tools work in {cli_setup.builtins.state.workspace.root}{when}", "dim")
+    if cli_setup.model_reason:
+        screen.note(cli_setup.model_reason, "yellow")
+    if cli_setup.has_demo_tools:
         screen.note('try: What is the weather in Paris?   or: call add_reminder {"text": "tea", "date": "2026-12-24"}', "dim")
 
 
-def _history() -> Path | None:
+def _history_file() -> Path | None:
     """Where prompts are kept; nowhere if that cannot be written."""
-    from toolglot.config.places import private_folder, state_folder
+    from toolglot.config.paths import ensure_private_directory, state_directory
 
     try:
-        file = private_folder(state_folder()) / "history"
+        file = ensure_private_directory(state_directory()) / "history"
         file.touch(mode=0o600)
     except (OSError, UsageError):
         return None
     return file
 
 
-def _asked(question: str) -> bool:
+def _confirm(question: str) -> bool:
     try:
         return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
     except (EOFError, KeyboardInterrupt):

@@ -13,17 +13,17 @@ from logging import NullHandler, getLogger
 from pathlib import Path
 from typing import Any
 
-from toolglot.engine.signin.environment import environment_key, hidden_values
-from toolglot.engine.signin.tokens import Token, TokenCache, not_signed_in
+from toolglot.engine.signin.environment import read_key_variable, secret_values
+from toolglot.engine.signin.tokens import Token, TokenCache, not_signed_in_error
 from toolglot.errors import AuthenticationFailed
 from toolglot.redact import redact
 
 __all__ = ["EntraSignIn"]
 
 SCOPE = "https://cognitiveservices.azure.com/.default"
-_INSTALL = "`pip install 'toolglot[azure]'` to sign in with Entra"
+_INSTALL_HINT = "`pip install 'toolglot[azure]'` to sign in with Entra"
 # The credentials that hold a secret: what each is made of, and what it may have beside. As EnvironmentCredential has them.
-_PRINCIPALS: tuple[tuple[str, dict[str, str], dict[str, str]], ...] = (
+_SECRET_CREDENTIALS: tuple[tuple[str, dict[str, str], dict[str, str]], ...] = (
     (
         "ClientSecretCredential",
         {"tenant_id": "AZURE_TENANT_ID", "client_id": "AZURE_CLIENT_ID", "client_secret": "AZURE_CLIENT_SECRET"},
@@ -41,12 +41,12 @@ _PRINCIPALS: tuple[tuple[str, dict[str, str], dict[str, str]], ...] = (
     ),
 )
 # AZURE_TOKEN_CREDENTIALS may say which credentials count; these say that such a principal does.
-_PRINCIPAL_COUNTS = ("", "prod", "environmentcredential")
-_NOBODY = "failed to retrieve a token from the included credentials"
-_QUIET = NullHandler()  # what the package warns of is in our error
+_ENVIRONMENT_CREDENTIAL_NAMES = ("", "prod", "environmentcredential")
+_NO_CREDENTIALS_TEXT = "failed to retrieve a token from the included credentials"
+_NULL_HANDLER = NullHandler()  # what the package warns of is in our error
 # What somebody who can sign in here has: variables, folders.
-_VARIABLES = ("AZURE_CLIENT_ID", "AZURE_FEDERATED_TOKEN_FILE", "IDENTITY_ENDPOINT", "MSI_ENDPOINT")
-_FOLDERS = ("~/.azure", "~/.azd", "/var/lib/waagent")
+_LOGIN_VARIABLES = ("AZURE_CLIENT_ID", "AZURE_FEDERATED_TOKEN_FILE", "IDENTITY_ENDPOINT", "MSI_ENDPOINT")
+_LOGIN_DIRECTORIES = ("~/.azure", "~/.azd", "/var/lib/waagent")
 
 
 class EntraSignIn:
@@ -59,46 +59,50 @@ class EntraSignIn:
     async def token(self, *, fresh: bool) -> Token:
         return await self._cache.get(fresh=fresh)
 
-    def origin(self) -> str | None:
+    def describe_origin(self) -> str | None:
         """What would be signed in with, as far as this machine can tell without asking anyone."""
         if not _is_installed():
             return None
-        folders = (os.environ.get("AZURE_CONFIG_DIR") or _FOLDERS[0], *_FOLDERS[1:])
-        signs = any(environment_key(name) for name in _VARIABLES) or any(Path(name).expanduser().is_dir() for name in folders)
+        folders = (os.environ.get("AZURE_CONFIG_DIR") or _LOGIN_DIRECTORIES[0], *_LOGIN_DIRECTORIES[1:])
+        signs = any(read_key_variable(name) for name in _LOGIN_VARIABLES) or any(
+            Path(name).expanduser().is_dir() for name in folders
+        )
         return "Entra sign-in" if signs else None
 
     async def _fetch(self) -> Token:
-        return await asyncio.to_thread(self._ask)
+        return await asyncio.to_thread(self._fetch_blocking)
 
-    def _ask(self) -> Token:
+    def _fetch_blocking(self) -> Token:
         try:
             identity, errors = import_module("azure.identity"), import_module("azure.core.exceptions")
         except ImportError:
-            raise not_signed_in(_INSTALL) from None
-        getLogger("azure").addHandler(_QUIET)
+            raise not_signed_in_error(_INSTALL_HINT) from None
+        getLogger("azure").addHandler(_NULL_HANDLER)
         try:
-            with _principal(identity) or identity.DefaultAzureCredential() as credential:
+            with _environment_credential(identity) or identity.DefaultAzureCredential() as credential:
                 found = credential.get_token(self._scope)
         except (errors.AzureError, ValueError, OSError) as error:
-            raise _failure(error) from None
+            raise _auth_error(error) from None
         return Token(found.token, float(found.expires_on))
 
 
-def _principal(identity: Any) -> Any:
+def _environment_credential(identity: Any) -> Any:
     """The credential that the environment describes, hidden variables included; None where it describes none."""
-    if os.environ.get("AZURE_TOKEN_CREDENTIALS", "").strip().lower() not in _PRINCIPAL_COUNTS:
+    if os.environ.get("AZURE_TOKEN_CREDENTIALS", "").strip().lower() not in _ENVIRONMENT_CREDENTIAL_NAMES:
         return None
-    for kind, needed, possible in _PRINCIPALS:
-        found = {field: value for field, name in {**needed, **possible}.items() if (value := environment_key(name))}
+    for kind, needed, possible in _SECRET_CREDENTIALS:
+        found = {field: value for field, name in {**needed, **possible}.items() if (value := read_key_variable(name))}
         if needed.keys() <= found.keys():
             return getattr(identity, kind)(**found)
     return None
 
 
-def _failure(error: Exception) -> AuthenticationFailed:
-    said, kind = redact(str(error), hidden_values()).strip(), type(error).__name__
-    if kind == "CredentialUnavailableError" or _NOBODY in said:
-        return not_signed_in("sign in with Entra: `az login`, a managed identity, or AZURE_TENANT_ID with AZURE_CLIENT_ID")
+def _auth_error(error: Exception) -> AuthenticationFailed:
+    said, kind = redact(str(error), secret_values()).strip(), type(error).__name__
+    if kind == "CredentialUnavailableError" or _NO_CREDENTIALS_TEXT in said:
+        return not_signed_in_error(
+            "sign in with Entra: `az login`, a managed identity, or AZURE_TENANT_ID with AZURE_CLIENT_ID"
+        )
     why = (said.splitlines() or [kind])[0][:200].rstrip(".: ")
     return AuthenticationFailed(f"Entra gives no token for Azure OpenAI ({why}): `az login`, or check the AZURE_… variables")
 

@@ -15,9 +15,9 @@ import msgspec
 
 from toolglot.errors import AuthenticationFailed
 
-__all__ = ["NOT_SIGNED_IN", "SignIn", "Token", "TokenCache", "not_signed_in"]
+__all__ = ["NOT_SIGNED_IN", "SignIn", "Token", "TokenCache", "not_signed_in_error"]
 
-EARLY = 120.0
+EXPIRY_MARGIN = 120.0
 """Seconds before its end from which a token is not used any more; half of its life where that is shorter."""
 NOT_SIGNED_IN = "not_signed_in"
 """The code of an error that says: there is nothing to sign in with. Its text is what to do about it."""
@@ -48,9 +48,9 @@ class SignIn(Protocol):
         ...
 
 
-def not_signed_in(what_to_do: str) -> AuthenticationFailed:
+def not_signed_in_error(hint: str) -> AuthenticationFailed:
     """The error of a sign-in that has nothing to sign in with."""
-    return AuthenticationFailed(what_to_do, code=NOT_SIGNED_IN)
+    return AuthenticationFailed(hint, code=NOT_SIGNED_IN)
 
 
 class TokenCache:
@@ -59,32 +59,32 @@ class TokenCache:
     def __init__(self, fetch: Callable[[], Coroutine[Any, Any, Token]], clock: Callable[[], float] = time.time) -> None:
         self._fetch, self._clock = fetch, clock
         self._token: Token | None = None
-        self._good_until = 0.0
-        self._under_way: dict[asyncio.AbstractEventLoop, asyncio.Task[Token]] = {}
+        self._valid_until = 0.0
+        self._pending_fetches: dict[asyncio.AbstractEventLoop, asyncio.Task[Token]] = {}
 
     async def get(self, *, fresh: bool) -> Token:
         """The token that is kept, or a new one."""
-        if self._token is not None and not fresh and self._clock() < self._good_until:
+        if self._token is not None and not fresh and self._clock() < self._valid_until:
             return self._token
         loop = asyncio.get_running_loop()
-        task = self._under_way.get(loop)
+        task = self._pending_fetches.get(loop)
         if task is None:
-            task = self._under_way[loop] = loop.create_task(self._renew())
-            task.add_done_callback(partial(self._done, loop))
+            task = self._pending_fetches[loop] = loop.create_task(self._renew())
+            task.add_done_callback(partial(self._finish_fetch, loop))
         return await asyncio.shield(task)
 
     async def _renew(self) -> Token:
         token = await self._fetch()
-        self._token, self._good_until = token, _good_until(token, self._clock())
+        self._token, self._valid_until = token, _usable_until(token, self._clock())
         return token
 
-    def _done(self, loop: asyncio.AbstractEventLoop, task: "asyncio.Task[Token]") -> None:
-        del self._under_way[loop]
+    def _finish_fetch(self, loop: asyncio.AbstractEventLoop, task: "asyncio.Task[Token]") -> None:
+        del self._pending_fetches[loop]
         if not task.cancelled():
             task.exception()  # seen: the one who asked may be gone
 
 
-def _good_until(token: Token, now: float) -> float:
+def _usable_until(token: Token, now: float) -> float:
     if token.expires_at is None:
         return math.inf
-    return token.expires_at - min(EARLY, max(0.0, token.expires_at - now) / 2)
+    return token.expires_at - min(EXPIRY_MARGIN, max(0.0, token.expires_at - now) / 2)

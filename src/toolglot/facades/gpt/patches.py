@@ -8,21 +8,21 @@ import shlex
 from typing import cast
 
 from toolglot.errors import ToolError
-from toolglot.facades.plain import rendered
-from toolglot.facades.view import Arguments, Case, Said, View, closed, shape, text
+from toolglot.facades.equivalence import render_patch
+from toolglot.facades.view import Arguments, Case, RenderContext, View, closed_schema, object_schema, string
 from toolglot.request import Schema
 
 __all__ = [
+    "APPLY_PATCH",
+    "APPLY_PATCH_OPERATION",
     "GRAMMAR",
-    "OPERATION",
+    "OPERATION_PARAMETERS",
     "PATCH_FORMAT",
-    "apply_patch",
-    "apply_patch_function",
-    "apply_patch_typed",
-    "below",
-    "not_patched",
-    "patch_in",
-    "patched",
+    "extract_patch",
+    "make_apply_patch_function",
+    "rebase_patch",
+    "render_patch_failure",
+    "render_patch_result",
 ]
 
 PATCH_FORMAT = (
@@ -46,7 +46,7 @@ CHANGED: /[ +-][^\r\n]*/
 LF: /\r?\n/
 """
 _WORD = r"""(?:'[^'\n]+'|"[^"\n$`\\]+"|[\w./@%+,:=-]+)"""
-_FOLDER = re.compile(rf"\s*cd\s+(?!-)({_WORD})\s*&&\s*")
+_CHANGE_DIRECTORY = re.compile(rf"\s*cd\s+(?!-)({_WORD})\s*&&\s*")
 _HEREDOC = re.compile(
     r"\s*(?:apply_patch|applypatch)\s*<<(?P<dash>-?)\s*(?P<quote>['\"]?)(?P<tag>\w+)(?P=quote)[ \t]*\r?\n"
     r"(?P<body>.*?)\r?\n[ \t]*(?P=tag)\s*",
@@ -57,18 +57,18 @@ _PROGRAMS = ("apply_patch", "applypatch")
 _OPERATIONS = ("create_file", "update_file", "delete_file")
 
 
-def patch_in(command: str | list[str]) -> str | None:
+def extract_patch(command: str | list[str]) -> str | None:
     """The patch that a command is, as seen from where it starts; None for any other command."""
     if isinstance(command, list):
         return command[1] if len(command) == 2 and command[0] in _PROGRAMS and _is_patch(command[1]) else None
     folder = ""
-    if found := _FOLDER.match(command):
+    if found := _CHANGE_DIRECTORY.match(command):
         folder, command = shlex.split(found[1])[0], command[found.end() :]
-    body = command if _is_patch(command) else _handed_over(command)
-    return below(folder, body) if body is not None and _is_patch(body) else None
+    body = command if _is_patch(command) else _extract_argument(command)
+    return rebase_patch(folder, body) if body is not None and _is_patch(body) else None
 
 
-def _handed_over(command: str) -> str | None:
+def _extract_argument(command: str) -> str | None:
     """What stands behind `apply_patch`: a here-document, or one word."""
     if found := _HEREDOC.fullmatch(command):
         return re.sub(r"(?m)^\t+", "", found["body"]) if found["dash"] else found["body"]
@@ -86,14 +86,14 @@ def _is_patch(body: str) -> bool:
     return body.startswith("*** Begin Patch") and body.endswith("*** End Patch")
 
 
-def below(folder: str, patch: str) -> str:
+def rebase_patch(directory: str, patch: str) -> str:
     """A patch as it is said from above a folder."""
-    if folder in ("", "."):
+    if directory in ("", "."):
         return patch
-    return _PATHS.sub(lambda found: found[1] + (found[2] if found[2].startswith("/") else f"{folder}/{found[2]}"), patch)
+    return _PATHS.sub(lambda found: found[1] + (found[2] if found[2].startswith("/") else f"{directory}/{found[2]}"), patch)
 
 
-def _understood(native: Arguments) -> Arguments:
+def _patch_to_base(native: Arguments) -> Arguments:
     """A patch in whichever form it came. Raises ToolError."""
     if native.get("input"):
         return {"text": native["input"]}
@@ -105,85 +105,93 @@ def _understood(native: Arguments) -> Arguments:
     return {"ops": [{name: said[name] for name in ("type", "path", "diff") if said.get(name) is not None}]}
 
 
-def patched(said: Said) -> str:
+def render_patch_result(context: RenderContext) -> str:
     """A patch that was applied, as the tools for commands say it."""
-    return f"Exit code: 0\nWall time: {round(said.data['seconds'], 1):g} seconds\nOutput:\n{said.text}\n"
+    return f"Exit code: 0\nWall time: {round(context.data['seconds'], 1):g} seconds\nOutput:\n{context.text}\n"
 
 
-def not_patched(said: Said) -> str:
+def render_patch_failure(context: RenderContext) -> str:
     """Why a patch was not applied."""
-    if said.kind not in ("validation", "execution", "not_found") or said.text.startswith("apply_patch: "):
-        return said.text
-    return f"apply_patch verification failed: {said.text}"
+    if context.kind not in ("validation", "execution", "not_found") or context.text.startswith("apply_patch: "):
+        return context.text
+    return f"apply_patch verification failed: {context.text}"
 
 
-_PATCHING = Case(
-    base="patch", into=_understood, back=lambda base: {"input": rendered(base)}, result=patched, failure=not_patched
+_PATCH_CASE = Case(
+    base="patch",
+    to_base=_patch_to_base,
+    from_base=lambda base: {"input": render_patch(base)},
+    result=render_patch_result,
+    failure=render_patch_failure,
 )
 # As one operation on a file, which is how the API's own tool says it.
-OPERATION: Schema = {
+OPERATION_PARAMETERS: Schema = {
     "operation": {"type": "object"},
-    "type": text(enum=list(_OPERATIONS)),
-    "path": text(),
-    "diff": text(),
+    "type": string(enum=list(_OPERATIONS)),
+    "path": string(),
+    "diff": string(),
 }
 
-apply_patch = View(
+APPLY_PATCH = View(
     name="apply_patch",
     description="Changes files by a patch. The input is the patch itself, as plain text: no JSON around it.",
     parameters=None,
     kind="freeform",
     grammar={"syntax": "lark", "definition": GRAMMAR},
-    cases={"": _PATCHING},
-    accepts=OPERATION,
-    demands={},
+    cases={"": _PATCH_CASE},
+    accepts=OPERATION_PARAMETERS,
+    required_schema={},
     aliases=("applypatch",),
 )
 
 
-def apply_patch_function(*, accepts: Schema | None = None) -> View:
+def make_apply_patch_function(*, accepts: Schema | None = None) -> View:
     """The same for models that have no tools with free text. `accepts`: other ways to say a patch."""
     return View(
         name="apply_patch",
         description=f"Changes files by a patch. {PATCH_FORMAT}",
-        parameters=closed("input", input=text(description="The whole patch.")),
-        cases={"": _PATCHING},
+        parameters=closed_schema("input", input=string(description="The whole patch.")),
+        cases={"": _PATCH_CASE},
         accepts=accepts or {},
-        demands={},
+        required_schema={},
         aliases=("applypatch",),
     )
 
 
 # ---- one operation on a file, which the API's own tool takes
 
-_KINDS = {"Add": "create_file", "Update": "update_file", "Delete": "delete_file"}
+_OPERATION_TYPES = {"Add": "create_file", "Update": "update_file", "Delete": "delete_file"}
 _SECTION = re.compile(r"\*\*\* (Add|Update|Delete) File: (.*)")
 
 
-def _one_operation(base: Arguments) -> Arguments | None:
+def _operation_from_base(base: Arguments) -> Arguments | None:
     """A patch of one section that moves nothing; None for any other."""
-    lines = rendered(base).strip().split("\n")[1:-1]
+    lines = render_patch(base).strip().split("\n")[1:-1]
     found = _SECTION.fullmatch(lines[0].strip()) if lines else None
     if found is None or any(line.startswith("*** ") and line != "*** End of File" for line in lines[1:]):
         return None
-    return {"type": _KINDS[found[1]], "path": found[2].strip(), **({"diff": "\n".join(lines[1:])} if len(lines) > 1 else {})}
+    return {
+        "type": _OPERATION_TYPES[found[1]],
+        "path": found[2].strip(),
+        **({"diff": "\n".join(lines[1:])} if len(lines) > 1 else {}),
+    }
 
 
-apply_patch_typed = View(
+APPLY_PATCH_OPERATION = View(
     name="apply_patch",
     description=(
         "Creates, updates or deletes one file. diff: chunks of lines behind ' ' (kept), '-' (removed) or '+' (added), each of "
         "them behind '@@' or '@@ ' with a line of the file to start after; of a new file, all lines behind '+'."
     ),
-    parameters=shape(
+    parameters=object_schema(
         "type path",
-        type=text(enum=list(_OPERATIONS)),
-        path=text(description="The file, relative to the workspace."),
-        diff=text(description="What changes; not for delete_file."),
+        type=string(enum=list(_OPERATIONS)),
+        path=string(description="The file, relative to the workspace."),
+        diff=string(description="What changes; not for delete_file."),
     ),
     typed={"openai-responses": {"type": "apply_patch"}},
-    cases={"": Case(base="patch", into=_understood, back=_one_operation)},
-    accepts={"operation": OPERATION["operation"], "input": text()},
-    instead={"type": ("operation", "input"), "path": ("operation", "input")},
+    cases={"": Case(base="patch", to_base=_patch_to_base, from_base=_operation_from_base)},
+    accepts={"operation": OPERATION_PARAMETERS["operation"], "input": string()},
+    aliases_for={"type": ("operation", "input"), "path": ("operation", "input")},
     aliases=("applypatch",),
 )

@@ -1,0 +1,251 @@
+"""The text of a patch as operations on files.
+
+A patch begins with `*** Begin Patch` and ends with `*** End Patch`. Between them are sections: `*** Add File: PATH` and lines
+with '+'; `*** Delete File: PATH`; `*** Update File: PATH`, perhaps `*** Move to: PATH`, and chunks. A chunk is any number of
+`@@ line to start after`, or a bare `@@`; lines with ' ', '-' or '+'; perhaps `*** End of File`.
+
+Law: any text gives operations, or a ToolError that names the line.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import msgspec
+
+from toolglot.errors import ToolError
+
+__all__ = [
+    "AddFile",
+    "Chunk",
+    "DeleteFile",
+    "PatchLine",
+    "PatchOp",
+    "PatchOperation",
+    "UpdateFile",
+    "operation_to_ops",
+    "parse_patch",
+    "render_patch",
+]
+
+BEGIN_PATCH, END_PATCH, END_OF_FILE = "*** Begin Patch", "*** End Patch", "*** End of File"
+ADD_FILE, DELETE_FILE, UPDATE_FILE, MOVE_TO = "*** Add File: ", "*** Delete File: ", "*** Update File: ", "*** Move to: "
+CONTEXT, REMOVED, ADDED = " ", "-", "+"
+_HEADER_HINT = ", ".join(f"'{header}{{path}}'" for header in (ADD_FILE, DELETE_FILE, UPDATE_FILE))
+_PREFIX_HINT = "Every line should start with ' ' (context line), '+' (added line), or '-' (removed line)"
+_HEREDOCS = ("<<EOF", "<<'EOF'", '<<"EOF"')
+_MAX_SHOWN_CHARS = 200  # characters of a line that a message shows
+
+PatchLine = tuple[str, str]
+"""Kept, removed or added; and the text."""
+
+
+class Chunk(msgspec.Struct, frozen=True):
+    """Lines that stand together in a file. `anchors`: lines to go to first, one by one. `at_end`: they end the file."""
+
+    lines: tuple[PatchLine, ...]
+    anchors: tuple[str, ...] = ()
+    at_end: bool = False
+
+
+class AddFile(msgspec.Struct, frozen=True):
+    """A file as it is to be, whatever was there."""
+
+    path: str
+    content: str
+
+
+class DeleteFile(msgspec.Struct, frozen=True):
+    """A file that is to go."""
+
+    path: str
+
+
+class UpdateFile(msgspec.Struct, frozen=True):
+    """A file that changes, and perhaps gets another path."""
+
+    path: str
+    chunks: tuple[Chunk, ...]
+    move_to: str = ""
+
+
+PatchOp = AddFile | DeleteFile | UpdateFile
+
+
+@dataclass(frozen=True)
+class PatchOperation:
+    """One file. diff: for update_file the chunks; for create_file the content, each line with '+' before it."""
+
+    type: Literal["create_file", "update_file", "delete_file"]
+    path: str
+    diff: str = ""
+
+
+class _LineCursor:
+    """Lines, and how far they are read. `number`: of the next line, as a person counts them."""
+
+    def __init__(self, lines: list[str], lines_before: int = 0) -> None:
+        self._lines, self._index, self._lines_before = lines, 0, lines_before
+
+    @property
+    def line_number(self) -> int:
+        return self._lines_before + self._index + 1
+
+    @property
+    def current(self) -> str | None:
+        return self._lines[self._index] if self._index < len(self._lines) else None
+
+    def advance(self) -> str:
+        line = self._lines[self._index]
+        self._index += 1
+        return line
+
+
+def parse_patch(text: str) -> list[PatchOp]:
+    """The operations of a patch, in its order. Raises ToolError (validation)."""
+    reader = _LineCursor(_strip_envelope(text), lines_before=1)
+    ops: list[PatchOp] = []
+    while (line := reader.current) is not None:
+        if line.strip():
+            ops.append(_parse_section(reader))
+        else:
+            reader.advance()
+    if not ops:
+        raise _patch_error("No files were modified. Say what to do between the first and the last line of the patch")
+    return ops
+
+
+def operation_to_ops(operation: PatchOperation) -> list[PatchOp]:
+    """What one operation of OpenAI's hosted tool says. Raises ToolError (validation)."""
+    path = operation.path
+    if not path.strip() or any(one in path for one in "\n\r\0"):
+        raise _patch_error(f"{_shorten(path)!r} is not a path")
+    if operation.type == "delete_file":
+        return [DeleteFile(path)]
+    reader = _LineCursor(_split_lines(operation.diff.removesuffix("\n")) if operation.diff else [])
+    if operation.type == "create_file":
+        op: PatchOp = AddFile(path, _parse_added_lines(reader))
+    else:
+        op = _parse_update(reader, path, 1)
+    if (line := reader.current) is not None:
+        raise _line_error(reader.line_number, f"'{_shorten(line)}' does not belong into the diff of one file. {_PREFIX_HINT}")
+    return [op]
+
+
+def render_patch(ops: Sequence[PatchOp]) -> str:
+    """Operations as the text of a patch."""
+    lines = [BEGIN_PATCH]
+    for op in ops:
+        match op:
+            case AddFile(path, content):
+                lines += [ADD_FILE + path, *(ADDED + line for line in content.split("\n")[:-1])]
+            case DeleteFile(path):
+                lines.append(DELETE_FILE + path)
+            case UpdateFile(path, chunks, move_to):
+                lines += [UPDATE_FILE + path, *([MOVE_TO + move_to] if move_to else [])]
+                for chunk in chunks:
+                    lines += [f"@@ {anchor}" for anchor in chunk.anchors] or ["@@"]
+                    lines += [kind + text for kind, text in chunk.lines]
+                    lines += [END_OF_FILE] if chunk.at_end else []
+    return "\n".join([*lines, END_PATCH])
+
+
+# ---- parts of a patch
+
+
+def _strip_envelope(text: str) -> list[str]:
+    """The lines between the first and the last one; a here-document around them is taken off."""
+    lines = _split_lines(text.strip())
+    if len(lines) >= 4 and lines[0].strip() in _HEREDOCS and lines[-1].strip() == "EOF":
+        lines = lines[1:-1]
+    if lines[0].strip() != BEGIN_PATCH:
+        raise _patch_error(f"Invalid patch: The first line of the patch must be '{BEGIN_PATCH}'")
+    if len(lines) < 2 or lines[-1].strip() != END_PATCH:
+        raise _patch_error(f"Invalid patch: The last line of the patch must be '{END_PATCH}'")
+    return lines[1:-1]
+
+
+def _parse_section(cursor: _LineCursor) -> PatchOp:
+    number, header = cursor.line_number, cursor.advance().strip()
+    if header.startswith(ADD_FILE):
+        return AddFile(header.removeprefix(ADD_FILE).strip(), _parse_added_lines(cursor))
+    if header.startswith(DELETE_FILE):
+        return DeleteFile(header.removeprefix(DELETE_FILE).strip())
+    if header.startswith(UPDATE_FILE):
+        return _parse_update(cursor, header.removeprefix(UPDATE_FILE).strip(), number)
+    raise _line_error(number, f"'{_shorten(header)}' is not a valid hunk header. Valid hunk headers: {_HEADER_HINT}")
+
+
+def _parse_added_lines(cursor: _LineCursor) -> str:
+    lines: list[str] = []
+    while (line := cursor.current) is not None and line.startswith(ADDED):
+        lines.append(cursor.advance()[1:] + "\n")
+    return "".join(lines)
+
+
+def _parse_update(cursor: _LineCursor, path: str, line_number: int) -> UpdateFile:
+    move_to = ""
+    if (line := cursor.current) is not None and line.strip().startswith(MOVE_TO):
+        move_to = cursor.advance().strip().removeprefix(MOVE_TO).strip()
+    chunks: list[Chunk] = []
+    while (line := cursor.current) is not None and not line.startswith("***"):
+        if line.strip():
+            chunks.append(_parse_chunk(cursor, is_first=not chunks))
+        else:
+            cursor.advance()
+    if not chunks:
+        raise _line_error(line_number, f"Update file hunk for path '{_shorten(path)}' is empty")
+    return UpdateFile(path, tuple(chunks), move_to)
+
+
+def _parse_chunk(cursor: _LineCursor, *, is_first: bool) -> Chunk:
+    anchors, marked = _parse_anchors(cursor)
+    if not marked and not is_first:
+        got = _shorten(cursor.current or "")
+        raise _line_error(cursor.line_number, f"Expected update hunk to start with a @@ context marker, got: '{got}'")
+    lines: list[PatchLine] = []
+    while (line := cursor.current) is not None:
+        if line.rstrip() == END_OF_FILE and lines:
+            cursor.advance()
+            return Chunk(tuple(lines), anchors, at_end=True)
+        kind = line[:1] or CONTEXT
+        if kind not in (CONTEXT, REMOVED, ADDED):
+            break
+        lines.append((kind, cursor.advance()[1:]))
+    if not lines:
+        raise _empty_chunk_error(cursor)
+    return Chunk(tuple(lines), anchors)
+
+
+def _parse_anchors(cursor: _LineCursor) -> tuple[tuple[str, ...], bool]:
+    """The texts behind '@@', and whether there was any '@@'."""
+    anchors: list[str] = []
+    marked = False
+    while (line := cursor.current) is not None and (line.rstrip() == "@@" or line.startswith("@@ ")):
+        marked = True
+        if text := cursor.advance()[3:].rstrip():
+            anchors.append(text)
+    return tuple(anchors), marked
+
+
+def _empty_chunk_error(cursor: _LineCursor) -> ToolError:
+    line = cursor.current
+    if line is None or line.rstrip() == END_OF_FILE:
+        return _line_error(cursor.line_number, "Update hunk does not contain any lines")
+    return _line_error(cursor.line_number, f"Unexpected line found in update hunk: '{_shorten(line)}'. {_PREFIX_HINT}")
+
+
+def _split_lines(text: str) -> list[str]:
+    return [line.removesuffix("\r") for line in text.split("\n")]
+
+
+def _shorten(text: str) -> str:
+    return text if len(text) <= _MAX_SHOWN_CHARS else f"{text[:_MAX_SHOWN_CHARS]}…"
+
+
+def _patch_error(message: str) -> ToolError:
+    return ToolError(message, kind="validation")
+
+
+def _line_error(line_number: int, message: str) -> ToolError:
+    return ToolError(f"Invalid patch hunk on line {line_number}: {message}", kind="validation", details={"line": line_number})

@@ -1,0 +1,72 @@
+"""A thread with an event loop of its own, for what must outlive the loop that asked for it: a browser and its gate."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from toolglot.errors import ToolError
+
+__all__ = ["LoopThread"]
+
+T = TypeVar("T")
+STOP_SECONDS = 10.0
+
+
+class LoopThread:
+    """Starts with the first thing to do; `stop` ends it, with whatever is under way."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._stopped = False
+
+    async def run(self, factory: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Does it there; cancelling here cancels it there."""
+        return await asyncio.wrap_future(self._submit(factory))
+
+    def _submit(self, factory: Callable[[], Coroutine[Any, Any, T]]) -> "Future[T]":
+        loop = self._ensure_started()
+        return asyncio.run_coroutine_threadsafe(factory(), loop)
+
+    def _ensure_started(self) -> asyncio.AbstractEventLoop:
+        with self._lock:
+            if self._stopped:
+                raise ToolError("the web tools are closed")
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(target=self._run_loop, args=(self._loop,), name="toolglot-web", daemon=True)
+                self._thread.start()
+            return self._loop
+
+    @staticmethod
+    def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
+        asyncio.set_event_loop(loop)
+        try:
+            loop.run_forever()
+        finally:
+            rest = asyncio.all_tasks(loop)
+            for task in rest:
+                task.cancel()
+            loop.run_until_complete(asyncio.gather(*rest, return_exceptions=True))
+            loop.run_until_complete(loop.shutdown_asyncgens())
+            loop.close()
+
+    def stop(self, final: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Does one last thing there, then ends the thread. May be called more than once, from any thread."""
+        with self._lock:
+            loop, thread, self._stopped = self._loop, self._thread, True
+            self._loop = self._thread = None
+        if loop is None or thread is None or not thread.is_alive():
+            return
+        ending = asyncio.run_coroutine_threadsafe(final(), loop)
+        if thread is threading.current_thread():  # the garbage was collected in here: nobody can wait
+            ending.add_done_callback(lambda _: loop.call_soon_threadsafe(loop.stop))
+            return
+        with suppress(Exception):
+            ending.result(STOP_SECONDS)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(STOP_SECONDS)

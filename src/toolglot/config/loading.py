@@ -1,0 +1,92 @@
+"""`module:object` as tools or as a facade: the object, with a folder on the path while its module is imported."""
+
+import os
+import sys
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+from typing import Any, cast
+
+from toolglot.errors import UnknownName, UsageError
+from toolglot.facades.catalog import BASE_TOOLS, FACADE_MODULES, find_facade
+from toolglot.facades.view import Facade
+
+__all__ = ["find_facade_file", "import_object", "load_facade_by_name", "load_tools"]
+
+
+def import_object(name: str, directory: Path | None = None) -> Any:
+    """The object that `module:object` names; modules are looked for in the folder first. Raises UsageError."""
+    module_name, _, path = name.partition(":")
+    place = str(directory or Path.cwd())
+    sys.path.insert(0, place)
+    try:
+        value: Any = import_module(module_name)
+        for part in path.split("."):
+            value = getattr(value, part)
+    except (ImportError, AttributeError, ValueError) as e:
+        raise UsageError(f"cannot load {name!r}: {e}") from None
+    except (Exception, SystemExit) as e:  # the module's own code failed
+        raise UsageError(f"cannot load {name!r}: {type(e).__name__}: {e}") from None
+    finally:
+        with suppress(ValueError):  # the module may have changed the list
+            sys.path.remove(place)
+    return value
+
+
+def load_tools(name: str, directory: Path | None = None) -> list[Any]:
+    """Tools for a run: a function, a Tool, a ToolRegistry, a list of them, or an object whose public methods are tools."""
+    from toolglot.tools.registry import ToolRegistry
+    from toolglot.tools.tool import Tool, tools_of
+
+    value = import_object(name, directory)
+    if isinstance(value, ToolRegistry):
+        return value.list()
+    if isinstance(value, list | tuple):
+        return list(cast(list[Any], value))
+    if isinstance(value, Tool) or callable(value):
+        return [value]
+    if not (found := list(tools_of(value))):
+        raise UsageError(f"{name!r} is not a tool, a list of tools, or an object whose methods are tools")
+    return found
+
+
+def find_facade_file(name: str, directory: Path | None = None) -> Path | None:
+    """The file that a facade's name is, in a folder or else the current one; None for an id, auto and `module:object`."""
+    if name == "auto" or name in FACADE_MODULES:
+        return None
+    file = (directory or Path()) / os.path.expanduser(name)
+    return file if file.suffix == ".toml" or "/" in name or os.path.isfile(file) else None
+
+
+def load_facade_by_name(name: str) -> Facade:
+    """A facade by its id, of a TOML file, or a `module:object`. Raises UsageError."""
+    if name in FACADE_MODULES:
+        return find_facade(name)
+    if (file := find_facade_file(name)) is None:
+        if ":" not in name:
+            raise UnknownName("facade", name, ("auto", *FACADE_MODULES))
+        found = import_object(name)
+        if isinstance(found, Facade):
+            return found
+        raise UsageError(f"{name!r} is not a Facade")
+    from toolglot.facades.toml_loader import load_facade
+
+    try:
+        text = file.read_text(encoding="utf-8-sig")
+    except (OSError, ValueError) as e:
+        raise UsageError(f"the facade {name!r} cannot be read: {getattr(e, 'strerror', None) or 'it is not UTF-8'}") from None
+    return load_facade(text, str(file), BASE_TOOLS, get_schema=_builtin_schema)
+
+
+def _builtin_schema(base: str) -> dict[str, Any] | None:
+    """The parameters of a built-in tool; None where there is no folder that it could work in."""
+    from toolglot.builtin.tools import builtins
+
+    try:
+        found = builtins()
+    except UsageError:
+        return None
+    try:
+        return next((one.definition.parameters for one in found.tools if one.name == base), None)
+    finally:
+        found.close()

@@ -1,0 +1,76 @@
+"""Keys in the system keyring, where the package `keyring` is installed and finds one.
+
+Laws: providers of one vendor share a key. A keyring that fails holds nothing; the log says that it failed, and not on what.
+"""
+
+from functools import cache
+from importlib import import_module
+from logging import getLogger
+from typing import Any
+
+from toolglot.providers.catalog import PROFILES, SURFACES
+
+__all__ = ["delete_key", "has_backend", "is_installed", "keyring_account", "load_key", "store_key"]
+
+log = getLogger("toolglot.engine")
+SERVICE = "toolglot"
+_NULL_BACKENDS = ("keyring.backends.fail", "keyring.backends.null")
+
+
+@cache
+def keyring_account(profile_id: str) -> str:
+    """The name a key is kept under: the vendor's, where several providers take the same key."""
+    variables = PROFILES[profile_id].key_env if profile_id in PROFILES else ()
+    shared = (vendor for vendor, rows in SURFACES.items() if any(PROFILES[row].key_env == variables for _, row in rows))
+    return next(shared, profile_id)
+
+
+def load_key(profile_id: str) -> str | None:
+    """The key that is kept for a provider."""
+    key: object = _call_keyring("get_password", SERVICE, keyring_account(profile_id))
+    return (key.strip() or None) if isinstance(key, str) else None
+
+
+def store_key(profile_id: str, key: str) -> bool:
+    """Keeps a key; whether that worked."""
+    _call_keyring("set_password", SERVICE, keyring_account(profile_id), key)
+    return load_key(profile_id) == key
+
+
+def delete_key(profile_id: str) -> bool:
+    """Drops the key of a provider; whether there was one, and is none any more."""
+    if load_key(profile_id) is None:
+        return False
+    _call_keyring("delete_password", SERVICE, keyring_account(profile_id))
+    return load_key(profile_id) is None
+
+
+def is_installed() -> bool:
+    """Whether the package is there."""
+    return _import_keyring() is not None
+
+
+def has_backend() -> bool:
+    """Whether there is a keyring to keep keys in."""
+    backend: object = _call_keyring("get_keyring")
+    return backend is not None and type(backend).__module__ not in _NULL_BACKENDS
+
+
+def _import_keyring() -> Any:
+    try:
+        return import_module("keyring")
+    except ImportError:
+        return None
+
+
+def _call_keyring(method: str, *arguments: str) -> Any:
+    keyring = _import_keyring()
+    if keyring is None:
+        return None
+    try:
+        if method != "get_keyring" and type(keyring.get_keyring()).__module__ in _NULL_BACKENDS:
+            return None
+        return getattr(keyring, method)(*arguments)
+    except Exception as error:  # backends raise whatever their system does
+        log.debug("the system keyring failed: %s", type(error).__name__)
+        return None

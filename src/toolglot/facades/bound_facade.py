@@ -1,0 +1,352 @@
+"""A facade in use: which of its views a model sees, what its calls mean, how results read, and history in its words.
+
+Laws: a call is checked in the model's own words, and means one call of one base tool. What the model said is kept as it said
+it; what it meant is kept beside it. Tools that are not built in pass through unchanged. Whatever a table's function trips over
+is an error that the model can read, or the base tool's own words: never more than that.
+"""
+
+import re
+from collections.abc import Callable, Iterable
+from functools import cached_property
+from logging import getLogger
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from toolglot.errors import ToolError
+from toolglot.facades.catalog import FACADE_MODULES, strip_model_prefix
+from toolglot.facades.equivalence import SUBSTITUTES, Arguments, alternatives
+from toolglot.facades.validation import check_facade, is_bundled
+from toolglot.facades.view import Facade, RenderContext, View
+from toolglot.jsontext import dumps, json_type_name
+from toolglot.losses import Loss, Repair
+from toolglot.messages import BaseCall, Message, Text, ToolCall, ToolResult
+from toolglot.request import BUILTIN_TAG, ToolDefinition
+from toolglot.schema.arguments import InvalidArguments, SchemaBinder, explain_issues, read_arguments, repair_arguments
+
+__all__ = ["BoundFacade", "InterpretedCall"]
+
+log = getLogger("toolglot.facades")
+
+_Expression = tuple[View, Arguments, tuple[Loss, ...]]
+
+
+class InterpretedCall(msgspec.Struct, frozen=True):
+    """A call in our words, and what was mended in the model's."""
+
+    tool: str
+    arguments: dict[str, Any]
+    repairs: tuple[Repair, ...] = ()
+
+
+class BoundFacade:
+    """A facade as one model sees it. `bases`: the built-in tools that there are; `others`: names that are taken."""
+
+    def __init__(self, facade: Facade, model: str, base_tools: Iterable[str], reserved_names: Iterable[str] = ()) -> None:
+        self.facade, self.model = facade, model
+        self._validators: dict[str, SchemaBinder] = {}
+        self.base_tools = frozenset(base_tools)
+        self._reserved_names = frozenset(reserved_names)
+        self._is_bundled = is_bundled(facade)
+        check_facade(facade, model, self.base_tools)
+        name = strip_model_prefix(model)
+        self._available_views = tuple(
+            view
+            for view in facade.views
+            if self._is_available(view)
+            and view.qualified_name not in self._reserved_names
+            and (not view.models or re.search(view.models, name))
+        )
+        self.views = tuple(view for view in self._available_views if not view.hidden)
+
+    def _is_available(self, view: View) -> bool:
+        """Whether there is a base tool for a view: for the form that it shows, where it takes several."""
+        shown = view.cases.get("")
+        return bool(view.base_tools & self.base_tools) and (shown is None or shown.base in self.base_tools)
+
+    @cached_property
+    def _views_by_name(self) -> dict[str, View]:
+        """Views by all names that a call may have. A tool that is shown under a name has it before one that is not."""
+        hidden = {view.qualified_name: view for view in self._available_views if view.hidden}
+        found = {**hidden, **{alias: view for view in self._available_views for alias in (view.name, *view.aliases)}}
+        shown = self._reserved_names | (self.facade.shows & self.base_tools)
+        return {
+            **{alias: view for alias, view in found.items() if alias not in shown},
+            **{view.qualified_name: view for view in self.views},
+        }
+
+    def _find_view(self, call: ToolCall) -> View | None:
+        """The view that a call is of; what was said through another facade is of none."""
+        if call.meant is not None and call.meant.facade != self.facade.id:
+            return None
+        return self._views_by_name.get(_qualified_name(call))
+
+    @cached_property
+    def definitions(self) -> tuple[ToolDefinition, ...]:
+        """What the model sees of the built-in tools."""
+        return tuple(view.definition for view in self.views)
+
+    def visible_tools(self, definitions: Iterable[ToolDefinition]) -> tuple[ToolDefinition, ...]:
+        """Tools as the model sees them: the built-in ones under its names for them, then all others as they are."""
+        beside = (one for one in definitions if BUILTIN_TAG not in one.tags or self.shows_base_tool(one.name))
+        return (*self.definitions, *beside)
+
+    def shows_base_tool(self, base: str) -> bool:
+        """Whether a base tool is shown under its own name."""
+        return base in self._shown_base_tools
+
+    @cached_property
+    def _shown_base_tools(self) -> frozenset[str]:
+        """What the facade shows; what somebody else's tool has taken the name of; and what no tool that is there does."""
+        own, views = self.facade.shows & self.base_tools, [view for view in self.facade.views if not view.hidden]
+        said = {base for view in self.views for base in view.base_tools}
+        ousted = {base for view in views if view.qualified_name in self._reserved_names for base in view.base_tools} - said
+        ours = self.facade.id in FACADE_MODULES  # whoever makes another one says what it shows
+        left = self.base_tools - said if ours else ()
+        needed = {base for base in left if base in SUBSTITUTES and not SUBSTITUTES[base] & (own | said) & self.base_tools}
+        return frozenset((own | ousted | needed) & self.base_tools) - {view.qualified_name for view in self.views}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All names under which the model sees built-in tools."""
+        return (
+            *(view.qualified_name for view in self.views),
+            *sorted(base for base in self.base_tools if self.shows_base_tool(base)),
+        )
+
+    def is_freeform(self, name: str) -> bool:
+        """Whether a call of this name is plain text."""
+        view = self._views_by_name.get(name)
+        return view is not None and view.kind == "freeform"
+
+    @cached_property
+    def note(self) -> str:
+        """How to work with the tools: those sentences of the facade's note that name no tool which is not there."""
+        gone = ({view.qualified_name for view in self.facade.views if not view.hidden} | self.facade.shows) - {*self.names}
+        named = re.compile(rf"(?<![\w.])(?:{'|'.join(map(re.escape, sorted(gone)))})(?!\w)") if gone else None
+        sentences = re.split(r"(?<=\.) (?=[A-Z])", self.facade.note)
+        return " ".join(one for one in sentences if named is None or not named.search(one))
+
+    def native_names(self, base: str) -> tuple[str, ...]:
+        """The names that the model has for a base tool; its own where there are none."""
+        found = tuple(view.name for view in self.views if base in view.base_tools)
+        return found if found and not self.shows_base_tool(base) else (base,)
+
+    # ---- calls
+
+    def interpret(self, call: ToolCall) -> InterpretedCall | None:
+        """What a call means; None for a tool that is not of this facade. Raises ToolError, in the model's own words.
+
+        A call that was understood through another facade means what it meant there.
+        """
+        view, meant = self._find_view(call), call.meant
+        if view is None:
+            return None if meant is None or _is_base_call(call, meant) else InterpretedCall(meant.tool, meant.arguments)
+        native, repairs = self._validate(view, call)
+        try:
+            tool, arguments = view.to_base(native)
+            if not self._is_bundled:
+                _require_json(arguments)
+        except ToolError as e:
+            e.tool = e.tool or _sole_base_tool(view)
+            raise
+        except Exception as e:  # a table's function met what no schema rules out
+            log.warning("facade %s: %s cannot be understood: %r", self.facade.id, view.name, e)
+            why = f"The call of {view.name} was not run: its arguments cannot be understood."
+            raise ToolError(why, kind="validation", tool=_sole_base_tool(view)) from None
+        return InterpretedCall(tool, arguments, repairs)
+
+    def _validate(self, view: View, call: ToolCall) -> tuple[dict[str, Any], tuple[Repair, ...]]:
+        """The arguments of a call, mended and checked against the native schema. Raises ToolError."""
+        if view.kind == "freeform" and call.arguments is None:
+            return {"input": call.raw or ""}, ()
+        binder = self._validators.get(view.qualified_name)
+        if binder is None:
+            binder = self._validators[view.qualified_name] = SchemaBinder(view.accepted_schema)
+        try:
+            given, repairs = read_arguments(call)
+            if binder.bind(given) is None:
+                given, _, more = repair_arguments(given, binder, view.name)
+                repairs += more
+        except InvalidArguments as e:
+            why = explain_issues(view.definition, e.issues)
+            raise ToolError(why, kind="validation", tool=_sole_base_tool(view), details=e.issues) from None
+        strangers = [name for name in given if name not in binder.known]
+        native = {name: value for name, value in given.items() if name in binder.known and name not in view.ignored}
+        left = (Repair(f"parameter {name!r}", view.name, "there is none of this name; it was left out") for name in strangers)
+        return native, (*repairs, *left)
+
+    def annotate(self, call: ToolCall) -> ToolCall:
+        """The call with what it means beside it; a base tool under its own name means itself."""
+        try:
+            meaning = self.interpret(call)
+        except ToolError:
+            return call
+        if meaning is not None:
+            return replace(call, meant=BaseCall(meaning.tool, meaning.arguments, self.facade.id))
+        if (
+            call.name in self.base_tools
+            and not call.namespace
+            and call.name not in self._reserved_names
+            and call.arguments is not None
+        ):
+            return replace(call, meant=BaseCall(call.name, call.arguments, self.facade.id))
+        return call
+
+    # ---- results
+
+    def render_result(self, call: ToolCall, arguments: dict[str, Any], result: ToolResult, details: Any = None) -> ToolResult:
+        """A result as this harness says it. `call`: as the model made it; `arguments`: as the base tool got them.
+
+        Data of the base tool is for the words only: what the model is told is the text, and what its vendor wants beside it.
+        """
+        plain = replace(result, name=call.name, data=None)
+        view = self._find_view(call)
+        if view is None:
+            return plain
+        native = dict(self._native_arguments(view, call))
+        try:
+            case = view.find_case(native)
+        except Exception as e:
+            if not isinstance(e, ToolError) and result.error_kind != "validation":  # what was not checked may lack anything
+                log.warning("facade %s: nothing says what a call of %s means: %r", self.facade.id, view.name, e)
+            return plain
+        said = RenderContext(
+            native=native,
+            base=dict(arguments),
+            text=result.text,
+            data=result.data,
+            kind=(result.error_kind or "execution") if result.is_error else None,
+            details=details,
+        )
+        if case.native_data is not None:
+            plain = replace(plain, data=self._call_table(case.native_data, said, view, _require_json))
+        words = (case.failure or self.facade.failure) if result.is_error else case.result
+        text = self._call_table(words, said, view, _require_text) if words is not None else None
+        if text is not None:
+            media = tuple(block for block in result.content if not isinstance(block, Text))
+            plain = replace(plain, content=(Text(text), *media), worded=True)
+        if case.is_failure is not None and not result.is_error and self._call_table(case.is_failure, said, view, bool):
+            return replace(plain, is_error=True, error_kind="execution")
+        return plain
+
+    def _native_arguments(self, view: View, call: ToolCall) -> dict[str, Any]:
+        """The arguments as the model gave them, mended where that is possible."""
+        given = call.arguments if call.arguments is not None else {"input": call.raw or ""}
+        try:
+            return {**given, **self._validate(view, call)[0]}
+        except ToolError:
+            return given
+
+    def _call_table(
+        self, function: Callable[[RenderContext], Any], context: RenderContext, view: View, check: Callable[[Any], Any]
+    ) -> Any:
+        """What a table's function makes of a result; None where it trips: the base tool has said it too."""
+        try:
+            return check(function(context))
+        except Exception as e:
+            if context.kind != "validation":  # what was not checked may lack anything
+                log.warning("facade %s: the result of %s has no words of its own: %r", self.facade.id, view.name, e)
+            return None
+
+    # ---- history
+
+    def render_message(self, message: Message, *, is_own: bool, losses: dict[Loss, None] | None = None) -> Message:
+        """A message with its calls under this facade's names. `own`: the present model made it: it stays as it was said.
+
+        `lost` takes what this model's tools cannot say.
+        """
+        if is_own or message.role != "assistant":
+            return message
+        losses = losses if losses is not None else {}
+        blocks = tuple(self._render_call(block, losses) if isinstance(block, ToolCall) else block for block in message.blocks)
+        same = all(new is old for new, old in zip(blocks, message.blocks, strict=True))
+        return message if same else replace(message, blocks=blocks)
+
+    def _render_call(self, call: ToolCall, losses: dict[Loss, None]) -> ToolCall:
+        """A call of another model in this one's words: the view that can say most of it, else our own name for it."""
+        meant = call.meant
+        if meant is None or (meant.facade == self.facade.id and _qualified_name(call) in self._views_by_name):
+            return call
+        found = self._find_expression(meant.tool, meant.arguments)
+        if found is None:
+            tool, arguments = self._to_visible_base_call(meant)
+            if not self.shows_base_tool(tool):
+                losses[_inexpressible_loss(tool, self.facade)] = None
+            same = (call.name, call.arguments) == (tool, arguments)
+            return call if same else ToolCall(call.id, tool, arguments, meant=meant)
+        view, native, new_losses = found
+        losses.update(dict.fromkeys(new_losses))
+        if view.kind == "freeform":
+            return ToolCall(call.id, view.name, None, str(native.get("input", "")), freeform=True, meant=meant)
+        return ToolCall(call.id, view.name, native, namespace=view.namespace, meant=meant)
+
+    def _to_visible_base_call(self, meant: BaseCall) -> tuple[str, Arguments]:
+        """A base tool that is shown under its own name and does the same; else the one that it was."""
+        if self.shows_base_tool(meant.tool):
+            return meant.tool, meant.arguments
+        others = self._find_alternatives(meant.tool, meant.arguments)
+        return next((one for one in others if self.shows_base_tool(one[0])), (meant.tool, meant.arguments))
+
+    def _find_expression(self, tool: str, arguments: Arguments) -> _Expression | None:
+        """The best way to say a base call: by a tool of this facade for it, else by one that does the same."""
+        calls = [(tool, arguments), *(() if self.shows_base_tool(tool) else self._find_alternatives(tool, arguments))]
+        for same in (True, False):
+            own = [call for call in calls if (call[0] == tool) is same]
+            ways = [way for view in self.views for call in own if (way := self._express_with_view(view, *call)) is not None]
+            if ways:
+                return min(ways, key=lambda way: len(way[2]))
+        return None
+
+    def _express_with_view(self, view: View, tool: str, arguments: Arguments) -> _Expression | None:
+        try:
+            found = view.from_base(tool, arguments)
+            if found is not None and not self._is_bundled:
+                _require_object(found[0])
+        except Exception as e:  # a saved conversation may hold anything
+            log.warning("facade %s: a call of %s cannot be shown as %s: %r", self.facade.id, tool, view.name, e)
+            return None
+        return None if found is None else (view, *found)
+
+    def _find_alternatives(self, tool: str, arguments: Arguments) -> list[tuple[str, Arguments]]:
+        try:
+            return list(alternatives(tool, arguments))
+        except Exception as e:  # as above
+            log.warning("facade %s: a call of %s is like no other: %r", self.facade.id, tool, e)
+            return []
+
+
+def _require_text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{json_type_name(value)} came, not a text")
+    return value
+
+
+def _require_json(value: Any) -> Any:
+    dumps(value)
+    return value
+
+
+def _require_object(value: Any) -> Any:
+    if not isinstance(value, dict):
+        raise TypeError(f"{json_type_name(value)} came, not a dict of arguments")
+    return _require_json(value)
+
+
+def _qualified_name(call: ToolCall) -> str:
+    return f"{call.namespace}.{call.name}" if call.namespace else call.name
+
+
+def _inexpressible_loss(tool: str, facade: Facade) -> Loss:
+    return Loss(f"tool {tool!r}", facade.title, "this model has no tool that says it; our own name stands")
+
+
+def _sole_base_tool(view: View) -> str:
+    """The base tool of a view that stands for one only, for whoever keeps count of failures."""
+    return next(iter(view.base_tools)) if len(view.base_tools) == 1 else ""
+
+
+def _is_base_call(call: ToolCall, meant: BaseCall) -> bool:
+    """Whether a call was made in our own words."""
+    return call.name == meant.tool and call.arguments == meant.arguments

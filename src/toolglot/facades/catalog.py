@@ -1,0 +1,143 @@
+"""DATA: which facade a model sees, by its name; and the facades by theirs. A table is loaded when it is first asked for."""
+
+import re
+from fnmatch import fnmatchcase
+from functools import cache
+from importlib import import_module
+
+from toolglot.errors import UnknownName
+from toolglot.facades.view import Facade
+
+__all__ = [
+    "BASE_TOOLS",
+    "FACADE_MODULES",
+    "NEUTRAL",
+    "facade_for_model",
+    "facade_id_for_model",
+    "facade_id_for_provider",
+    "find_base_tools",
+    "find_facade",
+    "strip_model_prefix",
+]
+
+NEUTRAL = "neutral"
+# The base tools: what a view may stand for, and the names of their parameters.
+BASE_TOOLS: dict[str, frozenset[str]] = {
+    name: frozenset(parameters.split())
+    for name, parameters in {
+        "read": "allow_large end_line list_depth max_lines pages path start_line tail_lines",
+        "write": "content mode path",
+        "view_image": "detail path",
+        "edit": "count instruction match new old path",
+        "multi_edit": "edits path",
+        "insert": "after_line path text",
+        "patch": "ops text",
+        "grep": "after auto_context before exclude_line_regex file_type ignore_case include_glob line_numbers literal"
+        " max_per_file max_results mode multiline no_ignore only_matching path pattern skip",
+        "glob": "case_sensitive max_results order path pattern respect_extra_ignore respect_gitignore",
+        "list_dir": "depth ignore limit path respect_extra_ignore respect_gitignore skip",
+        "read_many": "default_excludes exclude include",
+        "shell": "argv background command cwd description env escalate head_share inactivity_timeout login max_output"
+        " restart stdin then timeout tty yield_after",
+        "shell_output": "filter handle head_share input max_output tail_lines timeout wait wait_first",
+        "shell_kill": "handle",
+        "shell_list": "",
+        "ast_search": "include_glob language max_results path pattern",
+        "ast_rewrite": "dry_run include_glob language max_results path pattern replacement",
+        "web_search": "allowed_domains blocked_domains max_results queries recency_days",
+        "web_open": "format link question start_char start_line target timeout",
+        "web_find": "pattern target",
+        "web": "find open search_query",
+        "notebook_edit": "cell_id cell_type mode path source",
+        "todo": "explanation items",
+        "ask_user": "questions",
+        "memory": "command file_text insert_line insert_text new_path new_str old_path old_str path view_range",
+    }.items()
+}
+# id -> the module with its table
+FACADE_MODULES: dict[str, str] = {
+    "claude-code": "claude_code",
+    "claude-code-2.0": "claude_code",
+    "anthropic-api": "anthropic_api",
+    "agent-toolset": "anthropic_api",
+    "gemini-cli": "gemini_cli",
+    "gemini-cli-2": "gemini_cli",
+    "codex": "codex",
+    "codex-shell-command": "codex",
+    "codex-shell": "codex",
+    "codex-oss": "codex",
+    "openai": "openai",
+    "openai-hosted": "openai",
+    "qwen-code": "qwen_code",
+    "kimi": "kimi",
+    "opencode": "opencode",
+    NEUTRAL: "neutral",
+}
+# Where the name of a known family begins: at the start, or after a router's slash, a region's dot, a provider's colon, a host.
+_MODEL_FAMILY = re.compile(r"(?:^|[:.~]|^databricks-)((?:claude|gemini|gpt|chatgpt|codex|o\d|qwen|qwq|kimi).*)")
+# The first pattern that fits the name counts. Generations of Claude that have no tools for a plan have a table of their own.
+_NEW_CLAUDE_MODELS = (
+    r"^claude-(opus-4[-.]([89]|\d\d)(?!\d)|4[-.]([89]|\d\d)-opus|(opus|sonnet|haiku)-([5-9]|\d\d)(?!\d)"
+    r"|([5-9]|\d\d)([-.]\d+)?-(opus|sonnet|haiku)|(opus|sonnet|haiku)-latest|fable|mythos)"
+)
+_MODEL_RULES: tuple[tuple[str, str], ...] = (
+    (_NEW_CLAUDE_MODELS, "claude-code"),
+    (r"^claude", "claude-code-2.0"),
+    (r"^gemini-3(?!\d)", "gemini-cli"),
+    (r"^gemini", "gemini-cli-2"),
+    (r"^gpt-oss", "codex-oss"),
+    (r"^gpt-.*codex|^gpt-5\.[1-4](?!\d)|^codex", "codex-shell-command"),
+    (r"^gpt-5\.|^gpt-([6-9]|\d\d)", "codex"),
+    (r"^gpt-5", "codex-shell"),
+    (r"^((chat)?gpt|o\d+)(-|$)", "openai"),
+    (r"^computer-use", "openai"),
+    (r"^(qwen|qwq)", "qwen-code"),
+    (r"^kimi", "kimi"),
+)
+# Providers of one family: the facade of its newest models.
+_PROVIDER_FACADES = {
+    "anthropic": "claude-code",
+    "gemini": "gemini-cli",
+    "vertex": "gemini-cli",
+    "openai-chat": "codex",
+    "openai-responses": "codex",
+}
+
+
+def strip_model_prefix(model: str) -> str:
+    """A model's own name, without what routers and clouds put before it (`anthropic/claude-…`, `us.anthropic.claude-…`)."""
+    name = model.lower().rpartition("/")[2]
+    found = _MODEL_FAMILY.search(name)
+    return name.lstrip("~") if found is None else found[1]
+
+
+def facade_id_for_model(model: str) -> str:
+    """The facade of a model, also behind a router."""
+    name = strip_model_prefix(model)
+    return next((found for pattern, found in _MODEL_RULES if re.search(pattern, name)), NEUTRAL)
+
+
+def facade_id_for_provider(provider: str) -> str:
+    """The facade of a provider's newest models; "by model" where it serves several families."""
+    return _PROVIDER_FACADES.get(provider, "by model")
+
+
+@cache
+def find_facade(facade_id: str) -> Facade:
+    """A facade by its id. Raises UnknownName."""
+    if facade_id not in FACADE_MODULES:
+        raise UnknownName("facade", facade_id, FACADE_MODULES)
+    tables: tuple[Facade, ...] = import_module(f"toolglot.facades.{FACADE_MODULES[facade_id]}").TABLES
+    return next(one for one in tables if one.id == facade_id)
+
+
+def find_base_tools(pattern: str) -> tuple[str, ...]:
+    """The base tools that some harness has under a name that fits a pattern (`Bash`, `read_*`)."""
+    views = (view for name in FACADE_MODULES for view in find_facade(name).views)
+    fits = (view for view in views if any(fnmatchcase(one, pattern) for one in (view.name, view.qualified_name, *view.aliases)))
+    return tuple(sorted({base for view in fits for base in view.base_tools}))
+
+
+def facade_for_model(model: str) -> Facade:
+    """The facade that a model sees."""
+    return find_facade(facade_id_for_model(model))

@@ -1,0 +1,161 @@
+"""Anthropic Messages: replies and streams <-> tracker."""
+
+from typing import Any
+
+from toolglot.messages import Foreign, StopReason, Thinking, Usage
+from toolglot.wire.json_values import Doc, as_dict, as_int, as_list, as_text, unknown_fields
+from toolglot.wire.provider_errors import error_from_body
+from toolglot.wire.tracker import ToolCallTracker, parse_arguments
+
+__all__ = ["WIRE", "AnthropicReplyDecoder"]
+
+WIRE = "anthropic-messages"
+
+STOP_REASONS: dict[str, StopReason] = {
+    "end_turn": "end",
+    "stop_sequence": "end",
+    "tool_use": "tools",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "pause_turn": "pause",
+    "compaction": "pause",
+    "refusal": "refusal",
+}
+
+
+class AnthropicReplyDecoder:
+    """Frames of a stream, or a whole body, to the tracker. A block's slot is its index."""
+
+    def __init__(self, tracker: ToolCallTracker) -> None:
+        self._tracker = tracker
+        self._usage: Doc = {}
+        self._foreign: dict[int, tuple[Doc, list[str]]] = {}  # blocks without a neutral form, and their input's pieces
+        self._citations: dict[int, list[Any]] = {}
+        self.is_complete = False
+
+    def read_frame(self, doc: Doc, event: str) -> None:
+        kind = doc.get("type")
+        if kind != "content_block_delta":
+            self._read_event(kind, doc, event)
+            return
+        delta, index = doc["delta"], doc["index"]
+        kind = delta["type"]
+        if kind == "text_delta":
+            self._tracker.add_text(index, delta["text"])
+        elif kind == "input_json_delta" and index not in self._foreign:
+            if text := delta["partial_json"]:
+                self._tracker.add_arguments(index, text)
+        else:
+            self._read_delta(index, delta)
+
+    def _read_event(self, kind: Any, doc: Doc, event: str) -> None:
+        match kind:
+            case "content_block_start":
+                self._start_block(doc["index"], doc["content_block"])
+            case "content_block_stop":
+                self._stop_block(doc["index"])
+            case "message_start":
+                self._read_message(doc["message"])
+            case "message_delta":
+                self._read_stop(doc["delta"])
+                self._merge_usage(doc.get("usage"))
+            case "message_stop":
+                self.is_complete = True
+            case "message":
+                self._read_message(doc)
+                self.is_complete = True
+            case _:
+                if kind == "error" or doc.get("error") or event == "error":
+                    raise error_from_body(doc)
+
+    def read_body(self, doc: Doc, event: str) -> None:
+        self.read_frame(doc, event)
+
+    def read_done(self) -> None: ...
+
+    def finish(self) -> None:
+        for index in [*self._foreign, *self._citations]:
+            self._stop_block(index)
+        self._tracker.set_usage(decode_usage(self._usage))
+
+    def read_blocks(self, blocks: list[Any]) -> None:
+        """Blocks that are already whole: of a body, of a message in the history, or of a call that code execution made."""
+        for index, block in enumerate(blocks):
+            self._start_block(index, block)
+            if block.get("type") != "tool_use" or block.get("input"):
+                self._stop_block(index)
+
+    def _read_message(self, message: Doc) -> None:
+        self._tracker.begin(as_text(message.get("id")), as_text(message.get("model")))
+        self.read_blocks(message["content"])
+        self._merge_usage(message.get("usage"))
+        self._read_stop(message)
+
+    def _start_block(self, index: int, block: Doc) -> None:
+        tracker = self._tracker
+        match block.get("type"):
+            case "text":
+                if len(block) > 2:
+                    if citations := as_list(block.get("citations")):
+                        self._citations[index] = list(citations)
+                    tracker.merge_opaque(index, "text", unknown_fields(block, ("type", "text", "citations")) or {})
+                tracker.add_text(index, block["text"])
+            case "thinking":
+                tracker.merge_opaque(index, "thinking", unknown_fields(block, ("type", "thinking")) or {})
+                tracker.add_thinking(index, as_text(block.get("thinking")))
+            case "redacted_thinking":
+                tracker.set_block(index, Thinking("", {"redacted": block.get("data")}))
+            case "tool_use":
+                tracker.merge_opaque(index, "call", unknown_fields(block, ("type", "id", "name", "input")) or {})
+                tracker.update_call(index, block.get("id"), block.get("name"), block.get("input") or None)
+            case _:
+                tracker.reserve(index)
+                self._foreign[index] = dict(block), []
+
+    def _read_delta(self, index: int, delta: Doc) -> None:
+        match delta.get("type"):
+            case "input_json_delta":
+                self._foreign[index][1].append(delta["partial_json"])
+            case "thinking_delta":
+                self._tracker.add_thinking(index, delta["thinking"])
+            case "signature_delta":  # replaces, comes just before the stop
+                self._tracker.merge_opaque(index, "thinking", {"signature": delta["signature"]})
+            case "citations_delta":
+                self._citations.setdefault(index, []).append(delta["citation"])
+            case _:
+                if index in self._foreign:  # compaction_delta and what comes after it
+                    self._foreign[index][0].update(unknown_fields(delta, ("type",)) or {})
+
+    def _stop_block(self, index: int) -> None:
+        if index not in self._foreign:
+            if citations := self._citations.pop(index, None):
+                self._tracker.merge_opaque(index, "text", {"citations": citations})
+            self._tracker.close(index)
+            return
+        block, pieces = self._foreign.pop(index)
+        if text := "".join(pieces):
+            block["input"] = parse_arguments(text) or {}
+        self._tracker.set_block(index, Foreign(WIRE, block))
+
+    def _read_stop(self, delta: Doc) -> None:
+        if reason := delta.get("stop_reason"):
+            self._tracker.set_stop_reason(STOP_REASONS.get(reason, "end"))
+        for field in ("container", "stop_details", "context_management"):
+            if value := delta.get(field):
+                self._tracker.merge_message_opaque({field: value})
+
+    def _merge_usage(self, usage: Any) -> None:
+        """Counts are cumulative: a later field overwrites an earlier one."""
+        self._usage.update({key: value for key, value in as_dict(usage).items() if value is not None})
+
+
+def decode_usage(usage: Doc) -> Usage:
+    """`input_tokens` counts only what was not cached."""
+    cached, written = as_int(usage.get("cache_read_input_tokens")), as_int(usage.get("cache_creation_input_tokens"))
+    return Usage(
+        input=as_int(usage.get("input_tokens")) + cached + written,
+        output=as_int(usage.get("output_tokens")),
+        cached=cached,
+        cache_write=written,
+        reasoning=as_int(as_dict(usage.get("output_tokens_details")).get("thinking_tokens")),
+    )

@@ -1,0 +1,89 @@
+"""Gemini generateContent: a Reply as a body, events as a stream. Calls come whole."""
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+from toolglot.jsontext import dumps
+from toolglot.messages import Block, Media, Reply, StopReason, Text, Thinking, Usage
+from toolglot.wire.framing import encode_sse, escape_line_separators
+from toolglot.wire.gemini.request_encode import encode_block
+from toolglot.wire.json_values import Doc
+from toolglot.wire.reply_encoding import BlockEnd, BlockPiece, ReplyEncoder, ReplyEnd, ReplyStep
+
+__all__ = ["GeminiReplyEncoder"]
+
+
+class GeminiReplyEncoder(ReplyEncoder):
+    """Writes one answer."""
+
+    provider = "gemini"
+    stop_reasons: ClassVar[dict[StopReason, str]] = {
+        "end": "STOP",
+        "tools": "STOP",
+        "length": "MAX_TOKENS",
+        "refusal": "SAFETY",
+        "filtered": "SAFETY",
+        "pause": "CONTINUATION",
+        "error": "OTHER",
+    }
+    exact_stops = frozenset[StopReason]({"end", "tools", "length", "filtered", "pause", "error"})
+
+    def build_body(self, reply: Reply) -> Doc:
+        return self._final_chunk(reply, [part for block in reply.blocks if (part := self._encode_part(block))])
+
+    def encode_frame(self, doc: Doc) -> bytes:
+        return encode_sse(escape_line_separators(dumps(doc)))
+
+    def encode_step(self, step: ReplyStep) -> Iterator[Doc]:
+        match step:
+            case BlockPiece(kind="text"):
+                yield self._chunk([{"text": step.text}])
+            case BlockPiece(kind="thinking"):
+                yield self._chunk([{"text": step.text, "thought": True}])
+            case BlockEnd(block=Text() | Thinking() as block):
+                if state := self.echo_opaque(block):  # a signature comes on an empty part after its text
+                    thought = {"thought": True} if step.kind == "thinking" else {}
+                    yield self._chunk([{"text": "", **thought, **state}])
+            case BlockEnd(block=block):
+                if part := self._encode_part(block):
+                    yield self._chunk([part])
+            case ReplyEnd(reply=reply):
+                yield self._final_chunk(reply, [])
+            case _:
+                pass
+
+    def supports_media(self, media: Media) -> bool:
+        return media.data is not None or media.url is not None
+
+    def _encode_part(self, block: Block) -> Doc | None:
+        if self.is_unsupported(block):
+            return None
+        if isinstance(block, Thinking) and not self.writer.owns_state(self.origin):
+            return {"text": block.text, "thought": True}
+        return encode_block(block, self.origin, self.writer, "reply")
+
+    def _chunk(self, parts: list[Doc]) -> Doc:
+        return {"candidates": [{"content": {"role": "model", "parts": parts}, "index": 0}], **self._head()}
+
+    def _head(self) -> Doc:
+        return {"modelVersion": self.model, **({"responseId": self.id} if self.id else {})}
+
+    def _final_chunk(self, reply: Reply, parts: list[Doc]) -> Doc:
+        own = dict(self.echo_message_opaque(reply))
+        feedback = own.pop("promptFeedback", None)
+        tail = {"usageMetadata": encode_usage(reply.usage), **self._head()}
+        if feedback and not reply.blocks:
+            return {"promptFeedback": feedback, **tail}
+        content: Doc = {"role": "model", "parts": parts or [{"text": ""}]}
+        return {"candidates": [{"content": content, "finishReason": self.encode_stop(reply), "index": 0, **own}], **tail}
+
+
+def encode_usage(usage: Usage) -> Doc:
+    """`candidatesTokenCount` excludes the thoughts."""
+    return {
+        "promptTokenCount": usage.input,
+        "candidatesTokenCount": usage.output - usage.reasoning,
+        "thoughtsTokenCount": usage.reasoning,
+        "cachedContentTokenCount": usage.cached,
+        "totalTokenCount": usage.input + usage.output,
+    }

@@ -1,0 +1,190 @@
+"""Gemini generateContent: body -> Request. What has no neutral form stays in `extras` and `opaque`."""
+
+from collections.abc import Iterator
+from typing import Any, cast
+
+from toolglot.jsontext import dumps_text
+from toolglot.messages import Block, Foreign, Media, Message, Origin, Text, ToolResult
+from toolglot.providers.profile import Profile
+from toolglot.request import Options, Output, Request, ToolChoice, ToolDefinition
+from toolglot.schema.openapi import from_openapi
+from toolglot.wire.gemini.reply_decode import WIRE, GeminiReplyDecoder, decode_media, snake_to_camel
+from toolglot.wire.gemini.request_encode import GENERATION_FIELDS
+from toolglot.wire.json_values import Doc, as_dict, as_list, as_text, iter_dicts, unknown_fields
+from toolglot.wire.tracker import ToolCallTracker
+
+__all__ = ["decode"]
+
+_NEUTRAL_FIELDS = ("model", "contents", "systemInstruction", "tools", "toolConfig", "generationConfig")
+
+
+def decode(body: Doc, profile: Profile) -> Request:
+    """A body as a Request. What has no neutral form stays in `extras`."""
+    body = _camel_keys(body)
+    model = profile.model or as_text(body.get("model")).removeprefix("models/")
+    origin = Origin(WIRE, profile.id, model)
+    extras = unknown_fields(body, _NEUTRAL_FIELDS) or {}
+    config = _camel_keys(as_dict(body.get("toolConfig")))
+    choice, calling = _decode_choice(_camel_keys(as_dict(config.get("functionCallingConfig"))))
+    if more := {**(unknown_fields(config, ("functionCallingConfig",)) or {}), **calling}:
+        extras["toolConfig"] = more
+    options, output, generation = _decode_generation(_camel_keys(as_dict(body.get("generationConfig"))))
+    if generation:
+        extras["generationConfig"] = generation
+    return Request(
+        model=model,
+        messages=[
+            *_decode_system(body.get("systemInstruction"), origin),
+            *_decode_contents(body.get("contents"), origin),
+        ],
+        tools=tuple(_decode_tools(body.get("tools"))),
+        tool_choice=choice,
+        options=options,
+        output=output,
+        extras={WIRE: extras} if extras else {},
+    )
+
+
+def _camel_keys(doc: Doc) -> Doc:
+    """Google's JSON takes snake_case keys too."""
+    return {snake_to_camel(key): value for key, value in doc.items()}
+
+
+def _iter_camel(value: Any) -> Iterator[Doc]:
+    """A repeated field may also be one bare value."""
+    return (_camel_keys(item) for item in iter_dicts(value if isinstance(value, list) else [value]))
+
+
+def _decode_system(system: Any, origin: Origin) -> Iterator[Message]:
+    if isinstance(system, str):
+        system = {"parts": [{"text": system}]}
+    blocks = tuple(
+        Text(as_text(part.get("text")), unknown_fields(part, ("text", "thought")))
+        for part in _iter_camel(as_dict(system).get("parts"))
+    )
+    if blocks:
+        yield Message("system", blocks, origin)
+
+
+def _decode_contents(contents: Any, origin: Origin) -> Iterator[Message]:
+    open_calls: list[tuple[str, str, str]] = []  # (id as sent, name, neutral id) of calls without a result
+    for number, content in enumerate(_iter_camel(contents)):
+        parts = list(_iter_camel(content.get("parts")))
+        if content.get("role") == "model":
+            message = _decode_model(parts, origin, number)
+            open_calls += [(as_text((call.opaque or {}).get("id")), call.name, call.id) for call in message.calls]
+            yield message
+            continue
+        results = tuple(
+            _decode_result(_camel_keys(p["functionResponse"]), open_calls) for p in parts if p.get("functionResponse")
+        )
+        if results:
+            yield Message("tool", results, origin)
+        if said := tuple(_decode_part(part) for part in parts if not part.get("functionResponse")):
+            yield Message("user", said, origin)
+
+
+def _decode_model(parts: list[Doc], origin: Origin, number: int) -> Message:
+    """A model's content of the history: read as a reply is."""
+    tracker = ToolCallTracker(origin)
+    tracker.begin(f"contents[{number}]", origin.model)
+    decoder = GeminiReplyDecoder(tracker)
+    for part in parts:
+        if "functionCall" in part:
+            part = {**part, "functionCall": _camel_keys(as_dict(part["functionCall"]))}
+            if part.get("thought") is False:
+                del part["thought"]
+        decoder.read_part(part)
+    decoder.finish()
+    return Message("assistant", tracker.finish().blocks, origin)
+
+
+def _decode_part(part: Doc) -> Block:
+    if isinstance(part.get("text"), str):
+        return Text(part["text"], unknown_fields(part, ("text", "thought")))
+    if media := part.get("inlineData") or part.get("fileData"):
+        return decode_media(_camel_keys(as_dict(media)), unknown_fields(part, ("inlineData", "fileData", "thought")))
+    return Foreign(WIRE, part)
+
+
+def _decode_result(answer: Doc, open_calls: list[tuple[str, str, str]]) -> ToolResult:
+    id, name = as_text(answer.get("id")), as_text(answer.get("name"))
+    found = next((call for call in open_calls if id and call[0] == id), None)
+    found = found or next((call for call in open_calls if call[1] == name), None)
+    if found:
+        open_calls.remove(found)
+    response = answer.get("response")
+    own = unknown_fields(answer, ("name", "response"))
+    media = tuple(
+        block for part in _iter_camel(answer.get("parts")) if isinstance(block := _decode_part(part), Media | Foreign)
+    )
+    is_error = isinstance(response, dict) and set(cast(Doc, response)) == {"error"}
+    return ToolResult(
+        found[2] if found else id or name,
+        (Text(_response_text(response)), *media),
+        name,
+        response,
+        is_error=is_error,
+        opaque=own,
+    )
+
+
+def _response_text(response: Any) -> str:
+    """The text of a response object: what stands under a lone `output` or `error`, else all of it."""
+    if isinstance(response, dict) and len(cast(Doc, response)) == 1:
+        key, value = next(iter(cast(Doc, response).items()))
+        if key in ("output", "error", "result"):
+            response = value
+    return response if isinstance(response, str) else "" if response in (None, {}) else dumps_text(response)
+
+
+def _decode_tools(tools: Any) -> Iterator[ToolDefinition]:
+    for tool in _iter_camel(tools):
+        for declared in _iter_camel(tool.get("functionDeclarations") or []):
+            schema = declared.get("parametersJsonSchema")
+            if schema is None and declared.get("parameters") is not None:
+                schema = from_openapi(as_dict(declared["parameters"]))
+            yield ToolDefinition(
+                as_text(declared.get("name")),
+                as_text(declared.get("description")),
+                schema,
+                wire=WIRE,
+                opaque=unknown_fields(declared, ("name", "description", "parameters", "parametersJsonSchema")),
+            )
+        for key, value in tool.items():
+            if key != "functionDeclarations":
+                yield ToolDefinition(key, kind="hosted", wire=WIRE, opaque={key: value})
+
+
+def _decode_choice(calling: Doc) -> tuple[ToolChoice | None, Doc]:
+    """The choice, and what of functionCallingConfig it does not say."""
+    mode = as_text(calling.get("mode")).upper()
+    names = tuple(as_text(name) for name in as_list(calling.get("allowedFunctionNames")))
+    choice: ToolChoice | None = None
+    if mode in ("ANY", "NONE", "AUTO"):
+        choice = ToolChoice({"ANY": "required", "NONE": "none"}.get(mode, "auto"), names if mode == "ANY" else ())  # pyright: ignore[reportArgumentType]
+    elif mode == "VALIDATED" and names:
+        choice = ToolChoice("auto", names)
+    more = unknown_fields(calling, ("mode", "allowedFunctionNames") if choice else ())
+    return choice, {"functionCallingConfig": more} if more else {}
+
+
+def _decode_generation(config: Doc) -> tuple[Options, Output | None, Doc]:
+    neutral: Doc = {name: config[field] for name, field in GENERATION_FIELDS.items() if config.get(field) is not None}
+    if "stop" in neutral:
+        neutral["stop"] = tuple(neutral["stop"])
+    left = unknown_fields(config, GENERATION_FIELDS.values()) or {}
+    thinking = _camel_keys(as_dict(left.pop("thinkingConfig", None)))
+    neutral["thinking_budget"] = thinking.pop("thinkingBudget", None)
+    if as_text(thinking.get("thinkingLevel")).lower() in ("minimal", "low", "medium", "high"):
+        neutral["effort"] = thinking.pop("thinkingLevel").lower()
+    if thinking:
+        left["thinkingConfig"] = thinking
+    output = None
+    if left.get("responseMimeType") == "application/json":
+        del left["responseMimeType"]
+        schema = left.pop("responseJsonSchema", None)
+        if (openapi := left.pop("responseSchema", None)) and schema is None:
+            schema = from_openapi(as_dict(openapi))
+        output = Output(schema)
+    return Options(**neutral), output, left

@@ -1,0 +1,74 @@
+"""Ollama chat: replies and streams <-> tracker. Calls come whole, over several lines; `done_reason` is "stop" with them too."""
+
+from toolglot.messages import Media, StopReason, Usage
+from toolglot.wire.json_values import Doc, as_dict, as_int, as_list, as_text, unknown_fields
+from toolglot.wire.provider_errors import error_from_body
+from toolglot.wire.tracker import ToolCallTracker
+
+__all__ = ["WIRE", "OllamaReplyDecoder"]
+
+WIRE = "ollama-chat"
+
+STOP_REASONS: dict[str, StopReason] = {"stop": "end", "length": "length"}
+_MESSAGE_FIELDS = ("role", "content", "thinking", "tool_calls", "images", "tool_name", "tool_call_id")
+
+
+class OllamaReplyDecoder:
+    """Lines of a stream, or a whole body, to the tracker."""
+
+    def __init__(self, tracker: ToolCallTracker) -> None:
+        self._tracker = tracker
+        self._call_count = self._image_count = 0
+        self._has_begun = False
+        self.is_complete = False
+
+    def read_frame(self, doc: Doc, event: str) -> None:
+        if not self._has_begun and (model := doc.get("model")):
+            self._has_begun = True
+            self._tracker.begin("", as_text(model))
+        if message := doc.get("message"):
+            self.read_message(message)
+        elif doc.get("error"):
+            raise error_from_body(doc)
+        if doc.get("done"):
+            self.is_complete = True
+            self._tracker.set_stop_reason(STOP_REASONS.get(as_text(doc.get("done_reason")), "end"))
+            self._tracker.set_usage(decode_usage(doc))
+
+    def read_body(self, doc: Doc, event: str) -> None:
+        self.read_frame(doc, event)
+
+    def read_done(self) -> None: ...
+
+    def finish(self) -> None: ...
+
+    def read_message(self, message: Doc) -> None:
+        """One message, or a piece of it."""
+        known = ("role" in message) + ("content" in message)
+        if len(message) > known and "thinking" in message:
+            known += 1
+            if text := message["thinking"]:
+                self._tracker.add_thinking("thinking", text)
+        if text := message.get("content"):
+            self._tracker.add_text("content", text)
+        if len(message) > known:
+            self._read_extras(message)
+
+    def _read_extras(self, message: Doc) -> None:
+        tracker = self._tracker
+        for call in as_list(message.get("tool_calls")):
+            function = as_dict(call.get("function"))
+            slot = ("call", self._call_count)
+            self._call_count += 1
+            tracker.update_call(slot, call.get("id"), function.get("name"), function.get("arguments"))
+            tracker.close(slot)
+        for image in as_list(message.get("images")):
+            self._image_count += 1
+            tracker.set_block(("image", self._image_count), Media("image", data=image))
+        if extra := unknown_fields(message, _MESSAGE_FIELDS):
+            tracker.merge_message_opaque(extra)
+
+
+def decode_usage(doc: Doc) -> Usage:
+    """Ollama does not count cached tokens."""
+    return Usage(input=as_int(doc.get("prompt_eval_count")), output=as_int(doc.get("eval_count")))

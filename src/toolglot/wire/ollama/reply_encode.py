@@ -1,0 +1,81 @@
+"""Ollama chat: a Reply as a body, events as a stream of lines. Calls come whole."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import ClassVar
+
+from toolglot.jsontext import dumps
+from toolglot.messages import Block, Reply, StopReason, Text, Thinking, ToolCall
+from toolglot.wire.framing import encode_ndjson, escape_line_separators
+from toolglot.wire.json_values import Doc
+from toolglot.wire.reply_encoding import BlockEnd, BlockPiece, ReplyEncoder, ReplyEnd, ReplyStep
+
+__all__ = ["OllamaReplyEncoder"]
+
+
+class OllamaReplyEncoder(ReplyEncoder):
+    """Writes one answer."""
+
+    provider = "ollama"
+    stop_reasons: ClassVar[dict[StopReason, str]] = {
+        **dict.fromkeys(("end", "tools", "refusal", "filtered", "pause", "error"), "stop"),
+        "length": "length",
+    }
+    exact_stops = frozenset[StopReason]({"end", "tools", "length"})
+
+    def build_body(self, reply: Reply) -> Doc:
+        message: Doc = {"role": "assistant", "content": ""}
+        for block in reply.blocks:
+            for key, value in self._message_fields(block).items():
+                message[key] = message[key] + value if key in message else value
+        return {**self._head(), "message": message, **self._final_fields(reply)}
+
+    def encode_frame(self, doc: Doc) -> bytes:
+        return encode_ndjson(escape_line_separators(dumps(doc)))
+
+    def encode_step(self, step: ReplyStep) -> Iterator[Doc]:
+        match step:
+            case BlockPiece(kind="text"):
+                yield self._line({"content": step.text})
+            case BlockPiece(kind="thinking"):
+                yield self._line({"content": "", "thinking": step.text})
+            case BlockEnd(block=block) if step.kind in ("call", "other"):
+                if fields := self._message_fields(block):
+                    yield self._line({"content": "", **fields})
+            case ReplyEnd(reply=reply):
+                yield {**self._head(), "message": {"role": "assistant", "content": ""}, **self._final_fields(reply)}
+            case _:
+                pass
+
+    def _message_fields(self, block: Block) -> Doc:
+        """The fields of a message that hold a block."""
+        match block:
+            case Text():
+                return {"content": block.text}
+            case Thinking():
+                return {"thinking": block.text} if block.text else {}
+            case ToolCall():
+                id, name = self.map_call_head(block)
+                arguments = self.writer.to_arguments_object(block, "reply")
+                return {"tool_calls": [{"id": id, "function": {"name": name, "arguments": arguments}}]}
+            case _:
+                self.is_unsupported(block)
+                return {}
+
+    def _head(self) -> Doc:
+        return {"model": self.model, "created_at": datetime.fromtimestamp(self.created, UTC).isoformat()}
+
+    def _line(self, fields: Doc) -> Doc:
+        return {**self._head(), "message": {"role": "assistant", **fields}, "done": False}
+
+    def _final_fields(self, reply: Reply) -> Doc:
+        return {
+            "done": True,
+            "done_reason": self.encode_stop(reply),
+            "total_duration": 0,
+            "load_duration": 0,
+            "prompt_eval_count": reply.usage.input,
+            "prompt_eval_duration": 0,
+            "eval_count": reply.usage.output,
+            "eval_duration": 0,
+        }

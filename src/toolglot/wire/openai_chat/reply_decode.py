@@ -1,0 +1,271 @@
+"""Chat Completions: replies and streams <-> tracker.
+
+Tolerance of the many compatible servers is always on: an index, an id, a name, a finish reason may each be missing, repeated or
+wrong; `arguments` may be text, an object, "" or null; reasoning comes under five names. Choice 0 counts.
+"""
+
+from collections.abc import Hashable
+from typing import Any, cast
+
+from toolglot.jsontext import dumps_text
+from toolglot.losses import Loss
+from toolglot.messages import Foreign, Media, StopReason, Usage
+from toolglot.wire.json_values import Doc, as_dict, as_int, as_list, as_text, iter_dicts, unknown_fields
+from toolglot.wire.provider_errors import error_from_body
+from toolglot.wire.tracker import ToolCallTracker
+
+__all__ = ["WIRE", "ChatReplyDecoder"]
+
+WIRE = "openai-chat"
+
+STOP_REASONS: dict[str, StopReason] = {
+    "stop": "end",
+    "length": "length",
+    "tool_calls": "tools",
+    "function_call": "tools",
+    "content_filter": "filtered",
+    "model_length": "length",  # Mistral
+    "insufficient_system_resource": "error",  # DeepSeek
+    "error": "error",  # OpenRouter, Mistral
+}
+# Fields of a message or delta that are read here. Anything else that says something is kept for the way back.
+_DECODED_FIELDS = {"role", "content", "tool_calls", "function_call", "refusal"}
+_IGNORED_FIELDS = {"padding", "obfuscation", "index", "name", "prefix", "token_ids", "stop_reason", "content_filter_results"}
+REASONING_FIELDS = ("reasoning_content", "reasoning", "reasoning_text", "thinking")
+
+
+class ChatReplyDecoder:
+    """Frames of a stream, or a whole body, to the tracker."""
+
+    def __init__(self, tracker: ToolCallTracker) -> None:
+        self._tracker = tracker
+        self._has_choices = False
+        self._has_other_choices = False
+        self._has_identity = False  # id and model
+        self._usage: Doc | None = None
+        self._details = ReasoningDetails()
+        self._lists: dict[str, list[Any]] = {}  # fields of the message that grow: annotations, citations
+        self._block_count = 0  # of blocks that came whole
+        self._call_index: object = None  # the index of the call that came last
+        self._call_slot: Hashable = None
+        self._audio: dict[str, list[str]] = {}
+        self.is_complete = False
+
+    def read_frame(self, doc: Doc, event: str) -> None:
+        if "error" in doc and (error := doc["error"]):
+            raise error_from_body(error if "error" in as_dict(error) else doc)
+        if event == "error":
+            raise error_from_body(doc)
+        if not self._has_identity:
+            id, model = as_text(doc.get("id")), as_text(doc.get("model"))
+            self._has_identity = bool(id and model)
+            self._tracker.begin(id, model)
+        choices = doc.get("choices")
+        if choices is not None:
+            self._has_choices = True
+            for choice in choices:
+                if choice.get("index"):
+                    self._has_other_choices = True
+                else:
+                    self._read_choice(choice)
+        if usage := doc.get("usage"):
+            self._usage = usage
+        elif "x_groq" in doc:
+            self._read_groq(as_dict(doc["x_groq"]))
+
+    def read_body(self, doc: Doc, event: str) -> None:
+        self.read_frame(doc, event)
+        self.is_complete = True
+
+    def read_done(self) -> None:
+        self.is_complete = True
+
+    def finish(self) -> None:
+        if self.is_complete and not self._has_choices:
+            raise error_from_body({"error": "the answer holds no choices"})
+        tracker = self._tracker
+        if self._usage:
+            tracker.set_usage(decode_usage(self._usage))
+        if state := {**self._details.to_fields(), **self._lists}:
+            tracker.merge_message_opaque(state)
+        if self._audio:
+            sound = {key: "".join(pieces) for key, pieces in self._audio.items()}
+            tracker.merge_message_opaque({"audio": {**as_dict(as_dict(tracker.opaque).get("audio")), **sound}})
+        if tracker.has_slot("refusal") and tracker.stop_reason in (None, "end"):
+            tracker.set_stop_reason("refusal")
+        if self._has_other_choices:
+            tracker.losses.append(Loss("choices", "reply", "only choice 0 of n > 1 is read"))
+
+    def _read_groq(self, extension: Doc) -> None:
+        if error := extension.get("error"):
+            raise error_from_body({"error": error})
+        self._usage = as_dict(extension.get("usage")) or self._usage
+
+    def _read_choice(self, choice: Doc) -> None:
+        if delta := choice.get("delta"):
+            if len(delta) == 1 and "tool_calls" in delta and isinstance(calls := delta["tool_calls"], list):
+                for call in cast(list[Doc], calls):
+                    self._read_call_delta(call)
+            else:
+                self.read_message(delta)
+        elif message := choice.get("message"):
+            self.read_message(message, whole=True)
+        if reason := choice.get("finish_reason"):
+            self.is_complete = True
+            self._tracker.set_stop_reason(STOP_REASONS.get(reason, "end"))
+
+    def read_message(self, message: Doc, *, whole: bool = False) -> None:
+        """A message, or a piece of one: of a reply, or of the history."""
+        only_content = len(message) == 1 and "content" in message
+        if not only_content:
+            self._read_reasoning(message)
+        if content := message.get("content"):
+            if isinstance(content, str):
+                self._tracker.add_text("content", content)
+            else:
+                self._read_parts(content)
+        if not only_content:
+            self._read_extras(message, whole)
+
+    def _read_reasoning(self, message: Doc) -> None:
+        """Reasoning, under one of its names: some servers send one text under two."""
+        for field in REASONING_FIELDS:
+            if (text := message.get(field)) and isinstance(text, str):
+                if not self._tracker.has_slot("reasoning"):
+                    self._reasoning_field = field
+                    self._tracker.merge_opaque("reasoning", "thinking", {"field": field})
+                if self._reasoning_field == field:
+                    self._tracker.add_thinking("reasoning", text)
+
+    def _read_extras(self, message: Doc, whole: bool) -> None:
+        tracker = self._tracker
+        for number, call in enumerate(as_list(message.get("tool_calls"))):
+            self._read_call(call, ("call", number) if whole else None)
+        if (legacy := message.get("function_call")) and (legacy.get("name") or legacy.get("arguments")):
+            tracker.merge_opaque(("call", "legacy"), "call", {"legacy": True})
+            tracker.update_call(("call", "legacy"), None, legacy.get("name"), legacy.get("arguments"))
+        if isinstance(refusal := message.get("refusal"), str) and refusal:
+            tracker.merge_opaque("refusal", "text", {"refusal": True})
+            tracker.add_text("refusal", refusal)
+        for field, value in message.items():
+            if value and field not in _DECODED_FIELDS and field not in _IGNORED_FIELDS and field not in REASONING_FIELDS:
+                self._read_extra_field(field, value)
+
+    def _read_call_delta(self, call: Doc) -> None:
+        """More of a call: nearly always a fragment of the arguments of the call before."""
+        if len(call) == 2 and call.get("index", self) == self._call_index and len(function := call.get("function") or ()) == 1:
+            text = cast(Doc, function).get("arguments")
+            if isinstance(text, str):
+                if text:
+                    self._tracker.add_arguments(self._call_slot, text)
+                return
+        self._read_call(call, None)
+
+    def _read_call(self, call: Doc, slot: Hashable | None) -> None:
+        body = as_dict(call.get("function") or call.get("custom"))
+        id, name = call.get("id"), body.get("name")
+        if slot is None:
+            slot = self._tracker.find_call_slot(call.get("index"), id, name)
+            self._call_index, self._call_slot = call.get("index"), slot
+        freeform = not call.get("function") and "custom" in call
+        if extra := unknown_fields(call, ("id", "type", "function", "custom", "index")):
+            self._tracker.merge_opaque(slot, "call", extra)
+        self._tracker.update_call(slot, id, name, body.get("input" if freeform else "arguments"), freeform=freeform)
+
+    def _read_parts(self, content: Any) -> None:
+        """Content as parts (Mistral), or as a JSON value (Cloudflare)."""
+        if not isinstance(content, list):
+            self._tracker.add_text("content", dumps_text(content))
+            return
+        for part in iter_dicts(content):  # pyright: ignore[reportUnknownArgumentType]
+            match part.get("type"):
+                case "text":
+                    self._tracker.add_text("content", part["text"])
+                case "thinking":  # Mistral
+                    self._reasoning_field = "thinking_part"
+                    self._tracker.merge_opaque(
+                        "reasoning",
+                        "thinking",
+                        {"field": self._reasoning_field, **(unknown_fields(part, ("type", "thinking")) or {})},
+                    )
+                    thoughts = part.get("thinking")
+                    texts = [thoughts] if isinstance(thoughts, str) else [as_text(t.get("text")) for t in iter_dicts(thoughts)]
+                    self._tracker.add_thinking("reasoning", "".join(texts))
+                case _:
+                    self._add_whole_block(Foreign(WIRE, part))
+
+    def _add_whole_block(self, block: Media | Foreign) -> None:
+        self._block_count += 1
+        self._tracker.set_block(("whole", self._block_count), block)
+
+    def _read_extra_field(self, field: str, value: Any) -> None:
+        if field == "reasoning_details":
+            self._details.add(value)
+        elif field == "images":  # OpenRouter's generated images
+            for image in iter_dicts(value):
+                self._add_whole_block(_decode_image(image))
+        elif isinstance(value, list):
+            self._lists.setdefault(field, []).extend(cast(list[Any], value))
+        elif field == "audio":
+            for key, item in as_dict(value).items():
+                if isinstance(item, str) and key != "id":
+                    self._audio.setdefault(key, []).append(item)
+                else:
+                    self._tracker.merge_message_opaque(
+                        {field: {**as_dict(as_dict(self._tracker.opaque).get(field)), key: item}}
+                    )
+        else:
+            self._tracker.merge_message_opaque({field: value})
+
+
+def _decode_image(image: Doc) -> Media | Foreign:
+    url = as_dict(image.get("image_url")).get("url")
+    if not isinstance(url, str):
+        return Foreign(WIRE, image)
+    head, comma, data = url.partition(",")
+    if head.startswith("data:") and comma:
+        return Media("image", head[5:].removesuffix(";base64"), data)
+    return Media("image", url=url)
+
+
+class ReasoningDetails:
+    """OpenRouter's reasoning_details, which come in fragments: joined by type and index, the last signature wins."""
+
+    _JOINED_KEYS = ("text", "summary", "data")
+
+    def __init__(self) -> None:
+        self._items: list[tuple[Doc, dict[str, list[str]]]] = []  # each with the pieces of its texts
+
+    def add(self, details: Any) -> None:
+        """More fragments."""
+        for detail in iter_dicts(details):
+            if not (self._items and self._continues(self._items[-1][0], detail)):
+                self._items.append(({}, {}))
+            item, pieces = self._items[-1]
+            for key, value in detail.items():
+                if key in self._JOINED_KEYS and isinstance(value, str):
+                    pieces.setdefault(key, []).append(value)
+                    item.setdefault(key, "")
+                elif value is not None or key not in item:
+                    item[key] = value
+
+    def _continues(self, item: Doc, detail: Doc) -> bool:
+        same = all(item.get(key) == detail.get(key) for key in ("type", "index"))
+        return same and detail.get("id") in (None, item.get("id"))
+
+    def to_fields(self) -> Doc:
+        """The field of the message, where there is one."""
+        whole = [{**item, **{key: "".join(texts) for key, texts in pieces.items()}} for item, pieces in self._items]
+        return {"reasoning_details": whole} if whole else {}
+
+
+def decode_usage(usage: Doc) -> Usage:
+    """Also DeepSeek's and Groq's names."""
+    prompt, completion = as_dict(usage.get("prompt_tokens_details")), as_dict(usage.get("completion_tokens_details"))
+    return Usage(
+        input=as_int(usage.get("prompt_tokens")),
+        output=as_int(usage.get("completion_tokens")),
+        cached=as_int(prompt.get("cached_tokens")) or as_int(usage.get("prompt_cache_hit_tokens")),
+        cache_write=as_int(prompt.get("cache_write_tokens")),
+        reasoning=as_int(completion.get("reasoning_tokens")),
+    )

@@ -1,0 +1,139 @@
+"""Chat Completions: a Reply as a body, events as a stream."""
+
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+from toolglot.jsontext import dumps, dumps_text
+from toolglot.messages import Block, Foreign, Media, Message, Reply, StopReason, Text, Thinking, ToolCall, Usage
+from toolglot.wire.framing import encode_sse, escape_line_separators
+from toolglot.wire.json_values import Doc, as_text
+from toolglot.wire.media import to_data_url
+from toolglot.wire.openai_chat.reply_decode import REASONING_FIELDS
+from toolglot.wire.openai_chat.request_encode import encode_call
+from toolglot.wire.reply_encoding import (
+    BlockBegin,
+    BlockEnd,
+    BlockPiece,
+    ReplyBegin,
+    ReplyEncoder,
+    ReplyEnd,
+    ReplyStep,
+    is_refusal,
+)
+
+__all__ = ["ChatReplyEncoder"]
+
+
+class ChatReplyEncoder(ReplyEncoder):
+    """Writes one answer."""
+
+    provider = "openai-chat"
+    stop_reasons: ClassVar[dict[StopReason, str]] = {
+        "end": "stop",
+        "tools": "tool_calls",
+        "length": "length",
+        "refusal": "stop",
+        "filtered": "content_filter",
+        "pause": "stop",
+        "error": "stop",
+    }
+    exact_stops = frozenset[StopReason]({"end", "tools", "length", "filtered"})
+    _call_index = -1
+    _field = ""  # where the pieces of the open block go
+
+    def build_body(self, reply: Reply) -> Doc:
+        message: Doc = {"role": "assistant", "content": None, "refusal": None, **self.echo_message_opaque(reply)}
+        blocks = [block for block in reply.blocks if not self.is_unsupported(block)]
+        parts = any(isinstance(block, Foreign) for block in blocks)
+        for block in blocks:
+            for field, value in self._message_fields(block, parts).items():
+                message[field] = message[field] + value if message.get(field) else value
+        said = Message("assistant", reply.blocks, reply.origin)
+        if calls := [encode_call(call, said, self.writer, "reply", verbatim=True) for call in reply.calls]:
+            message["tool_calls"] = calls
+        choice: Doc = {"index": 0, "message": message, "logprobs": None, "finish_reason": self.encode_stop(reply)}
+        return {**self._head("chat.completion"), "choices": [choice], "usage": encode_usage(reply.usage)}
+
+    def encode_frame(self, doc: Doc) -> bytes:
+        return encode_sse(escape_line_separators(dumps(doc))) if doc else encode_sse(b"[DONE]")
+
+    def encode_step(self, step: ReplyStep) -> Iterator[Doc]:
+        match step:
+            case ReplyBegin():
+                yield self._chunk({"role": "assistant", "content": ""})
+            case BlockBegin(block=ToolCall() as call):
+                yield self._encode_call_start(call)
+            case BlockBegin(kind="other", block=block):
+                if block is not None and not self.is_unsupported(block):
+                    yield self._chunk(self._message_fields(block, parts=True))
+            case BlockBegin():
+                self._field = (
+                    self._field_for(step.block) if step.block else "content" if step.kind == "text" else REASONING_FIELDS[0]
+                )
+            case BlockPiece(kind="call"):
+                yield self._call_chunk({self._kind: {self._field: step.text}})
+            case BlockPiece():
+                yield self._chunk({self._field: step.text})
+            case BlockEnd(block=ToolCall() as call) if not step.has_pieces and call.raw is None:
+                yield self._call_chunk({self._kind: {self._field: dumps_text(call.arguments or {})}})
+            case ReplyEnd(reply=reply):
+                if state := self.echo_message_opaque(reply):
+                    yield self._chunk(state)
+                yield self._chunk({}, self.encode_stop(reply))
+                yield {**self._head("chat.completion.chunk"), "choices": [], "usage": encode_usage(reply.usage)}
+                yield {}
+            case _:
+                pass
+
+    def supports_media(self, media: Media) -> bool:
+        return media.kind == "image" and to_data_url(media) is not None  # OpenRouter's form
+
+    def _encode_call_start(self, call: ToolCall) -> Doc:
+        self._call_index += 1
+        id, name = self.map_call_head(call)
+        self._kind, self._field = ("custom", "input") if call.freeform else ("function", "arguments")
+        return self._call_chunk(
+            {"id": id, "type": self._kind, self._kind: {"name": name, self._field: ""}, **self.echo_opaque(call)}
+        )
+
+    def _message_fields(self, block: Block, parts: bool) -> Doc:
+        """The fields of a message that hold a block. `parts`: content is a list."""
+        match block:
+            case Text() | Thinking():
+                field = self._field_for(block)
+                listed: Any = [{"type": "text", "text": block.text}] if parts and field == "content" else block.text
+                return {field: listed} if block.text else {}
+            case Media():
+                return {"images": [{"type": "image_url", "image_url": {"url": to_data_url(block)}}]}
+            case Foreign():
+                return {"content": [block.item]}
+            case _:
+                return {}
+
+    def _field_for(self, block: Block) -> str:
+        """The field that a text or a thought belongs in."""
+        if isinstance(block, Text):
+            return "refusal" if is_refusal(block) else "content"
+        field = as_text(self.echo_opaque(block).get("field"))
+        return field if field in REASONING_FIELDS else REASONING_FIELDS[0]
+
+    def _head(self, kind: str) -> Doc:
+        return {"id": self.id or "chatcmpl-0", "object": kind, "created": self.created, "model": self.model}
+
+    def _chunk(self, delta: Doc, reason: str | None = None) -> Doc:
+        choice: Doc = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": reason}
+        return {**self._head("chat.completion.chunk"), "choices": [choice]}
+
+    def _call_chunk(self, call: Doc) -> Doc:
+        return self._chunk({"tool_calls": [{"index": self._call_index, **call}]})
+
+
+def encode_usage(usage: Usage) -> Doc:
+    """Counts under their names here."""
+    return {
+        "prompt_tokens": usage.input,
+        "completion_tokens": usage.output,
+        "total_tokens": usage.input + usage.output,
+        "prompt_tokens_details": {"cached_tokens": usage.cached, "cache_write_tokens": usage.cache_write},
+        "completion_tokens_details": {"reasoning_tokens": usage.reasoning},
+    }

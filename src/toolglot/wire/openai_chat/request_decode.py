@@ -1,0 +1,190 @@
+"""Chat Completions: body -> Request. What has no neutral form stays in `extras` and `opaque`."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from toolglot.jsontext import dumps_text as json_text
+from toolglot.messages import Block, Foreign, Media, Message, Origin, Text, ToolResult
+from toolglot.providers.profile import Profile
+from toolglot.request import Options, Request, ToolChoice, ToolDefinition, parse_effort
+from toolglot.wire.json_values import Doc, as_dict, as_list, as_text, iter_dicts, unknown_fields
+from toolglot.wire.media import media_from_url
+from toolglot.wire.openai_chat.reply_decode import WIRE, ChatReplyDecoder
+from toolglot.wire.openai_common import SHARED_FIELDS, decode_output
+from toolglot.wire.tracker import ToolCallTracker
+
+__all__ = ["decode", "decode_assistant_message"]
+
+_NEUTRAL_FIELDS = {
+    *(
+        "model",
+        "messages",
+        "tools",
+        "tool_choice",
+        "parallel_tool_calls",
+        "max_tokens",
+        "max_completion_tokens",
+        "stream",
+    ),
+    *("temperature", "top_p", "top_k", "stop", "seed", "presence_penalty", "frequency_penalty", "reasoning_effort"),
+    *("response_format", "functions", "function_call"),
+}
+
+
+def decode(body: Doc, profile: Profile) -> Request:
+    """A body as a Request. What has no neutral form stays in `extras`."""
+    origin = Origin(WIRE, profile.id, as_text(body.get("model")))
+    extras: dict[str, Doc] = {}
+    effort = parse_effort(body.get("reasoning_effort"))
+    for key, value in body.items():
+        if key not in _NEUTRAL_FIELDS or (key == "reasoning_effort" and value is not None and not effort):
+            extras.setdefault("openai" if key in SHARED_FIELDS else WIRE, {})[key] = value
+    tools = [_decode_tool(tool) for tool in iter_dicts(body.get("tools"))]
+    tools += [_decode_tool({"type": "function", "function": function}) for function in iter_dicts(body.get("functions"))]
+    return Request(
+        model=as_text(body.get("model")),
+        messages=list(_decode_messages(body.get("messages"), origin)),
+        tools=tuple(tools),
+        tool_choice=_decode_choice(body.get("tool_choice", body.get("function_call"))),
+        parallel=body.get("parallel_tool_calls"),
+        options=_decode_options(body),
+        output=decode_output(as_dict(body.get("response_format")), "json_schema"),
+        stream=body.get("stream"),
+        extras=extras,
+    )
+
+
+def _decode_options(body: Doc) -> Options:
+    stop = body.get("stop")
+    most = body.get("max_completion_tokens")
+    return Options(
+        max_tokens=most if most is not None else body.get("max_tokens"),
+        temperature=body.get("temperature"),
+        top_p=body.get("top_p"),
+        top_k=body.get("top_k"),
+        stop=(stop,) if isinstance(stop, str) else tuple(as_list(stop)),
+        seed=body.get("seed"),
+        presence_penalty=body.get("presence_penalty"),
+        frequency_penalty=body.get("frequency_penalty"),
+        effort=parse_effort(body.get("reasoning_effort")),
+    )
+
+
+def _decode_messages(messages: Any, origin: Origin) -> Iterable[Message]:
+    results: list[ToolResult] = []
+    names: dict[str, str] = {}
+    for message in iter_dicts(messages):
+        role = message.get("role")
+        if role in ("tool", "function"):
+            results.append(_decode_result(message, names))
+            continue
+        if results:
+            yield Message("tool", tuple(results), origin)
+            results = []
+        if role == "assistant":
+            decoded = decode_assistant_message(message, origin)
+            names.update({call.id: call.name for call in decoded.calls})
+            yield decoded
+        else:
+            kept = unknown_fields(message, ("role", "content")) or {}
+            if role not in ("system", "user"):
+                kept["role"] = role
+            neutral = "user" if role == "user" else "system"
+            yield Message(neutral, tuple(_decode_content(message.get("content"))), origin, kept or None)
+    if results:
+        yield Message("tool", tuple(results), origin)
+
+
+def decode_assistant_message(message: Doc, origin: Origin) -> Message:
+    """An assistant message of the history: read as a reply is."""
+    tracker = ToolCallTracker(origin)
+    decoder = ChatReplyDecoder(tracker)
+    decoder.read_message(message, whole=True)
+    decoder.finish()
+    reply = tracker.finish()
+    return Message("assistant", reply.blocks, origin, reply.opaque)
+
+
+def _decode_result(message: Doc, names: dict[str, str]) -> ToolResult:
+    name = as_text(message.get("name"))
+    id = as_text(message.get("tool_call_id")) or next((i for i, n in reversed(names.items()) if n == name), name)
+    content = tuple(b for b in _decode_content(message.get("content")) if isinstance(b, Text | Media | Foreign))
+    return ToolResult(
+        id, content, name or names.get(id, ""), opaque=unknown_fields(message, ("role", "content", "tool_call_id", "name"))
+    )
+
+
+def _decode_content(content: Any) -> Iterable[Block]:
+    if isinstance(content, str):
+        yield Text(content)
+    elif isinstance(content, list):
+        for part in iter_dicts(content):  # pyright: ignore[reportUnknownArgumentType]
+            yield _decode_part(part)
+    elif content is not None:
+        yield Text(json_text(content))
+
+
+def _decode_part(part: Doc) -> Block:
+    match part.get("type"):
+        case "text" if isinstance(part.get("text"), str):
+            return Text(part["text"], unknown_fields(part, ("type", "text")))
+        case "image_url":
+            image = part.get("image_url")
+            image = {"url": image} if isinstance(image, str) else as_dict(image)
+            return media_from_url("image", as_text(image.get("url")), extra=unknown_fields(image, ("url",)))
+        case "input_audio":
+            audio = as_dict(part.get("input_audio"))
+            media_type = {"wav": "audio/wav", "mp3": "audio/mpeg"}.get(as_text(audio.get("format")), "audio/*")
+            return Media("audio", media_type, audio.get("data"))
+        case "file" if as_dict(part.get("file")).get("file_data"):
+            file = as_dict(part.get("file"))
+            return media_from_url(
+                "file",
+                file["file_data"],
+                name=as_text(file.get("filename")),
+                extra=unknown_fields(file, ("file_data", "filename")),
+            )
+        case "file":
+            file = as_dict(part.get("file"))
+            return Media("file", file_id=file.get("file_id"), opaque={"more": unknown_fields(file, ("file_id",)) or {}})
+        case _:
+            return Foreign(WIRE, part)
+
+
+def _decode_tool(tool: Doc) -> ToolDefinition:
+    if custom := as_dict(tool.get("custom")):
+        form = as_dict(custom.get("format"))
+        return ToolDefinition(
+            as_text(custom.get("name")),
+            as_text(custom.get("description")),
+            kind="freeform",
+            grammar=form.get("grammar") or unknown_fields(form, ("type",)),
+            wire=WIRE,
+            opaque=unknown_fields(tool, ("type", "custom")),
+        )
+    function = as_dict(tool.get("function"))
+    if not function and tool.get("type") != "function":
+        return ToolDefinition(as_text(tool.get("type")), kind="hosted", wire=WIRE, opaque=tool)
+    return ToolDefinition(
+        as_text(function.get("name")),
+        as_text(function.get("description")),
+        function.get("parameters"),
+        strict=function.get("strict"),
+        wire=WIRE,
+        opaque=unknown_fields(tool, ("type", "function")),
+    )
+
+
+def _decode_choice(choice: Any) -> ToolChoice | None:
+    match choice:
+        case "auto" | "none" | "required":
+            return ToolChoice(choice)
+        case "any":
+            return ToolChoice("required")
+        case {"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": tools}}:
+            names = (as_dict(tool.get("function") or tool.get("custom")).get("name") for tool in iter_dicts(tools))
+            return ToolChoice("required" if mode == "required" else "auto", tuple(as_text(name) for name in names))
+        case {"function": {"name": str(name)}} | {"custom": {"name": str(name)}} | {"name": str(name)}:
+            return ToolChoice("required", (name,))
+        case _:
+            return None

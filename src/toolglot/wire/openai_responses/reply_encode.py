@@ -1,0 +1,214 @@
+"""OpenAI Responses: a Reply as a body, events as a stream. A block of the reply is an item of the output."""
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+from toolglot.jsontext import dumps
+from toolglot.messages import Block, Foreign, Media, Message, Reply, StopReason, Text, Thinking, ToolCall, Usage
+from toolglot.wire.framing import encode_sse, escape_line_separators
+from toolglot.wire.json_values import Doc, as_dict, as_text, unknown_fields
+from toolglot.wire.openai_responses.request_encode import encode_call
+from toolglot.wire.reply_encoding import (
+    BlockBegin,
+    BlockEnd,
+    BlockPiece,
+    ReplyBegin,
+    ReplyEncoder,
+    ReplyEnd,
+    ReplyStep,
+    is_refusal,
+)
+
+__all__ = ["ResponsesReplyEncoder"]
+
+_INCOMPLETE_REASONS: dict[StopReason, str] = {"length": "max_output_tokens", "filtered": "content_filter"}
+# kind of block -> (the event of its pieces, its field when it is done)
+_PIECE_EVENTS = {
+    "text": ("response.output_text", "text"),
+    "refusal": ("response.refusal", "refusal"),
+    "thinking": ("response.reasoning_summary_text", "text"),
+    "call": ("response.function_call_arguments", "arguments"),
+    "custom": ("response.custom_tool_call_input", "input"),
+}
+
+
+class ResponsesReplyEncoder(ReplyEncoder):
+    """Writes one answer."""
+
+    provider = "openai-responses"
+    stop_reasons: ClassVar[dict[StopReason, str]] = {
+        **dict.fromkeys(("end", "tools", "refusal", "pause", "error"), "completed"),
+        **dict.fromkeys(("length", "filtered"), "incomplete"),
+    }
+    exact_stops = frozenset[StopReason]({"end", "tools", "length", "filtered"})
+
+    def __init__(self, *args: object, **kwargs: object) -> None:
+        super().__init__(*args, **kwargs)  # pyright: ignore[reportArgumentType]
+        self._sequence = -1
+        self._output: list[Doc] = []
+        self._ids: set[str] = set()
+        self._item_id = ""  # of the open item
+        self._kind = ""
+
+    def build_body(self, reply: Reply) -> Doc:
+        for block in reply.blocks:
+            if item := self._encode_item(block):
+                self._output.append(item)
+        return self._response_object(reply)
+
+    def encode_frame(self, doc: Doc) -> bytes:
+        self._sequence += 1
+        return encode_sse(escape_line_separators(dumps({**doc, "sequence_number": self._sequence})), doc["type"])
+
+    def encode_step(self, step: ReplyStep) -> Iterator[Doc]:
+        match step:
+            case ReplyBegin():
+                for kind in ("created", "in_progress"):
+                    yield {"type": f"response.{kind}", "response": self._response_object(None)}
+            case BlockBegin():
+                yield from self._encode_block_start(step)
+            case BlockPiece():
+                if self._kind == "other":
+                    return
+                yield {"type": f"{_PIECE_EVENTS[self._kind][0]}.delta", **self._event_position(), "delta": step.text}
+            case BlockEnd():
+                yield from self._encode_block_end(step)
+            case ReplyEnd(reply=reply):
+                response = self._response_object(reply)
+                yield {"type": f"response.{response['status']}", "response": response}
+
+    def supports_media(self, media: Media) -> bool:
+        return media.kind == "image" and media.data is not None
+
+    def _encode_block_start(self, step: BlockBegin) -> Iterator[Doc]:
+        self._item_id, self._kind = "", step.kind
+        if step.kind == "other" or (isinstance(step.block, ToolCall) and "item" in self.echo_opaque(step.block)):
+            self._kind = "other"  # it comes whole
+            return
+        block = step.block or (Text("") if step.kind == "text" else Thinking(""))
+        item: Doc = self._encode_item(block) or {}
+        self._item_id = as_text(item.get("id"))
+        part: Doc = {}
+        match block:
+            case Text():
+                self._kind, part = "refusal" if is_refusal(block) else "text", item["content"][0]
+                item = {**item, "content": []}
+            case Thinking():
+                part, item = {"type": "summary_text", "text": ""}, {**item, "summary": []}
+            case _:  # a call
+                self._kind = "custom" if isinstance(block, ToolCall) and block.freeform else "call"
+                item = {**item, _PIECE_EVENTS[self._kind][1]: ""}
+        item["status"] = "in_progress"
+        yield {"type": "response.output_item.added", "output_index": len(self._output), "item": item}
+        if part:
+            yield {"type": f"response.{self._part_event()}.added", **self._event_position(), "part": part}
+
+    def _encode_block_end(self, step: BlockEnd) -> Iterator[Doc]:
+        block = step.block
+        item = self._encode_item(block)
+        if item is None:
+            return
+        if self._kind == "other":
+            yield {"type": "response.output_item.added", "output_index": len(self._output), "item": item}
+        else:
+            yield from self._encode_done_events(step, block, item)
+        yield {"type": "response.output_item.done", "output_index": len(self._output), "item": item}
+        self._output.append(item)
+
+    def _encode_done_events(self, step: BlockEnd, block: Block, item: Doc) -> Iterator[Doc]:
+        event, field = _PIECE_EVENTS[self._kind]
+        place = self._event_position()
+        if isinstance(block, ToolCall):
+            if not step.has_pieces and item[field]:
+                yield {"type": f"{event}.delta", **place, "delta": item[field]}
+            yield {"type": f"{event}.done", **place, field: item[field], "name": item["name"]}
+            return
+        part: Doc = (
+            item["content"][0] if isinstance(block, Text) else {"type": "summary_text", "text": getattr(block, "text", "")}
+        )
+        yield {"type": f"{event}.done", **place, field: getattr(block, "text", "")}
+        yield {"type": f"response.{self._part_event()}.done", **place, "part": part}
+
+    def _part_event(self) -> str:
+        return "reasoning_summary_part" if self._kind == "thinking" else "content_part"
+
+    def _event_position(self) -> Doc:
+        place: Doc = {"output_index": len(self._output), "item_id": self._item_id}
+        if self._kind in ("text", "refusal"):
+            return {**place, "content_index": 0, **({"logprobs": []} if self._kind == "text" else {})}
+        return {**place, "summary_index": 0} if self._kind == "thinking" else place
+
+    def _encode_item(self, block: Block) -> Doc | None:
+        """One block as an output item; None where it has no place."""
+        if self.is_unsupported(block):
+            return None
+        own = self.echo_opaque(block)
+        match block:
+            case Text():
+                if is_refusal(block):
+                    part: Doc = {"type": "refusal", "refusal": block.text}
+                else:
+                    part = {"type": "output_text", "text": block.text, "annotations": [], **as_dict(own.get("part"))}
+                state = {
+                    "id": self._item_id_for("msg", own),
+                    "status": "completed",
+                    **(unknown_fields(own, ("part", "refusal", "id")) or {}),
+                }
+                return {"type": "message", "role": "assistant", **state, "content": [part]}
+            case Thinking():
+                summary = [{"type": "summary_text", "text": block.text}] if block.text else []
+                return {"type": "reasoning", "summary": summary, **own, "id": self._item_id_for("rs", own)}
+            case ToolCall():
+                item = encode_call(block, Message("assistant", (), self.origin), self.writer, "reply", verbatim=True)
+                if "item" in own:
+                    return item
+                return {"status": "completed", **item, "id": self._item_id_for("ctc" if block.freeform else "fc", own)}
+            case Media():
+                return {
+                    "type": "image_generation_call",
+                    "id": self._item_id_for("ig", {}),
+                    "status": "completed",
+                    "result": block.data,
+                }
+            case _:
+                return block.item if isinstance(block, Foreign) else None
+
+    def _item_id_for(self, prefix: str, state: Doc) -> str:
+        """The id of an item: the one it was announced with, its own, or a new one where that is taken."""
+        if self._item_id:
+            return self._item_id
+        id = as_text(state.get("id"))
+        if not id or id in self._ids:
+            id = f"{prefix}_{self.id or 'resp'}_{len(self._output)}"
+        self._ids.add(id)
+        return id
+
+    def _response_object(self, reply: Reply | None) -> Doc:
+        incomplete = _INCOMPLETE_REASONS.get(reply.stop) if reply else None
+        return {
+            "id": self.id or "resp_0",
+            "object": "response",
+            "created_at": self.created,
+            "status": self.encode_stop(reply) if reply else "in_progress",
+            "error": None,
+            "incomplete_details": {"reason": incomplete} if incomplete else None,
+            "instructions": None,
+            "metadata": {},
+            "model": self.model,
+            "output": list(self._output),
+            "parallel_tool_calls": True,
+            "tool_choice": "auto",
+            "tools": [],
+            "usage": encode_usage(reply.usage) if reply else None,
+        }
+
+
+def encode_usage(usage: Usage) -> Doc:
+    """`input_tokens` includes the cached ones."""
+    return {
+        "input_tokens": usage.input,
+        "input_tokens_details": {"cached_tokens": usage.cached, "cache_write_tokens": usage.cache_write},
+        "output_tokens": usage.output,
+        "output_tokens_details": {"reasoning_tokens": usage.reasoning},
+        "total_tokens": usage.input + usage.output,
+    }

@@ -1,0 +1,204 @@
+"""OpenAI Responses: body -> Request. What has no neutral form stays in `extras` and `opaque`."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from msgspec.structs import replace
+
+from toolglot.jsontext import dumps_text
+from toolglot.messages import Block, Foreign, Media, Message, Origin, Text, ToolResult
+from toolglot.providers.profile import Profile
+from toolglot.request import Options, Request, ToolChoice, ToolDefinition, parse_effort
+from toolglot.wire.json_values import Doc, as_dict, as_text, iter_dicts, unknown_fields
+from toolglot.wire.media import media_from_url
+from toolglot.wire.openai_common import SHARED_FIELDS, decode_output
+from toolglot.wire.openai_responses.reply_decode import NATIVE_ITEMS, WIRE, decode_item
+
+__all__ = ["decode"]
+
+_NEUTRAL_FIELDS = {
+    *("model", "input", "instructions", "tools", "tool_choice", "parallel_tool_calls", "max_output_tokens", "stream"),
+    *("temperature", "top_p", "reasoning", "text"),
+}
+_NATIVE_OUTPUTS = tuple(result for _, _, result in NATIVE_ITEMS.values())
+_OUTPUT_TYPES = ("function_call_output", "custom_tool_call_output", *_NATIVE_OUTPUTS)
+
+
+def decode(body: Doc, profile: Profile) -> Request:
+    """A body as a Request. What has no neutral form stays in `extras`."""
+    origin = Origin(WIRE, profile.id, as_text(body.get("model")))
+    extras: dict[str, Doc] = {}
+    for key, value in body.items():
+        if key not in _NEUTRAL_FIELDS:
+            extras.setdefault("openai" if key in SHARED_FIELDS else WIRE, {})[key] = value
+    choice = _decode_choice(body.get("tool_choice"))
+    if choice is None and body.get("tool_choice") is not None:  # of a hosted tool
+        extras.setdefault(WIRE, {})["tool_choice"] = body["tool_choice"]
+    reasoning, text = as_dict(body.get("reasoning")), as_dict(body.get("text"))
+    effort = parse_effort(reasoning.get("effort"))
+    output = decode_output(as_dict(text.get("format")))
+    if more := unknown_fields(reasoning, ("effort",) if effort else ()):
+        extras.setdefault(WIRE, {})["reasoning"] = more
+    if more := unknown_fields(text, ("format",) if output or as_dict(text.get("format")).get("type") == "text" else ()):
+        extras.setdefault(WIRE, {})["text"] = more
+    return Request(
+        model=as_text(body.get("model")),
+        messages=[*_decode_instructions(body.get("instructions"), origin), *_decode_input(body.get("input"), origin)],
+        tools=tuple(tool for item in iter_dicts(body.get("tools")) for tool in _decode_tool(item)),
+        tool_choice=choice,
+        parallel=body.get("parallel_tool_calls"),
+        options=Options(
+            max_tokens=body.get("max_output_tokens"),
+            temperature=body.get("temperature"),
+            top_p=body.get("top_p"),
+            effort=effort,
+        ),
+        output=output,
+        stream=body.get("stream"),
+        extras=extras,
+    )
+
+
+def _decode_instructions(instructions: Any, origin: Origin) -> Iterator[Message]:
+    if isinstance(instructions, str):
+        yield Message("system", (Text(instructions),), origin, {"instructions": True})
+    elif instructions:
+        yield from _decode_input(instructions, origin)
+
+
+def _decode_input(input: Any, origin: Origin) -> Iterator[Message]:
+    """Items of one speaker in a row are one message."""
+    if isinstance(input, str):
+        yield Message("user", (Text(input),), origin)
+        return
+    said: list[Block] = []
+    results: list[ToolResult] = []
+    built_in = {item.get("call_id") for item in iter_dicts(input) if item.get("type") in NATIVE_ITEMS}
+    for item in iter_dicts(input):
+        kind = item.get("type") or "message"
+        if kind in _OUTPUT_TYPES and item.get("call_id"):
+            if said:
+                yield Message("assistant", tuple(said), origin)
+                said = []
+            results.append(_decode_result(item, is_native=item["call_id"] in built_in))
+            continue
+        if results:
+            yield Message("tool", tuple(results), origin)
+            results = []
+        if kind == "message" and item.get("role") != "assistant":
+            if said:
+                yield Message("assistant", tuple(said), origin)
+                said = []
+            yield _decode_message(item, origin)
+        else:
+            said += [block for _, block in decode_item({"type": "message", **item})]
+    if said:
+        yield Message("assistant", tuple(said), origin)
+    if results:
+        yield Message("tool", tuple(results), origin)
+
+
+def _decode_message(item: Doc, origin: Origin) -> Message:
+    role = as_text(item.get("role"))
+    own = unknown_fields(item, ("role", "content")) or {}
+    if role not in ("user", "system"):
+        own["role"] = role
+    return Message("user" if role == "user" else "system", tuple(_decode_content(item.get("content"))), origin, own or None)
+
+
+def _decode_content(content: Any) -> Iterable[Block]:
+    if isinstance(content, str):
+        yield Text(content)
+    for part in iter_dicts(content):
+        yield _decode_part(part)
+
+
+def _decode_part(part: Doc) -> Text | Media | Foreign:
+    match part.get("type"):
+        case "input_text" | "output_text" | "text" if isinstance(part.get("text"), str):
+            return Text(part["text"], unknown_fields(part, ("type", "text")))
+        case "input_image" if part.get("image_url"):
+            return media_from_url("image", part["image_url"], extra=unknown_fields(part, ("type", "image_url")))
+        case "input_file" if part.get("file_data"):
+            more = unknown_fields(part, ("type", "file_data", "filename"))
+            return media_from_url("file", part["file_data"], name=as_text(part.get("filename")), extra=more)
+        case "input_file" if part.get("file_url"):
+            return Media("file", url=part["file_url"], opaque={"more": unknown_fields(part, ("type", "file_url")) or {}})
+        case "input_image" | "input_file" as kind if part.get("file_id"):
+            media = "image" if kind == "input_image" else "file"
+            return Media(media, file_id=part["file_id"], opaque={"more": unknown_fields(part, ("type", "file_id")) or {}})
+        case _:
+            return Foreign(WIRE, part)
+
+
+def _decode_result(item: Doc, *, is_native: bool) -> ToolResult:
+    if item["type"] in _NATIVE_OUTPUTS:
+        return ToolResult(item["call_id"], (Text(_native_output_text(item)),), opaque={"item": item})
+    output = item.get("output")
+    content = tuple(_decode_part(part) for part in iter_dicts(output)) if isinstance(output, list) else (Text(_text(output)),)
+    own = unknown_fields(item, ("type", "call_id", "output")) or {}
+    if is_native or item["type"] == "custom_tool_call_output":
+        own["type"] = item["type"]
+    return ToolResult(as_text(item.get("call_id")), content, opaque=own or None)
+
+
+def _native_output_text(item: Doc) -> str:
+    output = item.get("output", item.get("tools"))
+    parts = [as_text(part.get("stdout")) + as_text(part.get("stderr")) for part in iter_dicts(output)]
+    return "\n".join(parts) if any(parts) else _text(output)
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else "" if value is None else dumps_text(value)
+
+
+def _decode_tool(item: Doc) -> Iterator[ToolDefinition]:
+    match item.get("type"):
+        case "function" | None:
+            yield ToolDefinition(
+                as_text(item.get("name")),
+                as_text(item.get("description")),
+                item.get("parameters"),
+                strict=item.get("strict"),
+                wire=WIRE,
+                opaque=unknown_fields(item, ("type", "name", "description", "parameters", "strict")),
+            )
+        case "custom":
+            form = unknown_fields(as_dict(item.get("format")), ("type",))
+            yield ToolDefinition(
+                as_text(item.get("name")),
+                as_text(item.get("description")),
+                kind="freeform",
+                grammar=form,
+                wire=WIRE,
+                opaque=unknown_fields(item, ("type", "name", "description", "format")),
+            )
+        case "namespace":
+            space = unknown_fields(item, ("type", "name", "tools"))
+            for inner in iter_dicts(item.get("tools")):
+                for tool in _decode_tool(inner):
+                    own = {**(tool.opaque or {}), **({"namespace": space} if space else {})}
+                    yield replace(tool, namespace=as_text(item.get("name")), opaque=own or None)
+        case _:
+            yield ToolDefinition(_name_hosted_tool(item), kind="hosted", wire=WIRE, opaque=item)
+
+
+def _name_hosted_tool(item: Doc) -> str:
+    """The name of a hosted tool: its type; there may be several MCP servers, each with a label."""
+    label = as_text(item.get("server_label"))
+    return f"{as_text(item.get('type'))}:{label}" if label else as_text(item.get("type"))
+
+
+def _decode_choice(choice: Any) -> ToolChoice | None:
+    match choice:
+        case "auto" | "none" | "required":
+            return ToolChoice(choice)
+        case {"type": "allowed_tools", "mode": mode, "tools": tools}:
+            names = tuple(as_text(tool.get("name")) or _name_hosted_tool(tool) for tool in iter_dicts(tools))
+            return ToolChoice("required" if mode == "required" else "auto", names)
+        case {"type": "function" | "custom", "name": str(name)}:
+            return ToolChoice("required", (name,))
+        case {"type": str()} if "name" not in choice:
+            return ToolChoice("required", (_name_hosted_tool(choice),))
+        case _:
+            return None

@@ -1,0 +1,642 @@
+"""The tools that read and write whole files."""
+
+import base64
+import os
+import socket
+import threading
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from toolglot.builtin.files import line_reader as passing
+from toolglot.builtin.files.file_tools import ReadResult, file_tools
+from toolglot.builtin.files.workspace import Root, Workspace
+from toolglot.builtin.tool_state import ToolState, to_data
+from toolglot.errors import ToolError
+from toolglot.messages import Media, ToolCall
+from toolglot.tools.context import Context
+from toolglot.tools.results import ToolOutput, as_result
+from toolglot.tools.tool import Tool
+
+PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 40
+JPEG = b"\xff\xd8\xff\xe0" + b"\0" * 40
+GIF = b"GIF89a" + b"\0" * 40
+WEBP = b"RIFF\x20\0\0\0WEBPVP8 " + b"\0" * 40
+PDF = b"%PDF-1.7\n" + b"\0" * 40
+
+
+class Tools:
+    """The tools of a folder, called as an executor calls them."""
+
+    def __init__(self, box: ToolState, made: list[Tool]) -> None:
+        self.box, self.tools = box, {tool.name: tool for tool in made}
+
+    def __call__(self, tool_name: str, flag: threading.Event | None = None, /, **arguments: Any) -> ToolOutput:
+        tool = self.tools[tool_name]
+        call = ToolCall("c", tool_name, arguments)
+        output = tool.call(tool.bind(call).values, Context(call, cancel_flag=flag))
+        assert isinstance(output, ToolOutput)
+        result = as_result(output, call)
+        assert not result.is_error, result
+        return output
+
+    def data(self, tool_name: str, /, **arguments: Any) -> dict[str, Any]:
+        return self(tool_name, **arguments).data
+
+    def failure(self, tool_name: str, /, **arguments: Any) -> ToolError:
+        with pytest.raises(ToolError) as caught:
+            self(tool_name, **arguments)
+        return caught.value
+
+    def preview(self, tool_name: str, /, **arguments: Any) -> str:
+        tell = self.tools[tool_name].preview
+        assert tell is not None
+        return tell(arguments)
+
+
+def snapshot(folder: Path) -> dict[str, Any]:
+    """All that is in a folder, so that any change shows."""
+    found: dict[str, Any] = {}
+    for above, folders, names in os.walk(folder):
+        for name in (*folders, *names):
+            path = os.path.join(above, name)
+            status = os.lstat(path)
+            is_file = not os.path.islink(path) and os.path.isfile(path)
+            content = Path(path).read_bytes() if is_file and status.st_size < 10_000_000 else os.path.islink(path)
+            found[os.path.relpath(path, folder)] = (status.st_mode, status.st_ino, status.st_size, content)
+    return found
+
+
+def trapped(tmp_path: Path) -> Path:
+    """A workspace with what can go wrong in it, and secrets beside it."""
+    root = tmp_path / "work"
+    outside = tmp_path / "work_evil"
+    for folder in (root / "sub", outside):
+        folder.mkdir(parents=True)
+    (outside / "secret").write_text("the secret\n")
+    (root / "text.txt").write_text("one\ntwo\nthree\n")
+    (root / "binary").write_bytes(b"\x7fELF\0\0\0")
+    (root / "late").write_bytes(b"text\n" * 20_000 + b"\0\0")
+    (root / "out").symlink_to(outside / "secret")
+    (root / "outdir").symlink_to(outside)
+    (root / "dangling").symlink_to(outside / "absent")
+    (root / "relative").symlink_to("../work_evil/secret")
+    (root / "loop").symlink_to("loop")
+    (root / "proc").symlink_to("/proc/self/root")
+    os.mkfifo(root / "fifo")
+    with socket.socket(socket.AF_UNIX) as listener:
+        here = os.open(root, os.O_RDONLY)
+        try:
+            listener.bind(f"/proc/self/fd/{here}/socket")
+        finally:
+            os.close(here)
+    return root
+
+
+BAD_PATHS: list[Any] = [
+    *("", "\0", "a\0b", "text.txt\0.png", "..", "../", ".", "/", "//", "./", "sub", "sub/", "text.txt/", "text.txt/x"),
+    *("../work_evil/secret", "sub/../../work_evil/secret", "/etc/passwd", "//etc/passwd", "/etc/../etc/passwd"),
+    *("out", "outdir", "outdir/secret", "dangling", "relative", "loop", "loop/x", "proc", "proc/etc/passwd"),
+    *("/proc/self/root/etc/passwd", "/proc/self/cwd", "/dev/zero", "/dev/null", "fifo", "socket", "fifo/x"),
+    *("x" * 256, "d/" * 3000 + "x", "é" * 200, "\ud800", "a/\ud800/b"),
+    *(None, [], {}, ["text.txt"], {"path": "text.txt"}, True, 1.5),
+]
+"""Paths at which no text file may be read or changed."""
+NOT_THERE = [
+    "nothing",
+    "sub/nothing",
+    "nothing/x",
+    "text.tx",
+    "TEXT.TXT",
+    "file:///etc/passwd",
+    "%2e%2e/x",
+    "..\\x",
+    "~/.bashrc",
+]
+
+NUMBERS = ("start_line", "end_line", "max_lines", "tail_lines")
+ODD: list[Any] = [0, -1, -(10**30), "x", [], {}, 1.5]
+BAD_WISHES: list[dict[str, Any]] = [
+    *({name: value} for name in NUMBERS for value in ODD),
+    *({"start_line": 3, "end_line": 2}, {"start_line": 4}, {"start_line": 10**30}, {"start_line": 99, "end_line": 100}),
+    *({"tail_lines": 2, "start_line": 1}, {"tail_lines": 2, "end_line": 1}, {"allow_large": "maybe"}),
+    *({"pages": pages} for pages in ("1", "0", "x", "3-2", "1-", "1-99", "-1", "1,2", "9" * 50, "1\0", "\u0661")),
+]
+BAD_TEXTS: list[Any] = [None, [], {}, "a\0b", "\ud800", "x\udcff", "x" * (10 << 20) + "x"]
+BAD_MODES: list[Any] = ["", "w", "replace", 3, [], "overwrite\0"]
+BAD_WRITES: list[dict[str, Any]] = [
+    *({"content": content} for content in BAD_TEXTS),
+    *({"content": "x", "mode": mode} for mode in BAD_MODES),
+    *({}, {"text": "x"}),
+]
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return trapped(tmp_path)
+
+
+@pytest.fixture
+def tools(root: Path) -> Tools:
+    box = ToolState(Workspace(root))
+    return Tools(box, file_tools(box))
+
+
+@pytest.fixture(scope="module")
+def still(tmp_path_factory: pytest.TempPathFactory) -> Tools:
+    """Tools of a folder in which nothing ever changes."""
+    root = trapped(tmp_path_factory.mktemp("still"))
+    (root / "a.png").write_bytes(PNG)
+    box = ToolState(Workspace(root))
+    return Tools(box, file_tools(box))
+
+
+class TestReading:
+    def test_lines_are_numbered_and_told_as_data(self, tools: Tools, root: Path):
+        output = tools("read", path="text.txt")
+        assert output.content == "1\tone\n2\ttwo\n3\tthree"
+        assert output.data == to_data(
+            ReadResult(
+                path="text.txt",
+                absolute=str(root / "text.txt"),
+                size=14,
+                lines=["one", "two", "three"],
+                first=1,
+                last=3,
+                total=3,
+                partial=False,
+                truncated=False,
+                next_line=None,
+                long_lines=[],
+                encoding="utf-8",
+                bom=False,
+                newline="lf",
+                final_newline=True,
+            )
+        )
+
+    @pytest.mark.parametrize(
+        ("wish", "first", "last", "truncated", "next_line"),
+        [
+            ({"start_line": 3}, 3, 10, False, None),
+            ({"start_line": 3, "end_line": 4}, 3, 4, False, 5),
+            ({"end_line": 4}, 1, 4, False, 5),
+            ({"end_line": 99}, 1, 10, False, None),
+            ({"start_line": 10, "end_line": 10}, 10, 10, False, None),
+            ({"max_lines": 2}, 1, 2, False, 3),
+            ({"start_line": 9, "max_lines": 5}, 9, 10, False, None),
+            ({"tail_lines": 3}, 8, 10, False, None),
+            ({"tail_lines": 3, "max_lines": 2}, 8, 9, False, 10),
+            ({"tail_lines": 99}, 1, 10, False, None),
+        ],
+        ids=str,
+    )
+    @pytest.mark.parametrize("ended", [True, False], ids=["ended", "open"])
+    def test_a_part_is_what_was_asked_for(
+        self,
+        tools: Tools,
+        root: Path,
+        wish: dict[str, int],
+        first: int,
+        last: int,
+        truncated: bool,
+        next_line: int | None,
+        ended: bool,
+    ):
+        (root / "ten").write_text("\n".join(f"line {n}" for n in range(1, 11)) + ("\n" if ended else ""))
+        data = tools.data("read", path="ten", **wish)
+        assert data["lines"] == [f"line {n}" for n in range(first, last + 1)]
+        assert (data["first"], data["last"], data["total"]) == (first, last, 10)
+        assert (data["truncated"], data["next_line"], data["final_newline"]) == (truncated, next_line, ended)
+
+    @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
+    @given(
+        text=st.text(st.sampled_from("ab\n\r\u00e9"), max_size=60),
+        start=st.integers(1, 8),
+        count=st.integers(1, 8),
+        chunk=st.integers(1, 5),
+    )
+    def test_chunks_do_not_show(self, tools: Tools, root: Path, text: str, start: int, count: int, chunk: int):
+        (root / "any").write_bytes(text.encode())
+        lines = text.replace("\r\n", "\n").removesuffix("\n").split("\n") if text else []
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(passing, "_CHUNK_SIZE", chunk)
+            if start > len(lines):
+                if text or start > 1:
+                    assert tools.failure("read", path="any", start_line=start).kind == "validation"
+                return
+            data = tools.data("read", path="any", start_line=start, max_lines=count)
+        assert data["lines"] == lines[start - 1 : start - 1 + count]
+        assert data["total"] == len(lines)
+        returns, ends = text.count("\r\n"), text.count("\n")
+        assert data["newline"] == ("none" if not ends else "crlf" if returns == ends else "mixed" if returns else "lf")
+
+    def test_without_a_range_2000_lines_are_shown_and_the_way_on(self, tools: Tools, root: Path):
+        (root / "many").write_text("x\n" * 5000)
+        output = tools("read", path="many")
+        assert (output.data["last"], output.data["total"], output.data["truncated"]) == (2000, 5000, True)
+        assert output.content.endswith("[lines 1 to 2000 of 5000; go on with start_line=2001]")
+
+    def test_a_megabyte_is_enough_unless_more_is_asked_for(self, tools: Tools, root: Path):
+        (root / "wide").write_text(("x" * 1999 + "\n") * 1500)
+        data = tools.data("read", path="wide")
+        assert (data["last"], data["truncated"], data["total"]) == (524, True, 1500)
+        assert tools.data("read", path="wide", allow_large=True)["last"] == 1500
+        assert tools.data("read", path="wide", start_line=2, end_line=1400)["last"] == 1400
+
+    def test_long_lines_are_cut_with_a_note(self, tools: Tools, root: Path):
+        (root / "long").write_text("short\n" + "é" * 5000 + "\nend\n")
+        output = tools("read", path="long")
+        assert output.data["lines"] == ["short", "é" * 2000, "end"]
+        assert output.data["long_lines"] == [2]
+        assert "cut after 2000 characters: line 2" in output.content
+        assert tools.data("read", path="long", allow_large=True)["lines"][1] == "é" * 5000
+
+    def test_one_endless_line_stays_small(self, tools: Tools, root: Path):
+        (root / "endless").write_text("y" * 3_000_000)
+        data = tools.data("read", path="endless")
+        assert (len(data["lines"][0]), data["total"]) == (2000, 1)
+
+    @pytest.mark.parametrize(
+        ("data", "encoding", "bom", "lines", "note"),
+        [
+            ("\ufeffa\nü\n".encode(), "utf-8", True, ["a", "ü"], ""),
+            ("\ufeffa\r\nü\r\n".encode("utf-16-le"), "utf-16-le", True, ["a", "ü"], "[encoded in utf-16-le]"),
+            ("\ufeffa\nü\n".encode("utf-32-be"), "utf-32-be", True, ["a", "ü"], "[encoded in utf-32-be]"),
+            (b"a\n\xfc\n", "windows-1252", False, ["a", "ü"], "not valid UTF-8"),
+            (b"a\n" * 70_000 + b"\xfc", "windows-1252", False, ["a"] * 2000, "not valid UTF-8"),
+        ],
+        ids=["utf-8", "utf-16", "utf-32", "western", "western far away"],
+    )
+    def test_encodings_are_known(
+        self, tools: Tools, root: Path, data: bytes, encoding: str, bom: bool, lines: list[str], note: str
+    ):
+        (root / "coded").write_bytes(data)
+        output = tools("read", path="coded")
+        assert (output.data["encoding"], output.data["bom"], output.data["lines"]) == (encoding, bom, lines)
+        assert note in output.content
+
+    def test_half_characters_of_utf_16_do_not_break_anything(self, tools: Tools, root: Path):
+        (root / "half").write_bytes("\ufeffa\ud800b\n".encode("utf-16-le", "surrogatepass"))
+        call = ToolCall("c", "read", {"path": "half"})
+        result = as_result(tools("read", path="half"), call)
+        assert "\\ud800" in str(result.content)
+
+    def test_an_empty_file_says_so(self, tools: Tools, root: Path):
+        (root / "empty").touch()
+        output = tools("read", path="empty")
+        assert output.content == "['empty' is empty]"
+        assert (output.data["lines"], output.data["total"], output.data["last"]) == ([], 0, 0)
+
+    @pytest.mark.parametrize(
+        ("data", "kind", "media_type"),
+        [
+            (PNG, "image", "image/png"),
+            (JPEG, "image", "image/jpeg"),
+            (GIF, "image", "image/gif"),
+            (WEBP, "image", "image/webp"),
+            (PDF, "file", "application/pdf"),
+        ],
+    )
+    def test_images_and_documents_are_shown_as_they_are(
+        self, tools: Tools, root: Path, data: bytes, kind: str, media_type: str
+    ):
+        (root / "media.bin").write_bytes(data)
+        output = tools("read", path="media.bin")
+        words, media = output.content
+        assert media == Media(kind, media_type, base64.b64encode(data).decode(), name="media.bin")  # pyright: ignore[reportArgumentType]
+        assert media_type in words.text
+        assert (output.data["kind"], output.data["media_type"], output.data["size"]) == (kind, media_type, len(data))
+
+    def test_pages_of_a_document_are_pointed_at(self, tools: Tools, root: Path):
+        (root / "a.pdf").write_bytes(PDF)
+        output = tools("read", path="a.pdf", pages="2-5")
+        assert output.data["pages"] == "2-5"
+        assert "pages 2-5" in output.content[0].text
+
+    def test_media_that_no_model_takes_is_refused(self, tools: Tools, root: Path):
+        with (root / "big.png").open("wb") as file:
+            file.write(PNG)
+            file.truncate(30 << 20)
+        assert "image of 30 MB" in str(tools.failure("read", path="big.png"))
+
+    @pytest.mark.parametrize(
+        ("path", "words"),
+        [
+            ("text.tx", "did you mean 'text.txt'?"),
+            ("sub/../text.text", "did you mean 'sub/../text.txt'"),
+            ("sub", "'sub' is a folder: list_dir shows what is in it"),
+            ("sub/nothing", "there is no 'sub/nothing': list_dir shows what is there"),
+            ("no/folder/x", "no folder 'no/folder' either"),
+            ("binary", "'binary' is not text but a program (7 bytes)"),
+            ("late", "binary data (100002 bytes)"),
+        ],
+    )
+    def test_a_failure_says_what_to_do(self, tools: Tools, path: str, words: str):
+        assert words in str(tools.failure("read", path=path))
+
+    def test_nearest_names_come_with_an_absolute_path_too(self, tools: Tools, root: Path):
+        assert f"did you mean '{root}/text.txt'" in str(tools.failure("read", path=f"{root}/text.tx"))
+
+    def test_another_root_is_read_too(self, tmp_path: Path):
+        root, other = trapped(tmp_path), tmp_path / "other"
+        other.mkdir()
+        (other / "x").write_text("there\n")
+        box = ToolState(Workspace(root, other_roots=[Root(other, False)]))
+        tools = Tools(box, file_tools(box))
+        assert tools.data("read", path=str(other / "x"))["path"] == str(other / "x")
+        assert "may only be read" in str(tools.failure("write", path=str(other / "x"), content="changed"))
+
+    @pytest.mark.parametrize("path", [*BAD_PATHS, *NOT_THERE, "binary", "late"], ids=lambda path: repr(path)[:30])
+    def test_a_bad_path_is_a_typed_error(self, still: Tools, path: Any):
+        before = snapshot(still.box.workspace.root.parent)
+        error = still.failure("read", path=path)
+        assert error.kind in ("validation", "not_found", "not_allowed", "execution")
+        assert "the secret" not in str(error)
+        assert snapshot(still.box.workspace.root.parent) == before
+        assert not still.box.seen_versions
+
+    @pytest.mark.parametrize("wish", BAD_WISHES, ids=str)
+    def test_a_bad_wish_is_a_typed_error(self, still: Tools, wish: dict[str, Any]):
+        assert still.failure("read", path="text.txt", **wish).kind in ("validation", "limit")
+
+    def test_a_large_file_is_not_held(self, tools: Tools, root: Path):
+        with (root / "huge").open("wb") as file:
+            for _ in range(40):
+                file.write(b"some text in a line\n" * 52_429)
+        tracemalloc.start()
+        try:
+            data = tools.data("read", path="huge", start_line=2_000_000, max_lines=2)
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        assert (data["lines"], data["total"]) == (["some text in a line"] * 2, 40 * 52_429)
+        assert peak < 8 << 20
+        assert tools.data("read", path="huge", tail_lines=1)["first"] == 40 * 52_429
+
+    def test_lines_are_not_counted_for_ever(self, tools: Tools, root: Path, monkeypatch: pytest.MonkeyPatch):
+        monkeypatch.setattr(passing, "_MAX_COUNTED_BYTES", 1 << 20)
+        (root / "long").write_bytes(b"x\n" * 3_000_000)
+        output = tools("read", path="long", start_line=1, end_line=2)
+        assert (output.data["total"], output.data["final_newline"], output.data["next_line"]) == (None, None, 3)
+        assert "the file has 6000000 bytes" in output.content
+
+    def test_a_hole_of_a_terabyte_is_left_at_once(self, tools: Tools, root: Path):
+        with (root / "sparse").open("wb") as file:
+            file.write(b"text\n" * 30_000)
+            file.truncate(1 << 40)
+        assert "not text" in str(tools.failure("read", path="sparse", start_line=10**9))
+        assert "not text" in str(tools.failure("read", path="sparse", tail_lines=1))
+
+    def test_a_line_that_is_too_far_away_is_not_looked_for(self, tools: Tools, monkeypatch: pytest.MonkeyPatch):
+        monkeypatch.setattr(passing, "_MAX_SEARCHED_BYTES", 10)
+        assert tools.failure("read", path="text.txt", start_line=9).kind == "limit"
+
+    def test_long_work_is_reported(self, tools: Tools, root: Path, monkeypatch: pytest.MonkeyPatch):
+        monkeypatch.setattr(passing, "_REPORT_INTERVAL", 2 << 20)
+        (root / "long").write_bytes(b"x\n" * (3 << 20))
+        said: list[str] = []
+        call = ToolCall("c", "read", {"path": "long"})
+        tools.tools["read"].call({"path": "long"}, Context(call, report=said.append))
+        assert said == ["2 MB read", "4 MB read", "6 MB read"]
+
+    @pytest.mark.parametrize("data", [b"\xff\xfea", b"\xff\xfea\0\0\0", b"\x00\x00\xfe\xff\xff\xff\xff\xff"], ids=repr)
+    def test_broken_wide_text_is_named(self, tools: Tools, root: Path, data: bytes):
+        (root / "wide").write_bytes(data)
+        assert "broken UTF-16 or UTF-32" in str(tools.failure("read", path="wide"))
+
+    def test_an_image_has_no_pages(self, tools: Tools, root: Path):
+        (root / "a.png").write_bytes(PNG)
+        assert "`pages` is for PDF documents" in str(tools.failure("read", path="a.png", pages="1"))
+
+    def test_a_cancelled_call_stops(self, tools: Tools):
+        flag = threading.Event()
+        flag.set()
+        with pytest.raises(ToolError) as caught:
+            tools("read", flag, path="text.txt")
+        assert caught.value.kind == "cancelled"
+
+    def test_the_target_is_the_real_path(self, tools: Tools, root: Path):
+        (root / "link").symlink_to("text.txt")
+        tell = tools.tools["read"].target
+        assert tell is not None
+        told = [tell({"path": path}) for path in ("link", "sub/new", "new", "out", "../x", "")]
+        assert told == [str(root / "text.txt"), str(root / "sub/new"), str(root / "new"), "out", "../x", ""]
+
+
+class TestImages:
+    def test_a_folder_is_listed_where_that_is_asked_for(self, tools: Tools, root: Path):
+        (root / "sub" / "deep").mkdir(parents=True)
+        (root / "sub" / "a.txt").write_text("a")
+        assert "is a folder" in str(tools.failure("read", path="sub"))
+        found = tools.data("read", path="sub", list_depth=1)
+        assert (found["kind"], [one["path"] for one in found["entries"]]) == ("folder", ["deep", "a.txt"])
+        assert tools.data("read", path="sub/a.txt", list_depth=1)["lines"] == ["a"]
+        assert "list_depth is 0" in str(tools.failure("read", path="sub", list_depth=0))
+        assert "there is no 'none'" in str(tools.failure("read", path="none", list_depth=1))
+
+    def test_an_image_is_shown(self, tools: Tools, root: Path):
+        (root / "a.png").write_bytes(PNG)
+        output = tools("view_image", path="a.png", detail="high")
+        assert output.content[1].media_type == "image/png"
+        assert output.data["detail"] == "high"
+
+    @pytest.mark.parametrize("path", [*BAD_PATHS, *NOT_THERE, "text.txt", "binary", "late"], ids=lambda path: repr(path)[:30])
+    def test_a_bad_path_is_a_typed_error(self, still: Tools, path: Any):
+        before = snapshot(still.box.workspace.root.parent)
+        assert "the secret" not in str(still.failure("view_image", path=path))
+        assert snapshot(still.box.workspace.root.parent) == before
+
+    @pytest.mark.parametrize("detail", ["", "HIGHEST", 3, [], {}, "x" * 1000])
+    def test_a_bad_detail_is_a_typed_error(self, still: Tools, detail: Any):
+        assert still.failure("view_image", path="a.png", detail=detail).kind == "validation"
+
+    def test_a_document_is_no_image(self, tools: Tools, root: Path):
+        (root / "a.pdf").write_bytes(PDF)
+        assert "'a.pdf' (.pdf) is not a PNG, JPEG, GIF or WebP image" in str(tools.failure("view_image", path="a.pdf"))
+
+
+class TestWriting:
+    def test_a_new_file_is_made_with_its_folders(self, tools: Tools, root: Path):
+        output = tools("write", path="deep/er/new.txt", content="a\nb\n")
+        assert (root / "deep/er/new.txt").read_text() == "a\nb\n"
+        assert output.content == "created 'deep/er/new.txt' (2 lines, 4 bytes)"
+        assert (output.data["created"], output.data["added"], output.data["removed"]) == (True, 2, 0)
+        assert output.data["diff"] == "--- /dev/null\n+++ deep/er/new.txt\n@@ -0,0 +1,2 @@\n+a\n+b\n"
+
+    def test_what_was_read_may_be_overwritten_again_and_again(self, tools: Tools, root: Path):
+        tools("read", path="text.txt")
+        for content in ("new\n", "newer\n"):
+            data = tools.data("write", path="text.txt", content=content)
+            assert (data["created"], (root / "text.txt").read_text()) == (False, content)
+
+    def test_what_was_not_read_is_not_overwritten(self, tools: Tools, root: Path):
+        error = tools.failure("write", path="text.txt", content="x")
+        assert str(error) == "'text.txt' has not been read yet: read it first, then change it"
+        assert (root / "text.txt").read_text() == "one\ntwo\nthree\n"
+
+    def test_what_has_changed_since_is_not_overwritten(self, tools: Tools, root: Path):
+        tools("read", path="text.txt")
+        (root / "text.txt").write_text("by somebody else\n")
+        error = tools.failure("write", path="text.txt", content="x")
+        assert str(error) == "'text.txt' has changed since it was read: read it again, then change it"
+        tools("read", path="text.txt")
+        tools("write", path="text.txt", content="x")
+
+    def test_what_became_another_file_is_not_overwritten(self, tools: Tools, root: Path):
+        tools("read", path="text.txt")
+        (root / "other").write_text("one\ntwo\nthree\n")
+        os.replace(root / "other", root / "text.txt")
+        assert "has changed" in str(tools.failure("write", path="text.txt", content="x"))
+
+    def test_what_is_read_through_a_link_is_known_by_its_real_path(self, tools: Tools, root: Path):
+        (root / "link").symlink_to("text.txt")
+        tools("read", path="link")
+        assert tools.data("write", path="text.txt", content="x")["path"] == "text.txt"
+        assert tools.data("write", path="link", content="y")["path"] == "text.txt"
+        assert (root / "link").is_symlink()
+
+    def test_reading_first_can_be_left_to_the_model(self, root: Path):
+        box = ToolState(Workspace(root))
+        tools = Tools(box, file_tools(box, require_read=False))
+        tools("write", path="text.txt", content="x")
+        (root / "text.txt").write_text("by somebody else")
+        assert "has changed since" in str(tools.failure("write", path="text.txt", content="y"))
+
+    @pytest.mark.parametrize(
+        ("before", "content", "after", "converted"),
+        [
+            (b"a\r\nb\r\n", "x\ny\n", b"x\r\ny\r\n", True),
+            (b"a\r\nb\r\n", "x\r\ny\n", b"x\r\ny\r\n", True),
+            (b"a\nb\n", "x\r\ny\r\n", b"x\r\ny\r\n", False),
+            (b"a\r\nb\n", "x\ny\n", b"x\ny\n", False),
+            ("\ufeffa\n".encode(), "ü\n", "\ufeffü\n".encode(), False),
+            ("\ufeffa\n".encode(), "\ufeffü\n", "\ufeffü\n".encode(), False),
+            ("\ufeffa\r\n".encode("utf-16-be"), "ü\n", "\ufeffü\r\n".encode("utf-16-be"), True),
+            (b"gr\xfcn\n", "bl\xe4u\n", b"bl\xe4u\n", False),
+        ],
+    )
+    def test_the_form_of_a_file_is_kept(
+        self, tools: Tools, root: Path, before: bytes, content: str, after: bytes, converted: bool
+    ):
+        (root / "form").write_bytes(before)
+        tools("read", path="form")
+        assert tools.data("write", path="form", content=content)["converted"] is converted
+        assert (root / "form").read_bytes() == after
+
+    def test_an_encoding_that_lacks_a_character_becomes_utf_8(self, tools: Tools, root: Path):
+        (root / "form").write_bytes(b"gr\xfcn\n")
+        tools("read", path="form")
+        output = tools("write", path="form", content="grün →\n")
+        assert output.data["reencoded"] is True
+        assert "it is UTF-8 now" in output.content
+        assert (root / "form").read_text() == "grün →\n"
+        (root / "form").write_bytes(b"gr\xfcn\n")
+        assert "windows-1252" in str(tools.failure("write", path="form", content="→", mode="append"))
+
+    def test_permissions_are_kept(self, tools: Tools, root: Path):
+        (root / "text.txt").chmod(0o741)
+        tools("read", path="text.txt")
+        tools("write", path="text.txt", content="x")
+        assert (root / "text.txt").stat().st_mode & 0o7777 == 0o741
+
+    def test_appending_needs_no_reading(self, tools: Tools, root: Path):
+        (root / "log").write_bytes(b"a\r\n")
+        output = tools("write", path="log", content="b\n", mode="append")
+        assert (root / "log").read_bytes() == b"a\r\nb\r\n"
+        assert (output.data["added"], output.data["removed"]) == (1, 0)
+        tools("write", path="new-log", content="b\n", mode="append")
+        assert (root / "new-log").read_bytes() == b"b\n"
+
+    def test_create_only_makes_nothing_twice(self, tools: Tools, root: Path):
+        tools("write", path="once", content="a", mode="create_only")
+        assert "exists already" in str(tools.failure("write", path="once", content="b", mode="create_only"))
+        assert (root / "once").read_text() == "a"
+
+    def test_the_preview_is_the_diff_and_changes_nothing(self, tools: Tools, root: Path):
+        tools("read", path="text.txt")
+        before = snapshot(root)
+        told = tools.preview("write", path="text.txt", content="one\n2\nthree\n")
+        assert told == "--- text.txt\n+++ text.txt\n@@ -1,3 +1,3 @@\n one\n-two\n+2\n three\n"
+        assert snapshot(root) == before
+        assert "has not been read" in tools.preview("write", path="late", content="x")
+
+    @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30)
+    @given(st.text(st.characters(exclude_categories=["Cs", "Cc"]) | st.sampled_from("\r\n\t"), max_size=40))
+    def test_what_is_written_is_read(self, tools: Tools, root: Path, content: str):
+        (root / "any").unlink(missing_ok=True)
+        tools("write", path="any", content=content)
+        assert (root / "any").read_bytes() == content.encode()
+
+    @pytest.mark.parametrize("mode", ["overwrite", "append", "create_only"])
+    @pytest.mark.parametrize(
+        "path", [path for path in BAD_PATHS if not isinstance(path, (int, float))], ids=lambda p: repr(p)[:30]
+    )
+    def test_a_bad_path_is_a_typed_error(self, still: Tools, path: Any, mode: str):
+        before = snapshot(still.box.workspace.root.parent)
+        error = still.failure("write", path=path, content="evil", mode=mode)
+        assert error.kind in ("validation", "not_found", "not_allowed", "execution")
+        assert snapshot(still.box.workspace.root.parent) == before
+
+    @pytest.mark.parametrize(
+        "path",
+        [
+            *(
+                ".git/hooks/pre-commit",
+                ".git/config",
+                "sub/.GIT/x",
+                ".git./x",
+                "toolglot.toml",
+                ".mcp.json",
+                ".vscode/tasks.json",
+            ),
+            *(".envrc", ".ssh/authorized_keys", "sub/.bashrc", ".g\u200bit/config", "GIT~1/x", ".toolglot/x"),
+        ],
+    )
+    def test_what_programs_obey_is_not_written(self, still: Tools, path: str):
+        before = snapshot(still.box.workspace.root.parent)
+        assert still.failure("write", path=path, content="evil").kind == "not_allowed"
+        assert snapshot(still.box.workspace.root.parent) == before
+
+    @pytest.mark.parametrize("arguments", BAD_WRITES, ids=lambda arguments: repr(arguments)[:40])
+    def test_bad_arguments_are_typed_errors(self, still: Tools, arguments: dict[str, Any]):
+        before = snapshot(still.box.workspace.root.parent)
+        assert still.failure("write", path="fresh", **arguments).kind in ("validation", "limit")
+        assert snapshot(still.box.workspace.root.parent) == before
+
+    def test_a_program_that_calls_it_is_checked_too(self, still: Tools):
+        with pytest.raises(ToolError, match="`mode` is 'w'"):
+            still.tools["write"]("fresh", "x", "w")
+        with pytest.raises(ToolError, match="`detail` is 'x'"):
+            still.tools["view_image"]("a.png", "x")
+
+    @pytest.mark.parametrize("path", ["binary", "late"])
+    def test_nothing_is_appended_to_what_is_not_text(self, tools: Tools, path: str):
+        assert "not a text file" in str(tools.failure("write", path=path, content="x", mode="append"))
+
+    def test_a_file_does_not_grow_without_end(self, tools: Tools, root: Path):
+        (root / "large").write_bytes(b"x" * (10 << 20))
+        assert tools.failure("write", path="large", content="xx", mode="append").kind == "limit"
+        (root / "large").write_bytes(b"x" * (11 << 20))
+        assert "too large" in str(tools.failure("write", path="large", content="x", mode="append"))
+
+    def test_an_ordinary_user_is_told_what_may_not_be_opened(self, tools: Tools, root: Path):
+        (root / "closed").write_text("x")
+        (root / "closed").chmod(0)
+        child = os.fork()
+        if not child:
+            try:
+                if os.getuid() == 0:
+                    os.chmod(root.parent, 0o755)
+                    os.setgid(65534)
+                    os.setuid(65534)
+                said = [str(tools.failure("read", path="closed")), str(tools.failure("write", path="fresh", content="x"))]
+                os._exit(0 if said == ["'closed' may not be opened", "'fresh' may not be opened"] else 1)
+            except BaseException:
+                os._exit(2)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert not (root / "fresh").exists()

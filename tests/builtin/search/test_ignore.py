@@ -1,0 +1,374 @@
+"""Ignore files say what git says, and globs match what they should, however they are written."""
+
+import os
+import re
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from toolglot.builtin.search.ignore import (
+    GlobFilter,
+    IgnoreRules,
+    IgnoreScope,
+    expand_braces,
+    glob_to_regex,
+    rebase_rules,
+    to_byte_key,
+)
+from toolglot.builtin.search.walk import Walk
+from toolglot.errors import ToolError
+
+needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
+
+
+def said_by_git(root: Path, paths: list[str]) -> set[str]:
+    """The paths that git ignores."""
+    done = subprocess.run(
+        ["git", "-c", "core.excludesFile=/dev/null", "check-ignore", "--no-index", "-z", "--stdin"],
+        cwd=root,
+        input="\0".join(paths).encode("utf-8", "surrogateescape"),
+        capture_output=True,
+        check=False,
+        env={"PATH": os.environ["PATH"], "HOME": str(root), "GIT_CONFIG_NOSYSTEM": "1"},
+    )
+    assert done.returncode in (0, 1), done.stderr
+    return {path.decode("utf-8", "surrogateescape") for path in done.stdout.split(b"\0") if path}
+
+
+def repository(root: Path, files: dict[str, str]) -> Path:
+    shutil.rmtree(root, ignore_errors=True)
+    for path, text in files.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_bytes(text.encode("latin-1"))
+    (root / ".git").mkdir(exist_ok=True)
+    (root / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
+    (root / ".git" / "objects").mkdir(exist_ok=True)
+    (root / ".git" / "refs").mkdir(exist_ok=True)
+    return root
+
+
+def walked(root: Path) -> set[str]:
+    """The files that a walk does not leave out."""
+    handle = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        found: set[str] = set()
+        for folder in Walk(handle, "", respect_extra_ignore=False):
+            found |= {f"{folder.path}/{entry.name}" if folder.path else entry.name for entry in folder.files}
+        return found
+    finally:
+        os.close(handle)
+
+
+TREE = [
+    *(
+        "a",
+        "b.log",
+        "keep.log",
+        "#x",
+        "!x",
+        " x",
+        "x ",
+        "x",
+        "é",
+        "foo.py",
+        ".hidden",
+        "d/a",
+        "d/b.log",
+        "d/e/a",
+        "d/e/b.log",
+        "da",
+    ),
+    *(
+        "d/e/f/foo.py",
+        "build/a",
+        "build/keep.log",
+        "d/build/x",
+        "foo/bar/a",
+        "foo/a",
+        "a-b",
+        "a]b",
+        "a[b",
+        "a\\b",
+        "A",
+        "x.y.z",
+    ),
+]
+RULES = [
+    *("a", "/a", "a/", "*.log", "!keep.log", "*.log\n!keep.log", "!keep.log\n*.log", "build/", "build", "/build/", "build/*"),
+    *("build/*\n!build/keep.log", "build/\n!build/keep.log", "d/", "d/*", "d/**", "d/**/a", "**/a", "**/build", "**/e/**"),
+    *(
+        "foo/**/a",
+        "a/**/b",
+        "**",
+        "*",
+        "/*",
+        "!*",
+        "*\n!*/\n!*.py",
+        "?",
+        "??",
+        "[ab]",
+        "[!ab]",
+        "[^ab]",
+        "[a-c]*",
+        "[]]*",
+        "[!]]*",
+    ),
+    *(
+        "a[]]b",
+        "a[[]b",
+        "a\\[b",
+        "a\\\\b",
+        "[[:alpha:]]",
+        "[[:nope:]]",
+        "[a",
+        "a\\",
+        "\\#x",
+        "#x",
+        "\\!x",
+        "!x",
+        "x\\ ",
+        "x ",
+        " x",
+    ),
+    *("x  ", "\\ x", "x\r", "\xef\xbb\xbfa", "é".encode().decode("latin-1"), "/", "!", "//", "a//", "d//a", "d/e", "e/", "/e/"),
+    *(
+        "**e",
+        "e**",
+        "d**/a",
+        "d/**e/a",
+        "***/a",
+        "d/***/a",
+        "*/a",
+        "*/*/a",
+        "f*o.py",
+        "*.*.*",
+        "x*y*z",
+        "A",
+        ".*",
+        "[z-a]",
+        "[a-]*",
+    ),
+    *(
+        "[\\a]",
+        "[a\\-c]b",
+        "[a\\]b]*",
+        "[[:digit:][:alpha:]]",
+        "[[:alpha:]",
+        "d/[e/]/a",
+        "d[/]a",
+        "\\a",
+        "d\\/a",
+        "{a,x}",
+        "a\n!a\na",
+    ),
+]
+
+
+@needs_git
+@pytest.mark.parametrize("rules", RULES)
+def test_every_form_of_a_rule_is_read_as_git_reads_it(tmp_path: Path, rules: str) -> None:
+    root = repository(tmp_path / "r", dict.fromkeys(TREE, "") | {".gitignore": rules})
+    paths = [*TREE, ".gitignore"]
+    assert walked(root) == set(paths) - said_by_git(root, paths)
+
+
+NAMES = ["a", "b", "ab", "a.b", "c", "é", "a b"]
+piece = st.sampled_from(["a", "b", "c", "*", "**", "?", "[ab]", "[!a]", ".", "/", "\\a", "\\*", " ", "é", "ab", "[a-c]", "!"])
+line = st.lists(piece, min_size=1, max_size=7).map("".join)
+text = st.lists(line, max_size=5).map("\n".join).map(lambda text: text.encode().decode("latin-1"))
+path = st.lists(st.sampled_from(NAMES), min_size=1, max_size=4).map("/".join)
+
+
+def tree_of(paths: list[str]) -> list[str]:
+    """Those of the paths that can be files at once: none is a folder of another one."""
+    return [one for one in paths if not any(other.startswith(one + "/") for other in paths)]
+
+
+@needs_git
+class TestAgainstGit:
+    @settings(max_examples=40)
+    @given(paths=st.lists(path, min_size=1, max_size=12, unique=True), top=text, nested=text, exclude=text)
+    @example(paths=["a/b", "c"], top="a/*\n!a/b", nested="", exclude="c")
+    @example(paths=["a/b/c"], top="a", nested="!b", exclude="")
+    def test_generated_trees_are_ignored_alike(
+        self, tmp_path_factory: pytest.TempPathFactory, paths: list[str], top: str, nested: str, exclude: str
+    ) -> None:
+        files = dict.fromkeys(tree_of(paths), "")
+        files |= {".gitignore": top, ".git/info/exclude": exclude}
+        if any(one.startswith("a/") for one in files):
+            files["a/.gitignore"] = nested
+        root = repository(tmp_path_factory.getbasetemp() / "generated", files)
+        asked = [one for one in files if not one.startswith(".git/")]
+        assert walked(root) == set(asked) - said_by_git(root, asked)
+
+    @settings(max_examples=20)
+    @given(paths=st.lists(path, min_size=1, max_size=10, unique=True), rules=text)
+    def test_rules_that_are_anchored_at_the_root_say_the_same(
+        self, tmp_path_factory: pytest.TempPathFactory, paths: list[str], rules: str
+    ) -> None:
+        files = [f"a [x]/{one}" for one in tree_of(paths)]
+        given = repository(tmp_path_factory.getbasetemp() / "given", dict.fromkeys(files, "") | {"a [x]/.gitignore": rules})
+        before = said_by_git(given, files)
+        moved = "\n".join(rebase_rules(rules, to_byte_key("a [x]")))
+        (given / "a [x]" / ".gitignore").unlink()
+        (given / ".gitignore").write_bytes(moved.encode("latin-1"))
+        assert said_by_git(given, files) == before
+
+    def test_the_shortest_way_through_a_tree_of_many_ignore_files(self, tmp_path: Path) -> None:
+        files = {
+            ".gitignore": "*.log\n/only-here\ndeep/**/gone\n",
+            "x.log": "",
+            "only-here": "",
+            "a/only-here": "",
+            "a/.gitignore": "!x.log\nlocal\n",
+            "a/x.log": "",
+            "a/local": "",
+            "a/b/local": "",
+            "a/b/.gitignore": "!local\n",
+            "deep/1/2/gone": "",
+            "deep/gone": "",
+            "a/deep/gone": "",
+        }
+        root = repository(tmp_path / "r", files)
+        assert walked(root) == set(files) - said_by_git(root, list(files))
+
+
+def test_a_repository_in_a_repository_has_its_own_rules(tmp_path: Path) -> None:
+    root = repository(tmp_path / "r", {".gitignore": "*.log\n", "in/x.log": "", "in/.git/HEAD": "", "y.log": ""})
+    assert walked(root) == {".gitignore", "in/x.log"}
+
+
+def test_a_link_is_no_ignore_file(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("a\n")
+    root = repository(tmp_path / "r", {"a": "", "b": ""})
+    (root / ".gitignore").symlink_to(tmp_path / "secret")
+    assert walked(root) == {"a", "b"}
+
+
+class TestSlowPatterns:
+    @pytest.mark.parametrize(
+        "pattern",
+        [
+            "*a" * 30 + "b",
+            "a*" * 40 + "b",
+            "**/a/" * 12 + "b",
+            "**/*a*a*a*a*a*a/" * 5 + "b",
+            "[a]*" * 30 + "b",
+            "?*" * 30 + "b",
+        ],
+    )
+    def test_no_pattern_goes_back_over_its_stars(self, pattern: str) -> None:
+        regex = re.compile(glob_to_regex(pattern), re.DOTALL)
+        start = time.process_time()
+        for name in ("a" * 250, "/".join(["a" * 20] * 60), "a/" * 120 + "a", "a" * 250 + "c"):
+            assert not regex.fullmatch(name)
+        assert time.process_time() - start < 2
+
+    def test_a_huge_ignore_file_costs_what_it_is_long(self) -> None:
+        start = time.process_time()
+        rules = IgnoreRules("\n".join(f"name{number}*x" for number in range(3000)))
+        assert rules.decide("name7zzx", "name7zzx", False)
+        assert time.process_time() - start < 5
+
+
+class TestScope:
+    def test_the_deepest_rule_that_says_something_decides(self) -> None:
+        top = IgnoreScope(IgnoreRules("*.log\n"), "", None)
+        inner = IgnoreScope(IgnoreRules("!x.log\n"), "a", top)
+        assert top.ignores("a/x.log", "x.log", False)
+        assert not inner.ignores("a/x.log", "x.log", False)
+        assert inner.ignores("a/y.log", "y.log", False)
+        assert not inner.ignores("a/y.txt", "y.txt", False)
+
+    def test_the_same_text_gives_the_same_rules(self) -> None:
+        assert IgnoreRules.parse("a\n") is IgnoreRules.parse("a\n")
+
+
+GLOBS = [
+    ("*.py", "a.py", True),
+    ("*.py", "a/b.py", False),
+    ("**/*.py", "a.py", True),
+    ("**/*.py", "a/b/c.py", True),
+    ("a/**", "a/b/c", True),
+    ("a/**", "a", False),
+    ("a/**/b", "a/b", True),
+    ("a/**/b", "a/x/y/b", True),
+    ("a/**/b", "a/x/y/c", False),
+    ("a?c", "abc", True),
+    ("a?c", "a/c", False),
+    ("a[/]c", "a/c", False),
+    ("[!a]", "b", True),
+    ("*", ".hidden", True),
+    ("", "", True),
+    ("a\\*", "a*", True),
+    ("a\\*", "ab", False),
+    ("[", "[", False),
+    ("a.c", "abc", False),
+    ("**/x/**/y", "x/y", True),
+    ("**/x/**/y", "p/x/q/r/y", True),
+    ("**", "any/thing", True),
+    ("new\nline", "new\nline", True),
+    ("*", "new\nline", True),
+]
+
+
+@pytest.mark.parametrize(("glob", "path", "expected"), GLOBS)
+def test_a_glob_matches_a_whole_path(glob: str, path: str, expected: bool) -> None:
+    assert bool(re.fullmatch(glob_to_regex(glob), path, re.DOTALL)) is expected
+
+
+BRACES = [
+    ("*.{ts,tsx}", ["*.ts", "*.tsx"]),
+    ("{a,b}{c,d}", ["ac", "ad", "bc", "bd"]),
+    ("a{b,{c,d}}", ["ab", "ac", "ad"]),
+    ("{a}", ["a"]),
+    ("{}", [""]),
+    ("a{,b}", ["a", "ab"]),
+    ("a{b", ["a{b"]),
+    ("a}b", ["a}b"]),
+    ("\\{a,b\\}", ["\\{a,b\\}"]),
+    ("x{a,b", ["x{a,b"]),
+    ("{a,b}}", ["a}", "b}"]),
+]
+
+
+@pytest.mark.parametrize(("glob", "meant"), BRACES)
+def test_braces_are_spelled_out(glob: str, meant: list[str]) -> None:
+    assert expand_braces(glob) == meant
+
+
+@pytest.mark.parametrize("glob", ["{a,b}" * 20, "{" * 2000 + "a,b" + "}" * 2000 + "{a,b}" * 12, "x" * 5000])
+def test_a_glob_that_is_too_wide_is_refused(glob: str) -> None:
+    with pytest.raises(ToolError) as raised:
+        expand_braces(glob)
+    assert raised.value.kind == "validation"
+
+
+ADMITTED = [
+    ("*.py", "a/b.py", True),
+    ("*.py", "a/b.txt", False),
+    ("*.{py,txt}", "b.txt", True),
+    ("*.py,*.txt", "b.txt", True),
+    ("!*.py", "b.txt", True),
+    ("!*.py", "b.py", False),
+    ("*.py,!test_*", "test_a.py", False),
+    ("!test_*,*.py", "test_a.py", True),
+    ("!vendor", "vendor/a/b.py", False),
+    ("!vendor/", "vendors/a.py", True),
+    ("src/**", "src/a/b", True),
+    ("src/**", "other/src/a", False),
+    ("./src/*.py", "src/a.py", True),
+    ("/a.py", "a.py", True),
+    ("/a.py", "b/a.py", False),
+    ("é*", "x/éa", True),
+]
+
+
+@pytest.mark.parametrize(("globs", "path", "expected"), ADMITTED)
+def test_a_list_of_globs_lets_files_through(globs: str, path: str, expected: bool) -> None:
+    assert GlobFilter.parse(globs).admits(path) is expected

@@ -1,0 +1,181 @@
+"""Whoever approves a call sees all of it."""
+
+import unicodedata
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from chat_harness import a_screen, plain, talk
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from toolglot.cli.chat.approvals import describe_approval, show_approval
+from toolglot.cli.sanitize import escape_invisible
+from toolglot.messages import ToolCall
+from toolglot.tools.executor import ApprovalRequest
+from toolglot.tools.tool import tool
+
+WORDS = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
+
+
+def asked(
+    arguments: Mapping[str, Any] | None = None,
+    *,
+    preview: str = "",
+    target: str = "",
+    raw: str | None = None,
+    effects: str = "write",
+) -> ApprovalRequest:
+    call = ToolCall("c1", "edit", dict(arguments) if arguments is not None else None, raw, freeform=raw is not None)
+    chosen: Any = frozenset(effects.split())
+    return ApprovalRequest(call, "edit", chosen, target, dict(arguments or {}), preview)
+
+
+def shown(approval: ApprovalRequest, *, whole: bool = False, width: int = 80) -> tuple[str, bool]:
+    screen, out = a_screen(width)
+    all_of_it = show_approval(approval, screen, show_all=whole)
+    return plain(out.getvalue()), all_of_it
+
+
+def letters(text: str) -> str:
+    """A text without its blanks: where a line ends is the terminal's business."""
+    return "".join(text.split())
+
+
+class TestTheQuestion:
+    @pytest.mark.parametrize(
+        ("effects", "said"),
+        [("write", "(write)"), ("write execute", "(execute, write)"), ("read write execute network", "edit wants to run\n")],
+    )
+    def test_it_names_the_tool_and_its_effects(self, effects: str, said: str) -> None:
+        text, _ = shown(asked({}, effects=effects))
+        assert text.startswith("? edit wants to run")
+        assert said in text
+
+    def test_it_names_the_target(self) -> None:
+        assert shown(asked({}, target="/etc/passwd"))[0].startswith("? edit wants to run (write): /etc/passwd")
+
+    def test_a_target_of_two_lines_cannot_look_like_another_question(self) -> None:
+        text, _ = shown(asked({}, target="a\n? ls wants to run (read)"))
+        assert not any(line.startswith("? ls") for line in text.splitlines())
+
+    def test_a_name_of_two_lines_cannot_look_like_another_argument(self) -> None:
+        text, _ = shown(asked({"a: 1\n  b": "2"}))
+        assert not any(line.startswith("  b:") for line in text.splitlines())
+
+    def test_a_call_without_arguments_is_just_named(self) -> None:
+        text, whole = shown(asked({}))
+        assert whole
+        assert text.splitlines() == ["? edit wants to run (write)"]
+
+
+class TestArguments:
+    @pytest.mark.parametrize(
+        ("value", "lines"),
+        [
+            ("text", ["  a: text"]),
+            ("", ["  a: "]),
+            (0, ["  a: 0"]),
+            (None, ["  a: null"]),
+            ([1, {"b": [True, "x"]}], ['  a: [1,{"b":[true,"x"]}]']),
+            ("two\nlines", ["  a:", "    two", "    lines"]),
+            ("x\r\ny", ["  a:", "    x␍", "    y"]),
+            ("\x1b[2Jls", ["  a: ␛[2Jls"]),
+            ("a\u202eb\u200bc", ["  a: a⟨U+202E⟩b⟨U+200B⟩c"]),
+            ("\ud800", ["  a: ⟨U+D800⟩"]),
+            ("a\u2028b", ["  a: a⟨U+2028⟩b"]),
+            (["\u202e\x1b"], ['  a: ["⟨U+202E⟩\\u001b"]']),
+        ],
+    )
+    def test_each_is_shown(self, value: Any, lines: list[str]) -> None:
+        assert [line.plain for line in describe_approval(asked({"a": value}))] == lines
+
+    def test_a_full_command_is_shown_whatever_its_length(self) -> None:
+        command = "echo " + " ".join(f"word{number}" for number in range(1_500))
+        text, whole = shown(asked({"command": command}))
+        assert whole
+        assert letters(command) in letters(text)
+
+    def test_freeform_text_is_shown(self) -> None:
+        text, _ = shown(asked(None, raw="*** Begin Patch\n+added\n"))
+        assert "    *** Begin Patch" in text
+        assert "    +added" in text
+
+    def test_a_preview_stands_for_the_arguments(self) -> None:
+        text, whole = shown(asked({"long": "hidden"}, preview="$ rm -r build\x1b[8m"))
+        assert whole
+        assert "$ rm -r build␛[8m" in text
+        assert "hidden" not in text
+
+    @given(st.dictionaries(WORDS, st.one_of(WORDS, st.integers(), st.lists(WORDS, max_size=3)), max_size=4))
+    def test_nothing_in_them_is_obeyed_or_hidden(self, arguments: dict[str, Any]) -> None:
+        for line in describe_approval(asked(arguments)):
+            assert not [one for one in line.plain if unicodedata.category(one) in ("Cc", "Cs") and one not in "\t\n"]
+
+    @given(WORDS)
+    def test_every_character_of_a_text_is_there(self, text: str) -> None:
+        shown_lines = "\n".join(line.plain for line in describe_approval(asked({"text": text})))
+        assert letters("".join(map(escape_invisible, text.split("\n")))) in letters(shown_lines.removeprefix("  text:"))
+
+
+class TestLongOnes:
+    MANY = "\n".join(f"line {number}" for number in range(1_000))
+
+    def test_the_beginning_is_shown_and_it_is_said_that_there_is_more(self) -> None:
+        text, whole = shown(asked({"text": self.MANY}))
+        assert not whole
+        assert "line 198" in text
+        assert "line 199" not in text
+        assert "801 more lines are not shown: s shows them" in text
+
+    def test_all_of_it_can_be_shown(self) -> None:
+        text, whole = shown(asked({"text": self.MANY}), whole=True)
+        assert whole
+        assert text.count("    line ") == 1_000
+
+    def test_s_shows_it_and_then_asks_again(self) -> None:
+        @tool(effects="write", approval=True)
+        def write(text: str) -> str:
+            """Write a text."""
+            return "written"
+
+        lines = "\\n".join(f"line {number}" for number in range(300))
+        over = talk(f'call write {{"text": "{lines}"}}', "s", "y", tools=[write])
+        assert over.has("100 more lines are not shown") or over.has("101 more lines are not shown")
+        assert over.has("    line 299")
+        assert ["show all" in question for question in over.reader.questions] == [True, False]
+        assert over.has("written")
+
+
+class TestDiffs:
+    def test_an_edit_is_shown_as_a_difference(self) -> None:
+        edit = asked({"path": "a.py", "old_string": "one\ntwo\nthree", "new_string": "one\n2\nthree"})
+        lines = [line.plain for line in describe_approval(edit)]
+        assert lines[0] == "  path: a.py"
+        assert lines[-4:] == ["     one", "    -two", "    +2", "     three"]
+        colours = {line.plain.strip()[:1]: str(line.style) for line in describe_approval(edit)[-4:]}
+        assert (colours["-"], colours["+"]) == ("red", "green")
+
+    @given(st.text("ab\n\t \r\x1b", max_size=30), st.text("ab\n\t \r\x1b", max_size=30))
+    def test_it_hides_nothing(self, old: str, new: str) -> None:
+        """Both texts can be read off it, character by character."""
+        assume(old != new)
+        lines = [line.plain.removeprefix("    ") for line in describe_approval(asked({"old_string": old, "new_string": new}))]
+        drawn = lines[next(place for place, line in enumerate(lines) if line.startswith("@@ ")) + 1 :]
+        for text, mark in ((old, "-"), (new, "+")):
+            seen = "".join(line[1:] for line in drawn if line[:1] in (mark, " "))
+            assert letters("".join(map(escape_invisible, text.split("\n")))) == letters(seen)
+
+    def test_one_that_changes_nothing_is_shown_too(self) -> None:
+        text, _ = shown(asked({"path": "a", "old_string": "same", "new_string": "same"}))
+        assert "same" in text
+
+    def test_a_line_that_looks_like_a_head_is_still_coloured_as_a_line(self) -> None:
+        edit = asked({"old_string": "-- drop table\nx", "new_string": "++ keep\nx"})
+        styles = {line.plain.strip(): str(line.style) for line in describe_approval(edit)}
+        assert styles["--- drop table"] == "red"
+        assert styles["+++ keep"] == "green"
+
+    def test_a_new_text_that_is_none_is_shown_as_an_argument(self) -> None:
+        lines = [line.plain for line in describe_approval(asked({"old_string": "a", "new_string": None}))]
+        assert lines == ["  old_string: a", "  new_string: null"]

@@ -1,0 +1,348 @@
+"""Where a chat's words come from: a pipe, or a line editor that is typed into."""
+
+import asyncio
+import io
+import os
+import sys
+import threading
+from collections.abc import Callable, Coroutine, Iterable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from prompt_toolkit.application import create_app_session
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.input import PipeInput, create_pipe_input
+from prompt_toolkit.output import DummyOutput
+
+from toolglot.cli.chat.input import EndOfInput, PipeReader, TerminalReader
+from toolglot.cli.chat.keyboard import Keyboard, open_keyboard
+from toolglot.errors import UsageError
+
+ENTER, ALT_ENTER, CTRL_C, CTRL_D, CTRL_J, TAB, UP = "\r", "\x1b\r", "\x03", "\x04", "\n", "\t", "\x1b[A"
+ANSWERS = ("yes", "no", "always")
+LONG = "\n".join(f"line {number}" for number in range(20))
+
+
+def paste(text: str) -> str:
+    return f"\x1b[200~{text}\x1b[201~"
+
+
+def a_keyboard(data: bytes | io.BytesIO = b"", *, is_terminal: bool = False, typed: str = "") -> Any:
+    """Keys that were pressed, and those that wait."""
+    waiting = [typed]
+    file = data if isinstance(data, io.BytesIO) else io.BytesIO(data)
+    return SimpleNamespace(file=file, is_terminal=is_terminal, pending=lambda: waiting.pop() if waiting else "")
+
+
+class TestPipe:
+    @staticmethod
+    def all_of(data: bytes) -> list[str]:
+        async def read() -> list[str]:
+            reader, found = PipeReader(a_keyboard(data), lambda _: None), list[str]()
+            while True:
+                try:
+                    found.append(await reader.read())
+                except UsageError as e:
+                    found.append(f"! {e}")
+                except EndOfInput:
+                    return found
+
+        return asyncio.run(read())
+
+    @pytest.mark.parametrize(
+        ("data", "lines"),
+        [
+            (b"", []),
+            (b"\n \n\t\n", []),
+            (b"one\ntwo\n", ["one", "two"]),
+            (b"one\r\n\r\ntwo", ["one", "two"]),
+            ("grüße 漢字\n".encode(), ["grüße 漢字"]),
+            (b"\xef\xbb\xbfone\n", ["one"]),
+        ],
+    )
+    def test_a_prompt_a_line(self, data: bytes, lines: list[str]) -> None:
+        assert self.all_of(data) == lines
+
+    def test_a_line_that_is_not_text_is_told_by_its_number(self) -> None:
+        found = self.all_of(b"one\n\n\xff\xfe\ntwo\n")
+        assert found == ["one", "! line 3 of the input is not UTF-8 text; it was left out", "two"]
+
+    @pytest.mark.parametrize(
+        ("said", "answer"),
+        [("y", "yes"), ("YES", "yes"), ("n", "no"), ("a", "always"), ("maybe", ""), ("yesterday", ""), ("\n\nno", "no")],
+    )
+    def test_an_answer_is_a_line(self, said: str, answer: str) -> None:
+        shown: list[str] = []
+        reader = PipeReader(a_keyboard(f"{said}\n".encode()), shown.append)
+        assert asyncio.run(reader.choose("really? ", ANSWERS)) == answer
+        assert "".join(shown) == "really? \n"
+
+    def test_on_a_terminal_that_cannot_edit_there_is_a_prompt(self) -> None:
+        shown: list[str] = []
+        reader = PipeReader(a_keyboard(b"one\ny\n", is_terminal=True), shown.append)
+        assert asyncio.run(reader.read()) == "one"
+        assert asyncio.run(reader.choose("really? ", ANSWERS)) == "yes"
+        assert "".join(shown) == "> really? "
+
+    def test_waiting_for_a_line_holds_up_nothing(self) -> None:
+        go = threading.Event()
+
+        class Slow(io.BytesIO):
+            def readline(self, size: int | None = -1) -> bytes:
+                go.wait(5)
+                return b"late\n"
+
+        async def both() -> str:
+            reading = asyncio.create_task(PipeReader(a_keyboard(Slow()), lambda _: None).read())
+            await asyncio.sleep(0)
+            go.set()
+            return await reading
+
+        assert asyncio.run(both()) == "late"
+
+    def test_a_line_that_cannot_be_read_is_the_end(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A terminal that is gone, a descriptor that is closed: nobody waits for ever."""
+
+        class Gone(io.BytesIO):
+            def readline(self, size: int | None = -1) -> bytes:
+                raise OSError(5, "Input/output error")
+
+        def unseen(_: object) -> None:
+            pass
+
+        monkeypatch.setattr("threading.excepthook", unseen)
+
+        async def waited() -> None:
+            await asyncio.wait_for(PipeReader(a_keyboard(Gone()), lambda _: None).read(), 0.2)
+
+        with pytest.raises((EndOfInput, UsageError)):
+            asyncio.run(waited())
+
+
+class TestKeyboard:
+    def test_what_waits_is_taken_at_once(self) -> None:
+        reading, writing = os.pipe()
+        with os.fdopen(reading, "rb") as file, os.fdopen(writing, "wb", buffering=0) as keys:
+            keyboard = Keyboard(file)
+            assert keyboard.read_pending() == ""
+            keys.write("grüße\n".encode())
+            assert keyboard.read_pending() == "grüße\n"
+            assert keyboard.read_pending() == ""
+            with keyboard.reserve():
+                pass
+        assert not keyboard.is_terminal
+
+    def test_a_pipe_that_is_closed_has_nothing(self) -> None:
+        reading, writing = os.pipe()
+        os.close(writing)
+        with os.fdopen(reading, "rb") as file:
+            assert Keyboard(file).read_pending() == ""
+
+    def test_while_a_turn_lasts_tools_find_an_empty_input(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        (tmp_path / "prompts").write_text("one\ntwo\n")
+        with (tmp_path / "prompts").open() as stdin:
+            monkeypatch.setattr(sys, "stdin", stdin)
+            with open_keyboard() as keyboard:
+                with keyboard.reserve():
+                    assert sys.stdin.read() == ""
+                    assert os.read(stdin.fileno(), 10) == b""
+                    assert keyboard.file.readline() == b"one\n"
+                assert sys.stdin is stdin
+            os.lseek(stdin.fileno(), 0, os.SEEK_SET)
+            assert os.read(stdin.fileno(), 3) == b"one"
+
+
+class Typist:
+    """A line editor and its keys. `typed`: what was pressed before anything was asked."""
+
+    def __init__(
+        self, keys: PipeInput, history: Path | None, words: Callable[[str], Iterable[str]] = lambda _: (), typed: str = ""
+    ) -> None:
+        self.keys = keys
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("prompt_toolkit.input.create_input", self._typed_into)
+            keyboard = a_keyboard(is_terminal=True, typed=typed)
+            self.reader = TerminalReader(keyboard, history, status=lambda: " status", completions=words)
+
+    def _typed_into(self, _: object) -> PipeInput:
+        return self.keys
+
+    @property
+    def buffer(self) -> Buffer:
+        """The line as it is."""
+        return self.reader._session.default_buffer  # pyright: ignore[reportPrivateUsage]
+
+    def types(self, *keys: str) -> str:
+        """What is read when these are pressed."""
+        return self._pressed(keys, lambda: self.reader.read())
+
+    def answers(self, *keys: str) -> str:
+        """What a question is answered with when these are pressed."""
+        return self._pressed(keys, lambda: self.reader.choose("? ", ANSWERS))
+
+    def _pressed(self, keys: Iterable[str], wait: Callable[[], Coroutine[Any, Any, str]]) -> str:
+        self.keys.send_text("".join(keys))
+
+        async def waited() -> str | None:
+            try:
+                async with asyncio.timeout(5):
+                    return await wait()
+            except KeyboardInterrupt:
+                return None
+
+        if (said := asyncio.run(waited())) is None:
+            raise KeyboardInterrupt
+        return said
+
+
+class TestTerminal:
+    @pytest.fixture
+    def typist(self) -> Any:
+        with create_pipe_input() as keys, create_app_session(input=keys, output=DummyOutput()):
+            yield Typist(keys, None, lambda text: ["/model", "/new", "/help"] if " " not in text else ["gemini:", "groq:"])
+
+    @pytest.mark.parametrize(
+        ("keys", "text"),
+        [
+            (["hello", ENTER], "hello"),
+            (["grüße 漢字 👍", ENTER], "grüße 漢字 👍"),
+            (["one", ALT_ENTER, "two", ENTER], "one\ntwo"),
+            (["one", CTRL_J, "two", ENTER], "one\ntwo"),
+            (["one\\", ENTER, "two", ENTER], "one\ntwo"),
+            (["a\\b", ENTER], "a\\b"),
+            (["  padded  ", ENTER], "padded"),
+            ([ENTER], ""),
+            (["lost", CTRL_C, "kept", ENTER], "kept"),
+            ([paste("two\nlines"), ENTER], "two\nlines"),
+            ([paste("win\r\ndows\rmac"), ENTER], "win\ndows\nmac"),
+            (["see ", paste("x"), " here", ENTER], "see x here"),
+            ([paste("nothing is sent\r"), "yet", ENTER], "nothing is sent\nyet"),
+        ],
+    )
+    def test_what_is_typed_is_read(self, typist: Typist, keys: list[str], text: str) -> None:
+        assert typist.types(*keys) == text
+
+    def test_ctrl_c_on_an_empty_line_is_ctrl_c(self, typist: Typist) -> None:
+        with pytest.raises(KeyboardInterrupt):
+            typist.types(CTRL_C)
+
+    def test_ctrl_d_is_the_end(self, typist: Typist) -> None:
+        with pytest.raises(EndOfInput):
+            typist.types(CTRL_D)
+
+    def test_ctrl_d_after_a_word_is_not_the_end(self, typist: Typist) -> None:
+        assert typist.types("word", CTRL_D, ENTER) == "word"
+
+    @pytest.mark.parametrize("text", [LONG, "x" * 3_000, LONG.replace("\n", "\r\n")])
+    def test_a_long_paste_is_folded_and_unfolded_again(self, typist: Typist, text: str) -> None:
+        seen: list[str] = []
+
+        def changed(buffer: Buffer) -> None:
+            seen.append(buffer.text)
+
+        typist.buffer.on_text_changed += changed
+        whole = text.replace("\r\n", "\n")
+        assert typist.types("look: ", paste(text), " ok", ENTER) == f"look: {whole} ok"
+        assert max(map(len, seen)) < 60
+
+    def test_two_pastes_are_told_apart(self, typist: Typist) -> None:
+        other = LONG.replace("line", "other")
+        assert typist.types(paste(LONG), " and ", paste(other), ENTER) == f"{LONG} and {other}"
+
+    def test_words_that_look_like_a_fold_stay_words(self, typist: Typist) -> None:
+        assert typist.types("[pasted text 7: 20 lines]", ENTER) == "[pasted text 7: 20 lines]"
+
+    def test_a_paste_that_looks_like_a_fold_is_not_unfolded(self, typist: Typist) -> None:
+        tricky = "[pasted text 1: 20 lines]\n" + LONG
+        assert typist.types(paste(tricky), ENTER) == tricky
+
+    @pytest.mark.parametrize(("begun", "whole"), [("/mo", "/model"), ("/model ge", "/model gemini:")])
+    def test_tab_completes(self, typist: Typist, begun: str, whole: str) -> None:
+        async def completed() -> str:
+            there = asyncio.Event()
+
+            def changed(buffer: Buffer) -> None:
+                if buffer.text == whole:
+                    there.set()
+
+            typist.buffer.on_text_changed += changed
+            reading = asyncio.create_task(typist.reader.read())
+            typist.keys.send_text(begun + TAB)
+            await asyncio.wait_for(there.wait(), 5)
+            typist.keys.send_text(ENTER)
+            return await asyncio.wait_for(reading, 5)
+
+        assert asyncio.run(completed()) == whole
+
+    def test_up_brings_the_last_prompt(self, typist: Typist) -> None:
+        typist.types("first", ENTER)
+        assert typist.types(UP, " again", ENTER) == "first again"
+
+    @pytest.mark.parametrize(("key", "answer"), [("y", "yes"), ("n", "no"), ("a", "always"), (ENTER, ""), (f"x{ENTER}", "")])
+    def test_one_key_answers(self, typist: Typist, key: str, answer: str) -> None:
+        assert typist.answers(key) == answer
+
+    def test_a_capital_answers_too(self, typist: Typist) -> None:
+        assert typist.answers("Y", ENTER) == "yes"
+
+    def test_ctrl_c_and_ctrl_d_answer_a_question_as_they_answer_a_prompt(self, typist: Typist) -> None:
+        with pytest.raises(KeyboardInterrupt):
+            typist.answers(CTRL_C)
+        with pytest.raises(EndOfInput):
+            typist.answers(CTRL_D)
+
+    def test_a_paste_is_no_answer(self, typist: Typist) -> None:
+        assert typist.answers(paste("yes"), ENTER) in ("", "yes")
+
+    def test_an_answer_is_no_prompt(self, typist: Typist) -> None:
+        """Neither in the history, nor in the next line, even if it was typed as a word."""
+        typist.types("first", ENTER)
+        typist.answers("yes", ENTER)
+        assert typist.types("next", ENTER) == "next"
+        assert typist.types(UP, UP, ENTER) == "first"
+
+    def test_what_was_typed_before_the_question_is_no_answer(self) -> None:
+        """Somebody types the next prompt while a turn runs: its letters approve nothing, and are not lost."""
+        with create_pipe_input() as keys, create_app_session(input=keys, output=DummyOutput()):
+            typist = Typist(keys, None, typed="try ")
+            assert typist.answers("n") == "no"
+            assert typist.types("again", ENTER) == "try again"
+
+    def test_keys_without_a_letter_leave_nothing_behind(self) -> None:
+        with create_pipe_input() as keys, create_app_session(input=keys, output=DummyOutput()):
+            typist = Typist(keys, None, typed=f"{UP}\x1b[3~\t")
+            typist.answers("n")
+            assert typist.types("next", ENTER) == "next"
+
+
+class TestHistory:
+    def test_prompts_are_kept_for_the_next_time(self, tmp_path: Path) -> None:
+        file = tmp_path / "history"
+        for keys, text in ((["first\\", ENTER, "two", ENTER], "first\ntwo"), ([UP, ENTER], "first\ntwo")):
+            with create_pipe_input() as pipe, create_app_session(input=pipe, output=DummyOutput()):
+                assert Typist(pipe, file).types(*keys) == text
+        assert "first" in file.read_text()
+
+    def test_a_long_paste_is_whole_the_next_time_too(self, tmp_path: Path) -> None:
+        file = tmp_path / "history"
+        for keys in ([paste(LONG), ENTER], [UP, ENTER]):
+            with create_pipe_input() as pipe, create_app_session(input=pipe, output=DummyOutput()):
+                assert Typist(pipe, file).types(*keys) == LONG
+
+    def test_a_file_that_cannot_be_written_does_not_end_the_chat(self, tmp_path: Path) -> None:
+        with create_pipe_input() as pipe, create_app_session(input=pipe, output=DummyOutput()):
+            assert Typist(pipe, tmp_path).types("word", ENTER) == "word"
+
+
+class TestCompleter:
+    @pytest.mark.parametrize("text", ["hello", "say /mo", "one\n/mo"])
+    def test_a_word_of_a_prompt_is_not_completed(self, text: str) -> None:
+        from prompt_toolkit.completion import CompleteEvent
+        from prompt_toolkit.document import Document
+
+        from toolglot.cli.chat.input import _create_completer  # pyright: ignore[reportPrivateUsage]
+
+        found = _create_completer(lambda text: ["/model"] if " " not in text else [])
+        assert not list(found.get_completions(Document(text), CompleteEvent()))

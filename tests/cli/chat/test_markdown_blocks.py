@@ -1,0 +1,203 @@
+"""Markdown in pieces: what comes out is what went in, whole blocks at a time."""
+
+import re
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolglot.cli.chat import markdown_blocks as module
+from toolglot.cli.chat.markdown_blocks import BlockSplitter
+
+LINES = st.sampled_from(
+    [
+        "words of a paragraph",
+        "",
+        "   ",
+        "- item",
+        "* other item",
+        "  under an item",
+        "1. first",
+        "2) second",
+        "# title",
+        "> quoted",
+        "| a | b |",
+        "|---|---|",
+        "    indented",
+        "---",
+        "  ```",
+        "```",
+        "```py",
+        "````",
+        "~~~",
+        "~~~~ text",
+        "   ~~~",
+        "\tcode",
+    ]
+)
+TEXTS = st.lists(LINES, max_size=30).map("\n".join)
+
+
+def cut(pieces: Iterable[str]) -> list[str]:
+    blocks = BlockSplitter()
+    found = [block for piece in pieces for block in blocks.feed(piece)]
+    return [*found, *blocks.close()]
+
+
+def full(text: str) -> list[str]:
+    """The lines that have something on them."""
+    return [line for line in text.split("\n") if line.strip()]
+
+
+def pieces_of(text: str, places: Iterable[int]) -> Iterator[str]:
+    edges = [0, *sorted(place % (len(text) + 1) for place in places), len(text)]
+    for begin, end in pairwise(edges):
+        yield text[begin:end]
+
+
+class TestWhereBlocksEnd:
+    @pytest.mark.parametrize(
+        ("text", "blocks"),
+        [
+            ("", []),
+            ("\n \n\t\n", []),
+            ("one", ["one"]),
+            ("one\ntwo\n\nthree", ["one\ntwo", "three"]),
+            ("one\n\n\n\ntwo\n\n", ["one", "two"]),
+            ("# a\n\n## b\n", ["# a", "## b"]),
+            ("- a\n- b\n\nend", ["- a\n- b", "end"]),
+            ("- a\n\n- b\n\n- c\n\nend", ["- a\n\n- b\n\n- c", "end"]),
+            ("1. a\n\n2. b", ["1. a\n\n2. b"]),
+            ("1. a\n\n   more of it\n\n2. b", ["1. a\n\n   more of it\n\n2. b"]),
+            ("| a |\n|---|\n| 1 |\n\nend", ["| a |\n|---|\n| 1 |", "end"]),
+            ("one\n\n    indented\n\n    code\n\ntwo", ["one\n\n    indented\n\n    code", "two"]),
+            ("```py\na = 1\n\nb = 2\n```\nend", ["```py\na = 1\n\nb = 2\n```", "end"]),
+            ("say\n```\ncode\n```\nend", ["say", "```\ncode\n```", "end"]),
+            ("~~~\n```\n~~~\nend", ["~~~\n```\n~~~", "end"]),
+            ("````md\n```\n\ninside\n```\n````\nend", ["````md\n```\n\ninside\n```\n````", "end"]),
+            ("```\na\n``` not the end\n```\nend", ["```\na\n``` not the end\n```", "end"]),
+            ("```\na\n`````\nend", ["```\na\n`````", "end"]),
+            ("```\nnever closed\n\nso all of this\n", ["```\nnever closed\n\nso all of this"]),
+            ("- a\n  ```sh\n  ls\n\n  pwd\n  ```\n- b\n\nend", ["- a\n  ```sh\n  ls\n\n  pwd\n  ```\n- b", "end"]),
+            ("1. a\n\n   ```\n   x\n   ```\n\n2. b", ["1. a\n\n   ```\n   x\n   ```\n\n2. b"]),
+            ("    ```\n    no fence\n\nend", ["    ```\n    no fence", "end"]),
+        ],
+    )
+    def test_a_text_has_these_blocks(self, text: str, blocks: list[str]) -> None:
+        assert cut([text]) == blocks
+        assert cut(text) == blocks
+
+    def test_a_windows_text_has_the_same_blocks(self) -> None:
+        text = "one\n\n```\ncode\n\nmore\n```\n- a\n\n- b\n\nend\n"
+        found = cut([text.replace("\n", "\r\n")])
+        assert [block.replace("\r", "") for block in found] == cut([text])
+
+    def test_three_backticks_and_a_word_are_code_within_a_line(self) -> None:
+        text = "```ls -l``` lists files\n\nnext"
+        assert cut([text]) == ["```ls -l``` lists files", "next"]
+
+
+class TestNothingIsLost:
+    @given(TEXTS)
+    def test_every_line_comes_out_in_order(self, text: str) -> None:
+        assert full("\n".join(cut([text]))) == full(text)
+
+    @given(TEXTS, st.lists(st.integers(0, 2_000), max_size=8))
+    def test_any_cutting_gives_the_same_blocks(self, text: str, places: list[int]) -> None:
+        assert cut(pieces_of(text, places)) == cut([text])
+
+    @given(TEXTS)
+    def test_the_tail_is_what_was_not_given_out(self, text: str) -> None:
+        blocks = BlockSplitter()
+        given_out = [block for piece in text for block in blocks.feed(piece)]
+        assert full("\n".join([*given_out, blocks.tail])) == full(text)
+        blocks.close()
+        assert blocks.tail == ""
+
+    @given(
+        st.lists(st.sampled_from(["ab ", "wordword", "\n", "\n\n", "```\n", "- "]), min_size=6, max_size=30).map("".join),
+        st.lists(st.integers(0, 200), max_size=6),
+    )
+    def test_long_things_cut_anywhere_give_the_same_blocks(self, text: str, places: list[int]) -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(module, "_MAX_CHARACTERS", 20)
+            patch.setattr(module, "_MAX_LINES", 5)
+            assert cut(pieces_of(text, places)) == cut(text) == cut([text])
+
+    def test_a_closed_one_begins_again(self) -> None:
+        blocks = BlockSplitter()
+        blocks.feed("```\nnever closed")
+        blocks.close()
+        assert blocks.feed("a\n\nb\n\n") == ["a"]
+        assert blocks.close() == ["b"]
+
+
+class TestLongThings:
+    def test_a_line_without_end_is_given_out_in_pieces_at_spaces(self) -> None:
+        text = "word " * 10_000
+        blocks = BlockSplitter()
+        found = blocks.feed(text)
+        assert len(found) > 5
+        assert all(len(block) <= 8_000 for block in found)
+        assert "".join([*found, *blocks.close()]).split() == text.split()
+
+    def test_a_line_without_spaces_too(self) -> None:
+        text = "x" * 30_000
+        assert "".join(cut([text])) == text
+        assert len(cut([text])) == 4
+
+    def test_a_long_line_with_its_end_is_cut_as_one_without(self) -> None:
+        text = "word " * 4_000
+        assert cut([text + "\n"]) == cut([text, "\n"])
+
+    def test_a_paragraph_before_a_long_line_stays_one(self) -> None:
+        first, *others = cut(["short\n\n", "word " * 4_000])
+        assert first == "short"
+        assert others
+
+    def test_a_paragraph_of_many_lines_is_given_out_in_pieces(self) -> None:
+        blocks = BlockSplitter()
+        found = blocks.feed("a line\n" * 1_000)
+        assert len(found) > 5
+        assert full("\n".join([*found, *blocks.close()])) == ["a line"] * 1_000
+
+    @pytest.mark.parametrize("fence", ["```", "~~~", "`````"])
+    def test_a_long_fence_is_given_out_in_fences(self, fence: str) -> None:
+        body = [f"line {number}" for number in range(1_000)]
+        found = cut(["\n".join([f"{fence}py", *body, fence, "end"])])
+        *code, end = found
+        assert end == "end"
+        assert len(code) > 5
+        assert all(re.fullmatch(rf"{fence}py\n.*\n{fence}", block, re.DOTALL) for block in code)
+        assert [line for block in code for line in block.split("\n")[1:-1]] == body
+
+    def test_no_piece_of_a_long_fence_is_empty(self) -> None:
+        found = cut(["\n".join(["```", *["x"] * 120, "```"])])
+        assert all("x" in block for block in found)
+
+    @pytest.mark.untraced
+    @pytest.mark.parametrize("piece", ["some words of a line\n", "word ", "x", "```\ncode\n```\n", "- item\n\n"])
+    def test_every_character_is_looked_at_about_once(self, piece: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        """However it comes: in one piece or in many."""
+        looked = 0
+        taken, cut_off = BlockSplitter._add_line, BlockSplitter._split_long_line  # pyright: ignore[reportPrivateUsage]
+
+        def line(self: BlockSplitter, text: str) -> list[str]:
+            nonlocal looked
+            looked += len(text)
+            return taken(self, text)
+
+        def cut_line(self: BlockSplitter) -> list[str]:
+            nonlocal looked
+            looked += self._partial_size  # pyright: ignore[reportPrivateUsage]
+            return cut_off(self)
+
+        monkeypatch.setattr(BlockSplitter, "_line", line)
+        monkeypatch.setattr(BlockSplitter, "_split_long_line", cut_line)
+        text = piece * (400_000 // len(piece))
+        for pieces in ([text], [piece] * (400_000 // len(piece))):
+            looked = 0
+            cut(pieces)
+            assert looked <= 3 * len(text)

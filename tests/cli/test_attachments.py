@@ -1,0 +1,214 @@
+"""Files in a prompt: what is meant as one is attached, and every other word stays a word."""
+
+import base64
+import os
+from pathlib import Path
+
+import pytest
+
+from toolglot.cli.attachments import extract_attachments, load_attachment
+from toolglot.errors import UsageError
+from toolglot.messages import Media, Text
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+    monkeypatch.setenv("TOOLGLOT_CONFIG", str(tmp_path / "config.toml"))
+    monkeypatch.setenv("TOOLGLOT_STATE", str(tmp_path / "state"))
+    monkeypatch.chdir(tmp_path)
+    for name in ("notes.txt", "my notes.txt", "a.py", "Makefile", "data (1).csv", "what?"):
+        (tmp_path / name).write_text(f"content of {name}")
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "guide.md").write_text("# Guide")
+    (tmp_path / "dot.png").write_bytes(b"\x89PNG\r\n")
+    return tmp_path
+
+
+def names(text: str) -> list[str]:
+    """Of the files that a prompt attaches."""
+    return [
+        block.name if isinstance(block, Media) else block.text[1:].partition("]")[0] for block in extract_attachments(text)[1]
+    ]
+
+
+def _never(path: Path) -> bytes:
+    raise AssertionError(f"{path} was read")
+
+
+class TestKinds:
+    def test_text_in_an_old_encoding_is_text(self, tmp_path: Path) -> None:
+        (tmp_path / "latin.txt").write_bytes(b"caf\xe9")
+        assert load_attachment(tmp_path / "latin.txt") == Text("[latin.txt]\ncafé")
+
+    @pytest.mark.parametrize("name", ["a.png", "a.jpg", "a.gif"])
+    def test_an_image_that_is_none_is_refused(self, tmp_path: Path, name: str) -> None:
+        (tmp_path / name).write_bytes(b"<html>")
+        with pytest.raises(UsageError, match="is not an image of the kind that its name says"):
+            load_attachment(tmp_path / name)
+
+    @pytest.mark.parametrize(
+        ("name", "data", "kind", "media_type"),
+        [
+            ("a.png", b"\x89PNG", "image", "image/png"),
+            ("a.JPG", b"\xff\xd8\xff", "image", "image/jpeg"),
+            ("a.wav", b"RIFF", "audio", "audio/"),
+            ("a.mp4", b"ftyp", "video", "video/mp4"),
+            ("a.pdf", b"%PDF", "file", "application/pdf"),
+            ("a.bin", b"\x00\xff\xfe", "file", "application/octet-stream"),
+            ("no_ending", b"\xff\xfe\x00", "file", "application/octet-stream"),
+        ],
+    )
+    def test_what_is_no_text_is_media(self, tmp_path: Path, name: str, data: bytes, kind: str, media_type: str) -> None:
+        (tmp_path / name).write_bytes(data)
+        block = load_attachment(tmp_path / name)
+        assert isinstance(block, Media)
+        assert (block.kind, block.name) == (kind, name)
+        assert block.media_type.startswith(media_type)
+        assert base64.b64decode(block.data or "") == data
+
+    @pytest.mark.parametrize("name", ["a.txt", "a.py", "a.json", "a.md", "a.unknown", "LICENSE", "a.csv"])
+    def test_text_is_text_with_its_name(self, tmp_path: Path, name: str) -> None:
+        (tmp_path / name).write_text("grüße\n")
+        assert load_attachment(tmp_path / name) == Text(f"[{name}]\ngrüße\n")
+
+    def test_an_empty_file_is_an_empty_text(self, tmp_path: Path) -> None:
+        (tmp_path / "empty").write_bytes(b"")
+        assert load_attachment(tmp_path / "empty") == Text("[empty]\n")
+
+
+class TestRefused:
+    def test_a_missing_file(self) -> None:
+        with pytest.raises(UsageError, match="cannot read the attachment 'nowhere': No such file"):
+            load_attachment(Path("nowhere"))
+
+    def test_a_folder(self) -> None:
+        with pytest.raises(UsageError, match="'docs': Is a directory"):
+            load_attachment(Path("docs"))
+
+    def test_a_huge_file(self, tmp_path: Path) -> None:
+        with (tmp_path / "huge.bin").open("wb") as file:
+            file.truncate(20_000_001)
+        with pytest.raises(UsageError, match="20,000,001 bytes, more than 20,000,000"):
+            load_attachment(tmp_path / "huge.bin")
+
+    def test_a_huge_file_is_not_read_first(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        with (tmp_path / "huge.bin").open("wb") as file:
+            file.truncate(10**12)
+        monkeypatch.setattr(Path, "read_bytes", _never)
+        with pytest.raises(UsageError, match="more than"):
+            load_attachment(tmp_path / "huge.bin")
+
+    @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with a name here")
+    def test_what_is_no_file_is_not_waited_for(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        os.mkfifo(tmp_path / "pipe")
+        monkeypatch.setattr(Path, "read_bytes", _never)
+        with pytest.raises(UsageError):
+            load_attachment(tmp_path / "pipe")
+
+    @pytest.mark.parametrize("name", ["nul\x00", "x" * 5_000])
+    def test_a_name_that_cannot_be(self, name: str) -> None:
+        with pytest.raises(UsageError):
+            load_attachment(Path(name))
+
+
+class TestInAPrompt:
+    @pytest.mark.parametrize(
+        ("text", "found"),
+        [
+            ("look at @notes.txt please", ["notes.txt"]),
+            ("@notes.txt", ["notes.txt"]),
+            ("compare @notes.txt with @a.py", ["notes.txt", "a.py"]),
+            ("@docs/guide.md", ["guide.md"]),
+            ("@./notes.txt", ["notes.txt"]),
+            ("@~/notes.txt", ["notes.txt"]),
+            ('read @"my notes.txt" now', ["my notes.txt"]),
+            ("read @'my notes.txt' now", ["my notes.txt"]),
+            ("first\n@notes.txt\nlast", ["notes.txt"]),
+            ("is @dot.png nice?", ["dot.png"]),
+        ],
+    )
+    def test_a_path_after_an_at_is_attached(self, text: str, found: list[str]) -> None:
+        assert names(text) == found
+        assert extract_attachments(text)[0] == text
+
+    @pytest.mark.parametrize("mark", [",", ";", ":", "!", "?", ".", ")", "...", "?!", '"', "'", "]"])
+    def test_punctuation_after_it_is_not_its_name(self, mark: str) -> None:
+        assert names(f"look at @notes.txt{mark}") == ["notes.txt"]
+
+    @pytest.mark.parametrize("text", ["(@notes.txt)", '"@notes.txt"', "[@notes.txt]"])
+    def test_it_may_stand_in_brackets(self, text: str) -> None:
+        assert names(f"see {text} first") == ["notes.txt"]
+
+    @pytest.mark.parametrize("text", ['@"data (1).csv"', "@what?", '@"what?"'])
+    def test_a_name_with_punctuation_is_found(self, text: str) -> None:
+        assert len(names(text)) == 1
+
+    def test_the_same_file_twice_is_attached_once(self) -> None:
+        assert names("@notes.txt and again @notes.txt") == ["notes.txt"]
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "",
+            "hello",
+            "@nobody said so",
+            "write to user@notes.txt",
+            "user@host",
+            "a @ b",
+            "@",
+            "@docs",
+            "@property",
+            "@app.route('/')",
+            "@~nosuchuser",
+            "@~nosuchuser/notes.txt",
+            '@""',
+            "@nul\x00x",
+            "@" + "x" * 5_000,
+            "@//",
+            "notes.txt",
+        ],
+    )
+    def test_any_other_word_stays_a_word(self, text: str) -> None:
+        assert extract_attachments(text) == (text, [])
+
+
+class TestDropped:
+    @pytest.mark.parametrize(
+        "form",
+        [
+            "{0}/notes.txt",
+            "'{0}/my notes.txt'",
+            '"{0}/my notes.txt"',
+            "{0}/my\\ notes.txt",
+            " {0}/notes.txt \n",
+            "~/notes.txt",
+            "./notes.txt",
+            "file://{0}/notes.txt",
+            "file://{0}/my%20notes.txt",
+        ],
+    )
+    def test_a_path_alone_is_a_file_that_was_dropped(self, tmp_path: Path, form: str) -> None:
+        words, found = extract_attachments(form.format(tmp_path))
+        assert len(found) == 1
+        assert words in ("[notes.txt]", "[my notes.txt]")
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "/",
+            "~",
+            "/nowhere",
+            "./docs",
+            "~nosuchuser",
+            "~5",
+            "/it's",
+            "'/unclosed",
+            "{0}/notes.txt is what?",
+            "{0}/a.py {0}/notes.txt",
+        ],
+    )
+    def test_anything_else_is_a_prompt(self, tmp_path: Path, text: str) -> None:
+        text = text.format(tmp_path)
+        assert extract_attachments(text) == (text, [])

@@ -1,0 +1,420 @@
+"""What toolglot tells of itself: levels, lines for people, lines for machines, and nothing secret in either."""
+
+import asyncio
+import io
+import json
+import logging
+import os
+import re
+import stat
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from toolglot.cli.logging_setup import configure_logging, effective_level
+from toolglot.engine.factory import create_engine
+from toolglot.errors import ProviderError, UsageError
+from toolglot.loop.orchestrator import Orchestrator
+from toolglot.messages import user
+from toolglot.request import Request
+from toolglot.tools.config import RetryConfig
+from toolglot.tools.tool import tool
+
+SECRET = "planted-5ba21c-secret"
+LOGGERS = ("toolglot", "aiohttp", "asyncio")
+log = logging.getLogger("toolglot.engine")
+
+
+@pytest.fixture(autouse=True)
+def as_before() -> Iterator[None]:
+    """Every logger ends as it began, and so does stderr."""
+    stderr = sys.stderr
+    before = [(logging.getLogger(name), logging.getLogger(name).handlers[:], logging.getLogger(name).level) for name in LOGGERS]
+    yield
+    sys.stderr = stderr
+    for logger, handlers, level in before:
+        for handler in set(logger.handlers) - set(handlers):
+            handler.close()
+        logger.handlers[:] = handlers
+        logger.setLevel(level)
+
+
+def secrets() -> list[str]:
+    return [SECRET]
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+class Broken(io.StringIO):
+    def write(self, s: str, /) -> int:
+        raise BrokenPipeError(32, "Broken pipe")
+
+
+def written(level: str = "debug", out: io.StringIO | None = None) -> io.StringIO:
+    """A stderr of our own that lines go to."""
+    sys.stderr = out or io.StringIO()
+    configure_logging(level, None, secrets=secrets)
+    return sys.stderr
+
+
+@pytest.fixture
+def lines(tmp_path: Path) -> Any:
+    """Configures a file, and gives a function that reads its lines."""
+    path = tmp_path / "log.jsonl"
+    configure_logging("debug", path, secrets=secrets)
+    return lambda: [json.loads(line) for line in path.read_bytes().splitlines()]
+
+
+@pytest.fixture(autouse=True)
+def a_terminal_with_colours(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+
+
+class TestTheLevel:
+    @pytest.mark.parametrize(
+        ("verbosity", "configured", "level"),
+        [
+            (0, "warning", "warning"),
+            (0, "error", "error"),
+            (1, "warning", "info"),
+            (2, "warning", "debug"),
+            (5, "error", "debug"),
+            (1, "debug", "debug"),
+            (0, "debug", "debug"),
+        ],
+    )
+    def test_it_is_the_more_talkative_one(self, verbosity: int, configured: str, level: str) -> None:
+        assert effective_level(verbosity, configured) == level
+
+    def test_an_unknown_one_is_named(self) -> None:
+        with pytest.raises(UsageError, match=r"unknown log level 'loud'.* info"):
+            configure_logging("loud", None, secrets=secrets)
+
+    @pytest.mark.parametrize(
+        ("level", "heard"), [("debug", "diwe"), ("info", "iwe"), ("warning", "we"), ("error", "e")], ids=lambda value: value
+    )
+    def test_what_is_below_it_is_not_written(self, level: str, heard: str) -> None:
+        out = written(level)
+        for name in ("debug", "info", "warning", "error"):
+            getattr(log, name)(f"<{name[0]}>")
+        assert "".join(re.findall("<(.)>", out.getvalue())) == heard
+
+    def test_other_loggers_are_silent_unless_it_is_debug(self) -> None:
+        out = written("info")
+        logging.getLogger("asyncio").error("a task was lost")
+        logging.getLogger("aiohttp.client").error("a session was lost")
+        assert out.getvalue() == ""
+        out = written("debug")
+        logging.getLogger("asyncio").error("a task was lost with %s", SECRET)
+        assert "asyncio error: a task was lost with [hidden]" in out.getvalue()
+
+    def test_the_root_logger_is_not_touched(self) -> None:
+        root = logging.getLogger()
+        before = (root.level, root.handlers[:])
+        written()
+        assert (root.level, root.handlers) == before
+        assert logging.getLogger("toolglot").propagate
+
+    def test_configuring_again_replaces_what_was_there(self, tmp_path: Path) -> None:
+        first = written()
+        configure_logging("debug", tmp_path / "a", secrets=secrets)
+        out = written()
+        log.info("once")
+        assert first.getvalue() == (tmp_path / "a").read_text() == ""
+        assert out.getvalue().count("once") == 1
+        assert len(logging.getLogger("asyncio").handlers) == len(logging.getLogger("aiohttp").handlers) == 1
+
+
+class TestLinesForPeople:
+    def test_a_line_is_short(self) -> None:
+        out = written()
+        log.info(
+            "%s answered", "m", extra={"model": "m", "request": "12ab34cd", "usage": {"input": 5, "output": 0}, "none": ""}
+        )
+        assert re.fullmatch(r"\d\d:\d\d:\d\d engine  m answered  request=12ab34cd  usage=input:5\n", out.getvalue())
+
+    def test_what_matters_says_so(self) -> None:
+        out = written()
+        log.warning("careful")
+        log.error("broken")
+        assert " warning: careful\n" in out.getvalue()
+        assert " error: broken\n" in out.getvalue()
+
+    @pytest.mark.parametrize(
+        ("variable", "value", "dim"), [("TERM", "xterm", True), ("TERM", "dumb", False), ("NO_COLOR", "1", False)]
+    )
+    def test_it_is_dim_on_a_terminal(self, variable: str, value: str, dim: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv(variable, value)
+        out = written(out=Terminal())
+        log.info("hello")
+        assert out.getvalue().startswith("\x1b[2m") is dim
+        assert out.getvalue().endswith("\x1b[0m\n") is dim
+
+    def test_it_has_no_colour_elsewhere(self) -> None:
+        out = written()
+        log.info("hello")
+        assert "\x1b" not in out.getvalue()
+
+    def test_nothing_that_a_terminal_would_obey_gets_through(self) -> None:
+        out = written()
+        log.info("a\x1b[2Jb\r\nc", extra={"url": "x\x07y"})
+        try:
+            raise ValueError("bell\x07")
+        except ValueError:
+            log.info("raised", exc_info=True)
+        assert out.getvalue().count("\n") == len(out.getvalue().splitlines())
+        assert not set(out.getvalue()) & set("\x1b\r\x07")
+
+    def test_an_exception_is_below_its_line(self) -> None:
+        out = written()
+        try:
+            raise ValueError(f"the key {SECRET} is wrong")
+        except ValueError as error:
+            log.debug("raised", exc_info=error)
+        assert out.getvalue().splitlines()[-1] == "ValueError: the key [hidden] is wrong"
+        assert SECRET not in out.getvalue()
+
+    @pytest.mark.parametrize("closed", [False, True])
+    def test_a_broken_pipe_is_quiet(self, closed: bool) -> None:
+        out = written(out=io.StringIO() if closed else Broken())
+        if closed:
+            out.close()
+        sys.stderr = out
+        log.error("nobody reads this")
+
+    def test_no_stderr_at_all_is_quiet(self) -> None:
+        written()
+        sys.stderr = None
+        log.error("nobody reads this")
+
+
+class Point(msgspec.Struct):
+    x: int
+    note: str
+
+
+CIRCLE: list[Any] = []
+CIRCLE.append(CIRCLE)
+
+
+class TestLinesForMachines:
+    def test_a_line_has_everything(self, lines: Any) -> None:
+        log.info("%s answered", "m", extra={"seconds": 1.5, "request": "ab", "usage": Point(1, "n")})
+        (line,) = lines()
+        assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", line.pop("time"))
+        assert line == {
+            "level": "info",
+            "logger": "toolglot.engine",
+            "message": "m answered",
+            "seconds": 1.5,
+            "request": "ab",
+            "usage": {"x": 1, "note": "n"},
+        }
+
+    def test_an_exception_is_text(self, lines: Any) -> None:
+        try:
+            raise ValueError(SECRET)
+        except ValueError:
+            log.exception("raised", stack_info=True)
+        (line,) = lines()
+        assert line["exception"].startswith("Traceback")
+        assert line["exception"].endswith("ValueError: [hidden]")
+        assert "test_an_exception_is_text" in line["stack"]
+
+    @pytest.mark.parametrize(
+        ("value", "shown"),
+        [
+            (f"x {SECRET} y", "x [hidden] y"),
+            ({"a": [f"{SECRET}"]}, {"a": ["[hidden]"]}),
+            ({SECRET: 1}, {"[hidden]": 1}),
+            ({"api_key": "short", "n": 1}, {"api_key": "[hidden]", "n": 1}),
+            (Point(1, SECRET), {"x": 1, "note": "[hidden]"}),
+            (ValueError(SECRET), "[hidden]"),
+            (Path("/a") / SECRET, "/a/[hidden]"),
+            ((1, None, True, 2.5), [1, None, True, 2.5]),
+            (CIRCLE, "[[...]]"),
+            ({("a", 1): SECRET}, "{('a', 1): '[hidden]'}"),
+            ("sk-ant-api03-0123456789abcdef", "[hidden]"),
+        ],
+        ids=repr,
+    )
+    def test_no_field_holds_a_key(self, lines: Any, value: Any, shown: Any) -> None:
+        log.info("hello", extra={"field": value})
+        assert lines()[0]["field"] == shown
+
+    def test_what_is_called_a_secret_is_hidden(self, lines: Any) -> None:
+        log.info("with password=hunter2 and %s", "x-api-key: abc", extra={"token": "abc", "tokens": "5", "secret": 7})
+        (line,) = lines()
+        assert line["message"] == "with password=[hidden] and x-api-key: [hidden]"
+        assert (line["token"], line["tokens"]) == ("[hidden]", "5")
+
+    def test_words_that_do_not_fit_their_arguments_are_written_as_they_are(self, lines: Any) -> None:
+        (handler,) = logging.getLogger("toolglot").handlers
+        handler.handle(logging.LogRecord("toolglot", logging.INFO, "", 1, "%s and %d", ("one",), None))
+        assert lines()[0]["message"] == "%s and %d"
+
+    def test_text_that_is_no_text_is_written(self, lines: Any) -> None:
+        (handler,) = logging.getLogger("toolglot").handlers  # not through pytest, whose workers cannot report such a text
+        handler.handle(logging.LogRecord("toolglot", logging.INFO, "", 1, "half \ud83d of a pair", (), None))
+        assert lines()[0]["message"] == "half \ud83d of a pair"
+
+    def test_secrets_are_asked_for_each_line(self, tmp_path: Path) -> None:
+        known: list[str] = []
+        configure_logging("info", tmp_path / "log", secrets=lambda: known)
+        log.info("one abcdefgh")
+        known.append("abcdefgh")
+        log.info("two abcdefgh")
+        assert [json.loads(line)["message"] for line in (tmp_path / "log").read_bytes().splitlines()] == [
+            "one abcdefgh",
+            "two [hidden]",
+        ]
+
+    def test_nothing_goes_to_stderr(self, lines: Any) -> None:
+        sys.stderr = out = io.StringIO()
+        log.error("hello")
+        assert (out.getvalue(), len(lines())) == ("", 1)
+
+
+class TestTheFile:
+    def test_only_the_user_may_read_it(self, tmp_path: Path) -> None:
+        before = os.umask(0)
+        try:
+            configure_logging("info", tmp_path / "log", secrets=secrets)
+        finally:
+            os.umask(before)
+        assert stat.S_IMODE((tmp_path / "log").stat().st_mode) == 0o600
+
+    def test_it_is_appended_to(self, tmp_path: Path) -> None:
+        path = tmp_path / "log"
+        path.write_text("before\n")
+        configure_logging("info", path, secrets=secrets)
+        log.info("after")
+        assert [line[:6] for line in path.read_text().splitlines()] == ["before", '{"time']
+
+    def test_a_home_is_found(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("HOME", str(tmp_path))
+        configure_logging("info", Path("~/log"), secrets=secrets)
+        assert (tmp_path / "log").exists()
+
+    @pytest.mark.parametrize(("name", "why"), [("missing/log", "No such file"), ("", "Is a directory")])
+    def test_one_that_cannot_be_written_is_named_and_nothing_changes(self, tmp_path: Path, name: str, why: str) -> None:
+        out = written("error")
+        with pytest.raises(UsageError, match=f"the log .*{re.escape(str(tmp_path))}.*{why}.*log.file"):
+            configure_logging("debug", tmp_path / name, secrets=secrets)
+        log.error("still here")
+        assert "still here" in out.getvalue()
+        assert logging.getLogger("toolglot").level == logging.ERROR
+
+    def test_a_full_disk_is_quiet(self) -> None:
+        if not Path("/dev/full").exists():
+            pytest.skip("needs /dev/full")
+        configure_logging("info", Path("/dev/full"), secrets=secrets)
+        log.info("lost")
+
+
+class TestWhatIsTold:
+    """A conversation at debug: every request with its id, every call, and what went wrong."""
+
+    def told(self, lines: Any, prompt: str, provider: str = "anthropic") -> list[dict[str, Any]]:
+        @tool
+        def look(x: int) -> str:
+            """Look at a number."""
+            if x > 5:
+                raise RuntimeError("too high")
+            return "seen"
+
+        agent = Orchestrator(f"simulator:{provider}", tools=[look], retry=RetryConfig(base=0.0, max_delay=0.0))
+        agent.run_sync(prompt)
+        return lines()
+
+    def test_asking_and_answering(self, lines: Any) -> None:
+        asking, answered = self.told(lines, "say hi")
+        assert asking["level"] == "debug"
+        assert asking["url"] == "http://simulator/@anthropic/v1/messages"
+        assert asking["bytes"] > 50
+        assert answered["level"] == "info"
+        assert re.fullmatch("[0-9a-f]{8}", asking["request"])
+        assert answered["request"] == asking["request"]
+        assert answered["provider_request"].startswith("req_")
+        assert (answered["status"], answered["stop"], answered["retries"]) == (200, "end", 0)
+        assert 0 <= answered["first_byte"] <= answered["seconds"]
+        assert answered["usage"]["input"] > 0
+
+    def test_each_request_has_its_own_id_and_keeps_it(self, lines: Any) -> None:
+        told = self.told(lines, 'call look {"x": 1}\nfault rate-limit\nsay done')
+        asked = [line["request"] for line in told if line["message"].startswith("asking")]
+        assert len(asked) == 3
+        assert asked[0] == asked[1] != asked[2]
+        again = next(line for line in told if "asked again" in line["message"])
+        assert (again["request"], again["error"], again["attempt"]) == (asked[0], "RateLimited", 1)
+
+    def test_calls_of_tools(self, lines: Any) -> None:
+        told = self.told(lines, 'call look {"x": 1}\ncall look {"x": 9}')
+        assert [(line["tool"], line["kind"]) for line in told if "kind" in line] == [("look", "ok"), ("look", "execution")]
+        assert ["RuntimeError: too high" in line["exception"] for line in told if "exception" in line] == [True]
+
+    def test_the_query_and_the_user_of_an_address_are_not_told(self, lines: Any) -> None:
+        engine = create_engine("simulator:gemini")
+        engine.profile = msgspec.structs.replace(engine.profile, base_url="http://me:hunter2@simulator/@gemini")
+        asyncio.run(engine.ask(Request("", [user("say hi")], stream=True)))
+        assert lines()[0]["url"] == "http://simulator/@gemini/v1beta/models/gemini-3-pro-preview:generateContent"
+
+    def test_nothing_is_made_for_a_log_that_is_off(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def never() -> None:
+            raise AssertionError("an id was made")
+
+        monkeypatch.setattr("toolglot.engine.engine.uuid4", never)
+        configure_logging("warning", None, secrets=secrets)
+        assert Orchestrator("simulator").run_sync("say hi\nfault rate-limit").text == "hi"
+
+
+class TestIdsOfProviders:
+    @pytest.mark.parametrize(
+        ("headers", "id"),
+        [
+            ({"x-request-id": "req_1"}, "req_1"),
+            ({"request-id": "req_2", "cf-ray": "ray"}, "req_2"),
+            ({"x-goog-request-id": "g"}, "g"),
+            ({"apim-request-id": "a"}, "a"),
+            ({"cf-ray": "8c1-FRA"}, "8c1-FRA"),
+            ({"x-request-id": "a\x1b[2J" + "b" * 500}, "a[2J" + "b" * 196),
+            ({"x-request-id": f"for {SECRET}"}, "for [hidden]"),
+            ({}, ""),
+        ],
+    )
+    def test_an_error_and_its_log_line_carry_it(self, lines: Any, headers: dict[str, str], id: str) -> None:
+        engine = create_engine("openai-chat:gpt-4o", key=SECRET, transport=Refusing(headers))
+        with pytest.raises(ProviderError) as caught:
+            asyncio.run(engine.ask(Request("", [user("hi")])))
+        assert caught.value.request_id == id
+        failed = lines()[-1]
+        assert (failed["message"], failed["provider_request"]) == ("openai-chat:gpt-4o failed: no such thing", id)
+        assert (failed["error"], failed["status"]) == ("NotFound", 404)
+        assert failed["request"] == lines()[0]["request"]
+
+
+class Refusing:
+    """A transport that knows nothing, with these headers."""
+
+    status = 404
+
+    def __init__(self, headers: dict[str, str]) -> None:
+        self.headers = headers
+        self._parts = iter([b'{"error": {"message": "no such thing"}}'])
+
+    async def send(self, request: Any) -> Any:
+        return self
+
+    async def read(self) -> bytes:
+        return next(self._parts, b"")
+
+    async def close(self) -> None:
+        pass

@@ -1,0 +1,372 @@
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from homes import Home
+
+from toolglot.config.environment import setting_variables
+from toolglot.config.layers import Configuration, find_project_file, read_configuration
+from toolglot.config.setting_schema import setting_fields
+from toolglot.config.settings import TRUST_RULES, Settings
+from toolglot.errors import UsageError
+
+
+def origins(configuration: Configuration) -> dict[str, str]:
+    return {one.key: one.origin for one in configuration.values}
+
+
+def values(configuration: Configuration) -> dict[str, Any]:
+    return {one.key: one.value for one in configuration.values}
+
+
+class TestLayers:
+    def test_without_any_file_everything_is_the_default(self) -> None:
+        found = read_configuration(environ={"TOOLGLOT_CONFIG": "/nowhere/config.toml"})
+        assert found.settings == Settings()
+        assert set(origins(found).values()) == {"default"}
+        assert found.project is None
+        assert not found.trusted
+
+    def test_every_leaf_of_the_shape_has_a_value(self, home: Home) -> None:
+        found = home.read('[providers.gemini]\nparallel = false\n[aliases]\nfast = "simulator"\n')
+        keys = list(origins(found))
+        assert len(keys) == len(set(keys))
+        for leaf in setting_fields():
+            shown = leaf.key_text.replace("providers.*", "providers.gemini").removesuffix(".*")
+            assert shown in keys or f"{shown}.fast" in keys
+
+    def test_each_layer_goes_over_the_one_below(self, home: Home) -> None:
+        layers: dict[str, Any] = {
+            "user": "[policy]\nmax_turns = 20\n",
+            "project": "[policy]\nmax_turns = 10\n",
+            "environ": {"TOOLGLOT_POLICY_MAX_TURNS": "30"},
+            "flags": {"policy.max_turns": 40},
+        }
+        expected = {
+            "default": (25, "default"),
+            "user": (20, f"user file {home.user_file}"),
+            "project": (10, f"project file {home.project_file}"),
+            "environ": (30, "variable TOOLGLOT_POLICY_MAX_TURNS"),
+            "flags": (40, "flag --max-turns"),
+        }
+        given: dict[str, Any] = {}
+        for layer, (turns, origin) in expected.items():
+            if layer in layers:
+                given[layer] = layers[layer]
+            found = home.read(**given)
+            assert (found.settings.policy.max_turns, origins(found)["policy.max_turns"]) == (turns, origin)
+
+    def test_tables_with_free_names_are_merged_entry_by_entry(self, home: Home) -> None:
+        found = home.read(
+            '[aliases]\na = "simulator:gemini"\nb = "simulator:ollama"\n[policy.max_uses]\nx = 3\n',
+            '[aliases]\nb = "simulator:anthropic"\n"c.d" = "simulator"\n[policy.max_uses]\ny = 1\n',
+        )
+        assert found.settings.aliases == {"a": "simulator:gemini", "b": "simulator:anthropic", "c.d": "simulator"}
+        assert found.settings.policy.max_uses == {"x": 3, "y": 1}
+        user, project = f"user file {home.user_file}", f"project file {home.project_file}"
+        said = origins(found)
+        assert [said[key] for key in ("aliases.a", "aliases.b", 'aliases."c.d"', "policy.max_uses.x")] == [
+            user,
+            project,
+            project,
+            user,
+        ]
+
+    def test_sections_of_a_provider_are_merged_too(self, home: Home) -> None:
+        found = home.read('[providers."llama.cpp"]\nstrict = true\n', "[providers.'llama.cpp'.generation]\ntop_p = 1\n")
+        section = found.settings.providers["llama.cpp"]
+        assert (section.strict, section.generation.top_p) == (True, 1.0)
+        assert origins(found)['providers."llama.cpp".generation.top_p'] == f"project file {home.project_file}"
+
+    def test_a_flag_that_is_none_is_not_given(self, home: Home) -> None:
+        found = home.read('model = "simulator"', flags={"model": None, "policy.allow": ["a"]})
+        assert (found.settings.model, found.settings.policy.allow) == ("simulator", ("a",))
+
+    @pytest.mark.parametrize(
+        ("key", "value", "expected"),
+        [
+            ("providers.llama.cpp.base_url", "http://x", "http://x"),
+            ('providers."llama.cpp".base_url', "http://x", "http://x"),
+            ("aliases.gpt.five", "openai:gpt-5", "openai:gpt-5"),
+            ("policy.timeout", "none", "none"),
+            ("timeouts.connect", "none", None),
+            ("policy.max_turns", "7", 7),
+            ("policy.deny", "a, b", ("a", "b")),
+            ("audit", Path("/x/audit"), "/x/audit"),
+            ("audit", False, False),
+        ],
+    )
+    def test_flags_are_dotted_keys(self, home: Home, key: str, value: Any, expected: Any) -> None:
+        assert expected in [one.value for one in home.read(flags={key: value}).values if one.origin.startswith("flag --")]
+
+    def test_a_flag_is_called_as_on_the_command_line(self, home: Home) -> None:
+        flags = {"policy.max_turns": 3, "log.file": "x", "providers.gemini.base_url": "http://x"}
+        said = origins(home.read(flags=flags))
+        assert [said[key] for key in flags] == ["flag --max-turns", "flag --log-file", "flag --base-url"]
+
+    def test_a_file_of_settings_is_relative_to_the_file_that_names_it(self, home: Home) -> None:
+        found = home.read('audit = "a.jsonl"', '[log]\nfile = "~/log.jsonl"', trusted=True)
+        assert found.settings.audit == str(home.user_file.parent / "a.jsonl")
+        assert found.settings.log.file == str(home.directory / "log.jsonl")
+
+    def test_none_is_no_limit(self, home: Home) -> None:
+        settings = home.read('[policy]\ntimeout = "none"\n[timeouts]\nidle = "none"\n[context]\nbudget = "none"\n').settings
+        assert (settings.policy.timeout, settings.timeouts.idle, settings.context.budget) == ("none", None, None)
+
+    def test_the_effort_none_is_a_word_and_not_an_absence(self, home: Home) -> None:
+        assert home.read('[generation]\neffort = "none"\n').settings.generation.effort == "none"
+
+    def test_a_byte_order_mark_does_no_harm(self, home: Home) -> None:
+        assert home.read('\ufeffmodel = "simulator"\n').settings.model == "simulator"
+
+    def test_the_user_file_is_no_project_file(self, home: Home) -> None:
+        home.project_file.write_text("audit = false")
+        found = read_configuration(directory=home.project, environ={"TOOLGLOT_CONFIG": str(home.project_file)})
+        assert (found.settings.audit, found.project, found.withheld) == (False, None, ())
+
+
+class TestProjects:
+    def test_the_nearest_file_counts_from_any_folder_below(self, home: Home) -> None:
+        home.project_file.touch()
+        deep = home.project / "a" / "b"
+        deep.mkdir(parents=True)
+        assert find_project_file(deep) == home.project_file
+        (deep / "toolglot.toml").touch()
+        assert find_project_file(deep) == deep / "toolglot.toml"
+
+    @pytest.mark.parametrize("mark", ["folder", "file"])
+    def test_nothing_is_looked_for_above_a_repository(self, home: Home, mark: str) -> None:
+        home.project_file.touch()
+        deep = home.project / "a"
+        deep.mkdir()
+        (deep / ".git").mkdir() if mark == "folder" else (deep / ".git").touch()
+        assert find_project_file(deep) is None
+
+    def test_the_root_of_a_repository_may_have_one(self, home: Home) -> None:
+        (home.project / ".git").mkdir()
+        home.project_file.touch()
+        assert find_project_file(home.project) == home.project_file
+
+    def test_nothing_is_looked_for_above_the_home_folder(self, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+        (home.directory / "toolglot.toml").touch()
+        assert find_project_file(home.project) == home.directory / "toolglot.toml"
+        monkeypatch.setenv("HOME", str(home.project))
+        assert find_project_file(home.project) is None
+
+    def test_a_folder_above_that_anybody_may_write_to_ends_the_search(self, home: Home) -> None:
+        home.project_file.touch()
+        deep = home.project / "a"
+        deep.mkdir()
+        home.project.chmod(0o1777)
+        assert find_project_file(deep) is None
+        assert find_project_file(home.project) == home.project_file
+
+    def test_a_folder_that_is_gone_has_no_project(self, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+        gone = home.directory / "gone"
+        gone.mkdir()
+        monkeypatch.chdir(gone)
+        gone.rmdir()
+        assert find_project_file() is None
+
+
+class TestErrors:
+    @pytest.mark.parametrize(
+        ("text", "line", "said"),
+        [
+            ("model = ", "line 1, column 9", "this is not TOML: Invalid value"),
+            ('a = 1\nmodel "x"', "line 2, column 7", "this is not TOML: Expected '=' after a key in a key/value pair"),
+            ('system = """\nnever', "line 2, column 6", "this is not TOML: "),
+            ("[policy]\n[policy]\n", "line 2, column 8", "this is not TOML: "),
+            ("modle = 'x'", "line 1", "there is no setting 'modle'; did you mean 'model'?"),
+            (
+                "\n[policy]\nmax_turn = 3",
+                "line 3",
+                "there is no setting 'policy.max_turn'; did you mean 'policy.max_turns'",
+            ),
+            ("max_turns = 3", "line 1", "there is no setting 'max_turns'; did you mean 'policy.max_turns'?"),
+            ("[polic]\nmax_turns = 3", "line 1", "there is no setting 'polic'; did you mean 'policy'?"),
+            ("[log]\nzzz = 3", "line 2", "there is no setting 'log.zzz'; there are file, level"),
+            ('["*"]\nx = 3', "line 1", "there is no setting '\"*\"'; there are aliases"),
+            ("[providers.antropic]", "line 1", "there is no provider 'antropic'; did you mean providers.anthropic?"),
+            ("[providers.llama.cpp]", "line 1", 'or providers."llama.cpp"'),
+            ("[providers.zzzzzz]", "line 1", "there is no provider 'zzzzzz'; see docs/providers.md"),
+            ("providers.gemini.parralel = true", "line 1", "did you mean 'providers.gemini.parallel'?"),
+            ("[providers.gemini]\napi_key = 'k'", "line 2", "there is no setting 'providers.gemini.api_key'; "),
+            ("policy = 3", "line 1", "policy must be a table"),
+            ("[[policy]]\nmax_turns = 3", "line 1", "policy must be a table"),
+            ("providers.gemini = 'x'", "line 1", "providers.gemini must be a table"),
+            ("model = 3", "line 1", "model must be a text that is not empty, not 3"),
+            ("model = ''", "line 1", "model must be a text that is not empty, not ''"),
+            ("tools = 'a:b'", "line 1", "tools must be a list of texts, not 'a:b'"),
+            ("tools = ['']", "line 1", "tools must be a list of texts, not this list"),
+            ("audit = 1", "line 1", "audit must be true or false or a text that is not empty, not 1"),
+            ("system = 2020-01-01", "line 1", "system must be a text, not this"),
+            (
+                "[policy]\nask = ['delete']",
+                "line 2",
+                "policy.ask must be a list of 'read', 'write', 'execute' or 'network', not this list",
+            ),
+            ("policy.max_turns = 0", "line 1", "policy.max_turns must be a whole number of at least 1, not 0"),
+            ("policy.max_turns = true", "line 1", "policy.max_turns must be a whole number of at least 1, not true"),
+            ("policy.max_turns = 1.5", "line 1", "policy.max_turns must be a whole number of at least 1, not 1.5"),
+            ("[policy]\n'max_parallel' = -1", "line 2", "policy.max_parallel must be a whole number of at least 1, not -1"),
+            ("policy = { timeout = 0 }", "line 1", "policy.timeout must be a number above 0 or 'none', not 0"),
+            ("policy.timeout = nan", "line 1", "policy.timeout must be a number above 0 or 'none', not nan"),
+            ("policy.timeout = inf", "line 1", "policy.timeout must be a number above 0 or 'none', not inf"),
+            (
+                f"policy.timeout = 1{'0' * 400}",
+                "line 1",
+                "policy.timeout must be a number above 0 or 'none', not a number that is too large",
+            ),
+            ("policy.max_turns = 9223372036854775808", "line 1", "of at least 1, not a number that is too large"),
+            ("policy.run_timeout = -1", "line 1", "policy.run_timeout must be a number above 0 or 'none', not -1"),
+            ("policy.max_result = 5", "line 1", "policy.max_result must be a whole number of at least 100, not 5"),
+            ("policy.max_tokens = 'all'", "line 1", "must be a whole number of at least 1 or 'none', not 'all'"),
+            ("policy.max_cost = 0", "line 1", "policy.max_cost must be a number above 0 or 'none', not 0"),
+            ("policy.repeats = -1", "line 1", "policy.repeats must be a whole number of at least 0, not -1"),
+            ("policy.max_uses.git = -1", "line 1", "policy.max_uses.git must be a whole number of at least 0, not -1"),
+            ("policy.on_error = 'stop'", "line 1", "policy.on_error must be 'continue', 'abort' or 'retry', not 'stop'"),
+            ("generation.temperature = 3", "line 1", "must be a number of at least 0 and of at most 2 or 'none', not 3"),
+            ("generation.top_p = -0.5", "line 1", "must be a number of at least 0 and of at most 1 or 'none', not -0.5"),
+            ("providers.gemini.generation.max_tokens = 0", "line 1", "generation.max_tokens must be a whole number of at"),
+            ("timeouts.connect = 0", "line 1", "timeouts.connect must be a number above 0 or 'none', not 0"),
+            ("retry.max_retries = -1", "line 1", "retry.max_retries must be a whole number of at least 0, not -1"),
+            ("retry.jitter = 2", "line 1", "retry.jitter must be a number of at least 0 and of at most 1, not 2"),
+            ("context.keep = 1", "line 1", "context.keep must be a number above 0 and below 1, not 1"),
+            ("context.keep = 0", "line 1", "context.keep must be a number above 0 and below 1, not 0"),
+            ("context.budget = 0", "line 1", "context.budget must be a whole number of at least 1 or 'none', not 0"),
+            ("chat.thinking = 'x'", "line 1", "chat.thinking must be 'folded', 'shown' or 'hidden', not 'x'"),
+            ("chat.result_lines = -1", "line 1", "chat.result_lines must be a whole number of at least 0, not -1"),
+            ("log.level = 'loud'", "line 1", "log.level must be 'debug', 'info', 'warning' or 'error', not 'loud'"),
+        ],
+    )
+    def test_a_mistake_in_a_file_is_one_sentence_with_its_line(self, home: Home, text: str, line: str, said: str) -> None:
+        for user, project, file in ((text, "", home.user_file), ("", text, home.project_file)):
+            with pytest.raises(UsageError) as error:
+                home.read(user, project)
+            message = str(error.value)
+            assert message.startswith(f"{file}, {line}: ")
+            assert said in message
+            assert "\n" not in message
+
+    def test_a_line_inside_of_a_long_text_is_not_taken_for_a_setting(self, home: Home) -> None:
+        with pytest.raises(UsageError, match=r", line 5: policy\.max_turns must"):
+            home.read('system = """\n[policy]\nmax_turns = 0\n"""\npolicy.max_turns = 0\n')
+
+    @pytest.mark.parametrize(
+        "text", ['headers = "k-12345678"', 'headers = { a = ["k-12345678"] }', 'headers.a = { b = "k-12345678" }']
+    )
+    def test_what_should_be_a_header_is_in_no_error(self, home: Home, text: str) -> None:
+        with pytest.raises(UsageError) as error:
+            home.read(f"[providers.gemini]\n{text}")
+        assert "12345678" not in str(error.value)
+
+    def test_a_key_in_the_wrong_place_is_in_no_error(self, home: Home) -> None:
+        with pytest.raises(UsageError) as error:
+            home.read('policy.max_turns = "sk-ant-api03-abcdefghijklmnop1234567890"')
+        assert "abcdef" not in str(error.value)
+
+    def test_a_file_that_is_not_utf_8_names_the_line(self, home: Home) -> None:
+        home.user_file.write_bytes(b'model = "x"\nsystem = "\xff"\n')
+        with pytest.raises(UsageError, match=r"config\.toml, line 2: this is not UTF-8; save the file as UTF-8$"):
+            read_configuration(directory=home.project)
+
+    def test_a_file_that_cannot_be_read_is_named(self, home: Home) -> None:
+        home.user_file.mkdir()
+        with pytest.raises(UsageError, match=r"^the configuration '.*config\.toml' cannot be read: Is a directory$"):
+            read_configuration(directory=home.project)
+
+    def test_a_huge_or_deep_file_is_no_configuration(self, home: Home) -> None:
+        with pytest.raises(UsageError, match="more than 1,000,000 bytes"):
+            home.read("#" * 1_000_001)
+        with pytest.raises(UsageError, match="is nested too deeply"):
+            home.read(f"a = {'[' * 100_000}")
+
+    @pytest.mark.parametrize(
+        ("flags", "said"),
+        [
+            ({"policy.max_turns": 0}, "the flag --max-turns must be a whole number of at least 1, not 0"),
+            ({"policy.max_turns": "x"}, "the flag --max-turns must be a whole number of at least 1, not 'x'"),
+            ({"modell": "x"}, "the flag --modell: there is no setting 'modell'; did you mean 'model'?"),
+            ({"policy": "x"}, "the flag --policy: 'policy' is a section: name a setting in it, such as 'policy.allow'"),
+            ({"providers.x.base_url": "y"}, "the flag --base-url: there is no provider 'x'; did you mean"),
+        ],
+    )
+    def test_a_wrong_flag_is_named(self, home: Home, flags: dict[str, Any], said: str) -> None:
+        with pytest.raises(UsageError) as error:
+            home.read(flags=flags)
+        assert str(error.value).startswith(said)
+
+
+class TestEnvironment:
+    @pytest.mark.parametrize(
+        ("name", "text", "key", "value"),
+        [
+            ("TOOLGLOT_MODEL", "simulator:gemini", "model", "simulator:gemini"),
+            ("TOOLGLOT_FALLBACKS", "simulator, simulator:ollama,", "fallbacks", ("simulator", "simulator:ollama")),
+            ("TOOLGLOT_SYSTEM", " Be brief. ", "system", " Be brief. "),
+            ("TOOLGLOT_AUDIT", "off", "audit", False),
+            ("TOOLGLOT_AUDIT", "/x/audit.jsonl", "audit", "/x/audit.jsonl"),
+            ("TOOLGLOT_POLICY_MAX_TURNS", " 3 ", "policy.max_turns", 3),
+            ("TOOLGLOT_POLICY_TIMEOUT", "1.5", "policy.timeout", 1.5),
+            ("TOOLGLOT_POLICY_TIMEOUT", "none", "policy.timeout", "none"),
+            ("TOOLGLOT_POLICY_ALLOW", "git_*,read", "policy.allow", ("git_*", "read")),
+            ("TOOLGLOT_POLICY_ASK", "write", "policy.ask", ("write",)),
+            ("TOOLGLOT_TIMEOUTS_FIRST_BYTE", "none", "timeouts.first_byte", None),
+            ("TOOLGLOT_GENERATION_EFFORT", "none", "generation.effort", "none"),
+            ("TOOLGLOT_LOG_LEVEL", "debug", "log.level", "debug"),
+        ],
+    )
+    def test_a_variable_sets_its_key(self, home: Home, name: str, text: str, key: str, value: Any) -> None:
+        found = home.read(environ={name: text})
+        assert values(found)[key] == value
+        assert origins(found)[key] == f"variable {name}"
+
+    def test_an_empty_variable_is_not_set(self, home: Home) -> None:
+        assert origins(home.read(environ=dict.fromkeys(setting_variables(), " "))) == origins(home.read())
+
+    @pytest.mark.parametrize(
+        ("name", "text", "said"),
+        [
+            ("TOOLGLOT_POLICY_MAX_TURNS", "many", "must be a whole number of at least 1, not 'many'"),
+            ("TOOLGLOT_POLICY_MAX_TURNS", "0", "must be a whole number of at least 1, not 0"),
+            ("TOOLGLOT_POLICY_TIMEOUT", "inf", "must be a number above 0 or 'none', not inf"),
+            ("TOOLGLOT_POLICY_ASK", "delete", "must be a list of 'read', 'write', 'execute' or 'network', not this list"),
+            ("TOOLGLOT_LOG_LEVEL", "loud", "must be 'debug', 'info', 'warning' or 'error', not 'loud'"),
+            ("TOOLGLOT_CONTEXT_KEEP", "2", "must be a number above 0 and below 1, not 2"),
+        ],
+    )
+    def test_a_bad_value_names_its_variable(self, home: Home, name: str, text: str, said: str) -> None:
+        with pytest.raises(UsageError) as error:
+            home.read(environ={name: text})
+        assert str(error.value) == f"the variable {name} {said}"
+
+    @pytest.mark.parametrize(
+        ("name", "meant"), [("TOOLGLOT_MODLE", "TOOLGLOT_MODEL"), ("TOOLGLOT_POLICY_DENNY", "TOOLGLOT_POLICY_DENY")]
+    )
+    def test_a_misspelt_variable_is_an_error_that_names_the_right_one(self, home: Home, name: str, meant: str) -> None:
+        with pytest.raises(UsageError) as error:
+            home.read(environ={name: "x"})
+        assert str(error.value) == f"the variable {name} is no setting; did you mean {meant}?"
+
+    def test_variables_of_others_may_begin_alike(self, home: Home) -> None:
+        names = ("TOOLGLOT_STATE", "TOOLGLOT_API_KEY", "TOOLGLOT_BASE_URL", "TOOLGLOT_LIVE_MODELS", "TOOLGLOT_X")
+        assert origins(home.read(environ=dict.fromkeys(names, "x"))) == origins(home.read())
+
+    def test_variables_that_are_no_settings_stay_that(self) -> None:
+        assert not {"TOOLGLOT_API_KEY", "TOOLGLOT_BASE_URL", "TOOLGLOT_CONFIG", "TOOLGLOT_STATE"} & set(setting_variables())
+
+    def test_every_key_without_a_free_name_has_one(self) -> None:
+        assert len(setting_variables()) == len([leaf for leaf in setting_fields() if "*" not in leaf.key])
+
+
+def test_every_law_is_of_something_in_the_shape() -> None:
+    keys = [leaf.key_text for leaf in setting_fields()]
+    assert [law for law in TRUST_RULES if not any(key == law or key.startswith(f"{law}.") for key in keys)] == []
+
+
+def test_a_configuration_that_is_written_by_hand_gives_the_same_settings(home: Home) -> None:
+    text = '[policy]\nmax_turns = 2\n[providers.gemini]\nheaders = { a = "b" }\nplaces = {}\n'
+    direct = {"policy": {"max_turns": 2}, "providers": {"gemini": {"headers": {"a": "b"}}}}
+    assert home.read(text).settings == msgspec.convert(direct, Settings)

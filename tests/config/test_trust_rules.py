@@ -1,0 +1,270 @@
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from homes import Home
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolglot.config.layers import Configuration, WithheldSetting
+from toolglot.config.setting_schema import SettingField, parse_key, setting_fields
+from toolglot.config.settings import Settings
+from toolglot.config.trust_rules import apply_rule, trust_rule_of
+from toolglot.jsontext import dumps_text
+
+NEEDS_TRUST = "only a trusted folder may set it"
+
+
+def at(settings: Settings, key: str) -> Any:
+    value: Any = settings
+    for part in key.split("."):
+        value = value.get(part) if hasattr(value, "get") else getattr(value, part)
+    return value
+
+
+def tried(home: Home, key: str, user: str | None, project: str, **more: Any) -> Configuration:
+    return home.read(f"{key} = {user}" if user is not None else "", f"{key} = {project}", **more)
+
+
+class TestOneValue:
+    @pytest.mark.parametrize(
+        ("key", "user", "project", "counts"),
+        [
+            ("model", '"simulator"', '"anthropic:x"', "anthropic:x"),
+            ("aliases.a", '"simulator"', '"anthropic:x"', "anthropic:x"),
+            ("fallbacks", None, '["simulator"]', ("simulator",)),
+            ("system", None, '"Be brief."', "Be brief."),
+            ("chat.thinking", None, '"shown"', "shown"),
+            ("generation.temperature", "0.1", "2", 2.0),
+            ("context.when_full", None, '"off"', "off"),
+            ("providers.gemini.parallel", "false", "true", True),
+            ("providers.gemini.generation.effort", None, '"high"', "high"),
+        ],
+    )
+    def test_what_is_free_applies(self, home: Home, key: str, user: str | None, project: str, counts: Any) -> None:
+        found = tried(home, key, user, project)
+        assert (at(found.settings, key), found.withheld) == (counts, ())
+
+    @pytest.mark.parametrize(
+        ("key", "user", "project", "counts"),
+        [
+            ("policy.max_turns", None, "24", 24),
+            ("policy.max_turns", "10", "10", 10),
+            ("policy.timeout", '"none"', "500", 500.0),
+            ("policy.run_timeout", None, "5", 5.0),
+            ("policy.max_cost", None, "0.5", 0.5),
+            ("policy.max_tokens", "100", "99", 99),
+            ("policy.repeats", "0", "5", 5),
+            ("policy.repeats", None, "2", 2),
+            ("policy.max_uses.git", None, "7", 7),
+            ("policy.max_uses.git", "7", "0", 0),
+            ("policy.allow", None, '["a", "b*"]', ("a", "b*")),
+            ("policy.allow", '["a", "b*"]', '["b*"]', ("b*",)),
+            ("policy.allow", '["a"]', "[]", ()),
+            ("policy.deny", '["a", "b"]', '["b", "c"]', ("a", "b", "c")),
+            ("policy.deny", '["a"]', "[]", ("a",)),
+            ("policy.ask", '["write"]', '["execute"]', ("write", "execute")),
+            ("providers.gemini.strict", None, "true", True),
+            ("providers.gemini.tools.allow", None, '["a"]', ("a",)),
+            ("providers.gemini.tools.deny", '["a"]', '["b"]', ("a", "b")),
+        ],
+    )
+    def test_what_is_tighter_applies(self, home: Home, key: str, user: str | None, project: str, counts: Any) -> None:
+        found = tried(home, key, user, project)
+        assert (at(found.settings, key), found.withheld) == (counts, ())
+
+    @pytest.mark.parametrize(
+        ("key", "user", "project", "counts", "why"),
+        [
+            ("policy.max_turns", None, "26", 25, "it would allow more than the 25 that counts now"),
+            ("policy.max_turns", "3", "4", 3, "it would allow more than the 3 that counts now"),
+            ("policy.timeout", None, '"none"', 120.0, "it would allow more than the 120.0 that counts now"),
+            ("policy.run_timeout", "9.5", '"none"', 9.5, "it would allow more than the 9.5 that counts now"),
+            ("policy.max_parallel", None, "9", 8, "it would allow more than the 8 that counts now"),
+            ("policy.max_result", None, "60001", 60_000, "it would allow more than the 60000 that counts now"),
+            ("policy.repeats", None, "0", 3, "it would allow more than the 3 that counts now"),
+            ("policy.repeats", None, "4", 3, "it would allow more than the 3 that counts now"),
+            ("policy.max_uses.git", "7", "8", 7, "it would allow more than the 7 that counts now"),
+            ("policy.allow", '["a"]', '["a", "b"]', ("a",), "'b' is not in the list that counts now"),
+            ("policy.allow", '["a*"]', '["ab"]', ("a*",), "'ab' is not in the list that counts now"),
+            ("policy.allow", "[]", '["a"]', (), "'a' is not in the list that counts now"),
+            ("providers.gemini.strict", "true", "false", True, "it would allow losses that are an error now"),
+            ("providers.gemini.tools.allow", '["a"]', '["b"]', ("a",), "'b' is not in the list that counts now"),
+        ],
+    )
+    def test_what_is_looser_is_held_back(
+        self, home: Home, key: str, user: str | None, project: str, counts: Any, why: str
+    ) -> None:
+        untrusted = tried(home, key, user, project)
+        assert at(untrusted.settings, key) == counts
+        assert [(one.key, one.reason) for one in untrusted.withheld] == [(key, why)]
+        assert tried(home, key, user, project, trusted=True).withheld == ()
+
+    @pytest.mark.parametrize(
+        ("key", "project", "value"),
+        [
+            ("tools", '["os:system"]', ("os:system",)),
+            ("audit", "false", False),
+            ("policy.on_error", '"abort"', "abort"),
+            ("policy.keep_env", '["KEY"]', ("KEY",)),
+            ("timeouts.connect", "1", 1.0),
+            ("retry.max_retries", "0", 0),
+            ("providers.gemini.base_url", '"http://elsewhere"', "http://elsewhere"),
+            ("providers.gemini.key_env", '"OTHER"', "OTHER"),
+            ("providers.gemini.headers.x", '"y"', "y"),
+            ("providers.vertex.places.project", '"p"', "p"),
+            ("log.level", '"debug"', "debug"),
+            ("log.file", '"/x/log"', "/x/log"),
+        ],
+    )
+    def test_everything_else_needs_trust(self, home: Home, key: str, project: str, value: Any) -> None:
+        untrusted = tried(home, key, None, project)
+        assert untrusted.settings == Settings()
+        assert untrusted.withheld == (WithheldSetting(key, value, NEEDS_TRUST),)
+        assert {one.origin for one in untrusted.values} == {"default"}
+        trusted = tried(home, key, None, project, trusted=True)
+        assert (at(trusted.settings, key), trusted.withheld, trusted.trusted) == (value, (), True)
+
+    def test_what_is_so_already_is_not_held_back(self, home: Home) -> None:
+        found = home.read("", "audit = true\npolicy.max_turns = 25\n")
+        assert (found.withheld, {one.origin for one in found.values}) == ((), {"default"})
+
+    def test_lists_that_are_joined_say_who_added_to_them(self, home: Home) -> None:
+        found = home.read('policy.deny = ["a"]', 'policy.deny = ["b"]')
+        assert [one.origin for one in found.values if one.key == "policy.deny"] == [f"project file {home.project_file}"]
+
+    def test_a_trusted_file_replaces_a_list(self, home: Home) -> None:
+        assert home.read('policy.deny = ["a"]', "policy.deny = []", trusted=True).settings.policy.deny == ()
+
+    def test_environment_and_flags_may_do_anything(self, home: Home) -> None:
+        found = home.read(
+            'policy.deny = ["a"]\npolicy.max_turns = 3\n',
+            'policy.deny = ["b"]\n',
+            environ={"TOOLGLOT_POLICY_DENY": "c", "TOOLGLOT_POLICY_REPEATS": "0"},
+            flags={"policy.max_turns": 99, "tools": ["a:b"]},
+        )
+        policy = found.settings.policy
+        assert (policy.deny, policy.max_turns, policy.repeats, found.settings.tools) == (("c",), 99, 0, ("a:b",))
+        assert found.withheld == ()
+
+
+_NAMES = st.lists(st.sampled_from(["a", "b", "a*", "*", "git_*"]), max_size=4, unique=True).map(tuple)
+_EFFECTS = st.lists(st.sampled_from(["read", "write", "execute", "network"]), max_size=4, unique=True).map(tuple)
+_LIMITS = st.one_of(st.just("none"), st.integers(1, 50), st.floats(0.5, 50))
+_RANDOM = {
+    "policy.allow": st.one_of(st.none(), _NAMES),
+    "providers.*.tools.allow": st.one_of(st.none(), _NAMES),
+    "policy.deny": _NAMES,
+    "providers.*.tools.deny": _NAMES,
+    "policy.ask": _EFFECTS,
+    "policy.max_uses.*": st.integers(0, 9),
+    "policy.repeats": st.integers(0, 9),
+    "providers.*.strict": st.booleans(),
+}
+_TIGHTER = [leaf for leaf in setting_fields() if trust_rule_of(leaf) == "tighter"]
+
+
+def allows_no_more(leaf: SettingField, counts: Any, user: Any) -> bool:
+    """An independent reading of `tighter`."""
+    match leaf.key_text.rpartition(".")[2]:
+        case "allow":
+            return user is None or (counts is not None and set(counts) <= set(user))
+        case "deny" | "ask":
+            if user is None:  # unset: the built-in tools ask before whatever is not reading
+                return counts is None
+            return set(counts) >= set(user)
+        case "strict":
+            return counts or not user
+        case "repeats":
+            return user == 0 or 0 < counts <= user
+        case _:
+            return user == "none" or (counts != "none" and counts <= user)
+
+
+@given(st.data())
+def test_an_untrusted_value_never_allows_more_than_the_users(data: st.DataObject) -> None:
+    leaf = data.draw(st.sampled_from(_TIGHTER))
+    values = _RANDOM.get(leaf.key_text, _LIMITS)
+    user, project = data.draw(values), data.draw(values.filter(_is_given))
+    counts, why = apply_rule(leaf, project, user)
+    assert allows_no_more(leaf, counts, user)
+    if why:
+        assert counts == user
+    elif not leaf.key_text.endswith(("deny", "ask")):
+        assert counts == project
+    assert apply_rule(leaf, counts, user)[0] == counts if counts is not None else user is None
+
+
+def _is_given(value: Any) -> bool:
+    return value is not None
+
+
+def written(values: dict[str, Any]) -> str:
+    return "".join(f"{key} = {dumps_text(value)}\n" for key, value in values.items() if value is not None)
+
+
+_FILES = st.fixed_dictionaries(
+    {},
+    optional={
+        leaf.key_text.replace("providers.*", "providers.gemini").replace("max_uses.*", "max_uses.git"): (
+            st.integers(100, 100_000)
+            if leaf.name == "max_result"
+            else st.integers(1, 50)
+            if leaf.name in ("max_turns", "max_parallel", "max_tokens")
+            else _RANDOM.get(leaf.key_text, _LIMITS)
+        )
+        for leaf in _TIGHTER
+    },
+)
+
+
+@given(_FILES, _FILES)
+def test_an_untrusted_file_never_allows_more_than_the_users(user: dict[str, Any], project: dict[str, Any]) -> None:
+    with TemporaryDirectory() as folder:
+        home = Home(Path(folder))
+        environ = {"TOOLGLOT_CONFIG": str(home.user_file)}
+        alone = home.read(written(user), trusted=False, environ=environ).settings
+        both = home.read(written(user), written(project), trusted=False, environ=environ)
+    for key in _tighter_keys():
+        leaf = parse_key(key)[1]
+        before, after = _at(alone, key, leaf), _at(both.settings, key, leaf)
+        assert allows_no_more(leaf, after, before)
+        if before == after and key in project and project[key] is not None and not leaf.key_text.endswith(("deny", "ask")):
+            assert after == project[key] or key in [one.key for one in both.withheld]
+
+
+def _tighter_keys() -> list[str]:
+    return [leaf.key_text.replace("providers.*", "providers.gemini").replace(".*", ".git") for leaf in _TIGHTER]
+
+
+def _at(settings: Settings, key: str, leaf: SettingField) -> Any:
+    try:
+        value = at(settings, key)
+    except AttributeError:  # nothing is said of the provider
+        return leaf.default
+    return "none" if value is None and leaf.name == "max_uses" else value
+
+
+@given(st.data())
+def test_a_value_that_needs_trust_never_counts(data: st.DataObject) -> None:
+    leaf = data.draw(st.sampled_from([leaf for leaf in setting_fields() if trust_rule_of(leaf) == "trusted"]))
+    user, project = data.draw(st.integers(0, 3)), data.draw(st.integers(0, 3))
+    assert apply_rule(leaf, project, user) == (user, "" if user == project else NEEDS_TRUST)
+
+
+@pytest.mark.parametrize(
+    ("key", "law"),
+    [
+        ("generation.top_p", "free"),
+        ("context.keep", "free"),
+        ("aliases.x", "free"),
+        ("policy.max_uses.x", "tighter"),
+        ("policy.on_error", "trusted"),
+        ("providers.gemini.base_url", "trusted"),
+        ("providers.gemini.generation.effort", "free"),
+        ("log.level", "trusted"),
+    ],
+)
+def test_a_law_counts_for_all_that_is_in_a_section(key: str, law: str) -> None:
+    assert trust_rule_of(parse_key(key)[1]) == law

@@ -1,0 +1,344 @@
+"""What the engine needs of the wires: shared heads, calls that come back in the caller's words, and what was said so far."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from scripted_transport import WEATHER, stream_request, text_request
+
+from toolglot.engine.engine import Engine
+from toolglot.engine.factory import create_engine
+from toolglot.engine.simulated import SimulatedTransport
+from toolglot.events import BlockReady, Event, ReplyDone, ReplyStarted, TextDelta, ToolCallDelta, ToolCallReady, ToolCallStarted
+from toolglot.jsontext import dumps
+from toolglot.messages import (
+    Message,
+    Origin,
+    Reply,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    assistant,
+    system,
+    tool_results,
+    user,
+)
+from toolglot.providers.catalog import PROFILES, resolve_profile
+from toolglot.request import Options, Request, ToolChoice, ToolDefinition
+from toolglot.simulator.core import Script, Simulator
+from toolglot.wire import prefix
+from toolglot.wire.codec import create_reader, encode_request
+from toolglot.wire.prefix import EncodedBody, HeadCache, PrefixEncoder
+from toolglot.wire.restore_calls import needs_restoring, restore_events, restore_reply
+from toolglot.wire.tracker import ToolCallTracker
+
+WIRES = ("openai-chat", "openai-responses", "anthropic", "gemini", "ollama")
+wires = pytest.mark.parametrize("provider", WIRES)
+
+# ---- calls come back in the caller's words
+
+ADD = ToolDefinition("math.add", "Adds.", {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]})
+SQL = ToolDefinition("run sql", "Runs SQL.", kind="freeform")
+MAYBE = ToolDefinition(
+    "maybe",
+    "Strict.",
+    {
+        "type": "object",
+        "properties": {"a": {"type": "string"}, "b": {"type": "string"}},
+        "required": ["a"],
+        "additionalProperties": False,
+    },
+    strict=True,
+)
+LONG = ToolDefinition("x" * 200, "A long name.", {"type": "object", "properties": {}})
+CRM = ToolDefinition("find", "Finds.", {"type": "object", "properties": {"q": {"type": "string"}}}, namespace="crm")
+OFFERED = {"dotted": ADD, "freeform": SQL, "strict": MAYBE, "long": LONG, "namespace": CRM, "plain": WEATHER}
+
+
+def arguments_of(tool: ToolDefinition) -> dict[str, Any]:
+    return {"dotted": {"a": 1}, "strict": {"a": "x"}, "namespace": {"q": "y"}, "plain": {"city": "Rome"}}.get(
+        next(name for name, found in OFFERED.items() if found is tool), {}
+    )
+
+
+def called(request: Request) -> Reply:
+    """A model that calls its first tool, under the name that it was told."""
+    tool = request.tools[0]
+    known = next(found for found in OFFERED.values() if found.description == tool.description)
+    if tool.kind == "freeform":
+        return Reply((ToolCall("", tool.name, None, "select 1", freeform=True),), "tools")
+    arguments = {"input": "select 1"} if known is SQL else arguments_of(known)
+    return Reply(
+        (Text("So: "), ToolCall("", tool.name, arguments, dumps(arguments).decode(), namespace=tool.namespace)), "tools"
+    )
+
+
+def engine(provider: str, *turns: Callable[[Request], Reply]) -> Engine:
+    return create_engine(f"simulator:{provider}", transport=SimulatedTransport(Simulator(Script(turns))))
+
+
+async def events_of(found: Engine, request: Request) -> list[Any]:
+    return [event async for batch in found.new_state().stream_batches(request) for event in batch]
+
+
+@wires
+@pytest.mark.parametrize("case", OFFERED)
+def test_calls_come_back_as_the_tool_was_defined(case: str, provider: str) -> None:
+    tool = OFFERED[case]
+    events = asyncio.run(events_of(engine(provider, called), stream_request(tools=(tool,))))
+    (started,) = [event for event in events if isinstance(event, ToolCallStarted)]
+    (ready,) = [event for event in events if isinstance(event, ToolCallReady)]
+    done = events[-1]
+    assert isinstance(done, ReplyDone)
+    assert done.reply.calls == (ready.call,)
+    assert (started.name, started.namespace) == (ready.call.name, ready.call.namespace) == (tool.name, tool.namespace)
+    assert started.freeform == ready.call.freeform == (tool is SQL)
+    if tool is SQL:
+        assert (ready.call.arguments, ready.call.raw) == (None, "select 1")
+    else:
+        assert ready.call.arguments == arguments_of(tool)
+    whole = asyncio.run(engine(provider, called).ask(text_request(tools=(tool,))))
+    (call,) = whole.reply.calls
+    assert (call.name, call.namespace, call.arguments, call.freeform) == (
+        ready.call.name,
+        ready.call.namespace,
+        ready.call.arguments,
+        ready.call.freeform,
+    )
+
+
+@wires
+@pytest.mark.parametrize("case", OFFERED)
+def test_the_answer_to_such_a_call_is_accepted(case: str, provider: str) -> None:
+    """The history holds the caller's words; the provider gets its own back."""
+
+    async def main() -> None:
+        found = engine(provider, called)
+        session, tool = found.new_state(), OFFERED[case]
+        talk = [user("Hi")]
+        answered = await session.ask(text_request(messages=talk, tools=(tool,)))
+        (call,) = answered.reply.calls
+        talk = [*talk, answered.reply.message, tool_results(ToolResult(call.id, (Text("3"),), call.name))]
+        assert (await session.ask(text_request(messages=talk, tools=(tool,), tool_choice=ToolChoice("none")))).reply.text
+
+    asyncio.run(main())
+
+
+def sent(*tools: ToolDefinition, provider: str = "openai-chat") -> EncodedBody:
+    return PrefixEncoder(resolve_profile(provider, "m")).encode(Request("m", [user("Hi")], tools))
+
+
+def test_most_requests_need_no_way_back() -> None:
+    assert not needs_restoring(sent(WEATHER))
+    assert not needs_restoring(sent())
+    assert needs_restoring(sent(ADD))
+    assert needs_restoring(sent(SQL, provider="groq"))
+
+
+def test_what_is_not_a_call_stays_the_same_object() -> None:
+    body = sent(ADD)
+    events: list[Event] = [ReplyStarted("r", "m"), TextDelta(0, "x"), ToolCallDelta(1, "{}"), BlockReady(0, Text("x"))]
+    assert all(one is other for one, other in zip(restore_events(events, body), events, strict=True))
+    reply = Reply((Text("x"), ToolCall("c", "never_offered", {"a": 1})))
+    assert restore_reply(reply, body) is reply
+    assert restore_events([], body) == []
+
+
+def test_a_tool_that_was_not_offered_keeps_its_name() -> None:
+    body = sent(ADD)
+    unknown = ToolCallReady(0, ToolCall("c", "math-add-2", {"a": 1}))
+    assert restore_events([ToolCallStarted(0, "c", "math-add-2"), unknown], body) == [
+        ToolCallStarted(0, "c", "math-add-2"),
+        unknown,
+    ]
+
+
+def test_two_tools_that_would_get_one_name_are_told_apart() -> None:
+    dot, slash = (ToolDefinition(name, "", {"type": "object", "properties": {}}) for name in ("a.b", "a/b"))
+    body = sent(dot, slash)
+    names = [
+        tool["function"]["name"]
+        for tool in encode_request(Request("m", [user("Hi")], (dot, slash)), resolve_profile("openai-chat", "m")).body["tools"]
+    ]
+    assert len({*names}) == 2
+    events = restore_events([ToolCallStarted(index, "c", name) for index, name in enumerate(names)], body)
+    assert [event.name for event in events if isinstance(event, ToolCallStarted)] == ["a.b", "a/b"]
+
+
+# ---- what was said so far
+
+
+@wires
+@pytest.mark.parametrize("words", ["say One two three.", 'think Hm.\nsay One two three.\ncall get_weather {"city": "Rome"}'])
+def test_said_is_what_was_shown(words: str, provider: str) -> None:
+    async def main() -> None:
+        session = create_engine(f"simulator:{provider}").new_state()
+        shown = ""
+        async for batch in session.stream_batches(stream_request(words, tools=(WEATHER,))):
+            shown += "".join(event.text for event in batch if isinstance(event, TextDelta))
+            assert session.partial_text.startswith(shown)
+        assert session.result is not None
+        assert session.partial_text == shown == session.result.reply.text == "One two three."
+
+    asyncio.run(main())
+
+
+@wires
+def test_said_is_only_what_can_be_seen(provider: str) -> None:
+    async def main() -> None:
+        session = create_engine(f"simulator:{provider}").new_state()
+        async for _ in session.stream_batches(
+            stream_request('think Secret thoughts.\ncall get_weather {"city": "Rome"}', tools=(WEATHER,))
+        ):
+            pass
+        assert session.partial_text == ""
+
+    asyncio.run(main())
+
+
+def tracker() -> ToolCallTracker:
+    return ToolCallTracker(Origin("openai-responses"))
+
+
+def test_said_of_pieces() -> None:
+    found = tracker()
+    assert found.visible_text == ""
+    found.add_text(0, "One ")
+    found.add_thinking(1, "hm")
+    found.add_text(2, "two")
+    found.add_text(0, "and ")
+    found.update_call(3, "c", "f", '{"a": 1}')
+    assert found.visible_text == "One and two"
+    found.close(0)
+    assert found.visible_text == "One and two"
+
+
+def test_said_of_a_text_that_came_whole() -> None:
+    """It was shown, so it was said."""
+    found = tracker()
+    found.set_block(0, Text("All at once."))
+    assert "".join(event.text for event in found.drain() if isinstance(event, TextDelta)) == "All at once."
+    assert found.visible_text == "All at once."
+
+
+def test_said_of_a_thought_that_came_whole() -> None:
+    found = tracker()
+    found.set_block(0, Thinking("hm"))
+    assert found.visible_text == ""
+
+
+def test_said_of_a_responses_item_without_pieces() -> None:
+    found = create_reader("openai-responses")
+    item: dict[str, Any] = {
+        "type": "message",
+        "id": "i",
+        "role": "assistant",
+        "content": [{"type": "output_text", "text": "At once.", "annotations": []}],
+    }
+    data = dumps({"type": "response.output_item.done", "output_index": 0, "item": item})
+    events = found.feed(b"event: response.output_item.done\ndata: " + data + b"\n\n")
+    assert "".join(event.text for event in events if isinstance(event, TextDelta)) == "At once."
+    assert found.visible_text == "At once."
+
+
+# ---- heads
+
+
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    real, seen = prefix.reserve_names, list[Any]()
+
+    def counting(tools: Any, writer: Any) -> Any:
+        seen.append(tools)
+        return real(tools, writer)
+
+    monkeypatch.setattr(prefix, "reserve_names", counting)
+    return seen
+
+
+def same(encoder: PrefixEncoder, request: Request, provider: str) -> None:
+    found, full = encoder.encode(request), encode_request(request, resolve_profile(provider, "m"))
+    assert found.body == dumps(full.body)
+    assert (found.names, found.losses, found.freeform) == (full.names, full.losses, full.freeform)
+
+
+@pytest.mark.parametrize("provider", PROFILES)
+def test_one_head_for_all_that_begin_alike(provider: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    heads, profile, seen = HeadCache(), resolve_profile(provider, "m"), counted(monkeypatch)
+    for number in range(5):
+        request = Request("m", [system("Be kind."), user(f"Hi {number}"), assistant("so"), user("more")], (ADD, WEATHER, SQL))
+        before = len(seen)
+        PrefixEncoder(profile, heads).encode(request)
+        assert len(seen) - before == (number == 0)
+        same(PrefixEncoder(profile, heads), request, provider)
+
+
+CHANGES: dict[str, dict[str, Any]] = {
+    "tools": {"tools": (ADD,)},
+    "order of tools": {"tools": (WEATHER, ADD)},
+    "choice": {"tool_choice": ToolChoice("required")},
+    "options": {"options": Options(max_tokens=3)},
+    "system": {"messages": [system("Be rude."), user("Hi")]},
+    "no system": {"messages": [user("Hi")]},
+    "two systems": {"messages": [system("Be kind."), system("And brief."), user("Hi")]},
+    "extras": {"extras": {"openai-chat": {"user": "u"}, "anthropic-messages": {"container": "c"}}},
+    "stream": {"stream": True},
+    "parallel": {"parallel": False},
+    "thinking history": {
+        "messages": [
+            system("Be kind."),
+            user("Hi"),
+            Message("assistant", (Thinking("hm"), Text("x")), Origin("anthropic-messages", "anthropic", "m")),
+            user("y"),
+        ]
+    },
+}
+
+
+@wires
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_head_is_not_taken_for_another(change: str, provider: str) -> None:
+    heads, profile = HeadCache(), resolve_profile(provider, "m")
+    base: dict[str, Any] = {"messages": [system("Be kind."), user("Hi")], "tools": (ADD, WEATHER)}
+    one, other = Request("m", **base), Request("m", **{**base, **CHANGES[change]})
+    first, second = PrefixEncoder(profile, heads), PrefixEncoder(profile, heads)
+    for _ in range(3):
+        same(first, one, provider)
+        same(second, other, provider)
+        same(PrefixEncoder(profile, heads), one, provider)
+
+
+def test_names_of_one_history_do_not_reach_another() -> None:
+    """Calls of tools that are no longer offered claim names too: only in their own conversation."""
+    heads, profile = HeadCache(), resolve_profile("openai-chat", "m")
+    for name in ("old.tool", "old/tool", "old tool", "old_tool"):
+        history = [
+            user("Hi"),
+            assistant(ToolCall("c", name, {})),
+            tool_results(ToolResult("c", (Text("r"),), name)),
+            user("more"),
+        ]
+        same(PrefixEncoder(profile, heads), Request("m", history, (ADD,)), "openai-chat")
+
+
+def test_losses_of_one_conversation_do_not_reach_another() -> None:
+    heads, profile = HeadCache(), resolve_profile("openai-chat", "m")
+    thought = Message("assistant", (Thinking("hm"), Text("x")), Origin("elsewhere"))
+    first = PrefixEncoder(profile, heads).encode(Request("m", [user("Hi"), thought, user("y")], (WEATHER,)))
+    second = PrefixEncoder(profile, heads).encode(Request("m", [user("Hi")], (WEATHER,)))
+    assert [loss.what for loss in first.losses] == ["thinking"]
+    assert second.losses == ()
+
+
+def test_a_loop_that_began_without_thinking_does_not_switch_it_off_for_others() -> None:
+    """On Anthropic's wire the head depends on the history: thinking is left out in the middle of such a loop only."""
+    heads, profile = HeadCache(), resolve_profile("anthropic", "m")
+    loop = [user("Hi"), assistant(ToolCall("c", "get_weather", {})), tool_results(ToolResult("c", (Text("r"),), "get_weather"))]
+    options = Options(max_tokens=4000, thinking_budget=2000)
+    bodies = set[bool]()
+    for messages in ([user("Hi")], loop, [user("Hi")], loop):
+        request = Request("m", messages, (WEATHER,), options=options)
+        same(PrefixEncoder(profile, heads), request, "anthropic")
+        bodies.add(b'"thinking":{' in PrefixEncoder(profile, heads).encode(request).body)
+    assert bodies == {True, False}

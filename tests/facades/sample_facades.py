@@ -1,0 +1,191 @@
+"""Facades and base tools that the tests have made up: two harnesses with other names, shapes, units and words for one set."""
+
+from typing import Any
+
+from msgspec import UNSET
+
+from toolglot.errors import ToolError
+from toolglot.facades.view import Case, Facade, Field, RenderContext, View, boolean, integer, number, object_schema, string
+from toolglot.request import BUILTIN_TAG
+from toolglot.tools.results import ToolOutput
+from toolglot.tools.tool import Tool, tool
+
+BASES = ("read", "write", "edit", "shell", "patch", "ast_search")
+
+# ---- the base tools
+
+
+def base_tools(files: dict[str, str] | None = None, ran: list[str] | None = None) -> list[Tool]:
+    """Built-in tools on files in memory; `ran` hears of every command."""
+    disk, heard = files if files is not None else {"a.txt": "one\ntwo\nthree\n"}, ran if ran is not None else []
+
+    @tool(effects="read", tags={BUILTIN_TAG})
+    async def read(path: str, start_line: int = 1, end_line: int | None = None) -> ToolOutput:
+        """Reads a file."""
+        if path not in disk:
+            raise ToolError(f"there is no {path}", kind="not_found", details={"near": sorted(disk)})
+        heard.append(f"read {path}")
+        lines = disk[path].splitlines()[start_line - 1 : end_line]
+        return ToolOutput("\n".join(lines), data={"lines": lines, "first": start_line})
+
+    @tool(effects="write", tags={BUILTIN_TAG})
+    async def write(path: str, content: str, mode: str = "overwrite") -> str:
+        """Writes a file."""
+        disk[path] = disk.get(path, "") + content if mode == "append" else content
+        return f"wrote {path}"
+
+    @tool(effects="write", tags={BUILTIN_TAG})
+    async def edit(path: str, old: str, new: str, count: str = "one") -> str:
+        """Replaces text in a file."""
+        disk[path] = disk[path].replace(old, new, -1 if count == "all" else 1)
+        return f"edited {path}"
+
+    @tool(effects="execute", tags={BUILTIN_TAG})
+    async def shell(command: str, timeout: float = 10) -> str:
+        """Runs a command."""
+        heard.append(command)
+        return f"$ {command}: {timeout:g}"
+
+    @tool(effects="write", tags={BUILTIN_TAG})
+    async def patch(text: str) -> str:
+        """Applies a patch."""
+        heard.append(text)
+        return f"patched {len(text)}"
+
+    @tool(effects="read", tags={BUILTIN_TAG})
+    async def ast_search(pattern: str) -> str:
+        """Looks for code."""
+        return f"no {pattern}"
+
+    return [read, write, edit, shell, patch, ast_search]
+
+
+# ---- a harness with capital letters, milliseconds, offset and limit
+
+
+def _end(native: dict[str, Any]) -> Any:
+    return native.get("offset", 1) + native["limit"] - 1 if "limit" in native else UNSET
+
+
+def _limit(base: dict[str, Any]) -> Any:
+    return base["end_line"] - base.get("start_line", 1) + 1 if "end_line" in base else UNSET
+
+
+def _numbered(said: RenderContext) -> str:
+    first: int = said.data["first"]
+    return "\n".join(f"{number}\t{line}" for number, line in enumerate(said.data["lines"], first))
+
+
+def _failed(said: RenderContext) -> str:
+    return f"<error kind={said.kind}>{said.text}</error>"
+
+
+READ = View(
+    name="Read",
+    description="Read a file.",
+    parameters=object_schema("file_path", file_path=string(), offset=integer(minimum=1), limit=integer(minimum=1)),
+    cases={
+        "": Case(
+            base="read",
+            fields=(
+                Field(native="file_path", base="path"),
+                Field(native="offset", base="start_line"),
+                Field(native="limit", base="end_line", to_base=_end, from_base=_limit, needs_all_arguments=True),
+            ),
+            result=_numbered,
+        )
+    },
+    aliases=("View", "Cat"),
+)
+WRITE = View(
+    name="Write",
+    description="Write a file.",
+    parameters=object_schema("file_path content", file_path=string(), content=string()),
+    cases={"": Case(base="write", fields=(Field(native="file_path", base="path"), "content"), fixed={"mode": "overwrite"})},
+)
+EDIT = View(
+    name="Edit",
+    description="Replace text.",
+    parameters=object_schema(
+        "file_path old_string new_string", file_path=string(), old_string=string(), new_string=string(), all=boolean()
+    ),
+    cases={
+        "": Case(
+            base="edit",
+            fields=(
+                Field(native="file_path", base="path"),
+                Field(native="old_string", base="old"),
+                Field(native="new_string", base="new"),
+                Field(
+                    native="all",
+                    base="count",
+                    to_base=lambda value: "all" if value else "one",
+                    from_base=lambda value: {"all": True, "one": False}.get(value, UNSET),
+                ),
+            ),
+        )
+    },
+)
+BASH = View(
+    name="Bash",
+    description="Run a command.",
+    parameters=object_schema("command", command=string(), timeout=number()),
+    accepts={"time_limit": number()},
+    ignored=frozenset({"description"}),
+    cases={
+        "": Case(
+            base="shell",
+            fields=(
+                "command",
+                Field(native="timeout", base="timeout", to_base=lambda ms: ms / 1000, from_base=lambda s: s * 1000),
+            ),
+            result=lambda said: f"{said.text}\n[{said.native['command']}]",
+            failure=lambda said: f"Exit: {said.text}",
+        )
+    },
+)
+ACME = Facade(
+    id="acme",
+    title="Acme",
+    views=(READ, WRITE, EDIT, BASH),
+    failure=_failed,
+    note="Read before you Edit.",
+    shows=frozenset({"ast_search"}),
+)
+
+# ---- a harness with commands, a freeform tool and a namespace
+
+EDITOR = View(
+    name="editor",
+    description="See and change files.",
+    parameters=object_schema(
+        "command path", command=string(enum=["view", "create", "add"]), path=string(), text=string(), to=integer()
+    ),
+    case_parameter="command",
+    cases={
+        "view": Case(base="read", fields=("path", Field(native="to", base="end_line"))),
+        "create": Case(base="write", fields=("path", Field(native="text", base="content")), fixed={"mode": "create_only"}),
+        "add": Case(base="write", fields=("path", Field(native="text", base="content")), fixed={"mode": "append"}),
+    },
+)
+PATCH = View(
+    name="apply_patch",
+    description="Apply a patch.",
+    parameters=None,
+    kind="freeform",
+    cases={"": Case(base="patch", fields=(Field(native="input", base="text"),))},
+)
+RUN = View(
+    name="run",
+    namespace="term",
+    description="Run a command.",
+    parameters=object_schema("argv", argv={"type": "array", "items": {"type": "string"}}),
+    cases={
+        "": Case(
+            base="shell",
+            to_base=lambda native: {"command": " ".join(native["argv"])},
+            from_base=lambda base: {"argv": base["command"].split()} if "|" not in base["command"] else None,
+        )
+    },
+)
+BRAVO = Facade(id="bravo", title="Bravo", views=(EDITOR, PATCH, RUN), shows=frozenset({"ast_search"}))

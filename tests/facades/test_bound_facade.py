@@ -1,0 +1,422 @@
+"""A facade in use: calls are understood, results are worded, other tools are left alone, and nothing makes it fall over."""
+
+import logging
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from toolglot.errors import ToolError
+from toolglot.facades.bound_facade import BoundFacade, InterpretedCall
+from toolglot.facades.view import Case, Facade, RenderContext, View, object_schema, string
+from toolglot.losses import Loss
+from toolglot.messages import BaseCall, Media, Message, Text, ToolCall, ToolResult, assistant, user
+
+from .sample_facades import ACME, BASES, BASH, BRAVO, READ
+
+Arguments = dict[str, Any]
+acme, bravo = BoundFacade(ACME, "acme-1", BASES), BoundFacade(BRAVO, "bravo-1", BASES)
+
+
+def call(name: str, arguments: Arguments | None = None, *, raw: str | None = None, namespace: str = "") -> ToolCall:
+    return ToolCall("c1", name, arguments, raw, namespace=namespace)
+
+
+def understood(face: BoundFacade, made: ToolCall) -> tuple[str, Arguments]:
+    meaning = face.interpret(made)
+    assert meaning is not None
+    return meaning.tool, meaning.arguments
+
+
+# ---- what a model sees
+
+
+class TestWhatAModelSees:
+    def test_views_of_base_tools_that_there_are(self) -> None:
+        assert [one.name for one in acme.definitions] == ["Read", "Write", "Edit", "Bash"]
+        assert [one.name for one in BoundFacade(ACME, "m", ["read", "shell"]).definitions] == ["Read", "Bash"]
+        assert BoundFacade(ACME, "m", []).definitions == ()
+
+    def test_a_view_with_commands_while_one_of_its_tools_is_there(self) -> None:
+        assert [one.name for one in BoundFacade(BRAVO, "m", ["write"]).definitions] == ["editor"]
+
+    def test_a_name_that_is_taken_is_left_to_its_owner(self) -> None:
+        face = BoundFacade(ACME, "m", BASES, reserved_names=["Bash", "View", "run"])
+        assert [one.name for one in face.definitions] == ["Read", "Write", "Edit"]
+        assert face.interpret(call("Bash", {"command": "ls"})) is None
+        assert face.interpret(call("View", {"file_path": "a"})) is None  # an alias of Read, elsewhere
+        assert BoundFacade(BRAVO, "m", BASES, reserved_names=["run"]).interpret(call("run", {"argv": ["ls"]})) is None
+        assert "term.run" in [view.qualified_name for view in BoundFacade(BRAVO, "m", BASES, reserved_names=["run"]).views]
+
+    @pytest.mark.parametrize(
+        ("model", "seen"),
+        [("acme-1", True), ("router/acme-1", True), ("acme-2", False), ("us.anthropic.claude-1", False), ("ACME-1", True)],
+    )
+    def test_some_views_are_for_some_models(self, model: str, seen: bool) -> None:
+        facade = replace(ACME, views=(replace(READ, models="^acme-1"),))
+        assert bool(BoundFacade(facade, model, BASES).views) is seen
+
+    def test_some_base_tools_are_shown_as_they_are(self) -> None:
+        assert acme.shows_base_tool("ast_search")
+        assert not acme.shows_base_tool("read")
+        assert acme.interpret(call("ast_search", {"pattern": "x"})) is None
+
+    def test_it_has_names_for_the_tools_that_it_shows(self) -> None:
+        assert acme.names == ("Read", "Write", "Edit", "Bash", "ast_search")
+        assert bravo.names == ("editor", "apply_patch", "term.run", "ast_search")
+        assert (acme.native_names("shell"), bravo.native_names("write"), acme.native_names("patch")) == (
+            ("Bash",),
+            ("editor",),
+            ("patch",),
+        )
+
+    def test_a_hidden_view_is_understood_and_never_shown(self) -> None:
+        older = replace(ACME.views[0], name="View", aliases=("Look",), hidden=True)
+        face = BoundFacade(replace(ACME, views=(*ACME.views, older)), "m", BASES)
+        assert "View" not in (*face.names, *(one.name for one in face.definitions))
+        for name in ("View", "Look"):
+            assert understood(face, call(name, {"file_path": "a"}))[0] == "read"
+        shown = face.render_message(
+            Message("assistant", (ToolCall("c", "x", {}, meant=BaseCall("read", {"path": "a"}, "other")),)), is_own=False
+        )
+        assert [one.name for one in shown.calls] == ["Read"]
+
+    def test_a_name_that_is_shown_goes_before_a_hidden_one(self) -> None:
+        older = replace(ACME.views[0], name="Edit", aliases=("ast_search", "Write"), hidden=True)
+        face = BoundFacade(replace(ACME, views=(older, *ACME.views)), "m", BASES)
+        assert understood(face, call("Edit", {"file_path": "a", "old_string": "x", "new_string": "y"}))[0] == "edit"
+        assert understood(face, call("Write", {"file_path": "a", "content": "x"}))[0] == "write"
+        assert face.interpret(call("ast_search", {"pattern": "x"})) is None
+
+    def test_its_note_names_only_tools_that_are_there(self) -> None:
+        note = "Read files with Read. Change them with Edit, and read them before. Run tests with Bash or make. Be brief."
+        facade = replace(ACME, note=note)
+        assert BoundFacade(facade, "m", BASES).note == note
+        assert (
+            BoundFacade(facade, "m", ["read", "edit"]).note
+            == "Read files with Read. Change them with Edit, and read them before. Be brief."
+        )
+        assert BoundFacade(facade, "m", ["read"], reserved_names=["Read"]).note == "Be brief."
+
+    def test_a_view_of_the_name_stands_before_the_base_tool(self) -> None:
+        facade = replace(ACME, views=(replace(READ, name="read"),), shows=frozenset({"read"}))
+        assert not BoundFacade(facade, "m", BASES).shows_base_tool("read")
+
+    def test_a_base_tool_that_is_shown_has_its_name_before_an_alias(self) -> None:
+        facade = replace(ACME, views=(replace(READ, aliases=("ast_search",)),))
+        assert BoundFacade(facade, "m", BASES).interpret(call("ast_search", {"pattern": "x"})) is None
+
+
+# ---- calls
+
+
+class TestCalls:
+    @pytest.mark.parametrize(
+        ("face", "made", "tool", "arguments"),
+        [
+            (acme, call("Read", {"file_path": "a", "limit": 2}), "read", {"path": "a", "end_line": 2}),
+            (acme, call("Cat", {"file_path": "a"}), "read", {"path": "a"}),
+            (bravo, call("apply_patch", raw="*** Begin"), "patch", {"text": "*** Begin"}),
+            (bravo, call("apply_patch", {"input": "*** Begin"}), "patch", {"text": "*** Begin"}),
+            (bravo, call("apply_patch"), "patch", {"text": ""}),
+            (bravo, call("run", {"argv": ["ls"]}, namespace="term"), "shell", {"command": "ls"}),
+            (bravo, call("run", {"argv": ["ls"]}), "shell", {"command": "ls"}),
+            (acme, call("Bash", raw="{'command': 'ls',}"), "shell", {"command": "ls"}),
+        ],
+    )
+    def test_a_call_is_understood(self, face: BoundFacade, made: ToolCall, tool: str, arguments: Arguments) -> None:
+        assert understood(face, made) == (tool, arguments)
+        assert face.annotate(made).meant == BaseCall(tool, arguments, face.facade.id)
+
+    @pytest.mark.parametrize(
+        ("arguments", "base", "what"),
+        [
+            ({"command": "ls", "timeout": "2500"}, {"command": "ls", "timeout": 2.5}, "arguments"),
+            ({"Command": "ls"}, {"command": "ls"}, "arguments"),
+            ({"command": "ls", "colour": True}, {"command": "ls"}, "parameter 'colour'"),
+        ],
+    )
+    def test_what_is_clear_is_mended_and_said(self, arguments: Arguments, base: Arguments, what: str) -> None:
+        meaning = acme.interpret(call("Bash", arguments))
+        assert meaning is not None
+        assert (meaning.tool, meaning.arguments) == ("shell", base)
+        assert [(repair.what, repair.where) for repair in meaning.repairs] == [(what, "Bash")]
+
+    def test_what_means_nothing_here_is_taken_without_a_word(self) -> None:
+        assert acme.interpret(call("Bash", {"command": "ls", "description": "Lists."})) == InterpretedCall(
+            "shell", {"command": "ls"}
+        )
+
+    @pytest.mark.parametrize(
+        ("made", "words"),
+        [
+            (call("Read", {}), ("Read", "file_path")),
+            (call("Read", {"file_path": "a", "limit": 0}), ("Read", "limit")),
+            (call("Edit", {"file_path": ["a"], "old_string": "x", "new_string": "y"}), ("Edit", "file_path")),
+            (call("Bash", raw="not JSON at all"), ("Bash", "not valid JSON")),
+            (call("Bash", raw="[1]"), ("Bash", "object")),
+        ],
+    )
+    def test_what_is_wrong_is_told_in_the_models_own_words(self, made: ToolCall, words: tuple[str, ...]) -> None:
+        with pytest.raises(ToolError) as error:
+            acme.interpret(made)
+        assert error.value.kind == "validation"
+        assert error.value.tool in BASES
+        assert all(word in str(error.value) for word in words)
+        assert not any(base in str(error.value) for base in ("start_line", "'path'", "shell"))
+        assert acme.annotate(made) is made
+
+    def test_an_error_of_a_tool_with_commands_names_no_base_tool(self) -> None:
+        with pytest.raises(ToolError, match="command") as error:
+            bravo.interpret(call("editor", {"command": "undo", "path": "a"}))
+        assert error.value.tool == ""
+
+    def test_other_tools_are_not_touched(self) -> None:
+        made = call("get_weather", {"city": "Paris"})
+        assert acme.interpret(made) is None
+        assert acme.annotate(made) is made
+
+    def test_a_base_tool_under_its_own_name_means_itself(self) -> None:
+        made = acme.annotate(call("ast_search", {"pattern": "x"}))
+        assert made.meant == BaseCall("ast_search", {"pattern": "x"}, "acme")
+        assert acme.interpret(made) is None
+        assert acme.annotate(call("ast_search", raw="{")).meant is None
+        assert BoundFacade(ACME, "m", BASES, reserved_names=["ast_search"]).annotate(call("ast_search", {})).meant is None
+
+    def test_what_was_understood_through_another_facade_means_what_it_meant(self) -> None:
+        made = acme.annotate(call("Bash", {"command": "ls", "timeout": 1000}))
+        assert understood(bravo, made) == ("shell", {"command": "ls", "timeout": 1.0})
+
+    def test_a_tables_function_may_refuse_a_call_itself(self) -> None:
+        def refuse(native: Arguments) -> Arguments:
+            raise ToolError(f"X: a must not be {native['a']!r}", kind="validation")
+
+        picky = View(
+            name="X", description="", parameters=object_schema(a=string()), cases={"": Case(base="shell", to_base=refuse)}
+        )
+        with pytest.raises(ToolError, match="X: a must not be 'b'") as error:
+            BoundFacade(Facade(id="f", title="", views=(picky,)), "m", BASES).interpret(call("X", {"a": "b"}))
+        assert error.value.tool == "shell"
+
+    def test_a_tables_function_that_falls_is_an_error_for_the_model(self, caplog: pytest.LogCaptureFixture) -> None:
+        broken = View(
+            name="X",
+            description="",
+            parameters=object_schema(),
+            cases={"": Case(base="shell", to_base=lambda native: {"command": native["gone"]})},
+        )
+        face = BoundFacade(Facade(id="f", title="", views=(broken,)), "m", BASES)
+        with caplog.at_level(logging.WARNING), pytest.raises(ToolError, match="X was not run") as error:
+            face.interpret(call("X", {}))
+        assert (error.value.kind, error.value.tool) == ("validation", "shell")
+        assert "KeyError" in caplog.text
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)
+NAMES = st.sampled_from(["file_path", "offset", "limit", "command", "timeout", "argv", "input", "path", "to", "text", "x"])
+
+
+@given(
+    face=st.sampled_from([acme, bravo]),
+    name=st.sampled_from(["Read", "Write", "Edit", "Bash", "editor", "apply_patch", "run", "nothing"]),
+    arguments=st.none() | st.dictionaries(NAMES, JSON, max_size=4),
+    raw=st.none() | st.text(max_size=10),
+)
+def test_whatever_a_model_says_is_understood_or_explained(
+    face: BoundFacade, name: str, arguments: Arguments | None, raw: str | None
+) -> None:
+    made = call(name, arguments, raw=raw)
+    result = ToolResult("c1", (Text("fine"),))
+    try:
+        meaning = face.interpret(made)
+    except ToolError as e:
+        meaning, result = None, replace(result, content=(Text(str(e)),), is_error=True, error_kind=e.kind)
+    worded = face.render_result(made, meaning.arguments if meaning else {}, result)
+    assert worded.name == name
+    assert worded.text
+    again = face.render_message(Message("assistant", (face.annotate(made),)), is_own=False)
+    assert len(again.calls) == 1
+
+
+# ---- results
+
+
+def result(words: str = "one\ntwo", data: Any = None, **more: Any) -> ToolResult:
+    return ToolResult("c1", (Text(words),), "base", data, **more)
+
+
+class TestResults:
+    def test_a_good_one_reads_as_the_harness_says_it(self) -> None:
+        found = acme.render_result(
+            call("Read", {"file_path": "a"}), {"path": "a"}, result(data={"lines": ["one", "two"], "first": 1})
+        )
+        assert (found.text, found.name, found.is_error) == ("1\tone\n2\ttwo", "Read", False)
+
+    def test_without_words_of_its_own_it_reads_as_the_base_tool_says_it(self) -> None:
+        found = acme.render_result(call("Write", {"file_path": "a", "content": ""}), {}, result("wrote a"))
+        assert (found.text, found.name) == ("wrote a", "Write")
+
+    @pytest.mark.parametrize(
+        ("made", "said"),
+        [
+            (call("Read", {"file_path": "a"}), "<error kind=not_found>gone</error>"),
+            (call("Bash", {"command": "ls"}), "Exit: gone"),
+            (call("get_weather", {}), "gone"),
+        ],
+    )
+    def test_a_failure_has_the_words_of_its_case_or_of_the_facade(self, made: ToolCall, said: str) -> None:
+        found = acme.render_result(made, {}, result("gone", is_error=True, error_kind="not_found"))
+        assert (found.text, found.is_error, found.error_kind) == (said, True, "not_found")
+
+    def test_a_failure_without_a_kind_is_one_of_execution(self) -> None:
+        assert "kind=execution" in acme.render_result(call("Read", {"file_path": "a"}), {}, result(is_error=True)).text
+
+    def test_what_was_mended_in_the_call_is_mended_in_its_words(self) -> None:
+        seen: list[RenderContext] = []
+
+        def heard(said: RenderContext) -> str:
+            seen.append(said)
+            return "fine"
+
+        bash = replace(BASH, cases={"": replace(BASH.cases[""], result=heard)})
+        face = BoundFacade(replace(ACME, views=(bash,)), "m", BASES)
+        made = call("Bash", {"command": "ls", "timeout": "2000", "description": "Lists."})
+        face.render_result(made, {"command": "ls", "timeout": 2.0}, result())
+        assert seen[0].native == {"command": "ls", "timeout": 2000, "description": "Lists."}
+        assert seen[0].base == {"command": "ls", "timeout": 2.0}
+
+    def test_details_of_a_failure_are_there_to_tell_of(self) -> None:
+        def near(said: RenderContext) -> str:
+            return f"near: {said.details['near']}"
+
+        facade = replace(ACME, failure=near)
+        found = BoundFacade(facade, "m", BASES).render_result(
+            call("Read", {"file_path": "a"}), {}, result(is_error=True), {"near": ["b"]}
+        )
+        assert found.text == "near: ['b']"
+
+    def test_pictures_stay_beside_the_words(self) -> None:
+        picture = Media("image", "image/png", "aGk=")
+        found = acme.render_result(
+            call("Bash", {"command": "ls"}), {}, ToolResult("c1", (Text("a"), picture, Text("b")), data=None)
+        )
+        assert found.content == (Text("ab\n[ls]"), picture)
+
+    def test_words_that_cannot_be_found_are_the_base_tools(self, caplog: pytest.LogCaptureFixture) -> None:
+        with caplog.at_level(logging.WARNING):
+            assert acme.render_result(call("Read", {"file_path": "a"}), {}, result("one", data=None)).text == "one"
+        assert "Read" in caplog.text
+
+    def test_a_call_that_was_never_valid_may_lack_anything(self, caplog: pytest.LogCaptureFixture) -> None:
+        def command(said: RenderContext) -> str:
+            return said.native["command"]
+
+        bash = replace(BASH, cases={"": replace(BASH.cases[""], failure=command)})
+        face = BoundFacade(replace(ACME, views=(bash,)), "m", BASES)
+        wrong = result("no command", is_error=True, error_kind="validation")
+        with caplog.at_level(logging.WARNING):
+            assert face.render_result(call("Bash", {}), {}, wrong).text == "no command"
+            assert face.render_result(call("Bash", raw="{"), {}, wrong).text == "no command"
+        assert caplog.text == ""
+
+    def test_a_command_that_there_is_not_has_the_base_tools_words(self) -> None:
+        assert bravo.render_result(call("editor", {"command": "undo"}), {}, result("no", is_error=True)).text == "no"
+
+    def test_a_call_of_another_facade_has_the_base_tools_words(self) -> None:
+        made = acme.annotate(call("Bash", {"command": "ls"}))
+        assert (bravo.render_result(made, {}, result()).text, bravo.render_result(made, {}, result()).name) == (
+            "one\ntwo",
+            "Bash",
+        )
+
+
+# ---- history
+
+
+def said(*calls: ToolCall) -> Message:
+    return assistant([Text("Let me see."), *calls])
+
+
+class TestHistory:
+    def test_calls_of_another_facade_are_shown_under_its_names(self) -> None:
+        before = said(acme.annotate(call("Bash", {"command": "ls -l"})), acme.annotate(call("Read", {"file_path": "a"})))
+        shell, read = bravo.render_message(before, is_own=False).calls
+        assert (shell.name, shell.namespace, shell.arguments) == ("run", "term", {"argv": ["ls", "-l"]})
+        assert (read.name, read.arguments) == ("editor", {"command": "view", "path": "a"})
+        assert [one.id for one in (shell, read)] == ["c1", "c1"]
+        assert [one.meant for one in (shell, read)] == [one.meant for one in before.calls]
+
+    def test_and_back_again_they_are_the_same(self) -> None:
+        before = said(acme.annotate(call("Read", {"file_path": "a"})))
+        assert acme.render_message(bravo.render_message(before, is_own=False), is_own=False).calls[0].arguments == {
+            "file_path": "a"
+        }
+        assert acme.render_message(before, is_own=False) is before
+
+    def test_what_the_model_said_itself_stays(self) -> None:
+        before = said(acme.annotate(call("Bash", {"command": "ls"})))
+        assert bravo.render_message(before, is_own=True) is before
+
+    def test_a_freeform_call_is_text(self) -> None:
+        neutral = BoundFacade(Facade(id="neutral", title="", views=(), shows=frozenset(BASES)), "m", BASES)
+        shown = bravo.render_message(said(neutral.annotate(call("patch", {"text": "*** Begin"}))), is_own=False).calls[0]
+        assert (shown.name, shown.arguments, shown.raw, shown.freeform) == ("apply_patch", None, "*** Begin", True)
+
+    def test_our_own_names_become_native_ones_and_native_ones_ours(self) -> None:
+        neutral = BoundFacade(Facade(id="neutral", title="", views=(), shows=frozenset(BASES)), "m", BASES)
+        before = said(neutral.annotate(call("read", {"path": "a"})))
+        native = acme.render_message(before, is_own=False)
+        assert (native.calls[0].name, native.calls[0].arguments) == ("Read", {"file_path": "a"})
+        again = neutral.render_message(said(acme.annotate(call("Read", {"file_path": "a", "limit": 3}))), is_own=False).calls[0]
+        assert (again.name, again.arguments) == ("read", {"path": "a", "end_line": 3})
+        assert neutral.render_message(before, is_own=False) is before
+
+    def test_what_no_view_can_say_has_our_name(self) -> None:
+        before = said(acme.annotate(call("Edit", {"file_path": "a", "old_string": "x", "new_string": "y"})))
+        shown = bravo.render_message(before, is_own=False).calls[0]
+        assert (shown.name, shown.arguments) == ("edit", {"path": "a", "old": "x", "new": "y"})
+
+    def test_a_base_tool_that_both_show_stays_as_it_is(self) -> None:
+        before = said(acme.annotate(call("ast_search", {"pattern": "x"})))
+        assert bravo.render_message(before, is_own=False) is before
+
+    def test_the_view_that_can_say_most_is_taken(self) -> None:
+        narrow = replace(
+            READ, name="Peek", cases={"": Case(base="read", fields=("path",))}, parameters=object_schema(path=string())
+        )
+        face = BoundFacade(Facade(id="f", title="", views=(narrow, READ)), "m", BASES)
+        before = said(ToolCall("c1", "r", {}, meant=BaseCall("read", {"path": "a", "end_line": 2}, "other")))
+        lost: dict[Loss, None] = {}
+        assert face.render_message(before, is_own=False, losses=lost).calls[0].name == "Read"
+        assert lost == {}
+
+    def test_what_is_lost_is_told(self) -> None:
+        lost: dict[Loss, None] = {}
+        bravo.render_message(said(acme.annotate(call("Bash", {"command": "ls", "timeout": 1000}))), is_own=False, losses=lost)
+        assert [str(loss) for loss in lost] == ["parameter 'timeout' at run: this model's tool has no way to say it"]
+
+    @pytest.mark.parametrize("made", [call("get_weather", {"city": "Paris"}), call("Bash", raw="{"), call("Read", {})])
+    def test_what_was_not_understood_stays_as_it_was_said(self, made: ToolCall) -> None:
+        before = said(acme.annotate(made))
+        assert bravo.render_message(before, is_own=False) is before
+
+    def test_other_messages_are_not_touched(self) -> None:
+        for message in (user("Bash"), assistant("Bash")):
+            assert bravo.render_message(message, is_own=False) is message
+
+    def test_a_saved_call_that_makes_no_sense_has_our_name(self, caplog: pytest.LogCaptureFixture) -> None:
+        before = said(ToolCall("c1", "Bash", {}, meant=BaseCall("shell", {"nothing": 1}, "acme")))
+        with caplog.at_level(logging.WARNING):
+            shown = bravo.render_message(before, is_own=False).calls[0]
+        assert (shown.name, shown.arguments) == ("shell", {"nothing": 1})
+        assert "shell" in caplog.text
+
+    def test_state_of_the_one_who_called_is_not_told_to_another(self) -> None:
+        made = replace(acme.annotate(call("Bash", {"command": "ls"})), opaque={"thoughtSignature": "s"})
+        assert bravo.render_message(said(made), is_own=False).calls[0].opaque is None

@@ -1,0 +1,246 @@
+"""Facades that somebody wrote in Python: what their functions trip over never breaks a run, and what cannot work is said."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+from tests.handover.harness import list_refusals, make_engine, make_transport
+
+from toolglot.builtin.tools import builtins
+from toolglot.errors import UsageError
+from toolglot.facades.bound_facade import BoundFacade
+from toolglot.facades.catalog import BASE_TOOLS, FACADE_MODULES, find_facade
+from toolglot.facades.validation import check_facade
+from toolglot.facades.view import Case, Facade, Field, RenderContext, View, object_schema, string
+from toolglot.loop.orchestrator import Orchestrator
+from toolglot.messages import BaseCall, Conversation, Message, Text, ToolCall, ToolResult, tool_results, user
+
+from .sample_facades import base_tools
+
+CASE = Case(base="read", fields=(Field(native="file", base="path"),))
+SHOW = View(name="show", description="", parameters=object_schema("file", file=string()), cases={"": CASE})
+
+
+def falls(*_: Any) -> Any:
+    raise RuntimeError("it fell")
+
+
+def five(*_: Any) -> Any:
+    return 5
+
+
+def thing(*_: Any) -> Any:
+    return {"file": object()}
+
+
+def nothing(*_: Any) -> Any:
+    return None
+
+
+def words(*_: Any) -> Any:
+    return ["one", "two"]
+
+
+def gone(native: dict[str, Any]) -> Any:
+    return native["gone"]
+
+
+def exit_code(said: RenderContext) -> Any:
+    return said.data["exit"]
+
+
+def view(case: dict[str, Any] | None = None, **more: Any) -> View:
+    cases = {"": replace(CASE, **case)} if case else SHOW.cases
+    return replace(SHOW, **{"cases": cases, **more})
+
+
+def mine(*views: View, **more: Any) -> Facade:
+    return Facade(id="mine", title="Mine", views=views, **more)
+
+
+# ---- functions that fall
+
+NOT_RUN = "The call of show was not run: its arguments cannot be understood."
+PLAIN = ("one\ntwo\nthree", False), ("there is no b", True)
+NOT_UNDERSTOOD = (NOT_RUN, True), (NOT_RUN, True)
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        pytest.param(view({key: function}), PLAIN, id=f"{key} {function.__name__}")
+        for key, function in [
+            ("result", falls),
+            ("result", five),
+            ("failure", falls),
+            ("failure", five),
+            ("fails", falls),
+            ("data", falls),
+            ("data", thing),
+            ("says", falls),
+            ("back", falls),
+            ("back", five),
+            ("back", thing),
+        ]
+    ]
+    + [
+        pytest.param(view({"into": falls}), NOT_UNDERSTOOD, id="into falls"),
+        pytest.param(view({"into": five}), NOT_UNDERSTOOD, id="into five"),
+        pytest.param(view({"into": thing}), NOT_UNDERSTOOD, id="into thing"),
+        pytest.param(view({"fields": (Field(native="file", base="path", to_base=falls),)}), NOT_UNDERSTOOD, id="a field falls"),
+        pytest.param(view(pick=falls), NOT_UNDERSTOOD, id="pick falls"),
+        pytest.param(view(pick=five), NOT_UNDERSTOOD, id="pick gives no case"),
+        pytest.param(view(pick=words), NOT_UNDERSTOOD, id="pick gives a list"),
+    ],
+)
+def test_no_function_of_a_table_breaks_a_run(table: View, said: tuple[tuple[str, bool], ...]) -> None:
+    transport = make_transport()
+    agent = Orchestrator(make_engine("anthropic", transport), tools=base_tools(), facade=mine(table))
+    outcomes = asyncio.run(agent.run('call show {"file": "a.txt"} call show {"file": "b"}')).outcomes
+    assert tuple((one.result.text, one.result.is_error) for one in outcomes) == said
+    agent.switch(make_engine("openai-chat", transport))
+    asyncio.run(agent.run("Go on."))
+    assert list_refusals(transport.sent) == []
+    assert agent.save()
+
+
+@pytest.mark.parametrize("back", [falls, five, thing])
+def test_a_way_back_that_gives_no_arguments_is_none(back: Any, caplog: pytest.LogCaptureFixture) -> None:
+    transport = make_transport()
+    said = ToolCall("c1", "Read", {"file_path": "a.txt"}, meant=BaseCall("read", {"path": "a.txt"}, "claude-code"))
+    history = [user("Look."), Message("assistant", (said,)), tool_results(ToolResult("c1", (Text("one"),)))]
+    agent = Orchestrator(
+        make_engine("gemini", transport),
+        tools=base_tools(),
+        facade=mine(view({"back": back})),
+        conversation=Conversation(history),
+    )
+    with caplog.at_level("WARNING"):
+        asyncio.run(agent.run("Go on."))
+    assert "a call of read cannot be shown as show" in caplog.text
+    assert list_refusals(transport.sent) == []
+
+
+@pytest.mark.parametrize(
+    ("table", "logged"),
+    [
+        (view({"result": five}), "the result of show has no words of its own: TypeError('a number came, not a text')"),
+        (view({"result": nothing}), "null came"),
+        (view({"fails": falls}), "it fell"),
+        (view({"data": thing}), "the result of show has no words"),
+        (view(pick=falls), "nothing says what a call of show means"),
+        (view(pick=five), "nothing says what a call of show means: KeyError(5)"),
+    ],
+)
+def test_what_falls_is_logged_and_the_base_tools_words_stand(
+    table: View, logged: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    face = BoundFacade(mine(table), "m", ["read"])
+    with caplog.at_level("WARNING"):
+        found = face.render_result(ToolCall("c", "show", {"file": "a"}), {"path": "a"}, ToolResult("c", (Text("one"),)))
+    assert (found.text, found.is_error, found.data, found.name) == ("one", False, None, "show")
+    assert logged in caplog.text
+
+
+def test_a_call_that_was_not_checked_is_not_logged_for_what_it_lacks(caplog: pytest.LogCaptureFixture) -> None:
+    face = BoundFacade(mine(view(pick=gone)), "m", ["read"])
+    wrong = ToolResult("c", (Text("no file"),), is_error=True, error_kind="validation")
+    with caplog.at_level("WARNING"):
+        assert face.render_result(ToolCall("c", "show", {}), {}, wrong).text == "no file"
+    assert caplog.text == ""
+
+
+def test_a_result_may_be_an_error_without_words_of_its_own() -> None:
+    face = BoundFacade(mine(view({"fails": exit_code})), "m", ["read"])
+    for code, failed in ((3, True), (0, False)):
+        result = ToolResult("c", (Text("one"),), data={"exit": code})
+        assert face.render_result(ToolCall("c", "show", {"file": "a"}), {}, result).is_error is failed
+
+
+def test_a_function_that_empties_what_it_is_given_changes_nothing() -> None:
+    def clears(said: RenderContext) -> str:
+        said.native.clear()
+        said.base.clear()
+        return "words"
+
+    face, made, arguments = (
+        BoundFacade(mine(view({"failure": clears})), "m", ["read"]),
+        ToolCall("c", "show", {"x": 1}),
+        {"path": "a"},
+    )
+    assert face.render_result(made, arguments, ToolResult("c", (Text("no"),), is_error=True)).text == "words"
+    assert (made.arguments, arguments) == ({"x": 1}, {"path": "a"})
+
+
+# ---- tables that cannot work
+
+
+@pytest.mark.parametrize(
+    ("facade", "sentence"),
+    [
+        (mine(view({"base": "reed"})), "the tool 'show': unknown built-in tool 'reed'; did you mean 'read'"),
+        (mine(view(stands_for=frozenset({"reed"}))), "the tool 'show': unknown built-in tool 'reed'"),
+        (mine(shows=frozenset({"reed"})), "shows: unknown built-in tool 'reed'"),
+        (mine(view(cases={})), "the tool 'show' has no cases"),
+        (mine(view(cases={"a": Case(base="read")})), "the tool 'show' chooses between its cases by nothing"),
+        (mine(view(by="how")), "the tool 'show' chooses by 'how', which is not among its parameters"),
+        (mine(view(name="")), "a tool has no name"),
+        (mine(view(), view({"base": "write"})), "there are two tools 'show'"),
+        (mine(view(), view(models="^m")), "there are two tools 'show'"),
+        (mine(view(models="(")), "the tool 'show': models is not a pattern"),
+        (mine(view(parameters=object_schema(file={"type": "txt"}))), "the tool 'show': not a JSON Schema"),
+        (mine(view(accepts={"file": {"type": "txt"}})), "the tool 'show': not a JSON Schema"),
+        (mine(view(parameters={"type": "string"})), "the tool 'show' needs parameters of type \"object\""),
+    ],
+)
+def test_a_table_that_cannot_work_is_an_error_when_it_is_put_to_use(facade: Facade, sentence: str) -> None:
+    uses = (
+        lambda: check_facade(facade, "m"),
+        lambda: BoundFacade(facade, "m", ["read"]),
+        lambda: Orchestrator("simulator:ollama/m", facade=facade),
+    )
+    for use in uses:
+        with pytest.raises(UsageError) as error:
+            use()
+        assert str(error.value).startswith(f"the facade 'mine': {sentence}")
+        assert "\n" not in str(error.value)
+
+
+def test_values_of_other_types_are_one_sentence() -> None:
+    broken: Any = {"": {"base": "read"}}
+    with pytest.raises(UsageError, match=r"^the facade 'mine' is not built as toolglot\.facades\.view says: [^\n]+$"):
+        check_facade(mine(view(cases=broken)))
+
+
+@pytest.mark.parametrize(
+    "facade",
+    [
+        mine(view(models="^a"), view(models="^b")),
+        mine(view(), view(hidden=True)),
+        mine(view(), view(namespace="other")),
+        mine(view({"base": "own"}), shows=frozenset({"own"})),
+    ],
+)
+def test_tables_that_can_work_are_taken(facade: Facade) -> None:
+    assert BoundFacade(facade, "a-1", ["read", "own"]).names
+
+
+@pytest.mark.parametrize("name", FACADE_MODULES)
+def test_our_own_tables_can_work(name: str) -> None:
+    check_facade(replace(find_facade(name)))
+    for model in ("gpt-5.5", "claude-opus-5", "gemini-3-pro", "qwen3"):
+        check_facade(replace(find_facade(name)), model)
+
+
+# ---- what is known of the base tools
+
+
+def test_the_base_tools_have_the_parameters_that_tables_are_checked_against(tmp_path: Path) -> None:
+    own = builtins(tmp_path, state_dir=tmp_path)
+    try:
+        found = {one.name: frozenset((one.definition.parameters or {}).get("properties", {})) for one in own.tools}
+    finally:
+        own.close()
+    assert found == BASE_TOOLS

@@ -1,0 +1,235 @@
+"""Tools that models know by themselves, run here: OpenAI's shell and apply_patch, Anthropic's editor, bash and memory."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from openai.types.responses import response_input_param
+from pydantic import TypeAdapter
+from tests.handover.harness import REFEREE, collect_events, list_refusals, make_engine, make_transport, referee_errors
+
+from toolglot.builtin.tools import Builtins, builtins
+from toolglot.facades.bound_facade import BoundFacade
+from toolglot.facades.catalog import BASE_TOOLS, find_facade
+from toolglot.facades.view import View
+from toolglot.loop.orchestrator import Orchestrator
+from toolglot.messages import Message, Reply, Text, ToolCall
+from toolglot.simulator.core import Script
+
+Doc = dict[str, Any]
+HOSTED = {view.name: view for view in find_facade("openai-hosted").views}
+ONE = {"type": "update_file", "path": "a.txt", "diff": "@@\n one\n-two\n+three"}
+ONE_TEXT = "*** Begin Patch\n*** Update File: a.txt\n@@\n one\n-two\n+three\n*** End Patch"
+
+
+@pytest.fixture
+def own(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Builtins]:
+    (tmp_path / "a.txt").write_text("one\ntwo\n")
+    found = builtins(tmp_path, state_dir=tmp_path_factory.mktemp("state"))
+    yield found
+    found.close()
+
+
+def _yes(_: object) -> bool:
+    return True
+
+
+class Desk:
+    """One conversation with models that say what they are told."""
+
+    def __init__(self, own: Builtins) -> None:
+        self.own, self.replies = own, list[Reply]()
+        self.transport = make_transport(Script(self.replies))
+        self.data = b""
+
+    def work(self, profile: str, model: str, facade: str, *calls: ToolCall, live: bool = False) -> list[Message]:
+        """What has been said since."""
+        self.replies += [*(Reply((call,), "tools") for call in calls), Reply((Text("done"),), "end")]
+        options: Doc = {"tools": self.own.tools, "approve": _yes, "facade": facade}
+
+        async def play() -> list[Message]:
+            engine = make_engine(profile, self.transport, model=model)
+            agent = Orchestrator.load(self.data, engine, **options) if self.data else Orchestrator(engine, **options)
+            count = len(agent.conversation)
+            await (collect_events(agent, "Go on.") if live else agent.run("Go on."))
+            self.data = agent.save()
+            return agent.conversation[count:]
+
+        return asyncio.run(play())
+
+    @property
+    def last(self) -> Doc:
+        """The last body that was sent."""
+        return self.transport.sent[-1].body
+
+    def check(self) -> None:
+        assert list_refusals(self.transport.sent) == []
+        if REFEREE.exists():
+            assert [said for one in self.transport.sent for said in referee_errors(one)] == []
+
+
+def shell(*commands: str, **more: Any) -> ToolCall:
+    return ToolCall("", "shell", {"commands": list(commands), **more})
+
+
+class TestOpenAI:
+    @pytest.mark.parametrize("live", [False, True], ids=["whole", "streamed"])
+    def test_calls_are_answered_with_the_outcome_of_each_command(self, own: Builtins, live: bool) -> None:
+        desk = Desk(own)
+        calls = (shell("cat a.txt", "exit 3", max_output_length=900), shell("sleep 9", timeout_ms=50))
+        desk.work("openai-responses", "gpt-5.2", "openai-hosted", *calls, live=live)
+        assert desk.last["tools"][:2] == [{"type": "shell", "environment": {"type": "local"}}, {"type": "apply_patch"}]
+        items = [item for item in desk.last["input"] if item.get("type") == "shell_call_output"]
+        assert items[0]["max_output_length"] == 900
+        assert items[0]["output"] == [
+            {"stdout": "one\ntwo\n", "stderr": "", "outcome": {"type": "exit", "exit_code": 0}},
+            {"stdout": "", "stderr": "", "outcome": {"type": "exit", "exit_code": 3}},
+        ]
+        assert [one["outcome"] for one in items[1]["output"]] == [{"type": "timeout"}]
+        TypeAdapter[Any](response_input_param.ResponseInputParam).validate_python(desk.last["input"])
+        desk.check()
+
+    def test_patches_are_answered_with_their_status(self, own: Builtins, tmp_path: Path) -> None:
+        desk = Desk(own)
+        absent = ToolCall("", "apply_patch", {"type": "delete_file", "path": "b.txt"})
+        wrong = ToolCall("", "apply_patch", {"type": "update_file", "path": "../a.txt", "diff": "@@\n-a\n+b"})
+        made = ToolCall("", "apply_patch", {"type": "create_file", "path": "c.txt", "diff": "+new"})
+        desk.work("openai-responses", "gpt-5.2", "openai-hosted", ToolCall("", "apply_patch", ONE), absent, wrong, made)
+        found = [item for item in desk.last["input"] if item.get("type") == "apply_patch_call_output"]
+        assert [item["status"] for item in found] == ["completed", "failed", "failed", "completed"]
+        assert found[0]["output"] == "Success. Updated the following files:\nM a.txt"
+        assert "b.txt" in found[1]["output"]
+        assert "../a.txt" in found[2]["output"]
+        assert ((tmp_path / "a.txt").read_text(), (tmp_path / "c.txt").read_text()) == ("one\nthree\n", "new\n")
+        desk.check()
+
+    def test_a_call_that_may_not_run_says_why_in_the_same_form(self, own: Builtins) -> None:
+        desk = Desk(own)
+        desk.work("openai-responses", "gpt-5.2", "openai-hosted", shell(), shell("true", "false\0"))
+        outputs = [item["output"] for item in desk.last["input"] if item.get("type") == "shell_call_output"]
+        assert [one["outcome"] for part in outputs for one in part] == [{"type": "exit", "exit_code": 1}] * 2
+        assert "commands" in outputs[0][0]["stdout"]
+        assert "NUL" in outputs[1][0]["stdout"]
+        desk.check()
+
+    def test_where_they_are_not_known_they_are_functions_that_do_the_same(self, own: Builtins, tmp_path: Path) -> None:
+        desk = Desk(own)
+        desk.work("openai-chat", "gpt-4.1", "openai-hosted", shell("cat a.txt", "exit 3"), ToolCall("", "apply_patch", ONE))
+        assert [tool["type"] for tool in desk.last["tools"][:2]] == ["function", "function"]
+        said = [message["content"] for message in desk.last["messages"] if message["role"] == "tool"]
+        assert said[0] == "Exit code: 0\nOutput:\none\ntwo\n\n\nExit code: 3\nOutput:\n"
+        assert (tmp_path / "a.txt").read_text() == "one\nthree\n"
+        desk.check()
+
+    def test_a_conversation_comes_from_other_models_and_goes_back(self, own: Builtins, tmp_path: Path) -> None:
+        desk = Desk(own)
+        read = ToolCall("", "Read", {"file_path": str(tmp_path / "a.txt")})
+        bash = ToolCall("", "Bash", {"command": "exit 4"})
+        write = ToolCall("", "Write", {"file_path": "n.txt", "content": "new\n"})
+        desk.work("anthropic", "claude-opus-5", "auto", read, bash, write)
+        desk.work("openai-responses", "gpt-5.2", "openai-hosted", shell("true", "false"), ToolCall("", "apply_patch", ONE))
+        calls = {item["type"]: item for item in desk.last["input"] if item.get("type", "").endswith("_call")}
+        assert set(calls) == {"shell_call", "apply_patch_call"}
+        kinds = [item["type"] for item in desk.last["input"] if "_call" in item.get("type", "")]
+        assert kinds == ["shell_call", "shell_call_output"] * 2 + ["apply_patch_call", "apply_patch_call_output"] + [
+            "shell_call",
+            "shell_call_output",
+            "apply_patch_call",
+            "apply_patch_call_output",
+        ]
+        commands = [item["action"]["commands"] for item in desk.last["input"] if item.get("type") == "shell_call"]
+        assert commands == [[f"cat {tmp_path}/a.txt"], ["exit 4"], ["true", "false"]]
+        added = next(item["operation"] for item in desk.last["input"] if item.get("type") == "apply_patch_call")
+        assert added == {"type": "create_file", "path": "n.txt", "diff": "+new"}
+        desk.work("anthropic", "claude-opus-5", "auto")
+        shown = [
+            (part["name"], part["input"])
+            for message in desk.last["messages"]
+            if message["role"] == "assistant" and isinstance(message["content"], list)
+            for part in message["content"]
+            if part["type"] == "tool_use"
+        ]
+        assert shown[:3] == [(call.name, call.arguments) for call in (read, bash, write)]
+        assert shown[3] == ("Bash", {"command": "true\nfalse"})
+        assert shown[4] == ("Edit", {"file_path": "a.txt", "old_string": "one\ntwo", "new_string": "one\nthree"})
+        desk.check()
+
+
+class TestAnthropic:
+    def test_the_three_are_declared_by_their_types(self, own: Builtins, tmp_path: Path) -> None:
+        desk = Desk(own)
+        replace = {"command": "str_replace", "path": "a.txt", "old_str": "two", "new_str": "three"}
+        calls = [
+            ToolCall("", "str_replace_based_edit_tool", {"command": "view", "path": "a.txt"}),
+            ToolCall("", "str_replace_based_edit_tool", replace),
+            ToolCall("", "bash", {"command": "cat a.txt"}),
+            ToolCall("", "memory", {"command": "view", "path": "/memories"}),
+        ]
+        said = desk.work("anthropic", "claude-opus-5", "anthropic-api", *calls)
+        typed = [tool for tool in desk.last["tools"] if "type" in tool]
+        assert typed == [
+            {"type": "text_editor_20250728", "name": "str_replace_based_edit_tool"},
+            {"type": "bash_20250124", "name": "bash"},
+            {"type": "memory_20250818", "name": "memory"},
+        ]
+        results = [result for message in said for result in message.results]
+        assert [result.is_error for result in results] == [False] * 4
+        assert results[2].text == "one\nthree"
+        desk.check()
+
+    def test_other_models_see_functions(self) -> None:
+        face = BoundFacade(find_facade("anthropic-api"), "gemini-3-pro", BASE_TOOLS)
+        assert all(view.parameters is not None and view.kind == "function" for view in face.views)
+
+
+# ---- what can be said
+
+
+@pytest.mark.parametrize(
+    ("native", "base"),
+    [
+        (ONE, {"ops": [ONE]}),
+        ({"operation": ONE}, {"ops": [ONE]}),
+        ({"input": ONE_TEXT}, {"text": ONE_TEXT}),
+        ({"type": "delete_file", "path": "x"}, {"ops": [{"type": "delete_file", "path": "x"}]}),
+    ],
+)
+def test_a_patch_is_understood_in_every_form(native: Doc, base: Doc) -> None:
+    assert HOSTED["apply_patch"].to_base(native) == ("patch", base)
+
+
+@pytest.mark.parametrize(
+    ("base", "native"),
+    [
+        ({"ops": [ONE]}, ONE),
+        ({"text": ONE_TEXT}, ONE),
+        ({"text": "*** Begin Patch\n*** Delete File: x\n*** End Patch"}, {"type": "delete_file", "path": "x"}),
+        ({"ops": [ONE, ONE]}, None),
+        ({"text": ONE_TEXT.replace("@@", "*** Move to: b.txt\n@@")}, None),
+        ({"text": "*** Begin Patch\n*** End Patch"}, None),
+    ],
+)
+def test_a_patch_of_one_operation_can_be_said_and_no_other(base: Doc, native: Doc | None) -> None:
+    found = HOSTED["apply_patch"].from_base("patch", base)
+    assert found == (None if native is None else (native, ()))
+
+
+@pytest.mark.parametrize(
+    ("base", "native"),
+    [
+        ({"command": "a"}, {"commands": ["a"]}),
+        ({"command": "a", "then": ["b", "c"]}, {"commands": ["a", "b", "c"]}),
+        ({"argv": ["a", "b c"]}, {"commands": ["a 'b c'"]}),
+        ({"command": "a", "timeout": 1.5, "max_output": 7}, {"commands": ["a"], "timeout_ms": 1500, "max_output_length": 7}),
+    ],
+)
+def test_commands_can_be_said(base: Doc, native: Doc) -> None:
+    assert HOSTED["shell"].from_base("shell", base) == (native, ())
+
+
+@pytest.mark.parametrize("view", [view for view in HOSTED.values() if view.typed], ids=lambda view: view.name)
+def test_what_is_typed_has_parameters_too(view: View) -> None:
+    assert view.parameters is not None
+    assert view.definition.typed == view.typed

@@ -1,0 +1,340 @@
+"""Facades from TOML: rows of data are views like any other, and what is wrong is a sentence with the file and the key."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.handover.harness import list_refusals, make_engine, make_transport
+
+from toolglot.errors import UsageError
+from toolglot.facades.bound_facade import BoundFacade
+from toolglot.facades.toml_loader import load_facade
+from toolglot.facades.view import Facade, RenderContext
+from toolglot.loop.orchestrator import Orchestrator
+from toolglot.messages import Text, ToolCall, ToolResult
+
+from .sample_facades import BASES, base_tools
+
+PARAMETERS = {
+    "read": ("path", "start_line", "end_line"),
+    "write": ("path", "content", "mode"),
+    "shell": ("command", "timeout", "background"),
+    "ast_search": ("pattern",),
+}
+"""The base tools with their parameters."""
+
+MINE = """
+id = "mine"
+title = "My harness"
+note = "Open a file before you change it."
+shows = ["ast_search"]
+failure = "failed ({kind}): {text}"
+
+[[views]]
+name = "open_file"
+base = "read"
+description = "Open a file."
+aliases = ["cat"]
+parameters = { type = "object", properties = { file = { type = "string" }, from = { type = "integer" } }, required = ["file"] }
+fields = { file = "path", from = "start_line" }
+offset = { from = 1 }
+result = "== {native.file} from {data.first} {{}} ==\\n{text}"
+
+[[views]]
+name = "terminal"
+base = "shell"
+models = "^mine-"
+accepts = { wait = { type = "number" } }
+ignored = ["why"]
+fields = { line = "command", wait = "timeout" }
+scale = { wait = 0.001 }
+
+[views.parameters]
+type = "object"
+properties.line.type = "string"
+required = ["line"]
+
+[[views]]
+name = "save"
+base = "write"
+parameters = { type = "object", properties = { path = { type = "string" }, content = { type = "string" } } }
+fixed = { mode = "append" }
+failure = "not saved: {text}"
+"""
+
+
+def mine() -> Facade:
+    return load_facade(MINE, "mine.toml", BASES)
+
+
+def meaning(name: str, **arguments: Any) -> tuple[str, dict[str, Any]]:
+    found = BoundFacade(mine(), "mine-1", BASES).interpret(ToolCall("c", name, arguments))
+    assert found is not None
+    return found.tool, found.arguments
+
+
+# ---- what is read
+
+
+def test_a_facade_is_read_whole() -> None:
+    found = mine()
+    assert (found.id, found.title, found.note) == ("mine", "My harness", "Open a file before you change it.")
+    assert found.shows == {"ast_search"}
+    assert [view.name for view in found.views] == ["open_file", "terminal", "save"]
+    assert found.views[0].parameters == {
+        "type": "object",
+        "properties": {"file": {"type": "string"}, "from": {"type": "integer"}},
+        "required": ["file"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "native", "tool", "base"),
+    [
+        ("open_file", {"file": "a", "from": 0}, "read", {"path": "a", "start_line": 1}),
+        ("cat", {"file": "a"}, "read", {"path": "a"}),
+        ("terminal", {"line": "ls", "wait": 2500, "why": "to see"}, "shell", {"command": "ls", "timeout": 2.5}),
+        ("terminal", {"line": "ls", "wait": 3000}, "shell", {"command": "ls", "timeout": 3}),
+        ("save", {"path": "a", "content": "b"}, "write", {"path": "a", "content": "b", "mode": "append"}),
+    ],
+)
+def test_calls_mean_what_the_rows_say(name: str, native: dict[str, Any], tool: str, base: dict[str, Any]) -> None:
+    assert meaning(name, **native) == (tool, base)
+
+
+@given(wait=st.integers(0, 10**9), start=st.integers(0, 10**9))
+def test_numbers_come_back_as_they_were(wait: int, start: int) -> None:
+    opened, terminal, _ = mine().views
+    assert terminal.from_base(*terminal.to_base({"line": "ls", "wait": wait})) == ({"line": "ls", "wait": wait}, ())
+    assert opened.from_base(*opened.to_base({"file": "a", "from": start})) == ({"file": "a", "from": start}, ())
+
+
+def test_what_is_no_number_is_left_for_the_base_tool_to_judge() -> None:
+    opened = mine().views[0]
+    assert opened.to_base({"file": "a", "from": None}) == ("read", {"path": "a", "start_line": None})
+    assert opened.to_base({"file": "a", "from": True}) == ("read", {"path": "a", "start_line": True})
+
+
+def test_a_whole_number_stays_whole_on_the_way_back() -> None:
+    text = MINE.replace('wait = { type = "number" }', 'wait = { type = "integer" }')
+    terminal = load_facade(text, "mine.toml").views[1]
+    found = terminal.from_base("shell", {"command": "ls", "timeout": 0.0004})
+    assert found is not None
+    assert (found[0]["wait"], len(found[1])) == (0, 1)
+
+
+def test_texts_are_filled_in() -> None:
+    case = mine().views[0].cases[""]
+    assert case.result is not None
+    said = RenderContext(native={"file": "a.txt"}, base={}, text="one {text}", data={"first": 1})
+    assert case.result(said) == "== a.txt from 1 {} ==\none {text}"
+
+
+def test_a_parameter_that_was_not_given_leaves_its_blank_empty() -> None:
+    text = MINE.replace("{native.file} from {data.first}", "{native.file}{native.from}{base.end_line}{native.why}")
+    case = load_facade(text.replace('aliases = ["cat"]', 'ignored = ["why"]'), "mine.toml", PARAMETERS).views[0].cases[""]
+    assert case.result is not None
+    assert case.result(RenderContext(native={"file": "a.txt"}, base={}, text="one")) == "== a.txt {} ==\none"
+
+
+@pytest.mark.parametrize("data", [None, {}, {"first": None}, {"lines": []}, ["first"]])
+def test_a_text_that_data_does_not_fill_gives_way_to_the_base_tools_own(data: Any, caplog: pytest.LogCaptureFixture) -> None:
+    result = ToolResult("c", (Text("one"),), data=data)
+    with caplog.at_level("WARNING"):
+        found = BoundFacade(mine(), "mine-1", BASES).render_result(
+            ToolCall("c", "open_file", {"file": "a"}), {"path": "a"}, result
+        )
+    assert (found.text, found.is_error) == ("one", False)
+    assert "{data.first}" in caplog.text
+
+
+def test_failures_have_their_words() -> None:
+    face = BoundFacade(mine(), "mine-1", BASES)
+    wrong = ToolResult("c", (Text("gone"),), is_error=True, error_kind="not_found")
+    assert face.render_result(ToolCall("c", "open_file", {"file": "a"}), {}, wrong).text == "failed (not_found): gone"
+    assert face.render_result(ToolCall("c", "save", {"path": "a"}), {}, wrong).text == "not saved: gone"
+
+
+def test_some_tools_are_for_some_models() -> None:
+    assert [view.name for view in BoundFacade(mine(), "other-1", BASES).views] == ["open_file", "save"]
+
+
+def test_little_is_enough() -> None:
+    found = load_facade('id = "x"', "x.toml")
+    assert (found.title, found.views, found.failure) == ("x", (), None)
+
+
+def test_an_agent_works_with_it() -> None:
+    transport = make_transport()
+    agent = Orchestrator(make_engine("anthropic", transport), tools=base_tools(), facade=mine())
+    outcomes = asyncio.run(agent.run('call open_file {"file": "a.txt", "from": 1} call open_file {"file": "b"}')).outcomes
+    assert [one.result.text for one in outcomes] == [
+        "== a.txt from 2 {} ==\ntwo\nthree",
+        "failed (not_found): there is no b",
+    ]
+    assert list_refusals(transport.sent) == []
+
+
+# ---- what is wrong
+
+VIEW = 'id = "x"\n[[views]]\nname = "a"\nbase = "read"\n'
+OBJECT = 'parameters = { type = "object", properties = { p = { type = "string" }, n = { type = "integer" } } }\n'
+TOOL = VIEW + OBJECT + 'fields = { p = "path", n = "start_line" }\n'
+SECOND = TOOL.partition("\n")[2].replace('"a"', '"b"')
+
+
+def shaped(schema: str) -> str:
+    return VIEW + "parameters = { type = 'object', " + schema + " }\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("id = ", "not TOML: "),
+        ("", "id: it is missing"),
+        ('id = ""', "id: it is empty"),
+        ("id = 3", "id: expected a text, got a whole number"),
+        ('id = "x"\nshow = []', "show: there is no such key; did you mean 'shows'?"),
+        ('id = "x"\ntitel = "X"', "titel: there is no such key; did you mean 'title'?"),
+        ('id = "x"\nzzz = 1', "zzz: there is no such key; there are failure, id, note, shows, title, views"),
+        ('id = "x"\nshows = ["reed"]', "shows: there is no built-in tool 'reed'; did you mean 'read'?"),
+        ('id = "x"\n[views]\nname = "a"', "views: expected a list, got a table; each tool begins with [[views]]"),
+        (VIEW, "views[0].parameters: it is missing"),
+        (TOOL + "feilds = {}", "views[0].feilds: there is no such key; did you mean 'fields'?"),
+        (TOOL.replace('"a"', '""'), "views[0].name: it is empty"),
+        (TOOL.replace('"read"', '"reed"'), "views[0].base: there is no built-in tool 'reed'; did you mean 'read'?"),
+        (TOOL + 'models = "("', "views[0].models: not a pattern"),
+        (TOOL + SECOND.replace('"b"', '"a"'), "views[1].name: there is a tool 'a' already"),
+        pytest.param(f"x = {'[' * 9999}", "it is nested too deeply", id="nested"),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_told_with_its_key(text: str, sentence: str) -> None:
+    assert wrong(text).startswith(sentence)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (VIEW + "parameters = {}", "parameters: they need type"),
+        (VIEW + 'parameters = { type = "object", properties = 3 }', "parameters: they need type"),
+        (shaped("properties.p.type = 'strng'"), "parameters.properties.p: there is no type 'strng'; did you mean 'string'?"),
+        (
+            shaped("properties.p.type = 'array', properties.p.items.type = 'text'"),
+            "parameters.properties.p: there is no type 'text'; there are array, boolean, ",
+        ),
+        (shaped("properties.p = 'string'"), "parameters.properties.p: not a JSON Schema: "),
+        (shaped("properties.p.maximum = 2025-01-31"), "parameters.properties.p: not a JSON Schema: "),
+        (shaped("required = 'p'"), "parameters.required: not a JSON Schema: "),
+        (shaped("properties.p = { '$ref' = '#/$defs/q' }"), "parameters.properties.p: not a JSON Schema: "),
+        (shaped("properties.path = {}, required = ['q']"), "parameters.required: 'q' is not among the properties"),
+        (shaped("result = 'x'"), "parameters.result: it says nothing there; write it above [views.parameters]"),
+        (TOOL + "accepts = { q = { type = 'nmber' } }", "accepts.q: there is no type 'nmber'; did you mean 'number'?"),
+    ],
+)
+def test_what_is_wrong_with_a_schema_is_told_with_its_key(text: str, sentence: str) -> None:
+    assert wrong(text).startswith(f"views[0].{sentence}")
+
+
+def test_a_schema_may_name_its_parts() -> None:
+    text = shaped("properties.path = { '$ref' = '#/$defs/q' }, '$defs'.q.type = 'string'")
+    assert load_facade(text, "x.toml", PARAMETERS).views[0].accepted_schema["$defs"] == {"q": {"type": "string"}}
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ('fields = { p = "path", n = "start_line", q = "path" }', "fields: 'q' is not among the parameters or accepts"),
+        ('fields = { p = "path", n = 3 }', "fields.n: expected a text, got a whole number"),
+        ('fields = { p = "pth", n = "start_line" }', "fields: read has no parameter 'pth'; did you mean 'path'?"),
+        ('fields = { p = "path", n = "path" }', "fields: 'p' and 'n' are both 'path'"),
+        ('fields = { p = "path" }', "fields: nothing says what 'n' is; name it here or in ignored"),
+        ('fields = { p = "path", n = "start_line" }\nignored = ["p"]', "ignored: 'p' is also in fields"),
+        ("", "parameters: read has no parameter 'p'; say which one it is under fields; "),
+    ],
+)
+def test_what_is_wrong_with_fields_is_told_with_its_key(text: str, sentence: str) -> None:
+    assert wrong(VIEW + OBJECT + text).startswith(f"views[0].{sentence}")
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("scale = { q = 2 }", "scale: 'q' is not among the fields"),
+        ("scale = { n = 0 }", "scale: a scale of 0"),
+        ("scale = { n = inf }", "scale.n: inf cannot be counted with"),
+        ("offset = { q = 2 }", "offset: 'q' is not among the fields"),
+        ("offset = { n = nan }", "offset.n: nan cannot be counted with"),
+        ("offset = { n = 'one' }", "offset.n: expected a number, got a text"),
+        ("scale = { n = 2, p = true }", "scale.p: expected a number, got true or false"),
+        ("offset = { p = 1 }", "offset: 'p' is not a number; its type is string"),
+        ("scale = { p = 2 }", "scale: 'p' is not a number; its type is string"),
+        ("fixed = { end_lin = 3 }", "fixed: read has no parameter 'end_lin'; did you mean 'end_line'?"),
+        ("fixed = { path = 'a' }", "fixed: 'path' is what the field 'p' says"),
+        ("fixed = { end_line = 'last' }", 'fixed.end_line: "last" is not of type "integer"'),
+        ("fixed = { end_line = 2025-01-31 }", 'fixed.end_line: "2025-01-31" is not of type "integer"'),
+    ],
+)
+def test_what_is_wrong_with_values_is_told_with_its_key(text: str, sentence: str) -> None:
+    assert wrong(TOOL + text).startswith(f"views[0].{sentence}")
+
+
+@pytest.mark.parametrize(
+    ("template", "sentence"),
+    [
+        ("{txt}", "there is no {txt}"),
+        ("{}", "there is no {}"),
+        ("{native}", "there is no {native}"),
+        ("{data.}", "there is no {data.}"),
+        ("{text", "a brace stands alone"),
+        ("text}", "a brace stands alone"),
+        ("{{text}", "a brace stands alone"),
+        ("{native.nope}", "there is no {native.nope}; the model's tool has no parameter 'nope'"),
+        ("{base.pth}", "there is no {base.pth}; the base tool has no parameter 'pth', did you mean 'path'?"),
+    ],
+)
+@pytest.mark.parametrize("key", ["result", "failure"])
+def test_what_is_wrong_with_a_text_is_told_with_its_key(key: str, template: str, sentence: str) -> None:
+    assert wrong(TOOL + f"{key} = '{template}'").startswith(f"views[0].{key}: {sentence}")
+    if key == "failure":
+        assert wrong(TOOL.replace("\n", f"\n{key} = '{template}'\n", 1)).startswith(f"failure: {sentence}")
+
+
+def test_a_failure_has_no_data_to_tell_of() -> None:
+    assert wrong(TOOL + "failure = '{data.lines}'").startswith("views[0].failure: there is no {data.lines} where a call has")
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (TOOL + "aliases = ['b']\n" + SECOND, "views[0].aliases: there is a tool 'b' already"),
+        (TOOL + "aliases = ['c']\n" + SECOND + "aliases = ['c']", "views[1].aliases: 'c' is an alias already"),
+        (TOOL.replace("\n", "\nshows = ['write']\n", 1) + "aliases = ['write']", "views[0].aliases: 'write' is also in shows"),
+        (TOOL.replace("\n", "\nshows = ['write']\n", 1).replace('"a"', '"write"'), "views[0].name: 'write' is also in shows"),
+    ],
+)
+def test_a_name_is_of_one_tool(text: str, sentence: str) -> None:
+    assert wrong(text).startswith(sentence)
+
+
+def wrong(text: str) -> str:
+    """What is wrong with a file, without its name."""
+    schema = {"type": "object", "properties": {"path": {"type": "string"}, "end_line": {"type": "integer"}}}
+    with pytest.raises(UsageError) as error:
+        load_facade(text, "x.toml", PARAMETERS, get_schema=lambda base: {**schema, "required": ["path"]})
+    assert "\n" not in str(error.value)
+    where, _, sentence = str(error.value).partition(": ")
+    assert where == "x.toml"
+    return sentence
+
+
+def test_fixed_values_that_fit_are_kept() -> None:
+    schema = {"type": "object", "properties": {"end_line": {"type": "integer"}}, "required": ["path"]}
+    found = load_facade(TOOL + "fixed = { end_line = 3 }", "x.toml", PARAMETERS, get_schema=lambda _: schema)
+    assert found.views[0].to_base({"p": "a", "n": 1}) == ("read", {"end_line": 3, "path": "a", "start_line": 1})
+
+
+def test_where_little_is_known_of_the_base_tools_little_is_checked() -> None:
+    found = load_facade(VIEW + OBJECT + "fixed = { q = 1 }\nresult = '{base.x}'", "x.toml", ["read"])
+    assert found.views[0].to_base({"p": "a"}) == ("read", {"q": 1, "p": "a"})

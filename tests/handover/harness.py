@@ -1,0 +1,216 @@
+"""What the hand-over tests share: a model for every profile, a transport that keeps what goes out, and the judges of it.
+
+Laws: a request is judged by the simulator always and by the referee where it is present; nothing is healed or tried again
+behind a test's back, unless the test is about that.
+"""
+
+import importlib
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+import pytest
+
+from toolglot.engine.engine import Engine
+from toolglot.engine.factory import create_engine
+from toolglot.engine.simulated import SimulatedTransport
+from toolglot.engine.transport import HttpRequest, HttpResponse, Transport
+from toolglot.events import RunDone, RunEvent, RunResult
+from toolglot.jsontext import loads_object
+from toolglot.loop.orchestrator import Orchestrator
+from toolglot.messages import Conversation, Message
+from toolglot.providers.catalog import resolve_profile
+from toolglot.providers.profile import HistoryRules, Profile
+from toolglot.simulator.core import Script, Simulator
+from toolglot.simulator.routes import find_route
+from toolglot.tools.config import RetryConfig
+from toolglot.wire.codec import decode_request
+from toolglot.wire.repair import repair_history
+
+Doc = dict[str, Any]
+REFEREE = Path(__file__).parents[2] / ".." / "shared" / "referee"
+needs_referee = pytest.mark.skipif(not REFEREE.exists(), reason=f"no referee at {REFEREE}")
+
+# one profile for each wire
+WIRE_PROFILES = ("openai-chat", "openai-responses", "anthropic", "gemini", "ollama")
+# one model for each profile; those that are not named here take any
+MODELS = {
+    "openai-chat": "gpt-4o",
+    "openai-responses": "gpt-5.1",
+    "anthropic": "claude-sonnet-4-5",
+    "gemini": "gemini-3-pro-preview",
+    "vertex": "gemini-3-pro-preview",
+    "ollama": "qwen3",
+    "azure-chat": "gpt-4.1",
+    "azure-dated-chat": "gpt-4.1",
+    "azure-responses": "gpt-5",
+    "azure-dated-responses": "gpt-5",
+    "openrouter": "anthropic/claude-sonnet-4.5",
+    "deepseek": "deepseek-v4-flash",
+    "xai": "grok-4.6",
+}
+NO_RETRY = RetryConfig(max_retries=0)
+QUICK = RetryConfig(max_retries=2, base=0.001, max_delay=0.002)
+
+# The referee judges Chat Completions for OpenAI itself. What these vendors' rows add to it: rule and path -> why it is right.
+_UNKNOWN = "oc.schema.unknown"
+_LOCAL = {(_UNKNOWN, "reasoning_content"): "these servers take a model's reasoning back in the field they sent it in"}
+VENDOR_RULES: dict[str, dict[tuple[str, str], str]] = {
+    "deepseek": {(_UNKNOWN, "reasoning_content"): "DeepSeek asks for it on every turn that called tools"},
+    "openrouter": {
+        (_UNKNOWN, "reasoning"): "OpenRouter takes reasoning back under its own name",
+        (_UNKNOWN, "cache_control"): "OpenRouter places Claude's cache marks by one field of the body",
+    },
+    "groq": {(_UNKNOWN, "reasoning"): "Groq's own clients have the field in assistant messages"},
+    "copilot": {(_UNKNOWN, "reasoning_text"): "Copilot's own clients send it back"},
+    "xai": {(_UNKNOWN, "reasoning_content"): "xAI's API reference has the field in assistant messages"},
+    "compatible": _LOCAL,
+    "llama.cpp": _LOCAL,
+    "lmstudio": _LOCAL,
+    "vllm": _LOCAL,
+}
+
+
+class SentRequest(msgspec.Struct, frozen=True):
+    """One request that went out, and the status that came back (0: none came)."""
+
+    profile: Profile
+    request: HttpRequest
+    status: int
+    conversation: tuple[Message, ...] = ()
+    """The conversation when it was sent."""
+    answer: bytearray = msgspec.field(default_factory=bytearray)
+    """What was read of the answer."""
+
+    @property
+    def body(self) -> Doc:
+        return loads_object(self.request.body)
+
+    @property
+    def history(self) -> list[Message]:
+        """What the model is told, read from the bytes."""
+        return list(decode_request(self.profile.wire, self.body, profile=self.profile.id, model=self.profile.model).messages)
+
+
+class RecordingTransport:
+    """A transport that keeps every request."""
+
+    def __init__(self, inner: Transport | None = None) -> None:
+        self.inner = inner or SimulatedTransport()
+        self.sent: list[SentRequest] = []
+        self.watched: Sequence[Message] = ()
+
+    async def send(self, request: HttpRequest) -> HttpResponse:
+        status, said, kept = 0, tuple(self.watched), bytearray()
+        try:
+            answer = await self.inner.send(request)
+            status = answer.status
+        finally:
+            self.sent.append(SentRequest(find_profile(request), request, status, said, kept))
+        return _RecordedResponse(answer, kept)
+
+    async def close(self) -> None:
+        close = getattr(self.inner, "close", None)
+        if close is not None:
+            await close()
+
+
+class _RecordedResponse:
+    """An answer that is kept while it is read."""
+
+    def __init__(self, inner: HttpResponse, kept: bytearray) -> None:
+        self.status, self.headers = inner.status, inner.headers
+        self._inner, self._kept = inner, kept
+
+    async def read(self) -> bytes:
+        data = await self._inner.read()
+        self._kept += data
+        return data
+
+    async def close(self) -> None:
+        await self._inner.close()
+
+
+def find_profile(request: HttpRequest) -> Profile:
+    """The profile that a request is meant for."""
+    parts = urlsplit(request.url)
+    route = find_route(f"{parts.path}?{parts.query}")
+    return resolve_profile(route.profile, route.model or loads_object(request.body)["model"])
+
+
+def make_transport(script: Script | None = None, **options: Any) -> RecordingTransport:
+    return RecordingTransport(SimulatedTransport(Simulator(script, **options)))
+
+
+def make_engine(profile: str, transport: Transport, *, model: str = "", **options: Any) -> Engine:
+    """An engine on the simulator that heals nothing and asks once."""
+    name = model or MODELS.get(profile, "some-model")
+    own: dict[str, Any] = {"retry": NO_RETRY, "heal": False, **options}
+    return create_engine(f"simulator:{profile}/{name}", transport=transport, **own)
+
+
+# ---- playing
+
+
+async def run_agent(agent: Orchestrator, prompt: Any, *, live: bool) -> RunResult:
+    """The result of one run, streamed or not."""
+    return (await collect_events(agent, prompt))[1] if live else await agent.run(prompt)
+
+
+async def collect_events(agent: Orchestrator, prompt: Any) -> tuple[list[RunEvent], RunResult]:
+    return await drain(agent.stream(prompt))
+
+
+async def drain(stream: Any) -> tuple[list[RunEvent], RunResult]:
+    events: list[RunEvent] = [event async for event in stream]
+    assert isinstance(events[-1], RunDone)
+    return events, events[-1].result
+
+
+# ---- judging
+
+
+def referee_errors(sent: SentRequest) -> list[str]:
+    """What the referee says that the provider would answer with a 4xx, less what the vendor's row rightly adds."""
+    if str(REFEREE) not in sys.path:
+        sys.path.append(str(REFEREE))
+    check: Callable[..., Sequence[Any]] = importlib.import_module("referee").check
+    profile = sent.profile
+    api = "gemini-vertex" if profile.id == "vertex" else profile.wire
+    known = VENDOR_RULES.get(profile.id, {})
+    found = check(api, sent.body, model=profile.model)
+    return [
+        f"{profile.id}: {v.rule} {v.path}: {v.message}"
+        for v in found
+        if v.severity == "error" and v.evidence in ("spec", "real4xx") and (v.rule, _last_segment(v.path)) not in known
+    ]
+
+
+def _last_segment(path: str) -> str:
+    return path.rpartition(".")[2]
+
+
+def list_refusals(sent: Sequence[SentRequest]) -> list[str]:
+    """Requests that the simulator did not accept."""
+    return [f"{one.profile.id}: {one.status}" for one in sent if one.status != 200]
+
+
+def list_unpaired(conversation: Sequence[Message]) -> list[str]:
+    """What would have to be mended in a conversation for any target."""
+    return [str(note) for note in repair_history(conversation, HistoryRules()).repairs]
+
+
+async def check_every_profile(conversation: Conversation) -> list[str]:
+    """What each of the five wires refuses of a conversation, with one more question at its end."""
+    wrong: list[str] = []
+    for profile in WIRE_PROFILES:
+        transport = RecordingTransport()
+        agent = Orchestrator(make_engine(profile, transport), conversation=Conversation(conversation))
+        await agent.run("say still here")
+        wrong += list_refusals(transport.sent)
+        if REFEREE.exists():
+            wrong += [said for one in transport.sent for said in referee_errors(one)]
+    return wrong

@@ -1,0 +1,253 @@
+"""A reader who leaves a stream, or a caller who cancels a run, at any point: the run is over when they are told so.
+
+Laws: by then no tool of the run is running and nothing of it is read any more; the conversation is valid and says what was
+interrupted; the next run works at once; no call ran twice.
+"""
+
+import asyncio
+import gc
+from collections.abc import Sequence
+from contextlib import aclosing, suppress
+from typing import Any
+
+import pytest
+
+from toolglot.engine.simulated import SimulatedTransport
+from toolglot.engine.transport import HttpRequest, HttpResponse
+from toolglot.events import (
+    BlockReady,
+    ReplyDone,
+    ReplyStarted,
+    Retrying,
+    RunDone,
+    TextDelta,
+    ToolCallReady,
+    ToolCallStarted,
+    ToolFinished,
+    ToolStarted,
+)
+from toolglot.loop.orchestrator import Orchestrator
+from toolglot.messages import user
+from toolglot.request import Request
+from toolglot.simulator.core import Simulator
+from toolglot.tools.config import ToolConfig
+from toolglot.tools.tool import tool
+
+from .harness import QUICK, WIRE_PROFILES, check_every_profile, list_unpaired, make_engine, run_agent
+
+pytestmark = pytest.mark.untraced
+
+PROMPT = 'say I look.\ncall quick {"n": 1} call hang {"n": 2} call quick {"n": 3}'
+MOMENTS: tuple[type[Any], ...] = (
+    Retrying,
+    ReplyStarted,
+    TextDelta,
+    BlockReady,
+    ToolCallStarted,
+    ToolCallReady,
+    ReplyDone,
+    ToolStarted,
+    ToolFinished,
+)
+WAYS = ("closes", "breaks", "cancels")
+
+
+class Open:
+    """A transport that knows which answers are open."""
+
+    def __init__(self, inner: SimulatedTransport) -> None:
+        self.inner, self.open = inner, 0
+
+    async def send(self, request: HttpRequest) -> HttpResponse:
+        answer = await self.inner.send(request)
+        self.open += 1
+        return _Watched(answer, self)
+
+
+class _Watched:
+    def __init__(self, inner: HttpResponse, transport: Open) -> None:
+        self.status, self.headers = inner.status, inner.headers
+        self._inner, self._transport, self._closed = inner, transport, False
+
+    async def read(self) -> bytes:
+        return await self._inner.read()
+
+    async def close(self) -> None:
+        await self._inner.close()
+        self._transport.open -= not self._closed
+        self._closed = True
+
+
+class Scene:
+    def __init__(self, profile: str, faults: Sequence[str] = ("overloaded",), **config: Any) -> None:
+        self.transport = Open(SimulatedTransport(Simulator(faults=faults)))
+        self.running, self.ran = 0, list[int]()
+
+        @tool(effects="read")
+        async def quick(n: int) -> int:
+            """Comes back at once."""
+            self.ran.append(n)
+            return n
+
+        @tool(effects="read")
+        async def hang(n: int) -> int:
+            """Never comes back."""
+            self.ran.append(n)
+            self.running += 1
+            try:
+                await asyncio.Event().wait()
+            finally:
+                await asyncio.sleep(0)  # cleaning up takes a moment
+                self.running -= 1
+            return n
+
+        engine = make_engine(profile, self.transport, retry=QUICK)
+        self.agent = Orchestrator(engine, tools=[quick, hang], config=ToolConfig(retry=QUICK, **config))
+
+    async def leave(self, moment: type[Any], way: str) -> None:
+        async with asyncio.timeout(5):
+            await self._leave(moment, way)
+
+    async def _leave(self, moment: type[Any], way: str) -> None:
+        match way:
+            case "closes":
+                stream: Any = self.agent.stream(PROMPT)
+                async with aclosing(stream):
+                    async for event in stream:
+                        if isinstance(event, moment):
+                            break
+            case "breaks":
+                async for event in self.agent.stream(PROMPT):
+                    if isinstance(event, moment):
+                        break
+            case _:
+                reached = asyncio.Event()
+                task = asyncio.create_task(self.read(moment, reached))
+                await reached.wait()
+                task.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await task
+
+    async def read(self, moment: type[Any], reached: asyncio.Event) -> None:
+        async for event in self.agent.stream(PROMPT):
+            if isinstance(event, moment):
+                reached.set()
+
+    async def is_over(self) -> None:
+        """The next run works at once, and everything is in order."""
+        assert (await self.agent.run("say I am back.")).text == "I am back."
+        assert self.running == 0
+        assert self.transport.open == 0
+        assert list_unpaired(self.agent.conversation) == []
+        assert await check_every_profile(self.agent.conversation) == []
+        assert len({*self.ran}) == len(self.ran)
+        assert len(asyncio.all_tasks()) == 1
+
+
+@pytest.mark.parametrize("moment", MOMENTS, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("profile", WIRE_PROFILES)
+def test_leaving(profile: str, way: str, moment: type[Any]) -> None:
+    async def play() -> None:
+        scene = Scene(profile)
+        await scene.leave(moment, way)
+        if way != "breaks":  # a loop that is broken off leaves it to the event loop to close the stream
+            assert (scene.running, scene.transport.open) == (0, 0)
+        await scene.is_over()
+
+    asyncio.run(play())
+
+
+@pytest.mark.parametrize("moment", MOMENTS[4:7], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("way", WAYS)
+def test_leaving_with_early_starts(way: str, moment: type[Any]) -> None:
+    async def play() -> None:
+        scene = Scene("anthropic", early_start=True)
+        await scene.leave(moment, way)
+        await scene.is_over()
+
+    asyncio.run(play())
+
+
+@pytest.mark.parametrize("early", [False, True], ids=["later", "early"])
+def test_what_has_run_is_told_and_what_ran_was_interrupted(early: bool) -> None:
+    """Of three calls two are done and one hangs when the run is cancelled."""
+
+    async def play() -> list[str | None]:
+        scene = Scene("anthropic", early_start=early)
+        run = asyncio.create_task(scene.read(RunDone, asyncio.Event()))
+        async with asyncio.timeout(5):
+            while len(scene.ran) < 3 or len(scene.agent.conversation) < 2:
+                await asyncio.sleep(0)
+        for _ in range(20):  # both results have come
+            await asyncio.sleep(0)
+        run.cancel()
+        await asyncio.gather(run, return_exceptions=True)
+        return [result.error_kind for result in scene.agent.conversation[-1].results]
+
+    assert asyncio.run(play()) == [None, "interrupted", None]
+
+
+@pytest.mark.parametrize("early", [False, True], ids=["later", "early"])
+def test_every_call_that_ran_is_told_to_have_started(early: bool) -> None:
+    async def play() -> list[str]:
+        agent = Scene("anthropic", early_start=early).agent
+        events = [event async for event in agent.stream('call quick {"n": 1} call quick {"n": 2}')]
+        return [type(event).__name__ for event in events if isinstance(event, ToolStarted | ToolFinished)]
+
+    assert sorted(asyncio.run(play())) == ["ToolFinished", "ToolFinished", "ToolStarted", "ToolStarted"]
+
+
+@pytest.mark.parametrize("profile", WIRE_PROFILES)
+def test_an_engine_s_stream_that_is_left_is_closed(profile: str) -> None:
+    async def play() -> None:
+        transport = Open(SimulatedTransport())
+        stream: Any = make_engine(profile, transport).stream(Request("", [user("say one two three")], stream=True))
+        async with aclosing(stream):
+            async for event in stream:
+                if isinstance(event, TextDelta):
+                    break
+        assert transport.open == 0
+
+    asyncio.run(play())
+
+
+def test_the_conversation_says_what_was_interrupted() -> None:
+    async def play() -> list[str | None]:
+        scene = Scene("anthropic")
+        await scene.leave(ToolFinished, "closes")
+        return [result.error_kind for result in scene.agent.conversation[-1].results]
+
+    assert asyncio.run(play()) == [None, "interrupted", None]
+
+
+@pytest.mark.parametrize("early", [False, True], ids=["later", "early"])
+@pytest.mark.parametrize("live", [False, True], ids=["whole", "live"])
+@pytest.mark.parametrize("profile", WIRE_PROFILES)
+def test_a_run_that_is_cancelled_at_any_step(profile: str, live: bool, early: bool) -> None:
+    """After each number of steps of the event loop, until the run is done. A coroutine that nobody awaits is an error here."""
+    prompt = 'say I look.\ncall quick {"n": 1} call quick {"n": 2}\nthen say Done.'
+
+    async def cancelled_after(steps: int) -> bool:
+        scene = Scene(profile, (), early_start=early)
+        run = asyncio.create_task(run_agent(scene.agent, prompt, live=live))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        done = run.done()
+        run.cancel()
+        with suppress(asyncio.CancelledError):
+            await run
+        assert (scene.transport.open, len(asyncio.all_tasks())) == (0, 1), steps
+        assert list_unpaired(scene.agent.conversation) == [], steps
+        assert (await scene.agent.run("say I am back.")).text == "I am back.", steps
+        assert len({*scene.ran}) == len(scene.ran)
+        return done
+
+    async def play() -> None:
+        steps = 1
+        while not await cancelled_after(steps):
+            steps += 1
+        assert steps > 5
+
+    asyncio.run(play())
+    gc.collect()

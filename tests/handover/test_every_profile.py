@@ -1,0 +1,246 @@
+"""One conversation on every profile of the catalog, streamed and whole: the same results, and nobody refuses a request.
+
+The conversation: parallel calls; a failure, a time limit, a second try and an unknown tool in one turn; arguments that are no
+JSON; a result that is too long, and the rest of it by its handle; then the user speaks again.
+"""
+
+import asyncio
+from functools import cache
+from typing import Any
+
+import msgspec
+import pytest
+
+from toolglot.errors import ToolError
+from toolglot.events import RunResult, ToolOutcome
+from toolglot.loop.orchestrator import Orchestrator
+from toolglot.messages import Reply, Text, Thinking, ToolCall
+from toolglot.providers.catalog import PROFILES
+from toolglot.simulator.core import Script
+from toolglot.tools.config import ToolConfig
+from toolglot.tools.tool import Tool, tool
+
+from .harness import (
+    QUICK,
+    WIRE_PROFILES,
+    RecordingTransport,
+    SentRequest,
+    list_refusals,
+    list_unpaired,
+    make_engine,
+    make_transport,
+    needs_referee,
+    referee_errors,
+    run_agent,
+)
+
+CONFIG = ToolConfig(retry=QUICK, max_result=300)
+BROKEN = '{"a": 1, "b": oops'
+SCRIPT = Script(
+    (
+        Reply(
+            (
+                Thinking("Two cities and a sum."),
+                Text("I will look."),
+                ToolCall("", "weather", {"city": "Paris"}),
+                ToolCall("", "weather", {"city": "Rome"}),
+                ToolCall("", "add", {"a": 2, "b": 3}),
+            ),
+            "tools",
+        ),
+        Reply(
+            (
+                ToolCall("", "broken", {"why": "no reason"}),
+                ToolCall("", "slow", {}),
+                ToolCall("", "flaky", {"key": "k"}),
+                ToolCall("", "no_such_tool", {"x": 1}),
+            ),
+            "tools",
+        ),
+        Reply((Text("Again."), ToolCall("", "add", None, BROKEN)), "tools"),
+        Reply((ToolCall("", "long", {"lines": 100}),), "tools"),
+        Reply((ToolCall("", "read_result", {"handle": "r1", "offset": 200, "limit": 40}),), "tools"),
+        Reply((Text("All of it is done."),)),
+        Reply((ToolCall("", "add", {"a": "10", "b": 5}),), "tools"),
+        Reply((Text("Fifteen."),)),
+    )
+)
+# What everybody must get: (tool, error kind, retries, ran, start of the text)
+EXPECTED: list[tuple[str, str | None, int, bool, str]] = [
+    ("weather", None, 0, True, "sunny in Paris"),
+    ("weather", None, 0, True, "sunny in Rome"),
+    ("add", None, 0, True, "5"),
+    ("broken", "execution", 0, True, "ValueError: no reason"),
+    ("slow", "timeout", 0, True, "The tool 'slow' did not finish within 0.05 s"),
+    ("flaky", None, 1, True, "got k"),
+    ("no_such_tool", "not_found", 0, False, "There is no such tool"),
+    ("add", "validation", 0, False, "The call of add was not run"),
+    ("long", None, 0, True, "line 0 of the result\n"),
+    ("read_result", None, 0, True, "he result\nline 10 of the result\nline 11 \n[characters 200 to 240 of 2190"),
+    ("add", None, 0, True, "15"),
+]
+
+
+class Played(msgspec.Struct):
+    first: RunResult
+    second: RunResult
+    sent: list[SentRequest]
+    ran: list[str]
+    wrong: list[str]
+
+
+def tools_of(ran: list[str]) -> list[Tool]:
+    """Tools that note each time they run."""
+
+    @tool
+    async def weather(city: str) -> str:
+        """The weather of a city."""
+        ran.append(f"weather {city}")
+        return f"sunny in {city}"
+
+    @tool
+    async def add(a: int, b: int) -> int:
+        """Adds two numbers."""
+        ran.append(f"add {a} {b}")
+        return a + b
+
+    @tool
+    async def broken(why: str) -> str:
+        """Fails."""
+        ran.append("broken")
+        raise ValueError(why)
+
+    @tool(timeout=0.05)
+    async def slow() -> str:
+        """Never comes back."""
+        ran.append("slow")
+        await asyncio.Event().wait()
+        return "never"
+
+    @tool
+    async def flaky(key: str) -> str:
+        """Fails the first time."""
+        ran.append("flaky")
+        if ran.count("flaky") == 1:
+            raise ToolError("busy", retryable=True)
+        return f"got {key}"
+
+    @tool
+    async def long(lines: int) -> str:
+        """A long text."""
+        ran.append("long")
+        return "".join(f"line {number} of the result\n" for number in range(lines))
+
+    return [weather, add, broken, slow, flaky, long]
+
+
+@cache
+def conversation(profile: str, live: bool) -> Played:
+    """The whole conversation, played once."""
+
+    async def play() -> Played:
+        transport, ran = make_transport(SCRIPT), list[str]()
+        agent = Orchestrator(make_engine(profile, transport), tools=tools_of(ran), config=CONFIG, system="Be brief.")
+        first = await run_agent(agent, "Please do it all.", live=live)
+        second = await run_agent(agent, "And ten and five?", live=live)
+        return Played(first, second, transport.sent, ran, list_unpaired(agent.conversation))
+
+    return asyncio.run(play())
+
+
+def told(outcome: ToolOutcome) -> tuple[str, str | None, int, bool]:
+    return outcome.call.name, outcome.result.error_kind, outcome.retries, outcome.ran
+
+
+def texts(result: RunResult) -> list[tuple[str, str]]:
+    """What was said in a run, and what the tools said, but for arguments that came in another shape."""
+    said = [(message.role, message.text) for message in result.messages if message.text]
+    results = [(found.name, found.text) for message in result.messages for found in message.results]
+    return said + [(name, text) for name, text in results if "was not run" not in text]
+
+
+EVERYWHERE = [
+    pytest.param(profile, live, id=f"{profile}-{'streamed' if live else 'whole'}")
+    for profile in PROFILES
+    for live in (False, True)
+]
+
+
+def test_the_catalog_has_twenty_profiles_or_more() -> None:
+    assert len(PROFILES) >= 20
+
+
+@pytest.mark.parametrize(("profile", "live"), EVERYWHERE)
+class TestEverywhere:
+    @pytest.mark.untraced
+    def test_the_outcomes_are_those_that_were_planned(self, profile: str, live: bool) -> None:
+        found = conversation(profile, live)
+        outcomes = [*found.first.outcomes, *found.second.outcomes]
+        assert [told(outcome) for outcome in outcomes] == [row[:4] for row in EXPECTED]
+        for outcome, (_, kind, _, _, text) in zip(outcomes, EXPECTED, strict=True):
+            assert outcome.result.text.startswith(text)
+            assert outcome.result.is_error is (kind is not None)
+        assert (found.first.text, found.first.stop, found.first.iterations) == ("All of it is done.", "end", 6)
+        assert (found.second.text, found.second.stop, found.second.iterations) == ("Fifteen.", "end", 2)
+
+    def test_the_results_are_those_of_everybody(self, profile: str, live: bool) -> None:
+        found, other = conversation(profile, live), conversation("openai-chat", False)
+        assert texts(found.first) == texts(other.first)
+        assert texts(found.second) == texts(other.second)
+        assert [sorted(call.arguments or {}) for call in calls(found.first) if call.name != "add"] == [
+            sorted(call.arguments or {}) for call in calls(other.first) if call.name != "add"
+        ]
+
+    def test_nothing_ran_twice(self, profile: str, live: bool) -> None:
+        ran = conversation(profile, live).ran
+        assert sorted(ran) == sorted(
+            ["weather Paris", "weather Rome", "add 2 3", "broken", "slow", "flaky", "flaky", "long", "add 10 5"]
+        )
+
+    def test_the_provider_accepts_every_request(self, profile: str, live: bool) -> None:
+        found = conversation(profile, live)
+        assert len(found.sent) == 8
+        assert list_refusals(found.sent) == []
+        assert {one.profile.id for one in found.sent} == {profile}
+        assert found.wrong == []
+
+    def test_nothing_that_was_said_is_lost(self, profile: str, live: bool) -> None:
+        found = conversation(profile, live)
+        losses = [*found.first.losses, *found.second.losses]
+        assert [str(loss) for loss in losses if not loss.where.startswith("tool ")] == []
+
+    @pytest.mark.untraced
+    @needs_referee
+    def test_the_referee_accepts_every_request(self, profile: str, live: bool) -> None:
+        said = [wrong for one in conversation(profile, live).sent for wrong in referee_errors(one)]
+        assert said == []
+
+
+def calls(result: RunResult) -> list[ToolCall]:
+    return [call for message in result.messages for call in message.calls]
+
+
+@pytest.mark.parametrize("profile", WIRE_PROFILES)
+def test_who_wants_no_loss_can_page_too(profile: str) -> None:
+    """The tool that reads on in a long result is ours: no wire may lose anything of it."""
+
+    async def play() -> RunResult:
+        script = Script((*SCRIPT.turns[3:5], "say read"))
+        engine = make_engine(profile, make_transport(script), strict=True)
+        return await Orchestrator(engine, tools=tools_of([]), config=CONFIG).run("Read it.")
+
+    result = asyncio.run(play())
+    assert [outcome.result.is_error for outcome in result.outcomes] == [False, False]
+
+
+def test_a_recording_notes_what_is_refused() -> None:
+    """The judge can say no: a body that the provider does not take is seen as such."""
+
+    async def ask() -> RecordingTransport:
+        transport = make_transport(models=["another-model"])
+        agent: Any = Orchestrator(make_engine("openai-chat", transport))
+        with pytest.raises(Exception, match="model"):
+            await agent.run("hello")
+        return transport
+
+    assert list_refusals(asyncio.run(ask()).sent) == ["openai-chat: 404"]

@@ -1,0 +1,334 @@
+"""Structured output of a run: natively where the wire can be held to a schema, else through a final tool; always checked."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+from typing_extensions import TypedDict
+
+from toolglot.errors import MalformedReply, UsageError
+from toolglot.events import RunResult
+from toolglot.jsontext import dumps_text, loads
+from toolglot.messages import Reply, StopReason, Text, ToolCall
+from toolglot.request import Request
+from toolglot.tools.config import ToolConfig
+from toolglot.tools.tool import tool
+
+from .agents import PROVIDERS, Doc, Wiretap, agent, check, check_bodies, kinds_of, outcome, run
+
+LIVE = pytest.mark.parametrize("live", [False, True], ids=["whole", "streamed"])
+EVERYONE = (*PROVIDERS, "mistral", "deepseek")
+# by provider: whether the answer is held to a schema (without tools, with tools)
+NATIVE = {
+    "openai-chat": (True, True),
+    "openai-responses": (True, True),
+    "anthropic": (True, True),
+    "gemini": (True, False),
+    "ollama": (True, False),
+    "deepseek": (False, False),
+}
+
+
+class City(BaseModel):
+    name: str
+    people: int
+
+
+@dataclass
+class Size:
+    width: int
+    height: int
+
+
+class Entry(TypedDict):
+    title: str
+    done: bool
+
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"name": {"type": "string"}, "people": {"type": "integer"}},
+    "required": ["name", "people"],
+    "additionalProperties": False,
+}
+SHAPES: list[tuple[str, Any, str, Any]] = [
+    ("model", City, '{"name": "Rome", "people": 3}', City(name="Rome", people=3)),
+    ("dataclass", Size, '{"width": 2, "height": 3}', Size(2, 3)),
+    ("typed dict", Entry, '{"title": "t", "done": true}', {"title": "t", "done": True}),
+    ("list", list[int], "[1, 2, 3]", [1, 2, 3]),
+    ("number", int, "42", 42),
+    ("schema", SCHEMA, '{"name": "Rome", "people": 3}', {"name": "Rome", "people": 3}),
+    ("array schema", {"type": "array", "items": {"type": "integer"}}, "[1, 2]", [1, 2]),
+]
+SHAPE = pytest.mark.parametrize(("shape", "said", "value"), [case[1:] for case in SHAPES], ids=[case[0] for case in SHAPES])
+
+
+@tool(effects="read")
+async def add(a: int, b: int) -> int:
+    """Adds two numbers."""
+    return a + b
+
+
+def has_final(request: Request) -> bool:
+    return any(one.name == "final_answer" for one in request.tools)
+
+
+def answers(said: str, *, stop: StopReason = "end") -> Any:
+    """A model that gives an answer in the way that it was asked for."""
+
+    def reply(request: Request) -> Reply:
+        if not has_final(request):
+            return Reply((Text(said),), stop)
+        value: Any = loads(said)
+        final = next(one for one in request.tools if one.name == "final_answer")
+        wrapped = "value" in (final.parameters or {}).get("properties", {}) and value.__class__ is not dict
+        given: dict[str, Any] = {"value": value} if wrapped else value
+        return Reply((ToolCall("", "final_answer", given),), "tools")
+
+    return reply
+
+
+def calls(request: Request) -> Reply:
+    return Reply((ToolCall("", "add", {"a": 1, "b": 2}),), "tools")
+
+
+def final_sent(body: Doc) -> bool:
+    return "final_answer" in dumps_text(body.get("tools", []))
+
+
+def schema_sent(body: Doc) -> bool:
+    words = ("json_schema", "responseSchema", "responseJsonSchema", "output_config", "output_format")
+    return any(word in dumps_text(body) for word in words) or isinstance(body.get("format"), dict)
+
+
+@pytest.mark.untraced
+@pytest.mark.parametrize("provider", EVERYONE)
+@SHAPE
+@LIVE
+def test_an_answer_after_a_tool_has_the_shape(provider: str, shape: Any, said: str, value: Any, live: bool) -> None:
+    tap = Wiretap(calls, answers(said))
+    talker = agent(provider, tap, tools=[add], output_type=shape)
+    result = run(outcome(talker, "go", streamed=live))
+    assert result.output == value
+    assert type(result.output) is type(value)
+    assert result.stop == "end"
+    assert len(tap.bodies) == 2
+    check(talker.conversation)
+    if provider in NATIVE:
+        native = NATIVE[provider][1]
+        assert [final_sent(body) for body in tap.bodies] == [not native] * 2
+        assert [schema_sent(body) for body in tap.bodies] == [native] * 2
+    if provider in PROVIDERS:
+        check_bodies(talker.engine, tap)
+
+
+@pytest.mark.parametrize("provider", EVERYONE)
+@SHAPE
+def test_an_answer_without_tools_has_the_shape(provider: str, shape: Any, said: str, value: Any) -> None:
+    tap = Wiretap(answers(said))
+    talker = agent(provider, tap, output_type=shape)
+    assert run(talker.run("go")).output == value
+    check(talker.conversation)
+    if provider in NATIVE:
+        assert schema_sent(tap.bodies[0]) == NATIVE[provider][0]
+
+
+@pytest.mark.parametrize("provider", EVERYONE)
+@LIVE
+def test_a_wrong_answer_is_sent_back(provider: str, live: bool) -> None:
+    tap = Wiretap(answers('{"name": "Rome", "people": "many"}'), answers('{"name": "Rome", "people": 3}'))
+    talker = agent(provider, tap, tools=[add], output_type=City)
+    result = run(outcome(talker, "go", streamed=live))
+    assert result.output == City(name="Rome", people=3)
+    assert "people" in dumps_text(tap.bodies[1])
+    assert len(tap.bodies) == 2
+    check(talker.conversation)
+
+
+@pytest.mark.parametrize("provider", EVERYONE)
+@pytest.mark.parametrize("said", ['{"name": "Rome", "people": "many"}', "{}"])
+@LIVE
+def test_a_model_that_is_never_right_is_a_clear_error(provider: str, said: str, live: bool) -> None:
+    tap = Wiretap(*[answers(said)] * 40)
+    talker = agent(provider, tap, tools=[add], output_type=City)
+
+    async def talk() -> None:
+        with pytest.raises(MalformedReply, match="people"):
+            await outcome(talker, "go", streamed=live)
+        check(talker.conversation)
+        assert (await agent(provider, conversation=talker.conversation).run("say on")).text == "on"
+
+    run(talk())
+    assert len(tap.bodies) < 8
+
+
+@pytest.mark.parametrize("provider", EVERYONE)
+def test_a_model_that_only_talks_is_a_clear_error(provider: str) -> None:
+    def words(request: Request) -> Reply:
+        return Reply((Text("I would rather talk."),), "end")
+
+    tap = Wiretap(*[words] * 40)
+    talker = agent(provider, tap, tools=[add], output_type=City)
+
+    async def talk() -> None:
+        with pytest.raises(MalformedReply):
+            await talker.run("go")
+
+    run(talk())
+    assert len(tap.bodies) < 8
+    check(talker.conversation)
+
+
+@pytest.mark.parametrize("provider", EVERYONE)
+def test_an_output_that_never_came_is_not_passed_over(provider: str) -> None:
+    """The turns are used up: the result says so, or there is an error; it never looks like a good end."""
+
+    def words(request: Request) -> Reply:
+        return Reply((Text("I would rather talk."),), "end")
+
+    talker = agent(provider, Wiretap(*[words] * 40), tools=[add], output_type=City, config=ToolConfig(max_iterations=1))
+
+    async def talk() -> None:
+        try:
+            result = await talker.run("go")
+        except MalformedReply:
+            return
+        assert result.output is None
+        assert result.stop != "end"
+
+    run(talk())
+    check(talker.conversation)
+
+
+def test_words_instead_of_the_final_tool_are_read_where_they_fit() -> None:
+    def words(request: Request) -> Reply:
+        return Reply((Text('Here it is:\n```json\n{"name": "Rome", "people": 3}\n```'),), "end")
+
+    talker = agent("gemini", Wiretap(words, words, words), tools=[add], output_type=City)
+    assert run(talker.run("go")).output == City(name="Rome", people=3)
+
+
+def test_a_model_that_talked_is_made_to_call() -> None:
+    def words(request: Request) -> Reply:
+        return Reply((Text("Let me think about it."),), "end")
+
+    tap = Wiretap(words, answers('{"name": "Rome", "people": 3}'))
+    talker = agent("gemini", tap, tools=[add], output_type=City)
+    assert run(talker.run("go")).output == City(name="Rome", people=3)
+    assert "final_answer" in dumps_text(tap.bodies[1]["toolConfig"])
+
+
+@pytest.mark.parametrize("provider", ["gemini", "ollama", "deepseek"])
+def test_allowed_tools_do_not_hide_the_final_one(provider: str) -> None:
+    tap = Wiretap(calls, answers('{"name": "Rome", "people": 3}'))
+    config = ToolConfig(allowed_tools=frozenset({"add"}))
+    talker = agent(provider, tap, tools=[add], output_type=City, config=config)
+    result = run(talker.run("go"))
+    assert result.output == City(name="Rome", people=3)
+    assert [final_sent(body) for body in tap.bodies] == [True] * 2
+
+
+@pytest.mark.parametrize("provider", EVERYONE)
+def test_output_without_tools_that_are_switched_off(provider: str) -> None:
+    tap = Wiretap(*[answers('{"name": "Rome", "people": 3}')] * 3)
+    talker = agent(provider, tap, tools=[add], output_type=City, config=ToolConfig(enabled=False))
+    result = run(talker.run("go"))
+    assert result.output == City(name="Rome", people=3)
+    assert "add" not in dumps_text(tap.bodies[0].get("tools", []))
+
+
+def test_approvals_are_not_asked_for_the_final_answer() -> None:
+    config = ToolConfig(approval_effects=frozenset({"read", "write", "execute", "network"}))
+    tap = Wiretap(answers('{"name": "Rome", "people": 3}'))
+    result = run(agent("ollama", tap, tools=[add], output_type=City, config=config).run("go"))
+    assert result.output == City(name="Rome", people=3)
+
+
+def test_a_final_answer_beside_other_calls_runs_them_all() -> None:
+    def both(request: Request) -> Reply:
+        final = ToolCall("", "final_answer", {"name": "Rome", "people": 3})
+        return Reply((ToolCall("", "add", {"a": 1, "b": 2}), final), "tools")
+
+    talker = agent("ollama", Wiretap(both), tools=[add], output_type=City)
+    result = run(talker.run("go"))
+    assert result.output == City(name="Rome", people=3)
+    assert kinds_of(talker.conversation) == [None, None]
+    check(talker.conversation)
+
+
+@pytest.mark.parametrize("provider", EVERYONE)
+def test_outputs_of_one_conversation_are_kept_apart(provider: str) -> None:
+    tap = Wiretap(answers('{"name": "Rome", "people": 3}'), answers('{"name": "Oslo", "people": 1}'))
+    talker = agent(provider, tap, tools=[add], output_type=City)
+
+    async def talk() -> tuple[RunResult, RunResult]:
+        return await talker.run("go"), await talker.run("and?")
+
+    one, other = run(talk())
+    assert (one.output, other.output) == (City(name="Rome", people=3), City(name="Oslo", people=1))
+    check(talker.conversation)
+
+
+def test_a_run_without_an_output_type_has_no_output() -> None:
+    assert run(agent("anthropic").run("say 5")).output is None
+
+
+def test_an_output_type_that_cannot_be_is_an_error_and_the_agent_is_free() -> None:
+    class Odd:
+        pass
+
+    async def talk() -> None:
+        talker = agent("anthropic", output_type=Odd)
+        with pytest.raises(UsageError, match="shape"):
+            await talker.run("go")
+        talker.output_type = None
+        assert (await talker.run("say on")).text == "on"
+
+    run(talk())
+
+
+def test_a_tool_of_the_users_own_that_is_called_final_answer_is_not_lost() -> None:
+    """Its name is taken: an error that says so, or both work; never silently the wrong one."""
+    ran: list[int] = []
+
+    def final_answer(n: int) -> str:
+        """The user's own."""
+        ran.append(n)
+        return "mine"
+
+    talker = agent("ollama", Wiretap(), tools=[final_answer], output_type=City)
+
+    async def talk() -> None:
+        try:
+            await talker.run('call final_answer {"n": 1}')
+        except UsageError:
+            return
+        except MalformedReply:
+            pass
+        assert ran
+
+    run(talk())
+
+
+@pytest.mark.parametrize("provider", EVERYONE)
+def test_a_pause_for_approval_keeps_the_output(provider: str) -> None:
+    @tool(effects="write")
+    async def write() -> str:
+        """Writes."""
+        return "ok"
+
+    def first(request: Request) -> Reply:
+        return Reply((ToolCall("", "write", {}),), "tools")
+
+    tap = Wiretap(first, answers('{"name": "Rome", "people": 3}'))
+    talker = agent(provider, tap, tools=[write], output_type=City, config=ToolConfig(approval_effects=frozenset({"write"})))
+
+    async def talk() -> RunResult:
+        paused = await talker.run("go")
+        assert paused.stop == "approval"
+        assert paused.output is None
+        return await talker.resume({paused.pending[0].id: "yes"})
+
+    assert run(talk()).output == City(name="Rome", people=3)
+    check(talker.conversation)

@@ -1,0 +1,224 @@
+"""Awkward requests, written by hand, for every target: the checkers and the referee accept what is sent."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import pytest
+from msgspec.structs import replace
+
+from toolglot.messages import Foreign, Media, Message, Origin, Text, Thinking, ToolCall, ToolResult, assistant, system, user
+from toolglot.messages import tool_results as tool
+from toolglot.providers.catalog import resolve_profile
+from toolglot.providers.profile import Profile
+from toolglot.request import Options, Output, Request, ToolChoice, ToolDefinition, ToolExample
+from toolglot.wire.codec import decode_request, encode_request
+from toolglot.wire.repair import make_interrupted_result
+
+from .legality import Doc, illegal, needs_referee, refused
+from .strategies import PDF, PNG, TARGETS, TOOLS
+
+pytestmark = pytest.mark.untraced
+
+SCHEMA: dict[str, Any] = {"type": "object", "properties": {"x": {"type": "string"}}, "required": ["x"]}
+GET = ToolDefinition("get", "Gets.", SCHEMA)
+HI, ON = user("hi"), user("go on")
+CALL = ToolCall("call_1", "get", {"x": "1"})
+OK = ToolResult("call_1", (Text("one"),), "get")
+PICTURE, PAPER = Media("image", "image/png", PNG), Media("file", "application/pdf", PDF, name="a.pdf")
+CLAUDE = Origin("anthropic-messages", "anthropic", "claude-sonnet-4-5")
+GPT = Origin("openai-responses", "openai-responses", "gpt-5")
+GEMINI = Origin("gemini", "gemini", "gemini-3-pro-preview")
+HOSTED = (
+    ToolDefinition("web_search", kind="hosted", wire="openai-responses", opaque={"type": "web_search"}),
+    ToolDefinition("googleSearch", kind="hosted", wire="gemini", opaque={"googleSearch": {}}),
+    ToolDefinition("bash", kind="hosted", wire="anthropic-messages", opaque={"type": "bash_20250124", "name": "bash"}),
+)
+DEEP: dict[str, Any] = {
+    "type": "object",
+    "properties": {"a": {"$ref": "#/$defs/A"}, "m": {"type": "object", "additionalProperties": {"type": "string"}}},
+    "required": ["a"],
+    "$defs": {"A": {"type": "object", "properties": {"next": {"$ref": "#/$defs/A"}, "k": {"const": 1}}}},
+    "anyOf": [{"required": ["a"]}, {"required": ["m"]}],
+}
+
+
+SEARCH: dict[str, Any] = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {}}
+ORPHANS: list[tuple[str, dict[str, Any]]] = [
+    ("openai-chat", {"role": "tool", "tool_call_id": "x", "content": ""}),
+    ("anthropic", {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "x"}]}),
+    ("gemini", {"role": "user", "parts": [{"functionResponse": {"name": "f", "response": {}}}]}),
+    ("ollama", {"role": "tool", "tool_call_id": "x", "content": ""}),
+]
+
+
+def asked(*messages: Message, **more: Any) -> Request:
+    return Request("", list(messages), **more)
+
+
+def said(origin: Origin | None, *blocks: Any) -> Message:
+    return Message("assistant", blocks, origin)
+
+
+REQUESTS: dict[str, Request] = {
+    "unanswered call": asked(HI, assistant(CALL), ON),
+    "unanswered call at the end": asked(HI, assistant(["So.", CALL])),
+    "orphan result": asked(HI, tool(OK), ON),
+    "one id twice in a turn": asked(HI, assistant([CALL, CALL]), tool(OK, OK)),
+    "one id in two turns": asked(HI, assistant(CALL), tool(OK), assistant(CALL), tool(OK)),
+    "results out of order": asked(HI, assistant([CALL, ToolCall("b", "get", {})]), tool(ToolResult("b"), OK)),
+    "results not adjacent": asked(
+        HI, assistant([CALL, ToolCall("b", "get", {})]), tool(OK), ON, system("now"), tool(ToolResult("b"))
+    ),
+    "interrupted and rejected": asked(
+        HI,
+        assistant([CALL, ToolCall("b", "get", {})]),
+        tool(make_interrupted_result(CALL), make_interrupted_result(ToolCall("b", "get"), kind="rejected")),
+    ),
+    "nothing but empty turns": asked(user(""), assistant([]), user(" "), user("x")),
+    "text after a call": asked(HI, assistant([CALL, "said", Thinking("hm")]), tool(OK)),
+    "thinking of three wires": asked(
+        HI,
+        said(CLAUDE, Thinking("a", {"signature": "c2ln"}), CALL),
+        tool(OK),
+        said(
+            GPT,
+            Thinking("b", {"id": "rs_1", "summary": [{"type": "summary_text", "text": "b"}]}),
+            ToolCall("c2", "get", {}, opaque={"id": "fc_2"}),
+        ),
+        tool(ToolResult("c2")),
+        said(
+            GEMINI, Thinking("c", {"thoughtSignature": "c2ln"}), ToolCall("c3", "get", {}, opaque={"thoughtSignature": "c2ln"})
+        ),
+        tool(ToolResult("c3")),
+    ),
+    "reasoning without a partner": asked(
+        HI, said(GPT, Thinking("", {"id": "rs_1", "summary": []}), Thinking("", {"id": "rs_2", "summary": []})), ON
+    ),
+    "ids of every kind": asked(
+        HI, assistant([ToolCall(id, "get", {}) for id in ("", "a|b:c", "x" * 90, "ü", "call_ok")]), tool(ToolResult("x" * 90))
+    ),
+    "names of every kind": asked(
+        HI, assistant([ToolCall(f"c{n}", t.name, {}, namespace=t.namespace) for n, t in enumerate(TOOLS)]), tools=TOOLS
+    ),
+    "arguments that are none": asked(
+        HI,
+        assistant([ToolCall("a", "get", None, '{"x": "cut'), ToolCall("b", "get", None, "[1]"), ToolCall("c", "get", {}, "")]),
+        ON,
+    ),
+    "pictures and papers in results": asked(
+        HI,
+        assistant([CALL, ToolCall("b", "get", {})]),
+        tool(ToolResult("call_1", (PICTURE, Text("1"))), ToolResult("b", (PAPER,))),
+        ON,
+    ),
+    "media of all kinds": asked(
+        user(
+            [
+                "x",
+                PICTURE,
+                PAPER,
+                Media("audio", "audio/wav", "UklGRg=="),
+                Media("video", "video/mp4", "AAAA"),
+                Media("file", file_id="file-1"),
+                Media("file", "text/plain", "aGVsbG8="),
+            ]
+        )
+    ),
+    "instructions between turns": asked(
+        system("a"), system("b"), HI, system("c"), assistant(CALL), system("d"), tool(OK), system("e"), ON
+    ),
+    "starts with the assistant": asked(assistant("hello"), HI),
+    "starts with a call": asked(assistant(CALL), tool(OK), ON),
+    "ends with the assistant": asked(HI, assistant("I begin ")),
+    "instructions alone": asked(system("s")),
+    "blank instructions": asked(system([" ", "s"]), system(""), HI),
+    "hosted tools of every wire": asked(HI, tools=HOSTED),
+    "freeform tools and calls": asked(
+        HI, assistant(ToolCall("a", "sql", None, "select 1", freeform=True)), tool(ToolResult("a")), tools=(TOOLS[-1],)
+    ),
+    "many strict tools": asked(HI, tools=tuple(ToolDefinition(f"t{n}", "", SCHEMA, strict=True) for n in range(25))),
+    "more tools than anybody takes": asked(HI, tools=tuple(ToolDefinition(f"t{n}", "T.", SCHEMA) for n in range(600))),
+    "deep schemas": asked(
+        HI,
+        tools=(
+            ToolDefinition("deep", "", DEEP),
+            ToolDefinition("tight", "", DEEP, strict=True, examples=(ToolExample({"a": {}}),)),
+        ),
+    ),
+    "all options": asked(
+        HI, tools=(GET,), options=Options(9000, 1.5, 0.9, 40, ("1", "2", "3", "4", "5", "6", " "), 7, 0.5, 0.5, "max", 20_000)
+    ),
+    "forced call while thinking": asked(
+        HI, tools=(GET,), tool_choice=ToolChoice("required", ("get",)), options=Options(9000, 0.5, thinking_budget=5000)
+    ),
+    "thinking in a loop begun without": asked(
+        HI, assistant(CALL), tool(OK), ON, tools=(GET,), options=Options(9000, thinking_budget=5000)
+    ),
+    "structured output": asked(HI, output=Output(DEEP, "deep", strict=True)),
+    "content of other wires": asked(
+        HI,
+        assistant(
+            [
+                Foreign("gemini", {"executableCode": {"code": "1"}}),
+                Foreign("anthropic-messages", SEARCH),
+                "x",
+            ]
+        ),
+        ON,
+    ),
+}
+
+
+class Sent(NamedTuple):
+    """What one target is sent, by the name of the request."""
+
+    profile: Profile
+    bodies: dict[str, Doc]
+
+
+@pytest.fixture(scope="module", params=TARGETS, ids=":".join)
+def sent(request: pytest.FixtureRequest) -> Sent:
+    provider, model = request.param
+    profile, bodies = resolve_profile(provider, model), dict[str, Doc]()
+    for name, awkward in REQUESTS.items():
+        try:
+            bodies[name] = encode_request(replace(awkward, model=model), profile).body
+        except Exception as e:
+            e.add_note(f"the request: {name}")
+            raise
+    return Sent(profile, bodies)
+
+
+def wrong(sent: Sent, judge: Callable[[Profile, Doc], Any]) -> dict[str, Any]:
+    """What a judge says, by the name of the request."""
+    said = {name: judge(sent.profile, body) for name, body in sent.bodies.items()}
+    assert len(said) == len(REQUESTS)
+    return {name: words for name, words in said.items() if words}
+
+
+def test_awkward_requests_are_legal(sent: Sent) -> None:
+    assert wrong(sent, illegal) == {}
+
+
+@needs_referee
+def test_referee_accepts_awkward_requests(sent: Sent) -> None:
+    assert wrong(sent, refused) == {}
+
+
+def unlike(profile: Profile, body: Doc) -> list[Any]:
+    """What is lost when a body is read and sent again, or read with other tools then."""
+    request = decode_request(profile.wire, body, profile=profile.id, model=profile.model)
+    again = encode_request(request, profile)
+    tools = decode_request(profile.wire, again.body, profile=profile.id, model=profile.model).tools
+    return [*again.losses, *([] if tools == request.tools else [(tools, request.tools)])]
+
+
+def test_what_was_sent_can_be_read_and_sent_again(sent: Sent) -> None:
+    assert wrong(sent, unlike) == {}
+
+
+@pytest.mark.parametrize(("provider", "broken"), ORPHANS)
+def test_checkers_find_an_orphan(provider: str, broken: dict[str, Any]) -> None:
+    """The judges of this file can say no."""
+    key = "contents" if provider == "gemini" else "messages"
+    assert illegal(resolve_profile(provider), {key: [broken]}) != []

@@ -1,0 +1,40 @@
+"""Conversations that go on with another simulator, and models that are asked on another wire than they were named for."""
+
+from typing import Any
+
+import pytest
+
+from toolglot.loop.orchestrator import Orchestrator
+from toolglot.tools.config import ToolConfig
+from toolglot.tools.tool import tool
+
+
+@tool
+def double(x: int) -> int:
+    """Doubles a number."""
+    return 2 * x
+
+
+def test_ids_go_on_where_a_conversation_has_got_to() -> None:
+    agent = Orchestrator("simulator:openai-responses/gpt-5.5", tools=[double])
+    agent.run_sync('call double {"x": 1}')
+    agent.switch("simulator:anthropic/claude-opus-5")
+    agent.run_sync("hi")
+    agent.switch("simulator:openai-responses/gpt-5.5")
+    agent.run_sync('call double {"x": 2}')
+    assert agent.run_sync('call double {"x": 3}').outcomes[0].result.text == "6"
+    later = Orchestrator.load(agent.save(), tools=[double])
+    later.run_sync("so")
+    assert later.run_sync('call double {"x": 4}').outcomes[0].result.text == "8"
+
+
+@pytest.mark.parametrize("provider", ["openai-chat", "azure-chat"])
+def test_a_model_that_takes_tools_only_elsewhere_is_asked_there(provider: str) -> None:
+    result = Orchestrator(f"simulator:{provider}/gpt-5.5", tools=[double]).run_sync('call double {"x": 2}')
+    assert [one.result.text for one in result.outcomes] == ["4"]
+
+
+@pytest.mark.parametrize("names", [{"double"}, ["double"], ("double",), "double"])
+def test_names_may_come_in_any_collection(names: Any) -> None:
+    agent = Orchestrator("simulator", tools=[double], config=ToolConfig(allowed_tools=names))
+    assert agent.run_sync('call double {"x": 2}').outcomes[0].result.text == "4"

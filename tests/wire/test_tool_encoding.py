@@ -1,0 +1,195 @@
+"""The writer: tools and choices as a target takes them; calls, results and media in words."""
+
+import pytest
+from msgspec.structs import replace
+
+from toolglot.messages import Media, Text, ToolCall, ToolResult
+from toolglot.providers.catalog import resolve_profile
+from toolglot.request import Request, ToolChoice, ToolDefinition, ToolExample
+from toolglot.wire.tool_encoding import encode_function, encode_hosted, reserve_names, select_tools
+from toolglot.wire.writer import Writer, detach_media, format_result_text, media_placeholder
+
+OPENAI, CLAUDE, GEMINI = (
+    resolve_profile("openai-chat", "gpt-4o"),
+    resolve_profile("anthropic", "claude-sonnet-4-5"),
+    resolve_profile("gemini", "gemini-3-pro"),
+)
+SCHEMA = {"type": "object", "properties": {"x": {"type": "string"}}, "required": ["x"]}
+
+
+def losses(writer: Writer) -> list[tuple[str, str]]:
+    return [(loss.what, loss.where) for loss in writer.losses]
+
+
+# ---- tools
+
+
+def test_function_tells_examples_in_its_description() -> None:
+    tool = ToolDefinition("get", "Gets.", SCHEMA, examples=(ToolExample({"x": "a"}), ToolExample({"x": "b"}, description="B")))
+    function = encode_function(tool, Writer(OPENAI))
+    assert function.description == 'Gets.\nExample: {"x":"a"}\nExample (B): {"x":"b"}'
+    assert (function.name, function.schema, function.strict, function.extra) == ("get", SCHEMA, False, {})
+
+
+def test_what_a_schema_has_no_place_for_is_told_in_the_description() -> None:
+    """Ollama keeps no description of the root: `Lowered.note` goes where the model reads it."""
+    schema = {**SCHEMA, "description": "Only for grown-ups."}
+    function = encode_function(ToolDefinition("get", "Gets.", schema), Writer(resolve_profile("ollama", "qwen3")))
+    assert "description" not in function.schema
+    assert function.description == "Gets.\nOnly for grown-ups."
+
+
+def test_freeform_tool_becomes_a_function_with_one_text() -> None:
+    writer = Writer(CLAUDE)
+    tool = ToolDefinition("sql", "Runs.", kind="freeform", grammar={"syntax": "lark", "definition": "start: X"})
+    function = encode_function(tool, writer)
+    assert function.description.startswith("Runs.\nThe input must follow this grammar: {")
+    assert (list(function.schema["properties"]), function.schema["required"]) == (["input"], ["input"])
+    assert losses(writer) == [("freeform", "tool 'sql'")]
+
+
+@pytest.mark.parametrize(("provider", "strict", "lost"), [("openai-chat", True, 0), ("anthropic", True, 0), ("groq", False, 1)])
+def test_strict_is_said_where_there_is_a_strict_mode(provider: str, strict: bool, lost: int) -> None:
+    writer = Writer(resolve_profile(provider))
+    function = encode_function(ToolDefinition("get", "", SCHEMA, strict=True), writer)
+    assert function.strict is strict
+    assert losses(writer) == [("strict", "tool 'get'")] * lost
+    assert writer.lowerings["get"].schema == function.schema
+
+
+def test_more_strict_tools_than_a_request_may_have_are_sent_loose() -> None:
+    """Recorded 400: the maximum number of strict tools is 20."""
+    tools = [ToolDefinition(f"t{n}", "", SCHEMA, strict=True) for n in range(21)]
+    writer = Writer(CLAUDE)
+    reserve_names(tools, writer)
+    strict = [encode_function(tool, writer).strict for tool in tools]
+    assert strict.count(True) == 20
+    assert [loss.what for loss in writer.losses] == ["strict"]
+
+
+def test_tool_with_a_broken_schema_does_not_cost_the_request() -> None:
+    writer = Writer(OPENAI)
+    good, bad = ToolDefinition("good", "", SCHEMA), ToolDefinition("bad", "", [1], strict=True)  # pyright: ignore[reportArgumentType]
+    request = Request("m", [], (bad, good))
+    reserve_names(request.tools, writer)
+    assert select_tools(request, writer) == ([good], None)
+    assert losses(writer) == [("tool 'bad'", "tools")]
+
+
+def test_hosted_tool_goes_to_its_wire_only() -> None:
+    search = ToolDefinition("googleSearch", kind="hosted", wire="gemini", opaque={"googleSearch": {}})
+    assert encode_hosted(search, Writer(GEMINI)) == {"googleSearch": {}}
+    writer = Writer(CLAUDE)
+    assert select_tools(Request("m", [], (search,)), writer) == ([], None)
+    assert losses(writer) == [("hosted tool 'googleSearch'", "tools")]
+
+
+def test_hosted_tool_without_a_definition_is_a_loss() -> None:
+    writer = Writer(GEMINI)
+    assert select_tools(Request("m", [], (ToolDefinition("googleSearch", kind="hosted", wire="gemini"),)), writer) == ([], None)
+    assert losses(writer) == [("hosted tool 'googleSearch'", "tools")]
+
+
+def test_of_two_tools_of_one_name_the_first_counts() -> None:
+    writer, one = Writer(OPENAI), ToolDefinition("get", "One.", SCHEMA)
+    tools, _ = select_tools(
+        Request("m", [], (one, one, replace(one, description="Two."), replace(one, namespace="crm"))), writer
+    )
+    assert [(tool.namespace, tool.description) for tool in tools] == [("", "One."), ("crm", "One.")]
+    assert losses(writer) == [("tool 'get'", "tools")]
+
+
+def test_more_tools_than_the_target_takes_are_left_out_and_said() -> None:
+    writer = Writer(OPENAI)
+    tools, _ = select_tools(Request("m", [], tuple(ToolDefinition(f"t{n}", "", SCHEMA) for n in range(130))), writer)
+    assert [tool.name for tool in tools] == [f"t{n}" for n in range(128)]
+    assert losses(writer) == [("tool 't128'", "tools"), ("tool 't129'", "tools")]
+    assert "t128, t129" in writer.prompt_hints[0]
+
+
+def test_choice_without_tools_or_of_unknown_tools_is_a_loss() -> None:
+    writer, one = Writer(OPENAI), ToolDefinition("get", "", SCHEMA)
+    assert select_tools(Request("m", [], (), ToolChoice("required")), writer) == ([], None)
+    assert select_tools(Request("m", [], (), ToolChoice("none")), writer) == ([], None)
+    assert select_tools(Request("m", [], (one,), ToolChoice("required", ("nobody",))), writer) == ([one], None)
+    assert losses(writer) == [("tool_choice", "tool_choice")] * 2
+
+
+def test_model_is_asked_where_it_cannot_be_forced() -> None:
+    profile = resolve_profile("anthropic", "claude-sonnet-5-5")
+    few = tuple(ToolDefinition(name, "", SCHEMA) for name in ("one", "t.wo"))
+    writer = Writer(profile)
+    assert select_tools(Request("m", [], few, ToolChoice("required")), writer) == (list(few), None)
+    assert writer.prompt_hints == [f"Answer with a call to one or {writer.map_tool_name('t.wo')}."]
+    writer = Writer(profile)
+    many = tuple(ToolDefinition(f"t{n}", "", SCHEMA) for n in range(4))
+    select_tools(Request("m", [], many, ToolChoice("required")), writer)
+    assert writer.prompt_hints == ["Answer with a call to a tool."]
+
+
+# ---- calls, results, media
+
+
+def test_arguments_as_an_object() -> None:
+    writer = Writer(CLAUDE)
+    assert writer.to_arguments_object(ToolCall("a", "get", {"x": 1}, '{"x": 1}'), "") == {"x": 1}
+    assert writer.to_arguments_object(ToolCall("a", "sql", None, "select 1", freeform=True), "") == {"input": "select 1"}
+    assert writer.to_arguments_object(ToolCall("a", "sql", None, None, freeform=True), "") == {"input": ""}
+    assert writer.repairs == []
+    assert writer.to_arguments_object(ToolCall("a", "get", None, '{"x": "tru'), "messages[1]") == {
+        "invalid_arguments": '{"x": "tru'
+    }
+    assert [(done.what, done.where) for done in writer.repairs] == [("arguments of 'get'", "messages[1]")]
+
+
+def test_results_are_named_by_their_call() -> None:
+    writer = Writer(OPENAI)
+    writer.calls["a"] = ToolCall("a", "get", {}, namespace="crm")
+    assert writer.result_tool_name(ToolResult("a", name="other")) == "crm__get"
+    assert writer.result_tool_name(ToolResult("b", name="other")) == "other"
+    assert writer.result_tool_name(ToolResult("b")) == ""
+
+
+@pytest.mark.parametrize(
+    ("result", "text"),
+    [
+        (ToolResult("a", (Text("1"), Text("2"))), "12"),
+        (ToolResult("a", (Text("boom"),), is_error=True), "Error: boom"),
+        (ToolResult("a", (Text("ERROR: boom"),), is_error=True), "ERROR: boom"),
+        (ToolResult("a", (Text('{"error": 1}'),), is_error=True), '{"error": 1}'),
+        (ToolResult("a", (), is_error=True), "Error: "),
+    ],
+)
+def test_result_as_text(result: ToolResult, text: str) -> None:
+    assert format_result_text(result) == text
+
+
+def test_media_beside_a_result_say_whose_they_are() -> None:
+    image = Media("image", url="http://x")
+    assert detach_media(ToolResult("a", (Text("1"), image), "get")) == [Text("[media of the result of get]"), image]
+    assert detach_media(ToolResult("a", (image,))) == [Text("[media of the result of a]"), image]
+    assert detach_media(ToolResult("a", (Text("1"),))) == []
+
+
+@pytest.mark.parametrize(
+    ("media", "text"),
+    [
+        (Media("image", "image/png", "AAAA", name="cat.png"), "[image not shown: cat.png]"),
+        (Media("video", url="http://x/y"), "[video not shown: http://x/y]"),
+        (Media("audio", "audio/wav", "AAAA"), "[audio not shown: audio/wav]"),
+        (Media("file", file_id="f"), "[file not shown: file]"),
+        (Media("image", url="u" * 300), f"[image not shown: {'u' * 200}]"),
+    ],
+)
+def test_placeholder(media: Media, text: str) -> None:
+    assert media_placeholder(media) == Text(text)
+
+
+def test_copied_writer_goes_on_alone() -> None:
+    writer = Writer(resolve_profile("mistral"), "m")
+    writer.map_call_id("call_1")
+    other = writer.copy()
+    assert (other.model, other.map_call_id("call_1")) == ("m", writer.map_call_id("call_1"))
+    other.map_tool_name("a.b")
+    other.record_loss("x", "y", "z")
+    assert (writer.names, writer.losses, len(writer.repairs)) == ({}, [], 1)
