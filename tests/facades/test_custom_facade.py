@@ -76,23 +76,23 @@ NOT_UNDERSTOOD = (NOT_RUN, True), (NOT_RUN, True)
             ("result", five),
             ("failure", falls),
             ("failure", five),
-            ("fails", falls),
-            ("data", falls),
-            ("data", thing),
-            ("says", falls),
-            ("back", falls),
-            ("back", five),
-            ("back", thing),
+            ("is_failure", falls),
+            ("native_data", falls),
+            ("native_data", thing),
+            ("can_express", falls),
+            ("from_base", falls),
+            ("from_base", five),
+            ("from_base", thing),
         ]
     ]
     + [
-        pytest.param(view({"into": falls}), NOT_UNDERSTOOD, id="into falls"),
-        pytest.param(view({"into": five}), NOT_UNDERSTOOD, id="into five"),
-        pytest.param(view({"into": thing}), NOT_UNDERSTOOD, id="into thing"),
+        pytest.param(view({"to_base": falls}), NOT_UNDERSTOOD, id="into falls"),
+        pytest.param(view({"to_base": five}), NOT_UNDERSTOOD, id="into five"),
+        pytest.param(view({"to_base": thing}), NOT_UNDERSTOOD, id="into thing"),
         pytest.param(view({"fields": (Field(native="file", base="path", to_base=falls),)}), NOT_UNDERSTOOD, id="a field falls"),
-        pytest.param(view(pick=falls), NOT_UNDERSTOOD, id="pick falls"),
-        pytest.param(view(pick=five), NOT_UNDERSTOOD, id="pick gives no case"),
-        pytest.param(view(pick=words), NOT_UNDERSTOOD, id="pick gives a list"),
+        pytest.param(view(select_case=falls), NOT_UNDERSTOOD, id="pick falls"),
+        pytest.param(view(select_case=five), NOT_UNDERSTOOD, id="pick gives no case"),
+        pytest.param(view(select_case=words), NOT_UNDERSTOOD, id="pick gives a list"),
     ],
 )
 def test_no_function_of_a_table_breaks_a_run(table: View, said: tuple[tuple[str, bool], ...]) -> None:
@@ -114,7 +114,7 @@ def test_a_way_back_that_gives_no_arguments_is_none(back: Any, caplog: pytest.Lo
     agent = Orchestrator(
         make_engine("gemini", transport),
         tools=base_tools(),
-        facade=mine(view({"back": back})),
+        facade=mine(view({"from_base": back})),
         conversation=Conversation(history),
     )
     with caplog.at_level("WARNING"):
@@ -128,10 +128,10 @@ def test_a_way_back_that_gives_no_arguments_is_none(back: Any, caplog: pytest.Lo
     [
         (view({"result": five}), "the result of show has no words of its own: TypeError('a number came, not a text')"),
         (view({"result": nothing}), "null came"),
-        (view({"fails": falls}), "it fell"),
-        (view({"data": thing}), "the result of show has no words"),
-        (view(pick=falls), "nothing says what a call of show means"),
-        (view(pick=five), "nothing says what a call of show means: KeyError(5)"),
+        (view({"is_failure": falls}), "it fell"),
+        (view({"native_data": thing}), "the result of show has no words"),
+        (view(select_case=falls), "nothing says what a call of show means"),
+        (view(select_case=five), "nothing says what a call of show means: KeyError(5)"),
     ],
 )
 def test_what_falls_is_logged_and_the_base_tools_words_stand(
@@ -145,7 +145,7 @@ def test_what_falls_is_logged_and_the_base_tools_words_stand(
 
 
 def test_a_call_that_was_not_checked_is_not_logged_for_what_it_lacks(caplog: pytest.LogCaptureFixture) -> None:
-    face = BoundFacade(mine(view(pick=gone)), "m", ["read"])
+    face = BoundFacade(mine(view(select_case=gone)), "m", ["read"])
     wrong = ToolResult("c", (Text("no file"),), is_error=True, error_kind="validation")
     with caplog.at_level("WARNING"):
         assert face.render_result(ToolCall("c", "show", {}), {}, wrong).text == "no file"
@@ -153,7 +153,7 @@ def test_a_call_that_was_not_checked_is_not_logged_for_what_it_lacks(caplog: pyt
 
 
 def test_a_result_may_be_an_error_without_words_of_its_own() -> None:
-    face = BoundFacade(mine(view({"fails": exit_code})), "m", ["read"])
+    face = BoundFacade(mine(view({"is_failure": exit_code})), "m", ["read"])
     for code, failed in ((3, True), (0, False)):
         result = ToolResult("c", (Text("one"),), data={"exit": code})
         assert face.render_result(ToolCall("c", "show", {"file": "a"}), {}, result).is_error is failed
@@ -181,11 +181,11 @@ def test_a_function_that_empties_what_it_is_given_changes_nothing() -> None:
     ("facade", "sentence"),
     [
         (mine(view({"base": "reed"})), "the tool 'show': unknown built-in tool 'reed'; did you mean 'read'"),
-        (mine(view(stands_for=frozenset({"reed"}))), "the tool 'show': unknown built-in tool 'reed'"),
+        (mine(view(represents=frozenset({"reed"}))), "the tool 'show': unknown built-in tool 'reed'"),
         (mine(shows=frozenset({"reed"})), "shows: unknown built-in tool 'reed'"),
         (mine(view(cases={})), "the tool 'show' has no cases"),
         (mine(view(cases={"a": Case(base="read")})), "the tool 'show' chooses between its cases by nothing"),
-        (mine(view(by="how")), "the tool 'show' chooses by 'how', which is not among its parameters"),
+        (mine(view(case_parameter="how")), "the tool 'show' chooses by 'how', which is not among its parameters"),
         (mine(view(name="")), "a tool has no name"),
         (mine(view(), view({"base": "write"})), "there are two tools 'show'"),
         (mine(view(), view(models="^m")), "there are two tools 'show'"),

@@ -1,4 +1,4 @@
-"""The tools as Qwen Code, Kimi Code and opencode show them: what a model sees, and what its calls mean, both ways."""
+"""The tools as Qwen Code and Kimi Code show them: what a model sees, and what its calls mean, both ways."""
 
 from pathlib import Path
 from typing import Any, cast
@@ -19,13 +19,16 @@ from toolglot.schema.arguments import SchemaBinder, make_example
 Arguments = dict[str, Any]
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
-KIN = ("qwen-code", "kimi", "opencode")
+KIN = ("qwen-code", "kimi")
 WITHOUT_BASE = {"lsp"}
 NOT_LISTED = {"kimi": {"TaskList"}}
 """Tools of the program that the schemas do not have."""
 SHALLOW = {"todowrite", "question"}
 """Tools whose items the schemas only call objects."""
-MODELS = {"qwen-code": "qwen3-coder", "kimi": "kimi-k2", "opencode": "llama3"}
+MODELS = {
+    "qwen-code": "qwen3-coder",
+    "kimi": "kimi-k2",
+}
 
 
 def views(facade: str) -> dict[str, View]:
@@ -103,20 +106,6 @@ class TestWhatTheModelSees:
         assert all(20 < len(view.description) < 420 for view in find_facade(name).views)
 
     @pytest.mark.parametrize(
-        ("model", "edits"),
-        [
-            ("gpt-5.5", {"apply_patch"}),
-            ("openai/gpt-5.5", {"apply_patch"}),
-            ("gpt-4.1", {"edit", "write"}),
-            ("gpt-oss-120b", {"edit", "write"}),
-            ("glm-5", {"edit", "write"}),
-        ],
-    )
-    def test_opencode_shows_one_way_to_edit(self, model: str, edits: set[str]):
-        shown = {one.name for one in face("opencode", model).definitions}
-        assert shown & {"apply_patch", "edit", "write"} == edits
-
-    @pytest.mark.parametrize(
         ("model", "facade"), [("qwen3-coder", "qwen-code"), ("moonshotai/kimi-k2", "kimi"), ("opencode-1", "neutral")]
     )
     def test_models_get_their_own(self, model: str, facade: str):
@@ -191,21 +180,6 @@ MEANINGS: list[tuple[str, str, Arguments, str, Arguments]] = [
     ("kimi", "TaskOutput", {"task_id": "1", "timeout": 9, "block": True}, "shell_output", {"wait": True, "timeout": 9}),
     ("kimi", "SearchWeb", {"query": "q", "limit": 50, "include_content": True}, "web_search", {"max_results": 20}),
     ("kimi", "SetTodoList", {"todos": [{"title": "a", "status": "done"}]}, "todo", {}),
-    ("opencode", "read", {"filePath": "a", "offset": 0, "limit": 2}, "read", {"start_line": 1, "end_line": 2}),
-    ("opencode", "read", {"filePath": "a", "limit": 0}, "read", {"path": "a", "list_depth": 1}),
-    ("opencode", "read", {"filePath": "src/", "limit": 0}, "list_dir", {"path": "src"}),
-    ("opencode", "read", {"filePath": "src/", "offset": 3, "limit": 2}, "list_dir", {"path": "src", "skip": 2, "limit": 2}),
-    ("opencode", "read", {"filePath": "."}, "list_dir", {"path": "."}),
-    ("opencode", "edit", {"filePath": "a", "oldString": "b", "newString": "c"}, "edit", {"match": "tolerant"}),
-    ("opencode", "bash", {"command": "ls", "timeout": 250, "workdir": "d"}, "shell", {"timeout": 0.25, "cwd": "d"}),
-    (
-        "opencode",
-        "bash",
-        {"command": "ls", "timeout": 10**9},
-        "shell",
-        {"timeout": 7200.0, "cwd": ".", "max_output": 51_200, "head_share": 0.0},
-    ),
-    ("opencode", "websearch", {"query": "q", "numResults": 99, "type": "deep"}, "web_search", {"max_results": 20}),
 ]
 BESIDES = {
     *("path", "old", "new", "command", "pattern", "target", "handle", "queries", "items"),
@@ -257,12 +231,6 @@ class TestWhatCallsMean:
                 "run_shell_command",
                 {"command": "ls", "timeout": -1},
                 "run_shell_command: timeout is -1; give milliseconds above 0",
-            ),
-            (
-                "opencode",
-                "todowrite",
-                {"todos": [{"content": "a", "status": "done", "priority": "low"}]},
-                "todowrite: the status of todo 1 must be one of pending, in_progress, completed, cancelled, not 'done'",
             ),
         ],
     )
@@ -450,27 +418,6 @@ CAN_SAY: dict[str, dict[str, st.SearchStrategy[Arguments]]] = {
         "shell_kill": some({"handle": WORDS}),
         "shell_list": some({}),
     },
-    "opencode": {
-        "read": READS.filter(lambda one: not one["path"].endswith("/") and one["path"] not in (".", "..")),
-        "list_dir": some({}, path=st.sampled_from([".", "src", "/", "a/b"]), skip=LINES, limit=LINES),
-        "write": some({"path": WORDS, "content": WORDS}),
-        "edit": some(EDITS, count=COUNT, match=st.just("tolerant")),
-        "patch": some({"text": WORDS}),
-        "shell": some({"command": WORDS}, cwd=WORDS, timeout=st.integers(1, 10**6).map(lambda ms: ms / 1000)),
-        "grep": some(
-            {"pattern": WORDS},
-            path=WORDS,
-            include_glob=WORDS,
-            max_results=st.just(100),
-            mode=st.just("content"),
-            line_numbers=st.just(True),
-        ),
-        "glob": some({"pattern": WORDS}, path=WORDS),
-        "web_open": some({"target": WORDS}, format=st.sampled_from(["markdown", "html"]), timeout=st.integers(1, 120)),
-        "web_search": some({"queries": st.lists(WORDS, min_size=1, max_size=1)}, max_results=st.integers(1, 20)),
-        "todo": some({"items": items("pending", "in_progress", "completed", "cancelled")}),
-        "ask_user": some({"questions": QUESTIONS | st.lists(FREE, min_size=1, max_size=4)}),
-    },
 }
 
 
@@ -509,9 +456,6 @@ class TestTheWayBack:
             ("kimi", "shell", {"command": "ls", "timeout": 1.5}, ["timeout"]),
             ("kimi", "todo", {"items": [], "explanation": "why"}, ["explanation"]),
             ("kimi", "ask_user", {"questions": [{"question": "q", "kind": "yesno"}]}, ["questions"]),
-            ("opencode", "shell", {"command": "ls", "background": True}, ["background"]),
-            ("opencode", "edit", {"path": "a", "old": "b", "new": "c", "match": "exact"}, ["match"]),
-            ("opencode", "grep", {"pattern": "x", "mode": "files"}, ["mode"]),
         ],
     )
     def test_what_cannot_be_said_is_a_loss(self, facade: str, base: str, arguments: Arguments, lost: list[str]):
@@ -532,8 +476,6 @@ class TestTheWayBack:
             ("qwen-code", "shell", {"restart": True}),
             ("kimi", "edit", {"path": "a", "old": "", "new": "b"}),
             ("kimi", "web_search", {"queries": ["a", "b"]}),
-            ("opencode", "todo", {"explanation": "why"}),
-            ("opencode", "patch", {"ops": []}),
         ],
     )
     def test_what_cannot_be_said_at_all_is_told_under_our_own_name(self, facade: str, base: str, arguments: Arguments):

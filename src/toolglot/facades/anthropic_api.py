@@ -260,8 +260,8 @@ _EDITOR = make_view(
     },
     aliases=("str_replace_editor",),
     typed=_native_type("text_editor_20250728", "str_replace_based_edit_tool"),
-    pick=_select_editor_case,
-    demands={
+    select_case=_select_editor_case,
+    required_schema={
         "required": ["command", "path"],
         "allOf": [
             _require_for("create", "file_text"),
@@ -314,10 +314,10 @@ def _make_bash_view(description: str, parameters: Schema, result: Renderer, fixe
         f"Runs a command with bash in a sandbox. A cd is kept for the next command; variables are not. {description}"
         "restart ends everything that runs, and begins anew.",
         parameters,
-        make_case("shell", _bash_to_base, _bash_from_base, result, _render_command_failure, fails=exited_nonzero, fixed=fixed),
+        make_case("shell", _bash_to_base, _bash_from_base, result, _render_command_failure, is_failure=exited_nonzero, fixed=fixed),
         accepts={} if "timeout_ms" in parameters["properties"] else {"timeout_ms": integer()},
         typed=typed,
-        demands={
+        required_schema={
             "if": {"properties": {"restart": {"const": True}}, "required": ["restart"]},
             "else": {"required": ["command"]},
         },
@@ -395,7 +395,7 @@ _MEMORY = make_view(
         lambda base: pick(base, *_MEMORY_PARAMETERS),
         _render_memory,
         _render_memory_failure,
-        says=_has_valid_range,
+        can_express=_has_valid_range,
     ),
     typed=_native_type("memory_20250818", "memory"),
 )
@@ -420,7 +420,7 @@ _FETCH = make_view(
         lambda base: pick(base, url="target"),
         render_page("web_fetch"),
         lambda said: render_page("web_fetch")(said) if said.data and "url" in said.data else _render_failure(said),
-        says=is_single_page,
+        can_express=is_single_page,
     ),
     accepts={"offset": integer()},
     aliases=("WebFetch",),
@@ -507,7 +507,7 @@ _READ = make_view(
             lambda base: {**pick(base, file_path="path"), **_view_range_from_base(base)},
             _render_raw,
             fixed={"max_lines": 100_000, "allow_large": True},
-            fails=_is_too_large,
+            is_failure=_is_too_large,
         ),
         "image": IMAGE_CASE,
     },

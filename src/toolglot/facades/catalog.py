@@ -70,7 +70,6 @@ FACADE_MODULES: dict[str, str] = {
     "openai-hosted": "openai",
     "qwen-code": "qwen_code",
     "kimi": "kimi",
-    "opencode": "opencode",
     NEUTRAL: "neutral",
 }
 # Where the name of a known family begins: at the start, or after a router's slash, a region's dot, a provider's colon, a host.

@@ -555,7 +555,7 @@ def make_search_view(name: str, description: str, parameters: Schema, fetch_tool
                 _search_to_base,
                 _search_from_base,
                 _render_search,
-                says=has_single_query(shown["query"].get("minLength", 0)),
+                can_express=has_single_query(shown["query"].get("minLength", 0)),
             ),
             "open_page": make_case(
                 "web_open",
@@ -572,8 +572,8 @@ def make_search_view(name: str, description: str, parameters: Schema, fetch_tool
         },
         accepts={key: node for key, node in (beside | domains).items() if key not in shown},
         aliases=aliases,
-        pick=_select_action,
-        demands={"if": {"anyOf": [{"required": ["action"]}, {"required": ["queries"]}]}, "else": {"required": ["query"]}},
+        select_case=_select_action,
+        required_schema={"if": {"anyOf": [{"required": ["action"]}, {"required": ["queries"]}]}, "else": {"required": ["query"]}},
     )
 
 
@@ -720,8 +720,8 @@ def _make_edit_view(result: Renderer) -> View:
         },
         accepts={"edits": {"type": "array", "items": edit, "minItems": 1}},
         aliases=("MultiEdit",),
-        pick=_select_edit_case,
-        demands={
+        select_case=_select_edit_case,
+        required_schema={
             "required": ["file_path"],
             "if": {"required": ["edits"]},
             "else": {"required": ["old_string", "new_string"]},
@@ -767,7 +767,7 @@ def _make_bash_view(output_tool: str) -> View:
             dangerouslyDisableSandbox=boolean(),
         ),
         make_case(
-            "shell", _bash_to_base, _bash_from_base, _render_command(output_tool), _render_command_failure, fails=exited_nonzero
+            "shell", _bash_to_base, _bash_from_base, _render_command(output_tool), _render_command_failure, is_failure=exited_nonzero
         ),
         aliases=("BashTool",),
     )
@@ -786,7 +786,7 @@ _TASK_OUTPUT = make_view(
     make_case("shell_output", _task_output_to_base, _task_output_from_base, _render_output("output")),
     accepts={"bash_id": string(), "shell_id": string(), "filter": string()},
     aliases=("BashOutput", "AgentOutputTool"),
-    demands={"if": {"anyOf": [{"required": ["bash_id"]}, {"required": ["shell_id"]}]}, "else": {"required": ["task_id"]}},
+    required_schema={"if": {"anyOf": [{"required": ["bash_id"]}, {"required": ["shell_id"]}]}, "else": {"required": ["task_id"]}},
 )
 _TASK_STOP = make_view(
     "TaskStop",
@@ -795,7 +795,7 @@ _TASK_STOP = make_view(
     make_case("shell_kill", _handle_to_base, lambda base: pick(base, task_id="handle"), _render_kill),
     accepts={"bash_id": string()},
     aliases=("KillShell", "KillBash"),
-    instead={"task_id": ("bash_id", "shell_id")},
+    aliases_for={"task_id": ("bash_id", "shell_id")},
 )
 _BASH_OUTPUT = make_view(
     "BashOutput",
@@ -807,7 +807,7 @@ _BASH_OUTPUT = make_view(
     ),
     accepts={"task_id": string(), "shell_id": string(), "block": boolean(), "timeout": number()},
     aliases=("TaskOutput", "AgentOutputTool"),
-    instead={"bash_id": ("task_id", "shell_id")},
+    aliases_for={"bash_id": ("task_id", "shell_id")},
 )
 _KILL_SHELL = make_view(
     "KillShell",
@@ -816,7 +816,7 @@ _KILL_SHELL = make_view(
     make_case("shell_kill", _handle_to_base, lambda base: pick(base, shell_id="handle"), _render_kill),
     accepts={"task_id": string(), "bash_id": string()},
     aliases=("TaskStop", "KillBash"),
-    instead={"shell_id": ("task_id", "bash_id")},
+    aliases_for={"shell_id": ("task_id", "bash_id")},
 )
 
 _GREP_DESCRIPTION = (
@@ -866,10 +866,10 @@ _WEB_FETCH = make_view(
         _fetch_from_base,
         render_page("WebFetch"),
         _render_page_failure("WebFetch"),
-        says=_is_single_url,
+        can_express=_is_single_url,
     ),
     accepts={"offset": number()},
-    demands={"required": ["url"]},
+    required_schema={"required": ["url"]},
 )
 _WEB_SEARCH = make_search_view(
     "WebSearch",

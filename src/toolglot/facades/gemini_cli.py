@@ -478,7 +478,7 @@ _LIST = simple_view(
         result=_render_list,
     ),
     accepts={"path": string()},
-    instead={"dir_path": ("path",)},
+    aliases_for={"dir_path": ("path",)},
 )
 _READ = simple_view(
     "read_file",
@@ -509,7 +509,7 @@ _READ = simple_view(
         "offset": integer(minimum=0),
         "limit": integer(minimum=1),
     },
-    instead={"file_path": ("absolute_path", "path")},
+    aliases_for={"file_path": ("absolute_path", "path")},
 )
 _GREP = simple_view(
     "grep_search",
@@ -637,7 +637,7 @@ _REPLACE = simple_view(
         failure=_render_replace_failure,
     ),
     accepts={"expected_replacements": integer(minimum=1), "path": string()},
-    instead={"file_path": ("path",)},
+    aliases_for={"file_path": ("path",)},
 )
 _WRITE = simple_view(
     "write_file",
@@ -654,7 +654,7 @@ _WRITE = simple_view(
         result=_render_write,
     ),
     accepts={"path": string()},
-    instead={"file_path": ("path",)},
+    aliases_for={"file_path": ("path",)},
 )
 _FETCH = simple_view(
     "web_fetch",
@@ -662,7 +662,7 @@ _FETCH = simple_view(
     object_schema("prompt", prompt=string(description="The addresses (https://…), and what you want to know of the pages.")),
     Case(base="web_open", to_base=_fetch_to_base, from_base=_fetch_from_base, result=_render_pages, failure=_render_pages),
     accepts={"url": string()},
-    instead={"prompt": ("url",)},
+    aliases_for={"prompt": ("url",)},
 )
 _SHELL = simple_view(
     "run_shell_command",

@@ -58,7 +58,10 @@ class RenderContext(msgspec.Struct, frozen=True, kw_only=True):
     """As the base tool gives it: see its result's struct. None where it failed."""
     kind: ToolErrorKind | None = None
     """Why it failed."""
+    code: str = ""
+    """The stable code of the failure, as the base tool raised it."""
     details: Any = None
+    """The typed details of the failure."""
 
     def data_list(self, name: str) -> list[Arguments]:
         """A list in the data; [] where there is none."""

@@ -94,7 +94,7 @@ def _make_command_view(
     parameters: Schema,
     cases: dict[str, Case],
     *,
-    stands_for: frozenset[str] = frozenset({"shell"}),
+    represents: frozenset[str] = frozenset({"shell"}),
     typed: dict[str, Opaque] | None = None,
 ) -> View:
     """The tool under one of its names: the others are understood. It takes the command under all names it ever had."""
@@ -119,7 +119,7 @@ def _make_command_view(
         required_schema={},
         ignored=_IGNORED,
         aliases=tuple(one for one in _NAMES if one != name),
-        represents=stands_for,
+        represents=represents,
         typed=typed or {},
     )
     return view
@@ -570,7 +570,7 @@ def make_shell(*, applies_patches: bool) -> View:
                 failure=render_patch_failure,
             ),
         },
-        stands_for=frozenset({"shell", "patch"} if applies_patches else {"shell"}),
+        represents=frozenset({"shell", "patch"} if applies_patches else {"shell"}),
     )
 
 
