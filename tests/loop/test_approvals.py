@@ -546,7 +546,7 @@ PROGRAM = dedent(
         result = agent.resume_sync({first: "yes"} if what == "first" else {second: "yes"})
         assert result.stop == ("approval" if what == "first" else "end"), result
     (folder / "saved").write_bytes(agent.save())
-    """
+    """  # noqa: E501
 )
 
 

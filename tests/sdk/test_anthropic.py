@@ -18,7 +18,7 @@ from toolglot.wire.codec import decode_request
 from toolglot.wire.json_values import unknown_fields
 from toolglot.wire.reply_encoding import split_reply
 
-from .sample_requests import REQUESTS, exhausted, gist, kept, written
+from .loopback import Loopback
 from .sample_replies import (
     NAMES,
     TABLE,
@@ -33,7 +33,7 @@ from .sample_replies import (
     stream,
     types_by_name,
 )
-from .loopback import Loopback
+from .sample_requests import REQUESTS, exhausted, gist, kept, written
 
 MODEL = "claude-opus-4-5"
 STOPS: dict[StopReason, str] = {

@@ -16,9 +16,9 @@ from toolglot.wire.gemini.reply_encode import GeminiReplyEncoder
 from toolglot.wire.json_values import unknown_fields
 from toolglot.wire.reply_encoding import split_reply
 
-from .sample_requests import REQUESTS, gist, kept, written
-from .sample_replies import DOT, NAMES, PIXEL, TABLE, Client, Recorded, Seen, as_objects, each_recorded, said, sse_data, stream
 from .loopback import Loopback
+from .sample_replies import DOT, NAMES, PIXEL, TABLE, Client, Recorded, Seen, as_objects, each_recorded, said, sse_data, stream
+from .sample_requests import REQUESTS, gist, kept, written
 
 pytestmark = pytest.mark.untraced
 

@@ -13,9 +13,9 @@ from toolglot.wire.codec import decode_request
 from toolglot.wire.ollama.reply_encode import OllamaReplyEncoder
 from toolglot.wire.reply_encoding import split_reply
 
-from .sample_requests import REQUESTS, gist, kept, written
-from .sample_replies import NAMES, PIXEL, TABLE, Client, Recorded, Seen, as_objects, each_recorded, said, stream
 from .loopback import Loopback
+from .sample_replies import NAMES, PIXEL, TABLE, Client, Recorded, Seen, as_objects, each_recorded, said, stream
+from .sample_requests import REQUESTS, gist, kept, written
 
 MODEL = "qwen3"
 STOPS: dict[StopReason, str] = {"end": "stop", "tools": "stop", "length": "length"}

@@ -16,7 +16,7 @@ from toolglot.wire.codec import decode_request
 from toolglot.wire.openai_chat.reply_encode import ChatReplyEncoder
 from toolglot.wire.reply_encoding import split_reply
 
-from .sample_requests import REQUESTS, exhausted, gist, kept, written
+from .loopback import Loopback
 from .sample_replies import (
     DOT,
     NAMES,
@@ -32,7 +32,7 @@ from .sample_replies import (
     sse_data,
     stream,
 )
-from .loopback import Loopback
+from .sample_requests import REQUESTS, exhausted, gist, kept, written
 
 pytestmark = pytest.mark.untraced
 

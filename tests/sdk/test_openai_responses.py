@@ -16,7 +16,7 @@ from toolglot.wire.codec import decode_request
 from toolglot.wire.openai_responses.reply_encode import ResponsesReplyEncoder
 from toolglot.wire.reply_encoding import split_reply
 
-from .sample_requests import REQUESTS, exhausted, gist, kept, written
+from .loopback import Loopback
 from .sample_replies import (
     DOT,
     NAMES,
@@ -34,7 +34,7 @@ from .sample_replies import (
     stream,
     types_by_name,
 )
-from .loopback import Loopback
+from .sample_requests import REQUESTS, exhausted, gist, kept, written
 
 pytestmark = pytest.mark.untraced
 

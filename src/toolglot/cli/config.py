@@ -136,7 +136,7 @@ def settings_table() -> str:
         variable = f"`{variable_name(leaf)}`" if variable_name(leaf) else ""
         meaning = _field_docs(leaf.owner).get(leaf.name, "")
         rows.append(
-            f"| `{leaf.key_text}` | {_format_default(leaf)} | {variable} | {_RULE_LABELS[trust_rule_of(leaf)]} | {meaning} |".replace(
+            f"| `{leaf.key_text}` | {_format_default(leaf)} | {variable} | {_RULE_LABELS[trust_rule_of(leaf)]} | {meaning} |".replace(  # noqa: E501
                 "  ", " "
             )
         )

@@ -84,7 +84,7 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True):
     """Whether that folder is."""
 
 
-def read_configuration(
+def read_configuration(  # noqa: D417
     *,
     directory: Path | None = None,
     environ: Mapping[str, str] | None = None,

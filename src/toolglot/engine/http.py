@@ -194,8 +194,8 @@ class _AiohttpResponse:
     __slots__ = (
         "_host",
         "_limiter",
-        "_read_next",
         "_quiet_checks",
+        "_read_next",
         "_response",
         "_seen_bytes",
         "_stream",

@@ -314,7 +314,9 @@ def _make_bash_view(description: str, parameters: Schema, result: Renderer, fixe
         f"Runs a command with bash in a sandbox. A cd is kept for the next command; variables are not. {description}"
         "restart ends everything that runs, and begins anew.",
         parameters,
-        make_case("shell", _bash_to_base, _bash_from_base, result, _render_command_failure, is_failure=exited_nonzero, fixed=fixed),
+        make_case(
+            "shell", _bash_to_base, _bash_from_base, result, _render_command_failure, is_failure=exited_nonzero, fixed=fixed
+        ),
         accepts={} if "timeout_ms" in parameters["properties"] else {"timeout_ms": integer()},
         typed=typed,
         required_schema={
@@ -339,11 +341,11 @@ def _render_memory(context: RenderContext) -> str:
             found += [f"{_format_size(one['size'])}\t{one['path']}" for one in data["entries"]]
             return "\n".join([*found, *(["[there is more]"] if data["truncated"] else ())])
         case "view":
-            return f"Here's the content of {path} with line numbers:\n{number_lines(data['lines'], data['first'], _ALIGNED_NUMBERS)}"
+            return f"Here's the content of {path} with line numbers:\n{number_lines(data['lines'], data['first'], _ALIGNED_NUMBERS)}"  # noqa: E501
         case "create":
             return f"File created successfully at: {path}"
         case "str_replace":
-            return f"The memory file has been edited. Its lines there:\n{number_lines(data['lines'], data['first'], _ALIGNED_NUMBERS)}"
+            return f"The memory file has been edited. Its lines there:\n{number_lines(data['lines'], data['first'], _ALIGNED_NUMBERS)}"  # noqa: E501
         case "insert":
             return f"The file {path} has been edited."
         case "delete":

@@ -573,7 +573,10 @@ def make_search_view(name: str, description: str, parameters: Schema, fetch_tool
         accepts={key: node for key, node in (beside | domains).items() if key not in shown},
         aliases=aliases,
         select_case=_select_action,
-        required_schema={"if": {"anyOf": [{"required": ["action"]}, {"required": ["queries"]}]}, "else": {"required": ["query"]}},
+        required_schema={
+            "if": {"anyOf": [{"required": ["action"]}, {"required": ["queries"]}]},
+            "else": {"required": ["query"]},
+        },
     )
 
 
@@ -767,7 +770,12 @@ def _make_bash_view(output_tool: str) -> View:
             dangerouslyDisableSandbox=boolean(),
         ),
         make_case(
-            "shell", _bash_to_base, _bash_from_base, _render_command(output_tool), _render_command_failure, is_failure=exited_nonzero
+            "shell",
+            _bash_to_base,
+            _bash_from_base,
+            _render_command(output_tool),
+            _render_command_failure,
+            is_failure=exited_nonzero,
         ),
         aliases=("BashTool",),
     )
@@ -786,7 +794,10 @@ _TASK_OUTPUT = make_view(
     make_case("shell_output", _task_output_to_base, _task_output_from_base, _render_output("output")),
     accepts={"bash_id": string(), "shell_id": string(), "filter": string()},
     aliases=("BashOutput", "AgentOutputTool"),
-    required_schema={"if": {"anyOf": [{"required": ["bash_id"]}, {"required": ["shell_id"]}]}, "else": {"required": ["task_id"]}},
+    required_schema={
+        "if": {"anyOf": [{"required": ["bash_id"]}, {"required": ["shell_id"]}]},
+        "else": {"required": ["task_id"]},
+    },
 )
 _TASK_STOP = make_view(
     "TaskStop",

@@ -265,7 +265,7 @@ def _render_answers(context: RenderContext, data: Arguments) -> str:
 
 
 def _render_media(context: RenderContext, data: Arguments) -> str:
-    return f"<system>Read {data['kind']} file {native_argument(context, 'path')}: {data['media_type']}, {data['size']} bytes.</system>"
+    return f"<system>Read {data['kind']} file {native_argument(context, 'path')}: {data['media_type']}, {data['size']} bytes.</system>"  # noqa: E501
 
 
 # ---- rows

@@ -80,7 +80,7 @@ class _BaseTools(msgspec.Struct, frozen=True):
         return None if None in found else frozenset(one for some in found for one in some or ())
 
 
-def load_facade(
+def load_facade(  # noqa: D417
     text: str,
     where: str,
     base_tools: Iterable[str] | None = None,

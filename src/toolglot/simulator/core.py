@@ -155,7 +155,7 @@ class Simulator:
         number = self._next_number()
         usage = estimate_usage(reply, accepted.size)
         # an item of Responses that came after reasoning is known by its id: see `history`
-        id = f"{_REPLY_ID_PREFIXES.get(profile.wire, 'sim-')}{number:06d}{'r' * (thought and profile.wire == 'openai-responses')}"
+        id = f"{_REPLY_ID_PREFIXES.get(profile.wire, 'sim-')}{number:06d}{'r' * (thought and profile.wire == 'openai-responses')}"  # noqa: E501
         blocks = add_state(reply.blocks, profile, self._next_number)
         if fault == "duplicate-ids":
             blocks = on_demand.duplicate_ids(blocks)

@@ -505,7 +505,7 @@ def check_ollama(body: Doc, profile: Profile) -> None:
 def _check_go_type(value: Any, type: type, field: str, name: str) -> None:
     if not isinstance(value, type):
         raise Refusal(
-            f"json: cannot unmarshal {json_type_name(value).split()[-1]} into Go struct field ChatRequest.messages.{field} of type {name}"
+            f"json: cannot unmarshal {json_type_name(value).split()[-1]} into Go struct field ChatRequest.messages.{field} of type {name}"  # noqa: E501
         )
 
 

@@ -55,7 +55,7 @@ def _bad_tool_name(index: int, profile: Profile) -> Refusal:
             return Refusal(f"tools.{index}.custom.name: String should match pattern '^{pattern}$'")
         case "gemini":
             return Refusal(
-                f"tools[0].function_declarations[{index}].name: [FIELD_INVALID] Invalid function name. Must start with a letter "
+                f"tools[0].function_declarations[{index}].name: [FIELD_INVALID] Invalid function name. Must start with a letter "  # noqa: E501
                 "or an underscore. Must be a-z, A-Z, 0-9, or contain underscores (_), dots (.), colons (:), or dashes (-), "
                 "with a maximum length of 64."
             )
@@ -85,7 +85,7 @@ def _check_schema(index: int, tool: ToolDefinition, profile: Profile) -> None:
         for key in as_dict(schema.get("properties")):
             if not re.fullmatch(r"[a-zA-Z0-9_.-]{1,64}", key):
                 raise Refusal(
-                    f"tools.{index}.custom.input_schema.properties: Property keys should match pattern '^[a-zA-Z0-9_.-]{{1,64}}$'"
+                    f"tools.{index}.custom.input_schema.properties: Property keys should match pattern '^[a-zA-Z0-9_.-]{{1,64}}$'"  # noqa: E501
                 )
     elif wire == "gemini":
         if not typed:

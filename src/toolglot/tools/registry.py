@@ -161,5 +161,5 @@ def _unknown_tool(name: str, known_keys: Iterable[ToolKey]) -> UnknownName:
 
 def _check_conflict(old: Tool | None, new: Tool) -> None:
     if old is not None and old is not new:
-        what = f"two tools are called {_qualified_name(_tool_key(new))!r}: {qualified_name(old.function)} and {qualified_name(new.function)}"
+        what = f"two tools are called {_qualified_name(_tool_key(new))!r}: {qualified_name(old.function)} and {qualified_name(new.function)}"  # noqa: E501
         raise NameConflict(f"{what}; give one another name, or say replace=True")

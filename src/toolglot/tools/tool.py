@@ -264,7 +264,7 @@ class Tool:
         text = definition.kind == "freeform"
         if text and not shown:
             raise InvalidTool(
-                f"{qualified_name(self.function)} cannot be the freeform tool {definition.name!r}: it has no parameter for the text"
+                f"{qualified_name(self.function)} cannot be the freeform tool {definition.name!r}: it has no parameter for the text"  # noqa: E501
             )
         alone = len(shown) == 1 and extra is None and shown[0].name not in binder.known
         positional = tuple(p.name for p in found if p.kind is p.POSITIONAL_ONLY)

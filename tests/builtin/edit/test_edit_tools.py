@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from files.test_file_tools import BAD_PATHS, NOT_THERE, Tools, snapshot, trapped
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from files.test_file_tools import BAD_PATHS, NOT_THERE, Tools, snapshot, trapped
 
 from toolglot.builtin.edit.edit_tools import edit_tools
 from toolglot.builtin.edit.text_replace import ExpectedCount, ReplaceFailure, edit_distance, find_elision, replace_text

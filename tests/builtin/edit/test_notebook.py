@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from files.test_file_tools import BAD_PATHS, NOT_THERE, Tools, snapshot, trapped
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from files.test_file_tools import BAD_PATHS, NOT_THERE, Tools, snapshot, trapped
 
 from toolglot.builtin.edit.notebook import notebook_tools
 from toolglot.builtin.files.file_tools import file_tools

@@ -371,7 +371,7 @@ def _render_match(match: AstMatch, multi_names: set[str]) -> str:
 
 def _render_rewrite(result: AstRewriteResult) -> str:
     if not result.files:
-        why = f"Nothing to change: no code matches {result.pattern[:200]!r} in {result.path!r} ({result.searched} files looked at)."
+        why = f"Nothing to change: no code matches {result.pattern[:200]!r} in {result.path!r} ({result.searched} files looked at)."  # noqa: E501
         return "\n".join([why, *_render_notes(result.skipped, result.note)])
     places = f"{pluralize(result.replacements, 'place')} in {pluralize(len(result.files), 'file')}"
     head = f"would change {places}; with dry_run=false it is written" if result.dry_run else f"changed {places}"

@@ -227,7 +227,7 @@ def _render_edit(result: EditResult) -> str:
     lines = ", ".join(shown) + (" …" if len(result.ranges) > len(shown) else "")
     many = f"{result.edits} edits, " if result.edits > 1 else ""
     at = f"line{'s' if len(shown) > 1 or '-' in lines else ''} {lines}"
-    text = f"edited {result.path!r}: {many}{pluralize(result.replacements, 'place')}; {'the last at ' if result.edits > 1 else ''}{at}"
+    text = f"edited {result.path!r}: {many}{pluralize(result.replacements, 'place')}; {'the last at ' if result.edits > 1 else ''}{at}"  # noqa: E501
     loose = [one for one in result.strategies if one != "exact"]
     if not loose:
         return text
