@@ -33,8 +33,9 @@ Any other exception out of a codec is a bug in toolglot.
 """
 
 from collections.abc import Iterable
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Literal
+
+from toolglot.textutil import did_you_mean, suggest
 
 if TYPE_CHECKING:
     from toolglot.losses import Loss
@@ -79,9 +80,7 @@ class UnknownName(UsageError):
         known = sorted(known)
         more = f" and {len(known) - _MAX_LISTED_NAMES} more" if len(known) > _MAX_LISTED_NAMES else ""
         offered = f"there are {', '.join(known[:_MAX_LISTED_NAMES]) or 'none'}{more}"
-        if near := get_close_matches(name, known, n=3, cutoff=0.6):
-            offered = f"did you mean {' or '.join(map(repr, near))}?"
-        super().__init__(f"unknown {kind} {name!r}; {offered}")
+        super().__init__(f"unknown {kind} {name!r}; {did_you_mean(suggest(name, known)) or offered}")
         self.name = name
 
 

@@ -72,7 +72,7 @@ def test_a_question_that_nobody_answers_cannot_be_asked_for_by_name(tmp_path: Pa
 
 
 def test_memory_is_there_where_it_has_a_folder(tmp_path: Path) -> None:
-    more = set(names(tmp_path, state=tmp_path / "state")) - set(names(tmp_path))
+    more = set(names(tmp_path, state_dir=tmp_path / "state")) - set(names(tmp_path))
     assert more
     assert all("memory" in name for name in more)
 

@@ -9,13 +9,14 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from toolglot.errors import UsageError
+from toolglot.media_types import detect_media
 from toolglot.messages import Media, Text
 
 __all__ = ["extract_attachments", "find_missing_files", "load_attachment"]
 
 _MAX_BYTES = 20_000_000  # bytes
 _MENTION = re.compile(r"""(?<![\w@.])@("[^"]+"|'[^']+'|\S+)""")
-_IMAGE_SIGNATURES = {"image/png": b"\x89PNG", "image/jpeg": b"\xff\xd8\xff", "image/gif": b"GIF8"}
+_SNIFFED_TYPES = ("image/png", "image/jpeg", "image/gif")
 _MEDIA_KINDS = {"image": "image", "audio": "audio", "video": "video"}
 
 
@@ -32,7 +33,7 @@ def load_attachment(path: Path) -> Text | Media:
         raise UsageError(f"cannot read the attachment {str(path)!r}: {getattr(e, 'strerror', e)}") from None
     media_type = mimetypes.guess_type(path.name)[0] or ""
     family = media_type.partition("/")[0]
-    if family == "image" and media_type in _IMAGE_SIGNATURES and not data.startswith(_IMAGE_SIGNATURES[media_type]):
+    if media_type in _SNIFFED_TYPES and detect_media(data) != ("image", media_type):
         raise UsageError(f"the attachment {str(path)!r} is not an image of the kind that its name says")
     if family not in _MEDIA_KINDS and media_type != "application/pdf":
         try:

@@ -22,6 +22,7 @@ import msgspec
 
 from toolglot.errors import ToolError
 from toolglot.jsontext import loads
+from toolglot.media_types import detect_media
 from toolglot.messages import Foreign, Media, Text, ToolCall, ToolErrorKind, ToolResult
 from toolglot.request import ToolDefinition
 
@@ -47,14 +48,6 @@ MAX_GENERATED = 4_000_000  # characters, or pieces, that are taken from a genera
 MAX_STORED = 64 * 1024 * 1024
 MAX_PAGE = 20_000
 LINE_END_WINDOW = 200  # characters in which a line may end to be a good place for a cut
-# The first bytes of the media types that models look at.
-MEDIA_SIGNATURES = (
-    (b"\x89PNG\r\n\x1a\n", "image", "image/png"),
-    (b"\xff\xd8\xff", "image", "image/jpeg"),
-    (b"GIF87a", "image", "image/gif"),
-    (b"GIF89a", "image", "image/gif"),
-    (b"%PDF-", "file", "application/pdf"),
-)
 _SCALARS = frozenset({str, int, bool, type(None)})
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -161,13 +154,8 @@ def _to_block(value: Any) -> ResultBlock | None:
 
 
 def _to_media(data: bytes) -> Media:
-    kind, media_type = "file", "application/octet-stream"
-    for start, its_kind, its_type in MEDIA_SIGNATURES:
-        if data.startswith(start):
-            kind, media_type = its_kind, its_type
-    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
-        kind, media_type = "image", "image/webp"
-    return Media(cast(Any, kind), media_type, base64.b64encode(data).decode())
+    kind, media_type = detect_media(data) or ("file", "application/octet-stream")
+    return Media(kind, media_type, base64.b64encode(data).decode())
 
 
 def _to_json(value: Any) -> tuple[str, Any]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from files.test_file_tools import BAD_PATHS, NOT_THERE, Tools, snapshot, trapped
+from file_kit import BAD_PATHS, NOT_THERE, Tools, snapshot, trapped
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
@@ -19,7 +19,7 @@ from toolglot.builtin.tool_state import ToolState
 from toolglot.errors import ToolError
 from toolglot.jsontext import loads
 
-MEASURED = Path(__file__).parents[3] / "shared" / "facades" / "gemini_replace_cases.json"
+MEASURED = Path(__file__).parents[4] / "shared" / "facades" / "gemini_replace_cases.json"
 REASONS = {
     "edit_no_occurrence_found": ("not_found", "empty"),
     "edit_expected_occurrence_mismatch": ("ambiguous",),
@@ -241,7 +241,7 @@ class TestTolerant:
 
     def test_it_can_be_cancelled(self):
         text = "".join(f"some line of text number {n}\n" for n in range(600))
-        error = refused(text, "another kind of text that is longer", tolerant=True, stop=lambda: True)
+        error = refused(text, "another kind of text that is longer", tolerant=True, should_stop=lambda: True)
         assert error.kind == "cancelled"
 
     @given(st.text("abc", max_size=12), st.text("abc", max_size=12))

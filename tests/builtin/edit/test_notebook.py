@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from files.test_file_tools import BAD_PATHS, NOT_THERE, Tools, snapshot, trapped
+from file_kit import BAD_PATHS, NOT_THERE, Tools, snapshot, trapped
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 

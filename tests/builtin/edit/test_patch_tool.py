@@ -18,7 +18,7 @@ from toolglot.messages import ToolCall
 from toolglot.tools.context import Context
 from toolglot.tools.results import ToolOutput, as_result
 
-MEASURED = Path(__file__).parents[3] / "shared" / "facades" / "apply_patch_cases.json"
+MEASURED = Path(__file__).parents[4] / "shared" / "facades" / "apply_patch_cases.json"
 LETTERS = "a\nb\nc\nd\ne\n"
 # What the program that this language comes from does otherwise, and why this one does not.
 DEPARTURES = {
@@ -302,7 +302,7 @@ class Meddling(Workspace):
         super().__init__(root)
         self._meddled = root / name, text
 
-    def change(self, changes: Iterable[Change]) -> list[ChangeResult]:
+    def apply_changes(self, changes: Iterable[Change]) -> list[ChangeResult]:
         path, text = self._meddled
         path.write_text(text)
         return super().apply_changes(changes)

@@ -313,11 +313,11 @@ class TestChanging:
     def test_minds_what_was_seen(self, box: Workspace, root: Path, way: str) -> None:
         found = box.inspect("a.txt")
         assert found is not None
-        assert "exists already" in str(refused(box.write, "a.txt", b"x", seen="absent"))
+        assert "exists already" in str(refused(box.write, "a.txt", b"x", expected="absent"))
         (root / "a.txt").write_bytes(b"by hand")
-        assert "read it again" in str(refused(box.write, "a.txt", b"x", seen=found.version))
+        assert "read it again" in str(refused(box.write, "a.txt", b"x", expected=found.version))
         (root / "a.txt").unlink()
-        assert "there is no file" in str(refused(box.write, "a.txt", b"x", seen=found.version))
+        assert "there is no file" in str(refused(box.write, "a.txt", b"x", expected=found.version))
         assert box.write("a.txt", b"x", expected="absent").created
 
     @pytest.mark.parametrize("when", ["fsync", "link"])

@@ -519,8 +519,8 @@ class TestLife:
     def test_a_program_that_forgets_to_close_leaves_nothing_behind(self, chromium: Caller, site: Site) -> None:
         program = f"""
 import asyncio
-from toolglot.builtin.web import Web, WebConfig
-web = Web(WebConfig(allow_private=("127.0.0.1:{site.port}",)))
+from toolglot.builtin.web import WebClient, WebConfig
+web = WebClient(WebConfig(allow_private=("127.0.0.1:{site.port}",)))
 for _ in range(2):  # another event loop each time
     print(asyncio.run(web.open({site.url("/near")!r}, 20)).text)
 """

@@ -46,9 +46,10 @@ from toolglot.builtin.files.workspace import WorkspaceEntry
 from toolglot.builtin.search.list_dir import list_directory
 from toolglot.builtin.tool_state import ToolState, to_data
 from toolglot.errors import ToolError
+from toolglot.media_types import detect_media
 from toolglot.messages import Media, Text
 from toolglot.tools.context import Context
-from toolglot.tools.results import MAX_MEDIA, MEDIA_SIGNATURES, ToolOutput
+from toolglot.tools.results import MAX_MEDIA, ToolOutput
 from toolglot.tools.tool import Tool, tool
 
 __all__ = ["MediaResult", "ReadResult", "WriteResult", "file_tools"]
@@ -158,7 +159,7 @@ def _read_path(state: ToolState, context: Context, path: str, request: "_ReadReq
     _require_file(state, path)
     with state.workspace.open_file(path) as opened:
         head = read_all(opened.fd, _HEAD_SIZE)
-        if (media := _detect_media(head)) is not None:
+        if (media := detect_media(head)) is not None:
             return _attach_media(state, path, opened, media, pages=request.pages, detail="")
         if request.pages:
             raise ToolError(
@@ -283,15 +284,6 @@ def _render_read(result: ReadResult, max_width: int) -> str:
     return "\n".join([*([text] if result.lines else []), *(f"[{note}]" for note in notes)])
 
 
-def _detect_media(head: bytes) -> tuple[Literal["image", "file"], str] | None:
-    if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
-        return "image", "image/webp"
-    for start, kind, media_type in MEDIA_SIGNATURES:
-        if head.startswith(start):
-            return ("image" if kind == "image" else "file"), media_type
-    return None
-
-
 def _attach_media(
     state: ToolState,
     path: str,
@@ -338,7 +330,7 @@ def _view_image(state: ToolState, path: str, detail: Detail) -> ToolOutput:
     check_choice("detail", detail, get_args(Detail))
     _require_file(state, path)
     with state.workspace.open_file(path) as opened:
-        media = _detect_media(read_all(opened.fd, _HEAD_SIZE))
+        media = detect_media(read_all(opened.fd, _HEAD_SIZE))
         if media is None or media[0] != "image":
             suffix = PurePosixPath(path).suffix or "no suffix"
             raise ToolError(f"{path!r} ({suffix}) is not a PNG, JPEG, GIF or WebP image: read it instead", kind="execution")

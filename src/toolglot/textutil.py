@@ -1,0 +1,145 @@
+"""Small text helpers that every layer shares. Pure."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from difflib import SequenceMatcher, get_close_matches
+from typing import NamedTuple
+
+__all__ = [
+    "LineEdit",
+    "did_you_mean",
+    "find_line_edits",
+    "number_lines",
+    "pluralize",
+    "render_diff",
+    "split_lines",
+    "suggest",
+    "truncate",
+    "unified_diff",
+]
+
+_CONTEXT_LINES = 3
+_MAX_COMPARED_LINES = 2000  # SequenceMatcher is quadratic: longer changes are shown as one replacement
+_MAX_DIFF_CHARS = 100_000
+
+
+# ---- words and lines
+
+
+def suggest(name: str, known: Iterable[str], *, limit: int = 3, cutoff: float = 0.6) -> list[str]:
+    """Return the known names that are most similar to a misspelt one, best first."""
+    return get_close_matches(name, list(known), n=limit, cutoff=cutoff)
+
+
+def did_you_mean(suggestions: Iterable[str]) -> str:
+    """Return "did you mean 'a' or 'b'?", or "" without suggestions."""
+    names = " or ".join(map(repr, suggestions))
+    return f"did you mean {names}?" if names else ""
+
+
+def truncate(text: str, limit: int) -> str:
+    """Return the text, shortened to `limit` characters and an ellipsis where it is longer."""
+    return text if len(text) <= limit else f"{text[:limit]}…"
+
+
+def pluralize(count: int, noun: str, plural: str = "") -> str:
+    """Return a count with its noun: `1 line`, `2 lines`."""
+    return f"{count} {noun if count == 1 else plural or f'{noun}s'}"
+
+
+def split_lines(text: str) -> list[str]:
+    """Return the lines without their line endings (LF or CRLF); an empty text has none."""
+    lines = text.replace("\r\n", "\n").split("\n")
+    if not lines[-1]:
+        lines.pop()
+    return lines
+
+
+def number_lines(lines: Iterable[str], first: int = 1) -> str:
+    """Return lines as `number<TAB>text`."""
+    return "\n".join(f"{number}\t{line}" for number, line in enumerate(lines, first))
+
+
+# ---- differences
+
+
+class LineEdit(NamedTuple):
+    """Lines that were replaced; `start` is the index (from 0) of the first of them in the old text."""
+
+    start: int
+    removed: Sequence[str]
+    added: Sequence[str]
+
+    @property
+    def end(self) -> int:
+        """The index after the last removed line."""
+        return self.start + len(self.removed)
+
+
+def find_line_edits(old: Sequence[str], new: Sequence[str]) -> list[LineEdit]:
+    """Return what turns the old lines into the new ones."""
+    shared = min(len(old), len(new))
+    head = next((i for i in range(shared) if old[i] != new[i]), shared)
+    tail = next((i for i in range(shared - head) if old[-1 - i] != new[-1 - i]), shared - head)
+    removed, added = old[head : len(old) - tail], new[head : len(new) - tail]
+    if not removed and not added:
+        return []
+    if max(len(removed), len(added)) > _MAX_COMPARED_LINES:
+        return [LineEdit(head, removed, added)]
+    codes = SequenceMatcher(None, removed, added).get_opcodes()
+    return [LineEdit(head + a, removed[a:b], added[c:d]) for kind, a, b, c, d in codes if kind != "equal"]
+
+
+def unified_diff(before: str, after: str, path: str) -> str:
+    """Return a unified diff of two texts, "" where they are equal; a very long one is truncated."""
+    old, new = _mark_final_newline(before), _mark_final_newline(after)
+    return render_diff(path if before else "/dev/null", path, old, find_line_edits(old, new))
+
+
+def _mark_final_newline(text: str) -> list[str]:
+    lines = split_lines(text)
+    if text and not text.endswith("\n"):
+        lines[-1] += "\n\\ No newline at end of file"
+    return lines
+
+
+def render_diff(old_path: str, new_path: str, lines: Sequence[str], edits: Sequence[LineEdit]) -> str:
+    """Return known edits of `lines` as a unified diff, "" without any; a very long one is truncated."""
+    if not edits:
+        return ""
+    output = [f"--- {old_path}", f"+++ {new_path}"]
+    size, growth = 0, 0
+    for group in _group_edits(edits):
+        start, end = max(group[0].start - _CONTEXT_LINES, 0), min(group[-1].end + _CONTEXT_LINES, len(lines))
+        group_growth = sum(len(edit.added) - len(edit.removed) for edit in group)
+        old_range = _format_range(start, end - start)
+        hunk = [f"@@ -{old_range} +{_format_range(start + growth, end - start + group_growth)} @@"]
+        position = start
+        for edit in group:
+            hunk += [f" {line}" for line in lines[position : edit.start]]
+            hunk += [f"-{line}" for line in edit.removed]
+            hunk += [f"+{line}" for line in edit.added]
+            position = edit.end
+        hunk += [f" {line}" for line in lines[position:end]]
+        growth += group_growth
+        for line in hunk:
+            output.append(line)
+            size += len(line) + 1
+            if size > _MAX_DIFF_CHARS:
+                return "\n".join([*output, "… the rest of the diff is omitted"]) + "\n"
+    return "\n".join(output) + "\n"
+
+
+def _group_edits(edits: Sequence[LineEdit]) -> Iterator[list[LineEdit]]:
+    """Yield edits that are so close together that they share their context lines."""
+    group: list[LineEdit] = []
+    for edit in edits:
+        if group and edit.start - group[-1].end > 2 * _CONTEXT_LINES:
+            yield group
+            group = []
+        group.append(edit)
+    yield group
+
+
+def _format_range(start: int, count: int) -> str:
+    """Return a hunk's range as diff writes it: an empty one names the line before it."""
+    return f"{start + 1}" if count == 1 else f"{start + (1 if count else 0)},{count}"
