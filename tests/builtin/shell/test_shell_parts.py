@@ -243,7 +243,7 @@ class TestProtectedNames:
         work, away = self.work(base)
         stock = take_snapshots([Root(work)], work, recursive=True)
         subprocess.run(["/bin/sh", "-c", act], cwd=work, check=True)
-        found = revert_changes(stock, away, recursive=True, **{"may_undo": True, **options})
+        found = revert_changes(stock, away, recursive=True, **{"may_restore": True, **options})
         parts = ([old for old, _ in found.removed], found.restored, found.changed)
         made, put_back, changed = ({str(path.relative_to(work)) for path in paths} for paths in parts)
         return made, put_back, changed
@@ -277,7 +277,7 @@ class TestProtectedNames:
         assert [path.name for path in (tmp_path / "outside").iterdir()] == ["file"]
 
     def test_what_the_user_may_have_changed_meanwhile_is_only_told(self, tmp_path: Path) -> None:
-        assert self.settled(tmp_path, "echo x > .envrc", may_undo=False) == (set[str](), set[str](), {".envrc"})
+        assert self.settled(tmp_path, "echo x > .envrc", may_restore=False) == (set[str](), set[str](), {".envrc"})
         assert (tmp_path / "work/.envrc").read_text() == "x\n"
 
     def test_what_is_taken_away_is_kept(self, tmp_path: Path) -> None:
