@@ -356,11 +356,11 @@ import asyncio, os, signal, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 from shell_kit import Kit, unavailable_reason
-from toolglot.builtin.shell import Level
+from toolglot.builtin.shell import SandboxLevel
 
 async def work():
-    for level in (Level.BUBBLEWRAP, Level.LANDLOCK, Level.NONE):
-        if level is Level.NONE or not unavailable_reason(level):
+    for level in (SandboxLevel.BUBBLEWRAP, SandboxLevel.LANDLOCK, SandboxLevel.NONE):
+        if level is SandboxLevel.NONE or not unavailable_reason(level):
             base = Path(sys.argv[2]) / level.name
             base.mkdir()
             await Kit(base, level).shell(command=sys.argv[3], background=True, yield_after=0.3)
