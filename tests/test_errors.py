@@ -96,4 +96,4 @@ def test_losses_and_repairs_are_values(kind: type[Loss] | type[Repair]) -> None:
     assert len({value, kind("what", "where", "why"), kind("what", "where", "else")}) == 2
     assert str(value) == "what at where: why"
     with pytest.raises(AttributeError):
-        value.what = "x"  # pyright: ignore[reportAttributeAccessIssue]
+        value.subject = "x"  # pyright: ignore[reportAttributeAccessIssue]

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from toolglot.errors import MalformedData, ToolglotError
 from toolglot.jsontext import dumps, loads
 from toolglot.messages import (
+    BaseCall,
     Block,
     Conversation,
     Foreign,
@@ -219,3 +220,18 @@ def test_any_bytes_load_or_are_malformed(pieces: list[bytes]) -> None:
         load(b'{"toolglot":1}\n' + b"".join(pieces))
     except ToolglotError as error:
         assert type(error) is MalformedData  # noqa: PT017
+
+
+def test_keys_of_older_files_are_read() -> None:
+    """Keys that were renamed within format 1: in messages, and in the calls and results of a saved run."""
+    call = b'{"type":"tool_call","id":"c","name":"Read","arguments":{"meant":1},"meant":{"tool":"read","arguments":{}}}'
+    result = b'{"type":"tool_result","call_id":"c","worded":true,"data":{"type":"tool_result","worded":1}}'
+    lines = b'{"toolglot":1,"run":{"calls":[%s]}}\n{"role":"assistant","blocks":[%s]}\n{"role":"tool","blocks":[%s]}\n'
+    conversation, header = load(lines % (call, call, result))
+    assert conversation[0].calls[0].base_call == BaseCall("read", {})
+    assert conversation[0].calls[0].arguments == {"meant": 1}
+    assert conversation[1].results[0].is_rendered
+    assert conversation[1].results[0].data == {"type": "tool_result", "worded": 1}
+    assert header["run"]["calls"][0]["base_call"] == {"tool": "read", "arguments": {}}
+    assert b'"meant":{' not in save(conversation)
+    assert b'"base_call":{' in save(conversation)

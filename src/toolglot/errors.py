@@ -1,20 +1,20 @@
 """Every error of toolglot.
 
 ToolglotError
-├── UsageError                 the caller asked for something that does not exist or cannot be
-│   ├── UnknownName            an unknown wire, provider, tool …: names the nearest known ones
-│   ├── WouldLose              strict was asked for, and the target cannot say everything
-│   ├── LimitExceeded          preflight: a tool or request over a provider's limit
-│   ├── NotATool               a function, schema or name that cannot be a tool
-│   ├── NameConflict           two tools of one name
-│   └── ReplayMiss             a replay has no such exchange: names the nearest one and where it differs
-├── MalformedData              bytes that are not what they should be
-│   ├── MalformedReply         a provider's answer that its wire does not allow
-│   │   └── TruncatedStream    the answer ended before its terminal
+├── UsageError                 the caller asked for something that does not exist or is not possible
+│   ├── UnknownName            an unknown wire, provider, tool …; suggests the closest known names
+│   ├── LossyEncoding          strict encoding was requested, but the target cannot express everything
+│   ├── LimitExceeded          preflight: a tool or request exceeds a provider's limit
+│   ├── InvalidTool            a function, schema or name that cannot become a tool
+│   ├── NameConflict           two tools share a name
+│   └── ReplayMiss             a replay has no such exchange; names the closest one and where it differs
+├── MalformedData              bytes that do not have the expected form
+│   ├── MalformedReply         a provider's reply that its wire does not allow
+│   │   └── TruncatedStream    the reply ended before its terminal event
 │   └── MalformedRequest       a request body that its wire does not allow
-├── ProviderError              the provider said no; `retryable` says whether to ask again
+├── ProviderError              the provider refused; `retryable` tells whether a retry may help
 │   ├── InvalidRequest         400, 413, 422 …
-│   │   └── ContextTooLong     the conversation does not fit the model
+│   │   └── ContextTooLong     the conversation exceeds the model's context window
 │   ├── AuthenticationFailed   401
 │   ├── PermissionDenied       403
 │   ├── NotFound               404
@@ -23,13 +23,13 @@ ToolglotError
 │   ├── ContentBlocked         a safety filter refused the request
 │   ├── Overloaded             503, 529
 │   └── ServerFailed           any other 5xx, and errors inside a stream
-├── TransportError             no whole answer came: asking again may help
+├── TransportError             no complete reply arrived: a retry may help
 │   ├── ConnectFailed          the provider could not be reached
-│   ├── TimedOut               it did not answer in time
-│   └── ConnectionLost         the connection broke before the answer was whole
-└── ToolError                  a tool call that failed; tools may raise it themselves
+│   ├── TimedOut               the provider did not reply in time
+│   └── ConnectionLost         the connection broke before the reply was complete
+└── ToolError                  a tool call failed; tools may raise it themselves
 
-Any other exception out of a codec is a bug in toolglot.
+Any other exception raised by a codec is a bug in toolglot.
 """
 
 from collections.abc import Iterable
@@ -54,27 +54,27 @@ ToolErrorKind = Literal[
     "execution",
     "unknown_outcome",
 ]
-"""Why a call has no good result."""
+"""Why a call failed."""
 
 
 class ToolglotError(Exception):
-    """The root of the tree."""
+    """Base class of every error of toolglot."""
 
     @property
     def type(self) -> str:
-        """The name of the error in JSON answers."""
+        """The error's name in JSON output."""
         return type(self).__name__
 
 
 class UsageError(ToolglotError):
-    """The caller asked for something that does not exist or cannot be."""
+    """The caller asked for something that does not exist or is not possible."""
 
 
 _MAX_LISTED_NAMES = 12
 
 
 class UnknownName(UsageError):
-    """A name that is not known; the message offers the nearest ones."""
+    """A name that is not known; the message suggests the closest known ones."""
 
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
         known = sorted(known)
@@ -85,15 +85,15 @@ class UnknownName(UsageError):
 
 
 class LossyEncoding(UsageError):
-    """Strict encoding was asked for, and these losses stand in the way."""
+    """Strict encoding was requested, but these losses would occur."""
 
     def __init__(self, losses: "Iterable[Loss]") -> None:
         self.losses = tuple(losses)
-        super().__init__("the target cannot say everything: " + "; ".join(map(str, self.losses)))
+        super().__init__("the target cannot express everything: " + "; ".join(map(str, self.losses)))
 
 
 class LimitExceeded(UsageError):
-    """A limit of a provider, named before a byte is sent."""
+    """A provider's limit is exceeded; raised before any byte is sent."""
 
     def __init__(self, quantity: str, limit: int | str, value: int | str, provider: str) -> None:
         super().__init__(f"{quantity} is {value}, over the limit of {provider}: {limit}")
@@ -101,11 +101,11 @@ class LimitExceeded(UsageError):
 
 
 class InvalidTool(UsageError):
-    """A function, schema or name that cannot be a tool."""
+    """A function, schema or name that cannot become a tool."""
 
 
 class NameConflict(UsageError):
-    """Two tools of one name."""
+    """Two tools share a name."""
 
 
 class ReplayMiss(UsageError):
@@ -113,15 +113,15 @@ class ReplayMiss(UsageError):
 
 
 class MalformedData(ToolglotError):
-    """Bytes that are not what they should be."""
+    """Bytes that do not have the expected form."""
 
 
 class MalformedReply(MalformedData):
-    """A provider's answer that its wire does not allow."""
+    """A provider's reply that its wire does not allow."""
 
 
 class TruncatedStream(MalformedReply):
-    """The answer ended before its terminal: what came so far is not a reply."""
+    """The reply ended before its terminal event: what has arrived so far is not a reply."""
 
 
 class MalformedRequest(MalformedData):
@@ -129,7 +129,7 @@ class MalformedRequest(MalformedData):
 
 
 class ProviderError(ToolglotError):
-    """The provider said no. `request_id`: what the provider calls the request, "" where it does not say."""
+    """The provider refused the request. `request_id` is the provider's id for it, "" if unknown."""
 
     retryable = False
 
@@ -148,19 +148,19 @@ class ProviderError(ToolglotError):
 
 
 class InvalidRequest(ProviderError):
-    """The request itself is refused."""
+    """The request itself is invalid."""
 
 
 class ContextTooLong(InvalidRequest):
-    """The conversation does not fit the model."""
+    """The conversation exceeds the model's context window."""
 
 
 class AuthenticationFailed(ProviderError):
-    """No key, or a wrong one."""
+    """The API key is missing or wrong."""
 
 
 class PermissionDenied(ProviderError):
-    """The key may not do this."""
+    """The API key does not permit this."""
 
 
 class NotFound(ProviderError):
@@ -172,7 +172,7 @@ class QuotaExceeded(ProviderError):
 
 
 class RateLimited(ProviderError):
-    """Too many requests for now."""
+    """Too many requests; retry later."""
 
     retryable = True
 
@@ -182,29 +182,29 @@ class ContentBlocked(ProviderError):
 
 
 class Overloaded(ProviderError):
-    """The provider is busy."""
+    """The provider is overloaded; retry later."""
 
     retryable = True
 
 
 class ServerFailed(ProviderError):
-    """The provider failed."""
+    """The provider failed internally."""
 
     retryable = True
 
 
 class TransportError(ToolglotError):
-    """No whole answer came."""
+    """No complete reply arrived."""
 
     retryable = True
 
 
 class ConnectFailed(TransportError):
-    """The provider could not be reached: no such host, nobody listens, TLS or a proxy failed."""
+    """The provider could not be reached: unknown host, refused connection, TLS or proxy failure."""
 
 
 class TimedOut(TransportError):
-    """The provider did not answer in time. `phase`: connect, first byte or idle."""
+    """The provider did not reply in time. `phase` is connect, first byte or idle."""
 
     def __init__(self, message: str, phase: str = "") -> None:
         super().__init__(message)
@@ -212,17 +212,22 @@ class TimedOut(TransportError):
 
 
 class ConnectionLost(TransportError):
-    """The connection broke before the answer was whole."""
+    """The connection broke before the reply was complete."""
 
 
 class ToolError(ToolglotError):
-    """A tool call that failed. A tool that raises it decides what the model reads, and whether trying again may help."""
+    """A tool call failed. A tool that raises it decides what the model reads and whether a retry may help.
+
+    `code` is a stable identifier that programs and facades branch on, "" where there is none; `details` are its typed data.
+    Nothing should need to look into the message.
+    """
 
     def __init__(
         self,
         message: str,
         *,
         kind: ToolErrorKind = "execution",
+        code: str = "",
         tool: str = "",
         call_id: str = "",
         details: Any = None,
@@ -231,5 +236,6 @@ class ToolError(ToolglotError):
     ) -> None:
         super().__init__(message)
         self.kind: ToolErrorKind = kind
-        self.tool, self.call_id, self.details = tool, call_id, details
+        self.code, self.details = code, details
+        self.tool, self.call_id = tool, call_id
         self.retryable, self.retry_after = retryable, retry_after

@@ -1,22 +1,23 @@
-"""What a wire could not say, and what was mended on the way: values that a caller can show, count or refuse."""
+"""What an encoding left out or changed, as values that a caller can show, count or refuse."""
 
 import msgspec
 
 __all__ = ["Loss", "Repair"]
 
 
-class _Note(msgspec.Struct, frozen=True, gc=False):
-    what: str
+# The JSON keys are older than the attribute names: `--json` output and saved runs keep them.
+class _Note(msgspec.Struct, frozen=True, gc=False, rename={"subject": "what", "reason": "why"}):
+    subject: str
     where: str
-    why: str
+    reason: str
 
     def __str__(self) -> str:
-        return f"{self.what} at {self.where}: {self.why}"
+        return f"{self.subject} at {self.where}: {self.reason}"
 
 
 class Loss(_Note, frozen=True, gc=False):
-    """Something the target cannot be told: `what` was left out at `where`, because `why`."""
+    """`subject` was left out at `where` because the target cannot express it: see `reason`."""
 
 
 class Repair(_Note, frozen=True, gc=False):
-    """Something changed or made up so that the target accepts the request."""
+    """`subject` was changed or added at `where` so that the target accepts the request: see `reason`."""

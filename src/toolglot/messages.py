@@ -1,11 +1,10 @@
-"""Neutral values of a conversation: immutable, a superset of what every wire can say.
+"""Neutral values of a conversation: immutable, and a superset of what every wire can express.
 
-Laws of this file:
-- A block holds what all wires share in typed fields. What only its own wire understands (signatures, item ids, citations,
-  cache marks) lies in `opaque`, exactly as it came, and goes back to the `Origin` that made it and to nobody else.
-- `Foreign` is content that has no neutral form: kept whole, echoed only to its own wire.
-- Nothing here knows a provider.
-- A value holds plain data only, so it can never be part of a cycle: the garbage collector need not look at it (`gc=False`).
+- A block keeps what all wires share in typed fields. What only its own wire understands (signatures, item ids, citations,
+  cache marks) is kept verbatim in `opaque`, and is sent back only to the `Origin` that produced it.
+- `Foreign` is content without a neutral form: kept whole, and sent back only to its own wire.
+- No provider is known here.
+- A value holds plain data only and can never be part of a reference cycle, so the garbage collector skips it (`gc=False`).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,7 +14,7 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from toolglot.errors import MalformedData, ToolErrorKind
-from toolglot.jsontext import dumps, json_type_name, loads
+from toolglot.jsontext import dumps, loads_object
 
 __all__ = [
     "BaseCall",
@@ -52,7 +51,7 @@ MediaKind = Literal["image", "audio", "video", "file"]
 
 
 class Origin(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """Who made a message: the wire it was read from, the vendor's profile, the model."""
+    """Where a message comes from: the wire it was read from, the vendor's profile and the model."""
 
     wire: str
     profile: str = ""
@@ -71,14 +70,14 @@ class Text(_Block, frozen=True, gc=False, tag="text"):
 
 
 class Thinking(_Block, frozen=True, gc=False, tag="thinking"):
-    """The model's reasoning. `text` may be empty where a provider sends only a signature or a cipher."""
+    """The model's reasoning. `text` is empty if the provider sent only a signature or ciphertext."""
 
     text: str
     opaque: Opaque | None = None
 
 
 class Media(_Block, frozen=True, gc=False, tag="media"):
-    """An image, sound, video or file: its bytes in base64, or where they are (a URL, a file id of the origin)."""
+    """An image, audio, video or file: base64 `data`, a URL, or a file id at the origin."""
 
     kind: MediaKind
     media_type: str = ""
@@ -90,7 +89,7 @@ class Media(_Block, frozen=True, gc=False, tag="media"):
 
 
 class BaseCall(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """What a call under a model's own names means: a base tool, its arguments, and the facade that the model spoke through."""
+    """A call translated from a model's native tool names: the base tool, its arguments, and the facade that translated it."""
 
     tool: str
     arguments: dict[str, Any]
@@ -98,7 +97,7 @@ class BaseCall(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class ToolCall(_Block, frozen=True, gc=False, tag="tool_call"):
-    """A call the model made.
+    """A tool call by the model.
 
     `arguments` is None for a freeform call and for text that is not a JSON object; `raw` is the text exactly as sent.
     """
@@ -110,19 +109,22 @@ class ToolCall(_Block, frozen=True, gc=False, tag="tool_call"):
     freeform: bool = False
     namespace: str = ""
     opaque: Opaque | None = None
-    meant: BaseCall | None = None
-    """Where the model has made the call in the words of its own harness."""
+    base_call: BaseCall | None = None
+    """Set if the model made the call under the native tool names of a facade."""
 
     @property
     def text(self) -> str:
-        """The arguments as the text that wires with textual arguments send."""
+        """The arguments as JSON text, for wires that send them as a string."""
         if self.raw is not None:
             return self.raw
         return dumps(self.arguments or {}).decode()
 
 
 class ToolResult(_Block, frozen=True, gc=False, tag="tool_result"):
-    """The answer to one call. `data` is structured output where a tool gave some; `content` is what the model reads."""
+    """The result of one call. `content` is what the model reads; `data` is the tool's structured output, if any.
+
+    Of a failed call, `error_kind` is the category and `error_code` the stable identifier that the tool raised.
+    """
 
     call_id: str
     content: "tuple[Text | Media | Foreign, ...]" = ()
@@ -131,17 +133,18 @@ class ToolResult(_Block, frozen=True, gc=False, tag="tool_result"):
     is_error: bool = False
     error_kind: ToolErrorKind | None = None
     opaque: Opaque | None = None
-    worded: bool = False
-    """The text is as the model's own harness says it: also that it is an error."""
+    is_rendered: bool = False
+    """A facade rendered the text, so it already tells the model whether the call failed."""
+    error_code: str = ""
 
     @property
     def text(self) -> str:
-        """The readable text of the result."""
+        """The text of the result."""
         return "".join(block.text for block in self.content if isinstance(block, Text))
 
 
 class Foreign(_Block, frozen=True, gc=False, tag="foreign"):
-    """Content of one wire that has no neutral form: the item as it came."""
+    """Content of one wire that has no neutral form, verbatim."""
 
     wire: str
     item: Any
@@ -151,7 +154,7 @@ Block = Text | Thinking | Media | ToolCall | ToolResult | Foreign
 
 
 class Usage(msgspec.Struct, frozen=True, gc=False):
-    """Tokens. `input` includes `cached` and `cache_write`; `output` includes `reasoning`."""
+    """Token counts. `input` includes `cached` and `cache_write`; `output` includes `reasoning`."""
 
     input: int = 0
     output: int = 0
@@ -161,7 +164,7 @@ class Usage(msgspec.Struct, frozen=True, gc=False):
 
 
 class Message(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """One turn of one speaker. A `tool` message holds the results of the assistant message before it."""
+    """One message of one role. A `tool` message holds the results of the assistant message before it."""
 
     role: Role
     blocks: tuple[Block, ...]
@@ -185,7 +188,7 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class Reply(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """What a model answered: one assistant message, why it stopped and what it cost."""
+    """A model's reply: one assistant message, why it stopped, and its token usage."""
 
     blocks: tuple[Block, ...]
     stop: StopReason = "end"
@@ -211,17 +214,17 @@ class Reply(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class Conversation(Sequence[Message]):
-    """An append-only list of messages: what was said stays said, so that its encoding can be cached."""
+    """An append-only list of messages. Nothing is ever changed, so that encodings can be cached."""
 
     __slots__ = ("__weakref__", "_messages", "attachments")
 
     def __init__(self, messages: Iterable[Message] = ()) -> None:
         self._messages = list(messages)
         self.attachments: WeakKeyDictionary[Any, Any] | None = None
-        """What somebody keeps for this conversation, for as long as both live."""
+        """Per-owner state of this conversation; it lives as long as both the owner and the conversation."""
 
     def append(self, *messages: Message) -> None:
-        """Adds messages at the end."""
+        """Append messages."""
         self._messages.extend(messages)
 
     @overload
@@ -255,77 +258,90 @@ def _to_blocks(content: "str | Block | Iterable[str | Block]") -> tuple[Block, .
 
 
 def system(content: "str | Block | Iterable[str | Block]") -> Message:
-    """An instruction to the model."""
+    """Create a system message."""
     return Message("system", _to_blocks(content))
 
 
 def user(content: "str | Block | Iterable[str | Block]") -> Message:
-    """What the user says."""
+    """Create a user message."""
     return Message("user", _to_blocks(content))
 
 
 def assistant(content: "str | Block | Iterable[str | Block]") -> Message:
-    """What the model said."""
+    """Create an assistant message."""
     return Message("assistant", _to_blocks(content))
 
 
 def tool_results(*results: ToolResult) -> Message:
-    """The answers to the calls of the assistant message before."""
+    """Create a tool message: the results of the calls in the assistant message before it."""
     return Message("tool", results)
 
 
-# ---- save and load: a header line, then one message a line
+# ---- save and load: a header line, then one message per line
 
-_BLOCK_TAGS = {"text", "thinking", "media", "tool_call", "tool_result", "foreign"}
+_BLOCK_TYPES = {"text", "thinking", "media", "tool_call", "tool_result", "foreign"}
+# Keys of format 1 that were renamed before the first release, by type of block.
+_RENAMED_KEYS = {"tool_call": {"meant": "base_call"}, "tool_result": {"worded": "is_rendered"}}
 
 
 def save(conversation: Iterable[Message], **header: Any) -> bytes:
-    """The conversation as JSON lines: `{"toolglot": 1, …}`, then one message a line."""
+    """Serialize the conversation as JSON lines: `{"toolglot": 1, …}`, then one message per line."""
     lines = [dumps({"toolglot": FORMAT_VERSION, **header}), *map(dumps, conversation)]
     return b"\n".join(lines) + b"\n"
 
 
 def load(data: bytes) -> tuple[Conversation, dict[str, Any]]:
-    """What `save` wrote: the conversation and the rest of its header. Blocks of unknown types load as `Foreign`."""
+    """Load what `save` wrote. Return the conversation and its header. Unknown types of blocks load as `Foreign`."""
     lines = [line for line in data.split(b"\n") if line.strip()]
     header = _parse_line(lines[0], 1) if lines else {}
     version = header.pop("toolglot", None)
     if version != FORMAT_VERSION:
-        raise MalformedData(f"line 1: not a conversation of format {FORMAT_VERSION}: its header says {version!r}")
-    return Conversation(_parse_message(line, number) for number, line in enumerate(lines[1:], 2)), header
+        raise MalformedData(f"line 1: expected a conversation of format {FORMAT_VERSION}, but its header has {version!r}")
+    messages = (_parse_message(line, number) for number, line in enumerate(lines[1:], 2))
+    # A saved run has calls and results in the header.
+    return Conversation(messages), {key: _rename_keys(value) for key, value in header.items()}
 
 
 def _parse_line(line: bytes, number: int) -> dict[str, Any]:
     try:
-        value = loads(line)
+        return loads_object(line)
     except ValueError as e:
         raise MalformedData(f"line {number}: {e}") from None
-    if not isinstance(value, dict):
-        raise MalformedData(f"line {number}: expected an object, got {json_type_name(value)}")
-    return cast(dict[str, Any], value)
-
-
-def _wrap_unknown_block(block: Any) -> Any:
-    """A block of a type that this version does not know is kept as Foreign."""
-    if not isinstance(block, dict):
-        return block
-    fields = cast(dict[str, Any], block)
-    tag, content = fields.get("type"), fields.get("content")
-    if not isinstance(tag, str) or tag not in _BLOCK_TAGS:
-        return {"type": "foreign", "wire": "toolglot", "item": fields}
-    return (
-        {**fields, "content": [_wrap_unknown_block(part) for part in cast(list[Any], content)]}
-        if isinstance(content, list)
-        else fields
-    )
 
 
 def _parse_message(line: bytes, number: int) -> Message:
     value = _parse_line(line, number)
     blocks = value.get("blocks")
     if isinstance(blocks, list):
-        value["blocks"] = [_wrap_unknown_block(block) for block in cast(list[Any], blocks)]
+        value["blocks"] = [_wrap_unknown_block(_rename_keys(block)) for block in cast(list[Any], blocks)]
     try:
         return msgspec.convert(value, Message)
     except msgspec.ValidationError as e:
         raise MalformedData(f"line {number}: {e}") from None
+
+
+def _rename_keys(value: Any) -> Any:
+    """Replace the keys of older files in a block, or in every block inside a header's value."""
+    if isinstance(value, list):
+        return [_rename_keys(item) for item in cast(list[Any], value)]
+    if not isinstance(value, dict):
+        return value
+    fields = cast(dict[str, Any], value)
+    tag = fields.get("type")
+    if isinstance(tag, str) and tag in _BLOCK_TYPES:  # data of tools inside of a block is nobody's to change
+        renamed = _RENAMED_KEYS.get(tag, {})
+        return {renamed.get(key, key): item for key, item in fields.items()}
+    return {key: _rename_keys(item) for key, item in fields.items()}
+
+
+def _wrap_unknown_block(block: Any) -> Any:
+    """Turn a block of a type that this version does not know into a `foreign` block."""
+    if not isinstance(block, dict):
+        return block
+    fields = cast(dict[str, Any], block)
+    tag, content = fields.get("type"), fields.get("content")
+    if not isinstance(tag, str) or tag not in _BLOCK_TYPES:
+        return {"type": "foreign", "wire": "toolglot", "item": fields}
+    if isinstance(content, list):
+        return {**fields, "content": [_wrap_unknown_block(part) for part in cast(list[Any], content)]}
+    return fields

@@ -528,7 +528,7 @@ def test_strict_sends_nothing_that_would_lose_something() -> None:
         asked(transport, request, strict=True)
     assert transport.requests == []
     answered = asked(transport, request)
-    assert [loss.what for loss in answered.losses] == ["top_k"]
+    assert [loss.subject for loss in answered.losses] == ["top_k"]
 
 
 def test_strict_asks_where_nothing_is_lost() -> None:
@@ -546,7 +546,7 @@ def test_strict_also_counts_for_a_cure() -> None:
         asked(transport, request, strict=True)
     assert len(transport.requests) == 1
     answered = asked(ScriptedTransport(refused, whole_reply()), request)
-    assert [loss.what for loss in answered.losses] == ["temperature"]
+    assert [loss.subject for loss in answered.losses] == ["temperature"]
 
 
 def test_features_are_those_of_the_model() -> None:
@@ -560,7 +560,7 @@ def test_prepared_tools() -> None:
     tools = [ToolDefinition(f"t{number}", "", {"type": "object"}) for number in range(130)]
     prepared = engine.prepare_tools(iter(tools))
     assert prepared.tools == tuple(tools[:128])
-    assert [loss.what for loss in prepared.losses] == ["tool 't128'", "tool 't129'"]
+    assert [loss.subject for loss in prepared.losses] == ["tool 't128'", "tool 't129'"]
     assert [problem.what for problem in prepared.problems] == ["number of tools"]
     fine = engine.prepare_tools([WEATHER])
     assert (fine.tools, fine.problems, fine.losses) == ((WEATHER,), (), ())
@@ -901,7 +901,7 @@ def test_cured_once_and_told() -> None:
         answered = await engine.ask(text_request(options=LIMITED))
         assert answered.retries == 0
         (repair,) = answered.repairs
-        assert repair.what == "max_tokens"
+        assert repair.subject == "max_tokens"
         assert engine.applied_heals == (repair,)
         later = await engine.ask(text_request(options=LIMITED))
         assert later.repairs == ()

@@ -327,7 +327,7 @@ def test_losses_of_one_conversation_do_not_reach_another() -> None:
     thought = Message("assistant", (Thinking("hm"), Text("x")), Origin("elsewhere"))
     first = PrefixEncoder(profile, heads).encode(Request("m", [user("Hi"), thought, user("y")], (WEATHER,)))
     second = PrefixEncoder(profile, heads).encode(Request("m", [user("Hi")], (WEATHER,)))
-    assert [loss.what for loss in first.losses] == ["thinking"]
+    assert [loss.subject for loss in first.losses] == ["thinking"]
     assert second.losses == ()
 
 

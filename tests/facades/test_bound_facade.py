@@ -79,7 +79,7 @@ class TestWhatAModelSees:
         for name in ("View", "Look"):
             assert understood(face, call(name, {"file_path": "a"}))[0] == "read"
         shown = face.render_message(
-            Message("assistant", (ToolCall("c", "x", {}, meant=BaseCall("read", {"path": "a"}, "other")),)), is_own=False
+            Message("assistant", (ToolCall("c", "x", {}, base_call=BaseCall("read", {"path": "a"}, "other")),)), is_own=False
         )
         assert [one.name for one in shown.calls] == ["Read"]
 
@@ -128,7 +128,7 @@ class TestCalls:
     )
     def test_a_call_is_understood(self, face: BoundFacade, made: ToolCall, tool: str, arguments: Arguments) -> None:
         assert understood(face, made) == (tool, arguments)
-        assert face.annotate(made).meant == BaseCall(tool, arguments, face.facade.id)
+        assert face.annotate(made).base_call == BaseCall(tool, arguments, face.facade.id)
 
     @pytest.mark.parametrize(
         ("arguments", "base", "what"),
@@ -142,7 +142,7 @@ class TestCalls:
         meaning = acme.interpret(call("Bash", arguments))
         assert meaning is not None
         assert (meaning.tool, meaning.arguments) == ("shell", base)
-        assert [(repair.what, repair.where) for repair in meaning.repairs] == [(what, "Bash")]
+        assert [(repair.subject, repair.where) for repair in meaning.repairs] == [(what, "Bash")]
 
     def test_what_means_nothing_here_is_taken_without_a_word(self) -> None:
         assert acme.interpret(call("Bash", {"command": "ls", "description": "Lists."})) == InterpretedCall(
@@ -180,10 +180,10 @@ class TestCalls:
 
     def test_a_base_tool_under_its_own_name_means_itself(self) -> None:
         made = acme.annotate(call("ast_search", {"pattern": "x"}))
-        assert made.meant == BaseCall("ast_search", {"pattern": "x"}, "acme")
+        assert made.base_call == BaseCall("ast_search", {"pattern": "x"}, "acme")
         assert acme.interpret(made) is None
-        assert acme.annotate(call("ast_search", raw="{")).meant is None
-        assert BoundFacade(ACME, "m", BASES, reserved_names=["ast_search"]).annotate(call("ast_search", {})).meant is None
+        assert acme.annotate(call("ast_search", raw="{")).base_call is None
+        assert BoundFacade(ACME, "m", BASES, reserved_names=["ast_search"]).annotate(call("ast_search", {})).base_call is None
 
     def test_what_was_understood_through_another_facade_means_what_it_meant(self) -> None:
         made = acme.annotate(call("Bash", {"command": "ls", "timeout": 1000}))
@@ -350,7 +350,7 @@ class TestHistory:
         assert (shell.name, shell.namespace, shell.arguments) == ("run", "term", {"argv": ["ls", "-l"]})
         assert (read.name, read.arguments) == ("editor", {"command": "view", "path": "a"})
         assert [one.id for one in (shell, read)] == ["c1", "c1"]
-        assert [one.meant for one in (shell, read)] == [one.meant for one in before.calls]
+        assert [one.base_call for one in (shell, read)] == [one.base_call for one in before.calls]
 
     def test_and_back_again_they_are_the_same(self) -> None:
         before = said(acme.annotate(call("Read", {"file_path": "a"})))
@@ -391,7 +391,7 @@ class TestHistory:
             READ, name="Peek", cases={"": Case(base="read", fields=("path",))}, parameters=object_schema(path=string())
         )
         face = BoundFacade(Facade(id="f", title="", views=(narrow, READ)), "m", BASES)
-        before = said(ToolCall("c1", "r", {}, meant=BaseCall("read", {"path": "a", "end_line": 2}, "other")))
+        before = said(ToolCall("c1", "r", {}, base_call=BaseCall("read", {"path": "a", "end_line": 2}, "other")))
         lost: dict[Loss, None] = {}
         assert face.render_message(before, is_own=False, losses=lost).calls[0].name == "Read"
         assert lost == {}
@@ -411,7 +411,7 @@ class TestHistory:
             assert bravo.render_message(message, is_own=False) is message
 
     def test_a_saved_call_that_makes_no_sense_has_our_name(self, caplog: pytest.LogCaptureFixture) -> None:
-        before = said(ToolCall("c1", "Bash", {}, meant=BaseCall("shell", {"nothing": 1}, "acme")))
+        before = said(ToolCall("c1", "Bash", {}, base_call=BaseCall("shell", {"nothing": 1}, "acme")))
         with caplog.at_level(logging.WARNING):
             shown = bravo.render_message(before, is_own=False).calls[0]
         assert (shown.name, shown.arguments) == ("shell", {"nothing": 1})

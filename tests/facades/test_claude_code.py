@@ -436,7 +436,7 @@ class TestWhatACallMeans:
     def test_a_parameter_that_nobody_knows_is_left_out_and_noted(self, facade: str, name: str):
         found = meant(facade, name, {"command": "ls", "colour": "red"})
         assert found.arguments == meant(facade, name, {"command": "ls"}).arguments
-        assert [repair.what for repair in found.repairs] == ["parameter 'colour'"]
+        assert [repair.subject for repair in found.repairs] == ["parameter 'colour'"]
 
     def test_names_and_values_that_are_nearly_right_are_mended(self):
         found = meant(NEW, "Edit", {"filePath": "a", "oldString": "b", "new_string": "c", "replace_all": "true"})
@@ -631,7 +631,7 @@ class TestTheWayBack:
     def test_what_it_cannot_say_is_told(self, facade: str, name: str, base: str, arguments: Arguments, lost: set[str]):
         found = view_of(facade, name).from_base(base, arguments)
         assert found is not None
-        assert {loss.what for loss in found[1]} == {f"parameter {one!r}" for one in lost}
+        assert {loss.subject for loss in found[1]} == {f"parameter {one!r}" for one in lost}
         assert set(found[0]) <= set(cast(Arguments, view_of(facade, name).parameters)["properties"])
 
     @pytest.mark.parametrize(

@@ -408,7 +408,7 @@ class TestWhatCallsMean:
     def test_a_parameter_that_is_not_known_is_left_out(self) -> None:
         found = meant("codex", "exec_command", {"cmd": "ls", "colour": "red"})
         assert "colour" not in found.arguments
-        assert [one.what for one in found.repairs] == ["parameter 'colour'"]
+        assert [one.subject for one in found.repairs] == ["parameter 'colour'"]
 
     @pytest.mark.parametrize(
         ("facade", "name", "native", "said"),
@@ -589,7 +589,7 @@ class TestTheWayBack:
         found = view_of(facade, name).from_base(base, arguments)
         assert found is not None
         assert found[0] == native
-        assert [one.what for one in found[1]] == [f"parameter {one!r}" for one in lost]
+        assert [one.subject for one in found[1]] == [f"parameter {one!r}" for one in lost]
 
     @pytest.mark.parametrize(
         ("name", "base", "arguments"),

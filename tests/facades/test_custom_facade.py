@@ -109,7 +109,7 @@ def test_no_function_of_a_table_breaks_a_run(table: View, said: tuple[tuple[str,
 @pytest.mark.parametrize("back", [falls, five, thing])
 def test_a_way_back_that_gives_no_arguments_is_none(back: Any, caplog: pytest.LogCaptureFixture) -> None:
     transport = make_transport()
-    said = ToolCall("c1", "Read", {"file_path": "a.txt"}, meant=BaseCall("read", {"path": "a.txt"}, "claude-code"))
+    said = ToolCall("c1", "Read", {"file_path": "a.txt"}, base_call=BaseCall("read", {"path": "a.txt"}, "claude-code"))
     history = [user("Look."), Message("assistant", (said,)), tool_results(ToolResult("c1", (Text("one"),)))]
     agent = Orchestrator(
         make_engine("gemini", transport),

@@ -138,9 +138,9 @@ def test_a_patch_said_as_operations_has_a_text() -> None:
 def shown(facade: str, model: str, tool: str, arguments: Doc) -> tuple[ToolCall, list[Loss]]:
     """A call of Claude Code as another model sees it."""
     face, lost = BoundFacade(find_facade(facade), model, BASE_TOOLS), dict[Loss, None]()
-    call = ToolCall("c", "Whatever", {"x": 1}, meant=BaseCall(tool, arguments, "claude-code"))
+    call = ToolCall("c", "Whatever", {"x": 1}, base_call=BaseCall(tool, arguments, "claude-code"))
     found = face.render_message(Message("assistant", (call,)), is_own=False, losses=lost).calls[0]
-    assert found.meant == call.meant
+    assert found.base_call == call.base_call
     return found, list(lost)
 
 
@@ -180,7 +180,7 @@ def test_a_model_sees_a_call_through_tools_that_it_has(facade: str, tool: str, a
 def test_what_no_tool_says_has_our_name_and_that_is_told(facade: str, tool: str, arguments: Doc) -> None:
     call, lost = shown(facade, "some-model", tool, arguments)
     assert (call.name, call.arguments) == (tool, arguments)
-    assert [loss.what for loss in lost] == [f"tool {tool!r}"]
+    assert [loss.subject for loss in lost] == [f"tool {tool!r}"]
 
 
 def test_a_new_file_is_a_patch_where_there_are_patches() -> None:

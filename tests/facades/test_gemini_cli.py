@@ -321,7 +321,7 @@ class TestWhatCallsMean:
     def test_a_parameter_that_there_is_not_is_left_out_and_told(self, name: str):
         found = meant(name, {**ALL[name], "thoroughness": "high"})
         assert found.arguments == MEANT[name][1]
-        assert [repair.what for repair in found.repairs] == ["parameter 'thoroughness'"]
+        assert [repair.subject for repair in found.repairs] == ["parameter 'thoroughness'"]
 
     @pytest.mark.parametrize("name", ALL)
     def test_a_parameter_without_meaning_is_left_out_quietly(self, name: str):
@@ -501,7 +501,7 @@ class TestThereAndBack:
         view = BY_BASE[base]
         found = view.from_base(base, arguments)
         assert found is not None
-        assert [loss.what for loss in found[1]] == [f"parameter {lost!r}"]
+        assert [loss.subject for loss in found[1]] == [f"parameter {lost!r}"]
         assert SchemaBinder(view.parameters or {}).bind(found[0]) is not None
 
     @pytest.mark.parametrize(

@@ -190,7 +190,7 @@ class TestHandOver:
         calls = [call for message in played(first, second, live).conversation for call in message.calls]
         said = ["Read", "Bash", "Read", "Read", "Nothing", "Edit", "ast_search", "editor", "editor", "apply_patch", "run"]
         assert [call.name for call in calls] == [*said, "read", "patch", "Write", "Cat"]
-        meant = [call.meant.tool if call.meant else None for call in calls]
+        meant = [call.base_call.tool if call.base_call else None for call in calls]
         assert meant == [
             *("read", "shell", "read", None, None, "edit", "ast_search"),
             *("read", None, "patch", "shell", "read", "patch", "write", "read"),
@@ -246,8 +246,8 @@ def native(agent: Orchestrator, number: int) -> list[ToolCall]:
     """The calls as the present model makes them."""
     face = agent.bound_facade()
     assert face is not None
-    ours = tuple(ToolCall("", name, arguments, meant=BaseCall(name, arguments)) for name, arguments in calls(number))
-    return [replace(call, meant=None) for call in face.render_message(Message("assistant", ours), is_own=False).calls]
+    ours = tuple(ToolCall("", name, arguments, base_call=BaseCall(name, arguments)) for name, arguments in calls(number))
+    return [replace(call, base_call=None) for call in face.render_message(Message("assistant", ours), is_own=False).calls]
 
 
 def test_one_conversation_goes_through_all_facades(tmp_path: Path) -> None:
@@ -391,7 +391,7 @@ def test_a_call_that_waits_runs_in_another_process_on_another_model() -> None:
     async def play() -> list[ToolOutcome]:
         agent, _ = agent_on("anthropic", config=ToolConfig(approval_effects=frozenset({"execute"})))
         paused = await agent.run('call Bash {"command": "ls -l", "timeout": 3000}')
-        assert [(one.name, one.meant.tool if one.meant else "") for one in paused.pending] == [("Bash", "shell")]
+        assert [(one.name, one.base_call.tool if one.base_call else "") for one in paused.pending] == [("Bash", "shell")]
         transport, ran = make_transport(), list[str]()
         other = Orchestrator.load(agent.save(), make_engine("gemini", transport), tools=base_tools(ran=ran), facade=BRAVO)
         result = await other.resume({paused.pending[0].id: "yes"})
@@ -479,7 +479,7 @@ def test_what_a_call_of_another_model_loses_is_a_loss_of_the_run() -> None:
         assert (await agent.run('call Bash {"command": "ls", "timeout": 1000}')).losses == ()
         agent.facade = BRAVO
         agent.switch(make_engine("anthropic", make_transport(), model="claude-opus-4-1"))
-        return [loss.what for loss in (await agent.run("say hello")).losses]
+        return [loss.subject for loss in (await agent.run("say hello")).losses]
 
     assert "parameter 'timeout'" in asyncio.run(play())
 
@@ -523,4 +523,4 @@ def test_a_user_may_have_a_tool_of_a_native_name() -> None:
     outcome = asyncio.run(agent.run('call Read {"file_path": "a.txt"}')).outcomes[0]
     assert outcome.result.text == "mine: a.txt"
     assert list_refusals(sent) == []
-    assert replace(outcome.call, id="").meant is None
+    assert replace(outcome.call, id="").base_call is None

@@ -203,7 +203,7 @@ class TestWhatCallsMean:
             found = meant(facade, view.name, native)
             assert found.tool in view.base_tools
             assert "no_such_thing" not in found.arguments
-            assert [repair.what for repair in found.repairs] == ["parameter 'no_such_thing'"], view.name
+            assert [repair.subject for repair in found.repairs] == ["parameter 'no_such_thing'"], view.name
 
     @pytest.mark.parametrize("facade", KIN)
     def test_a_missing_parameter_is_named_with_its_tool(self, facade: str):
@@ -462,7 +462,7 @@ class TestTheWayBack:
         view = next(view for view in find_facade(facade).views if base in view.base_tools)
         said = view.from_base(base, arguments)
         assert said is not None
-        assert [loss.what for loss in said[1]] == [f"parameter {name!r}" for name in lost]
+        assert [loss.subject for loss in said[1]] == [f"parameter {name!r}" for name in lost]
         assert face(facade).interpret(ToolCall("c1", view.name, said[0])) is not None
 
     @pytest.mark.parametrize(
@@ -479,7 +479,7 @@ class TestTheWayBack:
         ],
     )
     def test_what_cannot_be_said_at_all_is_told_under_our_own_name(self, facade: str, base: str, arguments: Arguments):
-        call = ToolCall("c1", "Other", {}, meant=BaseCall(base, arguments, "another"))
+        call = ToolCall("c1", "Other", {}, base_call=BaseCall(base, arguments, "another"))
         shown = face(facade).render_message(Message("assistant", (call,)), is_own=False)
         assert [(one.name, one.arguments) for one in shown.calls] == [(base, arguments)]
 

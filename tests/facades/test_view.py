@@ -77,7 +77,7 @@ def test_what_a_model_has_no_words_for_is_a_loss(
     found = view.from_base(tool, base)
     assert found is not None
     assert found[0] == native
-    assert [loss.what for loss in found[1]] == [f"parameter {name!r}" for name in lost]
+    assert [loss.subject for loss in found[1]] == [f"parameter {name!r}" for name in lost]
     assert {loss.where for loss in found[1]} <= {view.name}
 
 

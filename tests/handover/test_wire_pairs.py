@@ -412,7 +412,7 @@ def test_a_picture_that_the_next_model_cannot_see_is_a_loss() -> None:
         await scene.interrupted("Start.")
         assert (await scene.run("Now properly.")).losses == ()
         scene.switch("deepseek")
-        return [loss.what for loss in (await scene.run("Go on.")).losses]
+        return [loss.subject for loss in (await scene.run("Go on.")).losses]
 
     assert any("image" in what for what in asyncio.run(play()))
 

@@ -307,7 +307,7 @@ def test_interrupted_is_not_told_as_rejected(provider: str) -> None:
 def test_strip_and_send_really_strips() -> None:
     """NousResearch/hermes-agent#24401: the log said so, the payload still held it. What is reported and what is sent agree."""
     _, encoded = encode("openai-chat", [HI, said_by(CLAUDE, SIGNED, Text("x")), ON])
-    assert [loss.what for loss in encoded.losses] == ["thinking"]
+    assert [loss.subject for loss in encoded.losses] == ["thinking"]
     assert "SECRET" not in dumps_text(encoded.body)
 
 
@@ -351,4 +351,4 @@ def test_foreign_reasoning_of_an_unknown_wire_is_kept_out() -> None:
     said = msgspec.structs.replace(assistant(["x", Foreign("bedrock", {"reasoningContent": {}})]), origin=Origin("bedrock"))
     for provider in EVERYONE:
         _, encoded = encode(provider, [HI, said, ON])
-        assert [loss.what for loss in encoded.losses] == ["reasoningContent"]
+        assert [loss.subject for loss in encoded.losses] == ["reasoningContent"]

@@ -144,7 +144,7 @@ def check(messages: Sequence[Message], *, everywhere: bool = True) -> None:
     wrong = broken(messages)
     assert wrong == [], wrong
     mended = [one for one in repair_history(messages, HistoryRules()).repairs if "call" in str(one) or "result" in str(one)]
-    mended = [one for one in mended if "id" not in one.what]
+    mended = [one for one in mended if "id" not in one.subject]
     assert mended == [], mended
     if everywhere:
         for provider in PROVIDERS:

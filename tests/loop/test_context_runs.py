@@ -210,8 +210,8 @@ def test_a_cut_is_an_event_before_the_reply_and_a_loss_in_the_result(context: Co
     assert f"{cut.left_out} older messages" in cut.said
     assert cut.after < 1_500 < cut.before
     [loss] = [loss for loss in result_of(events).losses if loss.where == "context"]
-    assert loss.why == cut.said
-    assert str(cut.left_out) in loss.what
+    assert loss.reason == cut.said
+    assert str(cut.left_out) in loss.subject
     assert cut.summary == ("They looked at things." if how == "summed up" else "")
 
 
@@ -345,8 +345,8 @@ def test_a_summary_that_fails_is_trimmed_and_that_is_said(fault: str, live: bool
     talker = agent("openai-chat", model.tap(faults=faults), context=COMPACT, conversation=old())
     result = run(outcome(talker, "go", streamed=live))
     [loss] = [loss for loss in result.losses if loss.where == "context"]
-    assert "could not be summed up" in loss.why
-    assert "left out" in loss.why
+    assert "could not be summed up" in loss.reason
+    assert "left out" in loss.reason
     assert result.text == "done"
     check(talker.conversation)
 

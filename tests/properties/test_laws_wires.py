@@ -147,8 +147,10 @@ def test_incremental_encoding_equals_full_encoding_and_keeps_its_prefix(data: st
         assert step.body.startswith(sent[:closed])
         assert step.prefix_length >= closed
         assert (step.names, {*map(str, step.lowerings)}) == (full.names, {*map(str, full.lowerings)})
-        assert sorted((r.what, r.why) for r in step.repairs) == sorted((r.what, r.why) for r in full.repairs)
-        assert sorted((loss.what, loss.why) for loss in step.losses) == sorted((loss.what, loss.why) for loss in full.losses)
+        assert sorted((r.subject, r.reason) for r in step.repairs) == sorted((r.subject, r.reason) for r in full.repairs)
+        assert sorted((loss.subject, loss.reason) for loss in step.losses) == sorted(
+            (loss.subject, loss.reason) for loss in full.losses
+        )
         sent, closed = step.body, step.prefix_length
 
 

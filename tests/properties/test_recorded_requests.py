@@ -45,7 +45,7 @@ def test_accepted_requests_come_out_as_they_went_in(recordings: Callable[[str], 
         request = decode_request(wire, body, model=model)
         encoded = encode_request(request, resolve_profile(WIRE_DEFAULTS[wire], model))
         again = decode_request(wire, encoded.body, model=model)
-        lost = [str(loss) for loss in encoded.losses if "moved into the description" not in loss.why]
+        lost = [str(loss) for loss in encoded.losses if "moved into the description" not in loss.reason]
         texts, after = [m.text for m in request.messages], "".join(m.text for m in again.messages)
         kept = all(text in after for text in texts)
         same = (calls(again), results(again)) == (calls(request), results(request))

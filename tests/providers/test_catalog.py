@@ -213,7 +213,7 @@ def test_preflight_counts_tools() -> None:
     assert preflight(tools(500), CLAUDE) == []
     kept, losses = drop_refused_tools(tools(130), OPENAI)
     assert len(kept) == 128
-    assert [(loss.what, loss.where) for loss in losses] == [("tool 't128'", "tools"), ("tool 't129'", "tools")]
+    assert [(loss.subject, loss.where) for loss in losses] == [("tool 't128'", "tools"), ("tool 't129'", "tools")]
 
 
 def test_preflight_names_the_tool_its_value_and_the_limit() -> None:
@@ -233,7 +233,7 @@ def test_preflight_names_the_tool_its_value_and_the_limit() -> None:
     assert str(problems[2]) == "tool 'long': length of the description is 6, the limit is 5"
     kept, losses = drop_refused_tools(bad[1:], short)
     assert [tool.name for tool in kept] == ["a.b", "web"]
-    assert [loss.what for loss in losses] == ["tool 'long'"]
+    assert [loss.subject for loss in losses] == ["tool 'long'"]
 
 
 def test_preflight_finds_a_name_that_stands_twice() -> None:

@@ -71,9 +71,9 @@ def test_a_problem_is_a_sentence_and_an_error_that_names_the_limit() -> None:
 def test_one_bad_tool_is_left_out_and_the_rest_is_sent() -> None:
     kept, losses = drop_refused_tools([ToolDefinition("long", "abcdef"), *tools(3)], SHORT)
     assert [tool.name for tool in kept] == ["t0", "t1"]
-    assert [loss.what for loss in losses] == ["tool 'long'", "tool 't2'"]
-    assert "limit is 5" in losses[0].why
-    assert "2 at most" in losses[1].why
+    assert [loss.subject for loss in losses] == ["tool 'long'", "tool 't2'"]
+    assert "limit is 5" in losses[0].reason
+    assert "2 at most" in losses[1].reason
 
 
 def test_nothing_is_left_out_where_nothing_is_wrong() -> None:

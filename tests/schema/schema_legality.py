@@ -174,4 +174,4 @@ def lowered_property(schema: Any, dialect: Dialect, **more: Any) -> tuple[Any, l
     root = {"type": "object", "properties": {"x": schema}, "required": ["x"], **more}
     lowered = lower(root, dialect, tool_name="t")
     assert violations(lowered.schema, dialect.name) == []
-    return lowered.schema["properties"]["x"], [loss.what for loss in lowered.losses]
+    return lowered.schema["properties"]["x"], [loss.subject for loss in lowered.losses]

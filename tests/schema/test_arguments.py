@@ -71,7 +71,7 @@ def test_a_broken_schema_is_the_callers_mistake(schema: dict[str, Any]) -> None:
 def test_a_rule_that_moved_into_the_description_still_holds(provider: str) -> None:
     tool = ToolDefinition("look", "Looks.", SCHEMA, strict=True)
     sent = encode_request(Request("m", [user("hi")], (tool,)), resolve_profile(provider, "m"))
-    assert any(loss.what in ("format", "uniqueItems") for loss in sent.losses)
+    assert any(loss.subject in ("format", "uniqueItems") for loss in sent.losses)
     limits = [{"key": "a", "value": 0}] if provider != "ollama" else {"a": 0}
     said = {"city": "paris", "page": "no uri", "limits": limits, "tags": ["x", "x"]}
     call = restore_reply(Reply((ToolCall("1", "look", said),), "tools"), sent).calls[0]
@@ -102,7 +102,7 @@ def test_a_rule_that_moved_into_the_description_still_holds(provider: str) -> No
 def test_read(arguments: Any, raw: str | None, expected: Any, mends: list[str]) -> None:
     found, repairs = read_arguments(ToolCall("1", "look", arguments, raw))
     assert found == expected
-    assert [(repair.where, repair.why) for repair in repairs] == [("look", mend) for mend in mends]
+    assert [(repair.where, repair.reason) for repair in repairs] == [("look", mend) for mend in mends]
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_mended_by_a_plain_schema() -> None:
     assert binder.bind({"city": 1}) is None
     right, values, repairs = repair_arguments({"City": "Paris", "tags": "x", "more": 1}, binder, "look")
     assert right == values == {"city": "Paris", "tags": ["x"], "more": 1}, "an open schema takes other names"
-    assert [repair.why for repair in repairs] == ["$.City: renamed to city", '$.tags: "x" read as ["x"]']
+    assert [repair.reason for repair in repairs] == ["$.City: renamed to city", '$.tags: "x" read as ["x"]']
     with pytest.raises(InvalidArguments) as e:
         repair_arguments({"city": "paris"}, binder, "look")
     assert e.value.issues == find_issues({"city": "paris"}, SCHEMA)

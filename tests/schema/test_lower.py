@@ -105,7 +105,7 @@ def test_alternatives_at_the_root_become_one_object() -> None:
             "Drop": {"properties": {"op": {"const": "drop"}, "all": {}}, "required": ["op"], "additionalProperties": False}
         },
     }
-    assert [loss.what for loss in lowered.losses] == ["oneOf"]
+    assert [loss.subject for loss in lowered.losses] == ["oneOf"]
 
 
 def test_a_property_of_the_base_is_narrowed_only_when_all_alternatives_do() -> None:
@@ -156,7 +156,7 @@ def test_all_of_at_the_root() -> None:
 )
 def test_odd_roots(schema: Any, losses: list[str], note: str | None) -> None:
     lowered = lower(schema, OPENAI, tool_name="t")
-    assert [loss.what for loss in lowered.losses] == losses
+    assert [loss.subject for loss in lowered.losses] == losses
     assert lowered.schema == NOTHING | ({"description": note} if note else {})
 
 
@@ -232,7 +232,7 @@ def test_gemini_takes_a_cycle_only_through_what_may_be_left_out() -> None:
     lowered = lower(tree(required=["v", "kids"]), GEMINI, tool_name="t")
     items = lowered.schema["$defs"]["Node"]["properties"]["kids"]["items"]
     assert items["properties"]["kids"] == {"type": "array", "items": {"type": "object"}}
-    assert [loss.what for loss in lowered.losses] == ["schema"]
+    assert [loss.subject for loss in lowered.losses] == ["schema"]
 
 
 def test_what_stands_beside_a_reference() -> None:
@@ -262,7 +262,7 @@ def test_a_note_beside_a_recursive_reference_is_lost_on_gemini() -> None:
     schema = tree(properties={"next": {"$ref": "#/$defs/Node", "description": "The next one."}}, required=[])
     lowered = lower(schema, GEMINI, tool_name="t")
     assert lowered.schema["$defs"]["Node"]["properties"]["next"] == {"$ref": "#/$defs/Node"}
-    assert [(loss.what, loss.why) for loss in lowered.losses] == [
+    assert [(loss.subject, loss.reason) for loss in lowered.losses] == [
         ("description", "gemini takes nothing beside a recursive $ref; dropped")
     ]
 
@@ -413,7 +413,7 @@ def test_names_that_a_provider_does_not_take() -> None:
     assert lowered.schema["required"] == ["a_b_2", "a_b"]
     assert lowered.schema["propertyOrdering"] == ["a_b", "a_b_2"]
     assert lowered.schema["properties"]["a_b_2"] == inner
-    assert [loss.what for loss in lowered.losses] == ["property name"] * 3
+    assert [loss.subject for loss in lowered.losses] == ["property name"] * 3
     assert str(lowered.losses[0]) == "property name at tool 't' at $.a b: anthropic does not take it; sent as 'a_b_2'"
     google = lower(schema, GEMINI_OPENAPI, tool_name="t").schema["properties"]
     assert list(google["a_b_2"]["properties"]) == ["in_side"]

@@ -105,5 +105,5 @@ def test_the_referee_accepts_every_recorded_schema(dialect: Dialect, monkeypatch
 def test_open_dialects_leave_recorded_schemas_alone(dialect: Dialect) -> None:
     plain: list[Any] = [schema for schema in corpus() if schema is not True and schema.get("type") == "object"]
     losses = [loss for schema in plain for loss in lower(schema, dialect, tool_name="t").losses]
-    assert {loss.what for loss in losses} <= {"property name"}
+    assert {loss.subject for loss in losses} <= {"property name"}
     assert len(losses) <= 1

@@ -71,7 +71,7 @@ def test_what_is_valid_for_the_lowered_schema_is_valid_for_the_original(seed: in
     original = jsonschema_rs.Draft202012Validator(schema)
     for dialect in DIALECTS:
         lowered = lower(schema, dialect, tool_name="t")
-        if all(loss.what == "property name" for loss in lowered.losses):
+        if all(loss.subject == "property name" for loss in lowered.losses):
             arguments = Valid(lowered, r).value(lowered.schema)
             before = copy.deepcopy(arguments)
             original.validate(restore(arguments, lowered))

@@ -256,7 +256,7 @@ def _stops(request: Request) -> tuple[str, ...]:
 def test_a_blank_stop_sequence_is_refused_and_so_a_loss() -> None:
     encoded = written("options", "anthropic-messages", MODELS["options"])
     assert encoded.body["stop_sequences"] == ["END"]
-    assert {loss.what for loss in encoded.losses} == {"stop", "seed", "presence_penalty", "frequency_penalty"}
+    assert {loss.subject for loss in encoded.losses} == {"stop", "seed", "presence_penalty", "frequency_penalty"}
 
 
 def test_the_client_sends_the_stream_flag(server: Loopback, sdk: anthropic.Anthropic) -> None:

@@ -111,7 +111,7 @@ def test_an_image_does_not_cost_the_client_the_reply(streaming: bool, client: Cl
     answer = OllamaReplyEncoder(MODEL)
     data = stream(answer, split_reply(reply)) if streaming else dumps(answer.encode_reply(reply))
     assert (client.stream if streaming else client.body)(data).text == "Here: nice?"
-    assert [loss.what for loss in answer.losses] == ["image"]
+    assert [loss.subject for loss in answer.losses] == ["image"]
 
 
 @pytest.mark.parametrize(("read", "every"), [("reads_body", 1), ("reads_stream", 1), ("reads_events", 3)])

@@ -233,7 +233,7 @@ def test_bind(made: ToolCall, values: dict[str, Any]) -> None:
 
 def test_bind_names_what_it_mended() -> None:
     found = get_weather.bind(call(None, '{location: \'Rome\', "zip": 1, "Days": [2]}'.replace("[2]", '"2"')))
-    assert [repair.why for repair in found.repairs] == [
+    assert [repair.reason for repair in found.repairs] == [
         "unquoted key",
         "' for a quote",
         "$.Days: renamed to days",

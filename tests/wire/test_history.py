@@ -44,7 +44,7 @@ def test_thinking_stays_with_the_model_that_thought_it() -> None:
 def test_thinking_of_others_is_left_out_and_said(origin: Origin | None) -> None:
     writer, message = to_claude(), Message("assistant", (Thinking("hm"), Text("x")), origin)
     assert filter_visible([message], writer, 3) == [Message("assistant", (Text("x"),), origin)]
-    assert [(loss.what, loss.where) for loss in writer.losses] == [("thinking", "messages[3]")]
+    assert [(loss.subject, loss.where) for loss in writer.losses] == [("thinking", "messages[3]")]
 
 
 def test_target_that_takes_no_reasoning_gets_not_even_its_own() -> None:
@@ -67,8 +67,8 @@ def test_foreign_content_is_shown_as_text_elsewhere_where_it_has_some() -> None:
         Foreign("gemini", {}),
     ]
     assert filter_visible([assistant(blocks)], writer, 0) == [assistant("[ran code]\n1+1")]
-    assert [loss.what for loss in writer.losses] == ["executableCode", "toolCall", "content"]
-    assert all("gemini" in loss.why for loss in writer.losses)
+    assert [loss.subject for loss in writer.losses] == ["executableCode", "toolCall", "content"]
+    assert all("gemini" in loss.reason for loss in writer.losses)
 
 
 def test_foreign_content_inside_a_result_is_shown_too() -> None:
@@ -79,7 +79,7 @@ def test_foreign_content_inside_a_result_is_shown_too() -> None:
     )
     message = Message("tool", (ToolResult("a", (Text("1"), found)),))
     assert filter_visible([message], writer, 0)[0].results[0].content == (Text("1"), Text("[T] http://x\nA\nB"))
-    assert [loss.what for loss in writer.losses] == ["search_result"]
+    assert [loss.subject for loss in writer.losses] == ["search_result"]
 
 
 def test_empty_text_that_only_carried_state_of_another_wire_is_left_out() -> None:
@@ -105,7 +105,7 @@ def test_legal_repairs_after_it_took_out() -> None:
     writer = to_openai_chat()
     assert prepare_history([user("hi"), assistant(Thinking("hm"))], writer, first=2) == [user("hi")]
     assert writer.losses == [Loss("thinking", "messages[3]", "it goes back only to the model that thought it")]
-    assert [(done.what, done.where) for done in writer.repairs] == [("empty assistant message", "messages[3]")]
+    assert [(done.subject, done.where) for done in writer.repairs] == [("empty assistant message", "messages[3]")]
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_foreign_content_need_not_be_an_object() -> None:
     writer = to_openai_chat()
     assert extract_text(Foreign("toolglot", [1])) == ""
     assert filter_visible([assistant(Foreign("toolglot", [1]))], writer, 0) == [assistant([])]
-    assert writer.losses[0].what == "content"
+    assert writer.losses[0].subject == "content"
 
 
 def test_leading_system() -> None:
@@ -141,4 +141,4 @@ def test_leading_system() -> None:
 def test_a_call_that_the_user_made_is_a_loss() -> None:
     writer = Writer(resolve_profile("anthropic", "claude-sonnet-4-5"))
     assert prepare_history([Message("user", (Text("hi"), ToolCall("a", "f", {})))], writer) == [user("hi")]
-    assert [loss.what for loss in writer.losses] == ["call 'f'"]
+    assert [loss.subject for loss in writer.losses] == ["call 'f'"]

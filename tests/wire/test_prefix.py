@@ -75,7 +75,7 @@ def test_losses_repairs_and_names_are_those_of_the_whole_request() -> None:
     full = encode_request(Request("m", messages, (GET,)), resolve_profile("openai-chat"))
     assert (step.losses, step.names, step.lowerings) == (full.losses, full.names, full.lowerings)
     assert sorted(map(str, step.repairs)) == sorted(map(str, full.repairs))
-    assert [loss.what for loss in full.losses] == ["thinking"]
+    assert [loss.subject for loss in full.losses] == ["thinking"]
 
 
 def test_closed_turns_are_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -282,7 +282,7 @@ def test_blank_text_left_out_of_a_message_is_said() -> None:
 
 def test_repairs_say_where() -> None:
     repaired = repair_history([HI, assistant(A), BYE, tool(ToolResult("z", (Text("1"),)))], NONE)
-    assert [(done.what, done.where) for done in repaired.repairs] == [
+    assert [(done.subject, done.where) for done in repaired.repairs] == [
         ("call 'get'", "messages[1]"),
         ("result of 'z'", "messages[3]"),
     ]

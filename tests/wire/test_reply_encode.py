@@ -264,7 +264,7 @@ def test_a_blocked_prompt_of_gemini_has_no_candidate(streaming: bool) -> None:
 def test_state_that_would_have_told_something_is_a_loss_elsewhere(streaming: bool) -> None:
     reply = own("anthropic-messages", Text("x", {"citations": [{"cited_text": "a"}]}))
     _, answer = write("openai-responses", reply, streaming=streaming)
-    assert {loss.what for loss in answer.losses} == {"citations"}
+    assert {loss.subject for loss in answer.losses} == {"citations"}
 
 
 # ---- content of one wire only
@@ -293,7 +293,7 @@ def test_foreign_content_of_another_wire_is_a_loss_and_the_rest_is_said(wire: st
     data, answer = write(wire, Reply((Foreign("elsewhere", {"type": "odd", "data": SECRET}), Text("x"))), streaming=streaming)
     assert read(wire, data, streaming=streaming).text == "x"
     assert SECRET.encode() not in data
-    assert [(loss.what, loss.where) for loss in answer.losses] == [("content", "reply")]
+    assert [(loss.subject, loss.where) for loss in answer.losses] == [("content", "reply")]
 
 
 @each_wire

@@ -302,7 +302,7 @@ def test_why_it_stopped_is_said_or_a_loss(wire: str, stop: StopReason, streaming
     said = (ToolCall("c1", "f", {}),) if stop == "tools" else (Text("x"),)
     answer = answering(wire)
     found = read(wire, written(answer, Reply(said, stop), streaming=streaming), streaming=streaming)
-    assert found.stop == stop or "stop" in {loss.what for loss in answer.losses}
+    assert found.stop == stop or "stop" in {loss.subject for loss in answer.losses}
 
 
 @pytest.mark.parametrize("wire", WIRES)

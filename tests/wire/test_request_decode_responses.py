@@ -25,7 +25,7 @@ def decode(*items: Any, **more: Any) -> Request:
 
 
 def lost(encoded: EncodedRequest) -> list[str]:
-    return [loss.what for loss in encoded.losses]
+    return [loss.subject for loss in encoded.losses]
 
 
 # ---- written
@@ -98,7 +98,7 @@ def test_own_part_that_instructions_cannot_hold_is_a_loss() -> None:
 def test_least_of_the_most_tokens() -> None:
     encoded = encode([user("hi")], options=Options(max_tokens=1))
     assert encoded.body["max_output_tokens"] == 16
-    assert [done.what for done in encoded.repairs] == ["max_tokens"]
+    assert [done.subject for done in encoded.repairs] == ["max_tokens"]
 
 
 def test_effort_and_output_join_their_extras() -> None:

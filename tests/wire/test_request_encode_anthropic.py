@@ -31,7 +31,7 @@ def body(messages: list[Message], model: str = MODEL, **more: Any) -> Doc:
 
 
 def lost(encoded: EncodedRequest) -> list[str]:
-    return [loss.what for loss in encoded.losses]
+    return [loss.subject for loss in encoded.losses]
 
 
 def test_whole_request() -> None:
@@ -69,7 +69,7 @@ def test_whole_request() -> None:
 def test_max_tokens_is_required_and_made_up_where_it_is_missing() -> None:
     encoded = encode([user("hi")])
     assert encoded.body["max_tokens"] == 16384
-    assert [(done.what, done.where) for done in encoded.repairs] == [("max_tokens", "options")]
+    assert [(done.subject, done.where) for done in encoded.repairs] == [("max_tokens", "options")]
 
 
 # ---- history
@@ -153,7 +153,7 @@ def test_server_tool_blocks_go_back_whole_and_a_paused_turn_may_be_last() -> Non
 def test_text_stands_before_calls() -> None:
     encoded = encode([user("hi"), assistant([CALL, "x"]), DONE])
     assert [block["type"] for block in encoded.body["messages"][1]["content"]] == ["text", "tool_use"]
-    assert [done.what for done in encoded.repairs if done.what == "text"] == ["text"]
+    assert [done.subject for done in encoded.repairs if done.subject == "text"] == ["text"]
 
 
 @pytest.mark.parametrize("text", ["", " ", "\n"])
@@ -170,7 +170,7 @@ def test_blank_text_is_never_sent(text: str) -> None:
 def test_instructions_between_turns() -> None:
     encoded = encode([user("hi"), system("now"), user("x")])
     assert encoded.body["messages"][1] == {"role": "user", "content": "<system>\nnow\n</system>"}
-    assert "system message" in [done.what for done in encoded.repairs]
+    assert "system message" in [done.subject for done in encoded.repairs]
     own = body([user("hi"), Message("system", (Text("now"),), OWN), user("x")])
     assert own["messages"][1] == {"role": "system", "content": [{"type": "text", "text": "now"}]}
 

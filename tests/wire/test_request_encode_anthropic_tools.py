@@ -32,7 +32,7 @@ def body(messages: list[Message], model: str = MODEL, **more: Any) -> Doc:
 
 
 def lost(encoded: EncodedRequest) -> list[str]:
-    return [loss.what for loss in encoded.losses]
+    return [loss.subject for loss in encoded.losses]
 
 
 # ---- media
@@ -101,7 +101,7 @@ def test_thinking_budget(model: str, options: Options, more: Doc, thinking: Doc 
     encoded = encode([user("hi")], model, options=options, **more)
     if isinstance(thinking, str):
         assert "thinking" not in encoded.body
-        assert [loss.why for loss in encoded.losses if thinking in loss.why]
+        assert [loss.reason for loss in encoded.losses if thinking in loss.reason]
     else:
         assert encoded.body.get("thinking") == thinking
         assert encoded.losses == ()

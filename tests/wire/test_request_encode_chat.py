@@ -31,7 +31,7 @@ def messages(provider: str, said: list[Message], model: str = "m", **more: Any) 
 
 
 def lost(encoded: EncodedRequest) -> list[str]:
-    return [loss.what for loss in encoded.losses]
+    return [loss.subject for loss in encoded.losses]
 
 
 def test_whole_request() -> None:
@@ -107,7 +107,7 @@ def test_arguments_that_are_no_object_go_back_as_they_came_and_elsewhere_as_an_o
     assert own[1] == {"role": "tool", "tool_call_id": "1", "content": "bad"}
     encoded = encode("openai-chat", [assistant(call), result])
     assert loads(encoded.body["messages"][0]["tool_calls"][0]["function"]["arguments"]) == {"invalid_arguments": raw}
-    assert [done.what for done in encoded.repairs] == ["arguments of 'f'"]
+    assert [done.subject for done in encoded.repairs] == ["arguments of 'f'"]
 
 
 def test_refusal_goes_back_as_a_refusal_and_elsewhere_as_text() -> None:
@@ -161,7 +161,7 @@ def test_media_of_results_follow_in_one_user_message() -> None:
         {"type": "file", "file": {"filename": "a.pdf", "file_data": "data:application/pdf;base64,JVBERi0="}},
     ]
     assert encoded.losses == ()
-    assert [done.what for done in encoded.repairs] == ["media of a tool result"]
+    assert [done.subject for done in encoded.repairs] == ["media of a tool result"]
 
 
 def test_mistral_gets_no_user_message_right_after_a_result() -> None:
@@ -198,7 +198,7 @@ def test_deepseek_gets_its_reasoning_back_and_a_filler_for_what_others_called() 
     assert "reasoning_content" not in encoded.body["messages"][3]
     assert "reasoning" not in encoded.body["messages"][1]
     assert lost(encoded) == ["thinking"]
-    assert [done.what for done in encoded.repairs] == ["reasoning_content"]
+    assert [done.subject for done in encoded.repairs] == ["reasoning_content"]
 
 
 @pytest.mark.parametrize(
@@ -243,7 +243,7 @@ def test_instructions_of_a_model_that_takes_none_are_said_by_the_user() -> None:
     """Recorded 400: 'messages[0].role' does not support 'system' with this model."""
     encoded = encode("openai-chat", [system("Be kind."), user("hi")], "o1-mini")
     assert [message["role"] for message in encoded.body["messages"]] == ["user", "user"]
-    assert [done.what for done in encoded.repairs] == ["system message"]
+    assert [done.subject for done in encoded.repairs] == ["system message"]
     developer = Message("system", (Text("x"),), Origin("openai-chat", "openai-chat", "o1-mini"), {"role": "developer"})
     assert messages("openai-chat", [developer, user("hi")], "o1-mini")[0] == {"role": "user", "content": "x"}
 

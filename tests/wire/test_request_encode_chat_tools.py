@@ -29,7 +29,7 @@ def messages(provider: str, said: list[Message], model: str = "m", **more: Any) 
 
 
 def lost(encoded: EncodedRequest) -> list[str]:
-    return [loss.what for loss in encoded.losses]
+    return [loss.subject for loss in encoded.losses]
 
 
 # ---- media

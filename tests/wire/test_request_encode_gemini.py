@@ -32,7 +32,7 @@ def contents(*messages: Message, model: str = OLD, **more: Any) -> list[Doc]:
 
 
 def lost(encoded: EncodedRequest) -> list[str]:
-    return [loss.what for loss in encoded.losses]
+    return [loss.subject for loss in encoded.losses]
 
 
 def test_whole_request() -> None:
@@ -78,7 +78,7 @@ def test_first_call_of_a_turn_carries_the_documented_dummy_where_it_was_not_made
         {"functionCall": {"name": "get", "args": {"x": "1"}, "id": "c1"}, "thoughtSignature": DUMMY_SIGNATURE},
         {"functionCall": {"name": "get", "args": {}, "id": "c2"}},
     ]
-    assert [done.what for done in encoded.repairs] == ["thoughtSignature"]
+    assert [done.subject for done in encoded.repairs] == ["thoughtSignature"]
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_results_stand_alone_in_call_order_and_media_beside_them() -> None:
         "parts": [{"text": "[media of the result of shot]"}, {"inlineData": {"mimeType": "image/png", "data": "iVBORw0KGgo="}}],
     }
     assert sent[4] == {"role": "user", "parts": [{"text": "x"}]}
-    assert "media of a tool result" in [done.what for done in encoded.repairs]
+    assert "media of a tool result" in [done.subject for done in encoded.repairs]
 
 
 def test_gemini_3_takes_media_inside_the_result() -> None:
@@ -217,7 +217,7 @@ def test_conversation_starts_with_the_user_and_instructions_between_turns_are_sa
         ("user", "<system>\nnow\n</system>"),
         ("user", "hi"),
     ]
-    assert {"user message", "system message"} == {done.what for done in encoded.repairs}
+    assert {"user message", "system message"} == {done.subject for done in encoded.repairs}
 
 
 def test_own_parts_go_back_and_those_of_others_do_not_get_into_the_instructions() -> None:

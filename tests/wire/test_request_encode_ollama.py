@@ -35,7 +35,7 @@ def decode(*messages: Any, **more: Any) -> Request:
 
 
 def lost(encoded: EncodedRequest) -> list[str]:
-    return [loss.what for loss in encoded.losses]
+    return [loss.subject for loss in encoded.losses]
 
 
 # ---- written
@@ -119,7 +119,7 @@ def test_results_are_text_and_media_follow() -> None:
         {"role": "tool", "content": "", "tool_call_id": "c2", "tool_name": "shot"},
         {"role": "user", "content": "[media of the result of c2]", "images": ["iVBORw0KGgo="]},
     ]
-    assert [done.what for done in encoded.repairs] == ["media of a tool result"]
+    assert [done.subject for done in encoded.repairs] == ["media of a tool result"]
 
 
 @pytest.mark.parametrize(

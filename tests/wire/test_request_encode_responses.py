@@ -29,7 +29,7 @@ def items(*messages: Message, **more: Any) -> list[Doc]:
 
 
 def lost(encoded: EncodedRequest) -> list[str]:
-    return [loss.what for loss in encoded.losses]
+    return [loss.subject for loss in encoded.losses]
 
 
 def test_whole_request() -> None:
@@ -110,7 +110,7 @@ def test_reasoning_whose_result_is_missing_is_left_out(blocks: tuple[Any, ...]) 
     """400: Item 'rs_…' of type 'reasoning' was provided without its required following item."""
     encoded = encode([user("hi"), Message("assistant", (Text("x", {"id": "msg_1"}), *blocks), OWN), user("y")])
     assert [item.get("type", item.get("role")) for item in encoded.body["input"]] == ["user", "message", "user"]
-    assert {done.what for done in encoded.repairs} == {"reasoning item"}
+    assert {done.subject for done in encoded.repairs} == {"reasoning item"}
 
 
 @pytest.mark.parametrize("provider", ["azure-responses", "openai-chat", "anthropic", "gemini", "ollama"])

@@ -88,8 +88,8 @@ def test_every_choice_on_every_profile(provider: str, kind: str) -> None:
     assert names == {"none": [], "required": ["get", "put", "cut"], "named": ["put"], "subset": ["get", "put"]}[kind]
     assert said in (None, ("auto", ()))
     left_out = {"none": ["get", "put", "cut"], "required": [], "named": ["get", "cut"], "subset": ["cut"]}[kind]
-    assert [loss.what for loss in encoded.losses if loss.where == "tools"] == [f"tool {name!r}" for name in left_out]
-    assert ("tool_choice" in [loss.what for loss in encoded.losses]) is (choice.mode == "required")
+    assert [loss.subject for loss in encoded.losses if loss.where == "tools"] == [f"tool {name!r}" for name in left_out]
+    assert ("tool_choice" in [loss.subject for loss in encoded.losses]) is (choice.mode == "required")
     words = str({key: value for key, value in encoded.body.items() if key != "tools"})
     assert all(name in words for name in left_out)
     if choice.mode == "required":
@@ -100,7 +100,7 @@ def test_every_choice_on_every_profile(provider: str, kind: str) -> None:
 def test_one_call_at_a_time_on_every_profile(provider: str) -> None:
     profile = resolve_profile(provider, "some-model")
     encoded = encode_request(Request("some-model", HI, (GET,), parallel=False), profile)
-    lost = [loss.what for loss in encoded.losses]
+    lost = [loss.subject for loss in encoded.losses]
     if provider in ("gemini", "vertex", "ollama", "deepseek"):
         assert lost == ["parallel"]
     elif provider == "anthropic":
@@ -134,7 +134,7 @@ def test_structured_output_on_every_profile(provider: str) -> None:
             assert encoded.body["response_format"] == {"type": "json_object"}
         case _:
             assert encoded.body["response_format"]["json_schema"]["schema"] == SCHEMA
-    assert [loss.what for loss in encoded.losses] == (["output schema"] if provider == "deepseek" else [])
+    assert [loss.subject for loss in encoded.losses] == (["output schema"] if provider == "deepseek" else [])
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_extras_go_to_their_own_wire_verbatim_and_are_losses_elsewhere(provider:
     encoded = encode_request(Request("some-model", HI, extras=extras), profile)
     own = WIRES.index(profile.wire)
     assert encoded.body[f"x_{own}"] == {"deep": [own]}
-    assert sorted(loss.what for loss in encoded.losses) == [f"x_{n}" for n in range(len(WIRES)) if n != own]
+    assert sorted(loss.subject for loss in encoded.losses) == [f"x_{n}" for n in range(len(WIRES)) if n != own]
     assert not any(f"x_{n}" in encoded.body for n in range(len(WIRES)) if n != own)
 
 
@@ -177,7 +177,7 @@ def test_strict_turns_a_loss_into_an_error(provider: str) -> None:
     lossy = Request("some-model", [*HI, assistant([Thinking("hm"), "x"]), *HI])
     with pytest.raises(LossyEncoding) as caught:
         encode_request(lossy, profile, strict=True)
-    assert [loss.what for loss in caught.value.losses] == ["thinking"]
+    assert [loss.subject for loss in caught.value.losses] == ["thinking"]
     assert "thinking" in str(caught.value)
     assert encode_request(Request("some-model", HI), profile, strict=True).losses == ()
 
@@ -234,7 +234,7 @@ def test_pictures_of_a_result_reach_the_model_or_are_a_loss(provider: str) -> No
     ]
     encoded = encode_request(Request("some-model", messages), resolve_profile(provider, "some-model"))
     assert ("QUJDRA==" in str(encoded.body)) is (provider != "deepseek")
-    assert [loss.what for loss in encoded.losses] == (["image"] if provider == "deepseek" else [])
+    assert [loss.subject for loss in encoded.losses] == (["image"] if provider == "deepseek" else [])
 
 
 @pytest.mark.parametrize("provider", PROFILES)
@@ -251,7 +251,7 @@ def test_unknown_blocks_of_a_saved_conversation_are_a_loss(wire: str) -> None:
     encoded = encode_request(
         Request("m", [user(["hi", Foreign("toolglot", {"type": "hologram"})])]), resolve_profile(WIRE_DEFAULTS[wire], "m")
     )
-    assert [loss.what for loss in encoded.losses] == ["hologram"]
+    assert [loss.subject for loss in encoded.losses] == ["hologram"]
     assert "hologram" not in str(encoded.body)
 
 

@@ -18,7 +18,7 @@ SCHEMA = {"type": "object", "properties": {"x": {"type": "string"}}, "required":
 
 
 def losses(writer: Writer) -> list[tuple[str, str]]:
-    return [(loss.what, loss.where) for loss in writer.losses]
+    return [(loss.subject, loss.where) for loss in writer.losses]
 
 
 # ---- tools
@@ -64,7 +64,7 @@ def test_more_strict_tools_than_a_request_may_have_are_sent_loose() -> None:
     reserve_names(tools, writer)
     strict = [encode_function(tool, writer).strict for tool in tools]
     assert strict.count(True) == 20
-    assert [loss.what for loss in writer.losses] == ["strict"]
+    assert [loss.subject for loss in writer.losses] == ["strict"]
 
 
 def test_tool_with_a_broken_schema_does_not_cost_the_request() -> None:
@@ -139,7 +139,7 @@ def test_arguments_as_an_object() -> None:
     assert writer.to_arguments_object(ToolCall("a", "get", None, '{"x": "tru'), "messages[1]") == {
         "invalid_arguments": '{"x": "tru'
     }
-    assert [(done.what, done.where) for done in writer.repairs] == [("arguments of 'get'", "messages[1]")]
+    assert [(done.subject, done.where) for done in writer.repairs] == [("arguments of 'get'", "messages[1]")]
 
 
 def test_results_are_named_by_their_call() -> None:

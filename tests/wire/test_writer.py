@@ -21,7 +21,7 @@ OPENAI, CLAUDE, GEMINI = (
 
 
 def losses(writer: Writer) -> list[tuple[str, str]]:
-    return [(loss.what, loss.where) for loss in writer.losses]
+    return [(loss.subject, loss.where) for loss in writer.losses]
 
 
 # ---- names
@@ -50,7 +50,7 @@ def test_names_stay_where_they_are_legal_and_are_mapped_where_not(profile: Profi
     assert re.fullmatch(wire, sent)
     assert re.fullmatch(profile.limits.name, sent)
     assert writer.names == {sent: ("", name)}
-    assert [done.what for done in writer.repairs] == ([] if sent == name else [f"tool name {name!r}"])
+    assert [done.subject for done in writer.repairs] == ([] if sent == name else [f"tool name {name!r}"])
     assert writer.map_tool_name(name) == sent
     assert len(writer.names) == 1
 
@@ -193,7 +193,7 @@ def test_state_of_others_is_dropped_and_said_where_it_told_the_model_something()
     assert writer.echo_opaque(opaque, Origin("anthropic-messages"), "messages[1]") == {}
     assert writer.losses == [Loss("citations", "messages[1]", "only anthropic-messages understands it")]
     assert writer.echo_opaque({"note": 1}, None, "messages[2]") == {}
-    assert "its origin" in writer.losses[-1].why
+    assert "its origin" in writer.losses[-1].reason
     assert writer.echo_opaque(None, None, "") == {}
     own = {"name": "Ann"}
     assert writer.echo_opaque(own, Origin("openai-chat", "openai-chat"), "") is own

@@ -104,9 +104,9 @@ def _request_for(model: str) -> Request:
 
 def _print_notes(console: Console, encoded: EncodedRequest) -> None:
     for one in encoded.losses:
-        console.print(Line.assemble(("  lost    ", "bold red"), f"{one.what} at {one.where}: {one.why}"))
+        console.print(Line.assemble(("  lost    ", "bold red"), f"{one.subject} at {one.where}: {one.reason}"))
     for one in encoded.repairs:
-        console.print(Line.assemble(("  mended  ", "bold yellow"), f"{one.what} at {one.where}: {one.why}"))
+        console.print(Line.assemble(("  mended  ", "bold yellow"), f"{one.subject} at {one.where}: {one.reason}"))
     console.print()
 
 

@@ -78,7 +78,7 @@ class BoundFacade:
 
     def _find_view(self, call: ToolCall) -> View | None:
         """The view that a call is of; what was said through another facade is of none."""
-        if call.meant is not None and call.meant.facade != self.facade.id:
+        if call.base_call is not None and call.base_call.facade != self.facade.id:
             return None
         return self._views_by_name.get(_qualified_name(call))
 
@@ -140,7 +140,7 @@ class BoundFacade:
 
         A call that was understood through another facade means what it meant there.
         """
-        view, meant = self._find_view(call), call.meant
+        view, meant = self._find_view(call), call.base_call
         if view is None:
             return None if meant is None or _is_base_call(call, meant) else InterpretedCall(meant.tool, meant.arguments)
         native, repairs = self._validate(view, call)
@@ -184,14 +184,14 @@ class BoundFacade:
         except ToolError:
             return call
         if meaning is not None:
-            return replace(call, meant=BaseCall(meaning.tool, meaning.arguments, self.facade.id))
+            return replace(call, base_call=BaseCall(meaning.tool, meaning.arguments, self.facade.id))
         if (
             call.name in self.base_tools
             and not call.namespace
             and call.name not in self._reserved_names
             and call.arguments is not None
         ):
-            return replace(call, meant=BaseCall(call.name, call.arguments, self.facade.id))
+            return replace(call, base_call=BaseCall(call.name, call.arguments, self.facade.id))
         return call
 
     # ---- results
@@ -226,7 +226,7 @@ class BoundFacade:
         text = self._call_table(words, said, view, _require_text) if words is not None else None
         if text is not None:
             media = tuple(block for block in result.content if not isinstance(block, Text))
-            plain = replace(plain, content=(Text(text), *media), worded=True)
+            plain = replace(plain, content=(Text(text), *media), is_rendered=True)
         if case.is_failure is not None and not result.is_error and self._call_table(case.is_failure, said, view, bool):
             return replace(plain, is_error=True, error_kind="execution")
         return plain
@@ -266,7 +266,7 @@ class BoundFacade:
 
     def _render_call(self, call: ToolCall, losses: dict[Loss, None]) -> ToolCall:
         """A call of another model in this one's words: the view that can say most of it, else our own name for it."""
-        meant = call.meant
+        meant = call.base_call
         if meant is None or (meant.facade == self.facade.id and _qualified_name(call) in self._views_by_name):
             return call
         found = self._find_expression(meant.tool, meant.arguments)
@@ -275,12 +275,12 @@ class BoundFacade:
             if not self.shows_base_tool(tool):
                 losses[_inexpressible_loss(tool, self.facade)] = None
             same = (call.name, call.arguments) == (tool, arguments)
-            return call if same else ToolCall(call.id, tool, arguments, meant=meant)
+            return call if same else ToolCall(call.id, tool, arguments, base_call=meant)
         view, native, new_losses = found
         losses.update(dict.fromkeys(new_losses))
         if view.kind == "freeform":
-            return ToolCall(call.id, view.name, None, str(native.get("input", "")), freeform=True, meant=meant)
-        return ToolCall(call.id, view.name, native, namespace=view.namespace, meant=meant)
+            return ToolCall(call.id, view.name, None, str(native.get("input", "")), freeform=True, base_call=meant)
+        return ToolCall(call.id, view.name, native, namespace=view.namespace, base_call=meant)
 
     def _to_visible_base_call(self, meant: BaseCall) -> tuple[str, Arguments]:
         """A base tool that is shown under its own name and does the same; else the one that it was."""

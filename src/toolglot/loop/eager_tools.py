@@ -77,7 +77,7 @@ class EagerTools:
     def take(self, call: ToolCall) -> "asyncio.Task[ToolOutcome] | None":
         """The work that was begun for this very call."""
         found = self._running.get(call.id)
-        if found is None or found[0] != replace(call, meant=None):  # what it means is found out when the reply is whole
+        if found is None or found[0] != replace(call, base_call=None):  # what it means is found out when the reply is whole
             return None
         return found[1]
 

@@ -136,7 +136,7 @@ class Lowering:
 
 def truncate_node(node: Schema, path: SchemaPath, lowering: Lowering, reason: str) -> Schema:
     """A node that is left open: only its description and that it is an object stay."""
-    if lowering.node_budget >= 0 or all(loss.why != reason for loss in lowering.losses):  # said once when all the rest goes
+    if lowering.node_budget >= 0 or all(loss.reason != reason for loss in lowering.losses):  # said once when all the rest goes
         lowering.add_loss("schema", path, reason)
     return add_description({"type": "object"} if "object" in allowed_types(node) else {}, node.get("description", ""))
 

@@ -191,7 +191,7 @@ def is_same_model(first: str, second: str) -> bool:
 def format_result_text(result: ToolResult) -> str:
     """A result for a wire that has text only, and no flag for errors."""
     text = result.text
-    if result.is_error and not result.worded and not text[:8].lower().startswith(("error", "[error", '{"error')):
+    if result.is_error and not result.is_rendered and not text[:8].lower().startswith(("error", "[error", '{"error')):
         return f"Error: {text}"
     return text
 

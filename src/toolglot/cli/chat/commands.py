@@ -106,7 +106,7 @@ def _show_losses(chat: "Chat", losses: list[Loss]) -> None:
         chat.screen.note("  nothing of the conversation is lost", "dim")
     grouped: dict[str, list[Loss]] = {}
     for loss in losses:
-        grouped.setdefault(f"{loss.what}: {loss.why}", []).append(loss)
+        grouped.setdefault(f"{loss.subject}: {loss.reason}", []).append(loss)
     for text, found in grouped.items():
         chat.screen.note(f"  lost {len(found)} times {text}" if len(found) > 1 else f"  lost {text}", "yellow")
 

@@ -323,7 +323,7 @@ class Screen:
     def show_warnings(self, result: RunResult) -> None:
         """What was lost, once; and an end that is not the usual one."""
         for loss in result.losses:
-            if loss not in self._shown_losses and loss.why not in self._truncation_notes:
+            if loss not in self._shown_losses and loss.reason not in self._truncation_notes:
                 self._shown_losses.add(loss)
                 self.note(f"lost: {loss}", "yellow")
         if result.stop != "end":

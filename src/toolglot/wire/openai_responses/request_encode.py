@@ -152,7 +152,7 @@ def _encode_result(result: ToolResult, message: Message, writer: Writer, where: 
     kind = "custom_tool_call_output" if freeform else "function_call_output"
     output: Any = format_result_text(result)
     if any(not isinstance(block, Text) for block in result.content):
-        flag: tuple[Block, ...] = (Text("Error:"),) if result.is_error and not result.worded else ()
+        flag: tuple[Block, ...] = (Text("Error:"),) if result.is_error and not result.is_rendered else ()
         output = _encode_content((*flag, *result.content), message, writer, where)
     return {"type": kind, "call_id": id, "output": output, **own}
 
