@@ -162,7 +162,7 @@ def test_leaving(profile: str, way: str, moment: type[Any]) -> None:
 @pytest.mark.parametrize("way", WAYS)
 def test_leaving_with_early_starts(way: str, moment: type[Any]) -> None:
     async def play() -> None:
-        scene = Scene("anthropic", early_start=True)
+        scene = Scene("anthropic", eager_start=True)
         await scene.leave(moment, way)
         await scene.is_over()
 
@@ -174,7 +174,7 @@ def test_what_has_run_is_told_and_what_ran_was_interrupted(early: bool) -> None:
     """Of three calls two are done and one hangs when the run is cancelled."""
 
     async def play() -> list[str | None]:
-        scene = Scene("anthropic", early_start=early)
+        scene = Scene("anthropic", eager_start=early)
         run = asyncio.create_task(scene.read(RunDone, asyncio.Event()))
         async with asyncio.timeout(5):
             while len(scene.ran) < 3 or len(scene.agent.conversation) < 2:
@@ -191,7 +191,7 @@ def test_what_has_run_is_told_and_what_ran_was_interrupted(early: bool) -> None:
 @pytest.mark.parametrize("early", [False, True], ids=["later", "early"])
 def test_every_call_that_ran_is_told_to_have_started(early: bool) -> None:
     async def play() -> list[str]:
-        agent = Scene("anthropic", early_start=early).agent
+        agent = Scene("anthropic", eager_start=early).agent
         events = [event async for event in agent.stream('call quick {"n": 1} call quick {"n": 2}')]
         return [type(event).__name__ for event in events if isinstance(event, ToolStarted | ToolFinished)]
 
@@ -229,7 +229,7 @@ def test_a_run_that_is_cancelled_at_any_step(profile: str, live: bool, early: bo
     prompt = 'say I look.\ncall quick {"n": 1} call quick {"n": 2}\nthen say Done.'
 
     async def cancelled_after(steps: int) -> bool:
-        scene = Scene(profile, (), early_start=early)
+        scene = Scene(profile, (), eager_start=early)
         run = asyncio.create_task(run_agent(scene.agent, prompt, live=live))
         for _ in range(steps):
             await asyncio.sleep(0)

@@ -17,7 +17,7 @@ from typing_extensions import TypedDict
 
 from toolglot.errors import InvalidTool
 from toolglot.schema.arguments import find_issues, make_example
-from toolglot.schema.derive import derive
+from toolglot.schema.derive import Internal, derive
 
 T = TypeVar("T")
 
@@ -215,7 +215,7 @@ def test_keyword_only_positional_only_and_aliases() -> None:
 
     found = derive(f)
     assert list(found.schema["properties"]) == ["a", "b", "from"]
-    assert found.positional == ("a",)
+    assert found.positional_names == ("a",)
     assert found.bind({"a": 1, "from": "y"}) == {"a": 1, "c": "y"}
 
     def g(a: int = 7, /) -> None: ...
@@ -258,13 +258,43 @@ def test_the_hidden_parameter(annotation: Any) -> None:
     f.__annotations__["anything"] = annotation
     found = derive(f, context_type=Hidden)
     assert list(found.schema["properties"]) == ["a"]
-    assert found.context == "anything"
+    assert found.context_parameter == "anything"
 
 
 def test_the_hidden_parameter_under_type_checking_only() -> None:
     names: dict[str, Any] = {}
     exec("def f(a: int, c: 'Hidden'): ...", names)
-    assert derive(names["f"], context_type=Hidden).context == "c"
+    assert derive(names["f"], context_type=Hidden).context_parameter == "c"
+
+
+def test_internal_parameters_are_bound_but_not_shown() -> None:
+    def f(path: str, mode: Annotated[Color, Internal] = Color.RED, near: Annotated[Point | None, Internal] = None) -> None: ...
+
+    derived = derive(f)
+    assert derived.schema == {
+        "type": "object",
+        "properties": {"path": {"type": "string"}},
+        "required": ["path"],
+        "additionalProperties": False,
+    }
+    assert derived.parameter_names == {"path", "mode", "near"}
+    sent = {"path": "a", "mode": "blue", "near": {"x": 1, "y": 2}}
+    assert derived.bind(sent) == {"path": "a", "mode": Color.BLUE, "near": Point(1, 2)}
+    assert derived.bind({"path": "a", "mode": "none of them"}) is None
+    assert derived.bind({"path": "a"}) == {"path": "a"}
+
+
+def test_definitions_that_shown_parameters_use_stay() -> None:
+    def f(box: Box[Point], hidden: Annotated[Query | Point | None, Internal] = None) -> None: ...
+
+    assert sorted(derive(f).schema["$defs"]) == ["Box_Point_", "Point"]
+
+
+def test_an_internal_parameter_needs_a_default() -> None:
+    def f(mode: Annotated[str, Internal]) -> None: ...
+
+    with pytest.raises(InvalidTool, match="parameter 'mode' of f is internal: give it a default"):
+        derive(f)
 
 
 def test_text_annotations() -> None:
@@ -329,8 +359,8 @@ def odd(**more: socket.socket) -> None: ...
     [
         (many, r"many cannot be a tool: it takes \*values"),
         (odd, r"the type of the \*\* parameter of odd has no JSON form"),
-        (min, "min cannot be a tool: Python cannot tell its parameters; wrap it in a function"),
-        (of(socket.socket), r"parameter 'x' of f: socket has no JSON form .*; give it a type with a JSON form"),
+        (min, "min cannot be a tool: Python cannot inspect its parameters; wrap it in a function"),
+        (of(socket.socket), r"parameter 'x' of f: socket has no JSON form .*; use a type with a JSON form"),
         (of(Callable[[int], int]), "parameter 'x' of f: .*Callable.* has no JSON form"),
         (of(Iterator[int]), "parameter 'x' of f: .*Iterator.* has no JSON form"),
         (of(type[int]), r"parameter 'x' of f: .*type\[int\].* has no JSON form"),
@@ -346,7 +376,7 @@ def test_what_cannot_be_a_tool(function: Any, words: str) -> None:
 def test_two_parameters_of_one_name() -> None:
     def f(a: int, b: Annotated[int, Field(alias="a")]) -> None: ...
 
-    with pytest.raises(InvalidTool, match="two of its parameters have one name"):
+    with pytest.raises(InvalidTool, match="two of its parameters have the same name"):
         derive(f)
 
 
@@ -457,7 +487,7 @@ def test_postponed_annotations() -> None:
     names: dict[str, Any] = {"__name__": __name__}
     exec(code, names)
     found = derive(names["f"], context_type=Hidden)
-    assert found.context == "hidden"
+    assert found.context_parameter == "hidden"
     assert found.schema["properties"]["n"]["description"] == "how many"
     fitted = found.bind({"spot": {"x": 1, "next": {"x": 2}}, "kind": "a"})
     assert fitted

@@ -87,7 +87,7 @@ def bodies(schema: dict[str, Any], dialect: Dialect) -> Iterator[tuple[str, dict
 
 @pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
 def test_the_referee_accepts_every_recorded_schema(dialect: Dialect, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "text", [str(REFEREE), *sys.path])
+    monkeypatch.setattr(sys, "path", [str(REFEREE), *sys.path])
     check: Callable[[str, Any], list[Any]] = importlib.import_module("referee").check
     assert len(corpus()) > 200
     for schema in corpus():

@@ -172,8 +172,8 @@ class BoundFacade:
         except InvalidArguments as e:
             why = explain_issues(view.definition, e.issues)
             raise ToolError(why, kind="validation", tool=_sole_base_tool(view), details=e.issues) from None
-        strangers = [name for name in given if name not in binder.known]
-        native = {name: value for name, value in given.items() if name in binder.known and name not in view.ignored}
+        strangers = [name for name in given if name not in binder.parameter_names]
+        native = {name: value for name, value in given.items() if name in binder.parameter_names and name not in view.ignored}
         left = (Repair(f"parameter {name!r}", view.name, "there is none of this name; it was left out") for name in strangers)
         return native, (*repairs, *left)
 

@@ -108,10 +108,10 @@ class ArgumentBinder(Protocol):
     """Knows which arguments fit a tool, and as which values its function takes them."""
 
     schema: Schema
-    known: frozenset[str]
+    parameter_names: frozenset[str]
 
     @property
-    def extra(self) -> bool:
+    def allows_extra(self) -> bool:
         """Whether names that the schema does not list are for the binder to judge; otherwise they are dropped."""
         ...
 
@@ -141,12 +141,12 @@ def _copy(value: Any) -> Any:
 class SchemaBinder:
     """The binder of a schema that was given as data: values are the arguments themselves."""
 
-    __slots__ = ("_validator", "extra", "known", "schema")
+    __slots__ = ("_validator", "allows_extra", "parameter_names", "schema")
 
     def __init__(self, schema: Schema) -> None:
         properties = schema.get("properties")
-        self.schema, self.extra = schema, True
-        self.known = frozenset(cast(Schema, properties)) if isinstance(properties, dict) else frozenset[str]()
+        self.schema, self.allows_extra = schema, True
+        self.parameter_names = frozenset(cast(Schema, properties)) if isinstance(properties, dict) else frozenset[str]()
         self._validator: Any = None
 
     def bind(self, arguments: dict[str, Any]) -> dict[str, Any] | None:
@@ -193,9 +193,9 @@ def repair_arguments(
     them itself. Only then the values.
     """
     trimmed, notes = rename_arguments(arguments, binder.schema)
-    if not binder.extra:
-        notes += tuple(f"$.{key}: not a parameter; dropped" for key in trimmed if key not in binder.known)
-        trimmed = {key: value for key, value in trimmed.items() if key in binder.known}
+    if not binder.allows_extra:
+        notes += tuple(f"$.{key}: not a parameter; dropped" for key in trimmed if key not in binder.parameter_names)
+        trimmed = {key: value for key, value in trimmed.items() if key in binder.parameter_names}
     values = binder.bind(trimmed) if notes else None
     right = trimmed
     if values is None:

@@ -138,7 +138,8 @@ class Coercion:
 
     def coerce_object(self, value: Schema, node: Schema, path: str, depth: int) -> Schema:
         named, needed = node.get("properties", {}), node.get("required", ())
-        value = self.rename_properties(value, node, path)
+        if not self.looks_like(value, node, depth):  # a name may be legal as it is: an open object takes any
+            value = self.rename_properties(value, node, path)
         out: Schema = {}
         for name, item in value.items():
             sub = named.get(name, node.get("additionalProperties", {}))

@@ -1,290 +1,218 @@
-"""A Python function as a JSON Schema, and a binder that turns a model's arguments into the function's own values.
+"""Derives a JSON Schema from a Python function, with a binder that turns a model's arguments into the function's values.
 
-Laws: the only importer of pydantic, which is loaded when a definition is first needed. All reflection happens here, once;
-binding a call runs one prebuilt validator. A function that cannot be a tool is NotATool, and the message says what to do.
+All reflection happens once, in `derive`; binding a call only runs a prebuilt pydantic validator. pydantic is imported with the
+first derived tool. A function that cannot become a tool raises InvalidTool, whose message says what to do.
 
-The parameters become a TypedDict: names that pydantic models reserve are free there, and a parameter that was not given stays
-absent, so that the function's own default holds.
+The parameters become a TypedDict rather than a model: names that pydantic models reserve (`copy`, `schema`) are free there, and
+a parameter that was not passed stays absent, so that the function's own default applies.
 """
 
 import inspect
-from collections import ChainMap
 from collections.abc import Callable, Mapping
-from functools import partial
+from dataclasses import dataclass, field
 from math import isfinite
-from types import GenericAlias, SimpleNamespace, UnionType
-from typing import Annotated, Any, NamedTuple, Union, Unpack, cast, get_args, get_origin, get_type_hints
+from types import GenericAlias, UnionType
+from typing import Annotated, Any, NamedTuple, NotRequired, Union, Unpack, cast, get_args, get_origin, get_type_hints
 
 from toolglot.errors import InvalidTool
 from toolglot.jsontext import dumps_text
 from toolglot.schema.arguments import Issue, deep_copy
 from toolglot.schema.docstrings import parse_docstring
 from toolglot.schema.json_schema import LIST_KEYWORDS, MAP_KEYWORDS, SUBSCHEMA_KEYWORDS, Schema, iter_nodes
+from toolglot.schema.signatures import Function, evaluate_annotations, function_doc, function_name, list_parameters
 
-__all__ = ["FunctionSchema", "derive", "function_doc", "function_name", "list_parameters", "strip_titles"]
+__all__ = ["FunctionSchema", "Internal", "derive", "strip_titles"]
 
-Function = Callable[..., Any]
 Validate = Callable[[Any], dict[str, Any]]
 
-_TYPE_ADVICE = "give it a type with a JSON form (str, int, list, a dataclass, a TypedDict, a pydantic model …)"
-# Values that are read once and not held: a model cannot send them.
+_TYPE_ADVICE = "use a type with a JSON form (str, int, list, a dataclass, a TypedDict, a pydantic model …)"
+# Values that are consumed as they are read: a model cannot send one.
 _STREAM_TYPES = frozenset(
     {"Iterator", "Generator", "AsyncIterator", "AsyncGenerator", "AsyncIterable", "Awaitable", "Coroutine", "type"}
 )
 _EMPTY = inspect.Parameter.empty
-_ABSENT = object()
+_ABSENT = object()  # the default of a TypedDict key that may be missing
+
+
+class Internal:
+    """Marks a parameter that models are not shown: `Annotated[int, Internal]`.
+
+    The value is validated and bound when a caller (a facade, a program) passes it. It needs a default.
+    """
+
+
+@dataclass(slots=True, eq=False)
+class FunctionSchema:
+    """The JSON Schema of a function, and the binder of its arguments."""
+
+    description: str
+    schema: Schema
+    validate: Validate
+    parameter_names: frozenset[str]
+    """All names that can be bound: those in the schema and the internal ones."""
+    context_parameter: str | None = None
+    """The parameter that receives the call's context."""
+    positional_names: tuple[str, ...] = ()
+    """Positional-only parameters."""
+    positional_defaults: dict[str, Any] = field(default_factory=dict[str, Any])
+    """Their defaults: a later one can only be passed if all before it are."""
+    fills_defaults: bool = False
+    """pydantic adds defaults of `Field` to the values."""
+    has_untyped: bool = False
+    """Some values are any JSON, which pydantic passes on without copying."""
+    allows_extra: bool = False
+    """The function has a `**` parameter."""
+    validate_extra: Validate | None = None
+
+    def bind(self, arguments: dict[str, Any]) -> dict[str, Any] | None:
+        """Return the function's keyword arguments, or None if the arguments are invalid."""
+        try:
+            if self.has_untyped:
+                arguments = deep_copy(arguments)
+            values = self.validate(arguments)
+            # A TypedDict validator ignores unknown keys: they show as a difference in size, unless defaults were added.
+            if (self.fills_defaults or len(values) != len(arguments)) and not arguments.keys() <= self.parameter_names:
+                if not self.allows_extra:
+                    return None
+                extra = {name: value for name, value in arguments.items() if name not in self.parameter_names}
+                values |= self.validate_extra(extra) if self.validate_extra else extra
+        except Exception:  # a caller's own validators may raise anything; `find_issues` reports it
+            return None
+        return self.positional_defaults | values if self.positional_defaults else values
+
+    def find_issues(self, arguments: dict[str, Any]) -> list[Issue]:
+        """Explain why arguments are invalid."""
+        from pydantic import ValidationError
+
+        issues: list[Issue] = []
+        extra = {name: value for name, value in arguments.items() if name not in self.parameter_names}
+        for validate, values in ((self.validate, arguments), (self.validate_extra, extra)):
+            try:
+                _ = validate(values) if validate else None
+            except ValidationError as e:
+                issues += _group_issues(e.errors(include_url=False, include_context=False), values)
+            except Exception as e:
+                issues.append(Issue("$", f"{type(e).__name__}: {e}"))
+        return issues
 
 
 class _Parameter(NamedTuple):
+    """A parameter with its type prepared for pydantic."""
+
     name: str
     annotation: Any
     default: Any
     description: str = ""
+    is_internal: bool = False
 
     @property
     def is_required(self) -> bool:
         return self.default is _EMPTY
 
+    @classmethod
+    def from_signature(cls, parameter: inspect.Parameter, hint: Any, description: str, label: str) -> "_Parameter":
+        from pydantic.fields import FieldInfo
 
-class FunctionSchema:
-    """What was found out about a function.
+        default: Any = parameter.default
+        metadata = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
+        fields = [mark for mark in (*metadata, default) if isinstance(mark, FieldInfo)]
+        if isinstance(default, FieldInfo):  # `x: int = Field(…)`
+            hint, default = Annotated[hint, default], _EMPTY
+        if default is _EMPTY:
+            default = next((mark for mark in reversed(fields) if not mark.is_required()), _EMPTY)
+        is_internal = any(mark is Internal or isinstance(mark, Internal) for mark in metadata)
+        if is_internal and default is _EMPTY:
+            raise InvalidTool(f"parameter {parameter.name!r} of {label} is internal: give it a default")
+        hint = _replace_iterable(hint, parameter.name, label)
+        # `Annotated[int, "how many"]`, `Annotated[int, Doc("how many")]`
+        texts = [mark if isinstance(mark, str) else getattr(mark, "documentation", "") for mark in metadata]
+        text = next((text for text in texts if isinstance(text, str) and text), description)
+        return cls(parameter.name, _make_optional(hint) if default is None else hint, default, text, is_internal)
 
-    `context` is its hidden parameter, `positional` are the names that must be given by place, `extra` tells whether it takes
-    any name, `extras` checks these. `defaults` are what Python itself would not fill in. `fills`: pydantic fills in some.
-    `loose`: some values are any JSON, which pydantic hands on as it is.
-    """
+    def annotate(self, node: Schema) -> None:
+        """Add the description and the default to the schema, where the type does not state them."""
+        from pydantic_core import to_jsonable_python
 
-    __slots__ = (
-        "context",
-        "defaults",
-        "description",
-        "extra",
-        "extras",
-        "fills",
-        "known",
-        "loose",
-        "positional",
-        "schema",
-        "validate",
-    )
-
-    def __init__(self, description: str, schema: Schema, validate: Validate) -> None:
-        self.description, self.schema, self.validate = description, schema, validate
-        self.known = frozenset(schema["properties"])
-        self.context: str | None = None
-        self.positional: tuple[str, ...] = ()
-        self.extra = self.fills = False
-        self.loose = any(not at.node or at.node.get("additionalProperties") is True for at in iter_nodes(schema))
-        self.extras: Validate | None = None
-        self.defaults: dict[str, Any] = {}
-
-    def bind(self, arguments: dict[str, Any]) -> dict[str, Any] | None:
-        """The function's keyword arguments; None where the arguments are not as they should be."""
+        if self.description:
+            node.setdefault("description", self.description)
+        if self.is_required or "default" in node or hasattr(self.default, "is_required"):
+            return
+        if isinstance(self.default, float) and not isfinite(self.default):
+            return
         try:
-            if self.loose:
-                arguments = deep_copy(arguments)
-            values = self.validate(arguments)
-            if (self.fills or len(values) != len(arguments)) and not arguments.keys() <= self.known:
-                if not self.extra:
-                    return None
-                more = {name: value for name, value in arguments.items() if name not in self.known}
-                values |= self.extras(more) if self.extras else more
-        except Exception:  # a caller's own validators may raise anything; `wrongs` tells what
-            return None
-        return self.defaults | values if self.defaults else values
-
-    def find_issues(self, arguments: dict[str, Any]) -> list[Issue]:
-        """Why arguments do not fit."""
-        from pydantic import ValidationError
-
-        found: list[Issue] = []
-        more = {name: value for name, value in arguments.items() if name not in self.known}
-        for validate, values in ((self.validate, arguments), (self.extras, more)):
-            try:
-                _ = validate(values) if validate else None
-            except ValidationError as e:
-                found += _group_issues(e.errors(include_url=False, include_context=False), values)
-            except Exception as e:
-                found.append(Issue("$", f"{type(e).__name__}: {e}"))
-        return found
+            node["default"] = to_jsonable_python(self.default, bytes_mode="base64")
+        except ValueError:
+            return  # a sentinel or another default without a JSON form
 
 
 def derive(
     function: Function, *, context_type: type | None = None, namespace: Mapping[str, Any] | None = None
 ) -> FunctionSchema:
-    """The schema and the binder of a function.
+    """Return the schema and the binder of a function.
 
-    A parameter annotated with `hidden` is not shown. `namespace` helps to resolve annotations that are text.
+    Args:
+        function: Any callable.
+        context_type: The parameter annotated with this type receives the call's context and is not shown.
+        namespace: More names for evaluating string annotations.
     """
-    target, where = _unwrap_function(function), function_name(function)
-    described, notes = parse_docstring(function_doc(function))
-    found, extra = list_parameters(function)
-    hints = _resolve_annotations(found, extra, target, where, context_type, namespace or {})
-    context = next((p.name for p in found if context_type and _accepts_type(hints[p.name], context_type)), None)
-    shown = [_make_parameter(p, hints[p.name], notes, where) for p in found if p.name != context]
-    unpacked = _unpack_parameters(hints[extra.name], notes) if extra else []
-    made = _build_schema(described, [*shown, *unpacked], where)
-    made.context = context
-    made.positional = tuple(p.name for p in found if p.kind is p.POSITIONAL_ONLY)
-    made.defaults = {p.name: p.default for p in found if p.name in made.positional and p.default is not _EMPTY}
-    made.fills = any(hasattr(p.default, "get_default") for p in shown)
-    if extra and not unpacked:
-        _add_extra_parameters(made, hints[extra.name], where)
-    return made
-
-
-# ---- the signature
-
-
-def function_name(function: Function) -> str:
-    """The name under which people know a function."""
-    while isinstance(function, partial):
-        function = function.func
-    return getattr(function, "__name__", None) or type(function).__name__
-
-
-def _unwrap_function(function: Any) -> Any:
-    """The plain function that holds annotations, globals and the docstring."""
-    while isinstance(function, partial):
-        function = cast(Any, function).func
-    if inspect.isclass(function):
-        return function.__init__
-    if not inspect.isroutine(function) and not hasattr(function, "__wrapped__"):
-        function = type(function).__call__
-    return inspect.unwrap(getattr(function, "__func__", function))
-
-
-def function_doc(function: Any) -> str | None:
-    """The docstring that tells what calling does."""
-    while isinstance(function, partial):
-        function = cast(Any, function).func
-    if inspect.isclass(function) or inspect.isroutine(function):
-        return function.__doc__
-    return _unwrap_function(function).__doc__ or type(function).__doc__
-
-
-def list_parameters(function: Function) -> tuple[list[inspect.Parameter], inspect.Parameter | None]:
-    """The parameters that can be given by a model, and the one that takes any other name. What a partial fixed is neither."""
-    where = function_name(function)
-    try:
-        found = list(inspect.signature(function).parameters.values())
-    except (TypeError, ValueError):
-        raise InvalidTool(f"{where} cannot be a tool: Python cannot tell its parameters; wrap it in a function") from None
-    if found and found[0].name in ("self", "cls"):
-        found = found[1:]
-    fixed = cast("partial[Any]", function).keywords if isinstance(function, partial) else {}
-    found = [p for p in found if p.name not in fixed]
-    for p in found:
-        if p.kind is p.VAR_POSITIONAL:
-            why = "a model gives arguments by name; use a list parameter instead"
-            raise InvalidTool(f"{where} cannot be a tool: it takes *{p.name}, and {why}")
-    extra = next((p for p in found if p.kind is p.VAR_KEYWORD), None)
-    return [p for p in found if p is not extra], extra
-
-
-def _resolve_annotations(
-    parameters: list[inspect.Parameter],
-    extra_parameter: inspect.Parameter | None,
-    target: Any,
-    label: str,
-    context_type: type | None,
-    namespace: Mapping[str, Any],
-) -> dict[str, Any]:
-    """The annotations as types, also where they are text. No annotation: any JSON value."""
-    said = {
-        p.name: p.annotation
-        for p in (*parameters, *([extra_parameter] if extra_parameter else ()))
-        if p.annotation is not _EMPTY
+    label = function_name(function)
+    description, descriptions = parse_docstring(function_doc(function))
+    signature, extra = list_parameters(function)
+    hints = evaluate_annotations(function, [*signature, *([extra] if extra else ())], context_type, namespace or {})
+    context = next((p.name for p in signature if context_type and _accepts_type(hints[p.name], context_type)), None)
+    parameters = [
+        _Parameter.from_signature(p, hints[p.name], descriptions.get(p.name, ""), label) for p in signature if p.name != context
+    ]
+    unpacked = _unpack_parameters(hints[extra.name], descriptions) if extra else []
+    derived = _build_schema(description, [*parameters, *unpacked], label)
+    derived.context_parameter = context
+    derived.positional_names = tuple(p.name for p in signature if p.kind is p.POSITIONAL_ONLY)
+    derived.positional_defaults = {
+        p.name: p.default for p in signature if p.name in derived.positional_names and p.default is not _EMPTY
     }
-    known = getattr(target, "__globals__", {})
-    local = ChainMap(dict(namespace), _closure_names(target))
-    every = dict.fromkeys((*(p.name for p in parameters), *([extra_parameter.name] if extra_parameter else ())), Any)
-    try:
-        return every | _evaluate_annotations(said, known, local)
-    except Exception:
-        if context_type:
-            known = {context_type.__name__: context_type} | known
-        return every | {name: _evaluate_annotation(name, said[name], known, local, label) for name in said}
+    derived.fills_defaults = any(hasattr(p.default, "get_default") for p in parameters)
+    if extra and not unpacked:
+        _add_extra_parameters(derived, hints[extra.name], label)
+    return derived
 
 
-def _evaluate_annotations(annotations: dict[str, Any], global_names: dict[str, Any], local_names: Any) -> dict[str, Any]:
-    return get_type_hints(SimpleNamespace(__annotations__=annotations), global_names, local_names, include_extras=True)
-
-
-def _evaluate_annotation(name: str, annotation: Any, global_names: dict[str, Any], local_names: Any, label: str) -> Any:
-    try:
-        return _evaluate_annotations({name: annotation}, global_names, local_names)[name]
-    except Exception as e:
-        why = f"its type {annotation!r} cannot be resolved ({e})"
-        raise InvalidTool(f"parameter {name!r} of {label}: {why}; define or import it at the top of the module") from None
-
-
-def _closure_names(target: Any) -> dict[str, Any]:
-    names = getattr(getattr(target, "__code__", None), "co_freevars", ())
-    found = {param.__name__: param for param in getattr(target, "__type_params__", ())}
-    for name, cell in zip(names, getattr(target, "__closure__", None) or (), strict=False):
-        try:
-            found[name] = cell.cell_contents
-        except ValueError:  # not yet filled
-            continue
-    return found
+# ---- types
 
 
 def _accepts_type(annotation: Any, context_type: type) -> bool:
-    """Whether a parameter is for the hidden value: its type, or a union with it."""
+    """Whether an annotation is the context's type, or a union with it."""
     if get_origin(annotation) in (Union, UnionType, Annotated):
         return any(_accepts_type(part, context_type) for part in get_args(annotation))
     return inspect.isclass(annotation) and issubclass(annotation, context_type)
 
 
-def _make_parameter(parameter: inspect.Parameter, hint: Any, descriptions: dict[str, str], label: str) -> _Parameter:
-    """A parameter with its type made fit for pydantic, its default and its description."""
-    from pydantic.fields import FieldInfo
-
-    default: Any = parameter.default
-    metadata = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
-    fields = [mark for mark in (*metadata, default) if isinstance(mark, FieldInfo)]
-    if isinstance(default, FieldInfo):
-        hint, default = Annotated[hint, default], _EMPTY
-    for field in fields:
-        if default is _EMPTY and not field.is_required():
-            default = field
-    hint = _replace_iterable(hint, parameter.name, label)
-    hint = _make_optional(hint) if default is None else hint
-    said = next((text for mark in metadata if (text := _annotation_text(mark))), "")
-    return _Parameter(parameter.name, hint, default, said or descriptions.get(parameter.name, ""))
-
-
 def _unpack_parameters(hint: Any, descriptions: dict[str, str]) -> list[_Parameter]:
-    """The parameters of `**options: Unpack[Options]`."""
-    shape = get_args(hint)[0] if getattr(get_origin(hint), "__name__", "") == "Unpack" or get_origin(hint) is Unpack else None
-    fields: dict[str, Any] = get_type_hints(shape, include_extras=True) if shape else {}
-    needed = getattr(shape, "__required_keys__", ())
-    return [_Parameter(n, t, _EMPTY if n in needed else _ABSENT, descriptions.get(n, "")) for n, t in fields.items()]
+    """Return the parameters of `**options: Unpack[Options]`."""
+    # typing_extensions has an `Unpack` of its own
+    if getattr(get_origin(hint), "__name__", "") != "Unpack" and get_origin(hint) is not Unpack:
+        return []
+    options = get_args(hint)[0]
+    required = getattr(options, "__required_keys__", ())
+    fields = get_type_hints(options, include_extras=True).items()
+    return [_Parameter(n, t, _EMPTY if n in required else _ABSENT, descriptions.get(n, "")) for n, t in fields]
 
 
 def _make_optional(hint: Any) -> Any:
-    """A type that takes None, as a default of None asks for."""
+    """Add None to a type: `x: int = None` means that None is allowed."""
     if get_origin(hint) is Annotated:
         base, *marks = get_args(hint)
         return Annotated[_make_optional(base), *marks]
-    takes = hint in (Any, object, None, type(None)) or type(None) in get_args(hint)
-    return hint if takes else Union[hint, None]  # noqa: UP007  # not every form of a type has a `|`
-
-
-def _annotation_text(mark: Any) -> str:
-    """A description beside a type: `Annotated[int, "how many"]`, `Annotated[int, Doc("how many")]`."""
-    said = mark if isinstance(mark, str) else getattr(mark, "documentation", "")
-    return said if isinstance(said, str) else ""
+    allows_none = hint in (Any, object, None, type(None)) or type(None) in get_args(hint)
+    return hint if allows_none else Union[hint, None]  # noqa: UP007  # string and special forms have no `|`
 
 
 def _replace_iterable(hint: Any, name: str, label: str) -> Any:
-    """Iterable as a list; what flows cannot be sent at all."""
+    """Turn Iterable into list: pydantic would validate it lazily, while the function runs. Refuse streams."""
     origin = get_origin(hint)
-    kind = getattr(origin or hint, "__name__", "")
-    if kind in _STREAM_TYPES and getattr(origin or hint, "__module__", "") in ("collections.abc", "typing", "builtins"):
+    type_name = getattr(origin or hint, "__name__", "")
+    if type_name in _STREAM_TYPES and getattr(origin or hint, "__module__", "") in ("collections.abc", "typing", "builtins"):
         raise InvalidTool(f"parameter {name!r} of {label}: {_format_type(hint)} has no JSON form; {_TYPE_ADVICE}")
-    if kind == "Iterable":
+    if type_name == "Iterable":
         return list[get_args(hint)[0]] if get_args(hint) else list[Any]
     return hint
 
@@ -293,12 +221,12 @@ def _format_type(hint: Any) -> str:
     return hint.__name__ if isinstance(hint, type) and not get_args(hint) else str(hint).replace("typing.", "")
 
 
-# ---- schema and validator, by pydantic
+# ---- the schema and the validator
 
 
 def _make_adapter(fields: dict[str, Any]) -> Any:
     from pydantic import ConfigDict, TypeAdapter
-    from typing_extensions import TypedDict
+    from typing_extensions import TypedDict  # before Python 3.12 pydantic refuses the one of `typing`
 
     shape: Any = TypedDict("Arguments", fields)  # pyright: ignore[reportArgumentType, reportUnknownVariableType, reportGeneralTypeIssues]
     shape.__pydantic_config__ = ConfigDict(val_json_bytes="base64", ser_json_bytes="base64")
@@ -306,48 +234,63 @@ def _make_adapter(fields: dict[str, Any]) -> Any:
 
 
 def _build_schema(description: str, parameters: list[_Parameter], label: str) -> FunctionSchema:
-    from typing import NotRequired
-
     fields = {p.name: p.annotation if p.is_required else NotRequired[p.annotation] for p in parameters}
     try:
         adapter = _make_adapter(fields)
         schema = adapter.json_schema()
-    except Exception as e:
-        raise _explain_refusal(parameters, label, e) from None
+    except Exception as error:
+        for p in parameters:  # find the one that pydantic refuses
+            try:
+                _make_adapter({p.name: p.annotation}).json_schema()
+            except Exception as e:
+                reason = str(e).partition("\n")[0].partition(" Set `arbitrary")[0].rstrip(".")
+                type_name = _format_type(p.annotation)
+                raise InvalidTool(
+                    f"parameter {p.name!r} of {label}: {type_name} has no JSON form ({reason}); {_TYPE_ADVICE}"
+                ) from None
+        raise InvalidTool(f"{label} cannot be a tool: {str(error).partition(chr(10))[0]}") from None
     schema = strip_titles(schema)
     schema.pop("description", None)
-    properties = {"properties": schema.get("properties", {})}
-    if len(properties["properties"]) != len(parameters):
-        raise InvalidTool(f"{label} cannot be a tool: two of its parameters have one name; choose other aliases")
-    for p, node in zip(parameters, properties["properties"].values(), strict=True):
-        _annotate_property(p, node)
-    return FunctionSchema(
-        description,
-        {"type": "object"} | properties | schema | {"additionalProperties": False},
-        adapter.validator.validate_python,
-    )
+    properties: Schema = schema.pop("properties", {})
+    if len(properties) != len(parameters):
+        raise InvalidTool(f"{label} cannot be a tool: two of its parameters have the same name; choose other aliases")
+    names = frozenset(properties)
+    nodes = iter_nodes({**schema, "properties": properties})
+    has_untyped = any(not at.node or at.node.get("additionalProperties") is True for at in nodes)
+    for p, (name, node) in zip(parameters, [*properties.items()], strict=True):
+        p.annotate(node)
+        if p.is_internal:
+            del properties[name]
+    schema = {"type": "object", "properties": properties, **schema, "additionalProperties": False}
+    if any(p.is_internal for p in parameters):
+        _drop_unused_definitions(schema)
+    return FunctionSchema(description, schema, adapter.validator.validate_python, names, has_untyped=has_untyped)
 
 
-def _explain_refusal(parameters: list[_Parameter], label: str, error: Exception) -> InvalidTool:
-    """Which parameter it was that pydantic did not take."""
-    for p in parameters:
-        try:
-            _make_adapter({p.name: p.annotation}).json_schema()
-        except Exception as e:
-            why = str(e).partition("\n")[0].partition(" Set `arbitrary")[0].rstrip(".")
-            return InvalidTool(
-                f"parameter {p.name!r} of {label}: {_format_type(p.annotation)} has no JSON form ({why}); {_TYPE_ADVICE}"
-            )
-    return InvalidTool(f"{label} cannot be a tool: {str(error).partition(chr(10))[0]}")
+def _drop_unused_definitions(schema: Schema) -> None:
+    """Remove the definitions that only internal parameters used."""
+    definitions: Schema = schema.get("$defs", {})
+    used = {at.node.get("$ref") for at in iter_nodes(schema, include_definitions=False)}
+    pending = [name for name in definitions if f"#/$defs/{name}" in used]
+    keep = set(pending)
+    for name in pending:  # grows while it is read
+        nested = {at.node.get("$ref") for at in iter_nodes(definitions[name])}
+        fresh = [other for other in definitions if f"#/$defs/{other}" in nested and other not in keep]
+        keep |= {*fresh}
+        pending += fresh
+    if len(keep) < len(definitions):
+        schema["$defs"] = {name: node for name, node in definitions.items() if name in keep}
+        if not keep:
+            del schema["$defs"]
 
 
 def strip_titles(node: Any) -> Any:
-    """A schema without the titles that pydantic makes up."""
+    """Remove the titles that pydantic generates from names: they tell a model nothing."""
     if not isinstance(node, dict):
         return node
     out: Schema = {}
     for key, value in cast(Schema, node).items():
-        if key in MAP_KEYWORDS:
+        if key in MAP_KEYWORDS:  # a property may be called `title`
             out[key] = {name: strip_titles(sub) for name, sub in value.items()}
         elif key in LIST_KEYWORDS:
             out[key] = [strip_titles(sub) for sub in value]
@@ -356,27 +299,11 @@ def strip_titles(node: Any) -> Any:
     return out
 
 
-def _annotate_property(parameter: _Parameter, node: Schema) -> None:
-    """The description and the default of a parameter, where its type does not tell them."""
-    from pydantic_core import to_jsonable_python
-
-    if parameter.description:
-        node.setdefault("description", parameter.description)
-    if parameter.is_required or "default" in node or hasattr(parameter.default, "is_required"):
-        return
-    if isinstance(parameter.default, float) and not isfinite(parameter.default):
-        return
-    try:
-        node["default"] = to_jsonable_python(parameter.default, bytes_mode="base64")
-    except ValueError:
-        return  # a default that JSON cannot say is the function's own business
-
-
 def _add_extra_parameters(derived: FunctionSchema, hint: Any, label: str) -> None:
-    """`**kwargs`: any other name, with values of its type."""
+    """Handle `**kwargs`: any other name, with values of its type."""
     from pydantic import TypeAdapter
 
-    derived.extra = derived.loose = True
+    derived.allows_extra = derived.has_untyped = True
     if hint is Any:
         derived.schema["additionalProperties"] = True
         return
@@ -385,46 +312,44 @@ def _add_extra_parameters(derived: FunctionSchema, hint: Any, label: str) -> Non
         adapter: Any = TypeAdapter(shape)
         schema = strip_titles(adapter.json_schema())
     except Exception as e:
-        raise InvalidTool(
-            f"the type of the ** parameter of {label} has no JSON form ({str(e).partition(chr(10))[0]})"
-        ) from None
+        reason = str(e).partition("\n")[0]
+        raise InvalidTool(f"the type of the ** parameter of {label} has no JSON form ({reason})") from None
     derived.schema["additionalProperties"] = schema.get("additionalProperties", True)
     if "$defs" in schema:
         derived.schema["$defs"] = schema["$defs"] | derived.schema.get("$defs", {})
-    derived.extras = adapter.validator.validate_python
+    derived.validate_extra = adapter.validator.validate_python
 
 
-# ---- what pydantic found wrong, in words for the model
+# ---- pydantic's errors, for the model
 
 
 def _group_issues(errors: list[Any], arguments: Any) -> list[Issue]:
-    """One Wrong for each place: a union complains once for each of its branches."""
-    places: dict[str, list[str]] = {}
+    """Return one Issue per path: pydantic reports one error for each branch of a union."""
+    messages: dict[str, list[str]] = {}
     for error in errors:
         path = _format_location(error["loc"], arguments)
-        what = "is missing" if error["type"] == "missing" else _describe_error(error)
-        if what not in places.setdefault(path, []):
-            places[path].append(what)
-    return [Issue(path, "; or ".join(whats)) for path, whats in places.items()]
-
-
-def _describe_error(error: Any) -> str:
-    try:
-        text = dumps_text(error["input"])
-    except (TypeError, ValueError, OverflowError, RecursionError):
-        text = repr(error["input"])
-    return f"got {text if len(text) <= 60 else text[:57] + '…'}: {error['msg'].removeprefix('Value error, ')}"
+        message = "is missing"
+        if error["type"] != "missing":
+            try:
+                text = dumps_text(error["input"])
+            except (TypeError, ValueError, OverflowError, RecursionError):
+                text = repr(error["input"])
+            text = text if len(text) <= 60 else text[:57] + "…"
+            message = f"got {text}: {error['msg'].removeprefix('Value error, ')}"
+        if message not in messages.setdefault(path, []):
+            messages[path].append(message)
+    return [Issue(path, "; or ".join(texts)) for path, texts in messages.items()]
 
 
 def _format_location(steps: tuple[int | str, ...], value: Any) -> str:
-    """The path of an error in the arguments; names of union branches are not part of it."""
+    """Return the path of an error in the arguments. pydantic's locations also hold the names of union branches: skip them."""
     path = "$"
     for number, step in enumerate(steps):
         if isinstance(step, int) and isinstance(value, list) and step < len(cast(list[Any], value)):
             path, value = f"{path}[{step}]", cast(list[Any], value)[step]
         elif isinstance(step, str) and isinstance(value, dict):
-            inside = cast(Schema, value)
-            if step not in inside and number < len(steps) - 1:
+            members = cast(Schema, value)
+            if step not in members and number < len(steps) - 1:
                 continue
-            path, value = f"{path}.{step}", inside.get(step)
+            path, value = f"{path}.{step}", members.get(step)
     return path

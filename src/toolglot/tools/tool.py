@@ -29,7 +29,8 @@ from toolglot.schema.arguments import (
     read_arguments,
     repair_arguments,
 )
-from toolglot.schema.derive import derive, function_doc, function_name, list_parameters
+from toolglot.schema.derive import derive
+from toolglot.schema.signatures import function_doc, function_name, list_parameters
 from toolglot.schema.docstrings import parse_docstring
 from toolglot.tools.config import ANY_EFFECT, Effect
 from toolglot.tools.context import Context
@@ -166,6 +167,11 @@ class Tool:
     # -- what a program does
 
     @property
+    def accepted_parameters(self) -> frozenset[str]:
+        """The names of all arguments that can be bound, including internal parameters that models are not shown."""
+        return (self._spec or self._build_spec()).binder.parameter_names
+
+    @property
     def wants_context(self) -> bool:
         """Whether the function has a parameter for the Context."""
         return (self._spec or self._build_spec()).context_parameter is not None
@@ -248,7 +254,7 @@ class Tool:
             made = self._build_spec_from_schema(given)
         else:
             found = derive(self.function, context_type=Context, namespace=self._options["names"])
-            made = _ToolSpec(self._build_definition(found.description, found.schema), found, found.context, found.positional)
+            made = _ToolSpec(self._build_definition(found.description, found.schema), found, found.context_parameter, found.positional_names)
         self._spec = made
         return made
 
@@ -266,7 +272,7 @@ class Tool:
             raise InvalidTool(
                 f"{qualified_name(self.function)} cannot be the freeform tool {definition.name!r}: it has no parameter for the text"  # noqa: E501
             )
-        alone = len(shown) == 1 and extra is None and shown[0].name not in binder.known
+        alone = len(shown) == 1 and extra is None and shown[0].name not in binder.parameter_names
         positional = tuple(p.name for p in found if p.kind is p.POSITIONAL_ONLY)
         return _ToolSpec(definition, binder, context, positional, shown[0].name if text or alone else "")
 
