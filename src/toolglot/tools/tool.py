@@ -30,8 +30,8 @@ from toolglot.schema.arguments import (
     repair_arguments,
 )
 from toolglot.schema.derive import derive
-from toolglot.schema.signatures import function_doc, function_name, list_parameters
 from toolglot.schema.docstrings import parse_docstring
+from toolglot.schema.signatures import function_doc, function_name, list_parameters
 from toolglot.tools.config import ANY_EFFECT, Effect
 from toolglot.tools.context import Context
 from toolglot.tools.results import collect_async_generator, collect_generator
@@ -254,7 +254,9 @@ class Tool:
             made = self._build_spec_from_schema(given)
         else:
             found = derive(self.function, context_type=Context, namespace=self._options["names"])
-            made = _ToolSpec(self._build_definition(found.description, found.schema), found, found.context_parameter, found.positional_names)
+            made = _ToolSpec(
+                self._build_definition(found.description, found.schema), found, found.context_parameter, found.positional_names
+            )
         self._spec = made
         return made
 
