@@ -7,10 +7,11 @@ from bench.measure import Figure, Table
 from bench.streams import BUILDERS, words
 from toolglot.jsontext import dumps, loads
 from toolglot.messages import Conversation, Text, ToolCall, ToolResult, assistant, system, tool_results, user
-from toolglot.providers.catalog import WIRE_DEFAULTS, resolve_profile
+from toolglot.providers.catalog import resolve_profile
 from toolglot.request import Request, ToolDefinition
 from toolglot.wire.codec import encode_request
 from toolglot.wire.prefix import PrefixEncoder
+from toolglot.wire.spec import SPECS
 
 TURNS = 200
 RESULT = "".join(words(2600))[: 10 * 1024]
@@ -59,7 +60,7 @@ def encode_table(*, quick: bool) -> Table:
 
 def _measure_round(wire: str) -> tuple[list[float], float]:
     """CPU time of each turn's request, and of the last one encoded whole."""
-    profile = resolve_profile(WIRE_DEFAULTS[wire], MODELS[wire])
+    profile = resolve_profile(SPECS[wire].default_profile, MODELS[wire])
     encoder, conversation, times = PrefixEncoder(profile), Conversation([system("Be brief.")]), list[float]()
     request, body = Request(MODELS[wire], conversation, TOOLS), b""
     for turn in range(TURNS):

@@ -7,8 +7,8 @@ from bench.measure import Figure, Table, child_cpu
 
 MAX_MILLISECONDS = 100.0
 ALL_WIRES = """
-from toolglot.wire.codec import WIRES, reader, request_encoder
-for wire in WIRES: reader(wire), request_encoder(wire)
+from toolglot.wire.codec import WIRES, create_reader, load_request_encoder
+for wire in WIRES: create_reader(wire), load_request_encoder(wire)
 """
 IMPORTS = {
     "toolglot": "import toolglot",

@@ -1,7 +1,7 @@
 """A request to a model, in neutral values.
 
-`extras` holds what has no neutral form, verbatim, under the name of the wire (or wire family) that understands it:
-`{"anthropic-messages": {"container": …}, "openai": {"service_tier": "flex"}}`.
+`extras` holds what has no neutral form, verbatim, under the name of the wire or the family of wires that understands it:
+`{"gemini": {"cachedContent": …}, "openai": {"service_tier": "flex"}}`.
 """
 
 from collections.abc import Sequence
@@ -16,16 +16,16 @@ __all__ = ["BUILTIN_TAG", "Options", "Output", "Request", "ToolChoice", "ToolDef
 Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 Schema = dict[str, Any]
 BUILTIN_TAG = "builtin"
-"""The tag of tools that come with this library: facades show them to each model as its own."""
+"""Tag of the tools that come with this library. Facades present them to each model under its native names."""
 
 
 def parse_effort(value: object) -> Effort | None:
-    """A level of effort, where it is one that is known."""
+    """Return the value if it is a known level of effort, else None."""
     return cast(Effort, value) if value in get_args(Effort) else None
 
 
 class ToolExample(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One use of a tool."""
+    """An example of a tool's use."""
 
     input: dict[str, Any]
     output: Any = None
@@ -35,10 +35,10 @@ class ToolExample(msgspec.Struct, frozen=True, omit_defaults=True):
 class ToolDefinition(msgspec.Struct, frozen=True, omit_defaults=True):
     """A tool as a model sees it.
 
-    function: `parameters` is its JSON Schema. freeform: the input is plain text, `grammar` may bind it.
-    hosted: the provider of `wire` runs it; `opaque` is its whole definition there.
-    `typed`: wire -> what a vendor calls a function that its models know by themselves (`{"type": "bash_20250124", …}`): sent
-    there in the place of description and schema, to models that do know it. It is run here.
+    A `function` has a JSON Schema in `parameters`. A `freeform` tool takes plain text, which `grammar` may constrain.
+    A `hosted` tool is run by the provider of `wire`; `opaque` is its complete definition there.
+    `typed` maps a wire to a definition that the vendor's models are trained on (`{"type": "bash_20250124", …}`). It replaces
+    description and schema for models that know it; the tool still runs here.
     """
 
     name: str
@@ -57,14 +57,14 @@ class ToolDefinition(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ToolChoice(msgspec.Struct, frozen=True, omit_defaults=True):
-    """auto: the model decides. none: no calls. required: at least one call. With `names`: only these tools count."""
+    """`auto`: the model decides. `none`: no calls. `required`: at least one call. `names` limits the choice to these tools."""
 
     mode: Literal["auto", "none", "required"] = "auto"
     names: tuple[str, ...] = ()
 
 
 class Output(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The shape of the answer: JSON of `schema`, or any JSON object where it is None."""
+    """Structured output: JSON that follows `schema`, or any JSON object if it is None."""
 
     schema: Schema | None = None
     name: str = "output"
@@ -73,7 +73,7 @@ class Output(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Options(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How to generate. None: the provider's default."""
+    """Generation options. None means the provider's default."""
 
     max_tokens: int | None = None
     temperature: float | None = None
@@ -86,7 +86,7 @@ class Options(msgspec.Struct, frozen=True, omit_defaults=True):
     effort: Effort | None = None
     thinking_budget: int | None = None
     cache: bool | None = None
-    """True: marks for the prompt cache are placed on wires that need them; elsewhere caching needs no marks."""
+    """Place prompt-cache marks on wires that need them. Other wires cache without marks."""
 
 
 class Request(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -16,9 +16,9 @@ from toolglot.engine.transport import HttpRequest, HttpResponse
 from toolglot.errors import InvalidTool, UnknownName, UsageError
 from toolglot.facades.catalog import FACADE_MODULES
 from toolglot.loop.orchestrator import Orchestrator
-from toolglot.providers.catalog import WIRE_DEFAULTS
 from toolglot.request import ToolDefinition
 from toolglot.tools.tool import tool
+from toolglot.wire.spec import SPECS
 
 
 @tool
@@ -99,7 +99,7 @@ def test_json_is_what_an_agent_sends(model: str, capsys: pytest.CaptureFixture[s
     assert out.count("\n") == 1
 
 
-@pytest.mark.parametrize("wire", WIRE_DEFAULTS)
+@pytest.mark.parametrize("wire", SPECS)
 def test_a_wire_is_enough(wire: str, capsys: pytest.CaptureFixture[str]) -> None:
     out, err = shown(capsys, [add], wire=wire, json=True)
     assert "Adds two numbers." in out

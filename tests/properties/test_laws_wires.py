@@ -11,11 +11,12 @@ from msgspec.structs import replace
 from toolglot.errors import ToolglotError
 from toolglot.jsontext import dumps
 from toolglot.messages import Conversation, Message, Text, ToolCall, ToolResult
-from toolglot.providers.catalog import WIRE_DEFAULTS, resolve_profile
+from toolglot.providers.catalog import resolve_profile
 from toolglot.providers.profile import Profile
 from toolglot.request import Options, Request, ToolChoice, ToolDefinition
 from toolglot.wire.codec import WIRES, decode_request, encode_request
 from toolglot.wire.prefix import PrefixEncoder
+from toolglot.wire.spec import SPECS
 
 from .strategies import TOOLS, Doc, conversations, legal_conversations, requests, targets
 from .test_laws import LAW, asked
@@ -34,7 +35,7 @@ MODELS = {
 
 
 def default(wire: str) -> Profile:
-    return resolve_profile(WIRE_DEFAULTS[wire], MODELS[wire])
+    return resolve_profile(SPECS[wire].default_profile, MODELS[wire])
 
 
 def read(profile: Profile, body: Doc) -> Request:

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from toolglot.providers.catalog import WIRE_DEFAULTS, resolve_profile
+from toolglot.providers.catalog import resolve_profile
 from toolglot.request import Request
 from toolglot.wire.codec import WIRES, decode_request, encode_request
+from toolglot.wire.spec import SPECS
 
 Recording = dict[str, Any]
 # The vendor that a wire's default profile stands for.
@@ -43,7 +44,7 @@ def test_accepted_requests_come_out_as_they_went_in(recordings: Callable[[str], 
     for id, model, body in accepted(recordings(wire), wire):
         before = copy.deepcopy(body)
         request = decode_request(wire, body, model=model)
-        encoded = encode_request(request, resolve_profile(WIRE_DEFAULTS[wire], model))
+        encoded = encode_request(request, resolve_profile(SPECS[wire].default_profile, model))
         again = decode_request(wire, encoded.body, model=model)
         lost = [str(loss) for loss in encoded.losses if "moved into the description" not in loss.reason]
         texts, after = [m.text for m in request.messages], "".join(m.text for m in again.messages)

@@ -7,12 +7,13 @@ import pytest
 from msgspec.structs import replace
 
 from toolglot.errors import LimitExceeded, UnknownName
-from toolglot.providers.catalog import ALIASES, FACTS, PROFILES, WIRE_DEFAULTS, resolve_profile
+from toolglot.providers.catalog import ALIASES, FACTS, PROFILES, resolve_profile
 from toolglot.providers.preflight import Problem, drop_refused_tools, preflight
 from toolglot.providers.profile import Profile
 from toolglot.request import ToolDefinition
 from toolglot.schema import dialects
 from toolglot.wire.codec import WIRES
+from toolglot.wire.spec import SPECS
 from toolglot.wire.writer import Writer
 
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {}}
@@ -56,7 +57,9 @@ def test_rows_have_the_names_that_people_use() -> None:
     assert {*wanted.split()} <= {*PROFILES}
     assert {*ALIASES.values()} <= {*PROFILES}
     assert not {*ALIASES} & {*PROFILES}
-    assert {wire: PROFILES[id].wire for wire, id in WIRE_DEFAULTS.items()} == {wire: wire for wire in WIRES}
+    assert {wire: PROFILES[id].wire for wire, id in ((spec.name, spec.default_profile) for spec in SPECS.values())} == {
+        wire: wire for wire in WIRES
+    }
 
 
 # ---- resolve

@@ -6,9 +6,10 @@ from typing import Any
 import msgspec
 
 from toolglot.messages import Media, Message, Text, ToolCall, ToolResult, assistant, system, tool_results, user
-from toolglot.providers.catalog import WIRE_DEFAULTS, resolve_profile
+from toolglot.providers.catalog import resolve_profile
 from toolglot.request import Options, Output, Request, ToolChoice, ToolDefinition
 from toolglot.wire.codec import encode_request
+from toolglot.wire.spec import SPECS
 from toolglot.wire.writer import EncodedRequest
 
 from .sample_replies import PIXEL, call
@@ -121,7 +122,7 @@ REQUESTS = {
 def written(name: str, wire: str, model: str, **fields: Any) -> EncodedRequest:
     """One of the requests as a body of the wire's default profile."""
     request = msgspec.structs.replace(REQUESTS[name], model=model, **fields)
-    return encode_request(request, resolve_profile(WIRE_DEFAULTS[wire], model))
+    return encode_request(request, resolve_profile(SPECS[wire].default_profile, model))
 
 
 def exhausted(value: Any) -> Any:

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from toolglot.providers.catalog import PROFILES, WIRE_DEFAULTS, resolve_profile
+from toolglot.providers.catalog import PROFILES, resolve_profile
 from toolglot.simulator.core import Simulator
 from toolglot.wire.codec import WIRES
+from toolglot.wire.spec import SPECS
 
 from .client import error_text, post
 
@@ -34,10 +35,10 @@ def test_recorded_requests_are_taken(wire: str, recordings: Callable[[str], list
     taken = 0
     for record in recordings(wire):
         body, provider = record["request"], record["provider"]
-        profile = provider if provider in PROFILES else WIRE_DEFAULTS[wire]
+        profile = provider if provider in PROFILES else SPECS[wire].default_profile
         if record["status"] != 200 or PROFILES[profile].wire != wire or not isinstance(body, dict):
             continue
-        if profile != provider and WIRE_DEFAULTS[wire] not in OWN.get(provider, ()):
+        if profile != provider and SPECS[wire].default_profile not in OWN.get(provider, ()):
             continue
         named = re.search(r"models/([^:/]+)", record["url_path"])
         model = named[1] if named else body.get("model", "")  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]

@@ -8,16 +8,17 @@ import pytest
 from toolglot.errors import LossyEncoding, MalformedRequest, UnknownName
 from toolglot.messages import Foreign, Media, Message, Text, Thinking, ToolCall, ToolResult, assistant, system, user
 from toolglot.messages import tool_results as tool
-from toolglot.providers.catalog import PROFILES, WIRE_DEFAULTS, resolve_profile
+from toolglot.providers.catalog import PROFILES, resolve_profile
 from toolglot.providers.profile import Profile
 from toolglot.request import Options, Output, Request, ToolChoice, ToolDefinition
 from toolglot.wire.codec import WIRES, create_reader, decode_request, encode_request
+from toolglot.wire.spec import SPECS
 
 Doc = dict[str, Any]
 SCHEMA: Doc = {"type": "object", "properties": {"x": {"type": "string"}}, "required": ["x"]}
 GET, PUT, CUT = (ToolDefinition(name, f"{name}s.", SCHEMA) for name in ("get", "put", "cut"))
 HI = [user("hi")]
-WIRE_PROFILES = list(WIRE_DEFAULTS.values())
+WIRE_PROFILES = [spec.default_profile for spec in SPECS.values()]
 
 
 def offered(profile: Profile, body: Doc) -> list[str]:
@@ -249,7 +250,8 @@ def test_errors_of_tools_are_told(provider: str) -> None:
 def test_unknown_blocks_of_a_saved_conversation_are_a_loss(wire: str) -> None:
     """A newer version's block loads as Foreign of `toolglot`: no wire understands it."""
     encoded = encode_request(
-        Request("m", [user(["hi", Foreign("toolglot", {"type": "hologram"})])]), resolve_profile(WIRE_DEFAULTS[wire], "m")
+        Request("m", [user(["hi", Foreign("toolglot", {"type": "hologram"})])]),
+        resolve_profile(SPECS[wire].default_profile, "m"),
     )
     assert [loss.subject for loss in encoded.losses] == ["hologram"]
     assert "hologram" not in str(encoded.body)

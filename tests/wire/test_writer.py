@@ -278,5 +278,5 @@ def test_extras_go_to_their_wire_or_family_and_are_losses_elsewhere() -> None:
         "openai": {"user": "u"},
         "gemini": {"cachedContent": "c", "labels": None},
     }
-    assert select_extras(Request("m", [], extras=extras), writer, "openai") == {"logit_bias": {}, "user": "u"}
+    assert select_extras(Request("m", [], extras=extras), writer) == {"logit_bias": {}, "user": "u"}
     assert losses(writer) == [("cachedContent", "request")]

@@ -17,6 +17,7 @@ from toolglot.providers.preflight import Problem, preflight
 from toolglot.request import Request, ToolDefinition
 from toolglot.tools.registry import ToolRegistry
 from toolglot.tools.tool import Tool, tool
+from toolglot.wire import spec
 from toolglot.wire.codec import decode_request, encode_request
 
 __all__ = ["CheckResult", "check_tools", "load_definitions"]
@@ -91,13 +92,13 @@ def _decode_definition(value: dict[str, Any]) -> Iterator[ToolDefinition]:
         yield ToolDefinition(str(value.get("name", "")), str(value.get("description") or ""), value["inputSchema"])
         return
     if "functionDeclarations" in value or "function_declarations" in value:
-        wire = "gemini"
+        wire = spec.GEMINI
     elif "function" in value or "custom" in value:
-        wire = "openai-chat"
+        wire = spec.OPENAI_CHAT
     elif "input_schema" in value:
-        wire = "anthropic-messages"
+        wire = spec.ANTHROPIC_MESSAGES
     elif "name" in value or "type" in value:
-        wire = "openai-responses"
+        wire = spec.OPENAI_RESPONSES
     else:
         raise UsageError(f"not a tool: an object with the keys {', '.join(map(repr, value)) or 'none'}")
     yield from decode_request(wire, {"tools": [value]}).tools

@@ -4,9 +4,10 @@ from msgspec.structs import replace
 
 from toolglot.cli.jsonl import Record, required_fields
 from toolglot.errors import MalformedData
-from toolglot.providers.catalog import WIRE_DEFAULTS, resolve_profile
+from toolglot.providers.catalog import resolve_profile
 from toolglot.request import Request
 from toolglot.wire.codec import decode_request, encode_request
+from toolglot.wire.spec import SPECS
 
 __all__ = ["convert_line", "convert_request"]
 
@@ -25,5 +26,5 @@ def convert_request(body: Record, source: str, target: str, *, source_model: str
     request: Request = decode_request(source, body, model=source_model)
     if model or (source_model and not request.model):
         request = replace(request, model=model or source_model)
-    encoded = encode_request(request, resolve_profile(WIRE_DEFAULTS[target], request.model))
+    encoded = encode_request(request, resolve_profile(SPECS[target].default_profile, request.model))
     return {"model": request.model, "request": encoded.body, "losses": encoded.losses, "repairs": encoded.repairs}

@@ -12,6 +12,7 @@ from toolglot.messages import Message as Turn
 from toolglot.providers.catalog import resolve_profile
 from toolglot.request import Options, Request, ToolChoice, ToolDefinition
 from toolglot.wire.codec import encode_request
+from toolglot.wire.spec import ANTHROPIC_MESSAGES
 from toolglot.wire.writer import EncodedRequest
 
 __all__ = ["MODELS", "REQUEST", "show_wires"]
@@ -42,7 +43,7 @@ TOOL = ToolDefinition(
         },
     },
 )
-_CLAUDE = Origin("anthropic-messages", "anthropic", "claude-sonnet-4-5")
+_CLAUDE = Origin(ANTHROPIC_MESSAGES, "anthropic", "claude-sonnet-4-5")
 
 # Begun on Claude, cut off in the middle of a tool loop: two calls, one answered with a picture, one never.
 REQUEST = Request(

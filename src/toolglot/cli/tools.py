@@ -19,11 +19,12 @@ from toolglot.facades.view import Facade
 from toolglot.jsontext import dumps
 from toolglot.losses import Loss, Repair
 from toolglot.messages import user
-from toolglot.providers.catalog import PROFILES, SURFACES, WIRE_DEFAULTS, resolve_profile
+from toolglot.providers.catalog import PROFILES, SURFACES, resolve_profile
 from toolglot.providers.profile import Profile
 from toolglot.request import BUILTIN_TAG, Options, Request, ToolDefinition
 from toolglot.tools.registry import ToolRegistry
 from toolglot.wire.codec import encode_request
+from toolglot.wire.spec import SPECS
 
 __all__ = ["render_name_tables", "show_tools"]
 
@@ -79,13 +80,13 @@ def _apply_facade(definitions: tuple[ToolDefinition, ...], facade: str | None, m
 
 
 def _resolve_target(model: str | None, wire: str | None) -> Profile | None:
-    if wire is not None and wire not in WIRE_DEFAULTS:
-        raise UnknownName("wire", wire, WIRE_DEFAULTS)
+    if wire is not None and wire not in SPECS:
+        raise UnknownName("wire", wire, SPECS)
     if model is None:
-        return None if wire is None else resolve_profile(WIRE_DEFAULTS[wire])
+        return None if wire is None else resolve_profile(SPECS[wire].default_profile)
     provider, colon, name = model.partition(":")
     if not colon and wire is not None:  # a model of whoever has made the wire
-        return resolve_profile(WIRE_DEFAULTS[wire], model)
+        return resolve_profile(SPECS[wire].default_profile, model)
     profile = find_profile(model)
     if wire in (None, profile.wire):
         return profile

@@ -44,6 +44,7 @@ from toolglot.facades.view import (
 )
 from toolglot.messages import Opaque
 from toolglot.request import Schema
+from toolglot.wire.spec import ANTHROPIC_MESSAGES
 
 __all__ = ["TABLES"]
 
@@ -74,7 +75,7 @@ def _render_failure(context: RenderContext) -> str:
 
 def _native_type(kind: str, name: str) -> dict[str, Opaque]:
     """What stands for a tool that Claude knows by itself."""
-    return {"anthropic-messages": {"type": kind, "name": name}}
+    return {ANTHROPIC_MESSAGES: {"type": kind, "name": name}}
 
 
 # ---- lines

@@ -15,13 +15,12 @@ from toolglot.schema.arguments import find_issues
 from toolglot.schema.output import OutputType
 from toolglot.schema.tolerant_json import tolerant_loads
 from toolglot.tools.tool import Tool, tool_from_schema
+from toolglot.wire.spec import SPECS
 
 __all__ = ["FINAL_ANSWER_TOOL", "StructuredOutput"]
 
 FINAL_ANSWER_TOOL = "final_answer"
 _MAX_FAILURES = 2
-# Wires whose models still call tools while their answers are held to a schema.
-_SCHEMA_AND_TOOLS = frozenset({"openai-chat", "openai-responses", "anthropic-messages"})
 
 
 class StructuredOutput:
@@ -37,7 +36,7 @@ class StructuredOutput:
 
     def answer_tool(self, profile: Profile, *, with_tools: bool) -> Tool | None:
         """The tool that takes the answer, where the wire cannot be held to the schema."""
-        native = profile.json_output == "schema" and (not with_tools or profile.wire in _SCHEMA_AND_TOOLS)
+        native = profile.json_output == "schema" and (not with_tools or SPECS[profile.wire].output_with_tools)
         return None if native else self._answer_tool
 
     def native_output(self) -> Output:

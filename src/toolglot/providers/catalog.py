@@ -13,7 +13,7 @@ from toolglot.errors import UnknownName
 from toolglot.providers.profile import ANY_CHOICE, ANY_MEDIA, HistoryRules, Price, Profile, ProviderLimits, ToolFeatures
 from toolglot.providers.windows import find_vendor, find_window
 
-__all__ = ["ALIASES", "PROFILES", "WIRE_DEFAULTS", "Fact", "resolve_profile"]
+__all__ = ["ALIASES", "PROFILES", "Fact", "resolve_profile"]
 
 NO_SUBSET = ANY_CHOICE - {"subset"}
 
@@ -372,14 +372,6 @@ ALIASES = {
     "google": "gemini",
     "grok": "xai",
     "sglang": "compatible",
-}
-# The profile that a wire has where nobody names one.
-WIRE_DEFAULTS = {
-    "openai-chat": "openai-chat",
-    "openai-responses": "openai-responses",
-    "anthropic-messages": "anthropic",
-    "gemini": "gemini",
-    "ollama-chat": "ollama",
 }
 
 

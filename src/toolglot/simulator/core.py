@@ -6,8 +6,6 @@ One exchange: route -> rules (refusals) -> model -> faults -> the wire's own byt
 import re
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Mapping
-from functools import cache
-from importlib import import_module
 
 import msgspec
 from msgspec.structs import replace
@@ -25,7 +23,8 @@ from toolglot.simulator.opaque_state import add_state, shows_thinking
 from toolglot.simulator.refusals import Refusal, error_body, error_frame, http_status
 from toolglot.simulator.request_rules import AcceptedRequest, check_request
 from toolglot.simulator.routes import find_route
-from toolglot.wire.codec import WIRES
+from toolglot.wire import spec
+from toolglot.wire.codec import load_reply_encoder
 from toolglot.wire.framing import encode_json_array
 from toolglot.wire.reply_encoding import ReplyEncoder, split_reply
 
@@ -33,14 +32,6 @@ __all__ = ["Part", "Reset", "Script", "SimulatedResponse", "Simulator", "Stall"]
 
 _CREATED = 1_700_000_000
 _ITEM_NUMBER = re.compile(rb"resp_(\d{6})")  # in ids of items
-_REPLY_ENCODERS = {
-    "openai-chat": ("openai_chat", "ChatReplyEncoder"),
-    "openai-responses": ("openai_responses", "ResponsesReplyEncoder"),
-    "anthropic-messages": ("anthropic", "AnthropicReplyEncoder"),
-    "gemini": ("gemini", "GeminiReplyEncoder"),
-    "ollama-chat": ("ollama", "OllamaReplyEncoder"),
-}
-_REPLY_ID_PREFIXES = {"openai-chat": "chatcmpl-", "openai-responses": "resp_", "anthropic-messages": "msg_"}
 _CONTENT_EVENTS = (TextDelta, ThinkingDelta, ToolCallDelta, ToolCallReady)
 # What some vendors send before an answer, streamed.
 _PREAMBLES = {
@@ -87,14 +78,14 @@ class Simulator:
         """The answer to one request. `path` holds the query too; names of headers may be in any case."""
         if method == "GET" and path.partition("?")[0] in ("", "/"):
             return _json_response(
-                200, {"simulator": "toolglot", "wires": WIRES, "profiles": sorted(PROFILES), "faults": on_demand.FAULTS}
+                200, {"simulator": "toolglot", "wires": spec.WIRES, "profiles": sorted(PROFILES), "faults": on_demand.FAULTS}
             )
         route = find_route(path)
         profile = resolve_profile(route.profile, route.model)
         try:
             asked = check_request(method, route, {name.lower(): value for name, value in headers.items()}, body, self._models)
             profile = asked.profile
-            if profile.wire == "openai-responses":  # items are known by their ids, also those of another simulator
+            if profile.wire == spec.OPENAI_RESPONSES:  # items are known by their ids, also those of another simulator
                 self._next = max(self._next, *(int(one) + 1 for one in _ITEM_NUMBER.findall(body)), 1)
             situation = Situation.from_request(asked.request)
             fault, value = self._choose_fault(asked, situation)
@@ -129,9 +120,11 @@ class Simulator:
         if refusal := on_demand.make_refusal(fault, value, profile):
             return self._refuse(refusal, profile)
         reply = self._make_reply(accepted, situation, fault)
-        broken = on_demand.make_refusal("overloaded" if profile.wire == "anthropic-messages" else "server-error", "", profile)
+        broken = on_demand.make_refusal(
+            "overloaded" if profile.wire == spec.ANTHROPIC_MESSAGES else "server-error", "", profile
+        )
         assert broken is not None
-        answer = _load_reply_encoder(profile.wire)(profile.model, created=_CREATED, origin=reply.origin)
+        answer = load_reply_encoder(profile.wire)(profile.model, created=_CREATED, origin=reply.origin)
         if not accepted.stream:
             whole = [dumps(answer.encode_reply(reply))]
             return self._make_response(
@@ -155,7 +148,9 @@ class Simulator:
         number = self._next_number()
         usage = estimate_usage(reply, accepted.size)
         # an item of Responses that came after reasoning is known by its id: see `history`
-        id = f"{_REPLY_ID_PREFIXES.get(profile.wire, 'sim-')}{number:06d}{'r' * (thought and profile.wire == 'openai-responses')}"  # noqa: E501
+        id = (
+            f"{spec.SPECS[profile.wire].reply_id_prefix}{number:06d}{'r' * (thought and profile.wire == spec.OPENAI_RESPONSES)}"
+        )
         blocks = add_state(reply.blocks, profile, self._next_number)
         if fault == "duplicate-ids":
             blocks = on_demand.duplicate_ids(blocks)
@@ -164,15 +159,14 @@ class Simulator:
     def _make_response(self, accepted: AcceptedRequest, parts: list[Part]) -> SimulatedResponse:
         kind = "application/json"
         if accepted.stream:
-            lines = accepted.profile.wire == "ollama-chat"
-            kind = "application/x-ndjson" if lines else "text/event-stream" if accepted.uses_sse else kind
+            kind = spec.SPECS[accepted.profile.wire].stream_type if accepted.uses_sse else kind
         return SimulatedResponse(200, {"content-type": kind, "x-request-id": f"req_{self._next_number():06d}"}, parts)
 
     def _refuse(self, refusal: Refusal, profile: Profile) -> SimulatedResponse:
         answer = _json_response(http_status(refusal, profile), error_body(refusal, profile))
         if refusal.is_plain_text:
             answer = SimulatedResponse(answer.status, {"content-type": "text/plain"}, [refusal.message.encode()])
-        if refusal.retry_after is not None and (profile.wire != "gemini" or "GMT" in refusal.retry_after):
+        if refusal.retry_after is not None and (profile.wire != spec.GEMINI or "GMT" in refusal.retry_after):
             answer.headers["retry-after"] = refusal.retry_after
         return answer
 
@@ -181,15 +175,9 @@ def _json_response(status: int, value: object) -> SimulatedResponse:
     return SimulatedResponse(status, {"content-type": "application/json"}, [dumps(value)])
 
 
-@cache
-def _load_reply_encoder(wire: str) -> type[ReplyEncoder]:
-    package, name = _REPLY_ENCODERS[wire]
-    return getattr(import_module(f"toolglot.wire.{package}.reply_encode"), name)
-
-
 def _encode_frames(encoder: ReplyEncoder, reply: Reply, accepted: AcceptedRequest) -> tuple[list[bytes], int, int]:
     """The frames of a stream, how many it takes until something is said, and where the terminal begins."""
-    end = b"\n" if accepted.profile.wire == "ollama-chat" else b"\n\n"
+    end = spec.SPECS[accepted.profile.wire].frame_end
     frames = [before] if (before := _PREAMBLES.get(accepted.profile.id)) else []
     first = last = 0
     for event in split_reply(reply):

@@ -19,6 +19,7 @@ from toolglot.errors import UnknownName
 from toolglot.messages import Block, Reply, Text, ToolCall
 from toolglot.providers.profile import Profile
 from toolglot.simulator.refusals import Refusal, RefusalKind
+from toolglot.wire import spec
 
 __all__ = [
     "FAULTS",
@@ -55,39 +56,40 @@ _ERROR_FAULTS: dict[str, tuple[RefusalKind, dict[str, str]]] = {
         "quota",
         {
             "": "You exceeded your current quota, please check your plan and billing details.",
-            "anthropic-messages": "Your credit balance is too low to access the API.",
+            spec.ANTHROPIC_MESSAGES: "Your credit balance is too low to access the API.",
         },
     ),
     "server-error": (
         "server",
-        {"": "The server had an error while processing your request.", "anthropic-messages": "Internal server error"},
+        {"": "The server had an error while processing your request.", spec.ANTHROPIC_MESSAGES: "Internal server error"},
     ),
     "overloaded": (
         "overloaded",
         {
             "": "The engine is currently overloaded, please try again later.",
-            "anthropic-messages": "Overloaded",
-            "gemini": "The model is overloaded. Please try again later.",
-            "ollama-chat": "server busy, please try again. maximum pending requests exceeded",
+            spec.ANTHROPIC_MESSAGES: "Overloaded",
+            spec.GEMINI: "The model is overloaded. Please try again later.",
+            spec.OLLAMA_CHAT: "server busy, please try again. maximum pending requests exceeded",
         },
     ),
     "unauthorized": (
         "auth",
         {
             "": "Incorrect API key provided.",
-            "anthropic-messages": "invalid x-api-key",
-            "gemini": "API key not valid. Please pass a valid API key.",
-            "ollama-chat": "unauthorized",
+            spec.ANTHROPIC_MESSAGES: "invalid x-api-key",
+            spec.GEMINI: "API key not valid. Please pass a valid API key.",
+            spec.OLLAMA_CHAT: "unauthorized",
         },
     ),
     "context-too-long": (
         "too_long",
         {
             "": "This model's maximum context length is 128000 tokens. However, your messages resulted in 150000 tokens.",
-            "openai-responses": "Your input exceeds the context window of this model. Please adjust your input and try again.",
-            "anthropic-messages": "prompt is too long: 210000 tokens > 200000 maximum",
-            "gemini": "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).",
-            "ollama-chat": "the input length exceeds the context length",
+            spec.OPENAI_RESPONSES: "Your input exceeds the context window of this model. "
+            "Please adjust your input and try again.",
+            spec.ANTHROPIC_MESSAGES: "prompt is too long: 210000 tokens > 200000 maximum",
+            spec.GEMINI: "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).",
+            spec.OLLAMA_CHAT: "the input length exceeds the context length",
         },
     ),
 }
@@ -118,7 +120,6 @@ FAULTS = {
     "unknown-tool": "a call to a tool that does not exist",
 }
 # Wires whose whole answers hold arguments as objects: nothing can be cut or broken in them.
-_OBJECT_WIRES = ("gemini", "ollama-chat")
 
 
 def parse_fault(text: str) -> tuple[str, str]:
@@ -143,7 +144,7 @@ def make_refusal(fault: str, value: str, profile: Profile) -> Refusal | None:
 
 def apply_to_reply(fault: str, reply: Reply, profile: Profile, *, streamed: bool) -> Reply:
     """The reply with its fault, before it has ids."""
-    objects = profile.wire in _OBJECT_WIRES or (profile.wire == "anthropic-messages" and not streamed)
+    objects = spec.SPECS[profile.wire].object_arguments or (profile.wire == spec.ANTHROPIC_MESSAGES and not streamed)
     match fault:
         case "duplicate-ids" if len(reply.calls) < 2:
             call = reply.calls[0] if reply.calls else ToolCall("", "lookup", {})
@@ -162,7 +163,7 @@ def apply_to_reply(fault: str, reply: Reply, profile: Profile, *, streamed: bool
                 replace(block, text=_first_half(block.text)) if isinstance(block, Text) else block for block in reply.blocks
             )
             return replace(reply, blocks=tuple(cut_texts), stop="length")
-        case "not-json-args" if profile.wire == "gemini" and reply.calls:
+        case "not-json-args" if profile.wire == spec.GEMINI and reply.calls:
             return replace(
                 reply, blocks=_without_calls(reply), stop="error", opaque={"finishReason": "MALFORMED_FUNCTION_CALL"}
             )

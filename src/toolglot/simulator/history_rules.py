@@ -9,6 +9,7 @@ from toolglot.providers.profile import Profile
 from toolglot.simulator.opaque_state import sign_state
 from toolglot.simulator.refusals import Refusal
 from toolglot.simulator.request_fields import MESSAGE_FIELDS
+from toolglot.wire import spec
 from toolglot.wire.gemini.reply_decode import snake_to_camel
 from toolglot.wire.gemini.request_encode import DUMMY_SIGNATURE
 from toolglot.wire.json_values import Doc, as_dict, as_list, as_text, iter_dicts
@@ -510,9 +511,9 @@ def _check_go_type(value: Any, type: type, field: str, name: str) -> None:
 
 
 HISTORY_CHECKS = {
-    "openai-chat": check_chat,
-    "openai-responses": check_responses,
-    "anthropic-messages": check_anthropic,
-    "gemini": check_gemini,
-    "ollama-chat": check_ollama,
+    spec.OPENAI_CHAT: check_chat,
+    spec.OPENAI_RESPONSES: check_responses,
+    spec.ANTHROPIC_MESSAGES: check_anthropic,
+    spec.GEMINI: check_gemini,
+    spec.OLLAMA_CHAT: check_ollama,
 }

@@ -16,6 +16,7 @@ from toolglot.messages import Block, Media, Message, Reply, StopReason, Text, Th
 from toolglot.request import Request, ToolDefinition
 from toolglot.simulator.argument_filler import ArgumentFiller, split_words
 from toolglot.simulator.directives import PlannedTurn, parse_directives
+from toolglot.wire import spec
 from toolglot.wire.json_values import as_dict, as_list
 from toolglot.wire.openai_responses.reply_decode import NATIVE_ITEMS
 from toolglot.wire.repair import FILLER_TEXT
@@ -136,7 +137,7 @@ def _shape_calls(blocks: Sequence[Block], request: Request) -> Iterator[Block]:
         if tool.kind == "freeform" and not block.freeform:
             given = (block.arguments or {}).get("input", dumps_text(block.arguments or {}))
             yield replace(block, arguments=None, raw=str(given), freeform=True, namespace=tool.namespace)
-        elif tool.wire == "openai-responses" and (kind := f"{(tool.opaque or {}).get('type')}_call") in NATIVE_ITEMS:
+        elif tool.wire == spec.OPENAI_RESPONSES and (kind := f"{(tool.opaque or {}).get('type')}_call") in NATIVE_ITEMS:
             item = {"type": kind, NATIVE_ITEMS[kind][1]: block.arguments or {}, "status": "completed"}
             yield replace(block, opaque={"item": item})
         else:

@@ -14,6 +14,7 @@ from toolglot.jsontext import dumps_text
 from toolglot.messages import Block, Thinking, ToolCall
 from toolglot.providers.profile import Profile
 from toolglot.request import Request
+from toolglot.wire import spec
 from toolglot.wire.ids import hash_id
 from toolglot.wire.json_values import as_dict
 
@@ -22,7 +23,6 @@ __all__ = ["add_state", "shows_thinking", "sign_state"]
 # Models that think without being asked, by name; others do where the request asks for it.
 _THINKING_MODELS = re.compile(r"claude-.*-5|claude-sonnet-4|(^|/)o\d|gpt-[5-9]|gemini-[3-9]|deepseek")
 _MODEL_SUFFIX = re.compile(r"(-(latest|\d{4}-\d{2}-\d{2}|\d{3,8})|[@:].*)$")
-_CALL_ID_PREFIXES = {"anthropic-messages": "toolu_", "gemini": "fc_"}
 # The field that reasoning comes in, where it is not reasoning_content.
 _REASONING_FIELDS = {"openrouter": "reasoning", "groq": "reasoning", "copilot": "reasoning_text"}
 
@@ -32,7 +32,7 @@ def shows_thinking(request: Request, profile: Profile) -> bool:
     options, own = request.options, request.extras.get(profile.wire, {})
     if options.effort == "none" or options.thinking_budget == 0 or as_dict(own.get("thinking")).get("type") == "disabled":
         return False
-    if profile.wire == "anthropic-messages" and request.tool_choice and request.tool_choice.mode == "required":
+    if profile.wire == spec.ANTHROPIC_MESSAGES and request.tool_choice and request.tool_choice.mode == "required":
         return False  # a forced call suppresses it
     asked = options.effort or options.thinking_budget or own.get("think") or own.get("thinking")
     return bool(asked) or profile.reasoning_echo == "required" or _THINKING_MODELS.search(profile.model) is not None
@@ -52,7 +52,7 @@ def add_state(blocks: tuple[Block, ...], profile: Profile, next_number: Callable
     for block in blocks:
         if isinstance(block, Thinking):
             # OpenAI shows no reasoning on Chat; Mistral's is a part of the content, which this model does not make
-            if profile.wire != "openai-chat" or (profile.reasoning_echo != "no" and profile.id != "mistral"):
+            if profile.wire != spec.OPENAI_CHAT or (profile.reasoning_echo != "no" and profile.id != "mistral"):
                 out.append(_sign_thinking(block, profile))
         elif isinstance(block, ToolCall):
             out.append(_finish_call(block, profile, next_number, first))
@@ -65,11 +65,11 @@ def add_state(blocks: tuple[Block, ...], profile: Profile, next_number: Callable
 def _sign_thinking(block: Thinking, profile: Profile) -> Thinking:
     own = block.opaque or {}
     match profile.wire:
-        case "anthropic-messages":
+        case spec.ANTHROPIC_MESSAGES:
             return block if "redacted" in own else replace(block, opaque={**own, "signature": sign_state(profile, block.text)})
-        case "openai-responses":
+        case spec.OPENAI_RESPONSES:
             return replace(block, opaque={**own, "encrypted_content": sign_state(profile, block.text)})
-        case "openai-chat" if profile.id in _REASONING_FIELDS:
+        case spec.OPENAI_CHAT if profile.id in _REASONING_FIELDS:
             return replace(block, opaque={"field": _REASONING_FIELDS[profile.id]})
         case _:
             return block
@@ -78,12 +78,12 @@ def _sign_thinking(block: Thinking, profile: Profile) -> Thinking:
 def _finish_call(call: ToolCall, profile: Profile, next_number: Callable[[], int], is_first: bool) -> ToolCall:
     id = call.id
     if not id:
-        id = f"{_CALL_ID_PREFIXES.get(profile.wire, 'call_')}{next_number():06d}"
+        id = f"{spec.SPECS[profile.wire].call_id_prefix}{next_number():06d}"
         if not re.fullmatch(profile.limits.call_id, id):
             id = hash_id(id, profile.limits.call_id_length)
     raw = call.raw if call.raw is not None else dumps_text(call.arguments or {})
     own = dict(call.opaque or {})
-    if profile.wire == "gemini" and profile.call_ids:
+    if profile.wire == spec.GEMINI and profile.call_ids:
         own["id"] = id
     if "item" in own:
         own["item"] = {"id": f"item_{next_number():06d}", "call_id": id, **own["item"]}

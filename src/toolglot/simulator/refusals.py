@@ -4,6 +4,7 @@ from typing import Literal
 
 from toolglot.jsontext import dumps
 from toolglot.providers.profile import Profile
+from toolglot.wire import spec
 from toolglot.wire.framing import encode_ndjson, encode_sse, escape_line_separators
 from toolglot.wire.json_values import Doc
 
@@ -53,7 +54,7 @@ _GEMINI: dict[RefusalKind, tuple[int, str, str]] = {
     "server": (500, "INTERNAL", ""),
     "overloaded": (503, "UNAVAILABLE", ""),
 }
-_TABLES = {"openai-chat": _OPENAI, "openai-responses": _OPENAI, "anthropic-messages": _ANTHROPIC, "gemini": _GEMINI}
+_TABLES = {spec.OPENAI_CHAT: _OPENAI, spec.OPENAI_RESPONSES: _OPENAI, spec.ANTHROPIC_MESSAGES: _ANTHROPIC, spec.GEMINI: _GEMINI}
 # what a vendor answers otherwise than the rest of its wire
 _VENDOR_ERRORS: dict[tuple[str, RefusalKind], tuple[int, str, str]] = {
     ("openrouter", "quota"): (402, "", ""),
@@ -102,13 +103,13 @@ def http_status(refusal: Refusal, profile: Profile) -> int:
 def error_body(refusal: Refusal, profile: Profile) -> Doc:
     """The body that a provider sends with it."""
     match profile.wire:
-        case "anthropic-messages":
+        case spec.ANTHROPIC_MESSAGES:
             error: Doc = {"type": _error_fields(refusal, profile)[1], "message": refusal.message}
             details: Doc = {"details": {"error_code": refusal.code}} if refusal.code else {}
             return {"type": "error", "error": {**error, **details}}
-        case "gemini":
+        case spec.GEMINI:
             return {"error": _google_error(refusal, profile)}
-        case "ollama-chat":
+        case spec.OLLAMA_CHAT:
             return {"error": refusal.message}
         case _:
             return _openai_body(refusal, profile)
@@ -149,13 +150,13 @@ def error_frame(refusal: Refusal, profile: Profile) -> bytes:
     """The same inside a stream that began with status 200."""
     body = error_body(refusal, profile)
     match profile.wire:
-        case "anthropic-messages":
+        case spec.ANTHROPIC_MESSAGES:
             return encode_sse(escape_line_separators(dumps(body)), "error")
-        case "openai-responses":
+        case spec.OPENAI_RESPONSES:
             error = body["error"]
             frame: Doc = {"type": "error", "code": error["code"], "message": error["message"], "param": error["param"]}
             return encode_sse(escape_line_separators(dumps({**frame, "sequence_number": 0})), "error")
-        case "ollama-chat":
+        case spec.OLLAMA_CHAT:
             return encode_ndjson(escape_line_separators(dumps(body)))
         case _:
             return encode_sse(escape_line_separators(dumps(body)))

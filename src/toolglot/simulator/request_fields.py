@@ -1,5 +1,7 @@
 """DATA: the fields of each wire's request, with their types, as the official clients of November 2026 know them."""
 
+from toolglot.wire import spec
+
 __all__ = [
     "BETA_FIELDS",
     "GENERATION_FIELDS",
@@ -118,18 +120,18 @@ _OLLAMA: dict[str, str] = {
     "top_logprobs": "integer",
 }
 REQUEST_FIELDS = {
-    "openai-chat": _CHAT,
-    "openai-responses": _RESPONSES,
-    "anthropic-messages": _ANTHROPIC,
-    "gemini": _GEMINI,
-    "ollama-chat": _OLLAMA,
+    spec.OPENAI_CHAT: _CHAT,
+    spec.OPENAI_RESPONSES: _RESPONSES,
+    spec.ANTHROPIC_MESSAGES: _ANTHROPIC,
+    spec.GEMINI: _GEMINI,
+    spec.OLLAMA_CHAT: _OLLAMA,
 }
 REQUIRED_FIELDS = {
-    "openai-chat": ("model", "messages"),
-    "openai-responses": ("model",),
-    "anthropic-messages": ("model", "max_tokens", "messages"),
-    "gemini": ("contents",),
-    "ollama-chat": ("model",),
+    spec.OPENAI_CHAT: ("model", "messages"),
+    spec.OPENAI_RESPONSES: ("model",),
+    spec.ANTHROPIC_MESSAGES: ("model", "max_tokens", "messages"),
+    spec.GEMINI: ("contents",),
+    spec.OLLAMA_CHAT: ("model",),
 }
 # Anthropic's fields that need a beta header.
 BETA_FIELDS = {

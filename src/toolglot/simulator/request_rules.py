@@ -20,6 +20,7 @@ from toolglot.simulator.request_fields import BETA_FIELDS, REQUEST_FIELDS, REQUI
 from toolglot.simulator.routes import Route
 from toolglot.simulator.tool_rules import check_options, check_tools
 from toolglot.simulator.wire_rules import OPENAI_CHAT_ROWS, WIRE_RULES
+from toolglot.wire import spec
 from toolglot.wire.codec import decode_request
 from toolglot.wire.json_values import Doc, as_dict, as_text
 
@@ -41,9 +42,9 @@ _KEY_HEADERS = {
     "x-goog-api-key": ("x-goog-api-key", "authorization"),
 }
 _MISSING_KEY_MESSAGES = {
-    "openai-chat": "You didn't provide an API key. You need to provide it in an Authorization header using Bearer auth.",
-    "anthropic-messages": "x-api-key header is required",
-    "gemini": "Method doesn't allow unregistered callers. Please use API Key or other form of API consumer identity.",
+    spec.OPENAI_CHAT: "You didn't provide an API key. You need to provide it in an Authorization header using Bearer auth.",
+    spec.ANTHROPIC_MESSAGES: "x-api-key header is required",
+    spec.GEMINI: "Method doesn't allow unregistered callers. Please use API Key or other form of API consumer identity.",
 }
 
 
@@ -77,13 +78,15 @@ def check_request(
     doc = _parse_body(body)
     model = route.model or as_text(doc.get("model"))
     profile = resolve_profile(route.profile, model)
-    if profile.wire == "gemini":
+    if profile.wire == spec.GEMINI:
         doc = camel_keys(doc)
     _check_fields(doc, profile, headers, has_model=bool(route.model))
     if models is not None and model not in models:
         raise Refusal(f"The model `{model}` does not exist or you do not have access to it.", "missing")
-    WIRE_RULES[profile.wire](doc, profile, headers)
-    HISTORY_CHECKS[profile.wire](doc, profile)
+    if profile.wire in WIRE_RULES:  # a wire may come without rules of its own
+        WIRE_RULES[profile.wire](doc, profile, headers)
+    if profile.wire in HISTORY_CHECKS:
+        HISTORY_CHECKS[profile.wire](doc, profile)
     try:
         request = decode_request(profile.wire, doc, profile=profile.id, model=model)
     except MalformedRequest as e:
@@ -92,17 +95,17 @@ def check_request(
     check_options(request.options, profile)
     stream = request.stream if route.stream is None else route.stream
     usage = profile.id not in OPENAI_CHAT_ROWS or bool(as_dict(doc.get("stream_options")).get("include_usage"))
-    streamed = stream if stream is not None else profile.wire == "ollama-chat"
-    sse = profile.wire != "gemini" or route.query.get("alt") == "sse"
+    streamed = stream if stream is not None else spec.SPECS[profile.wire].streams_by_default
+    sse = profile.wire != spec.GEMINI or route.query.get("alt") == "sse"
     return AcceptedRequest(profile, request, headers, len(body), streamed, sse, usage)
 
 
 def _check_key(profile: Profile, route: Route, headers: Mapping[str, str]) -> None:
     if profile.auth not in _KEY_HEADERS:  # a key may be sent, and need not
         return
-    in_query = profile.wire == "gemini" and bool(route.query.get("key"))
+    in_query = profile.wire == spec.GEMINI and bool(route.query.get("key"))
     if not in_query and not any(_is_key(name, headers.get(name, "")) for name in _KEY_HEADERS[profile.auth]):
-        raise Refusal(_MISSING_KEY_MESSAGES.get(profile.wire, _MISSING_KEY_MESSAGES["openai-chat"]), "no_key")
+        raise Refusal(_MISSING_KEY_MESSAGES.get(profile.wire, _MISSING_KEY_MESSAGES[spec.OPENAI_CHAT]), "no_key")
     if "{version}" in profile.path and not route.query.get("api-version"):
         raise Refusal("Resource not found: api-version query parameter is required", "missing", code="404")
 
@@ -126,10 +129,10 @@ def _parse_body(body: bytes) -> Doc:
 
 
 def _check_fields(doc: Doc, profile: Profile, headers: Mapping[str, str], *, has_model: bool) -> None:
-    known, vendor = REQUEST_FIELDS[profile.wire], VENDOR_FIELDS.get(profile.id, set())
+    known, vendor = REQUEST_FIELDS.get(profile.wire, {}), VENDOR_FIELDS.get(profile.id, set())
     if profile.id == "copilot" and "max_tokens" in doc:
         raise Refusal("Bad Request", is_plain_text=True)
-    if profile.wire == "anthropic-messages":
+    if profile.wire == spec.ANTHROPIC_MESSAGES:
         if not headers.get("anthropic-version"):
             raise Refusal("anthropic-version: header is required")
         if headers.get("anthropic-beta"):
@@ -142,7 +145,7 @@ def _check_fields(doc: Doc, profile: Profile, headers: Mapping[str, str], *, has
         wrong = isinstance(value, bool) and bool not in types
         if types and value is not None and (wrong or not isinstance(value, tuple(types))):
             raise _wrong_type(name, known[name], value, profile)
-    for name in REQUIRED_FIELDS[profile.wire]:
+    for name in REQUIRED_FIELDS.get(profile.wire, ()):
         named = name == "model" and (has_model or doc.get("prompt"))  # a stored prompt names its model
         if not doc.get(name) and doc.get(name) != 0 and not named:
             raise _missing_field(name, profile)
@@ -150,13 +153,13 @@ def _check_fields(doc: Doc, profile: Profile, headers: Mapping[str, str], *, has
 
 def _unknown_field(name: str, profile: Profile) -> Refusal:
     match profile.wire:
-        case "anthropic-messages":
+        case spec.ANTHROPIC_MESSAGES:
             return Refusal(f"{name}: Extra inputs are not permitted")
-        case "gemini":
+        case spec.GEMINI:
             return Refusal(f'Invalid JSON payload received. Unknown name "{name}": Cannot find field.')
-        case "openai-responses" if name == "messages":
+        case spec.OPENAI_RESPONSES if name == "messages":
             return Refusal("Unsupported parameter: 'messages'. In the Responses API, this parameter has moved to 'input'.")
-        case "openai-responses":
+        case spec.OPENAI_RESPONSES:
             return Refusal(f"Unknown parameter: '{name}'.", code="unknown_parameter", param=name)
         case _ if profile.id == "mistral":
             return Refusal("Extra inputs are not permitted", unknown_field=name)
@@ -168,11 +171,11 @@ def _unknown_field(name: str, profile: Profile) -> Refusal:
 
 def _wrong_type(name: str, expected: str, value: Any, profile: Profile) -> Refusal:
     match profile.wire:
-        case "anthropic-messages":
+        case spec.ANTHROPIC_MESSAGES:
             return Refusal(f"{name}: Input should be a valid {expected}")
-        case "gemini":
+        case spec.GEMINI:
             return Refusal(f"Invalid value at '{name}': expected {expected}, got {json_type_name(value)}")
-        case "ollama-chat":
+        case spec.OLLAMA_CHAT:
             got = json_type_name(value).split()[-1]
             return Refusal(f"json: cannot unmarshal {got} into Go struct field ChatRequest.{name} of type {expected}")
         case _:
@@ -182,11 +185,11 @@ def _wrong_type(name: str, expected: str, value: Any, profile: Profile) -> Refus
 
 def _missing_field(name: str, profile: Profile) -> Refusal:
     match profile.wire:
-        case "anthropic-messages":
+        case spec.ANTHROPIC_MESSAGES:
             return Refusal(f"{name}: Field required" if name != "messages" else "messages: at least one message is required")
-        case "gemini":
+        case spec.GEMINI:
             return Refusal(f"* GenerateContentRequest.{name}: {name} is not specified")
-        case "ollama-chat":
+        case spec.OLLAMA_CHAT:
             return Refusal(f"{name} is required")
         case _ if name == "model":
             return Refusal("you must provide a model parameter")

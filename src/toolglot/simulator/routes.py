@@ -8,37 +8,13 @@ from urllib.parse import parse_qsl, unquote
 
 import msgspec
 
-from toolglot.providers.catalog import ALIASES, PROFILES, SURFACES, WIRE_DEFAULTS
+from toolglot.providers.catalog import ALIASES, PROFILES, SURFACES
+from toolglot.wire.spec import OPENAI_CHAT, SPECS
 
 __all__ = ["Route", "find_route"]
 
-# pattern of the whole path, wire, profile where the path tells the vendor. The first that fits counts.
-_PATHS: tuple[tuple[str, str, str], ...] = (
-    (r"/openai/deployments/(?P<model>[^/]+)/chat/completions", "openai-chat", "azure-dated-chat"),
-    (r"/deployments/(?P<model>[^/]+)/chat/completions", "openai-chat", "azure-dated-chat"),
-    (r"/openai/v1/chat/completions", "openai-chat", "azure-chat"),
-    (r"/openai/v1/responses", "openai-responses", "azure-responses"),
-    (r"/openai/responses", "openai-responses", "azure-dated-responses"),
-    (r"(/api)?(/v1|/beta)?/chat/completions", "openai-chat", ""),
-    (r"(/api)?(/v1)?/responses", "openai-responses", ""),
-    (r"(/api|/anthropic)?(/v1)?/messages", "anthropic-messages", ""),
-    (
-        r"(/v1|/v1beta1)?(/projects/[^/]+/locations/[^/]+)?/publishers/google/models/(?P<model>[^/:]+):(?P<verb>\w+)",
-        "gemini",
-        "vertex",
-    ),
-    (r"(/v1|/v1beta1?)?/models/(?P<model>[^/:]+):(?P<verb>\w+)", "gemini", ""),
-    (r"/api/chat", "ollama-chat", ""),
-)
-_ROUTES = [(re.compile(pattern), wire, profile) for pattern, wire, profile in _PATHS]
+_ROUTES = [(re.compile(pattern), wire, profile) for wire, spec in SPECS.items() for pattern, profile in spec.paths]
 _GEMINI_VERBS = {"generateContent": False, "streamGenerateContent": True}
-# words in a path that nothing serves -> the wire whose error shape is nearest
-_FALLBACK_WIRES = (
-    ("messages", "anthropic-messages"),
-    ("models/", "gemini"),
-    ("/api/", "ollama-chat"),
-    ("respons", "openai-responses"),
-)
 
 
 class Route(msgspec.Struct, frozen=True):
@@ -80,9 +56,9 @@ def find_route(path: str) -> Route:
         parts = match.groupdict()
         verb = parts.get("verb")
         served = (not named or (named in PROFILES and PROFILES[named].wire == wire)) and (verb is None or verb in _GEMINI_VERBS)
-        profile = named if named in PROFILES else vendor or WIRE_DEFAULTS[wire]
+        profile = named if named in PROFILES else vendor or SPECS[wire].default_profile
         return Route(wire, profile, unquote(parts.get("model") or ""), _GEMINI_VERBS.get(verb or ""), fields, served)
-    wire = next((wire for words, wire in _FALLBACK_WIRES if words in place), "openai-chat")
+    wire = next((wire for wire, spec in SPECS.items() if spec.path_hint and spec.path_hint in place), OPENAI_CHAT)
     if named in PROFILES:
         wire = PROFILES[named].wire
-    return Route(wire, named if named in PROFILES else WIRE_DEFAULTS[wire], query=fields, is_served=False)
+    return Route(wire, named if named in PROFILES else SPECS[wire].default_profile, query=fields, is_served=False)

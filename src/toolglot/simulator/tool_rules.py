@@ -6,6 +6,7 @@ from toolglot.providers.profile import Profile
 from toolglot.request import Options, Request, ToolDefinition
 from toolglot.simulator.history_rules import requires_reasoning
 from toolglot.simulator.refusals import Refusal
+from toolglot.wire import spec
 from toolglot.wire.json_values import Doc, as_dict, as_list
 
 __all__ = ["check_options", "check_tools"]
@@ -27,10 +28,10 @@ def check_tools(request: Request, doc: Doc, profile: Profile) -> None:
     for at, tool in enumerate(tool for tool in request.tools if tool.kind != "hosted"):
         if not re.fullmatch(profile.limits.name, tool.name):
             raise _bad_tool_name(at, profile)
-        if tool.name in seen and wire in ("anthropic-messages", "gemini"):
+        if tool.name in seen and wire in (spec.ANTHROPIC_MESSAGES, spec.GEMINI):
             raise Refusal(
                 "tools: Tool names must be unique."
-                if wire != "gemini"
+                if wire != spec.GEMINI
                 else f"Duplicate function declaration found: {tool.name}"
             )
         seen.add(tool.name)
@@ -41,9 +42,9 @@ def check_tools(request: Request, doc: Doc, profile: Profile) -> None:
 def _check_native_type(kind: str, profile: Profile) -> None:
     """Tools that models know by themselves: older ones do not."""
     known = profile.features.typed
-    if kind in ("shell", "apply_patch") and profile.wire == "openai-responses" and kind not in known:
+    if kind in ("shell", "apply_patch") and profile.wire == spec.OPENAI_RESPONSES and kind not in known:
         raise Refusal(f"Hosted tool '{kind}' is not supported with {profile.model}.", param="tools")
-    if kind in _CLAUDE_TOOL_TYPES and profile.wire == "anthropic-messages" and kind not in known:
+    if kind in _CLAUDE_TOOL_TYPES and profile.wire == spec.ANTHROPIC_MESSAGES and kind not in known:
         meant = f" Did you mean one of {', '.join(sorted(known))}?" if known else ""
         raise Refusal(f"'{profile.model}' does not support tool types: {kind}.{meant}")
 
@@ -51,16 +52,16 @@ def _check_native_type(kind: str, profile: Profile) -> None:
 def _bad_tool_name(index: int, profile: Profile) -> Refusal:
     pattern = profile.limits.name
     match profile.wire:
-        case "anthropic-messages":
+        case spec.ANTHROPIC_MESSAGES:
             return Refusal(f"tools.{index}.custom.name: String should match pattern '^{pattern}$'")
-        case "gemini":
+        case spec.GEMINI:
             return Refusal(
                 f"tools[0].function_declarations[{index}].name: [FIELD_INVALID] Invalid function name. Must start with a letter "  # noqa: E501
                 "or an underscore. Must be a-z, A-Z, 0-9, or contain underscores (_), dots (.), colons (:), or dashes (-), "
                 "with a maximum length of 64."
             )
         case wire:
-            place = f"tools[{index}].function.name" if wire == "openai-chat" else f"tools[{index}].name"
+            place = f"tools[{index}].function.name" if wire == spec.OPENAI_CHAT else f"tools[{index}].name"
             text = (
                 f"Invalid '{place}': string does not match pattern. Expected a string that matches the pattern '^{pattern}$'."
             )
@@ -69,13 +70,13 @@ def _bad_tool_name(index: int, profile: Profile) -> Refusal:
 
 def _check_schema(index: int, tool: ToolDefinition, profile: Profile) -> None:
     schema, wire = tool.parameters, profile.wire
-    if schema is None and wire == "anthropic-messages" and tool.kind == "function":
+    if schema is None and wire == spec.ANTHROPIC_MESSAGES and tool.kind == "function":
         raise Refusal(f"tools.{index}.custom.input_schema: Field required")
-    if schema is None or wire == "ollama-chat":
+    if schema is None or wire == spec.OLLAMA_CHAT:
         return
     bad = next((word for word in _ROOT_KEYWORDS if word in schema), None)
     typed = schema.get("type") == "object"
-    if wire == "anthropic-messages":
+    if wire == spec.ANTHROPIC_MESSAGES:
         if not typed:
             raise Refusal(f"tools.{index}.custom.input_schema.type: Field required")
         if bad in ("oneOf", "anyOf", "allOf"):
@@ -87,7 +88,7 @@ def _check_schema(index: int, tool: ToolDefinition, profile: Profile) -> None:
                 raise Refusal(
                     f"tools.{index}.custom.input_schema.properties: Property keys should match pattern '^[a-zA-Z0-9_.-]{{1,64}}$'"  # noqa: E501
                 )
-    elif wire == "gemini":
+    elif wire == spec.GEMINI:
         if not typed:
             raise Refusal(f"* GenerateContentRequest.tools[0].function_declarations[{index}].parameters.type: must be OBJECT")
     elif (bad or not typed) and profile.dialect == "OPENAI":
@@ -136,7 +137,7 @@ def _check_choice(request: Request, doc: Doc, profile: Profile) -> None:
     if unknown := next((name for name in choice.names if name not in names), None):
         words = (
             "Tool '{}' not found in provided tools"
-            if profile.wire == "anthropic-messages"
+            if profile.wire == spec.ANTHROPIC_MESSAGES
             else "Tool choice '{}' not found in 'tools' parameter."
         )
         raise Refusal(words.format(unknown), param="tool_choice")
@@ -154,7 +155,7 @@ def _check_choice(request: Request, doc: Doc, profile: Profile) -> None:
 
 def check_options(options: Options, profile: Profile) -> None:
     """Sampling and stop sequences."""
-    openai = profile.wire in ("openai-chat", "openai-responses")
+    openai = profile.wire in (spec.OPENAI_CHAT, spec.OPENAI_RESPONSES)
     given = {name: getattr(options, name) for name in _SAMPLING if getattr(options, name) is not None}
     for name, value in given.items():
         if name not in profile.options:
@@ -186,9 +187,9 @@ _DEFAULTS = {"temperature": 1, "top_p": 1, "presence_penalty": 0, "frequency_pen
 def _bad_temperature(value: float, profile: Profile) -> Refusal:
     most = profile.max_temperature
     match profile.wire:
-        case "anthropic-messages":
+        case spec.ANTHROPIC_MESSAGES:
             return Refusal(f"temperature: range: 0..{most:g}")
-        case "gemini":
+        case spec.GEMINI:
             return Refusal(
                 f"* GenerateContentRequest.generation_config.temperature: temperature must be in the range [0.0, {most}]."
             )

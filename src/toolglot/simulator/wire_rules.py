@@ -8,6 +8,7 @@ from toolglot.providers.profile import Profile
 from toolglot.simulator.history_rules import camel_keys
 from toolglot.simulator.refusals import Refusal
 from toolglot.simulator.request_fields import GENERATION_FIELDS, STRICT_VENDORS
+from toolglot.wire import spec
 from toolglot.wire.json_values import Doc, as_dict, as_list, as_text, iter_dicts
 
 __all__ = ["OPENAI_CHAT_ROWS", "WIRE_RULES"]
@@ -83,7 +84,7 @@ def _check_dependent_fields(doc: Doc, tools: list[Doc], profile: Profile) -> Non
     for name in ("tool_choice", "parallel_tool_calls"):
         if name in doc and doc[name] is not None and doc[name] not in ("none", "auto"):
             raise Refusal(f"Invalid value for '{name}': '{name}' is only allowed when 'tools' are specified.", param=name)
-    if doc.get("tools") == [] and profile.wire == "openai-chat":
+    if doc.get("tools") == [] and profile.wire == spec.OPENAI_CHAT:
         raise Refusal(
             "Invalid 'tools': empty array. Expected an array with minimum length 1.", code="empty_array", param="tools"
         )
@@ -203,9 +204,9 @@ def _check_ollama(doc: Doc, profile: Profile, headers: Mapping[str, str]) -> Non
 
 
 WIRE_RULES = {
-    "openai-chat": _check_chat,
-    "openai-responses": _check_responses,
-    "anthropic-messages": _check_anthropic,
-    "gemini": _check_gemini,
-    "ollama-chat": _check_ollama,
+    spec.OPENAI_CHAT: _check_chat,
+    spec.OPENAI_RESPONSES: _check_responses,
+    spec.ANTHROPIC_MESSAGES: _check_anthropic,
+    spec.GEMINI: _check_gemini,
+    spec.OLLAMA_CHAT: _check_ollama,
 }

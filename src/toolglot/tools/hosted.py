@@ -1,29 +1,22 @@
-"""DATA: tools that a provider runs itself, by the name they have here. They pass through: the wire gets its own definition."""
+"""Tools that a provider runs itself, under one name for all wires. The definitions are in `wire/spec`."""
 
 from typing import Any
 
 from toolglot.errors import UnknownName
 from toolglot.request import ToolDefinition
+from toolglot.wire.spec import SPECS
 
 __all__ = ["HOSTED_TOOLS", "find_hosted_tool"]
 
-# name -> wire -> definition there (openai SDK 3.49, anthropic SDK 2.8, google-genai 3.1)
-HOSTED_TOOLS: dict[str, dict[str, dict[str, Any]]] = {
-    "web_search": {
-        "openai-responses": {"type": "web_search"},
-        "anthropic-messages": {"type": "web_search_20250305", "name": "web_search"},
-        "gemini": {"googleSearch": {}},
-    },
-    "code_execution": {
-        "openai-responses": {"type": "code_interpreter", "container": {"type": "auto"}},
-        "anthropic-messages": {"type": "code_execution_20250825", "name": "code_execution"},
-        "gemini": {"codeExecution": {}},
-    },
-}
+# Our name -> wire -> definition there.
+HOSTED_TOOLS: dict[str, dict[str, dict[str, Any]]] = {}
+for _spec in SPECS.values():
+    for _name, _definition in _spec.hosted_tools.items():
+        HOSTED_TOOLS.setdefault(_name, {})[_spec.name] = _definition
 
 
 def find_hosted_tool(name: str, wire: str) -> ToolDefinition | None:
-    """A hosted tool for a wire; None where that has none of this name."""
+    """Return the hosted tool for a wire, or None if the wire has no such tool."""
     if name not in HOSTED_TOOLS:
         raise UnknownName("hosted tool", name, HOSTED_TOOLS)
     found = HOSTED_TOOLS[name].get(wire)

@@ -1,4 +1,4 @@
-"""The five wires by name, each both ways. A wire's modules are loaded when first asked for."""
+"""Encoding and decoding by the name of a wire. A wire's modules are imported when they are first needed."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -9,110 +9,107 @@ import msgspec
 
 from toolglot.errors import LossyEncoding, MalformedRequest, UnknownName
 from toolglot.messages import Message, Origin
-from toolglot.providers.catalog import WIRE_DEFAULTS, resolve_profile
+from toolglot.providers.catalog import resolve_profile
 from toolglot.providers.profile import Profile
 from toolglot.request import Request
 from toolglot.wire.history import filter_visible, prepare_history
 from toolglot.wire.json_values import Doc
 from toolglot.wire.reader import ReplyDecoder, ReplyReader
+from toolglot.wire.reply_encoding import ReplyEncoder
+from toolglot.wire.spec import SPECS, WIRES
 from toolglot.wire.tool_encoding import reserve_names
 from toolglot.wire.writer import EncodedRequest, Writer
 
 __all__ = ["WIRES", "RequestEncoder", "create_reader", "decode_request", "encode_request"]
 
-# wire -> (package, its decoder of replies)
-_WIRES = {
-    "openai-chat": ("openai_chat", "ChatReplyDecoder"),
-    "openai-responses": ("openai_responses", "ResponsesReplyDecoder"),
-    "anthropic-messages": ("anthropic", "AnthropicReplyDecoder"),
-    "gemini": ("gemini", "GeminiReplyDecoder"),
-    "ollama-chat": ("ollama", "OllamaReplyDecoder"),
-}
-WIRES = tuple(_WIRES)
-
 
 class RequestEncoder(Protocol):
-    """What a wire's `encode` module offers."""
+    """The functions of a wire's `request_encode` module."""
 
     def leading_count(self, messages: Sequence[Message]) -> int:
-        """How many leading messages stand outside of the history."""
+        """Return how many leading system messages are sent outside of the history."""
         ...
 
     def head_key(self, request: Request, writer: Writer) -> object:
-        """What the body around the history depends on in it; None where it does not."""
+        """Return what the body around the history depends on in the history, None if nothing."""
         ...
 
     def encode_message(self, message: Message, writer: Writer, where: str) -> list[Doc]:
-        """One neutral message as items of the history."""
+        """Encode one neutral message as items of the history."""
         ...
 
     def encode_body(self, request: Request, writer: Writer, system: Sequence[Message], items: list[Any]) -> Doc:
-        """The body around the items, which come last."""
+        """Encode the body around the items, which come last."""
         ...
 
 
 @cache
-def _load_module(wire: str, part: str) -> Any:
-    if wire not in _WIRES:
+def _load(wire: str, module: str, suffix: str = "") -> Any:
+    if wire not in SPECS:
         raise UnknownName("wire", wire, WIRES)
-    return import_module(f"toolglot.wire.{_WIRES[wire][0]}.{part}")
+    loaded = import_module(f"{SPECS[wire].package}.{module}")
+    return getattr(loaded, SPECS[wire].class_prefix + suffix) if suffix else loaded
 
 
 def load_request_encoder(wire: str) -> RequestEncoder:
-    """The encoder of a wire's requests."""
-    return cast(RequestEncoder, _load_module(wire, "request_encode"))
+    """Return the module that encodes requests of a wire."""
+    return cast(RequestEncoder, _load(wire, "request_encode"))
+
+
+def load_reply_encoder(wire: str) -> type[ReplyEncoder]:
+    """Return the class that encodes replies of a wire."""
+    return _load(wire, "reply_encode", "ReplyEncoder")
 
 
 def create_reader(
     wire: str, *, streaming: bool = True, content_type: str = "", profile: str = "", model: str = ""
 ) -> ReplyReader:
-    """A reader of one reply of a wire."""
-    decoder: type[ReplyDecoder] = getattr(_load_module(wire, "reply_decode"), _WIRES[wire][1])
+    """Create a reader for one reply of a wire."""
+    decoder: type[ReplyDecoder] = _load(wire, "reply_decode", "ReplyDecoder")
     return ReplyReader(decoder, Origin(wire, profile, model), streaming=streaming, content_type=content_type)
 
 
 def encode_request(request: Request, profile: Profile, *, strict: bool = False) -> EncodedRequest:
-    """A request as a body that the profile's endpoint accepts. `strict`: a Loss is an error."""
-    codec, writer = load_request_encoder(profile.wire), Writer(profile, request.model)
+    """Encode a request as a body that the profile's endpoint accepts. With `strict`, any `Loss` raises LossyEncoding."""
+    encoder, writer = load_request_encoder(profile.wire), Writer(profile, request.model)
     reserve_names(request.tools, writer)
-    count = codec.leading_count(request.messages)
+    count = encoder.leading_count(request.messages)
     stateful = is_stateful(request, profile)
     history = prepare_history(request.messages[count:], writer, stateful=stateful, first=count)
-    items = encode_messages(history, codec, writer, count)
-    body = codec.encode_body(request, writer, filter_visible(request.messages[:count], writer, 0), items)
+    items = encode_messages(history, encoder, writer, count)
+    body = encoder.encode_body(request, writer, filter_visible(request.messages[:count], writer, 0), items)
     if not items and stateful:
-        body.pop("input", None)
+        body.pop("input", None)  # the provider continues from what it stores; an empty input would be refused
     if strict and writer.losses:
         raise LossyEncoding(writer.losses)
-    return EncodedRequest(
-        body, tuple(writer.losses), tuple(writer.repairs), writer.names, writer.lowerings, frozenset(writer.freeform)
-    )
+    return writer.finish(body)
 
 
 def encode_messages(history: Sequence[Message], encoder: RequestEncoder, writer: Writer, first: int) -> list[Doc]:
-    """The items of a legal history."""
+    """Encode a legal history. `first` is the index of its first message in the conversation."""
     items: list[Doc] = []
-    for index, message in enumerate(history):
+    for index, message in enumerate(history, first):
         for call in message.calls:
             writer.calls[call.id] = call
-        items += encoder.encode_message(message, writer, f"messages[{first + index}]")
+        items += encoder.encode_message(message, writer, f"messages[{index}]")
     return items
 
 
 def is_stateful(request: Request, profile: Profile) -> bool:
-    """Whether the provider holds a part of the history (Responses)."""
-    own = request.extras.get("openai-responses", {}) if profile.wire == "openai-responses" else {}
-    return any(own.get(key) for key in ("previous_response_id", "conversation", "prompt"))
+    """Return whether the provider supplies a part of the history itself."""
+    extras = request.extras.get(profile.wire, {})
+    return any(extras.get(key) for key in SPECS[profile.wire].stateful_extras)
 
 
 def decode_request(wire: str, body: Any, *, profile: str = "", model: str = "") -> Request:
-    """A provider's request body as a Request. Raises MalformedRequest."""
+    """Decode a provider's request body. Raises MalformedRequest."""
     if not isinstance(body, dict):
         raise MalformedRequest("the request body must be a JSON object")
-    decode = _load_module(wire, "request_decode").decode
+    decode = _load(wire, "request_decode").decode
     try:
-        request: Request = decode(cast(Doc, body), resolve_profile(profile or WIRE_DEFAULTS[wire], model))
-        msgspec.convert(msgspec.to_builtins(request), Request)  # every value has the type it should have
+        request: Request = decode(cast(Doc, body), resolve_profile(profile or SPECS[wire].default_profile, model))
+        # Decoders copy values without looking at their types; a client may have sent anything.
+        msgspec.convert(msgspec.to_builtins(request), Request)
     except (AttributeError, KeyError, TypeError, IndexError, ValueError) as e:
         raise MalformedRequest(f"the request body has an unexpected shape: {e!r}") from e
     return request

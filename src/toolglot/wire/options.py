@@ -3,6 +3,7 @@
 from typing import Any
 
 from toolglot.request import Options, Request
+from toolglot.wire.spec import SPECS
 from toolglot.wire.writer import Writer
 
 __all__ = ["encode_effort", "encode_sampling", "select_extras"]
@@ -61,11 +62,11 @@ def encode_effort(options: Options, writer: Writer) -> str | None:
     return nearest
 
 
-def select_extras(request: Request, writer: Writer, *families: str) -> dict[str, Any]:
+def select_extras(request: Request, writer: Writer) -> dict[str, Any]:
     """The extras for the target's wire; all others are losses."""
     sent: dict[str, Any] = {}
     for family, fields in request.extras.items():
-        if family == writer.profile.wire or family in families:
+        if family in (writer.profile.wire, SPECS[writer.profile.wire].family):
             sent.update(fields)
             continue
         for field, value in fields.items():

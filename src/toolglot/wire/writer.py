@@ -84,6 +84,11 @@ class Writer:
             setattr(other, name, getattr(self, name).copy())
         return other
 
+    def finish(self, body: dict[str, Any]) -> EncodedRequest:
+        """Return the finished encoding."""
+        losses, repairs = tuple(self.losses), tuple(self.repairs)
+        return EncodedRequest(body, losses, repairs, self.names, self.lowerings, frozenset(self.freeform))
+
     # ---- what is said about the encoding
 
     def record_loss(self, subject: str, where: str, reason: str) -> None:

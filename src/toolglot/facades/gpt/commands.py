@@ -34,6 +34,7 @@ from toolglot.jsontext import dumps_text
 from toolglot.messages import Opaque
 from toolglot.request import Schema
 from toolglot.schema.arguments import Issue, explain_issues
+from toolglot.wire.spec import OPENAI_RESPONSES
 
 __all__ = ["EXEC_COMMAND", "HOSTED_SHELL", "SHELL_COMMAND", "WRITE_STDIN", "make_shell"]
 
@@ -650,5 +651,5 @@ HOSTED_SHELL = _make_command_view(
             native_data=_patch_outputs,
         ),
     },
-    typed={"openai-responses": {"type": "shell", "environment": {"type": "local"}}},
+    typed={OPENAI_RESPONSES: {"type": "shell", "environment": {"type": "local"}}},
 )

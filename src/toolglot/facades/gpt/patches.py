@@ -11,6 +11,7 @@ from toolglot.errors import ToolError
 from toolglot.facades.equivalence import render_patch
 from toolglot.facades.view import Arguments, Case, RenderContext, View, closed_schema, object_schema, string
 from toolglot.request import Schema
+from toolglot.wire.spec import OPENAI_RESPONSES
 
 __all__ = [
     "APPLY_PATCH",
@@ -189,7 +190,7 @@ APPLY_PATCH_OPERATION = View(
         path=string(description="The file, relative to the workspace."),
         diff=string(description="What changes; not for delete_file."),
     ),
-    typed={"openai-responses": {"type": "apply_patch"}},
+    typed={OPENAI_RESPONSES: {"type": "apply_patch"}},
     cases={"": Case(base="patch", to_base=_patch_to_base, from_base=_operation_from_base)},
     accepts={"operation": OPERATION_PARAMETERS["operation"], "input": string()},
     aliases_for={"type": ("operation", "input"), "path": ("operation", "input")},

@@ -5,11 +5,10 @@ from typing import Any
 from toolglot.messages import Foreign, StopReason, Thinking, Usage
 from toolglot.wire.json_values import Doc, as_dict, as_int, as_list, as_text, unknown_fields
 from toolglot.wire.provider_errors import error_from_body
+from toolglot.wire.spec import ANTHROPIC_MESSAGES
 from toolglot.wire.tracker import ToolCallTracker, parse_arguments
 
-__all__ = ["WIRE", "AnthropicReplyDecoder"]
-
-WIRE = "anthropic-messages"
+__all__ = ["AnthropicReplyDecoder"]
 
 STOP_REASONS: dict[str, StopReason] = {
     "end_turn": "end",
@@ -135,7 +134,7 @@ class AnthropicReplyDecoder:
         block, pieces = self._foreign.pop(index)
         if text := "".join(pieces):
             block["input"] = parse_arguments(text) or {}
-        self._tracker.set_block(index, Foreign(WIRE, block))
+        self._tracker.set_block(index, Foreign(ANTHROPIC_MESSAGES, block))
 
     def _read_stop(self, delta: Doc) -> None:
         if reason := delta.get("stop_reason"):

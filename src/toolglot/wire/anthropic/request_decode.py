@@ -7,8 +7,9 @@ from typing import Any
 from toolglot.messages import Block, Foreign, Media, Message, Origin, Text, ToolResult
 from toolglot.providers.profile import Profile
 from toolglot.request import Options, Output, Request, ToolChoice, ToolDefinition, parse_effort
-from toolglot.wire.anthropic.reply_decode import WIRE, AnthropicReplyDecoder
+from toolglot.wire.anthropic.reply_decode import AnthropicReplyDecoder
 from toolglot.wire.json_values import Doc, as_dict, as_list, as_text, iter_dicts, unknown_fields
+from toolglot.wire.spec import ANTHROPIC_MESSAGES
 from toolglot.wire.tracker import ToolCallTracker
 
 __all__ = ["decode", "decode_assistant_content"]
@@ -21,7 +22,7 @@ _NEUTRAL_FIELDS = {
 
 def decode(body: Doc, profile: Profile) -> Request:
     """A body as a Request. What has no neutral form stays in `extras`."""
-    origin = Origin(WIRE, profile.id, as_text(body.get("model")))
+    origin = Origin(ANTHROPIC_MESSAGES, profile.id, as_text(body.get("model")))
     extras = unknown_fields(body, _NEUTRAL_FIELDS) or {}
     thinking, config = as_dict(body.get("thinking")), as_dict(body.get("output_config"))
     budget = thinking.get("budget_tokens") if thinking.keys() == {"type", "budget_tokens"} else None
@@ -49,7 +50,7 @@ def decode(body: Doc, profile: Profile) -> Request:
         ),
         output=_decode_format(config.get("format")),
         stream=body.get("stream"),
-        extras={WIRE: extras} if extras else {},
+        extras={ANTHROPIC_MESSAGES: extras} if extras else {},
     )
 
 
@@ -114,7 +115,7 @@ def _decode_blocks(content: Any, names: dict[str, str] | None = None) -> Iterato
             case "image" | "document" if block.get("source"):
                 yield _decode_media(block)
             case _:
-                yield Foreign(WIRE, block)
+                yield Foreign(ANTHROPIC_MESSAGES, block)
 
 
 def _decode_result(block: Doc, names: dict[str, str]) -> ToolResult:
@@ -145,13 +146,14 @@ def _decode_media(block: Doc) -> Media:
 
 def _decode_tool(tool: Doc) -> ToolDefinition:
     if tool.get("type") not in (None, "custom"):
-        return ToolDefinition(as_text(tool.get("name")) or as_text(tool.get("type")), kind="hosted", wire=WIRE, opaque=tool)
+        name = as_text(tool.get("name")) or as_text(tool.get("type"))
+        return ToolDefinition(name, kind="hosted", wire=ANTHROPIC_MESSAGES, opaque=tool)
     return ToolDefinition(
         as_text(tool.get("name")),
         as_text(tool.get("description")),
         tool.get("input_schema"),
         strict=tool.get("strict"),
-        wire=WIRE,
+        wire=ANTHROPIC_MESSAGES,
         opaque=unknown_fields(tool, ("name", "description", "input_schema", "strict")),
     )
 

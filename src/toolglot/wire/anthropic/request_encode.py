@@ -7,11 +7,11 @@ from toolglot.messages import Block, Foreign, Media, Message, Origin, Text, Thin
 from toolglot.request import Options, Output, Request, ToolChoice, ToolDefinition
 from toolglot.schema import dialects
 from toolglot.schema.lower import lower
-from toolglot.wire.anthropic.reply_decode import WIRE
 from toolglot.wire.history import count_leading_system
 from toolglot.wire.json_values import Doc, as_dict, unknown_fields
 from toolglot.wire.media import extract_file_text, guess_media_type
 from toolglot.wire.options import encode_effort, encode_sampling, select_extras
+from toolglot.wire.spec import ANTHROPIC_MESSAGES
 from toolglot.wire.tool_encoding import encode_function, encode_hosted, native_definition, select_chosen, select_tools
 from toolglot.wire.writer import Writer, media_placeholder
 
@@ -249,7 +249,7 @@ def _encode_tool(tool: ToolDefinition, writer: Writer) -> Doc | None:
     if function.description:
         body["description"] = function.description
     body["input_schema"] = function.schema
-    if function.strict or (tool.strict is False and tool.wire == WIRE):
+    if function.strict or (tool.strict is False and tool.wire == ANTHROPIC_MESSAGES):
         body["strict"] = function.strict
     return {**body, **function.extra}
 

@@ -12,11 +12,10 @@ from toolglot.losses import Loss
 from toolglot.messages import Foreign, Media, StopReason, Usage
 from toolglot.wire.json_values import Doc, as_dict, as_int, as_text, unknown_fields
 from toolglot.wire.provider_errors import error_from_body
+from toolglot.wire.spec import GEMINI
 from toolglot.wire.tracker import ToolCallTracker
 
-__all__ = ["WIRE", "GeminiReplyDecoder", "snake_to_camel"]
-
-WIRE = "gemini"
+__all__ = ["GeminiReplyDecoder", "snake_to_camel"]
 
 # finishReason: by name, and by the number it has in the proto (some servers send numbers)
 STOP_REASONS: dict[Any, StopReason] = {
@@ -140,7 +139,7 @@ class GeminiReplyDecoder:
             tracker.set_block(self._block_count, decode_media(media, unknown_fields(part, ("inlineData", "fileData"))))
         else:
             self._begin_block("block")
-            tracker.set_block(self._block_count, Foreign(WIRE, part))
+            tracker.set_block(self._block_count, Foreign(GEMINI, part))
 
     def _read_call(self, call: Doc, state: Doc | None) -> None:
         tracker = self._tracker

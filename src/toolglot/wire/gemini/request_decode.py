@@ -8,9 +8,10 @@ from toolglot.messages import Block, Foreign, Media, Message, Origin, Text, Tool
 from toolglot.providers.profile import Profile
 from toolglot.request import Options, Output, Request, ToolChoice, ToolDefinition
 from toolglot.schema.openapi import from_openapi
-from toolglot.wire.gemini.reply_decode import WIRE, GeminiReplyDecoder, decode_media, snake_to_camel
+from toolglot.wire.gemini.reply_decode import GeminiReplyDecoder, decode_media, snake_to_camel
 from toolglot.wire.gemini.request_encode import GENERATION_FIELDS
 from toolglot.wire.json_values import Doc, as_dict, as_list, as_text, iter_dicts, unknown_fields
+from toolglot.wire.spec import GEMINI
 from toolglot.wire.tracker import ToolCallTracker
 
 __all__ = ["decode"]
@@ -22,7 +23,7 @@ def decode(body: Doc, profile: Profile) -> Request:
     """A body as a Request. What has no neutral form stays in `extras`."""
     body = _camel_keys(body)
     model = profile.model or as_text(body.get("model")).removeprefix("models/")
-    origin = Origin(WIRE, profile.id, model)
+    origin = Origin(GEMINI, profile.id, model)
     extras = unknown_fields(body, _NEUTRAL_FIELDS) or {}
     config = _camel_keys(as_dict(body.get("toolConfig")))
     choice, calling = _decode_choice(_camel_keys(as_dict(config.get("functionCallingConfig"))))
@@ -41,7 +42,7 @@ def decode(body: Doc, profile: Profile) -> Request:
         tool_choice=choice,
         options=options,
         output=output,
-        extras={WIRE: extras} if extras else {},
+        extras={GEMINI: extras} if extras else {},
     )
 
 
@@ -104,7 +105,7 @@ def _decode_part(part: Doc) -> Block:
         return Text(part["text"], unknown_fields(part, ("text", "thought")))
     if media := part.get("inlineData") or part.get("fileData"):
         return decode_media(_camel_keys(as_dict(media)), unknown_fields(part, ("inlineData", "fileData", "thought")))
-    return Foreign(WIRE, part)
+    return Foreign(GEMINI, part)
 
 
 def _decode_result(answer: Doc, open_calls: list[tuple[str, str, str]]) -> ToolResult:
@@ -148,12 +149,12 @@ def _decode_tools(tools: Any) -> Iterator[ToolDefinition]:
                 as_text(declared.get("name")),
                 as_text(declared.get("description")),
                 schema,
-                wire=WIRE,
+                wire=GEMINI,
                 opaque=unknown_fields(declared, ("name", "description", "parameters", "parametersJsonSchema")),
             )
         for key, value in tool.items():
             if key != "functionDeclarations":
-                yield ToolDefinition(key, kind="hosted", wire=WIRE, opaque={key: value})
+                yield ToolDefinition(key, kind="hosted", wire=GEMINI, opaque={key: value})
 
 
 def _decode_choice(calling: Doc) -> tuple[ToolChoice | None, Doc]:

@@ -5,9 +5,7 @@ from toolglot.wire.json_values import Doc, as_dict, as_int, as_list, as_text, un
 from toolglot.wire.provider_errors import error_from_body
 from toolglot.wire.tracker import ToolCallTracker
 
-__all__ = ["WIRE", "OllamaReplyDecoder"]
-
-WIRE = "ollama-chat"
+__all__ = ["OllamaReplyDecoder"]
 
 STOP_REASONS: dict[str, StopReason] = {"stop": "end", "length": "length"}
 _MESSAGE_FIELDS = ("role", "content", "thinking", "tool_calls", "images", "tool_name", "tool_call_id")

@@ -8,8 +8,9 @@ from toolglot.messages import Media, Message, Origin, Text, ToolCall, ToolResult
 from toolglot.providers.profile import Profile
 from toolglot.request import Options, Output, Request, ToolDefinition, parse_effort
 from toolglot.wire.json_values import Doc, as_dict, as_list, as_text, iter_dicts, unknown_fields
-from toolglot.wire.ollama.reply_decode import WIRE, OllamaReplyDecoder
+from toolglot.wire.ollama.reply_decode import OllamaReplyDecoder
 from toolglot.wire.ollama.request_encode import OPTION_FIELDS
+from toolglot.wire.spec import OLLAMA_CHAT
 from toolglot.wire.tracker import ToolCallTracker
 
 __all__ = ["decode"]
@@ -19,7 +20,7 @@ _NEUTRAL_FIELDS = ("model", "messages", "tools", "options", "format", "stream", 
 
 def decode(body: Doc, profile: Profile) -> Request:
     """A body as a Request. What has no neutral form stays in `extras`."""
-    origin = Origin(WIRE, profile.id, as_text(body.get("model")))
+    origin = Origin(OLLAMA_CHAT, profile.id, as_text(body.get("model")))
     extras = unknown_fields(body, _NEUTRAL_FIELDS) or {}
     given = as_dict(body.get("options"))
     neutral: Doc = {name: given[field] for name, field in OPTION_FIELDS.items() if given.get(field) is not None}
@@ -40,7 +41,7 @@ def decode(body: Doc, profile: Profile) -> Request:
         options=Options(**neutral),
         output=_decode_format(body.get("format")),
         stream=body.get("stream"),
-        extras={WIRE: extras} if extras else {},
+        extras={OLLAMA_CHAT: extras} if extras else {},
     )
 
 
@@ -91,6 +92,6 @@ def _decode_tool(tool: Doc) -> ToolDefinition:
         as_text(function.get("name")),
         as_text(function.get("description")),
         function.get("parameters"),
-        wire=WIRE,
+        wire=OLLAMA_CHAT,
         opaque=unknown_fields(tool, ("type", "function")),
     )

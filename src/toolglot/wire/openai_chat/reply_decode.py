@@ -12,11 +12,10 @@ from toolglot.losses import Loss
 from toolglot.messages import Foreign, Media, StopReason, Usage
 from toolglot.wire.json_values import Doc, as_dict, as_int, as_list, as_text, iter_dicts, unknown_fields
 from toolglot.wire.provider_errors import error_from_body
+from toolglot.wire.spec import OPENAI_CHAT
 from toolglot.wire.tracker import ToolCallTracker
 
-__all__ = ["WIRE", "ChatReplyDecoder"]
-
-WIRE = "openai-chat"
+__all__ = ["ChatReplyDecoder"]
 
 STOP_REASONS: dict[str, StopReason] = {
     "stop": "end",
@@ -192,7 +191,7 @@ class ChatReplyDecoder:
                     texts = [thoughts] if isinstance(thoughts, str) else [as_text(t.get("text")) for t in iter_dicts(thoughts)]
                     self._tracker.add_thinking("reasoning", "".join(texts))
                 case _:
-                    self._add_whole_block(Foreign(WIRE, part))
+                    self._add_whole_block(Foreign(OPENAI_CHAT, part))
 
     def _add_whole_block(self, block: Media | Foreign) -> None:
         self._block_count += 1
@@ -221,7 +220,7 @@ class ChatReplyDecoder:
 def _decode_image(image: Doc) -> Media | Foreign:
     url = as_dict(image.get("image_url")).get("url")
     if not isinstance(url, str):
-        return Foreign(WIRE, image)
+        return Foreign(OPENAI_CHAT, image)
     head, comma, data = url.partition(",")
     if head.startswith("data:") and comma:
         return Media("image", head[5:].removesuffix(";base64"), data)

@@ -9,8 +9,9 @@ from toolglot.providers.profile import Profile
 from toolglot.request import Options, Request, ToolChoice, ToolDefinition, parse_effort
 from toolglot.wire.json_values import Doc, as_dict, as_list, as_text, iter_dicts, unknown_fields
 from toolglot.wire.media import media_from_url
-from toolglot.wire.openai_chat.reply_decode import WIRE, ChatReplyDecoder
+from toolglot.wire.openai_chat.reply_decode import ChatReplyDecoder
 from toolglot.wire.openai_common import SHARED_FIELDS, decode_output
+from toolglot.wire.spec import OPENAI_CHAT
 from toolglot.wire.tracker import ToolCallTracker
 
 __all__ = ["decode", "decode_assistant_message"]
@@ -33,12 +34,12 @@ _NEUTRAL_FIELDS = {
 
 def decode(body: Doc, profile: Profile) -> Request:
     """A body as a Request. What has no neutral form stays in `extras`."""
-    origin = Origin(WIRE, profile.id, as_text(body.get("model")))
+    origin = Origin(OPENAI_CHAT, profile.id, as_text(body.get("model")))
     extras: dict[str, Doc] = {}
     effort = parse_effort(body.get("reasoning_effort"))
     for key, value in body.items():
         if key not in _NEUTRAL_FIELDS or (key == "reasoning_effort" and value is not None and not effort):
-            extras.setdefault("openai" if key in SHARED_FIELDS else WIRE, {})[key] = value
+            extras.setdefault("openai" if key in SHARED_FIELDS else OPENAI_CHAT, {})[key] = value
     tools = [_decode_tool(tool) for tool in iter_dicts(body.get("tools"))]
     tools += [_decode_tool({"type": "function", "function": function}) for function in iter_dicts(body.get("functions"))]
     return Request(
@@ -148,7 +149,7 @@ def _decode_part(part: Doc) -> Block:
             file = as_dict(part.get("file"))
             return Media("file", file_id=file.get("file_id"), opaque={"more": unknown_fields(file, ("file_id",)) or {}})
         case _:
-            return Foreign(WIRE, part)
+            return Foreign(OPENAI_CHAT, part)
 
 
 def _decode_tool(tool: Doc) -> ToolDefinition:
@@ -159,18 +160,18 @@ def _decode_tool(tool: Doc) -> ToolDefinition:
             as_text(custom.get("description")),
             kind="freeform",
             grammar=form.get("grammar") or unknown_fields(form, ("type",)),
-            wire=WIRE,
+            wire=OPENAI_CHAT,
             opaque=unknown_fields(tool, ("type", "custom")),
         )
     function = as_dict(tool.get("function"))
     if not function and tool.get("type") != "function":
-        return ToolDefinition(as_text(tool.get("type")), kind="hosted", wire=WIRE, opaque=tool)
+        return ToolDefinition(as_text(tool.get("type")), kind="hosted", wire=OPENAI_CHAT, opaque=tool)
     return ToolDefinition(
         as_text(function.get("name")),
         as_text(function.get("description")),
         function.get("parameters"),
         strict=function.get("strict"),
-        wire=WIRE,
+        wire=OPENAI_CHAT,
         opaque=unknown_fields(tool, ("type", "function")),
     )
 

@@ -207,7 +207,7 @@ def encode_body(request: Request, writer: Writer, system: Sequence[Message], mes
     body.update(_encode_tools(request, writer))
     if writer.prompt_hints:
         messages = [{"role": writer.profile.system_role, "content": " ".join(writer.prompt_hints)}, *messages]
-    return {**body, **select_extras(request, writer, "openai"), "messages": messages}
+    return {**body, **select_extras(request, writer), "messages": messages}
 
 
 def _encode_tools(request: Request, writer: Writer) -> Doc:

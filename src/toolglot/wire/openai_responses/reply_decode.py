@@ -10,11 +10,10 @@ from typing import Any
 from toolglot.messages import Foreign, Media, StopReason, Text, Thinking, ToolCall, Usage
 from toolglot.wire.json_values import Doc, as_dict, as_int, as_list, as_text, iter_dicts, unknown_fields
 from toolglot.wire.provider_errors import error_from_body
+from toolglot.wire.spec import OPENAI_RESPONSES
 from toolglot.wire.tracker import ToolCallTracker, make_call
 
-__all__ = ["NATIVE_ITEMS", "WIRE", "ResponsesReplyDecoder", "decode_item"]
-
-WIRE = "openai-responses"
+__all__ = ["NATIVE_ITEMS", "ResponsesReplyDecoder", "decode_item"]
 
 _INCOMPLETE_REASONS: dict[str, StopReason] = {"max_output_tokens": "length", "content_filter": "filtered"}
 _TERMINAL_EVENTS = ("response.completed", "response.incomplete", "response.failed", "response.done", "response.cancelled")
@@ -156,7 +155,7 @@ def decode_item(item: Doc, slot: Hashable = 0) -> Iterator[tuple[Hashable, Text 
             name, field, _ = NATIVE_ITEMS[kind]
             yield slot, make_call(as_text(item["call_id"]), name, item.get(field), opaque={"item": item})
         case _:
-            yield slot, Foreign(WIRE, item)
+            yield slot, Foreign(OPENAI_RESPONSES, item)
 
 
 def _decode_part(part: Doc, state: Doc) -> Text | Foreign:
@@ -167,7 +166,7 @@ def _decode_part(part: Doc, state: Doc) -> Text | Foreign:
         case "refusal":
             return Text(part["refusal"], {"refusal": True, **state})
         case _:
-            return Foreign(WIRE, {"type": "message", "role": "assistant", **state, "content": [part]})
+            return Foreign(OPENAI_RESPONSES, {"type": "message", "role": "assistant", **state, "content": [part]})
 
 
 def _part_state(part: Doc | None, state: Doc) -> Doc | None:

@@ -12,7 +12,8 @@ from toolglot.request import Options, Request, ToolChoice, ToolDefinition, parse
 from toolglot.wire.json_values import Doc, as_dict, as_text, iter_dicts, unknown_fields
 from toolglot.wire.media import media_from_url
 from toolglot.wire.openai_common import SHARED_FIELDS, decode_output
-from toolglot.wire.openai_responses.reply_decode import NATIVE_ITEMS, WIRE, decode_item
+from toolglot.wire.openai_responses.reply_decode import NATIVE_ITEMS, decode_item
+from toolglot.wire.spec import OPENAI_RESPONSES
 
 __all__ = ["decode"]
 
@@ -26,21 +27,21 @@ _OUTPUT_TYPES = ("function_call_output", "custom_tool_call_output", *_NATIVE_OUT
 
 def decode(body: Doc, profile: Profile) -> Request:
     """A body as a Request. What has no neutral form stays in `extras`."""
-    origin = Origin(WIRE, profile.id, as_text(body.get("model")))
+    origin = Origin(OPENAI_RESPONSES, profile.id, as_text(body.get("model")))
     extras: dict[str, Doc] = {}
     for key, value in body.items():
         if key not in _NEUTRAL_FIELDS:
-            extras.setdefault("openai" if key in SHARED_FIELDS else WIRE, {})[key] = value
+            extras.setdefault("openai" if key in SHARED_FIELDS else OPENAI_RESPONSES, {})[key] = value
     choice = _decode_choice(body.get("tool_choice"))
     if choice is None and body.get("tool_choice") is not None:  # of a hosted tool
-        extras.setdefault(WIRE, {})["tool_choice"] = body["tool_choice"]
+        extras.setdefault(OPENAI_RESPONSES, {})["tool_choice"] = body["tool_choice"]
     reasoning, text = as_dict(body.get("reasoning")), as_dict(body.get("text"))
     effort = parse_effort(reasoning.get("effort"))
     output = decode_output(as_dict(text.get("format")))
     if more := unknown_fields(reasoning, ("effort",) if effort else ()):
-        extras.setdefault(WIRE, {})["reasoning"] = more
+        extras.setdefault(OPENAI_RESPONSES, {})["reasoning"] = more
     if more := unknown_fields(text, ("format",) if output or as_dict(text.get("format")).get("type") == "text" else ()):
-        extras.setdefault(WIRE, {})["text"] = more
+        extras.setdefault(OPENAI_RESPONSES, {})["text"] = more
     return Request(
         model=as_text(body.get("model")),
         messages=[*_decode_instructions(body.get("instructions"), origin), *_decode_input(body.get("input"), origin)],
@@ -128,7 +129,7 @@ def _decode_part(part: Doc) -> Text | Media | Foreign:
             media = "image" if kind == "input_image" else "file"
             return Media(media, file_id=part["file_id"], opaque={"more": unknown_fields(part, ("type", "file_id")) or {}})
         case _:
-            return Foreign(WIRE, part)
+            return Foreign(OPENAI_RESPONSES, part)
 
 
 def _decode_result(item: Doc, *, is_native: bool) -> ToolResult:
@@ -160,7 +161,7 @@ def _decode_tool(item: Doc) -> Iterator[ToolDefinition]:
                 as_text(item.get("description")),
                 item.get("parameters"),
                 strict=item.get("strict"),
-                wire=WIRE,
+                wire=OPENAI_RESPONSES,
                 opaque=unknown_fields(item, ("type", "name", "description", "parameters", "strict")),
             )
         case "custom":
@@ -170,7 +171,7 @@ def _decode_tool(item: Doc) -> Iterator[ToolDefinition]:
                 as_text(item.get("description")),
                 kind="freeform",
                 grammar=form,
-                wire=WIRE,
+                wire=OPENAI_RESPONSES,
                 opaque=unknown_fields(item, ("type", "name", "description", "format")),
             )
         case "namespace":
@@ -180,7 +181,7 @@ def _decode_tool(item: Doc) -> Iterator[ToolDefinition]:
                     own = {**(tool.opaque or {}), **({"namespace": space} if space else {})}
                     yield replace(tool, namespace=as_text(item.get("name")), opaque=own or None)
         case _:
-            yield ToolDefinition(_name_hosted_tool(item), kind="hosted", wire=WIRE, opaque=item)
+            yield ToolDefinition(_name_hosted_tool(item), kind="hosted", wire=OPENAI_RESPONSES, opaque=item)
 
 
 def _name_hosted_tool(item: Doc) -> str:

@@ -10,8 +10,9 @@ from toolglot.wire.history import count_leading_system
 from toolglot.wire.json_values import Doc, as_dict, as_list, as_text, iter_dicts
 from toolglot.wire.media import extract_file_text, to_data_url
 from toolglot.wire.openai_common import encode_output_schema
-from toolglot.wire.openai_responses.reply_decode import NATIVE_ITEMS, WIRE
+from toolglot.wire.openai_responses.reply_decode import NATIVE_ITEMS
 from toolglot.wire.options import encode_effort, encode_sampling, select_extras
+from toolglot.wire.spec import OPENAI_RESPONSES
 from toolglot.wire.tool_encoding import encode_function, encode_hosted, native_definition, select_chosen, select_tools
 from toolglot.wire.writer import Writer, format_result_text, media_placeholder
 
@@ -27,7 +28,9 @@ def leading_count(messages: Sequence[Message]) -> int:
 
 def _came_as_item(message: Message) -> bool:
     """System and developer messages that came as items stay items."""
-    return message.origin is not None and message.origin.wire == WIRE and "instructions" not in (message.opaque or {})
+    return (
+        message.origin is not None and message.origin.wire == OPENAI_RESPONSES and "instructions" not in (message.opaque or {})
+    )
 
 
 def head_key(request: Request, writer: Writer) -> object:
@@ -216,7 +219,7 @@ def _encode_media(media: Media, message: Message, writer: Writer, where: str) ->
 def encode_body(request: Request, writer: Writer, system: Sequence[Message], input: list[Any]) -> Doc:
     """The body around the encoded items, which come last."""
     options, body = request.options, dict[str, Any]()
-    extras = select_extras(request, writer, "openai")
+    extras = select_extras(request, writer)
     tools = _encode_tools(request, writer)
     body["model"] = request.model
     if instructions := [*_instruction_texts(system, writer), *writer.prompt_hints]:
@@ -283,7 +286,7 @@ def _encode_tools(request: Request, writer: Writer) -> Doc:
         elif tool.namespace in spaces:
             spaces[tool.namespace]["tools"].append(item)
         else:
-            own = as_dict((tool.opaque or {}).get("namespace")) if tool.wire == WIRE else {}
+            own = as_dict((tool.opaque or {}).get("namespace")) if tool.wire == OPENAI_RESPONSES else {}
             space: Doc = {
                 "type": "namespace",
                 "name": tool.namespace,
@@ -309,7 +312,7 @@ def _encode_tool(tool: ToolDefinition, writer: Writer) -> Doc | None:
     if known := native_definition(tool, writer):
         return known
     if tool.kind == "freeform":
-        own = (tool.opaque or {}) if tool.wire == WIRE else {}
+        own = (tool.opaque or {}) if tool.wire == OPENAI_RESPONSES else {}
         custom: Doc = {"type": "custom", "name": writer.map_tool_name(tool.name, tool.namespace)}
         if tool.description:
             custom["description"] = tool.description

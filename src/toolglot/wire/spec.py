@@ -1,0 +1,131 @@
+"""The wires, one row each. A new wire is one row here and one package beside it; nothing else must know its name.
+
+A package has four modules: `request_encode`, `request_decode`, `reply_decode` and `reply_encode`.
+"""
+
+from typing import Any
+
+import msgspec
+
+__all__ = ["ANTHROPIC_MESSAGES", "GEMINI", "OLLAMA_CHAT", "OPENAI_CHAT", "OPENAI_RESPONSES", "SPECS", "WIRES", "WireSpec"]
+
+OPENAI_CHAT = "openai-chat"
+OPENAI_RESPONSES = "openai-responses"
+ANTHROPIC_MESSAGES = "anthropic-messages"
+GEMINI = "gemini"
+OLLAMA_CHAT = "ollama-chat"
+
+
+class WireSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """What the rest of the project needs to know about a wire."""
+
+    name: str
+    package: str
+    class_prefix: str
+    """Its classes are `<prefix>ReplyDecoder` and `<prefix>ReplyEncoder`."""
+    default_profile: str
+    """The profile that is used if the caller names only the wire."""
+    family: str = ""
+    """`Request.extras` under this name are sent on every wire of the family."""
+    stateful_extras: frozenset[str] = frozenset()
+    """Request fields that make the provider supply a part of the history."""
+    stream_type: str = "text/event-stream"
+    frame_end: bytes = b"\n\n"
+    streams_by_default: bool = False
+    object_arguments: bool = False
+    """Arguments of calls are JSON objects, not JSON text."""
+    output_with_tools: bool = False
+    """Structured output can be requested together with tools."""
+    hosted_tools: dict[str, dict[str, Any]] = {}
+    """Our name of a tool that the provider runs -> its definition."""
+    paths: tuple[tuple[str, str], ...] = ()
+    """For the simulator: pattern of a URL path -> profile, "" for the default one."""
+    path_hint: str = ""
+    """For the simulator: part of an unknown path that suggests this wire's form of errors."""
+    reply_id_prefix: str = "sim-"
+    call_id_prefix: str = "call_"
+
+
+_ROWS = (
+    WireSpec(
+        name=OPENAI_CHAT,
+        package="toolglot.wire.openai_chat",
+        class_prefix="Chat",
+        default_profile="openai-chat",
+        family="openai",
+        output_with_tools=True,
+        paths=(
+            (r"/openai/deployments/(?P<model>[^/]+)/chat/completions", "azure-dated-chat"),
+            (r"/deployments/(?P<model>[^/]+)/chat/completions", "azure-dated-chat"),
+            (r"/openai/v1/chat/completions", "azure-chat"),
+            (r"(/api)?(/v1|/beta)?/chat/completions", ""),
+        ),
+        reply_id_prefix="chatcmpl-",
+    ),
+    WireSpec(
+        name=OPENAI_RESPONSES,
+        package="toolglot.wire.openai_responses",
+        class_prefix="Responses",
+        default_profile="openai-responses",
+        family="openai",
+        stateful_extras=frozenset({"previous_response_id", "conversation", "prompt"}),
+        output_with_tools=True,
+        hosted_tools={
+            "web_search": {"type": "web_search"},
+            "code_execution": {"type": "code_interpreter", "container": {"type": "auto"}},
+        },
+        paths=(
+            (r"/openai/v1/responses", "azure-responses"),
+            (r"/openai/responses", "azure-dated-responses"),
+            (r"(/api)?(/v1)?/responses", ""),
+        ),
+        path_hint="respons",
+        reply_id_prefix="resp_",
+    ),
+    WireSpec(
+        name=ANTHROPIC_MESSAGES,
+        package="toolglot.wire.anthropic",
+        class_prefix="Anthropic",
+        default_profile="anthropic",
+        output_with_tools=True,
+        hosted_tools={
+            "web_search": {"type": "web_search_20250305", "name": "web_search"},
+            "code_execution": {"type": "code_execution_20250825", "name": "code_execution"},
+        },
+        paths=((r"(/api|/anthropic)?(/v1)?/messages", ""),),
+        path_hint="messages",
+        reply_id_prefix="msg_",
+        call_id_prefix="toolu_",
+    ),
+    WireSpec(
+        name=GEMINI,
+        package="toolglot.wire.gemini",
+        class_prefix="Gemini",
+        default_profile="gemini",
+        object_arguments=True,
+        hosted_tools={"web_search": {"googleSearch": {}}, "code_execution": {"codeExecution": {}}},
+        paths=(
+            (
+                r"(/v1|/v1beta1)?(/projects/[^/]+/locations/[^/]+)?/publishers/google/models/(?P<model>[^/:]+):(?P<verb>\w+)",
+                "vertex",
+            ),
+            (r"(/v1|/v1beta1?)?/models/(?P<model>[^/:]+):(?P<verb>\w+)", ""),
+        ),
+        path_hint="models/",
+        call_id_prefix="fc_",
+    ),
+    WireSpec(
+        name=OLLAMA_CHAT,
+        package="toolglot.wire.ollama",
+        class_prefix="Ollama",
+        default_profile="ollama",
+        stream_type="application/x-ndjson",
+        frame_end=b"\n",
+        streams_by_default=True,
+        object_arguments=True,
+        paths=((r"/api/chat", ""),),
+        path_hint="/api/",
+    ),
+)
+SPECS: dict[str, WireSpec] = {spec.name: spec for spec in _ROWS}
+WIRES = tuple(SPECS)
