@@ -5,7 +5,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any, cast
 
-from toolglot.schema.lower import JsonText, LoweredSchema, Pairs
+from toolglot.schema.lowering_result import JsonText, LoweredSchema, Pairs
 
 NAMES = ["a", "b", "c", "kind", "$ref", "items", "user name", "type", "a/b~c", ""]
 TYPES = ["object", "array", "string", "number", "integer", "boolean", "null"]

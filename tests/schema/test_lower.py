@@ -23,7 +23,9 @@ from toolglot.schema.dialects import (
     OPENAI_STRICT,
     Dialect,
 )
-from toolglot.schema.lower import LoweredSchema, Restoration, check_strict_limits, lower
+from toolglot.schema.lower import lower
+from toolglot.schema.lowering_result import LoweredSchema, Restoration
+from toolglot.schema.strict_limits import check_strict_limits
 
 STRING: Any = {"type": "string"}
 INTEGER: Any = {"type": "integer"}
@@ -63,7 +65,7 @@ def test_at_least_one_of_goes_into_the_description(dialect: Dialect) -> None:
     assert list(lowered.schema["properties"]) == ["id", "name", "n"]
     assert lowered.schema["required"] == (["id", "name", "n"] if dialect.requires_all else ["n"])
     assert (lowered.schema.get("description") or lowered.root_description) == "At least one of: id; name."
-    why = f"{dialect.name} does not take it; moved into the description"
+    why = f"{dialect.name} does not support it; moved into the description"
     assert lowered.losses == (Loss("anyOf", "tool 'find' at $", why),)
 
 
@@ -221,7 +223,9 @@ def test_recursion_is_cut_where_it_may_not_stay() -> None:
         assert "$defs" not in lowered.schema
         assert last(lowered.schema["properties"]["tree"]) == end
         assert lowered.losses == (
-            Loss("schema", "tool 't' at $.tree.kids.items.kids.items", "it is recursive, or too large when written out; cut"),
+            Loss(
+                "schema", "tool 't' at $.tree.kids.items.kids.items", "it is recursive, or too large when expanded; truncated"
+            ),
         )
     strict = lower(tree(), ANTHROPIC_STRICT, tool_name="t")
     assert strict.schema["properties"] == {"tree": {"$ref": "#/$defs/Node"}}
@@ -263,7 +267,7 @@ def test_a_note_beside_a_recursive_reference_is_lost_on_gemini() -> None:
     lowered = lower(schema, GEMINI, tool_name="t")
     assert lowered.schema["$defs"]["Node"]["properties"]["next"] == {"$ref": "#/$defs/Node"}
     assert [(loss.subject, loss.reason) for loss in lowered.losses] == [
-        ("description", "gemini takes nothing beside a recursive $ref; dropped")
+        ("description", "gemini allows nothing beside a recursive $ref; dropped")
     ]
 
 
@@ -414,7 +418,7 @@ def test_names_that_a_provider_does_not_take() -> None:
     assert lowered.schema["propertyOrdering"] == ["a_b", "a_b_2"]
     assert lowered.schema["properties"]["a_b_2"] == inner
     assert [loss.subject for loss in lowered.losses] == ["property name"] * 3
-    assert str(lowered.losses[0]) == "property name at tool 't' at $.a b: anthropic does not take it; sent as 'a_b_2'"
+    assert str(lowered.losses[0]) == "property name at tool 't' at $.a b: anthropic does not support it; sent as 'a_b_2'"
     google = lower(schema, GEMINI_OPENAPI, tool_name="t").schema["properties"]
     assert list(google["a_b_2"]["properties"]) == ["in_side"]
     assert "_1" in google

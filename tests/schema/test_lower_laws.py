@@ -23,7 +23,8 @@ from toolglot.schema.dialects import (
     OPENAI_STRICT,
     Dialect,
 )
-from toolglot.schema.lower import lower, restore
+from toolglot.schema.lower import lower
+from toolglot.schema.lowering_result import restore
 
 SEEDS = st.integers(0, 2**32)
 SCALARS = (
@@ -119,6 +120,7 @@ def everyone(count: int) -> Any:
     return {"type": "object", "properties": {"x": {"$ref": "#/$defs/d0"}}, "$defs": definitions}
 
 
+MARK = "\0restorations"
 HOSTILE: dict[str, Any] = {
     "properties in properties": nested(60, "a", "properties"),
     "anyOf in anyOf": nested(90, "anyOf"),
@@ -141,7 +143,10 @@ HOSTILE: dict[str, Any] = {
     "a property that is itself": {"properties": {"a": {"allOf": [{"$ref": "#/properties/a"}]}}},
     "many choices": {"properties": {"e": {"enum": list(range(3000))}}},
     "many forms": {"properties": {"e": {"oneOf": [{"type": "object", "properties": {"k": {"const": i}}} for i in range(300)]}}},
-    "our own mark": {"properties": {"x": {"type": "object", "\0ways": [1], "properties": {"\0ways": True}}}, "\0ways": 1},
+    "our own mark": {
+        "properties": {"x": {"type": "object", "\0restorations": [1], "properties": {"\0restorations": True}}},
+        "\0restorations": 1,
+    },
 }
 
 

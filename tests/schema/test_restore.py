@@ -5,7 +5,9 @@ from typing import Any
 import pytest
 
 from toolglot.schema.dialects import ANTHROPIC, GEMINI, GEMINI_OPENAPI, OPENAI, OPENAI_STRICT, Dialect
-from toolglot.schema.lower import LoweredSchema, Omit, Pairs, Rename, from_openapi, lower, restore
+from toolglot.schema.lower import lower
+from toolglot.schema.lowering_result import LoweredSchema, Omit, Pairs, Rename, restore
+from toolglot.schema.openapi import from_openapi
 
 STRING = {"type": "string"}
 NODE: Any = {

@@ -18,7 +18,7 @@ from toolglot.errors import InvalidTool
 from toolglot.jsontext import dumps_text
 from toolglot.schema.arguments import Issue, deep_copy
 from toolglot.schema.docstrings import parse_docstring
-from toolglot.schema.json_schema import LIST_KEYWORDS, MAP_KEYWORDS, SUBSCHEMA_KEYWORDS, Schema, iter_nodes
+from toolglot.schema.json_schema import Schema, drop_keywords, iter_nodes, map_children
 from toolglot.schema.signatures import Function, evaluate_annotations, function_doc, function_name, list_parameters
 
 __all__ = ["FunctionSchema", "Internal", "derive", "strip_titles"]
@@ -288,15 +288,8 @@ def strip_titles(node: Any) -> Any:
     """Remove the titles that pydantic generates from names: they tell a model nothing."""
     if not isinstance(node, dict):
         return node
-    out: Schema = {}
-    for key, value in cast(Schema, node).items():
-        if key in MAP_KEYWORDS:  # a property may be called `title`
-            out[key] = {name: strip_titles(sub) for name, sub in value.items()}
-        elif key in LIST_KEYWORDS:
-            out[key] = [strip_titles(sub) for sub in value]
-        elif key != "title":
-            out[key] = strip_titles(value) if key in SUBSCHEMA_KEYWORDS else value
-    return out
+    out = map_children(cast(Schema, node), lambda sub, *_: strip_titles(sub))
+    return drop_keywords(out, "title")
 
 
 def _add_extra_parameters(derived: FunctionSchema, hint: Any, label: str) -> None:

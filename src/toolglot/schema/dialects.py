@@ -55,7 +55,7 @@ class Dialect(msgspec.Struct, frozen=True):
     """The largest `minItems` that may stay."""
     refs: Literal["free", "wrap", "alone", "inline"] = "free"
     """free: stay. wrap: stay, siblings go around them. alone: stay when nothing stands beside them. inline: never."""
-    recursion: Literal["free", "optional", "cut"] = "free"
+    recursion: Literal["free", "optional", "never"] = "free"
     """optional: a cycle may only close inside a property that may be left out."""
     type_lists: Literal["any", "scalars", "never"] = "any"
     uses_nullable: bool = False
@@ -131,7 +131,7 @@ ANTHROPIC_STRICT = Dialect(
     enum_types=_SCALARS,
     max_min_items=1,
     refs="alone",  # the official SDK drops what stands beside a $ref
-    recursion="cut",  # "Circular reference detected in schema definitions"
+    recursion="never",  # "Circular reference detected in schema definitions"
     maps="pairs",
     allows_untyped=False,
     closes_objects=True,
@@ -164,7 +164,7 @@ GEMINI_OPENAPI = Dialect(
     enum_types=frozenset({"string"}),  # Schema.enum is repeated string
     allows_empty_enum_value=False,  # "enum[0]: cannot be empty"
     refs="inline",
-    recursion="cut",
+    recursion="never",
     type_lists="never",  # "Proto field is not repeating, cannot start list"
     uses_nullable=True,
     isolates_unions=True,
@@ -181,7 +181,7 @@ OLLAMA = Dialect(
     keywords=_CORE,
     enum_types=_SCALARS,
     refs="inline",
-    recursion="cut",
+    recursion="never",
     maps="describe",
     allows_bare_arrays=True,
     keeps_root_description=False,
@@ -191,7 +191,7 @@ OLLAMA = Dialect(
 COMPATIBLE = Dialect("compatible", dropped_keywords=frozenset({"title", "$schema", "$id", "examples", "discriminator"}))
 
 # Grok on Azure, GLM: the same, without references.
-COMPATIBLE_INLINE = msgspec.structs.replace(COMPATIBLE, name="compatible-inline", refs="inline", recursion="cut")
+COMPATIBLE_INLINE = msgspec.structs.replace(COMPATIBLE, name="compatible-inline", refs="inline", recursion="never")
 
 # Base `/beta`. Documented as a subset of OpenAI's; a $ref inside anyOf fails, so none is left.
 DEEPSEEK_STRICT = Dialect(
@@ -200,7 +200,7 @@ DEEPSEEK_STRICT = Dialect(
     formats=frozenset({"email", "hostname", "ipv4", "ipv6", "uuid"}),
     enum_types=_SCALARS,
     refs="inline",
-    recursion="cut",
+    recursion="never",
     type_lists="scalars",
     maps="pairs",
     allows_untyped=False,

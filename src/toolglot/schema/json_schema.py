@@ -1,6 +1,6 @@
-"""JSON Schema itself, whoever the provider: its vocabulary, and pure operations that make any input plain 2020-12.
+"""JSON Schema as a value, with no provider in mind: its vocabulary, and pure operations that bring any input to draft 2020-12.
 
-Law: nothing here knows a dialect, mutates its input or raises anything but UsageError.
+Nothing here mutates its input or raises anything but UsageError.
 """
 
 import re
@@ -17,7 +17,7 @@ MAX_DEPTH = 200
 MAX_VALUES = 100_000
 MAX_NUMBER = 1 << 1024
 
-# Where a node holds other schemas.
+# Keywords whose value holds other schemas: a map of them, a list of them, or one.
 MAP_KEYWORDS = ("properties", "patternProperties", "dependentSchemas", "$defs", "definitions")
 LIST_KEYWORDS = ("anyOf", "oneOf", "allOf", "prefixItems")
 SUBSCHEMA_KEYWORDS = (
@@ -26,25 +26,27 @@ SUBSCHEMA_KEYWORDS = (
 )
 TYPE_NAMES = ("object", "array", "string", "number", "integer", "boolean", "null")
 
-_OBJECT_KEYWORDS = (
-    *("properties", "required", "additionalProperties", "patternProperties", "propertyNames", "minProperties"),
-    *("maxProperties", "dependentRequired", "dependentSchemas", "unevaluatedProperties", "propertyOrdering"),
-)
-_ARRAY_KEYWORDS = (
-    *("items", "prefixItems", "minItems", "maxItems", "uniqueItems", "contains", "minContains", "maxContains"),
-    *("unevaluatedItems", "additionalItems"),
-)
-_STRING_KEYWORDS = ("minLength", "maxLength", "pattern", "contentEncoding", "contentMediaType", "contentSchema")
-_NUMBER_KEYWORDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
-# What a keyword speaks about: it means nothing for values of other types.
+# The types that a keyword constrains: it says nothing about values of other types (2020-12 Validation, section 6).
 APPLICABLE_TYPES: dict[str, tuple[str, ...]] = {
-    **dict.fromkeys(_OBJECT_KEYWORDS, ("object",)),
-    **dict.fromkeys(_ARRAY_KEYWORDS, ("array",)),
-    **dict.fromkeys(_STRING_KEYWORDS, ("string",)),
-    **dict.fromkeys(_NUMBER_KEYWORDS, ("number", "integer")),
+    **dict.fromkeys(
+        (
+            *("properties", "required", "additionalProperties", "patternProperties", "propertyNames", "minProperties"),
+            *("maxProperties", "dependentRequired", "dependentSchemas", "unevaluatedProperties", "propertyOrdering"),
+        ),
+        ("object",),
+    ),
+    **dict.fromkeys(
+        (
+            *("items", "prefixItems", "minItems", "maxItems", "uniqueItems", "contains", "minContains", "maxContains"),
+            *("unevaluatedItems", "additionalItems"),
+        ),
+        ("array",),
+    ),
+    **dict.fromkeys(("minLength", "maxLength", "pattern", "contentEncoding", "contentMediaType", "contentSchema"), ("string",)),
+    **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"), ("number", "integer")),
     "format": ("string", "number", "integer"),
 }
-# Notes beside a schema: they say nothing about which values are valid.
+# Keywords that do not affect which values are valid.
 ANNOTATIONS = frozenset(
     {"description", "title", "default", "examples", "example", "deprecated", "readOnly", "writeOnly", "discriminator"}
     | {"$comment", "$id", "$schema", "$anchor", "$defs", "definitions"}
@@ -52,11 +54,11 @@ ANNOTATIONS = frozenset(
 
 
 def json_type(value: Any) -> str:
-    """The name that JSON Schema has for the type of a JSON value."""
+    """Return JSON Schema's name for the type of a value. A float without a fraction is an integer (2020-12, section 4.2.3)."""
     match value:
         case None:
             return "null"
-        case bool():
+        case bool():  # before int: True is an int in Python
             return "boolean"
         case int():
             return "integer"
@@ -71,18 +73,18 @@ def json_type(value: Any) -> str:
 
 
 def has_type(value: Any, type_names: list[str]) -> bool:
-    """Whether a value is of one of the types."""
-    kind = json_type(value)
-    return kind in type_names or (kind == "integer" and "number" in type_names)
+    """Whether a value has one of the types."""
+    type_name = json_type(value)
+    return type_name in type_names or (type_name == "integer" and "number" in type_names)
 
 
 def drop_keywords(node: Schema, *keys: str) -> Schema:
-    """A copy of a node that lacks some keywords."""
+    """Return a copy of a node without some keywords."""
     return {key: value for key, value in node.items() if key not in keys}
 
 
 def unique(values: Iterable[Any]) -> list[Any]:
-    """The values without repetition, as JSON compares them: 1 and true are two."""
+    """Remove duplicates as JSON compares values: 1 and true differ, which they do not in Python."""
     seen: dict[bytes, Any] = {}
     for value in values:
         seen.setdefault(dumps(value), value)
@@ -90,34 +92,35 @@ def unique(values: Iterable[Any]) -> list[Any]:
 
 
 def copy_schema(value: Any) -> Any:
-    """A deep copy in dicts and lists. Raises UsageError for what is not JSON, or too deep or large to be a schema."""
+    """Return a deep copy made of dicts and lists. Raises UsageError if it is not JSON, or too deep or large for a schema."""
     count = 0
 
-    def copy(value: Any, level: int) -> Any:
+    def copy(value: Any, depth: int) -> Any:
         nonlocal count
         count += 1
-        if level > MAX_DEPTH or count > MAX_VALUES:
+        # Also ends the copy of a structure that contains itself.
+        if depth > MAX_DEPTH or count > MAX_VALUES:
             raise UsageError(f"the schema has more than {MAX_DEPTH} levels or {MAX_VALUES} values")
         match value:
             case None | bool() | str():
                 return value
-            case int() | float() if -MAX_NUMBER < value < MAX_NUMBER:  # so that it can be written as text
+            case int() | float() if -MAX_NUMBER < value < MAX_NUMBER:  # CPython refuses to print integers of 4300 digits
                 return value
             case list() | tuple():
-                return [copy(item, level + 1) for item in cast(list[Any], value)]
+                return [copy(item, depth + 1) for item in cast(list[Any], value)]
             case Mapping() if all(isinstance(key, str) for key in cast(Mapping[Any, Any], value)):
-                return {key: copy(item, level + 1) for key, item in cast(Mapping[str, Any], value).items()}
+                return {key: copy(item, depth + 1) for key, item in cast(Mapping[str, Any], value).items()}
             case _:
-                raise UsageError(f"a schema is made of JSON values, which this {type(value).__name__} is not")
+                raise UsageError(f"a schema must be made of JSON values, not {type(value).__name__}")
 
     return copy(value, 0)
 
 
-# ---- one node, well-formed
+# ---- one well-formed node
 
 
-def _is_instance(*kinds: type) -> Callable[[Any], bool]:
-    return lambda value: isinstance(value, kinds)
+def _is_instance(*types: type) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, types)
 
 
 def _is_nonempty_list(value: Any) -> bool:
@@ -132,7 +135,8 @@ def _is_count(value: Any) -> bool:
     return json_type(value) == "integer" and value >= 0
 
 
-# What the value of a keyword must be. Anthropic of anything else: "It must match JSON Schema draft 2020-12".
+# What the value of a keyword must be. Anything else makes Anthropic refuse the whole request: "JSON schema is invalid. It must
+# match JSON Schema draft 2020-12".
 KEYWORD_CHECKS: dict[str, Callable[[Any], bool]] = {
     **dict.fromkeys(MAP_KEYWORDS, _is_instance(dict)),
     **dict.fromkeys((*LIST_KEYWORDS, "enum"), _is_nonempty_list),
@@ -153,53 +157,48 @@ KEYWORD_CHECKS: dict[str, Callable[[Any], bool]] = {
 
 
 def clean_node(schema: Any) -> tuple[Schema, list[str]]:
-    """One node as well-formed 2020-12, its children untouched, and the keywords that made no sense."""
+    """Return one node as well-formed 2020-12, its children untouched, and the keywords that made no sense."""
     if isinstance(schema, bool):
         return ({} if schema else {"not": {}}), []
     if not isinstance(schema, dict):
         return {}, [f"schema {schema!r:.40}"]
     node: Schema = {}
-    lost: list[str] = []
+    invalid: list[str] = []
     for key, value in _modernize(cast("Schema", schema)).items():
         if value is None and key not in ("default", "const"):
-            continue  # many generators write null for "not given"
-        shape = KEYWORD_CHECKS.get(key)
-        if shape and not shape(value):
-            lost.append(key)
+            continue  # many generators write null for an absent keyword
+        check = KEYWORD_CHECKS.get(key)
+        if check and not check(value):
+            invalid.append(key)
         else:
-            node[key] = int(cast("float", value)) if shape is _is_count else value
-    return node, lost
+            node[key] = int(cast("float", value)) if check is _is_count else value  # 3.0 is a legal count
+    return node, invalid
 
 
 def _modernize(node: Schema) -> Schema:
-    """What older drafts and hasty authors write, as 2020-12 writes it."""
+    """Rewrite what older drafts and careless authors write in terms of 2020-12."""
     out = dict(node)
     if isinstance(out.get("items"), list):  # draft-7 tuple
         out = {("prefixItems" if key == "items" else key): value for key, value in out.items()}
         if "additionalItems" in out:
             out["items"] = out.pop("additionalItems")
-    for bound in ("Minimum", "Maximum"):  # draft-4
+    for bound in ("Minimum", "Maximum"):  # draft-4: `exclusiveMinimum: true` modifies `minimum`
         if isinstance(out.get("exclusive" + bound), bool) and out.pop("exclusive" + bound) and bound.lower() in out:
             out["exclusive" + bound] = out.pop(bound.lower())
-    if isinstance(out.get("type"), str):
+    if isinstance(out.get("type"), str):  # "STRING", as Google's protos write it
         out["type"] = out["type"].lower()
     elif isinstance(out.get("type"), list):
         out["type"] = unique(name.lower() for name in string_items(out["type"]) if name.lower() in TYPE_NAMES)
-    return _modernize_name_lists(out)
-
-
-def _modernize_name_lists(out: Schema) -> Schema:
-    """The keywords that list names of properties: `required`, and draft-7's `dependencies`."""
-    for name, value in _dict_items(out.pop("dependencies", {})):
+    for name, value in _dict_items(out.pop("dependencies", {})):  # draft-7 has one keyword for both
         key = "dependentRequired" if isinstance(value, list) else "dependentSchemas"
         out[key] = {name: value, **dict(_dict_items(out.get(key)))}
     if isinstance(out.get("dependentRequired"), dict):
         out["dependentRequired"] = {name: string_items(value) for name, value in _dict_items(out["dependentRequired"])}
-    if isinstance(out.get("required"), bool):  # draft-3 says it on the property itself
+    if isinstance(out.get("required"), bool):  # draft-3 marks the property itself
         del out["required"]
-    said = [name for name, sub in _dict_items(out.get("properties")) if dict(_dict_items(sub)).get("required") is True]
-    if said or isinstance(out.get("required"), list):
-        out["required"] = unique([*string_items(out.get("required")), *said])
+    marked = [name for name, sub in _dict_items(out.get("properties")) if dict(_dict_items(sub)).get("required") is True]
+    if marked or isinstance(out.get("required"), list):
+        out["required"] = unique([*string_items(out.get("required")), *marked])
     return out
 
 
@@ -208,19 +207,19 @@ def _dict_items(value: Any) -> list[tuple[str, Any]]:
 
 
 def string_items(value: Any) -> list[str]:
-    """Those of the values that are text."""
+    """Return the strings of a list, without duplicates."""
     values = cast("list[Any]", value) if isinstance(value, list) else []
     return unique(item for item in values if isinstance(item, str))
 
 
 def allowed_types(node: Schema) -> list[str]:
-    """The types that a node allows, from what it says or from the keywords it uses. Empty: any."""
-    said = node.get("type")
-    if said:
-        return [said] if isinstance(said, str) else said
+    """Return the types that a node allows, as stated or as implied by its keywords. Empty: any."""
+    declared = node.get("type")
+    if declared:
+        return [declared] if isinstance(declared, str) else declared
     if "enum" in node or "const" in node:
-        found = unique(map(json_type, node.get("enum") or [node["const"]]))
-        return [name for name in found if name != "integer" or "number" not in found]
+        names = unique(map(json_type, node.get("enum") or [node["const"]]))
+        return [name for name in names if name != "integer" or "number" not in names]
     return unique(APPLICABLE_TYPES[key][0] for key in node if key in APPLICABLE_TYPES)
 
 
@@ -228,7 +227,7 @@ def allowed_types(node: Schema) -> list[str]:
 
 
 class LocatedNode(NamedTuple):
-    """A node that a reference names. stable: it will still be there after the root and tuples were rewritten."""
+    """A node and its JSON pointer. `is_stable`: it will still be there after the root and tuples were rewritten."""
 
     pointer: str
     node: Any
@@ -236,14 +235,14 @@ class LocatedNode(NamedTuple):
 
 
 class SchemaDocument:
-    """A whole schema, in which references are looked up."""
+    """A whole schema, in which references are resolved."""
 
     def __init__(self, root: Schema) -> None:
         self.root = root
         self._anchors: dict[str, LocatedNode] | None = None
 
     def resolve(self, ref: str) -> LocatedNode | None:
-        """What a reference names; None for a remote or dangling one."""
+        """Return the node that a reference names; None for a remote or dangling one."""
         base = self.root.get("$id")
         ref = unquote(ref.removeprefix(base) if isinstance(base, str) else ref)
         if ref in ("", "#"):
@@ -252,56 +251,56 @@ class SchemaDocument:
             return self.anchors.get(ref)
         node: Any = self.root
         segments = [part.replace("~1", "/").replace("~0", "~") for part in ref[2:].split("/")]
-        stable = segments[0] not in ("anyOf", "oneOf", "allOf", "not")
+        is_stable = segments[0] not in ("anyOf", "oneOf", "allOf", "not")  # the root is flattened to a plain object
         for segment in segments:
             if isinstance(node, dict) and segment in node:
                 node = cast("Schema", node)[segment]
-                stable = stable and not (segment in ("items", "additionalItems") and isinstance(node, list))
+                is_stable = is_stable and not (segment in ("items", "additionalItems") and isinstance(node, list))
             elif isinstance(node, list) and re.fullmatch("[0-9]{1,6}", segment):
                 items = cast("list[Any]", node)
                 node = items[int(segment)] if int(segment) < len(items) else None
             else:
                 return None
-        return (
-            LocatedNode("#/" + "/".join(map(escape_pointer, segments)), node, stable)
-            if isinstance(node, (dict, bool))
-            else None
-        )
+        if not isinstance(node, (dict, bool)):
+            return None
+        return LocatedNode("#/" + "/".join(map(escape_pointer, segments)), node, is_stable)
 
     @property
     def anchors(self) -> dict[str, LocatedNode]:
-        """The nodes with a name of their own, by the reference that names them."""
+        """The nodes with an `$anchor` or `$id`, by the reference that names them."""
         if self._anchors is None:
             self._anchors = {}
             for at in iter_nodes(self.root):
-                for key, mark in (("$anchor", "#"), ("$id", "")):
+                for key, prefix in (("$anchor", "#"), ("$id", "")):
                     if isinstance(at.node.get(key), str):
-                        self._anchors.setdefault(mark + at.node[key], at)
+                        self._anchors.setdefault(prefix + at.node[key], at)
         return self._anchors
 
     def find_cycles(self) -> frozenset[str]:
-        """The pointers of the definitions that may reach themselves (or lie between two that do)."""
+        """Return the pointers of the definitions that can reach themselves (or lie between two that do)."""
         edges: dict[str, set[str]] = {}
-        todo = [LocatedNode("#", self.root)]
-        while todo:
-            here = todo.pop()
+        pending = [LocatedNode("#", self.root)]
+        while pending:
+            here = pending.pop()
             if here.pointer not in edges:
                 refs = [at.node.get("$ref") for at in iter_nodes(here.node, include_definitions=False)]
-                found = [target for ref in refs if isinstance(ref, str) and (target := self.resolve(ref))]
-                edges[here.pointer] = {target.pointer for target in found}
-                todo += found
+                targets = [target for ref in refs if isinstance(ref, str) and (target := self.resolve(ref))]
+                edges[here.pointer] = {target.pointer for target in targets}
+                pending += targets
+        # Without what leads out of the graph and, reversed, without what leads into it, only cycles are left.
         return frozenset(_prune_leaves(_reverse_edges(_prune_leaves(edges))))
 
 
 def escape_pointer(segment: str) -> str:
-    """A segment of a JSON pointer."""
+    """Escape a segment of a JSON pointer (RFC 6901)."""
     return segment.replace("~", "~0").replace("/", "~1")
 
 
 def iter_children(node: Schema, *, include_definitions: bool = True) -> Iterator[tuple[str, Any]]:
-    """The schemas directly inside a node, each with its pointer from there."""
+    """Yield the schemas directly inside a node, each with its pointer relative to the node."""
     for key, value in node.items():
-        if key in MAP_KEYWORDS and isinstance(value, dict) and (include_definitions or key not in ("$defs", "definitions")):
+        is_skipped = not include_definitions and key in ("$defs", "definitions")
+        if key in MAP_KEYWORDS and isinstance(value, dict) and not is_skipped:
             yield from ((f"/{key}/{escape_pointer(name)}", sub) for name, sub in cast("Schema", value).items())
         elif isinstance(value, list) and (key in LIST_KEYWORDS or key == "items"):
             yield from ((f"/{key}/{i}", sub) for i, sub in enumerate(cast("list[Any]", value)))
@@ -309,8 +308,21 @@ def iter_children(node: Schema, *, include_definitions: bool = True) -> Iterator
             yield f"/{key}", value
 
 
+def map_children(node: Schema, convert: Callable[[Any, str, str], Any]) -> Schema:
+    """Return a copy of a node with each schema inside it replaced by `convert(schema, keyword, name or index)`."""
+    out = dict(node)
+    for key, value in node.items():
+        if key in MAP_KEYWORDS and isinstance(value, dict):
+            out[key] = {name: convert(sub, key, name) for name, sub in cast("Schema", value).items()}
+        elif key in LIST_KEYWORDS and isinstance(value, list):
+            out[key] = [convert(sub, key, str(i)) for i, sub in enumerate(cast("list[Any]", value))]
+        elif key in SUBSCHEMA_KEYWORDS:
+            out[key] = convert(value, key, "")
+    return out
+
+
 def iter_nodes(node: Any, pointer: str = "#", *, include_definitions: bool = True) -> Iterator[LocatedNode]:
-    """Every node of a schema, the outer ones first."""
+    """Yield every node of a schema, outer ones first."""
     if isinstance(node, dict):
         yield LocatedNode(pointer, cast("Schema", node))
         for step, sub in iter_children(cast("Schema", node), include_definitions=include_definitions):
@@ -318,48 +330,49 @@ def iter_nodes(node: Any, pointer: str = "#", *, include_definitions: bool = Tru
 
 
 def _reverse_edges(edges: Mapping[str, set[str]]) -> dict[str, set[str]]:
-    turned: dict[str, set[str]] = {name: set() for name in edges}
+    reversed_edges: dict[str, set[str]] = {name: set() for name in edges}
     for name, targets in edges.items():
         for target in targets & edges.keys():
-            turned[target].add(name)
-    return turned
+            reversed_edges[target].add(name)
+    return reversed_edges
 
 
 def _prune_leaves(edges: Mapping[str, set[str]]) -> dict[str, set[str]]:
-    """A graph without what leads nowhere, taken away until nothing more goes."""
+    """Remove nodes without successors until there are none left."""
     users = _reverse_edges(edges)
-    waiting = {name: len(targets & edges.keys()) for name, targets in edges.items()}
-    leaves = [name for name, count in waiting.items() if not count]
-    for leaf in leaves:
+    degrees = {name: len(targets & edges.keys()) for name, targets in edges.items()}
+    leaves = [name for name, count in degrees.items() if not count]
+    for leaf in leaves:  # grows while it is read
         for user in users[leaf]:
-            waiting[user] -= 1
-            if not waiting[user]:
+            degrees[user] -= 1
+            if not degrees[user]:
                 leaves.append(user)
-    gone = set(leaves)
-    return {name: targets - gone for name, targets in edges.items() if name not in gone}
+    removed = set(leaves)
+    return {name: targets - removed for name, targets in edges.items() if name not in removed}
 
 
-# ---- two schemas that hold together
+# ---- merging
 
 
 def merge_nodes(first: Schema, second: Schema) -> tuple[Schema, Schema]:
-    """`allOf` of two nodes as one, and the keywords of the second that could not be joined."""
-    out, clash = dict(first), Schema()
+    """Return `allOf` of two nodes as one, and the keywords of the second that could not be merged."""
+    merged, conflicts = dict(first), Schema()
     for key, theirs in second.items():
-        if key not in out or out[key] == theirs:
-            out[key] = theirs
-        elif (joined := _merge_keyword(key, out[key], theirs)) is not None:
-            out[key] = joined
+        if key not in merged or merged[key] == theirs:
+            merged[key] = theirs
+        elif (value := _merge_keyword(key, merged[key], theirs)) is not None:
+            merged[key] = value
         elif key not in ANNOTATIONS:
-            clash[key] = theirs
-    return out, clash
+            conflicts[key] = theirs
+    return merged, conflicts
 
 
 def _merge_keyword(key: str, ours: Any, theirs: Any) -> Any:
-    """Both values of a keyword as one; None where there is no such value."""
+    """Return one value that means both; None if there is none."""
     match key:
         case "properties" | "patternProperties" | "dependentSchemas":
-            return {**theirs, **ours, **{name: _merge_subschemas(ours[name], theirs[name]) for name in ours if name in theirs}}
+            shared = {name: _merge_subschemas(ours[name], theirs[name]) for name in ours if name in theirs}
+            return {**theirs, **ours, **shared}
         case "items" | "additionalProperties" | "propertyNames" | "unevaluatedProperties":
             return _merge_subschemas(ours, theirs)
         case "required":
@@ -376,7 +389,12 @@ def _merge_keyword(key: str, ours: Any, theirs: Any) -> Any:
             theirs = [dumps(value) for value in theirs]
             return [value for value in ours if dumps(value) in theirs] or None
         case "type":
-            return _intersect_types(allowed_types({"type": ours}), allowed_types({"type": theirs}))
+            ours, theirs = allowed_types({"type": ours}), allowed_types({"type": theirs})
+            # An integer is a number: "number" and "integer" have "integer" in common.
+            first, second = ([*names, "integer"] if "number" in names else names for names in (ours, theirs))
+            both = [name for name in unique([*ours, *theirs]) if name in first and name in second]
+            both = [name for name in both if name != "integer" or "number" not in both]
+            return (both[0] if len(both) == 1 else both) or None
         case _:
             return None
 
@@ -387,10 +405,3 @@ def _merge_subschemas(ours: Any, theirs: Any) -> Any:
     if ours in (True, {}) or ours == theirs:
         return theirs
     return ours if theirs in (True, {}) else {"allOf": [ours, theirs]}
-
-
-def _intersect_types(ours: list[str], theirs: list[str]) -> Any:
-    wide, narrow = ([*names, "integer"] if "number" in names else names for names in (ours, theirs))
-    both = [name for name in unique([*ours, *theirs]) if name in wide and name in narrow]
-    both = [name for name in both if name != "integer" or "number" not in both]
-    return (both[0] if len(both) == 1 else both) or None

@@ -1,4 +1,4 @@
-"""What lowering makes: a schema, its losses, and the way back for the arguments that a model makes for it."""
+"""The result of lowering: a schema, its losses, and how to restore the arguments that a model writes for it."""
 
 from typing import Any, cast
 
@@ -6,23 +6,15 @@ import msgspec
 
 from toolglot.jsontext import loads
 from toolglot.losses import Loss
-from toolglot.schema.json_schema import (
-    Schema,
-    SchemaDocument,
-    allowed_types,
-    escape_pointer,
-    has_type,
-    json_type,
-)
+from toolglot.schema.json_schema import Schema, SchemaDocument, allowed_types, escape_pointer, has_type, json_type
 
 __all__ = ["MAX_DEPTH", "JsonText", "LoweredSchema", "Omit", "Pairs", "Rename", "Restoration", "restore"]
 
-
-MAX_DEPTH = 50  # levels of schemas in what is sent
+MAX_DEPTH = 50  # levels of schemas that are sent
 
 
 class Omit(msgspec.Struct, frozen=True, tag="omit"):
-    """Null for one of these properties means that it was not given."""
+    """Null for one of these properties means that it was left out: strict modes require every property."""
 
     names: tuple[str, ...]
     pointer: str = ""
@@ -36,13 +28,13 @@ class Rename(msgspec.Struct, frozen=True, tag="rename"):
 
 
 class Pairs(msgspec.Struct, frozen=True, tag="pairs"):
-    """This array of {key, value} is a map."""
+    """This array of {key, value} stands for a map."""
 
     pointer: str = ""
 
 
 class JsonText(msgspec.Struct, frozen=True, tag="json"):
-    """This string is the JSON text of a value, of this kind if one is named."""
+    """This string is the JSON text of a value, of the named type if there is one."""
 
     type_name: str = ""
     pointer: str = ""
@@ -52,7 +44,7 @@ Restoration = Omit | Rename | Pairs | JsonText
 
 
 class LoweredSchema(msgspec.Struct, frozen=True):
-    """A schema that a dialect accepts. `note` belongs into the tool's own description: the root has no place for it."""
+    """A schema that a dialect accepts. A `root_description` belongs in the tool's description: the wire drops the root's."""
 
     schema: Schema
     losses: tuple[Loss, ...] = ()
@@ -61,17 +53,17 @@ class LoweredSchema(msgspec.Struct, frozen=True):
 
 
 def restore(arguments: dict[str, Any], lowered: LoweredSchema) -> dict[str, Any]:
-    """Arguments that a model made for the lowered schema, as the original schema wants them."""
+    """Turn arguments written for the lowered schema into arguments for the original one."""
     if not lowered.restorations:
         return arguments
-    places: dict[str, list[Restoration]] = {}
-    for way in lowered.restorations:
-        places.setdefault(way.pointer, []).append(way)
-    return _Restorer(SchemaDocument(lowered.schema), places).restore_value(arguments, lowered.schema, "#", 0)
+    by_pointer: dict[str, list[Restoration]] = {}
+    for restoration in lowered.restorations:
+        by_pointer.setdefault(restoration.pointer, []).append(restoration)
+    return _Restorer(SchemaDocument(lowered.schema), by_pointer).restore_value(arguments, lowered.schema, "#", 0)
 
 
 class _Restorer(msgspec.Struct, frozen=True):
-    """A walk of arguments along the schema that they were made for."""
+    """Walks arguments along the lowered schema. What does not match it stays as it is: validation will report it."""
 
     document: SchemaDocument
     restorations: dict[str, list[Restoration]]
@@ -81,25 +73,27 @@ class _Restorer(msgspec.Struct, frozen=True):
             return value
         node = cast("Schema", node)
         if "$ref" in node:
-            found = self.document.resolve(node["$ref"])
-            return self.restore_value(value, found.node, found.pointer, depth + 1) if found else value
+            target = self.document.resolve(node["$ref"])
+            return self.restore_value(value, target.node, target.pointer, depth + 1) if target else value
         if "anyOf" in node:
-            i = next((i for i, branch in enumerate(node["anyOf"]) if self.looks_like(value, branch, depth)), None)
-            return value if i is None else self.restore_value(value, node["anyOf"][i], f"{pointer}/anyOf/{i}", depth + 1)
+            index = next((i for i, branch in enumerate(node["anyOf"]) if self.looks_like(value, branch, depth)), None)
+            if index is None:
+                return value
+            return self.restore_value(value, node["anyOf"][index], f"{pointer}/anyOf/{index}", depth + 1)
         if isinstance(value, dict):
             value = {
                 name: self.restore_property(name, sub, node, pointer, depth + 1) for name, sub in cast("Schema", value).items()
             }
         elif isinstance(value, list):
             value = [self.restore_item(i, sub, node, pointer, depth + 1) for i, sub in enumerate(cast("list[Any]", value))]
-        for way in self.restorations.get(pointer, ()):
-            value = _apply_restoration(value, way)
+        for restoration in self.restorations.get(pointer, ()):  # children first: they are found by the names that were sent
+            value = _apply_restoration(value, restoration)
         return value
 
     def restore_property(self, name: str, value: Any, node: Schema, pointer: str, depth: int) -> Any:
-        named = node.get("properties", {})
-        if name in named:
-            return self.restore_value(value, named[name], f"{pointer}/properties/{escape_pointer(name)}", depth)
+        properties = node.get("properties", {})
+        if name in properties:
+            return self.restore_value(value, properties[name], f"{pointer}/properties/{escape_pointer(name)}", depth)
         return self.restore_value(value, node.get("additionalProperties"), f"{pointer}/additionalProperties", depth)
 
     def restore_item(self, index: int, value: Any, node: Schema, pointer: str, depth: int) -> Any:
@@ -109,10 +103,10 @@ class _Restorer(msgspec.Struct, frozen=True):
         return self.restore_value(value, node.get("items"), f"{pointer}/items", depth)
 
     def looks_like(self, value: Any, node: Schema, depth: int) -> bool:
-        """Whether a value looks like one for this branch of a union."""
+        """Whether a value looks as if it was written for this branch of a union."""
         if "$ref" in node:
-            found = self.document.resolve(node["$ref"])
-            return found is not None and depth < 2 * MAX_DEPTH and self.looks_like(value, found.node, depth + 1)
+            target = self.document.resolve(node["$ref"])
+            return target is not None and depth < 2 * MAX_DEPTH and self.looks_like(value, target.node, depth + 1)
         if "anyOf" in node:
             return any(self.looks_like(value, branch, depth + 1) for branch in node["anyOf"])
         if value is None and node.get("nullable"):
@@ -121,14 +115,15 @@ class _Restorer(msgspec.Struct, frozen=True):
             return False
         if not isinstance(value, dict):
             return True
-        given, named = cast("Schema", value), node.get("properties", {})
-        known = node.get("additionalProperties") is not False or all(name in named for name in given)
-        fixed = all(given[name] in named[name]["enum"] for name in given if "enum" in named.get(name, {}))
-        return known and fixed and all(name in given for name in node.get("required", ()))
+        members, properties = cast("Schema", value), node.get("properties", {})
+        if node.get("additionalProperties") is False and any(name not in properties for name in members):
+            return False
+        if any(members[name] not in properties[name]["enum"] for name in members if "enum" in properties.get(name, {})):
+            return False  # another variant of a discriminated union
+        return all(name in members for name in node.get("required", ()))
 
 
 def _apply_restoration(value: Any, restoration: Restoration) -> Any:
-    """A value one step back; what does not look as it should stays as it is."""
     match restoration:
         case Omit(names=names) if isinstance(value, dict):
             return {name: sub for name, sub in cast("Schema", value).items() if sub is not None or name not in names}
@@ -136,13 +131,13 @@ def _apply_restoration(value: Any, restoration: Restoration) -> Any:
             return {names.get(name, name): sub for name, sub in cast("Schema", value).items()}
         case Pairs() if isinstance(value, list):
             entries = cast("list[Any]", value)
-            whole = all(json_type(entry) == "object" and isinstance(entry.get("key"), str) for entry in entries)
-            return {entry["key"]: entry.get("value") for entry in entries} if whole else entries
-        case JsonText(type_name=kind) if isinstance(value, str):
+            is_map = all(json_type(entry) == "object" and isinstance(entry.get("key"), str) for entry in entries)
+            return {entry["key"]: entry.get("value") for entry in entries} if is_map else entries
+        case JsonText(type_name=type_name) if isinstance(value, str):
             try:
-                meant = loads(value)
+                parsed = loads(value)
             except ValueError:
                 return value
-            return meant if kind in ("", json_type(meant)) else value
+            return parsed if type_name in ("", json_type(parsed)) else value
         case _:
             return value

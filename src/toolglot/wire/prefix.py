@@ -14,7 +14,7 @@ from toolglot.losses import Loss, Repair
 from toolglot.messages import Message
 from toolglot.providers.profile import Profile
 from toolglot.request import Request
-from toolglot.schema.lower import LoweredSchema
+from toolglot.schema.lowering_result import LoweredSchema
 from toolglot.wire.codec import encode_messages, encode_request, is_stateful, load_request_encoder
 from toolglot.wire.history import filter_visible
 from toolglot.wire.repair import HistoryRepairer, is_turn_closed, split_turns

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from toolglot.events import Event, ReplyDone, ToolCallReady, ToolCallStarted
 from toolglot.messages import Reply, ToolCall
-from toolglot.schema.lower import LoweredSchema, restore
+from toolglot.schema.lowering_result import LoweredSchema, restore
 
 __all__ = ["needs_restoring", "restore_call", "restore_events", "restore_reply"]
 

@@ -9,7 +9,7 @@ import msgspec
 from toolglot.losses import Loss, Repair
 from toolglot.messages import Block, Foreign, Media, Opaque, Origin, Text, ToolCall, ToolResult
 from toolglot.providers.profile import Profile
-from toolglot.schema.lower import LoweredSchema
+from toolglot.schema.lowering_result import LoweredSchema
 from toolglot.wire.ids import hash_id
 
 __all__ = ["EncodedRequest", "Writer", "detach_media", "format_result_text", "is_same_model", "media_placeholder"]
