@@ -35,7 +35,7 @@ def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOOLGLOT_CONFIG", str(tmp_path / "config.toml"))
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setattr("toolglot.engine.auth.stored", lambda _account: None)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+    monkeypatch.setattr("toolglot.engine.auth.load_key", lambda _account: None)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
     monkeypatch.chdir(tmp_path)
 
 

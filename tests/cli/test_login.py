@@ -65,7 +65,7 @@ def memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Memory]:
         monkeypatch.delenv(name, raising=False)
     for name in ("HOME", "USERPROFILE", "APPDATA", "XDG_DATA_HOME"):
         monkeypatch.setenv(name, str(tmp_path))
-    monkeypatch.setattr("toolglot.engine.signin.environment._hidden", {})
+    monkeypatch.setattr("toolglot.engine.signin.environment._hidden_keys", {})
     before, made = keyring.get_keyring(), Memory()
     keyring.set_keyring(made)
     auth._sign_in.cache_clear()  # pyright: ignore[reportPrivateUsage]

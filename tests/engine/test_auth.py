@@ -40,9 +40,9 @@ def no_keys(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
         monkeypatch.setenv(name, str(tmp_path / "home"))
     monkeypatch.setenv("AZURE_TOKEN_CREDENTIALS", "environmentcredential")
     monkeypatch.setattr("google.auth.compute_engine._metadata._NO_GCE_CHECK", True)
-    monkeypatch.setattr("toolglot.engine.signin.adc._MACHINE", tmp_path / "absent")
-    monkeypatch.setattr("toolglot.engine.signin.entra._FOLDERS", ("~/.azure",))
-    monkeypatch.setattr("toolglot.engine.signin.environment._hidden", {})
+    monkeypatch.setattr("toolglot.engine.signin.adc._PRODUCT_NAME_FILE", tmp_path / "absent")
+    monkeypatch.setattr("toolglot.engine.signin.entra._LOGIN_DIRECTORIES", ("~/.azure",))
+    monkeypatch.setattr("toolglot.engine.signin.environment._hidden_keys", {})
     before = keyring.get_keyring()
     keyring.set_keyring(null.Keyring())
     auth._sign_in.cache_clear()  # pyright: ignore[reportPrivateUsage]

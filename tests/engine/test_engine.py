@@ -809,7 +809,7 @@ def count_calls(monkeypatch: pytest.MonkeyPatch, name: str) -> list[Any]:
 
 @pytest.mark.parametrize("provider", ["openai-chat", "openai-responses", "anthropic", "gemini", "ollama"])
 def test_sessions_share_their_head(provider: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    claims = count_calls(monkeypatch, "claim")
+    claims = count_calls(monkeypatch, "reserve_names")
     engine = chat_engine(ScriptedTransport(), f"{provider}:some-model")
     request = Request("some-model", [system("Be kind."), user("Hi")], (WEATHER,))
     bodies = {engine.new_state().encode(request).body for _ in range(5)}

@@ -125,7 +125,7 @@ def lonely(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     monkeypatch.setenv("NO_PROXY", "*")
     monkeypatch.setenv("AZURE_TOKEN_CREDENTIALS", "environmentcredential")
     monkeypatch.setattr("google.auth.compute_engine._metadata._NO_GCE_CHECK", True)
-    monkeypatch.setattr("toolglot.engine.signin.environment._hidden", {})
+    monkeypatch.setattr("toolglot.engine.signin.environment._hidden_keys", {})
     before = keyring.get_keyring()
     keyring.set_keyring(null.Keyring())
     _forget_sign_ins()
@@ -413,7 +413,7 @@ class TestEntra:
     def test_where_it_would_come_from(self, monkeypatch: pytest.MonkeyPatch, server: StandIn, tmp_path: Path) -> None:
         assert EntraSignIn().describe_origin() == "Entra sign-in"
         monkeypatch.delenv("IDENTITY_ENDPOINT")
-        monkeypatch.setattr("toolglot.engine.signin.entra._FOLDERS", ("~/.azure",))
+        monkeypatch.setattr("toolglot.engine.signin.entra._LOGIN_DIRECTORIES", ("~/.azure",))
         assert EntraSignIn().describe_origin() is None
         (tmp_path / "home").mkdir()
         assert EntraSignIn().describe_origin() == "Entra sign-in"
@@ -543,7 +543,7 @@ class TestGoogle:
         account.unlink()
         assert AdcSignIn().describe_origin() is None
         monkeypatch.delenv("GOOGLE_APPLICATION_CREDENTIALS")
-        monkeypatch.setattr("toolglot.engine.signin.adc._MACHINE", tmp_path / "absent")
+        monkeypatch.setattr("toolglot.engine.signin.adc._PRODUCT_NAME_FILE", tmp_path / "absent")
         assert AdcSignIn().describe_origin() is None
         (tmp_path / "home").mkdir()
         (tmp_path / "home" / "application_default_credentials.json").write_text("{}")
@@ -780,7 +780,7 @@ class TestHiddenVariables:
         secrets = {name: f"hide-me-{number}" for number, name in enumerate(sorted(KEY_VARIABLES | {"MY_KEY"}))}
         for name, value in secrets.items():
             monkeypatch.setenv(name, value)
-        monkeypatch.setattr("toolglot.engine.signin.environment._more", set[str]())
+        monkeypatch.setattr("toolglot.engine.signin.environment._extra_names", set[str]())
         hide_environment(keep=["GROQ_API_KEY"], extra=["MY_KEY"])
         child = subprocess.run(
             [sys.executable, "-S", "-c", "import os; print(*os.environ.values())"], capture_output=True, text=True
