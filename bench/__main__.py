@@ -17,7 +17,6 @@ from bench.tools_ast import ast_table
 from bench.tools_files import files_table
 from bench.tools_search import tools_search_table
 from bench.tools_shell import shell_table
-from bench.transports import transports_table
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "performance.md"
 SECTIONS: dict[str, Callable[..., Table]] = {
@@ -33,7 +32,6 @@ LONG: dict[str, Callable[..., Table]] = {
     "loop-growth": growth_table,
     "loop-crowds": crowd_table,
     "loop-goals": goals_table,
-    "transports": transports_table,
     "tools-files": files_table,
     "tools-search": tools_search_table,
     "tools-ast": ast_table,

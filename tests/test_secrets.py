@@ -231,7 +231,7 @@ ASKED = Request("", [user("Hi")], options=Options(temperature=0.5))
 
 def made(provider: str, base_url: str, **more: Any) -> Engine:
     """An engine at an address of ours."""
-    places = dict.fromkeys(PROFILES[provider].place_env, "x")
+    places = dict.fromkeys(PROFILES[provider].url_parameter_env, "x")
     given: dict[str, Any] = {"retry": ONCE, **places, **more}
     return create_engine(f"{provider}:m-1", base_url=base_url, **given)
 
@@ -602,7 +602,7 @@ class TestTheCommandLine:
 
         out, err = run(talk())
         assert b"RunFailed" in out
-        assert b"engine  asking mistral:m-1" in err
+        assert b"engine  sending a request to mistral:m-1" in err
         assert b"AuthenticationFailed" in out
         hunt.keep("stdout", out)
         hunt.keep("stderr", err)

@@ -362,53 +362,7 @@ async def aiohttp(job: Job) -> Send:
     return send
 
 
-async def pyreqwest(job: Job) -> Send:
-    """pyreqwest alone: what the transport adds is the difference."""
-    from pyreqwest.client import ClientBuilder
-
-    client = ClientBuilder().no_proxy().build()
-    url = job.base_url + PATHS[job.wire]
-    headers = {"authorization": "Bearer k", "content-type": "application/json"}
-
-    class Answer:
-        def __init__(self, request: Any, response: Any) -> None:
-            self._request, self._next = request, response.body_reader.read_chunk
-
-        async def read(self) -> bytes:
-            data = await self._next()
-            if data is None:
-                await self._request.__aexit__(None, None, None)
-                return b""
-            return bytes(data)
-
-    class Whole:
-        def __init__(self, data: bytes) -> None:
-            self._data = data
-
-        async def read(self) -> bytes:
-            data, self._data = self._data, b""
-            return data
-
-    async def send(body: bytes, stream: bool) -> ByteReader:
-        request = client.post(url).headers(headers).body_bytes(body)
-        if not stream:
-            return Whole(bytes(await (await request.build().send()).bytes()))
-        streamed = request.build_streamed()
-        return Answer(streamed, await streamed.__aenter__())
-
-    async def close() -> None:
-        await client.close()
-
-    job.close_callbacks.append(close)
-    return send
-
-
-CLIENTS: dict[str, Callable[[Job], Awaitable[Send]]] = {
-    "rawh1": rawh1,
-    "transport": transport,
-    "aiohttp": aiohttp,
-    "pyreqwest": pyreqwest,
-}
+CLIENTS: dict[str, Callable[[Job], Awaitable[Send]]] = {"rawh1": rawh1, "transport": transport, "aiohttp": aiohttp}
 
 if __name__ == "__main__":
     serve(open_floor)

@@ -11,7 +11,7 @@ from bench.measure import Figure
 
 Value = Callable[[Results], float | None]
 TIMES = "\N{MULTIPLICATION SIGN}"
-RAW, TRANSPORT, AIOHTTP, PYREQWEST = "floor_rawh1", "floor_transport", "floor_aiohttp", "floor_pyreqwest"
+RAW, TRANSPORT, AIOHTTP = "floor_rawh1", "floor_transport", "floor_aiohttp"
 ON_OPENAI = ("openai", "litellm", *FRAMEWORKS)
 
 
@@ -86,7 +86,6 @@ def _streams() -> Iterator[Goal]:
     yield _at_most("must", "S1P", AIOHTTP, 1.3)
     yield _at_least("must", "S1P", "openai", 3)
     yield _at_least("must", "S1P", "litellm", 7)
-    yield _at_most("stretch", "S1P", PYREQWEST, 1.3)
 
 
 def _arguments() -> Iterator[Goal]:

@@ -35,7 +35,6 @@ RUNNERS = {
     for runner in (
         _floor("rawh1", *_ALL_WIRES),
         _floor("aiohttp", CHAT),
-        _floor("pyreqwest", CHAT),
         _floor("transport", *_ALL_WIRES),
         Runner(OURS, "bench.loop.ours", _ALL_WIRES, _ALL_WIRES),
         _peer("openai", (CHAT, RESPONSES), home=(CHAT, RESPONSES)),

@@ -368,7 +368,7 @@ def test_who_does_not_answer_is_a_problem(
         port = closed.getsockname()[1]
     configuration = configured(tmp_path, f'[providers.groq]\nbase_url = "http://127.0.0.1:{port}"\n')
     said = found(capsys, configuration, online=True, broken=True)
-    assert said["problems"] == [f"groq: 127.0.0.1:{port} could not be reached: Connection refused"]
+    assert said["problems"] == [f"groq: could not connect to 127.0.0.1:{port}: Connection refused"]
     assert "✗ groq: 127.0.0.1" in text(capsys, configuration, online=True)
 
 

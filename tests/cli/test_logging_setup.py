@@ -350,10 +350,10 @@ class TestWhatIsTold:
 
     def test_each_request_has_its_own_id_and_keeps_it(self, lines: Any) -> None:
         told = self.told(lines, 'call look {"x": 1}\nfault rate-limit\nsay done')
-        asked = [line["request"] for line in told if line["message"].startswith("asking")]
+        asked = [line["request"] for line in told if line["message"].startswith("sending a request")]
         assert len(asked) == 3
         assert asked[0] == asked[1] != asked[2]
-        again = next(line for line in told if "asked again" in line["message"])
+        again = next(line for line in told if "retrying in" in line["message"])
         assert (again["request"], again["error"], again["attempt"]) == (asked[0], "RateLimited", 1)
 
     def test_calls_of_tools(self, lines: Any) -> None:

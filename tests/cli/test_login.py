@@ -308,7 +308,7 @@ class TestCopilot:
 
     def test_somebody_refuses(self, github: StandIn) -> None:
         github.looks = [{"error": "access_denied"}]
-        with pytest.raises(AuthenticationFailed, match="refused at GitHub"):
+        with pytest.raises(AuthenticationFailed, match="denied at GitHub"):
             self.login(github)
 
     def test_what_is_no_host(self) -> None:

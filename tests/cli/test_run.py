@@ -111,7 +111,7 @@ class TestRun:
             (["--tools", "json:dumps.nope", "hi"], 2, "cannot load"),
             ([""], 2, "nothing to ask"),
             (["fault unauthorized"], 1, ""),
-            (["-m", "openai-chat:gpt-4o", "--base-url", "http://127.0.0.1:1", "hi"], 1, "127.0.0.1:1 could not be reached"),
+            (["-m", "openai-chat:gpt-4o", "--base-url", "http://127.0.0.1:1", "hi"], 1, "could not connect to 127.0.0.1:1"),
             (["-m", "openai-chat:gpt-4o", "--base-url", "ftp://x", "hi"], 2, "not http or https"),
         ],
     )

@@ -23,7 +23,7 @@ PLACES = {"resource": "res", "version": "2025-04-01-preview", "project": "proj",
 @pytest.fixture(autouse=True)
 def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for row in PROFILES.values():
-        for name in (*row.key_env, *row.base_env, *(name for names in row.place_env.values() for name in names)):
+        for name in (*row.key_env, *row.base_env, *(name for names in row.url_parameter_env.values() for name in names)):
             monkeypatch.delenv(name, raising=False)
 
 
@@ -83,7 +83,7 @@ STREAMS = {
 
 
 def places_of(provider: str) -> dict[str, str]:
-    return {name: PLACES[name] for name in PROFILES[provider].place_env}
+    return {name: PLACES[name] for name in PROFILES[provider].url_parameter_env}
 
 
 def test_every_row_has_a_url_here() -> None:

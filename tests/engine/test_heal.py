@@ -308,7 +308,7 @@ def test_cured_once_and_for_later(case: Case) -> None:
         assert answered.retries == 0
         healed = [repair for repair in answered.repairs if repair in engine.applied_heals]
         assert len(healed) == len(engine.applied_heals) == 1
-        assert healed[0].reason.endswith("asked again")
+        assert healed[0].reason.endswith("retried")
         await session.ask(request) if not case.stream else [batch async for batch in session.stream_batches(request)]
         assert session.result is not None
         assert not [repair for repair in session.result.repairs if repair in engine.applied_heals]

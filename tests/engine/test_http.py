@@ -382,13 +382,13 @@ def test_it_is_imported_late_and_works_after_a_fork() -> None:
 
 
 LOST = [
-    ("reset_head", "the connection to HOST broke before its answer"),
-    ("close_head", "the connection to HOST broke before its answer"),
-    ("half_length", "the connection to HOST broke in the middle of its answer"),
-    ("half_chunks", "the connection to HOST broke in the middle of its answer"),
-    ("reset_body", "the connection to HOST broke in the middle of its answer"),
-    ("bad_gzip", "the connection to HOST broke in the middle of its answer"),
-    ("garbage", "HOST did not answer in HTTP: "),
+    ("reset_head", "the connection to HOST was lost before its response"),
+    ("close_head", "the connection to HOST was lost before its response"),
+    ("half_length", "the connection to HOST was lost during its response"),
+    ("half_chunks", "the connection to HOST was lost during its response"),
+    ("reset_body", "the connection to HOST was lost during its response"),
+    ("bad_gzip", "the connection to HOST was lost during its response"),
+    ("garbage", "the response of HOST is not HTTP: "),
 ]
 
 
@@ -441,10 +441,10 @@ def test_what_came_before_a_failure_is_handed_on() -> None:
 
 
 TIMED_OUT = [
-    ("stall_head", True, "first byte", "HOST did not begin to answer within 0.1 seconds"),
-    ("stall_head", False, "first byte", "HOST did not begin to answer within 0.1 seconds"),
-    ("stall_body", True, "idle", "nothing more came from HOST for 0.1 seconds"),
-    ("stall_body", False, "idle", "nothing more came from HOST for 0.1 seconds"),
+    ("stall_head", True, "first byte", "HOST did not start to respond within 0.1 seconds"),
+    ("stall_head", False, "first byte", "HOST did not start to respond within 0.1 seconds"),
+    ("stall_body", True, "idle", "HOST sent nothing for 0.1 seconds"),
+    ("stall_body", False, "idle", "HOST sent nothing for 0.1 seconds"),
 ]
 
 
@@ -511,7 +511,7 @@ def test_connecting_times_out() -> None:
             transport = HttpTransport(Timeouts(connect=0.1))
             with pytest.raises(TimedOut) as caught:
                 await fetch(transport, f"http://127.0.0.1:{port}/?key={SECRET}")
-            said(caught.value, f"127.0.0.1:{port} could not be reached within 0.1 seconds")
+            said(caught.value, f"could not connect to 127.0.0.1:{port} within 0.1 seconds")
             assert caught.value.phase == "connect"
             await transport.close()
 
@@ -525,7 +525,7 @@ def test_nobody_listens() -> None:
         transport = HttpTransport()
         with pytest.raises(ConnectFailed) as caught:
             await fetch(transport, server.url(f"ok?key={SECRET}"))
-        said(caught.value, f"127.0.0.1:{server.port} could not be reached: Connection refused")
+        said(caught.value, f"could not connect to 127.0.0.1:{server.port}: Connection refused")
         await transport.close()
 
     run(main())
@@ -540,7 +540,7 @@ def test_a_host_that_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
         with pytest.raises(ConnectFailed) as caught:
             await fetch(transport, f"https://provider.test/?key={SECRET}")
-        said(caught.value, "the host provider.test is not known")
+        said(caught.value, "unknown host provider.test")
         await transport.close()
 
     run(main())
@@ -562,7 +562,7 @@ def test_an_address_that_is_none(url: str) -> None:
 
 def test_a_header_that_cannot_be_sent() -> None:
     async def test(server: Server, transport: HttpTransport) -> None:
-        with pytest.raises(UsageError, match=r"^the header Authorization holds a line break or a null$") as caught:
+        with pytest.raises(UsageError, match=r"^the header Authorization contains a line break or a null character$") as caught:
             await fetch(transport, server.url("ok"), headers={"A": "b", "Authorization": f"Bearer {SECRET}\n"})
         assert SECRET not in "".join(traceback.format_exception(caught.value))
         assert not server.requests
@@ -653,7 +653,7 @@ def test_certificates_that_cannot_be_read(content: str | None, tmp_path: Path) -
 
     async def main() -> None:
         transport = HttpTransport(ca_file=str(path))
-        with pytest.raises(UsageError, match=r"no certificates can be read from .*ca\.pem"):
+        with pytest.raises(UsageError, match=r"cannot read certificates from .*ca\.pem"):
             await fetch(transport, "https://127.0.0.1:1/")
         await transport.close()
 
@@ -759,7 +759,7 @@ def test_a_proxy_that_is_down(authority: trustme.CA) -> None:
         for scheme in ("http", "https"):
             with pytest.raises(ConnectFailed) as caught:
                 await fetch(transport, f"{scheme}://{FAR}:1/")
-            said(caught.value, f"the proxy for {FAR}:1 could not be reached: ")
+            said(caught.value, f"could not connect to the proxy for {FAR}:1: ")
         await transport.close()
 
     run(main())

@@ -295,7 +295,7 @@ def test_a_miss_by_what_is_missing_or_too_much(tmp_path: Path) -> None:
     record(path, ScriptedTransport(whole_reply()), text_request("One", tools=(WEATHER,)))
     said = miss(path, text_request("One"))
     assert "body.tools" in said
-    assert "asked nothing" in said
+    assert "sent nothing" in said
 
 
 def test_a_miss_counts_the_other_places(tmp_path: Path) -> None:
@@ -303,7 +303,7 @@ def test_a_miss_counts_the_other_places(tmp_path: Path) -> None:
     record(path, ScriptedTransport(whole_reply()), text_request("One"))
     said = miss(path, text_request("Two"), model="openai-chat:gpt-4.1")
     assert "body.model" in said
-    assert "(and 1 more place" in said
+    assert "(and 1 more)" in said
 
 
 def test_a_miss_by_the_path(tmp_path: Path) -> None:

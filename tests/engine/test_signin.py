@@ -408,7 +408,7 @@ class TestEntra:
         }.items():
             monkeypatch.setenv(name, value)
         hide_environment()
-        assert "hide-me-1" not in refused(lambda: headers("azure-chat"), "Entra gives no token", "tenant")
+        assert "hide-me-1" not in refused(lambda: headers("azure-chat"), "Entra returned no token", "tenant")
 
     def test_where_it_would_come_from(self, monkeypatch: pytest.MonkeyPatch, server: StandIn, tmp_path: Path) -> None:
         assert EntraSignIn().describe_origin() == "Entra sign-in"
@@ -480,7 +480,7 @@ class TestGoogle:
     @pytest.mark.usefixtures("account")
     def test_a_refused_account_is_one_sentence(self, server: StandIn) -> None:
         server.says["/token"] = (400, {"error": "invalid_grant", "error_description": "Invalid JWT Signature."})
-        refused(lambda: headers("vertex"), "Google refuses", "gcloud auth application-default login")
+        refused(lambda: headers("vertex"), "Google refused", "gcloud auth application-default login")
 
     def test_nobody_answers(self, account: Path) -> None:
         account.write_text(
@@ -688,7 +688,7 @@ class TestCopilot:
 
     def test_a_folder_that_cannot_be_written(self, tmp_path: Path) -> None:
         (tmp_path / "home").write_text("a file")
-        refused(lambda: copilot.store_login(Login(LOGIN)), "cannot be kept", "copilot.json")
+        refused(lambda: copilot.store_login(Login(LOGIN)), "cannot store the login", "copilot.json")
 
 
 class TestDeviceFlow:
@@ -722,7 +722,7 @@ class TestDeviceFlow:
         server.says["/login/device/code"] = (200, said)
         refused(
             lambda: asyncio.run(copilot.request_device_code(GitHub(server.url))),
-            "does not begin",
+            "did not start",
             said.get("error", "no reason"),
         )
 
@@ -738,9 +738,9 @@ class TestDeviceFlow:
         ("error", "words"),
         [
             ("expired_token", "not entered in time"),
-            ("access_denied", "refused at GitHub"),
+            ("access_denied", "denied at GitHub"),
             ("incorrect_device_code", "incorrect_device_code"),
-            ("odd <b> error", "no reason is given"),
+            ("odd <b> error", "no reason given"),
         ],
     )
     def test_it_ends_without_a_login(self, error: str, words: str, server: StandIn) -> None:

@@ -124,8 +124,8 @@ class Setup:
             return options
         profile = resolve_profile(*model.partition(":")[::2])
         for place in section.places:
-            if place not in profile.place_env:
-                raise UnknownName(f"place in the address of {profile.title}", place, profile.place_env)
+            if place not in profile.url_parameter_env:
+                raise UnknownName(f"place in the address of {profile.title}", place, profile.url_parameter_env)
         return {
             **options,
             **section.places,

@@ -1,21 +1,19 @@
-"""Where a key comes from and how it is sent. A key never stands in an error, a log, a recording or a URL.
+"""Where a key comes from and how it is sent. A key never appears in an error, a log, a recording or a URL.
 
-Order: what the caller gave (a text, a function that is asked before each request and again after a 401, or a sign-in), the
-vendor's own variables, the system keyring, the vendor's sign-in. Variables may have been taken out of the environment before.
+Order: what the caller passed (a string, a function that is called before each request and again after a 401, or a sign-in), the
+vendor's environment variables, the system keyring, the vendor's sign-in. The variables may have been hidden before.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from functools import cache, partial
+from importlib import import_module
 from inspect import isawaitable
 from typing import Literal, Protocol
 
 import msgspec
 
-from toolglot.engine.signin.adc import AdcSignIn
-from toolglot.engine.signin.copilot import CopilotSignIn
-from toolglot.engine.signin.entra import EntraSignIn
 from toolglot.engine.signin.environment import hide_environment, read_key_variable, remember_key, secret_values
 from toolglot.engine.signin.keyring_store import load_key
 from toolglot.engine.signin.tokens import NOT_SIGNED_IN, SignIn, Token
@@ -35,7 +33,7 @@ __all__ = [
     "secret_values",
 ]
 
-_MAX_REMEMBERED_KEYS = 8  # keys that are hidden where text is shown, and that were refused: tokens are renewed
+_MAX_REMEMBERED_KEYS = 8  # tokens are renewed for as long as an engine lives
 Key = str | Callable[[], str | Awaitable[str | None] | None] | SignIn
 
 
@@ -43,28 +41,30 @@ class _VendorSignIn(SignIn, Protocol):
     def describe_origin(self) -> str | None: ...
 
 
-_SIGN_INS: dict[str, Callable[[], _VendorSignIn]] = {"entra": EntraSignIn, "adc": AdcSignIn, "copilot": CopilotSignIn}
+# Loaded on first use: they need extras, and most programs need none of them.
+_SIGN_INS = {"entra": "entra:EntraSignIn", "adc": "adc:AdcSignIn", "copilot": "copilot:CopilotSignIn"}
+# Sign-ins whose entry in the keyring is a login, not a key that could be sent.
 _LOGIN_IN_KEYRING = frozenset({"copilot"})
-"""Sign-ins whose entry in the keyring is not a key."""
 
 
 @cache
 def _sign_in(kind: str) -> _VendorSignIn:
-    """One for all engines of a process, so that they share its token."""
-    return _SIGN_INS[kind]()
+    """One instance for all engines of a process, so that they share its token."""
+    module, _, name = _SIGN_INS[kind].partition(":")
+    return getattr(import_module(f"toolglot.engine.signin.{module}"), name)()
 
 
 class _Credential(msgspec.Struct, frozen=True):
     key: str = ""
     origin: Literal["", "caller", "variable", "keyring", "sign-in"] = ""
-    bearer: bool = False
-    """Whether it is a token, which is always sent as a bearer."""
+    is_token: bool = False
+    """Whether it is a token: those are always sent as a bearer, whatever the vendor does with keys."""
     headers: dict[str, str] = {}
     base_url: str = ""
 
     def __repr__(self) -> str:
-        """Without the key."""
-        return f"_Found(origin={self.origin!r})"
+        """Omit the key."""
+        return f"_Credential(origin={self.origin!r})"
 
 
 class KeySource:
@@ -75,58 +75,62 @@ class KeySource:
         self._key = key
         self._origin = ""
         self._keyring_key = ""
+        # A keyring may ask the user for a password: a server that needs no key does not look there before it refuses a request.
         self._uses_keyring = profile.auth != "optional" and profile.sign_in not in _LOGIN_IN_KEYRING
+        # A token may name another address, but not over one that the caller chose.
         row = PROFILES.get(profile.id)
-        self._allows_other_base_url = row is not None and row.base_url == profile.base_url  # nobody chose another address
+        self._allows_other_base_url = row is not None and row.base_url == profile.base_url
         self._refused_keys: deque[str] = deque(maxlen=_MAX_REMEMBERED_KEYS)
         self._known_keys: deque[str] = deque(maxlen=_MAX_REMEMBERED_KEYS)
         self.base_url = ""
-        """Where the last token is good, when that is not the profile's address."""
+        """Where the last token is valid, if that is not the profile's address."""
 
     @property
     def is_renewable(self) -> bool:
-        """Whether asking again may give another key."""
+        """Whether asking again may return another key."""
         if self._key is not None:
             return not isinstance(self._key, str)
         return self._origin in ("keyring", "sign-in") or self._may_need_keyring
 
     @property
     def is_explicit(self) -> bool:
-        """Whether the caller gave the key."""
+        """Whether the caller passed the key."""
         return self._key is not None
 
     @property
     def known_keys(self) -> frozenset[str]:
-        """The keys that were used so far: to be hidden wherever text is shown."""
+        """The keys used so far, to be redacted wherever text is shown."""
         return frozenset(self._known_keys)
 
     def mark_refused(self, key_headers: Mapping[str, str]) -> None:
-        """The key in these headers was refused: it is not used again where there is another."""
+        """Do not use the key in these headers again if there is another one."""
         self._refused_keys.extend(value.removeprefix("Bearer ") for value in key_headers.values())
         if self._may_need_keyring:
             self._uses_keyring = True
 
     async def headers(self) -> dict[str, str]:
-        """The headers that hold the key. Raises AuthenticationFailed where there is none, and says what to set."""
-        found = await self._find_credential()
-        key, self._origin = found.key, found.origin
-        self.base_url = found.base_url if self._allows_other_base_url else ""
+        """The headers that carry the key. Raises AuthenticationFailed, with what to set, if there is no key."""
+        credential = await self._find_credential()
+        key, self._origin = credential.key, credential.origin
+        self.base_url = credential.base_url if self._allows_other_base_url else ""
         if not key:
             if self._profile.auth == "optional":
                 return {}
             raise AuthenticationFailed(f"no key for {self._profile.title}: {self._describe_variables()} or pass key=…")
+        # aiohttp would raise an error that repeats the header.
         if not key.isascii() or not key.isprintable() or " " in key:
-            raise AuthenticationFailed(f"the key for {self._profile.title} holds characters that no header can hold")
+            raise AuthenticationFailed(
+                f"the key for {self._profile.title} contains characters that are not allowed in a header"
+            )
         if key not in self._known_keys:
             self._known_keys.append(key)
             remember_key(key)
-        if found.bearer or self._profile.auth in ("bearer", "optional"):
-            return {**found.headers, "authorization": f"Bearer {key}"}
-        return {**found.headers, self._profile.auth: key}
+        if credential.is_token or self._profile.auth in ("bearer", "optional"):
+            return {**credential.headers, "authorization": f"Bearer {key}"}
+        return {**credential.headers, self._profile.auth: key}
 
     @property
     def _may_need_keyring(self) -> bool:
-        """A server that asks for no key is not asked about at the keyring, which may ask for a password, before it refuses."""
         return self._profile.auth == "optional" and not self._origin and not self._uses_keyring and self._key is None
 
     def _describe_variables(self) -> str:
@@ -134,57 +138,53 @@ class KeySource:
         return f"set {' or '.join(names) or 'a key'}"
 
     async def _find_credential(self) -> _Credential:
-        if self._key is not None:
-            return await self._resolve_explicit_key(self._key)
-        for name in (*self._profile.key_env, *self._profile.token_env):
-            if found := read_key_variable(name):
-                return _Credential(found, "variable", bearer=name in self._profile.token_env)
-        if found := await self._read_keyring():
-            return _Credential(found, "keyring")
-        return await self._fetch_token(_sign_in(self._profile.sign_in)) if self._profile.sign_in else _Credential()
-
-    async def _resolve_explicit_key(self, key: Key) -> _Credential:
+        key = self._key
         if isinstance(key, str):
             return _Credential(key.strip(), "caller")
         if isinstance(key, SignIn):
             return await self._fetch_token(key)
-        value = key()
-        found = await value if isawaitable(value) else value
-        return _Credential((found or "").strip(), "caller")
-
-    async def _read_keyring(self) -> str:
+        if key is not None:
+            result = key()
+            text = await result if isawaitable(result) else result
+            return _Credential((text or "").strip(), "caller")
+        for name in (*self._profile.key_env, *self._profile.token_env):
+            if value := read_key_variable(name):
+                return _Credential(value, "variable", is_token=name in self._profile.token_env)
         if self._uses_keyring and (not self._keyring_key or self._keyring_key in self._refused_keys):
             self._keyring_key = await asyncio.to_thread(load_key, self._profile.id) or ""
-        return self._keyring_key
+        if self._keyring_key:
+            return _Credential(self._keyring_key, "keyring")
+        return await self._fetch_token(_sign_in(self._profile.sign_in)) if self._profile.sign_in else _Credential()
 
     async def _fetch_token(self, sign_in: SignIn) -> _Credential:
         try:
             token = await sign_in.token(fresh=False)
+            # Compare instead of asking for a fresh one after each 401: another conversation may have renewed it already.
             if token.text in self._refused_keys:
                 token = await sign_in.token(fresh=True)
         except AuthenticationFailed as error:
             if error.code != NOT_SIGNED_IN:
                 raise
-            said = f"no key for {self._profile.title}: {self._describe_variables()}, pass key=…, or {error}"
-            raise AuthenticationFailed(said) from None
+            message = f"no key for {self._profile.title}: {self._describe_variables()}, pass key=…, or {error}"
+            raise AuthenticationFailed(message) from None
         return _Credential(token.text.strip(), "sign-in", True, token.headers, token.base_url)
 
 
 def key_from_variable(name: str) -> Callable[[], str]:
-    """A key for `create_engine`: what a variable of this name holds when a request is made."""
+    """A key for `create_engine`: the value of a variable at the time of each request."""
     return partial(_require_variable, name)
 
 
 def _require_variable(name: str) -> str:
-    if found := read_key_variable(name):
-        return found
+    if value := read_key_variable(name):
+        return value
     raise AuthenticationFailed(f"no key: the variable {name} is not set")
 
 
 def describe_key_origin(profile: Profile, *, keyring: bool = True) -> str | None:
-    """Where a key would come from, as far as can be told without asking anyone else; None: there is none.
+    """Where a key would come from, as far as this machine can tell without a request; None: there is none.
 
-    `keyring`: whether the system's keyring is looked into, which takes a moment.
+    `keyring`: whether to look into the system keyring, which is slow and may ask for a password.
     """
     for name in (*profile.key_env, *profile.token_env):
         if read_key_variable(name):

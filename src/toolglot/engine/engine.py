@@ -1,14 +1,14 @@
-"""One model's inference: wire + profile + transport. No tool is run here.
+"""One model's inference: wire + profile + transport. No tools run here.
 
-Laws: what is shown is never taken back: a stream that has shown events is not started again. A request is healed at most once
-and asked again only as the provider allows; both are reported. Keys stay in the request's head.
+What has been emitted is never taken back: a stream that has emitted events is not restarted. A request is healed at most once,
+and retried only as the provider allows; both are reported. Keys appear only in the headers of the request.
 """
 
 import asyncio
 import random
 import time
 from collections.abc import AsyncGenerator, Iterable, Mapping
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from functools import lru_cache
 from logging import DEBUG, INFO, getLogger
 from typing import Any, cast
@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from toolglot.engine.auth import Key, KeySource
 from toolglot.engine.retry import retry_delay
-from toolglot.engine.transport import HttpRequest, HttpResponse, Transport
+from toolglot.engine.transport import HttpRequest, HttpResponse, Transport, read_body
 from toolglot.errors import (
     AuthenticationFailed,
     LossyEncoding,
@@ -48,18 +48,18 @@ from toolglot.wire.restore_calls import needs_restoring, restore_events, restore
 __all__ = ["Engine", "EngineResult", "EngineState", "PreparedTools", "join_url", "redact_error"]
 
 log = getLogger("toolglot.engine")
-_EMPTY_BODY = EncodedBody(b"", 0)
 DEFAULT_RETRY = RetryConfig()
-# What providers call a request of theirs, the most telling name first.
+_EMPTY_BODY = EncodedBody(b"", 0)
+_MAX_ERROR_BYTES = 1_000_000
+# The providers' own names for a request, the most specific header first (cf-ray is Cloudflare's, which some put in front).
 _REQUEST_ID_HEADERS = ("x-request-id", "request-id", "x-goog-request-id", "apim-request-id", "x-github-request-id", "cf-ray")
-_PUBLIC_HEADERS = frozenset(
-    {"content-type", "user-agent", "accept", "anthropic-version", "anthropic-beta"}
-)  # headers without secrets
+# Headers that never hold a secret; every other one that a caller adds may.
+_PUBLIC_HEADERS = frozenset({"content-type", "user-agent", "accept", "anthropic-version", "anthropic-beta"})
 _BASE_HEADERS = {"content-type": "application/json", "user-agent": "toolglot"}
 
 
 class EngineResult(msgspec.Struct, frozen=True, gc=False):
-    """A reply, and what it took to get it. `losses` and `repairs` are of the request and of the answer."""
+    """A reply, and what it took to get it. `losses` and `repairs` cover the request and the reply."""
 
     reply: Reply
     losses: tuple[Loss, ...] = ()
@@ -69,7 +69,7 @@ class EngineResult(msgspec.Struct, frozen=True, gc=False):
 
 
 class PreparedTools(msgspec.Struct, frozen=True):
-    """Tools as the model will get them: those it takes, and what is lost of the rest."""
+    """The tools that a model will get, and what is lost of the others."""
 
     tools: tuple[ToolDefinition, ...]
     problems: tuple[Problem, ...]
@@ -77,7 +77,7 @@ class PreparedTools(msgspec.Struct, frozen=True):
 
 
 class Engine:
-    """Asks one model. It may serve any number of conversations at once; each has a `session` of its own."""
+    """Sends requests to one model. It serves any number of conversations at once; each has its own `EngineState`."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class Engine:
         name: str = "",
     ) -> None:
         if not profile.model:
-            raise UsageError(f"no model is named: say {profile.id}:MODEL")
+            raise UsageError(f"no model is named: use {profile.id}:MODEL")
         self.profile = profile
         self.transport = transport
         self.retry = retry
@@ -121,98 +121,96 @@ class Engine:
         return self.profile.features
 
     def prepare_tools(self, tools: Iterable[ToolDefinition]) -> PreparedTools:
-        """The tools that the provider takes; the others are left out with a reason."""
+        """Split off the tools that the provider would refuse, with the reasons."""
         tools = tuple(tools)
-        kept, losses = drop_refused_tools(tools, self.profile)
-        return PreparedTools(tuple(kept), tuple(preflight(tools, self.profile)), tuple(losses))
+        accepted, losses = drop_refused_tools(tools, self.profile)
+        return PreparedTools(tuple(accepted), tuple(preflight(tools, self.profile)), tuple(losses))
 
     def new_state(self) -> "EngineState":
-        """A way to the model for one conversation: it keeps what was encoded."""
+        """The encoding state for a new conversation."""
         return EngineState(self)
 
     async def ask(self, request: Request) -> EngineResult:
-        """The whole answer to one request."""
+        """Send one request and return the whole reply."""
         return await self.new_state().ask(request)
 
     async def stream(self, request: Request) -> AsyncGenerator[Event | Retrying]:
-        """The answer to one request as it comes; the last event is `ReplyDone`."""
+        """Send one request and yield the reply as it arrives; the last event is `ReplyDone`."""
         async with aclosing(self.new_state().stream_batches(replace(request, stream=True))) as batches:
             async for batch in batches:
                 for event in batch:
                     yield event
 
     async def close(self) -> None:
-        """Gives back what the transport holds."""
+        """Close the transport's connections."""
         close = getattr(self.transport, "close", None)
         if close is not None:
             await close()
 
-    # ---- for sessions
+    # ---- for EngineState
 
     def new_encoder(self) -> PrefixEncoder:
-        """An encoder for one conversation; it shares its head with all others."""
+        """An encoder for one conversation; all of them share the encoded head."""
         return PrefixEncoder(self.profile, self._heads)
 
     def apply_heal(self, error: ProviderError, sent_profile: Profile) -> Repair | None:
-        """Changes the profile where the refusal can be cured; every later request is right at once.
+        """Change the profile if that cures the refusal, so that every later request is accepted at once.
 
-        `sent`: the profile that the request was made for; where another conversation has cured it since, that is enough.
+        `sent_profile`: the profile that the refused request was encoded for.
         """
-        if sent_profile is not self.profile:
+        if sent_profile is not self.profile:  # another conversation has healed it since
             return self.applied_heals[-1] if self.applied_heals else None
-        found = heal_profile(str(error), self.profile) if self._heals_refusals and not error.retryable else None
-        if found is None:
+        healed = heal_profile(str(error), self.profile) if self._heals_refusals and not error.retryable else None
+        if healed is None:
             return None
-        self.profile, self._heads = found.profile, HeadCache()
-        done = Repair(found.changed_fields, "request", f"{found.reason}; asked again")
-        self.applied_heals = (*self.applied_heals, done)
-        log.info("healed %s: %s", self.name, found.reason, extra={"model": self.name, "healed": found.changed_fields})
-        return done
+        self.profile, self._heads = healed.profile, HeadCache()
+        repair = Repair(healed.changed_fields, "request", f"{healed.reason}; retried")
+        self.applied_heals = (*self.applied_heals, repair)
+        log.info("healed %s: %s", self.name, healed.reason, extra={"model": self.name, "healed": healed.changed_fields})
+        return repair
 
     @property
     def secrets(self) -> frozenset[str]:
-        """Whatever is sent that may be secret: keys, the caller's own headers, who is named in the address."""
-        own = (value.removeprefix("Bearer ") for name, value in self._extra_headers.items() if name not in _PUBLIC_HEADERS)
-        named = self.profile.base_url.partition("://")[2].partition("/")[0].rpartition("@")[0]
-        return frozenset({*self.keys.known_keys, *own, *map(unquote, named.split(":", 1))})
+        """Everything sent that may be secret: keys, the caller's headers, user and password in the base URL."""
+        extra = (value.removeprefix("Bearer ") for name, value in self._extra_headers.items() if name not in _PUBLIC_HEADERS)
+        userinfo = self.profile.base_url.partition("://")[2].partition("/")[0].rpartition("@")[0]
+        return frozenset({*self.keys.known_keys, *extra, *map(unquote, userinfo.split(":", 1))})
 
     def check_losses(self, encoded: EncodedBody) -> None:
-        """Strict engines send nothing that would lose something."""
+        """Raise LossyEncoding if the engine is strict and the encoding lost something."""
         if self._is_strict and encoded.losses:
             raise LossyEncoding(encoded.losses)
 
     def build_http_request(self, profile: Profile, body: bytes, key_headers: Mapping[str, str], *, stream: bool) -> HttpRequest:
-        """The request as it goes out, to where it was encoded for, or where its token is good. The caller's own headers win."""
+        """The HTTP request for a body. `profile`: the one the body was encoded for; the engine's may have been healed since."""
+        # The caller's headers go last: they may replace even the key, for proxies that authenticate on their own.
         headers = {**_BASE_HEADERS, **_lowercase_names(profile.headers), **key_headers, **self._extra_headers}
-        return HttpRequest(_build_url(profile, stream, self.keys.base_url or profile.base_url), headers, body, stream)
+        path = profile.stream_path if stream and profile.stream_path else profile.path
+        url = join_url(self.keys.base_url or profile.base_url, path).replace("{model}", quote(profile.model, safe="/-._~:@"))
+        return HttpRequest(url, headers, body, stream)
 
 
 def _lowercase_names(headers: Mapping[str, str]) -> dict[str, str]:
     return {name.lower(): value for name, value in headers.items()}
 
 
-def _build_url(profile: Profile, stream: bool, base: str) -> str:
-    path = profile.stream_path if stream and profile.stream_path else profile.path
-    return join_url(base, path).replace("{model}", quote(profile.model, safe="/-._~:@"))
-
-
 @lru_cache(maxsize=256)
 def join_url(base: str, path: str) -> str:
-    """A base URL and a path. A base that already ends with the path's first parts (…/v1) does not get them twice."""
+    """Join a base URL and a path. A base that already ends with the path's first segments (…/v1) does not get them twice."""
     base = base.rstrip("/")
-    parts = path.split("/")[1:]
-    for count in range(len(parts) - 1, 0, -1):
-        start = "/" + "/".join(parts[:count])
+    segments = path.split("/")[1:]
+    for count in range(len(segments) - 1, 0, -1):
+        start = "/" + "/".join(segments[:count])
         if base.endswith(start):
             return base.removesuffix(start) + path
     return base + path
 
 
 class EngineState:
-    """One conversation's way to one model: each request costs what is new in it."""
+    """The encoding state of one conversation with one model: each request costs only what is new in it."""
 
     def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+        self.engine = engine
         self._profile = engine.profile
         self._encoder = engine.new_encoder()
         self._reader: ReplyReader | None = None
@@ -220,72 +218,52 @@ class EngineState:
 
     @property
     def partial_text(self) -> str:
-        """The visible text of the reply that is being read: all that is left of it when it is interrupted."""
+        """The visible text of the reply being read; all that remains of it if it is interrupted."""
         if self.result is not None:
             return self.result.reply.text
         return self._reader.visible_text if self._reader else ""
 
     async def ask(self, request: Request) -> EngineResult:
-        """The whole answer to a request. Raises what `batches` does."""
-        request = replace(request, stream=False) if request.stream else request
-        patience = _RetryState(self._engine)
-        while True:
-            attempt = self._start_attempt(request, patience)
-            try:
-                await attempt.open()
-                while await attempt.next() is not None:
-                    pass
-                return self._finish(attempt, patience)
-            except (ProviderError, TransportError, MalformedReply) as error:
-                wait = patience.delay_after(error, attempt)
-            finally:
-                await attempt.close()
-            await asyncio.sleep(wait)
+        """Send a request and return the whole reply. Raises what `stream_batches` raises."""
+        async for _ in self.stream_batches(replace(request, stream=False) if request.stream else request):
+            pass
+        assert self.result is not None
+        return self.result
 
     async def stream_batches(self, request: Request) -> AsyncGenerator[list[Event | Retrying]]:
-        """The answer as it comes, one list for each piece that was read; then `answered` is set.
+        """Yield the reply's events as they arrive, one list for each read; afterwards `result` is set.
 
-        Raises ProviderError, TransportError, MalformedReply; after that nothing of the answer counts.
+        Raises ProviderError, TransportError, MalformedReply; after that, discard what was yielded.
         """
-        patience = _RetryState(self._engine)
+        retry_state = _RetryState(self.engine)
         while True:
-            attempt, number = self._start_attempt(request, patience), patience.retries
+            self._reader = self.result = None
+            attempt, retries = _Attempt(self, request, retry_state), retry_state.retries
             try:
                 await attempt.open()
                 while (batch := await attempt.next()) is not None:
                     yield batch
-                self._finish(attempt, patience)
+                self.result, self._reader = attempt.build_result(), None
                 return
             except (ProviderError, TransportError, MalformedReply) as error:
-                wait, why = patience.delay_after(error, attempt), str(error)
+                delay, reason = retry_state.delay_after(error, attempt), str(error)
             finally:
                 await attempt.close()
-            if patience.retries > number:
-                yield [Retrying(why, wait, patience.retries)]
-            await asyncio.sleep(wait)
-
-    def _start_attempt(self, request: Request, retry_state: "_RetryState") -> "_Attempt":
-        self._reader = self.result = None
-        return _Attempt(self, request, retry_state)
-
-    def _finish(self, attempt: "_Attempt", retry_state: "_RetryState") -> EngineResult:
-        done = attempt.build_result(tuple(retry_state.heals), retry_state.retries, retry_state.elapsed)
-        self.result, self._reader = done, None
-        if log.isEnabledFor(INFO):
-            _log_result(attempt, done)
-        return done
+            if retry_state.retries > retries:  # a renewed key or a heal is no retry
+                yield [Retrying(reason, delay, retry_state.retries)]
+            await asyncio.sleep(delay)
 
     def encode(self, request: Request) -> EncodedBody:
-        """The request as the bytes of a body."""
-        engine = self._engine
-        if self._profile is not engine.profile:  # healed since
+        """Encode a request as the bytes of a body."""
+        engine = self.engine
+        if self._profile is not engine.profile:  # it was healed: bytes encoded for the old profile are of no use
             self._profile, self._encoder = engine.profile, engine.new_encoder()
         encoded = self._encoder.encode(request)
         engine.check_losses(encoded)
         return encoded
 
     def open_reader(self, request: Request, *, content_type: str) -> ReplyReader:
-        """A reader for the answer."""
+        """Create the reader for the response."""
         profile = self._profile
         self._reader = create_reader(
             profile.wire,
@@ -296,14 +274,9 @@ class EngineState:
         )
         return self._reader
 
-    @property
-    def engine(self) -> Engine:
-        """The engine that it asks."""
-        return self._engine
-
 
 class _RetryState:
-    """What is done about failures of one request: the key is renewed once, a refusal cured once, the rest waited for."""
+    """How the failures of one request are handled: renew the key once, heal a refusal once, retry the others."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -315,50 +288,48 @@ class _RetryState:
 
     @property
     def request_id(self) -> str:
-        """Our name for the request, the same however often it is sent. It is made when somebody wants to know it."""
+        """Our id for the request, the same for all attempts. Created on demand: without logging, nobody needs it."""
         if not self._request_id:
             self._request_id = uuid4().hex[:8]
         return self._request_id
 
     @property
     def elapsed(self) -> float:
-        """Since the request was made."""
+        """Seconds since the request was made."""
         return time.monotonic() - self._started_at
 
     def delay_after(self, error: ToolglotError, attempt: "_Attempt") -> float:
-        """Seconds before the provider is asked again. Raises the error where it is not, and where something was shown."""
+        """Seconds before the next attempt. Raises the error if there must be none."""
         engine = self._engine
         if isinstance(error, ProviderError):
             error.request_id = error.request_id or attempt.provider_request_id
         redact_error(error, engine)
-        if attempt.has_emitted:
-            raise self._log_failure(error, attempt)
-        if isinstance(error, AuthenticationFailed) and not self._has_renewed_key and attempt.key_headers is not None:
-            if engine.keys.is_renewable:
-                self._has_renewed_key = True
-                engine.keys.mark_refused(attempt.key_headers)
+        delay = None
+        if not attempt.has_emitted:  # the caller has seen part of the reply otherwise, and would see it twice
+            if isinstance(error, AuthenticationFailed) and not self._has_renewed_key and attempt.key_headers is not None:
+                if engine.keys.is_renewable:
+                    self._has_renewed_key = True
+                    engine.keys.mark_refused(attempt.key_headers)
+                    return 0.0
+            if isinstance(error, ProviderError) and not self.heals and (repair := engine.apply_heal(error, attempt.profile)):
+                self.heals.append(repair)
                 return 0.0
-        if isinstance(error, ProviderError) and not self.heals and (repair := engine.apply_heal(error, attempt.profile)):
-            self.heals.append(repair)
-            return 0.0
-        wait = attempt.retry_delay(error, self.retries, engine.retry)
-        if wait is None:
-            raise self._log_failure(error, attempt)
+            headers = attempt.response_headers
+            delay = retry_delay(error, headers, self.retries, engine.retry, chance=random.random(), now=time.time())
+        if delay is None:
+            if log.isEnabledFor(INFO):
+                fields = {**attempt.log_fields, "error": error.type, "status": attempt.status, "seconds": self.elapsed}
+                log.info("%s failed: %s", engine.name, error, extra=fields)
+            raise error
         self.retries += 1
         if log.isEnabledFor(INFO):
-            fields = {**attempt.log_fields, "error": error.type, "attempt": self.retries, "seconds": wait}
-            log.info("%s: %s; asked again in %.2f s", engine.name, error, wait, extra=fields)
-        return wait
-
-    def _log_failure(self, error: ToolglotError, attempt: "_Attempt") -> ToolglotError:
-        if log.isEnabledFor(INFO):
-            fields = {**attempt.log_fields, "error": error.type, "status": attempt.status, "seconds": self.elapsed}
-            log.info("%s failed: %s", self._engine.name, error, extra=fields)
-        return error
+            fields = {**attempt.log_fields, "error": error.type, "attempt": self.retries, "seconds": delay}
+            log.info("%s: %s; retrying in %.2f s", engine.name, error, delay, extra=fields)
+        return delay
 
 
 class _Attempt:
-    """One request, sent once: `open`, then `next` until it is None, and `close` in any case."""
+    """One request, sent once: `open`, then `next` until it returns None, and `close` in any case."""
 
     def __init__(self, state: EngineState, request: Request, retry_state: _RetryState) -> None:
         self._state, self._retry_state = state, retry_state
@@ -371,75 +342,72 @@ class _Attempt:
         self._restores_calls = False
         self._held_events: list[Event] = []
         self._reply: Reply | None = None
-        self.first_byte_seconds = 0.0  # seconds from the request to the head of its answer
+        self._first_byte_seconds = 0.0
         self.has_emitted = False
 
     @property
+    def response_headers(self) -> Mapping[str, str]:
+        return self._response.headers if self._response else {}
+
+    @property
     def provider_request_id(self) -> str:
-        """What the provider calls this request; "" where it does not say."""
-        headers = self._response.headers if self._response else dict[str, str]()
-        found = next((value for name in _REQUEST_ID_HEADERS if (value := headers.get(name))), "")
-        return redact("".join(filter(str.isprintable, found)), self._state.engine.secrets)[:200]
+        """The provider's id for this request; "" if it sent none."""
+        headers = self.response_headers
+        text = next((value for name in _REQUEST_ID_HEADERS if (value := headers.get(name))), "")
+        return redact("".join(filter(str.isprintable, text)), self._state.engine.secrets)[:200]
 
     @property
     def status(self) -> int | None:
-        """Of the answer, where one came."""
+        """The response's status, if there is a response."""
         return self._response.status if self._response else None
 
     @property
     def log_fields(self) -> dict[str, Any]:
-        """Whose request it is, for the log."""
-        return {
-            "model": self._state.engine.name,
-            "request": self._retry_state.request_id,
-            "provider_request": self.provider_request_id,
-        }
+        """The fields that identify the request in the log."""
+        ids = {"request": self._retry_state.request_id, "provider_request": self.provider_request_id}
+        return {"model": self._state.engine.name, **ids}
 
     async def open(self) -> None:
-        """Sends the request. Raises what the provider answers where that is an error."""
-        session, engine, request = self._state, self._state.engine, self._request
-        sent = self._encoded = session.encode(request)
+        """Send the request. Raises the provider's error if it answers with one."""
+        state, engine, request = self._state, self._state.engine, self._request
+        encoded = self._encoded = state.encode(request)
         self.key_headers = await engine.keys.headers()
-        asked = engine.build_http_request(self.profile, sent.body, self.key_headers, stream=bool(request.stream))
+        http_request = engine.build_http_request(self.profile, encoded.body, self.key_headers, stream=bool(request.stream))
         if log.isEnabledFor(DEBUG):
-            self._log_request(asked)
-        before = time.monotonic()
-        answer = self._response = await engine.transport.send(asked)
-        self.first_byte_seconds = time.monotonic() - before
-        if answer.status >= 300:
-            raise error_from_response(answer.status, await _read_error_body(answer))
-        self._reader = session.open_reader(request, content_type=answer.headers.get("content-type", ""))
-        self._restores_calls = needs_restoring(sent)
-
-    def _log_request(self, request: HttpRequest) -> None:
-        name, size = self._state.engine.name, len(request.body)
-        fields = {
-            "model": name,
-            "request": self._retry_state.request_id,
-            "method": request.method,
-            "url": _sanitize_url(request.url),
-            "bytes": size,
-            "stream": request.stream,
-        }
-        log.debug("asking %s: %d bytes", name, size, extra=fields)
+            fields = {
+                "model": engine.name,
+                "request": self._retry_state.request_id,
+                "method": http_request.method,
+                "url": _sanitize_url(http_request.url),
+                "bytes": len(http_request.body),
+                "stream": http_request.stream,
+            }
+            log.debug("sending a request to %s: %d bytes", engine.name, len(http_request.body), extra=fields)
+        sent_at = time.monotonic()
+        response = self._response = await engine.transport.send(http_request)
+        self._first_byte_seconds = time.monotonic() - sent_at
+        if response.status >= 300:
+            raise error_from_response(response.status, await read_body(response, _MAX_ERROR_BYTES, keep_partial=True))
+        self._reader = state.open_reader(request, content_type=response.headers.get("content-type", ""))
+        self._restores_calls = needs_restoring(encoded)
 
     async def next(self) -> list[Event | Retrying] | None:
-        """The next events that can be shown; None at the end."""
-        found = self._reader
-        if found is None or self._reply is not None:
+        """The next events that can be emitted; None at the end."""
+        reader = self._reader
+        if reader is None or self._reply is not None:
             return None
         while data := await self._read():
-            events = found.feed(data)
+            events = reader.feed(data)
             if self._held_events:
                 events = self._held_events + events
             if not self.has_emitted and all(isinstance(event, ReplyStarted) for event in events):
-                self._held_events = events  # nothing to see yet: it may still be asked again
+                self._held_events = events  # no content yet: if the stream fails now, it can still be retried
                 continue
             if events:
                 return self._emit(events)
-        events = self._held_events + found.close()
-        assert found.reply is not None
-        self._reply = restore_reply(found.reply, self._encoded) if self._restores_calls else found.reply
+        events = self._held_events + reader.close()
+        assert reader.reply is not None
+        self._reply = restore_reply(reader.reply, self._encoded) if self._restores_calls else reader.reply
         return self._emit(events)
 
     async def _read(self) -> bytes:
@@ -447,7 +415,8 @@ class _Attempt:
         try:
             return await self._response.read()
         except TransportError:
-            if self._reader is not None and self._reader.is_complete:  # the answer was whole already
+            # Some servers reset the connection after the last event. The reply is complete, so nothing is lost.
+            if self._reader is not None and self._reader.is_complete:
                 return b""
             raise
 
@@ -456,69 +425,53 @@ class _Attempt:
         return cast(list[Event | Retrying], restore_events(events, self._encoded) if self._restores_calls else events)
 
     async def close(self) -> None:
-        """Gives the connection back."""
+        """Release the connection."""
         if self._response is not None:
             await self._response.close()
 
-    def retry_delay(self, error: ToolglotError, attempt: int, config: RetryConfig) -> float | None:
-        """Seconds before it may be asked again; None: it may not."""
-        headers = self._response.headers if self._response else dict[str, str]()
-        return retry_delay(error, headers, attempt, config, chance=random.random(), now=time.time())
-
-    def build_result(self, heals: tuple[Repair, ...], retries: int, seconds: float) -> EngineResult:
-        """The reply and what it took."""
+    def build_result(self) -> EngineResult:
+        """The reply and what it took to get it. Logs it, too."""
         assert self._reply is not None
         assert self._reader is not None
-        losses = (*self._encoded.losses, *self._reader.losses)
-        return EngineResult(self._reply, losses, (*self._encoded.repairs, *heals), retries, seconds)
+        state = self._retry_state
+        losses, repairs = (*self._encoded.losses, *self._reader.losses), (*self._encoded.repairs, *state.heals)
+        result = EngineResult(self._reply, losses, repairs, state.retries, state.elapsed)
+        if log.isEnabledFor(INFO):
+            fields = {
+                **self.log_fields,
+                "status": self.status,
+                "stop": result.reply.stop,
+                "seconds": result.seconds,
+                "first_byte": self._first_byte_seconds,
+                "retries": result.retries,
+                "usage": result.reply.usage,
+            }
+            log.info("%s replied in %.3f s: %s", fields["model"], result.seconds, result.reply.stop, extra=fields)
+        return result
 
 
 def _sanitize_url(url: str) -> str:
-    """An address without its query and without who is named in it. It may be none at all."""
-    scheme, _, rest = url.partition("?")[0].partition("://")
-    host, slash, path = rest.partition("/")
+    """Remove the query, the user and the password. The text may not be a URL at all."""
+    scheme, _, location = url.partition("?")[0].partition("://")
+    host, slash, path = location.partition("/")
     return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"
 
 
-def _log_result(attempt: _Attempt, result: EngineResult) -> None:
-    usage, ids = result.reply.usage, attempt.log_fields
-    fields = {
-        **ids,
-        "status": attempt.status,
-        "stop": result.reply.stop,
-        "seconds": result.seconds,
-        "first_byte": attempt.first_byte_seconds,
-        "retries": result.retries,
-        "usage": usage,
-    }
-    log.info("%s answered in %.3f s: %s", ids["model"], result.seconds, result.reply.stop, extra=fields)
-
-
 def _add_profile_defaults(request: Request, profile: Profile) -> Request:
-    """The request with what our own engine always asks for."""
-    own = {**profile.defaults, **(profile.stream_defaults if request.stream else {})}
-    own = {key: value for key, value in own.items() if key not in request.extras.get(profile.wire, {})}
-    extras = {**request.extras, profile.wire: {**own, **request.extras.get(profile.wire, {})}} if own else request.extras
+    """Add the extras that the profile always sends, such as usage in streams, unless the request sets them."""
+    extras, own_extras = request.extras, request.extras.get(profile.wire, {})
+    defaults = {**profile.defaults, **(profile.stream_defaults if request.stream else {})}
+    if missing := {key: value for key, value in defaults.items() if key not in own_extras}:
+        extras = {**extras, profile.wire: {**missing, **own_extras}}
     return replace(request, model=profile.model, extras=extras, stream=bool(request.stream))
 
 
-async def _read_error_body(response: HttpResponse) -> bytes:
-    """The body of a refusal, or what came of it."""
-    parts: list[bytes] = []
-    size = 0
-    with suppress(TransportError):
-        while size < 1_000_000 and (data := await response.read()):
-            parts.append(data)
-            size += len(data)
-    return b"".join(parts)
-
-
 def redact_error(error: ToolglotError, engine: Engine) -> None:
-    """Some providers repeat the key that they refuse. What is behind an error may hold the request's head, and goes."""
-    known = engine.secrets
-    error.args = (redact(str(error), known),)
-    error.__cause__ = error.__context__ = None
+    """Remove keys from an error: some providers repeat the key that they refuse."""
+    secrets = engine.secrets
+    error.args = (redact(str(error), secrets),)
+    error.__cause__ = error.__context__ = None  # aiohttp's errors hold the request, and with it the key
     if isinstance(error, ProviderError):
-        error.code = redact(error.code, known)
+        error.code = redact(error.code, secrets)
         if error.body is not None:
-            error.body = loads(redact(dumps_text(error.body), known))
+            error.body = loads(redact(dumps_text(error.body), secrets))

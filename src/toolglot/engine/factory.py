@@ -1,4 +1,4 @@
-"""From "PROVIDER:MODEL" to an Engine: which row of the catalog counts, where it is, and what carries the bytes."""
+"""From "PROVIDER:MODEL" to an Engine: the catalog row, its URLs, and the transport."""
 
 import os
 import re
@@ -19,7 +19,7 @@ from toolglot.tools.config import RetryConfig
 
 __all__ = ["SIMULATED_MODELS", "create_engine", "default_transport"]
 
-# What the simulator plays where no model is named.
+# The model that the simulator plays if none is named, by profile.
 SIMULATED_MODELS = {
     "openai-chat": "gpt-4o",
     "openai-responses": "gpt-5.1",
@@ -27,11 +27,18 @@ SIMULATED_MODELS = {
     "gemini": "gemini-3-pro-preview",
     "ollama": "qwen3",
 }
+_DEFAULT_URL_PARAMETERS = {"location": "global"}
+# Vertex: multi-region locations have hosts that do not follow the pattern (google-genai 3.1.0).
+_VERTEX_HOSTS = {
+    "https://global-aiplatform.googleapis.com": "https://aiplatform.googleapis.com",
+    "https://us-aiplatform.googleapis.com": "https://aiplatform.us.rep.googleapis.com",
+    "https://eu-aiplatform.googleapis.com": "https://aiplatform.eu.rep.googleapis.com",
+}
 
 
 @cache
 def default_transport() -> Transport:
-    """The transport that all engines of a process share, so that connections are used again."""
+    """The transport that all engines of a process share, so that connections are reused."""
     from toolglot.engine.http import HttpTransport
 
     return HttpTransport()
@@ -49,25 +56,24 @@ def create_engine(
     strict: bool = False,
     **url_parameters: str,
 ) -> Engine:
-    """An engine for "PROVIDER:MODEL", or for the simulator ("simulator", "simulator:PROVIDER", "simulator:PROVIDER/MODEL").
+    """Create an engine for "PROVIDER:MODEL", or "simulator", "simulator:PROVIDER", "simulator:PROVIDER/MODEL".
 
-    `places`: what stands in braces in the provider's URL (resource, version, project, location).
+    `url_parameters`: the values of the placeholders in the provider's URL (resource, version, project, location).
     Raises UnknownName, UsageError.
     """
     provider, _, name = model.partition(":")
     if provider == "simulator":
         return _create_simulated(name, transport=transport, retry=retry, headers=headers, heal=heal, strict=strict)
     if not name:
-        raise UsageError(f"{model!r} names no model: say PROVIDER:MODEL, for example anthropic:claude-sonnet-4-5 or simulator")
-    if ".." in name.split("/"):  # it would lead out of the provider's path
+        raise UsageError(f"{model!r} names no model: use PROVIDER:MODEL, such as anthropic:claude-sonnet-4-5, or simulator")
+    if ".." in name.split("/"):  # it would escape from the provider's path
         raise UsageError(f"{name!r} is not the name of a model")
     profile = resolve_profile(provider, name)
-    if strangers := set(url_parameters) - set(profile.place_env):
-        known = ("base_url", "key", "transport", "retry", "headers", "heal", "strict", *profile.place_env)
-        raise UnknownName(f"option of an engine for {profile.title}", min(strangers), known)
-    profile = replace(profile, **_fill_urls(profile, base_url, url_parameters))
+    if unknown := set(url_parameters) - set(profile.url_parameter_env):
+        known = ("base_url", "key", "transport", "retry", "headers", "heal", "strict", *profile.url_parameter_env)
+        raise UnknownName(f"option of an engine for {profile.title}", min(unknown), known)
     return Engine(
-        profile,
+        _fill_urls(profile, base_url, url_parameters),
         transport=transport or default_transport(),
         key=key,
         retry=retry,
@@ -92,10 +98,9 @@ def _create_simulated(
     profile = resolve_profile(provider or "anthropic", model)
     model = model or SIMULATED_MODELS.get(profile.id, "simulated")
     profile = resolve_profile(profile.id, model)
-    places = dict.fromkeys(profile.place_env, "simulated")
-    profile = replace(profile, **_fill_urls(profile, f"http://simulator/@{profile.id}", places))
+    parameters = dict.fromkeys(profile.url_parameter_env, "simulated")
     return Engine(
-        profile,
+        _fill_urls(profile, f"http://simulator/@{profile.id}", parameters),
         transport=transport or SimulatedTransport(),
         key="simulated",
         retry=retry,
@@ -106,30 +111,30 @@ def _create_simulated(
     )
 
 
-def _fill_urls(profile: Profile, base_url: str | None, url_parameters: Mapping[str, str]) -> dict[str, str]:
-    """The base URL and the paths with everything filled in but the model."""
-    base = base_url or next((found for name in profile.base_env if (found := os.environ.get(name))), "") or profile.base_url
+def _fill_urls(profile: Profile, base_url: str | None, url_parameters: Mapping[str, str]) -> Profile:
+    """The profile with every placeholder of its URLs filled in, except the model."""
+    base = base_url or next((value for name in profile.base_env if (value := os.environ.get(name))), "") or profile.base_url
     if not base:
         raise UsageError(f"{profile.title} needs a base URL: set {' or '.join(profile.base_env)}, or in Python base_url=…")
-    if "://" not in base:  # OLLAMA_HOST may be a host, with or without a port
+    if "://" not in base:  # OLLAMA_HOST may be a bare host, with or without a port, as Ollama's own client accepts it
         base = f"http://{base}"
         port = urlsplit(profile.base_url).port
         if port and urlsplit(base).port is None:
             base = urlsplit(base)._replace(netloc=f"{urlsplit(base).netloc}:{port}").geturl()
     if not _is_http_url(base):
-        raise UsageError(f"the base URL {redact(base, by_name=True)!r} is not http or https with a host")
-    found = {"base_url": base, "path": profile.path, "stream_path": profile.stream_path}
-    for place, names in profile.place_env.items():
-        if not any("{" + place + "}" in text for text in found.values()):
+        raise UsageError(f"the base URL {redact(base, by_name=True)!r} is not an http or https URL with a host")
+    urls = {"base_url": base, "path": profile.path, "stream_path": profile.stream_path}
+    for parameter, names in profile.url_parameter_env.items():
+        if not any("{" + parameter + "}" in text for text in urls.values()):
             continue
-        value = url_parameters.get(place) or next((text for name in names if (text := os.environ.get(name))), "")
-        value = value or _DEFAULT_URL_PARAMETERS.get(place, "")
+        value = url_parameters.get(parameter) or next((text for name in names if (text := os.environ.get(name))), "")
+        value = value or _DEFAULT_URL_PARAMETERS.get(parameter, "")
         if not value:
-            wanted = " or ".join((*names, *profile.base_env))
-            raise UsageError(f"{profile.title} needs {place!r}: set {wanted}, or in Python {place}=…")
-        found = {key: text.replace("{" + place + "}", value) for key, text in found.items()}
-    found["base_url"] = _VERTEX_HOSTS.get(found["base_url"], found["base_url"])
-    return found
+            variables = " or ".join((*names, *profile.base_env))
+            raise UsageError(f"{profile.title} needs {parameter!r}: set {variables}, or in Python {parameter}=…")
+        urls = {key: text.replace("{" + parameter + "}", value) for key, text in urls.items()}
+    urls["base_url"] = _VERTEX_HOSTS.get(urls["base_url"], urls["base_url"])
+    return replace(profile, **urls)
 
 
 def _is_http_url(base: str) -> bool:
@@ -138,12 +143,3 @@ def _is_http_url(base: str) -> bool:
         return parts.scheme in ("http", "https") and bool(parts.hostname) and not re.search(r"[\s<>]", parts.netloc)
     except ValueError:  # brackets without an address in them
         return False
-
-
-_DEFAULT_URL_PARAMETERS = {"location": "global"}
-# Multi-region locations have hosts of their own (google-genai 3.1.0).
-_VERTEX_HOSTS = {
-    "https://global-aiplatform.googleapis.com": "https://aiplatform.googleapis.com",
-    "https://us-aiplatform.googleapis.com": "https://aiplatform.us.rep.googleapis.com",
-    "https://eu-aiplatform.googleapis.com": "https://aiplatform.eu.rep.googleapis.com",
-}

@@ -1,14 +1,15 @@
-"""HTTP/1.1 on aiohttp: the transport that is used where none is given.
+"""HTTP/1.1 with aiohttp: the default transport.
 
-Laws: aiohttp is imported when the first request is sent. Certificates are always checked. No redirect, no retry, no cookie, no
+aiohttp is imported when the first request is sent. Certificates are always verified. No redirects, no retries, no cookies, no
 `.netrc`. An error is one sentence that names the host and nothing of the request. Cancelling closes the connection at once.
-Each event loop has its own connections; they end with `close`, with the loop (`asyncio.run`), or with the transport.
+Each event loop has its own connections; they are closed by `close`, with the loop (`asyncio.run`), or with the transport.
 """
 
 import asyncio
 import os
 import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import suppress
 from functools import lru_cache, partial
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,6 @@ from toolglot.engine.transport import HttpRequest, Timeouts
 from toolglot.errors import ConnectFailed, ConnectionLost, TimedOut, ToolglotError, UsageError
 
 if TYPE_CHECKING:
-    from ipaddress import IPv4Address, IPv6Address
     from ssl import SSLContext
 
     from aiohttp import BaseConnector, ClientResponse, ClientSession
@@ -27,28 +27,24 @@ if TYPE_CHECKING:
 
 __all__ = ["HttpTransport"]
 
-KEEP_ALIVE_SECONDS = 60.0
-"""Seconds that an unused connection is kept: tools run between two requests."""
-TCP_PROBE_SECONDS = 60
-"""Seconds of silence before the system asks whether the other side is still there."""
-IDLE_CHECKS = 4
-"""How often it is looked at during the idle time whether anything came: an idle stream ends after one to 1.25 of it."""
-STREAMED_BODY_BYTES = 1 << 20
-"""A body of this size is sent piece by piece, so that other tasks get their turn."""
+KEEP_ALIVE_SECONDS = 60.0  # longer than aiohttp's 15: tools run between two requests of a conversation
+TCP_PROBE_SECONDS = 60  # of silence; a model may think for minutes, and routers forget idle connections
+IDLE_CHECKS = 4  # checks per idle timeout, so that a silent stream ends after 1 to 1.25 times the timeout
+STREAMED_BODY_BYTES = 1 << 20  # larger bodies are sent in pieces; aiohttp writes bytes in one go and blocks other tasks
 MAX_HEADER_BYTES = 64 * 1024
 USER_AGENT = "toolglot"
 PROXY_SCHEMES = ("http", "https")
 
 
 class HttpTransport:
-    """Sends requests over connections that it keeps.
+    """Sends requests over a pool of connections.
 
     Args:
-        timeouts: For connecting (name, proxy and TLS included), for the head of an answer, and between two pieces of it.
-        proxy: The URL of an HTTP proxy for all requests. Without: HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY of the
-            environment, in either case; this machine itself is never asked for through those.
-        ca_file: Certificates (PEM) to trust beside those of the system. SSL_CERT_FILE of the environment replaces the system's.
-        max_connections: Requests that may be under way at the same time on one event loop; others wait for their turn.
+        timeouts: For connecting (including DNS, proxy and TLS), for the response head, and between two pieces of a response.
+        proxy: The URL of an HTTP proxy for all requests. Default: HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY from the
+            environment, in upper or lower case; loopback addresses never use those.
+        ca_file: Certificates (PEM) to trust besides the system's. The variable SSL_CERT_FILE replaces the system's.
+        max_connections: Maximum number of concurrent requests on one event loop; others wait.
     """
 
     def __init__(
@@ -68,7 +64,7 @@ class HttpTransport:
         self._tls: SSLContext | None = None
 
     async def send(self, request: HttpRequest) -> "_AiohttpResponse":
-        """The head of the answer. Raises ConnectFailed, TimedOut, ConnectionLost; UsageError for what cannot be sent."""
+        """Return the head of the response. Raises ConnectFailed, TimedOut, ConnectionLost, UsageError."""
         loop = asyncio.get_running_loop()
         client = self._clients.get(loop) or await self._open_client(loop)
         url = _parse_url(request.url)
@@ -92,13 +88,15 @@ class HttpTransport:
                 client.limiter.release()
             if not isinstance(error, Exception):
                 raise
-            raise _find_bad_header(error, request.headers) or _translate_error(
-                error, _format_host(url), self._timeouts
-            ) from None
+            # A key that was read from a file may end in a line break; aiohttp's message would repeat it.
+            bad = [name for name, value in request.headers.items() if any(mark in name + value for mark in "\r\n\0")]
+            if type(error) is ValueError and bad:
+                raise UsageError(f"the header {bad[0]} contains a line break or a null character") from None
+            raise _translate_error(error, _format_host(url), self._timeouts) from None
         return _AiohttpResponse(response, _format_host(url), request.stream, self._timeouts, client.limiter)
 
     async def close(self) -> None:
-        """Closes all connections. Those of other event loops are closed by these loops as soon as they run."""
+        """Close all connections. Those of other event loops are closed by their loops as soon as they run."""
         client = self._clients.pop(asyncio.get_running_loop(), None)
         self._clients.clear()
         if client is not None:
@@ -107,8 +105,8 @@ class HttpTransport:
     async def _open_client(self, loop: asyncio.AbstractEventLoop) -> "_Client":
         import aiohttp
 
-        for other in [other for other in self._clients if other.is_closed()]:
-            del self._clients[other]
+        for closed in [other for other in self._clients if other.is_closed()]:
+            del self._clients[closed]
         session = aiohttp.ClientSession(
             connector=_create_connector(loop),
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -118,18 +116,24 @@ class HttpTransport:
             max_line_size=MAX_HEADER_BYTES,
             max_field_size=MAX_HEADER_BYTES,
         )
-        session._retry_connection = False  # pyright: ignore[reportPrivateUsage] - the one switch; for GET and the like
-        gate = None if self._max_connections is None else asyncio.Semaphore(self._max_connections)
-        client = self._clients[loop] = _Client(session, gate, _close_with_loop(session))
-        await anext(client.closer)
+        # aiohttp retries GET on its own when a reused connection breaks; there is no public switch.
+        session._retry_connection = False  # pyright: ignore[reportPrivateUsage]
+        limiter = None if self._max_connections is None else asyncio.Semaphore(self._max_connections)
+        client = self._clients[loop] = _Client(session, limiter, _close_with_loop(session))
+        await anext(client.closer)  # a generator that has not started would not be closed by its loop
         return client
 
     def _find_proxy(self, url: "URL") -> str | None:
         if self._proxy is not None:
             return self._proxy
         key = (url.scheme, url.host, url.port)
-        if key not in self._proxies:
-            self._proxies[key] = _environment_proxy(*key)
+        if key not in self._proxies:  # cached: reading the environment would cost more than the rest of `send`
+            from urllib.request import getproxies_environment
+
+            proxies = getproxies_environment()
+            proxy = proxies.get(url.scheme) or proxies.get("all")
+            bypassed = not url.host or _bypasses_proxy(url.host.lower(), url.port, proxies.get("no", ""))
+            self._proxies[key] = _normalize_proxy(proxy) if proxy and not bypassed else None
         return self._proxies[key]
 
     def _tls_context(self) -> "SSLContext":
@@ -137,13 +141,13 @@ class HttpTransport:
             import ssl
 
             context = ssl.create_default_context()
-            context.set_alpn_protocols(["http/1.1"])
+            context.set_alpn_protocols(["http/1.1"])  # or some servers choose HTTP/2, which aiohttp does not speak
             if self._ca_file is not None:
                 try:
                     context.load_verify_locations(self._ca_file)
                 except OSError as error:
                     reason = error.strerror or error
-                    raise UsageError(f"no certificates can be read from {self._ca_file!r}: {reason}") from None
+                    raise UsageError(f"cannot read certificates from {self._ca_file!r}: {reason}") from None
             self._tls = context
         return self._tls
 
@@ -154,7 +158,7 @@ def _create_connector(loop: asyncio.AbstractEventLoop) -> "BaseConnector":
 
     class Handler(ResponseHandler):
         def close(self) -> None:
-            """At once, also where the other side does not read: what is not sent yet would keep the connection open."""
+            """Close at once even if the peer does not read: unsent data would keep the connection open."""
             if self.transport is not None and self.transport.get_write_buffer_size():
                 self.abort()
             super().close()
@@ -165,13 +169,12 @@ def _create_connector(loop: asyncio.AbstractEventLoop) -> "BaseConnector":
 
 
 def _create_socket(address: tuple[Any, ...]) -> socket.socket:
-    """Asks a silent peer now and then whether it is still there: a model may think for minutes, and routers forget."""
-    made = socket.socket(*address[:3])
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    sock = socket.socket(*address[:3])
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name in ("TCP_KEEPIDLE", "TCP_KEEPINTVL"):
-        if hasattr(socket, name):
-            made.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), TCP_PROBE_SECONDS)
-    return made
+        if hasattr(socket, name):  # not on every platform
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), TCP_PROBE_SECONDS)
+    return sock
 
 
 class _Client(msgspec.Struct):
@@ -183,7 +186,7 @@ class _Client(msgspec.Struct):
 
 
 async def _close_with_loop(session: "ClientSession") -> AsyncGenerator[None]:
-    """Closes the session with its loop, or when nobody holds the generator any more: loops do that for generators."""
+    """Close the session with its loop, or when the generator is garbage-collected: event loops do both for generators."""
     try:
         yield
     finally:
@@ -215,16 +218,18 @@ class _AiohttpResponse:
         self._seen_bytes, self._quiet_checks = response.content.total_raw_bytes, 0
         self._timer: asyncio.TimerHandle | None = None
         if timeouts.idle is not None and not response.content.is_eof():
-            self._timer = asyncio.get_running_loop().call_later(
-                timeouts.idle / IDLE_CHECKS, self._check_idle, timeouts.idle / IDLE_CHECKS
-            )
+            interval = timeouts.idle / IDLE_CHECKS
+            self._timer = asyncio.get_running_loop().call_later(interval, self._check_idle, interval)
 
     async def read(self) -> bytes:
         try:
             return await self._read_next()
         except Exception as error:
-            if self._stream and (left := self._take_unread()):
-                return left
+            # aiohttp raises before it delivers what arrived until then, and the end of the reply may be in it.
+            buffer = self._response.content._buffer  # pyright: ignore[reportPrivateUsage]
+            if self._stream and (unread := b"".join(buffer)):
+                buffer.clear()
+                return unread
             self._release()
             raise _translate_error(error, self._host, self._timeouts, reading=True) from None
         except BaseException:
@@ -235,7 +240,7 @@ class _AiohttpResponse:
         self._release()
 
     def _check_idle(self, interval: float) -> None:
-        """Whether anything came. aiohttp's own timer is set anew for each piece, which costs an eighth of a paced stream."""
+        """Time out if nothing arrived. aiohttp resets its own timer for each piece: 12 % of a paced stream's CPU."""
         content = self._response.content
         count, waiting = content.total_raw_bytes, not content._buffer  # pyright: ignore[reportPrivateUsage]
         self._quiet_checks = self._quiet_checks + 1 if waiting and count == self._seen_bytes else 0
@@ -248,15 +253,8 @@ class _AiohttpResponse:
             content.set_exception(TimeoutError())
             self._release()
 
-    def _take_unread(self) -> bytes:
-        """What came before the failure: aiohttp would keep it."""
-        buffer = self._response.content._buffer  # pyright: ignore[reportPrivateUsage]
-        left = b"".join(buffer)
-        buffer.clear()
-        return left
-
     def _release(self) -> None:
-        self._response.close()  # a connection that was read to its end has been given back already
+        self._response.close()  # has no effect if the body was read to its end: the connection is back in the pool
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -265,12 +263,12 @@ class _AiohttpResponse:
             self._limiter = None
 
 
-# ---- where to
+# ---- URLs and proxies
 
 
 @lru_cache(maxsize=256)
 def _parse_url(text: str) -> "URL":
-    """As it is written: a signed path must not be quoted anew."""
+    """Parse without quoting again: that would break a signed path."""
     from yarl import URL
 
     try:
@@ -279,7 +277,8 @@ def _parse_url(text: str) -> "URL":
             return url
     except ValueError:
         pass
-    raise UsageError("a request needs an address that starts with http:// or https:// and a host")  # may hold a key: not shown
+    # The URL is not shown: it may contain a key.
+    raise UsageError("the URL of a request must start with http:// or https:// and name a host")
 
 
 def _format_host(url: "URL") -> str:
@@ -291,23 +290,13 @@ def _normalize_proxy(text: str) -> str:
     url = text if "://" in text else f"http://{text}"
     scheme = url.partition(":")[0].lower()
     if scheme not in PROXY_SCHEMES:
-        raise UsageError(f"a proxy is spoken to over http or https, not {scheme}")
+        raise UsageError(f"a proxy URL must use http or https, not {scheme}")
     return url
 
 
-def _environment_proxy(scheme: str, host: str | None, port: int | None) -> str | None:
-    from urllib.request import getproxies_environment
-
-    proxies = getproxies_environment()
-    found = proxies.get(scheme) or proxies.get("all")
-    if not found or not host or _bypasses_proxy(host.lower(), port, proxies.get("no", "")):
-        return None
-    return _normalize_proxy(found)
-
-
 def _bypasses_proxy(host: str, port: int | None, exceptions: str) -> bool:
-    """Whether a host is this machine, or one of NO_PROXY: a name and all below it, an address or a range, or `*`."""
-    from ipaddress import ip_address
+    """Whether a host is this machine or matches NO_PROXY: a name and its subdomains, an address, a network, or `*`."""
+    from ipaddress import ip_address, ip_network
 
     names = exceptions.lower().replace(",", " ").split()
     if "*" in names or host == "localhost" or host.endswith(".localhost"):
@@ -317,27 +306,14 @@ def _bypasses_proxy(host: str, port: int | None, exceptions: str) -> bool:
     except ValueError:
         suffixes = tuple("." + bare for name in names if (bare := name.lstrip("*.")))
         return f".{host}".endswith(suffixes) or f".{host}:{port}".endswith(suffixes)
-    return address.is_loopback or any(_is_in_network(address, name) for name in names)
+    for name in names:
+        with suppress(ValueError):  # a name, not an address
+            if address in ip_network(name.strip("[]"), strict=False):
+                return True
+    return address.is_loopback
 
 
-def _is_in_network(address: "IPv4Address | IPv6Address", name: str) -> bool:
-    from ipaddress import ip_network
-
-    try:
-        return address in ip_network(name.strip("[]"), strict=False)
-    except ValueError:
-        return False
-
-
-# ---- what went wrong
-
-
-def _find_bad_header(error: Exception, headers: Mapping[str, str]) -> UsageError | None:
-    """A key read from a file often ends in a line break."""
-    if type(error) is not ValueError:
-        return None
-    names = [name for name, value in headers.items() if any(mark in name + value for mark in "\r\n\0")]
-    return UsageError(f"the header {names[0]} holds a line break or a null") if names else None
+# ---- errors
 
 
 def _translate_error(error: Exception, host: str, timeouts: Timeouts, *, reading: bool = False) -> ToolglotError:
@@ -345,17 +321,17 @@ def _translate_error(error: Exception, host: str, timeouts: Timeouts, *, reading
 
     match error:
         case aiohttp.ConnectionTimeoutError():
-            return TimedOut(f"{host} could not be reached within {timeouts.connect:g} seconds", "connect")
+            return TimedOut(f"could not connect to {host} within {timeouts.connect:g} seconds", "connect")
         case TimeoutError() if reading:
-            return TimedOut(f"nothing more came from {host} for {timeouts.idle:g} seconds", "idle")
+            return TimedOut(f"{host} sent nothing for {timeouts.idle:g} seconds", "idle")
         case TimeoutError():
-            return TimedOut(f"{host} did not begin to answer within {timeouts.first_byte:g} seconds", "first byte")
+            return TimedOut(f"{host} did not start to respond within {timeouts.first_byte:g} seconds", "first byte")
         case aiohttp.ClientConnectorError() | aiohttp.ClientHttpProxyError() | aiohttp.ServerFingerprintMismatch():
             return ConnectFailed(_describe_connect_error(error, host))
         case aiohttp.ClientResponseError():
-            return ConnectionLost(f"{host} did not answer in HTTP: {error.message.splitlines()[0].rstrip(':')}")
+            return ConnectionLost(f"the response of {host} is not HTTP: {error.message.splitlines()[0].rstrip(':')}")
         case _:
-            return ConnectionLost(f"the connection to {host} broke {'in the middle of' if reading else 'before'} its answer")
+            return ConnectionLost(f"the connection to {host} was lost {'during' if reading else 'before'} its response")
 
 
 def _describe_connect_error(error: Exception, host: str) -> str:
@@ -367,15 +343,15 @@ def _describe_connect_error(error: Exception, host: str) -> str:
         case aiohttp.ClientSSLError():
             return f"TLS with {host} failed: {getattr(error.os_error, 'reason', None) or error.os_error}"
         case aiohttp.ClientProxyConnectionError(os_error=reason):
-            return f"the proxy for {host} could not be reached: {_describe_os_error(reason)}"
+            return f"could not connect to the proxy for {host}: {_describe_os_error(reason)}"
         case aiohttp.ClientHttpProxyError(status=status):
             return f"the proxy refused to connect to {host}: status {status}"
         case aiohttp.ClientConnectorDNSError():
-            return f"the host {host} is not known"
+            return f"unknown host {host}"
         case aiohttp.ClientConnectorError(os_error=reason):
-            return f"{host} could not be reached: {_describe_os_error(reason)}"
+            return f"could not connect to {host}: {_describe_os_error(reason)}"
         case _:
-            return f"{host} could not be reached"
+            return f"could not connect to {host}"
 
 
 def _describe_os_error(error: OSError) -> str:

@@ -1,14 +1,14 @@
-"""Exchanges kept in a plain file of JSON lines, and answered from it again: tests without a network.
+"""Record exchanges to a file of JSON lines, and replay them: tests without a network.
 
-A line: {"request": {"method", "path", "body"}, "answer": {"status", "headers", "body" | "base64"}}. No key is ever in it: of a
-request's head nothing is kept, and texts are redacted. A replay answers equal requests in the order of their recording; a miss
-names the nearest recording and the first place where it differs.
+A line: {"request": {"method", "path", "body"}, "answer": {"status", "headers", "body" | "base64"}}. It never contains a key:
+request headers are not recorded, and texts are redacted. A replay answers equal requests in the order of their
+recording; a miss names the nearest recording and the first difference.
 """
 
 import asyncio
 import base64
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import urlsplit
@@ -22,9 +22,10 @@ from toolglot.redact import redact
 
 __all__ = ["RecordingTransport", "ReplayTransport"]
 
-_RECORDED_HEADERS = ("content-type", "retry-after", "retry-after-ms", "x-should-retry")  # of an answer's head
+_RECORDED_HEADERS = ("content-type", "retry-after", "retry-after-ms", "x-should-retry")  # all that the engine reads
 _PUBLIC_HEADERS = frozenset({"content-type", "user-agent", "accept", "anthropic-version", "anthropic-beta", "editor-version"})
 _QUERY_KEY = re.compile(r"([?&](?:key|api[_-]?key|token|access_token|sig|signature)=)[^&]*", re.IGNORECASE)
+_MISSING: Any = object()
 
 
 class _RequestRecord(msgspec.Struct, frozen=True):
@@ -57,28 +58,28 @@ class _Exchange(msgspec.Struct, frozen=True):
 
 
 class RecordingTransport:
-    """Sends through another transport and writes every exchange to a file, which it begins anew."""
+    """Sends through another transport and writes every exchange to a file, which is truncated first."""
 
     def __init__(self, inner: Transport, path: str | Path) -> None:
         self._inner, self._path = inner, Path(path)
         try:
             self._path.write_bytes(b"")
         except OSError as e:
-            raise UsageError(f"the recording {str(path)!r} cannot be written: {e.strerror}") from None
+            raise UsageError(f"cannot write the recording {str(path)!r}: {e.strerror}") from None
 
     async def send(self, request: HttpRequest) -> HttpResponse:
-        """Sends, and records what comes back."""
+        """Send a request, and record the exchange once the response is read."""
         return _RecordingResponse(await self._inner.send(request), request, self._path)
 
     async def close(self) -> None:
-        """Gives back what the inner transport holds."""
+        """Close the inner transport."""
         close = getattr(self._inner, "close", None)
         if close is not None:
             await close()
 
 
 class _RecordingResponse:
-    """Passes an answer on. It is written when it is closed, as far as its reader wanted it; what broke off is not written."""
+    """Passes a response through. It is recorded as far as it was read; one that failed half-way is not recorded."""
 
     def __init__(self, inner: HttpResponse, request: HttpRequest, path: Path) -> None:
         self._inner, self._request, self._path = inner, request, path
@@ -97,7 +98,7 @@ class _RecordingResponse:
         try:
             data = await self._inner.read()
         except BaseException:
-            self._is_finished = True  # it did not come whole
+            self._is_finished = True  # a replay could not reproduce the failure
             raise
         self._parts.append(data)
         if not data:
@@ -109,46 +110,43 @@ class _RecordingResponse:
         await self._write()
 
     async def _write(self) -> None:
-        if not self._is_finished:
-            self._is_finished = True
-            line = dumps(
-                _Exchange(
-                    _record_request(self._request),
-                    _record_response(self._inner, b"".join(self._parts), _secret_header_values(self._request)),
-                )
-            )
-            await asyncio.to_thread(_append_line, self._path, line + b"\n")
+        if self._is_finished:
+            return
+        self._is_finished = True
+        response = _record_response(self._inner, b"".join(self._parts), _secret_header_values(self._request))
+        line = dumps(_Exchange(_record_request(self._request), response)) + b"\n"
 
+        def append() -> None:
+            with self._path.open("ab") as file:  # one write: exchanges that end at the same time do not mix
+                file.write(line)
 
-def _append_line(path: Path, line: bytes) -> None:
-    with path.open("ab") as file:
-        file.write(line)
+        await asyncio.to_thread(append)
 
 
 def _secret_header_values(request: HttpRequest) -> list[str]:
-    """Whatever in a request's head may be secret."""
+    """Every header that is not known to be public may hold a secret: callers add headers of their own."""
     return [value.removeprefix("Bearer ") for name, value in request.headers.items() if name.lower() not in _PUBLIC_HEADERS]
 
 
 def _record_request(request: HttpRequest) -> _RequestRecord:
-    """A request as it is kept and compared."""
-    keys, parts = _secret_header_values(request), urlsplit(request.url)
-    path = _QUERY_KEY.sub(r"\1", parts.path + (f"?{parts.query}" if parts.query else ""))
-    text = redact(request.body.decode("utf-8", "replace"), keys)
+    """A request as it is stored and compared."""
+    secrets, url = _secret_header_values(request), urlsplit(request.url)
+    path = _QUERY_KEY.sub(r"\1", url.path + (f"?{url.query}" if url.query else ""))
+    text = redact(request.body.decode("utf-8", "replace"), secrets)
     try:
         body = loads(text)
     except ValueError:
         body = text
-    return _RequestRecord(request.method, redact(path, keys), body)
+    return _RequestRecord(request.method, redact(path, secrets), body)
 
 
-def _record_response(response: HttpResponse, body: bytes, keys: list[str]) -> _ResponseRecord:
-    headers = {name: redact(response.headers[name], keys) for name in _RECORDED_HEADERS if name in response.headers}
+def _record_response(response: HttpResponse, body: bytes, secrets: list[str]) -> _ResponseRecord:
+    headers = {name: redact(response.headers[name], secrets) for name in _RECORDED_HEADERS if name in response.headers}
     try:
-        return _ResponseRecord(response.status, headers, redact(body.decode(), keys))
+        return _ResponseRecord(response.status, headers, redact(body.decode(), secrets))
     except UnicodeDecodeError:
-        for key in filter(None, keys):
-            body = body.replace(key.encode(), b"[hidden]")
+        for secret in filter(None, secrets):
+            body = body.replace(secret.encode(), b"[hidden]")
         return _ResponseRecord(response.status, headers, base64=base64.b64encode(body).decode())
 
 
@@ -156,26 +154,43 @@ def _record_response(response: HttpResponse, body: bytes, keys: list[str]) -> _R
 
 
 class ReplayTransport:
-    """Answers from recordings, and from nothing else."""
+    """Answers from recordings only."""
 
     def __init__(self, *paths: str | Path) -> None:
         self._remaining = [exchange for path in paths for exchange in _load_exchanges(Path(path))]
         self._replayed: list[_Exchange] = []
 
     async def send(self, request: HttpRequest) -> HttpResponse:
-        """The recorded answer. Raises ReplayMiss."""
-        asked = _record_request(request)
+        """Return the recorded response. Raises ReplayMiss."""
+        record = _record_request(request)
         for exchange in self._remaining:
-            if next(_compare_requests(exchange.request, asked), None) is None:
+            if next(_compare_requests(exchange.request, record), None) is None:
                 self._remaining.remove(exchange)
                 self._replayed.append(exchange)
                 return _ReplayedResponse(exchange.answer)
-        raise ReplayMiss(_describe_miss(asked, self._remaining, self._replayed))
+        raise ReplayMiss(self._describe_miss(record))
 
     @property
     def remaining_count(self) -> int:
-        """Recorded exchanges that nobody asked for yet."""
+        """How many recorded exchanges have not been requested yet."""
         return len(self._remaining)
+
+    def _describe_miss(self, request: _RequestRecord) -> str:
+        if not self._remaining:
+            used = f": all {len(self._replayed)} recorded exchanges were used" if self._replayed else ""
+            return f"nothing is recorded for {request.method} {request.path}{used}"
+        if any(next(_compare_requests(exchange.request, request), None) is None for exchange in self._replayed):
+            return (
+                f"the recording of this request ({request.method} {request.path}) was already used: it was sent once too often"
+            )
+        candidates = [(list(_compare_requests(exchange.request, request)), exchange.request) for exchange in self._remaining]
+        differences, nearest = min(candidates, key=lambda candidate: len(candidate[0]))
+        where, recorded, actual = differences[0]
+        others = f" (and {len(differences) - 1} more)" if len(differences) > 1 else ""
+        return (
+            f"no recording of this request; the nearest is {nearest.method} {nearest.path}, which differs at {where}: "
+            f"recorded {_abbreviate(recorded, actual)}, sent {_abbreviate(actual, recorded)}{others}"
+        )
 
 
 class _ReplayedResponse:
@@ -195,34 +210,19 @@ def _load_exchanges(path: Path) -> Iterator[_Exchange]:
     try:
         lines = path.read_bytes().splitlines()
     except OSError as e:
-        raise MalformedData(f"the recording {str(path)!r} cannot be read: {e.strerror}") from None
+        raise MalformedData(f"cannot read the recording {str(path)!r}: {e.strerror}") from None
     for number, line in enumerate(lines, 1):
         if line.strip():
             try:
                 exchange = msgspec.convert(loads(line), _Exchange)
-                _ = exchange.answer.data
+                _ = exchange.answer.data  # fail now rather than in the middle of a replay
             except ValueError as e:
                 raise MalformedData(f"{path.name}, line {number}: not a recorded exchange ({e})") from None
             yield exchange
 
 
-def _describe_miss(request: _RequestRecord, remaining: Sequence[_Exchange], replayed: Sequence[_Exchange]) -> str:
-    """What is said of a request that was not recorded."""
-    found = [(list(_compare_requests(one.request, request)), one.request) for one in remaining]
-    if not found:
-        done = f": all {len(replayed)} recorded exchanges were used" if replayed else ""
-        return f"nothing is recorded for {request.method} {request.path}{done}"
-    if any(next(_compare_requests(one.request, request), None) is None for one in replayed):
-        return f"the recording of this request ({request.method} {request.path}) was used already: it was asked once too often"
-    differences, nearest = min(found, key=lambda one: len(one[0]))
-    where, recorded, now = differences[0]
-    more = f" (and {len(differences) - 1} more places)" if len(differences) > 1 else ""
-    said = f"recorded {_abbreviate(recorded, now)}, asked {_abbreviate(now, recorded)}{more}"
-    return f"no recording of this request; the nearest is {nearest.method} {nearest.path}, and it differs at {where}: {said}"
-
-
 def _abbreviate(value: Any, other: Any) -> str:
-    """A value in few words; of a long text the part where it begins to differ from the other."""
+    """A short form of a value; for a long text, the part where it starts to differ from the other."""
     if value is _MISSING:
         return "nothing"
     if isinstance(value, str) and isinstance(other, str) and len(value) > 80:
@@ -233,26 +233,23 @@ def _abbreviate(value: Any, other: Any) -> str:
     return text if len(text) <= 120 else text[:117] + "…"
 
 
-_MISSING: Any = object()
-
-
-def _compare_requests(recorded: _RequestRecord, request: _RequestRecord) -> Iterator[tuple[str, Any, Any]]:
-    if recorded.method != request.method:
-        yield "method", recorded.method, request.method
-    if recorded.path != request.path:
-        yield "path", recorded.path, request.path
-    yield from _compare_values(recorded.body, request.body, "body")
+def _compare_requests(recorded: _RequestRecord, actual: _RequestRecord) -> Iterator[tuple[str, Any, Any]]:
+    if recorded.method != actual.method:
+        yield "method", recorded.method, actual.method
+    if recorded.path != actual.path:
+        yield "path", recorded.path, actual.path
+    yield from _compare_values(recorded.body, actual.body, "body")
 
 
 def _compare_values(recorded: Any, actual: Any, where: str) -> Iterator[tuple[str, Any, Any]]:
     if isinstance(recorded, dict) and isinstance(actual, dict):
-        one, other = cast(dict[str, Any], recorded), cast(dict[str, Any], actual)
-        for key in (*one, *(key for key in other if key not in one)):
-            yield from _compare_values(one.get(key, _MISSING), other.get(key, _MISSING), f"{where}.{key}")
+        left, right = cast(dict[str, Any], recorded), cast(dict[str, Any], actual)
+        for key in (*left, *(key for key in right if key not in left)):
+            yield from _compare_values(left.get(key, _MISSING), right.get(key, _MISSING), f"{where}.{key}")
     elif isinstance(recorded, list) and isinstance(actual, list):
-        first, second = cast(list[Any], recorded), cast(list[Any], actual)
-        for index in range(max(len(first), len(second))):
-            one_item, other_item = (items[index] if index < len(items) else _MISSING for items in (first, second))
-            yield from _compare_values(one_item, other_item, f"{where}[{index}]")
-    elif recorded != actual or isinstance(recorded, bool) != isinstance(actual, bool):
+        lists = cast(list[Any], recorded), cast(list[Any], actual)
+        for index in range(max(map(len, lists))):
+            left, right = (items[index] if index < len(items) else _MISSING for items in lists)
+            yield from _compare_values(left, right, f"{where}[{index}]")
+    elif recorded != actual or isinstance(recorded, bool) != isinstance(actual, bool):  # True == 1 in Python
         yield where, recorded, actual

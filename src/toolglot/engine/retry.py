@@ -1,12 +1,12 @@
-"""When to ask a provider again, by what it says itself. Pure: clock and chance are given.
+"""When to retry a request, following the provider's own instructions. Pure: clock and randomness are arguments.
 
-| what came                                   | again?                                             |
-|---------------------------------------------|----------------------------------------------------|
-| `x-should-retry: true` / `false`            | as it says                                         |
-| rate limited, overloaded, failed, no answer | yes                                                |
-| the model's call was refused (Groq)         | yes: it may write it right the next time           |
-| out of quota, refused, unknown, forbidden   | never                                              |
-| `retry-after-ms`, `retry-after`, RetryInfo  | after so long, unless that is longer than `max_wait` |
+| what came back                               | retry?                                        |
+|----------------------------------------------|-----------------------------------------------|
+| `x-should-retry: true` / `false`             | as it says                                    |
+| rate limited, overloaded, failed, no answer  | yes                                           |
+| the model's tool call was refused (Groq)     | yes: the model may get it right the next time |
+| quota exhausted, refused, unknown, forbidden | never                                         |
+| `retry-after-ms`, `retry-after`, RetryInfo   | after that time, unless it exceeds `max_wait` |
 """
 
 from collections.abc import Mapping
@@ -19,27 +19,28 @@ from toolglot.tools.config import RetryConfig
 
 __all__ = ["parse_retry_after", "retry_delay"]
 
-_MODEL_ERROR_CODES = ("tool_use_failed",)  # Groq checks what the model wrote (groq SDK 1.7.0)
+_MODEL_ERROR_CODES = ("tool_use_failed",)  # Groq validates what the model wrote (groq SDK 1.7.0)
 
 
 def retry_delay(
     error: ToolglotError, headers: Mapping[str, str], attempt: int, config: RetryConfig, *, chance: float, now: float
 ) -> float | None:
-    """Seconds to wait before the provider is asked again; None: it is not. `now`: seconds since 1970."""
+    """Seconds to wait before a retry; None: do not retry. `now`: seconds since 1970."""
     if attempt >= config.max_retries or not _is_retryable(error, headers):
         return None
-    asked = parse_retry_after(headers, now)
-    if asked is None and isinstance(error, ProviderError):
-        asked = error.retry_after
-    if asked is None:
+    delay = parse_retry_after(headers, now)
+    if delay is None and isinstance(error, ProviderError):
+        delay = error.retry_after  # from the body: Google's RetryInfo
+    if delay is None:
         return config.delay(attempt, chance)
-    return max(0.0, asked) if asked <= config.max_wait else None
+    return max(0.0, delay) if delay <= config.max_wait else None
 
 
 def _is_retryable(error: ToolglotError, headers: Mapping[str, str]) -> bool:
+    # Whatever the header says: an exhausted quota does not recover within our delays.
     if isinstance(error, QuotaExceeded):
         return False
-    match headers.get("x-should-retry"):
+    match headers.get("x-should-retry"):  # OpenAI and Anthropic; their SDKs obey it before anything else
         case "true":
             return True
         case "false":
@@ -51,7 +52,7 @@ def _is_retryable(error: ToolglotError, headers: Mapping[str, str]) -> bool:
 
 
 def parse_retry_after(headers: Mapping[str, str], now: float) -> float | None:
-    """The patience that an answer's head asks for, in seconds; None where it asks for none that can be read."""
+    """The delay in seconds that a response's headers ask for; None if they ask for none that can be read."""
     for name, scale in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         text = headers.get(name, "").strip()
         try:
@@ -63,4 +64,5 @@ def parse_retry_after(headers: Mapping[str, str], now: float) -> float | None:
         moment = parsedate_to_datetime(headers.get("retry-after", ""))
     except ValueError:
         return None
+    # RFC 9110 dates are GMT; a naive result means that the zone was "-0000".
     return max(0.0, (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() - now)

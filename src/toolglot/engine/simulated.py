@@ -1,4 +1,4 @@
-"""The simulator as a transport, inside of this process: no key, no network, no port."""
+"""The simulator as an in-process transport: no key, no network, no port."""
 
 import asyncio
 from collections.abc import Mapping
@@ -12,18 +12,18 @@ __all__ = ["SimulatedTransport"]
 
 
 class SimulatedTransport:
-    """Hands every request to a simulator."""
+    """Passes every request to a simulator."""
 
     def __init__(self, simulator: Simulator | None = None) -> None:
         self.simulator = simulator or Simulator()
 
     async def send(self, request: HttpRequest) -> HttpResponse:
-        """The simulator's answer. A stall waits until it is cancelled."""
-        parts = urlsplit(request.url)
-        path = parts.path + (f"?{parts.query}" if parts.query else "")
+        """Return the simulator's response. A simulated stall waits until it is cancelled."""
+        url = urlsplit(request.url)
+        path = url.path + (f"?{url.query}" if url.query else "")
         headers = {name.lower(): value for name, value in request.headers.items()}
         answer = self.simulator.handle(request.method, path, headers, request.body)
-        if answer.parts and not isinstance(answer.parts[0], bytes):
+        if answer.parts and not isinstance(answer.parts[0], bytes):  # the fault comes before the head
             await _apply_fault(answer.parts[0])
         return _SimulatedResponse(answer.status, {name.lower(): value for name, value in answer.headers.items()}, answer.parts)
 
@@ -34,7 +34,7 @@ class _SimulatedResponse:
         self._parts = iter(parts)
 
     async def read(self) -> bytes:
-        await asyncio.sleep(0)  # as a network would, let others have their turn
+        await asyncio.sleep(0)  # yield to other tasks, as a network read would
         for part in self._parts:
             if not isinstance(part, bytes):
                 await _apply_fault(part)

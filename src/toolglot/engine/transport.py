@@ -1,46 +1,50 @@
-"""How bytes get to a provider and back: one method.
+"""How bytes get to a provider and back: a protocol with one method.
 
-Laws: a transport never retries, never follows a redirect to another host, and raises errors of our tree only. Bytes are handed
-on as they come. What times out says which phase it was in.
+A transport never retries, never follows a redirect, and raises only our own errors. Bytes are delivered as they arrive. A
+timeout names the phase it happened in.
 """
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Annotated, Protocol
 
 import msgspec
 
+from toolglot.errors import TransportError
 from toolglot.redact import redact
 
-__all__ = ["HttpRequest", "HttpResponse", "Timeouts", "Transport"]
+__all__ = ["HttpRequest", "HttpResponse", "Timeouts", "Transport", "read_body"]
+
+Seconds = Annotated[float, msgspec.Meta(gt=0)]
 
 
 class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
-    """Seconds. None: wait for ever."""
+    """Timeouts in seconds. None: wait forever."""
 
-    connect: float | None = 10.0
-    first_byte: float | None = 600.0
-    """From the request to the head of the answer: a whole answer comes only when the model has finished."""
-    idle: float | None = 120.0
-    """Between two pieces of an answer."""
+    connect: Seconds | None = 10.0
+    """To establish a connection."""
+    first_byte: Seconds | None = 600.0
+    """From the request to the head of the response: without streaming, it arrives when the model has finished."""
+    idle: Seconds | None = 120.0
+    """Between two pieces of a response."""
 
 
 class HttpRequest(msgspec.Struct, frozen=True, gc=False):
-    """A request as it goes out."""
+    """An HTTP request."""
 
     url: str
     headers: dict[str, str]
     body: bytes
     stream: bool = False
-    """Whether the answer is wanted piece by piece; else the transport may collect it."""
+    """Whether to deliver the response piece by piece; otherwise the transport may collect it first."""
     method: str = "POST"
 
     def __repr__(self) -> str:
-        """Without the headers, which hold a key; an address may hold one too."""
+        """Omit the headers, which contain a key; the URL may contain one too."""
         return f"HttpRequest({self.method} {redact(self.url, by_name=True)}, {len(self.body)} bytes)"
 
 
 class HttpResponse(Protocol):
-    """The head of an answer; its body is read piece by piece. It is always closed by the one who asked."""
+    """The head of a response; its body is read piece by piece. The caller always closes it."""
 
     @property
     def status(self) -> int: ...
@@ -50,17 +54,31 @@ class HttpResponse(Protocol):
         ...
 
     async def read(self) -> bytes:
-        """The next bytes as they came; b"" at the end. Raises ConnectionLost, TimedOut."""
+        """The next bytes as they arrived; b"" at the end. Raises ConnectionLost, TimedOut."""
         ...
 
     async def close(self) -> None:
-        """Gives the connection back, or drops it where the body was not read to its end. May be called twice."""
+        """Release the connection, or drop it if the body was not read to its end. May be called twice."""
         ...
 
 
 class Transport(Protocol):
-    """Sends requests. One transport serves many conversations at once and keeps its connections."""
+    """Sends requests. One transport serves many conversations at once and reuses its connections."""
 
     async def send(self, request: HttpRequest) -> HttpResponse:
-        """The head of the answer. Raises ConnectFailed, TimedOut, ConnectionLost; UsageError for what cannot be sent."""
+        """Return the head of the response. Raises ConnectFailed, TimedOut, ConnectionLost, UsageError."""
         ...
+
+
+async def read_body(response: HttpResponse, limit: int, *, keep_partial: bool = False) -> bytes:
+    """Read a body up to about `limit` bytes. `keep_partial`: return what arrived before the connection failed."""
+    parts: list[bytes] = []
+    size = 0
+    try:
+        while size < limit and (data := await response.read()):
+            parts.append(data)
+            size += len(data)
+    except TransportError:
+        if not keep_partial:
+            raise
+    return b"".join(parts)

@@ -291,7 +291,7 @@ _AZURE: dict[str, Any] = {
     "token_env": ("AZURE_OPENAI_AD_TOKEN",),
     "sign_in": "entra",
     "base_env": ("AZURE_OPENAI_ENDPOINT",),
-    "place_env": {"resource": ("AZURE_OPENAI_RESOURCE",), "version": ("OPENAI_API_VERSION",)},
+    "url_parameter_env": {"resource": ("AZURE_OPENAI_RESOURCE",), "version": ("OPENAI_API_VERSION",)},
 }
 _AZURE_CHAT: dict[str, Any] = {
     **_AZURE,
@@ -347,7 +347,7 @@ _DERIVED_ROWS = (
         key_env=("GOOGLE_ACCESS_TOKEN",),
         sign_in="adc",
         base_env=("GOOGLE_VERTEX_BASE_URL",),
-        place_env={"project": ("GOOGLE_CLOUD_PROJECT",), "location": ("GOOGLE_CLOUD_LOCATION",)},
+        url_parameter_env={"project": ("GOOGLE_CLOUD_PROJECT",), "location": ("GOOGLE_CLOUD_LOCATION",)},
         features=msgspec.structs.replace(_BY_ID["gemini"].features, streamed_arguments=True),
         notes=("Its signatures and the Developer API's are not interchangeable.",),
     ),

@@ -154,7 +154,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The same, where the answer is streamed."""
     base_env: tuple[str, ...] = ()
     """Variables that hold another base URL, as the vendor's own SDK reads them."""
-    place_env: dict[str, tuple[str, ...]] = {}
+    url_parameter_env: dict[str, tuple[str, ...]] = {}
     """What stands in braces in the URL -> variables that hold it."""
     price: Price | None = None
     notes: tuple[str, ...] = ()

@@ -174,7 +174,7 @@ class TestAddresses:
         assert {address for address, _ in names.reached} == {"127.0.0.1"}
 
     def test_a_name_that_turns_to_loopback_is_refused(self, either: Caller, names: Names, site: Site) -> None:
-        """Judged before, public; asked again by the gate, loopback."""
+        """Judged before, public; retried by the gate, loopback."""
         names.answers["turns.test"] = [[PUBLIC], ["127.0.0.1"]]
         assert either.error("web_open", target=f"http://turns.test:{site.port + 1}/near")[0] == "not_allowed"
         assert names.reached == []

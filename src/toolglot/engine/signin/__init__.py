@@ -1,1 +1,1 @@
-"""Keys that nobody types: variables out of sight, the system keyring, and sign-ins that give tokens."""
+"""Keys that nobody types: hidden environment variables, the system keyring, and sign-ins that return tokens."""

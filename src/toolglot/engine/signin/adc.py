@@ -1,4 +1,4 @@
-"""Sign-in with Google's application default credentials, for Vertex AI: a key file, gcloud's login, or the machine's own."""
+"""Sign-in with Google's application default credentials, for Vertex AI: a key file, gcloud's login, or the machine's."""
 
 import asyncio
 import os
@@ -18,19 +18,19 @@ __all__ = ["AdcSignIn"]
 
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 _INSTALL_HINT = (
-    "`pip install 'toolglot[vertex]'` to sign in with Google: by `gcloud auth application-default login`, or by a key file "
-    "that GOOGLE_APPLICATION_CREDENTIALS names"
+    "run `pip install 'toolglot[vertex]'` to sign in with Google, by `gcloud auth application-default login` or with a key "
+    "file in GOOGLE_APPLICATION_CREDENTIALS"
 )
 _LOGIN_HINT = "run `gcloud auth application-default login`, or set GOOGLE_APPLICATION_CREDENTIALS to a key file"
-_LOGIN_FILE = "application_default_credentials.json"
+# Set where Google runs the program: Cloud Run, App Engine, or a custom metadata server.
 _HOSTED_VARIABLES = ("K_SERVICE", "GAE_ENV", "GCE_METADATA_HOST")
-"""Variables that are set where Google itself runs the program."""
+# "Google Compute Engine" on Google's machines; google-auth checks the same file before it asks the metadata server.
 _PRODUCT_NAME_FILE = Path("/sys/class/dmi/id/product_name")
-_NULL_HANDLER = NullHandler()  # what the package warns of is in our error
+_NULL_HANDLER = NullHandler()  # google-auth's warnings repeat what our error says
 
 
 class AdcSignIn:
-    """Tokens of Google. Safe to share."""
+    """Google tokens. Safe to share."""
 
     def __init__(self, *, clock: Callable[[], float] = time.time) -> None:
         self._cache = TokenCache(self._fetch, clock)
@@ -39,8 +39,11 @@ class AdcSignIn:
         return await self._cache.get(fresh=fresh)
 
     def describe_origin(self) -> str | None:
-        """What would be signed in with, as far as this machine can tell without asking anyone."""
-        if not _is_installed():
+        """What it would sign in with, as far as this machine can tell without a request."""
+        try:
+            if find_spec("google.auth") is None or find_spec("requests") is None:
+                return None
+        except (ImportError, ValueError):  # the namespace package `google` is missing, or half removed
             return None
         if file := os.environ.get("GOOGLE_APPLICATION_CREDENTIALS"):
             return "Google sign-in (GOOGLE_APPLICATION_CREDENTIALS)" if Path(file).is_file() else None
@@ -49,49 +52,48 @@ class AdcSignIn:
         return "Google sign-in (this machine's account)" if _is_google_machine() else None
 
     async def _fetch(self) -> Token:
-        return await asyncio.to_thread(self._fetch_blocking)
+        return await asyncio.to_thread(_fetch_blocking)
 
-    def _fetch_blocking(self) -> Token:
-        try:
-            google, errors = import_module("google.auth"), import_module("google.auth.exceptions")
-            carrier, requests = import_module("google.auth.transport.requests"), import_module("requests")
-        except ImportError:
-            raise not_signed_in_error(_INSTALL_HINT) from None
-        getLogger("google.auth").addHandler(_NULL_HANDLER)
-        try:
-            with requests.Session() as session:
-                credentials, _project = google.default(scopes=[SCOPE], request=carrier.Request(session))
-                credentials.refresh(carrier.Request(session))
-        except errors.TransportError:
-            raise ConnectFailed("Google's sign-in cannot be reached: check the network") from None
-        except errors.GoogleAuthError as error:
-            raise _auth_error(isinstance(error, errors.DefaultCredentialsError)) from None
-        return _to_token(credentials)
+
+def _fetch_blocking() -> Token:
+    try:
+        google, errors = import_module("google.auth"), import_module("google.auth.exceptions")
+        transport, requests = import_module("google.auth.transport.requests"), import_module("requests")
+    except ImportError:
+        raise not_signed_in_error(_INSTALL_HINT) from None
+    getLogger("google.auth").addHandler(_NULL_HANDLER)
+    try:
+        with requests.Session() as session:
+            credentials, _project = google.default(scopes=[SCOPE], request=transport.Request(session))
+            credentials.refresh(transport.Request(session))
+    except errors.TransportError:
+        raise ConnectFailed("cannot reach Google's sign-in: check the network") from None
+    except errors.DefaultCredentialsError:
+        if file := os.environ.get("GOOGLE_APPLICATION_CREDENTIALS"):
+            message = f"GOOGLE_APPLICATION_CREDENTIALS names {file!r}, which contains no credentials: {_LOGIN_HINT}"
+            raise AuthenticationFailed(message) from None
+        raise not_signed_in_error(_LOGIN_HINT) from None
+    except errors.GoogleAuthError:
+        # The message is left out: it can repeat parts of the key file.
+        raise AuthenticationFailed(f"Google refused the application default credentials: {_LOGIN_HINT}") from None
+    return _to_token(credentials)
 
 
 def _to_token(credentials: Any) -> Token:
-    ends: datetime | None = credentials.expiry
-    if ends is not None and ends.tzinfo is None:  # the package means UTC
-        ends = ends.replace(tzinfo=UTC)
-    payer: str | None = getattr(credentials, "quota_project_id", None)
-    headers = {"x-goog-user-project": payer} if payer else {}
-    return Token(str(credentials.token), ends.timestamp() if ends else None, headers=headers)
-
-
-def _auth_error(is_missing: bool) -> AuthenticationFailed:
-    file = os.environ.get("GOOGLE_APPLICATION_CREDENTIALS")
-    if is_missing and file:
-        return AuthenticationFailed(f"GOOGLE_APPLICATION_CREDENTIALS names {file!r}, which holds no credentials: {_LOGIN_HINT}")
-    if is_missing:
-        return not_signed_in_error(_LOGIN_HINT)
-    return AuthenticationFailed(f"Google refuses the application default credentials: {_LOGIN_HINT}")
+    expiry: datetime | None = credentials.expiry
+    if expiry is not None and expiry.tzinfo is None:  # google-auth returns naive UTC
+        expiry = expiry.replace(tzinfo=UTC)
+    # User credentials are billed to their quota project; the API refuses the request without this header.
+    quota_project: str | None = getattr(credentials, "quota_project_id", None)
+    headers = {"x-goog-user-project": quota_project} if quota_project else {}
+    return Token(str(credentials.token), expiry.timestamp() if expiry else None, headers=headers)
 
 
 def _login_file() -> Path:
-    folder = os.environ.get("CLOUDSDK_CONFIG")
-    if not folder and os.name == "nt":
-        folder = str(Path(os.environ.get("APPDATA", "")) / "gcloud")
-    return Path(folder or "~/.config/gcloud").expanduser() / _LOGIN_FILE
+    directory = os.environ.get("CLOUDSDK_CONFIG")
+    if not directory and os.name == "nt":
+        directory = str(Path(os.environ.get("APPDATA", "")) / "gcloud")
+    return Path(directory or "~/.config/gcloud").expanduser() / "application_default_credentials.json"
 
 
 def _is_google_machine() -> bool:
@@ -100,11 +102,4 @@ def _is_google_machine() -> bool:
     try:
         return _PRODUCT_NAME_FILE.read_text(encoding="utf-8").startswith("Google")
     except OSError:
-        return False
-
-
-def _is_installed() -> bool:
-    try:
-        return find_spec("google.auth") is not None and find_spec("requests") is not None
-    except (ImportError, ValueError):
         return False

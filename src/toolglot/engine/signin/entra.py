@@ -1,6 +1,7 @@
 """Sign-in with Microsoft Entra, for Azure: whatever `azure.identity.DefaultAzureCredential` finds on this machine.
 
-A secret that was taken out of the environment is handed over directly: it is never put back, not even for a moment.
+A secret that was removed from the environment is passed to the credential directly: putting it back, even for a moment, would
+expose it to processes that tools start.
 """
 
 import asyncio
@@ -21,8 +22,10 @@ from toolglot.redact import redact
 __all__ = ["EntraSignIn"]
 
 SCOPE = "https://cognitiveservices.azure.com/.default"
-_INSTALL_HINT = "`pip install 'toolglot[azure]'` to sign in with Entra"
-# The credentials that hold a secret: what each is made of, and what it may have beside. As EnvironmentCredential has them.
+_INSTALL_HINT = "run `pip install 'toolglot[azure]'` to sign in with Entra"
+_LOGIN_HINT = "sign in with Entra: `az login`, a managed identity, or AZURE_TENANT_ID with AZURE_CLIENT_ID"
+# The credentials that take a secret, with their required and optional arguments. The order and the variables are those of
+# azure.identity.EnvironmentCredential, which cannot see hidden variables.
 _SECRET_CREDENTIALS: tuple[tuple[str, dict[str, str], dict[str, str]], ...] = (
     (
         "ClientSecretCredential",
@@ -40,17 +43,18 @@ _SECRET_CREDENTIALS: tuple[tuple[str, dict[str, str], dict[str, str]], ...] = (
         {"tenant_id": "AZURE_TENANT_ID"},
     ),
 )
-# AZURE_TOKEN_CREDENTIALS may say which credentials count; these say that such a principal does.
+# AZURE_TOKEN_CREDENTIALS restricts the credentials; with these values the environment's are among them.
 _ENVIRONMENT_CREDENTIAL_NAMES = ("", "prod", "environmentcredential")
+# DefaultAzureCredential raises a plain ClientAuthenticationError when nothing is configured; only its text tells.
 _NO_CREDENTIALS_TEXT = "failed to retrieve a token from the included credentials"
-_NULL_HANDLER = NullHandler()  # what the package warns of is in our error
-# What somebody who can sign in here has: variables, folders.
+_NULL_HANDLER = NullHandler()  # azure-identity's warnings repeat what our error says
+# What a machine has on which somebody can sign in.
 _LOGIN_VARIABLES = ("AZURE_CLIENT_ID", "AZURE_FEDERATED_TOKEN_FILE", "IDENTITY_ENDPOINT", "MSI_ENDPOINT")
 _LOGIN_DIRECTORIES = ("~/.azure", "~/.azd", "/var/lib/waagent")
 
 
 class EntraSignIn:
-    """Tokens of Entra. Safe to share."""
+    """Entra tokens. Safe to share."""
 
     def __init__(self, *, scope: str = SCOPE, clock: Callable[[], float] = time.time) -> None:
         self._scope = scope
@@ -60,14 +64,15 @@ class EntraSignIn:
         return await self._cache.get(fresh=fresh)
 
     def describe_origin(self) -> str | None:
-        """What would be signed in with, as far as this machine can tell without asking anyone."""
-        if not _is_installed():
+        """What it would sign in with, as far as this machine can tell without a request."""
+        try:
+            if find_spec("azure.identity") is None:
+                return None
+        except (ImportError, ValueError):  # the namespace package `azure` is missing, or half removed
             return None
-        folders = (os.environ.get("AZURE_CONFIG_DIR") or _LOGIN_DIRECTORIES[0], *_LOGIN_DIRECTORIES[1:])
-        signs = any(read_key_variable(name) for name in _LOGIN_VARIABLES) or any(
-            Path(name).expanduser().is_dir() for name in folders
-        )
-        return "Entra sign-in" if signs else None
+        directories = (os.environ.get("AZURE_CONFIG_DIR") or _LOGIN_DIRECTORIES[0], *_LOGIN_DIRECTORIES[1:])
+        has_login = any(map(read_key_variable, _LOGIN_VARIABLES)) or any(Path(d).expanduser().is_dir() for d in directories)
+        return "Entra sign-in" if has_login else None
 
     async def _fetch(self) -> Token:
         return await asyncio.to_thread(self._fetch_blocking)
@@ -80,35 +85,28 @@ class EntraSignIn:
         getLogger("azure").addHandler(_NULL_HANDLER)
         try:
             with _environment_credential(identity) or identity.DefaultAzureCredential() as credential:
-                found = credential.get_token(self._scope)
+                token = credential.get_token(self._scope)
         except (errors.AzureError, ValueError, OSError) as error:
             raise _auth_error(error) from None
-        return Token(found.token, float(found.expires_on))
+        return Token(token.token, float(token.expires_on))
 
 
 def _environment_credential(identity: Any) -> Any:
-    """The credential that the environment describes, hidden variables included; None where it describes none."""
+    """The credential that the environment, including hidden variables, describes; None if it describes none."""
     if os.environ.get("AZURE_TOKEN_CREDENTIALS", "").strip().lower() not in _ENVIRONMENT_CREDENTIAL_NAMES:
         return None
-    for kind, needed, possible in _SECRET_CREDENTIALS:
-        found = {field: value for field, name in {**needed, **possible}.items() if (value := read_key_variable(name))}
-        if needed.keys() <= found.keys():
-            return getattr(identity, kind)(**found)
+    for kind, required, optional in _SECRET_CREDENTIALS:
+        values = {field: value for field, name in {**required, **optional}.items() if (value := read_key_variable(name))}
+        if required.keys() <= values.keys():
+            return getattr(identity, kind)(**values)
     return None
 
 
 def _auth_error(error: Exception) -> AuthenticationFailed:
-    said, kind = redact(str(error), secret_values()).strip(), type(error).__name__
-    if kind == "CredentialUnavailableError" or _NO_CREDENTIALS_TEXT in said:
-        return not_signed_in_error(
-            "sign in with Entra: `az login`, a managed identity, or AZURE_TENANT_ID with AZURE_CLIENT_ID"
-        )
-    why = (said.splitlines() or [kind])[0][:200].rstrip(".: ")
-    return AuthenticationFailed(f"Entra gives no token for Azure OpenAI ({why}): `az login`, or check the AZURE_… variables")
-
-
-def _is_installed() -> bool:
-    try:
-        return find_spec("azure.identity") is not None
-    except (ImportError, ValueError):
-        return False
+    message, kind = redact(str(error), secret_values()).strip(), type(error).__name__
+    if kind == "CredentialUnavailableError" or _NO_CREDENTIALS_TEXT in message:
+        return not_signed_in_error(_LOGIN_HINT)
+    reason = (message.splitlines() or [kind])[0][:200].rstrip(".: ")
+    return AuthenticationFailed(
+        f"Entra returned no token for Azure OpenAI ({reason}): run `az login`, or check the AZURE_… variables"
+    )

@@ -1,43 +1,48 @@
-"""Variables that hold keys. The library reads them where they are and leaves them there.
+"""Environment variables that hold keys. The library reads them and leaves them in place.
 
-A program that runs tools takes them out of the environment first (`hide_environment`): what a tool starts does not inherit
-them, and `environment_key` finds them all the same.
+A program that runs tools removes them from the environment first (`hide_environment`), so that the processes its tools start do
+not inherit them; `read_key_variable` still returns them.
 """
 
 import os
 from collections import deque
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 
 from toolglot.providers.catalog import PROFILES
 
 __all__ = ["hide_environment", "read_key_variable", "remember_key", "secret_values"]
 
+# What an Entra sign-in reads, besides the providers' keys.
 ENTRA_SECRETS = ("AZURE_CLIENT_SECRET", "AZURE_PASSWORD", "AZURE_CLIENT_CERTIFICATE_PASSWORD")
-"""What an Entra sign-in reads beside the keys of providers."""
 KEY_VARIABLES = frozenset({*ENTRA_SECRETS, *(name for row in PROFILES.values() for name in (*row.key_env, *row.token_env))})
 
 _extra_names: set[str] = set()
 _hidden_keys: dict[str, str] = {}
-_used_keys: deque[str] = deque(maxlen=64)  # keys that came from elsewhere: tokens are renewed
+# Keys from elsewhere (keyring, sign-ins). Bounded, because tokens are renewed for as long as the process lives.
+_used_keys: deque[str] = deque(maxlen=64)
 
 
 def hide_environment(keep: Iterable[str] = (), extra: Iterable[str] = ()) -> None:
-    """Takes every variable that holds a key out of the environment, but for those to `keep`. `more`: other names of such."""
+    """Remove every variable that holds a key from the environment, except those in `keep`. `extra`: more names of such."""
     _extra_names.update(extra)
     for name in (KEY_VARIABLES | _extra_names).difference(keep):
         value = os.environ.pop(name, None)
         if value is not None:
             _hidden_keys[name] = value
     if _hidden_keys:
-        with suppress(OSError, ValueError):  # not Linux, or not allowed
-            _wipe_initial_environment({name.encode() for name in _hidden_keys})
+        with suppress(OSError, ValueError):  # not Linux, or not permitted
+            _wipe_initial_environment()
 
 
-def _wipe_initial_environment(names: Collection[bytes]) -> None:
-    """Linux shows a process's first environment to its children (/proc/PID/environ), whatever was taken out of it since."""
+def _wipe_initial_environment() -> None:
+    """Overwrite the hidden values in this process's memory.
+
+    Linux shows the environment a process was started with to its children (/proc/PID/environ), whatever was removed since.
+    """
+    names = {name.encode() for name in _hidden_keys}
     with open("/proc/self/stat", "rb") as stat:
-        start, end = map(int, stat.read().rpartition(b")")[2].split()[47:49])  # env_start and env_end of proc(5)
+        start, end = map(int, stat.read().rpartition(b")")[2].split()[47:49])  # env_start and env_end, see proc(5)
     with open("/proc/self/mem", "r+b", buffering=0) as memory:
         memory.seek(start)
         for entry in memory.read(end - start).split(b"\0"):
@@ -49,17 +54,17 @@ def _wipe_initial_environment(names: Collection[bytes]) -> None:
 
 
 def read_key_variable(name: str) -> str | None:
-    """What a variable holds, wherever it is now."""
+    """The value of a variable, hidden or not."""
     return os.environ.get(name, "").strip() or _hidden_keys.get(name, "").strip() or None
 
 
 def secret_values() -> frozenset[str]:
-    """All keys that are known of, hidden or not: none of them belongs in a log."""
-    found = (read_key_variable(name) for name in KEY_VARIABLES | _extra_names)
-    return frozenset({*_used_keys.copy(), *(value for value in found if value)})
+    """Every known key, to be redacted wherever text is shown."""
+    values = (read_key_variable(name) for name in KEY_VARIABLES | _extra_names)
+    return frozenset({*_used_keys.copy(), *(value for value in values if value)})  # a copy: other threads append
 
 
 def remember_key(key: str) -> None:
-    """A key that is in use now."""
+    """Add a key that is in use to `secret_values`."""
     if key not in _used_keys:
         _used_keys.append(key)

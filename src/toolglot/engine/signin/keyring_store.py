@@ -1,6 +1,7 @@
-"""Keys in the system keyring, where the package `keyring` is installed and finds one.
+"""Keys in the system keyring, if the package `keyring` is installed and finds a backend.
 
-Laws: providers of one vendor share a key. A keyring that fails holds nothing; the log says that it failed, and not on what.
+Providers of one vendor share a key. A keyring that fails counts as empty; the log records the type of the failure only, because
+its message may contain the key.
 """
 
 from functools import cache
@@ -19,26 +20,26 @@ _NULL_BACKENDS = ("keyring.backends.fail", "keyring.backends.null")
 
 @cache
 def keyring_account(profile_id: str) -> str:
-    """The name a key is kept under: the vendor's, where several providers take the same key."""
+    """The name a key is stored under: the vendor's, if several of its providers accept the same key."""
     variables = PROFILES[profile_id].key_env if profile_id in PROFILES else ()
     shared = (vendor for vendor, rows in SURFACES.items() if any(PROFILES[row].key_env == variables for _, row in rows))
     return next(shared, profile_id)
 
 
 def load_key(profile_id: str) -> str | None:
-    """The key that is kept for a provider."""
+    """The stored key of a provider."""
     key: object = _call_keyring("get_password", SERVICE, keyring_account(profile_id))
     return (key.strip() or None) if isinstance(key, str) else None
 
 
 def store_key(profile_id: str, key: str) -> bool:
-    """Keeps a key; whether that worked."""
+    """Store a key. Return whether that worked."""
     _call_keyring("set_password", SERVICE, keyring_account(profile_id), key)
     return load_key(profile_id) == key
 
 
 def delete_key(profile_id: str) -> bool:
-    """Drops the key of a provider; whether there was one, and is none any more."""
+    """Delete the key of a provider. Return True if there was one and it is gone."""
     if load_key(profile_id) is None:
         return False
     _call_keyring("delete_password", SERVICE, keyring_account(profile_id))
@@ -46,12 +47,12 @@ def delete_key(profile_id: str) -> bool:
 
 
 def is_installed() -> bool:
-    """Whether the package is there."""
+    """Whether the package can be imported."""
     return _import_keyring() is not None
 
 
 def has_backend() -> bool:
-    """Whether there is a keyring to keep keys in."""
+    """Whether there is a keyring that can store keys."""
     backend: object = _call_keyring("get_keyring")
     return backend is not None and type(backend).__module__ not in _NULL_BACKENDS
 
@@ -68,6 +69,7 @@ def _call_keyring(method: str, *arguments: str) -> Any:
     if keyring is None:
         return None
     try:
+        # The null backends raise or warn on every access; treat them as an empty keyring instead.
         if method != "get_keyring" and type(keyring.get_keyring()).__module__ in _NULL_BACKENDS:
             return None
         return getattr(keyring, method)(*arguments)

@@ -1,7 +1,7 @@
-"""What a sign-in is: it gives a token, and another one where that was refused.
+"""What a sign-in is: something that returns a token, and another one when that was refused.
 
-Laws: a token is kept until shortly before it ends. All who ask at the same time share one fetch, and one of them who is
-cancelled does not end it for the others. A token never stands in a repr.
+A token is cached until shortly before it expires. Concurrent callers share one fetch, and cancelling one of them does not
+cancel it for the others. A token never appears in a repr.
 """
 
 import asyncio
@@ -17,34 +17,34 @@ from toolglot.errors import AuthenticationFailed
 
 __all__ = ["NOT_SIGNED_IN", "SignIn", "Token", "TokenCache", "not_signed_in_error"]
 
+# Seconds before its expiry at which a token is no longer used: a request may wait for a connection before it is sent.
 EXPIRY_MARGIN = 120.0
-"""Seconds before its end from which a token is not used any more; half of its life where that is shorter."""
+# The code of the error "there is nothing to sign in with"; its message says what to do about it.
 NOT_SIGNED_IN = "not_signed_in"
-"""The code of an error that says: there is nothing to sign in with. Its text is what to do about it."""
 
 
 class Token(msgspec.Struct, frozen=True):
-    """What is sent as a bearer."""
+    """A bearer token."""
 
     text: str
     expires_at: float | None = None
-    """Seconds since 1970; None: it is used until it is refused."""
+    """Seconds since 1970; None: use it until it is refused."""
     base_url: str = ""
-    """Where it is good, when that is not the provider's usual address."""
+    """Where it is valid, if that is not the provider's usual address."""
     headers: dict[str, str] = {}
-    """What goes with it."""
+    """Headers to send with it."""
 
     def __repr__(self) -> str:
-        """Without the token."""
+        """Omit the token."""
         return f"Token(expires_at={self.expires_at}, base_url={self.base_url!r})"
 
 
 @runtime_checkable
 class SignIn(Protocol):
-    """Where tokens come from. It may be given as the `key` of an engine."""
+    """A source of tokens. It can be passed as the `key` of an engine."""
 
     async def token(self, *, fresh: bool) -> Token:
-        """A token. `fresh`: the last one was refused. Raises AuthenticationFailed, TransportError."""
+        """Return a token. `fresh`: the last one was refused. Raises AuthenticationFailed, TransportError."""
         ...
 
 
@@ -54,16 +54,17 @@ def not_signed_in_error(hint: str) -> AuthenticationFailed:
 
 
 class TokenCache:
-    """Keeps the token that `fetch` gives. `fetch` keeps none itself: each of its tokens is new."""
+    """Caches the token that `fetch` returns. `fetch` must not cache: each call has to return a new token."""
 
     def __init__(self, fetch: Callable[[], Coroutine[Any, Any, Token]], clock: Callable[[], float] = time.time) -> None:
         self._fetch, self._clock = fetch, clock
         self._token: Token | None = None
         self._valid_until = 0.0
+        # One fetch for each event loop: a task cannot be awaited from another loop.
         self._pending_fetches: dict[asyncio.AbstractEventLoop, asyncio.Task[Token]] = {}
 
     async def get(self, *, fresh: bool) -> Token:
-        """The token that is kept, or a new one."""
+        """Return the cached token, or a new one."""
         if self._token is not None and not fresh and self._clock() < self._valid_until:
             return self._token
         loop = asyncio.get_running_loop()
@@ -74,17 +75,16 @@ class TokenCache:
         return await asyncio.shield(task)
 
     async def _renew(self) -> Token:
-        token = await self._fetch()
-        self._token, self._valid_until = token, _usable_until(token, self._clock())
+        token, now = await self._fetch(), self._clock()
+        if token.expires_at is None:
+            self._valid_until = math.inf
+        else:
+            # Half of its life for a short-lived token, or it would be stale on arrival.
+            self._valid_until = token.expires_at - min(EXPIRY_MARGIN, max(0.0, token.expires_at - now) / 2)
+        self._token = token
         return token
 
     def _finish_fetch(self, loop: asyncio.AbstractEventLoop, task: "asyncio.Task[Token]") -> None:
         del self._pending_fetches[loop]
         if not task.cancelled():
-            task.exception()  # seen: the one who asked may be gone
-
-
-def _usable_until(token: Token, now: float) -> float:
-    if token.expires_at is None:
-        return math.inf
-    return token.expires_at - min(EXPIRY_MARGIN, max(0.0, token.expires_at - now) / 2)
+            task.exception()  # mark it retrieved: every caller may have been cancelled, and asyncio would log it
