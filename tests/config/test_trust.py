@@ -48,7 +48,9 @@ class TestPlaces:
 
     def test_a_place_that_cannot_be_made_is_named(self, tmp_path: Path) -> None:
         (tmp_path / "file").touch()
-        with pytest.raises(UsageError, match=r"^cannot create the directory '.*file/x': .*; set TOOLGLOT_STATE to use another one$"):
+        with pytest.raises(
+            UsageError, match=r"^cannot create the directory '.*file/x': .*; set TOOLGLOT_STATE to use another one$"
+        ):
             ensure_private_directory(tmp_path / "file" / "x")
 
     def test_what_cannot_be_written_leaves_nothing_behind(self, tmp_path: Path) -> None:
