@@ -27,6 +27,7 @@ ErrorCode = Literal[
     "invalid_argument",  # details: InvalidArgument
     "cancelled",
     # paths and files
+    "invalid_path",
     "path_not_found",  # details: MissingPath
     "path_not_allowed",  # outside of the workspace, protected, read-only, or refused by the system
     "is_directory",

@@ -1,8 +1,9 @@
-"""What the arguments of a call say: what is wrong with them, what they touch, what they would do."""
+"""What built-in tools do with arguments: check them, find the file they are about, preview their effect."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from toolglot.base_errors import invalid_argument
 from toolglot.builtin.tool_state import ToolState
 from toolglot.errors import ToolError
 
@@ -10,44 +11,43 @@ __all__ = ["check_choice", "check_minimum", "file_target", "make_preview", "path
 
 
 def check_minimum(name: str, value: int, minimum: int = 0) -> int:
-    """A number that is large enough. Raises ToolError."""
+    """Return a number that is large enough. Raises ToolError."""
     if value < minimum:
-        raise ToolError(f"{name} is {value}; it must be {minimum} or more", kind="validation")
+        raise invalid_argument(name, f"is {value}; the minimum is {minimum}")
     return value
 
 
 def check_choice(name: str, value: str, choices: Sequence[str]) -> None:
-    """Raises ToolError where the value is none of the choices."""
+    """Raise ToolError unless the value is one of the choices."""
     if value not in choices:
-        known = f"{', '.join(choices[:-1])} or {choices[-1]}"
-        raise ToolError(f"`{name}` is {value!r:.40}: give {known}", kind="validation")
+        raise invalid_argument(name, f"is {value!r:.40}; use {', '.join(choices[:-1])} or {choices[-1]}")
 
 
 def path_target(state: ToolState) -> Callable[[dict[str, Any]], str]:
-    """Tells the real path of what a call looks into; the workspace without a path."""
+    """Return a function that names the real path of what a call searches; without a path, the workspace."""
 
     def target(arguments: dict[str, Any]) -> str:
         path = arguments.get("path")
         try:
-            found = state.workspace.inspect(path if isinstance(path, str) and path else ".")
+            entry = state.workspace.inspect(path if isinstance(path, str) and path else ".")
         except ToolError:
             return str(path)
-        return str(found.path) if found else str(path)
+        return entry.absolute_path if entry else str(path)
 
     return target
 
 
 def file_target(state: ToolState) -> Callable[[dict[str, Any]], str]:
-    """Tells the real path of the file that a call touches, links followed; it need not be there yet."""
+    """Return a function that names the real path of the file that a call touches; it need not exist yet."""
 
     def target(arguments: dict[str, Any]) -> str:
         path = str(arguments.get("path", ""))
-        above, _, name = path.rstrip("/").rpartition("/")
+        parent, _, name = path.rstrip("/").rpartition("/")
         try:
-            if (found := state.workspace.inspect(path)) is not None:
-                return str(found.path)
-            folder = state.workspace.inspect(above or ".") if not path.startswith("/") or above else None
-            return str(folder.path / name) if folder is not None else path
+            if (entry := state.workspace.inspect(path)) is not None:
+                return entry.absolute_path
+            directory = state.workspace.inspect(parent or ".") if not path.startswith("/") or parent else None
+            return str(directory.path / name) if directory is not None else path
         except ToolError:
             return path
 
@@ -55,7 +55,7 @@ def file_target(state: ToolState) -> Callable[[dict[str, Any]], str]:
 
 
 def make_preview(describe: Callable[..., str]) -> Callable[[dict[str, Any]], str]:
-    """What a call would do, in the words of its plan; and where it would fail, why."""
+    """Return a preview of a call: what `describe` says of its arguments, or why the call will fail."""
 
     def preview(arguments: dict[str, Any]) -> str:
         try:

@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toolglot.builtin.files import confined_open as beneath
-from toolglot.builtin.files import workspace
+from toolglot.builtin.files import roots
 from toolglot.builtin.files.confined_open import PATH_ONLY, has_openat2, open_beneath
 from toolglot.builtin.files.workspace import Change, FileVersion, Root, Workspace
 from toolglot.errors import ToolError, UsageError
@@ -102,19 +102,19 @@ class TestLooking:
         [
             ("", "validation", "is not a path"),
             ("a\0b", "validation", "is not a path"),
-            ("\ud800", "validation", "half a character"),
+            ("\ud800", "validation", "unpaired surrogate"),
             ("x" * 256, "validation", "too long"),
             ("ü" * 128, "validation", "too long"),
             ("d/" * 2048, "validation", "too long"),
             ("nothing", "execution", "there is no 'nothing'"),
-            ("a.txt/x", "execution", "not a folder"),
-            ("a.txt/", "execution", "not a folder"),
-            ("sub", "execution", "is a folder"),
-            (".", "execution", "is a folder"),
+            ("a.txt/x", "execution", "not a directory"),
+            ("a.txt/", "execution", "not a directory"),
+            ("sub", "execution", "is a directory"),
+            (".", "execution", "is a directory"),
             ("..", "not_allowed", "outside"),
             ("/etc/passwd", "not_allowed", "outside"),
             ("{root}x/a.txt", "not_allowed", "outside"),
-            ("loop", "execution", "too many links"),
+            ("loop", "execution", "too many symbolic links"),
         ],
     )
     def test_says_what_is_wrong(self, box: Workspace, root: Path, way: str, path: str, kind: str, said: str) -> None:
@@ -151,7 +151,7 @@ class TestLooking:
         with box.open_file("a.txt") as opened:
             (root / "a.txt").unlink()
             assert os.readlink(f"/proc/self/fd/{opened.fd}").endswith(" (deleted)")
-            assert workspace._fd_path(opened.fd) == str(root / "a.txt")  # pyright: ignore[reportPrivateUsage]
+            assert roots.fd_path(opened.fd) == str(root / "a.txt")
 
     def test_that_are_forgotten_are_closed(self, root: Path) -> None:
         before = len(os.listdir("/proc/self/fd"))
@@ -164,11 +164,11 @@ class TestLooking:
     def test_what_was_opened_must_be_told_to_be_inside(
         self, box: Workspace, monkeypatch: pytest.MonkeyPatch, path: str
     ) -> None:
-        def path_of(handle: int, real: Callable[[int], str] = workspace._fd_path) -> str:  # pyright: ignore[reportPrivateUsage]
+        def path_of(handle: int, real: Callable[[int], str] = roots.fd_path) -> str:
             found = real(handle)
             return path if found.endswith("a.txt") else found
 
-        monkeypatch.setattr(workspace, "_fd_path", path_of)
+        monkeypatch.setattr(roots, "fd_path", path_of)
         assert refused(box.inspect, "a.txt").kind == "not_allowed"
 
 
@@ -205,7 +205,7 @@ class TestRoots:
 
         monkeypatch.setattr(os, "readlink", readlink)
         before = len(os.listdir("/proc/self/fd"))
-        with pytest.raises(UsageError, match="mount /proc"):
+        with pytest.raises(UsageError, match="/proc is not mounted"):
             Workspace(root)
         assert len(os.listdir("/proc/self/fd")) <= before
         monkeypatch.setattr("fcntl.fcntl", lambda *args: os.fsencode(root) + b"\0" * 9)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
@@ -313,7 +313,7 @@ class TestChanging:
     def test_minds_what_was_seen(self, box: Workspace, root: Path, way: str) -> None:
         found = box.inspect("a.txt")
         assert found is not None
-        assert "exists already" in str(refused(box.write, "a.txt", b"x", expected="absent"))
+        assert "already exists" in str(refused(box.write, "a.txt", b"x", expected="absent"))
         (root / "a.txt").write_bytes(b"by hand")
         assert "read it again" in str(refused(box.write, "a.txt", b"x", expected=found.version))
         (root / "a.txt").unlink()
@@ -350,7 +350,7 @@ class TestChanging:
                 real(handle)
 
             monkeypatch.setattr(os, "fsync", fsync)
-            assert "somebody else" in str(refused(box.write, "a.txt", b"x"))
+            assert "another program" in str(refused(box.write, "a.txt", b"x"))
         assert tree(root) == {"sub/b.txt": b"b"}
 
     def test_a_copy_is_of_what_was_looked_at(self, root: Path, top: Path) -> None:
@@ -364,7 +364,7 @@ class TestChanging:
 
             monkeypatch.setattr(os, "access", access)
             monkeypatch.setattr(os, "supports_effective_ids", set[Any]())
-            assert "somebody else" in str(refused(box.write, "a.txt", b"x"))
+            assert "another program" in str(refused(box.write, "a.txt", b"x"))
         assert os.listdir(top / "backups") == []
         box.close()
 
@@ -391,7 +391,7 @@ class TestChanging:
         self, box: Workspace, root: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         (root / "loop").symlink_to("loop")
-        assert "too many links" in str(refused(box.write, "loop", b""))
+        assert "too many symbolic links" in str(refused(box.write, "loop", b""))
 
     def test_threads_do_not_disturb_each_other(self, root: Path, top: Path) -> None:
         box = Workspace(root, backup_dir=top / "backups")

@@ -286,7 +286,7 @@ class TestRecovery:
     def test_only_sweeps_where_everything_was_in_place(self, top: Path) -> None:
         self.halfway(top / "work", top / "backups")
         with self.journal(top / "backups").open("ab") as file:
-            file.write(b'\n{"type":"mark","done":true}\n')
+            file.write(b'\n{"type":"mark","is_complete":true}\n')
         Workspace(top / "work", backup_dir=top / "backups").close()
         assert tree(top / "work") == {**OLD, "a.txt": NEW_A}
 
@@ -439,7 +439,7 @@ class TestARefusalAtEveryCall:
                 real(source, target, **options)
 
             monkeypatch.setattr(os, "rename", rename)
-            with pytest.raises(ToolError, match=r"not everything could be put back: what it was is 'a.txt' in '\.a\.txt\."):
+            with pytest.raises(ToolError, match=r"not everything could be restored, the old content is kept: 'a.txt' in '\.a\.txt\."):
                 box.apply_changes([Change("a.txt", NEW_A), Change("b.txt", b"new b")])
         box.close()
         assert without_ours(tree(top / "work")) == {**OLD, "a.txt": NEW_A}

@@ -1,7 +1,7 @@
-"""What is under way in a folder for backups, so that the next start can take it back after a crash.
+"""Records a change over several files while it is made, so that the next start can undo it after a crash.
 
-Laws: the process that writes a journal holds a lock on it; without the lock, it is dead. Only what a journal names is
-touched, and a file only where it still is exactly what was put there.
+Laws: the process that writes a log holds a lock on it; an unlocked log belongs to a dead process. Recovery touches only what a
+log names, and a file only where it is still exactly what the dead process put there.
 """
 
 import os
@@ -28,12 +28,12 @@ __all__ = [
 
 
 class FileVersion(msgspec.Struct, frozen=True):
-    """What a file was when it was looked at: another version has other numbers."""
+    """Identifies the content of a file at one moment without reading it."""
 
     device: int
     inode: int
     size: int
-    changed: int
+    modified_ns: int
 
     @classmethod
     def from_status(cls, status: os.stat_result) -> "FileVersion":
@@ -41,27 +41,27 @@ class FileVersion(msgspec.Struct, frozen=True):
 
 
 class LogEntry(msgspec.Struct, frozen=True, tag="file"):
-    """A line of a journal: one file on its way. Names are bytes, as file systems have them."""
+    """A log line: one file that is being changed. Names are bytes, as file systems have them."""
 
-    folder: bytes
+    directory: bytes
     name: bytes
     new: bytes
     old: bytes
     existed: bool
     copy: bytes
-    """A backup on its way, in the private folder."""
-    made: FileVersion | None = None
-    """What is put under the name; None: nothing yet, or it is removed."""
+    """The backup while it is written, in the private directory."""
+    new_version: FileVersion | None = None
+    """What is put under the name; None while nothing is staged, and for a removal."""
 
 
 class OutcomeMark(msgspec.Struct, frozen=True, tag="mark"):
-    """A line of a journal: whether everything is in place. The last line counts."""
+    """A log line: whether every file is in place. The last mark counts."""
 
-    done: bool
+    is_complete: bool
 
 
 class ChangeLog:
-    """What is under way, in the private folder. The process that writes it holds a lock on it: without the lock, it is dead."""
+    """The log of one change. It is created with its first line; without a directory, nothing is recorded."""
 
     def __init__(self, directory: Path | None) -> None:
         self._directory, self._path, self._fd = directory, Path(), -1
@@ -71,6 +71,7 @@ class ChangeLog:
             return
         if self._fd < 0:
             self._create(self._directory)
+        # A newline first: a line that an earlier crash truncated must not swallow this one.
         write_all(self._fd, b"".join(b"\n" + msgspec.json.encode(line) for line in lines) + b"\n")
         if sync:
             os.fsync(self._fd)
@@ -83,11 +84,12 @@ class ChangeLog:
         self._fd = os.open(path, CREATE_FLAGS, 0o600)
         self._path = path
         fcntl.flock(self._fd, fcntl.LOCK_EX)
-        os.rename(path, path.with_suffix(".journal"))  # only now it is looked at by others
+        # Other processes look only at *.journal, so they never see it unlocked.
+        os.rename(path, path.with_suffix(".journal"))
         self._path = path.with_suffix(".journal")
 
     def close(self, *, keep: bool) -> None:
-        """It has done its work; where something could not be cleaned up, it stays for the next start."""
+        """Remove the log, or keep it for the next start where something could not be cleaned up."""
         if self._fd >= 0 and not keep:
             with suppress(OSError):
                 os.unlink(self._path)
@@ -95,7 +97,7 @@ class ChangeLog:
 
 
 def list_change_logs(directory: Path) -> list[Path]:
-    """The journals in a folder that nobody else could have written to."""
+    """Return the logs in a directory that nobody else could have written to."""
     try:
         status = os.stat(directory)
         if status.st_uid != os.geteuid() or status.st_mode & 0o022:
@@ -107,28 +109,28 @@ def list_change_logs(directory: Path) -> list[Path]:
 
 @contextmanager
 def open_abandoned_log(path: Path) -> Generator[list[LogEntry | OutcomeMark]]:
-    """The lines of a journal whose writer is dead. Raises OSError where he lives. A line that was cut off was not written."""
+    """Open the log of a dead process and yield its lines. Raises OSError where its process is alive."""
     import fcntl
 
-    handle = os.open(path, READ_FLAGS)
+    def decode_line(line: bytes) -> LogEntry | OutcomeMark | None:
+        with suppress(msgspec.DecodeError):  # a truncated line counts as never written
+            return msgspec.json.decode(line, type=LogEntry | OutcomeMark)
+        return None
+
+    fd = os.open(path, READ_FLAGS)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield [line for text in read_all(handle, MAX_COPY_BYTES).split(b"\n") if (line := _decode_line(text)) is not None]
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        lines = map(decode_line, read_all(fd, MAX_COPY_BYTES).split(b"\n"))
+        yield [line for line in lines if line is not None]
     finally:
-        close_quietly(handle)
-
-
-def _decode_line(text: bytes) -> LogEntry | OutcomeMark | None:
-    with suppress(msgspec.DecodeError):
-        return msgspec.json.decode(text, type=LogEntry | OutcomeMark)
-    return None
+        close_quietly(fd)
 
 
 def restore_file(dir_fd: int, entry: LogEntry) -> None:
-    """The old file is under its name, or none where none was, and nothing beside it. It may be done again. Raises OSError."""
-    now, old = stat_at(dir_fd, entry.name), stat_at(dir_fd, entry.old)
-    is_ours = now is not None and entry.made is not None and FileVersion.from_status(now) == entry.made
-    if old is not None and (now is None or is_ours):
+    """Put the old file back under its name, or remove a new one. Safe to repeat. Raises OSError."""
+    current, old = stat_at(dir_fd, entry.name), stat_at(dir_fd, entry.old)
+    is_ours = current is not None and entry.new_version is not None and FileVersion.from_status(current) == entry.new_version
+    if old is not None and (current is None or is_ours):
         os.rename(entry.old, entry.name, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
     elif is_ours and not entry.existed:
         os.unlink(entry.name, dir_fd=dir_fd)
@@ -136,7 +138,7 @@ def restore_file(dir_fd: int, entry: LogEntry) -> None:
 
 
 def remove_leftovers(dir_fd: int, entry: LogEntry) -> None:
-    """Nothing is left beside the file. Raises OSError."""
+    """Remove the temporary files beside a changed file. Raises OSError."""
     for name in (entry.new, entry.old):
         with suppress(FileNotFoundError):
             os.unlink(name, dir_fd=dir_fd)

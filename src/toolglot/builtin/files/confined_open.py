@@ -1,7 +1,8 @@
-"""Opening a path below a folder so that nothing can lead out of it: the kernel checks, not a comparison of texts.
+"""Opens a path below a directory so that nothing can lead out of it.
 
-Linux: one `openat2` with RESOLVE_BENEATH. Elsewhere, and on older kernels: handle by handle, links read and followed by hand.
-Both give a descriptor of what was really opened; whoever swaps folders meanwhile wins an error, never a way out.
+Linux: one `openat2` call with RESOLVE_BENEATH, so the kernel does the check. Elsewhere, and on kernels before 5.6: component by
+component, reading and following links by hand. Both return a descriptor of what was really opened; whoever swaps directories
+meanwhile causes an error, never an escape.
 """
 
 import ctypes
@@ -15,13 +16,13 @@ from functools import cache, lru_cache
 
 __all__ = ["PATH_ONLY", "close_quietly", "has_openat2", "open_beneath"]
 
-_O_PATH: int = getattr(os, "O_PATH", 0)  # it goes with few other flags
+_O_PATH: int = getattr(os, "O_PATH", 0)
+# Opens a path without reading it. Systems without O_PATH get a descriptor that at least never blocks on a pipe.
 PATH_ONLY: int = _O_PATH or os.O_RDONLY | os.O_NONBLOCK
-"""A descriptor that only names a place; one that does not wait for anybody where the system has none of this kind."""
-_OPENAT2 = 437  # the same number on every architecture that has it (Linux 5.6)
+_OPENAT2 = 437  # the system call has the same number on every architecture
 _RESOLVE_BENEATH, _RESOLVE_NO_MAGICLINKS = 0x08, 0x02
-_MAX_RACE_RETRIES = 64  # EAGAIN: somebody renamed folders while the kernel looked
-_MAX_LINKS = 40
+_MAX_RACE_RETRIES = 64  # EAGAIN: somebody renamed directories during the lookup
+_MAX_LINKS = 40  # as Linux
 _DEFAULT_FLAGS = os.O_CLOEXEC | getattr(os, "O_NOCTTY", 0)
 _STEP_FLAGS = PATH_ONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -35,16 +36,16 @@ _OPEN_HOW_SIZE = ctypes.sizeof(_OpenHow)
 
 @cache
 def _syscall() -> Callable[..., int]:
-    """`syscall` of the C library, which takes what openat2 takes. The kernel only reads its structure."""
-    found = ctypes.CDLL(None, use_errno=True).syscall
-    found.argtypes = (ctypes.c_long, ctypes.c_long, ctypes.c_char_p, ctypes.POINTER(_OpenHow), ctypes.c_size_t)
-    found.restype = ctypes.c_long
-    return found
+    """Return `syscall` of the C library: glibc has no wrapper for openat2."""
+    function = ctypes.CDLL(None, use_errno=True).syscall
+    function.argtypes = (ctypes.c_long, ctypes.c_long, ctypes.c_char_p, ctypes.POINTER(_OpenHow), ctypes.c_size_t)
+    function.restype = ctypes.c_long
+    return function
 
 
 @cache
 def has_openat2() -> bool:
-    """Whether this kernel has openat2, and lets us use it."""
+    """Whether this kernel has openat2 and lets us use it (a seccomp filter may not)."""
     if sys.platform != "linux":
         return False
     try:
@@ -61,7 +62,8 @@ def has_openat2() -> bool:
 
 
 def open_beneath(dir_fd: int, path: str, flags: int, mode: int = 0o600) -> int:
-    """A descriptor of `path`, which is relative to the folder and stays below it. Raises OSError; EXDEV: it would lead out."""
+    """Open a relative path that must stay below the directory. Raises OSError; EXDEV means that it would lead out."""
+    # O_PATH refuses most other flags.
     flags |= os.O_CLOEXEC if flags & _O_PATH else _DEFAULT_FLAGS
     if has_openat2():
         return _openat2(dir_fd, path or ".", flags, mode if flags & os.O_CREAT else 0)
@@ -69,7 +71,7 @@ def open_beneath(dir_fd: int, path: str, flags: int, mode: int = 0o600) -> int:
 
 
 def close_quietly(fd: int) -> None:
-    """Closes a handle that nothing was written through: nothing can be lost, and no error matters. Below 0: there is none."""
+    """Close a descriptor that nothing was written through, so no error matters. A negative one is ignored."""
     if fd >= 0:
         with suppress(OSError):
             os.close(fd)
@@ -77,15 +79,16 @@ def close_quietly(fd: int) -> None:
 
 @lru_cache(maxsize=256)
 def _open_how(flags: int, mode: int) -> "ctypes._Pointer[_OpenHow]":  # pyright: ignore[reportPrivateUsage]
+    # Cached because building the structure costs more than the call; the kernel only reads it.
     return ctypes.pointer(_OpenHow(flags, mode, _RESOLVE_BENEATH | _RESOLVE_NO_MAGICLINKS))
 
 
 def _openat2(dir_fd: int, path: str, flags: int, mode: int) -> int:
     syscall, how, name = _syscall(), _open_how(flags, mode), os.fsencode(path)
     for _ in range(_MAX_RACE_RETRIES):
-        found: int = syscall(_OPENAT2, dir_fd, name, how, _OPEN_HOW_SIZE)
-        if found >= 0:
-            return found
+        fd: int = syscall(_OPENAT2, dir_fd, name, how, _OPEN_HOW_SIZE)
+        if fd >= 0:
+            return fd
         number = ctypes.get_errno()
         if number not in (errno.EAGAIN, errno.EINTR):
             raise OSError(number, os.strerror(number), path)
@@ -93,8 +96,8 @@ def _openat2(dir_fd: int, path: str, flags: int, mode: int) -> int:
 
 
 def _open_by_walking(dir_fd: int, path: str, flags: int, mode: int) -> int:
-    """The same, component by component. `above` holds a handle of every folder on the way, so that `..` cannot be fooled."""
-    above = [os.dup(dir_fd)]
+    """Open component by component. `parents` holds a descriptor of every directory on the way, so `..` cannot be redirected."""
+    parents = [os.dup(dir_fd)]
     links = 0
     try:
         parts = _split_path(path)
@@ -103,26 +106,26 @@ def _open_by_walking(dir_fd: int, path: str, flags: int, mode: int) -> int:
             if name == ".":
                 continue
             if name == "..":
-                if len(above) == 1:
+                if len(parents) == 1:
                     raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), path)
-                close_quietly(above.pop())
-            elif (target := _read_link(above[-1], name) if parts or _follows_links(flags) else None) is not None:
+                close_quietly(parents.pop())
+            elif (target := _read_link(parents[-1], name) if parts or _follows_links(flags) else None) is not None:
                 links += 1
                 if links > _MAX_LINKS:
                     raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
                 parts = _split_path(target) + parts
             elif parts:
-                above.append(os.open(name, _STEP_FLAGS, dir_fd=above[-1]))
+                parents.append(os.open(name, _STEP_FLAGS, dir_fd=parents[-1]))
             else:
-                return _open_last(above[-1], name, flags, mode)
-        return os.open(".", flags & ~os.O_CREAT, dir_fd=above[-1])
+                return _open_last(parents[-1], name, flags, mode)
+        return os.open(".", flags & ~os.O_CREAT, dir_fd=parents[-1])
     finally:
-        for handle in above:
-            close_quietly(handle)
+        for fd in parents:
+            close_quietly(fd)
 
 
 def _split_path(path: str) -> list[str]:
-    """The names of a path. A last "." says that what is before it must be a folder."""
+    """Return the components of a path. A final "." demands that the one before it is a directory."""
     if path.startswith("/"):
         raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), path)
     names = path.split("/")
@@ -130,23 +133,23 @@ def _split_path(path: str) -> list[str]:
 
 
 def _follows_links(flags: int) -> bool:
-    """Whether a link at the end of a path is followed; a file that must be new is never one behind a link."""
+    """Whether a link at the end of a path is followed; O_EXCL never creates a file behind a link."""
     return not flags & (os.O_NOFOLLOW | os.O_EXCL)
 
 
 def _open_last(dir_fd: int, name: str, flags: int, mode: int) -> int:
-    handle = os.open(name, flags | os.O_NOFOLLOW, mode, dir_fd=dir_fd)
+    fd = os.open(name, flags | os.O_NOFOLLOW, mode, dir_fd=dir_fd)
     try:
-        if flags & _O_PATH and _follows_links(flags) and stat.S_ISLNK(os.fstat(handle).st_mode):
-            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), name)  # it has become a link since it was looked at
+        if flags & _O_PATH and _follows_links(flags) and stat.S_ISLNK(os.fstat(fd).st_mode):
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), name)  # it became a link after it was checked
     except OSError:
-        close_quietly(handle)
+        close_quietly(fd)
         raise
-    return handle
+    return fd
 
 
 def _read_link(dir_fd: int, name: str) -> str | None:
-    """Where a link leads; None for what is no link."""
+    """Return the target of a link, or None for anything else."""
     try:
         return os.readlink(name, dir_fd=dir_fd)
     except OSError:

@@ -1,4 +1,4 @@
-"""What is done with an open descriptor, and what is said where the system refuses."""
+"""Operations on open file descriptors, and system errors as tool errors."""
 
 import errno
 import os
@@ -6,6 +6,7 @@ import stat
 from collections.abc import Generator
 from contextlib import contextmanager
 
+from toolglot.base_errors import ErrorCode, MissingPath
 from toolglot.errors import ToolError
 
 __all__ = [
@@ -23,23 +24,23 @@ __all__ = [
 CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 MAX_COPY_BYTES = 256 << 20
-_MESSAGES = {
-    errno.ENOENT: "there is no {!r}",
-    errno.ENOTDIR: "{!r}: a part of the path is not a folder",
-    errno.EISDIR: "{!r} is a folder",
-    errno.ELOOP: "{!r} leads through too many links",
-    errno.EXDEV: "{!r} leads out of the workspace",
-    errno.ENXIO: "{!r} is not a regular file",
-    errno.EACCES: "{!r} may not be opened",
-    errno.EPERM: "{!r} may not be changed",
-    errno.ENAMETOOLONG: "the path {!r} is too long",
-    errno.ENOSPC: "{!r} cannot be written: the disk is full",
-    errno.EROFS: "{!r} cannot be written: the file system is read-only",
+_MESSAGES: dict[int, tuple[str, ErrorCode]] = {
+    errno.ENOENT: ("there is no {!r}", "path_not_found"),
+    errno.ENOTDIR: ("{!r}: a parent of the path is not a directory", "not_directory"),
+    errno.EISDIR: ("{!r} is a directory", "is_directory"),
+    errno.ELOOP: ("{!r} goes through too many symbolic links", "io_error"),
+    errno.EXDEV: ("{!r} leads out of the workspace", "path_not_allowed"),
+    errno.ENXIO: ("{!r} is not a regular file", "not_regular_file"),
+    errno.EACCES: ("permission to open {!r} was denied", "path_not_allowed"),
+    errno.EPERM: ("permission to change {!r} was denied", "path_not_allowed"),
+    errno.ENAMETOOLONG: ("the path {!r} is too long", "io_error"),
+    errno.ENOSPC: ("{!r} cannot be written: the disk is full", "io_error"),
+    errno.EROFS: ("{!r} cannot be written: the file system is read-only", "io_error"),
 }
 
 
 def read_all(fd: int, limit: int) -> bytes:
-    """What a descriptor holds, at most so many bytes."""
+    """Read until the end of the file, at most `limit` bytes."""
     parts: list[bytes] = []
     size = 0
     while size < limit and (data := os.read(fd, min(1 << 20, limit - size))):
@@ -49,14 +50,14 @@ def read_all(fd: int, limit: int) -> bytes:
 
 
 def write_all(fd: int, data: bytes) -> None:
-    """All of the bytes."""
+    """Write all of the bytes, however many `os.write` takes at once."""
     view = memoryview(data)
     while view:
         view = view[os.write(fd, view) :]
 
 
 def stat_at(dir_fd: int, name: str | bytes) -> os.stat_result | None:
-    """What is under a name; None: nothing. Raises OSError."""
+    """Return the status of a directory entry without following links, or None where there is none. Raises OSError."""
     try:
         return os.stat(name, dir_fd=dir_fd, follow_symlinks=False)
     except FileNotFoundError:
@@ -64,22 +65,24 @@ def stat_at(dir_fd: int, name: str | bytes) -> os.stat_result | None:
 
 
 def check_regular_file(status: os.stat_result, raw_path: str) -> None:
-    """Raises ToolError where it is no regular file."""
+    """Raise ToolError unless the status is that of a regular file."""
+    if stat.S_ISDIR(status.st_mode):
+        raise ToolError(f"{raw_path!r} is a directory", code="is_directory")
     if not stat.S_ISREG(status.st_mode):
-        what = "a folder" if stat.S_ISDIR(status.st_mode) else "not a regular file"
-        raise ToolError(f"{raw_path!r} is {what}", kind="execution")
+        raise ToolError(f"{raw_path!r} is not a regular file", code="not_regular_file")
 
 
 def tool_error(error: OSError, raw_path: str) -> ToolError:
-    """An error of the system in one sentence. `given`: the path as it was given."""
-    said = _MESSAGES.get(error.errno or 0)
-    kind = "not_allowed" if error.errno in (errno.EXDEV, errno.EACCES, errno.EPERM) else "execution"
-    return ToolError(said.format(raw_path) if said else f"{raw_path!r}: {error.strerror}", kind=kind)
+    """Return a system error as a ToolError that names the path as the model wrote it."""
+    message, code = _MESSAGES.get(error.errno or 0, (f"{{!r}}: {error.strerror}", "io_error"))
+    kind = "not_allowed" if code == "path_not_allowed" else "execution"
+    details = MissingPath(raw_path) if code == "path_not_found" else None
+    return ToolError(message.format(raw_path), kind=kind, code=code, details=details)
 
 
 @contextmanager
 def translate_os_errors(raw_path: str) -> Generator[None]:
-    """Errors of the system in here are said in one sentence."""
+    """Raise system errors of the block as ToolError."""
     try:
         yield
     except OSError as e:

@@ -1,7 +1,7 @@
-"""Changes of files on their way: all of them, or none.
+"""Changes several files: all of them, or none.
 
-Laws: everything that can fail is done first, beside the files: checks, backups, the new contents on disk. Then names
-change, each by one rename that can be taken back. The old file is there until all are done.
+Laws: everything that can fail happens first, beside the files: checks, backups, the new contents on disk. Then names change,
+each by one rename that can be undone. The old file exists until all are done.
 """
 
 import errno
@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from toolglot.base_errors import MissingPath
 from toolglot.builtin.files.change_log import ChangeLog, FileVersion, LogEntry, OutcomeMark, remove_leftovers, restore_file
 from toolglot.builtin.files.confined_open import close_quietly
 from toolglot.builtin.files.descriptors import (
@@ -36,14 +37,15 @@ __all__ = [
     "remove_created",
 ]
 
-_NO_LINKS = (errno.EPERM, errno.EMLINK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP)  # a file system, or its rules
-_NO_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)  # folders, on some file systems
+# Errors of file systems, or of their mount options, that have no hard links.
+_NO_LINKS = (errno.EPERM, errno.EMLINK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP)
+_NO_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)  # directories, on some file systems
 CreatedDirectories = list[tuple[int, str]]
-"""Folders that were made: the handle of the one above, and the name."""
+"""Directories that were created: the descriptor of the parent, and the name."""
 
 
 class Change(msgspec.Struct, frozen=True):
-    """One file as it is to be; no data: it is removed. `seen`: the version that it must still have, or "absent"."""
+    """The new content of one file; without data it is removed. `expected`: the version it must still have, or "absent"."""
 
     path: str
     data: bytes | None
@@ -52,47 +54,48 @@ class Change(msgspec.Struct, frozen=True):
 
 
 class ChangeResult(msgspec.Struct, frozen=True):
-    """What was done to one file."""
+    """What was done to one file. No version: it was removed."""
 
     path: Path
     created: bool
     version: FileVersion | None
-    """None: it was removed."""
     backup: Path | None = None
 
 
 def commit_changes(steps: "list[StagedChange]", change_log: ChangeLog) -> list[ChangeResult]:
-    """Changes all names, or takes everything back. Raises ToolError."""
-    given = steps[0].raw_path if steps else ""
+    """Rename every staged file into place, or roll everything back. Raises ToolError."""
+    raw_path = steps[0].raw_path if steps else ""
     try:
         change_log.write([step.to_entry() for step in steps], sync=len(steps) > 1)
         for step in steps:
-            given = step.raw_path
+            raw_path = step.raw_path
             step.rename_into_place()
         for step in steps:
-            given = step.raw_path
+            raw_path = step.raw_path
             step.verify_and_sync()
         change_log.write([OutcomeMark(True)], sync=len(steps) > 1)
     except BaseException as e:
         with suppress(OSError):
             change_log.write([OutcomeMark(False)])
         stuck = [step for step in reversed(steps) if not step.roll_back()]
-        why = tool_error(e, given) if isinstance(e, OSError) else e
-        if stuck and isinstance(why, ToolError):
-            left = " and ".join(f"{step.raw_path!r} in {step.old_name!r}" for step in stuck)
-            raise ToolError(f"{why}; not everything could be put back: what it was is {left}", kind="execution") from None
-        raise why from None
+        error = tool_error(e, raw_path) if isinstance(e, OSError) else e
+        if stuck and isinstance(error, ToolError):
+            copies = " and ".join(f"{step.raw_path!r} in {step.old_name!r}" for step in stuck)
+            message = f"{error}; not everything could be restored, the old content is kept: {copies}"
+            raise ToolError(message, code="io_error") from None
+        raise error from None
     return [step.finish() for step in steps]
 
 
 class StagedChange:
-    """One change on its way: staged beside its file, then put in place by one rename. The old file is there until `finish`."""
+    """One change: staged beside its file, then moved into place by one rename. The old file exists until `finish`."""
 
     def __init__(self, change: Change, raw_path: str, dir_fd: int, name: str, created: CreatedDirectories) -> None:
         self.change, self.raw_path = change, raw_path
         self.path = Path()
         self.dir_fd, self.name, self._created = dir_fd, name, created
-        stem = f".{_shorten_name(name)}.{secrets.token_hex(8)}"
+        # At most 100 bytes of the name, so that the suffixes fit into the 255 of a file name.
+        stem = f".{os.fsencode(name)[:100].decode('utf-8', 'ignore')}.{secrets.token_hex(8)}"
         self._new_name, self.old_name, self._copy_name = f"{stem}.new", f"{stem}.old", f"{stem[1:]}.part"
         self._old_status: os.stat_result | None = None
         self._new_version: FileVersion | None = None
@@ -101,14 +104,13 @@ class StagedChange:
         self._is_clean = True
 
     def to_entry(self) -> LogEntry:
-        """It as a line of the journal."""
-        folder, *names = map(os.fsencode, (self.path.parent, self.name, self._new_name, self.old_name))
-        return LogEntry(
-            folder, *names, existed=self._old_status is not None, copy=os.fsencode(self._copy_name), made=self._new_version
-        )
+        """Return the change as a line of the change log."""
+        directory, *names = map(os.fsencode, (self.path.parent, self.name, self._new_name, self.old_name))
+        existed, copy = self._old_status is not None, os.fsencode(self._copy_name)
+        return LogEntry(directory, *names, existed=existed, copy=copy, new_version=self._new_version)
 
     def stage(self, backup_dir: Path | None, change_log: ChangeLog) -> None:
-        """Looks at the old file, keeps a copy of it, and writes the new one next to it."""
+        """Check the old file, back it up, and write the new content beside it."""
         self._old_status = self._stat_current()
         self.check_expected()
         change_log.write([self.to_entry()])
@@ -121,25 +123,25 @@ class StagedChange:
             self._write_new(self.change.data, self._old_status)
 
     def _write_new(self, data: bytes, old_status: os.stat_result | None) -> None:
-        """What is written never runs with the rights of another: a set-user-id bit is lost, as in an ordinary write."""
+        # Masked to 0o777: like an ordinary write, this drops set-user-id bits.
         mode = self.change.mode if self.change.mode is not None else stat.S_IMODE(old_status.st_mode) if old_status else 0o666
-        handle = os.open(self._new_name, CREATE_FLAGS, mode & 0o777, dir_fd=self.dir_fd)
+        fd = os.open(self._new_name, CREATE_FLAGS, mode & 0o777, dir_fd=self.dir_fd)
         try:
-            write_all(handle, data)
+            write_all(fd, data)
             if old_status is not None:
-                with suppress(OSError):  # somebody else's, who may be written for but not be
-                    os.fchown(handle, old_status.st_uid, old_status.st_gid)
+                with suppress(OSError):  # a file of another owner that we may write to, but not give away
+                    os.fchown(fd, old_status.st_uid, old_status.st_gid)
             if old_status is not None or self.change.mode is not None:
-                os.fchmod(handle, mode & 0o777)
-            os.fsync(handle)
-            self._new_version = FileVersion.from_status(os.fstat(handle))
+                os.fchmod(fd, mode & 0o777)
+            os.fsync(fd)
+            self._new_version = FileVersion.from_status(os.fstat(fd))
         finally:
-            os.close(handle)
+            os.close(fd)
 
     def _back_up(self, backup_path: Path, old_status: os.stat_result) -> None:
-        """A copy of the old file in the private folder for backups."""
         if old_status.st_size > MAX_COPY_BYTES:
-            raise ToolError(f"{self.raw_path!r} is too large to keep a copy of it: change it with a command", kind="limit")
+            message = f"{self.raw_path!r} is too large to back up: change it with a shell command"
+            raise ToolError(message, kind="limit", code="file_too_large")
         source = os.open(self.name, READ_FLAGS, dir_fd=self.dir_fd)
         try:
             if FileVersion.from_status(os.fstat(source)) != FileVersion.from_status(old_status):
@@ -157,61 +159,63 @@ class StagedChange:
             close_quietly(source)
 
     def _stat_current(self) -> os.stat_result | None:
-        found = stat_at(self.dir_fd, self.name)
-        if found is not None:
-            check_regular_file(found, self.raw_path)
-        return found
+        status = stat_at(self.dir_fd, self.name)
+        if status is not None:
+            check_regular_file(status, self.raw_path)
+        return status
 
     def _conflict_error(self) -> ToolError:
-        return ToolError(f"{self.raw_path!r} is being changed by somebody else: try again", kind="execution")
+        return ToolError(f"{self.raw_path!r} is being changed by another program: try again", code="concurrent_change")
 
     def check_expected(self) -> None:
-        """Whether the file still is what it was when it was read. Raises ToolError, OSError."""
-        now, seen = self._stat_current(), self.change.expected
-        if now is None:
-            if self.change.data is None or isinstance(seen, FileVersion):
-                raise ToolError(f"there is no file {self.raw_path!r}", kind="execution")
+        """Check that the file still is what the caller expects. Raises ToolError, OSError."""
+        current, expected = self._stat_current(), self.change.expected
+        if current is None:
+            if self.change.data is None or isinstance(expected, FileVersion):
+                details = MissingPath(self.raw_path)
+                raise ToolError(f"there is no file {self.raw_path!r}", code="path_not_found", details=details)
             if self._old_status is not None:
                 raise self._conflict_error()
             return
-        if seen == "absent":
-            raise ToolError(f"{self.raw_path!r} exists already", kind="execution")
-        if isinstance(seen, FileVersion) and FileVersion.from_status(now) != seen:
-            raise ToolError(f"{self.raw_path!r} has changed since it was read: read it again", kind="execution")
-        if self._old_status is None or FileVersion.from_status(now) != FileVersion.from_status(self._old_status):
+        if expected == "absent":
+            raise ToolError(f"{self.raw_path!r} already exists", code="file_exists")
+        if isinstance(expected, FileVersion) and FileVersion.from_status(current) != expected:
+            raise ToolError(f"{self.raw_path!r} has changed since it was read: read it again", code="changed_since_read")
+        if self._old_status is None or FileVersion.from_status(current) != FileVersion.from_status(self._old_status):
             raise self._conflict_error()
-        if self.change.data is not None and not _is_writable(self.dir_fd, self.name):
-            raise ToolError(f"{self.raw_path!r} may not be changed: it is read-only", kind="not_allowed")
+        effective = os.access in os.supports_effective_ids
+        if self.change.data is not None and not os.access(self.name, os.W_OK, dir_fd=self.dir_fd, effective_ids=effective):
+            raise ToolError(f"{self.raw_path!r} is read-only", kind="not_allowed", code="path_not_allowed")
 
     def rename_into_place(self) -> None:
-        """Changes names, so that it can be taken back. Where no file was, none is replaced. Raises ToolError, OSError."""
-        folder, is_new = self.dir_fd, self.change.data is not None
+        """Change the names so that it can be undone; a file that appeared meanwhile is kept. Raises ToolError, OSError."""
+        dir_fd, has_content = self.dir_fd, self.change.data is not None
         if self._old_status is not None:
-            if not _try_link(folder, self.name, self.old_name):
-                os.rename(self.name, self.old_name, src_dir_fd=folder, dst_dir_fd=folder)
-            elif not is_new:
-                os.unlink(self.name, dir_fd=folder)
-            if is_new:
-                os.rename(self._new_name, self.name, src_dir_fd=folder, dst_dir_fd=folder)
-        elif not _try_link(folder, self._new_name, self.name):
+            if not _try_link(dir_fd, self.name, self.old_name):
+                os.rename(self.name, self.old_name, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
+            elif not has_content:
+                os.unlink(self.name, dir_fd=dir_fd)
+            if has_content:
+                os.rename(self._new_name, self.name, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
+        elif not _try_link(dir_fd, self._new_name, self.name):
             self.check_expected()
-            os.rename(self._new_name, self.name, src_dir_fd=folder, dst_dir_fd=folder)
+            os.rename(self._new_name, self.name, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
 
     def verify_and_sync(self) -> None:
-        """It is on disk, and what it replaced is what was looked at. Raises ToolError, OSError."""
+        """Check that what was replaced is what was checked before, and sync the directories. Raises ToolError, OSError."""
         if self._old_status is not None:
             old = stat_at(self.dir_fd, self.old_name)
             if old is None or FileVersion.from_status(old) != FileVersion.from_status(self._old_status):
                 raise self._conflict_error()
-        for handle in (self.dir_fd, *(above for above, _ in self._created)):
+        for fd in (self.dir_fd, *(parent for parent, _ in self._created)):
             try:
-                os.fsync(handle)
+                os.fsync(fd)
             except OSError as e:
                 if e.errno not in _NO_SYNC:
                     raise
 
     def roll_back(self) -> bool:
-        """The old file is back under its name; a new one is gone. Whether that could be done."""
+        """Restore the old file, or remove the new one. Return whether that worked."""
         try:
             restore_file(self.dir_fd, self.to_entry())
         except OSError:
@@ -219,16 +223,16 @@ class StagedChange:
         return self._is_clean
 
     def finish(self) -> ChangeResult:
-        """It is done: from here on it is not taken back."""
+        """Accept the change: from here on it is not rolled back."""
         self._is_finished = True
         with suppress(OSError):
             remove_leftovers(self.dir_fd, self.to_entry())
         return ChangeResult(self.path, self._old_status is None, self._new_version, self._backup_path)
 
     def clean_up(self) -> bool:
-        """Nothing is left beside the file; of a change that did not come about, no copy and no folder. Whether it is so.
+        """Remove temporary files, and the backup and new directories of a change that failed. Return whether that worked.
 
-        What could not be put back stays where it is.
+        What could not be restored stays where it is.
         """
         if self._is_staged and self._is_clean:
             try:
@@ -236,8 +240,8 @@ class StagedChange:
             except OSError:
                 self._is_clean = False
         if self._is_finished or not self._is_clean:
-            for handle, _ in self._created:
-                close_quietly(handle)
+            for fd, _ in self._created:
+                close_quietly(fd)
         else:
             if self._backup_path is not None:
                 with suppress(OSError):
@@ -248,7 +252,7 @@ class StagedChange:
 
 
 def _try_link(dir_fd: int, name: str, new_name: str) -> bool:
-    """Gives a file another name too; False where that cannot be done here. Raises OSError."""
+    """Create a hard link; False where the file system has none. Raises OSError."""
     try:
         os.link(name, new_name, src_dir_fd=dir_fd, dst_dir_fd=dir_fd, follow_symlinks=False)
     except OSError as e:
@@ -258,31 +262,22 @@ def _try_link(dir_fd: int, name: str, new_name: str) -> bool:
     return True
 
 
-def _is_writable(dir_fd: int, name: str) -> bool:
-    return os.access(name, os.W_OK, dir_fd=dir_fd, effective_ids=os.access in os.supports_effective_ids)
-
-
 def create_directory(parent_fd: int, name: str, created: CreatedDirectories) -> None:
-    """A folder, unless somebody else has made it just now."""
-    handle = os.dup(parent_fd)
+    """Create a directory and record it, unless somebody else created it just now."""
+    fd = os.dup(parent_fd)
     try:
         os.mkdir(name, 0o777, dir_fd=parent_fd)
     except BaseException as e:
-        close_quietly(handle)
+        close_quietly(fd)
         if not isinstance(e, FileExistsError):
             raise
     else:
-        created.append((handle, name))
+        created.append((fd, name))
 
 
 def remove_created(created: CreatedDirectories) -> None:
-    """Folders that were made for nothing."""
-    for handle, name in reversed(created):
+    """Remove directories that a failed change created."""
+    for fd, name in reversed(created):
         with suppress(OSError):
-            os.rmdir(name, dir_fd=handle)
-        close_quietly(handle)
-
-
-def _shorten_name(name: str) -> str:
-    """The start of a name, short enough for more to follow it."""
-    return os.fsencode(name)[:100].decode("utf-8", "ignore")
+            os.rmdir(name, dir_fd=fd)
+        close_quietly(fd)

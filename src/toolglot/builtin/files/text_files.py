@@ -1,27 +1,28 @@
-"""How every tool that changes text files loads and saves one, and what is said of a file that is not there.
+"""How every tool that changes text files loads and saves them.
 
-Law: what the model has not read, or what has changed since, is not changed.
+Law: a file that the model has not read, or that has changed since, is not changed.
 """
 
 import os
-import stat
 from collections.abc import Callable
-from difflib import get_close_matches
 from itertools import islice
 from typing import Any
 
 import msgspec
 
+from toolglot.base_errors import MissingPath
 from toolglot.builtin.arguments import make_preview
-from toolglot.builtin.files.text import Document, TextFormat, count_changed_lines, decode_document, split_lines, unified_diff
-from toolglot.builtin.files.workspace import FileVersion, WorkspaceEntry
+from toolglot.builtin.files.text import Document, TextFormat, count_changed_lines, decode_document
+from toolglot.builtin.files.workspace import FileVersion
 from toolglot.builtin.tool_state import ToolState
 from toolglot.errors import ToolError
+from toolglot.textutil import did_you_mean, split_lines, suggest, unified_diff
 
 __all__ = [
     "MAX_TEXT_BYTES",
     "LoadedFile",
     "TextChange",
+    "check_size",
     "diff_preview",
     "load_document",
     "load_file",
@@ -35,7 +36,7 @@ _MAX_SCANNED_NAMES = 5000
 
 
 class LoadedFile(msgspec.Struct, frozen=True):
-    """A file as it is before a change. document None: it is no text, or too large to be looked at."""
+    """A file before a change. No document: it is not text, or too large."""
 
     document: Document | None
     version: FileVersion
@@ -43,41 +44,50 @@ class LoadedFile(msgspec.Struct, frozen=True):
 
 
 def load_file(state: ToolState, path: str, *, require_read: bool | None) -> LoadedFile | None:
-    """The file at a path; None: there is none. require_read None: it need not be what the model has seen. Raises ToolError."""
-    found = state.workspace.inspect(path)
-    if found is None:
+    """Load a file; None where there is none. Raises ToolError.
+
+    `require_read`: the model must have read it; False: what it has read must be current; None: neither.
+    """
+    entry = state.workspace.inspect(path)
+    if entry is None:
         return None
-    if stat.S_ISDIR(found.status.st_mode):
-        raise ToolError(f"{path!r} is a folder, not a file: give the path of a file in it", kind="execution")
-    data, opened = state.workspace.read(path, MAX_TEXT_BYTES)
+    if entry.is_directory:
+        raise ToolError(f"{path!r} is a directory, not a file: use the path of a file in it", code="is_directory")
+    data, entry = state.workspace.read(path, MAX_TEXT_BYTES)
     if require_read is not None:
-        _check_was_read(state, path, opened, require_read)
-    large = len(data) > MAX_TEXT_BYTES
-    return LoadedFile(None if large else decode_document(data), opened.version, large)
-
-
-def _check_was_read(state: ToolState, path: str, entry: WorkspaceEntry, require_read: bool) -> None:
-    seen = state.seen_versions.get(entry.path)
-    if seen is None and require_read and entry.status.st_size:
-        raise ToolError(f"{path!r} has not been read yet: read it first, then change it", kind="not_allowed")
-    if seen is not None and seen != entry.version:
-        raise ToolError(f"{path!r} has changed since it was read: read it again, then change it", kind="not_allowed")
+        seen = state.seen_versions.get(entry.path)
+        if seen is None and require_read and entry.status.st_size:
+            message = f"{path!r} has not been read yet: read it first, then change it"
+            raise ToolError(message, kind="not_allowed", code="not_read_yet")
+        if seen is not None and seen != entry.version:
+            message = f"{path!r} has changed since it was read: read it again, then change it"
+            raise ToolError(message, kind="not_allowed", code="changed_since_read")
+    too_large = len(data) > MAX_TEXT_BYTES
+    return LoadedFile(None if too_large else decode_document(data), entry.version, too_large)
 
 
 def load_document(state: ToolState, path: str, *, require_read: bool | None) -> tuple[Document, FileVersion]:
-    """A text file that is there. Raises ToolError."""
+    """Load a text file that must exist. Raises ToolError."""
     loaded = load_file(state, path, require_read=require_read)
     if loaded is None:
         raise missing_file_error(state, path)
     if loaded.too_large:
-        raise ToolError(f"{path!r} is larger than {MAX_TEXT_BYTES >> 20} MB, which is too large to be edited", kind="limit")
+        message = f"{path!r} is larger than {MAX_TEXT_BYTES >> 20} MB, which is too large to edit"
+        raise ToolError(message, kind="limit", code="file_too_large")
     if loaded.document is None:
-        raise ToolError(f"{path!r} is not a text file, so it cannot be edited", kind="execution")
+        raise ToolError(f"{path!r} is not a text file, so it cannot be edited", code="not_text")
     return loaded.document, loaded.version
 
 
+def check_size(text: str, path: str) -> None:
+    """Raise ToolError where a text is too large to be written."""
+    if len(text) > MAX_TEXT_BYTES:
+        message = f"{path!r} would be larger than {MAX_TEXT_BYTES >> 20} MB, which is too large to write"
+        raise ToolError(message, kind="limit", code="file_too_large")
+
+
 class TextChange(msgspec.Struct, frozen=True, kw_only=True):
-    """A text file before and after a change. data: what its bytes are to be; seen: what it must still be."""
+    """A text file before and after a change: its new bytes, and the version (or "absent") that it must still have."""
 
     before: str
     after: str
@@ -87,30 +97,30 @@ class TextChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def diff_preview(plan: Callable[..., TextChange]) -> Callable[[dict[str, Any]], str]:
-    """What a call would change, as a difference; and where it would fail, why."""
+    """Return a preview of a call as a diff, or why it will fail."""
 
-    def difference(path: str, **given: Any) -> str:
-        found = plan(path, **given)
-        return unified_diff(found.before, found.after, path)
+    def describe(path: str, **arguments: Any) -> str:
+        change = plan(path, **arguments)
+        return unified_diff(change.before, change.after, path)
 
-    return make_preview(difference)
+    return make_preview(describe)
 
 
 def save_change(state: ToolState, path: str, change: TextChange) -> dict[str, Any]:
-    """Writes what was planned, and knows that the model knows it: what every tool tells of it. Raises ToolError."""
-    written = state.workspace.write(path, change.data, expected=change.expected)
-    state.mark_seen(written.path, written.version)
-    shown = state.display_path(written.path)
+    """Write a planned change and mark it as seen; return the data that every tool reports. Raises ToolError."""
+    result = state.workspace.write(path, change.data, expected=change.expected)
+    state.mark_seen(result.path, result.version)
+    display_path = state.display_path(result.path)
     added, removed = count_changed_lines(change.before, change.after)
     return {
-        "path": shown,
-        "absolute": str(written.path),
-        "created": written.created,
+        "path": display_path,
+        "absolute": str(result.path),
+        "created": result.created,
         "size": len(change.data),
         "lines": len(split_lines(change.after)),
         "added": added,
         "removed": removed,
-        "diff": unified_diff(change.before, change.after, shown),
+        "diff": unified_diff(change.before, change.after, display_path),
         "encoding": change.format.encoding,
         "bom": change.format.bom,
         "newline": change.format.newline,
@@ -118,18 +128,17 @@ def save_change(state: ToolState, path: str, change: TextChange) -> dict[str, An
 
 
 def missing_file_error(state: ToolState, path: str) -> ToolError:
-    """That there is no such file, and which ones are called nearly so."""
-    above, _, name = path.rstrip("/").rpartition("/")
-    folder = above or ("/" if path.startswith("/") else ".")
+    """Return the error for a path where nothing is, with existing paths of similar names."""
+    parent, _, name = path.rstrip("/").rpartition("/")
+    directory = parent or ("/" if path.startswith("/") else ".")
     try:
-        with state.workspace.open_directory(folder) as opened, os.scandir(opened.fd) as entries:
-            names = [entry.name for entry in islice(entries, _MAX_SCANNED_NAMES)]
+        with state.workspace.open_directory(directory) as entry, os.scandir(entry.fd) as entries:
+            names = [child.name for child in islice(entries, _MAX_SCANNED_NAMES)]
     except ToolError:
-        return ToolError(
-            f"there is no {path!r}, and no folder {folder!r} either: list_dir shows what is there", kind="not_found"
-        )
-    near = get_close_matches(name, names, n=3, cutoff=0.5)
-    near = near or [one for one in names if name and name.casefold() in one.casefold()][:3]
-    meant = [f"{above}/{one}" if above or path.startswith("/") else one for one in near]
-    said = f"did you mean {' or '.join(map(repr, meant))}?" if meant else "list_dir shows what is there"
-    return ToolError(f"there is no {path!r}: {said}", kind="not_found")
+        message = f"there is no {path!r}, and no directory {directory!r} either: list the directory above it"
+        return ToolError(message, kind="not_found", code="path_not_found", details=MissingPath(path))
+    similar = suggest(name, names, cutoff=0.5)
+    similar = similar or [other for other in names if name and name.casefold() in other.casefold()][:3]
+    paths = tuple(f"{parent}/{other}" if parent or path.startswith("/") else other for other in similar)
+    message = f"there is no {path!r}: {did_you_mean(paths) or 'list its directory to see what is there'}"
+    return ToolError(message, kind="not_found", code="path_not_found", details=MissingPath(path, paths))
