@@ -41,6 +41,7 @@ ErrorCode = Literal[
     "concurrent_change",  # somebody else changes the file right now
     "io_error",
     "pages_not_pdf",
+    "not_image",
     "line_out_of_range",  # details: LineOutOfRange
     # edits
     "edit_failed",  # details: EditFailed

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-__all__ = ["detect_media"]
+__all__ = ["MediaKind", "detect_media"]
 
 MediaKind = Literal["image", "file"]
 _SIGNATURES: tuple[tuple[bytes, MediaKind, str], ...] = (

@@ -15,18 +15,11 @@ from typing import Any, Literal
 
 import msgspec
 
-from toolglot.builtin.files.text import (
-    Document,
-    check_text,
-    decode_document,
-    encode_text,
-    number_lines,
-    split_lines,
-    unified_diff,
-)
+from toolglot.builtin.files.text import Document, check_text, decode_document, encode_text
 from toolglot.builtin.files.workspace import FileVersion, Workspace
 from toolglot.builtin.tool_state import ToolState, to_data
 from toolglot.errors import ToolError, UsageError
+from toolglot.textutil import number_lines, split_lines, unified_diff
 from toolglot.tools.results import ToolOutput
 from toolglot.tools.tool import Tool, tool
 

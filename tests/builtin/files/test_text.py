@@ -16,11 +16,9 @@ from toolglot.builtin.files.text import (
     decode_document,
     detect_newline,
     encode_text,
-    number_lines,
-    split_lines,
-    unified_diff,
 )
 from toolglot.errors import ToolError
+from toolglot.textutil import number_lines, split_lines, unified_diff
 
 FORMS = [
     TextFormat("utf-8"),
@@ -93,7 +91,7 @@ class TestBytes:
         with pytest.raises(ToolError, match=rf"windows-1252, which has no U\+{ord(text[0]):04X}"):
             encode_text(f"gr\xfcn {text}", TextFormat("windows-1252"))
 
-    @pytest.mark.parametrize(("text", "words"), [("a\0", "NUL"), ("\ud800", "half a character"), ("x" * 11, "at most 10")])
+    @pytest.mark.parametrize(("text", "words"), [("a\0", "NUL"), ("\ud800", "unpaired surrogate"), ("x" * 11, "maximum is 10")])
     def test_what_no_text_file_holds_is_refused(self, text: str, words: str):
         with pytest.raises(ToolError, match=words):
             check_text(text, "`content`", 10)
@@ -187,4 +185,4 @@ class TestDifferences:
     def test_a_huge_change_is_cut_and_takes_no_time(self):
         diff = unified_diff("a\n" * 300_000, "b\n" * 300_000, "f")
         assert len(diff) < 110_000
-        assert diff.endswith("left out\n")
+        assert diff.endswith("omitted\n")

@@ -439,7 +439,9 @@ class TestARefusalAtEveryCall:
                 real(source, target, **options)
 
             monkeypatch.setattr(os, "rename", rename)
-            with pytest.raises(ToolError, match=r"not everything could be restored, the old content is kept: 'a.txt' in '\.a\.txt\."):
+            with pytest.raises(
+                ToolError, match=r"not everything could be restored, the old content is kept: 'a.txt' in '\.a\.txt\."
+            ):
                 box.apply_changes([Change("a.txt", NEW_A), Change("b.txt", b"new b")])
         box.close()
         assert without_ours(tree(top / "work")) == {**OLD, "a.txt": NEW_A}

@@ -10,11 +10,12 @@ import msgspec
 
 from toolglot.builtin.code.ast_worker import METAVARIABLE, Span
 from toolglot.builtin.code.languages import DOLLAR_LANGUAGES
-from toolglot.builtin.files.text import Document, convert_newlines, count_changed_lines, encode_text, unified_diff
+from toolglot.builtin.files.text import Document, convert_newlines, count_changed_lines, encode_text
 from toolglot.builtin.files.workspace import Change, WorkspaceEntry
 from toolglot.builtin.search.walk import replace_surrogates
 from toolglot.builtin.tool_state import ToolState
 from toolglot.errors import ToolError
+from toolglot.textutil import unified_diff
 
 __all__ = ["AstFileMatches", "FileRewrite", "RewriteDraft", "describe_drafts", "draft_rewrites", "write_drafts"]
 

@@ -23,13 +23,14 @@ from toolglot.builtin.code.ast_rewrite import (
 )
 from toolglot.builtin.code.ast_worker import METAVARIABLE, ParseAnswer, ParserFailed, ParserProcess, ParseTask, explain_error
 from toolglot.builtin.code.languages import CASE_INSENSITIVE, EXTRA_SUFFIXES, LANGUAGE_BY_SUFFIX, NON_CODE, resolve_language
-from toolglot.builtin.files.text import Document, check_text, decode_document, detect_bom, has_lone_surrogate, pluralize
+from toolglot.builtin.files.text import Document, check_text, decode_document, detect_bom, has_lone_surrogate
 from toolglot.builtin.files.text_files import missing_file_error
 from toolglot.builtin.search.ignore import GlobFilter
 from toolglot.builtin.search.search_scope import open_search_root
 from toolglot.builtin.search.walk import Walk, replace_surrogates
 from toolglot.builtin.tool_state import ToolState, to_data
 from toolglot.errors import ToolError
+from toolglot.textutil import pluralize
 from toolglot.tools.context import Context
 from toolglot.tools.results import ToolOutput
 from toolglot.tools.tool import Tool, tool

@@ -21,15 +21,13 @@ from toolglot.builtin.files.text import (
     convert_newlines,
     detect_newline,
     encode_text,
-    number_lines,
-    pluralize,
-    split_lines,
 )
 from toolglot.builtin.files.text_files import MAX_TEXT_BYTES, TextChange, diff_preview, load_document, load_file, save_change
 from toolglot.builtin.files.workspace import FileVersion
 from toolglot.builtin.tool_state import ToolState, to_data
 from toolglot.errors import ToolError
 from toolglot.messages import ToolCall
+from toolglot.textutil import number_lines, pluralize, split_lines
 from toolglot.tools.context import Context
 from toolglot.tools.results import ToolOutput
 from toolglot.tools.tool import Tool, tool

@@ -13,10 +13,11 @@ from typing import Any, Literal, cast, get_args
 import msgspec
 
 from toolglot.builtin.arguments import check_choice, file_target
-from toolglot.builtin.files.text import check_text, convert_newlines, encode_text, pluralize
+from toolglot.builtin.files.text import check_text, convert_newlines, encode_text
 from toolglot.builtin.files.text_files import MAX_TEXT_BYTES, TextChange, diff_preview, load_document, save_change
 from toolglot.builtin.tool_state import ToolState, to_data
 from toolglot.errors import ToolError
+from toolglot.textutil import pluralize
 from toolglot.tools.results import ToolOutput
 from toolglot.tools.tool import Tool, tool
 

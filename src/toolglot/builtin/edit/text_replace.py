@@ -18,9 +18,10 @@ from unicodedata import normalize
 
 import msgspec
 
-from toolglot.builtin.files.text import detect_newline, number_lines
+from toolglot.builtin.files.text import detect_newline
 from toolglot.errors import ToolError
 from toolglot.facades.elision import find_elision
+from toolglot.textutil import number_lines
 
 __all__ = ["ExpectedCount", "ReplaceFailure", "Replacement", "Strategy", "edit_distance", "find_elision", "replace_text"]
 

@@ -1,19 +1,19 @@
 """The tools that read and write whole files: `read`, `write`, `view_image`.
 
-Laws: what the model has not read, or what has changed since, is not overwritten. Encoding, byte order mark, line ends and
-permissions of a file stay what they were.
+Laws: a file that the model has not read, or that has changed since, is not overwritten. Encoding, byte order mark, line endings
+and permissions of a file stay what they were.
 """
 
 import base64
 import codecs
 import os
 import re
-import stat
 from pathlib import PurePosixPath
-from typing import Literal, get_args
+from typing import Annotated, Literal, get_args
 
 import msgspec
 
+from toolglot.base_errors import LineOutOfRange, invalid_argument
 from toolglot.builtin.arguments import check_choice, check_minimum, file_target
 from toolglot.builtin.files.descriptors import read_all
 from toolglot.builtin.files.line_reader import BinaryContent, LineRange, LineReader
@@ -29,14 +29,11 @@ from toolglot.builtin.files.text import (
     detect_newline,
     encode_text,
     is_binary,
-    number_lines,
-    pluralize,
-    split_lines,
 )
 from toolglot.builtin.files.text_files import (
     MAX_TEXT_BYTES,
-    LoadedFile,
     TextChange,
+    check_size,
     diff_preview,
     load_file,
     missing_file_error,
@@ -46,8 +43,10 @@ from toolglot.builtin.files.workspace import WorkspaceEntry
 from toolglot.builtin.search.list_dir import list_directory
 from toolglot.builtin.tool_state import ToolState, to_data
 from toolglot.errors import ToolError
-from toolglot.media_types import detect_media
+from toolglot.media_types import MediaKind, detect_media
 from toolglot.messages import Media, Text
+from toolglot.schema.derive import Internal
+from toolglot.textutil import number_lines, pluralize, split_lines
 from toolglot.tools.context import Context
 from toolglot.tools.results import MAX_MEDIA, ToolOutput
 from toolglot.tools.tool import Tool, tool
@@ -59,25 +58,25 @@ Detail = Literal["auto", "low", "high", "original"]
 
 MAX_LINES, MAX_LINE_CHARS = 2000, 2000
 _MAX_REQUESTED_LINES = 100_000
-_PAGE_BYTES, _LARGE_PAGE_BYTES = 1024 * 1024, 8 * 1024 * 1024  # bytes of lines in one result
-_LARGE_LINE_CHARS = 1024 * 1024  # characters of a line that a reader of large files sees
+_PAGE_BYTES, _LARGE_PAGE_BYTES = 1024 * 1024, 8 * 1024 * 1024  # of lines in one result
+_LARGE_LINE_CHARS = 1024 * 1024
 _HEAD_SIZE = 64 * 1024
 _PAGES_PATTERN = re.compile(r"([0-9]{1,6})(?:-([0-9]{1,6}))?")
-_MAX_PAGES = 20
+_MAX_PAGES = 20  # of a PDF document in one call
 _BINARY_KINDS = (
     (b"\x7fELF", "a program"), (b"MZ", "a Windows program"), (b"PK\x03\x04", "a zip archive"), (b"\x1f\x8b", "gzip data"),
     (b"BZh", "bzip2 data"), (b"\xfd7zXZ", "xz data"), (b"\x28\xb5\x2f\xfd", "zstd data"), (b"7z\xbc\xaf", "a 7-zip archive"),
     (b"SQLite format 3", "an SQLite database"), (b"\xca\xfe\xba\xbe", "Java or Mach-O code"), (b"\0asm", "WebAssembly"),
-    (b"OggS", "Ogg sound"), (b"ID3", "MP3 sound"), (b"RIFF", "sound or video"),
+    (b"OggS", "Ogg audio"), (b"ID3", "MP3 audio"), (b"RIFF", "audio or video"),
 )  # fmt: skip
 
 
 class ReadResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What `read` tells of a text file. Lines are without their ends."""
+    """The data of `read` for a text file. Lines are without their endings."""
 
     kind: Literal["text"] = "text"
     path: str
-    """As people say it: below the root."""
+    """For display: relative to the root."""
     absolute: str
     size: int
     lines: list[str]
@@ -89,11 +88,11 @@ class ReadResult(msgspec.Struct, frozen=True, kw_only=True):
     partial: bool
     """There are lines before or after those shown."""
     truncated: bool
-    """A limit of the tool ended it, not what was asked for."""
+    """A limit of the tool ended the result, not the arguments."""
     next_line: int | None
-    """Where to go on."""
+    """Where to continue."""
     long_lines: list[int]
-    """Numbers of lines that were cut."""
+    """Numbers of lines that were truncated."""
     encoding: Encoding
     bom: bool
     newline: Newline
@@ -101,9 +100,9 @@ class ReadResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MediaResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What `read` and `view_image` tell of an image or a document; its bytes are in the content."""
+    """The data of `read` and `view_image` for an image or a document; its bytes are in the content."""
 
-    kind: Literal["image", "file"]
+    kind: MediaKind
     path: str
     absolute: str
     size: int
@@ -113,7 +112,7 @@ class MediaResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WriteResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What `write` tells."""
+    """The data of `write`."""
 
     path: str
     absolute: str
@@ -128,9 +127,9 @@ class WriteResult(msgspec.Struct, frozen=True, kw_only=True):
     bom: bool
     newline: Newline
     converted: bool
-    """Line ends were made those of the file."""
+    """Line endings were converted to those of the file."""
     reencoded: bool
-    """The file's old encoding could not say the text; it is UTF-8 now."""
+    """The file is UTF-8 now, because its old encoding lacks some of the characters."""
     snippet: str
     """The first lines of the file as it is now."""
 
@@ -138,45 +137,8 @@ class WriteResult(msgspec.Struct, frozen=True, kw_only=True):
 # ---- read
 
 
-def _is_directory(state: ToolState, path: str) -> bool:
-    """Whether it is a folder and no file. Raises ToolError where there is neither."""
-    found = state.workspace.inspect(path)
-    if found is None:
-        raise missing_file_error(state, path)
-    return stat.S_ISDIR(found.status.st_mode)
-
-
-def _require_file(state: ToolState, path: str) -> None:
-    """Raises ToolError where there is no such file."""
-    if _is_directory(state, path):
-        raise ToolError(f"{path!r} is a folder: list_dir shows what is in it", kind="execution")
-
-
-def _read_path(state: ToolState, context: Context, path: str, request: "_ReadRequest") -> ToolOutput:
-    request.check()
-    if request.list_depth is not None and _is_directory(state, path):
-        return list_directory(state, path, request.list_depth, context)
-    _require_file(state, path)
-    with state.workspace.open_file(path) as opened:
-        head = read_all(opened.fd, _HEAD_SIZE)
-        if (media := detect_media(head)) is not None:
-            return _attach_media(state, path, opened, media, pages=request.pages, detail="")
-        if request.pages:
-            raise ToolError(
-                f"{path!r} is not a PDF document: `pages` is for those; use start_line and end_line", kind="validation"
-            )
-        try:
-            if detect_bom(head) is None and is_binary(head):
-                raise BinaryContent
-            output = _read_lines(state, opened, LineReader(opened.fd, context, head), request, path)
-        except BinaryContent:
-            raise _binary_error(path, head, opened) from None
-        state.mark_seen(opened.path, opened.version)
-        return output
-
-
 class _ReadRequest(msgspec.Struct, frozen=True):
-    """What of a file is to be read."""
+    """Which part of a file to read."""
 
     start_line: int | None = None
     end_line: int | None = None
@@ -187,82 +149,104 @@ class _ReadRequest(msgspec.Struct, frozen=True):
     list_depth: int | None = None
 
     def check(self) -> None:
-        numbers = {
-            "start_line": self.start_line,
-            "end_line": self.end_line,
-            "max_lines": self.max_lines,
-            "tail_lines": self.tail_lines,
-        }
-        for name, value in numbers.items():
-            if value is not None and value < 1:
-                raise ToolError(f"`{name}` is {value}: lines are counted from 1", kind="validation")
+        for name in ("start_line", "end_line", "max_lines", "tail_lines", "list_depth"):
+            if (value := getattr(self, name)) is not None:
+                check_minimum(name, value, 1)
         if self.tail_lines is not None and (self.start_line is not None or self.end_line is not None):
-            raise ToolError("`tail_lines` goes without `start_line` and `end_line`: give one of them", kind="validation")
+            raise invalid_argument("tail_lines", "cannot be combined with a first or last line")
         if self.end_line is not None and self.end_line < (self.start_line or 1):
-            raise ToolError(
-                f"`end_line` is {self.end_line}, before `start_line` {self.start_line}: give a later line", kind="validation"
-            )
-        if self.list_depth is not None:
-            check_minimum("list_depth", self.list_depth, 1)
+            raise invalid_argument("end_line", f"is {self.end_line}, before the start line {self.start_line}; use a later line")
         if self.pages:
-            self._check_pages(self.pages)
-
-    def _check_pages(self, pages: str) -> None:
-        found = _PAGES_PATTERN.fullmatch(pages)
-        first, last = (int(found[1]), int(found[2] or found[1])) if found else (0, 0)
-        if not 1 <= first <= last:
-            raise ToolError(f'`pages` is {pages!r:.40}: give one such as "3" or "1-5"', kind="validation")
-        if last - first >= _MAX_PAGES:
-            raise ToolError(f"`pages` is {pages!r}: at most {_MAX_PAGES} are read at once", kind="limit")
+            match = _PAGES_PATTERN.fullmatch(self.pages)
+            first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
+            if not 1 <= first <= last:
+                raise invalid_argument("pages", f'is {self.pages!r:.40}; use a page or a range such as "3" or "1-5"')
+            if last - first >= _MAX_PAGES:
+                raise invalid_argument("pages", f"is {self.pages!r}; at most {_MAX_PAGES} pages are read at once", kind="limit")
 
     def line_range(self, line_count: int | None) -> LineRange:
-        """The lines that this means; total: for the last ones."""
-        large = self.allow_large or self.start_line is not None or self.end_line is not None or self.tail_lines is not None
-        first, asked = self.start_line or 1, self.max_lines or MAX_LINES
+        """Return the lines that this means; `line_count` is needed for the last ones."""
+        has_range = self.start_line is not None or self.end_line is not None or self.tail_lines is not None
+        first, limit = self.start_line or 1, self.max_lines or MAX_LINES
         if self.tail_lines is not None:
             first = max(1, (line_count or 0) - self.tail_lines + 1)
-            asked = min(self.tail_lines, self.max_lines or self.tail_lines)
+            limit = min(self.tail_lines, self.max_lines or self.tail_lines)
         if self.end_line is not None:
-            asked = min(self.end_line - first + 1, self.max_lines or self.end_line - first + 1)
-        return LineRange(
-            first,
-            min(asked, _MAX_REQUESTED_LINES),
-            _LARGE_PAGE_BYTES if large else _PAGE_BYTES,
-            _LARGE_LINE_CHARS if self.allow_large else MAX_LINE_CHARS,
-        )
+            limit = min(self.end_line - first + 1, self.max_lines or self.end_line - first + 1)
+        max_bytes = _LARGE_PAGE_BYTES if self.allow_large or has_range else _PAGE_BYTES
+        max_width = _LARGE_LINE_CHARS if self.allow_large else MAX_LINE_CHARS
+        return LineRange(first, min(limit, _MAX_REQUESTED_LINES), max_bytes, max_width)
+
+
+def _read_path(state: ToolState, context: Context, path: str, request: _ReadRequest) -> ToolOutput:
+    request.check()
+    if _inspect(state, path).is_directory:
+        if request.list_depth is not None:
+            return list_directory(state, path, request.list_depth, context)
+        raise _directory_error(path)
+    with state.workspace.open_file(path) as entry:
+        head = read_all(entry.fd, _HEAD_SIZE)
+        if (media := detect_media(head)) is not None:
+            return _attach_media(state, path, entry, media, pages=request.pages, detail="")
+        if request.pages:
+            message = f"{path!r} is not a PDF document: read it by line numbers instead"
+            raise ToolError(message, kind="validation", code="pages_not_pdf")
+        try:
+            if detect_bom(head) is None and is_binary(head):
+                raise BinaryContent
+            output = _read_lines(state, entry, LineReader(entry.fd, context, head), request, path)
+        except BinaryContent:
+            kind = next((kind for start, kind in _BINARY_KINDS if head.startswith(start)), "binary data")
+            if detect_bom(head) and not head.startswith(codecs.BOM_UTF8):
+                kind = "invalid UTF-16 or UTF-32"
+            message = f"{path!r} is not text but {kind} ({entry.status.st_size} bytes): use a shell command to examine it"
+            raise ToolError(message, code="not_text") from None
+        state.mark_seen(entry.path, entry.version)
+        return output
+
+
+def _inspect(state: ToolState, path: str) -> WorkspaceEntry:
+    entry = state.workspace.inspect(path)
+    if entry is None:
+        raise missing_file_error(state, path)
+    return entry
+
+
+def _directory_error(path: str) -> ToolError:
+    return ToolError(f"{path!r} is a directory: list it to see what it contains", code="is_directory")
 
 
 def _read_lines(state: ToolState, entry: WorkspaceEntry, reader: LineReader, request: _ReadRequest, path: str) -> ToolOutput:
-    total = None
-    if request.tail_lines is not None:
-        total = reader.count_lines()
-    wanted = request.line_range(total)
-    scan, ended = reader.read_lines(wanted)
+    line_count = reader.count_lines() if request.tail_lines is not None else None
+    line_range = request.line_range(line_count)
+    scan, is_complete = reader.read_lines(line_range)
     lines = scan.decode_lines()
-    first, last = wanted.first, wanted.first + len(lines) - 1
+    first, last = line_range.first, line_range.first + len(lines) - 1
     if not lines and (scan.line_count or first > 1):
-        has = pluralize(scan.line_count, "line") if scan.line_count else "no lines"
-        raise ToolError(f"{path!r} has {has}, so there is no line {first}: start earlier", kind="validation")
-    more = not ended or scan.line_count > last
-    asked = last >= (request.end_line or last + 1) or len(lines) >= (request.max_lines or len(lines) + 1)
-    found = ReadResult(
+        size = pluralize(scan.line_count, "line") if scan.line_count else "no lines"
+        details = LineOutOfRange(first, scan.line_count)
+        message = f"{path!r} has {size}, so there is no line {first}: start earlier"
+        raise ToolError(message, kind="validation", code="line_out_of_range", details=details)
+    has_more = not is_complete or scan.line_count > last
+    is_as_requested = last >= (request.end_line or last + 1) or len(lines) >= (request.max_lines or len(lines) + 1)
+    result = ReadResult(
         path=state.display_path(entry.path),
-        absolute=str(entry.path),
+        absolute=entry.absolute_path,
         size=entry.status.st_size,
         lines=lines,
         first=first,
         last=last,
-        total=scan.line_count if ended else total,
-        partial=more or first > 1,
-        truncated=more and not asked,
-        next_line=last + 1 if more else None,
+        total=scan.line_count if is_complete else line_count,
+        partial=has_more or first > 1,
+        truncated=has_more and not is_as_requested,
+        next_line=last + 1 if has_more else None,
         long_lines=scan.truncated_lines,
         encoding=reader.encoding if scan.is_utf8 else "windows-1252",
         bom=reader.has_bom and scan.is_utf8,
         newline=scan.newline,
-        final_newline=not scan.is_unterminated if ended else None,
+        final_newline=not scan.is_unterminated if is_complete else None,
     )
-    return ToolOutput(_render_read(found, wanted.max_width), to_data(found))
+    return ToolOutput(_render_read(result, line_range.max_width), to_data(result))
 
 
 def _render_read(result: ReadResult, max_width: int) -> str:
@@ -270,71 +254,47 @@ def _render_read(result: ReadResult, max_width: int) -> str:
     if not result.lines:
         notes.append(f"{result.path!r} is empty")
     if result.partial:
-        of = f" of {result.total}" if result.total is not None else f"; the file has {result.size} bytes"
-        go_on = f"; go on with start_line={result.next_line}" if result.next_line else ""
-        notes.append(f"lines {result.first} to {result.last}{of}{go_on}")
+        total = f" of {result.total}" if result.total is not None else f"; the file has {result.size} bytes"
+        hint = f"; continue with start_line={result.next_line}" if result.next_line else ""
+        notes.append(f"lines {result.first} to {result.last}{total}{hint}")
     if result.long_lines:
-        shown = ", ".join(map(str, result.long_lines[:10])) + (" …" if len(result.long_lines) > 10 else "")
-        notes.append(f"cut after {max_width} characters: line {shown}; allow_large shows more of it")
+        numbers = ", ".join(map(str, result.long_lines[:10])) + (" …" if len(result.long_lines) > 10 else "")
+        notes.append(f"truncated after {max_width} characters: line {numbers}; allow_large shows longer lines")
     if result.encoding == "windows-1252":
-        notes.append("not valid UTF-8: read as windows-1252, so letters beyond ASCII may be wrong")
+        notes.append("not valid UTF-8: decoded as windows-1252, so characters beyond ASCII may be wrong")
     elif result.encoding != "utf-8":
         notes.append(f"encoded in {result.encoding}")
-    text = number_lines(result.lines, result.first)
-    return "\n".join([*([text] if result.lines else []), *(f"[{note}]" for note in notes)])
+    text = [number_lines(result.lines, result.first)] if result.lines else []
+    return "\n".join([*text, *(f"[{note}]" for note in notes)])
 
 
 def _attach_media(
-    state: ToolState,
-    path: str,
-    entry: WorkspaceEntry,
-    media: tuple[Literal["image", "file"], str],
-    *,
-    pages: str | None,
-    detail: str,
+    state: ToolState, path: str, entry: WorkspaceEntry, media: tuple[MediaKind, str], *, pages: str | None, detail: str
 ) -> ToolOutput:
     kind, media_type = media
     if pages and kind == "image":
-        raise ToolError(f"{path!r} is an image: `pages` is for PDF documents", kind="validation")
+        message = f"{path!r} is an image, which has no pages: read it without a page range"
+        raise ToolError(message, kind="validation", code="pages_not_pdf")
     os.lseek(entry.fd, 0, os.SEEK_SET)
     data = read_all(entry.fd, MAX_MEDIA + 1)
     if len(data) > MAX_MEDIA:
-        what = "an image" if kind == "image" else "a document"
-        why = f"{path!r} is {what} of {entry.status.st_size >> 20} MB"
-        raise ToolError(f"{why}, and models take at most {MAX_MEDIA >> 20} MB: make it smaller", kind="limit")
+        noun = "an image" if kind == "image" else "a document"
+        message = f"{path!r} is {noun} of {entry.status.st_size >> 20} MB; models accept at most {MAX_MEDIA >> 20} MB"
+        raise ToolError(f"{message}: make it smaller", kind="limit", code="file_too_large")
     state.mark_seen(entry.path, entry.version)
-    found = MediaResult(
+    result = MediaResult(
         kind=kind,
         path=state.display_path(entry.path),
-        absolute=str(entry.path),
+        absolute=entry.absolute_path,
         size=len(data),
         media_type=media_type,
         pages=pages or "",
         detail=detail,
     )
-    which = f"; look at pages {pages}" if pages else ""
-    words = Text(f"[{found.path}: {media_type}, {len(data)} bytes{which}]")
+    suffix = f"; look at pages {pages}" if pages else ""
+    label = Text(f"[{result.path}: {media_type}, {len(data)} bytes{suffix}]")
     block = Media(kind, media_type, base64.b64encode(data).decode(), name=entry.path.name)
-    return ToolOutput([words, block], to_data(found))
-
-
-def _binary_error(path: str, head: bytes, entry: WorkspaceEntry) -> ToolError:
-    what = next((kind for start, kind in _BINARY_KINDS if head.startswith(start)), "binary data")
-    if detect_bom(head) and detect_bom(head) != ("utf-8", codecs.BOM_UTF8):
-        what = "broken UTF-16 or UTF-32"
-    size = entry.status.st_size
-    return ToolError(f"{path!r} is not text but {what} ({size} bytes): use shell to look into it", kind="execution")
-
-
-def _view_image(state: ToolState, path: str, detail: Detail) -> ToolOutput:
-    check_choice("detail", detail, get_args(Detail))
-    _require_file(state, path)
-    with state.workspace.open_file(path) as opened:
-        media = detect_media(read_all(opened.fd, _HEAD_SIZE))
-        if media is None or media[0] != "image":
-            suffix = PurePosixPath(path).suffix or "no suffix"
-            raise ToolError(f"{path!r} ({suffix}) is not a PNG, JPEG, GIF or WebP image: read it instead", kind="execution")
-        return _attach_media(state, path, opened, media, pages=None, detail=detail)
+    return ToolOutput([label, block], to_data(result))
 
 
 # ---- write
@@ -347,78 +307,55 @@ class _WriteChange(TextChange, frozen=True, kw_only=True):
 
 def _plan_write(state: ToolState, path: str, content: str, mode: WriteMode, require_read: bool) -> _WriteChange:
     check_choice("mode", mode, get_args(WriteMode))
-    check_text(content, "`content`", MAX_TEXT_BYTES)
+    check_text(content, "content", MAX_TEXT_BYTES)
     loaded = load_file(state, path, require_read=require_read if mode == "overwrite" else None)
     if loaded is None:
-        form = TextFormat(newline=detect_newline(content))
-        return _WriteChange(before="", after=content, format=form, data=encode_text(content, UTF8), expected="absent")
+        text_format = TextFormat(newline=detect_newline(content))
+        return _WriteChange(before="", after=content, format=text_format, data=encode_text(content, UTF8), expected="absent")
     if mode == "create_only":
-        raise ToolError(f"{path!r} exists already: use mode=overwrite, or another path", kind="execution")
+        raise ToolError(f"{path!r} already exists: overwrite it, or use another path", code="file_exists")
     if mode == "append" and loaded.document is None:
-        why = "too large" if loaded.too_large else "not a text file"
-        raise ToolError(f"{path!r} is {why}, so nothing is appended to it: use shell", kind="execution")
-    return _plan_existing(loaded, content, mode)
-
-
-def _plan_existing(loaded: LoadedFile, content: str, mode: WriteMode) -> _WriteChange:
+        problem, code = ("too large", "file_too_large") if loaded.too_large else ("not a text file", "not_text")
+        raise ToolError(f"{path!r} is {problem}, so nothing can be appended: use a shell command", code=code)
     document = loaded.document or Document("", UTF8)
-    form = document.format
-    content = content.removeprefix("\ufeff") if form.bom else content
-    fitted = convert_newlines(content, form.newline) if form.newline == "crlf" else content
-    after = document.text + fitted if mode == "append" else fitted
-    if len(after) > MAX_TEXT_BYTES:
-        raise ToolError(f"the file would have over {MAX_TEXT_BYTES >> 20} MB, which is too large to be written", kind="limit")
+    text_format = document.format
+    content = content.removeprefix("\ufeff") if text_format.bom else content
+    converted = convert_newlines(content, text_format.newline) if text_format.newline == "crlf" else content
+    after = document.text + converted if mode == "append" else converted
+    check_size(after, path)
     reencoded = False
     try:
-        data = encode_text(after, form)
+        data = encode_text(after, text_format)
     except ToolError:
         if mode == "append":
             raise
-        data, form, reencoded = encode_text(after, UTF8), UTF8, True
-    form = msgspec.structs.replace(form, newline=detect_newline(after))
+        data, text_format, reencoded = encode_text(after, UTF8), UTF8, True
     return _WriteChange(
         before=document.text,
         after=after,
-        format=form,
+        format=msgspec.structs.replace(text_format, newline=detect_newline(after)),
         data=data,
         expected=loaded.version,
-        converted=fitted != content,
+        converted=converted != content,
         reencoded=reencoded,
     )
 
 
-def _write_file(state: ToolState, path: str, content: str, mode: WriteMode, require_read: bool) -> ToolOutput:
-    with state.lock:
-        plan = _plan_write(state, path, content, mode, require_read)
-        done = save_change(state, path, plan)
-    found = WriteResult(
-        **done,
-        mode=mode,
-        converted=plan.converted,
-        reencoded=plan.reencoded,
-        snippet="\n".join(line[:MAX_LINE_CHARS] for line in split_lines(plan.after)[:5]),
-    )
-    return ToolOutput(_render_write(found), to_data(found))
-
-
 def _render_write(result: WriteResult) -> str:
     verb = "created" if result.created else "appended to" if result.mode == "append" else "wrote"
-    size = f"{pluralize(result.lines, 'line')}, {result.size} bytes"
-    notes = ""
-    if result.converted:
-        notes += "; its line ends are CRLF, as they were"
+    notes = "; kept its CRLF line endings" if result.converted else ""
     if result.reencoded:
         notes += "; it is UTF-8 now, because its old encoding lacks some of the characters"
     elif result.encoding != "utf-8":
-        notes += f"; it is in {result.encoding}, as it was"
-    return f"{verb} {result.path!r} ({size}){notes}"
+        notes += f"; kept its encoding {result.encoding}"
+    return f"{verb} {result.path!r} ({pluralize(result.lines, 'line')}, {result.size} bytes){notes}"
 
 
 # ---- the tools
 
 
 def file_tools(state: ToolState, *, require_read: bool = True) -> list[Tool]:
-    """`read`, `write` and `view_image`. require_read: a file that the model has not read is not overwritten."""
+    """Return `read`, `write` and `view_image`. require_read: a file that the model has not read is not overwritten."""
     target = file_target(state)
 
     @tool(name="read", effects="read", idempotent=True, target=target, examples=[{"path": "src/main.py", "start_line": 1}])
@@ -427,27 +364,29 @@ def file_tools(state: ToolState, *, require_read: bool = True) -> list[Tool]:
         context: Context,
         start_line: int | None = None,
         end_line: int | None = None,
-        max_lines: int | None = None,
+        max_lines: Annotated[int | None, Internal] = None,
         tail_lines: int | None = None,
         pages: str | None = None,
         allow_large: bool = False,
-        list_depth: int | None = None,
+        list_depth: Annotated[int | None, Internal] = None,
     ) -> ToolOutput:
-        """Reads a file: text as numbered lines (2000 at most unless more are asked for), images and PDF documents as they are.
+        """Read a text file as numbered lines, at most 2000 lines of 2000 characters. Images and PDF documents are shown.
+
+        Use it before you change a file. To find text in many files, search for it instead.
 
         Args:
-            path: The file, relative to the workspace or absolute.
+            path: File path, relative to the workspace or absolute.
             context: The call.
-            start_line: The first line to read, counted from 1.
-            end_line: The last line to read.
-            max_lines: How many lines to read at most.
-            tail_lines: Read the last so many lines instead.
-            pages: For a PDF document: the pages to look at, such as "1-5".
-            allow_large: Read up to 8 MB at once, and very long lines too.
-            list_depth: Lists a folder, so many levels deep, instead of refusing it.
+            start_line: First line to read, counted from 1 (default 1).
+            end_line: Last line to read, inclusive (default: as many as fit).
+            max_lines: Maximum number of lines.
+            tail_lines: Read only the last N lines. Cannot be combined with start_line or end_line.
+            pages: Pages of a PDF document to look at, such as "3" or "1-5" (at most 20).
+            allow_large: Read up to 8 MB at once, and lines of up to 1,048,576 characters (default false).
+            list_depth: List a directory, this many levels deep.
         """
-        wish = _ReadRequest(start_line, end_line, max_lines, tail_lines, pages, allow_large, list_depth)
-        return _read_path(state, context, path, wish)
+        request = _ReadRequest(start_line, end_line, max_lines, tail_lines, pages, allow_large, list_depth)
+        return _read_path(state, context, path, request)
 
     def plan_write(path: str, content: str, mode: WriteMode = "overwrite") -> TextChange:
         return _plan_write(state, path, content, mode, require_read)
@@ -460,23 +399,39 @@ def file_tools(state: ToolState, *, require_read: bool = True) -> list[Tool]:
         examples=[{"path": "notes.txt", "content": "first line\n"}],
     )
     def write(path: str, content: str, mode: WriteMode = "overwrite") -> ToolOutput:
-        """Writes a text file whole; folders on the way are made. A file that exists must have been read before.
+        """Write a text file; missing parent directories are created. Read an existing file before you overwrite it.
+
+        To change a part of a file, use an edit instead.
 
         Args:
-            path: The file, relative to the workspace or absolute.
-            content: The whole text of the file, or what is to be appended.
-            mode: overwrite: replace the file; append: add to its end; create_only: fail where it exists.
+            path: File path, relative to the workspace or absolute.
+            content: The complete new text of the file, or the text to append.
+            mode: overwrite (default) replaces the file, append adds to its end, create_only fails if it exists.
         """
-        return _write_file(state, path, content, mode, require_read)
+        with state.lock:
+            change = _plan_write(state, path, content, mode, require_read)
+            saved = save_change(state, path, change)
+        snippet = "\n".join(line[:MAX_LINE_CHARS] for line in split_lines(change.after)[:5])
+        result = WriteResult(**saved, mode=mode, converted=change.converted, reencoded=change.reencoded, snippet=snippet)
+        return ToolOutput(_render_write(result), to_data(result))
 
     @tool(name="view_image", effects="read", idempotent=True, target=target, examples=[{"path": "docs/plan.png"}])
     def view_image(path: str, detail: Detail = "auto") -> ToolOutput:
-        """Shows an image file: PNG, JPEG, GIF or WebP.
+        """Show an image file: PNG, JPEG, GIF or WebP.
 
         Args:
-            path: The image, relative to the workspace or absolute.
-            detail: How closely to look at it.
+            path: Image path, relative to the workspace or absolute.
+            detail: Resolution at which to look at it: auto (default), low, high or original.
         """
-        return _view_image(state, path, detail)
+        check_choice("detail", detail, get_args(Detail))
+        if _inspect(state, path).is_directory:
+            raise _directory_error(path)
+        with state.workspace.open_file(path) as entry:
+            media = detect_media(read_all(entry.fd, _HEAD_SIZE))
+            if media is None or media[0] != "image":
+                suffix = PurePosixPath(path).suffix or "no suffix"
+                message = f"{path!r} ({suffix}) is not a PNG, JPEG, GIF or WebP image: read it as a file instead"
+                raise ToolError(message, code="not_image")
+            return _attach_media(state, path, entry, media, pages=None, detail=detail)
 
     return [read, write, view_image]

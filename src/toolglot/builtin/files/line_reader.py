@@ -140,7 +140,7 @@ class LineReader:
         self.position = self._bom_size
         decoder = codecs.getincrementaldecoder(self.encoding)("surrogatepass") if self.encoding != "utf-8" else None
         while True:
-            if self._context.cancelled:
+            if self._context.is_cancelled:
                 raise ToolError("reading was cancelled", kind="cancelled", code="cancelled")
             data = os.read(self._fd, _CHUNK_SIZE)
             if data and (self.position // _REPORT_INTERVAL) != (self.position + len(data)) // _REPORT_INTERVAL:
