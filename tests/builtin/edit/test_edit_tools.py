@@ -10,8 +10,9 @@ from file_kit import BAD_PATHS, NOT_THERE, Tools, snapshot, trapped
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from toolglot.base_errors import EditFailed
 from toolglot.builtin.edit.edit_tools import edit_tools
-from toolglot.builtin.edit.text_replace import ExpectedCount, ReplaceFailure, edit_distance, find_elision, replace_text
+from toolglot.builtin.edit.text_replace import ExpectedCount, edit_distance, find_elision, replace_text
 from toolglot.builtin.files.file_tools import file_tools
 from toolglot.builtin.files.text import TextFormat, encode_text
 from toolglot.builtin.files.workspace import Workspace
@@ -27,8 +28,8 @@ REASONS = {
 }
 
 
-def reason(error: ToolError) -> ReplaceFailure:
-    assert isinstance(error.details, ReplaceFailure)
+def reason(error: ToolError) -> EditFailed:
+    assert isinstance(error.details, EditFailed)
     return error.details
 
 
@@ -57,7 +58,7 @@ class TestExact:
         if text.count(old) == 1:
             assert replace_text(text, old, new).text == text.replace(old, new)
         else:
-            assert reason(refused(text, old, new)).found == text.count(old)
+            assert reason(refused(text, old, new)).match_count == text.count(old)
 
     @given(short, some, st.integers(1, 4))
     def test_a_number_is_how_often_it_must_be_there(self, text: str, old: str, count: int):
@@ -174,7 +175,7 @@ CASES: list[tuple[str, str, str, ExpectedCount, str, str]] = [
     ("a\r\nb\r\n", "b\n", "B", "one", "exact", "a\r\nB\r\n"),
     ("a\n\nb\n", "   ", "x", "one", "not_found", ""),
     ("", "x", "y", "one", "not_found", ""),
-    ("a\n", "a", "A\n# ... rest of the code ...", "one", "placeholder", ""),
+    ("a\n", "a", "A\n# ... rest of the code ...", "one", "elision", ""),
     (
         "a\n# ... rest of code ...\n",
         "a\n# ... rest of code ...",
@@ -203,7 +204,7 @@ class TestTolerant:
             if "error_type" in case:
                 why = reason(refused(*given, count=count, tolerant=True))
                 assert why.reason in REASONS[case["error_type"]], case["name"]
-                assert why.reason != "ambiguous" or why.found == case["occurrences"], case["name"]
+                assert why.reason != "ambiguous" or why.match_count == case["occurrences"], case["name"]
             else:
                 found = replace_text(*given, count=count, tolerant=True)
                 assert (found.text, found.count) == (case.get("after"), case["occurrences"]), case["name"]
@@ -258,41 +259,47 @@ class TestWhy:
     @pytest.mark.parametrize(
         ("text", "old", "words"),
         [
-            ("if a:\n\tb\n", "if a:\n    b\n", "from lines 1-2 only in indentation (the file has tabs)"),
+            ("if a:\n\tb\n", "if a:\n    b\n", "from lines 1-2 only in indentation (the file uses tabs)"),
             ("x\n    b\n    c\n", "  b\n  c", "from lines 2-3 only in indentation:"),
-            ("a  \nb\n", "a\nb", "from lines 1-2 only in spaces at the ends of lines"),
+            ("a  \nb\n", "a\nb", "from lines 1-2 only in trailing whitespace"),
             ("say \u201chi\u201d\n", 'say "hi"', "from line 1 only in quotes, dashes"),
             ("cafe\u0301\n", "caf\u00e9", "from line 1 only in how accents are composed"),
             ("a\nHello World\n", "hello world", "from line 2 only in upper and lower case"),
-            ("a\nb\n", r"a\nb", "it has escapes in place of the characters that lines 1-2 has"),
-            ('say("x")\n', r"say(\"x\")", "it has escapes in place of"),
-            ('x = "\\\\n"\n', 'x = "\\n"', "it has one backslash where there are two in line 1"),
-            ("if a < b:\n", "if a &lt; b:", "HTML escapes"),
-            ("x\ny = 1\nz = 2\n", "2\ty = 1\n3\tz = 2", "the line numbers in it are not part of the file; it means lines 2-3"),
-            ("x\ny = 1\n", "2: y = 1", "the line numbers in it are not part of the file; it means line 2"),
+            ("a\nb\n", r"a\nb", "it has escape sequences instead of the characters of lines 1-2"),
+            ('say("x")\n', r"say(\"x\")", "it has escape sequences instead of"),
+            ('x = "\\\\n"\n', 'x = "\\n"', "it has one backslash where line 1 has two"),
+            ("if a < b:\n", "if a &lt; b:", "HTML entities"),
+            (
+                "x\ny = 1\nz = 2\n",
+                "2\ty = 1\n3\tz = 2",
+                "it contains line numbers, which are not part of the file; it is lines 2-3",
+            ),
+            ("x\ny = 1\n", "2: y = 1", "it contains line numbers, which are not part of the file; it is line 2"),
             ("f(a,b)\n", "f( a, b )", "from line 1 only in spaces or line breaks"),
-            ("one\nthe quick brown fox\n", "the quick brown cat", "the nearest is line 2 (84 % alike)"),
-            ("one\ntwo\n", "something else", "nothing there is like it: read the file again"),
-            ("", "x", "nothing there is like it"),
+            ("one\nthe quick brown fox\n", "the quick brown cat", "the most similar text is line 2 (84 % alike)"),
+            ("one\ntwo\n", "something else", "nothing there is similar: read the file again"),
+            ("", "x", "nothing there is similar"),
         ],
     )
     def test_the_failure_says_where_and_why(self, text: str, old: str, words: str):
         error = refused(text, old, name="a.py")
-        assert str(error).startswith("`old` is not in 'a.py'")
+        assert str(error).startswith("the text to replace is not in 'a.py'")
         assert words in str(error)
 
     def test_the_nearest_lines_are_shown(self):
-        assert str(refused("x\n\tb\ny\n", "    b", name="f")).endswith("(the file has tabs):\n2\t\tb")
+        assert str(refused("x\n\tb\ny\n", "    b", name="f")).endswith("(the file uses tabs):\n2\t\tb")
 
     def test_a_refusal_names_the_lines(self):
         error = refused("a\nb\na\n", "a", name="f")
-        do = 'give more of the text around the one that is meant, or count="all" for all 2'
-        assert str(error) == f"`old` is in 'f' 2 times (lines 1, 3): {do}"
-        assert str(refused("a\n", "a", name="f", count=2)).startswith("`old` is in 'f' once and not 2 times (line 1)")
+        hint = "include more of the surrounding text to make it unique, or replace all occurrences"
+        assert str(error) == f"the text to replace occurs 2 times in 'f' (lines 1, 3): {hint}"
+        assert str(refused("a\n", "a", name="f", count=2)).startswith(
+            "the text to replace occurs once in 'f', not 2 times (line 1)"
+        )
 
     def test_a_large_file_does_not_take_long(self):
         text = "".join(f"    value_{n} = compute(argument_{n}, {n * 7919})\n" for n in range(30_000))
-        assert "nearest" in str(refused(text, "    value_17 = compute(argumant_17, 99999999)"))
+        assert "most similar" in str(refused(text, "    value_17 = compute(argumant_17, 99999999)"))
         assert (
             reason(refused(text, "    value_17 = compute(nothing at all, 99999999)\n" * 3, tolerant=True)).reason == "not_found"
         )
@@ -328,7 +335,7 @@ class TestEditing:
         tools("read", path="text.txt")
         output = tools("edit", path="text.txt", old="two", new="2\n2.5")
         assert (root / "text.txt").read_text() == "one\n2\n2.5\nthree\n"
-        assert output.content == "edited 'text.txt': 1 place; lines 2-3"
+        assert output.content == "edited 'text.txt': 1 replacement in lines 2-3"
         data = output.data
         assert (data["replacements"], data["strategies"], [*data["ranges"]]) == (1, ["exact"], [(2, 3)])
         assert (data["added"], data["removed"], data["lines"], data["snippet"]) == (2, 1, 4, "one\n2\n2.5\nthree")
@@ -356,13 +363,13 @@ class TestEditing:
         tools("read", path="a.py")
         output = tools("edit", path="a.py", old="go(1) \nend()", new="go(2)\nend()", match="tolerant", instruction="twice")
         assert output.data["strategies"] == ["flexible"]
-        assert "found only nearly (flexible)" in output.content
+        assert "matched only approximately (flexible)" in output.content
         assert "2\t    go(2)" in output.content
 
     def test_an_empty_old_makes_a_file(self, tools: Tools, root: Path):
         output = tools("edit", path="deep/new.py", old="", new="x = 1\n")
         assert (output.data["created"], (root / "deep/new.py").read_text()) == (True, "x = 1\n")
-        assert "exists and has text" in str(tools.failure("edit", path="deep/new.py", old="", new="y"))
+        assert "already exists and is not empty" in str(tools.failure("edit", path="deep/new.py", old="", new="y"))
         (root / "empty").touch()
         assert tools.data("edit", path="empty", old="", new="filled\n")["diff"].endswith("@@ -0,0 +1 @@\n+filled\n")
         assert (root / "empty").read_text() == "filled\n"
@@ -423,7 +430,9 @@ class TestEditing:
         assert tools.preview("edit", path="text.txt", old="one", new="1") == expected
         assert tools.preview("multi_edit", path="text.txt", edits=[{"old": "one", "new": "1"}]) == expected
         assert tools.preview("insert", path="text.txt", after_line=3, text="4").endswith(" two\n three\n+4\n")
-        assert tools.preview("edit", path="text.txt", old="nothing", new="1").startswith("(this will fail: `old` is not in")
+        assert tools.preview("edit", path="text.txt", old="nothing", new="1").startswith(
+            "(this will fail: the text to replace is not in"
+        )
         assert snapshot(root) == before
 
     def test_a_cancelled_call_changes_nothing(self, tools: Tools, root: Path):
@@ -442,13 +451,13 @@ class TestManyEdits:
         edits = [{"old": "one", "new": "two"}, {"old": "two", "new": "2", "count": "all"}, {"old": "2\n2", "new": "x"}]
         output = tools("multi_edit", path="text.txt", edits=edits)
         assert (root / "text.txt").read_text() == "x\nthree\n"
-        assert output.content == "edited 'text.txt': 3 edits, 4 places; the last at line 1"
+        assert output.content == "edited 'text.txt': 3 edits, 4 replacements; the last in line 1"
 
     def test_all_or_none(self, tools: Tools, root: Path):
         tools("read", path="text.txt")
         before = snapshot(root)
         error = tools.failure("multi_edit", path="text.txt", edits=[{"old": "one", "new": "1"}, {"old": "four", "new": "4"}])
-        assert str(error).startswith("edit 2 of 2: `old` is not in 'text.txt'")
+        assert str(error).startswith("edit 2 of 2: the text to replace is not in 'text.txt'")
         assert str(error).endswith("None of the edits was made.")
         assert snapshot(root) == before
 
@@ -459,7 +468,7 @@ class TestManyEdits:
     def test_another_than_the_first_must_have_a_place(self, tools: Tools):
         tools("read", path="text.txt")
         error = tools.failure("multi_edit", path="text.txt", edits=[{"old": "one", "new": "1"}, {"old": "", "new": "4"}])
-        assert "`old` is empty" in str(error)
+        assert "the text to replace is empty" in str(error)
 
 
 class TestInserting:
@@ -491,7 +500,9 @@ class TestInserting:
     def test_a_line_that_is_not_there_is_named(self, tools: Tools):
         tools("read", path="text.txt")
         error = tools.failure("insert", path="text.txt", after_line=4, text="x")
-        assert str(error) == "`after_line` is 4, and 'text.txt' has 3 lines: give a number from 0 (the top) to 3"
+        assert (
+            str(error) == "'text.txt' has 3 lines, so nothing can be inserted after line 4: use a number from 0 (the top) to 3"
+        )
 
 
 FINE: dict[str, dict[str, Any]] = {

@@ -544,7 +544,9 @@ class TestWriting:
                     os.setgid(65534)
                     os.setuid(65534)
                 said = [str(tools.failure("read", path="closed")), str(tools.failure("write", path="fresh", content="x"))]
-                os._exit(0 if said == ["permission to open 'closed' was denied", "permission to open 'fresh' was denied"] else 1)
+                os._exit(
+                    0 if said == ["permission to open 'closed' was denied", "permission to open 'fresh' was denied"] else 1
+                )
             except BaseException:
                 os._exit(2)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
