@@ -202,7 +202,7 @@ MEANT: dict[str, tuple[str, Arguments]] = {
             "case_sensitive": True,
             "respect_gitignore": False,
             "respect_extra_ignore": False,
-            "order": "gemini_recent",
+            "order": "recent_first",
             "max_results": 1000,
         },
     ),

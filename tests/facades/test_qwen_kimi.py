@@ -368,7 +368,7 @@ CAN_SAY: dict[str, dict[str, st.SearchStrategy[Arguments]]] = {
             mode=st.just("content"),
             line_numbers=st.just(True),
         ),
-        "glob": some({"pattern": WORDS}, path=WORDS, order=st.just("gemini_recent")),
+        "glob": some({"pattern": WORDS}, path=WORDS, order=st.just("recent_first")),
         "list_dir": some(
             {"path": WORDS}, ignore=st.lists(WORDS), respect_gitignore=st.booleans(), respect_extra_ignore=st.booleans()
         ),

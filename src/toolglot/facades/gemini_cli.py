@@ -595,7 +595,7 @@ _GLOB = simple_view(
             ),
             *(Field(native=native, base=base) for native, base in _FILTERS.items()),
         ),
-        fixed={"order": "gemini_recent", "max_results": MAX_FILES},
+        fixed={"order": "recent_first", "max_results": MAX_FILES},
         result=_render_glob,
     ),
     accepts={"path": string()},

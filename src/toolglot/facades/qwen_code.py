@@ -388,7 +388,7 @@ _VIEWS = (
                 accepted_field("case_sensitive", "case_sensitive"),
                 accepted_field("respect_git_ignore", "respect_gitignore"),
             ),
-            fixed={"max_results": 100, "order": "gemini_recent", "case_sensitive": False},
+            fixed={"max_results": 100, "order": "recent_first", "case_sensitive": False},
             result=render_data(_render_files),
         ),
         accepts={"case_sensitive": boolean(), "respect_git_ignore": boolean()},

@@ -150,10 +150,10 @@ def test_three_orders(tmp_path: Path) -> None:
     now = time.time()
     for name, age in {"a": 3 * 86400, "b": 2 * 86400, "c": 3600, "d": 60, "e": 60}.items():
         os.utime(tmp_path / name, (int(now - age), int(now - age)))
-    orders = {order: paths_of(glob_of(tmp_path)(pattern="*", order=order)) for order in ("mtime", "gemini_recent", "name")}
+    orders = {order: paths_of(glob_of(tmp_path)(pattern="*", order=order)) for order in ("mtime", "recent_first", "name")}
     assert orders == {
         "mtime": ["d", "e", "c", "b", "a"],
-        "gemini_recent": ["d", "e", "c", "a", "b"],
+        "recent_first": ["d", "e", "c", "a", "b"],
         "name": ["a", "b", "c", "d", "e"],
     }
 

@@ -1,32 +1,37 @@
-"""The tool `grep`: lines that match a regex, found by ripgrep where it is there and the kernel can hold it; else by Python.
+"""The tool `grep`: search file contents, with ripgrep where it can be confined, otherwise with Python's `re`.
 
-Laws: both find the same. Every search ends: after seconds, after so much output, or when nobody waits.
+Every search ends: after a timeout, after a limit of output, or when the call is cancelled.
 """
 
 import os
+import re
 import stat
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
+from toolglot.base_errors import invalid_argument
 from toolglot.builtin.arguments import check_minimum, path_target
 from toolglot.builtin.files.text import has_lone_surrogate
+from toolglot.builtin.files.text_files import missing_file_error
 from toolglot.builtin.search.grep_query import (
+    FALLBACK_NOTE,
     UNLIMITED,
     FileMatches,
     GrepMatches,
     GrepQuery,
-    globs_for_type,
     search_with_python,
+    unknown_type_error,
 )
 from toolglot.builtin.search.grep_ripgrep import find_ripgrep, search_with_ripgrep
-from toolglot.builtin.search.ignore import GlobFilter
+from toolglot.builtin.search.globs import GlobFilter
 from toolglot.builtin.search.search_scope import SearchRoot, open_root_of, start_deadline
 from toolglot.builtin.search.walk import BINARY_PROBE_SIZE, MAX_FILE_SIZE, replace_surrogates, stat_beneath
 from toolglot.builtin.tool_state import ToolState, to_data
 from toolglot.errors import ToolError
+from toolglot.schema.derive import Internal
 from toolglot.tools.context import Context
 from toolglot.tools.results import ToolOutput
 from toolglot.tools.tool import Tool, tool
@@ -42,7 +47,7 @@ GrepEngine = Literal["auto", "ripgrep", "python"]
 
 
 class GrepLine(msgspec.Struct, frozen=True):
-    """A line. `is_match`: it matches; otherwise it is near one. `matches`: what was found in it."""
+    """A line of a result. Not `is_match`: it is context. `matches`: the matched parts of the line."""
 
     line: int
     text: str
@@ -51,7 +56,7 @@ class GrepLine(msgspec.Struct, frozen=True):
 
 
 class GrepFile(msgspec.Struct, frozen=True):
-    """A file with matches. `count`: its matching lines; 1 in mode files. `mtime`: seconds; 0 where it is gone."""
+    """A file with matches. `count`: its matching lines (1 in mode files). `mtime`: seconds; 0 if it has gone meanwhile."""
 
     path: str
     absolute: str
@@ -61,185 +66,33 @@ class GrepFile(msgspec.Struct, frozen=True):
 
 
 class GrepResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What `grep` found. `total`: matching lines in mode content, files otherwise; at least so many where not `exact`.
-
-    `total_lines`: all matching lines in modes content and count. `complete` is False where it was stopped before the end.
-    `engine`: ripgrep or python.
-    """
+    """The result of `grep`."""
 
     pattern: str
     path: str
     mode: str
     files: tuple[GrepFile, ...]
     total: int
+    """Matching lines in mode content, files in the other modes; a lower bound unless `exact`."""
     total_lines: int
+    """Matching lines of all files, in modes content and count."""
     shown: int
     skip: int
     truncated: bool
     exact: bool = True
     complete: bool = True
+    """False: the search was stopped before everything was searched."""
     before: int = 0
     after: int = 0
     auto_context: bool = False
     engine: str = ""
+    """ripgrep or python."""
+    note: str = ""
+    """How the engine's pattern syntax differs from ripgrep's."""
 
 
-# ---- the tool
-
-
-def grep_tools(state: ToolState, *, engine: GrepEngine = "auto") -> list[Tool]:
-    """The tool `grep`, for a toolbox. `engine`: auto takes ripgrep where it can."""
-
-    @tool(
-        name="grep",
-        effects="read",
-        idempotent=True,
-        target=path_target(state),
-        examples=[
-            {"pattern": "def \\w+_tools", "include_glob": "*.py"},
-            {"pattern": "TODO", "path": "src", "mode": "files", "ignore_case": True},
-        ],
-    )
-    def grep(  # noqa: D417
-        pattern: str,
-        path: str = ".",
-        include_glob: str = "",
-        file_type: str = "",
-        exclude_line_regex: str = "",
-        mode: Literal["content", "files", "count"] = "content",
-        before: int | None = None,
-        after: int | None = None,
-        ignore_case: bool = False,
-        literal: bool = False,
-        multiline: bool = False,
-        only_matching: bool = False,
-        line_numbers: bool = True,
-        max_results: int = 250,
-        max_per_file: int | None = None,
-        skip: int = 0,
-        no_ignore: bool = False,
-        auto_context: bool = False,
-        *,
-        context: Context | None = None,
-    ) -> ToolOutput:
-        """Search the contents of files with a regex in ripgrep's syntax: a brace that is meant needs a backslash.
-
-        Hidden files are searched; binary ones, links, what .gitignore names and what version control keeps for itself are not.
-
-        Args:
-            pattern: The regex to look for.
-            path: The folder or the file to search; the workspace without it.
-            include_glob: Only files that match, such as '*.{ts,tsx}' or 'src/**'; '!' before one leaves files out; several
-                are separated by commas.
-            file_type: Only files of a type, such as py, js, rust.
-            exclude_line_regex: Leave out lines that match this regex too.
-            mode: content is the lines; files is the paths, newest first; count is how many lines of each file.
-            before: Lines to show before each match.
-            after: Lines to show after each match.
-            ignore_case: Whether case does not count.
-            literal: The pattern is plain text, not a regex.
-            multiline: A match may go over several lines, and '.' matches line ends.
-            only_matching: Show what was found instead of the lines.
-            line_numbers: Show the numbers of lines.
-            max_results: How many lines, or files, to show at most; 0 is as many as possible.
-            max_per_file: How many lines of one file to find at most.
-            skip: How many of the first results to leave out.
-            no_ignore: Search what ignore files name, too.
-            auto_context: Where there are at most three matches, show lines around them.
-        """
-        _check_pattern(pattern, "pattern", multiline=multiline)
-        if exclude_line_regex:
-            _check_pattern(exclude_line_regex, "exclude_line_regex", multiline=False)
-        page = _Page(
-            limit=min(check_minimum("max_results", max_results) or MAX_RESULTS, MAX_RESULTS),
-            skip=check_minimum("skip", skip),
-            before=min(check_minimum("before", before or 0), MAX_CONTEXT_LINES),
-            after=min(check_minimum("after", after or 0), MAX_CONTEXT_LINES),
-            auto_context=auto_context and before is None and after is None and mode == "content",
-            only_matching=only_matching,
-            line_numbers=line_numbers,
-        )
-        most = check_minimum("max_per_file", max_per_file, 1) if max_per_file is not None else UNLIMITED
-        with _open_target(state, path or ".") as (place, is_file):
-            query = GrepQuery(
-                pattern=pattern,
-                root=place.root_fd,
-                start="" if is_file else place.relative,
-                file=place.relative if is_file else "",
-                include=GlobFilter.parse(include_glob),
-                kind=file_type,
-                kinds=globs_for_type(file_type),
-                exclude=exclude_line_regex,
-                mode=mode,
-                ignore_case=ignore_case,
-                literal=literal,
-                multiline=multiline,
-                git=not no_ignore,
-                most=1 if mode == "files" else min(most, page.match_limit) if mode == "content" else most,
-                should_stop=start_deadline(context, "grep", TIMEOUT_SECONDS),
-            )
-            found = _build_result(state, place, query, _run_search(state, query, engine), page)
-        return ToolOutput(_render_text(found, page), to_data(found))
-
-    return [grep]
-
-
-def _check_pattern(pattern: str, name: str, *, multiline: bool) -> None:
-    wrong = (
-        (has_lone_surrogate(pattern), "holds half a character"),
-        (not pattern, "is empty; give the regex to look for"),
-        ("\0" in pattern, "holds a zero byte, which no text file has"),
-        (len(pattern) > MAX_PATTERN_LENGTH, f"is longer than {MAX_PATTERN_LENGTH} characters"),
-        ("\n" in pattern and not multiline, "holds a line end, and a line does not; set multiline to true"),
-    )
-    for is_so, why in wrong:
-        if is_so:
-            raise ToolError(f"{name} {why}", kind="validation")
-
-
-@contextmanager
-def _open_target(state: ToolState, path: str) -> Generator[tuple[SearchRoot, bool]]:
-    """What is searched, and whether it is a single file; its root is open meanwhile. Raises ToolError."""
-    found = state.workspace.inspect(path)
-    if found is None:
-        raise ToolError(f"there is no {path!r} in the workspace; list its folder to see what is there", kind="not_found")
-    is_file = not stat.S_ISDIR(found.status.st_mode)
-    if is_file:
-        with state.workspace.open_file(path) as opened:
-            if opened.status.st_size > MAX_FILE_SIZE:
-                raise ToolError(f"{path!r} is larger than {MAX_FILE_SIZE >> 20} MB; read parts of it", kind="limit")
-            if b"\0" in os.read(opened.fd, BINARY_PROBE_SIZE):
-                raise ToolError(f"{path!r} is a binary file; grep searches text", kind="execution")
-    with open_root_of(state, found) as place:
-        yield place, is_file
-
-
-def _run_search(state: ToolState, query: GrepQuery, engine: GrepEngine) -> GrepMatches:
-    """What is found, in order. Raises ToolError."""
-    program = find_ripgrep(state, query.root) if engine != "python" else ""
-    if engine == "ripgrep" and not program:
-        raise ToolError("ripgrep (rg) is not installed, is too old, or cannot be held by this kernel", kind="execution")
-    hits = search_with_ripgrep(program, query) if program else search_with_python(query)
-    if not hits.complete and not hits.files:
-        why = f"the search took longer than {TIMEOUT_SECONDS:.0f} seconds"
-        raise ToolError(f"{why}; give a path, an include_glob or a simpler pattern", kind="timeout")
-    hits.files.sort(key=lambda file: file.path)
-    if query.mode == "files":
-        times = {file.path: _modified_ns(query.root, file.path) for file in hits.files[:MAX_RESULTS]}
-        hits.files.sort(key=lambda file: (-times.get(file.path, 0), file.path))
-    return hits
-
-
-def _modified_ns(root_fd: int, path: str) -> int:
-    status = stat_beneath(root_fd, path)
-    return status.st_mtime_ns if status else 0
-
-
-# ---- what is shown of it
-
-
-class _Page(msgspec.Struct, frozen=True, kw_only=True):
-    """Which part of the results is shown, and how. `is_auto`: few matches are shown with lines around them."""
+class _View(msgspec.Struct, kw_only=True):
+    """Which part of the matches a call wants to see, and how. Raises ToolError for numbers that are out of range."""
 
     limit: int
     skip: int
@@ -249,67 +102,228 @@ class _Page(msgspec.Struct, frozen=True, kw_only=True):
     only_matching: bool
     line_numbers: bool
 
+    def __post_init__(self) -> None:
+        self.limit = min(check_minimum("max_results", self.limit) or MAX_RESULTS, MAX_RESULTS)
+        check_minimum("skip", self.skip)
+        self.before = min(check_minimum("before", self.before), MAX_CONTEXT_LINES)
+        self.after = min(check_minimum("after", self.after), MAX_CONTEXT_LINES)
+
     @property
     def match_limit(self) -> int:
-        """Matches after which it is known that there are more."""
+        """As many matches as show that there are more than the call wants."""
         return self.limit + self.skip + 1
 
 
-def _select_page(matches: GrepMatches, mode: str, skip: int, limit: int) -> tuple[list[FileMatches], int, int]:
-    """The part of the results that is shown, of how many, and how many it is."""
+# ---- the tool
+
+
+def grep_tools(state: ToolState, *, engine: GrepEngine = "auto") -> list[Tool]:
+    """Return the tool `grep`. `engine`: auto takes ripgrep where it can be used."""
+    declare = tool(
+        name="grep",
+        effects="read",
+        idempotent=True,
+        target=path_target(state),
+        examples=[
+            {"pattern": "def \\w+_tools", "include_glob": "*.py"},
+            {"pattern": "TODO", "path": "src", "mode": "files", "ignore_case": True},
+        ],
+    )
+    return [declare(_GrepTool(state, engine).grep)]
+
+
+class _GrepTool:
+    def __init__(self, state: ToolState, engine: GrepEngine) -> None:
+        self._state, self._engine = state, engine
+
+    def grep(  # noqa: D417
+        self,
+        pattern: str,
+        path: str = ".",
+        include_glob: str = "",
+        mode: Literal["content", "files", "count"] = "content",
+        ignore_case: bool = False,
+        before: int = 0,
+        after: int = 0,
+        max_results: int = 250,
+        file_type: Annotated[str, Internal] = "",
+        exclude_line_regex: Annotated[str, Internal] = "",
+        literal: Annotated[bool, Internal] = False,
+        multiline: Annotated[bool, Internal] = False,
+        only_matching: Annotated[bool, Internal] = False,
+        line_numbers: Annotated[bool, Internal] = True,
+        max_per_file: Annotated[int | None, Internal] = None,
+        skip: Annotated[int, Internal] = 0,
+        no_ignore: Annotated[bool, Internal] = False,
+        auto_context: Annotated[bool, Internal] = False,
+        *,
+        context: Context | None = None,
+    ) -> ToolOutput:
+        """Search file contents with a regular expression (ripgrep syntax). Escape literal braces: `\\{`.
+
+        Use it to find where something is defined or used; to find files by name, use glob. Hidden files are searched. Binary
+        files, symbolic links, version control data and files ignored by .gitignore are not.
+
+        Args:
+            pattern: Regular expression to search for. It is matched line by line.
+            path: File or directory to search (default: the workspace).
+            include_glob: Search only files that match this glob, such as '*.{ts,tsx}' or 'src/**'. Separate several with
+                commas; a leading '!' excludes files.
+            mode: content shows matching lines; files shows paths, newest first; count shows matching lines per file.
+            ignore_case: Match case-insensitively (default false).
+            before: Lines of context to show before each match (0-100, default 0).
+            after: Lines of context to show after each match (0-100, default 0).
+            max_results: Maximum number of lines or files to show (default 250, 0 for the limit of 10000).
+        """
+        view = _View(
+            limit=max_results,
+            skip=skip,
+            before=before,
+            after=after,
+            auto_context=auto_context and mode == "content" and not (before or after),
+            only_matching=only_matching,
+            line_numbers=line_numbers,
+        )
+        limit = UNLIMITED if max_per_file is None else check_minimum("max_per_file", max_per_file, 1)
+        query = GrepQuery(
+            pattern=_check_pattern(pattern, "pattern", multiline=multiline),
+            include=GlobFilter.parse(include_glob),
+            file_type=file_type,
+            exclude=exclude_line_regex and _check_pattern(exclude_line_regex, "exclude_line_regex"),
+            mode=mode,
+            ignore_case=ignore_case,
+            literal=literal,
+            multiline=multiline,
+            respect_ignore=not no_ignore,
+            limit_per_file=1 if mode == "files" else min(limit, view.match_limit) if mode == "content" else limit,
+            should_stop=start_deadline(context, TIMEOUT_SECONDS),
+        )
+        return self._search(path or ".", query, view)
+
+    def _search(self, path: str, query: GrepQuery, view: _View) -> ToolOutput:
+        if query.file_type and not re.fullmatch(r"[A-Za-z0-9_+-]{1,40}", query.file_type):
+            raise unknown_type_error(query.file_type)
+        with _open_target(self._state, path) as (root, is_file):
+            query = msgspec.structs.replace(
+                query,
+                root_fd=root.root_fd,
+                directory="" if is_file else root.relative,
+                file=root.relative if is_file else "",
+            )
+            program = find_ripgrep(self._state, query.root_fd) if self._engine != "python" else ""
+            if self._engine == "ripgrep" and not program:
+                message = "ripgrep (rg) is not installed, is too old, or cannot be confined by this kernel"
+                raise ToolError(message, code="missing_program")
+            matches = search_with_ripgrep(program, query) if program else search_with_python(query)
+            if not matches.complete and not matches.files:
+                message = f"the search took longer than {TIMEOUT_SECONDS:.0f} seconds"
+                message += "; search a smaller directory, fewer files or a simpler pattern"
+                raise ToolError(message, kind="timeout", code="search_timeout")
+            matches.files.sort(key=lambda file: file.path)
+            if query.mode == "files":
+                times = {file.path: _modified_ns(query.root_fd, file.path) for file in matches.files[:MAX_RESULTS]}
+                matches.files.sort(key=lambda file: (-times.get(file.path, 0), file.path))
+            result = _build_result(self._state, root, query, matches, view)
+        return ToolOutput(_render_text(result, view), to_data(result))
+
+
+def _check_pattern(pattern: str, name: str, *, multiline: bool = False) -> str:
+    problems = {
+        "contains an unpaired surrogate (invalid Unicode)": has_lone_surrogate(pattern),
+        "is empty; give a regular expression": not pattern,
+        "contains a NUL byte, which no text file has": "\0" in pattern,
+        f"is longer than {MAX_PATTERN_LENGTH} characters": len(pattern) > MAX_PATTERN_LENGTH,
+        "contains a newline, but is matched line by line": "\n" in pattern and not multiline,
+    }
+    for problem, applies in problems.items():
+        if applies:
+            raise invalid_argument(name, problem)
+    return pattern
+
+
+@contextmanager
+def _open_target(state: ToolState, path: str) -> Generator[tuple[SearchRoot, bool]]:
+    """Open the root of what is searched; tell whether that is a single file. Raises ToolError."""
+    entry = state.workspace.inspect(path)
+    if entry is None:
+        raise missing_file_error(state, path)
+    is_file = not stat.S_ISDIR(entry.status.st_mode)
+    if is_file:
+        with state.workspace.open_file(path) as opened:
+            if opened.status.st_size > MAX_FILE_SIZE:
+                message = f"{path!r} is larger than {MAX_FILE_SIZE >> 20} MB; read parts of it instead"
+                raise ToolError(message, kind="limit", code="file_too_large")
+            if b"\0" in os.read(opened.fd, BINARY_PROBE_SIZE):
+                raise ToolError(f"{path!r} is a binary file; only text can be searched", code="not_text")
+    with open_root_of(state, entry) as root:
+        yield root, is_file
+
+
+def _modified_ns(root_fd: int, path: str) -> int:
+    status = stat_beneath(root_fd, path)
+    return status.st_mtime_ns if status else 0
+
+
+# ---- the result
+
+
+def _build_result(state: ToolState, root: SearchRoot, query: GrepQuery, matches: GrepMatches, view: _View) -> GrepResult:
+    files, total, count = _select_page(matches, query.mode, view)
+    auto_context = view.auto_context and 1 <= total <= 3
+    before, after = (50, 50) if auto_context and total == 1 else (15, 15) if auto_context else (view.before, view.after)
+    context_lines = (0, 0) if view.only_matching else (before, after)
+    prefix = "" if root.root_path == str(state.workspace.root).rstrip("/") else f"{root.root_path}/"
+    # A file that reached the limit of this call may have more matches than were counted.
+    is_capped = query.with_lines and query.limit_per_file == view.match_limit
+    is_exact = not (is_capped and any(file.count >= view.match_limit for file in matches.files))
+    return GrepResult(
+        pattern=query.pattern,
+        path=replace_surrogates(root.path),
+        mode=query.mode,
+        files=tuple(_build_file(state, root, file, prefix, context_lines) for file in files),
+        total=total,
+        total_lines=sum(file.count for file in matches.files) if query.mode != "files" else 0,
+        shown=count,
+        skip=view.skip,
+        truncated=total > view.skip + count,
+        exact=matches.complete and is_exact,
+        complete=matches.complete,
+        before=before,
+        after=after,
+        auto_context=auto_context,
+        engine=matches.engine,
+        note=FALLBACK_NOTE if matches.engine == "python" and not query.literal else "",
+    )
+
+
+def _select_page(matches: GrepMatches, mode: str, view: _View) -> tuple[list[FileMatches], int, int]:
+    """Return the files to show, the number of all results, and the number of results shown."""
+    start, stop = view.skip, view.skip + view.limit
     if mode != "content":
-        files = matches.files[skip : skip + limit]
+        files = matches.files[start:stop]
         return files, len(matches.files), len(files)
     files, total, count = list[FileMatches](), 0, 0
     for file in matches.files:
         first, total = total, total + file.count
-        if lines := file.lines[max(skip - first, 0) : max(skip + limit - first, 0)]:
+        if lines := file.lines[max(start - first, 0) : max(stop - first, 0)]:
             files.append(FileMatches(file.path, file.count, lines))
             count += len(lines)
     return files, total, count
 
 
-def _build_result(state: ToolState, search_root: SearchRoot, query: GrepQuery, matches: GrepMatches, page: _Page) -> GrepResult:
-    files, total, count = _select_page(matches, query.mode, page.skip, page.limit)
-    is_auto = page.auto_context and 1 <= total <= 3
-    before, after = (50, 50) if is_auto and total == 1 else (15, 15) if is_auto else (page.before, page.after)
-    prefix = "" if search_root.root_path == str(state.workspace.root).rstrip("/") else f"{search_root.root_path}/"
-    around = (0, 0) if page.only_matching else (before, after)
-    cut_off = (
-        query.with_lines and query.most == page.match_limit and any(file.count >= page.match_limit for file in matches.files)
-    )
-    return GrepResult(
-        pattern=query.pattern,
-        path=replace_surrogates(search_root.path),
-        mode=query.mode,
-        files=tuple(_build_file(state, search_root, file, prefix, around) for file in files),
-        total=total,
-        total_lines=sum(file.count for file in matches.files) if query.mode != "files" else 0,
-        shown=count,
-        skip=page.skip,
-        truncated=total > page.skip + count,
-        exact=matches.complete and not cut_off,
-        complete=matches.complete,
-        before=before,
-        after=after,
-        auto_context=is_auto,
-        engine=matches.engine,
-    )
-
-
 def _build_file(
-    state: ToolState, search_root: SearchRoot, file: FileMatches, prefix: str, context_lines: tuple[int, int]
+    state: ToolState, root: SearchRoot, file: FileMatches, prefix: str, context_lines: tuple[int, int]
 ) -> GrepFile:
-    absolute = f"{search_root.root_path}/{file.path}"
-    lines = [GrepLine(number, _shorten_line(text, at), True, tuple(found)) for number, text, found, at in file.lines]
+    absolute = f"{root.root_path}/{file.path}"
+    lines = [GrepLine(number, _shorten_line(text, at), True, tuple(parts)) for number, text, parts, at in file.lines]
     if any(context_lines) and lines:
-        lines = _add_context(state, absolute, lines, context_lines)
-    changed = _modified_ns(search_root.root_fd, file.path) / 1e9
-    return GrepFile(replace_surrogates(prefix + file.path), replace_surrogates(absolute), file.count, changed, tuple(lines))
+        lines = _add_context(state, absolute, lines, *context_lines)
+    mtime = _modified_ns(root.root_fd, file.path) / 1e9
+    return GrepFile(replace_surrogates(prefix + file.path), replace_surrogates(absolute), file.count, mtime, tuple(lines))
 
 
 def _shorten_line(text: str, match_start: int = 0) -> str:
-    """A line of bearable length: its beginning, or what is around the first match."""
+    """Truncate a very long line to its start, or to what surrounds its first match."""
     text = text.removesuffix("\r")
     if len(text) <= MAX_LINE_LENGTH:
         return text
@@ -320,53 +334,57 @@ def _shorten_line(text: str, match_start: int = 0) -> str:
     return f"{before}{text[start:end]}{after}"
 
 
-def _add_context(state: ToolState, path: str, lines: list[GrepLine], context_lines: tuple[int, int]) -> list[GrepLine]:
-    """The lines with those around them, read from the file itself."""
-    wanted = {number for line in lines for number in range(line.line - context_lines[0], line.line + context_lines[1] + 1)}
-    found = {line.line: line for line in lines}
-    last = max(wanted)
+def _add_context(state: ToolState, path: str, lines: list[GrepLine], before: int, after: int) -> list[GrepLine]:
+    """Add the lines around matches, read from the file itself."""
+    numbers = {number for line in lines for number in range(line.line - before, line.line + after + 1)}
+    by_number = {line.line: line for line in lines}
+    last = max(numbers)
+    # The file may have gone or changed since the search: then there is no context.
     with suppress(ToolError, OSError), state.workspace.open_file(path) as opened, os.fdopen(os.dup(opened.fd), "rb") as file:
         for number, raw in enumerate(file, 1):
             if number > last:
                 break
-            if number in wanted and number not in found:
+            if number in numbers and number not in by_number:
                 text = raw.removesuffix(b"\n").decode("utf-8", "replace")
-                found[number] = GrepLine(number, _shorten_line(text), False)
-    return [found[number] for number in sorted(found)]
+                by_number[number] = GrepLine(number, _shorten_line(text), False)
+    return [by_number[number] for number in sorted(by_number)]
 
 
-def _render_text(result: GrepResult, page: _Page) -> str:
+def _render_text(result: GrepResult, view: _View) -> str:
     match result.mode:
         case "files":
             lines = [file.path for file in result.files]
         case "count":
             lines = [f"{file.path}:{file.count}" for file in result.files]
         case _:
-            lines = list(_render_content(result, page.line_numbers, page.only_matching))
-    what = "matching lines" if result.mode == "content" else "files"
+            lines = list(_render_content(result, view))
+    unit = "matching lines" if result.mode == "content" else "files"
     if result.truncated:
         total = f"{result.total}" if result.exact else f"at least {result.total}"
-        end = result.skip + result.shown
-        lines.append(f"[{what} {result.skip + 1} to {end} of {total}; go on with skip={end}]")
+        page = f"{result.skip + 1}-{result.skip + result.shown}"
+        lines.append(f"[showing {unit} {page} of {total}; narrow the search or raise max_results]")
     elif not result.files and result.skip and result.total:
-        lines.append(f"[there are only {result.total} {what}]")
+        lines.append(f"[there are only {result.total} {unit}]")
     elif not result.files:
         lines.append(f"No matches for {result.pattern[:200]!r} in {result.path!r}.")
     if not result.complete:
-        lines.append("[stopped before everything was searched: give a path or an include_glob]")
+        lines.append("[stopped before everything was searched; search a smaller directory or fewer files]")
+    if result.note:
+        lines.append(f"[{result.note}]")
     return "\n".join(lines)
 
 
-def _render_content(result: GrepResult, line_numbers: bool, only_matching: bool) -> Iterable[str]:
-    groups = bool(result.before or result.after) and not only_matching
-    started = False
+def _render_content(result: GrepResult, view: _View) -> Iterator[str]:
+    """Yield `path:line:text` for matches and `path-line-text` for context, groups separated by `--`, as grep does."""
+    has_groups = bool(result.before or result.after) and not view.only_matching
+    is_first = True
     for file in result.files:
         last = -1
         for line in file.lines:
-            if groups and started and (last < 0 or line.line > last + 1):
+            if has_groups and not is_first and (last < 0 or line.line > last + 1):
                 yield "--"
-            last, started = line.line, True
+            last, is_first = line.line, False
             mark = ":" if line.is_match else "-"
-            head = f"{file.path}{mark}{line.line}{mark}" if line_numbers else f"{file.path}{mark}"
-            for text in (_shorten_line(one) for one in line.matches) if only_matching else (line.text,):
+            head = f"{file.path}{mark}{line.line}{mark}" if view.line_numbers else f"{file.path}{mark}"
+            for text in map(_shorten_line, line.matches) if view.only_matching else (line.text,):
                 yield head + text

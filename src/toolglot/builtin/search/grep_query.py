@@ -1,23 +1,21 @@
-"""A search for lines as both ways of doing it need it, what comes of it, and the way without another program.
-
-Law: the patterns are ripgrep's, whoever looks for them; matching in Python is done in a process of its own (`search.worker`).
-"""
+"""What both search engines share: the query, its result, file types; and the engine without ripgrep."""
 
 import json
 import re
 import tempfile
 from collections.abc import Callable, Iterator
-from difflib import get_close_matches
 from typing import Any
 
 import msgspec
 
+from toolglot.base_errors import invalid_argument
 from toolglot.builtin.child_process import ProcessStopped, read_output, split_records, start_python_worker
-from toolglot.builtin.search.ignore import GlobFilter
-from toolglot.builtin.search.regexes import invalid_regex_error, translate_regex
+from toolglot.builtin.search.globs import GlobFilter
 from toolglot.errors import ToolError
+from toolglot.textutil import did_you_mean, suggest
 
 __all__ = [
+    "FALLBACK_NOTE",
     "FILE_TYPES",
     "UNLIMITED",
     "FileMatches",
@@ -25,11 +23,16 @@ __all__ = [
     "GrepQuery",
     "MatchedLine",
     "globs_for_type",
+    "invalid_pattern_error",
     "search_with_python",
     "unknown_type_error",
 ]
 
 UNLIMITED = 1 << 30
+FALLBACK_NOTE = (
+    "ripgrep is not available, so the pattern was read by Python's re module: look-around and backreferences work; "
+    r"\p{…}, [[:alpha:]] and flags in the middle of a pattern do not"
+)
 
 FILE_TYPES: dict[str, str] = {
     "c": "*.c *.h *.H *.cats", "cpp": "*.cpp *.hpp *.cc *.hh *.cxx *.hxx *.C *.h *.H *.inl",
@@ -47,13 +50,12 @@ FILE_TYPES: dict[str, str] = {
     "xml": "*.xml *.xsd *.xsl *.xslt *.dtd", "yaml": "*.yaml *.yml", "zig": "*.zig",
 }  # fmt: skip
 
-
 MatchedLine = tuple[int, str, list[str], int]
-"""Number, text, what was found in it, and where the first of that begins."""
+"""Line number, text, matched texts, and where the first match starts."""
 
 
 class FileMatches(msgspec.Struct):
-    """A file with matches; its lines where they are of interest."""
+    """A file with matches. `lines` is empty unless the query asks for content."""
 
     path: str
     count: int
@@ -61,7 +63,7 @@ class FileMatches(msgspec.Struct):
 
 
 class GrepMatches(msgspec.Struct):
-    """All that was found; not `complete`: it was stopped before the end."""
+    """Everything that was found. Not `complete`: the search was stopped early."""
 
     engine: str
     files: list[FileMatches] = msgspec.field(default_factory=list[FileMatches])
@@ -69,23 +71,21 @@ class GrepMatches(msgspec.Struct):
 
 
 class GrepQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """What is looked for, and where. `start`: the folder below the root; `file`: a single file instead of it."""
+    """What to search for, and where. Paths are relative to the root; `file` replaces `directory` for a single file."""
 
     pattern: str
-    root: int
-    start: str
-    file: str
+    root_fd: int = -1
+    directory: str = ""
+    file: str = ""
     include: GlobFilter
-    kind: str
-    kinds: tuple[str, ...]
+    file_type: str
     exclude: str
     mode: str
     ignore_case: bool
     literal: bool
     multiline: bool
-    git: bool
-    most: int
-    """Lines of one file that are of interest."""
+    respect_ignore: bool
+    limit_per_file: int
     should_stop: Callable[[int], bool]
 
     @property
@@ -94,59 +94,63 @@ class GrepQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def globs_for_type(file_type: str) -> tuple[str, ...]:
-    """The globs of a type of files; none where only ripgrep may know it. Raises ToolError."""
-    if file_type and not re.fullmatch(r"[A-Za-z0-9_+-]{1,40}", file_type):
-        raise unknown_type_error(file_type[:40])
+    """Return the globs of a file type; none for a type that only ripgrep may know."""
     return tuple(FILE_TYPES.get(file_type, "").split())
 
 
 def unknown_type_error(name: str) -> ToolError:
-    """That there is no such type of files, and which ones are called nearly so."""
-    near = get_close_matches(name, FILE_TYPES, n=3, cutoff=0.5) or ["py", "js", "ts"]
-    return ToolError(f"there is no file type {name!r}; did you mean {' or '.join(map(repr, near))}?", kind="validation")
+    """Return the error for an unknown file type."""
+    names = suggest(name, FILE_TYPES, cutoff=0.5) or ["py", "js", "ts"]
+    return invalid_argument("file_type", f"{name[:40]!r} is not a known file type; {did_you_mean(names)}")
 
 
-# ---- Python
+def invalid_pattern_error(pattern: str, reason: str) -> ToolError:
+    """Return the error for a pattern that is not a regular expression."""
+    message = f"{pattern[:80]!r} is not a valid regular expression: {reason}"
+    return ToolError(message, kind="validation", code="invalid_pattern")
 
 
 def search_with_python(query: GrepQuery) -> GrepMatches:
-    """The search without ripgrep. Raises ToolError."""
-    if query.kind and not query.kinds:
-        raise unknown_type_error(query.kind)
-    hits, ended = GrepMatches("python"), False
-    try:
-        for said in _run_worker(_build_task(query), query.should_stop):
-            if "error" in said:
-                raise invalid_regex_error(query.pattern, said["error"])
-            if "path" in said:
-                hits.files.append(msgspec.convert(said, FileMatches))
-            else:
-                ended, hits.complete = True, not said["ended"]
-    except ProcessStopped:
-        ended, hits.complete = True, False
-    if not ended:
-        raise ToolError("the search stopped for a reason of its own; search in a smaller folder", kind="execution")
-    return hits
-
-
-def _build_task(query: GrepQuery) -> dict[str, Any]:
-    """The search in the words of `search.matched`."""
-    regex = translate_regex(query.pattern, literal=query.literal, ignore_case=query.ignore_case, multiline=query.multiline)
-    same = ("ignore_case", "multiline", "root", "start", "file", "git", "kinds", "most", "with_lines")
-    return {
-        "source": regex.source,
-        "literal": regex.literal,
-        "exclude": translate_regex(query.exclude, ignore_case=query.ignore_case).source if query.exclude else "",
+    """Search without ripgrep. Raises ToolError."""
+    type_globs = globs_for_type(query.file_type)
+    if query.file_type and not type_globs:
+        raise unknown_type_error(query.file_type)
+    task = {
+        "pattern": re.escape(query.pattern) if query.literal else query.pattern,
+        "exclude": query.exclude,
+        "ignore_case": query.ignore_case,
+        "multiline": query.multiline,
+        "root_fd": query.root_fd,
+        "directory": query.directory,
+        "file": query.file,
         "include": [f"{'!' * negated}{glob}" for negated, glob in query.include.patterns],
-        **{name: getattr(query, name) for name in same},
+        "type_globs": type_globs,
+        "ignore": query.respect_ignore,
+        "with_lines": query.with_lines,
+        "limit_per_file": query.limit_per_file,
     }
+    matches, finished = GrepMatches("python", complete=False), False
+    try:
+        for event in _run_worker(task, query.should_stop):
+            if "error" in event:
+                raise invalid_pattern_error(query.pattern, f"{event['error']} ({FALLBACK_NOTE})")
+            if "path" in event:
+                matches.files.append(msgspec.convert(event, FileMatches))
+            else:
+                matches.complete, finished = event["complete"], True
+    except ProcessStopped:
+        finished = True
+    if not finished:
+        message = "the search process ended unexpectedly; search a smaller directory"
+        raise ToolError(message, kind="execution", code="search_failed")
+    return matches
 
 
 def _run_worker(task: dict[str, Any], should_stop: Callable[[int], bool]) -> Iterator[dict[str, Any]]:
-    """What a process that matches says to a task. Raises Stopped."""
-    with tempfile.TemporaryFile() as given:
-        given.write(json.dumps(task).encode())
-        given.seek(0)
-        process = start_python_worker("toolglot.builtin.search.grep_worker", given, pass_fds=[task["root"]])
-        for piece in split_records(read_output(process, should_stop), b"\n"):
-            yield json.loads(piece)
+    """Yield the worker's events. Raises ProcessStopped."""
+    with tempfile.TemporaryFile() as stdin:
+        stdin.write(json.dumps(task).encode())
+        stdin.seek(0)
+        process = start_python_worker("toolglot.builtin.search.grep_worker", stdin, pass_fds=[task["root_fd"]])
+        for record in split_records(read_output(process, should_stop), b"\n"):
+            yield json.loads(record)

@@ -1,7 +1,8 @@
-"""A search for lines by ripgrep.
+"""Search with ripgrep.
 
-Laws: it is a program from outside of the workspace, gets nothing that a model wrote but patterns, a type and a path that was
-checked, reads no configuration, and is held by the kernel to the root. What it finds is looked at again by our own rules.
+ripgrep is a program from outside of the workspace, confined to the root by Landlock. It reads no configuration, and the only
+text of a model that it receives is patterns, a file type and a path that was checked before. What it finds is filtered again by
+our own rules, so that its ignore rules only save work.
 """
 
 import base64
@@ -16,9 +17,18 @@ from typing import BinaryIO
 import msgspec
 
 from toolglot.builtin.child_process import ProcessStopped, has_landlock, read_output, split_records, start_confined
-from toolglot.builtin.search.grep_query import UNLIMITED, FileMatches, GrepMatches, GrepQuery, MatchedLine, unknown_type_error
-from toolglot.builtin.search.ignore import IgnoreScope, rebase_rules, to_byte_key
-from toolglot.builtin.search.regexes import NEWLINE_HINT, invalid_regex_error
+from toolglot.builtin.search.grep_query import (
+    UNLIMITED,
+    FileMatches,
+    GrepMatches,
+    GrepQuery,
+    MatchedLine,
+    globs_for_type,
+    invalid_pattern_error,
+    unknown_type_error,
+)
+from toolglot.builtin.search.globs import to_byte_key
+from toolglot.builtin.search.ignore import IgnoreScope, rebase_rules
 from toolglot.builtin.search.search_scope import start_deadline
 from toolglot.builtin.search.walk import (
     BINARY_PROBE_SIZE,
@@ -33,119 +43,126 @@ from toolglot.errors import ToolError
 
 __all__ = ["find_ripgrep", "search_with_ripgrep"]
 
-_MIN_VERSION = 13  # of its versions
+_MIN_VERSION = 13
 _SIMPLE_GLOB = re.compile(r"[\w.*?/+@=~, -]+", re.ASCII)
-
-
-def find_ripgrep(state: ToolState, root_fd: int) -> str:
-    """The program rg on the PATH, outside of the workspace, new enough and able to run while it is held; "" without."""
-    if not has_landlock():
-        return ""
-    inside = [str(one.path).rstrip("/") + "/" for one in state.workspace.roots]
-    places = [place for place in os.environ.get("PATH", os.defpath).split(os.pathsep) if os.path.isabs(place)]
-    found = shutil.which("rg", path=os.pathsep.join(places))
-    if found is None:
-        return ""
-    real = os.path.realpath(found)
-    if any(path.startswith(tuple(inside)) for path in (found, real)):
-        return ""
-    return real if _read_version(real, os.stat(real).st_mtime_ns, root_fd) >= _MIN_VERSION else ""
-
-
-_version_cache: dict[tuple[str, int], int] = {}
-
-
-def _read_version(program: str, mtime_ns: int, root_fd: int) -> int:
-    """The version of ripgrep, as it says itself once; 0 where it does not run."""
-    known = _version_cache.get((program, mtime_ns))
-    if known is not None:
-        return known
-    number = 0
-    with suppress(OSError, ProcessStopped), tempfile.TemporaryFile() as nothing, tempfile.TemporaryFile() as errors:
-        process = start_confined(program, ["--no-config", "--version"], root_fd, nothing, errors)
-        said = b"".join(read_output(process, start_deadline(None, "rg", 5)))
-        if found := re.match(rb"ripgrep (\d{1,4})\.", said):
-            number = int(found[1])
-    _version_cache[program, mtime_ns] = number
-    return number
-
-
 _BASE_OPTIONS = (
     *("--no-config", "--color=never", "--no-messages", "--no-mmap", "--encoding=none", "--hidden", "--no-follow", "--no-pre"),
     *("--no-ignore-global", "--no-ignore-dot", "--no-ignore-parent", "--no-ignore-exclude", "--no-require-git"),
     *("--no-search-zip", "--engine=default"),
 )
 _CASE_OPTIONS = {True: "--ignore-case", False: "--case-sensitive"}
+_version_cache: dict[tuple[str, int], int] = {}
+
+
+# ---- the program
+
+
+def find_ripgrep(state: ToolState, root_fd: int) -> str:
+    """Return the path of a usable rg; "" if there is none that is recent and that the kernel can confine."""
+    if not has_landlock():
+        return ""
+    # A relative PATH entry, or one inside of the workspace, would run a program that a model may have written.
+    directories = [path for path in os.environ.get("PATH", os.defpath).split(os.pathsep) if os.path.isabs(path)]
+    program = shutil.which("rg", path=os.pathsep.join(directories))
+    if program is None:
+        return ""
+    real_path = os.path.realpath(program)
+    roots = tuple(str(root.path).rstrip("/") + "/" for root in state.workspace.roots)
+    if program.startswith(roots) or real_path.startswith(roots):
+        return ""
+    return real_path if _read_version(real_path, root_fd) >= _MIN_VERSION else ""
+
+
+def _read_version(program: str, root_fd: int) -> int:
+    """Return the major version, asked once per program file; 0 if it does not run."""
+    key = program, os.stat(program).st_mtime_ns
+    if key not in _version_cache:
+        version = 0
+        with suppress(OSError, ProcessStopped), tempfile.TemporaryFile() as stdin, tempfile.TemporaryFile() as errors:
+            process = start_confined(program, ["--no-config", "--version"], root_fd, stdin, errors)
+            output = b"".join(read_output(process, start_deadline(None, 5)))
+            if match := re.match(rb"ripgrep (\d{1,4})\.", output):
+                version = int(match[1])
+        _version_cache[key] = version
+    return _version_cache[key]
 
 
 def search_with_ripgrep(program: str, query: GrepQuery) -> GrepMatches:
-    """The search by this ripgrep. Raises ToolError."""
-    detailed = query.with_lines or bool(query.exclude) or query.multiline
-    hits = GrepMatches("ripgrep")
-    with tempfile.TemporaryFile() as nothing, tempfile.TemporaryFile() as errors, _write_ignore_file(query) as ignore:
-        arguments = [*_BASE_OPTIONS, *_build_options(query, detailed), f"--ignore-file=/proc/self/fd/{ignore.fileno()}"]
-        arguments += [f"--regexp={query.pattern}", "--", f"./{query.file or query.start}"]
-        process = start_confined(program, arguments, query.root, nothing, errors, ignore.fileno())
-        read = _parse_json if detailed else _parse_paths if query.mode == "files" else _parse_counts
-        extra = load_extra_scope(query.root) if query.git else None
+    """Search with this ripgrep. Raises ToolError."""
+    # Only --json tells the lines apart, which excluding lines and counting lines of multi-line matches need.
+    use_json = query.with_lines or bool(query.exclude) or query.multiline
+    parse = _parse_json if use_json else _parse_paths if query.mode == "files" else _parse_counts
+    matches = GrepMatches("ripgrep")
+    with tempfile.TemporaryFile() as stdin, tempfile.TemporaryFile() as errors, _write_ignore_file(query) as ignore:
+        arguments = [*_BASE_OPTIONS, *_build_options(query, use_json), f"--ignore-file=/proc/self/fd/{ignore.fileno()}"]
+        arguments += [f"--regexp={query.pattern}", "--", f"./{query.file or query.directory}"]
+        process = start_confined(program, arguments, query.root_fd, stdin, errors, ignore.fileno())
+        extra_scope = load_extra_scope(query.root_fd) if query.respect_ignore else None
         try:
-            for file in read(read_output(process, query.should_stop)):
-                if query.file or _is_included(file.path, query, extra):
-                    hits.files.append(file)
+            for file in parse(read_output(process, query.should_stop)):
+                if query.file or _is_included(file.path, query, extra_scope):
+                    matches.files.append(file)
         except ProcessStopped:
-            hits.complete = False
-        if process.returncode not in (0, 1) and hits.complete and (said := _read_errors(errors)):
-            raise _pattern_error(said, query.pattern)
+            matches.complete = False
+        if matches.complete and process.returncode not in (0, 1):
+            _raise_error(errors, query.pattern)
     if query.exclude:
-        _drop_excluded(program, query, hits)
-    for file in hits.files:
+        _drop_excluded(program, query, matches)
+    for file in matches.files:
         if file.lines:
-            file.count = min(len(file.lines), query.most)
-            file.lines = file.lines[: query.most] if query.with_lines else []
-    return hits
+            file.count = min(len(file.lines), query.limit_per_file)
+            file.lines = file.lines[: query.limit_per_file] if query.with_lines else []
+    return matches
 
 
 def _build_options(query: GrepQuery, use_json: bool) -> list[str]:
-    kind = "" if query.file else query.kind
-    is_capped = query.most < UNLIMITED and not query.exclude and not query.multiline and query.mode != "files"
-    told: list[tuple[str, object]] = [
-        ("--json", use_json),
-        ("--files-with-matches" if query.mode == "files" else "--count", not use_json),
-        ("--null", not use_json),
-        ("--with-filename", not use_json),
-        ("--no-ignore-vcs", not query.git),
-        (_CASE_OPTIONS[query.ignore_case], True),
-        ("--fixed-strings", query.literal),
-        ("--multiline", query.multiline),
-        ("--multiline-dotall", query.multiline),
-        (f"--max-filesize={MAX_FILE_SIZE}", query.multiline),  # such a file is in memory as a whole
-        (f"--max-count={query.most}", is_capped),
-        (f"--type-clear={kind}", kind and query.kinds),
-        *((f"--type-add={kind}:{glob}", kind) for glob in query.kinds),
-        (f"--type={kind}", kind),
-    ]
-    return [option for option, is_on in told if is_on]
+    options = ["--json"] if use_json else ["--null", "--with-filename"]
+    if not use_json:
+        options.append("--files-with-matches" if query.mode == "files" else "--count")
+    options.append(_CASE_OPTIONS[query.ignore_case])
+    if not query.respect_ignore:
+        options.append("--no-ignore-vcs")
+    if query.literal:
+        options.append("--fixed-strings")
+    if query.multiline:  # ripgrep reads such a file into memory as a whole
+        options += ["--multiline", "--multiline-dotall", f"--max-filesize={MAX_FILE_SIZE}"]
+    elif query.limit_per_file < UNLIMITED and not query.exclude and query.mode != "files":
+        options.append(f"--max-count={query.limit_per_file}")
+    if query.file_type and not query.file:
+        name, globs = query.file_type, globs_for_type(query.file_type)
+        if globs:  # our definition of a type, so that both engines agree
+            options += [f"--type-clear={name}", *(f"--type-add={name}:{glob}" for glob in globs)]
+        options.append(f"--type={name}")
+    return options
 
 
-def _read_errors(errors: BinaryIO) -> str:
+def _raise_error(errors: BinaryIO, pattern: str) -> None:
+    """Raise ToolError for what ripgrep wrote to stderr; a search that ended badly without a word is kept."""
     errors.seek(0)
-    return errors.read(1 << 14).decode("utf-8", "replace").strip()
+    message = errors.read(1 << 14).decode("utf-8", "replace").strip()
+    if match := re.search(r"unrecognized file type: (\S+)", message):
+        raise unknown_type_error(match[1])
+    if message:
+        match = re.search(r"^error: (.+)$", message, re.MULTILINE)
+        reason = match[1] if match else message.partition("\n")[0].removeprefix("rg: ")
+        is_newline = '"\\n"' in reason
+        raise invalid_pattern_error(pattern, "a single line contains no newline" if is_newline else reason[:200])
+
+
+# ---- which files
 
 
 def _write_ignore_file(query: GrepQuery) -> BinaryIO:
-    """What ripgrep must be told about files, as a file in memory; the strongest lines are last.
-
-    It only spares work: what it lets through is looked at again.
-    """
+    """Write the rules about files for ripgrep, as a file in memory; later lines win."""
     lines: list[str] = []
     globs = query.include.patterns
     if globs and all(_SIMPLE_GLOB.fullmatch(glob) for _, glob in globs):
         if not all(negated for negated, _ in globs):
             lines += ["*", "!*/"]
-        told = "\n".join(f"{'' if negated else '!'}{glob}" for negated, glob in globs)
-        lines += rebase_rules(told, to_byte_key(query.start))
-    if query.git:
-        for base, text in (*read_gitignores(query.root, query.start), *read_extra_ignores(query.root)):
+        rules = "\n".join(f"{'' if negated else '!'}{glob}" for negated, glob in globs)
+        lines += rebase_rules(rules, to_byte_key(query.directory))
+    if query.respect_ignore:
+        for base, text in (*read_gitignores(query.root_fd, query.directory), *read_extra_ignores(query.root_fd)):
             lines += rebase_rules(text, base)
     file = os.fdopen(os.memfd_create("ignore", os.MFD_CLOEXEC), "w+b")
     file.write("\n".join([*lines, *sorted(VCS_DIRECTORIES)]).encode("latin-1", "replace"))
@@ -154,21 +171,22 @@ def _write_ignore_file(query: GrepQuery) -> BinaryIO:
 
 
 def _is_included(path: str, query: GrepQuery, extra_scope: IgnoreScope | None) -> bool:
-    """Whether a file that ripgrep found is one that was meant."""
-    cut = len(query.start) + 1 if query.start else 0
-    if not VCS_DIRECTORIES.isdisjoint(path[cut:].split("/")) or (query.include and not query.include.admits(path[cut:])):
+    prefix_length = len(query.directory) + 1 if query.directory else 0
+    local = path[prefix_length:]
+    if not VCS_DIRECTORIES.isdisjoint(local.split("/")) or (query.include and not query.include.admits(local)):
         return False
-    return extra_scope is None or not _is_ignored(extra_scope, to_byte_key(path), cut)
+    if extra_scope is None:
+        return True
+    key = to_byte_key(path)
+    end = key.find("/", prefix_length)
+    while end >= 0:  # a rule for any directory on the way excludes the file, too
+        if extra_scope.ignores(key[:end], key[key.rfind("/", 0, end) + 1 : end], True):
+            return False
+        end = key.find("/", end + 1)
+    return not extra_scope.ignores(key, key.rpartition("/")[2], False)
 
 
-def _is_ignored(scope: IgnoreScope, path: str, prefix_length: int) -> bool:
-    """Whether rules ignore a file, or a folder that it is in, below where the search began."""
-    at = path.find("/", prefix_length)
-    while at >= 0:
-        if scope.ignores(path[:at], path[path.rfind("/", 0, at) + 1 : at], True):
-            return True
-        at = path.find("/", at + 1)
-    return scope.ignores(path, path.rpartition("/")[2], False)
+# ---- ripgrep's output
 
 
 class _RgBytes(msgspec.Struct):
@@ -201,23 +219,24 @@ class _RgEvent(msgspec.Struct):
 def _parse_json(chunks: Iterator[bytes]) -> Iterator[FileMatches]:
     decode = msgspec.json.Decoder(_RgEvent).decode
     lines: list[MatchedLine] = []
-    for piece in split_records(chunks, b"\n"):
-        message = decode(piece)
-        said = message.data
-        if message.type == "begin":
+    for record in split_records(chunks, b"\n"):
+        event = decode(record)
+        data = event.data
+        if event.type == "begin":
             lines = []
-        elif message.type == "match" and said.lines is not None:
-            lines += _split_match(said.lines.raw, said.line_number or 0, said.submatches)
-        elif message.type == "end" and lines and said.path is not None:
-            if said.binary_offset is None or said.binary_offset >= BINARY_PROBE_SIZE:
-                yield _make_file(said.path.raw, len(lines), lines)
+        elif event.type == "match" and data.lines is not None:
+            lines += _split_match(data.lines.raw, data.line_number or 0, data.submatches)
+        elif event.type == "end" and lines and data.path is not None:
+            # ripgrep searches a file up to its first NUL; one near the start makes it binary for us
+            if data.binary_offset is None or data.binary_offset >= BINARY_PROBE_SIZE:
+                yield _make_file(data.path.raw, len(lines), lines)
 
 
 def _split_match(raw: bytes, number: int, submatches: list[_RgSubmatch]) -> Iterator[MatchedLine]:
-    """The lines of a block that matches, each with its part of what was found."""
+    """Yield the lines of a matched block, each with its part of the submatches."""
     start = 0
     for line in raw.removesuffix(b"\n").split(b"\n"):
-        spans = [(max(one.start - start, 0), min(one.end - start, len(line))) for one in submatches if one.end >= start]
+        spans = [(max(sub.start - start, 0), min(sub.end - start, len(line))) for sub in submatches if sub.end >= start]
         spans = [(a, b) for a, b in spans if a <= b and a <= len(line)]
         first = spans[0][0] if spans else 0
         yield number, _decode(line), [_decode(line[a:b]) for a, b in spans if b > a], len(_decode(line[:first]))
@@ -229,13 +248,13 @@ def _parse_paths(chunks: Iterator[bytes]) -> Iterator[FileMatches]:
 
 
 def _parse_counts(chunks: Iterator[bytes]) -> Iterator[FileMatches]:
-    """`path NUL number LF`: a path may hold a line end."""
-    rest, end = b"", 0
+    """Parse `path NUL count LF`: a path may contain a newline."""
+    buffer, end = b"", 0
     for data in chunks:
-        rest, end = rest[end:] + data, 0
-        for found in re.finditer(rb"([^\0]*)\0(\d+)\n", rest):
-            yield _make_file(found[1], int(found[2]), [])
-            end = found.end()
+        buffer, end = buffer[end:] + data, 0
+        for match in re.finditer(rb"([^\0]*)\0(\d+)\n", buffer):
+            yield _make_file(match[1], int(match[2]), [])
+            end = match.end()
 
 
 def _make_file(path: bytes, count: int, lines: list[MatchedLine]) -> FileMatches:
@@ -246,32 +265,24 @@ def _decode(data: bytes) -> str:
     return data.decode("utf-8", "replace")
 
 
-def _pattern_error(message: str, pattern: str) -> ToolError:
-    """What ripgrep says of a pattern, in one sentence."""
-    if found := re.search(r"unrecognized file type: (\S+)", message):
-        return unknown_type_error(found[1])
-    why = re.search(r"^error: (.+)$", message, re.MULTILINE)
-    text = why[1] if why else message.partition("\n")[0].removeprefix("rg: ")
-    return invalid_regex_error(pattern, text[:200] if '"\\n"' not in text else NEWLINE_HINT)
-
-
 def _drop_excluded(program: str, query: GrepQuery, matches: GrepMatches) -> None:
-    """Takes out the lines that match another regex: ripgrep looks through the lines themselves."""
+    """Remove the lines that match `exclude`: ripgrep itself searches them, so that both patterns have the same syntax."""
     with tempfile.TemporaryFile() as lines, tempfile.TemporaryFile() as errors:
         lines.writelines(line[1].encode() + b"\n" for file in matches.files for line in file.lines)
         lines.seek(0)
         arguments = ["--no-config", "--color=never", "--text", "--encoding=none", "--invert-match", "--line-number"]
         arguments += ["--no-filename", _CASE_OPTIONS[query.ignore_case], f"--regexp={query.exclude}", "--", "-"]
-        process = start_confined(program, arguments, query.root, lines, errors)
+        process = start_confined(program, arguments, query.root_fd, lines, errors)
         try:
-            kept = {int(piece.partition(b":")[0]) for piece in split_records(read_output(process, query.should_stop), b"\n")}
+            output = read_output(process, query.should_stop)
+            kept = {int(record.partition(b":")[0]) for record in split_records(output, b"\n")}
         except ProcessStopped:
             matches.files, matches.complete = [], False
             return
         if process.returncode not in (0, 1):
-            raise _pattern_error(_read_errors(errors), query.exclude)
+            _raise_error(errors, query.exclude)
     number = 0
     for file in matches.files:
         first, number = number + 1, number + len(file.lines)
-        file.lines = [line for at, line in enumerate(file.lines, first) if at in kept]
+        file.lines = [line for index, line in enumerate(file.lines, first) if index in kept]
     matches.files = [file for file in matches.files if file.lines]

@@ -1,16 +1,18 @@
-"""Lines that match, found without any other program.
+"""Search without ripgrep: a worker process that matches lines with Python's `re`.
 
-Laws: matching is done in a process of its own (`worker`): a regex that never ends is killed with it, and nothing of the caller
-waits. What is said of a file is one line of JSON.
+The worker is a process of its own because a regular expression can backtrack for years: killing the process is the only way to
+stop it. It reads one task from stdin and writes one line of JSON per file with matches.
 """
 
 import json
 import re
 import sys
+from bisect import bisect_right
 from collections.abc import Callable, Iterator
+from itertools import accumulate
 from typing import Any
 
-from toolglot.builtin.search.ignore import GlobFilter
+from toolglot.builtin.search.globs import GlobFilter
 from toolglot.builtin.search.walk import (
     BINARY_PROBE_SIZE,
     MAX_FILE_SIZE,
@@ -22,132 +24,89 @@ from toolglot.builtin.search.walk import (
 
 __all__ = ["run_task", "worker"]
 
-
 Emit = Callable[[dict[str, Any]], object]
-_LineSpans = tuple[int, str, list[tuple[int, int]]]
-"""Line number, text without its end, and where in it the pattern was found."""
-
-
-class _LineMatcher:
-    """A task: which lines of which files match."""
-
-    def __init__(self, task: dict[str, Any], emit: Emit) -> None:
-        flags = re.MULTILINE | (re.IGNORECASE if task["ignore_case"] else 0)
-        self._regex = re.compile(task["source"], flags)
-        self._exclude = re.compile(task["exclude"], flags) if task["exclude"] else None
-        self._limit, self._multiline, self._with_lines = task["most"], task["multiline"], task["with_lines"]
-        self._literal, self._emit = task["literal"].encode("utf-8", "surrogateescape"), emit
-
-    def search_file(self, path: str, data: bytes) -> None:
-        """Says what matches in a file, if anything does."""
-        if self._literal not in data:
-            return
-        zero = data.find(b"\0")
-        if 0 <= zero < BINARY_PROBE_SIZE:
-            return
-        if found := self._find_lines((data if zero < 0 else data[:zero]).decode("utf-8", "surrogateescape")):
-            self._emit({"path": path, "count": len(found), "lines": _encode_lines(found) if self._with_lines else []})
-
-    def _find_lines(self, text: str) -> list[_LineSpans]:
-        found: list[_LineSpans] = []
-        number, counted = 1, 0
-        for start, end, spans in self._iter_multiline(text) if self._multiline else self._iter_lines(text):
-            if self._exclude is not None and self._exclude.search(text, start, end):
-                continue
-            number += text.count("\n", counted, start)
-            counted = start
-            found.append((number, text[start:end], spans))
-            if len(found) >= self._limit:
-                break
-        return found
-
-    def _iter_lines(self, text: str) -> Iterator[tuple[int, int, list[tuple[int, int]]]]:
-        at, size = 0, len(text)
-        search = self._regex.search
-        while at < size and (hit := search(text, at)):
-            start = text.rfind("\n", 0, hit.start()) + 1
-            if start >= size:
-                return
-            end = text.find("\n", hit.start())
-            end = size if end < 0 else end
-            yield start, end, [(one.start() - start, one.end() - start) for one in self._iter_matches(text, start, end)]
-            at = end + 1
-
-    def _iter_matches(self, text: str, start: int, end: int) -> Iterator[re.Match[str]]:
-        """The matches one after the other; behind an empty one the next begins a character later."""
-        while start <= end and (hit := self._regex.search(text, start, end)):
-            yield hit
-            start = hit.end() + (hit.end() == hit.start())
-
-    def _iter_multiline(self, text: str) -> Iterator[tuple[int, int, list[tuple[int, int]]]]:
-        """Each line that a match touches, once, with the part of the match that is in it."""
-        size, waiting = len(text), list[tuple[int, int]]()
-        last: tuple[int, int] | None = None
-        for hit in self._iter_matches(text, 0, size):
-            start = text.rfind("\n", 0, hit.start()) + 1
-            if start >= size:
-                break
-            stop = hit.end() if hit.end() > hit.start() else hit.start() + 1
-            while start < stop:
-                end = text.find("\n", start)
-                end = size if end < 0 else end
-                if last is not None and start > last[0]:
-                    yield *last, waiting
-                    waiting = []
-                if last is None or start > last[0]:
-                    last = (start, end)
-                waiting.append((max(hit.start() - start, 0), min(hit.end(), end) - start))
-                start = end + 1
-        if last is not None:
-            yield *last, waiting
+Spans = list[tuple[int, int]]
 
 
 def worker() -> None:
-    """The life of a process that matches: a task on stdin, one line of JSON for each file with matches on stdout."""
+    """Run the task on stdin; write its results to stdout."""
     write = sys.stdout.buffer.write
-    run_task(json.loads(sys.stdin.buffer.read()), lambda said: write(json.dumps(said).encode() + b"\n"))
+    run_task(json.loads(sys.stdin.buffer.read()), lambda event: write(json.dumps(event).encode() + b"\n"))
     sys.stdout.flush()
 
 
 def run_task(task: dict[str, Any], emit: Emit) -> None:
-    """Does a task: says each file with matches, and at last how it went."""
+    """Emit one event per file with matches, then `{"complete": bool}`; or `{"error": …}` for an invalid pattern."""
+    flags = re.IGNORECASE if task["ignore_case"] else 0
     try:
-        matching = _LineMatcher(task, emit)
+        regex = re.compile(task["pattern"], flags | (re.MULTILINE | re.DOTALL if task["multiline"] else 0))
+        exclude = re.compile(task["exclude"], flags) if task["exclude"] else None
     except (re.error, OverflowError, RecursionError) as e:
         emit({"error": str(e)})
         return
-    walk = Walk(task["root"], task["start"], respect_gitignore=task["git"], respect_extra_ignore=task["git"])
+    walk = Walk(task["root_fd"], task["directory"], respect_gitignore=task["ignore"], respect_extra_ignore=task["ignore"])
+    for path, data in _read_files(walk, task):
+        text = _decode_text(data)
+        matches: list[Any] = []
+        for number, line, spans in (_match_blocks if task["multiline"] else _match_lines)(regex, text):
+            if exclude is None or not exclude.search(line):
+                matches.append(_encode_line(number, line, spans) if task["with_lines"] else None)
+                if len(matches) >= task["limit_per_file"]:
+                    break
+        if matches:
+            emit({"path": path, "count": len(matches), "lines": matches if task["with_lines"] else []})
+    emit({"complete": not walk.stopped_early})
+
+
+def _read_files(walk: Walk, task: dict[str, Any]) -> Iterator[tuple[str, bytes]]:
     if task["file"]:
-        matching.search_file(task["file"], read_beneath(task["root"], task["file"], MAX_FILE_SIZE))
-    else:
-        _search_tree(walk, matching, task)
-    emit({"missed": walk.missed, "ended": walk.stopped_early})
-
-
-def _search_tree(walk: Walk, matcher: _LineMatcher, task: dict[str, Any]) -> None:
-    include, kinds = GlobFilter(task["include"]), GlobFilter(task["kinds"])
-    cut = len(task["start"]) + 1 if task["start"] else 0
-    for folder in walk:
-        prefix = f"{folder.path}/" if folder.path else ""
-        for entry in folder.files:
+        yield task["file"], read_beneath(task["root_fd"], task["file"], MAX_FILE_SIZE)
+        return
+    include, types = GlobFilter(task["include"]), GlobFilter(task["type_globs"])
+    prefix_length = len(task["directory"]) + 1 if task["directory"] else 0
+    for directory in walk:
+        prefix = f"{directory.path}/" if directory.path else ""
+        for entry in directory.files:
             path = prefix + entry.name
-            if (include and not include.admits(path[cut:])) or (kinds and not kinds.admits(entry.name)):
+            if (include and not include.admits(path[prefix_length:])) or (types and not types.admits(entry.name)):
                 continue
             try:
-                data = read_in_directory(folder.fd, entry.name, MAX_FILE_SIZE)
+                yield path, read_in_directory(directory.fd, entry.name, MAX_FILE_SIZE)
             except OSError:
                 continue
-            matcher.search_file(path, data)
 
 
-def _encode_lines(lines: list[_LineSpans]) -> list[Any]:
-    """Number, text, what was found in it, and where the first of that begins."""
-    return [
-        [
-            number,
-            replace_surrogates(text),
-            [replace_surrogates(text[a:b]) for a, b in spans if b > a],
-            len(replace_surrogates(text[: spans[0][0]])) if spans else 0,
-        ]
-        for number, text, spans in lines
-    ]
+def _decode_text(data: bytes) -> str:
+    """Return what ripgrep would search: nothing of a binary file, otherwise everything before the first NUL."""
+    nul = data.find(b"\0")
+    if 0 <= nul < BINARY_PROBE_SIZE:
+        return ""
+    return (data if nul < 0 else data[:nul]).decode("utf-8", "surrogateescape")
+
+
+def _match_lines(regex: re.Pattern[str], text: str) -> Iterator[tuple[int, str, Spans]]:
+    for number, line in enumerate(text.removesuffix("\n").split("\n") if text else (), 1):
+        if regex.search(line):
+            yield number, line, [match.span() for match in regex.finditer(line)]
+
+
+def _match_blocks(regex: re.Pattern[str], text: str) -> Iterator[tuple[int, str, Spans]]:
+    """Yield every line that a match touches, with the parts of the matches that are in it."""
+    lines = text.removesuffix("\n").split("\n") if text else []
+    starts = [0, *accumulate(len(line) + 1 for line in lines)]
+    touched: dict[int, Spans] = {}
+    for match in regex.finditer(text):
+        start, end = match.span()
+        index = bisect_right(starts, start) - 1
+        while index < len(lines) and (starts[index] < end or starts[index] <= start):
+            offset = starts[index]
+            span = (max(start - offset, 0), min(end - offset, len(lines[index])))
+            touched.setdefault(index, []).append(span)
+            index += 1
+    return ((index + 1, lines[index], touched[index]) for index in sorted(touched))
+
+
+def _encode_line(number: int, line: str, spans: Spans) -> list[Any]:
+    """Return the line as a `MatchedLine`: number, text, matched texts, start of the first match."""
+    matches = [replace_surrogates(line[start:end]) for start, end in spans if end > start]
+    return [number, replace_surrogates(line), matches, len(replace_surrogates(line[: spans[0][0]])) if spans else 0]

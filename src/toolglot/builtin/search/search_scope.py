@@ -1,4 +1,4 @@
-"""What all tools that look through folders share: the root that they look below of, and how long they may look."""
+"""What all searching tools share: the root they search below, and their deadline."""
 
 import time
 from collections.abc import Callable, Generator
@@ -14,54 +14,57 @@ from toolglot.tools.context import Context
 __all__ = ["SearchRoot", "open_root_of", "open_search_root", "start_deadline"]
 
 TIMEOUT_SECONDS = 30.0
-PROGRESS_INTERVAL = 50_000  # entries between two words on progress
+PROGRESS_INTERVAL = 50_000  # entries between two progress reports
 
 
 class SearchRoot(msgspec.Struct, frozen=True):
-    """A root that is open, and what is looked through in it."""
+    """An open root, and what is searched below it."""
 
     root_fd: int
-    """A handle."""
     root_path: str
-    """The path of the root, without a slash at its end."""
+    """Without a trailing slash."""
     relative: str
-    """What is looked through, below the root."""
+    """The file or directory to search, relative to the root."""
     path: str
-    """The same as a whole path."""
+    """The same as an absolute path."""
 
     @property
     def prefix_length(self) -> int:
-        """How much of a path below the root leads to what is looked through."""
+        """The length of the prefix that all paths below the searched directory share."""
         return len(self.relative) + 1 if self.relative else 0
 
 
 @contextmanager
-def open_root_of(state: ToolState, opened: WorkspaceEntry) -> Generator[SearchRoot]:
-    """The root of what was found, open. Raises ToolError."""
-    path = opened.absolute_path[: len(opened.absolute_path) - len(opened.relative_path)].rstrip("/")
+def open_root_of(state: ToolState, entry: WorkspaceEntry) -> Generator[SearchRoot]:
+    """Open the root that an entry is in. Raises ToolError."""
+    path = entry.absolute_path.removesuffix(entry.relative_path).rstrip("/")
     with state.workspace.open_directory(path or "/") as root:
-        yield SearchRoot(root.fd, root.absolute_path.rstrip("/"), opened.relative_path, opened.absolute_path)
+        yield SearchRoot(root.fd, root.absolute_path.rstrip("/"), entry.relative_path, entry.absolute_path)
 
 
 @contextmanager
 def open_search_root(state: ToolState, path: str) -> Generator[SearchRoot]:
-    """A folder that can be listed, below its root. Raises ToolError."""
-    with state.workspace.open_directory(path or ".") as opened, open_root_of(state, opened) as place:
-        yield place
+    """Open the root of a directory. Raises ToolError."""
+    with state.workspace.open_directory(path or ".") as directory, open_root_of(state, directory) as root:
+        yield root
 
 
-def start_deadline(context: Context | None, tool_name: str, seconds: float = TIMEOUT_SECONDS) -> Callable[[int], bool]:
-    """Asked now and then with the number of things seen: whether it is time to stop. Raises ToolError where nobody waits."""
-    until, told = time.monotonic() + seconds, PROGRESS_INTERVAL
+def start_deadline(context: Context | None, seconds: float | None = None) -> Callable[[int], bool]:
+    """Start the clock; return a function that is called with the number of entries seen and tells whether time is up.
 
-    def enough(seen: int) -> bool:
-        nonlocal told
+    The function reports progress, and raises ToolError when the call was cancelled.
+    """
+    deadline = time.monotonic() + (TIMEOUT_SECONDS if seconds is None else seconds)
+    next_report = PROGRESS_INTERVAL
+
+    def should_stop(seen: int) -> bool:
+        nonlocal next_report
         if context is not None:
             if context.is_cancelled:
-                raise ToolError(f"{tool_name} was cancelled", kind="cancelled")
-            if seen >= told:
-                told = seen + PROGRESS_INTERVAL
-                context.report(f"{seen} entries looked at")
-        return time.monotonic() > until
+                raise ToolError("the search was cancelled", kind="cancelled", code="cancelled")
+            if seen >= next_report:
+                next_report = seen + PROGRESS_INTERVAL
+                context.report(f"{seen} entries searched")
+        return time.monotonic() > deadline
 
-    return enough
+    return should_stop

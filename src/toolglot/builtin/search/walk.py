@@ -1,6 +1,7 @@
-"""Looking through folders by handles, and what their ignore files say.
+"""Walk directories by file descriptor, obeying their ignore files.
 
-Laws: a folder is opened beneath its root, a file by its name in an open folder, and no link is followed.
+A directory is opened beneath its root and a file by its name in an open directory, so that no symbolic link is followed, even
+one that replaces a directory during the walk.
 """
 
 import os
@@ -12,7 +13,8 @@ from typing import NamedTuple
 
 from toolglot.builtin.files.confined_open import PATH_ONLY, open_beneath
 from toolglot.builtin.files.descriptors import READ_FLAGS, read_all
-from toolglot.builtin.search.ignore import IgnoreRules, IgnoreScope, to_byte_key
+from toolglot.builtin.search.globs import to_byte_key
+from toolglot.builtin.search.ignore import IgnoreRules, IgnoreScope
 
 __all__ = [
     "BINARY_PROBE_SIZE",
@@ -30,21 +32,21 @@ __all__ = [
 ]
 
 VCS_DIRECTORIES = frozenset({".git", ".hg", ".svn", ".bzr", ".jj", ".sl"})
-"""What version control keeps for itself: never looked through, unless it is the folder that was asked for."""
+"""Data of version control systems: not walked unless the walk starts there."""
 EXTRA_IGNORE_FILES = (".aiignore", ".geminiignore", ".qwenignore", ".cursorignore", ".ignore")
-"""Files at the root that say what models should not be shown, in the language of `.gitignore`."""
-_GIT_NAMES = frozenset({".git", ".gitignore"})
+"""Files in the root that list what models should not see, in the syntax of `.gitignore`."""
 MAX_ENTRIES = 2_000_000
 MAX_DIRECTORY_ENTRIES = 500_000
 MAX_IGNORE_SIZE = 1 << 20
 MAX_FILE_SIZE = 100 << 20
-BINARY_PROBE_SIZE = 1 << 16  # a zero byte in here makes a file binary
+BINARY_PROBE_SIZE = 1 << 16  # a NUL byte in the first 64 KB makes a file binary
+_GIT_NAMES = frozenset({".git", ".gitignore"})
 _OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 _Entries = list[os.DirEntry[str]]
 
 
 class Directory(NamedTuple):
-    """One folder that is open: what is in it. Entries are good until the walk goes on; folders taken out are not entered."""
+    """An open directory. Valid until the walk continues; subdirectories that are removed from the list are not entered."""
 
     path: str
     fd: int
@@ -56,9 +58,9 @@ class Directory(NamedTuple):
 
 
 class Walk:
-    """The folders below a folder, in the order of their paths. `git`, `extra`: whether ignore files are obeyed.
+    """The directories below a start directory, in the order of their paths.
 
-    `missed`: folders that could not be opened. `ended`: it stopped before the end, for so many entries.
+    `missed` counts directories that could not be opened; `stopped_early` tells that there were too many entries.
     """
 
     def __init__(
@@ -70,12 +72,8 @@ class Walk:
         respect_extra_ignore: bool = True,
         skip_names: frozenset[str] = VCS_DIRECTORIES,
     ) -> None:
-        self._root_fd, self._start, self._respect_gitignore, self._skip_names = (
-            root_fd,
-            start.strip("/"),
-            respect_gitignore,
-            skip_names,
-        )
+        self._root_fd, self._start, self._skip_names = root_fd, start.strip("/"), skip_names
+        self._respect_gitignore = respect_gitignore
         self._parent_scope = _build_scope(read_gitignores(root_fd, self._start)) if respect_gitignore else None
         self._extra_scope = load_extra_scope(root_fd) if respect_extra_ignore else None
         self._special_names = skip_names | _GIT_NAMES
@@ -83,71 +81,73 @@ class Walk:
         self.stopped_early = False
 
     def __iter__(self) -> Iterator[Directory]:
-        waiting: list[tuple[str, IgnoreScope | None]] = [(self._start, self._parent_scope)]
-        while waiting:
-            path, scope = waiting.pop()
+        pending: list[tuple[str, IgnoreScope | None]] = [(self._start, self._parent_scope)]
+        while pending:
+            path, scope = pending.pop()
             try:
-                handle = open_beneath(self._root_fd, path, _OPEN_DIRECTORY)
+                fd = open_beneath(self._root_fd, path, _OPEN_DIRECTORY)
             except OSError:
                 self.missed += 1
                 continue
             try:
-                folder, scope = self._scan(path, handle, scope)
-                yield folder
+                directory, scope = self._scan(path, fd, scope)
+                yield directory
             finally:
-                os.close(handle)
+                os.close(fd)
             prefix = f"{path}/" if path else ""
-            waiting += [(prefix + entry.name, scope) for entry in sorted(folder.subdirectories, key=_sort_key, reverse=True)]
+            # With the slash, "a-b" sorts before "a/…", as in a list of whole paths.
+            names = sorted((entry.name for entry in directory.subdirectories), key=lambda name: name + "/", reverse=True)
+            pending += [(prefix + name, scope) for name in names]
             if self.entry_count > MAX_ENTRIES:
                 self.stopped_early = True
                 return
 
     def _scan(self, path: str, fd: int, scope: IgnoreScope | None) -> tuple[Directory, IgnoreScope | None]:
+        """Read a directory; return it with the ignore rules that apply below it."""
         try:
-            with os.scandir(fd) as found:
-                entries = list(islice(found, MAX_DIRECTORY_ENTRIES))
+            with os.scandir(fd) as iterator:
+                entries = list(islice(iterator, MAX_DIRECTORY_ENTRIES))
         except OSError:
             entries = []
             self.missed += 1
         self.entry_count += len(entries)
         key = to_byte_key(path)
         names = [entry.name for entry in entries]
-        skipped: set[int] = set()
+        excluded: set[int] = set()
         if not self._special_names.isdisjoint(names):
-            skipped = {number for number, name in enumerate(names) if name in self._skip_names}
+            excluded = {index for index, name in enumerate(names) if name in self._skip_names}
             scope = self._nested_scope(fd, key, scope, names) if self._respect_gitignore else scope
-        out = skipped | self._find_ignored(
-            entries, names, f"{key}/" if key else "", [one for one in (scope, self._extra_scope) if one]
-        )
+        scopes = [rules for rules in (scope, self._extra_scope) if rules]
+        excluded |= self._find_ignored(entries, names, f"{key}/" if key else "", scopes)
         kept, ignored = entries, list[os.DirEntry[str]]()
-        if out:
-            kept = [entry for number, entry in enumerate(entries) if number not in out]
-            ignored = [entries[number] for number in sorted(out)]
+        if excluded:
+            kept = [entry for index, entry in enumerate(entries) if index not in excluded]
+            ignored = [entries[index] for index in sorted(excluded)]
         files = [entry for entry in kept if entry.is_file(follow_symlinks=False)]
-        folders: _Entries = []
+        subdirectories: _Entries = []
         others: _Entries = []
         if len(files) < len(kept):
             for entry in kept:
                 if entry.is_dir(follow_symlinks=False):
-                    folders.append(entry)
+                    subdirectories.append(entry)
                 elif not entry.is_file(follow_symlinks=False):
                     others.append(entry)
-        return Directory(path, fd, files, folders, others, ignored), scope
+        return Directory(path, fd, files, subdirectories, others, ignored), scope
 
     def _find_ignored(self, entries: _Entries, names: list[str], prefix: str, scopes: list[IgnoreScope]) -> set[int]:
-        """Which of a folder's entries rules ignore. Few are in any rule: they are found at once."""
-        out: set[int] = set()
+        """Return the indices of ignored entries. Most names appear in no rule, so candidates are found in bulk first."""
+        ignored: set[int] = set()
         if scopes and not "".join(names).isascii():
             names = [to_byte_key(name) for name in names]
         for scope in scopes:
-            for number in scope.find_candidates(prefix, names) - out:
-                name, is_folder = names[number], entries[number].is_dir(follow_symlinks=False)
-                if scope.ignores(prefix + name, name, is_folder):
-                    out.add(number)
-        return out
+            for index in scope.find_candidates(prefix, names) - ignored:
+                name = names[index]
+                if scope.ignores(prefix + name, name, entries[index].is_dir(follow_symlinks=False)):
+                    ignored.add(index)
+        return ignored
 
     def _nested_scope(self, fd: int, key: str, scope: IgnoreScope | None, names: list[str]) -> IgnoreScope | None:
-        """The scope in a folder: a repository of its own does not know the rules above it."""
+        """Return the rules inside of a directory. As in git, a nested repository does not see the rules above it."""
         if ".git" in names and key != to_byte_key(self._start):
             scope = self._parent_scope
         if ".gitignore" in names:
@@ -157,33 +157,32 @@ class Walk:
         return scope
 
 
-def _sort_key(entry: os.DirEntry[str]) -> str:
-    return entry.name + "/"
+# ---- ignore files
 
 
 def read_gitignores(root_fd: int, start: str) -> list[tuple[str, str]]:
-    """The git ignore files above a folder: where each is and its text, the weakest first."""
-    found: list[tuple[str, str]] = []
+    """Return the git ignore files above a directory as (their directory, text), weakest first."""
+    texts: list[tuple[str, str]] = []
     names = start.split("/") if start else []
     if text := _read_ignore_file(root_fd, ".git/info/exclude"):
-        found.append(("", text))
-    for at in range(len(names) + 1):
-        path = "/".join(names[:at])
+        texts.append(("", text))
+    for depth in range(len(names) + 1):
+        path = "/".join(names[:depth])
         prefix = f"{path}/" if path else ""
         if path and stat_beneath(root_fd, f"{prefix}.git"):
-            found.clear()
-        if at < len(names) and (text := _read_ignore_file(root_fd, f"{prefix}.gitignore")):
-            found.append((to_byte_key(path), text))
-    return found
+            texts.clear()
+        if depth < len(names) and (text := _read_ignore_file(root_fd, f"{prefix}.gitignore")):
+            texts.append((to_byte_key(path), text))
+    return texts
 
 
 def read_extra_ignores(root_fd: int) -> list[tuple[str, str]]:
-    """The extra ignore files of a root, in the same way."""
+    """Return the extra ignore files of a root in the same form."""
     return [("", text) for name in EXTRA_IGNORE_FILES if (text := _read_ignore_file(root_fd, name))]
 
 
 def load_extra_scope(root_fd: int) -> IgnoreScope | None:
-    """What the extra ignore files of a root say."""
+    """Return the rules of the extra ignore files of a root."""
     return _build_scope(read_extra_ignores(root_fd))
 
 
@@ -196,32 +195,34 @@ def _build_scope(texts: list[tuple[str, str]]) -> IgnoreScope | None:
 
 
 def _read_ignore_file(root_fd: int, path: str) -> str:
-    """An ignore file below a root; "" where there is none."""
     try:
         return read_beneath(root_fd, path, MAX_IGNORE_SIZE).decode("latin-1")
     except OSError:
         return ""
 
 
+# ---- files
+
+
 def stat_beneath(root_fd: int, path: str) -> os.stat_result | None:
-    """What is known of a file below a root, if it is there and no link leads to it."""
+    """Return the status of a file below a root; None if it is missing or a link leads to it."""
     try:
-        handle = open_beneath(root_fd, path, PATH_ONLY | os.O_NOFOLLOW)
+        fd = open_beneath(root_fd, path, PATH_ONLY | os.O_NOFOLLOW)
     except OSError:
         return None
     try:
-        return os.fstat(handle)
+        return os.fstat(fd)
     finally:
-        os.close(handle)
+        os.close(fd)
 
 
 def read_beneath(root_fd: int, path: str, max_size: int) -> bytes:
-    """The bytes of a regular file below a root; none of one that is larger. Raises OSError."""
+    """Read a regular file below a root; nothing of a larger one. Raises OSError."""
     return _read_and_close(open_beneath(root_fd, path, READ_FLAGS), max_size)
 
 
 def read_in_directory(directory_fd: int, name: str, max_size: int) -> bytes:
-    """The same of one in an open folder, by its name."""
+    """Read a regular file in an open directory; nothing of a larger one. Raises OSError."""
     return _read_and_close(os.open(name, READ_FLAGS, dir_fd=directory_fd), max_size)
 
 
@@ -237,5 +238,5 @@ def _read_and_close(fd: int, max_size: int) -> bytes:
 
 
 def replace_surrogates(text: str) -> str:
-    """A text with lost bytes as the sign for them."""
+    """Replace bytes that could not be decoded (kept as surrogates) by U+FFFD, so that the text can be encoded."""
     return text if text.isascii() else text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

@@ -1,0 +1,184 @@
+"""The tool `read_many`: read many text files at once."""
+
+import stat
+
+import msgspec
+
+from toolglot.base_errors import invalid_argument
+from toolglot.builtin.files.descriptors import read_all
+from toolglot.builtin.search.glob import GlobSearch, split_absolute_glob
+from toolglot.builtin.search.globs import GlobFilter
+from toolglot.builtin.search.list_dir import MAX_PATTERNS, build_excludes
+from toolglot.builtin.search.search_scope import open_search_root, start_deadline
+from toolglot.builtin.search.walk import BINARY_PROBE_SIZE, replace_surrogates
+from toolglot.builtin.tool_state import ToolState, to_data
+from toolglot.errors import ToolError
+from toolglot.tools.context import Context
+from toolglot.tools.results import ToolOutput
+from toolglot.tools.tool import Tool, tool
+
+__all__ = ["FileContent", "ReadManyResult", "SkippedFile", "read_many_tools"]
+
+MAX_FILES = 200
+MAX_FILE_BYTES = 256 << 10
+MAX_TOTAL_BYTES = 1 << 20
+MAX_SKIPPED = 50
+DEFAULT_EXCLUDES = (
+    *("node_modules", "bower_components", "vendor", "dist", "build", "target", "coverage", "__pycache__", ".venv", "venv"),
+    *(".tox", ".nox", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".cache", ".gradle", ".idea", ".vscode", "*.egg-info"),
+    *("*.pyc", "*.pyo", "*.o", "*.so", "*.a", "*.dylib", "*.dll", "*.exe", "*.class", "*.jar", "*.min.js", "*.map"),
+    ".DS_Store",
+)
+"""Dependencies, builds and caches, which nobody wants to read."""
+
+
+class FileContent(msgspec.Struct, frozen=True):
+    """A file that was read. `size`: bytes of the whole file; `truncated`: only its beginning is in `text`."""
+
+    path: str
+    absolute: str
+    size: int
+    text: str
+    truncated: bool = False
+
+
+class SkippedFile(msgspec.Struct, frozen=True):
+    """A file that was not read, and the reason."""
+
+    path: str
+    reason: str
+
+
+class ReadManyResult(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of `read_many`. `left_out`: matching files beyond the limits."""
+
+    files: tuple[FileContent, ...]
+    skipped: tuple[SkippedFile, ...]
+    matched: int
+    left_out: int
+
+
+def read_many_tools(state: ToolState) -> list[Tool]:
+    """Return the tool `read_many`."""
+
+    @tool(
+        name="read_many",
+        effects="read",
+        idempotent=True,
+        target=lambda arguments: ", ".join(map(str, arguments.get("include") or ())),
+        examples=[{"include": ["README.md", "docs/*.md"]}, {"include": ["src/**/*.py"], "exclude": ["*_test.py"]}],
+    )
+    def read_many(  # noqa: D417
+        include: list[str],
+        exclude: list[str] | None = None,
+        default_excludes: bool = True,
+        *,
+        context: Context | None = None,
+    ) -> ToolOutput:
+        """Read several text files at once, each after a line with its path. Binary files are only named.
+
+        Use it to get an overview of related files; at most 200 files, 256 KB each and 1 MB in total are read.
+
+        Args:
+            include: Paths of files or directories, or globs such as 'src/**/*.py'.
+            exclude: Globs of names or paths to leave out (default none).
+            default_excludes: Leave out ignored files, dependencies, builds and caches (default true).
+        """
+        if not include or len(include) > MAX_PATTERNS:
+            raise invalid_argument("include", f"has {len(include)} patterns; give 1 to {MAX_PATTERNS}")
+        selection = _FileSelection(state, exclude or [], default_excludes, context)
+        for pattern in include:
+            selection.add(pattern)
+        if not selection.paths:
+            message = f"no file matches {', '.join(map(repr, include))[:200]}"
+            if selection.skipped:
+                message += f"; {selection.skipped[0].path!r}: {selection.skipped[0].reason}"
+            raise ToolError(message, kind="not_found", code="path_not_found")
+        result = _read_files(state, selection, context)
+        return ToolOutput(_render_files(result), to_data(result))
+
+    return [read_many]
+
+
+class _FileSelection:
+    """The files that patterns select: real paths, in the order in which they are found, each once.
+
+    A file that is named itself is excluded only by `exclude`, not by ignore files or default excludes.
+    """
+
+    def __init__(self, state: ToolState, exclude: list[str], default_excludes: bool, context: Context | None) -> None:
+        self._state, self._default_excludes = state, default_excludes
+        self._named_filter = build_excludes(exclude)
+        self._search_filter = build_excludes([*DEFAULT_EXCLUDES, *exclude]) if default_excludes else self._named_filter
+        self._should_stop = start_deadline(context)
+        self.paths: dict[str, None] = {}
+        self.skipped: list[SkippedFile] = []
+
+    def add(self, include: str) -> None:
+        """Add a file, the files of a directory, or the files that match a glob."""
+        path, pattern = split_absolute_glob(self._state, include) if include.startswith("/") else (".", include)
+        if not any(char in include for char in "*?[{\\"):
+            path, pattern = include, ""
+            entry = self._state.workspace.inspect(include)
+            if entry is None:
+                self.skipped.append(SkippedFile(replace_surrogates(include), "there is no such file"))
+                return
+            if not stat.S_ISDIR(entry.status.st_mode):
+                self._add_path(str(entry.path), self._named_filter)
+                return
+        search = GlobSearch(
+            pattern or "**", respect_gitignore=self._default_excludes, respect_extra_ignore=self._default_excludes
+        )
+        with open_search_root(self._state, path) as root:
+            search.run(root, self._should_stop, with_times=False)
+        for match, _, _ in search.rank_files("name"):
+            self._add_path(f"{root.root_path}/{match}", self._search_filter)
+
+    def _add_path(self, path: str, path_filter: GlobFilter) -> None:
+        root = str(self._state.workspace.root).rstrip("/") + "/"
+        if path_filter.admits(path.removeprefix(root)):
+            self.paths.setdefault(path)
+
+
+def _read_files(state: ToolState, selection: _FileSelection, context: Context | None) -> ReadManyResult:
+    files, skipped, remaining, done = list[FileContent](), selection.skipped, MAX_TOTAL_BYTES, 0
+    for path in list(selection.paths)[:MAX_FILES]:
+        if remaining <= 0 or (context is not None and context.is_cancelled):
+            break
+        done += 1
+        match _read_file(state, path, min(MAX_FILE_BYTES, remaining)):
+            case FileContent() as file:
+                files.append(file)
+                remaining -= len(file.text)
+            case skip:
+                skipped.append(skip)
+    matched = len(selection.paths)
+    return ReadManyResult(files=tuple(files), skipped=tuple(skipped[:MAX_SKIPPED]), matched=matched, left_out=matched - done)
+
+
+def _read_file(state: ToolState, path: str, limit: int) -> FileContent | SkippedFile:
+    name = replace_surrogates(path.removeprefix(str(state.workspace.root).rstrip("/") + "/"))
+    try:
+        with state.workspace.open_file(path) as opened:
+            data = read_all(opened.fd, limit + 1)
+            if b"\0" in data[:BINARY_PROBE_SIZE]:
+                return SkippedFile(name, f"a binary file of {opened.status.st_size} bytes")
+            if len(data) <= limit:  # seen as a whole, so it may be edited
+                state.mark_seen(opened.path, opened.version)
+            text = data[:limit].decode("utf-8", "replace")
+            return FileContent(name, replace_surrogates(str(opened.path)), opened.status.st_size, text, len(data) > limit)
+    except ToolError as e:
+        return SkippedFile(name, str(e))
+
+
+def _render_files(result: ReadManyResult) -> str:
+    parts: list[str] = []
+    for file in result.files:
+        note = ""
+        if file.truncated:
+            note = f"\n[showing the first {len(file.text)} characters of {file.size} bytes; read the file for more]"
+        parts.append(f"--- {file.path} ---\n\n{file.text.rstrip(chr(10))}{note}\n")
+    parts += [f"[{skipped.path} was not read: {skipped.reason}]" for skipped in result.skipped]
+    if result.left_out:
+        parts.append(f"[{result.left_out} more files match; include fewer to read them]")
+    return "\n".join([*parts, "--- End of content ---"])

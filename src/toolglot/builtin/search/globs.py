@@ -1,0 +1,262 @@
+"""Globs: as regular expressions, as fast tests of many names, and as filters of files. Pure.
+
+No glob is slow to match: the regular expressions never backtrack over a star, so that the cost of a hostile pattern is at most
+its length times the length of a name.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from itertools import pairwise
+
+from toolglot.errors import ToolError
+
+__all__ = [
+    "BatchTest",
+    "GlobFilter",
+    "build_name_tests",
+    "build_regex_test",
+    "expand_braces",
+    "glob_to_regex",
+    "invalid_glob_error",
+    "to_byte_key",
+]
+
+MAX_ALTERNATIVES = 256
+MAX_GLOB_LENGTH = 1024
+_POSIX_CLASSES = {
+    "alnum": "a-zA-Z0-9", "alpha": "a-zA-Z", "blank": " \\t", "cntrl": "\\x00-\\x1f\\x7f", "digit": "0-9", "graph": "!-~",
+    "lower": "a-z", "print": " -~", "punct": "!-/:-@\\[-`{-~", "space": " \\t-\\r", "upper": "A-Z", "xdigit": "0-9a-fA-F",
+}  # fmt: skip
+_POSIX_CLASS = re.compile(r"\[:([^\]]*?):\]")
+_MATCH_NOTHING = "(?!)"
+_SIMPLE_GLOB = re.compile(r"(\*?)([^*?\[\\/]+)", re.DOTALL)
+BatchTest = Callable[[list[str]], Iterable[object]]
+"""Tests many texts at once: returns a truthy value for each text that passes, in order, or nothing at all if none does."""
+
+
+def to_byte_key(path: str) -> str:
+    """Return a name or path with one character per byte: git compares bytes, whatever their encoding."""
+    return path if path.isascii() else path.encode("utf-8", "surrogateescape").decode("latin-1")
+
+
+def invalid_glob_error(glob: str, reason: str) -> ToolError:
+    """Return the error for a glob that cannot be used."""
+    return ToolError(f"the glob {glob[:80]!r} {reason}", kind="validation", code="invalid_pattern")
+
+
+# ---- one glob as a regular expression
+
+
+class _InvalidGlob(ValueError):
+    """A glob that matches nothing: an unclosed character class, or a trailing backslash."""
+
+
+def glob_to_regex(pattern: str) -> str:
+    """Return a regular expression for whole paths. `**` is any number of directories; braces are not special."""
+    try:
+        parts: list[list[str]] = [[]]
+        for token in _tokenize(pattern):
+            parts.append([]) if token == "/" else parts[-1].append(token)
+    except _InvalidGlob:
+        return _MATCH_NOTHING
+    runs: list[list[str]] = [[]]  # the components between two `**`
+    for part in parts:
+        if len(part) > 1 and set(part) == {"*"}:
+            if runs[-1] or len(runs) == 1:
+                runs.append([])
+        else:
+            runs[-1].append(_component_to_regex(part))
+    if len(runs) == 1:
+        return "/".join(runs[0])
+    head = "".join(f"{part}/" for part in runs[0])
+    middle = "".join(f"(?>(?:[^/]+/)*?{'/'.join(run)}/)" for run in runs[1:-1])
+    return head + middle + (f"(?:[^/]+/)*{'/'.join(runs[-1])}" if runs[-1] else ".+")
+
+
+def _component_to_regex(part: list[str]) -> str:
+    # What stands between two stars is matched at its first occurrence, which is always the best one: the atomic groups
+    # `(?>…)` keep the engine from trying any other.
+    chunks = [""]
+    for token in part:
+        if token != "*":
+            chunks[-1] += "[^/]" if token == "?" else token
+        elif chunks[-1] or len(chunks) == 1:
+            chunks.append("")
+    if len(chunks) == 1:
+        return chunks[0]
+    return chunks[0] + "".join(f"(?>[^/]*?{chunk})" for chunk in chunks[1:-1]) + "[^/]*" + chunks[-1]
+
+
+def _tokenize(pattern: str) -> Iterator[str]:
+    """Yield `/`, `*` and `?` as they are, anything else as a regular expression for one character."""
+    index = 0
+    while index < len(pattern):
+        char = pattern[index]
+        index += 1
+        if char in "/*?":
+            yield char
+        elif char == "[":
+            regex, index = _parse_class(pattern, index)
+            yield regex
+        elif char == "\\":
+            if index == len(pattern):
+                raise _InvalidGlob
+            yield "/" if pattern[index] == "/" else re.escape(pattern[index])
+            index += 1
+        else:
+            yield re.escape(char)
+
+
+def _parse_class(pattern: str, index: int) -> tuple[str, int]:
+    """Return the regular expression of a character class, and the index after it. `index`: after the opening bracket."""
+    negated = pattern[index : index + 1] in ("!", "^")
+    index += negated
+    members, is_first = "", True
+    while is_first or pattern[index : index + 1] != "]":
+        is_first = False
+        if named := _POSIX_CLASS.match(pattern, index):
+            if named[1] not in _POSIX_CLASSES:
+                raise _InvalidGlob
+            members, index = members + _POSIX_CLASSES[named[1]], named.end()
+            continue
+        low, index = _parse_member(pattern, index)
+        high = low
+        if pattern[index : index + 1] == "-" and pattern[index + 1 : index + 2] not in ("", "]"):
+            high, index = _parse_member(pattern, index + 1)
+        if low <= high:
+            members += f"{re.escape(low)}-{re.escape(high)}"
+    if negated:
+        return f"[^/{members}]", index + 1
+    return f"(?!/)[{members}]" if members else _MATCH_NOTHING, index + 1
+
+
+def _parse_member(pattern: str, index: int) -> tuple[str, int]:
+    index += pattern[index : index + 1] == "\\"
+    if index >= len(pattern):
+        raise _InvalidGlob
+    return pattern[index], index + 1
+
+
+# ---- many names at once
+
+
+def build_name_tests(globs: Iterable[str]) -> list[BatchTest]:
+    """Return tests of which one passes if any glob matches. Most globs are a name or a suffix and need no regex."""
+    names, suffixes, regexes = set[str](), list[str](), list[str]()
+    for glob in globs:
+        simple = _SIMPLE_GLOB.fullmatch(glob)
+        if simple is None:
+            regexes.append(glob_to_regex(glob))
+        elif simple[1]:
+            suffixes.append(simple[2])
+        else:
+            names.add(simple[2])
+    tests: list[BatchTest] = [lambda texts: () if names.isdisjoint(texts) else map(names.__contains__, texts)] if names else []
+    if suffixes:
+        endings = tuple(suffixes)
+        tests.append(lambda texts: [text.endswith(endings) for text in texts])
+    return tests + ([build_regex_test(regexes)] if regexes else [])
+
+
+def build_regex_test(regexes: Iterable[str], flags: int = re.DOTALL) -> BatchTest:
+    """Return the test whether a whole text matches any of the regular expressions."""
+    fullmatch = re.compile("|".join(f"(?:{regex})" for regex in regexes), flags).fullmatch
+    return lambda texts: map(fullmatch, texts)
+
+
+# ---- lists of globs
+
+
+def expand_braces(pattern: str) -> list[str]:
+    """Spell out the braces of a glob: `*.{ts,tsx}` is two globs. Unpaired braces are characters. Raises ToolError."""
+    if len(pattern) > MAX_GLOB_LENGTH:
+        raise invalid_glob_error(pattern, f"is longer than {MAX_GLOB_LENGTH} characters")
+    expanded: list[str] = []
+    pending = [pattern]
+    while pending:
+        glob = pending.pop()
+        braces = _find_braces(glob)
+        if braces is None:
+            expanded.append(glob)
+        else:
+            start, end, choices = braces
+            pending += [glob[:start] + choice + glob[end:] for choice in reversed(choices)]
+        if len(expanded) + len(pending) > MAX_ALTERNATIVES:
+            raise invalid_glob_error(pattern, f"expands to more than {MAX_ALTERNATIVES} globs; use a simpler one")
+    return expanded
+
+
+def _find_braces(pattern: str) -> tuple[int, int, list[str]] | None:
+    """Return the start, end and choices of the first pair of braces."""
+    open_pairs: list[list[int]] = []
+    closed: dict[int, list[int]] = {}
+    index = 0
+    while index < len(pattern):
+        match pattern[index]:
+            case "\\":
+                index += 1
+            case "{":
+                open_pairs.append([index])
+            case "," if open_pairs:
+                open_pairs[-1].append(index)
+            case "}" if open_pairs:
+                marks = open_pairs.pop()
+                closed[marks[0]] = [*marks, index]
+            case _:
+                pass
+        index += 1
+    if not closed:
+        return None
+    marks = closed[min(closed)]
+    return marks[0], marks[-1] + 1, [pattern[a + 1 : b] for a, b in pairwise(marks)]
+
+
+class GlobFilter:
+    """Which files a list of globs admits. The last glob that matches decides; a leading `!` excludes.
+
+    A glob without a slash applies to names in any directory. An excluding glob applies to directories, too, with everything
+    below them. If all globs exclude, everything else is admitted.
+    """
+
+    def __init__(self, globs: Iterable[str]) -> None:
+        self.patterns: list[tuple[bool, str]] = []
+        """(whether it excludes, glob without braces)"""
+        for text in globs:
+            negated = text.startswith("!")
+            self.patterns += [(negated, glob.removeprefix("./")) for glob in expand_braces(text[negated:]) if glob]
+        self._rules: list[tuple[bool, Callable[[str], object]]] = []
+        for negated, glob in self.patterns:
+            regex = glob_to_regex(to_byte_key(glob).removeprefix("/"))
+            source = regex if "/" in glob else f"(?:[^/]+/)*{regex}"
+            self._rules.append((not negated, re.compile(source, re.DOTALL).fullmatch))
+        self._default = not any(admits for admits, _ in self._rules)
+        self._directory_cache: dict[str, bool] = {"": True}
+
+    @classmethod
+    def parse(cls, text: str) -> "GlobFilter":
+        """Read globs that are separated by commas outside of braces."""
+        depth, start, globs = 0, 0, list[str]()
+        for index, char in enumerate(text):
+            depth += (char == "{") - (char == "}" and depth > 0)
+            if char == "," and not depth:
+                globs.append(text[start:index])
+                start = index + 1
+        return cls(glob.strip() for glob in (*globs, text[start:]) if glob.strip())
+
+    def __bool__(self) -> bool:
+        return bool(self._rules)
+
+    def admits(self, path: str) -> bool:
+        """Tell whether a file passes, by its path relative to the directory that the globs are for."""
+        path = to_byte_key(path)
+        return self._admits_directory(path.rpartition("/")[0]) and self._decide(path, self._default)
+
+    def _admits_directory(self, directory: str) -> bool:
+        admitted = self._directory_cache.get(directory)
+        if admitted is None:
+            admitted = self._admits_directory(directory.rpartition("/")[0]) and self._decide(directory, True)
+            self._directory_cache[directory] = admitted
+        return admitted
+
+    def _decide(self, path: str, default: bool) -> bool:
+        return next((admits for admits, matches in reversed(self._rules) if matches(path)), default)
