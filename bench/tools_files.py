@@ -9,6 +9,7 @@ from bench.measure import Table, cpu_seconds
 from toolglot.builtin.files.confined_open import open_beneath
 from toolglot.builtin.files.file_tools import file_tools
 from toolglot.builtin.files.workspace import Workspace
+from toolglot.builtin.files.read_many import read_many_tools
 from toolglot.builtin.search.list_dir import list_dir_tools
 from toolglot.builtin.tool_state import ToolState
 from toolglot.messages import ToolCall
@@ -103,7 +104,7 @@ def _time_calls(workspace: Workspace, rounds: int) -> list[tuple[str, float]]:
     import time
 
     box = ToolState(workspace)
-    executor = ToolExecutor(ToolRegistry([*file_tools(box), *list_dir_tools(box)]))
+    executor = ToolExecutor(ToolRegistry([*file_tools(box), *list_dir_tools(box), *read_many_tools(box)]))
     calls = {
         "call of read (200 lines)": ToolCall("1", "read", {"path": _DEEP_FILE}),
         "call of write": ToolCall("2", "write", {"path": "other.txt", "content": "hello\n"}),

@@ -11,6 +11,7 @@ from toolglot.builtin.edit.edit_tools import edit_tools
 from toolglot.builtin.edit.notebook import notebook_tools
 from toolglot.builtin.edit.patch_tool import patch_tools
 from toolglot.builtin.files.file_tools import file_tools
+from toolglot.builtin.files.read_many import read_many_tools
 from toolglot.builtin.files.workspace import PROTECTED_NAMES, Root, Workspace
 from toolglot.builtin.memory import memory_tools
 from toolglot.builtin.search.glob import glob_tools
@@ -60,6 +61,7 @@ class Builtins:
             *grep_tools(box),
             *glob_tools(box),
             *list_dir_tools(box),
+            *read_many_tools(box),
             *shell_tools(box, options.shell),
             *ast_tools(box),
             *web_tools(box, self._web),

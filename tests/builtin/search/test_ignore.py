@@ -1,33 +1,25 @@
-"""Ignore files say what git says, and globs match what they should, however they are written."""
+"""Ignore rules mean what git means by them, and globs match what they should."""
 
 import os
 import re
 import shutil
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from toolglot.builtin.search.ignore import (
-    GlobFilter,
-    IgnoreRules,
-    IgnoreScope,
-    expand_braces,
-    glob_to_regex,
-    rebase_rules,
-    to_byte_key,
-)
+from toolglot.builtin.search.globs import GlobFilter, expand_braces, glob_to_regex, to_byte_key
+from toolglot.builtin.search.ignore import IgnoreRules, IgnoreScope, rebase_rules
 from toolglot.builtin.search.walk import Walk
 from toolglot.errors import ToolError
 
 needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
 
 
-def said_by_git(root: Path, paths: list[str]) -> set[str]:
-    """The paths that git ignores."""
+def ignored_by_git(root: Path, paths: list[str]) -> set[str]:
+    """Return the paths that git ignores."""
     done = subprocess.run(
         ["git", "-c", "core.excludesFile=/dev/null", "check-ignore", "--no-index", "-z", "--stdin"],
         cwd=root,
@@ -52,129 +44,39 @@ def repository(root: Path, files: dict[str, str]) -> Path:
     return root
 
 
-def walked(root: Path) -> set[str]:
-    """The files that a walk does not leave out."""
-    handle = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
+def walk_files(root: Path) -> set[str]:
+    """Return the files that a walk yields."""
+    fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        found: set[str] = set()
-        for folder in Walk(handle, "", respect_extra_ignore=False):
-            found |= {f"{folder.path}/{entry.name}" if folder.path else entry.name for entry in folder.files}
-        return found
+        walk = Walk(fd, "", respect_extra_ignore=False)
+        return {f"{directory.path}/{entry.name}".lstrip("/") for directory in walk for entry in directory.files}
     finally:
-        os.close(handle)
+        os.close(fd)
 
 
 TREE = [
-    *(
-        "a",
-        "b.log",
-        "keep.log",
-        "#x",
-        "!x",
-        " x",
-        "x ",
-        "x",
-        "é",
-        "foo.py",
-        ".hidden",
-        "d/a",
-        "d/b.log",
-        "d/e/a",
-        "d/e/b.log",
-        "da",
-    ),
-    *(
-        "d/e/f/foo.py",
-        "build/a",
-        "build/keep.log",
-        "d/build/x",
-        "foo/bar/a",
-        "foo/a",
-        "a-b",
-        "a]b",
-        "a[b",
-        "a\\b",
-        "A",
-        "x.y.z",
-    ),
+    *("a", "b.log", "keep.log", "#x", "!x", " x", "x ", "x", "é", "foo.py", ".hidden", "d/a", "d/b.log", "d/e/a"),
+    *("d/e/b.log", "da", "d/e/f/foo.py", "build/a", "build/keep.log", "d/build/x", "foo/bar/a", "foo/a", "a-b", "a]b"),
+    *("a[b", "a\\b", "A", "x.y.z"),
 ]
 RULES = [
-    *("a", "/a", "a/", "*.log", "!keep.log", "*.log\n!keep.log", "!keep.log\n*.log", "build/", "build", "/build/", "build/*"),
-    *("build/*\n!build/keep.log", "build/\n!build/keep.log", "d/", "d/*", "d/**", "d/**/a", "**/a", "**/build", "**/e/**"),
-    *(
-        "foo/**/a",
-        "a/**/b",
-        "**",
-        "*",
-        "/*",
-        "!*",
-        "*\n!*/\n!*.py",
-        "?",
-        "??",
-        "[ab]",
-        "[!ab]",
-        "[^ab]",
-        "[a-c]*",
-        "[]]*",
-        "[!]]*",
-    ),
-    *(
-        "a[]]b",
-        "a[[]b",
-        "a\\[b",
-        "a\\\\b",
-        "[[:alpha:]]",
-        "[[:nope:]]",
-        "[a",
-        "a\\",
-        "\\#x",
-        "#x",
-        "\\!x",
-        "!x",
-        "x\\ ",
-        "x ",
-        " x",
-    ),
-    *("x  ", "\\ x", "x\r", "\xef\xbb\xbfa", "é".encode().decode("latin-1"), "/", "!", "//", "a//", "d//a", "d/e", "e/", "/e/"),
-    *(
-        "**e",
-        "e**",
-        "d**/a",
-        "d/**e/a",
-        "***/a",
-        "d/***/a",
-        "*/a",
-        "*/*/a",
-        "f*o.py",
-        "*.*.*",
-        "x*y*z",
-        "A",
-        ".*",
-        "[z-a]",
-        "[a-]*",
-    ),
-    *(
-        "[\\a]",
-        "[a\\-c]b",
-        "[a\\]b]*",
-        "[[:digit:][:alpha:]]",
-        "[[:alpha:]",
-        "d/[e/]/a",
-        "d[/]a",
-        "\\a",
-        "d\\/a",
-        "{a,x}",
-        "a\n!a\na",
-    ),
+    *("a", "/a", "a/", "*.log", "!keep.log", "*.log\n!keep.log", "!keep.log\n*.log", "build/", "build", "/build/"),
+    *("build/*", "build/*\n!build/keep.log", "build/\n!build/keep.log", "d/", "d/*", "d/**", "d/**/a", "**/a", "**/build"),
+    *("**/e/**", "foo/**/a", "a/**/b", "**", "*", "/*", "!*", "*\n!*/\n!*.py", "?", "??", "[ab]", "[!ab]", "[^ab]"),
+    *("[a-c]*", "[]]*", "[!]]*", "a[]]b", "a[[]b", "a\\[b", "a\\\\b", "[[:alpha:]]", "[[:nope:]]", "[a", "a\\", "\\#x"),
+    *("#x", "\\!x", "!x", "x\\ ", "x ", " x", "x  ", "\\ x", "x\r", "ï»¿a", "Ã©", "/", "!", "//", "a//", "d//a", "d/e"),
+    *("e/", "/e/", "**e", "e**", "d**/a", "d/**e/a", "***/a", "d/***/a", "*/a", "*/*/a", "f*o.py", "*.*.*", "x*y*z", "A"),
+    *(".*", "[z-a]", "[a-]*", "[\\a]", "[a\\-c]b", "[a\\]b]*", "[[:digit:][:alpha:]]", "[[:alpha:]", "d/[e/]/a", "d[/]a"),
+    *("\\a", "d\\/a", "{a,x}", "a\n!a\na"),
 ]
 
 
 @needs_git
 @pytest.mark.parametrize("rules", RULES)
-def test_every_form_of_a_rule_is_read_as_git_reads_it(tmp_path: Path, rules: str) -> None:
+def test_every_form_of_a_rule_means_what_git_means(tmp_path: Path, rules: str) -> None:
     root = repository(tmp_path / "r", dict.fromkeys(TREE, "") | {".gitignore": rules})
     paths = [*TREE, ".gitignore"]
-    assert walked(root) == set(paths) - said_by_git(root, paths)
+    assert walk_files(root) == set(paths) - ignored_by_git(root, paths)
 
 
 NAMES = ["a", "b", "ab", "a.b", "c", "é", "a b"]
@@ -185,8 +87,8 @@ path = st.lists(st.sampled_from(NAMES), min_size=1, max_size=4).map("/".join)
 
 
 def tree_of(paths: list[str]) -> list[str]:
-    """Those of the paths that can be files at once: none is a folder of another one."""
-    return [one for one in paths if not any(other.startswith(one + "/") for other in paths)]
+    """Return the paths that can be files at the same time: none is a directory of another one."""
+    return [path for path in paths if not any(other.startswith(path + "/") for other in paths)]
 
 
 @needs_git
@@ -195,31 +97,29 @@ class TestAgainstGit:
     @given(paths=st.lists(path, min_size=1, max_size=12, unique=True), top=text, nested=text, exclude=text)
     @example(paths=["a/b", "c"], top="a/*\n!a/b", nested="", exclude="c")
     @example(paths=["a/b/c"], top="a", nested="!b", exclude="")
-    def test_generated_trees_are_ignored_alike(
+    def test_generated_trees(
         self, tmp_path_factory: pytest.TempPathFactory, paths: list[str], top: str, nested: str, exclude: str
     ) -> None:
         files = dict.fromkeys(tree_of(paths), "")
         files |= {".gitignore": top, ".git/info/exclude": exclude}
-        if any(one.startswith("a/") for one in files):
+        if any(path.startswith("a/") for path in files):
             files["a/.gitignore"] = nested
         root = repository(tmp_path_factory.getbasetemp() / "generated", files)
-        asked = [one for one in files if not one.startswith(".git/")]
-        assert walked(root) == set(asked) - said_by_git(root, asked)
+        candidates = [path for path in files if not path.startswith(".git/")]
+        assert walk_files(root) == set(candidates) - ignored_by_git(root, candidates)
 
     @settings(max_examples=20)
     @given(paths=st.lists(path, min_size=1, max_size=10, unique=True), rules=text)
-    def test_rules_that_are_anchored_at_the_root_say_the_same(
-        self, tmp_path_factory: pytest.TempPathFactory, paths: list[str], rules: str
-    ) -> None:
-        files = [f"a [x]/{one}" for one in tree_of(paths)]
-        given = repository(tmp_path_factory.getbasetemp() / "given", dict.fromkeys(files, "") | {"a [x]/.gitignore": rules})
-        before = said_by_git(given, files)
-        moved = "\n".join(rebase_rules(rules, to_byte_key("a [x]")))
-        (given / "a [x]" / ".gitignore").unlink()
-        (given / ".gitignore").write_bytes(moved.encode("latin-1"))
-        assert said_by_git(given, files) == before
+    def test_rebased_rules_mean_the_same(self, tmp_path_factory: pytest.TempPathFactory, paths: list[str], rules: str) -> None:
+        files = [f"a [x]/{path}" for path in tree_of(paths)]
+        root = repository(tmp_path_factory.getbasetemp() / "rebased", dict.fromkeys(files, "") | {"a [x]/.gitignore": rules})
+        before = ignored_by_git(root, files)
+        rebased = "\n".join(rebase_rules(rules, to_byte_key("a [x]")))
+        (root / "a [x]" / ".gitignore").unlink()
+        (root / ".gitignore").write_bytes(rebased.encode("latin-1"))
+        assert ignored_by_git(root, files) == before
 
-    def test_the_shortest_way_through_a_tree_of_many_ignore_files(self, tmp_path: Path) -> None:
+    def test_nested_ignore_files(self, tmp_path: Path) -> None:
         files = {
             ".gitignore": "*.log\n/only-here\ndeep/**/gone\n",
             "x.log": "",
@@ -235,49 +135,38 @@ class TestAgainstGit:
             "a/deep/gone": "",
         }
         root = repository(tmp_path / "r", files)
-        assert walked(root) == set(files) - said_by_git(root, list(files))
+        assert walk_files(root) == set(files) - ignored_by_git(root, list(files))
 
 
-def test_a_repository_in_a_repository_has_its_own_rules(tmp_path: Path) -> None:
+def test_a_nested_repository_has_its_own_rules(tmp_path: Path) -> None:
     root = repository(tmp_path / "r", {".gitignore": "*.log\n", "in/x.log": "", "in/.git/HEAD": "", "y.log": ""})
-    assert walked(root) == {".gitignore", "in/x.log"}
+    assert walk_files(root) == {".gitignore", "in/x.log"}
 
 
-def test_a_link_is_no_ignore_file(tmp_path: Path) -> None:
+def test_a_link_is_not_an_ignore_file(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("a\n")
     root = repository(tmp_path / "r", {"a": "", "b": ""})
     (root / ".gitignore").symlink_to(tmp_path / "secret")
-    assert walked(root) == {"a", "b"}
+    assert walk_files(root) == {"a", "b"}
 
 
-class TestSlowPatterns:
-    @pytest.mark.parametrize(
-        "pattern",
-        [
-            "*a" * 30 + "b",
-            "a*" * 40 + "b",
-            "**/a/" * 12 + "b",
-            "**/*a*a*a*a*a*a/" * 5 + "b",
-            "[a]*" * 30 + "b",
-            "?*" * 30 + "b",
-        ],
-    )
-    def test_no_pattern_goes_back_over_its_stars(self, pattern: str) -> None:
-        regex = re.compile(glob_to_regex(pattern), re.DOTALL)
-        start = time.process_time()
-        for name in ("a" * 250, "/".join(["a" * 20] * 60), "a/" * 120 + "a", "a" * 250 + "c"):
-            assert not regex.fullmatch(name)
-        assert time.process_time() - start < 2
+@pytest.mark.parametrize(
+    "pattern",
+    ["*a" * 30 + "b", "a*" * 40 + "b", "**/a/" * 12 + "b", "**/*a*a*a*a*a*a/" * 5 + "b", "[a]*" * 30 + "b", "?*" * 30 + "b"],
+)
+@pytest.mark.parametrize("name", ["a" * 250, "/".join(["a" * 20] * 60), "a/" * 120 + "a", "a" * 250 + "c"])
+def test_no_glob_backtracks_over_its_stars(pattern: str, name: str) -> None:
+    # With backtracking, each of these would run for years.
+    assert not re.fullmatch(glob_to_regex(pattern), name, re.DOTALL)
 
-    def test_a_huge_ignore_file_costs_what_it_is_long(self) -> None:
-        start = time.process_time()
-        rules = IgnoreRules("\n".join(f"name{number}*x" for number in range(3000)))
-        assert rules.decide("name7zzx", "name7zzx", False)
-        assert time.process_time() - start < 5
+
+def test_a_huge_ignore_file() -> None:
+    rules = IgnoreRules("\n".join(f"name{number}*x" for number in range(3000)))
+    assert rules.decide("name7zzx", "name7zzx", False)
 
 
 class TestScope:
-    def test_the_deepest_rule_that_says_something_decides(self) -> None:
+    def test_the_deepest_matching_rule_decides(self) -> None:
         top = IgnoreScope(IgnoreRules("*.log\n"), "", None)
         inner = IgnoreScope(IgnoreRules("!x.log\n"), "a", top)
         assert top.ignores("a/x.log", "x.log", False)
@@ -285,7 +174,7 @@ class TestScope:
         assert inner.ignores("a/y.log", "y.log", False)
         assert not inner.ignores("a/y.txt", "y.txt", False)
 
-    def test_the_same_text_gives_the_same_rules(self) -> None:
+    def test_rules_are_cached_by_text(self) -> None:
         assert IgnoreRules.parse("a\n") is IgnoreRules.parse("a\n")
 
 
@@ -337,13 +226,13 @@ BRACES = [
 ]
 
 
-@pytest.mark.parametrize(("glob", "meant"), BRACES)
-def test_braces_are_spelled_out(glob: str, meant: list[str]) -> None:
-    assert expand_braces(glob) == meant
+@pytest.mark.parametrize(("glob", "expected"), BRACES)
+def test_expand_braces(glob: str, expected: list[str]) -> None:
+    assert expand_braces(glob) == expected
 
 
 @pytest.mark.parametrize("glob", ["{a,b}" * 20, "{" * 2000 + "a,b" + "}" * 2000 + "{a,b}" * 12, "x" * 5000])
-def test_a_glob_that_is_too_wide_is_refused(glob: str) -> None:
+def test_a_glob_that_expands_to_too_much_is_refused(glob: str) -> None:
     with pytest.raises(ToolError) as raised:
         expand_braces(glob)
     assert raised.value.kind == "validation"
@@ -370,5 +259,5 @@ ADMITTED = [
 
 
 @pytest.mark.parametrize(("globs", "path", "expected"), ADMITTED)
-def test_a_list_of_globs_lets_files_through(globs: str, path: str, expected: bool) -> None:
+def test_glob_filter(globs: str, path: str, expected: bool) -> None:
     assert GlobFilter.parse(globs).admits(path) is expected

@@ -16,6 +16,7 @@ from toolglot.base_errors import invalid_argument
 from toolglot.builtin.arguments import check_minimum, path_target
 from toolglot.builtin.files.text import has_lone_surrogate
 from toolglot.builtin.files.text_files import missing_file_error
+from toolglot.builtin.search.globs import GlobFilter
 from toolglot.builtin.search.grep_query import (
     FALLBACK_NOTE,
     UNLIMITED,
@@ -26,7 +27,6 @@ from toolglot.builtin.search.grep_query import (
     unknown_type_error,
 )
 from toolglot.builtin.search.grep_ripgrep import find_ripgrep, search_with_ripgrep
-from toolglot.builtin.search.globs import GlobFilter
 from toolglot.builtin.search.search_scope import SearchRoot, open_root_of, start_deadline
 from toolglot.builtin.search.walk import BINARY_PROBE_SIZE, MAX_FILE_SIZE, replace_surrogates, stat_beneath
 from toolglot.builtin.tool_state import ToolState, to_data
@@ -159,7 +159,7 @@ class _GrepTool:
         *,
         context: Context | None = None,
     ) -> ToolOutput:
-        """Search file contents with a regular expression (ripgrep syntax). Escape literal braces: `\\{`.
+        r"""Search file contents with a regular expression (ripgrep syntax). Escape literal braces: `\{`.
 
         Use it to find where something is defined or used; to find files by name, use glob. Hidden files are searched. Binary
         files, symbolic links, version control data and files ignored by .gitignore are not.
@@ -311,9 +311,7 @@ def _select_page(matches: GrepMatches, mode: str, view: _View) -> tuple[list[Fil
     return files, total, count
 
 
-def _build_file(
-    state: ToolState, root: SearchRoot, file: FileMatches, prefix: str, context_lines: tuple[int, int]
-) -> GrepFile:
+def _build_file(state: ToolState, root: SearchRoot, file: FileMatches, prefix: str, context_lines: tuple[int, int]) -> GrepFile:
     absolute = f"{root.root_path}/{file.path}"
     lines = [GrepLine(number, _shorten_line(text, at), True, tuple(parts)) for number, text, parts, at in file.lines]
     if any(context_lines) and lines:

@@ -17,6 +17,7 @@ from typing import BinaryIO
 import msgspec
 
 from toolglot.builtin.child_process import ProcessStopped, has_landlock, read_output, split_records, start_confined
+from toolglot.builtin.search.globs import to_byte_key
 from toolglot.builtin.search.grep_query import (
     UNLIMITED,
     FileMatches,
@@ -27,7 +28,6 @@ from toolglot.builtin.search.grep_query import (
     invalid_pattern_error,
     unknown_type_error,
 )
-from toolglot.builtin.search.globs import to_byte_key
 from toolglot.builtin.search.ignore import IgnoreScope, rebase_rules
 from toolglot.builtin.search.search_scope import start_deadline
 from toolglot.builtin.search.walk import (
@@ -39,7 +39,6 @@ from toolglot.builtin.search.walk import (
     read_gitignores,
 )
 from toolglot.builtin.tool_state import ToolState
-from toolglot.errors import ToolError
 
 __all__ = ["find_ripgrep", "search_with_ripgrep"]
 
