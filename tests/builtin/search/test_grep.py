@@ -169,7 +169,7 @@ class TestResults:
         output = grep_of(tree, engine)(pattern="bark", auto_context=True)
         assert output.data["auto_context"] is True
         assert [line["line"] for line in output.data["files"][0]["lines"]] == [1, 2, 3, 4]
-        assert grep_of(tree, engine)(pattern="bark", auto_context=True, before=1).data["auto_context"] is False
+        assert grep_of(tree, engine)(pattern="bark", auto_context=True, before=0).data["auto_context"] is False
 
     def test_multiline_matches_are_shown_line_by_line(self, tree: Path, engine: str) -> None:
         output = grep_of(tree, engine)(pattern=r"Dog:.*?bark", multiline=True)
@@ -398,7 +398,7 @@ class TestBothEngines:
                 "max_results": st.sampled_from([0, 0, 1, 3]),
                 "max_per_file": st.sampled_from([None, None, 1, 2]),
                 "skip": st.sampled_from([0, 0, 1]),
-                "before": st.sampled_from([0, 0, 1]),
+                "before": st.sampled_from([None, None, 1]),
                 "path": st.sampled_from([".", ".", "d"]),
             }
         ),

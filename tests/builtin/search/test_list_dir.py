@@ -206,7 +206,7 @@ class TestReadMany:
 
 
 BAD_GLOBS: list[Any] = [[""], ["\0"], ["{a,b}" * 20], ["x" * 9000], {}, [{}], ["*"] * 500, ["a", ""], ["a\0b"], [[]], [None]]
-BAD_LISTS = {
+BAD_LISTS: dict[str, list[Any]] = {
     "path": [*BAD_PATHS, "a.py", "pipe", {}, 3.5, [[]]],
     "ignore": BAD_GLOBS,
     "depth": [0, *BAD_NUMBERS],
@@ -215,7 +215,7 @@ BAD_LISTS = {
     "respect_gitignore": BAD_FLAGS,
     "respect_extra_ignore": BAD_FLAGS,
 }
-BAD_READS = {
+BAD_READS: dict[str, list[Any]] = {
     "include": [
         *([path] for path in BAD_PATHS),
         *([], {}, [{}], ["*"] * 500, [""], ["../*"], ["/etc/*"], ["{a,b}" * 20], ["x*" * 3000], [["a.py"]], [None], ""),

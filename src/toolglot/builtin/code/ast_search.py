@@ -25,7 +25,7 @@ from toolglot.builtin.code.ast_worker import METAVARIABLE, ParseAnswer, ParserFa
 from toolglot.builtin.code.languages import CASE_INSENSITIVE, EXTRA_SUFFIXES, LANGUAGE_BY_SUFFIX, NON_CODE, resolve_language
 from toolglot.builtin.files.text import Document, check_text, decode_document, detect_bom, has_lone_surrogate
 from toolglot.builtin.files.text_files import missing_file_error
-from toolglot.builtin.search.ignore import GlobFilter
+from toolglot.builtin.search.globs import GlobFilter
 from toolglot.builtin.search.search_scope import open_search_root
 from toolglot.builtin.search.walk import Walk, replace_surrogates
 from toolglot.builtin.tool_state import ToolState, to_data

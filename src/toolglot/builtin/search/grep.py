@@ -143,8 +143,8 @@ class _GrepTool:
         include_glob: str = "",
         mode: Literal["content", "files", "count"] = "content",
         ignore_case: bool = False,
-        before: int = 0,
-        after: int = 0,
+        before: int | None = None,
+        after: int | None = None,
         max_results: int = 250,
         file_type: Annotated[str, Internal] = "",
         exclude_line_regex: Annotated[str, Internal] = "",
@@ -178,9 +178,9 @@ class _GrepTool:
         view = _View(
             limit=max_results,
             skip=skip,
-            before=before,
-            after=after,
-            auto_context=auto_context and mode == "content" and not (before or after),
+            before=before or 0,
+            after=after or 0,
+            auto_context=auto_context and mode == "content" and before is None and after is None,
             only_matching=only_matching,
             line_numbers=line_numbers,
         )
