@@ -1,5 +1,6 @@
 """The tools as Claude knows them: of Claude Code, newer and older, of Anthropic's API, and of its agent tool set."""
 
+import inspect
 import re
 from collections.abc import Callable
 from functools import cache
@@ -22,6 +23,7 @@ from toolglot.facades.view import Facade, RenderContext, View
 from toolglot.jsontext import dumps_text, loads, loads_object
 from toolglot.messages import ToolCall
 from toolglot.schema.arguments import SchemaBinder
+from toolglot.tools.tool import Tool
 
 Arguments = dict[str, Any]
 NEW, OLD, API, SET = "claude-code", "claude-code-2.0", "anthropic-api", "agent-toolset"
@@ -423,7 +425,7 @@ class TestWhatACallMeans:
     def test_it_is_one_call_of_a_base_tool(self, facade: str, name: str, native: Arguments, base: str, arguments: Arguments):
         found = meant(facade, name, native)
         assert (found.tool, found.arguments) == (base, arguments)
-        assert SchemaBinder(base_tools()[base]).bind(found.arguments) is not None
+        assert base_tools()[base].bind(ToolCall("1", base, found.arguments)) is not None
 
     @pytest.mark.parametrize(("facade", "name", "native", "parameter"), WRONG)
     def test_what_is_missing_or_wrong_is_told_in_its_own_words(self, facade: str, name: str, native: Arguments, parameter: str):
@@ -489,17 +491,19 @@ def said_as(name: str, native: Arguments) -> set[str]:
 
 
 @cache
-def base_tools() -> dict[str, Arguments]:
+def base_tools() -> dict[str, Tool]:
     found = builtins(Path(__file__).parent, state_dir=Path(__file__).parent / "never")
     try:
-        return {one.name: cast(Arguments, one.definition.parameters) for one in found.tools}
+        return {tool.name: tool for tool in found.tools}
     finally:
         found.close()
 
 
 def defaults(base: str) -> Arguments:
-    found = {name: node["default"] for name, node in base_tools()[base]["properties"].items() if "default" in node}
-    return {**found, **({"start_line": 1} if base == "read" else {})}
+    parameters = inspect.signature(base_tools()[base].function).parameters
+    values = {name: parameter.default for name, parameter in parameters.items() if parameter.default is not parameter.empty}
+    values.pop("context", None)
+    return {**values, **({"start_line": 1} if base == "read" else {})}
 
 
 Strategy = st.SearchStrategy[Arguments]

@@ -240,7 +240,7 @@ def test_our_own_tables_can_work(name: str) -> None:
 def test_the_base_tools_have_the_parameters_that_tables_are_checked_against(tmp_path: Path) -> None:
     own = builtins(tmp_path, state_dir=tmp_path)
     try:
-        found = {one.name: frozenset((one.definition.parameters or {}).get("properties", {})) for one in own.tools}
+        found = {tool.name: tool.accepted_parameters for tool in own.tools}
     finally:
         own.close()
     assert found == BASE_TOOLS
