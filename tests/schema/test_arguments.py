@@ -143,7 +143,7 @@ def test_a_closed_schema_refuses_other_names() -> None:
 def test_explain_tells_what_came_what_is_expected_and_an_example() -> None:
     tool = ToolDefinition("look", "Looks.", SCHEMA)
     assert explain_issues(tool, [Issue("$.city", "is missing"), Issue("$", "odd")]) == (
-        "The call of look was not run, because its arguments are not valid:\n"
+        "The call to look was not run because its arguments are invalid:\n"
         "- city: is missing\n"
         "- odd\n"
         "Parameters: city (string, required), page (string (uri)), limits (object), tags (array of string)\n"

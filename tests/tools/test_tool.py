@@ -274,7 +274,7 @@ def test_the_error_is_written_for_the_model() -> None:
     assert (e.value.kind, e.value.tool, e.value.call_id) == ("validation", "get_weather", "c1")
     assert {wrong.path for wrong in e.value.details} == {"$.location", "$.days", "$.units"}
     assert str(e.value) == (
-        "The call of get_weather was not run, because its arguments are not valid:\n"
+        "The call to get_weather was not run because its arguments are invalid:\n"
         "- location: is missing\n"
         '- days: got "ten": Input should be a valid integer, unable to parse string as an integer\n'
         "- units: got \"kelvin\": Input should be 'celsius' or 'fahrenheit'\n"

@@ -1,7 +1,7 @@
-"""Arguments against the schema as it was defined: what a provider was not told, or does not enforce, is enforced here.
+"""Checks and repairs the arguments of a call against the tool's original schema.
 
-The only importer of jsonschema-rs, which is loaded with the first check. What is wrong is told in words for the model:
-what came, what is expected, the parameters in short, one example.
+Providers enforce only part of a schema, and only some of them: here all of it is enforced. What is wrong is explained to the
+model: what came, what was expected, the parameters in short, and an example. jsonschema-rs is imported with the first check.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,24 +18,16 @@ from toolglot.request import ToolDefinition
 from toolglot.schema.coerce import coerce, rename_arguments
 from toolglot.schema.json_schema import Schema, SchemaDocument, allowed_types
 from toolglot.schema.tolerant_json import tolerant_loads
+from toolglot.textutil import truncate
 
 __all__ = [
-    "ArgumentBinder",
-    "InvalidArguments",
-    "Issue",
-    "SchemaBinder",
-    "deep_copy",
-    "explain_issues",
-    "find_issues",
-    "make_example",
-    "read_arguments",
-    "repair_arguments",
-    "summarize_parameters",
+    *("ArgumentBinder", "InvalidArguments", "Issue", "SchemaBinder", "deep_copy", "explain_issues", "find_issues"),
+    *("make_example", "read_arguments", "repair_arguments", "summarize_parameters"),
 ]
 
 MAX_ISSUES = 12
 MAX_ISSUE_LENGTH = 200
-MAX_DEPTH = 6
+MAX_DEPTH = 6  # of examples and summaries
 _FORMAT_EXAMPLES = {
     "date": "2025-01-31",
     "date-time": "2025-01-31T12:00:00Z",
@@ -51,7 +43,7 @@ _FORMAT_EXAMPLES = {
 
 
 class Issue(msgspec.Struct, frozen=True):
-    """One thing that is wrong with a call's arguments: where (`$.a[0]`), and what, in words for the model."""
+    """One problem with a call's arguments: its path (`$.a[0]`), and a message for the model."""
 
     path: str
     message: str
@@ -61,85 +53,38 @@ class Issue(msgspec.Struct, frozen=True):
 
 
 class InvalidArguments(ValueError):
-    """Arguments that are no JSON object, or that a tool cannot take; `wrongs` tells why."""
+    """Arguments that are not a JSON object, or that a tool cannot accept."""
 
     def __init__(self, issues: list[Issue]) -> None:
         super().__init__("; ".join(map(str, issues)))
         self.issues = issues
 
 
-# ---- by a schema that was given as data
-
-
-def find_issues(arguments: Any, schema: Mapping[str, Any] | None) -> list[Issue]:
-    """What is wrong with arguments by a tool's own schema, nothing where there is none. Raises UsageError for a broken one."""
-    if not schema:
-        return []
-    return _collect_issues(arguments, _compile_validator(dumps(schema)))
-
-
-def _collect_issues(arguments: Any, validator: Any) -> list[Issue]:
-    try:
-        return [Issue(_format_path(error.instance_path), error.message) for error in validator.iter_errors(arguments)]
-    except ValueError as e:  # nested too deeply, a number too large
-        return [Issue("$", str(e).partition("\n")[0])]
-
-
-@lru_cache(maxsize=256)
-def _compile_validator(schema: bytes) -> Any:
-    import jsonschema_rs
-
-    try:
-        return jsonschema_rs.validator_for(loads(schema), validate_formats=True, retriever=_refuse_remote_reference)
-    except ValueError as e:
-        raise UsageError(f"not a JSON Schema: {str(e).partition(chr(10))[0]}") from None
-
-
-def _refuse_remote_reference(uri: str) -> Any:
-    """A schema is what it says itself: nothing is fetched."""
-    raise ValueError(f"{uri} is not in the schema")
-
-
-def _format_path(steps: list[str | int]) -> str:
-    return "$" + "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps)
+# ---- binders
 
 
 class ArgumentBinder(Protocol):
-    """Knows which arguments fit a tool, and as which values its function takes them."""
+    """Validates arguments and turns them into the values that a tool's function takes."""
 
     schema: Schema
     parameter_names: frozenset[str]
 
     @property
     def allows_extra(self) -> bool:
-        """Whether names that the schema does not list are for the binder to judge; otherwise they are dropped."""
+        """Whether the binder judges names that are not in `parameter_names`; otherwise they are dropped."""
         ...
 
     def bind(self, arguments: dict[str, Any]) -> dict[str, Any] | None:
-        """The values; None where something is not as it should be."""
+        """Return the values, or None if the arguments are invalid."""
         ...
 
     def find_issues(self, arguments: dict[str, Any]) -> list[Issue]:
-        """Why arguments do not fit."""
+        """Explain why arguments are invalid."""
         ...
 
 
-def deep_copy(value: Any) -> Any:
-    """A copy of JSON data: what a function does with it does not change the conversation."""
-    try:
-        return _copy(value)
-    except RecursionError:  # nested too deeply to be copied
-        return value
-
-
-def _copy(value: Any) -> Any:
-    if type(value) is dict:
-        return {name: _copy(item) for name, item in cast(Schema, value).items()}
-    return [_copy(item) for item in cast(list[Any], value)] if type(value) is list else value
-
-
 class SchemaBinder:
-    """The binder of a schema that was given as data: values are the arguments themselves."""
+    """The binder of a tool that was defined by a JSON Schema: the values are the arguments themselves."""
 
     __slots__ = ("_validator", "allows_extra", "parameter_names", "schema")
 
@@ -150,75 +95,118 @@ class SchemaBinder:
         self._validator: Any = None
 
     def bind(self, arguments: dict[str, Any]) -> dict[str, Any] | None:
-        """The arguments, where the schema allows them."""
+        """Return the arguments if the schema allows them."""
         try:
             if self._validator is None:
                 self._validator = _compile_validator(dumps(self.schema))
             return arguments if self._validator.is_valid(arguments) else None
-        except (ValueError, RecursionError, UsageError):  # `wrongs` tells
+        except (ValueError, RecursionError, UsageError):  # `find_issues` reports it
             return None
 
     def find_issues(self, arguments: dict[str, Any]) -> list[Issue]:
-        """Why the schema does not allow them. Raises UsageError for a broken one."""
-        return _collect_issues(arguments, _compile_validator(dumps(self.schema)))
+        """Explain why the schema does not allow them. Raises UsageError for a broken schema."""
+        return find_issues(arguments, self.schema)
+
+
+def find_issues(arguments: Any, schema: Mapping[str, Any] | None) -> list[Issue]:
+    """Return what a schema finds wrong with arguments. Raises UsageError for a broken schema."""
+    if not schema:
+        return []
+    validator = _compile_validator(dumps(schema))
+    try:
+        errors = list(validator.iter_errors(arguments))
+    except ValueError as e:  # nested too deeply, or a number too large
+        return [Issue("$", str(e).partition("\n")[0])]
+    issues: list[Issue] = []
+    for error in errors:
+        steps = [f"[{step}]" if isinstance(step, int) else f".{step}" for step in error.instance_path]
+        issues.append(Issue("$" + "".join(steps), error.message))
+    return issues
+
+
+@lru_cache(maxsize=256)
+def _compile_validator(schema: bytes) -> Any:
+    import jsonschema_rs
+
+    def refuse_remote(uri: str) -> Any:  # a schema must not make us fetch anything
+        raise ValueError(f"{uri} is not in the schema")
+
+    try:
+        return jsonschema_rs.validator_for(loads(schema), validate_formats=True, retriever=refuse_remote)
+    except ValueError as e:
+        raise UsageError(f"not a JSON Schema: {str(e).partition(chr(10))[0]}") from None
+
+
+def deep_copy(value: Any) -> Any:
+    """Copy JSON data, so that what a function does with its arguments does not change the conversation."""
+    try:
+        return _copy(value)
+    except RecursionError:
+        return value
+
+
+def _copy(value: Any) -> Any:  # several times faster than copy.deepcopy, which keeps a memo
+    if type(value) is dict:
+        return {name: _copy(item) for name, item in cast(Schema, value).items()}
+    return [_copy(item) for item in cast(list[Any], value)] if type(value) is list else value
 
 
 # ---- what a model sent
 
 
 def read_arguments(call: ToolCall) -> tuple[dict[str, Any], tuple[Repair, ...]]:
-    """The arguments of a call as an object, and what was mended in their text. Raises Misfit."""
+    """Return a call's arguments as an object, and the repairs of their text. Raises InvalidArguments."""
     if call.arguments is not None:
         return call.arguments, ()
     text = call.raw
-    if text is None or not text.strip():
+    if text is None or not text.strip():  # providers send "" for a call without arguments
         return {}, ()
     try:
-        value, mends = tolerant_loads(text)
+        value, repairs = tolerant_loads(text)
     except ValueError as e:
         raise InvalidArguments([Issue("$", f"not valid JSON: {e}")]) from None
     if value is None:
         return {}, ()
     if not isinstance(value, dict):
         raise InvalidArguments([Issue("$", f"expected a JSON object, got {json_type_name(value)}")])
-    return cast(dict[str, Any], value), tuple(Repair("arguments", call.name, mend) for mend in mends)
+    return cast(dict[str, Any], value), tuple(Repair("arguments", call.name, repair) for repair in repairs)
 
 
 def repair_arguments(
     arguments: dict[str, Any], binder: ArgumentBinder, tool_name: str
 ) -> tuple[dict[str, Any], dict[str, Any], tuple[Repair, ...]]:
-    """Arguments that did not fit, as they do: (arguments, values, repairs). Raises Misfit where they cannot.
+    """Repair arguments that the binder refused: (arguments, values, repairs). Raises InvalidArguments if that fails.
 
-    First the names: those that differ in case only are right ones, unknown ones are dropped where the tool does not judge
-    them itself. Only then the values.
+    Names come first: those that differ only in case are corrected, unknown ones dropped unless the tool judges them itself.
+    Values are converted only if that was not enough.
     """
-    trimmed, notes = rename_arguments(arguments, binder.schema)
+    renamed, notes = rename_arguments(arguments, binder.schema)
     if not binder.allows_extra:
-        notes += tuple(f"$.{key}: not a parameter; dropped" for key in trimmed if key not in binder.parameter_names)
-        trimmed = {key: value for key, value in trimmed.items() if key in binder.parameter_names}
-    values = binder.bind(trimmed) if notes else None
-    right = trimmed
+        notes += tuple(f"$.{key}: not a parameter; dropped" for key in renamed if key not in binder.parameter_names)
+        renamed = {key: value for key, value in renamed.items() if key in binder.parameter_names}
+    values = binder.bind(renamed) if notes else None
+    repaired = renamed
     if values is None:
-        right, more = coerce(trimmed, binder.schema)
-        notes += more
-        values = binder.bind(right) if more else None
+        repaired, conversions = coerce(renamed, binder.schema)
+        notes += conversions
+        values = binder.bind(repaired) if conversions else None
     if values is None:
-        raise InvalidArguments(
-            binder.find_issues(trimmed) or binder.find_issues(right) or [Issue("$", "these arguments do not fit")]
-        )
-    return right, values, tuple(Repair("arguments", tool_name, note) for note in notes)
+        # Report the arguments as the model wrote them; a converted value would confuse it.
+        issues = binder.find_issues(renamed) or binder.find_issues(repaired)
+        raise InvalidArguments(issues or [Issue("$", "invalid arguments")])
+    return repaired, values, tuple(Repair("arguments", tool_name, note) for note in notes)
 
 
-# ---- words for the model
+# ---- explanations for the model
 
 
 def explain_issues(definition: ToolDefinition, issues: Iterable[Issue]) -> str:
-    """What was wrong with a call, what the tool expects, and one right call."""
-    schema, found = definition.parameters or {}, [_truncate(str(item), MAX_ISSUE_LENGTH) for item in issues]
-    lines = [f"The call of {definition.name} was not run, because its arguments are not valid:"]
-    lines += [f"- {item.removeprefix('$').removeprefix('.').removeprefix(': ')}" for item in found[:MAX_ISSUES]]
-    if len(found) > MAX_ISSUES:
-        lines.append(f"- and {len(found) - MAX_ISSUES} more")
+    """Explain what was wrong with a call, what the tool expects, and give a valid example."""
+    schema, texts = definition.parameters or {}, [truncate(str(issue), MAX_ISSUE_LENGTH) for issue in issues]
+    lines = [f"The call to {definition.name} was not run because its arguments are invalid:"]
+    lines += [f"- {text.removeprefix('$').removeprefix('.').removeprefix(': ')}" for text in texts[:MAX_ISSUES]]
+    if len(texts) > MAX_ISSUES:
+        lines.append(f"- and {len(texts) - MAX_ISSUES} more")
     lines.append(f"Parameters: {summarize_parameters(schema) or 'none'}")
     example = definition.examples[0].input if definition.examples else make_example(schema)
     lines.append(f"Example: {dumps_text(example)}")
@@ -226,21 +214,21 @@ def explain_issues(definition: ToolDefinition, issues: Iterable[Issue]) -> str:
 
 
 def summarize_parameters(schema: Schema) -> str:
-    """The parameters in one line: `city (string, required), days (integer, default 3)`."""
-    document, needed = SchemaDocument(schema), schema.get("required", ())
+    """Return the parameters in one line: `city (string, required), days (integer, default 3)`."""
+    document, required = SchemaDocument(schema), schema.get("required", ())
     parts: list[str] = []
     for name, sub in schema.get("properties", {}).items():
-        word = _describe_type(sub, document, 0)
-        if name in needed:
-            word += ", required"
+        text = _describe_type(sub, document, 0)
+        if name in required:
+            text += ", required"
         elif isinstance(sub, dict) and "default" in sub:
-            word += f", default {_truncate(dumps_text(cast(Schema, sub)['default']), 40)}"
-        parts.append(f"{name} ({word})")
+            text += f", default {truncate(dumps_text(cast(Schema, sub)['default']), 40)}"
+        parts.append(f"{name} ({text})")
     return ", ".join(parts)
 
 
 def _describe_type(node: Any, document: SchemaDocument, depth: int) -> str:
-    node = _resolve_refs(node, document)
+    node = document.follow(node)
     if depth > MAX_DEPTH or not node:
         return "any"
     if "const" in node or "enum" in node:
@@ -248,70 +236,46 @@ def _describe_type(node: Any, document: SchemaDocument, depth: int) -> str:
         return "one of " + ", ".join(choices[:20]) + (" …" if len(choices) > 20 else "")
     if branches := node.get("anyOf") or node.get("oneOf"):
         return " or ".join(dict.fromkeys(_describe_type(branch, document, depth + 1) for branch in branches))
-    kinds = allowed_types(node)
-    if kinds == ["array"] and node.get("items"):
+    types = allowed_types(node)
+    if types == ["array"] and node.get("items"):
         return f"array of {_describe_type(node['items'], document, depth + 1)}"
-    if kinds == ["object"] and node.get("properties"):
-        inside = (f"{name}: {_describe_type(sub, document, depth + 1)}" for name, sub in node["properties"].items())
-        return _truncate("object {" + ", ".join(inside) + "}", MAX_ISSUE_LENGTH)
-    return " or ".join(kinds) + (f" ({node['format']})" if isinstance(node.get("format"), str) else "") or "any"
+    if types == ["object"] and node.get("properties"):
+        members = (f"{name}: {_describe_type(sub, document, depth + 1)}" for name, sub in node["properties"].items())
+        return truncate("object {" + ", ".join(members) + "}", MAX_ISSUE_LENGTH)
+    return " or ".join(types) + (f" ({node['format']})" if isinstance(node.get("format"), str) else "") or "any"
 
 
 def make_example(schema: Schema) -> Any:
-    """A value that a schema allows, as far as that is easy to see: required parameters only."""
+    """Return a value that a schema allows, as far as that is easy to see: required parameters only."""
     return _make_example(schema, SchemaDocument(schema), 0)
 
 
 def _make_example(node: Any, document: SchemaDocument, depth: int) -> Any:
-    node = _resolve_refs(node, document)
+    node = document.follow(node)
     for key in ("default", "const"):
         if key in node:
             return node[key]
     for key in ("examples", "enum", "anyOf", "oneOf", "allOf"):
         if isinstance(node.get(key), list) and node[key]:
             first = node[key][0]
-            return (
-                first
-                if key in ("examples", "enum")
-                else _make_example(first, document, depth + 1)
-                if depth < MAX_DEPTH
-                else None
-            )
+            if key in ("examples", "enum"):
+                return first
+            return _make_example(first, document, depth + 1) if depth < MAX_DEPTH else None
     match allowed_types(node)[:1] or ["object" if depth == 0 else "string"]:
         case ["object"]:
-            needed = node.get("required", ()) if depth < MAX_DEPTH else ()
-            return {name: _make_example(node.get("properties", {}).get(name), document, depth + 1) for name in needed}
+            required = node.get("required", ()) if depth < MAX_DEPTH else ()
+            return {name: _make_example(node.get("properties", {}).get(name), document, depth + 1) for name in required}
         case ["array"]:
             count = max(1, min(int(node.get("minItems", 1)), 3)) if depth < MAX_DEPTH else 0
             items = [*node.get("prefixItems", ()), *[node.get("items")] * count]
-            return [_make_example(item, document, depth + 1) for item in items[: max(count, len(node.get("prefixItems", ())))]]
+            items = items[: max(count, len(node.get("prefixItems", ())))]
+            return [_make_example(item, document, depth + 1) for item in items]
         case ["integer" | "number"]:
-            return _example_number(node)
+            low = node.get("minimum", node.get("exclusiveMinimum", 0) + 1 if "exclusiveMinimum" in node else None)
+            return low if low is not None else min(1, node.get("maximum", node.get("exclusiveMaximum", 2) - 1))
         case ["boolean"]:
             return True
         case ["null"]:
             return None
         case _:
             return _FORMAT_EXAMPLES.get(node.get("format", ""), "text")
-
-
-def _example_number(node: Schema) -> int | float:
-    low = node.get("minimum", node.get("exclusiveMinimum", 0) + 1 if "exclusiveMinimum" in node else None)
-    if low is not None:
-        return low
-    high = node.get("maximum", node.get("exclusiveMaximum", 2) - 1)
-    return min(1, high)
-
-
-def _resolve_refs(node: Any, document: SchemaDocument) -> Schema:
-    for _ in range(MAX_DEPTH):
-        if not isinstance(node, dict) or not isinstance(ref := cast(Schema, node).get("$ref"), str):
-            break
-        found = document.resolve(ref)
-        node = found.node if found else {}
-    return cast(Schema, node) if isinstance(node, dict) else {}
-
-
-def _truncate(text: str, limit: int) -> str:
-    """A text that is not longer than the limit."""
-    return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -265,6 +265,15 @@ class SchemaDocument:
             return None
         return LocatedNode("#/" + "/".join(map(escape_pointer, segments)), node, is_stable)
 
+    def follow(self, node: Any, max_steps: int = 60) -> Schema:
+        """Return the node at the end of a chain of references; {} for anything that is no object."""
+        for _ in range(max_steps):
+            if not isinstance(node, dict) or not isinstance(ref := cast("Schema", node).get("$ref"), str):
+                break
+            target = self.resolve(ref)
+            node = target.node if target else {}
+        return cast("Schema", node) if isinstance(node, dict) else {}
+
     @property
     def anchors(self) -> dict[str, LocatedNode]:
         """The nodes with an `$anchor` or `$id`, by the reference that names them."""
