@@ -95,7 +95,7 @@ def test_a_rule_that_moved_into_the_description_still_holds(provider: str) -> No
         (None, "", {}, []),
         (None, "  \n", {}, []),
         (None, "null", {}, []),
-        (None, "{'a': 1,}", {"a": 1}, ["' for a quote", "comma too many"]),
+        (None, "{'a': 1,}", {"a": 1}, ["' for a quote", "extra comma"]),
         (None, '"{\\"a\\":1}"', {"a": 1}, ["JSON inside a JSON string"]),
     ],
 )

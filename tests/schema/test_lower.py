@@ -375,7 +375,7 @@ def test_a_definition_that_only_refers_to_itself() -> None:
         ),
         (
             [{"type": "array", "items": STRING, "uniqueItems": True}, {"uniqueItems": False}],
-            {"type": "array", "items": STRING, "description": "No item twice."},
+            {"type": "array", "items": STRING, "description": "Items must be unique."},
             ["uniqueItems"],
         ),
     ],

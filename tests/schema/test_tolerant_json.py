@@ -1,7 +1,7 @@
 """JSON as models write it: what is mended and named, what is refused, and that nothing else can happen."""
 
 import json
-import time
+import sys
 from contextlib import suppress
 from typing import Any
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from toolglot.schema.tolerant_json import MAX_DEPTH, tolerant_loads
 
 A1 = {"a": 1}
-MENDED: list[tuple[str, Any, tuple[str, ...]]] = [
+REPAIRED: list[tuple[str, Any, tuple[str, ...]]] = [
     ('{"a":1}', A1, ()),
     (" \n[1, 2] ", [1, 2], ()),
     ("5", 5, ()),
@@ -28,19 +28,19 @@ MENDED: list[tuple[str, Any, tuple[str, ...]]] = [
     ('[note] {"a":1}', A1, ("text around the JSON",)),
     ('{"a":1} see {b}', A1, ("text around the JSON",)),
     ("{'a': 1}", A1, ("' for a quote",)),
-    ("{'a': 'it\\'s'}", {"a": "it's"}, ("' for a quote", "bad escape")),
+    ("{'a': 'it\\'s'}", {"a": "it's"}, ("' for a quote", "invalid escape")),
     ("{a: 1}", A1, ("unquoted key",)),
     ("{user-name: 1}", {"user-name": 1}, ("unquoted key",)),
-    ('{"a":1,}', A1, ("comma too many",)),
-    ('{"a":[1,2,],}', {"a": [1, 2]}, ("comma too many",)),
-    ('{"a":1,,"b":2}', {"a": 1, "b": 2}, ("comma too many",)),
+    ('{"a":1,}', A1, ("extra comma",)),
+    ('{"a":[1,2,],}', {"a": [1, 2]}, ("extra comma",)),
+    ('{"a":1,,"b":2}', {"a": 1, "b": 2}, ("extra comma",)),
     ('{"a":1 "b":2}', {"a": 1, "b": 2}, ("missing comma",)),
     ('{"a":"x"\n"b":2}', {"a": "x", "b": 2}, ("missing comma",)),
     ("[{} {}]", [{}, {}], ("missing comma",)),
-    ('{"a":True,"b":False,"c":None}', {"a": True, "b": False, "c": None}, ("Python word for a JSON one",)),
+    ('{"a":True,"b":False,"c":None}', {"a": True, "b": False, "c": None}, ("Python literal",)),
     ('{"a":"x\ny\t"}', {"a": "x\ny\t"}, ("raw control character in a string",)),
-    (r'{"a":"\d+\."}', {"a": r"\d+\."}, ("bad escape",)),
-    (r'{"a":"\u12 \x41"}', {"a": r"\u12 \x41"}, ("bad escape",)),
+    (r'{"a":"\d+\."}', {"a": r"\d+\."}, ("invalid escape",)),
+    (r'{"a":"\u12 \x41"}', {"a": r"\u12 \x41"}, ("invalid escape",)),
     ("{\u201ca\u201d: \u201cb\u201d}", {"a": "b"}, ("\u201c for a quote",)),
     ("{\u2018a\u2019: 1}", A1, ("\u2018 for a quote",)),
     ('{"a":1 // one\n}', A1, ("comment",)),
@@ -53,21 +53,21 @@ MENDED: list[tuple[str, Any, tuple[str, ...]]] = [
     ('{"a":1}{}', A1, ("an empty object beside the JSON",)),
     ('\ufeff{"a":1}', A1, ("byte order mark",)),
     ('{"a":\u00a01}', A1, ("odd white space",)),
-    ('{"a":0x1F}', {"a": 31}, ("number not as JSON writes it",)),
+    ('{"a":0x1F}', {"a": 31}, ("non-standard number",)),
     (
         '{"a":+5,"b":-0x10,"c":.5,"d":007,"e":1_000,"f":1.}',
         dict(zip("abcdef", (5, -16, 0.5, 7, 1000, 1.0), strict=True)),
-        ("number not as JSON writes it",),
+        ("non-standard number",),
     ),
-    ('{"a":1}}', A1, ("closing bracket too many",)),
-    ('{"a":1};', A1, ("comma too many",)),
+    ('{"a":1}}', A1, ("extra closing bracket",)),
+    ('{"a":1};', A1, ("extra comma",)),
     ('{"a":1, "a":2}', {"a": 2}, ()),
 ]
 
 
-@pytest.mark.parametrize(("text", "value", "mends"), MENDED, ids=[row[0] for row in MENDED])
-def test_mended(text: str, value: Any, mends: tuple[str, ...]) -> None:
-    assert tolerant_loads(text) == (value, mends)
+@pytest.mark.parametrize(("text", "value", "repairs"), REPAIRED, ids=[row[0] for row in REPAIRED])
+def test_repaired(text: str, value: Any, repairs: tuple[str, ...]) -> None:
+    assert tolerant_loads(text) == (value, repairs)
 
 
 REFUSED = [
@@ -76,22 +76,25 @@ REFUSED = [
     ('{"a":Paris}', "(position 5): expected a value, found 'Paris}'"),
     ('{"a":NaN}', "(position 5): expected a value, found 'NaN}'"),
     ('{"a":-Infinity}', "expected a value"),
-    ('{"a":1e999}', "expected a number that a computer can hold"),
+    ('{"a":1e999}', "expected a number within the range of a double"),
     ('{"a":' + "1" * 5000 + "}", "expected a number of at most"),
     ('{"a" 1}', "expected ':' after a key, found '1}'"),
     ('{\n"a": 1,\n"b" 2}', "line 3, column 5 (position 14): expected ':' after a key"),
     ("{,}", "expected a key, found ',}'"),
     ('{"a":"he said "hi" ok"}', "expected ':' after a key"),
     ('["a" "b"]', "expected ',' or ']'"),
-    ('{"a":1}{"a":2}', "expected one JSON value, not two that differ"),
+    ('{"a":1}{"a":2}', "expected one JSON value, not two different ones"),
     ('{"a":1}' * 9 + '{"a":2}', "fewer than 8 values"),
     ('{"a":1]', "expected a key, found ']'"),
     ("[" * 1000, f"at most {MAX_DEPTH} levels"),
     ('{"a":' * 1000, f"at most {MAX_DEPTH} levels"),
-    ('"a" "b"', "expected nothing more after the value"),
-    # cut: never completed, and never a part of it taken for the whole
+    ('"a" "b"', "expected the end of the text after the value"),
+    # truncated: never completed, and never a part of it taken for the whole
     ('{"a":[1,2', "found the end of the text"),
     ('{"a":1', "found the end of the text"),
+    ('{"a":', "found the end of the text"),
+    ('{"a"', "found the end of the text"),
+    ('{"a":tr', "expected a value"),
     ('{"a":"x', "expected the end of the string that begins here"),
     ('Here: {"a": {"b": 1}', "found the end of the text"),
     ('{} {"x": {"a":1}', "found the end of the text"),
@@ -103,23 +106,10 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("text", "words"), REFUSED, ids=[row[0][:30] for row in REFUSED])
-def test_refused_with_the_place(text: str, words: str) -> None:
+def test_refused_with_the_position(text: str, words: str) -> None:
     with pytest.raises(ValueError, match="position") as e:
         tolerant_loads(text)
     assert words in str(e.value)
-
-
-@pytest.mark.parametrize(("text", "value"), [('{"a":[1,{"b":2', {"a": [1, {"b": 2}]}), ("[1,", [1]), ("{", {}), ('{"a":1', A1)])
-def test_brackets_are_closed_where_that_is_allowed(text: str, value: Any) -> None:
-    found, mends = tolerant_loads(text, allow_truncated=True)
-    assert found == value
-    assert "missing closing bracket" in mends
-
-
-@pytest.mark.parametrize("text", ['{"a":"half a fi', '{"a":', '{"a"', '{"a":tr'])
-def test_half_a_value_is_never_completed(text: str) -> None:
-    with pytest.raises(ValueError, match="position"):
-        tolerant_loads(text, allow_truncated=True)
 
 
 VALUES = st.recursive(
@@ -147,93 +137,58 @@ def test_what_surrounds_json_does_not_change_it(value: dict[str, Any]) -> None:
         f"\ufeff{text}",
         json.dumps(text),
     ):
-        found, mends = tolerant_loads(around)
-        assert found == value
-        assert mends
+        parsed, repairs = tolerant_loads(around)
+        assert parsed == value
+        assert repairs
 
 
 @pytest.mark.untraced
 @given(st.dictionaries(st.text(), VALUES, min_size=1), st.data())
-def test_a_cut_text_is_never_a_value(value: dict[str, Any], data: st.DataObject) -> None:
+def test_truncated_text_is_never_a_value(value: dict[str, Any], data: st.DataObject) -> None:
     text = json.dumps(value)
-    cut = data.draw(st.integers(1, len(text) - 1))
+    length = data.draw(st.integers(1, len(text) - 1))
     with pytest.raises(ValueError, match="position"):
-        tolerant_loads(text[:cut])
+        tolerant_loads(text[:length])
 
 
-PIECES = [
-    "{",
-    "}",
-    "[",
-    "]",
-    ":",
-    ",",
-    '"',
-    "'",
-    "\\",
-    "a",
-    "1",
-    "-",
-    ".",
-    "e",
-    " ",
-    "\n",
-    "//",
-    "/*",
-    "*/",
-    "#",
-    "```",
-    "true",
-    "\\u",
-    "d83d",
-]
+PIECES = [*"{}[]:,\"'\\a1-.e \n#", "//", "/*", "*/", "```", "true", "\\u", "d83d", '"a":', "{}", "\u201c", "\ud800", "NaN"]
 
 
-@given(
-    st.text() | st.lists(st.sampled_from([*PIECES, '"a":', "{}", "\u201c", "\ud800", "NaN", "0x"])).map("".join), st.booleans()
-)
-@example("\\", True)
-@example('"\\', True)
-@example('{"a":"\\u', True)
-def test_nothing_but_value_error(text: str, allow_cut: bool) -> None:
+@given(st.text() | st.lists(st.sampled_from(PIECES)).map("".join))
+@example("\\")
+@example('"\\')
+@example('{"a":"\\u')
+def test_only_value_error_is_raised(text: str) -> None:
     try:
-        value, mends = tolerant_loads(text, allow_truncated=allow_cut)
+        value, repairs = tolerant_loads(text)
     except ValueError:
         return
     json.dumps(value, allow_nan=False)
-    assert isinstance(mends, tuple)
+    assert isinstance(repairs, tuple)
 
 
-@pytest.mark.parametrize(
-    "piece",
-    [
-        '{"a":',
-        "[",
-        "\\d",
-        "{",
-        "/*",
-        "{ /*",
-        'x{"a":1 ',
-        '"',
-        "#",
-        '{"a":1}',
-        "{}",
-        "```",
-        "1",
-        '{"a":1,',
-        "{'a':'",
-        "\\",
-        '"\\',
-        "{}{",
-        " ",
-        "}",
-        "/* *",
-        "*/ /*",
-    ],
-)
-def test_time_is_linear(piece: str) -> None:
-    for begin in ("", '{"a":"', '{"a":'):
-        started = time.process_time()
+def count_calls(text: str) -> int:
+    """Parse a text; return how many functions that called, also those written in C."""
+    calls = 0
+
+    def count(frame: object, event: str, argument: object) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
         with suppress(ValueError):
-            tolerant_loads(begin + piece * 50_000)
-        assert time.process_time() - started < 2, "50,000 pieces take some hundredths of a second"
+            tolerant_loads(text)
+    finally:
+        sys.setprofile(before)
+    return calls
+
+
+PATTERNS = r"""{"a": | [ | \d | { | /* | { /* | x{"a":1 | " | # | {"a":1} | {} | ``` | 1 | {"a":1, | {'a':' | \ | "\ | {}{"""
+
+
+@pytest.mark.parametrize("piece", [*PATTERNS.split(" | "), " ", "}", "/* *", "*/ /*"])
+def test_the_work_grows_linearly(piece: str) -> None:
+    for begin in ("", '{"a":"', '{"a":'):
+        assert count_calls(begin + piece * 20_000) <= 2.2 * count_calls(begin + piece * 10_000) + 100

@@ -1,33 +1,16 @@
-"""DATA: what each wire accepts as the schema of a tool's parameters, one row a dialect.
+"""DATA: what each wire accepts as the schema of a tool's parameters, one row per dialect.
 
-Nothing here decides. `lower` reads a row and obeys it; a limit that goes stale is corrected here and nowhere else. The
-rows are as of November 2026; a comment names the rule or error that a value answers to.
+Nothing here decides: `lower` reads a row and obeys it, and a rule that has become stale is corrected here and nowhere else. The
+rows are as of November 2026; comments name the rule or error that a value answers to.
 """
 
 from typing import Literal
 
 import msgspec
 
-__all__ = [
-    "ANTHROPIC",
-    "ANTHROPIC_STRICT",
-    "COMPATIBLE",
-    "COMPATIBLE_INLINE",
-    "DEEPSEEK_STRICT",
-    "DIALECTS",
-    "GEMINI",
-    "GEMINI_OPENAPI",
-    "OLLAMA",
-    "OPENAI",
-    "OPENAI_STRICT",
-    "OPENROUTER_GOOGLE",
-    "Dialect",
-    "StrictLimits",
-]
-
 
 class StrictLimits(msgspec.Struct, frozen=True):
-    """How much a strict mode compiles. tools, optional, unions: all strict tools of a request; the rest: per tool."""
+    """How much a strict mode compiles. `tools`, `optional` and `unions` count over a request; the others per tool."""
 
     tools: int | None = None
     optional: int | None = None
@@ -42,49 +25,48 @@ class Dialect(msgspec.Struct, frozen=True):
 
     name: str
     keywords: frozenset[str] | None = None
-    """The keywords that may stay. None: all of them, they are prompt text (an open dialect)."""
+    """The keywords that may stay. None: all of them; the wire passes the schema to the model as text (an open dialect)."""
     dropped_keywords: frozenset[str] = frozenset()
-    """The keywords that may not stay in an open dialect."""
+    """The keywords that an open dialect does not take."""
     formats: frozenset[str] | None = None
     """The values of `format` that may stay."""
     enum_types: frozenset[str] | None = None
     """The JSON types that the values of an `enum` may have."""
     allows_empty_enum_value: bool = True
-    """An enum may hold the empty string."""
     max_min_items: int | None = None
     """The largest `minItems` that may stay."""
     refs: Literal["free", "wrap", "alone", "inline"] = "free"
-    """free: stay. wrap: stay, siblings go around them. alone: stay when nothing stands beside them. inline: never."""
+    """free: kept. wrap: kept, in an anyOf that carries the siblings. alone: kept if there are no siblings. inline: expanded."""
     recursion: Literal["free", "optional", "never"] = "free"
-    """optional: a cycle may only close inside a property that may be left out."""
+    """optional: a cycle may only close inside a property that is not required."""
     type_lists: Literal["any", "scalars", "never"] = "any"
     uses_nullable: bool = False
-    """Null is said with OpenAPI's `nullable: true`."""
+    """Null is written as OpenAPI's `nullable: true`."""
     isolates_unions: bool = False
     """Nothing may stand beside `anyOf`."""
     maps: Literal["keep", "pairs", "describe"] = "keep"
     """pairs: an object with free keys becomes an array of {key, value}."""
     allows_untyped: bool = True
-    """An untyped value and an object of unknown keys can be said. Otherwise they are asked for as JSON text."""
+    """A value of any type and an object of unknown keys are legal. Otherwise they are asked for as JSON text."""
     allows_empty_objects: bool = True
-    """An object below the root that never has a key can be said."""
+    """An object below the root may have no properties at all."""
     allows_bare_arrays: bool = False
     """An array may lack `items`."""
     closes_objects: bool = False
-    """Every object says `additionalProperties: false`."""
+    """Every object must have `additionalProperties: false`."""
     requires_all: bool = False
-    """Every property is required; an optional one is nullable."""
+    """Every property must be required; an optional one becomes nullable."""
     name_pattern: str = ""
     """The pattern of property names."""
     checks_nested_names: bool = False
-    """`names` holds for all objects, not for the root alone."""
+    """`name_pattern` applies to all objects, not only to the root."""
     keeps_root_description: bool = True
     """The root's description reaches the model."""
     limits: StrictLimits = StrictLimits()
 
     @property
     def is_open(self) -> bool:
-        """Whether the wire takes any keyword as prompt text."""
+        """Whether the wire passes any keyword on to the model."""
         return self.keywords is None
 
     def allows(self, keyword: str) -> bool:
@@ -100,54 +82,58 @@ _LENGTHS = frozenset({"minLength", "maxLength"})
 _STRING_FORMATS = frozenset({"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"})
 _NUMBER_FORMATS = frozenset({"int32", "int64", "float", "double"})
 
-# "schema must have type 'object' and not have 'oneOf'/'anyOf'/… at the top level"; "array schema missing items".
+# Not strict: the schema is prompt text. Refused are a root that is no plain object ("schema must have type 'object' and not
+# have 'oneOf'/'anyOf'/… at the top level") and an array without items ("array schema missing items").
 OPENAI = Dialect("openai")
 
+# OpenAI's guide to structured outputs, "Supported schemas"; the compiler's limits as tested live by pydantic-ai 2.66 in 2026.
 OPENAI_STRICT = Dialect(
     "openai-strict",
     keywords=_CORE
     | _REFS
     | _BOUNDS
-    | _LENGTHS  # lengths: on api.openai.com only
+    | _LENGTHS  # accepted on api.openai.com, not by servers that imitate it
     | {"additionalProperties", "pattern", "format", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"},
     formats=_STRING_FORMATS,
     enum_types=_SCALARS,
-    refs="wrap",
-    maps="pairs",
-    allows_untyped=False,
+    refs="wrap",  # a $ref with siblings is refused; inside an anyOf they may stand beside that
+    maps="pairs",  # "'additionalProperties' is required to be supplied and to be false"
+    allows_untyped=False,  # "schema must have a 'type' key"
     closes_objects=True,
-    requires_all=True,
+    requires_all=True,  # "'required' is required to be supplied and to be an array including every key in properties"
     limits=StrictLimits(depth=10, properties=5000, enum_values=1000),
 )
 
-# "Property keys should match pattern '^[a-zA-Z0-9_.-]{1,64}$'", for the top level only.
+# Takes nearly anything below the root. "Property keys should match pattern '^[a-zA-Z0-9_.-]{1,64}$'" is checked there only.
 ANTHROPIC = Dialect("anthropic", allows_bare_arrays=True, name_pattern=r"[a-zA-Z0-9_.-]{1,64}")
 
-# allOf would be kept, but its closed branches could not be true together: it is merged.
+# What the SDK's `transform_schema` (anthropic 2.8.0) leaves. allOf would be legal, but branches that are closed exclude each
+# other: it is merged.
 ANTHROPIC_STRICT = Dialect(
     "anthropic-strict",
     keywords=_CORE | _REFS | {"additionalProperties", "format", "minItems"},
     formats=_STRING_FORMATS | {"uri"},
     enum_types=_SCALARS,
-    max_min_items=1,
+    max_min_items=1,  # transform_schema moves every other value into the description
     refs="alone",  # the official SDK drops what stands beside a $ref
     recursion="never",  # "Circular reference detected in schema definitions"
     maps="pairs",
     allows_untyped=False,
     closes_objects=True,
     name_pattern=ANTHROPIC.name_pattern,
-    limits=StrictLimits(tools=20, optional=24, unions=16),
+    limits=StrictLimits(tools=20, optional=24, unions=16),  # "schema is too complex", "compiled grammar is too large"
 )
 
-# `parametersJsonSchema`. What it documents as ignored counts as not said.
+# `parametersJsonSchema` (google/ai/generativelanguage/v1beta/content.proto). What it documents as ignored (minLength,
+# uniqueItems …) would never reach the model, so it goes into the description.
 GEMINI = Dialect(
     "gemini",
     keywords=_CORE | _REFS | _BOUNDS | {"additionalProperties", "format", "prefixItems", "propertyOrdering"},
     formats=_NUMBER_FORMATS,
     enum_types=frozenset({"string", "number", "integer"}),
-    refs="alone",
-    recursion="optional",
-    type_lists="never",  # Vertex rewrites them to any_of beside what else is there
+    refs="alone",  # content.proto: a $ref may only have siblings that start with a `$`
+    recursion="optional",  # content.proto: cyclic references only within non-required properties
+    type_lists="never",  # Vertex turns them into any_of, but leaves the siblings there
     isolates_unions=True,  # Vertex: "When using any_of, it must be the only field set"
     maps="pairs",  # pydantic/pydantic-ai#2588: "that field will always be empty"
     allows_bare_arrays=True,
@@ -161,9 +147,9 @@ GEMINI_OPENAPI = Dialect(
     | _LENGTHS
     | {"nullable", "format", "pattern", "minProperties", "maxProperties", "propertyOrdering", "default"},
     formats=_NUMBER_FORMATS | {"date-time", "enum"},  # "only 'enum' and 'date-time' are supported for STRING type"
-    enum_types=frozenset({"string"}),  # Schema.enum is repeated string
+    enum_types=frozenset({"string"}),  # content.proto: `repeated string enum`
     allows_empty_enum_value=False,  # "enum[0]: cannot be empty"
-    refs="inline",
+    refs="inline",  # `ref` and `defs` exist since 2026, on some models only
     recursion="never",
     type_lists="never",  # "Proto field is not repeating, cannot start list"
     uses_nullable=True,
@@ -175,7 +161,7 @@ GEMINI_OPENAPI = Dialect(
     checks_nested_names=True,
 )
 
-# api/types.go keeps these and drops the rest without a word; a description of the root is among the rest.
+# Ollama's api/types.go decodes these and drops everything else without an error, also the description of the root.
 OLLAMA = Dialect(
     "ollama",
     keywords=_CORE,
@@ -187,13 +173,14 @@ OLLAMA = Dialect(
     keeps_root_description=False,
 )
 
-# Mistral, Groq, DeepSeek, xAI and whoever else speaks OpenAI's Chat Completions.
+# Mistral, Groq, DeepSeek, xAI and other servers that speak OpenAI's Chat Completions. The dropped keywords break some grammar
+# compilers and tell a model nothing.
 COMPATIBLE = Dialect("compatible", dropped_keywords=frozenset({"title", "$schema", "$id", "examples", "discriminator"}))
 
-# Grok on Azure, GLM: the same, without references.
+# Grok on Azure ("$ref/$defs are not supported") and GLM.
 COMPATIBLE_INLINE = msgspec.structs.replace(COMPATIBLE, name="compatible-inline", refs="inline", recursion="never")
 
-# Base `/beta`. Documented as a subset of OpenAI's; a $ref inside anyOf fails, so none is left.
+# DeepSeek's function calling guide, base URL `/beta`: a subset of OpenAI's. A $ref inside anyOf fails, so none is left.
 DEEPSEEK_STRICT = Dialect(
     "deepseek-strict",
     keywords=_CORE | {"additionalProperties", "format"},
@@ -209,26 +196,14 @@ DEEPSEEK_STRICT = Dialect(
     requires_all=True,
 )
 
-# For `google/*` models OpenRouter makes Gemini's `parameters` of the schema: that subset arrives there safely.
+# For `google/*` models OpenRouter converts the schema to Gemini's `parameters`: only that subset arrives intact.
 OPENROUTER_GOOGLE = msgspec.structs.replace(GEMINI_OPENAPI, name="openrouter-google")
 
-DIALECTS = (
-    OPENAI,
-    OPENAI_STRICT,
-    ANTHROPIC,
-    ANTHROPIC_STRICT,
-    GEMINI,
-    GEMINI_OPENAPI,
-    OLLAMA,
-    COMPATIBLE,
-    COMPATIBLE_INLINE,
-    DEEPSEEK_STRICT,
-    OPENROUTER_GOOGLE,
-)
+DIALECTS = tuple(value for value in list(globals().values()) if isinstance(value, Dialect))
 
-# How a keyword that a dialect cannot say is told in a description.
+# The sentence that replaces a keyword which a dialect does not support.
 KEYWORD_PHRASES = {
-    "additionalProperties": "Other keys hold: {json}.",
+    "additionalProperties": "Values of other keys: {json}.",
     "anyOf": "At least one of: {text}.",
     "const": "Always {json}.",
     "contains": "One item must match: {json}.",
@@ -237,7 +212,7 @@ KEYWORD_PHRASES = {
     "contentSchema": "The decoded text must match: {json}.",
     "default": "Default: {json}.",
     "dependentRequired": "Keys that need other keys: {json}.",
-    "dependentSchemas": "Keys that need more to hold: {json}.",
+    "dependentSchemas": "Keys that imply further conditions: {json}.",
     "deprecated": "Deprecated.",
     "else": "Otherwise it must match: {json}.",
     "enum": "One of: {list}.",
@@ -261,15 +236,15 @@ KEYWORD_PHRASES = {
     "not": "Must not match: {json}.",
     "oneOf": "Exactly one of: {text}.",
     "pattern": "Must match pattern {text}.",
-    "patternProperties": "Keys by pattern hold: {json}.",
+    "patternProperties": "Values of keys by pattern: {json}.",
     "prefixItems": "Items in order: {text}.",
     "propertyNames": "Keys must match: {json}.",
     "required": "Required: {list}.",
     "then": "Then it must match: {json}.",
     "type": "Type: {json}.",
-    "uniqueItems": "No item twice.",
+    "uniqueItems": "Items must be unique.",
 }
-# Dropped without a word: they say nothing to a model, or what they say has been said otherwise by then.
+# Dropped without a Loss: they tell a model nothing, or their meaning has been expressed otherwise by then.
 SILENT_KEYWORDS = frozenset(
     {"title", "$schema", "$id", "$comment", "$anchor", "$defs", "definitions", "discriminator", "readOnly", "writeOnly"}
     | {"nullable", "properties", "items", "additionalItems", "propertyOrdering"}

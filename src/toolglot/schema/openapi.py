@@ -1,41 +1,28 @@
-"""Gemini's OpenAPI subset, read: a Schema of its `parameters` as plain JSON Schema."""
+"""Reads Gemini's `parameters` (an OpenAPI 3.0 subset, as a protobuf message) as JSON Schema."""
 
 import re
 from typing import Any, cast
 
-from toolglot.schema.json_schema import (
-    KEYWORD_CHECKS,
-    LIST_KEYWORDS,
-    MAP_KEYWORDS,
-    SUBSCHEMA_KEYWORDS,
-    Schema,
-    copy_schema,
-    string_items,
-    unique,
-)
+from toolglot.schema.json_schema import KEYWORD_CHECKS, LIST_KEYWORDS, Schema, copy_schema, map_children, string_items, unique
 
 __all__ = ["from_openapi"]
 
+# google.ai.generativelanguage.v1beta.Type, in the order of its numbers
 _PROTO_TYPES = ("", "string", "number", "integer", "boolean", "array", "object", "null")
-_CAMEL_CASE = {
+_INT64_KEYWORDS = ("minItems", "maxItems", "minLength", "maxLength", "minProperties", "maxProperties")
+# Google's JSON parser accepts a field's proto name too, and its `$ref` and `$defs` have no dollar sign.
+_CAMEL_CASE = {re.sub(r"(?=[A-Z])", "_", name).lower(): name for name in _INT64_KEYWORDS} | {
     "any_of": "anyOf",
     "prefix_items": "prefixItems",
     "property_ordering": "propertyOrdering",
     "additional_properties": "additionalProperties",
     "defs": "$defs",
     "ref": "$ref",
-    "min_items": "minItems",
-    "max_items": "maxItems",
-    "min_length": "minLength",
-    "max_length": "maxLength",
-    "min_properties": "minProperties",
-    "max_properties": "maxProperties",
 }
-_INT64_KEYWORDS = frozenset({"minItems", "maxItems", "minLength", "maxLength", "minProperties", "maxProperties"})
 
 
 def from_openapi(schema: Any) -> Any:
-    """Gemini's `parameters` as plain JSON Schema. What is plain already comes back as it is."""
+    """Return Gemini's `parameters` as JSON Schema. What is plain JSON Schema already is unchanged."""
     return _convert_node(copy_schema(schema))
 
 
@@ -43,46 +30,18 @@ def _convert_node(schema: Any) -> Any:
     if not isinstance(schema, dict):
         return schema
     node = {_CAMEL_CASE.get(key, key): value for key, value in cast("Schema", schema).items()}
-    node = {key: _convert_keyword(key, value) for key, value in node.items() if value is not None or key not in KEYWORD_CHECKS}
+    node = {key: _convert_value(key, value) for key, value in node.items() if value is not None or key not in KEYWORD_CHECKS}
+    node = map_children(node, lambda sub, *_: _convert_node(sub))
     if node.get("type") in ("", "type_unspecified"):
         del node["type"]
-    if node.get("format") == "enum":  # a mark that `enum` follows
+    if node.get("format") == "enum":  # only announces that `enum` is there
         del node["format"]
     if "example" in node:
         node.setdefault("examples", [node.pop("example")])
     order = node.pop("propertyOrdering", [])
     if isinstance(node.get("properties"), dict):
-        named = {name: node["properties"][name] for name in order if name in node["properties"]}
-        node["properties"] = named | node["properties"]
-    return _convert_nullable(node)
-
-
-def _convert_keyword(key: str, value: Any) -> Any:
-    match key:
-        case "type" if type(value) is int and 0 <= value < len(_PROTO_TYPES):
-            return _PROTO_TYPES[value]
-        case "type" if isinstance(value, str) and value.isupper():
-            return value.lower()
-        case "$ref" if isinstance(value, str):
-            return value.replace("#/defs/", "#/$defs/")
-        case "enum" | "required" | "propertyOrdering" if isinstance(value, str):
-            return [value]  # Google's JSON takes a bare value for a repeated field
-        case "propertyOrdering":
-            return string_items(value)
-        case _ if key in _INT64_KEYWORDS and isinstance(value, str) and re.fullmatch(r"[0-9]{1,19}", value):
-            return int(value)  # int64 is written as text
-        case _ if key in MAP_KEYWORDS and isinstance(value, dict):
-            return {name: _convert_node(sub) for name, sub in cast("Schema", value).items()}
-        case _ if key in LIST_KEYWORDS:
-            return [_convert_node(sub) for sub in cast("list[Any]", value if isinstance(value, list) else [value])]
-        case _ if key in SUBSCHEMA_KEYWORDS:
-            return _convert_node(value)
-        case _:
-            return value
-
-
-def _convert_nullable(node: Schema) -> Schema:
-    """`nullable: true` as JSON Schema says it."""
+        first = {name: node["properties"][name] for name in order if name in node["properties"]}
+        node["properties"] = first | node["properties"]
     if node.pop("nullable", False) is not True:
         return node
     if isinstance(node.get("type"), str):
@@ -94,3 +53,23 @@ def _convert_nullable(node: Schema) -> Schema:
     elif "$ref" in node:
         node["anyOf"] = [{"$ref": node.pop("$ref")}, {"type": "null"}]
     return node
+
+
+def _convert_value(key: str, value: Any) -> Any:
+    match key:
+        case "type" if type(value) is int and 0 <= value < len(_PROTO_TYPES):
+            return _PROTO_TYPES[value]
+        case "type" if isinstance(value, str) and value.isupper():
+            return value.lower()
+        case "$ref" if isinstance(value, str):
+            return value.replace("#/defs/", "#/$defs/")
+        case "enum" | "required" | "propertyOrdering" if isinstance(value, str):
+            return [value]  # proto JSON accepts a bare value for a repeated field
+        case "propertyOrdering":
+            return string_items(value)
+        case _ if key in _INT64_KEYWORDS and isinstance(value, str) and re.fullmatch(r"[0-9]{1,19}", value):
+            return int(value)  # proto JSON writes int64 as a string
+        case _ if key in LIST_KEYWORDS and not isinstance(value, list):
+            return [value]
+        case _:
+            return value
