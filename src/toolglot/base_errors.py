@@ -15,6 +15,7 @@ __all__ = [
     "EditFailed",
     "ErrorCode",
     "InvalidArgument",
+    "InvalidPatch",
     "LineOutOfRange",
     "MissingPath",
     "PatchFailed",
@@ -46,7 +47,7 @@ ErrorCode = Literal[
     # edits
     "edit_failed",  # details: EditFailed
     "unencodable_text",
-    "invalid_patch",
+    "invalid_patch",  # details: InvalidPatch
     "patch_failed",  # details: PatchFailed
     "invalid_notebook",
     "cell_not_found",
@@ -113,6 +114,12 @@ class EditFailed(msgspec.Struct, frozen=True):
     """not_found: the most similar lines, numbered."""
     edit: int = 0
     """Which edit of the call it was, from 1; 0 where there is only one."""
+
+
+class InvalidPatch(msgspec.Struct, frozen=True):
+    """A patch that cannot be parsed. line: where, from 1; 0 where no line is to blame."""
+
+    line: int = 0
 
 
 class PatchFailed(msgspec.Struct, frozen=True):

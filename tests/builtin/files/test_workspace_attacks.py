@@ -8,7 +8,6 @@ import signal
 import socket
 import stat
 import tempfile
-import time
 import traceback
 import unicodedata
 import warnings
@@ -247,13 +246,11 @@ class TestNoPathLeadsOut:
         if not (root / path).exists():
             pytest.skip("only root can make a device")
         box = Workspace(root)
-        begin = time.monotonic()
         for act in (lambda: box.read(path, 9), lambda: box.write(path, b"x"), lambda: box.remove(path)):
             with pytest.raises(ToolError, match="not a regular file"):
                 act()
         with pytest.raises(ToolError, match="not a directory"), box.open_directory(path):
             pass
-        assert time.monotonic() - begin < 1
         box.close()
 
     def test_and_nobody_who_waits_at_a_pipe_feels_it(self, top: Path, way: str) -> None:

@@ -45,7 +45,8 @@ _BOMS: tuple[tuple[bytes, Encoding], ...] = (
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
-_BOM_BY_ENCODING = {encoding: bom for bom, encoding in _BOMS}
+# A file may begin with the mark of UTF-8 and then not be UTF-8: the mark is kept.
+_BOM_BY_ENCODING = {**{encoding: bom for bom, encoding in _BOMS}, "windows-1252": codecs.BOM_UTF8}
 _CONTROL_BYTES = bytes(code for code in range(32) if code not in b"\t\n\r\f\b\x1b")
 _SAMPLE_SIZE = 64 * 1024
 _MAX_CONTROL_SHARE = 0.05
@@ -106,8 +107,8 @@ def decode_document(data: bytes) -> Document | None:
     except UnicodeDecodeError:
         if encoding != "utf-8":
             return None
-        encoding, bom = "windows-1252", b""
-        text = decode_bytes(data, encoding)
+        encoding = "windows-1252"
+        text = decode_bytes(data[len(bom) :], encoding)
     return None if "\0" in text else Document(text, TextFormat(encoding, bool(bom), detect_newline(text)))
 
 
@@ -117,7 +118,7 @@ def encode_text(text: str, text_format: TextFormat) -> bytes:
     bom = _BOM_BY_ENCODING[encoding] if text_format.bom else b""
     try:
         if encoding == "windows-1252":
-            return text.translate(_NOT_IN_CP1252).translate(_TO_CP1252).encode("latin-1")
+            return bom + text.translate(_NOT_IN_CP1252).translate(_TO_CP1252).encode("latin-1")
         return bom + text.encode(encoding, "strict" if encoding == "utf-8" else "surrogatepass")
     except UnicodeEncodeError as e:
         character = text[e.start]

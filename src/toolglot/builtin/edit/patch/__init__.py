@@ -1,6 +1,6 @@
-"""The patch language of many models: read it, find its places in a file, make the new file. No file is touched here."""
+"""The patch language that many models write: parsing it, locating its chunks in a file, applying them. Touches no file."""
 
-from toolglot.builtin.edit.patch.apply import LineEdit, PatchDocument, apply_placements, read_document, render_diff
+from toolglot.builtin.edit.patch.apply import apply_placements
 from toolglot.builtin.edit.patch.locate import Placement, locate_chunks
 from toolglot.builtin.edit.patch.parse import (
     AddFile,
@@ -18,8 +18,6 @@ __all__ = [
     "AddFile",
     "Chunk",
     "DeleteFile",
-    "LineEdit",
-    "PatchDocument",
     "PatchOp",
     "PatchOperation",
     "Placement",
@@ -28,7 +26,5 @@ __all__ = [
     "locate_chunks",
     "operation_to_ops",
     "parse_patch",
-    "read_document",
-    "render_diff",
     "render_patch",
 ]

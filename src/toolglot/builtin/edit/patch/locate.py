@@ -1,6 +1,6 @@
-"""Where the chunks of a patch are in the lines of a file.
+"""Locates the chunks of a patch in the lines of a file.
 
-Laws: the first place after the last one wins, and no place is found twice. A looser comparison is tried only where a stricter
+Laws: the first match after the previous one wins, and no lines match twice. A looser comparison is tried only where a stricter
 one finds nothing in the whole rest of the file. The work grows with the lines of file and patch, never with their product.
 """
 
@@ -8,50 +8,54 @@ from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
+from toolglot.base_errors import PatchFailed
 from toolglot.builtin.edit.patch.parse import ADDED, CONTEXT, Chunk, PatchLine
 from toolglot.errors import ToolError
+from toolglot.textutil import truncate
 
 __all__ = ["MAX_LINES", "Placement", "locate_chunks"]
 
-MAX_LINES = 1_000_000  # each different line is one character of a text that is searched
-_MAX_SHOWN_BLOCK, _MAX_SHOWN_LINE = 2000, 200  # characters that a message shows
+MAX_LINES = 1_000_000  # each distinct line becomes one character of a text that is searched (Unicode has 1,114,112)
+_MAX_SHOWN_BLOCK, _MAX_SHOWN_LINE = 2000, 200  # characters
 _ASCII_PUNCTUATION = {
     **dict.fromkeys([*range(0x2010, 0x2016), 0x2212], "-"),
     **dict.fromkeys(range(0x2018, 0x201C), "'"),
     **dict.fromkeys(range(0x201C, 0x2020), '"'),
     **dict.fromkeys([0x00A0, *range(0x2002, 0x200B), 0x202F, 0x205F, 0x3000], " "),
 }
+_ORDER_HINT = "before the previous match; chunks and anchors must follow the order of the file"
 
 
 class Placement(msgspec.Struct, frozen=True):
-    """Lines of a patch, and the number (from 0) of the line of the file at which they begin."""
+    """Lines of a patch, and the index (from 0) of the line of the file where they begin."""
 
     start: int
     lines: tuple[PatchLine, ...]
 
 
 def locate_chunks(path: str, lines: Sequence[str], chunks: Sequence[Chunk]) -> list[Placement]:
-    """The place of every chunk, in the order of the file. Raises ToolError.
+    """Return where every chunk goes, in the order of the file. Raises ToolError.
 
-    A chunk that only adds goes to the end of the file, whatever its anchors say.
+    A chunk that only adds lines goes to the end of the file, whatever its anchors say.
     """
     if len(lines) > MAX_LINES:
-        raise ToolError(f"{path} has {len(lines)} lines; a patch takes files of at most {MAX_LINES}", kind="limit")
+        message = f"{path} has {len(lines)} lines; a patch can change files of at most {MAX_LINES}"
+        raise ToolError(message, kind="limit", code="file_too_large")
     index, cursor = _LineIndex(lines), 0
-    spots: list[Placement] = []
+    placements: list[Placement] = []
     for chunk in chunks:
         for anchor in chunk.anchors:
             cursor = _skip_past_anchor(index, anchor, cursor, path)
-        if (spot := _place_chunk(index, chunk, cursor)) is None:
-            raise _not_found_error(index, _old_lines(chunk.lines), cursor, path)
-        spots.append(spot)
-        if old := _old_lines(spot.lines):
-            cursor = spot.start + len(old)
-    return sorted(spots, key=lambda spot: spot.start)
-
-
-def _identity(line: str) -> str:
-    return line
+        if (placement := _place_chunk(index, chunk, cursor)) is None:
+            block = _old_lines(chunk.lines)
+            text = truncate("\n".join(block), _MAX_SHOWN_BLOCK)
+            message = f"Failed to find expected lines in {path}:\n{text}\n({_describe_mismatch(index, block, cursor)})"
+            details = PatchFailed(path, expected=tuple(block[:100]), after_line=cursor)
+            raise ToolError(message, code="patch_failed", details=details)
+        placements.append(placement)
+        if old := _old_lines(placement.lines):
+            cursor = placement.start + len(old)
+    return sorted(placements, key=lambda placement: placement.start)
 
 
 def _normalize_punctuation(line: str) -> str:
@@ -59,51 +63,47 @@ def _normalize_punctuation(line: str) -> str:
     return line if line.isascii() else line.translate(_ASCII_PUNCTUATION)
 
 
-_COMPARISONS: tuple[Callable[[str], str], ...] = (_identity, str.rstrip, str.strip, _normalize_punctuation)
+_COMPARISONS: tuple[Callable[[str], str], ...] = (str, str.rstrip, str.strip, _normalize_punctuation)
 
 
 class _LineIndex:
-    """The lines of a file, each as one character: then lines are found as quickly as text is."""
+    """The lines of a file, each encoded as one character, so that blocks of lines are found as fast as substrings."""
 
     def __init__(self, lines: Sequence[str]) -> None:
         self.lines = lines
         self._cache: dict[int, tuple[dict[str, str], str]] = {}
 
     def find(self, block: Sequence[str], start: int) -> int | None:
-        """The first place from `start` on at which the lines stand."""
+        """Return the first index from `start` on where the block stands."""
         if len(block) > len(self.lines) - start:
             return None
-        for level, compared in enumerate(_COMPARISONS):
-            codes, text = self._encode_lines(level)
-            wanted = [codes.get(compared(line), "") for line in block]
-            if all(wanted) and (found := text.find("".join(wanted), start)) >= 0:
-                return found
+        for level, normalize in enumerate(_COMPARISONS):
+            if level not in self._cache:
+                codes: dict[str, str] = {}
+                text = "".join([codes.setdefault(normalize(line), chr(len(codes))) for line in self.lines])
+                self._cache[level] = codes, text
+            codes, text = self._cache[level]
+            wanted = [codes.get(normalize(line), "") for line in block]
+            if all(wanted) and (index := text.find("".join(wanted), start)) >= 0:
+                return index
         return None
-
-    def _encode_lines(self, level: int) -> tuple[dict[str, str], str]:
-        if level not in self._cache:
-            codes: dict[str, str] = {}
-            compared = _COMPARISONS[level]
-            text = "".join([codes.setdefault(compared(line), chr(len(codes))) for line in self.lines])
-            self._cache[level] = codes, text
-        return self._cache[level]
 
 
 def _old_lines(lines: Sequence[PatchLine]) -> list[str]:
-    """What the file has now."""
+    """Return the lines that the file must have."""
     return [text for kind, text in lines if kind != ADDED]
 
 
 def _skip_past_anchor(index: _LineIndex, anchor: str, cursor: int, path: str) -> int:
-    found = index.find([anchor], cursor)
-    if found is not None:
-        return found + 1
-    said = f"Failed to find context '{anchor[:_MAX_SHOWN_LINE]}' in {path}"
+    position = index.find([anchor], cursor)
+    if position is not None:
+        return position + 1
+    message = f"Failed to find context '{anchor[:_MAX_SHOWN_LINE]}' in {path}: "
     if (earlier := index.find([anchor], 0)) is not None:
-        said += f": it is at line {earlier + 1}, before what was found last; chunks and anchors follow the order of the file"
+        message += f"it is at line {earlier + 1}, {_ORDER_HINT}"
     else:
-        said += ": after @@ goes a whole line of the file, without line numbers, or nothing"
-    raise ToolError(said, kind="execution", details={"path": path, "context": anchor})
+        message += "write a whole line of the file after @@, without line numbers, or nothing"
+    raise ToolError(message, code="patch_failed", details=PatchFailed(path, context=anchor, after_line=cursor))
 
 
 def _place_chunk(index: _LineIndex, chunk: Chunk, cursor: int) -> Placement | None:
@@ -112,14 +112,14 @@ def _place_chunk(index: _LineIndex, chunk: Chunk, cursor: int) -> Placement | No
         for lines in _iter_variants(chunk.lines):
             if not (old := _old_lines(lines)):
                 return Placement(end, lines)
-            found = index.find(old, max(cursor, end - len(old)) if at_end else cursor)
-            if found is not None:
-                return Placement(found, lines)
+            position = index.find(old, max(cursor, end - len(old)) if at_end else cursor)
+            if position is not None:
+                return Placement(position, lines)
     return None
 
 
 def _iter_variants(lines: tuple[PatchLine, ...]) -> Iterator[tuple[PatchLine, ...]]:
-    """The lines of a chunk, then those without an empty line at the end, which is often only the end of the patch's text."""
+    """Yield the lines of a chunk, then those without a final empty one, which is often only the end of the patch's text."""
     yield lines
     last = next((number for number in reversed(range(len(lines))) if lines[number][0] != ADDED), None)
     if last is None or lines[last][1]:
@@ -131,27 +131,21 @@ def _iter_variants(lines: tuple[PatchLine, ...]) -> Iterator[tuple[PatchLine, ..
         yield (*before, *(after[:-1] if after and not after[-1][1] else after))
 
 
-def _not_found_error(index: _LineIndex, block: list[str], cursor: int, path: str) -> ToolError:
-    text = "\n".join(block)
-    shown = text if len(text) <= _MAX_SHOWN_BLOCK else f"{text[:_MAX_SHOWN_BLOCK]}…"
-    details = {"path": path, "expected": block[:100], "after_line": cursor}
-    return ToolError(
-        f"Failed to find expected lines in {path}:\n{shown}\n({_describe_mismatch(index, block, cursor)})", details=details
-    )
-
-
 def _describe_mismatch(index: _LineIndex, block: list[str], cursor: int) -> str:
     earlier = index.find(block, 0)
     if earlier is not None:
-        return f"They are at line {earlier + 1}, before what was found last: chunks and anchors follow the order of the file."
-    again = "read the file again and copy its lines as they are."
-    same, most = 0, len(block) - 1
-    while same < most:  # the longest beginning that the file has
-        middle = (same + most + 1) // 2
-        same, most = (same, middle - 1) if index.find(block[:middle], cursor) is None else (middle, most)
-    at = index.find(block[:same], cursor) if same else None
-    if at is None:
-        return f"None of the file's lines from line {cursor + 1} on is the first of them: {again}"
-    end = at + same
-    there = f"line {end + 1} is {index.lines[end][:_MAX_SHOWN_LINE]!r}" if end < len(index.lines) else "the file ends"
-    return f"The file has the first {same} of them at line {at + 1}, but then {there}: {again}"
+        return f"They are at line {earlier + 1}, {_ORDER_HINT}."
+    advice = "read the file again and copy its lines as they are."
+    matching, high = 0, len(block) - 1
+    while matching < high:  # bisect for the longest prefix that the file has
+        middle = (matching + high + 1) // 2
+        if index.find(block[:middle], cursor) is None:
+            high = middle - 1
+        else:
+            matching = middle
+    start = index.find(block[:matching], cursor) if matching else None
+    if start is None:
+        return f"No line of the file from line {cursor + 1} on equals the first of them: {advice}"
+    end = start + matching
+    is_line = f"line {end + 1} is {index.lines[end][:_MAX_SHOWN_LINE]!r}" if end < len(index.lines) else "the file ends"
+    return f"The file has the first {matching} of them at line {start + 1}, but then {is_line}: {advice}"

@@ -1,10 +1,11 @@
-"""The text of a patch as operations on files.
+"""Parses the text of a patch into operations on files.
 
 A patch begins with `*** Begin Patch` and ends with `*** End Patch`. Between them are sections: `*** Add File: PATH` and lines
-with '+'; `*** Delete File: PATH`; `*** Update File: PATH`, perhaps `*** Move to: PATH`, and chunks. A chunk is any number of
-`@@ line to start after`, or a bare `@@`; lines with ' ', '-' or '+'; perhaps `*** End of File`.
+with '+'; `*** Delete File: PATH`; `*** Update File: PATH`, optionally `*** Move to: PATH`, and chunks. A chunk is any number of
+`@@ line to start after`, or a bare `@@`; lines with ' ', '-' or '+'; optionally `*** End of File`.
 
-Law: any text gives operations, or a ToolError that names the line.
+Law: any text gives operations, or a ToolError that names the line. The messages are those of the program that this language
+comes from, because models know them.
 """
 
 from collections.abc import Sequence
@@ -13,7 +14,9 @@ from typing import Literal
 
 import msgspec
 
+from toolglot.base_errors import InvalidPatch
 from toolglot.errors import ToolError
+from toolglot.textutil import truncate
 
 __all__ = [
     "AddFile",
@@ -34,14 +37,14 @@ CONTEXT, REMOVED, ADDED = " ", "-", "+"
 _HEADER_HINT = ", ".join(f"'{header}{{path}}'" for header in (ADD_FILE, DELETE_FILE, UPDATE_FILE))
 _PREFIX_HINT = "Every line should start with ' ' (context line), '+' (added line), or '-' (removed line)"
 _HEREDOCS = ("<<EOF", "<<'EOF'", '<<"EOF"')
-_MAX_SHOWN_CHARS = 200  # characters of a line that a message shows
+_MAX_SHOWN_CHARS = 200
 
 PatchLine = tuple[str, str]
-"""Kept, removed or added; and the text."""
+"""CONTEXT, REMOVED or ADDED, and the text."""
 
 
 class Chunk(msgspec.Struct, frozen=True):
-    """Lines that stand together in a file. `anchors`: lines to go to first, one by one. `at_end`: they end the file."""
+    """Consecutive lines of a file. `anchors`: lines to go to first, one by one. `at_end`: they are the last of the file."""
 
     lines: tuple[PatchLine, ...]
     anchors: tuple[str, ...] = ()
@@ -49,20 +52,20 @@ class Chunk(msgspec.Struct, frozen=True):
 
 
 class AddFile(msgspec.Struct, frozen=True):
-    """A file as it is to be, whatever was there."""
+    """Create a file, or replace it whole."""
 
     path: str
     content: str
 
 
 class DeleteFile(msgspec.Struct, frozen=True):
-    """A file that is to go."""
+    """Delete a file."""
 
     path: str
 
 
 class UpdateFile(msgspec.Struct, frozen=True):
-    """A file that changes, and perhaps gets another path."""
+    """Change a file, and perhaps move it."""
 
     path: str
     chunks: tuple[Chunk, ...]
@@ -74,7 +77,7 @@ PatchOp = AddFile | DeleteFile | UpdateFile
 
 @dataclass(frozen=True)
 class PatchOperation:
-    """One file. diff: for update_file the chunks; for create_file the content, each line with '+' before it."""
+    """An operation on one file. diff: for update_file the chunks; for create_file the content, each line after a '+'."""
 
     type: Literal["create_file", "update_file", "delete_file"]
     path: str
@@ -82,7 +85,7 @@ class PatchOperation:
 
 
 class _LineCursor:
-    """Lines, and how far they are read. `number`: of the next line, as a person counts them."""
+    """Lines, and the current one. `line_number`: as a person counts them."""
 
     def __init__(self, lines: list[str], lines_before: int = 0) -> None:
         self._lines, self._index, self._lines_before = lines, 0, lines_before
@@ -102,38 +105,38 @@ class _LineCursor:
 
 
 def parse_patch(text: str) -> list[PatchOp]:
-    """The operations of a patch, in its order. Raises ToolError (validation)."""
-    reader = _LineCursor(_strip_envelope(text), lines_before=1)
+    """Return the operations of a patch in order. Raises ToolError."""
+    cursor = _LineCursor(_strip_envelope(text), lines_before=1)
     ops: list[PatchOp] = []
-    while (line := reader.current) is not None:
+    while (line := cursor.current) is not None:
         if line.strip():
-            ops.append(_parse_section(reader))
+            ops.append(_parse_section(cursor))
         else:
-            reader.advance()
+            cursor.advance()
     if not ops:
-        raise _patch_error("No files were modified. Say what to do between the first and the last line of the patch")
+        raise _patch_error("No files were modified. Write sections between the first and the last line of the patch")
     return ops
 
 
 def operation_to_ops(operation: PatchOperation) -> list[PatchOp]:
-    """What one operation of OpenAI's hosted tool says. Raises ToolError (validation)."""
+    """Return what one operation of OpenAI's hosted apply_patch tool means. Raises ToolError."""
     path = operation.path
-    if not path.strip() or any(one in path for one in "\n\r\0"):
-        raise _patch_error(f"{_shorten(path)!r} is not a path")
+    if not path.strip() or any(character in path for character in "\n\r\0"):
+        raise _patch_error(f"{_quote(path)!r} is not a path")
     if operation.type == "delete_file":
         return [DeleteFile(path)]
-    reader = _LineCursor(_split_lines(operation.diff.removesuffix("\n")) if operation.diff else [])
+    cursor = _LineCursor(_split_lines(operation.diff.removesuffix("\n")) if operation.diff else [])
     if operation.type == "create_file":
-        op: PatchOp = AddFile(path, _parse_added_lines(reader))
+        op: PatchOp = AddFile(path, _parse_added_lines(cursor))
     else:
-        op = _parse_update(reader, path, 1)
-    if (line := reader.current) is not None:
-        raise _line_error(reader.line_number, f"'{_shorten(line)}' does not belong into the diff of one file. {_PREFIX_HINT}")
+        op = _parse_update(cursor, path, 1)
+    if (line := cursor.current) is not None:
+        raise _line_error(cursor.line_number, f"'{_quote(line)}' does not belong in the diff of one file. {_PREFIX_HINT}")
     return [op]
 
 
 def render_patch(ops: Sequence[PatchOp]) -> str:
-    """Operations as the text of a patch."""
+    """Return operations as the text of a patch."""
     lines = [BEGIN_PATCH]
     for op in ops:
         match op:
@@ -150,11 +153,11 @@ def render_patch(ops: Sequence[PatchOp]) -> str:
     return "\n".join([*lines, END_PATCH])
 
 
-# ---- parts of a patch
+# ---- sections
 
 
 def _strip_envelope(text: str) -> list[str]:
-    """The lines between the first and the last one; a here-document around them is taken off."""
+    """Return the lines between the first and the last one; a here-document around the patch is removed."""
     lines = _split_lines(text.strip())
     if len(lines) >= 4 and lines[0].strip() in _HEREDOCS and lines[-1].strip() == "EOF":
         lines = lines[1:-1]
@@ -173,7 +176,7 @@ def _parse_section(cursor: _LineCursor) -> PatchOp:
         return DeleteFile(header.removeprefix(DELETE_FILE).strip())
     if header.startswith(UPDATE_FILE):
         return _parse_update(cursor, header.removeprefix(UPDATE_FILE).strip(), number)
-    raise _line_error(number, f"'{_shorten(header)}' is not a valid hunk header. Valid hunk headers: {_HEADER_HINT}")
+    raise _line_error(number, f"'{_quote(header)}' is not a valid hunk header. Valid hunk headers: {_HEADER_HINT}")
 
 
 def _parse_added_lines(cursor: _LineCursor) -> str:
@@ -194,14 +197,14 @@ def _parse_update(cursor: _LineCursor, path: str, line_number: int) -> UpdateFil
         else:
             cursor.advance()
     if not chunks:
-        raise _line_error(line_number, f"Update file hunk for path '{_shorten(path)}' is empty")
+        raise _line_error(line_number, f"Update file hunk for path '{_quote(path)}' is empty")
     return UpdateFile(path, tuple(chunks), move_to)
 
 
 def _parse_chunk(cursor: _LineCursor, *, is_first: bool) -> Chunk:
-    anchors, marked = _parse_anchors(cursor)
-    if not marked and not is_first:
-        got = _shorten(cursor.current or "")
+    anchors, has_marker = _parse_anchors(cursor)
+    if not has_marker and not is_first:
+        got = _quote(cursor.current or "")
         raise _line_error(cursor.line_number, f"Expected update hunk to start with a @@ context marker, got: '{got}'")
     lines: list[PatchLine] = []
     while (line := cursor.current) is not None:
@@ -213,39 +216,36 @@ def _parse_chunk(cursor: _LineCursor, *, is_first: bool) -> Chunk:
             break
         lines.append((kind, cursor.advance()[1:]))
     if not lines:
-        raise _empty_chunk_error(cursor)
+        line = cursor.current
+        if line is None or line.rstrip() == END_OF_FILE:
+            raise _line_error(cursor.line_number, "Update hunk does not contain any lines")
+        raise _line_error(cursor.line_number, f"Unexpected line found in update hunk: '{_quote(line)}'. {_PREFIX_HINT}")
     return Chunk(tuple(lines), anchors)
 
 
 def _parse_anchors(cursor: _LineCursor) -> tuple[tuple[str, ...], bool]:
-    """The texts behind '@@', and whether there was any '@@'."""
+    """Return the texts after '@@', and whether there was any '@@'."""
     anchors: list[str] = []
-    marked = False
+    has_marker = False
     while (line := cursor.current) is not None and (line.rstrip() == "@@" or line.startswith("@@ ")):
-        marked = True
+        has_marker = True
         if text := cursor.advance()[3:].rstrip():
             anchors.append(text)
-    return tuple(anchors), marked
-
-
-def _empty_chunk_error(cursor: _LineCursor) -> ToolError:
-    line = cursor.current
-    if line is None or line.rstrip() == END_OF_FILE:
-        return _line_error(cursor.line_number, "Update hunk does not contain any lines")
-    return _line_error(cursor.line_number, f"Unexpected line found in update hunk: '{_shorten(line)}'. {_PREFIX_HINT}")
+    return tuple(anchors), has_marker
 
 
 def _split_lines(text: str) -> list[str]:
     return [line.removesuffix("\r") for line in text.split("\n")]
 
 
-def _shorten(text: str) -> str:
-    return text if len(text) <= _MAX_SHOWN_CHARS else f"{text[:_MAX_SHOWN_CHARS]}…"
+def _quote(text: str) -> str:
+    return truncate(text, _MAX_SHOWN_CHARS)
 
 
 def _patch_error(message: str) -> ToolError:
-    return ToolError(message, kind="validation")
+    return ToolError(message, kind="validation", code="invalid_patch", details=InvalidPatch())
 
 
 def _line_error(line_number: int, message: str) -> ToolError:
-    return ToolError(f"Invalid patch hunk on line {line_number}: {message}", kind="validation", details={"line": line_number})
+    message = f"Invalid patch hunk on line {line_number}: {message}"
+    return ToolError(message, kind="validation", code="invalid_patch", details=InvalidPatch(line_number))
