@@ -1,4 +1,4 @@
-"""Files as blocks of a message: text is shown as text, images and documents as media."""
+"""Load files as message blocks: text files as text, images and documents as media."""
 
 import base64
 import mimetypes
@@ -14,27 +14,27 @@ from toolglot.messages import Media, Text
 
 __all__ = ["extract_attachments", "find_missing_files", "load_attachment"]
 
-_MAX_BYTES = 20_000_000  # bytes
+_MAX_BYTES = 20_000_000
 _MENTION = re.compile(r"""(?<![\w@.])@("[^"]+"|'[^']+'|\S+)""")
 _SNIFFED_TYPES = ("image/png", "image/jpeg", "image/gif")
 _MEDIA_KINDS = {"image": "image", "audio": "audio", "video": "video"}
 
 
 def load_attachment(path: Path) -> Text | Media:
-    """A file as a block. Raises UsageError."""
+    """Load a file as a block. Raises UsageError."""
     try:
-        found = path.stat()
-        if not path.is_dir() and not path.is_file():
-            raise UsageError(f"the attachment {str(path)!r} is not a file")
-        if found.st_size > _MAX_BYTES and path.is_file():
-            raise UsageError(f"the attachment {str(path)!r} has {found.st_size:,} bytes, more than {_MAX_BYTES:,}")
+        size = path.stat().st_size
+        if not path.is_dir() and not path.is_file():  # reading a pipe or a device might never end
+            raise UsageError(f"attachment {str(path)!r} is not a regular file")
+        if size > _MAX_BYTES and path.is_file():
+            raise UsageError(f"attachment {str(path)!r} is too large: {size:,} bytes, the limit is {_MAX_BYTES:,}")
         data = path.read_bytes()
     except (OSError, ValueError) as e:
-        raise UsageError(f"cannot read the attachment {str(path)!r}: {getattr(e, 'strerror', e)}") from None
+        raise UsageError(f"cannot read attachment {str(path)!r}: {getattr(e, 'strerror', e)}") from None
     media_type = mimetypes.guess_type(path.name)[0] or ""
     family = media_type.partition("/")[0]
     if media_type in _SNIFFED_TYPES and detect_media(data) != ("image", media_type):
-        raise UsageError(f"the attachment {str(path)!r} is not an image of the kind that its name says")
+        raise UsageError(f"attachment {str(path)!r} is not a valid {media_type} file, although its name says so")
     if family not in _MEDIA_KINDS and media_type != "application/pdf":
         try:
             return Text(f"[{path.name}]\n{data.decode()}")
@@ -46,45 +46,43 @@ def load_attachment(path: Path) -> Text | Media:
 
 
 def extract_attachments(text: str) -> tuple[str, list[Text | Media]]:
-    """What a prompt says, and the files that it names: `@path` anywhere, or nothing but a path, as a terminal pastes a file.
+    """Return a prompt's text and the files it mentions. Raises UsageError.
 
-    An `@word` that is no file is just a word. Raises UsageError.
+    A file is mentioned as `@path`, or by a prompt that is nothing but a path, which is what terminals insert when a file is
+    dropped onto them. An `@word` that is not a file stays a word.
     """
-    if (alone := _parse_dropped_path(text)) is not None:
-        return f"[{alone.name}]", [load_attachment(alone)]
-    named = [path for match in _MENTION.finditer(text) if (path := _resolve_mention(match[1])) is not None]
-    return text, [load_attachment(path) for path in dict.fromkeys(named)]
+    if (dropped := _parse_dropped_path(text)) is not None:
+        return f"[{dropped.name}]", [load_attachment(dropped)]
+    paths = [path for match in _MENTION.finditer(text) if (path := _resolve_mention(match[1])) is not None]
+    return text, [load_attachment(path) for path in dict.fromkeys(paths)]
 
 
 def find_missing_files(text: str) -> list[str]:
-    """Words that look like the paths of files to attach, where there is no such file."""
-    words = [match[1] for match in _MENTION.finditer(text)]
-    return [word for word in words if re.search(r"[/.]\w", word) and _resolve_mention(word) is None]
+    """List mentions that look like paths but do not exist."""
+    mentions = [match[1] for match in _MENTION.finditer(text)]
+    return [mention for mention in mentions if re.search(r"[/.]\w", mention) and _resolve_mention(mention) is None]
 
 
-def _resolve_mention(word: str) -> Path | None:
-    """The file that a word names, with or without what may follow a word."""
-    bare = word.strip("\"'")
-    for name in (bare, bare.rstrip(".,;:!?)]\"'")):
+def _resolve_mention(mention: str) -> Path | None:
+    bare = mention.strip("\"'")
+    for name in (bare, bare.rstrip(".,;:!?)]\"'")):  # punctuation may belong to the sentence
         if _is_file(path := Path(os.path.expanduser(name))):
             return path
     return None
 
 
 def _parse_dropped_path(text: str) -> Path | None:
-    """Dropped into a terminal, a file becomes its path, quoted or escaped."""
     if "\n" in text.strip() or not text.strip().startswith(("/", "~", "'/", '"/', "./", "file://")):
         return None
     try:
         words = shlex.split(text)
     except ValueError:
         return None
-    path = Path(os.path.expanduser(_strip_file_scheme(words[0]))) if len(words) == 1 else None
-    return path if path is not None and _is_file(path) else None
-
-
-def _strip_file_scheme(name: str) -> str:
-    return unquote(name.removeprefix("file://")) if name.startswith("file://") else name
+    if len(words) != 1:
+        return None
+    name = unquote(words[0].removeprefix("file://")) if words[0].startswith("file://") else words[0]
+    path = Path(os.path.expanduser(name))
+    return path if _is_file(path) else None
 
 
 def _is_file(path: Path) -> bool:

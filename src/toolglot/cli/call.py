@@ -1,18 +1,18 @@
-"""`toolglot call`: one tool run as a model would run it: the same sandbox, rules, approvals and audit log.
+"""`toolglot call`: run a tool as a model would, with the same sandbox, rules, approvals and audit log.
 
-`--jsonl`: {"id", "tool", "arguments"} in a line gives {"id", "ok", "content", "error", "seconds"} in a line, in the same order.
-A line that is no call is answered in the same form. What goes on running ends with the program, and that is said.
-Without an approval (`--yes`) a call that needs one is refused. Exit: 0 all calls went well, 1 one failed, 2 wrong usage.
+With `--jsonl`, each line {"id", "tool", "arguments"} is answered by a line {"id", "ok", "content", "error", "seconds"}, in the
+same order; invalid lines are answered in the same form. Without `--yes`, a call that needs approval is refused. Background
+commands end with the program, and a note says so. Exit codes: 0 all calls succeeded, 1 a call failed, 2 usage error.
 """
 
 import asyncio
 import sys
-from collections.abc import Callable
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any, cast
 
-from toolglot.cli.jsonl import process_lines
+from toolglot.cli.jsonl import Record, process_lines
+from toolglot.cli.printer import write_json_line
 from toolglot.cli.sanitize import escape_controls, shorten
 from toolglot.cli.startup import CliSetup, Flags, prepare
 from toolglot.errors import ToolglotError, UsageError
@@ -30,61 +30,63 @@ __all__ = ["call_lines", "call_once"]
 
 
 def call_once(flags: Flags, name: str, arguments: str | None, *, model: str | None = None, yes: bool, json: bool) -> int:
-    """Runs one call and shows its result; the exit code. `model`: whose facade it is. Raises UsageError."""
-    given = sys.stdin.read() if arguments == "-" else arguments or "{}"
-    with prepare(flags, want_builtin=True) as started, redirect_stdout(sys.stderr):  # what a tool prints is not its result
-        executor, face = _create_executor(started, model, yes=yes)
-        outcome = asyncio.run(executor.run(_build_call(face, name, given)))
+    """Run one call and print its result; return the exit code. `model` selects the facade. Raises UsageError."""
+    text = sys.stdin.read() if arguments == "-" else arguments or "{}"
+    with prepare(flags, want_builtin=True) as cli_setup, redirect_stdout(sys.stderr):  # a tool's prints are not its result
+        executor, facade = _create_executor(cli_setup, model, yes=yes)
+        outcome = asyncio.run(executor.run(_build_call(facade, name, text)))
         _print_repairs(outcome)
-        _warn_running_commands(started)
+        _warn_running_commands(cli_setup)
     if json:
-        sys.stdout.buffer.write(dumps(_outcome_record(1, outcome)) + b"\n")
+        write_json_line(sys.stdout, _outcome_record(1, outcome))
     else:
         _print_outcome(outcome)
     return int(outcome.result.is_error)
 
 
 def call_lines(flags: Flags, file: Path | None, *, model: str | None = None, yes: bool) -> int:
-    """Runs a call for each line; the exit code."""
-    with prepare(flags, want_builtin=True) as started:
-        executor, _ = _create_executor(started, model, yes=yes)
-        failed: list[object] = []
+    """Run one call per line; return the exit code."""
+    with prepare(flags, want_builtin=True) as cli_setup:
+        executor, _ = _create_executor(cli_setup, model, yes=yes)
+        failed_ids: list[object] = []
         with asyncio.Runner() as runner:
 
-            def one(given: dict[str, Any]) -> dict[str, Any]:
-                outcome = runner.run(executor.run(_parse_call(given)))
+            def handle(record: Record) -> Record:
+                outcome = runner.run(executor.run(_parse_call(record)))
                 _print_repairs(outcome)
                 if outcome.result.is_error:
-                    failed.append(given.get("id"))
-                return _outcome_record(given.get("id"), outcome)
+                    failed_ids.append(record.get("id"))
+                return _outcome_record(record.get("id"), outcome)
 
-            code = process_lines(file, cast(Callable[[Any], Any], one), _error_record)
-        _warn_running_commands(started)
-    return code or int(bool(failed))
+            exit_code = process_lines(file, handle, _error_record)
+        _warn_running_commands(cli_setup)
+    return exit_code or int(bool(failed_ids))
 
 
 def _create_executor(cli_setup: CliSetup, model: str | None, *, yes: bool) -> tuple[ToolExecutor, BoundFacade | None]:
-    """Whoever runs the tools, and the names under which they are called."""
+    """Create the executor, with the facade whose names the calls may use."""
     registry = ToolRegistry(cli_setup.tools)
-    config = cli_setup.setup.tool_config(cli_setup.model, [one.name for one in registry])
+    setup = cli_setup.setup
+    config = setup.tool_config(cli_setup.model, [tool.name for tool in registry])
     approve: Approve | None = (lambda _: "yes") if yes else None
-    executor = ToolExecutor(registry, config, approve=approve, audit=cli_setup.setup.open_audit_log(), run_id="call")
+    executor = ToolExecutor(registry, config, approve=approve, audit=setup.open_audit_log(), run_id="call")
     provider, _, name = (model or "").partition(":")
-    facade, seen_by = cli_setup.setup.resolve_facade(), name if provider in {*PROFILES, *ALIASES, *SURFACES} else model or ""
+    facade, model_name = setup.resolve_facade(), name if provider in {*PROFILES, *ALIASES, *SURFACES} else model or ""
     if facade == "auto" and model is None:
         return executor, None
     if isinstance(facade, str):
-        facade = facade_for_model(seen_by) if facade == "auto" else find_facade(facade)
-    own = [one.name for one in registry if BUILTIN_TAG in one.tags]
-    face = executor.facade = BoundFacade(facade, seen_by, own, [one.name for one in registry if BUILTIN_TAG not in one.tags])
-    return executor, face
+        facade = facade_for_model(model_name) if facade == "auto" else find_facade(facade)
+    builtin = [tool.name for tool in registry if BUILTIN_TAG in tool.tags]
+    others = [tool.name for tool in registry if BUILTIN_TAG not in tool.tags]
+    bound = executor.facade = BoundFacade(facade, model_name, builtin, others)
+    return executor, bound
 
 
-def _parse_call(record: dict[str, Any]) -> ToolCall:
+def _parse_call(record: Record) -> ToolCall:
     name, arguments = record.get("tool"), record.get("arguments", {})
     if not isinstance(name, str):
         raise UsageError('a line needs "tool", the name of a tool')
-    if isinstance(arguments, str):  # a freeform tool takes text
+    if isinstance(arguments, str):  # the input of a freeform tool
         return ToolCall(str(record.get("id", "")), name, None, arguments, freeform=True)
     if not isinstance(arguments, dict):
         raise UsageError('"arguments" must be an object')
@@ -92,7 +94,7 @@ def _parse_call(record: dict[str, Any]) -> ToolCall:
 
 
 def _build_call(facade: BoundFacade | None, name: str, text: str) -> ToolCall:
-    """A call with its arguments; what a freeform tool is told may be plain text."""
+    """Build a call from the command line; a freeform tool accepts plain text."""
     if facade is not None and facade.is_freeform(name) and not text.lstrip().startswith("{"):
         return ToolCall("call_1", name, None, text, freeform=True)
     try:
@@ -101,7 +103,7 @@ def _build_call(facade: BoundFacade | None, name: str, text: str) -> ToolCall:
         raise UsageError(f"the arguments are not a JSON object: {e}") from None
 
 
-def _outcome_record(id: object, outcome: ToolOutcome) -> dict[str, Any]:
+def _outcome_record(id: object, outcome: ToolOutcome) -> Record:
     result = outcome.result
     error = {"kind": result.error_kind or "execution", "message": result.text} if result.is_error else None
     return {
@@ -113,24 +115,23 @@ def _outcome_record(id: object, outcome: ToolOutcome) -> dict[str, Any]:
     }
 
 
-def _error_record(id: object, error: ToolglotError) -> dict[str, Any]:
-    """The answer to a line that is no call."""
+def _error_record(id: object, error: ToolglotError) -> Record:
     return {"id": id, "ok": False, "content": [], "error": {"kind": "validation", "message": str(error)}, "seconds": 0.0}
 
 
 def _print_repairs(outcome: ToolOutcome) -> None:
-    """Says what of a call was changed or left out before it ran."""
     for repair in outcome.repairs:
         print(f"toolglot: {escape_controls(str(repair))}", file=sys.stderr)
 
 
 def _warn_running_commands(cli_setup: CliSetup) -> None:
-    """Says which commands end with the program although they would go on."""
-    own = cli_setup.builtins.tools if cli_setup.builtins is not None else ()
-    listed: list[dict[str, Any]] = [one for tool in own if tool.name == "shell_list" for one in tool().data["sessions"]]
-    if running := [repr(shorten(one["command"], 60)) for one in listed if one["running"]]:
-        said = f"{', '.join(running)} {'is' if len(running) == 1 else 'are'} ended with this program"
-        print(f"toolglot: {said}: only a conversation keeps commands running (toolglot chat)", file=sys.stderr)
+    """Name the background commands that are about to be terminated."""
+    tools = cli_setup.builtins.tools if cli_setup.builtins is not None else ()
+    sessions: list[Record] = [session for tool in tools if tool.name == "shell_list" for session in tool().data["sessions"]]
+    if running := [repr(shorten(session["command"], 60)) for session in sessions if session["running"]]:
+        names, verb = ", ".join(running), "was" if len(running) == 1 else "were"
+        note = f"{names} {verb} terminated: only a conversation keeps commands running (toolglot chat)"
+        print(f"toolglot: {note}", file=sys.stderr)
 
 
 def _print_outcome(outcome: ToolOutcome) -> None:

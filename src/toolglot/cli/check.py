@@ -1,4 +1,4 @@
-"""`toolglot check`: what each provider would refuse or lose of some tools."""
+"""`toolglot check`: report what each provider would reject or lose of a set of tools."""
 
 import sys
 from collections.abc import Iterable, Iterator
@@ -7,6 +7,8 @@ from typing import Any, cast
 
 import msgspec
 
+from toolglot.cli.printer import Printer
+from toolglot.cli.styled import Line
 from toolglot.config.loading import import_object
 from toolglot.errors import MalformedData, UsageError
 from toolglot.jsontext import loads
@@ -20,11 +22,11 @@ from toolglot.tools.tool import Tool, tool
 from toolglot.wire import spec
 from toolglot.wire.codec import decode_request, encode_request
 
-__all__ = ["CheckResult", "check_tools", "load_definitions"]
+__all__ = ["CheckResult", "check_tools", "load_definitions", "print_result"]
 
 
 class CheckResult(msgspec.Struct, frozen=True):
-    """What one provider makes of the tools."""
+    """What one provider would do with the tools."""
 
     provider: str
     model: str
@@ -34,12 +36,12 @@ class CheckResult(msgspec.Struct, frozen=True):
 
     @property
     def is_refused(self) -> bool:
-        """Whether a tool, or all of them, would be refused."""
+        """Whether the provider would reject a tool, or the whole set."""
         return any(problem.refused for problem in self.problems)
 
 
 def check_tools(tools: Iterable[ToolDefinition], targets: Iterable[str]) -> Iterator[CheckResult]:
-    """The findings for `PROVIDER[:MODEL]` targets, all providers where there are none."""
+    """Check the tools for each `PROVIDER[:MODEL]`, or for all providers if there are no targets."""
     tools = tuple(tools)
     for target in list(targets) or sorted(PROFILES):
         provider, _, model = target.partition(":")
@@ -49,8 +51,19 @@ def check_tools(tools: Iterable[ToolDefinition], targets: Iterable[str]) -> Iter
         yield CheckResult(provider, model, preflight(tools, profile), encoded.losses, repairs)
 
 
+def print_result(result: CheckResult) -> None:
+    """Print a result for people."""
+    state, style = ("rejected", "red") if result.is_refused else ("changed", "yellow") if result.losses else ("ok", "green")
+    target = f"{result.provider}:{result.model}" if result.model else result.provider
+    printer = Printer(sys.stdout)
+    printer.write(Line(f"{state:9}", style).append(f" {target}\n"))
+    for label, notes in (("limit", result.problems), ("lost", result.losses), ("repaired", result.repairs)):
+        for note in notes:
+            printer.print_line(f"          {label}: {note}")
+
+
 def load_definitions(name: str) -> list[ToolDefinition]:
-    """Tools from a JSON file, from stdin (`-`), or from `module:object`."""
+    """Load tool definitions from a JSON file, from stdin (`-`), or from `module:object`."""
     if ":" in name and not Path(name).exists():
         return list(_to_definitions(import_object(name)))
     try:
@@ -64,7 +77,7 @@ def load_definitions(name: str) -> list[ToolDefinition]:
 
 
 def _to_definitions(value: Any) -> Iterator[ToolDefinition]:
-    """Definitions in any form: ours, a function, a provider's, MCP's, a list of them, or a whole request."""
+    """Convert tools in any form: ours, functions, a provider's or MCP's JSON, lists of them, or a whole request."""
     match value:
         case ToolDefinition():
             yield value
@@ -87,18 +100,19 @@ def _to_definitions(value: Any) -> Iterator[ToolDefinition]:
             raise UsageError(f"not a tool: {value!r:.80}")
 
 
-def _decode_definition(value: dict[str, Any]) -> Iterator[ToolDefinition]:
-    if "inputSchema" in value:  # MCP
-        yield ToolDefinition(str(value.get("name", "")), str(value.get("description") or ""), value["inputSchema"])
+def _decode_definition(fields: dict[str, Any]) -> Iterator[ToolDefinition]:
+    """Decode one JSON tool; its keys tell which API format it is written in."""
+    if "inputSchema" in fields:  # MCP
+        yield ToolDefinition(str(fields.get("name", "")), str(fields.get("description") or ""), fields["inputSchema"])
         return
-    if "functionDeclarations" in value or "function_declarations" in value:
+    if "functionDeclarations" in fields or "function_declarations" in fields:
         wire = spec.GEMINI
-    elif "function" in value or "custom" in value:
+    elif "function" in fields or "custom" in fields:
         wire = spec.OPENAI_CHAT
-    elif "input_schema" in value:
+    elif "input_schema" in fields:
         wire = spec.ANTHROPIC_MESSAGES
-    elif "name" in value or "type" in value:
+    elif "name" in fields or "type" in fields:
         wire = spec.OPENAI_RESPONSES
     else:
-        raise UsageError(f"not a tool: an object with the keys {', '.join(map(repr, value)) or 'none'}")
-    yield from decode_request(wire, {"tools": [value]}).tools
+        raise UsageError(f"not a tool: an object with the keys {', '.join(map(repr, fields)) or 'none'}")
+    yield from decode_request(wire, {"tools": [fields]}).tools

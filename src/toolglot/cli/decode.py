@@ -1,4 +1,4 @@
-"""`toolglot decode`: a provider's answer as a neutral reply."""
+"""`toolglot decode`: decode a provider's response into a neutral reply."""
 
 import base64
 from typing import Any
@@ -13,7 +13,7 @@ __all__ = ["decode_line", "read_reply", "reply_record"]
 
 
 def decode_line(wire: str, record: Record) -> Record:
-    """One line of `--jsonl`: a recorded exchange."""
+    """Decode one line of `--jsonl`: a recorded exchange."""
     body, status = required_fields(record, response_body=str, status=int)
     if record.get("response_body_encoding") == "base64":
         try:
@@ -25,13 +25,13 @@ def decode_line(wire: str, record: Record) -> Record:
     if status >= 400:
         raise error_from_response(status, data)
     content_type = record.get("response_content_type")
-    streaming = bool(record.get("streaming"))
-    found = create_reader(wire, streaming=streaming, content_type=content_type if isinstance(content_type, str) else "")
-    return reply_record(read_reply(found, data), found)
+    content_type = content_type if isinstance(content_type, str) else ""
+    reply_reader = create_reader(wire, streaming=bool(record.get("streaming")), content_type=content_type)
+    return reply_record(read_reply(reply_reader, data), reply_reader)
 
 
 def read_reply(reply_reader: ReplyReader, data: bytes) -> Reply:
-    """The reply that the bytes hold."""
+    """Decode a complete response."""
     reply_reader.feed(data)
     reply_reader.close()
     assert reply_reader.reply is not None
@@ -39,7 +39,7 @@ def read_reply(reply_reader: ReplyReader, data: bytes) -> Reply:
 
 
 def reply_record(reply: Reply, reply_reader: ReplyReader) -> Record:
-    """The contract's form of a reply: every field of a call is there, null or not."""
+    """Build the output record. A call always has all of its fields, even if they are null: scripts rely on it."""
     blocks: list[Any] = []
     for block in reply.blocks:
         if isinstance(block, ToolCall):
@@ -50,13 +50,13 @@ def reply_record(reply: Reply, reply_reader: ReplyReader) -> Record:
                 "arguments": block.arguments,
                 "raw": block.raw,
             }
-            more = {"freeform": block.freeform, "namespace": block.namespace, "opaque": block.opaque}
-            blocks.append({**call, **{key: value for key, value in more.items() if value}})
+            optional = {"freeform": block.freeform, "namespace": block.namespace, "opaque": block.opaque}
+            blocks.append(call | {key: value for key, value in optional.items() if value})
         elif isinstance(block, Thinking):
             blocks.append({"type": "thinking", "text": block.text, **({"opaque": block.opaque} if block.opaque else {})})
         else:
             blocks.append(block)
-    said: Record = {"blocks": blocks, "stop": reply.stop, "usage": reply.usage}
+    record: Record = {"blocks": blocks, "stop": reply.stop, "usage": reply.usage}
     if reply.origin and reply.origin.model:
-        said["model"] = reply.origin.model
-    return {"reply": said, "losses": reply_reader.losses}
+        record["model"] = reply.origin.model
+    return {"reply": record, "losses": reply_reader.losses}

@@ -1,5 +1,6 @@
-"""`toolglot demo`: one conversation with tools on every wire, over real HTTP to the simulator, handed to another provider in
-the middle of it, and a table of what happened.
+"""`toolglot demo`: run the same conversation with tools on every API format, over HTTP to the simulator.
+
+Halfway through, each conversation is handed to another provider. A table sums up what happened.
 """
 
 import asyncio
@@ -7,11 +8,10 @@ import time
 from typing import Any, Literal
 
 import msgspec
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text as Line
 
+from toolglot.cli.printer import Printer
+from toolglot.cli.sanitize import escape_controls
+from toolglot.cli.styled import Line
 from toolglot.engine.factory import SIMULATED_MODELS, create_engine
 from toolglot.engine.http import HttpTransport
 from toolglot.errors import ToolError, UnknownName
@@ -31,11 +31,11 @@ _HANDOVER_PROMPT = "Book a hotel in Rome for 2 nights."
 
 @tool(effects={"network"}, idempotent=True)
 async def get_weather(city: str, units: Literal["celsius", "fahrenheit"] = "celsius") -> dict[str, Any]:
-    """Current weather of a city.
+    """Get the current weather in a city.
 
     Args:
         city: Name of the city.
-        units: Unit of the temperature.
+        units: Temperature unit.
     """
     await asyncio.sleep(0.02)
     return {"city": city, "sky": "clear" if city < "Q" else "cloudy", "degrees": 21 if units == "celsius" else 70}
@@ -46,23 +46,23 @@ def plan_route(start: str, destination: str, by: Literal["train", "car"] = "trai
     """Plan a route between two cities.
 
     Args:
-        start: Where the journey begins.
-        destination: Where it ends.
-        by: Train or car.
+        start: City of departure.
+        destination: City of arrival.
+        by: Means of transport.
     """
     return f"{start} - Milan - {destination}, 11 hours by {by}"
 
 
 @tool(effects={"write", "network"})
 async def book_hotel(city: str, nights: int, context: Context) -> str:
-    """Book a hotel room in a city for some nights."""
+    """Book a hotel room in a city for a number of nights."""
     if context.attempt == 1:
         raise ToolError("the booking service is busy", retryable=True, retry_after=0.05)
     return f"booked: {nights} nights in {city}"
 
 
 class _Row(msgspec.Struct):
-    """What happened on one wire."""
+    """Statistics of one conversation."""
 
     wire: str
     requests: int = 0
@@ -74,50 +74,63 @@ class _Row(msgspec.Struct):
     stop: str = ""
 
 
-def run_demo(console: Console, *, only: str | None = None) -> int:
-    """Plays the conversations; the exit code."""
+def run_demo(printer: Printer, *, only: str | None = None) -> int:
+    """Run the conversations; return the exit code."""
     if only is not None and only not in SIMULATED_MODELS:
         raise UnknownName("provider of the demo", only, SIMULATED_MODELS)
     try:
-        rows = asyncio.run(_run_conversations(console, [only] if only else list(SIMULATED_MODELS)))
+        rows = asyncio.run(_run_conversations(printer, [only] if only else list(SIMULATED_MODELS)))
     except KeyboardInterrupt:
-        console.print("\ninterrupted")
+        printer.print_text("\ninterrupted")
         return 130
-    _print_table(console, rows)
+    printer.print_text("The same conversation, everywhere", "bold")
+    table = [
+        {
+            "from → to": row.wire if row.stop == "end" else f"{row.wire} ({row.stop})",
+            "requests": str(row.requests),
+            "calls": str(row.calls),
+            "retries": str(row.retries),
+            "lost": str(row.losses),
+            "repaired": str(row.repairs),
+            "seconds": f"{row.seconds:.2f}",
+        }
+        for row in rows
+    ]
+    printer.print_table(table, list(table[0]))
     return int(any(row.stop != "end" for row in rows))
 
 
-async def _run_conversations(console: Console, providers: list[str]) -> list[_Row]:
+async def _run_conversations(printer: Printer, providers: list[str]) -> list[_Row]:
     server, transport = SimulatorServer(), HttpTransport()
     url = await server.start()
-    console.print(Line(f"A stand-in for every provider listens on {url}: real HTTP, no key.\n", style="bold"))
+    printer.print_text(f"The simulator listens on {url}: real HTTP, no key needed.\n\n", "bold")
     try:
         rows: list[_Row] = []
-        for place, provider in enumerate(providers):
+        for index, provider in enumerate(providers):
             others = [name for name in SIMULATED_MODELS if name != provider]
-            rows.append(await _run_conversation(console, provider, others[place % len(others)], url, transport))
+            rows.append(await _run_conversation(printer, provider, others[index % len(others)], url, transport))
         return rows
     finally:
         await transport.close()
         await server.stop()
 
 
-async def _run_conversation(console: Console, provider: str, other: str, url: str, transport: HttpTransport) -> _Row:
+async def _run_conversation(printer: Printer, provider: str, other: str, url: str, transport: HttpTransport) -> _Row:
     agent = Orchestrator(
         _create_engine(provider, url, transport),
         tools=[get_weather, plan_route, book_hotel],
         system="You plan journeys. Use the tools.",
         config=ToolConfig(timeout=5.0, retry=RetryConfig(base=0.05)),
     )
-    row, started = _Row(f"{provider} → {other}"), time.monotonic()
-    console.rule(Line(f"{agent.engine.profile.title} · {agent.engine.model}", style="bold cyan"), align="left")
-    for asked in _PROMPTS:
-        await _run_prompt(console, agent, asked, row)
+    row, start = _Row(f"{provider} → {other}"), time.monotonic()
+    printer.print_rule(f"{agent.engine.profile.title} · {agent.engine.model}")
+    for prompt in _PROMPTS:
+        await _run_prompt(printer, agent, prompt, row)
     agent.switch(_create_engine(other, url, transport))
-    console.print(Line(f"⇄ handed to {agent.engine.profile.title} · {agent.engine.model}", style="magenta"))
-    await _run_prompt(console, agent, _HANDOVER_PROMPT, row)
-    console.print()
-    row.seconds = time.monotonic() - started
+    printer.print_line(f"⇄ handed over to {agent.engine.profile.title} · {agent.engine.model}", "magenta")
+    await _run_prompt(printer, agent, _HANDOVER_PROMPT, row)
+    printer.print_line("")
+    row.seconds = time.monotonic() - start
     return row
 
 
@@ -126,9 +139,9 @@ def _create_engine(provider: str, url: str, transport: HttpTransport) -> Any:
     return create_engine(f"{profile.id}:{profile.model}", base_url=f"{url}/@{profile.id}", key="any", transport=transport)
 
 
-async def _run_prompt(console: Console, agent: Orchestrator, prompt: str, row: _Row) -> None:
-    console.print(Line.assemble(("you  ", "bold green"), prompt))
-    writer = _Writer(console)
+async def _run_prompt(printer: Printer, agent: Orchestrator, prompt: str, row: _Row) -> None:
+    printer.write(Line("you  ", "bold green").append(f"{prompt}\n"))
+    writer = _Writer(printer)
     async for event in agent.stream(prompt):
         match event:
             case ThinkingDelta():
@@ -136,63 +149,47 @@ async def _run_prompt(console: Console, agent: Orchestrator, prompt: str, row: _
             case TextDelta():
                 writer.write(event.text, "")
             case ToolStarted():
-                writer.write_line(Line.assemble(("  →  ", "cyan"), (event.call.name, "bold"), f" {event.call.text}"))
+                writer.write_line(f"  →  {event.call.name} {event.call.text}", "cyan")
             case ToolFinished():
-                result = event.outcome.result
-                again = f" (tried {event.outcome.retries + 1} times)" if event.outcome.retries else ""
-                style = "red" if result.is_error else "dim"
-                note = f"{result.text}  {event.outcome.seconds * 1000:.0f} ms{again}"
-                writer.write_line(Line.assemble(("  ←  ", style), (note, style)))
+                tool_result = event.outcome.result
+                attempts = f" ({event.outcome.retries + 1} attempts)" if event.outcome.retries else ""
+                note = f"  ←  {tool_result.text}  {event.outcome.seconds * 1000:.0f} ms{attempts}"
+                writer.write_line(note, "red" if tool_result.is_error else "dim")
             case Retrying():
-                writer.write_line(Line(f"  …  asked again in {event.seconds:.1f} s: {event.why}", style="yellow"))
+                writer.write_line(f"  …  retrying in {event.seconds:.1f} s: {event.why}", "yellow")
             case ReplyDone():
-                writer.end()
+                writer.end_line()
             case RunDone():
-                _add_result(row, event)
+                result = event.result
+                row.requests += result.iterations
+                row.calls += len(result.outcomes)
+                row.retries += sum(outcome.retries for outcome in result.outcomes)
+                row.losses += len(result.losses)
+                row.repairs += len(result.repairs)
+                row.stop = result.stop if row.stop in ("", "end") else row.stop
             case _:
                 pass
 
 
-def _add_result(row: _Row, done: RunDone) -> None:
-    result = done.result
-    row.requests += result.iterations
-    row.calls += len(result.outcomes)
-    row.retries += sum(outcome.retries for outcome in result.outcomes)
-    row.losses += len(result.losses)
-    row.repairs += len(result.repairs)
-    row.stop = result.stop if row.stop in ("", "end") else row.stop
-
-
 class _Writer:
-    """Text as it streams, between whole lines."""
+    """Writes streamed text and whole lines without mixing them."""
 
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self._style: str | None = None
+    def __init__(self, printer: Printer) -> None:
+        self._printer = printer
+        self._style: str | None = None  # of the line that is not finished
 
     def write(self, text: str, style: str) -> None:
         if self._style != style:
-            self.end()
-            self._console.print(Line("  ·  " if style else "     ", style=style), end="")
+            self.end_line()
+            self._printer.write(Line("  ·  " if style else "     "))
             self._style = style
-        self._console.print(Line(text, style=style), end="", soft_wrap=True)
+        self._printer.write(Line(escape_controls(text), style))
 
-    def end(self) -> None:
+    def write_line(self, text: str, style: str) -> None:
+        self.end_line()
+        self._printer.print_line(text, style)
+
+    def end_line(self) -> None:
         if self._style is not None:
-            self._console.print()
+            self._printer.print_line("")
             self._style = None
-
-    def write_line(self, line: Line) -> None:
-        self.end()
-        self._console.print(line)
-
-
-def _print_table(console: Console, rows: list[_Row]) -> None:
-    table = Table(title="The same conversation, everywhere", title_justify="left", title_style="bold", box=SIMPLE_HEAD)
-    table.add_column("from → to", no_wrap=True)
-    for name in ("requests", "calls", "retries", "lost", "mended", "seconds"):
-        table.add_column(name, justify="right")
-    for row in rows:
-        numbers = (row.requests, row.calls, row.retries, row.losses, row.repairs)
-        table.add_row(Line(row.wire, style="green" if row.stop == "end" else "red"), *map(str, numbers), f"{row.seconds:.2f}")
-    console.print(table)

@@ -1,14 +1,11 @@
-"""The demo of the built-in tools: in a folder of its own, a model lists, reads, edits, patches, greps and runs a command."""
+"""Second part of `toolglot demo`: a model uses the built-in tools in a temporary directory."""
 
 import asyncio
 import tempfile
 from pathlib import Path
 
-from rich.console import Console
-from rich.text import Text as Line
-
 from toolglot.builtin.tools import builtins
-from toolglot.cli.sanitize import escape_controls
+from toolglot.cli.printer import Printer
 from toolglot.engine.factory import create_engine
 from toolglot.events import RunDone, ToolFinished
 from toolglot.jsontext import dumps_text
@@ -24,7 +21,7 @@ _PATCH = """*** Begin Patch
 *** Update File: notes.md
 @@
  - one
-+- the greeting is spelt right
++- the greeting is spelled correctly
 *** Add File: tests/test_greet.py
 +from greet import greet
 +
@@ -41,37 +38,38 @@ _STEPS: tuple[tuple[str, dict[str, object]], ...] = (
 )
 
 
-def run_tools_demo(console: Console) -> int:
-    """Plays it; the exit code."""
-    with tempfile.TemporaryDirectory(prefix="toolglot-demo-") as folder:
+def run_tools_demo(printer: Printer) -> int:
+    """Run the demo; return the exit code."""
+    with tempfile.TemporaryDirectory(prefix="toolglot-demo-") as directory:
         for name, text in _INITIAL_FILES.items():
-            Path(folder, name).write_text(text, encoding="utf-8")
-        return asyncio.run(_run_steps(console, Path(folder)))
+            Path(directory, name).write_text(text, encoding="utf-8")
+        return asyncio.run(_run_steps(printer, Path(directory)))
 
 
-async def _run_steps(console: Console, directory: Path) -> int:
-    own = builtins(directory)
-    prompt = "\nthen ".join(f"call {name} {dumps_text(given)}" for name, given in _STEPS)
-    # Commands run without asking, sandbox or not: they are the demo's own, in a folder of its own.
-    agent = Orchestrator(create_engine("simulator:anthropic"), tools=own.tools, approve=lambda _: "yes", facade="neutral")
-    console.rule(Line("Built-in tools in a folder of their own", style="bold cyan"), align="left")
-    failed = 0
+async def _run_steps(printer: Printer, directory: Path) -> int:
+    state = builtins(directory)
+    prompt = "\nthen ".join(f"call {name} {dumps_text(arguments)}" for name, arguments in _STEPS)
+    # Approve everything, even without a sandbox: the commands are the demo's own, in a temporary directory.
+    agent = Orchestrator(create_engine("simulator:anthropic"), tools=state.tools, approve=lambda _: "yes", facade="neutral")
+    printer.print_rule("Built-in tools in a temporary directory")
+    failures = 0
     try:
         async for event in agent.stream(prompt):
             if isinstance(event, ToolFinished):
-                failed += _print_outcome(console, event)
-            elif isinstance(event, RunDone) and event.result.stop != "end":
-                failed += 1
+                _print_outcome(printer, event)
+                failures += event.outcome.result.is_error
+            elif isinstance(event, RunDone):
+                failures += event.result.stop != "end"
     finally:
-        own.close()
-    console.print(Line(f"greet.py now: {(directory / 'greet.py').read_text().splitlines()[1].strip()}\n", style="bold"))
-    return int(bool(failed))
+        state.close()
+    greeting = (directory / "greet.py").read_text().splitlines()[1].strip()
+    printer.print_text(f"greet.py now: {greeting}\n", "bold")
+    return int(failures > 0)
 
 
-def _print_outcome(console: Console, event: ToolFinished) -> int:
+def _print_outcome(printer: Printer, event: ToolFinished) -> None:
     outcome = event.outcome
     result = outcome.result
-    console.print(Line.assemble(("  →  ", "cyan"), (outcome.call.name, "bold"), (f"  {outcome.seconds * 1000:.0f} ms", "dim")))
-    for line in escape_controls(result.text).splitlines()[:6]:
-        console.print(Line(f"     {line}", style="red" if result.is_error else "dim"), soft_wrap=True)
-    return int(result.is_error)
+    printer.print_line(f"  →  {outcome.call.name}  {outcome.seconds * 1000:.0f} ms", "cyan")
+    for line in result.text.splitlines()[:6]:
+        printer.print_line(f"     {line}", "red" if result.is_error else "dim")

@@ -1,11 +1,10 @@
-"""`toolglot demo --bodies`: one tool and one awkward conversation in every wire, with what was lost and what was mended."""
+"""`toolglot demo --bodies`: one awkward request in every API format, with its losses and repairs."""
 
 from typing import Any
 
-from rich.console import Console
-from rich.highlighter import JSONHighlighter
-from rich.text import Text as Line
+from msgspec.structs import replace
 
+from toolglot.cli.printer import Printer
 from toolglot.jsontext import dumps_text
 from toolglot.messages import Conversation, Media, Origin, Text, Thinking, ToolCall, ToolResult, assistant, system, user
 from toolglot.messages import Message as Turn
@@ -13,9 +12,8 @@ from toolglot.providers.catalog import resolve_profile
 from toolglot.request import Options, Request, ToolChoice, ToolDefinition
 from toolglot.wire.codec import encode_request
 from toolglot.wire.spec import ANTHROPIC_MESSAGES
-from toolglot.wire.writer import EncodedRequest
 
-__all__ = ["MODELS", "REQUEST", "show_wires"]
+__all__ = ["MODELS", "REQUEST", "format_json", "show_wires"]
 
 MODELS = {
     "openai-chat": "gpt-4o",
@@ -45,7 +43,7 @@ TOOL = ToolDefinition(
 )
 _CLAUDE = Origin(ANTHROPIC_MESSAGES, "anthropic", "claude-sonnet-4-5")
 
-# Begun on Claude, cut off in the middle of a tool loop: two calls, one answered with a picture, one never.
+# Started with Claude and interrupted in the middle of a tool loop: of two calls, one was answered with an image, one never.
 REQUEST = Request(
     model="",
     messages=Conversation(
@@ -76,7 +74,7 @@ REQUEST = Request(
     ),
     tools=(
         TOOL,
-        ToolDefinition("get_weather", "Weather of a city.", {"type": "object", "properties": {"city": {"type": "string"}}}),
+        ToolDefinition("get_weather", "Weather in a city.", {"type": "object", "properties": {"city": {"type": "string"}}}),
     ),
     tool_choice=ToolChoice("auto", ("maps.plan_route",)),
     parallel=False,
@@ -84,35 +82,30 @@ REQUEST = Request(
 )
 
 
-def show_wires(console: Console, *, only: str | None = None) -> None:
-    """Prints the request as each provider gets it."""
-    console.print("One tool, one awkward conversation: begun on Claude, cut off in the middle of a tool loop.", style="bold")
-    console.print("Two calls, one result with a picture, one call whose arguments were cut and that was never answered.\n")
+def show_wires(printer: Printer, *, only: str | None = None) -> None:
+    """Print the request as each provider receives it."""
+    printer.print_text("One tool and one awkward conversation: started with Claude, interrupted in a tool loop.", "bold")
+    printer.print_text("It has two calls: one has a result with an image, the other has truncated arguments and no result.")
     for provider, model in MODELS.items():
-        if only in (None, provider):
-            profile = resolve_profile(provider, model)
-            encoded = encode_request(_request_for(model), profile)
-            console.rule(f"[bold cyan]{profile.title}[/] · {model}", align="left")
-            console.print(JSONHighlighter()(Line(format_json(_shorten_texts(encoded.body), max(40, console.width - 2)))))
-            _print_notes(console, encoded)
-
-
-def _request_for(model: str) -> Request:
-    from msgspec.structs import replace
-
-    return replace(REQUEST, model=model)
-
-
-def _print_notes(console: Console, encoded: EncodedRequest) -> None:
-    for one in encoded.losses:
-        console.print(Line.assemble(("  lost    ", "bold red"), f"{one.subject} at {one.where}: {one.reason}"))
-    for one in encoded.repairs:
-        console.print(Line.assemble(("  mended  ", "bold yellow"), f"{one.subject} at {one.where}: {one.reason}"))
-    console.print()
+        if only not in (None, provider):
+            continue
+        profile = resolve_profile(provider, model)
+        encoded = encode_request(replace(REQUEST, model=model), profile)
+        printer.print_rule(f"{profile.title} · {model}")
+        for line in format_json(_shorten_texts(encoded.body), max(40, printer.width - 2)).splitlines():
+            printer.print_line(line)
+        for loss in encoded.losses:
+            printer.print_text(str(loss), "red", "  lost      ")
+        for repair in encoded.repairs:
+            printer.print_text(str(repair), "yellow", "  repaired  ")
+        printer.print_line("")
 
 
 def format_json(value: Any, width: int, indent: int = 0, used_columns: int = 0) -> str:
-    """JSON with one line for what fits into it. `used`: columns that are taken on the first line."""
+    """Format JSON compactly: a value that fits on one line stays there.
+
+    `used_columns` counts the columns that are already taken on the first line.
+    """
     line = dumps_text(value)
     if indent + used_columns + len(line) < width or not isinstance(value, dict | list) or not value:
         return line
@@ -127,7 +120,6 @@ def format_json(value: Any, width: int, indent: int = 0, used_columns: int = 0) 
 
 
 def _shorten_texts(value: Any) -> Any:
-    """Long texts cut, for the eye."""
     if isinstance(value, str):
         return value if len(value) <= 72 else value[:60] + f"… ({len(value)} characters)"
     if isinstance(value, dict):

@@ -1,7 +1,7 @@
-"""`toolglot doctor`: what there is on this machine, where keys and settings come from, and how the tools did.
+"""`toolglot doctor`: report on the installation, configuration, keys, sandbox and tool statistics.
 
-Laws: nothing is changed, and no key is shown. Without `--online` nobody is asked. What is absent is said and is no fault; what
-is broken is a problem, and then the exit code is 1.
+Nothing is changed, no key is shown, and without `--online` nothing is sent. A missing optional part is mentioned, but only a
+broken part is a problem; problems make the exit code 1.
 """
 
 import asyncio
@@ -17,36 +17,36 @@ from typing import Any
 
 import msgspec
 
-from toolglot.cli.printer import Printer, Row
+from toolglot.cli.printer import Printer, Row, write_json_line
 from toolglot.cli.sanitize import shorten
 from toolglot.config.layers import DEFAULT, Configuration, SettingValue, WithheldSetting
 from toolglot.config.settings import Settings
 from toolglot.engine.transport import HttpRequest, Timeouts, Transport
 from toolglot.errors import ToolglotError, UsageError
-from toolglot.jsontext import dumps, dumps_text, loads_object
+from toolglot.jsontext import dumps_text, loads_object
 from toolglot.providers.catalog import ALIASES, PROFILES, SURFACES
 from toolglot.providers.profile import Profile
 from toolglot.redact import REDACTED, redact
 
 __all__ = ["EXTRAS", "run_doctor"]
 
-# extra -> its packages, and what it is for
+# extra -> its packages, and what it adds
 EXTRAS: dict[str, tuple[tuple[str, ...], str]] = {
     "azure": (("azure-identity",), "sign in to Azure with Entra"),
-    "vertex": (("google-auth", "requests"), "sign in to Vertex AI with Google's credentials"),
-    "keyring": (("keyring",), "keys in the system's keyring"),
-    "web": (("playwright", "trafilatura"), "web pages in a real browser"),
-    "ast": (("ast-grep-py",), "search and rewrite by syntax"),
+    "vertex": (("google-auth", "requests"), "sign in to Vertex AI with Google credentials"),
+    "keyring": (("keyring",), "store keys in the system keyring"),
+    "web": (("playwright", "trafilatura"), "open web pages in a real browser"),
+    "ast": (("ast-grep-py",), "search and rewrite code by syntax"),
 }
 _PROGRAMS = {"rg": ("rg",), "git": ("git",), "chromium": ("chromium", "chromium-browser", "google-chrome", "chrome")}
-_MAX_LOG_BYTES = 5_000_000  # bytes of the audit log that are read, from its end
+_MAX_LOG_BYTES = 5_000_000  # read from the end of the audit log
 _MAX_TOOLS, _MAX_NAME = 20, 32
 _MISSING = "missing"
 _TIMEOUTS = Timeouts(connect=10.0, first_byte=10.0, idle=10.0)
 
 
 class ToolStatistics(msgspec.Struct, frozen=True):
-    """What the audit log says of one tool. Seconds are those of calls that ran."""
+    """Statistics of one tool in the audit log. The percentiles count only calls that ran, in seconds."""
 
     tool: str
     calls: int
@@ -56,7 +56,7 @@ class ToolStatistics(msgspec.Struct, frozen=True):
 
 
 class AuditSummary(msgspec.Struct, frozen=True):
-    """The audit log. `whole`: all of it was read."""
+    """The audit log. `whole` is False if only its end was read."""
 
     file: str | None
     tools: list[ToolStatistics] = []
@@ -65,7 +65,7 @@ class AuditSummary(msgspec.Struct, frozen=True):
 
 
 class Reachability(msgspec.Struct, frozen=True):
-    """Whether a provider answers."""
+    """The answer of a provider's server, or the problem."""
 
     providers: list[str]
     address: str
@@ -75,14 +75,14 @@ class Reachability(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """All that was found."""
+    """Everything that was collected; printed as it is by `--json`."""
 
     versions: dict[str, str]
     extras: dict[str, str | None]
-    """extra -> the versions of its packages; None: something is missing."""
+    """extra -> versions of its packages; None if one is missing."""
     files: dict[str, str]
     settings: list[SettingValue]
-    """Those that are not as usual."""
+    """Settings that differ from their defaults."""
     held_back: list[WithheldSetting]
     keys: dict[str, str | None]
     """provider -> where its key would come from."""
@@ -94,64 +94,67 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def run_doctor(configuration: Configuration | ToolglotError, *, online: bool, json: bool) -> int:
-    """Looks, and prints what it found; 1 where something is broken. `configuration`: or why it could not be read."""
-    findings = _collect(configuration, online=online)
+    """Collect and print a report; return 1 if something is broken. `configuration` may be the error of reading it."""
+    report = _collect(configuration, online=online)
     if json:
-        sys.stdout.buffer.write(dumps(findings) + b"\n")
-        sys.stdout.buffer.flush()
+        write_json_line(sys.stdout, report)
     else:
-        _print_report(Printer(sys.stdout), findings)
-    return 1 if findings.problems else 0
+        _print_report(Printer(sys.stdout), report)
+    return 1 if report.problems else 0
 
 
 def _collect(configuration: Configuration | ToolglotError, *, online: bool) -> Report:
     problems: list[str] = []
-    values, held_back = (), ()
+    values, withheld = (), ()
     if isinstance(configuration, Configuration):
-        settings, values, held_back = configuration.settings, configuration.values, configuration.withheld
+        settings, values, withheld = configuration.settings, configuration.values, configuration.withheld
     else:
         settings = Settings()
         problems.append(redact(str(configuration)))
     versions = _package_versions()
-    lacking = [name for name, version in versions.items() if version == _MISSING]
-    problems += [f"the package {name} is missing: install toolglot again" for name in lacking]
+    missing = [name for name, version in versions.items() if version == _MISSING]
+    problems += [f"package {name} is missing: reinstall toolglot" for name in missing]
     keys = {id: _key_origin(profile, settings) for id, profile in PROFILES.items()}
     problems += _check_model(settings, keys)
     audit = _read_audit(settings, problems)
-    reached = _check_online([id for id, origin in keys.items() if origin], settings) if online else None
-    problems += [one.problem for one in reached or () if one.problem]
+    reachability = _check_online([id for id, origin in keys.items() if origin], settings) if online else None
+    problems += [result.problem for result in reachability or () if result.problem]
     return Report(
         versions=versions,
         extras={name: _format_versions(packages) for name, (packages, _) in EXTRAS.items()},
         files=_config_files(configuration),
         settings=[
-            SettingValue(one.key, _hide_secrets(one.key, one.value), one.origin) for one in values if one.origin != DEFAULT
+            SettingValue(value.key, _hide_secrets(value.key, value.value), value.origin)
+            for value in values
+            if value.origin != DEFAULT
         ],
-        held_back=[WithheldSetting(one.key, _hide_secrets(one.key, one.value), one.reason) for one in held_back],
+        held_back=[
+            WithheldSetting(setting.key, _hide_secrets(setting.key, setting.value), setting.reason) for setting in withheld
+        ],
         keys=keys,
         sandbox=_describe_sandbox(),
-        programs={name: _find_program(names) for name, names in _PROGRAMS.items()},
+        programs={name: next(filter(None, map(shutil.which, names)), None) for name, names in _PROGRAMS.items()},
         audit=audit,
-        online=reached,
+        online=reachability,
         problems=problems,
     )
 
 
-# ---- what is installed
+# ---- installation
 
 
 def _package_versions() -> dict[str, str]:
     import platform
     from importlib.metadata import PackageNotFoundError, requires
 
-    found = {"toolglot": _installed_version("toolglot") or "not installed", "python": platform.python_version()}
-    found["platform"] = f"{platform.system()} {platform.release()} {platform.machine()}"
+    versions = {"toolglot": _installed_version("toolglot") or "not installed", "python": platform.python_version()}
+    versions["platform"] = f"{platform.system()} {platform.release()} {platform.machine()}"
     try:
-        needed = requires("toolglot") or []
+        requirements = requires("toolglot") or []
     except PackageNotFoundError:
-        needed = []
-    names = [re.split(r"[^\w.-]", line, maxsplit=1)[0] for line in needed if "extra ==" not in line]
-    return found | {name: _installed_version(name) or _MISSING for name in names}
+        requirements = []
+    names = [re.split(r"[^\w.-]", line, maxsplit=1)[0] for line in requirements if "extra ==" not in line]
+    return versions | {name: _installed_version(name) or _MISSING for name in names}
 
 
 def _installed_version(package: str) -> str | None:
@@ -163,13 +166,9 @@ def _installed_version(package: str) -> str | None:
         return None
 
 
-def _format_versions(names: Iterable[str]) -> str | None:
-    versions = {name: _installed_version(name) for name in names}
+def _format_versions(packages: Iterable[str]) -> str | None:
+    versions = {name: _installed_version(name) for name in packages}
     return ", ".join(f"{name} {version}" for name, version in versions.items()) if all(versions.values()) else None
-
-
-def _find_program(names: Iterable[str]) -> str | None:
-    return next((found for name in names if (found := shutil.which(name))), None)
 
 
 # ---- configuration and keys
@@ -179,31 +178,36 @@ def _config_files(configuration: Configuration | ToolglotError) -> dict[str, str
     from toolglot.config.layers import PROJECT_FILE
     from toolglot.config.paths import config_file
 
-    user = config_file()
-    files = {"user file": f"{user}{'' if user.is_file() else ' (absent)'}"}
+    user_file = config_file()
+    files = {"user file": f"{user_file}{'' if user_file.is_file() else ' (does not exist)'}"}
     if isinstance(configuration, Configuration) and configuration.project is not None:
-        trusted = "trusted" if configuration.trusted else "not trusted: toolglot trust"
-        files["project file"] = f"{configuration.project / PROJECT_FILE} ({trusted})"
+        trust = "trusted" if configuration.trusted else "not trusted: run toolglot trust"
+        files["project file"] = f"{configuration.project / PROJECT_FILE} ({trust})"
     return files
 
 
 def _hide_secrets(key: str, value: Any) -> str:
-    """A value as it may be seen: a header may hold anything."""
+    # A header may contain anything, so its value is never shown.
     return REDACTED if ".headers." in key else redact(value if isinstance(value, str) else dumps_text(value), by_name=True)
 
 
 def _key_origin(profile: Profile, settings: Settings) -> str | None:
-    """Where the key of a provider would come from."""
-    from toolglot.engine.auth import describe_key_origin, read_key_variable
+    """Describe where the key of a provider would come from."""
+    from toolglot.engine.auth import describe_key_origin
+    from toolglot.engine.signin.environment import read_key_variable
 
-    named = [given.key_env for name, given in settings.providers.items() if profile.id in _profile_ids(name) and given.key_env]
-    if named:
-        return f"variable {named[-1]}" if read_key_variable(named[-1]) else None
+    configured = [
+        section.key_env
+        for name, section in settings.providers.items()
+        if section.key_env and profile.id in {ALIASES.get(name, name), *(row for _, row in SURFACES.get(name, ()))}
+    ]
+    if configured:
+        return f"variable {configured[-1]}" if read_key_variable(configured[-1]) else None
     return describe_key_origin(profile)
 
 
 def _check_model(settings: Settings, keys: Mapping[str, str | None]) -> Iterator[str]:
-    """Why the configured model cannot be asked."""
+    """Yield the reason why the configured model cannot be used."""
     from toolglot.config.setup import Setup
 
     if settings.model is None:
@@ -211,77 +215,49 @@ def _check_model(settings: Settings, keys: Mapping[str, str | None]) -> Iterator
     try:
         engine = Setup(settings).engine()
     except ToolglotError as e:
-        yield f"the model {settings.model!r} cannot be asked: {e}"
+        yield f"the model {settings.model!r} cannot be used: {e}"
         return
     profile = engine.profile
     if not engine.name.startswith("simulator") and profile.auth != "optional" and not keys[profile.id]:
-        yield f"the model {settings.model!r} has no key: set {' or '.join(profile.key_env)}, or run toolglot login {profile.id}"
+        variables = " or ".join(profile.key_env)
+        yield f"there is no key for the model {settings.model!r}: set {variables}, or run toolglot login {profile.id}"
 
 
-def _profile_ids(provider: str) -> set[str]:
-    """The rows of the catalog that a name in the configuration speaks of."""
-    return {row for _, row in SURFACES.get(provider, ())} | {ALIASES.get(provider, provider)}
-
-
-# ---- the machine
+# ---- sandbox
 
 
 def _describe_sandbox() -> dict[str, str]:
-    """What holds the commands of tools; a canary is run to find out."""
+    """Describe how commands are confined; this runs a canary command."""
     from toolglot.builtin.shell.sandbox import describe_sandbox
 
-    said = describe_sandbox()
-    found = {"commands run": f"in {said['sandbox']}" if said["level"] else "unconfined: each one has to be approved"}
-    found |= {f"no {name}": why for name, why in said["reasons"].items() if why}
-    if said["gaps"]:
-        found["gaps"] = "; ".join(said["gaps"])
-    found["bubblewrap"] = said["bwrap"] or "not found"
+    sandbox = describe_sandbox()
+    rows = {"commands run": f"in {sandbox['sandbox']}" if sandbox["level"] else "unconfined: each one needs approval"}
+    rows |= {f"no {name}": reason for name, reason in sandbox["reasons"].items() if reason}
+    if sandbox["gaps"]:
+        rows["gaps"] = "; ".join(sandbox["gaps"])
+    rows["bubblewrap"] = sandbox["bwrap"] or "not found"
     if sys.platform == "linux":
-        found |= {
-            "user namespaces": _describe_namespaces(),
-            "Landlock": f"ABI {said['landlock']}" if said["landlock"] else "none",
-        }
-    found["processes"] = said["processes"]
-    return found
+        rows["user namespaces"] = _describe_namespaces()
+        rows["Landlock"] = f"ABI {sandbox['landlock']}" if sandbox["landlock"] else "not supported"
+    rows["processes"] = sandbox["processes"]
+    return rows
 
 
 def _describe_namespaces() -> str:
     for file, blocked in (
-        ("/proc/sys/kernel/unprivileged_userns_clone", "0"),
+        ("/proc/sys/kernel/unprivileged_userns_clone", "0"),  # Debian
         ("/proc/sys/user/max_user_namespaces", "0"),
-        ("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1"),
+        ("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1"),  # Ubuntu 24.04 and newer
     ):
         try:
             if Path(file).read_text().strip() == blocked:
-                return f"not for this user ({file} is {blocked})"
+                return f"not allowed for this user ({file} is {blocked})"
         except OSError:
             continue
-    return "allowed" if Path("/proc/self/ns/user").exists() else "the kernel has none"
+    return "allowed" if Path("/proc/self/ns/user").exists() else "not supported by the kernel"
 
 
-# ---- how the tools did
-
-
-def _read_audit(settings: Settings, problems: list[str]) -> AuditSummary:
-    from toolglot.config.paths import state_directory
-
-    if settings.audit is False:
-        return AuditSummary(None)
-    file = state_directory() / "audit.jsonl" if settings.audit is True else Path(settings.audit).expanduser()
-    try:
-        lines, whole = _read_tail(file)
-    except FileNotFoundError:
-        return AuditSummary(str(file))
-    except OSError as e:
-        problems.append(f"the audit log {str(file)!r} cannot be read: {e.strerror}")
-        return AuditSummary(str(file))
-    calls = [_parse_line(line) for line in lines if line.strip()]
-    by_tool: dict[str, list[_AuditLine]] = {}
-    for call in calls:
-        if call is not None:
-            by_tool.setdefault(call.tool, []).append(call)
-    tools = sorted((_summarize_tool(tool, calls) for tool, calls in by_tool.items()), key=lambda one: (-one.calls, one.tool))
-    return AuditSummary(str(file), tools, calls.count(None), whole)
+# ---- audit log
 
 
 class _AuditLine(msgspec.Struct, frozen=True):
@@ -291,20 +267,39 @@ class _AuditLine(msgspec.Struct, frozen=True):
     ran: bool = True
 
 
-def _read_tail(file: Path) -> tuple[list[bytes], bool]:
-    """The lines at the end of a file, and whether they are all of it."""
-    with file.open("rb") as log:
-        cut = max(0, log.seek(0, os.SEEK_END) - _MAX_LOG_BYTES)
-        log.seek(cut)
-        lines = log.read(_MAX_LOG_BYTES).split(b"\n")
-    return lines[1:] if cut else lines, not cut
+def _read_audit(settings: Settings, problems: list[str]) -> AuditSummary:
+    from toolglot.config.paths import state_directory
 
-
-def _parse_line(line: bytes) -> _AuditLine | None:
+    if settings.audit is False:
+        return AuditSummary(None)
+    file = state_directory() / "audit.jsonl" if settings.audit is True else Path(settings.audit).expanduser()
     try:
-        return msgspec.convert(loads_object(line), _AuditLine)
-    except (ValueError, msgspec.ValidationError):
-        return None
+        lines, is_whole = _read_tail(file)
+    except FileNotFoundError:
+        return AuditSummary(str(file))
+    except OSError as e:
+        problems.append(f"cannot read the audit log {str(file)!r}: {e.strerror}")
+        return AuditSummary(str(file))
+    by_tool: dict[str, list[_AuditLine]] = {}
+    damaged = 0
+    for line in filter(bytes.strip, lines):
+        try:
+            call = msgspec.convert(loads_object(line), _AuditLine)
+        except (ValueError, msgspec.ValidationError):
+            damaged += 1
+        else:
+            by_tool.setdefault(call.tool, []).append(call)
+    statistics = [_summarize_tool(tool, calls) for tool, calls in by_tool.items()]
+    return AuditSummary(str(file), sorted(statistics, key=lambda entry: (-entry.calls, entry.tool)), damaged, is_whole)
+
+
+def _read_tail(file: Path) -> tuple[list[bytes], bool]:
+    """Read the last lines of a file; return them, and whether they are the whole file."""
+    with file.open("rb") as log:
+        start = max(0, log.seek(0, os.SEEK_END) - _MAX_LOG_BYTES)
+        log.seek(start)
+        lines = log.read(_MAX_LOG_BYTES).split(b"\n")
+    return lines[1:] if start else lines, not start  # the first line is probably incomplete
 
 
 def _summarize_tool(tool: str, calls: list[_AuditLine]) -> ToolStatistics:
@@ -314,29 +309,26 @@ def _summarize_tool(tool: str, calls: list[_AuditLine]) -> ToolStatistics:
 
 
 def _percentile(sorted_values: list[float], percent: int) -> float | None:
-    """The smallest value that so many per cent of all do not exceed."""
+    """Return the smallest value that is not exceeded by `percent` per cent of all values (nearest rank)."""
     return sorted_values[max(0, -(-len(sorted_values) * percent // 100) - 1)] if sorted_values else None
 
 
-# ---- who answers
+# ---- reachability
 
 
 def _check_online(providers: Iterable[str], settings: Settings) -> list[Reachability]:
-    """Asks each address once, without a key: any answer means that it can be reached."""
-    places: dict[str, list[str]] = {}
-    found: list[Reachability] = []
-    for id in providers:
-        try:
-            places.setdefault(_base_url(id, settings), []).append(id)
-        except UsageError as e:
-            found.append(Reachability([id], PROFILES[id].base_url, problem=f"{id}: {e}"))
-    return [*asyncio.run(_probe_all(places)), *found]
-
-
-def _base_url(provider: str, settings: Settings) -> str:
+    """Contact each address once, without a key: any HTTP response means that it can be reached."""
     from toolglot.config.setup import Setup
 
-    return Setup(settings).engine(f"{provider}:model").profile.base_url
+    providers_by_url: dict[str, list[str]] = {}
+    failures: list[Reachability] = []
+    for id in providers:
+        try:
+            url = Setup(settings).engine(f"{id}:model").profile.base_url
+            providers_by_url.setdefault(url, []).append(id)
+        except UsageError as e:
+            failures.append(Reachability([id], PROFILES[id].base_url, problem=f"{id}: {e}"))
+    return [*asyncio.run(_probe_all(providers_by_url)), *failures]
 
 
 async def _probe_all(providers_by_url: Mapping[str, list[str]]) -> list[Reachability]:
@@ -344,103 +336,96 @@ async def _probe_all(providers_by_url: Mapping[str, list[str]]) -> list[Reachabi
 
     transport = HttpTransport(_TIMEOUTS)
     try:
-        return await asyncio.gather(*(_probe(transport, address, ids) for address, ids in providers_by_url.items()))
+        return await asyncio.gather(*(_probe(transport, url, ids) for url, ids in providers_by_url.items()))
     finally:
         await transport.close()
 
 
-async def _probe(transport: Transport, address: str, providers: list[str]) -> Reachability:
-    began = time.perf_counter()
-    shown = redact(address)
+async def _probe(transport: Transport, url: str, providers: list[str]) -> Reachability:
+    start = time.perf_counter()
+    address = redact(url)
     try:
-        answer = await transport.send(HttpRequest(address, {}, b"", stream=True, method="GET"))
+        response = await transport.send(HttpRequest(url, {}, b"", stream=True, method="GET"))
     except ToolglotError as e:
-        return Reachability(providers, shown, problem=f"{', '.join(providers)}: {redact(str(e))}")
-    await answer.close()
-    return Reachability(providers, shown, answer.status, round(time.perf_counter() - began, 3))
+        return Reachability(providers, address, problem=f"{', '.join(providers)}: {redact(str(e))}")
+    await response.close()
+    return Reachability(providers, address, response.status, round(time.perf_counter() - start, 3))
 
 
-# ---- for people
+# ---- printing
 
 
-def _print_report(sheet: Printer, findings: Report) -> None:
-    sheet.print_text("Versions", "bold")
-    sheet.print_pairs(findings.versions.items())
-    sheet.print_section("Extras", _extra_rows(findings.extras))
-    sheet.print_section("Configuration", [*findings.files.items(), *_setting_rows(findings)])
-    if findings.held_back:
-        rows = [(one.key, f"{one.value} ({one.reason})") for one in findings.held_back]
-        sheet.print_section("Held back until the folder is trusted", rows)
-    sheet.print_section("Keys", _key_rows(findings.keys))
-    sheet.print_section("Sandbox", findings.sandbox.items())
-    sheet.print_section("Programs", [(name, place or "not found") for name, place in findings.programs.items()])
-    _print_audit(sheet, findings.audit)
-    if findings.online is not None:
-        answered = [("·", _format_reachability(one)) for one in findings.online if not one.problem]
-        sheet.print_section("Online", answered or [("·", "no provider with a key was reached")])
-    sheet.print_text("")
-    for problem in findings.problems:
-        sheet.print_text(problem, "red", "✗ ", "  ")
-    if not findings.problems:
-        sheet.print_text("nothing is broken", "green", "✓ ")
-
-
-def _extra_rows(extras: Mapping[str, str | None]) -> Iterator[Row]:
-    for name, found in extras.items():
-        yield name, found or f"absent; to {EXTRAS[name][1]}: pip install 'toolglot[{name}]'"
-
-
-def _setting_rows(findings: Report) -> Iterator[Row]:
-    yield from ((one.key, f"{one.value} ({one.origin})") for one in findings.settings)
-    if not findings.settings:
-        yield "settings", "all as usual"
+def _print_report(printer: Printer, report: Report) -> None:
+    printer.print_text("Versions", "bold")
+    printer.print_pairs(report.versions.items())
+    extras = [
+        (name, versions or f"not installed; to {EXTRAS[name][1]}: pip install 'toolglot[{name}]'")
+        for name, versions in report.extras.items()
+    ]
+    printer.print_section("Extras", extras)
+    settings = [(setting.key, f"{setting.value} ({setting.origin})") for setting in report.settings]
+    printer.print_section("Configuration", [*report.files.items(), *(settings or [("settings", "all defaults")])])
+    if report.held_back:
+        rows = [(setting.key, f"{setting.value} ({setting.reason})") for setting in report.held_back]
+        printer.print_section("Ignored until the directory is trusted", rows)
+    printer.print_section("Keys", _key_rows(report.keys))
+    printer.print_section("Sandbox", report.sandbox.items())
+    printer.print_section("Programs", [(name, path or "not found") for name, path in report.programs.items()])
+    _print_audit(printer, report.audit)
+    if report.online is not None:
+        reached = [
+            ("·", f"{', '.join(result.providers)}: HTTP {result.status} in {result.seconds} s, {result.address}")
+            for result in report.online
+            if not result.problem
+        ]
+        printer.print_section("Online", reached or [("·", "no provider with a key was reached")])
+    printer.print_text("")
+    for problem in report.problems:
+        printer.print_text(problem, "red", "✗ ", "  ")
+    if not report.problems:
+        printer.print_text("no problems found", "green", "✓ ")
 
 
 def _key_rows(keys: Mapping[str, str | None]) -> Iterator[Row]:
-    """Providers with one origin in one line; those without a key at the end."""
+    """Yield one row per origin with its providers, then the providers without a key."""
     by_origin: dict[str, list[str]] = {}
     for id, origin in keys.items():
         if origin:
             by_origin.setdefault(origin, []).append(id)
     yield from ((origin, ", ".join(ids)) for origin, ids in by_origin.items())
     missing = [id for id, origin in keys.items() if not origin]
-    needed = [id for id in missing if PROFILES[id].auth != "optional"]
-    if needed:
+    if needed := [id for id in missing if PROFILES[id].auth != "optional"]:
         yield "no key", ", ".join(needed)
-    if others := [id for id in missing if id not in needed]:
-        yield "none needed", ", ".join(others)
+    if optional := [id for id in missing if PROFILES[id].auth == "optional"]:
+        yield "no key needed", ", ".join(optional)
 
 
-def _print_audit(sheet: Printer, audit: AuditSummary) -> None:
-    sheet.print_section("Calls of tools", [("audit log", audit.file or "off")])
+def _print_audit(printer: Printer, audit: AuditSummary) -> None:
+    printer.print_section("Tool calls", [("audit log", audit.file or "off")])
     if audit.file and not audit.tools:
-        sheet.print_text("no calls are written down yet", "", "  ")
+        printer.print_text("no calls have been recorded yet", "", "  ")
     rows = [
         {
-            "tool": shorten(one.tool, _MAX_NAME),
-            "calls": str(one.calls),
-            "errors": str(sum(one.errors.values())),
-            "p50 s": _format_seconds(one.p50),
-            "p95 s": _format_seconds(one.p95),
-            "kinds": ", ".join(f"{kind} {count}" for kind, count in one.errors.items()),
+            "tool": shorten(entry.tool, _MAX_NAME),
+            "calls": str(entry.calls),
+            "errors": str(sum(entry.errors.values())),
+            "p50 s": _format_seconds(entry.p50),
+            "p95 s": _format_seconds(entry.p95),
+            "kinds": ", ".join(f"{kind} {count}" for kind, count in entry.errors.items()),
         }
-        for one in audit.tools[:_MAX_TOOLS]
+        for entry in audit.tools[:_MAX_TOOLS]
     ]
     if rows:
-        sheet.print_text("")
-        sheet.print_table(rows, ("tool", "calls", "errors", "p95 s", "p50 s", "kinds"))
+        printer.print_text("")
+        printer.print_table(rows, ("tool", "calls", "errors", "p95 s", "p50 s", "kinds"))
     notes = {
-        f"and {len(audit.tools) - _MAX_TOOLS} more tools: --json has them": len(audit.tools) > _MAX_TOOLS,
-        f"{audit.damaged} damaged lines were passed over": audit.damaged > 0,
+        f"and {len(audit.tools) - _MAX_TOOLS} more tools (use --json to see them)": len(audit.tools) > _MAX_TOOLS,
+        f"{audit.damaged} damaged lines were skipped": audit.damaged > 0,
         f"only the last {_MAX_LOG_BYTES // 1_000_000} MB were read": not audit.whole,
     }
-    for note, counts in notes.items():
-        if counts:
-            sheet.print_text(note, "dim", "  ")
-
-
-def _format_reachability(result: Reachability) -> str:
-    return f"{', '.join(result.providers)}: HTTP {result.status} in {result.seconds} s, {result.address}"
+    for note, applies in notes.items():
+        if applies:
+            printer.print_text(note, "dim", "  ")
 
 
 def _format_seconds(value: float | None) -> str:

@@ -1,4 +1,4 @@
-"""Where the program begins: Ctrl-C is quiet from the first moment on, also while modules are loaded."""
+"""Entry point of the program. It handles Ctrl-C even while modules are still being imported."""
 
 import sys
 
@@ -6,11 +6,11 @@ __all__ = ["main"]
 
 
 def main() -> None:
-    """The entry point of `toolglot`."""
+    """Run `toolglot`."""
     try:
-        from toolglot.cli.main import main as begin
+        from toolglot.cli.main import main as run_main
 
-        begin()
+        run_main()
     except KeyboardInterrupt:
         sys.exit(130)
 

@@ -1,4 +1,7 @@
-"""Batches: an object in a line, an answer in a line, in input order. A bad line is answered, named on stderr, and passed."""
+"""Process batches: one JSON object per input line, one per output line, in the same order.
+
+A line that cannot be processed gets an error record, is reported on stderr, and does not stop the batch.
+"""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -8,61 +11,64 @@ from typing import Any, BinaryIO
 from toolglot.errors import MalformedData, ProviderError, ToolglotError, TruncatedStream
 from toolglot.jsontext import dumps, loads_object
 
-__all__ = ["error_record", "open_input", "process_lines", "read_input"]
+__all__ = ["Record", "error_record", "open_input", "process_lines", "read_input", "required_fields"]
 
 Record = dict[str, Any]
 ErrorFormatter = Callable[[Any, ToolglotError], Record]
 
 
 def open_input(file: Path | None) -> BinaryIO:
-    """The file, or stdin for None and `-`."""
+    """Open a file, or stdin for None and `-`."""
     return sys.stdin.buffer if file is None or str(file) == "-" else file.open("rb")
 
 
 def read_input(file: Path | None) -> bytes:
-    """All of the file, or of stdin."""
+    """Read a file, or stdin for None and `-`."""
     with open_input(file) as source:
         return source.read()
 
 
 def error_record(id: Any, error: ToolglotError) -> Record:
-    """An error as an answer."""
+    """Build the output record for an error."""
     retryable = isinstance(error, ProviderError) and error.retryable
     return {"id": id, "error": {"type": error.type, "message": str(error), "retryable": retryable}}
 
 
 def process_lines(file: Path | None, handler: Callable[[Record], Record], format_error: ErrorFormatter = error_record) -> int:
-    """Answers every line; 1 where one could not be read. `refuse`: how an error is said, with the id of its line."""
-    failed = 0
+    """Process every line; return 1 if a line could not be read.
+
+    `format_error` builds the record of an error from the id of its line.
+    """
+    exit_code = 0
     with open_input(file) as source:
         for number, line in enumerate(source, 1):
             if not line.strip():
                 continue
-            said, read = _process_line(line, handler, format_error)
-            sys.stdout.buffer.write(dumps(said) + b"\n")
-            if not read:
-                failed = 1
+            record, is_valid = _process_line(line, handler, format_error)
+            sys.stdout.buffer.write(dumps(record) + b"\n")
+            if not is_valid:
+                exit_code = 1
                 sys.stdout.buffer.flush()
-                print(f"line {number}: {said['error']['message']}", file=sys.stderr)
+                print(f"line {number}: {record['error']['message']}", file=sys.stderr)
     sys.stdout.buffer.flush()
-    return failed
+    return exit_code
 
 
 def _process_line(line: bytes, handler: Callable[[Record], Record], format_error: ErrorFormatter) -> tuple[Record, bool]:
+    """Return the output record, and whether the input was valid: a recorded provider error is a valid input."""
     try:
-        given = loads_object(line)
+        record = loads_object(line)
     except ValueError as e:
         return format_error(None, MalformedData(f"not a JSON object: {e}")), False
     try:
-        return {"id": given.get("id"), **handler(given)}, True
+        return {"id": record.get("id"), **handler(record)}, True
     except ToolglotError as e:
-        return format_error(given.get("id"), e), isinstance(e, ProviderError | TruncatedStream)
+        return format_error(record.get("id"), e), isinstance(e, ProviderError | TruncatedStream)
 
 
-def required_fields(record: Record, **kinds: type | tuple[type, ...]) -> Iterator[Any]:
-    """Fields of a line that must be there, of these types. Raises MalformedData."""
-    for name, kind in kinds.items():
-        if not isinstance(record.get(name), kind):
-            wanted = kind.__name__ if isinstance(kind, type) else " or ".join(k.__name__ for k in kind)
-            raise MalformedData(f"field {name!r} must be {wanted}, got {type(record.get(name)).__name__}")
+def required_fields(record: Record, **types: type) -> Iterator[Any]:
+    """Yield fields of a record after checking their types. Raises MalformedData."""
+    for name, expected in types.items():
+        if not isinstance(record.get(name), expected):
+            raise MalformedData(f"field {name!r} must be {expected.__name__}, got {type(record.get(name)).__name__}")
         yield record[name]

@@ -1,7 +1,7 @@
-"""What toolglot tells of itself: short lines on stderr, or JSON lines in a file. The root logger is never touched.
+"""Configure toolglot's logging: short lines on stderr, or JSON lines in a file. The root logger is never touched.
 
-Laws: no key is written, not in a field, not in a traceback. A line that cannot be written is lost in silence: no work ends
-because of it. What came from outside is shown without anything that a terminal would obey.
+No key is written, neither in a field nor in a traceback. A line that cannot be written is dropped: logging never stops the
+work. Text from outside is shown without anything that a terminal would interpret.
 """
 
 import logging
@@ -15,6 +15,7 @@ from typing import Any, cast
 
 import msgspec
 
+from toolglot.cli.printer import supports_color
 from toolglot.errors import UnknownName, UsageError
 from toolglot.jsontext import dumps
 from toolglot.redact import REDACTED, redact
@@ -23,25 +24,28 @@ __all__ = ["configure_logging", "effective_level"]
 
 Secrets = Callable[[], Iterable[str]]
 LEVELS = ("debug", "info", "warning", "error")
-_THIRD_PARTY_LOGGERS = ("aiohttp", "asyncio")  # heard at debug only
+_THIRD_PARTY_LOGGERS = ("aiohttp", "asyncio")  # enabled at debug only
 _STANDARD_ATTRIBUTES = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
-# Fields that a line's words say already, or that only machines read.
+# Fields that the message already contains, or that only machines read: left out of lines on stderr.
 _REDUNDANT_FIELDS = frozenset({"model", "seconds", "stop", "error", "attempt", "bytes", "method", "stream", "tool", "kind"})
 
 
 def effective_level(verbosity: int, configured: str) -> str:
-    """The level that counts: -v is info, -vv is debug, and neither makes it quieter than it is configured."""
-    asked = "debug" if verbosity > 1 else "info" if verbosity else configured
-    return min(asked, configured, key=_rank)
+    """Combine -v (info) and -vv (debug) with the configured level; the more verbose one wins."""
+    requested = "debug" if verbosity > 1 else "info" if verbosity else configured
+    return min(requested, configured, key=_rank)
 
 
 def configure_logging(level: str, file: Path | None, *, secrets: Secrets) -> None:
-    """Begins to write, and ends what was begun before. `secrets`: keys to hide, asked for each line. Raises UsageError."""
+    """Start logging, replacing an earlier configuration. Raises UsageError.
+
+    `secrets` returns the keys to hide; it is called for each line, because keys appear while the program runs.
+    """
     rank = _rank(level)
     handler = _StderrHandler(secrets) if file is None else _FileHandler(file.expanduser(), secrets)
-    own = logging.getLogger("toolglot")
-    own.setLevel(LEVELS[rank].upper())
-    _replace_handler(own, handler)
+    logger = logging.getLogger("toolglot")
+    logger.setLevel(LEVELS[rank].upper())
+    _replace_handler(logger, handler)
     for name in _THIRD_PARTY_LOGGERS:
         _replace_handler(logging.getLogger(name), handler if level == "debug" else _QuietHandler())
 
@@ -59,11 +63,11 @@ def _replace_handler(logger: logging.Logger, handler: logging.Handler) -> None:
     logger.addHandler(handler)
 
 
-# ---- where lines go
+# ---- handlers
 
 
 class _QuietHandler(logging.Handler):
-    """Says nothing; with it Python does not speak in its place."""
+    """Discards records. Without any handler, Python would print warnings to stderr itself."""
 
     def emit(self, record: logging.LogRecord) -> None:
         pass
@@ -73,7 +77,7 @@ class _QuietHandler(logging.Handler):
 
 
 class _StderrHandler(_QuietHandler):
-    """A line for people. Whatever stderr is at the moment gets it."""
+    """Writes readable lines to whatever `sys.stderr` is at the moment."""
 
     def __init__(self, secrets: Secrets) -> None:
         super().__init__()
@@ -83,22 +87,22 @@ class _StderrHandler(_QuietHandler):
         out = sys.stderr
         try:
             line = _format_line(_RecordRedactor(self._secrets()).fields(record))
-            out.write((f"\x1b[2m{line}\x1b[0m" if _supports_color(out) else line) + "\n")
+            out.write((f"\x1b[2m{line}\x1b[0m" if supports_color(out) else line) + "\n")
             out.flush()
         except Exception:
             self.handleError(record)
 
 
 class _FileHandler(_QuietHandler):
-    """A JSON line, appended in one piece. Only the user may read a file that is made here."""
+    """Appends JSON lines, each in a single write. A new file is readable by the user only."""
 
     def __init__(self, path: Path, secrets: Secrets) -> None:
         super().__init__()
         self._secrets = secrets
         try:
-            self._file = open(path, "ab", buffering=0, opener=_open_private)  # noqa: SIM115 - closed with the handler
+            self._file = open(path, "ab", buffering=0, opener=lambda name, flags: os.open(name, flags, 0o600))  # noqa: SIM115 - closed with the handler
         except OSError as e:
-            raise UsageError(f"the log {str(path)!r} cannot be written ({e.strerror}): name another file in log.file") from None
+            raise UsageError(f"cannot write the log {str(path)!r} ({e.strerror}): choose another file in log.file") from None
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
@@ -111,49 +115,44 @@ class _FileHandler(_QuietHandler):
         super().close()
 
 
-def _open_private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
-
-
-def _supports_color(out: Any) -> bool:
-    return out.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-
-
-# ---- what lines say
+# ---- contents of a line
 
 
 class _RecordRedactor:
-    """A record as plain values, without secrets."""
+    """Converts a log record to plain values without secrets."""
 
     def __init__(self, secrets: Iterable[str]) -> None:
         self._secrets = tuple(secrets)
 
     def fields(self, record: logging.LogRecord) -> dict[str, Any]:
-        """Time, level, logger, message; then everything that was given with it, and the exception as text."""
+        """Return time, level, logger and message, then all extra fields, and the exception as text."""
         time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        found = {
-            "time": time,
-            "level": record.levelname.lower(),
-            "logger": record.name,
-            "message": self._redact_text(_render_message(record)),
-        }
+        try:
+            message = record.getMessage()
+        except Exception:  # the arguments do not match the format string
+            message = str(record.msg)
+        fields = {"time": time, "level": record.levelname.lower(), "logger": record.name, "message": self._redact_text(message)}
         for name, value in vars(record).items():
-            if name not in _STANDARD_ATTRIBUTES and name not in found:
-                found[name] = self._redact_field(name, value)
+            if name not in _STANDARD_ATTRIBUTES and name not in fields:
+                fields[name] = self._redact_field(name, value)
         if record.exc_info and record.exc_info[0] is not None:
-            found["exception"] = self._redact_text("".join(traceback.format_exception(*record.exc_info)).rstrip())
+            fields["exception"] = self._redact_text("".join(traceback.format_exception(*record.exc_info)).rstrip())
         if record.stack_info:
-            found["stack"] = self._redact_text(record.stack_info)
-        return found
+            fields["stack"] = self._redact_text(record.stack_info)
+        return fields
 
     def _redact_text(self, text: str) -> str:
         return redact(text, self._secrets, by_name=True)
 
     def _redact_field(self, name: str, value: Any) -> Any:
-        """A value of this name; what is called a secret is one, whatever it looks like."""
+        # A field whose name says that it is secret is hidden whatever its value looks like.
         if isinstance(value, str) and REDACTED in self._redact_text(f"{name}: x"):
             return REDACTED
-        return self._redact_value(_to_json_value(value))
+        try:
+            value = msgspec.to_builtins(value, str_keys=True, enc_hook=str)
+        except Exception:  # a cycle, or keys that are not text
+            value = repr(value)
+        return self._redact_value(value)
 
     def _redact_value(self, value: Any) -> Any:
         match value:
@@ -168,34 +167,18 @@ class _RecordRedactor:
                 return value
 
 
-def _render_message(record: logging.LogRecord) -> str:
-    try:
-        return record.getMessage()
-    except Exception:  # words and arguments that do not fit
-        return str(record.msg)
-
-
-def _to_json_value(value: Any) -> Any:
-    """Anything as JSON could say it."""
-    try:
-        return msgspec.to_builtins(value, str_keys=True, enc_hook=str)
-    except Exception:  # in a circle, or with keys that are no text
-        return repr(value)
-
-
 def _format_line(fields: dict[str, Any]) -> str:
-    """`12:03:04 engine  anthropic:… answered in 1.200 s: end  request=…`, and an exception below it."""
+    """Format as `12:03:04 engine  anthropic:… answered in 1.200 s: end  request=…`, followed by the exception."""
     clock = datetime.fromisoformat(fields.pop("time")).astimezone().strftime("%H:%M:%S")
     level, logger, message = (fields.pop(name) for name in ("level", "logger", "message"))
-    below = [text for name in ("exception", "stack") if (text := fields.pop(name, ""))]
-    word = "" if level in ("debug", "info") else f"{level}: "
-    more = "".join(
+    details = [text for name in ("exception", "stack") if (text := fields.pop(name, ""))]
+    prefix = "" if level in ("debug", "info") else f"{level}: "
+    extra = "".join(
         f"  {name}={_format_value(value)}" for name, value in fields.items() if name not in _REDUNDANT_FIELDS and value
     )
-    first = f"{clock} {logger.rpartition('.')[2]:7} {word}{message}{more}"
-    return "\n".join(
-        [_replace_unprintable(first), *(_replace_unprintable(line) for text in below for line in text.splitlines())]
-    )
+    first = f"{clock} {logger.rpartition('.')[2]:7} {prefix}{message}{extra}"
+    lines = [first, *(line for text in details for line in text.splitlines())]
+    return "\n".join("".join(character if character.isprintable() else " " for character in line) for line in lines)
 
 
 def _format_value(value: Any) -> str:
@@ -208,7 +191,3 @@ def _format_value(value: Any) -> str:
             return ",".join(map(_format_value, cast(list[Any], value)))
         case _:
             return str(value)
-
-
-def _replace_unprintable(line: str) -> str:
-    return "".join(character if character.isprintable() else " " for character in line)

@@ -1,285 +1,327 @@
-"""The command line: arguments -> public API -> what is printed. Nothing imports it."""
+"""The commands: parse arguments, call the public API, print the result. Implementations are imported when they are needed."""
 
 import errno
 import os
 import stat
 import sys
-from enum import StrEnum
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Any, TypeVar
 
-import typer
+import click
+from click.exceptions import Exit
 
 from toolglot.cli.jsonl import process_lines, read_input
 from toolglot.errors import ToolglotError, UsageError
-from toolglot.jsontext import dumps, loads_object
+from toolglot.jsontext import loads_object
+from toolglot.wire.spec import WIRES
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+WIRE = click.Choice(list(WIRES))
+EXISTING_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
-class Wire(StrEnum):
-    """The API formats."""
+def _options(*decorators: Callable[[Any], Any]) -> Callable[[Command], Command]:
+    """Combine several options into one decorator."""
 
-    OPENAI_CHAT = "openai-chat"
-    OPENAI_RESPONSES = "openai-responses"
-    ANTHROPIC_MESSAGES = "anthropic-messages"
-    GEMINI = "gemini"
-    OLLAMA_CHAT = "ollama-chat"
+    def decorate(function: Command) -> Command:
+        for decorator in reversed(decorators):
+            function = decorator(function)
+        return function
 
-
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
-File = Annotated[
-    Path | None, typer.Argument(help="A file; - or nothing reads stdin.", exists=True, dir_okay=False, allow_dash=True)
-]
-Model = Annotated[str | None, typer.Option("--model", "-m", help="PROVIDER:MODEL, an alias, or simulator[:PROVIDER].")]
-Tools = Annotated[list[str] | None, typer.Option("--tools", help="Tools as module:object; may be repeated.")]
-System = Annotated[str | None, typer.Option("--system", help="Instructions to the model.")]
-Allow = Annotated[list[str] | None, typer.Option("--allow", help="Offer only tools of this name or pattern; may be repeated.")]
-Deny = Annotated[list[str] | None, typer.Option("--deny", help="Never offer tools of this name or pattern; may be repeated.")]
-MaxTurns = Annotated[int | None, typer.Option("--max-turns", help="Requests with tools for one prompt.", min=1)]
-BaseUrl = Annotated[str | None, typer.Option("--base-url", help="Another address of the provider.")]
-Verbose = Annotated[int, typer.Option("--verbose", "-v", count=True, help="Say more on stderr; -vv says everything.")]
-RootDirectory = Annotated[
-    Path | None, typer.Option("--root", help="The folder that the built-in tools work in.", exists=True, file_okay=False)
-]
-UseBuiltin = Annotated[
-    bool | None, typer.Option("--builtin/--no-builtin", help="The built-in tools; off where the simulator answers.")
-]
-FacadeName = Annotated[
-    str | None,
-    typer.Option("--facade", help="How models see the built-in tools: a name or a TOML file."),
-]
-LogFile = Annotated[Path | None, typer.Option("--log-file", help="Write the log to this file, as JSON lines.")]
-Json = Annotated[bool, typer.Option("--json", help="For scripts.")]
-Jsonl = Annotated[bool, typer.Option("--jsonl", help="One JSON object in a line, one answer in a line.")]
+    return decorate
 
 
-def _print_version(is_requested: bool) -> None:
+_file = click.argument("file", required=False, type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path))
+_json = click.option("--json", is_flag=True, help="Print JSON.")
+_jsonl = click.option("--jsonl", is_flag=True, help="Read one JSON object per line and write one result per line.")
+_yes = click.option("-y", "--yes", is_flag=True, help="Approve every call that needs approval.")
+_tools = click.option("--tools", multiple=True, metavar="MODULE:OBJECT", help="Load tools. Repeatable.")
+_root = click.option(
+    "--root",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Directory that the built-in tools work in. Default: the current one.",
+)
+_facade = click.option(
+    "--facade", help="Show the built-in tools to models under this facade: an id, a TOML file or module:object."
+)
+_logging = _options(
+    click.option("-v", "--verbose", count=True, help="Log progress to stderr; -vv for debug output."),
+    click.option("--log-file", type=click.Path(path_type=Path), help="Append the log to this file as JSON lines."),
+)
+_agent = _options(
+    click.option("-m", "--model", help="PROVIDER:MODEL, an alias, or simulator[:PROVIDER]."),
+    _tools,
+    click.option("--system", help="System prompt."),
+    click.option("--allow", multiple=True, metavar="PATTERN", help="Offer only tools that match. Repeatable."),
+    click.option("--deny", multiple=True, metavar="PATTERN", help="Never offer tools that match. Repeatable."),
+    click.option("--max-turns", type=click.IntRange(min=1), help="Maximum number of requests with tools per prompt."),
+    click.option("--base-url", help="Override the provider's base URL."),
+    _root,
+    click.option(
+        "--builtin/--no-builtin", default=None, help="Offer the built-in tools. Default: yes, except on the simulator."
+    ),
+    _facade,
+    _logging,
+)
+
+
+def _print_version(context: click.Context, _: click.Parameter, is_requested: bool) -> None:
     if is_requested:
         from importlib.metadata import version
 
-        typer.echo(f"toolglot {version('toolglot')}")
-        raise typer.Exit
+        click.echo(f"toolglot {version('toolglot')}")
+        context.exit()
 
 
-@app.callback()
-def options(
-    version: Annotated[
-        bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
-    ] = False,
-) -> None:
+@click.group()
+@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Print the version.")
+def app() -> None:
     """LLM tool calling that works with every model and never breaks."""
 
 
 @app.command()
-def decode(wire: Annotated[Wire, typer.Option(help="The API format.")], file: File = None, jsonl: Jsonl = False) -> None:
-    """Read a provider's answer, streamed or whole, as a neutral reply."""
-    from toolglot.cli.decode import decode_line, read_reply, reply_record
-    from toolglot.wire.codec import create_reader
+@click.argument("prompt", required=False)
+@_agent
+@click.option("--load", type=click.Path(path_type=Path), help="Resume a conversation written by /save.")
+def chat(prompt: str | None, load: Path | None, **flags: Any) -> None:
+    """Chat with a model that can call tools.
 
-    if jsonl:
-        raise typer.Exit(process_lines(file, lambda given: decode_line(wire, given)))
-    found = create_reader(wire)
-    reply = read_reply(found, read_input(file))
-    _print_json(reply_record(reply, found))
-
-
-@app.command()
-def convert(
-    source: Annotated[Wire, typer.Option("--from", help="The API format of the request.")],
-    target: Annotated[Wire, typer.Option("--to", help="The API format to write.")],
-    file: File = None,
-    model: Annotated[str | None, typer.Option(help="The model of the new request; else the name is kept.")] = None,
-    jsonl: Jsonl = False,
-) -> None:
-    """Turn a request for one provider into a request for another, and say what was lost or mended."""
-    from toolglot.cli import convert as work
-
-    if jsonl:
-        raise typer.Exit(process_lines(file, lambda given: work.convert_line(source, target, model, given)))
-    try:
-        body = loads_object(read_input(file))
-    except ValueError as e:
-        raise ToolglotError(f"the request is not a JSON object: {e}") from None
-    said = work.convert_request(body, source, target, model=model)
-    _print_json(said["request"])
-    for kind in ("losses", "repairs"):
-        for one in said[kind]:
-            typer.secho(
-                f"{'lost' if kind == 'losses' else 'mended'}: {one}",
-                err=True,
-                fg="red" if kind == "losses" else "yellow",
-            )
-
-
-@app.command()
-def check(
-    tools: Annotated[str, typer.Argument(help="Tools as JSON (a file, or - for stdin), or module:object.")],
-    targets: Annotated[list[str] | None, typer.Option("--for", help="PROVIDER or PROVIDER:MODEL; may be repeated.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="One JSON object for each provider.")] = False,
-) -> None:
-    """Say what each provider would refuse or lose of some tools, before anything is sent."""
-    from toolglot.cli.check import check_tools as find
-    from toolglot.cli.check import load_definitions
-
-    refused = False
-    for finding in find(load_definitions(tools), targets or []):
-        refused = refused or finding.is_refused
-        if json:
-            sys.stdout.buffer.write(dumps(finding) + b"\n")
-            continue
-        state = ("refused", "red") if finding.is_refused else ("changed", "yellow") if finding.losses else ("ok", "green")
-        typer.echo(
-            f"{typer.style(f'{state[0]:8}', fg=state[1])} {finding.provider}{':' + finding.model if finding.model else ''}"
-        )
-        for word, notes in (("limit", finding.problems), ("lost", finding.losses), ("mended", finding.repairs)):
-            for note in notes:
-                typer.echo(f"           {word}: {note}")
-    raise typer.Exit(int(refused))
-
-
-@app.command()
-def chat(
-    prompt: Annotated[str | None, typer.Argument(help="What to say first.")] = None,
-    model: Model = None,
-    tools: Tools = None,
-    system: System = None,
-    allow: Allow = None,
-    deny: Deny = None,
-    max_turns: MaxTurns = None,
-    base_url: BaseUrl = None,
-    load: Annotated[Path | None, typer.Option("--load", help="Go on with a conversation that /save wrote.")] = None,
-    root: RootDirectory = None,
-    builtin: UseBuiltin = None,
-    facade: FacadeName = None,
-    verbose: Verbose = 0,
-    log_file: LogFile = None,
-) -> None:
-    """Talk with a model that may call tools. Without a model and a key, the simulator answers."""
-    given = locals()
+    PROMPT is sent first, if there is one. Without a model or a key, the simulator answers.
+    """
     from toolglot.cli.chat.launch import launch
     from toolglot.cli.startup import Flags
 
-    raise typer.Exit(launch(Flags.from_arguments(given), prompt, load))
+    raise Exit(launch(Flags(**flags), prompt, load))
 
 
 @app.command()
-def run(
-    prompt: Annotated[str | None, typer.Argument(help="What to ask; - or nothing reads stdin, else a pipe is added.")] = None,
-    model: Model = None,
-    attach: Annotated[list[Path] | None, typer.Option("--attach", "-a", help="A file to show; may be repeated.")] = None,
-    tools: Tools = None,
-    system: System = None,
-    allow: Allow = None,
-    deny: Deny = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Approve every call that would be asked about.")] = False,
-    max_turns: MaxTurns = None,
-    base_url: BaseUrl = None,
-    json: Annotated[bool, typer.Option("--json", help="Every event as a JSON line.")] = False,
-    root: RootDirectory = None,
-    builtin: UseBuiltin = None,
-    facade: FacadeName = None,
-    verbose: Verbose = 0,
-    log_file: LogFile = None,
-) -> None:
-    """Ask one thing: the model may call tools, the answer is printed. Without a model and a key, the simulator answers."""
-    given = locals()
+@click.argument("prompt", required=False)
+@click.option("-a", "--attach", multiple=True, type=click.Path(path_type=Path), help="Attach a file. Repeatable.")
+@_agent
+@_yes
+@click.option("--json", is_flag=True, help="Print every event as a JSON line.")
+def run(prompt: str | None, attach: tuple[Path, ...], yes: bool, json: bool, **flags: Any) -> None:
+    """Run one prompt with tools and print the answer.
+
+    Use - as PROMPT or omit it to read stdin; otherwise piped input is appended. Without a model or a key, the simulator
+    answers.
+    """
     from toolglot.cli.run import run_once
     from toolglot.cli.startup import Flags
 
-    raise typer.Exit(run_once(Flags.from_arguments(given), _read_prompt(prompt), attach or [], yes=yes, json=json))
+    raise Exit(run_once(Flags(**flags), _read_prompt(prompt), attach, yes=yes, json=json))
 
 
 @app.command()
+@click.argument("tool", required=False)
+@click.argument("arguments", required=False)
+@click.option("-m", "--model", help="Use the tool names that this model sees.")
+@_tools
+@_root
+@_facade
+@_yes
+@click.option("--jsonl", is_flag=True, help="Read one call per line and write one result per line.")
+@click.option("--file", type=EXISTING_FILE, help="With --jsonl: read the calls from this file, not stdin.")
+@_json
+@_logging
 def call(
-    tool: Annotated[str | None, typer.Argument(help="The name of a tool; not with --jsonl.")] = None,
-    arguments: Annotated[str | None, typer.Argument(help="Its arguments as JSON; - reads stdin.")] = None,
-    file: Annotated[Path | None, typer.Option(help="With --jsonl: the calls; else stdin.", exists=True, dir_okay=False)] = None,
-    tools: Tools = None,
-    root: RootDirectory = None,
-    facade: FacadeName = None,
-    model: Annotated[str | None, typer.Option("--model", "-m", help="Under the names that this model has for them.")] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Approve every call that would be asked about.")] = False,
-    jsonl: Annotated[bool, typer.Option("--jsonl", help="One call in a line, one answer in a line.")] = False,
-    json: Json = False,
-    verbose: Verbose = 0,
-    log_file: LogFile = None,
+    tool: str | None,
+    arguments: str | None,
+    model: str | None,
+    yes: bool,
+    jsonl: bool,
+    file: Path | None,
+    json: bool,
+    **flags: Any,
 ) -> None:
-    """Run one tool as a model would run it: the same sandbox, rules and audit log."""
+    """Run a tool as a model would.
+
+    The same sandbox, rules and audit log apply. ARGUMENTS are JSON; use - to read them from stdin.
+    """
     from toolglot.cli.call import call_lines, call_once
     from toolglot.cli.startup import Flags
 
-    flags = Flags(tools=tuple(tools or ()), root=root, verbose=verbose, log_file=log_file, facade=facade)
     if jsonl:
         if tool is not None:
-            raise UsageError(f"--jsonl reads its calls from stdin or --file: leave out {tool!r} and what follows it")
-        raise typer.Exit(call_lines(flags, file, model=model, yes=yes))
+            raise UsageError(f"--jsonl reads its calls from stdin or --file: remove {tool!r} and what follows it")
+        raise Exit(call_lines(Flags(**flags), file, model=model, yes=yes))
     if file is not None:
-        raise UsageError(f"--file {str(file)!r} is for --jsonl: one call has its arguments after its name, or - for stdin")
+        raise UsageError(f"--file {str(file)!r} requires --jsonl: pass the arguments after the tool name, or - for stdin")
     if tool is None:
-        raise UsageError("say which tool: toolglot call TOOL '{…}'; toolglot tools lists them")
-    raise typer.Exit(call_once(flags, tool, arguments, model=model, yes=yes, json=json))
+        raise UsageError("name a tool: toolglot call TOOL '{…}' (run `toolglot tools` to list them)")
+    raise Exit(call_once(Flags(**flags), tool, arguments, model=model, yes=yes, json=json))
 
 
 @app.command()
-def models(
-    name: Annotated[str | None, typer.Argument(help="PROVIDER or PROVIDER:MODEL; nothing shows all providers.")] = None,
-    json: Json = False,
-) -> None:
-    """Show what is known of providers and models: wire, limits, features, facts with their dates."""
+@click.argument("name", required=False)
+@_json
+def models(name: str | None, json: bool) -> None:
+    """Show the limits and features of providers and models.
+
+    NAME is PROVIDER or PROVIDER:MODEL; without it, all providers are listed.
+    """
     from toolglot.cli.models import show_models
 
-    raise typer.Exit(show_models(name, json=json))
+    raise Exit(show_models(name, json=json))
 
 
-@app.command("tools")
-def tools_command(
-    tools: Annotated[
-        list[str] | None, typer.Argument(help="module:object, or a JSON file; nothing takes the configured.")
-    ] = None,
-    model: Annotated[
-        str | None, typer.Option("--model", "-m", help="As this PROVIDER:MODEL sees them; with --wire also MODEL alone.")
-    ] = None,
-    wire: Annotated[Wire | None, typer.Option(help="As this API format has them.")] = None,
-    facade: Annotated[str | None, typer.Option(help="Under the names of a harness.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="The request's tools field, exactly as it would be sent.")] = False,
-) -> None:
-    """Show tools as a model sees them, and what is lost on the way."""
+@app.command()
+@click.argument("tools", nargs=-1)
+@click.option("-m", "--model", help="Show them as this PROVIDER:MODEL sees them; with --wire, MODEL is enough.")
+@click.option("--wire", type=WIRE, help="Show them in this API format.")
+@click.option("--facade", help="Show the built-in tools under this facade.")
+@click.option("--json", is_flag=True, help="Print the tools field of a request, exactly as it would be sent.")
+def tools(tools: tuple[str, ...], model: str | None, wire: str | None, facade: str | None, json: bool) -> None:
+    """Show tools as a model sees them.
+
+    TOOLS are module:object or JSON files; without them, the configured and built-in tools are shown.
+    """
     from toolglot.cli.check import load_definitions
     from toolglot.cli.startup import Flags, prepare
     from toolglot.cli.tools import show_tools
     from toolglot.config.layers import read_configuration
     from toolglot.config.setup import Setup
 
-    found = [one for name in tools for one in load_definitions(name)] if tools else prepare(Flags(), want_builtin=True).tools
+    shown = [item for name in tools for item in load_definitions(name)] if tools else prepare(Flags(), want_builtin=True).tools
     settings = read_configuration().settings
-    seen_by = Setup(settings).resolve_model(model) if model and (wire is None or model in settings.aliases) else model
-    seen_as = facade or (settings.facade if settings.facade != "auto" else None)
-    raise typer.Exit(show_tools(found, model=seen_by, wire=wire, facade=seen_as, json=json))
+    resolved = Setup(settings).resolve_model(model) if model and (wire is None or model in settings.aliases) else model
+    facade = facade or (settings.facade if settings.facade != "auto" else None)
+    raise Exit(show_tools(shown, model=resolved, wire=wire, facade=facade, json=json))
 
 
 @app.command()
-def doctor(
-    online: Annotated[bool, typer.Option("--online", help="Also see which providers can be reached.")] = False,
-    json: Json = False,
-) -> None:
-    """Look at versions, extras, configuration, keys, the sandbox and what tools did so far."""
-    from toolglot.cli.doctor import run_doctor as look
+@click.argument("tools")
+@click.option("--for", "targets", multiple=True, metavar="PROVIDER[:MODEL]", help="Check only this target. Repeatable.")
+@click.option("--json", is_flag=True, help="Print one JSON object per provider.")
+def check(tools: str, targets: tuple[str, ...], json: bool) -> None:
+    """Report what providers would reject or lose of your tools.
+
+    Nothing is sent. TOOLS is a JSON file, - for stdin, or module:object.
+    """
+    from toolglot.cli.check import check_tools, load_definitions, print_result
+    from toolglot.cli.printer import write_json_line
+
+    is_refused = False
+    for result in check_tools(load_definitions(tools), targets):
+        is_refused = is_refused or result.is_refused
+        if json:
+            write_json_line(sys.stdout, result)
+        else:
+            print_result(result)
+    raise Exit(int(is_refused))
+
+
+@app.command()
+@click.option("--from", "source", type=WIRE, required=True, help="API format of the input.")
+@click.option("--to", "target", type=WIRE, required=True, help="API format of the output.")
+@click.option("--model", help="Model name in the output. Default: keep the name.")
+@_jsonl
+@_file
+def convert(source: str, target: str, model: str | None, jsonl: bool, file: Path | None) -> None:
+    """Convert a request to another API format.
+
+    What was lost or repaired is reported on stderr. Use - as FILE or omit it to read stdin.
+    """
+    from toolglot.cli.config import print_json
+    from toolglot.cli.convert import convert_line, convert_request
+
+    if jsonl:
+        raise Exit(process_lines(file, lambda record: convert_line(source, target, model, record)))
+    try:
+        body = loads_object(read_input(file))
+    except ValueError as e:
+        raise ToolglotError(f"the request is not a JSON object: {e}") from None
+    result = convert_request(body, source, target, model=model)
+    print_json(result["request"])
+    for loss in result["losses"]:
+        click.secho(f"lost: {loss}", err=True, fg="red")
+    for repair in result["repairs"]:
+        click.secho(f"repaired: {repair}", err=True, fg="yellow")
+
+
+@app.command()
+@click.option("--wire", type=WIRE, required=True, help="API format of the response.")
+@_jsonl
+@_file
+def decode(wire: str, jsonl: bool, file: Path | None) -> None:
+    """Decode a provider's response into a neutral reply.
+
+    The response may be a stream or a complete body. Use - as FILE or omit it to read stdin.
+    """
+    from toolglot.cli.config import print_json
+    from toolglot.cli.decode import decode_line, read_reply, reply_record
+    from toolglot.wire.codec import create_reader
+
+    if jsonl:
+        raise Exit(process_lines(file, lambda record: decode_line(wire, record)))
+    reply_reader = create_reader(wire)
+    reply = read_reply(reply_reader, read_input(file))
+    print_json(reply_record(reply, reply_reader))
+
+
+@app.command()
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--port", default=8484, show_default=True, help="Port to listen on; 0 picks a free one.")
+@click.option("--fault", multiple=True, help="Inject a fault into the next request. Repeatable: one per request, in order.")
+def simulate(host: str, port: int, fault: tuple[str, ...]) -> None:
+    """Serve a simulator of every provider.
+
+    It speaks all API formats and validates requests strictly. It needs no key and no network.
+    """
+    from toolglot.cli.simulate import serve
+
+    raise Exit(serve(host, port, fault))
+
+
+@app.command()
+@click.option("--wire", metavar="PROVIDER", help="Run only this provider.")
+@click.option("--bodies", is_flag=True, help="Show one awkward request in every API format instead.")
+def demo(wire: str | None, bodies: bool) -> None:
+    """Run a conversation with tools on every API format.
+
+    Each conversation is handed over to another provider halfway. It runs on the simulator, without a key.
+    """
+    from toolglot.cli.printer import Printer
+
+    printer = Printer(sys.stdout)
+    if bodies:
+        from toolglot.cli.demo_wires import show_wires
+
+        show_wires(printer, only=wire)
+        return
+    from toolglot.cli.demo import run_demo
+    from toolglot.cli.demo_tools import run_tools_demo
+
+    raise Exit(run_demo(printer, only=wire) or (0 if wire else run_tools_demo(printer)))
+
+
+@app.command()
+@click.option("--online", is_flag=True, help="Also check which providers can be reached.")
+@_json
+def doctor(online: bool, json: bool) -> None:
+    """Check the installation, configuration, keys and sandbox."""
+    from toolglot.cli.doctor import run_doctor
     from toolglot.config.layers import Configuration, read_configuration
 
-    found: Configuration | ToolglotError
+    configuration: Configuration | ToolglotError
     try:
-        found = read_configuration()
+        configuration = read_configuration()
     except ToolglotError as error:
-        found = error
-    raise typer.Exit(look(found, online=online, json=json))
+        configuration = error
+    raise Exit(run_doctor(configuration, online=online, json=json))
 
 
-config = typer.Typer(no_args_is_help=True, help="Look at the configuration.", rich_markup_mode=None)
-app.add_typer(config, name="config")
+@app.group()
+def config() -> None:
+    """Show the configuration."""
 
 
 @config.command("show")
-def config_show(json: Json = False) -> None:
-    """Print every setting with its origin."""
+@_json
+def config_show(json: bool) -> None:
+    """Print every setting and where it comes from."""
     from toolglot.cli.config import show_configuration
     from toolglot.config.layers import read_configuration
 
@@ -287,84 +329,55 @@ def config_show(json: Json = False) -> None:
 
 
 @config.command("path")
-def config_path(json: Json = False) -> None:
-    """Print the files that are looked at."""
+@_json
+def config_path(json: bool) -> None:
+    """Print the files and directories that are used."""
     from toolglot.cli.config import show_paths
 
     show_paths(json=json)
 
 
 @app.command()
-def trust(
-    folder: Annotated[Path | None, typer.Argument(help="A folder; nothing means the project's here.")] = None,
-    remove: Annotated[bool, typer.Option("--remove", help="Do not trust it any more.")] = False,
-    listed: Annotated[bool, typer.Option("--list", help="Print the trusted folders.")] = False,
-) -> None:
-    """Let the toolglot.toml of a folder set everything: load tools, name addresses, loosen rules."""
+@click.argument("directory", required=False, type=click.Path(path_type=Path))
+@click.option("--remove", is_flag=True, help="Stop trusting it.")
+@click.option("--list", "list_all", is_flag=True, help="List the trusted directories.")
+def trust(directory: Path | None, remove: bool, list_all: bool) -> None:
+    """Trust the toolglot.toml of a directory.
+
+    A trusted file can change any setting: load tools, set URLs, relax rules. DIRECTORY defaults to that of the project file.
+    """
     from toolglot.cli.trust import update_trust
 
-    raise typer.Exit(update_trust(folder, remove=remove, list_all=listed))
+    raise Exit(update_trust(directory, remove=remove, list_all=list_all))
 
 
 @app.command()
-def login(
-    provider: Annotated[str, typer.Argument(help="copilot, or a provider whose key is to be kept.")],
-    host: Annotated[str | None, typer.Option(help="A company's GitHub, as in company.ghe.com.")] = None,
-) -> None:
-    """Sign in to Copilot, or put a provider's key into the system keyring."""
-    from toolglot.cli.login import login as enter
+@click.argument("provider")
+@click.option("--host", help="GitHub Enterprise host, for example company.ghe.com (copilot only).")
+def login(provider: str, host: str | None) -> None:
+    """Store a key in the system keyring, or sign in to Copilot."""
+    from toolglot.cli.login import login as run_login
 
-    raise typer.Exit(enter(provider, host=host))
-
-
-@app.command()
-def logout(provider: Annotated[str, typer.Argument(help="A provider.")]) -> None:
-    """Forget a login or a key that `login` has kept."""
-    from toolglot.cli.login import logout as leave
-
-    raise typer.Exit(leave(provider))
+    raise Exit(run_login(provider, host=host))
 
 
 @app.command()
-def simulate(
-    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="The port; 0 takes any that is free.")] = 8484,
-    fault: Annotated[list[str] | None, typer.Option(help="One fault for each request, in order; may be repeated.")] = None,
-) -> None:
-    """Serve a stand-in for every provider on this machine: five wires, strict, no key, no network."""
-    from toolglot.cli.simulate import serve
+@click.argument("provider")
+def logout(provider: str) -> None:
+    """Delete a key or sign-in stored by `login`."""
+    from toolglot.cli.login import logout as run_logout
 
-    raise typer.Exit(serve(host, port, fault or []))
-
-
-@app.command()
-def demo(
-    wire: Annotated[str | None, typer.Option(help="Only this provider.")] = None,
-    bodies: Annotated[bool, typer.Option("--bodies", help="Show one awkward request in every wire instead.")] = False,
-) -> None:
-    """Show a conversation with tools on every wire, handed over in the middle: on the simulator, over HTTP, without a key."""
-    from rich.console import Console
-
-    if bodies:
-        from toolglot.cli.demo_wires import show_wires
-
-        show_wires(Console(), only=wire)
-        return
-    from toolglot.cli.demo import run_demo as play
-    from toolglot.cli.demo_tools import run_tools_demo
-
-    console = Console()
-    raise typer.Exit(play(console, only=wire) or (0 if wire else run_tools_demo(console)))
+    raise Exit(run_logout(provider))
 
 
 def _read_prompt(prompt: str | None) -> str:
-    """What is asked. Raises UsageError where it is nothing, or not text."""
+    """Combine the prompt argument with piped input. Raises UsageError if there is no prompt."""
     if prompt in (None, "-"):
         prompt = _read_stdin()
-    elif _has_piped_input() and (more := _read_stdin()).strip():
-        prompt = f"{prompt}\n\n{more}"
+    elif _has_piped_input() and (piped := _read_stdin()).strip():
+        prompt = f"{prompt}\n\n{piped}"
     if not prompt or not prompt.strip():
-        raise UsageError("there is nothing to ask: give a prompt, or pipe one in")
+        raise UsageError("the prompt is empty: pass one as an argument, or pipe it in")
     return prompt
 
 
@@ -376,7 +389,7 @@ def _read_stdin() -> str:
 
 
 def _has_piped_input() -> bool:
-    """Whether somebody has sent something to read: a pipe or a file, not a terminal or nothing."""
+    """Whether stdin is a pipe or a file; reading anything else could wait forever."""
     try:
         mode = os.fstat(sys.stdin.fileno()).st_mode
     except (OSError, ValueError, AttributeError):
@@ -384,16 +397,10 @@ def _has_piped_input() -> bool:
     return stat.S_ISFIFO(mode) or stat.S_ISREG(mode)
 
 
-def _print_json(value: object) -> None:
-    import msgspec
-
-    sys.stdout.buffer.write(msgspec.json.format(dumps(value), indent=2) + b"\n")
-
-
 def main() -> None:
-    """The entry point: every failure is one sentence."""
+    """Run the command line; report every failure in one sentence."""
     try:
-        app()
+        app(prog_name="toolglot")
     except ToolglotError as e:
         from toolglot.cli.sanitize import escape_invisible
 
@@ -401,23 +408,22 @@ def main() -> None:
         sys.exit(2 if isinstance(e, UsageError) else 1)
     except KeyboardInterrupt:
         sys.exit(130)
-    except BrokenPipeError:  # whoever read has seen enough
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - the interpreter flushes it at its end
+    except BrokenPipeError:  # the reader of our output, such as `head`, has exited
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - the interpreter flushes stdout on exit
         sys.exit(1)
     except Exception as e:
         if isinstance(e, OSError) and e.errno in (errno.ENOSPC, errno.EIO):
-            sys.exit(f"toolglot: the output cannot be written: {e.strerror}")
+            sys.exit(f"toolglot: cannot write the output: {e.strerror}")
         if isinstance(e, FileNotFoundError) and _cwd_is_missing():
-            print("toolglot: the current folder is not there any more: change to another one", file=sys.stderr)
+            print("toolglot: the current directory no longer exists: change to another one", file=sys.stderr)
             sys.exit(2)
         from logging import getLogger
 
         getLogger("toolglot.cli").debug("unexpected failure", exc_info=True)
-        sys.exit(f"toolglot: unexpected {type(e).__name__}: {e} (a bug: -vv shows where)")
+        sys.exit(f"toolglot: unexpected {type(e).__name__}: {e} (this is a bug; use -vv for details)")
 
 
 def _cwd_is_missing() -> bool:
-    """Whether the current folder was removed."""
     try:
         os.getcwd()
     except FileNotFoundError:

@@ -1,6 +1,6 @@
-"""`toolglot models`: what is known of providers and models, each fact with its day and its source. Nobody is asked.
+"""`toolglot models`: show the catalog's facts about providers and models, with dates and sources. Nothing is sent.
 
-`--json`: one object a line, complete. Text fits the terminal: what has no room as a table is stacked.
+With `--json`, each provider is one complete object per line.
 """
 
 import re
@@ -10,9 +10,8 @@ from typing import Any, cast
 
 import msgspec
 
-from toolglot.cli.printer import Printer, Row
+from toolglot.cli.printer import Printer, Row, write_json_line
 from toolglot.facades.catalog import facade_id_for_model, facade_id_for_provider
-from toolglot.jsontext import dumps
 from toolglot.providers.catalog import FACTS, PROFILES, Fact, resolve_profile
 from toolglot.providers.profile import ANY_CHOICE, Price, Profile, ProviderLimits
 from toolglot.providers.windows import find_window
@@ -21,12 +20,17 @@ __all__ = ["expand_fields", "find_profile", "show_models"]
 
 
 def show_models(pattern: str | None, *, json: bool) -> int:
-    """Prints all providers, or all about one of them or of one model. Raises UnknownName."""
+    """Print all providers, or the details of one provider or model; return the exit code. Raises UnknownName."""
     profiles = list(PROFILES.values()) if pattern is None else [find_profile(pattern)]
     if json:
         for profile in profiles:
-            sys.stdout.buffer.write(dumps(_to_json(profile)) + b"\n")
-        sys.stdout.buffer.flush()
+            window = find_window(profile.id, profile.model)
+            details = {
+                "facade": _facade_id(profile),
+                "window": window and expand_fields(window),
+                "facts": [expand_fields(fact) for fact in _model_facts(profile)],
+            }
+            write_json_line(sys.stdout, expand_fields(profile) | details)
     elif pattern is None:
         _print_overview(Printer(sys.stdout), profiles)
     else:
@@ -35,28 +39,18 @@ def show_models(pattern: str | None, *, json: bool) -> int:
 
 
 def find_profile(name: str) -> Profile:
-    """The profile of PROVIDER or PROVIDER:MODEL; of what the simulator plays for its name. Raises UnknownName."""
+    """Find the profile for PROVIDER or PROVIDER:MODEL; for the simulator, the one it plays. Raises UnknownName."""
     provider, _, model = name.partition(":")
     if provider == "simulator":
         from toolglot.engine.factory import create_engine
 
-        played = create_engine(name).profile
-        return resolve_profile(played.id, played.model)
+        simulated = create_engine(name).profile
+        return resolve_profile(simulated.id, simulated.model)
     return resolve_profile(provider, model)
 
 
-def _to_json(profile: Profile) -> dict[str, Any]:
-    window = find_window(profile.id, profile.model)
-    return {
-        **expand_fields(profile),
-        "facade": _facade_id(profile),
-        "window": window and expand_fields(window),
-        "facts": [expand_fields(fact) for fact in _model_facts(profile)],
-    }
-
-
 def expand_fields(value: Any) -> Any:
-    """A value with all its fields, also those that are as usual; sets in order."""
+    """Convert structs to dicts with all fields, including those that have their defaults; sort sets."""
     match value:
         case msgspec.Struct():
             return {name: expand_fields(getattr(value, name)) for name in value.__struct_fields__}
@@ -71,7 +65,6 @@ def expand_fields(value: Any) -> Any:
 
 
 def _model_facts(profile: Profile) -> list[Fact]:
-    """What is different for this model."""
     return [fact for fact in FACTS if profile.id in fact.profiles and re.search(fact.model, profile.model)]
 
 
@@ -79,60 +72,56 @@ def _facade_id(profile: Profile) -> str:
     return facade_id_for_model(profile.model) if profile.model else facade_id_for_provider(profile.id)
 
 
-# ---- all providers
+# ---- overview
 
-# In the order of the screen, and in the order in which they are given room.
+# In display order, and in the order in which columns are kept on a narrow terminal.
 _COLUMNS: tuple[str, ...] = ("provider", "wire", "tools", "strict", "choice", "facade", "key", "as of")
 _COLUMN_PRIORITY = ("provider", "wire", "tools", "strict", "choice", "key", "facade", "as of")
 
 
-def _print_overview(sheet: Printer, profiles: Iterable[Profile]) -> None:
+def _print_overview(printer: Printer, profiles: Iterable[Profile]) -> None:
     rows = [dict(zip(_COLUMNS, _overview_row(profile), strict=True)) for profile in profiles]
-    sheet.print_table(rows, _COLUMN_PRIORITY)
-    sheet.print_text("")
-    sheet.print_text("All about one: toolglot models PROVIDER, or PROVIDER:MODEL", "dim")
+    printer.print_table(rows, _COLUMN_PRIORITY)
+    printer.print_text("")
+    printer.print_text("For details: toolglot models PROVIDER, or PROVIDER:MODEL", "dim")
 
 
 def _overview_row(profile: Profile) -> tuple[str, ...]:
     keys = (*profile.key_env, *profile.token_env)
+    choices = profile.features.choices
+    choice = " ".join(sorted(choices))
+    if len(choices) > 2:  # the missing ones are fewer
+        choice = f"not {' '.join(sorted(ANY_CHOICE - choices))}" if ANY_CHOICE - choices else "all"
     return (
         profile.id,
         profile.wire,
         str(profile.limits.tools or "-"),
         _yes_no(profile.features.strict and bool(profile.strict_dialect)),
-        _format_choices(profile),
+        choice,
         facade_id_for_provider(profile.id),
         (keys[0] + (f" +{len(keys) - 1}" if keys[1:] else "")) if keys else "-",
         profile.limits.as_of,
     )
 
 
-def _format_choices(profile: Profile) -> str:
-    """The tool choices in few letters."""
-    known = profile.features.choices
-    if len(known) > 2:
-        return f"not {' '.join(sorted(ANY_CHOICE - known))}" if ANY_CHOICE - known else "all"
-    return " ".join(sorted(known))
+# ---- details
 
 
-# ---- one of them
-
-
-def _print_profile(sheet: Printer, profile: Profile) -> None:
-    sheet.print_text(f"{profile.title} · {profile.id}{':' + profile.model if profile.model else ''}", "bold")
-    sheet.print_pairs(_general_rows(profile))
-    sheet.print_section(f"Limits, as of {profile.limits.as_of} ({profile.limits.source})", _limit_rows(profile.limits))
-    sheet.print_section("Tools", _tool_rows(profile))
-    sheet.print_section("Requests", _request_rows(profile))
+def _print_profile(printer: Printer, profile: Profile) -> None:
+    printer.print_text(f"{profile.title} · {profile.id}{':' + profile.model if profile.model else ''}", "bold")
+    printer.print_pairs(_general_rows(profile))
+    printer.print_section(f"Limits, as of {profile.limits.as_of} ({profile.limits.source})", _limit_rows(profile.limits))
+    printer.print_section("Tools", _tool_rows(profile))
+    printer.print_section("Requests", _request_rows(profile))
     for title, notes in (("Notes", profile.notes), ("For this model", tuple(map(_format_fact, _model_facts(profile))))):
         if notes:
-            sheet.print_section(title, [("·", note) for note in notes])
+            printer.print_section(title, [("·", note) for note in notes])
 
 
 def _general_rows(profile: Profile) -> Iterator[Row]:
     yield "wire", profile.wire
-    yield "address", (profile.base_url or "yours: base_url") + profile.path
-    yield "key", " or ".join((*profile.key_env, *profile.token_env)) or "none is needed"
+    yield "address", (profile.base_url or "set by you: base_url") + profile.path
+    yield "key", " or ".join((*profile.key_env, *profile.token_env)) or "not needed"
     if profile.sign_in:
         yield "sign-in", profile.sign_in
     yield "facade", _facade_id(profile)
@@ -142,19 +131,20 @@ def _general_rows(profile: Profile) -> Iterator[Row]:
 
 
 def _format_context(profile: Profile) -> str:
-    """The limits as they count, which a fact may have changed; the source where it is the window's."""
-    context, answer, window = profile.limits.context, profile.limits.answer, find_window(profile.id, profile.model)
+    """Describe the limits in effect, which a fact may have changed, with the source of the window if there is one."""
+    context, answer = profile.limits.context, profile.limits.answer
     if context is None:
-        return "not known"
-    most = f", an answer at most {answer:,}" if answer else ""
-    return f"{context:,} tokens{most}" + (f" ({window.source}, {window.as_of})" if window else "")
+        return "unknown"
+    window = find_window(profile.id, profile.model)
+    source = f" ({window.source}, {window.as_of})" if window else ""
+    return f"{context:,} tokens{f', at most {answer:,} per answer' if answer else ''}{source}"
 
 
 def _format_price(price: Price | None) -> str:
     if price is None:
-        return "not known"
-    parts = f"${price.input:g} in, ${price.cached:g} in from a cache, ${price.output:g} out"
-    return f"{parts}, for a million tokens ({price.as_of})"
+        return "unknown"
+    amounts = f"${price.input:g} input, ${price.cached:g} cached input, ${price.output:g} output"
+    return f"{amounts} per million tokens ({price.as_of})"
 
 
 def _limit_rows(limits: ProviderLimits) -> Iterator[Row]:
@@ -163,7 +153,7 @@ def _limit_rows(limits: ProviderLimits) -> Iterator[Row]:
         "description": limits.description,
         "bytes": limits.request_bytes,
         "cache marks": limits.cache_marks,
-        "stops": limits.stops,
+        "stop sequences": limits.stops,
     }
     yield from ((name, f"{value:,}") for name, value in numbers.items() if value is not None)
     yield "tool name", limits.name
@@ -173,7 +163,7 @@ def _limit_rows(limits: ProviderLimits) -> Iterator[Row]:
 def _tool_rows(profile: Profile) -> Iterator[Row]:
     features = profile.features
     yield "choice", ", ".join(sorted(features.choices))
-    yield "parallel", "yes" + ("" if features.parallel_off else ", it cannot be turned off") if features.parallel else "no"
+    yield "parallel", "yes" + ("" if features.parallel_off else ", cannot be turned off") if features.parallel else "no"
     yield "strict", _yes_no(features.strict and bool(profile.strict_dialect))
     for name in ("streamed_arguments", "freeform", "namespaces", "hosted", "error_flag"):
         yield name.replace("_", " "), _yes_no(getattr(features, name))

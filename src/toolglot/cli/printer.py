@@ -1,87 +1,108 @@
-"""Text for people that fits their terminal: wrapped, aligned, coloured on a terminal only. What has no room is stacked."""
+"""Print text, labeled values and tables that fit the terminal, in color only where it is supported."""
 
 import os
 import shutil
 import textwrap
 from collections.abc import Iterable, Sequence
-from typing import TextIO
+from typing import Any, TextIO
 
 from toolglot.cli.sanitize import escape_invisible
+from toolglot.cli.styled import Line
+from toolglot.jsontext import dumps
 
-__all__ = ["Printer", "Row"]
+__all__ = ["Printer", "Row", "supports_color", "write_json_line"]
 
 Row = tuple[str, str]
-"""A label and what is said of it."""
-_COLORS = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
-_MIN_VALUE_WIDTH = 16  # columns for a value; with less it goes under its label
-_MAX_LABEL_WIDTH = 24  # the longest label that others are aligned with
+"""A label and its value."""
+_MIN_VALUE_WIDTH = 16  # with fewer columns left, a value goes below its label
+_MAX_LABEL_WIDTH = 24  # longer labels do not push the value column to the right
+
+
+def supports_color(stream: Any) -> bool:
+    """Whether escape sequences may be written to a stream."""
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def write_json_line(stream: TextIO, value: Any) -> None:
+    """Write a value as one line of JSON, in UTF-8 whatever the encoding of the stream is."""
+    stream.flush()
+    stream.buffer.write(dumps(value) + b"\n")
+    stream.buffer.flush()
 
 
 class Printer:
-    """Text for people: aligned, wrapped to the width, coloured on a terminal only."""
+    """Prints text that is aligned, wrapped to the terminal width, and colored on terminals."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
         self.width = max(20, shutil.get_terminal_size((80, 24)).columns)
-        self._use_color = out.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+        self._use_color = supports_color(out)
 
     def print_text(self, text: str, style: str = "", indent: str = "", hanging_indent: str = "") -> None:
-        """Words, wrapped. `hang`: stands before all lines but the first."""
+        """Print wrapped text. `hanging_indent` precedes every line but the first."""
         hanging_indent = hanging_indent or " " * len(indent)
-        for line in self._wrap(text, self.width - len(hanging_indent)) or [""]:
-            self.print_line(indent + line, style)
-            indent = hanging_indent
+        width = max(8, self.width - len(hanging_indent))
+        for paragraph in escape_invisible(text).splitlines() or [""]:
+            for line in textwrap.wrap(paragraph, width, break_on_hyphens=False) or [""]:
+                self.print_line(indent + line, style)
+                indent = hanging_indent
 
     def print_line(self, text: str, style: str = "") -> None:
-        """One line as it is."""
-        text = escape_invisible(text).rstrip()
-        text = text.encode(self._out.encoding or "utf-8", "replace").decode(self._out.encoding or "utf-8")
-        self._out.write((f"\x1b[{_COLORS[style]}m{text}\x1b[0m" if self._use_color and style and text else text) + "\n")
+        """Print one line without wrapping it."""
+        self.write(Line(escape_invisible(text).rstrip(), style).append("\n"))
+
+    def print_rule(self, title: str) -> None:
+        """Print a title in a horizontal line."""
+        self.print_line(f"── {title} {'─' * max(0, self.width - len(title) - 4)}", "bold cyan")
+
+    def write(self, line: Line) -> None:
+        """Write styled text as it is, without a line end."""
+        text = line.render(use_color=self._use_color)
+        encoding = self._out.encoding or "utf-8"
+        self._out.write(text.encode(encoding, "replace").decode(encoding))
+        self._out.flush()
 
     def print_section(self, title: str, rows: Iterable[Row], style: str = "") -> None:
-        """A title, and labels with values under it."""
+        """Print a blank line, a title, and labeled values."""
         self.print_text("")
         self.print_text(title, "bold")
         self.print_pairs(rows, style)
 
     def print_pairs(self, rows: Iterable[Row], style: str = "") -> None:
-        """Labels with values beside them, or under them where a label is long, the terminal narrow, or a path would be torn."""
+        """Print labels with their values beside them, or below them if a word of the value would not fit."""
         rows = list(rows)
         column = max((len(label) for label, _ in rows if len(label) <= _MAX_LABEL_WIDTH), default=0)
-        room = self.width - column - 4
+        available = self.width - column - 4
         for label, value in rows:
-            longest = max(map(len, value.split()), default=0)
-            if column <= 2 or (len(label) <= column and max(_MIN_VALUE_WIDTH, longest) <= room):
+            longest_word = max(map(len, value.split()), default=0)
+            if column <= 2 or (len(label) <= column and max(_MIN_VALUE_WIDTH, longest_word) <= available):
                 self.print_text(value, style, f"  {label:{column}}  ", " " * (column + 4))
             else:
                 self.print_text(label, style, "  ")
                 self.print_text(value, style, "    ")
 
     def print_table(self, rows: Sequence[dict[str, str]], priority: Sequence[str]) -> None:
-        """Rows of the same columns. Columns that have no room are left out, which is said; less than three are no table."""
+        """Print rows with the same columns.
+
+        Columns that do not fit are left out, the last in `priority` first, and a note names them. If fewer than three
+        columns fit, the rows are stacked instead.
+        """
         if not rows:
             return
         widths = {name: max(len(name), *(len(row[name]) for row in rows)) for name in rows[0]}
         kept: list[str] = []
         for name in priority:
-            if sum(widths[one] + 2 for one in (*kept, name)) - 2 <= self.width:
+            if sum(widths[column] + 2 for column in (*kept, name)) - 2 <= self.width:
                 kept.append(name)
         if len(kept) < min(3, len(priority)):
-            self._print_stacked(rows, priority)
+            for row in rows:
+                self.print_text(row[priority[0]], "bold")
+                self.print_text(" · ".join(f"{name} {row[name]}" for name in priority[1:]), "", "  ")
             return
         columns = [name for name in widths if name in kept]
         self.print_line("  ".join(f"{name:{widths[name]}}" for name in columns), "bold")
         for row in rows:
             self.print_line("  ".join(f"{row[name]:{widths[name]}}" for name in columns))
-        if missing := [name for name in widths if name not in kept]:
+        if hidden := [name for name in widths if name not in kept]:
             self.print_text("")
-            self.print_text(f"A wider window or --json also has: {', '.join(missing)}", "dim")
-
-    def _print_stacked(self, rows: Iterable[dict[str, str]], priority: Sequence[str]) -> None:
-        for row in rows:
-            self.print_text(row[priority[0]], "bold")
-            self.print_text(" · ".join(f"{name} {row[name]}" for name in priority[1:]), "", "  ")
-
-    def _wrap(self, text: str, width: int) -> list[str]:
-        lines = escape_invisible(text).splitlines()
-        return [part for line in lines for part in textwrap.wrap(line, max(8, width), break_on_hyphens=False) or [""]]
+            self.print_text(f"Columns hidden (use a wider terminal or --json): {', '.join(hidden)}", "dim")

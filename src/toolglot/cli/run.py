@@ -1,12 +1,11 @@
-"""`toolglot run`: one prompt, tools, an answer. The answer goes to stdout; what happens meanwhile goes to stderr.
+"""`toolglot run`: run one prompt with tools. The answer goes to stdout, progress and problems to stderr.
 
-`--json`: every event is a JSON line `{"type": …}` on stdout; the first is {"type": "RunStarted", "version": 1, "model": …}, the
-last one RunDone or RunFailed. Exit: 0 answered, 1 failed, 2 wrong usage, 3 stopped before the end, 130 interrupted.
+With `--json`, every event is a JSON line `{"type": …}` on stdout, from {"type": "RunStarted", "version": 1, "model": …} to
+RunDone or RunFailed. Exit codes: 0 success, 1 failure, 2 usage error, 3 stopped early, 130 interrupted.
 """
 
 import asyncio
 import contextlib
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,8 +13,9 @@ from typing import Any, TextIO
 
 from toolglot.cli.attachments import load_attachment
 from toolglot.cli.format_call import format_arguments
+from toolglot.cli.printer import supports_color, write_json_line
 from toolglot.cli.sanitize import escape_controls, escape_invisible, shorten
-from toolglot.cli.startup import CliSetup, Flags, prepare, require_key
+from toolglot.cli.startup import Flags, prepare, require_key
 from toolglot.engine.model_list import describe_error
 from toolglot.errors import ToolglotError
 from toolglot.events import (
@@ -30,7 +30,6 @@ from toolglot.events import (
     ToolProgress,
     ToolStarted,
 )
-from toolglot.jsontext import dumps
 from toolglot.loop.orchestrator import Orchestrator
 
 __all__ = ["EVENTS_VERSION", "run_once"]
@@ -39,27 +38,22 @@ EVENTS_VERSION = 1
 
 
 def run_once(flags: Flags, prompt: str, files: Sequence[Path], *, yes: bool, json: bool) -> int:
-    """Runs the prompt and shows it; the exit code. Raises UsageError before anything is sent."""
-    with prepare(flags) as started:
-        return _run_with_setup(started, flags, prompt, files, yes=yes, json=json)
-
-
-def _run_with_setup(cli_setup: CliSetup, flags: Flags, prompt: str, files: Sequence[Path], *, yes: bool, json: bool) -> int:
-    given: dict[str, Any] = {"base_url": flags.base_url} if flags.base_url else {}
-    approve = (lambda _: "yes") if yes else None  # pyright: ignore[reportUnknownLambdaType, reportUnknownVariableType]
-    agent = cli_setup.setup.create_agent(cli_setup.model, tools=cli_setup.tools, approve=approve, **given)
-    asked = [prompt, *map(load_attachment, files)]
-    require_key(agent.engine)
-    if cli_setup.model_reason:
-        print(f"toolglot: {cli_setup.model_reason}", file=sys.stderr)
-    out = sys.stdout
-    show: _JsonPresenter | _TextPresenter = _JsonPresenter(out) if json else _TextPresenter(out)
-    with contextlib.redirect_stdout(sys.stderr):  # what a tool prints is not the answer
-        try:
-            return asyncio.run(_stream_run(agent, asked, show))
-        except KeyboardInterrupt:
-            show.show_failure("Interrupted", "interrupted; the conversation is valid")
-            return 130
+    """Run the prompt and print the result; return the exit code. Raises UsageError before anything is sent."""
+    with prepare(flags) as cli_setup:
+        overrides: dict[str, Any] = {"base_url": flags.base_url} if flags.base_url else {}
+        approve = (lambda _: "yes") if yes else None  # pyright: ignore[reportUnknownLambdaType, reportUnknownVariableType]
+        agent = cli_setup.setup.create_agent(cli_setup.model, tools=cli_setup.tools, approve=approve, **overrides)
+        content = [prompt, *map(load_attachment, files)]
+        require_key(agent.engine)
+        if cli_setup.model_reason:
+            print(f"toolglot: {cli_setup.model_reason}", file=sys.stderr)
+        presenter = _JsonPresenter(sys.stdout) if json else _TextPresenter(sys.stdout)
+        with contextlib.redirect_stdout(sys.stderr):  # output printed by a tool is not part of the answer
+            try:
+                return asyncio.run(_stream_run(agent, content, presenter))
+            except KeyboardInterrupt:
+                presenter.show_failure("Interrupted", "interrupted; the conversation is still valid")
+                return 130
 
 
 async def _stream_run(agent: Orchestrator, prompt: Any, presenter: "_JsonPresenter | _TextPresenter") -> int:
@@ -78,37 +72,33 @@ async def _stream_run(agent: Orchestrator, prompt: Any, presenter: "_JsonPresent
 
 
 class _JsonPresenter:
-    """One JSON object a line."""
+    """Writes one JSON object per line."""
 
     def __init__(self, out: TextIO) -> None:
-        self._out = out.buffer
-
-    def _write(self, value: Any) -> None:
-        self._out.write(dumps(value) + b"\n")
-        self._out.flush()
+        self._out = out
 
     def show_start(self, model: str) -> None:
-        self._write({"type": "RunStarted", "version": EVENTS_VERSION, "model": model})
+        write_json_line(self._out, {"type": "RunStarted", "version": EVENTS_VERSION, "model": model})
 
     def show_event(self, event: RunEvent) -> None:
-        self._write(event)
+        write_json_line(self._out, event)
 
     def show_failure(self, kind: str, message: str) -> None:
-        self._write({"type": "RunFailed", "error": {"type": kind, "message": message}})
+        write_json_line(self._out, {"type": "RunFailed", "error": {"type": kind, "message": message}})
 
 
 class _TextPresenter:
-    """The answer as text; calls and what went wrong in grey on a terminal's stderr."""
+    """Writes the answer to stdout; if stderr is a terminal, shows calls and problems there."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
         self._sanitize = escape_controls if out.isatty() else str
         self._is_live = sys.stderr.isatty()
-        self._use_color = self._is_live and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+        self._use_color = supports_color(sys.stderr)
         self._at_line_start = True
 
     def show_start(self, model: str) -> None:
-        self._print_note(f"{model}", "2")
+        self._print_note(model, "2")
 
     def show_event(self, event: RunEvent) -> None:
         match event:
@@ -122,14 +112,13 @@ class _TextPresenter:
                 self._print_note(f"  {event.text}", "2")
             case ToolFinished():
                 result = event.outcome.result
-                sign, colour = ("✗", "31") if result.is_error else ("←", "2")
-                self._print_note(
-                    f"{sign} {event.outcome.call.name} {event.outcome.seconds:.2f} s  {shorten(result.text, 100)}", colour
-                )
+                symbol, color = ("✗", "31") if result.is_error else ("←", "2")
+                timing = f"{event.outcome.call.name} {event.outcome.seconds:.2f} s"
+                self._print_note(f"{symbol} {timing}  {shorten(result.text, 100)}", color)
             case Retrying():
-                self._print_note(f"asked again in {event.seconds:.1f} s: {event.why}", "33")
+                self._print_note(f"retrying in {event.seconds:.1f} s: {event.why}", "33")
             case ModelSwitched():
-                self._print_note(f"going on with {event.model}: {event.why}", "33")
+                self._print_note(f"continuing with {event.model}: {event.why}", "33")
             case ContextCut():
                 self._print_note(event.said, "33")
             case RunDone():
@@ -141,14 +130,11 @@ class _TextPresenter:
         self._end_line()
         for loss in result.losses:
             print(f"toolglot: lost: {escape_invisible(str(loss))}", file=sys.stderr)
-        if result.stop != "end":
-            waiting = ", ".join(call.name for call in result.pending)
-            why = (
-                f"approval of {waiting} is needed (--yes gives it)"
-                if result.stop == "approval"
-                else f"it stopped early: {result.stop}"
-            )
-            print(f"toolglot: {why}", file=sys.stderr)
+        if result.stop == "approval":
+            names = ", ".join(call.name for call in result.pending)
+            print(f"toolglot: {names} needs approval (use --yes to approve)", file=sys.stderr)
+        elif result.stop != "end":
+            print(f"toolglot: stopped early: {result.stop}", file=sys.stderr)
 
     def show_failure(self, kind: str, message: str) -> None:
         self._end_line()
@@ -160,8 +146,8 @@ class _TextPresenter:
             self._out.flush()
             self._at_line_start = True
 
-    def _print_note(self, text: str, colour: str) -> None:
+    def _print_note(self, text: str, color: str) -> None:
         if self._is_live:
             self._end_line()
             text = escape_invisible(text)
-            print(f"\x1b[{colour}m{text}\x1b[0m" if self._use_color else text, file=sys.stderr, flush=True)
+            print(f"\x1b[{color}m{text}\x1b[0m" if self._use_color else text, file=sys.stderr, flush=True)

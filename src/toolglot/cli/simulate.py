@@ -1,4 +1,4 @@
-"""`toolglot simulate`: the simulator on a port, until Ctrl-C."""
+"""`toolglot simulate`: serve the simulator until Ctrl-C."""
 
 import asyncio
 import sys
@@ -9,7 +9,7 @@ from toolglot.simulator.server import serve as serve_simulator
 
 __all__ = ["serve"]
 
-# What a client of each vendor is told as its base URL.
+# client -> the path that its base URL needs
 _BASE_URL_PATHS = {
     "openai (chat, responses)": "/v1",
     "anthropic": "",
@@ -20,7 +20,7 @@ _BASE_URL_PATHS = {
 
 
 def serve(host: str, port: int, faults: Sequence[str]) -> int:
-    """Serves; the exit code."""
+    """Serve until interrupted; return the exit code."""
     simulator = Simulator(faults=faults)
     try:
         asyncio.run(serve_simulator(host, port, simulator=simulator, on_ready=_announce))
@@ -33,6 +33,6 @@ def serve(host: str, port: int, faults: Sequence[str]) -> int:
 
 
 def _announce(url: str) -> None:
-    print(f"simulating every provider at {url} (any key is good; Ctrl-C ends it)", flush=True)
-    for who, path in _BASE_URL_PATHS.items():
-        print(f"  base URL for {who:25} {url}{path}", flush=True)
+    print(f"simulating every provider at {url} (any key works; press Ctrl-C to stop)", flush=True)
+    for client, path in _BASE_URL_PATHS.items():
+        print(f"  base URL for {client:25} {url}{path}", flush=True)

@@ -1,11 +1,12 @@
-"""What `run`, `chat` and others do first: configuration, logging, keys out of the environment, tools, a model.
+"""Shared startup of `run`, `chat` and others: configuration, logging, secrets, tools and the model.
 
-Laws: keys are taken out of the environment before any tool's code is loaded. What a project's file may not do is said, once.
+Keys are removed from the environment before any tool's code is loaded. Settings of an untrusted project file that are ignored
+are reported once.
 """
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CliSetup", "Flags", "prepare", "require_key"]
 
-# What is asked where only a key says which provider is meant; the first that has one counts.
+# Used if no model is configured: the first one whose provider has a key.
 DEFAULT_MODELS = (
     "anthropic:claude-sonnet-4-5",
     "openai:gpt-5.1",
@@ -45,10 +46,15 @@ DEFAULT_MODELS = (
     "mistral:mistral-large-latest",
     "groq:llama-3.3-70b-versatile",
 )
+_SIGN_IN_HINTS = {
+    "entra": "sign in with az login (pip install 'toolglot[azure]')",
+    "adc": "sign in with gcloud auth application-default login (pip install 'toolglot[vertex]')",
+    "copilot": "sign in with toolglot login copilot",
+}
 
 
 class Flags(msgspec.Struct, frozen=True, kw_only=True):
-    """What the command line says. None and (): nothing."""
+    """The flags of the command line; None and () mean that a flag was not given."""
 
     model: str | None = None
     tools: tuple[str, ...] = ()
@@ -63,16 +69,8 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True):
     builtin: bool | None = None
     facade: str | None = None
 
-    @classmethod
-    def from_arguments(cls, arguments: Mapping[str, Any]) -> "Flags":
-        """The arguments of a command, as far as they are flags."""
-        said: dict[str, Any] = {name: arguments[name] for name in cls.__struct_fields__ if arguments.get(name) is not None}
-        for name in ("tools", "allow", "deny"):
-            said[name] = tuple(said.get(name, ()))
-        return cls(**said)
-
     def to_settings(self) -> dict[str, Any]:
-        """As dotted keys."""
+        """Return the flags as dotted setting keys."""
         return {
             "model": self.model or None,
             "system": self.system,
@@ -86,16 +84,16 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CliSetup(msgspec.Struct):
-    """Everything that a conversation needs, until it is left. `why`: how the model was chosen, where nobody named one."""
+    """Everything a command needs to run tools and models; a context manager that stops the built-in tools on exit."""
 
     configuration: Configuration
     setup: Setup
     tools: list[Any]
     model: str
     model_reason: str = ""
+    """Why this model was chosen, if the user did not name one."""
     builtins: "Builtins | None" = None
     has_demo_tools: bool = False
-    """Whether the tools are there to play with only."""
 
     def __enter__(self) -> "CliSetup":
         return self
@@ -113,51 +111,103 @@ def prepare(
     use_demo_tools: bool = False,
     want_builtin: bool = False,
 ) -> CliSetup:
-    """Reads, hides, loads. Raises UsageError.
+    """Read the configuration, hide keys, and load tools. Raises UsageError.
 
-    `ask`: a question to the user, `questions`: those of a tool; `samples`: tools for the simulator to play with; `builtin`: the
-    built-in tools are wanted, unless it is said that they are not.
+    Args:
+        flags: Override settings.
+        confirm: Asks the user a yes/no question; None if there is nobody to ask.
+        ask_user: Answers the questions of the `ask_user` tool.
+        use_demo_tools: Offer demo tools on the simulator if there are no others.
+        want_builtin: Load the built-in tools unless they are disabled, even for the simulator.
     """
     configuration = _resolve_trust(_load_configuration(flags), flags, confirm)
     settings = configuration.settings
-    _start_logging(flags.verbose or int(flags.log_file is not None), settings.log.level, settings.log.file)
-    named = {section.key_env for section in settings.providers.values() if section.key_env}
-    named |= {settings.builtin.brave_key_env, settings.builtin.tavily_key_env}
-    hide_environment(settings.policy.keep_env, named)
-    for section in settings.providers.values():
-        for value in section.headers.values():
-            remember_key(value)
-    tools = [*load_configured_tools(configuration), *(one for name in flags.tools for one in load_tools(name))]
+    _start_logging(flags, configuration)
+    _hide_secrets(configuration)
+    tools = [*load_configured_tools(configuration), *(item for name in flags.tools for item in load_tools(name))]
     setup = Setup(settings)
-    model, why = _choose_model(setup)
+    model, model_reason = _choose_model(setup)
+    is_simulated = model.startswith("simulator")
     enabled = settings.builtin.enabled
     if enabled is None:
-        enabled = want_builtin or not model.startswith("simulator")
-    own = setup.builtins(ask=ask_user, manual=want_builtin) if enabled else None
-    if own is None and flags.facade is not None:
-        _warn_unused_facade(flags.facade, is_disabled=settings.builtin.enabled is False)
-    tools = [*(own.tools if own is not None else ()), *tools]
-    played = use_demo_tools and not tools and model.startswith("simulator")
-    if played:
+        enabled = want_builtin or not is_simulated
+    builtins = setup.builtins(ask=ask_user, manual=want_builtin) if enabled else None
+    if builtins is not None:
+        tools = [*builtins.tools, *tools]
+    elif flags.facade is not None:
+        disabled = settings.builtin.enabled is False
+        reason = "the built-in tools are disabled" if disabled else "the simulator has no built-in tools without --builtin"
+        print(f"toolglot: --facade {escape_invisible(flags.facade)} has no effect: {reason}", file=sys.stderr)
+    has_demo_tools = use_demo_tools and not tools and is_simulated
+    if has_demo_tools:
         from toolglot.cli.demo_samples import DEMO_SAMPLES
 
         tools = [*DEMO_SAMPLES]
     _check_patterns(setup, flags, map(_tool_name, tools))
-    return CliSetup(configuration, setup, tools, model, why, own, played)
-
-
-def _warn_unused_facade(facade: str, *, is_disabled: bool) -> None:
-    """A facade was asked for, and there is nothing that it could show."""
-    why = "the built-in tools are off" if is_disabled else "the simulator has no built-in tools unless --builtin is given"
-    print(f"toolglot: --facade {escape_invisible(facade)} changes nothing: {why}", file=sys.stderr)
+    return CliSetup(configuration, setup, tools, model, model_reason, builtins, has_demo_tools)
 
 
 def _load_configuration(flags: Flags) -> Configuration:
-    found = read_configuration(flags=flags.to_settings())
-    if flags.deny:  # it adds to what is denied anyway
-        denied = (*found.settings.policy.deny, *flags.deny)
-        found = read_configuration(flags={**flags.to_settings(), "policy.deny": denied})
-    return found
+    configuration = read_configuration(flags=flags.to_settings())
+    if flags.deny:  # --deny adds to the configured list instead of replacing it
+        denied = (*configuration.settings.policy.deny, *flags.deny)
+        configuration = read_configuration(flags={**flags.to_settings(), "policy.deny": denied})
+    return configuration
+
+
+def _resolve_trust(configuration: Configuration, flags: Flags, confirm: Callable[[str], bool] | None) -> Configuration:
+    """Ask once whether to trust the project's directory; without a user, report which settings are ignored."""
+    directory, withheld = configuration.project, configuration.withheld
+    if directory is None or not withheld:
+        return configuration
+    if confirm is None or has_decision(directory):
+        keys = escape_invisible(", ".join(setting.key for setting in withheld))
+        note = f"ignoring {keys} in {directory}/toolglot.toml: the directory is not trusted (run `toolglot trust`)"
+        print(f"toolglot: {note}", file=sys.stderr)
+        return configuration
+    values = "; ".join(f"{setting.key} = {dumps_text(hide_secrets(setting.key, setting.value))}" for setting in withheld)
+    if confirm(f"toolglot.toml in {directory} wants to set {escape_invisible(values)}. Do you trust this directory?"):
+        trust_directory(directory)
+        return _load_configuration(flags)
+    refuse_trust(directory)
+    return configuration
+
+
+def _start_logging(flags: Flags, configuration: Configuration) -> None:
+    from toolglot.cli.logging_setup import configure_logging, effective_level
+
+    log = configuration.settings.log
+    verbosity = flags.verbose or int(flags.log_file is not None)
+    level = effective_level(verbosity, log.level)
+    configure_logging(level, Path(log.file) if log.file else None, secrets=secret_values)
+
+
+def _hide_secrets(configuration: Configuration) -> None:
+    """Remove keys from the environment, and remember the values of headers so that they are redacted."""
+    settings = configuration.settings
+    variables = {section.key_env for section in settings.providers.values() if section.key_env}
+    variables |= {settings.builtin.brave_key_env, settings.builtin.tavily_key_env}
+    hide_environment(settings.policy.keep_env, variables)
+    for section in settings.providers.values():
+        for value in section.headers.values():
+            remember_key(value)
+
+
+def _choose_model(setup: Setup) -> tuple[str, str]:
+    """Return the model, and the reason for it if the user did not name one."""
+    if setup.settings.model:
+        return setup.resolve_model(), ""
+    keyring = logins_file().exists()  # opening the keyring is slow, and pointless if nothing was ever stored there
+    for model in DEFAULT_MODELS:
+        profile = resolve_profile(*model.partition(":")[::2])
+        if (origin := describe_key_origin(profile, keyring=keyring)) is not None:
+            return model, f"using {model}: no model is configured, and there is a key for it ({origin})"
+    return "simulator", "no model is configured (use -m PROVIDER:MODEL or TOOLGLOT_MODEL): the simulator answers"
+
+
+def logins_file() -> Path:
+    """Return the path of a marker file that exists once a key was stored in the keyring."""
+    return data_directory() / "logins"
 
 
 def _tool_name(candidate: Any) -> str:
@@ -167,80 +217,31 @@ def _tool_name(candidate: Any) -> str:
     return name
 
 
-def _resolve_trust(configuration: Configuration, flags: Flags, confirm: Callable[[str], bool] | None) -> Configuration:
-    """The configuration, after the user was asked about its folder, once."""
-    folder, held = configuration.project, configuration.withheld
-    if folder is None or not held:
-        return configuration
-    wanted = escape_invisible(", ".join(one.key for one in held))
-    if confirm is not None and not has_decision(folder):
-        values = escape_invisible("; ".join(f"{one.key} = {dumps_text(hide_secrets(one.key, one.value))}" for one in held))
-        if confirm(f"toolglot.toml in {folder} wants to set {values}. Do you trust this folder?"):
-            trust_directory(folder)
-            return _load_configuration(flags)
-        refuse_trust(folder)
-    else:
-        verb = "does" if len(held) == 1 else "do"
-        said = f"{folder} is not trusted, so {wanted} of its toolglot.toml {verb} not count (toolglot trust)"
-        print(f"toolglot: {said}", file=sys.stderr)
-    return configuration
-
-
-def _start_logging(verbose: int, level: str, file: str | None) -> None:
-    from toolglot.cli.logging_setup import configure_logging, effective_level
-
-    configure_logging(effective_level(verbose, level), Path(file) if file else None, secrets=secret_values)
-
-
-def _choose_model(setup: Setup) -> tuple[str, str]:
-    """The model that is asked, and why, where nobody named one."""
-    if setup.settings.model:
-        return setup.resolve_model(), ""
-    keyring = logins_file().exists()  # whoever has never kept a key there does not wait for it
-    for model in DEFAULT_MODELS:
-        if (origin := describe_key_origin(resolve_profile(*model.partition(":")[::2]), keyring=keyring)) is not None:
-            return model, f"{model} answers: no model is chosen, and there is a key ({origin})"
-    return "simulator", "no model is chosen (-m PROVIDER:MODEL or TOOLGLOT_MODEL): the simulator answers"
-
-
-def logins_file() -> Path:
-    """A file that is there once a key was kept in the keyring."""
-    return data_directory() / "logins"
-
-
 def _check_patterns(setup: Setup, flags: Flags, names: Iterable[str]) -> None:
+    """Report patterns that match no tool: in a flag as an error, in the configuration as a warning."""
     names = tuple(names)
     for pattern in find_unmatched(setup.settings.policy.allow or (), names) if flags.allow else ():
         raise UnknownName("tool in --allow", pattern, names)
-    for pattern in find_unmatched(flags.deny, (*names, *BASE_TOOLS)):  # what is denied need not be there
+    # Denying a built-in tool that is not loaded is fine.
+    for pattern in find_unmatched(flags.deny, (*names, *BASE_TOOLS)):
         raise UnknownName("tool in --deny", pattern, names)
     policy = setup.settings.policy
     for pattern in find_unmatched((*policy.deny, *policy.max_uses), (*names, *BASE_TOOLS)):
-        print(f"toolglot: a rule of the configuration is about {pattern!r}, and there is no such tool", file=sys.stderr)
+        print(f"toolglot: a configured rule names {pattern!r}, but no tool matches it", file=sys.stderr)
 
 
 def require_key(engine: Engine) -> None:
-    """Raises UsageError where a request could only fail for want of a key."""
+    """Raise UsageError if a request would fail because there is no key."""
     profile = engine.profile
-    if (
-        engine.name.startswith("simulator")
-        or profile.auth == "optional"
-        or engine.keys.is_explicit
-        or describe_key_origin(profile)
-    ):
+    if engine.name.startswith("simulator") or profile.auth == "optional":
         return
-    wanted = " or ".join((*profile.key_env, *profile.token_env))
-    instead = _SIGN_IN_HINTS.get(profile.sign_in, f"store one with toolglot login {keyring_account(profile.id)}")
-    raise UsageError(f"no key for {profile.title}: set {wanted}, or {instead}")
-
-
-_SIGN_IN_HINTS = {
-    "entra": "sign in with az login (pip install 'toolglot[azure]')",
-    "adc": "sign in with gcloud auth application-default login (pip install 'toolglot[vertex]')",
-    "copilot": "sign in with toolglot login copilot",
-}
+    if engine.keys.is_explicit or describe_key_origin(profile):
+        return
+    variables = " or ".join((*profile.key_env, *profile.token_env))
+    alternative = _SIGN_IN_HINTS.get(profile.sign_in, f"store one with toolglot login {keyring_account(profile.id)}")
+    raise UsageError(f"no key for {profile.title}: set {variables}, or {alternative}")
 
 
 def is_interactive() -> bool:
-    """Whether somebody sits there."""
+    """Whether stdin and stdout are a terminal with a user in front of it."""
     return sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"

@@ -1,4 +1,4 @@
-"""`toolglot trust`: what a project's file asks for is shown before its folder is trusted."""
+"""`toolglot trust`: trust a project's directory after showing what its file asks for."""
 
 from pathlib import Path
 
@@ -12,27 +12,29 @@ __all__ = ["update_trust"]
 
 
 def update_trust(directory: Path | None, *, remove: bool, list_all: bool) -> int:
-    """Trusts a folder (else that of the project's file), takes that back, or lists all; the exit code."""
+    """Trust a directory (default: the project's), revoke that, or list all trusted ones; return the exit code."""
     if list_all:
-        for one in list_trusted_directories():
-            print(escape_invisible(str(one)))
+        for trusted in list_trusted_directories():
+            print(escape_invisible(str(trusted)))
         return 0
-    chosen = _resolve_directory(directory)
-    name = escape_invisible(str(chosen))
+    directory = _resolve_directory(directory)
+    name = escape_invisible(str(directory))
     if remove:
-        was = is_trusted(chosen)
-        revoke_trust(chosen)
-        print(f"{name} is no longer trusted" if was else f"{name} was not trusted")
-        show_withheld(read_configuration(directory=chosen, trusted=False), f"this is held back from its {PROJECT_FILE}:")
+        was_trusted = is_trusted(directory)
+        revoke_trust(directory)
+        print(f"{name} is no longer trusted" if was_trusted else f"{name} was not trusted")
+        configuration = read_configuration(directory=directory, trusted=False)
+        show_withheld(configuration, f"settings in its {PROJECT_FILE} that are now ignored:")
         return 0
-    if is_trusted(chosen):
-        print(f"{name} is trusted already")
+    if is_trusted(directory):
+        print(f"{name} is already trusted")
         return 0
-    if not (chosen / PROJECT_FILE).exists():
-        print(f"there is no {PROJECT_FILE} in {name} yet")
-    show_withheld(read_configuration(directory=chosen, trusted=False), f"its {PROJECT_FILE} asks for what needs trust:")
-    trust_directory(chosen)
-    print(f"{name} is trusted: its {PROJECT_FILE} may set anything, and so may those in folders below it")
+    if not (directory / PROJECT_FILE).exists():
+        print(f"{name} has no {PROJECT_FILE} yet")
+    configuration = read_configuration(directory=directory, trusted=False)
+    show_withheld(configuration, f"settings in its {PROJECT_FILE} that need trust:")
+    trust_directory(directory)
+    print(f"{name} is now trusted: {PROJECT_FILE} files in it and below it can change any setting")
     return 0
 
 
@@ -41,5 +43,5 @@ def _resolve_directory(directory: Path | None) -> Path:
         project = find_project_file()
         return project.parent if project else Path.cwd()
     if not directory.is_dir():
-        raise UsageError(f"there is no folder {str(directory)!r}")
+        raise UsageError(f"no such directory: {str(directory)!r}")
     return directory.resolve()

@@ -1,13 +1,12 @@
-"""How an approval is asked for: everything the call would do, nothing hidden, one key to answer."""
+"""Show an approval request: everything the call would do, with nothing hidden."""
 
 import difflib
 import re
 from typing import Any
 
-from rich.text import Text as Line
-
 from toolglot.cli.chat.screen import Screen
 from toolglot.cli.sanitize import escape_invisible
+from toolglot.cli.styled import Line
 from toolglot.jsontext import dumps_text
 from toolglot.tools.executor import ApprovalRequest
 
@@ -18,71 +17,70 @@ _DIFF = re.compile(r"^(diff --git |--- |\*\*\* Begin Patch|@@ )", re.MULTILINE)
 
 
 def show_approval(approval: ApprovalRequest, screen: Screen, *, show_all: bool = False) -> bool:
-    """Draws what somebody is asked about; whether all of it was shown."""
+    """Print the request; return whether all of it was printed."""
     effects = ", ".join(sorted(approval.effects))
     head = Line()
-    head.append("? ", style="bold yellow")
-    head.append(escape_invisible(approval.tool), style="bold")
-    head.append(f" wants to run ({effects})" if len(approval.effects) < 4 else " wants to run", style="yellow")
+    head.append("? ", "bold yellow")
+    head.append(escape_invisible(approval.tool), "bold")
+    head.append(f" wants to run ({effects})" if len(approval.effects) < 4 else " wants to run", "yellow")
     if approval.target:
         head.append(f": {_escape_line(approval.target)}")
     screen.console.print(head)
     lines = describe_approval(approval)
-    shown = lines if show_all or len(lines) <= _MAX_LINES else lines[:_MAX_LINES]
-    for line in shown:
+    printed = lines if show_all or len(lines) <= _MAX_LINES else lines[:_MAX_LINES]
+    for line in printed:
         screen.console.print(line)
-    if len(shown) < len(lines):
-        screen.note(f"  … {len(lines) - len(shown)} more lines are not shown: s shows them", "bold red")
-    return len(shown) == len(lines)
+    if len(printed) < len(lines):
+        screen.note(f"  … {len(lines) - len(printed)} more lines are not shown: press s to show them", "bold red")
+    return len(printed) == len(lines)
 
 
 def describe_approval(approval: ApprovalRequest) -> list[Line]:
-    """What the call would do, line by line: the tool's own preview, else its arguments."""
+    """Describe what the call would do, line by line: the tool's own preview, or its arguments."""
     if approval.preview:
         return _color_diff(approval.preview)
-    found: list[Line] = []
+    lines: list[Line] = []
     for name, value in _merge_edit_as_diff(approval.arguments).items():
         text = value if isinstance(value, str) else dumps_text(value)
         if "\n" in text:
-            found.append(Line(f"  {_escape_line(name)}:", style="dim"))
-            found += _color_diff(text)
+            lines.append(Line(f"  {_escape_line(name)}:", "dim"))
+            lines += _color_diff(text)
         else:
-            line = Line(f"  {_escape_line(name)}: ", style="dim")
-            line.append(escape_invisible(text), style="not dim")
-            found.append(line)
+            line = Line(f"  {_escape_line(name)}: ", "dim")
+            line.append(escape_invisible(text))
+            lines.append(line)
     if approval.call.freeform and approval.call.raw:
-        found += _color_diff(approval.call.raw)
-    return found
+        lines += _color_diff(approval.call.raw)
+    return lines
 
 
 def _merge_edit_as_diff(arguments: dict[str, Any]) -> dict[str, Any]:
-    """An old and a new text are easier to judge as a difference."""
+    """Replace an old and a new text by their diff, which is easier to review."""
     old, new = arguments.get("old_string"), arguments.get("new_string")
     if not isinstance(old, str) or not isinstance(new, str) or old == new:
         return arguments
-    rest = {name: value for name, value in arguments.items() if name not in ("old_string", "new_string")}
+    others = {name: value for name, value in arguments.items() if name not in ("old_string", "new_string")}
     before, after = old.split("\n"), new.split("\n")
     lines = difflib.unified_diff(before, after, "old_string", "new_string", n=max(len(before), len(after)), lineterm="")
-    return {**rest, "change": "\n".join(lines) + "\n"}
+    return {**others, "change": "\n".join(lines) + "\n"}
 
 
 def _escape_line(text: str) -> str:
-    """A name in one line, with its ends of lines shown."""
     return escape_invisible(text).replace("\n", "␊")
 
 
 def _color_diff(text: str) -> list[Line]:
+    """Indent the lines of a text; if it is a diff or a patch, color them."""
     lines, in_hunk = text.rstrip("\n").split("\n"), False
     if _DIFF.search(text) is None:
         return [Line(f"    {escape_invisible(line)}") for line in lines]
-    found: list[Line] = []
+    colored: list[Line] = []
     for line in lines:
+        # Within a hunk, "--- x" is a removed line "-- x" and not a header.
         in_hunk = line.startswith("@@ ") or (in_hunk and not line.startswith(("diff ", "***")))
-        found.append(Line(f"    {escape_invisible(line)}", style=_diff_line_style(line, in_hunk=in_hunk)))
-    return found
-
-
-def _diff_line_style(line: str, *, in_hunk: bool) -> str:
-    if not in_hunk and line.startswith(("+++", "---", "diff ", "***")):
-        return "bold"
-    return {"+": "green", "-": "red", "@": "cyan"}.get(line[:1], "")
+        if not in_hunk and line.startswith(("+++", "---", "diff ", "***")):
+            style = "bold"
+        else:
+            style = {"+": "green", "-": "red", "@": "cyan"}.get(line[:1], "")
+        colored.append(Line(f"    {escape_invisible(line)}", style))
+    return colored

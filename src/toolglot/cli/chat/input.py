@@ -1,4 +1,4 @@
-"""Where a chat's words come from: a terminal with history, completion and many lines, or a pipe with a prompt a line."""
+"""Read prompts and answers: from a terminal with history, completion and multi-line editing, or from a pipe, line by line."""
 
 import asyncio
 import re
@@ -17,43 +17,50 @@ if TYPE_CHECKING:
 
 __all__ = ["EndOfInput", "InputReader", "PipeReader", "TerminalReader"]
 
-_LONG_PASTE_LINES = 12  # lines of a paste that are not shown but kept
+# A paste of at least this size is shown as a placeholder in the editor, and sent in full.
+_LONG_PASTE_LINES = 12
 _LONG_PASTE_CHARACTERS = 2_000
 
 
 class EndOfInput(Exception):
-    """The user has left."""
+    """There is no more input: the user has left."""
 
 
 class InputReader(Protocol):
-    """Reads what the user says. Both raise EndOfInput; Ctrl-C is KeyboardInterrupt."""
+    """Reads what the user types. All methods raise EndOfInput, and KeyboardInterrupt on Ctrl-C."""
 
     async def read(self) -> str:
-        """The next thing the user says."""
+        """Read the next prompt or command."""
         ...
 
     async def choose(self, question: str, answers: Sequence[str]) -> str:
-        """One of some answers; their first letters are enough."""
+        """Ask for one of several answers, by its first letters; return "" for anything else."""
         ...
 
     async def read_answer(self, question: str) -> str:
-        """Whatever the user answers."""
+        """Ask for any text."""
         ...
 
 
 class PipeReader:
-    """One prompt a line. Waiting for a line holds up nothing else, not even the end of the program."""
+    """Reads one prompt per line. Waiting for a line never delays the end of the program."""
 
     def __init__(self, keyboard: Keyboard, write: Callable[[str], object]) -> None:
         self._keyboard, self._write = keyboard, write
         self._line_number = 0
 
     async def read(self) -> str:
-        if self._keyboard.is_terminal:
-            self._write("> ")
-        return await self._read_line()
+        return await self.read_answer("> " if self._keyboard.is_terminal else "")
 
-    async def _read_line(self) -> str:
+    async def choose(self, question: str, answers: Sequence[str]) -> str:
+        text = (await self.read_answer(question)).lower()
+        if not self._keyboard.is_terminal:
+            self._write("\n")
+        return _match_answer(text, answers)
+
+    async def read_answer(self, question: str) -> str:
+        if question:
+            self._write(question)
         while True:
             line = await _run_in_thread(self._keyboard.file.readline)
             if not line:
@@ -62,41 +69,34 @@ class PipeReader:
             try:
                 text = line.decode().removeprefix("\ufeff").strip()
             except UnicodeDecodeError:
-                raise UsageError(f"line {self._line_number} of the input is not UTF-8 text; it was left out") from None
+                raise UsageError(f"line {self._line_number} of the input is not UTF-8 text and was skipped") from None
             if text:
                 return text
 
-    async def choose(self, question: str, answers: Sequence[str]) -> str:
-        self._write(question)
-        said = (await self._read_line()).lower()
-        if not self._keyboard.is_terminal:
-            self._write("\n")
-        return next((answer for answer in answers if said and answer.startswith(said)), "")
 
-    async def read_answer(self, question: str) -> str:
-        self._write(question)
-        return await self._read_line()
+def _match_answer(text: str, answers: Sequence[str]) -> str:
+    return next((answer for answer in answers if text and answer.startswith(text)), "")
 
 
 async def _run_in_thread(work: Callable[[], bytes]) -> bytes:
-    """Waits for something in a thread that nobody has to wait for at the end."""
+    """Run a blocking read in a daemon thread; an executor's thread would have to be joined at exit."""
     loop = asyncio.get_running_loop()
-    done: asyncio.Future[bytes] = loop.create_future()
+    result: asyncio.Future[bytes] = loop.create_future()
 
-    def body() -> None:
+    def target() -> None:
         try:
-            value = work()
-        except (OSError, ValueError):  # whoever typed is gone
-            value = b""
-        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            loop.call_soon_threadsafe(lambda: done.done() or done.set_result(value))
+            data = work()
+        except (OSError, ValueError):  # the input was closed
+            data = b""
+        with suppress(RuntimeError):  # the event loop is closed: nobody waits for this any more
+            loop.call_soon_threadsafe(lambda: result.done() or result.set_result(data))
 
-    threading.Thread(target=body, name="toolglot-input", daemon=True).start()
-    return await done
+    threading.Thread(target=target, name="toolglot-input", daemon=True).start()
+    return await result
 
 
 class TerminalReader:
-    """A line editor. `status`: what stands below the line; `words`: what a line may begin with, and what may follow."""
+    """A line editor. `status` returns the line below it, `completions` the words that can end a given text."""
 
     def __init__(
         self,
@@ -112,12 +112,11 @@ class TerminalReader:
 
         self._keyboard, self._typeahead = keyboard, ""
         self._input = create_input(TextIOWrapper(cast(BufferedReader, keyboard.file), encoding="utf-8"))
-        kept = FileHistory(str(history)) if history is not None else InMemoryHistory()
         self._pastes: list[str] = []
         self._status = status
         self._session: PromptSession[str] = PromptSession(
             input=self._input,
-            history=kept,
+            history=FileHistory(str(history)) if history is not None else InMemoryHistory(),
             completer=_create_completer(completions),
             complete_while_typing=False,
             key_bindings=_create_bindings(self._fold_paste),
@@ -129,76 +128,60 @@ class TerminalReader:
         _limit_editor_height(self._session)
 
     async def read(self) -> str:
-        ahead, self._typeahead = self._typeahead, ""
-        try:
-            text = await self._session.prompt_async("> ", default=ahead, bottom_toolbar=self._toolbar, handle_sigint=False)
-        except EOFError:
-            raise EndOfInput from None
-        whole = self._expand_pastes(text)
-        if whole != text.strip():
-            self._add_to_history(whole)
-        return whole
-
-    def _add_to_history(self, text: str) -> None:
-        """The history has what was sent, not how it was folded: the numbers mean nothing the next time."""
-        history = self._session.history
-        history.append_string(text)
+        typeahead, self._typeahead = self._typeahead, ""
+        text = await self._edit(self._session, "> ", default=typeahead, bottom_toolbar=self._status)
+        expanded = self._expand_pastes(text)
+        if expanded != text.strip():
+            # Placeholders mean nothing in a later chat, so the history also gets the text that was sent.
+            self._session.history.append_string(expanded)
+        return expanded
 
     async def choose(self, question: str, answers: Sequence[str]) -> str:
         from prompt_toolkit import PromptSession
+        from prompt_toolkit.input.typeahead import get_typeahead
         from prompt_toolkit.key_binding import KeyBindings
 
-        self._save_typeahead()
         bindings = KeyBindings()
-        _ignore_mouse(bindings)
         for answer in answers:
 
-            def take(event: "KeyPressEvent", answer: str = answer) -> None:
+            def accept(event: "KeyPressEvent", answer: str = answer) -> None:
                 event.current_buffer.text = answer
                 event.app.exit(result=answer)
 
-            bindings.add(answer[0], eager=True)(take)
-        asking: PromptSession[str] = PromptSession(input=self._input, key_bindings=bindings)
+            bindings.add(answer[0], eager=True)(accept)
+        self._save_typeahead()
+        _ignore_mouse(bindings)
         try:
-            said = (await asking.prompt_async(question, handle_sigint=False)).strip().lower()
-        except EOFError:
-            raise EndOfInput from None
+            text = await self._edit(PromptSession(input=self._input, key_bindings=bindings), question)
         finally:
-            self._discard_typeahead()
-        return next((answer for answer in answers if said and answer.startswith(said)), "")
-
-    def _discard_typeahead(self) -> None:
-        """Who types `yes` and Enter has said nothing more than `y`."""
-        from prompt_toolkit.input.typeahead import get_typeahead
-
-        get_typeahead(self._input)
+            get_typeahead(self._input)  # drop the rest of "yes" and Enter: the "y" was already accepted
+        return _match_answer(text.strip().lower(), answers)
 
     async def read_answer(self, question: str) -> str:
         from prompt_toolkit import PromptSession
         from prompt_toolkit.key_binding import KeyBindings
 
-        self._save_typeahead()
         bindings = KeyBindings()
+        self._save_typeahead()
         _ignore_mouse(bindings)
-        asking: PromptSession[str] = PromptSession(input=self._input, key_bindings=bindings)
+        return (await self._edit(PromptSession(input=self._input, key_bindings=bindings), question)).strip()
+
+    async def _edit(self, session: Any, prompt: str, **options: Any) -> str:
         try:
-            return (await asking.prompt_async(question, handle_sigint=False)).strip()
+            return await session.prompt_async(prompt, handle_sigint=False, **options)
         except EOFError:
             raise EndOfInput from None
 
     def _save_typeahead(self) -> None:
-        """What was typed before a question was seen is no answer to it: the next prompt gets it."""
+        """Keep what was typed before a question appeared: it is not an answer, but the start of the next prompt."""
         from prompt_toolkit.input.typeahead import get_typeahead
 
         typed = "".join(key.data for key in get_typeahead(self._input)) + self._keyboard.read_pending()
         typed = re.sub(r"\x1b(\[[0-9;?]*[ -/]*[@-~]|O.|.)?", "", typed)
-        self._typeahead += "".join(one for one in typed if one.isprintable())
-
-    def _toolbar(self) -> str:
-        return self._status()
+        self._typeahead += "".join(character for character in typed if character.isprintable())
 
     def _fold_paste(self, text: str) -> str:
-        """A long paste is kept and only named, so that the line stays readable."""
+        """Return a short paste unchanged, and a placeholder for a long one."""
         text = text.replace("\r\n", "\n").replace("\r", "\n")
         if text.count("\n") < _LONG_PASTE_LINES and len(text) < _LONG_PASTE_CHARACTERS:
             return text
@@ -207,15 +190,15 @@ class TerminalReader:
         return f"[pasted text {len(self._pastes)}: {lines} line{'s' if lines > 1 else ''}]"
 
     def _expand_pastes(self, text: str) -> str:
-        def whole(found: re.Match[str]) -> str:
-            number = int(found[1])
-            return self._pastes[number - 1] if 0 < number <= len(self._pastes) else found[0]
+        def expand(match: re.Match[str]) -> str:
+            number = int(match[1])
+            return self._pastes[number - 1] if 0 < number <= len(self._pastes) else match[0]
 
-        return re.sub(r"\[pasted text (\d+): \d+ lines?\]", whole, text).strip()
+        return re.sub(r"\[pasted text (\d+): \d+ lines?\]", expand, text).strip()
 
 
 def _limit_editor_height(session: Any) -> None:
-    """The line editor takes the lines that it needs, and no more: what is below it stays near."""
+    """Let the editor use only the lines it needs; by default it fills the screen and pushes the toolbar to the bottom."""
     from prompt_toolkit.filters import Always
     from prompt_toolkit.layout import BufferControl
 
@@ -224,24 +207,24 @@ def _limit_editor_height(session: Any) -> None:
             window.dont_extend_height = Always()
 
 
-def _ignore_mouse(keys: "KeyBindings") -> None:
-    """Codes of colours are read as an old terminal's mouse, which is not used here: they mean nothing."""
+def _ignore_mouse(bindings: "KeyBindings") -> None:
+    """Ignore mouse events: prompt_toolkit mistakes pasted color codes for those of an old terminal."""
     from prompt_toolkit.keys import Keys
 
-    @keys.add(Keys.Vt100MouseEvent)
-    def nothing(event: "KeyPressEvent") -> None:
+    @bindings.add(Keys.Vt100MouseEvent)
+    def ignore(event: "KeyPressEvent") -> None:
         pass
 
 
-def _create_bindings(fold_paste: Callable[[str], str]) -> Any:
-    """Enter sends; Alt-Enter, Ctrl-J or a backslash before Enter begin a new line; Ctrl-C empties the line."""
+def _create_bindings(fold_paste: Callable[[str], str]) -> "KeyBindings":
+    """Bind Enter (send), Alt-Enter, Ctrl-J and backslash-Enter (new line), and Ctrl-C (clear the line)."""
     from prompt_toolkit.key_binding import KeyBindings
     from prompt_toolkit.keys import Keys
 
-    keys = KeyBindings()
-    _ignore_mouse(keys)
+    bindings = KeyBindings()
+    _ignore_mouse(bindings)
 
-    @keys.add("enter")
+    @bindings.add("enter")
     def send(event: "KeyPressEvent") -> None:
         buffer = event.current_buffer
         if buffer.document.char_before_cursor == "\\":
@@ -250,35 +233,35 @@ def _create_bindings(fold_paste: Callable[[str], str]) -> Any:
         else:
             buffer.validate_and_handle()
 
-    @keys.add("escape", "enter")
-    @keys.add("c-j")
-    def new_line(event: "KeyPressEvent") -> None:
+    @bindings.add("escape", "enter")
+    @bindings.add("c-j")
+    def insert_new_line(event: "KeyPressEvent") -> None:
         event.current_buffer.insert_text("\n")
 
-    @keys.add("c-c")
-    def stop(event: "KeyPressEvent") -> None:
+    @bindings.add("c-c")
+    def clear_or_interrupt(event: "KeyPressEvent") -> None:
         if event.current_buffer.text:
             event.current_buffer.reset()
         else:
             event.app.exit(exception=KeyboardInterrupt)
 
-    @keys.add(Keys.BracketedPaste)
+    @bindings.add(Keys.BracketedPaste)
     def paste(event: "KeyPressEvent") -> None:
         event.current_buffer.insert_text(fold_paste(event.data))
 
-    return keys
+    return bindings
 
 
 def _create_completer(completions: Callable[[str], Iterable[str]]) -> Any:
     from prompt_toolkit.completion import CompleteEvent, Completer, Completion
     from prompt_toolkit.document import Document
 
-    class Words(Completer):
+    class WordCompleter(Completer):
         def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
             text = document.text_before_cursor
-            last = text.rpartition(" ")[2] if " " in text else text
+            prefix = text.rpartition(" ")[2] if " " in text else text
             for word in completions(text):
-                if word.startswith(last):
-                    yield Completion(word, start_position=-len(last))
+                if word.startswith(prefix):
+                    yield Completion(word, start_position=-len(prefix))
 
-    return Words()
+    return WordCompleter()

@@ -1,4 +1,4 @@
-"""The user's keys belong to the chat: while a turn lasts, tools and what they start find an empty stdin."""
+"""Reserve the user's input for the chat: during a turn, tools and their child processes see an empty stdin."""
 
 import os
 import select
@@ -11,16 +11,16 @@ __all__ = ["Keyboard", "open_keyboard"]
 
 
 class Keyboard:
-    """Where the user types, or the pipe that prompts come from."""
+    """The terminal or pipe that prompts come from."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self.file = file
         self.is_terminal = file.isatty()
         self.has_line_editor = False
-        """Whether a line editor reads it, key by key."""
+        """Whether a line editor reads it key by key."""
 
     def read_pending(self) -> str:
-        """What was typed and not read yet; it is taken."""
+        """Consume what has been typed but not read yet."""
         parts: list[bytes] = []
         while select.select([self.file], [], [], 0)[0] and (data := os.read(self.file.fileno(), 4096)):
             parts.append(data)
@@ -28,58 +28,58 @@ class Keyboard:
 
     @contextmanager
     def reserve(self) -> Generator[None]:
-        """While this lasts, keys are the chat's alone: they are not echoed, and whoever else reads stdin finds nothing."""
+        """Keep typed keys for the chat: they are not echoed, and other readers of stdin find it empty."""
         with self._without_echo(), _empty_stdin():
             yield
 
     @contextmanager
     def _without_echo(self) -> Generator[None]:
-        """What is typed is not echoed; the next prompt gets it. Ctrl-C still works."""
+        """Do not echo what is typed; it goes to the next prompt. Ctrl-C still works."""
         if not self.has_line_editor or not self.is_terminal or sys.platform == "win32":
             yield
             return
         import termios
 
-        place = self.file.fileno()
-        before = termios.tcgetattr(place)
-        quiet = list(before)
-        quiet[0] = before[0] & ~termios.ICRNL  # Enter stays Enter
-        quiet[3] = before[3] & ~(termios.ECHO | termios.ICANON)
-        termios.tcsetattr(place, termios.TCSANOW, quiet)
+        fd = self.file.fileno()
+        original = termios.tcgetattr(fd)
+        quiet = list(original)
+        quiet[0] = original[0] & ~termios.ICRNL  # Enter must arrive as \r, as the line editor expects it
+        quiet[3] = original[3] & ~(termios.ECHO | termios.ICANON)
+        termios.tcsetattr(fd, termios.TCSANOW, quiet)
         try:
             yield
         finally:
-            termios.tcsetattr(place, termios.TCSANOW, before)
+            termios.tcsetattr(fd, termios.TCSANOW, original)
 
 
 @contextmanager
 def open_keyboard() -> Generator[Keyboard]:
-    """A keyboard of its own, whatever happens to stdin meanwhile."""
+    """Open the keyboard on a duplicate of stdin, so that replacing stdin does not affect it."""
     try:
-        kept = os.dup(sys.stdin.fileno())
-    except (OSError, ValueError):  # a test's stand-in without a descriptor
+        duplicate = os.dup(sys.stdin.fileno())
+    except (OSError, ValueError):  # stdin has no file descriptor, for example in tests
         yield Keyboard(sys.stdin.buffer)
         return
-    with os.fdopen(kept, "rb") as file:
+    with os.fdopen(duplicate, "rb") as file:
         yield Keyboard(file)
 
 
 @contextmanager
 def _empty_stdin() -> Generator[None]:
-    """Tools, and what they start, find an empty stdin."""
-    before = sys.stdin
+    """Replace stdin with an empty file, at the level of file descriptors so that child processes inherit it."""
+    original = sys.stdin
     try:
-        place = before.fileno()
-        kept = os.dup(place)
+        fd = original.fileno()
+        duplicate = os.dup(fd)
     except (OSError, ValueError):
         yield
         return
-    with open(os.devnull, encoding="utf-8") as nothing:
-        os.dup2(nothing.fileno(), place)
-        sys.stdin = nothing
+    with open(os.devnull, encoding="utf-8") as empty:
+        os.dup2(empty.fileno(), fd)
+        sys.stdin = empty
         try:
             yield
         finally:
-            sys.stdin = before
-            os.dup2(kept, place)
-            os.close(kept)
+            sys.stdin = original
+            os.dup2(duplicate, fd)
+            os.close(duplicate)

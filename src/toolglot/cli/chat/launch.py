@@ -1,16 +1,17 @@
-"""From flags to a chat: a screen, a reader and an agent that know each other."""
+"""Start a chat: create its screen, input reader and agent, and connect them."""
 
 import asyncio
 import os
 import sys
-from collections.abc import Callable
 from io import TextIOWrapper
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from toolglot.builtin.tool_state import UserAnswer, UserQuestion
 from toolglot.cli.chat.keyboard import Keyboard, open_keyboard
 from toolglot.cli.startup import CliSetup, Flags, is_interactive, prepare, require_key
+from toolglot.cli.styled import PlainConsole
+from toolglot.config.paths import ensure_private_directory, state_directory
 from toolglot.errors import MalformedData, UsageError
 from toolglot.tools.executor import ApprovalAnswer, ApprovalRequest
 
@@ -21,25 +22,23 @@ __all__ = ["launch", "read_saved"]
 
 
 def launch(flags: Flags, prompt: str | None, load: Path | None) -> int:
-    """Chats until the user leaves; the exit code."""
+    """Chat until the user leaves; return the exit code."""
     chats: list[Chat] = []
 
+    # The tools need this function before there is a chat.
     async def answer(questions: list[UserQuestion]) -> list[UserAnswer]:
         return await chats[0].answer_questions(questions)
 
-    with prepare(flags, confirm=_confirm if is_interactive() else None, ask_user=answer, use_demo_tools=True) as started:
-        return _run_with_setup(started, flags, prompt, load, chats)
-
-
-def _run_with_setup(cli_setup: CliSetup, flags: Flags, prompt: str | None, load: Path | None, chats: "list[Chat]") -> int:
-    saved = read_saved(load) if load is not None else None
-    edits = is_interactive()
-    try:
-        with open_keyboard() as keyboard:
-            keyboard.has_line_editor = edits
-            return asyncio.run(_run_chat(cli_setup, flags, prompt, saved, keyboard, chats))
-    except KeyboardInterrupt:  # before the first prompt, or after the last
-        return 130
+    confirm = _confirm if is_interactive() else None
+    with prepare(flags, confirm=confirm, ask_user=answer, use_demo_tools=True) as cli_setup:
+        saved = read_saved(load) if load is not None else None
+        has_line_editor = is_interactive()
+        try:
+            with open_keyboard() as keyboard:
+                keyboard.has_line_editor = has_line_editor
+                return asyncio.run(_run_chat(cli_setup, flags, prompt, saved, keyboard, chats))
+        except KeyboardInterrupt:  # before the first prompt, or after the last
+            return 130
 
 
 async def _run_chat(
@@ -50,12 +49,12 @@ async def _run_chat(
     from toolglot.cli.chat.screen import Screen
 
     setup = cli_setup.setup
-    given: dict[str, Any] = {"base_url": flags.base_url} if flags.base_url else {}
+    overrides: dict[str, Any] = {"base_url": flags.base_url} if flags.base_url else {}
 
     async def approve(approval: ApprovalRequest) -> ApprovalAnswer:
         return await chat.approve(approval)
 
-    agent = setup.create_agent(cli_setup.model, tools=cli_setup.tools, approve=approve, **given)
+    agent = setup.create_agent(cli_setup.model, tools=cli_setup.tools, approve=approve, **overrides)
     require_key(agent.engine)
     screen = Screen(_create_console(), setup.settings.chat)
     reader: InputReader
@@ -64,7 +63,12 @@ async def _run_chat(
             keyboard, _history_file(), status=lambda: chat.status(), completions=lambda text: chat.completions(text)
         )
     else:
-        reader = PipeReader(keyboard, _create_writer(screen.console.file))
+
+        def write(text: str) -> None:
+            screen.console.file.write(text)
+            screen.console.file.flush()
+
+        reader = PipeReader(keyboard, write)
     chat = Chat(setup, agent, screen, reader, keyboard)
     chats.append(chat)
     _print_greeting(screen, cli_setup, agent.model, len(agent.registry))
@@ -72,7 +76,7 @@ async def _run_chat(
         try:
             chat.restore(saved)
         except MalformedData as e:
-            raise UsageError(f"the conversation cannot be loaded: {e}") from None
+            raise UsageError(f"cannot load the conversation: {e}") from None
     try:
         return await chat.run(prompt)
     finally:
@@ -80,45 +84,39 @@ async def _run_chat(
         await agent.engine.close()
 
 
-def _create_writer(out: IO[str]) -> Callable[[str], None]:
-    """Writes without ending the line."""
-
-    def say(text: str) -> None:
-        out.write(text)
-        out.flush()
-
-    return say
-
-
 def _create_console() -> Any:
-    from rich.console import Console
-
-    out: Any = sys.stdout
-    if isinstance(out, TextIOWrapper):
-        cast(Any, out).reconfigure(errors="replace")  # what the terminal cannot write is a question mark, not an end
-    return Console(file=cast(Any, out), highlight=False, soft_wrap=False)
+    """Create a rich console, or a plain one if rich is not installed."""
+    out = cast(Any, sys.stdout)
+    if isinstance(sys.stdout, TextIOWrapper):
+        out.reconfigure(errors="replace")  # a character that the terminal cannot encode must not end the chat
+    try:
+        from rich.console import Console
+    except ImportError:
+        if out.isatty():
+            print("toolglot: for Markdown and live output: pip install 'toolglot[rich]'", file=sys.stderr)
+        return PlainConsole(out)
+    return Console(file=out, highlight=False, soft_wrap=False)
 
 
 def _print_greeting(screen: Any, cli_setup: CliSetup, model: str, tool_count: int) -> None:
+    reason = cli_setup.model_reason
     if not screen.console.is_terminal:
-        if cli_setup.model_reason:
-            print(f"toolglot: {cli_setup.model_reason}", file=sys.stderr)
+        if reason:
+            print(f"toolglot: {reason}", file=sys.stderr)
         return
     screen.note(f"toolglot · {model} · {tool_count} tools · /help", "bold")
     if cli_setup.builtins is not None:
-        asks = cli_setup.configuration.settings.policy.ask is None
-        when = "; you are asked before anything is changed, run or sent" if asks else ""
-        screen.note(f"built-in tools work in {cli_setup.builtins.state.workspace.root}{when}", "dim")
-    if cli_setup.model_reason:
-        screen.note(cli_setup.model_reason, "yellow")
+        asks_first = cli_setup.configuration.settings.policy.ask is None
+        note = "; they ask before they change, run or send anything" if asks_first else ""
+        screen.note(f"built-in tools work in {cli_setup.builtins.state.workspace.root}{note}", "dim")
+    if reason:
+        screen.note(reason, "yellow")
     if cli_setup.has_demo_tools:
         screen.note('try: What is the weather in Paris?   or: call add_reminder {"text": "tea", "date": "2026-12-24"}', "dim")
 
 
 def _history_file() -> Path | None:
-    """Where prompts are kept; nowhere if that cannot be written."""
-    from toolglot.config.paths import ensure_private_directory, state_directory
-
+    """Return the file for earlier prompts, or None if it cannot be written."""
     try:
         file = ensure_private_directory(state_directory()) / "history"
         file.touch(mode=0o600)
@@ -136,7 +134,7 @@ def _confirm(question: str) -> bool:
 
 
 def read_saved(path: Path) -> bytes:
-    """The bytes of a saved conversation. Raises UsageError."""
+    """Read a saved conversation. Raises UsageError."""
     try:
         return Path(os.path.expanduser(path)).read_bytes()
     except (OSError, ValueError) as e:

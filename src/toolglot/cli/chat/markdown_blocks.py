@@ -1,58 +1,57 @@
-"""Markdown that arrives in pieces, cut into blocks that can be drawn for good: every character is looked at once.
+"""Split streaming Markdown into blocks that can be rendered for good, looking at each character once.
 
-A block ends at a blank line (lists go on after one), and where a fence of code closes. What is very long is cut in pieces, so
-that nothing waits for its end.
+A block ends at a blank line (a list continues after one) and where a code fence closes. Very long blocks are split so that
+nothing waits for their end.
 """
 
 import re
 
 __all__ = ["BlockSplitter"]
 
-_FENCE = re.compile(r" {0,3}(`{3,}(?=[^`]*$)|~{3,})")  # three backticks with others behind them are code within a line
+_FENCE = re.compile(r" {0,3}(`{3,}(?=[^`]*$)|~{3,})")  # backticks followed by others on the line are inline code
 _LIST_ITEM = re.compile(r" {0,3}([-*+]|\d{1,9}[.)])(\s|$)")
 _MAX_LINES, _MAX_CHARACTERS = 120, 8_000
 
 
 class BlockSplitter:
-    """Takes text, gives blocks; `tail` is what has no end yet."""
+    """Takes text and returns complete blocks; `tail` is the text that is not complete yet."""
 
     def __init__(self) -> None:
         self._lines: list[str] = []
         self._size = 0
-        self._partial_line: list[str] = []  # of a line without its end
+        self._partial_line: list[str] = []
         self._partial_size = 0
         self._fence = ""
         self._after_blank = False
 
     @property
     def tail(self) -> str:
-        """What was not given out as a block."""
+        """The text that has not been returned as a block yet."""
         return "\n".join([*self._lines, "".join(self._partial_line)])
 
     def feed(self, text: str) -> list[str]:
-        """More text: the blocks that are whole now."""
+        """Add text; return the blocks that are complete now."""
         first, *others = text.split("\n")
-        found = self._extend_line(first)
+        blocks = self._extend_line(first)
         for part in others:
             line, self._partial_line, self._partial_size = "".join(self._partial_line), [], 0
-            found += self._add_line(line)
-            found += self._extend_line(part)
-        return found
+            blocks += self._add_line(line)
+            blocks += self._extend_line(part)
+        return blocks
+
+    def close(self) -> list[str]:
+        """End the text; return the remaining blocks."""
+        line = "".join(self._partial_line)
+        self._partial_line, self._partial_size = [], 0
+        blocks = self._add_line(line) if line else []
+        blocks += self._flush()
+        self._fence, self._after_blank = "", False
+        return blocks
 
     def _extend_line(self, part: str) -> list[str]:
-        """More of a line, which is cut where it gets too long."""
         self._partial_line.append(part)
         self._partial_size += len(part)
         return self._split_long_line() if self._partial_size > _MAX_CHARACTERS and not self._fence else []
-
-    def close(self) -> list[str]:
-        """The text is over: what is left."""
-        line = "".join(self._partial_line)
-        self._partial_line, self._partial_size = [], 0
-        found = self._add_line(line) if line else []
-        found += self._flush()
-        self._fence, self._after_blank = "", False
-        return found
 
     def _add_line(self, line: str) -> list[str]:
         if self._fence:
@@ -60,10 +59,10 @@ class BlockSplitter:
         if not line.strip():
             self._after_blank = bool(self._lines)
             return []
-        found: list[str] = []
+        blocks: list[str] = []
         opening = _FENCE.match(line)
         if self._ends_before(line, opening is not None):
-            found = self._flush()
+            blocks = self._flush()
         elif self._after_blank:
             self._append("")
         self._after_blank = False
@@ -71,11 +70,11 @@ class BlockSplitter:
         if opening:
             self._fence = opening[1]
         elif len(self._lines) > _MAX_LINES or self._size > _MAX_CHARACTERS:
-            found += self._flush()
-        return found
+            blocks += self._flush()
+        return blocks
 
     def _ends_before(self, line: str, opens: bool) -> bool:
-        """Whether what was there is whole, now that this line follows."""
+        """Whether the current block is complete, given the line that follows."""
         if not self._lines or line[0].isspace():
             return False
         if opens:
@@ -85,27 +84,27 @@ class BlockSplitter:
     def _add_code_line(self, line: str) -> list[str]:
         closing = _FENCE.match(line)
         closes = closing is not None and closing[1].startswith(self._fence) and not line[closing.end() :].strip()
-        found: list[str] = []
+        blocks: list[str] = []
         if not closes and len(self._lines) > _MAX_LINES and _FENCE.match(self._lines[0]):
+            # Close the fence and open it again, so that both halves render as code.
             opening = self._lines[0]
             self._append(self._fence)
-            found = self._flush()
+            blocks = self._flush()
             self._append(opening)
         self._append(line)
         if closes:
             self._fence = ""
-            found += [] if _LIST_ITEM.match(self._lines[0]) else self._flush()
-        return found
+            blocks += [] if _LIST_ITEM.match(self._lines[0]) else self._flush()
+        return blocks
 
     def _split_long_line(self) -> list[str]:
-        """A line without end is cut at spaces."""
-        text, place, found = "".join(self._partial_line), 0, list[str]()
-        while len(text) - place > _MAX_CHARACTERS and not self._fence:
-            end = text.rfind(" ", place, place + _MAX_CHARACTERS) + 1 or place + _MAX_CHARACTERS
-            found += [*self._add_line(text[place:end]), *self._flush()]
-            place = end
-        self._partial_line, self._partial_size = [text[place:]], len(text) - place
-        return found
+        text, start, blocks = "".join(self._partial_line), 0, list[str]()
+        while len(text) - start > _MAX_CHARACTERS and not self._fence:
+            end = text.rfind(" ", start, start + _MAX_CHARACTERS) + 1 or start + _MAX_CHARACTERS
+            blocks += [*self._add_line(text[start:end]), *self._flush()]
+            start = end
+        self._partial_line, self._partial_size = [text[start:]], len(text) - start
+        return blocks
 
     def _append(self, line: str) -> None:
         self._lines.append(line)

@@ -1,27 +1,20 @@
-"""What a chat shows of a turn: text as markdown, thinking and results folded, calls as they happen.
+"""Show the events of a turn: text as Markdown, folded thinking and results, tool calls while they run.
 
-Laws: what is drawn for good scrolls away like any output; only the few lines at the bottom move, and only on a terminal.
-Whatever a model or a tool said is shown without being obeyed. What was folded is kept: `/show` has it.
+Finished output scrolls away like that of any program; only a few lines at the bottom change, and only on a terminal. Output of
+models and tools is escaped, so that the terminal never interprets it. Folded text is kept for `/show`.
 """
 
 import time
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-from markdown_it import MarkdownIt
-from rich.cells import cell_len, chop_cells
-from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
-from rich.live import Live
-from rich.markdown import Markdown
-from rich.padding import Padding
-from rich.segment import Segment, Segments
-from rich.text import Text as Line
 
 from toolglot.cli.chat.markdown_blocks import BlockSplitter
 from toolglot.cli.format_call import format_arguments
 from toolglot.cli.sanitize import escape_controls, escape_invisible, shorten
+from toolglot.cli.styled import Line, cell_width, chop
 from toolglot.config.settings import ChatSettings
 from toolglot.events import (
     BlockReady,
@@ -44,24 +37,27 @@ from toolglot.jsontext import dumps_text
 from toolglot.losses import Loss
 from toolglot.messages import Foreign, Media, ToolCall
 
+if TYPE_CHECKING:
+    from toolglot.cli.chat.live import LiveArea
+
 __all__ = ["FoldedText", "PrintCapture", "Screen"]
 
-_STALL_SECONDS = 3.0  # seconds without an event that are worth a word
-_MAX_LIVE_LINES = 12  # lines at the bottom that may change
+_STALL_SECONDS = 3.0  # without an event for this long, say so
+_MAX_LIVE_LINES = 12
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _MARKS = {"call": "●", "fail": "✗", "thought": "✻", "result": "└"}
 _ASCII_MARKS = {"call": "*", "fail": "x", "thought": "~", "result": ">"}
 
 
 class FoldedText(msgspec.Struct, frozen=True):
-    """Something of which only the beginning was shown."""
+    """A text of which only the beginning was shown."""
 
     title: str
     text: str
 
 
 class _CallCard(msgspec.Struct):
-    """A call on its way."""
+    """A tool call that is not finished."""
 
     name: str
     argument_parts: list[str] = []
@@ -71,44 +67,41 @@ class _CallCard(msgspec.Struct):
 
 
 class Screen:
-    """Shows what happens in a chat."""
+    """Shows a chat on a rich console, or on a PlainConsole if rich is not installed."""
 
-    def __init__(self, console: Console, settings: ChatSettings | None = None) -> None:
+    def __init__(self, console: Any, settings: ChatSettings | None = None) -> None:
         self.console = console
         self.settings = settings or ChatSettings()
         self.folded_texts: list[FoldedText] = []
         self.is_simulated = False
-        """Whether nothing really costs anything."""
+        """Whether the model is simulated, so that nothing costs anything."""
         self._is_interactive = console.is_terminal and not console.is_dumb_terminal
-        self._marks = _MARKS if (console.encoding or "").lower().startswith("utf") else _ASCII_MARKS
-        self._spinner = _SPINNER if self._marks is _MARKS else "|/-\\"
-        self._parser = (
-            MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"]).disable("image")
-        )  # <tags> are words here
-        self._live: Live | None = None
+        has_unicode = (console.encoding or "").lower().startswith("utf")
+        self._marks, self._spinner = (_MARKS, _SPINNER) if has_unicode else (_ASCII_MARKS, "|/-\\")
+        self._live: LiveArea | None = None
         self._shown_losses: set[Loss] = set()
-        self._queued_events: list[RunEvent] | None = None  # what happens while somebody is asked
+        self._queued_events: list[RunEvent] | None = None  # a list while the user is being asked something
         self._reset()
 
     def _reset(self) -> None:
         self._blocks = BlockSplitter()
-        self._pending_return = ""  # a return whose new line may come with the next piece
+        self._pending_return = ""  # a "\r" whose "\n" may arrive with the next delta
         self._truncation_notes = set[str]()
-        self._at_line_start = True  # in a pipe: whether the cursor is at the start of a line
+        self._at_line_start = True
         self._thinking_parts: list[str] = []
         self._thinking_started_at = 0.0
         self._cards: dict[str, _CallCard] = {}
         self._streaming_cards: dict[int, _CallCard] = {}
-        self._wait_label = ""
+        self._is_waiting = False
         self._turn_started_at = self._last_event_at = time.monotonic()
 
     # ---- a turn
 
     @contextmanager
     def turn(self) -> Generator[None]:
-        """A turn: the moving lines are there while it lasts."""
+        """Show live lines for the duration of a turn."""
         self._reset()
-        self._wait_label = "waiting"
+        self._is_waiting = True
         self._show_live()
         try:
             yield
@@ -116,34 +109,34 @@ class Screen:
             self._flush_thinking()
             self._flush_text()
             self._hide_live()
-            for card in self._cards.values():  # nobody has told how they ended
+            for card in self._cards.values():  # calls without an outcome: the turn was stopped
                 if card.call is not None and card.started_at is not None:
-                    said = f"{card.name} {shorten(format_arguments(card.call), 60)}"
-                    self.note(f"{self._marks['fail']} {said}  stopped after {time.monotonic() - card.started_at:.1f} s", "red")
+                    call = f"{card.name} {shorten(format_arguments(card.call), 60)}"
+                    seconds = time.monotonic() - card.started_at
+                    self.note(f"{self._marks['fail']} {call}  stopped after {seconds:.1f} s", "red")
             self._cards, self._streaming_cards = {}, {}
 
     @contextmanager
     def pause(self) -> Generator[None]:
-        """Nothing moves: somebody is asked something."""
-        shown = self._live is not None
+        """Hold back all output while the user is asked something."""
+        was_live = self._live is not None
         self._flush_text()
         self._hide_live()
         self._queued_events = []
         try:
             yield
         finally:
-            held, self._queued_events = self._queued_events, None
-            if shown:
+            events, self._queued_events = self._queued_events, None
+            if was_live:
                 self._show_live()
-            for event in held:
+            for event in events:
                 self.show_event(event)
 
     def _show_live(self) -> None:
         if self._is_interactive and self._live is None:
-            self._live = Live(
-                _LiveArea(self), console=self.console, transient=True, refresh_per_second=10, vertical_overflow="crop"
-            )
-            self._live.start()
+            from toolglot.cli.chat.live import LiveArea
+
+            self._live = LiveArea(self.console, self.render_live_area)
 
     def _hide_live(self) -> None:
         if self._live is not None:
@@ -151,7 +144,7 @@ class Screen:
             self._live = None
 
     def show_event(self, event: RunEvent) -> None:
-        """One thing that happened."""
+        """Show one event, or queue it while the screen is paused."""
         if self._queued_events is not None:
             self._queued_events.append(event)
             return
@@ -160,7 +153,11 @@ class Screen:
             case TextDelta():
                 self._show_text(event.text)
             case ThinkingDelta():
-                self._add_thinking(event.text)
+                self._is_waiting = False
+                if not self._thinking_parts:
+                    self._flush_text()
+                    self._thinking_started_at = time.monotonic()
+                self._thinking_parts.append(event.text)
             case ToolCallStarted():
                 self._flush_thinking()
                 self._flush_text()
@@ -171,7 +168,8 @@ class Screen:
             case ToolCallReady():
                 self._flush_thinking()
                 self._flush_text()
-                self._add_card(event)
+                self._streaming_cards.pop(event.index, None)
+                self._cards[event.call.id] = _CallCard(shorten(event.call.name, 60), [], event.call)
             case BlockReady():
                 self._show_block(event.block)
             case _:
@@ -180,7 +178,8 @@ class Screen:
     def _show_run_event(self, event: RunEvent) -> None:
         match event:
             case ToolStarted():
-                card = self._cards.setdefault(event.call.id, _CallCard(shorten(event.call.name, 60), [], event.call))
+                name = shorten(event.call.name, 60)
+                card = self._cards.setdefault(event.call.id, _CallCard(name, [], event.call))
                 card.started_at = time.monotonic()
             case ToolProgress():
                 if card := self._cards.get(event.call.id):
@@ -188,9 +187,9 @@ class Screen:
             case ToolFinished():
                 self._show_outcome(event)
             case Retrying():
-                self.note(f"asked again in {event.seconds:.1f} s: {event.why}", "yellow")
+                self.note(f"retrying in {event.seconds:.1f} s: {event.why}", "yellow")
             case ModelSwitched():
-                self.note(f"going on with {event.model}: {event.why}", "yellow")
+                self.note(f"continuing with {event.model}: {event.why}", "yellow")
             case ContextCut():
                 self._truncation_notes.add(event.said)
                 self.note(event.said, "yellow")
@@ -199,48 +198,35 @@ class Screen:
             case RunDone():
                 self._show_result(event.result)
             case _:
-                self._wait_label = "waiting"
+                self._is_waiting = True
 
     # ---- text and thinking
 
     def _show_text(self, text: str) -> None:
-        self._wait_label = ""
+        self._is_waiting = False
         self._flush_thinking()
         text = self._pending_return + text
         self._pending_return = "\r" if text.endswith("\r") else ""
         text = escape_controls(text.removesuffix("\r"))
-        if not self._is_interactive:
-            self.console.file.write(text)
-            self.console.file.flush()
-            self._at_line_start = text.endswith("\n") if text else self._at_line_start
+        if self._is_interactive:
+            self._draw_blocks(self._blocks.feed(text))
             return
-        for block in self._blocks.feed(text):
-            self._draw_block(block)
+        self.console.file.write(text)
+        self.console.file.flush()
+        self._at_line_start = text.endswith("\n") if text else self._at_line_start
 
     def _flush_text(self) -> None:
-        if not self._is_interactive:
-            if not self._at_line_start:
-                self.console.file.write("\n")
-                self._at_line_start = True
-            return
-        for block in self._blocks.close():
-            self._draw_block(block)
+        if self._is_interactive:
+            self._draw_blocks(self._blocks.close())
+        elif not self._at_line_start:
+            self.console.file.write("\n")
+            self._at_line_start = True
 
-    def _draw_block(self, block: str) -> None:
-        drawing = Markdown(block, code_theme="ansi_dark", hyperlinks=False)
-        drawing.parsed = self._parser.parse(block)
-        lines = self.console.render_lines(drawing, pad=False)
-        full = [place for place, line in enumerate(lines) if "".join(part.text for part in line).strip()]
-        for line in lines[full[0] : full[-1] + 1] if full else ():
-            self.console.print(Segments([*line, Segment.line()]), end="")
-        self.console.print()
+    def _draw_blocks(self, blocks: Iterable[str]) -> None:
+        from toolglot.cli.chat.live import print_markdown
 
-    def _add_thinking(self, text: str) -> None:
-        self._wait_label = ""
-        if not self._thinking_parts:
-            self._flush_text()
-            self._thinking_started_at = time.monotonic()
-        self._thinking_parts.append(text)
+        for block in blocks:
+            print_markdown(self.console, block)
 
     def _flush_thinking(self) -> None:
         if not self._thinking_parts:
@@ -249,14 +235,13 @@ class Screen:
         seconds = time.monotonic() - self._thinking_started_at
         if self.settings.thinking == "hidden" or not text:
             return
+        mark = self._marks["thought"]
         if self.settings.thinking == "shown":
-            self.console.print(Line(f"{self._marks['thought']} {text}", style="dim italic"))
+            self.console.print(Line(f"{mark} {text}", "dim italic"))
             return
         number = self.fold("thinking", text)
-        words = len(text.split())
-        self.note(
-            f"{self._marks['thought']} thought for {seconds:.1f} s, {_pluralize(words, 'word')} · /show {number}", "dim italic"
-        )
+        words = _pluralize(len(text.split()), "word")
+        self.note(f"{mark} thought for {seconds:.1f} s, {words} · /show {number}", "dim italic")
 
     def _show_block(self, block: Any) -> None:
         if isinstance(block, Media):
@@ -268,13 +253,9 @@ class Screen:
             item: Any = block.item
             kind = item.get("type", "item") if isinstance(item, dict) else "item"  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
             number = self.fold(f"{block.wire} {kind}", dumps_text(item))
-            self.note(f"[{kind} of {block.wire}] · /show {number}", "dim")
+            self.note(f"[{block.wire} {kind}] · /show {number}", "dim")
 
-    # ---- calls
-
-    def _add_card(self, event: ToolCallReady) -> None:
-        self._streaming_cards.pop(event.index, None)
-        self._cards[event.call.id] = _CallCard(shorten(event.call.name, 60), [], event.call)
+    # ---- results
 
     def _show_outcome(self, event: ToolFinished) -> None:
         outcome = event.outcome
@@ -282,119 +263,106 @@ class Screen:
         self._cards.pop(call.id, None)
         if not self._is_interactive:
             self._flush_text()
-        name = shorten(call.name, 60)
-        failed = result.is_error
-        head = Line()
-        head.append(f"{self._marks['fail' if failed else 'call']} ", style="red" if failed else "green")
-        head.append(name, style="bold red" if failed else "bold")
-        whole = format_arguments(call)
-        head.append(f" {shorten(whole, max(20, 2 * self.console.width - len(name) - 12))}", style="dim")
+        name, arguments = shorten(call.name, 60), format_arguments(call)
+        mark, color = ("fail", "red") if result.is_error else ("call", "green")
+        head = Line(f"{self._marks[mark]} ", color)
+        head.append(name, "bold red" if result.is_error else "bold")
+        head.append(f" {shorten(arguments, max(20, 2 * self.console.width - len(name) - 12))}", "dim")
         if outcome.ran:
-            head.append(f"  {outcome.seconds:.1f} s", style="dim")
+            head.append(f"  {outcome.seconds:.1f} s", "dim")
         self.console.print(head, soft_wrap=not self._is_interactive)
-        text = escape_controls(result.text).strip() or (
-            "" if any(not hasattr(one, "text") for one in result.content) else "(no output)"
-        )
-        self._show_result_text(text, f"{call.name} {whole}", "red" if failed else "dim")
-        for block in result.content:
-            if not hasattr(block, "text"):
-                self._show_block(block)
-        self._wait_label = "waiting"
+        others = [block for block in result.content if not hasattr(block, "text")]
+        text = escape_controls(result.text).strip() or ("" if others else "(no output)")
+        self._show_result_text(text, f"{call.name} {arguments}", "red" if result.is_error else "dim")
+        for block in others:
+            self._show_block(block)
+        self._is_waiting = True
 
     def _show_result_text(self, text: str, title: str, style: str) -> None:
-        most, width = self.settings.result_lines, max(10, self.console.width - 5) if self._is_interactive else 10_000
+        """Show the first lines of a result, shortened to the width; fold the whole if something is missing."""
+        limit, width = self.settings.result_lines, max(10, self.console.width - 5) if self._is_interactive else 10_000
         lines = text.splitlines()
-        first = [line.expandtabs(4) for line in lines[:most]]
-        shown = [line if cell_len(line) <= width else chop_cells(line, width - 1)[0] + "…" for line in first]
-        for number, line in enumerate(shown):
-            self.console.print(Line(f"  {self._marks['result'] if not number else ' '} {line}", style=style), soft_wrap=True)
-        if len(lines) > most or shown != first:
+        first = [line.expandtabs(4) for line in lines[:limit]]
+        shown = [line if cell_width(line) <= width else next(chop(line, width - 1)) + "…" for line in first]
+        for index, line in enumerate(shown):
+            self.console.print(Line(f"  {' ' if index else self._marks['result']} {line}", style), soft_wrap=True)
+        if len(lines) > limit or shown != first:
             number = self.fold(title, text)
-            more = _pluralize(len(lines) - most, "more line") if len(lines) > most else "cut"
-            self.note(f"    … {more} · /show {number}", "dim")
+            hidden = _pluralize(len(lines) - limit, "more line") if len(lines) > limit else "truncated"
+            self.note(f"    … {hidden} · /show {number}", "dim")
 
     def _show_result(self, result: RunResult) -> None:
-        self._wait_label = ""
+        self._is_waiting = False
         self._flush_thinking()
         self._flush_text()
-        self.show_warnings(result)
-        self.note(_format_summary(result, time.monotonic() - self._turn_started_at, simulated=self.is_simulated), "dim")
-
-    def show_warnings(self, result: RunResult) -> None:
-        """What was lost, once; and an end that is not the usual one."""
         for loss in result.losses:
             if loss not in self._shown_losses and loss.reason not in self._truncation_notes:
                 self._shown_losses.add(loss)
                 self.note(f"lost: {loss}", "yellow")
         if result.stop != "end":
-            self.note(f"it stopped early: {result.stop}", "yellow")
+            self.note(f"stopped early: {result.stop}", "yellow")
+        summary = [f"{time.monotonic() - self._turn_started_at:.1f} s"]
+        if result.iterations > 1:
+            summary.append(f"{result.iterations} requests")
+        usage = result.usage
+        if usage.input or usage.output:
+            cached = f" ({_format_count(usage.cached)} cached)" if usage.cached else ""
+            summary.append(f"{_format_count(usage.input)} tokens in{cached}, {_format_count(usage.output)} out")
+        if result.cost is not None and not self.is_simulated:
+            summary.append(f"${result.cost:.4f}")
+        self.note(" · ".join(summary), "dim")
 
-    # ---- lines of our own
+    # ---- notes
 
     def note(self, text: str, style: str = "") -> None:
-        """One line for the user."""
+        """Print a line for the user."""
         if not self._is_interactive:
             self._flush_text()
-        self.console.print(Line(escape_invisible(text), style=style), soft_wrap=not self._is_interactive)
+        self.console.print(Line(escape_invisible(text), style), soft_wrap=not self._is_interactive)
 
     def error(self, text: str) -> None:
-        """Something went wrong; the chat goes on."""
+        """Print an error; the chat continues."""
         self.note(text, "red")
 
     def fold(self, title: str, text: str) -> int:
-        """Keeps a text; its number."""
+        """Keep a text for `/show`; return its number."""
         self.folded_texts.append(FoldedText(title, text))
         return len(self.folded_texts)
 
     def mark_losses_shown(self, losses: Iterable[Loss]) -> None:
-        """The user has been told of these; of others there is news again."""
+        """Do not report these losses again."""
         self._shown_losses = set(losses)
 
-    # ---- the moving lines
+    # ---- live lines
 
-    def render_live_area(self, width: int, height: int) -> RenderableType:
-        """What is not over yet, in a few lines."""
-        now, parts = time.monotonic(), list[RenderableType]()
-        room = max(3, min(_MAX_LIVE_LINES, height // 3))
+    def render_live_area(self, width: int, height: int) -> list[Line]:
+        """Render what is in progress: the end of the text, thinking, and running calls."""
+        now, lines = time.monotonic(), list[Line]()
+        limit = max(3, min(_MAX_LIVE_LINES, height // 3))
         frame = self._spinner[int(now * 10) % len(self._spinner)]
-        cards = [*self._streaming_cards.values(), *self._cards.values()][-(room - 1) :]
-        left = room - len(cards) - bool(self._thinking_parts)
-        if left > 0 and (tail := self._blocks.tail.strip()):
-            parts.append(Line("\n".join(_tail_lines(tail, width, left))))
-        if self._thinking_parts:
-            last = "".join(self._thinking_parts[-40:]).strip().rpartition("\n")[2]
-            seconds = now - self._thinking_started_at
-            parts.append(self._render_live_line(f"{frame} thinking {seconds:.0f} s  ", last[-width:], width, "dim italic"))
-        for card in cards[-(room - bool(self._thinking_parts)) :]:
-            parts.append(self._render_card(card, frame, now, width))
-        if parts and not cards and now - self._last_event_at > _STALL_SECONDS:
-            parts.append(
-                self._render_live_line(
-                    f"{frame} nothing new for {now - self._last_event_at:.0f} s", "  Ctrl-C stops", width, "dim"
-                )
-            )
-        if not parts and self._wait_label:
-            parts.append(
-                self._render_live_line(
-                    f"{frame} {self._wait_label} {now - self._turn_started_at:.0f} s", "  Ctrl-C stops", width, "dim"
-                )
-            )
-        return Group(*parts)
-
-    def _render_card(self, card: _CallCard, frame: str, now: float, width: int) -> Line:
-        said = format_arguments(card.call) if card.call else "".join(card.argument_parts[-200:])
-        elapsed = f" {now - card.started_at:.0f} s" if card.started_at else ""
-        return self._render_live_line(f"{frame} {card.name}{elapsed}  ", card.progress or said, width, "cyan")
-
-    def _render_live_line(self, head: str, text: str, width: int, style: str) -> Line:
-        line = Line(head, style=style, no_wrap=True)
-        line.append(shorten(text, width), style="dim")
-        line.truncate(width - 1, overflow="ellipsis")
-        return line
+        is_thinking = bool(self._thinking_parts)
+        cards = [*self._streaming_cards.values(), *self._cards.values()][-(limit - 1) :]
+        available = limit - len(cards) - is_thinking
+        if available > 0 and (tail := self._blocks.tail.strip()):
+            lines += map(Line, _tail_lines(tail, width, available))
+        if is_thinking:
+            thought = "".join(self._thinking_parts[-40:]).strip().rpartition("\n")[2]
+            head = f"{frame} thinking {now - self._thinking_started_at:.0f} s  "
+            lines.append(_live_line(head, thought[-width:], width, "dim italic"))
+        for card in cards[-(limit - is_thinking) :]:
+            arguments = format_arguments(card.call) if card.call else "".join(card.argument_parts[-200:])
+            elapsed = f" {now - card.started_at:.0f} s" if card.started_at else ""
+            lines.append(_live_line(f"{frame} {card.name}{elapsed}  ", card.progress or arguments, width, "cyan"))
+        silence = now - self._last_event_at
+        if lines and not cards and silence > _STALL_SECONDS:
+            lines.append(_live_line(f"{frame} nothing new for {silence:.0f} s", "  Ctrl-C to stop", width, "dim"))
+        if not lines and self._is_waiting:
+            lines.append(_live_line(f"{frame} waiting {now - self._turn_started_at:.0f} s", "  Ctrl-C to stop", width, "dim"))
+        return lines
 
 
 class PrintCapture:
-    """What a tool prints: shown line by line, as what it is."""
+    """A stdout for tools: shows each complete line in the chat."""
 
     def __init__(self, screen: Screen) -> None:
         self._screen, self._partial_line = screen, ""
@@ -407,40 +375,20 @@ class PrintCapture:
         return len(text)
 
     def flush(self) -> None:
-        """Lines are shown when they are whole."""
+        """Do nothing: lines are shown when they are complete."""
 
     def isatty(self) -> bool:
         return False
 
 
-class _LiveArea:
-    """Draws the moving lines whenever it is asked to."""
-
-    def __init__(self, screen: Screen) -> None:
-        self._screen = screen
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield Padding(self._screen.render_live_area(options.max_width, console.height), (0, 0))
+def _live_line(head: str, text: str, width: int, style: str) -> Line:
+    return Line(head, style).append(shorten(text, width), "dim").truncate(width - 1)
 
 
 def _tail_lines(text: str, width: int, limit: int) -> list[str]:
-    """The end of a text as it fills a terminal; the work is bounded whatever its length."""
-    text = text[-width * limit :]
-    lines = [part for line in text.split("\n") for part in chop_cells(line.expandtabs(4), width) or [""]]
+    """Return the last lines of a text as they fill a terminal; the work is bounded, whatever its length."""
+    lines = [part for line in text[-width * limit :].split("\n") for part in list(chop(line.expandtabs(4), width)) or [""]]
     return lines[-limit:]
-
-
-def _format_summary(result: RunResult, seconds: float, *, simulated: bool) -> str:
-    usage = result.usage
-    parts = [f"{seconds:.1f} s"]
-    if result.iterations > 1:
-        parts.append(f"{result.iterations} requests")
-    if usage.input or usage.output:
-        cached = f" ({_format_count(usage.cached)} cached)" if usage.cached else ""
-        parts.append(f"{_format_count(usage.input)} tokens in{cached}, {_format_count(usage.output)} out")
-    if result.cost is not None and not simulated:
-        parts.append(f"${result.cost:.4f}")
-    return " · ".join(parts)
 
 
 def _pluralize(number: int, noun: str) -> str:
