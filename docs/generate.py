@@ -1,47 +1,79 @@
-"""Writes the generated parts of the documentation. `--check`: only says whether they are current."""
+"""Write the generated parts of the documentation. With `--check`, only report whether they are current."""
 
-import os
+import ast
+import inspect
 import re
-import subprocess
 import sys
 import tempfile
+import textwrap
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
+from itertools import pairwise
 from pathlib import Path
-from typing import get_args
+from typing import Any, cast, get_args
+
+import click
 
 from toolglot.builtin.tools import builtins
-from toolglot.cli.chat.commands import COMMANDS as CHAT
-from toolglot.cli.config import settings_table
-from toolglot.cli.login import keys_table
-from toolglot.cli.tools import facades_page
+from toolglot.cli.chat.commands import COMMANDS
+from toolglot.cli.main import app
+from toolglot.config.environment import variable_name
+from toolglot.config.setting_schema import WILDCARD, setting_fields
+from toolglot.config.settings import Settings
+from toolglot.config.trust_rules import trust_rule_of
+from toolglot.engine.signin.keyring_store import keyring_account
 from toolglot.events import RunEvent
+from toolglot.facades.bound_facade import BoundFacade
+from toolglot.facades.catalog import FACADE_MODULES, find_facade
+from toolglot.jsontext import dumps_text
 from toolglot.providers.catalog import FACTS, PROFILES
+from toolglot.request import ToolDefinition
 from toolglot.simulator.faults import FAULTS
+from toolglot.tools.tool import Tool
 
 ROOT = Path(__file__).resolve().parent.parent
-COMMANDS = (
-    *("chat", "run", "call", "models", "tools", "doctor", "config", "config show", "config path", "trust", "login", "logout"),
-    *("simulate", "convert", "decode", "check", "demo"),
-)
+DOCS = ROOT / "docs"
+FACADES_PER_TABLE = 5
+
+_RULE_LABELS = {"free": "yes", "tighter": "only stricter", "trusted": "no"}
+_SIGN_IN_NAMES = {
+    "entra": "Microsoft Entra (`az login`, a managed identity, a service principal)",
+    "adc": "Google (`gcloud auth application-default login`, `GOOGLE_APPLICATION_CREDENTIALS`)",
+    "copilot": "GitHub (`toolglot login copilot`)",
+}
 
 
-def speaks() -> str:
-    """README: one line a provider."""
-    rows = ["| provider | id | wire | tools | strict | tool choice |", "|---|---|---|---|---|---|"]
-    for profile in PROFILES.values():
-        features, limits = profile.features, profile.limits
-        choices = ", ".join(sorted(features.choices))
-        rows.append(
-            f"| {profile.title} | `{profile.id}` | {profile.wire} | {limits.tools or 'no known limit'} "
-            f"| {'yes' if features.strict and profile.strict_dialect else 'no'} | {choices} |"
+def render_table(header: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
+    """Render a Markdown table."""
+    header = list(header)
+    lines = ["| " + " | ".join(header) + " |", "|---" * len(header) + "|"]
+    return "\n".join([*lines, *("| " + " | ".join(map(str, row)) + " |" for row in rows)])
+
+
+# ---- providers
+
+
+def render_supported() -> str:
+    """README: one row per provider."""
+    rows = [
+        (
+            profile.title,
+            f"`{profile.id}`",
+            profile.wire,
+            profile.limits.tools or "no known limit",
+            "yes" if profile.features.strict and profile.strict_dialect else "no",
+            ", ".join(sorted(profile.features.choices)),
         )
-    return "\n".join(rows)
+        for profile in PROFILES.values()
+    ]
+    return render_table(("provider", "id", "wire", "tools", "strict", "tool choice"), rows)
 
 
-def providers() -> str:
-    """docs/providers.md: every row of the catalog, with its limits, quirks and the facts of its models."""
+def render_providers() -> str:
+    """docs/providers.md: every row of the catalog, with its limits, quirks and the facts about its models."""
     parts = [
-        "# Providers and their quirks",
-        "Generated from the catalog by `make docs`. A name or id that a provider refuses is mapped, and mapped back.",
+        "# Providers",
+        "Generated from the catalog by `make docs`. Tool names and call ids that a provider rejects are mapped, and mapped back.",
     ]
     for profile in PROFILES.values():
         limits, features = profile.limits, profile.features
@@ -49,31 +81,33 @@ def providers() -> str:
         rows = [
             ("id", f"`{profile.id}`"),
             ("wire", profile.wire),
-            ("address", f"`{profile.base_url}{profile.path}`" if profile.base_url else "yours"),
+            ("address", f"`{profile.base_url}{profile.path}`" if profile.base_url else "set by you"),
             ("key", ", ".join(f"`{name}`" for name in profile.key_env) or "none"),
-            ("tools in a request", str(limits.tools or "no known limit")),
+            ("tools per request", limits.tools or "no known limit"),
             ("tool names", f"`{limits.name}`".replace("|", "\\|")),
             ("call ids", f"`{limits.call_id}`".replace("|", "\\|")),
             ("tool choice", ", ".join(sorted(features.choices))),
-            ("one call at a time", "yes" if features.parallel_off else "no"),
+            ("parallel calls can be turned off", "yes" if features.parallel_off else "no"),
             ("media in tool results", ", ".join(sorted(features.result_media)) or "none: sent in a user message"),
             ("as of", f"{limits.as_of}, {limits.source}"),
         ]
-        parts.append("\n".join(["| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in rows)]))
-        notes = [
-            *profile.notes,
-            *(_fact(fact.model, fact.changes, fact.source) for fact in FACTS if profile.id in fact.profiles),
+        parts.append(render_table(("", ""), rows).replace("|  |  |", "| | |"))
+        facts = [
+            f"Models `{fact.model}`: {format_changes(fact.changes)} ({fact.source})."
+            for fact in FACTS
+            if profile.id in fact.profiles
         ]
-        parts.append("\n".join(f"- {note}" for note in notes))
+        parts.append("\n".join(f"- {note}" for note in (*profile.notes, *facts)))
     return "\n\n".join(parts) + "\n"
 
 
-def _fact(model: str, changes: dict[str, object], source: str) -> str:
-    said = ", ".join(f"{name} = {_plain(value)}" for name, value in changes.items())
-    return f"Models `{model}`: {said} ({source})."
+def format_changes(changes: dict[str, object]) -> str:
+    """Format what a fact changes in a profile."""
+    return ", ".join(f"{name} = {format_value(value)}" for name, value in changes.items())
 
 
-def _plain(value: object) -> str:
+def format_value(value: object) -> str:
+    """Format a value of a profile."""
     if isinstance(value, frozenset | tuple):
         return ", ".join(sorted(map(str, value)) if isinstance(value, frozenset) else map(str, value)) or "none"
     if hasattr(value, "__struct_fields__"):
@@ -81,93 +115,253 @@ def _plain(value: object) -> str:
     return str(value)
 
 
-def faults() -> str:
-    """docs/simulator.md: one line a fault."""
-    return "\n".join(["| fault | what goes wrong |", "|---|---|", *(f"| `{name}` | {what} |" for name, what in FAULTS.items())])
-
-
-def events() -> str:
-    """docs/run.md: one line an event."""
-    rows = ["| event | fields | when |", "|---|---|---|"]
-    for kind in get_args(RunEvent):
-        fields = ", ".join(f"`{name}`" for name in kind.__struct_fields__)
-        about = (kind.__doc__ or "").split("\n\n")[0].replace("\n", " ")
-        rows.append(f"| `{kind.__name__}` | {fields} | {re.sub(r'  +', ' ', about)} |")
+def render_keys() -> str:
+    """Render the table of docs/keys.md: one row for each key."""
+    rows = ["| key for | used by | variables | or sign in with |", "|---|---|---|---|"]
+    for account in dict.fromkeys(map(keyring_account, PROFILES)):
+        profiles = [profile for profile in PROFILES.values() if keyring_account(profile.id) == account]
+        first = profiles[0]
+        variables = ", ".join(f"`{name}`" for name in (*first.key_env, *first.token_env)) or "none"
+        optional = " (optional)" if first.auth == "optional" and first.key_env else ""
+        ids = ", ".join(f"`{profile.id}`" for profile in profiles)
+        rows.append(f"| `{account}` | {ids} | {variables}{optional} | {_SIGN_IN_NAMES.get(first.sign_in, '')} |")
     return "\n".join(rows)
 
 
-def chat() -> str:
-    """docs/chat.md: one line a command."""
-    rows = ["| command | what it does |", "|---|---|"]
-    return "\n".join([*rows, *(f"| `{f'/{name} {one.usage}'.strip()}` | {one.about} |" for name, one in CHAT.items())])
+# ---- configuration
 
 
-def tools() -> str:
-    """docs/tools.md: one line a tool."""
-    rows = ["| tool | may | what it does | parameters |", "|---|---|---|---|"]
-    with tempfile.TemporaryDirectory() as folder:
-        own = builtins(folder, state=Path(folder) / "state")
-        for one in own.tools:
-            about = one.description.split("\n")[0]
-            parameters = ", ".join((one.definition.parameters or {}).get("properties", {}))
-            rows.append(
-                f"| `{one.name}` | {', '.join(sorted(one.effects - {'network'} or one.effects))} | {about} | {parameters} |"
-            )
-        own.close()
+def render_settings() -> str:
+    """Render the table of docs/configuration.md: one row per setting, described by its docstring."""
+    rows = ["| setting | default | variable | project | meaning |", "|---|---|---|---|---|"]
+    owner = Settings
+    for field in setting_fields():
+        if field.owner is not owner and field.owner is not Settings and field.key[0] != "providers":
+            section = (inspect.getdoc(field.owner) or "").partition("\n")[0]
+            rows.append(f"| **{field.key[0]}** | | | | {section} |")
+        owner = field.owner
+        default = "" if field.key[-1] == WILDCARD else "unset" if field.default is None else f"`{dumps_text(field.default)}`"
+        variable = f"`{variable_name(field)}`" if variable_name(field) else ""
+        meaning = _field_docs(field.owner).get(field.name, "")
+        rule = _RULE_LABELS[trust_rule_of(field)]
+        rows.append(f"| `{field.key_text}` | {default} | {variable} | {rule} | {meaning} |".replace("  ", " "))
     return "\n".join(rows)
 
 
-def cli() -> str:
-    """docs/cli.md: the help of every command."""
-    parts = ["# The command line", "Generated from the commands' own help by `make docs`."]
-    for command in ("", *COMMANDS):
-        parts.append(f"## toolglot {command}".rstrip())
-        parts.append(f"```text\n{_help(command)}\n```")
-    return "\n\n".join(parts) + "\n"
-
-
-def _help(command: str) -> str:
-    env = {**os.environ, "COLUMNS": "100", "TERM": "dumb", "NO_COLOR": "1", "_TYPER_FORCE_DISABLE_TERMINAL": "1"}
-    words = [sys.executable, "-m", "toolglot.cli.main", *command.split(), "--help"]
-    said = subprocess.run(words, capture_output=True, text=True, env=env, check=True).stdout
-    said = said.replace("python -m toolglot.cli.main", "toolglot")
-    return "\n".join(line.rstrip() for line in said.strip().splitlines())
-
-
-def parts() -> dict[Path, str]:
-    """Every generated file, whole."""
-    docs = ROOT / "docs"
+@cache
+def _field_docs(owner: Any) -> dict[str, str]:
+    """Read the docstrings below a struct's fields from its source; Python does not keep them at run time."""
+    body = cast(ast.ClassDef, ast.parse(textwrap.dedent(inspect.getsource(owner))).body[0]).body
     return {
-        ROOT / "README.md": _between("providers", speaks(), ROOT / "README.md"),
-        docs / "providers.md": providers(),
-        docs / "cli.md": cli(),
-        docs / "simulator.md": _between("faults", faults(), docs / "simulator.md"),
-        docs / "tools.md": _between("tools", tools(), docs / "tools.md"),
-        docs / "facades.md": _between("facades", facades_page(), docs / "facades.md"),
-        docs / "chat.md": _between("chat", chat(), docs / "chat.md"),
-        docs / "run.md": _between("events", events(), docs / "run.md"),
-        docs / "configuration.md": _between("settings", settings_table(), docs / "configuration.md"),
-        docs / "keys.md": _between("keys", keys_table(), docs / "keys.md"),
+        field.target.id: inspect.cleandoc(doc.value.value).replace("\n", " ").replace("|", "\\|")
+        for field, doc in pairwise(body)
+        if isinstance(field, ast.AnnAssign)
+        and isinstance(field.target, ast.Name)
+        and isinstance(doc, ast.Expr)
+        and isinstance(doc.value, ast.Constant)
+        and isinstance(doc.value.value, str)
     }
 
 
-def _between(mark: str, text: str, page: Path) -> str:
-    """A page with what stands between two marks written anew."""
-    pattern = rf"(<!-- {mark} -->\n).*?(<!-- /{mark} -->)"
-    return re.sub(pattern, lambda m: f"{m[1]}{text}\n{m[2]}", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+# ---- events, faults and commands
+
+
+def render_faults() -> str:
+    """docs/simulator.md: one row per fault."""
+    return render_table(("fault", "effect"), ((f"`{name}`", effect) for name, effect in FAULTS.items()))
+
+
+def render_events() -> str:
+    """docs/run.md: one row per event, described by its docstring."""
+    rows = [
+        (
+            f"`{event.__name__}`",
+            ", ".join(f"`{name}`" for name in event.__struct_fields__),
+            re.sub(r"\s+", " ", (event.__doc__ or "").split("\n\n")[0]),
+        )
+        for event in get_args(RunEvent)
+    ]
+    return render_table(("event", "fields", "when"), rows)
+
+
+def render_chat_commands() -> str:
+    """docs/chat.md: one row per slash command."""
+    rows = [(f"`{f'/{name} {command.usage}'.strip()}`", command.description) for name, command in COMMANDS.items()]
+    return render_table(("command", "effect"), rows)
+
+
+def render_cli() -> str:
+    """docs/cli.md: the help of every command."""
+    parts = ["# Command line reference", "Generated from the help of the commands by `make docs`."]
+    for context in walk_commands(app, "toolglot"):
+        parts.append(f"## {context.command_path}")
+        parts.append(f"```text\n{context.get_help()}\n```")
+    return "\n\n".join(parts) + "\n"
+
+
+def walk_commands(command: click.Command, name: str, parent: click.Context | None = None) -> Iterator[click.Context]:
+    """Yield the context of a command and of all commands below it."""
+    context = click.Context(command, parent=parent, info_name=name, max_content_width=100, terminal_width=100)
+    yield context
+    if isinstance(command, click.Group):
+        for child in command.list_commands(context):
+            yield from walk_commands(command.commands[child], child, context)
+
+
+# ---- tools
+
+
+@cache
+def load_builtin_tools() -> list[Tool]:
+    """Create all built-in tools."""
+    with tempfile.TemporaryDirectory() as directory:
+        state = builtins(directory, state_dir=Path(directory) / "state")
+        state.close()
+    return state.tools
+
+
+def render_builtin_tools() -> str:
+    """docs/tools.md: one row per tool."""
+    rows = [
+        (
+            f"`{tool.name}`",
+            ", ".join(sorted(tool.effects - {"network"} or tool.effects)),
+            tool.description.split("\n")[0],
+            ", ".join((tool.definition.parameters or {}).get("properties", {})),
+        )
+        for tool in load_builtin_tools()
+    ]
+    return render_table(("tool", "effects", "description", "parameters"), rows)
+
+
+def bind_facades() -> list[BoundFacade]:
+    """Bind every facade to all built-in tools and to no model in particular."""
+    names = [tool.name for tool in load_builtin_tools()]
+    return [BoundFacade(find_facade(facade_id), "", names) for facade_id in FACADE_MODULES]
+
+
+def render_tool_names() -> str:
+    """docs/facades.md: every base tool under its names in every facade."""
+    facades = bind_facades()
+    names = sorted(tool.name for tool in load_builtin_tools())
+    tables: list[str] = []
+    for start in range(0, len(facades), FACADES_PER_TABLE):
+        group = facades[start : start + FACADES_PER_TABLE]
+        rows = [
+            (f"`{name}`", *(", ".join(f"`{native}`" for native in native_names(name, facade)) for facade in group))
+            for name in names
+        ]
+        tables.append(render_table(("base tool", *(f"`{facade.facade.id}`" for facade in group)), rows))
+    return "\n\n".join(tables)
+
+
+def native_names(base_tool: str, facade: BoundFacade) -> list[str]:
+    """List the names of a base tool, including those that only some models see."""
+    names = [view.qualified_name for view in facade.facade.views if base_tool in view.base_tools and not view.hidden]
+    return [*names, base_tool] if facade.shows_base_tool(base_tool) else names
+
+
+def render_tool_reference() -> str:
+    """docs/tool-reference.md: every tool under every facade, with all descriptions."""
+    parts = [
+        "# Every tool under every facade",
+        "Generated by `make docs`: the definitions of the [built-in tools](tools.md) exactly as models see them under each "
+        "[facade](facades.md). Review descriptions here, side by side.",
+    ]
+    definitions = tuple(tool.definition for tool in load_builtin_tools())
+    for facade in bind_facades():
+        parts.append(f"## {facade.facade.id}: {facade.facade.title}")
+        if facade.facade.note:
+            parts.append("\n".join(f"> {line}".rstrip() for line in facade.facade.note.splitlines()))
+        for definition in facade.visible_tools(definitions):
+            parts += render_definition(definition)
+    return "\n\n".join(parts) + "\n"
+
+
+def render_definition(definition: ToolDefinition) -> Iterator[str]:
+    """Render one tool: its name, its description, and a table of its parameters."""
+    namespace = f"{definition.namespace}." if definition.namespace else ""
+    yield f"### `{namespace}{definition.name}`"
+    if definition.description:
+        yield escape(definition.description)
+    rows = list(walk_parameters(definition.parameters or {}, ""))
+    if rows:
+        yield render_table(("parameter", "type", "description"), rows)
+    elif definition.kind != "function":
+        yield f"*{definition.kind} input*"
+
+
+def walk_parameters(schema: dict[str, Any], prefix: str) -> Iterator[tuple[str, str, str]]:
+    """Yield a row for each parameter of an object schema, and for the fields of nested objects."""
+    required = schema.get("required", [])
+    for name, parameter in schema.get("properties", {}).items():
+        label = f"`{prefix}{name}`" + ("" if name in required else " (optional)")
+        yield label, escape(format_type(parameter)), escape(parameter.get("description", "")).replace("\n", "<br>")
+        items = parameter.get("items", {})
+        if parameter.get("properties"):
+            yield from walk_parameters(parameter, f"{prefix}{name}.")
+        elif isinstance(items, dict) and items.get("properties"):
+            yield from walk_parameters(items, f"{prefix}{name}[].")
+
+
+def format_type(schema: dict[str, Any]) -> str:
+    """Format the type of a parameter briefly."""
+    if "enum" in schema:
+        return " or ".join(f"`{value}`" for value in schema["enum"])
+    for key in ("anyOf", "oneOf"):
+        if key in schema:
+            return " or ".join(format_type(option) for option in schema[key])
+    kind = schema.get("type", "any")
+    kind = " or ".join(kind) if isinstance(kind, list) else str(kind)
+    return f"array of {format_type(schema['items'])}" if kind == "array" and schema.get("items") else kind
+
+
+def escape(text: str) -> str:
+    """Escape what Markdown would interpret in a table or as HTML."""
+    return text.replace("|", "\\|").replace("<", "&lt;")
+
+
+# ---- files
+
+GENERATED_PARTS: dict[Path, tuple[str, Callable[[], str]]] = {
+    ROOT / "README.md": ("providers", render_supported),
+    DOCS / "simulator.md": ("faults", render_faults),
+    DOCS / "tools.md": ("tools", render_builtin_tools),
+    DOCS / "facades.md": ("facades", render_tool_names),
+    DOCS / "chat.md": ("chat", render_chat_commands),
+    DOCS / "run.md": ("events", render_events),
+    DOCS / "configuration.md": ("settings", render_settings),
+    DOCS / "keys.md": ("keys", render_keys),
+}
+GENERATED_PAGES: dict[Path, Callable[[], str]] = {
+    DOCS / "providers.md": render_providers,
+    DOCS / "cli.md": render_cli,
+    DOCS / "tool-reference.md": render_tool_reference,
+}
+
+
+def render_files() -> dict[Path, str]:
+    """Render the whole text of every file that is generated, at least in part."""
+    files = {path: render() for path, render in GENERATED_PAGES.items()}
+    for path, (mark, render) in GENERATED_PARTS.items():
+        part = render()
+        pattern = rf"(<!-- {mark} -->\n).*?(<!-- /{mark} -->)"
+        page = path.read_text(encoding="utf-8")
+        files[path] = re.sub(pattern, lambda match, part=part: f"{match[1]}{part}\n{match[2]}", page, flags=re.DOTALL)
+    return files
 
 
 def main() -> int:
-    """Writes, or checks."""
-    stale = [path for path, text in parts().items() if not path.exists() or path.read_text(encoding="utf-8") != text]
-    if "--check" in sys.argv:
-        for path in stale:
-            print(f"{path.relative_to(ROOT)} is stale: run 'make docs'")
-        return bool(stale)
+    """Write or check the files; return the exit code."""
+    files = render_files()
+    stale = [path for path, text in files.items() if not path.exists() or path.read_text(encoding="utf-8") != text]
     for path in stale:
-        path.write_text(parts()[path], encoding="utf-8")
-        print(f"wrote {path.relative_to(ROOT)}")
-    return 0
+        if "--check" in sys.argv:
+            print(f"{path.relative_to(ROOT)} is stale: run 'make docs'")
+        else:
+            path.write_text(files[path], encoding="utf-8")
+            print(f"wrote {path.relative_to(ROOT)}")
+    return int(bool(stale) and "--check" in sys.argv)
 
 
 if __name__ == "__main__":

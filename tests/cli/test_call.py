@@ -140,7 +140,7 @@ class TestLines:
         file.write_text(f"{_dumps(line)}\n{_dumps(line)}\n")
         assert call_lines(Flags(), file, yes=True) == 0
         said = capfd.readouterr().err
-        assert said.startswith("toolglot: 'sleep 60', 'sleep 60' are ended with this program")
+        assert said.startswith("toolglot: 'sleep 60', 'sleep 60' were terminated")
         assert said.count("\n") == 1
 
 
@@ -148,8 +148,8 @@ class TestWhatEnds:
     @pytest.mark.parametrize(
         ("model", "name", "arguments", "ended"),
         [
-            (None, "shell", {"command": "sleep 60", "background": True}, "'sleep 60' is ended with this program"),
-            ("gpt-5.5", "exec_command", {"cmd": "sleep 60", "yield_time_ms": 250}, "'sleep 60' is ended with this program"),
+            (None, "shell", {"command": "sleep 60", "background": True}, "'sleep 60' was terminated"),
+            ("gpt-5.5", "exec_command", {"cmd": "sleep 60", "yield_time_ms": 250}, "'sleep 60' was terminated"),
             (None, "shell", {"command": "true"}, ""),
             (None, "read", {"path": "a.txt"}, ""),
         ],
@@ -175,10 +175,10 @@ class TestWrongUsage:
     @pytest.mark.parametrize(
         ("words", "named"),
         [
-            (("read", "--jsonl", "{}"), "leave out 'read'"),
-            (("read", "--jsonl"), "leave out 'read'"),
-            (("read", '{"path": "a.txt"}', "--file", "a.txt"), "--file 'a.txt' is for --jsonl"),
-            (("--file", "a.txt"), "--file 'a.txt' is for --jsonl"),
+            (("read", "--jsonl", "{}"), "remove 'read'"),
+            (("read", "--jsonl"), "remove 'read'"),
+            (("read", '{"path": "a.txt"}', "--file", "a.txt"), "--file 'a.txt' requires --jsonl"),
+            (("--file", "a.txt"), "--file 'a.txt' requires --jsonl"),
         ],
     )
     def test_what_would_be_ignored_is_refused(
@@ -214,12 +214,12 @@ class TestWrongUsage:
         monkeypatch.chdir(gone)
         gone.rmdir()
         assert entered(monkeypatch, *words) == 2
-        assert capsys.readouterr().err == "toolglot: the current folder is not there any more: change to another one\n"
+        assert capsys.readouterr().err == "toolglot: the current directory no longer exists: change to another one\n"
 
     def test_a_failure_of_the_system_is_a_sentence_too(
         self, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        def fails() -> None:
+        def fails(**_: object) -> None:
             raise PermissionError(13, "Permission denied", "x")
 
         monkeypatch.setattr(command_line, "app", fails)

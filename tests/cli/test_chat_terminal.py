@@ -123,7 +123,7 @@ class TestConversation:
             chat.wait_ready()
             assert "delete: deleted a.txt." in chat.everything
             chat.hear(f"/model simulator:{other}")
-            assert f"now simulator:{other}/" in chat.everything
+            assert f"switched to simulator:{other}/" in chat.everything
             chat.hear("What is the weather in Oslo?")
             assert "get_weather: Oslo: 21 degrees." in chat.everything
             chat.begin_waiting("never")
@@ -164,7 +164,7 @@ class TestConversation:
             chat.hear("say the first")
             chat.hear("say the second")
             chat.hear("/undo")
-            assert "taken back: 'say the second'" in chat.everything
+            assert "removed 'say the second'" in chat.everything
             chat.hear("/context")
             assert re.search(r"about [\d,]+ tokens", chat.everything)
             chat.hear("/save talk.jsonl")
@@ -172,9 +172,9 @@ class TestConversation:
             assert (tmp_path / "talk.jsonl").stat().st_mode & 0o777 == 0o600
             chat.hear("/new")
             chat.hear("/undo")
-            assert "nothing to take back" in chat.everything
+            assert "nothing to undo" in chat.everything
             chat.hear("/load talk.jsonl")
-            assert "loaded 2 messages; you said last: 'say the first'" in chat.everything
+            assert "loaded 2 messages; your last prompt was 'say the first'" in chat.everything
             chat.hear("say the third")
             assert chat.says("the third") == 1
             chat.leave()
@@ -244,7 +244,7 @@ class TestKeys:
             chat.press("ctrl-c")
             chat.wait_ready()
             chat.press("ctrl-c")
-            chat.wait_for("again leaves")
+            chat.wait_for("again to exit")
             chat.wait_ready()
             chat.press("ctrl-c")
             assert chat.wait_exit() == 0

@@ -273,7 +273,7 @@ class TestCheck:
     def test_text_names_what_is_lost(self) -> None:
         code, out, _ = run("check", "-", "--for", "gemini:gemini-2.5-flash", given=json.dumps({"tools": [self.TOOL]}))
         assert code == 0
-        assert out.startswith("changed  gemini:gemini-2.5-flash\n")
+        assert out.startswith("changed   gemini:gemini-2.5-flash\n")
         assert "lost: " in out
 
     @pytest.mark.parametrize(
@@ -334,7 +334,7 @@ def test_bodies_are_shown_in_every_wire_with_losses_and_repairs() -> None:
     for title in ("OpenAI Chat Completions", "OpenAI Responses", "Anthropic Messages", "Google Gemini", "Ollama"):
         assert title in out
     assert "lost " in out
-    assert "mended " in out
+    assert "repaired " in out
 
 
 def test_a_broken_pipe_is_quiet() -> None:

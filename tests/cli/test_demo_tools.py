@@ -2,15 +2,13 @@
 
 import io
 
-from rich.console import Console
-
 from toolglot.cli.demo_tools import run_tools_demo
+from toolglot.cli.printer import Printer
 
 
 def test_it_lists_reads_edits_patches_greps_and_runs() -> None:
     out = io.StringIO()
-    assert run_tools_demo(Console(file=out, width=120, no_color=True)) == 0
-    said = out.getvalue()
+    assert run_tools_demo(Printer(out)) == 0
     for part in ("greet.py (67 bytes)", "edited 'greet.py'", "A tests/test_greet.py", "Hello world", "fine"):
-        assert part in said
-    assert 'greet.py now: return "Hello " + name' in said
+        assert part in out.getvalue()
+    assert 'greet.py now: return "Hello " + name' in out.getvalue()

@@ -75,7 +75,7 @@ def test_a_missing_package_is_a_problem(
 ) -> None:
     monkeypatch.setattr("importlib.metadata.requires", lambda _name: ["no-such-package>=1", "other; extra == 'x'"])  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
     said = found(capsys, configured(tmp_path), broken=True)
-    assert said["problems"] == ["the package no-such-package is missing: install toolglot again"]
+    assert said["problems"] == ["package no-such-package is missing: reinstall toolglot"]
     assert "other" not in said["versions"]
 
 
@@ -85,7 +85,7 @@ def test_an_extra_that_is_absent_has_its_command_and_is_no_fault(
     monkeypatch.setitem(EXTRAS, "azure", (("no-such-package",), "sign in"))
     configuration = configured(tmp_path)
     assert found(capsys, configuration)["extras"]["azure"] is None
-    assert "absent; to sign in: pip install 'toolglot[azure]'" in text(capsys, configuration)
+    assert "not installed; to sign in: pip install 'toolglot[azure]'" in text(capsys, configuration)
 
 
 def test_extras_are_those_of_the_project() -> None:
@@ -117,7 +117,7 @@ def test_programs_are_looked_for_and_not_started(tmp_path: Path, capsys: pytest.
     [
         (2, "in bwrap+seccomp", {}),
         (1, "in landlock+seccomp", {"no bwrap+seccomp": "no permissions"}),
-        (0, "unconfined: each one has to be approved", {"no bwrap+seccomp": "not found", "no landlock+seccomp": "off"}),
+        (0, "unconfined: each one needs approval", {"no bwrap+seccomp": "not found", "no landlock+seccomp": "off"}),
     ],
 )
 def test_what_holds_commands_is_told(
@@ -160,16 +160,16 @@ def test_without_settings_all_is_as_usual(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "300")
     out = text(capsys, read_configuration(directory=tmp_path))
-    assert f"user file  {tmp_path}/config.toml (absent)" in out
-    assert "settings   all as usual" in out
-    assert "nothing is broken" in out
+    assert f"user file  {tmp_path}/config.toml (does not exist)" in out
+    assert "settings   all defaults" in out
+    assert "no problems found" in out
 
 
 def test_what_an_untrusted_project_did_not_get_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "toolglot.toml").write_text('[providers.anthropic]\nbase_url = "http://127.0.0.1:1"\n')
     said = found(capsys, configured(tmp_path))
     assert [one["key"] for one in said["held_back"]] == ["providers.anthropic.base_url"]
-    assert "not trusted: toolglot trust" in said["files"]["project file"]
+    assert "not trusted: run toolglot trust" in said["files"]["project file"]
     assert "Held back until the folder is trusted" in text(capsys, read_configuration(directory=tmp_path))
 
 
@@ -208,9 +208,9 @@ def test_keys_have_an_origin_and_no_value(
 @pytest.mark.parametrize(
     ("model", "key", "problem"),
     [
-        ("anthropic:claude-opus-5", "", "has no key: set ANTHROPIC_API_KEY, or run toolglot login anthropic"),
+        ("anthropic:claude-opus-5", "", "set ANTHROPIC_API_KEY, or run toolglot login anthropic"),
         ("anthropic:claude-opus-5", KEY, None),
-        ("antropic:claude-opus-5", KEY, "cannot be asked: unknown provider 'antropic'"),
+        ("antropic:claude-opus-5", KEY, "cannot be used: unknown provider 'antropic'"),
         ("ollama:qwen3", "", None),
         ("simulator", "", None),
     ],
@@ -247,7 +247,7 @@ def test_the_audit_log_is_counted_by_tool(tmp_path: Path, capsys: pytest.Capture
     ]
     assert (audit["damaged"], audit["whole"]) == (3, True)
     out = text(capsys, configured(tmp_path))
-    assert "3 damaged lines were passed over" in out
+    assert "3 damaged lines were skipped" in out
     assert re.search(r"write +3 +3 +9.000 +9.000 +timeout 2, rejected 1", out)
 
 
@@ -261,7 +261,7 @@ def test_only_the_end_of_a_long_log_is_read(
 ) -> None:
     lines = [call("old"), *[call("new")] * 3]
     (tmp_path / "audit.jsonl").write_text("\n".join(lines) + "\n")
-    monkeypatch.setattr("toolglot.cli.doctor._LONGEST_LOG", 3 * (len(lines[1]) + 1) + 5)
+    monkeypatch.setattr("toolglot.cli.doctor._MAX_LOG_BYTES", 3 * (len(lines[1]) + 1) + 5)
     audit = found(capsys, configured(tmp_path))["audit"]
     assert ([one["tool"] for one in audit["tools"]], audit["damaged"], audit["whole"]) == (["new"], 0, False)
 
@@ -270,7 +270,7 @@ def test_only_the_end_of_a_long_log_is_read(
     ("setting", "file", "said"),
     [
         ("audit = false", None, "audit log  off"),
-        ("", "audit.jsonl", "no calls are written down yet"),
+        ("", "audit.jsonl", "no calls have been recorded yet"),
         ('audit = "other.jsonl"', "other.jsonl", "other.jsonl"),
     ],
 )
@@ -289,7 +289,7 @@ def test_the_log_is_where_the_configuration_says(
 
 def test_a_log_that_cannot_be_read_is_a_problem(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "audit.jsonl").mkdir()
-    assert "cannot be read" in found(capsys, configured(tmp_path), broken=True)["problems"][0]
+    assert "cannot read" in found(capsys, configured(tmp_path), broken=True)["problems"][0]
 
 
 def test_many_tools_with_hostile_names_stay_readable(
@@ -399,5 +399,5 @@ def test_the_text_fits_the_terminal(
     out = text(capsys, configured(tmp_path, "[policy]\nmax_turns = 7\n[providers.anthropic]\nparallel = false\n"))
     assert max(map(len, out.splitlines())) <= columns
     assert "\x1b" not in out
-    for title in ("Versions", "Extras", "Configuration", "Keys", "Sandbox", "Programs", "Calls of tools"):
+    for title in ("Versions", "Extras", "Configuration", "Keys", "Sandbox", "Programs", "Tool calls"):
         assert f"{title}\n" in out

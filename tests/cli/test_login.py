@@ -15,7 +15,7 @@ import pytest
 from keyring.backend import KeyringBackend
 from keyring.backends import fail
 
-from toolglot.cli.login import keys_table, login, logout
+from toolglot.cli.login import login, logout
 from toolglot.engine import auth
 from toolglot.engine.factory import create_engine
 from toolglot.engine.signin import copilot
@@ -23,7 +23,6 @@ from toolglot.engine.signin.copilot import GitHub
 from toolglot.engine.signin.environment import KEY_VARIABLES
 from toolglot.errors import AuthenticationFailed, ToolglotError, UnknownName, UsageError
 from toolglot.messages import user
-from toolglot.providers.catalog import PROFILES
 from toolglot.request import Request
 
 KEY = "planted-key-8b1f0c"
@@ -99,7 +98,7 @@ class TestKeys:
         assert login(provider) == 0
         assert memory.kept == {("toolglot", account): KEY}
         out, err = capsys.readouterr()
-        assert (out, err) == (f"the key for {account} is kept in the system keyring\n", "")
+        assert (out, err) == (f"stored the key for {account} in the system keyring\n", "")
 
     def test_a_key_that_is_typed_is_not_shown(
         self, memory: Memory, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -128,14 +127,14 @@ class TestKeys:
 
         monkeypatch.setattr("toolglot.cli.login.getpass", typed)
         if code is None:
-            with pytest.raises(UsageError, match="no key was given"):
+            with pytest.raises(UsageError, match="no key was entered"):
                 login("groq")
         else:
             assert login("groq") == code
         assert memory.kept == {}
 
     @pytest.mark.parametrize(
-        ("text", "words"), [("", "no key was given"), ("\n", "GROQ_API_KEY"), ("a b c", "no key"), ("ключ", "no key")]
+        ("text", "words"), [("", "no key was entered"), ("\n", "GROQ_API_KEY"), ("a b c", "not a key"), ("ключ", "not a key")]
     )
     def test_what_is_no_key(self, text: str, words: str, memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
         pipe(monkeypatch, text)
@@ -149,7 +148,7 @@ class TestKeys:
         monkeypatch.setenv("ANTHROPIC_AUTH_TOKEN", "other-key")
         pipe(monkeypatch, KEY)
         login("anthropic")
-        assert capsys.readouterr().err == "note: ANTHROPIC_AUTH_TOKEN is set, and goes before what was kept\n"
+        assert capsys.readouterr().err == "note: ANTHROPIC_AUTH_TOKEN is set and takes precedence over the stored key\n"
         logout("anthropic")
         assert capsys.readouterr().err == "note: ANTHROPIC_AUTH_TOKEN is still set\n"
 
@@ -160,18 +159,18 @@ class TestKeys:
 
     def test_no_keyring(self) -> None:
         keyring.set_keyring(fail.Keyring())
-        with pytest.raises(ToolglotError, match="no keyring that can keep a key: set GROQ_API_KEY"):
+        with pytest.raises(ToolglotError, match="no usable keyring: set GROQ_API_KEY"):
             login("groq")
 
     def test_a_keyring_that_does_not_do_it(self, monkeypatch: pytest.MonkeyPatch) -> None:
         stubborn = Stubborn()
         keyring.set_keyring(stubborn)
         pipe(monkeypatch, KEY)
-        with pytest.raises(ToolglotError, match="did not take the key") as caught:
+        with pytest.raises(ToolglotError, match="did not accept the key") as caught:
             login("groq")
         assert KEY not in str(caught.value)
         stubborn.kept["toolglot", "groq"] = KEY
-        with pytest.raises(ToolglotError, match="does not let go"):
+        with pytest.raises(ToolglotError, match="refuses to delete"):
             logout("groq")
 
     def test_vertex_takes_no_key_that_lasts(self) -> None:
@@ -184,7 +183,7 @@ class TestKeys:
                 command("antropic")
 
     def test_a_host_is_githubs(self) -> None:
-        with pytest.raises(UsageError, match="copilot only"):
+        with pytest.raises(UsageError, match="only applies to copilot"):
             login("groq", host="company.ghe.com")
 
     def test_logout(self, memory: Memory, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -192,7 +191,7 @@ class TestKeys:
         login("azure-chat")
         capsys.readouterr()
         assert [logout("azure"), logout("azure")] == [0, 0]
-        assert capsys.readouterr().out == "the key for azure is dropped\nno key for azure was kept\n"
+        assert capsys.readouterr().out == "deleted the key for azure\nno key is stored for azure\n"
         assert memory.kept == {}
 
 
@@ -274,7 +273,7 @@ class TestCopilot:
         place = "the system keyring" if backend is Memory else str(copilot.login_file())
         assert out.splitlines() == [
             f"open {github.url}/login/device[31m and enter the code ABCD-1234",
-            f"signed in; the login for Copilot is kept in {place}",
+            f"signed in; the Copilot login is stored in {place}",
         ]
         assert LOGIN not in out + err
         assert self.pauses == [5.0, 5.0]
@@ -314,13 +313,3 @@ class TestCopilot:
     def test_what_is_no_host(self) -> None:
         with pytest.raises(UsageError, match="not a host"):
             login("copilot", host="https://company.ghe.com/")
-
-
-class TestTheTable:
-    def test_every_variable_and_every_provider_is_in_it(self) -> None:
-        table = keys_table()
-        names = {name for row in PROFILES.values() for name in (row.id, *row.key_env, *row.token_env)}
-        assert [name for name in sorted(names) if f"`{name}`" not in table] == []
-
-    def test_the_page_has_it(self) -> None:
-        assert f"<!-- keys -->\n{keys_table()}\n<!-- /keys -->" in (PAGES / "keys.md").read_text(encoding="utf-8")

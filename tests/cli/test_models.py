@@ -58,7 +58,7 @@ def test_a_wide_terminal_has_all_columns(capsys: pytest.CaptureFixture[str], mon
 
 
 def test_what_has_no_room_is_said(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "A wider window or --json also has: facade, key, as of" in shown(capsys)
+    assert "Columns hidden (use a wider terminal or --json): facade, key, as of" in shown(capsys)
 
 
 def test_colours_are_for_terminals_only(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,8 +91,8 @@ def test_one_model_in_full(capsys: pytest.CaptureFixture[str]) -> None:
         "https://api.anthropic.com/v1/messages",
         "ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN",
         "claude-code",
-        "1,000,000 tokens, an answer at most 128,000 (models.dev, 2026-06)",
-        "$5 in, $0.5 in from a cache, $25 out",
+        "1,000,000 tokens, at most 128,000 per answer (models.dev, 2026-06)",
+        "$5 input, $0.5 cached input, $25 output",
         "as of 2026-11-15 (anthropic SDK 2.8.0",
         "low, medium, high, xhigh, max",
         "All results of one turn come first",
@@ -103,7 +103,7 @@ def test_one_model_in_full(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_what_is_not_known_is_said_so(capsys: pytest.CaptureFixture[str]) -> None:
     out = shown(capsys, "groq:some-model")
-    assert out.count("not known") == 2
+    assert out.count("unknown") == 2
     assert "For this model" not in out
 
 

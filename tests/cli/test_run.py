@@ -96,7 +96,7 @@ class TestRun:
     def test_a_run_that_waits_for_approval_exits_with_3(self, folder: Path) -> None:
         code, _, err = run("call risky {}", "--tools", "my_tools:all", cwd=folder)
         assert code == 3
-        assert "approval of risky is needed" in err
+        assert "risky needs approval" in err
 
     @pytest.mark.untraced
     @pytest.mark.parametrize(
@@ -106,10 +106,10 @@ class TestRun:
             (["-m", "anthropic", "hi"], 2, "'anthropic' is neither PROVIDER:MODEL"),
             (["-m", "anthropic:claude-sonnet-4-5", "hi"], 2, "set ANTHROPIC_API_KEY"),
             (["-m", "compatible:x", "hi"], 2, "needs a base URL"),
-            (["-a", "nope.png", "hi"], 2, "cannot read the attachment 'nope.png'"),
+            (["-a", "nope.png", "hi"], 2, "cannot read attachment 'nope.png'"),
             (["--tools", "nope:tools", "hi"], 2, "cannot load 'nope:tools'"),
             (["--tools", "json:dumps.nope", "hi"], 2, "cannot load"),
-            ([""], 2, "nothing to ask"),
+            ([""], 2, "the prompt is empty"),
             (["fault unauthorized"], 1, ""),
             (["-m", "openai-chat:gpt-4o", "--base-url", "http://127.0.0.1:1", "hi"], 1, "could not connect to 127.0.0.1:1"),
             (["-m", "openai-chat:gpt-4o", "--base-url", "ftp://x", "hi"], 2, "not http or https"),
@@ -182,8 +182,8 @@ def test_demo_is_a_conversation_on_every_wire() -> None:
     assert (done.returncode, done.stderr.decode()) == (0, "")
     for title in ("OpenAI Chat Completions", "OpenAI Responses", "Anthropic Messages", "Google Gemini", "Ollama"):
         assert f"{title}" in out
-    assert out.count("⇄ handed to") == 5
-    assert out.count("(tried 2 times)") == 5
+    assert out.count("⇄ handed over to") == 5
+    assert out.count("(2 attempts)") == 5
     assert "anthropic → gemini" in out
 
 

@@ -79,7 +79,7 @@ class TestTools:
     def test_an_approval_that_nobody_gives_ends_the_run_with_3(self, toolglot: Command) -> None:
         code, out, err = toolglot("run", "call risky {}", "--tools", "my_tools:risky")
         assert (code, out) == (3, "")
-        assert "approval of risky is needed (--yes gives it)" in err
+        assert "risky needs approval (use --yes to approve)" in err
 
     def test_so_many_requests_with_tools_and_no_more(self, toolglot: Command) -> None:
         asks = 'call look {"what": "1"} then call look {"what": "2"} then call look {"what": "3"}'
@@ -135,7 +135,7 @@ class TestOutput:
         (toolglot.folder / "my_tools.py").write_text(source)
         code, _, err = toolglot("run", "hi", "--tools", "my_tools:odd")
         assert code == 1
-        assert err == "toolglot: unexpected MemoryError: no (a bug: -vv shows where)\n"
+        assert err == "toolglot: unexpected MemoryError: no (this is a bug; use -vv for details)\n"
 
 
 class TestConfiguration:
@@ -144,7 +144,7 @@ class TestConfiguration:
         (toolglot.folder / "toolglot.toml").write_text('tools = ["evil:tools"]\nmodel = "simulator:gemini"\n')
         code, out, err = toolglot("run", "say hi", TOOLGLOT_MODEL="")
         assert (code, out) == (0, "hi\n")
-        assert "is not trusted, so tools of its toolglot.toml" in err
+        assert "toolglot: ignoring tools in" in err
         assert not (toolglot.folder / "loaded").exists()
         assert toolglot("trust")[0] == 0
         assert toolglot("run", "say hi", TOOLGLOT_MODEL="")[::2] == (0, "")

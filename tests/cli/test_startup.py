@@ -13,7 +13,6 @@ from toolglot.cli.startup import DEFAULT_MODELS, Flags, prepare, require_key
 from toolglot.config.trust import is_trusted
 from toolglot.engine.auth import describe_key_origin
 from toolglot.engine.factory import create_engine
-from toolglot.engine.signin import environment
 from toolglot.errors import UsageError
 from toolglot.providers.catalog import resolve_profile
 from toolglot.tools.tool import Tool
@@ -44,30 +43,19 @@ ODD = [1, 2]
 
 
 @pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    before = dict(os.environ)
-    for name in before:
-        if name.startswith(("TOOLGLOT_", "XDG_")) or name in environment.KEY_VARIABLES:
-            del os.environ[name]
-    os.environ["HOME"] = os.environ["USERPROFILE"] = str(tmp_path)
-    os.environ["TOOLGLOT_CONFIG"] = str(tmp_path / "user.toml")
-    os.environ["TOOLGLOT_STATE"] = str(tmp_path / "state")
-    os.environ["PYTHON_KEYRING_BACKEND"] = "keyring.backends.null.Keyring"
-    work = tmp_path / "work"
+def home(isolated_home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    work = isolated_home / "work"
     work.mkdir()
+    (isolated_home / "user").mkdir()
     (work / "start_tools.py").write_text(TOOLS)
     monkeypatch.chdir(work)
-    for name, fresh in (("_hidden", dict[str, str]()), ("_more", set[str]())):
-        monkeypatch.setattr(environment, name, fresh)
-    own = logging.getLogger("toolglot")
-    level, handlers = own.level, list(own.handlers)
+    logger = logging.getLogger("toolglot")
+    level, handlers = logger.level, list(logger.handlers)
     yield work
-    os.environ.clear()
-    os.environ.update(before)
-    for handler in set(own.handlers) - set(handlers):
-        own.removeHandler(handler)
+    for handler in set(logger.handlers) - set(handlers):
+        logger.removeHandler(handler)
         handler.close()
-    own.setLevel(level)
+    logger.setLevel(level)
     sys.modules.pop("start_tools", None)
 
 
@@ -233,8 +221,8 @@ class TestFacade:
     @pytest.mark.parametrize(
         ("flags", "why"),
         [
-            ({"facade": "codex"}, "the simulator has no built-in tools unless --builtin is given"),
-            ({"facade": "codex", "builtin": False}, "the built-in tools are off"),
+            ({"facade": "codex"}, "the simulator has no built-in tools without --builtin"),
+            ({"facade": "codex", "builtin": False}, "the built-in tools are disabled"),
             ({"facade": "codex", "builtin": True}, ""),
             ({}, ""),
         ],
@@ -243,7 +231,7 @@ class TestFacade:
         self, flags: dict[str, Any], why: str, capsys: pytest.CaptureFixture[str]
     ) -> None:
         with prepare(Flags(model="simulator", **flags)):
-            assert capsys.readouterr().err == (f"toolglot: --facade codex changes nothing: {why}\n" if why else "")
+            assert capsys.readouterr().err == (f"toolglot: --facade codex has no effect: {why}\n" if why else "")
 
 
 class TestTrust:
@@ -291,8 +279,8 @@ class TestTrust:
     @pytest.mark.parametrize(
         ("project", "said"),
         [
-            ('tools = ["start_tools:plain"]\n', "so tools of its toolglot.toml does not count"),
-            ('facade = "mine.toml"\ntools = ["start_tools:plain"]\n', "of its toolglot.toml do not count"),
+            ('tools = ["start_tools:plain"]\n', "ignoring tools in"),
+            ('facade = "mine.toml"\ntools = ["start_tools:plain"]\n', "ignoring facade, tools in"),
         ],
     )
     def test_one_setting_does_not_count_and_several_do_not(
@@ -338,5 +326,5 @@ class TestLog:
         assert "sk-ant-test-0123456789" not in (home / "log.jsonl").read_text()
 
     def test_one_that_cannot_be_written_is_said(self, home: Path) -> None:
-        with pytest.raises(UsageError, match="cannot be written"):
+        with pytest.raises(UsageError, match="cannot write the log"):
             prepare(Flags(log_file=home / "no folder" / "log.jsonl"))

@@ -10,12 +10,12 @@ from toolglot.cli.main import app
 from toolglot.errors import UnknownName, UsageError
 
 MINE = """
-from toolglot.facades.view import Case, Facade, Field, View, shape, text
+from toolglot.facades.view import Case, Facade, Field, View, object_schema, string
 
 show = View(
     name="show",
     description="Shows a file.",
-    parameters=shape("file", file=text()),
+    parameters=object_schema("file", file=string()),
     cases={"": Case(base="read", fields=(Field(native="file", base="path"),))},
 )
 mine = Facade(id="mine", title="Mine", views=(show,))

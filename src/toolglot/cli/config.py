@@ -1,32 +1,22 @@
 """`toolglot config`: show the settings in effect and where they come from. Keys and headers are never shown."""
 
-import ast
-import inspect
 import os
 import sys
-import textwrap
 from collections.abc import Sequence
-from functools import cache
-from itertools import pairwise
 from typing import Any, cast
 
 from toolglot.cli.printer import Printer
 from toolglot.cli.sanitize import escape_invisible, shorten
-from toolglot.config.environment import variable_name
 from toolglot.config.layers import DEFAULT, Configuration, SettingValue, WithheldSetting, find_project_file
 from toolglot.config.paths import config_file, data_directory, state_directory
-from toolglot.config.setting_schema import WILDCARD, setting_fields
-from toolglot.config.settings import Settings
 from toolglot.config.trust import trust_file
-from toolglot.config.trust_rules import trust_rule_of
 from toolglot.jsontext import dumps, dumps_text
 from toolglot.redact import REDACTED, redact
 
-__all__ = ["hide_secrets", "print_json", "settings_table", "show_configuration", "show_paths", "show_withheld"]
+__all__ = ["hide_secrets", "print_json", "show_configuration", "show_paths", "show_withheld"]
 
 _UNSET = "unset"
 _MAX_VALUE, _VALUE_COLUMN = 200, 40  # characters of a value, and width of its column
-_RULE_LABELS = {"free": "yes", "tighter": "only stricter", "trusted": "no"}
 
 
 def show_configuration(configuration: Configuration, *, json: bool) -> None:
@@ -103,41 +93,6 @@ def show_paths(*, json: bool) -> None:
     for what, path in paths.items():
         suffix = "" if os.path.exists(path) else "  (does not exist)"
         printer.print_line(f"{what:20}  {path}{suffix}")
-
-
-# ---- documentation
-
-
-def settings_table() -> str:
-    """Render the table of docs/configuration.md: one row per setting, described by its docstring."""
-    rows = ["| setting | default | variable | project | meaning |", "|---|---|---|---|---|"]
-    owner = Settings
-    for field in setting_fields():
-        if field.owner is not owner and field.owner is not Settings and field.key[0] != "providers":
-            section = (inspect.getdoc(field.owner) or "").partition("\n")[0]
-            rows.append(f"| **{field.key[0]}** | | | | {section} |")
-        owner = field.owner
-        default = "" if field.key[-1] == WILDCARD else _UNSET if field.default is None else f"`{dumps_text(field.default)}`"
-        variable = f"`{variable_name(field)}`" if variable_name(field) else ""
-        meaning = _field_docs(field.owner).get(field.name, "")
-        rule = _RULE_LABELS[trust_rule_of(field)]
-        rows.append(f"| `{field.key_text}` | {default} | {variable} | {rule} | {meaning} |".replace("  ", " "))
-    return "\n".join(rows)
-
-
-@cache
-def _field_docs(owner: Any) -> dict[str, str]:
-    """Read the docstrings below a struct's fields from its source; Python does not keep them at run time."""
-    body = cast(ast.ClassDef, ast.parse(textwrap.dedent(inspect.getsource(owner))).body[0]).body
-    return {
-        field.target.id: inspect.cleandoc(doc.value.value).replace("\n", " ").replace("|", "\\|")
-        for field, doc in pairwise(body)
-        if isinstance(field, ast.AnnAssign)
-        and isinstance(field.target, ast.Name)
-        and isinstance(doc, ast.Expr)
-        and isinstance(doc.value, ast.Constant)
-        and isinstance(doc.value.value, str)
-    }
 
 
 def print_json(value: Any) -> None:

@@ -15,17 +15,12 @@ from toolglot.engine.signin.copilot import GitHub, Login, Sleep
 from toolglot.engine.signin.environment import read_key_variable
 from toolglot.engine.signin.keyring_store import delete_key, has_backend, is_installed, keyring_account, load_key, store_key
 from toolglot.errors import ToolglotError, UsageError
-from toolglot.providers.catalog import PROFILES, resolve_profile
+from toolglot.providers.catalog import resolve_profile
 from toolglot.providers.profile import Profile
 
-__all__ = ["keys_table", "login", "logout"]
+__all__ = ["login", "logout"]
 
 EXIT_INTERRUPTED = 130
-_SIGN_IN_NAMES = {
-    "entra": "Microsoft Entra (`az login`, a managed identity, a service principal)",
-    "adc": "Google (`gcloud auth application-default login`, `GOOGLE_APPLICATION_CREDENTIALS`)",
-    "copilot": "GitHub (`toolglot login copilot`)",
-}
 
 
 def login(provider: str, *, host: str | None = None, github: GitHub | None = None, sleep: Sleep = asyncio.sleep) -> int:
@@ -95,16 +90,3 @@ async def _run_device_flow(github: GitHub, sleep: Sleep) -> Login:
     login = await copilot.wait_for_login(code, github, sleep=sleep)
     await copilot.exchange_login(login)
     return login
-
-
-def keys_table() -> str:
-    """Render the table of docs/keys.md: one row for each key."""
-    rows = ["| key for | used by | variables | or sign in with |", "|---|---|---|---|"]
-    for account in dict.fromkeys(map(keyring_account, PROFILES)):
-        profiles = [profile for profile in PROFILES.values() if keyring_account(profile.id) == account]
-        first = profiles[0]
-        variables = ", ".join(f"`{name}`" for name in (*first.key_env, *first.token_env)) or "none"
-        optional = " (optional)" if first.auth == "optional" and first.key_env else ""
-        ids = ", ".join(f"`{profile.id}`" for profile in profiles)
-        rows.append(f"| `{account}` | {ids} | {variables}{optional} | {_SIGN_IN_NAMES.get(first.sign_in, '')} |")
-    return "\n".join(rows)

@@ -72,10 +72,12 @@ def _collect_definitions(tools: Iterable[Any]) -> tuple[ToolDefinition, ...]:
 
 def _apply_facade(definitions: tuple[ToolDefinition, ...], facade: str | None, model: str) -> tuple[ToolDefinition, ...]:
     """Show built-in tools under the given facade, or the model's own; other tools follow unchanged."""
+    # A facade that is named is loaded even if there is nothing to show, so that a wrong name is an error.
+    chosen = load_facade_by_name(facade) if facade not in (None, "auto") else None
     builtin = [definition.name for definition in definitions if BUILTIN_TAG in definition.tags]
     if not builtin or (facade is None and not model):
         return definitions
-    chosen = load_facade_by_name(facade) if facade not in (None, "auto") else facade_for_model(model)
+    chosen = chosen or facade_for_model(model)
     others = [definition.name for definition in definitions if BUILTIN_TAG not in definition.tags]
     return BoundFacade(chosen, model, builtin, others).visible_tools(definitions)
 

@@ -78,11 +78,11 @@ class Said:
         assert self.chat is not None
         return line(self.chat)
 
-    async def answer(self, question: str) -> str:
+    async def read_answer(self, question: str) -> str:
         self.questions.append(question)
         return await self.read()
 
-    async def ask(self, question: str, answers: Sequence[str]) -> str:
+    async def choose(self, question: str, answers: Sequence[str]) -> str:
         self.questions.append(question)
         assert not self._asked, "two questions at once"
         self._asked = True

@@ -58,7 +58,7 @@ class TestTalking:
         assert roles(talk("", "   ", "\n", SAY)) == ["user", "assistant"]
 
     def test_a_line_that_cannot_be_read_is_said_and_left_out(self) -> None:
-        over = talk(UsageError("line 1 of the input is not UTF-8 text; it was left out"), SAY)
+        over = talk(UsageError("line 1 of the input is not UTF-8 text and was skipped"), SAY)
         assert over.has("line 1 of the input is not UTF-8")
         assert roles(over) == ["user", "assistant"]
 
@@ -152,7 +152,7 @@ class TestErrors:
     def test_a_failed_turn_is_taken_back_and_the_chat_goes_on(self, fault: str, model: str) -> None:
         over = talk(SAY, f"fault {fault}\nsay never", SAY, model=model, retry=QUICK)
         assert over.code == 0
-        assert over.has("the prompt was taken back")
+        assert over.has("the prompt was removed from the conversation")
         assert roles(over) == ["user", "assistant"] * 2
         assert "never" not in [one.text for one in over.agent.conversation]
 
@@ -163,7 +163,7 @@ class TestErrors:
 
     def test_one_that_is_over_soon_is_asked_again(self) -> None:
         over = talk("fault server-error 1\nsay hello", retry=RetryConfig(base=0.0))
-        assert over.has("asked again in")
+        assert over.has("retrying in")
         assert over.has("hello")
 
     def test_a_failed_tool_is_shown_and_the_answer_comes(self) -> None:
@@ -284,7 +284,7 @@ class TestCtrlC:
 
     def test_at_the_prompt_it_is_said_that_a_second_one_leaves(self) -> None:
         over = talk(KeyboardInterrupt(), SAY, KeyboardInterrupt(), KeyboardInterrupt(), "say never")
-        assert sum("Ctrl-C again leaves" in line for line in over.lines) == 2
+        assert sum("press Ctrl-C again to exit" in line for line in over.lines) == 2
         assert over.reader.lines == ["say never"]
         assert over.code == 0
 
@@ -307,7 +307,7 @@ class TestCtrlC:
 class TestRestored:
     def test_a_run_that_waited_is_gone_on_with(self) -> None:
         over = talk("y", SAY, saved=paused_run())
-        assert over.has("loaded 2 messages; you said last:", "call wipe")
+        assert over.has("loaded 2 messages; your last prompt was", "call wipe")
         assert over.has("? wipe wants to run")
         assert over.has("wiped a.txt")
         assert over.agent.conversation[-1].text == "hello"

@@ -129,24 +129,24 @@ class TestModel:
 
     def test_another_one_goes_on_with_the_conversation(self) -> None:
         over = talk(SAY, "/model simulator:gemini", SAY)
-        assert over.has("now simulator:gemini/", "(gemini)", "before simulator:anthropic/")
+        assert over.has("switched to simulator:gemini/", "(gemini)", "from simulator:anthropic/")
         assert [one.role for one in over.agent.conversation] == ["user", "assistant"] * 2
         assert over.agent.model.startswith("simulator:gemini/")
 
     def test_what_is_lost_is_told_then_and_not_again(self) -> None:
         over = talk("think deeply\nsay yes", "/model simulator:gemini", SAY, SAY)
-        switched = next(place for place, line in enumerate(over.lines) if line.startswith("now simulator:gemini"))
+        switched = next(place for place, line in enumerate(over.lines) if line.startswith("switched to simulator:gemini"))
         told = [line for line in over.lines[switched:] if "thinking" in line and "lost" in line]
         assert len(told) == 1
 
     def test_where_nothing_is_lost_it_is_said(self) -> None:
-        assert talk("/model simulator:openai-chat").has("nothing of the conversation is lost")
+        assert talk("/model simulator:openai-chat").has("nothing in the conversation is lost")
 
     def test_an_empty_conversation_needs_no_mending(self) -> None:
-        assert not talk("/model simulator:openai").has("mended")
+        assert not talk("/model simulator:openai").has("repaired")
 
     def test_an_alias_will_do(self) -> None:
-        assert talk("/model g", aliases={"g": "simulator:gemini"}).has("now simulator:gemini/")
+        assert talk("/model g", aliases={"g": "simulator:gemini"}).has("switched to simulator:gemini/")
 
     @pytest.mark.parametrize(
         ("name", "said"),
@@ -167,7 +167,7 @@ class TestModel:
         monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
         environment.hide_environment()
         over = talk("/model openai:gpt-5.1")
-        assert over.has("now openai-responses:gpt-5.1") or over.has("now openai:gpt-5.1")
+        assert over.has("switched to openai-responses:gpt-5.1") or over.has("switched to openai:gpt-5.1")
         assert "sk-test" not in over.shown
 
 
@@ -208,7 +208,7 @@ class TestTools:
         shown = {line.split(" ")[0]: line for line in over.lines}
         for name, line in lines.items():
             assert shown[name].startswith(line)
-            assert not shown[name].endswith(("not allowed", "not shown to this model"))
+            assert not shown[name].endswith(("not allowed", "hidden from this model"))
 
     def test_what_a_model_has_no_tool_for_is_marked_and_what_is_denied_too(self, tmp_path: Path) -> None:
         from toolglot.config.settings import PolicySettings
@@ -219,7 +219,7 @@ class TestTools:
             tools=coding_tools(tmp_path),
             policy=PolicySettings(deny=("todo",)),
         )
-        assert over.has("grep  ", "not shown to this model")
+        assert over.has("grep  ", "hidden from this model")
         assert over.has("todo  ", "not allowed")
         assert over.has("patch → apply_patch")
 
@@ -258,14 +258,14 @@ class TestContext:
         over = talk(SAY, "/context")
         assert over.has("tokens of", "in the next request")
         assert over.has("tools")
-        assert over.has("the model takes 200,000 tokens")
+        assert over.has("context window: 200,000 tokens")
 
     def test_the_parts_are_all_of_it(self) -> None:
         measured = asyncio.run(talk(SAY).agent.context_usage())
         assert abs(sum(measured.parts.values()) - measured.total) <= len(measured.parts)  # each is rounded
 
     def test_an_unknown_window_is_said(self) -> None:
-        assert talk("/context", model="simulator:compatible/x").has("how much the model takes is not known")
+        assert talk("/context", model="simulator:compatible/x").has("the context window is unknown")
 
     def test_one_word_is_one_word(self) -> None:
         assert talk("think hm\nsay x").has("1 word ·")
@@ -276,8 +276,8 @@ class TestSaveAndLoad:
         file = tmp_path / "new folder" / "chat.jsonl"
         over = talk(SAY, f"/save {file}", "/new", f"/load {file}", "say more")
         assert over.has("saved 2 messages to")
-        assert over.has("a new conversation")
-        assert over.has("loaded 2 messages; you said last: 'say hello'")
+        assert over.has("started a new conversation")
+        assert over.has("loaded 2 messages; your last prompt was 'say hello'")
         assert len(over.agent.conversation) == 4
         assert len(load(file.read_bytes())[0]) == 2
 
@@ -340,8 +340,8 @@ class TestSaveAndLoad:
 class TestUndoAndNew:
     def test_the_last_prompt_and_its_answer_are_taken_back(self) -> None:
         over = talk(SAY, 'call add {"a": 1, "b": 2}', "/undo")
-        assert over.has("taken back: 'call add", "3 messages after it")
-        assert over.has("what its tools did stays done")
+        assert over.has("removed 'call add", "3 messages after it")
+        assert over.has("the effects of its tools are not undone")
         assert len(over.agent.conversation) == 2
 
     def test_one_message_is_one_message(self) -> None:
@@ -349,11 +349,11 @@ class TestUndoAndNew:
 
     def test_where_there_is_nothing_it_is_said(self) -> None:
         over = talk("/undo", SAY, "/undo", "/undo")
-        assert sum("nothing to take back" in line for line in over.lines) == 2
+        assert sum("nothing to undo" in line for line in over.lines) == 2
 
     def test_a_new_conversation_knows_nothing(self) -> None:
         over = talk(SAY, "/new", "/undo")
-        assert over.has("there is nothing to take back")
+        assert over.has("there is nothing to undo")
 
     @pytest.mark.parametrize("command", ["/new", "/undo", "/load empty.jsonl"])
     def test_the_line_below_the_editor_knows_it_too(self, command: str, tmp_path: Path) -> None:
@@ -372,20 +372,20 @@ class TestAttach:
         (tmp_path / "notes.txt").write_text("remember the milk")
         over = talk("/attach notes.txt", SAY, SAY)
         first, second = (one for one in over.agent.conversation if one.role == "user")
-        assert over.has("notes.txt goes with the next prompt")
+        assert over.has("notes.txt will be sent with the next prompt")
         assert over.has("attached: notes.txt")
         assert [type(block) for block in first.blocks] == [Text, Text]
         assert [type(block) for block in second.blocks] == [Text]
 
     def test_several_add_up(self, tmp_path: Path) -> None:
-        (tmp_path / "a.png").write_bytes(b"\x89PNG")
+        (tmp_path / "a.png").write_bytes(b"\x89PNG\r\n\x1a\n")
         (tmp_path / "b.txt").write_text("b")
         over = talk("/attach a.png", "/attach 'b.txt'", SAY)
         assert over.has("attached: a.png, b.txt")
         assert any(isinstance(block, Media) for block in over.agent.conversation[0].blocks)
 
     def test_a_missing_one_is_named(self) -> None:
-        assert talk("/attach nowhere").has("cannot read the attachment 'nowhere'")
+        assert talk("/attach nowhere").has("cannot read attachment 'nowhere'")
 
     def test_a_failed_turn_gives_it_back(self, tmp_path: Path) -> None:
         (tmp_path / "notes.txt").write_text("remember the milk")
@@ -403,10 +403,10 @@ class TestShow:
         assert over.lines[-1] == "two"
 
     def test_a_number_that_is_not_there_is_said(self) -> None:
-        assert talk("think one\nsay x", "/show 7").has("there is no 7")
+        assert talk("think one\nsay x", "/show 7").has("there is no folded text '7'")
 
     def test_where_nothing_is_folded_it_is_said(self) -> None:
-        assert talk("/show").has("nothing is folded")
+        assert talk("/show").has("nothing has been folded yet")
 
 
 class TestQuit:

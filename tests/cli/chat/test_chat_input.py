@@ -33,7 +33,7 @@ def a_keyboard(data: bytes | io.BytesIO = b"", *, is_terminal: bool = False, typ
     """Keys that were pressed, and those that wait."""
     waiting = [typed]
     file = data if isinstance(data, io.BytesIO) else io.BytesIO(data)
-    return SimpleNamespace(file=file, is_terminal=is_terminal, pending=lambda: waiting.pop() if waiting else "")
+    return SimpleNamespace(file=file, is_terminal=is_terminal, read_pending=lambda: waiting.pop() if waiting else "")
 
 
 class TestPipe:
@@ -67,7 +67,7 @@ class TestPipe:
 
     def test_a_line_that_is_not_text_is_told_by_its_number(self) -> None:
         found = self.all_of(b"one\n\n\xff\xfe\ntwo\n")
-        assert found == ["one", "! line 3 of the input is not UTF-8 text; it was left out", "two"]
+        assert found == ["one", "! line 3 of the input is not UTF-8 text and was skipped", "two"]
 
     @pytest.mark.parametrize(
         ("said", "answer"),

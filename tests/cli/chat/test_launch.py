@@ -61,11 +61,11 @@ class TestLaunch:
         assert launch(Flags(model="simulator"), None, Path("saved.jsonl")) == 0
         shown = capsys.readouterr().out
         assert "loaded 2 messages" in shown
-        assert "taken back: 'say old'" in shown
+        assert "removed 'say old'" in shown
 
     def test_a_damaged_one_is_said(self, piped: Path, tmp_path: Path) -> None:
         (tmp_path / "saved.jsonl").write_bytes(b"not json")
-        with pytest.raises(UsageError, match="the conversation cannot be loaded: line 1"):
+        with pytest.raises(UsageError, match="cannot load the conversation: line 1"):
             launch(Flags(model="simulator"), None, Path("saved.jsonl"))
 
     def test_a_missing_key_is_said_before_anything_is_asked(self, piped: Path) -> None:

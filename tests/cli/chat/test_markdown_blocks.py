@@ -194,7 +194,7 @@ class TestLongThings:
             looked += self._partial_size  # pyright: ignore[reportPrivateUsage]
             return cut_off(self)
 
-        monkeypatch.setattr(BlockSplitter, "_line", line)
+        monkeypatch.setattr(BlockSplitter, "_add_line", line)
         monkeypatch.setattr(BlockSplitter, "_split_long_line", cut_line)
         text = piece * (400_000 // len(piece))
         for pieces in ([text], [piece] * (400_000 // len(piece))):

@@ -93,7 +93,8 @@ def bottom(screen: Screen, width: int, height: int = 24) -> list[str]:
     """The moving lines, as wide as they are drawn."""
     out = io.StringIO()
     console = Console(file=out, width=500, height=height, force_terminal=False, highlight=False, _environ={})
-    console.print(screen.render_live_area(width, height))
+    for line in screen.render_live_area(width, height):
+        console.print(line)
     return out.getvalue().removesuffix("\n").split("\n") if out.getvalue().strip() else []
 
 
@@ -124,13 +125,13 @@ class TestEvents:
     @pytest.mark.parametrize(
         ("event", "said"),
         [
-            (Retrying("busy", 2.0, 1), "asked again in 2.0 s: busy"),
-            (ModelSwitched("other:model", "it failed"), "going on with other:model: it failed"),
+            (Retrying("busy", 2.0, 1), "retrying in 2.0 s: busy"),
+            (ModelSwitched("other:model", "it failed"), "continuing with other:model: it failed"),
             (ContextCut("2 older messages are left out", 2, 100, 50), "2 older messages are left out"),
             (BlockReady(0, Media("image", "image/png", "aGk=")), "[image image/png, 3 bytes]"),
             (BlockReady(0, Media("file", url="https://x")), "[file"),
-            (BlockReady(0, Foreign("gemini", {"type": "code"})), "[code of gemini] · /show 1"),
-            (RunDone(RunResult("", stop="length")), "it stopped early: length"),
+            (BlockReady(0, Foreign("gemini", {"type": "code"})), "[gemini code] · /show 1"),
+            (RunDone(RunResult("", stop="length")), "stopped early: length"),
             (RunDone(RunResult("", usage=Usage(12_345, 6, 1_000))), "12k tokens in (1,000 cached), 6 out"),
             (RunDone(RunResult("", cost=0.01234)), "$0.0123"),
             (RunDone(RunResult("", iterations=3)), "3 requests"),
@@ -144,7 +145,7 @@ class TestEvents:
     def test_things_are_shown_in_the_order_in_which_they_came(self, moves: bool) -> None:
         foreign = BlockReady(1, Foreign("gemini", {"type": "code"}))
         text = shown([TextDelta(0, "before"), foreign, TextDelta(2, "after"), RunDone(RunResult(""))], moves=moves)
-        assert text.index("before") < text.index("[code") < text.index("after")
+        assert text.index("before") < text.index("[gemini code") < text.index("after")
 
     @pytest.mark.parametrize("moves", [True, False])
     def test_a_result_that_comes_in_the_middle_of_a_text_begins_its_own_line(self, moves: bool) -> None:
@@ -455,7 +456,7 @@ class TestMovingLines:
         screen, out = a_screen(60, moves=True)
         with screen.turn():
             assert "waiting" in bottom(screen, 60)[0]
-            assert "Ctrl-C stops" in bottom(screen, 60)[0]
+            assert "Ctrl-C to stop" in bottom(screen, 60)[0]
         assert out.getvalue().count("\x1b[?25l") == out.getvalue().count("\x1b[?25h")
 
     def test_nothing_moves_in_a_pipe(self) -> None:

@@ -1,0 +1,28 @@
+"""Fixtures of the command line's tests."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from toolglot.engine.signin import environment
+
+
+@pytest.fixture
+def isolated_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A home directory of its own, without any key or setting of the real user."""
+    original = dict(os.environ)
+    for name in original:
+        if name.startswith(("TOOLGLOT_", "XDG_")) or name in environment.KEY_VARIABLES:
+            del os.environ[name]
+    os.environ["HOME"] = os.environ["USERPROFILE"] = str(tmp_path)
+    os.environ["TOOLGLOT_CONFIG"] = str(tmp_path / "user" / "config.toml")
+    os.environ["TOOLGLOT_STATE"] = str(tmp_path / "state")
+    os.environ["PYTHON_KEYRING_BACKEND"] = "keyring.backends.null.Keyring"
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(environment, "_hidden_keys", {})
+    monkeypatch.setattr(environment, "_extra_names", set())
+    yield tmp_path
+    os.environ.clear()
+    os.environ.update(original)
