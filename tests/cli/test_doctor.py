@@ -170,7 +170,7 @@ def test_what_an_untrusted_project_did_not_get_is_shown(tmp_path: Path, capsys: 
     said = found(capsys, configured(tmp_path))
     assert [one["key"] for one in said["held_back"]] == ["providers.anthropic.base_url"]
     assert "not trusted: run toolglot trust" in said["files"]["project file"]
-    assert "Held back until the folder is trusted" in text(capsys, read_configuration(directory=tmp_path))
+    assert "Ignored until the directory is trusted" in text(capsys, read_configuration(directory=tmp_path))
 
 
 def test_a_configuration_that_cannot_be_read_is_a_problem(capsys: pytest.CaptureFixture[str]) -> None:
@@ -369,7 +369,7 @@ def test_who_does_not_answer_is_a_problem(
     configuration = configured(tmp_path, f'[providers.groq]\nbase_url = "http://127.0.0.1:{port}"\n')
     said = found(capsys, configuration, online=True, broken=True)
     assert said["problems"] == [f"groq: could not connect to 127.0.0.1:{port}: Connection refused"]
-    assert "✗ groq: 127.0.0.1" in text(capsys, configuration, online=True)
+    assert "✗ groq: " in text(capsys, configuration, online=True)
 
 
 def test_a_provider_without_its_place_is_a_problem(

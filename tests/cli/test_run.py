@@ -112,7 +112,7 @@ class TestRun:
             ([""], 2, "the prompt is empty"),
             (["fault unauthorized"], 1, ""),
             (["-m", "openai-chat:gpt-4o", "--base-url", "http://127.0.0.1:1", "hi"], 1, "could not connect to 127.0.0.1:1"),
-            (["-m", "openai-chat:gpt-4o", "--base-url", "ftp://x", "hi"], 2, "not http or https"),
+            (["-m", "openai-chat:gpt-4o", "--base-url", "ftp://x", "hi"], 2, "not an http or https URL"),
         ],
     )
     def test_bad_input_is_one_sentence(self, words: list[str], exits: int, says: str) -> None:

@@ -113,7 +113,7 @@ class TestOutput:
         log = toolglot.folder / "log.jsonl"
         code, out, err = toolglot("run", "say hi", "-v")
         assert (code, out) == (0, "hi\n")
-        assert "answered" in err
+        assert "replied" in err
         code, out, err = toolglot("run", "say hi", "-vv", "--log-file", str(log))
         assert (code, out, err) == (0, "hi\n", "")
         lines = [json.loads(line) for line in log.read_text().splitlines()]
