@@ -73,7 +73,7 @@ def render_providers() -> str:
     """docs/providers.md: every row of the catalog, with its limits, quirks and the facts about its models."""
     parts = [
         "# Providers",
-        "Generated from the catalog by `make docs`. Tool names and call ids that a provider rejects are mapped and mapped back.",
+        "Generated from the catalog by `make docs`. Tool names and call ids that a provider rejects are mapped, and back.",
     ]
     for profile in PROFILES.values():
         limits, features = profile.limits, profile.features
