@@ -26,7 +26,8 @@ from toolglot.events import RunEvent
 from toolglot.facades.bound_facade import BoundFacade
 from toolglot.facades.catalog import FACADE_MODULES, find_facade
 from toolglot.jsontext import dumps_text
-from toolglot.providers.catalog import FACTS, PROFILES
+from toolglot.providers.catalog import PROFILES
+from toolglot.providers.model_facts import FACTS
 from toolglot.request import ToolDefinition
 from toolglot.simulator.faults import FAULTS
 from toolglot.tools.tool import Tool

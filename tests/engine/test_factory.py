@@ -12,7 +12,8 @@ from toolglot.engine.simulated import SimulatedTransport
 from toolglot.engine.transport import HttpRequest
 from toolglot.errors import ToolglotError, UnknownName, UsageError
 from toolglot.messages import Usage
-from toolglot.providers.catalog import ALIASES, PRICES, PROFILES, SURFACES, resolve_profile, select_row
+from toolglot.providers.catalog import ALIASES, PROFILES, SURFACES, resolve_profile, select_row
+from toolglot.providers.prices import PRICES
 from toolglot.providers.profile import Price
 from toolglot.tools.config import RetryConfig
 
@@ -378,7 +379,7 @@ def test_a_server_at_home_has_no_vendors_price(provider: str) -> None:
 
 
 def test_every_price_has_its_day() -> None:
-    assert all(price.as_of and price.cached <= price.input <= price.output for _, price in PRICES)
+    assert all(price.as_of and price.cached <= price.input <= price.output for rows in PRICES.values() for _, price in rows)
 
 
 def test_cost() -> None:

@@ -7,7 +7,8 @@ import pytest
 from msgspec.structs import replace
 
 from toolglot.errors import LimitExceeded, UnknownName
-from toolglot.providers.catalog import ALIASES, FACTS, PROFILES, resolve_profile
+from toolglot.providers.catalog import ALIASES, PROFILES, resolve_profile
+from toolglot.providers.model_facts import FACTS
 from toolglot.providers.preflight import Problem, drop_refused_tools, preflight
 from toolglot.providers.profile import Profile
 from toolglot.request import ToolDefinition

@@ -73,7 +73,7 @@ def test_one_bad_tool_is_left_out_and_the_rest_is_sent() -> None:
     assert [tool.name for tool in kept] == ["t0", "t1"]
     assert [loss.subject for loss in losses] == ["tool 'long'", "tool 't2'"]
     assert "limit is 5" in losses[0].reason
-    assert "2 at most" in losses[1].reason
+    assert "at most 2 tools" in losses[1].reason
 
 
 def test_nothing_is_left_out_where_nothing_is_wrong() -> None:

@@ -4,7 +4,8 @@ import re
 
 import pytest
 
-from toolglot.providers.catalog import PRICES, PROFILES, resolve_profile
+from toolglot.providers.catalog import PROFILES, resolve_profile
+from toolglot.providers.prices import PRICES
 from toolglot.providers.windows import WINDOWS, Window, find_vendor, find_window
 
 ROWS = [(vendor, row) for vendor, rows in WINDOWS.items() for row in rows]
@@ -155,4 +156,4 @@ def test_a_price_is_that_of_the_vendor_who_serves(provider: str, model: str, dol
 
 
 def test_a_price_has_a_month() -> None:
-    assert all(re.fullmatch(r"20\d\d-\d\d", price.as_of) for _, price in PRICES)
+    assert all(re.fullmatch(r"20\d\d-\d\d", price.as_of) for rows in PRICES.values() for _, price in rows)

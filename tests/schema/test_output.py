@@ -147,7 +147,7 @@ class Odd:
 
 @pytest.mark.parametrize("shape", [Odd, "NoSuchType", 5])
 def test_a_type_that_cannot_be_a_shape_is_named(shape: Any) -> None:
-    with pytest.raises(UsageError, match="cannot be the shape") as caught:
+    with pytest.raises(UsageError, match="cannot be an output type") as caught:
         OutputType(shape)
     assert "\n" not in str(caught.value)
 
@@ -155,7 +155,7 @@ def test_a_type_that_cannot_be_a_shape_is_named(shape: Any) -> None:
 def test_a_type_without_a_json_form_is_named() -> None:
     from collections.abc import Callable
 
-    with pytest.raises(UsageError, match="cannot be the shape"):
+    with pytest.raises(UsageError, match="cannot be an output type"):
         OutputType(Callable[[int], int])
 
 

@@ -12,7 +12,8 @@ import msgspec
 
 from toolglot.cli.printer import Printer, Row, write_json_line
 from toolglot.facades.catalog import facade_id_for_model, facade_id_for_provider
-from toolglot.providers.catalog import FACTS, PROFILES, Fact, resolve_profile
+from toolglot.providers.catalog import PROFILES, resolve_profile
+from toolglot.providers.model_facts import FACTS, Fact
 from toolglot.providers.profile import ANY_CHOICE, Price, Profile, ProviderLimits
 from toolglot.providers.windows import find_window
 

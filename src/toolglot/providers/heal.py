@@ -1,6 +1,6 @@
-"""DATA: refusals that a request can be mended for. A cure is a change of the profile, so the next request is right at once.
+"""DATA: refusals that a change of the profile can fix. The change stays, so later requests are right the first time.
 
-Each pattern is a text that providers really answer with; a request is healed at most once, and the caller is told.
+Each pattern matches an error text that providers really send. A request is healed at most once, and that is reported.
 """
 
 import re
@@ -16,7 +16,7 @@ __all__ = ["HealRule", "HealedProfile", "heal_profile"]
 
 
 class HealRule(msgspec.Struct, frozen=True):
-    """A refusal whose text matches is cured by these changes. `wires`: "" in it means all."""
+    """A refusal whose text matches is fixed by these changes (see `Profile.apply`). No `wires`: all of them."""
 
     pattern: str
     changes: dict[str, Any]
@@ -25,7 +25,7 @@ class HealRule(msgspec.Struct, frozen=True):
 
 
 class HealedProfile(msgspec.Struct, frozen=True):
-    """The profile to ask again with, and what is different in it."""
+    """The profile to retry with, and what is different in it."""
 
     profile: Profile
     changed_fields: str
@@ -38,38 +38,42 @@ _RESPONSES_ROWS = {
     "azure-dated-chat": "azure-dated-responses",
 }
 _UNKNOWN_FIELD = r"(unknown|unrecognized|unsupported|extra|unexpected)"
+_USE_RESPONSES = {"surface": "responses"}
 _UNFORCED_CHOICES = frozenset({"auto", "none"})
 
 HEAL_RULES = (
-    HealRule(r"to use function tools, use /v1/responses", {"surface": "responses"}, "the model takes tools only on Responses"),
+    HealRule(r"to use function tools, use /v1/responses", _USE_RESPONSES, "the model supports tools only on Responses"),
     HealRule(
         r"(temperature|top_p|top_k)\b.*(extra inputs are not permitted|not supported|unsupported|deprecated)"
         r"|unsupported (parameter|value): '(temperature|top_p)",
         {"sampling": "none"},
-        "the model takes no sampling parameters",
+        "the model accepts no sampling parameters",
     ),
     HealRule(
         r"bound to a different conversation|invalid `?signature`? in `?thinking`?|thinking.*blocks?.*cannot be modified",
         {"reasoning_echo": "no"},
-        "earlier thinking is no longer accepted, and left out",
+        "earlier thinking is no longer accepted; it is left out",
         ("anthropic-messages",),
     ),
     HealRule(
         r"reasoning.*(without its required following item|encrypted content.*could not)|required 'reasoning' item",
         {"reasoning_echo": "no"},
-        "earlier reasoning is no longer accepted, and left out",
+        "earlier reasoning is no longer accepted; it is left out",
         ("openai-responses",),
     ),
     HealRule(
-        r"missing a `?thought_signature", {"signatures": True}, "calls carry a signature that skips the check", ("gemini",)
+        r"missing a `?thought_signature",
+        {"signatures": True},
+        "calls get a placeholder signature that skips the check",
+        ("gemini",),
     ),
     HealRule(
-        r"reasoning_content.*must be passed back", {"reasoning_echo": "required"}, "every turn is sent with its reasoning"
+        r"reasoning_content.*must be passed back", {"reasoning_echo": "required"}, "every turn must include its reasoning"
     ),
     HealRule(
         r"(does not support this tool_choice|tool_choice.*(not supported|forces tool use|may not be|not allowed|unsupported))",
         {"features.choices": _UNFORCED_CHOICES},
-        "the model cannot be forced to call a tool; it is asked to",
+        "the model cannot be forced to call a tool; the prompt asks for it",
     ),
     HealRule(
         r"(schema|grammar).*(too complex|too large|compil)|too many (strict|optional)",
@@ -91,25 +95,18 @@ HEAL_RULES = (
 
 
 def heal_profile(message: str, profile: Profile) -> HealedProfile | None:
-    """What to do about a refusal, where there is something that was not done yet. The first pattern that fits counts."""
-    for heal in HEAL_RULES:
-        if (not heal.wires or profile.wire in heal.wires) and re.search(heal.pattern, message, re.IGNORECASE | re.DOTALL):
-            changed = _apply_changes(profile, heal.changes)
-            what = ", ".join(key.rpartition(".")[2] for key in heal.changes)
-            return HealedProfile(changed, what, heal.reason) if changed != profile else None
+    """Return what to change after a refusal; None if nothing helps, or it was done already. The first matching rule counts."""
+    for rule in HEAL_RULES:
+        if (rule.wires and profile.wire not in rule.wires) or not re.search(rule.pattern, message, re.IGNORECASE | re.DOTALL):
+            continue
+        if rule.changes == _USE_RESPONSES:
+            if profile.id not in _RESPONSES_ROWS:
+                return None
+            # Keep a custom base URL, and Azure's `?api-version=`.
+            healed, (_, mark, query) = resolve_profile(_RESPONSES_ROWS[profile.id], profile.model), profile.path.partition("?")
+            healed = replace(healed, base_url=profile.base_url, path=healed.path.partition("?")[0] + mark + query)
+        else:
+            healed = profile.apply(rule.changes)
+        fields = ", ".join(key.rpartition(".")[2] for key in rule.changes)
+        return HealedProfile(healed, fields, rule.reason) if healed != profile else None
     return None
-
-
-def _apply_changes(profile: Profile, changes: dict[str, Any]) -> Profile:
-    if changes.get("surface") == "responses":
-        row = _RESPONSES_ROWS.get(profile.id)
-        if row is None:
-            return profile
-        other, (_, mark, query) = resolve_profile(row, profile.model), profile.path.partition("?")
-        return replace(other, base_url=profile.base_url, path=other.path.partition("?")[0] + mark + query)
-    flat = {key: value for key, value in changes.items() if "." not in key}
-    for key, value in changes.items():
-        part, _, name = key.rpartition(".")
-        if part:
-            flat[part] = replace(getattr(profile, part), **{name: value})
-    return replace(profile, **flat)

@@ -1,7 +1,7 @@
-"""Limits, checked before a byte is sent: which tool, which limit, which value."""
+"""Checks a provider's limits before anything is sent: which tool, which limit, which value."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -16,9 +16,9 @@ __all__ = ["Problem", "drop_refused_tools", "preflight"]
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """A limit of the provider that a tool, or the request as a whole (`tool` is ""), goes over.
+    """A limit that a tool, or the request as a whole (`tool` is ""), exceeds.
 
-    `refused`: the provider answers with an error; otherwise the encoder finds a way and says so.
+    `refused`: the provider answers with an error; otherwise the encoder works around it and reports that.
     """
 
     tool: str
@@ -28,20 +28,32 @@ class Problem(msgspec.Struct, frozen=True):
     refused: bool = True
 
     def __str__(self) -> str:
-        whose = f"tool {self.tool!r}: " if self.tool else ""
-        return f"{whose}{self.what} is {self.value}, the limit is {self.limit}"
+        owner = f"tool {self.tool!r}: " if self.tool else ""
+        return f"{owner}{self.what} is {self.value}, the limit is {self.limit}"
 
     def to_error(self, profile: Profile) -> LimitExceeded:
-        """The problem as an error."""
+        """Return the problem as an error."""
         what = f"{self.what} of tool {self.tool!r}" if self.tool else self.what
         return LimitExceeded(what, self.limit, self.value, profile.title)
 
 
 def preflight(tools: Sequence[ToolDefinition], profile: Profile, body: Any = None) -> list[Problem]:
-    """What the provider would refuse of these tools, and of the whole body where it is given."""
-    limits = profile.limits
-    problems = [problem for tool in tools if tool.kind != "hosted" for problem in _check_tool(tool, profile)]
-    problems += _check_duplicates(tools)
+    """Return what the provider would refuse of these tools, and of the whole body if it is passed."""
+    limits, problems = profile.limits, list[Problem]()
+    seen: set[tuple[str, str]] = set()
+    for tool in tools:
+        if tool.kind == "hosted":  # the provider's own: it knows their names
+            continue
+        if not tool.name:
+            problems.append(Problem(tool.name, "name", "empty", "at least one character"))
+        elif not re.fullmatch(limits.name, tool.name):
+            length = f"{len(tool.name)} characters"
+            problems.append(Problem(tool.name, "name", length, f"pattern {limits.name}", refused=False))
+        if limits.description is not None and len(tool.description) > limits.description:
+            problems.append(Problem(tool.name, "length of the description", len(tool.description), limits.description))
+        if (tool.namespace, tool.name) in seen:
+            problems.append(Problem(tool.name, "number of tools of this name", 2, 1, refused=False))
+        seen.add((tool.namespace, tool.name))
     if limits.tools is not None and len(tools) > limits.tools:
         problems.append(Problem("", "number of tools", len(tools), limits.tools))
     if body is not None:
@@ -53,36 +65,17 @@ def preflight(tools: Sequence[ToolDefinition], profile: Profile, body: Any = Non
 
 
 def drop_refused_tools(tools: Sequence[ToolDefinition], profile: Profile) -> tuple[list[ToolDefinition], list[Loss]]:
-    """The tools that the provider takes, and a Loss for each it does not: one bad tool does not cost the request."""
-    bad = {problem.tool: problem for problem in preflight(tools, profile) if problem.refused and problem.tool}
-    kept = [tool for tool in tools if tool.name not in bad]
-    most = profile.limits.tools or len(kept)
-    losses = [Loss(f"tool {name!r}", "tools", f"left out: {problem}") for name, problem in bad.items()]
-    losses += [Loss(f"tool {tool.name!r}", "tools", f"left out: {profile.title} takes {most} at most") for tool in kept[most:]]
-    return kept[:most], losses
-
-
-def _check_tool(tool: ToolDefinition, profile: Profile) -> Iterable[Problem]:
-    limits = profile.limits
-    if not tool.name:
-        yield Problem(tool.name, "name", "empty", "at least one character")
-    elif not re.fullmatch(limits.name, tool.name):
-        yield Problem(tool.name, "name", f"{len(tool.name)} characters", f"pattern {limits.name}", refused=False)
-    if limits.description is not None and len(tool.description) > limits.description:
-        yield Problem(tool.name, "length of the description", len(tool.description), limits.description)
-
-
-def _check_duplicates(tools: Sequence[ToolDefinition]) -> Iterable[Problem]:
-    seen: set[tuple[str, str]] = set()
-    for tool in tools:
-        key = (tool.namespace, tool.name)
-        if key in seen and tool.kind != "hosted":
-            yield Problem(tool.name, "number of tools of this name", 2, 1, refused=False)
-        seen.add(key)
+    """Return the tools that the provider accepts, and a Loss for each other one: a bad tool must not cost the request."""
+    refused = {problem.tool: problem for problem in preflight(tools, profile) if problem.refused and problem.tool}
+    kept = [tool for tool in tools if tool.name not in refused]
+    limit = profile.limits.tools or len(kept)
+    losses = [Loss(f"tool {name!r}", "tools", f"left out: {problem}") for name, problem in refused.items()]
+    reason = f"left out: {profile.title} accepts at most {limit} tools"
+    return kept[:limit], [*losses, *(Loss(f"tool {tool.name!r}", "tools", reason) for tool in kept[limit:])]
 
 
 def _count_cache_marks(value: Any) -> int:
-    """How often `cache_control` is set, at any depth."""
+    """Count where `cache_control` is set, at any depth."""
     if isinstance(value, dict):
         fields: dict[str, Any] = value  # pyright: ignore[reportUnknownVariableType]
         return sum(

@@ -1,11 +1,13 @@
-"""A vendor's endpoint as data: where it is, what it allows, and how it wants things said.
+"""A vendor's endpoint as data: its address, its limits, and how it wants requests written.
 
-A profile is resolved for a model (`catalog.resolve`) before anything is encoded: encoders read fields, never names.
+A profile is resolved for a model (`catalog.resolve_profile`) before anything is encoded: encoders read its fields and never
+compare names of vendors.
 """
 
 from typing import Any, Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from toolglot.messages import Usage
 
@@ -17,7 +19,7 @@ ANY_MEDIA = frozenset({"image", "audio", "video", "file"})
 
 
 class ProviderLimits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a provider refuses, as of a day, by a source. None: no limit is known."""
+    """What a provider refuses, with the date and the source. None: no limit is known."""
 
     tools: int | None = None
     """Tools in one request."""
@@ -34,7 +36,7 @@ class ProviderLimits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     stops: int | None = None
     """Stop sequences in one request."""
     context: int | None = None
-    """Tokens of prompt and answer together; known by the model."""
+    """Tokens of prompt and answer together; depends on the model."""
     answer: int | None = None
     """Tokens of one answer."""
     as_of: str = "2026-11-15"
@@ -42,13 +44,13 @@ class ProviderLimits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
 
 class ToolFeatures(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a model can do with tools here. What it cannot is emulated or lost, and said so."""
+    """What a model can do with tools here. The rest is emulated or reported as a Loss."""
 
     choices: frozenset[Choice] = ANY_CHOICE
     parallel: bool = True
     """Several calls in one turn."""
     parallel_off: bool = True
-    """It can be told to make one call at a time."""
+    """Parallel calls can be disabled."""
     streamed_arguments: bool = True
     strict: bool = True
     freeform: bool = False
@@ -58,28 +60,28 @@ class ToolFeatures(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     result_media: frozenset[str] = frozenset()
     """Kinds of media that a tool result may hold."""
     typed: frozenset[str] = frozenset()
-    """Types of tools that the model knows by themselves, and the caller runs."""
+    """Types of native tools: the model knows their schemas, the caller runs them."""
 
 
 class HistoryRules(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a provider asks of a conversation beyond calls and results in pairs."""
+    """What a provider requires of a conversation beyond paired calls and results."""
 
     calls_last: bool = False
     """No text after a call in one turn."""
     starts_with_user: bool = False
     ends_with_user: bool = False
-    """No answer begun by the caller (prefill)."""
+    """No prefill (an answer that the caller begins)."""
     plain_prefill: bool = False
-    """An answer begun by the caller holds no thinking, and no white space at its end."""
+    """A prefill has no thinking and no trailing white space."""
     no_blank_text: bool = False
     filler_after_results: bool = False
-    """The assistant speaks between results and the user's next words."""
+    """An assistant message must stand between results and the user's next message."""
     needs_turn: bool = False
-    """Instructions alone are no request."""
+    """A request needs a message besides the instructions."""
 
 
 class Price(msgspec.Struct, frozen=True):
-    """US dollars for a million tokens."""
+    """US dollars per million tokens."""
 
     input: float
     cached: float
@@ -87,9 +89,9 @@ class Price(msgspec.Struct, frozen=True):
     as_of: str = ""
 
     def cost(self, usage: Usage) -> float:
-        """What this much costs."""
-        fresh = max(0, usage.input - usage.cached)
-        return (fresh * self.input + usage.cached * self.cached + usage.output * self.output) / 1_000_000
+        """Return the cost in US dollars."""
+        uncached = max(0, usage.input - usage.cached)
+        return (uncached * self.input + usage.cached * self.cached + usage.output * self.output) / 1_000_000
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -100,17 +102,17 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     wire: str
     base_url: str = ""
     path: str = ""
-    """With {model}, and {deployment}, {project}, {location} where the vendor has them in the URL."""
+    """With the placeholders {model}, {project}, {location}, {version} where the vendor's URL has them."""
     stream_path: str = ""
     models_path: str = ""
-    """Where the provider lists its models; "": nowhere."""
+    """Where the provider lists its models; "" if it does not."""
     auth: Literal["bearer", "x-api-key", "api-key", "x-goog-api-key", "optional"] = "bearer"
-    """The header of the key; optional: bearer, where there is a key."""
+    """The header that carries the key. optional: bearer, if there is a key."""
     key_env: tuple[str, ...] = ()
     token_env: tuple[str, ...] = ()
-    """Variables that hold a token, which is sent as a bearer."""
+    """Environment variables with a token, which is sent as a bearer."""
     sign_in: Literal["", "entra", "adc", "copilot"] = ""
-    """How tokens are had where no key is given: Microsoft Entra, Google's application default credentials, GitHub."""
+    """How to obtain a token without a key: Microsoft Entra, Google's application default credentials, GitHub."""
     model: str = ""
 
     limits: ProviderLimits = ProviderLimits()
@@ -123,14 +125,14 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     max_tokens: str = "max_tokens"
     """The field's name."""
     default_max_tokens: int | None = None
-    """Sent where the caller says nothing and the provider requires it."""
+    """Sent if the caller sets no limit and the provider requires one."""
     system_role: str = "system"
     sampling: Literal["all", "one", "none"] = "all"
-    """Of temperature, top_p, top_k and the penalties: all, temperature or top_p but not both, or none."""
+    """Which of temperature, top_p, top_k and the penalties are accepted; one: temperature or top_p, but not both."""
     options: frozenset[str] = frozenset({"temperature", "top_p", "stop", "seed", "presence_penalty", "frequency_penalty"})
     max_temperature: float = 2.0
     efforts: tuple[str, ...] = ()
-    """Levels of reasoning effort that may be asked for, lowest first."""
+    """Levels of reasoning effort, lowest first."""
     thinking_budget: bool = False
     media: frozenset[str] = frozenset({"image"})
     """Kinds of media that a user message may hold."""
@@ -138,7 +140,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     empty_content: Literal["null", "empty", "omit"] = "null"
     """The content of an assistant message that only calls tools."""
     reasoning_echo: Literal["no", "own", "required"] = "own"
-    """Reasoning text in the history: never sent, sent back to its origin, or asked for on every call."""
+    """Reasoning text in the history: never sent, sent back to its origin, or required on every turn with calls."""
     result_name: bool = False
     """A tool message also names its tool."""
     signatures: bool = False
@@ -149,13 +151,24 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     headers: dict[str, str] = {}
     """Sent with every request."""
     defaults: dict[str, Any] = {}
-    """Fields of the body that our own engine sends where the caller says nothing."""
+    """Fields of the body that the engine adds unless the caller sets them."""
     stream_defaults: dict[str, Any] = {}
-    """The same, where the answer is streamed."""
+    """The same for streamed replies."""
     base_env: tuple[str, ...] = ()
-    """Variables that hold another base URL, as the vendor's own SDK reads them."""
+    """Environment variables with another base URL, as the vendor's own SDK reads them."""
     url_parameter_env: dict[str, tuple[str, ...]] = {}
-    """What stands in braces in the URL -> variables that hold it."""
+    """Placeholder in the URL -> environment variables with its value."""
     price: Price | None = None
     notes: tuple[str, ...] = ()
-    """Quirks a contributor should know, one sentence each."""
+    """Quirks that a contributor should know, one sentence each."""
+
+    def apply(self, changes: dict[str, Any]) -> "Profile":
+        """Return a profile with other values. A key may name a field of a part: `features.strict`."""
+        fields: dict[str, Any] = {}
+        for key, value in changes.items():
+            part, _, name = key.rpartition(".")
+            if part:
+                fields[part] = replace(fields.get(part) or getattr(self, part), **{name: value})
+            else:
+                fields[key] = value
+        return replace(self, **fields)

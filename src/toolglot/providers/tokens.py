@@ -1,6 +1,6 @@
-"""How many tokens something is, about: no tokenizer is loaded. The first real count corrects the rest (`loop.context`).
+"""Estimates token counts without a tokenizer. The first real count corrects the estimates (`loop.context`).
 
-Latin text has about four characters a token, code and JSON about three, other scripts one or two (OpenAI's tokenizer guide).
+Latin text has about four characters per token, code and JSON about three, other scripts one or two (OpenAI's tokenizer guide).
 Vendors differ by a factor.
 """
 
@@ -12,47 +12,47 @@ from toolglot.request import ToolDefinition
 
 __all__ = ["estimate_by_kind", "estimate_message", "estimate_text", "estimate_tool", "token_factor"]
 
-_MESSAGE_OVERHEAD = 4  # what a message costs beside its words
-_IMAGE_TOKENS = 1_500  # an image of a usual size, scaled down by the vendor
-_MEDIA_BYTES_PER_TOKEN = 40  # of a document or a sound, a token
-# Tokens of a text, compared with OpenAI's. Anthropic says of its own tokenizer that it makes more of them.
+_MESSAGE_OVERHEAD = 4  # role and separators
+_IMAGE_TOKENS = 1_500  # an image of usual size; vendors scale larger ones down
+_MEDIA_BYTES_PER_TOKEN = 40  # of a document or audio
+# Tokens relative to OpenAI's tokenizer. Anthropic documents that its own makes more of the same text.
 _MODEL_FACTORS = ((r"claude", 1.2), (r"gemini|gemma", 1.05), (r"qwen|deepseek|kimi|llama|mi[sx]tral", 1.1))
 _TEXT_KINDS = {Text: "text", Thinking: "thinking"}
 
 
 def token_factor(model: str) -> float:
-    """How many tokens a model makes of a text, compared with OpenAI's."""
+    """Return how many tokens a model makes of a text, relative to OpenAI's."""
     return next((factor for pattern, factor in _MODEL_FACTORS if re.search(pattern, model)), 1.0)
 
 
 def estimate_text(text: str, *, is_code: bool = False) -> int:
-    """Tokens of a text. `dense`: code or JSON."""
+    """Estimate the tokens of a text."""
     length = len(text)
     if text.isascii():
         return -(-length // (3 if is_code else 4))
-    wide = (len(text.encode("utf-8", "surrogatepass")) - length) // 2  # a letter with an accent counts half, an ideogram one
+    wide = (len(text.encode("utf-8", "surrogatepass")) - length) // 2  # an accented letter counts half, an ideogram one
     return -(-max(0, length - wide) // (3 if is_code else 4)) + wide
 
 
 def estimate_tool(tool: ToolDefinition) -> int:
-    """Tokens of a tool as it is offered."""
+    """Estimate the tokens of a tool's definition."""
     return 8 + estimate_text(tool.name) + estimate_text(tool.description) + len(dumps(tool.parameters or {})) // 3
 
 
 def estimate_message(message: Message) -> int:
-    """Tokens of a message."""
+    """Estimate the tokens of a message."""
     return _MESSAGE_OVERHEAD + sum(_estimate_block(block)[1] for block in message.blocks)
 
 
 def estimate_by_kind(message: Message) -> dict[str, int]:
-    """Tokens of a message by what they are for: text, thinking, tool calls, tool results, media."""
-    found: dict[str, int] = {}
+    """Estimate the tokens of a message by kind: text, thinking, tool calls, tool results, media."""
+    counts: dict[str, int] = {}
     for block in message.blocks:
         kind, tokens = _estimate_block(block)
-        found[kind] = found.get(kind, 0) + tokens
-    kind = next(iter(found), "text")
-    found[kind] = found.get(kind, 0) + _MESSAGE_OVERHEAD
-    return found
+        counts[kind] = counts.get(kind, 0) + tokens
+    kind = next(iter(counts), "text")
+    counts[kind] = counts.get(kind, 0) + _MESSAGE_OVERHEAD
+    return counts
 
 
 def _estimate_block(block: object) -> tuple[str, int]:

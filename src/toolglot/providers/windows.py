@@ -1,7 +1,7 @@
-"""DATA: how much a model takes in (prompt and answer together) and how much it answers at most, in tokens, by vendor and model.
+"""DATA: context windows (prompt and answer together) and output limits, in tokens, by vendor and model.
 
-Every row has a source and a day. A model that no row names has no known window: a guess would cut a conversation too early, or
-too late. Servers at home have none (whoever starts them decides), nor has Copilot, whose windows are its own.
+Every row has a source and a month. A model without a row has no known window: a guess would truncate a conversation too early
+or too late. Local servers have none (whoever starts them decides), nor has Copilot, whose windows are its own.
 """
 
 import re
@@ -14,16 +14,16 @@ __all__ = ["WINDOWS", "Window", "find_vendor", "find_window"]
 
 
 class Window(msgspec.Struct, frozen=True):
-    """What a model takes. The first row whose pattern fits the name counts."""
+    """What a model accepts. The first row whose pattern matches the name counts."""
 
     model: str
-    """A pattern of the name, without a vendor before a slash."""
+    """A pattern of the name, without the vendor before a slash."""
     context: int
     answer: int | None
-    """None: no limit of its own is known."""
+    """None: no separate limit is known."""
     source: str
     as_of: str
-    """The month that the source gives; for several models the oldest."""
+    """The month that the source states; for several models the oldest."""
 
 
 def _windows_from(source: str, *rows: tuple[str, int, int | None, str]) -> Iterable[Window]:
@@ -77,7 +77,7 @@ _ANTHROPIC = (
         (rf"^claude-fable-5[-.]1{_DATE_SUFFIX}", 1_000_000, 128_000, "2026-10"),
     ),
 )
-# The window is what goes in; an answer of Gemini comes on top of it.
+# Gemini's window is the prompt alone; the answer comes on top of it.
 _GEMINI = (
     *_windows_from(
         "Google's pages of models",
@@ -155,31 +155,27 @@ WINDOWS: dict[str, tuple[Window, ...]] = {
     "mistral": _MISTRAL,
     "groq": _GROQ,
 }
+# The vendor of a profile, where it is not the profile's own id.
 _VENDORS = {
-    "openai-chat": "openai",
-    "openai-responses": "openai",
-    "azure-chat": "openai",
-    "azure-responses": "openai",
-    "azure-dated-chat": "openai",
-    "azure-dated-responses": "openai",
-    "gemini": "google",
-    "vertex": "google",
-} | {id: id for id in ("anthropic", "xai", "deepseek", "mistral", "groq")}
-# Who makes a model behind a router. Open weights are left out: each of their hosts has a window of its own.
+    **dict.fromkeys(("openai-chat", "openai-responses", "azure-chat", "azure-responses"), "openai"),
+    **dict.fromkeys(("azure-dated-chat", "azure-dated-responses"), "openai"),
+    **dict.fromkeys(("gemini", "vertex"), "google"),
+}
+# The vendor of a model behind a router. Open weights are left out: every host chooses its own window.
 _ROUTER_VENDORS = {"openai": "openai", "anthropic": "anthropic", "google": "google", "x-ai": "xai"}
 
 
-def find_vendor(profile: str) -> str | None:
-    """The vendor whose lists of windows and prices count at an endpoint."""
-    return _VENDORS.get(profile)
+def find_vendor(profile_id: str) -> str:
+    """Return the vendor whose windows and prices apply at an endpoint."""
+    return _VENDORS.get(profile_id, profile_id)
 
 
 @lru_cache(maxsize=512)
-def find_window(profile: str, model: str) -> Window | None:
-    """What a model takes at a profile's endpoint, where it is known."""
+def find_window(profile_id: str, model: str) -> Window | None:
+    """Return the window of a model at an endpoint, if it is known."""
     maker, _, name = model.rpartition("/")
-    if profile == "openrouter":
-        vendor, name = _ROUTER_VENDORS.get(maker.removeprefix("~")), name.partition(":")[0]
+    if profile_id == "openrouter":
+        vendor, name = _ROUTER_VENDORS.get(maker.removeprefix("~"), ""), name.partition(":")[0]
     else:
-        vendor, name = find_vendor(profile), name.removeprefix("ft:").partition(":")[0]
-    return next((row for row in WINDOWS.get(vendor or "", ()) if re.search(row.model, name)), None)
+        vendor, name = find_vendor(profile_id), name.removeprefix("ft:").partition(":")[0]  # fine-tuned: ft:MODEL:ORG
+    return next((row for row in WINDOWS.get(vendor, ()) if re.search(row.model, name)), None)
