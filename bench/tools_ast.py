@@ -4,9 +4,11 @@ import sysconfig
 import time
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 from bench.measure import Table
-from toolglot.builtin.code import ast_search as syntax
+from toolglot.builtin.code import ast_query, ast_search
+from toolglot.builtin.code.ast_query import AstQuery
 from toolglot.builtin.files.workspace import Workspace
 from toolglot.builtin.tool_state import ToolState
 from toolglot.messages import ToolCall
@@ -32,22 +34,29 @@ def ast_table(*, quick: bool) -> Table:
     return table
 
 
+class _ParseEverything(AstQuery):
+    """A query that parses every file, whatever words it contains."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._required_word = ""
+
+
 def _time_search(workspace: Workspace, pattern: str, rounds: int, *, prefilter: bool) -> tuple[float, int]:
-    search = syntax.ast_tools(ToolState(workspace))[0]
+    search = ast_search.ast_search_tools(ToolState(workspace))[0]
     call = ToolCall("c1", "ast_search", {"pattern": pattern, "language": "python", "max_results": 10**6, **_ONLY_STDLIB})
-    longest, word, most = syntax.TIMEOUT_SECONDS, syntax._WORD, syntax.MAX_RESULTS
-    took, found = list[float](), 0
-    syntax.TIMEOUT_SECONDS, syntax.MAX_RESULTS = 600.0, 10**6
-    if not prefilter:
-        syntax._WORD = syntax.re.compile(r"(?!)")
+    timeout, max_results = ast_query.TIMEOUT_SECONDS, ast_search.MAX_RESULTS
+    seconds, count = list[float](), 0
+    ast_query.TIMEOUT_SECONDS, ast_search.MAX_RESULTS = 600.0, 10**6
+    ast_search.AstQuery = AstQuery if prefilter else _ParseEverything
     try:
         for _ in range(rounds):
             start = time.perf_counter()
-            found = len(search.call(search.bind(call).values, Context(call)).data["matches"])
-            took.append(time.perf_counter() - start)
+            count = len(search.call(search.bind(call).values, Context(call)).data["matches"])
+            seconds.append(time.perf_counter() - start)
     finally:
-        syntax.TIMEOUT_SECONDS, syntax._WORD, syntax.MAX_RESULTS = longest, word, most
-    return median(took), found
+        ast_query.TIMEOUT_SECONDS, ast_search.MAX_RESULTS, ast_search.AstQuery = timeout, max_results, AstQuery
+    return median(seconds), count
 
 
 if __name__ == "__main__":

@@ -1,8 +1,7 @@
-"""Other programs: started without our secrets, ended in any case, and held to a folder where the kernel can.
+"""Child processes: started without our environment, always reaped, and confined to a directory where the kernel can.
 
-Laws: what a program writes is read as it comes, and only so much of it; whoever reads it decides when it is enough. A program
-that is held (Landlock) reads below one folder and among the system's own files, and writes nowhere, whoever swaps folders
-meanwhile.
+A program that is confined (by Landlock) can read below one directory and the system's own files, and can write nowhere,
+whatever links or renames happen meanwhile.
 """
 
 import ctypes
@@ -25,22 +24,22 @@ _LIBRARY_VARIABLES = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT")
 
 
 class ProcessStopped(Exception):
-    """It took too long, or said too much."""
+    """The process took too long, or wrote too much."""
 
 
 def read_output(process: Process, should_stop: Callable[[int], bool], limit: int | None = None) -> Iterator[bytes]:
-    """What a program writes, as it comes. Raises Stopped; the program is gone in any case."""
+    """Yield what a program writes. Raises ProcessStopped. Afterwards the program has ended in any case."""
     assert process.stdout is not None
-    handle, size = process.stdout.fileno(), 0
+    fd, size = process.stdout.fileno(), 0
     poll = select.poll()
-    poll.register(handle, select.POLLIN | select.POLLHUP)
+    poll.register(fd, select.POLLIN | select.POLLHUP)
     try:
         while True:
             if should_stop(0) or size > (limit or MAX_OUTPUT):
                 raise ProcessStopped
             if not poll.poll(100):
                 continue
-            data = os.read(handle, 1 << 18)
+            data = os.read(fd, 1 << 18)
             if not data:
                 with suppress(subprocess.TimeoutExpired):
                     process.wait(5)
@@ -55,22 +54,22 @@ def read_output(process: Process, should_stop: Callable[[int], bool], limit: int
 
 
 def split_records(chunks: Iterator[bytes], separator: bytes) -> Iterator[bytes]:
-    """What stands before each `end`."""
-    rest = b""
+    """Yield what stands before each separator."""
+    partial = b""
     for data in chunks:
-        *whole, last = data.split(separator)
-        if whole:
-            yield rest + whole[0]
-            yield from whole[1:]
-            rest = last
+        *records, last = data.split(separator)
+        if records:
+            yield partial + records[0]
+            yield from records[1:]
+            partial = last
         else:
-            rest += last
+            partial += last
 
 
 def start_python_worker(
     module: str, stdin: BinaryIO | int, *, search_path: Sequence[str] = (), pass_fds: Sequence[int] = ()
 ) -> Process:
-    """A Python of our own that runs the `worker` of a module, with nothing of our environment."""
+    """Start a Python that runs the function `worker` of a module, without our environment."""
     start = f"import sys; sys.path += sys.argv[1:]; from {module} import worker; worker()"
     return subprocess.Popen(
         [sys.executable, "-I", "-X", "utf8", "-c", start, str(Path(__file__).parents[2]), *search_path],
@@ -104,17 +103,17 @@ def _libc() -> ctypes.CDLL:
 
 @lru_cache(maxsize=1)
 def has_landlock() -> bool:
-    """Whether this kernel can hold another program to a folder."""
+    """Tell whether this kernel can confine a program to a directory."""
     return sys.platform == "linux" and _libc().syscall(_CREATE_RULESET, None, 0, 1) >= 1
 
 
 def _restrict_thread(root_fd: int, program: str) -> None:
-    """From now on this thread, and what it starts, reads below the root and the system's programs, and writes nowhere."""
+    """Confine this thread, and what it starts: it can read the root and system programs, and write nowhere."""
     libc = _libc()
     handled = ctypes.c_uint64(_ALL_RIGHTS)
     rules = libc.syscall(_CREATE_RULESET, ctypes.byref(handled), ctypes.sizeof(handled), 0)
     if rules < 0:
-        raise OSError(ctypes.get_errno(), "no Landlock")
+        raise OSError(ctypes.get_errno(), "Landlock is not available")
     opened: list[int] = []
     try:
         allowed = {root_fd: _READ_FILE | _READ_DIRECTORY}
@@ -125,24 +124,25 @@ def _restrict_thread(root_fd: int, program: str) -> None:
         for parent, rights in allowed.items():
             rule = _PathBeneath(rights, parent)
             if libc.syscall(_ADD_RULE, rules, _RULE_PATH_BENEATH, ctypes.byref(rule), 0):
-                raise OSError(ctypes.get_errno(), "no rule of Landlock")
+                raise OSError(ctypes.get_errno(), "Landlock refused a rule")
         if libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0) or libc.syscall(_RESTRICT_SELF, rules, 0):
-            raise OSError(ctypes.get_errno(), "no hold of Landlock")
+            raise OSError(ctypes.get_errno(), "Landlock could not be enforced")
     finally:
-        for handle in (*opened, rules):
-            os.close(handle)
+        for fd in (*opened, rules):
+            os.close(fd)
 
 
 def start_confined(
     program: str, arguments: list[str], root_fd: int, stdin: BinaryIO, stderr: BinaryIO, *pass_fds: int
 ) -> Process:
-    """Starts a program that is held to the root, in the root. A lock is for a thread and its children: so it has its own."""
-    made: list[Any] = []
+    """Start a program that is confined to the root, in the root."""
+    # Landlock restricts the calling thread and its children for good, so a thread of its own starts the program.
+    outcome: list[Any] = []
 
     def start() -> None:
         try:
             _restrict_thread(root_fd, program)
-            made.append(
+            outcome.append(
                 subprocess.Popen(
                     [program, *arguments],
                     cwd=f"/proc/self/fd/{root_fd}",
@@ -154,11 +154,11 @@ def start_confined(
                 )
             )
         except Exception as e:
-            made.append(e)
+            outcome.append(e)
 
     thread = threading.Thread(target=start, name="toolglot-grep")
     thread.start()
     thread.join()
-    if isinstance(made[0], Exception):
-        raise made[0]
-    return made[0]
+    if isinstance(outcome[0], Exception):
+        raise outcome[0]
+    return outcome[0]

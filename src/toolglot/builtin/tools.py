@@ -6,7 +6,8 @@ from pathlib import Path
 import msgspec
 
 from toolglot.builtin.ask_user import ask_tools
-from toolglot.builtin.code.ast_search import ast_tools
+from toolglot.builtin.code.ast_rewrite import ast_rewrite_tools
+from toolglot.builtin.code.ast_search import ast_search_tools
 from toolglot.builtin.edit.edit_tools import edit_tools
 from toolglot.builtin.edit.notebook import notebook_tools
 from toolglot.builtin.edit.patch_tool import patch_tools
@@ -63,7 +64,8 @@ class Builtins:
             *list_dir_tools(box),
             *read_many_tools(box),
             *shell_tools(box, options.shell),
-            *ast_tools(box),
+            *ast_search_tools(box),
+            *ast_rewrite_tools(box),
             *web_tools(box, self._web),
             *notebook_tools(box, require_read=reads),
             *todo_tools(box),

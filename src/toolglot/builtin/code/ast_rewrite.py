@@ -1,24 +1,29 @@
-"""Code replaced by its shape: files as they are to be, and written.
+"""The tool `ast_rewrite`: replace code by structure.
 
-Laws: all files change or none, and none that has changed since it was looked at. Of matches in each other the outer one goes.
+All files change or none, and no file that has changed since it was searched. Of nested matches, only the outermost is replaced.
 """
 
 import re
-from collections.abc import Iterable
 
 import msgspec
 
+from toolglot.builtin.arguments import check_minimum, make_preview, path_target
+from toolglot.builtin.code.ast_query import MAX_PATTERN_LENGTH, AstFileMatches, AstQuery, render_notes
 from toolglot.builtin.code.ast_worker import METAVARIABLE, Span
 from toolglot.builtin.code.languages import DOLLAR_LANGUAGES
-from toolglot.builtin.files.text import Document, convert_newlines, count_changed_lines, encode_text
-from toolglot.builtin.files.workspace import Change, WorkspaceEntry
+from toolglot.builtin.files.text import check_text, convert_newlines, count_changed_lines, encode_text
+from toolglot.builtin.files.workspace import Change
 from toolglot.builtin.search.walk import replace_surrogates
-from toolglot.builtin.tool_state import ToolState
+from toolglot.builtin.tool_state import ToolState, to_data
 from toolglot.errors import ToolError
-from toolglot.textutil import unified_diff
+from toolglot.textutil import pluralize, unified_diff
+from toolglot.tools.context import Context
+from toolglot.tools.results import ToolOutput
+from toolglot.tools.tool import Tool, tool
 
-__all__ = ["AstFileMatches", "FileRewrite", "RewriteDraft", "describe_drafts", "draft_rewrites", "write_drafts"]
+__all__ = ["AstRewriteResult", "FileRewrite", "ast_rewrite_tools"]
 
+MAX_REPLACEMENTS = 10_000
 MAX_FILES = 200  # each is held open while all are changed
 MAX_BYTES = 64 * 1024 * 1024
 MAX_DIFF_LENGTH = 100_000
@@ -32,25 +37,32 @@ class FileRewrite(msgspec.Struct, frozen=True, kw_only=True):
     language: str
     replacements: int
     nested: int
-    """Matches inside of others, which stay for another call."""
+    """Matches inside of other matches, which are left for another call."""
     added: int
     removed: int
     diff: str
 
 
-class AstFileMatches(msgspec.Struct, frozen=True):
-    """A file with matches."""
+class AstRewriteResult(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of `ast_rewrite`: what was or would be changed."""
 
+    pattern: str
+    replacement: str
     path: str
-    opened: WorkspaceEntry
-    language: str
-    document: Document
-    spans: list[Span]
-    is_truncated: bool
+    dry_run: bool
+    files: list[FileRewrite]
+    replacements: int
+    nested: int
+    searched: int
+    skipped: list[str]
+    left_out: int
+    truncated: bool
+    """Diffs are shortened or left out."""
+    note: str
 
 
-class RewriteDraft(msgspec.Struct, frozen=True):
-    """A file as it is to be."""
+class _Draft(msgspec.Struct, frozen=True):
+    """A file with its new text."""
 
     source: AstFileMatches
     new_text: str
@@ -58,47 +70,162 @@ class RewriteDraft(msgspec.Struct, frozen=True):
     nested: int
 
 
-def _rewrite_file(source: AstFileMatches, replacement: str, names: set[str]) -> RewriteDraft:
-    """The file with its outermost matches replaced. Raises ToolError."""
+# ---- the tool
+
+
+def ast_rewrite_tools(state: ToolState) -> list[Tool]:
+    """Return the tool `ast_rewrite`."""
+
+    def describe(dry_run: bool = True, max_results: int = 1000, path: str = ".", **arguments: str) -> str:
+        if dry_run:
+            return "(writes nothing: it only shows what would change)"
+        language, include = arguments.get("language", ""), arguments.get("include_glob", "")
+        with AstQuery(state, arguments["pattern"], path, language, include) as query:
+            return _render_result(_plan_rewrite(state, query, path or ".", arguments["replacement"], max_results, False)[1])
+
+    @tool(
+        name="ast_rewrite",
+        effects=("read", "write"),
+        target=path_target(state),
+        preview=make_preview(describe),
+        examples=[{"pattern": "assertEquals($A, $B)", "replacement": "assertEqual($A, $B)", "path": "tests"}],
+    )
+    def ast_rewrite(  # noqa: D417
+        pattern: str,
+        replacement: str,
+        path: str = ".",
+        language: str = "",
+        include_glob: str = "",
+        max_results: int = 1000,
+        dry_run: bool = True,
+        *,
+        context: Context | None = None,
+    ) -> ToolOutput:
+        """Replace code by structure, in all matching files or in none. Check the diff first, then set dry_run to false.
+
+        Use it for the same change in many places; for a single place, edit the file.
+
+        Args:
+            pattern: Code to replace, as in ast_search: $NAME matches any single node, $$$NAME any number of nodes.
+            replacement: Code to insert; $NAME and $$$NAME stand for what the pattern captured.
+            path: File or directory to change (default: the workspace).
+            language: Language of the code, such as python or tsx (default: by each file's name).
+            include_glob: Change only files whose path in the directory matches, such as '**/test_*.py'.
+            max_results: Maximum number of replacements (1-10000, default 1000); if there are more, nothing changes.
+            dry_run: Only show what would change (default true).
+        """
+        with state.lock, AstQuery(state, pattern, path, language, include_glob, context) as query:
+            drafts, result = _plan_rewrite(state, query, path, replacement, max_results, dry_run)
+            if drafts and not dry_run:
+                _write_drafts(state, drafts)
+        return ToolOutput(_render_result(result), to_data(result))
+
+    return [ast_rewrite]
+
+
+def _plan_rewrite(
+    state: ToolState, query: AstQuery, path: str, replacement: str, limit: int, dry_run: bool
+) -> tuple[list[_Draft], AstRewriteResult]:
+    check_text(replacement, "replacement", MAX_PATTERN_LENGTH * 10)
+    drafts = _draft_files(query, replacement, min(check_minimum("max_results", limit, 1), MAX_REPLACEMENTS))
+    if not query.complete:
+        message = "not all files could be searched in time, so nothing was changed; search a smaller directory"
+        raise ToolError(message, kind="limit", code="search_timeout")
+    files, truncated = _describe_drafts(state, drafts)
+    return drafts, AstRewriteResult(
+        pattern=query.pattern,
+        replacement=replacement,
+        path=path,
+        dry_run=dry_run,
+        files=files,
+        replacements=sum(file.replacements for file in files),
+        nested=sum(file.nested for file in files),
+        searched=query.file_count,
+        skipped=query.failed_paths,
+        left_out=query.omitted_count,
+        truncated=truncated,
+        note="" if files else query.note,
+    )
+
+
+def _write_drafts(state: ToolState, drafts: list[_Draft]) -> None:
+    changes = [
+        Change(draft.source.path, encode_text(draft.new_text, draft.source.document.format), draft.source.opened.version)
+        for draft in drafts
+    ]
+    for draft, written in zip(drafts, state.workspace.apply_changes(changes), strict=True):
+        # A file that the model had seen stays seen: it knows the change that it made.
+        if state.seen_versions.get(draft.source.opened.path) == draft.source.opened.version:
+            state.mark_seen(written.path, written.version)
+
+
+# ---- the new texts
+
+
+def _draft_files(query: AstQuery, replacement: str, limit: int) -> list[_Draft]:
+    """Return all files that change, with their new texts. Raises ToolError where that is too much for one call."""
+    drafts: list[_Draft] = []
+    total = size = 0
+    for file in query.iter_files(limit + 1):
+        total += len(file.spans)
+        if total > limit or file.is_truncated:
+            message = f"the pattern matches more than {limit} times; narrow the pattern or search a smaller directory"
+            raise ToolError(message, kind="limit", code="too_many_matches")
+        draft = _rewrite_file(file, replacement, query.capture_names)
+        if draft.new_text != file.document.text:
+            drafts.append(draft)
+            size += len(draft.new_text)
+        if len(drafts) > MAX_FILES or size > MAX_BYTES:
+            message = f"more than {MAX_FILES} files or {MAX_BYTES >> 20} MB would change; search a smaller directory"
+            raise ToolError(message, kind="limit", code="too_many_matches")
+    return drafts
+
+
+def _rewrite_file(source: AstFileMatches, replacement: str, names: set[str]) -> _Draft:
     text = source.document.text
-    template = replacement.removesuffix("\n").removesuffix("\r")  # the line of the match has its own end
+    template = replacement.removesuffix("\n").removesuffix("\r")  # the line of the match has its own line ending
     template = convert_newlines(template, "crlf") if source.document.format.newline == "crlf" else template
     parts: list[str] = []
-    at = count = nested = 0
+    position = count = nested = 0
     for span in sorted(source.spans, key=lambda span: (span.start, -span.end)):
-        if span.start < at:
+        if span.start < position:
             nested += 1
             continue
-        parts += (text[at : span.start], _fill_template(template, span, text, source.language, names))
-        at, count = span.end, count + 1
-    return RewriteDraft(source, "".join([*parts, text[at:]]), count, nested)
+        parts += (text[position : span.start], _fill_template(template, span, text, source.language, names))
+        position, count = span.end, count + 1
+    return _Draft(source, "".join([*parts, text[position:]]), count, nested)
 
 
 def _fill_template(template: str, span: Span, text: str, language: str, names: set[str]) -> str:
-    """The replacement of one match. Its lines, and those of what was captured, are indented as where they go."""
+    """Return the replacement of one match. Its lines, and those of captured code, get the indentation of their new place."""
     outer = _indentation_at(text, span.start)
     template = re.sub(r"\n(?!\r?\n)", "\n" + outer, template)
 
-    def code(found: re.Match[str]) -> str:
-        name = found[1] or found[2]
+    def insert(variable: re.Match[str]) -> str:
+        name = variable[1] or variable[2]
         if name not in names:
             if language in DOLLAR_LANGUAGES:
-                return found[0]
-            known = f"it has {', '.join(f'${one}' for one in sorted(names))}" if names else "it has none"
-            raise ToolError(f"the replacement uses {found[0]}, which the pattern does not capture: {known}", kind="validation")
+                return variable[0]
+            known = ", ".join(f"${name}" for name in sorted(names)) or "nothing"
+            message = f"the replacement uses {variable[0]}, but the pattern captures only {known}"
+            raise ToolError(message, kind="validation", code="invalid_pattern")
         if name not in span.captures:
             return ""
         start, end = span.captures[name]
-        there = _indentation_at(template, found.start())
-        return _reindent(
-            text[start:end], _indentation_at(text, start), there if "\n" in template[: found.start()] else outer + there
-        )
+        code, before = text[start:end], _indentation_at(text, start)
+        after = _indentation_at(template, variable.start())
+        if "\n" not in template[: variable.start()]:
+            after = outer + after
+        if before == after or "\n" not in code:
+            return code
+        first, *others = code.split("\n")
+        return "\n".join([first, *(after + line[len(before) :] if line.startswith(before) else line for line in others)])
 
-    return METAVARIABLE.sub(code, template)
+    return METAVARIABLE.sub(insert, template)
 
 
 def _indentation_at(text: str, index: int) -> str:
-    """The white space that the line of a character begins with."""
+    """Return the white space at the start of the line that contains a character."""
     start = text.rfind("\n", 0, index) + 1
     end = start
     while end < index and text[end] in " \t":
@@ -106,53 +233,19 @@ def _indentation_at(text: str, index: int) -> str:
     return text[start:end]
 
 
-def _reindent(code: str, before: str, after: str) -> str:
-    """Code with other indentation, its first line excepted."""
-    if before == after or "\n" not in code:
-        return code
-    first, *rest = code.split("\n")
-    return "\n".join([first, *(after + line[len(before) :] if line.startswith(before) else line for line in rest)])
+# ---- the result
 
 
-def draft_rewrites(files: Iterable[AstFileMatches], names: set[str], replacement: str, limit: int) -> list[RewriteDraft]:
-    """All files as they are to be; `names`: what the pattern captures. Raises ToolError: it is too much for one call."""
-    drafts: list[RewriteDraft] = []
-    total = size = 0
-    for hit in files:
-        total += len(hit.spans)
-        if total > limit or hit.is_truncated:
-            why = f"the pattern matches more than {limit} times"
-            raise ToolError(f"{why}: narrow the pattern or the path, or raise max_results", kind="limit")
-        draft = _rewrite_file(hit, replacement, names)
-        if draft.new_text != hit.document.text:
-            drafts.append(draft)
-            size += len(draft.new_text)
-        if len(drafts) > MAX_FILES or size > MAX_BYTES:
-            raise ToolError(f"over {MAX_FILES} files or {MAX_BYTES >> 20} MB would change: take a smaller folder", kind="limit")
-    return drafts
-
-
-def write_drafts(state: ToolState, drafts: list[RewriteDraft]) -> None:
-    """All of the files, or none. What the model had seen before, it knows now."""
-    changes = [
-        Change(draft.source.path, encode_text(draft.new_text, draft.source.document.format), draft.source.opened.version)
-        for draft in drafts
-    ]
-    for draft, written in zip(drafts, state.workspace.apply_changes(changes), strict=True):
-        if state.seen_versions.get(draft.source.opened.path) == draft.source.opened.version:
-            state.mark_seen(written.path, written.version)
-
-
-def describe_drafts(state: ToolState, drafts: list[RewriteDraft]) -> tuple[list[FileRewrite], bool]:
-    """What is told of the files, and whether some differences are cut."""
+def _describe_drafts(state: ToolState, drafts: list[_Draft]) -> tuple[list[FileRewrite], bool]:
+    """Return the changes of each file, and whether some diffs are truncated."""
     files: list[FileRewrite] = []
-    room, truncated = MAX_DIFF_LENGTH, False
+    remaining, truncated = MAX_DIFF_LENGTH, False
     for draft in drafts:
         before, path = draft.source.document.text, replace_surrogates(state.display_path(draft.source.opened.path))
         added, removed = count_changed_lines(before, draft.new_text)
         diff = unified_diff(before, draft.new_text, path)
-        truncated = truncated or len(diff) > room
-        diff, room = diff[:room], max(room - len(diff), 0)
+        truncated = truncated or len(diff) > remaining
+        diff, remaining = diff[:remaining], max(remaining - len(diff), 0)
         files.append(
             FileRewrite(
                 path=path,
@@ -166,3 +259,19 @@ def describe_drafts(state: ToolState, drafts: list[RewriteDraft]) -> tuple[list[
             )
         )
     return files, truncated
+
+
+def _render_result(result: AstRewriteResult) -> str:
+    notes = render_notes(result.skipped, result.note)
+    if not result.files:
+        searched = f"({result.searched} files searched)"
+        return "\n".join(
+            [f"No code matches {result.pattern[:200]!r} in {result.path!r} {searched}: nothing to change.", *notes]
+        )
+    count = f"{pluralize(result.replacements, 'match', 'matches')} in {pluralize(len(result.files), 'file')}"
+    head = f"would replace {count}; set dry_run to false to write the changes" if result.dry_run else f"replaced {count}"
+    lines = [head, *(f"{file.path}: {file.replacements}" for file in result.files)]
+    if result.nested:
+        lines.append(f"[{result.nested} matches inside of other matches were left: repeat the call for them]")
+    lines += [*notes, *(file.diff.rstrip("\n") for file in result.files if file.diff)]
+    return "\n".join([*lines, *(["[the rest of the diff is omitted]"] if result.truncated else [])])

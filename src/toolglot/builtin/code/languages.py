@@ -1,8 +1,7 @@
-"""The languages that code can be parsed in, and how a file's name tells which one it is."""
-
-from difflib import get_close_matches
+"""The languages that code can be parsed in, and the suffixes of their files."""
 
 from toolglot.errors import ToolError
+from toolglot.textutil import did_you_mean, suggest
 
 __all__ = [
     "CASE_INSENSITIVE",
@@ -25,29 +24,25 @@ LANGUAGES: dict[str, tuple[str, ...]] = {
     "swift": (".swift",), "tsx": (".tsx",), "typescript": (".ts", ".mts", ".cts"), "yaml": (".yaml", ".yml"),
     "zig": (".zig",),
 }  # fmt: skip
-"""What can be parsed, and the ends of its files' names."""
 _ALIASES = {
     "c#": "csharp", "c++": "cpp", "cc": "cpp", "cs": "csharp", "ex": "elixir", "golang": "go", "hs": "haskell",
     "js": "javascript", "jsx": "javascript", "kt": "kotlin", "md": "markdown", "py": "python", "python3": "python",
     "rb": "ruby", "rs": "rust", "sh": "bash", "shell": "bash", "sol": "solidity", "terraform": "hcl",
     "tf": "hcl", "ts": "typescript", "yml": "yaml",
 }  # fmt: skip
-LANGUAGE_BY_SUFFIX = {end: language for language, ends in LANGUAGES.items() for end in ends}
-EXTRA_SUFFIXES = {
-    "typescript": {".tsx": "tsx"},
-    "cpp": {".h": "cpp"},
-}  # files that belong to a language, and as what they are parsed
-NON_CODE = frozenset({"css", "html", "json", "markdown", "yaml"})  # looked at only where they are asked for
-CASE_INSENSITIVE = frozenset({"css", "html", "php"})  # words may be written in another way
-DOLLAR_LANGUAGES = frozenset({"bash", "php"})  # `$NAME` may be the language's own
+LANGUAGE_BY_SUFFIX = {suffix: language for language, suffixes in LANGUAGES.items() for suffix in suffixes}
+EXTRA_SUFFIXES = {"typescript": {".tsx": "tsx"}, "cpp": {".h": "cpp"}}
+"""Language of a call -> suffixes of other languages that it includes -> the language to parse them in."""
+NON_CODE = frozenset({"css", "html", "json", "markdown", "yaml"})  # searched only on request
+CASE_INSENSITIVE = frozenset({"css", "html", "php"})
+DOLLAR_LANGUAGES = frozenset({"bash", "php"})  # `$NAME` may be a variable of the language
 
 
 def resolve_language(name: str) -> str:
-    """A language by its name or another one for it. Raises ToolError."""
+    """Return a language by its name or alias. Raises ToolError."""
     plain = name.strip().lower().removeprefix(".")
     language = _ALIASES.get(plain, plain)
     if language in LANGUAGES:
         return language
-    near = get_close_matches(plain, [*LANGUAGES, *_ALIASES], n=1, cutoff=0.6)
-    hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(LANGUAGES)}"
-    raise ToolError(f"there is no parser for {name[:40]!r}; {hint}", kind="validation")
+    hint = did_you_mean(suggest(plain, [*LANGUAGES, *_ALIASES], limit=1)) or f"known languages: {', '.join(LANGUAGES)}"
+    raise ToolError(f"there is no parser for {name[:40]!r}; {hint}", kind="validation", code="unknown_language")

@@ -1,0 +1,229 @@
+"""A search for code by structure: which files are parsed, in which language, and what matches in them.
+
+Files are found and read as by every other tool. A file on which the parser fails is skipped, and the result says so.
+"""
+
+import os
+import re
+import stat
+import time
+from collections.abc import Iterator
+
+import msgspec
+
+from toolglot.base_errors import invalid_argument
+from toolglot.builtin.code.ast_worker import METAVARIABLE, ParseAnswer, ParserFailed, ParserProcess, ParseTask, Span
+from toolglot.builtin.code.languages import (
+    CASE_INSENSITIVE,
+    EXTRA_SUFFIXES,
+    LANGUAGE_BY_SUFFIX,
+    NON_CODE,
+    resolve_language,
+)
+from toolglot.builtin.files.text import Document, check_text, decode_document, detect_bom, has_lone_surrogate
+from toolglot.builtin.files.text_files import missing_file_error
+from toolglot.builtin.files.workspace import WorkspaceEntry
+from toolglot.builtin.search.globs import GlobFilter
+from toolglot.builtin.search.search_scope import open_search_root
+from toolglot.builtin.search.walk import Walk, replace_surrogates
+from toolglot.builtin.tool_state import ToolState
+from toolglot.errors import ToolError
+from toolglot.tools.context import Context
+
+__all__ = ["AstFileMatches", "AstQuery", "render_notes"]
+
+MAX_FILE_SIZE = 2 * 1024 * 1024
+MAX_PATTERN_LENGTH = 10_000
+TIMEOUT_SECONDS = 60.0
+MAX_PARSER_FAILURES = 5
+_PROGRESS_INTERVAL = 500  # files between two progress reports
+_MAX_NAMED = 20
+
+
+class AstFileMatches(msgspec.Struct, frozen=True):
+    """A file with matches. `is_truncated`: it has more of them."""
+
+    path: str
+    opened: WorkspaceEntry
+    language: str
+    document: Document
+    spans: list[Span]
+    is_truncated: bool
+
+
+class AstQuery:
+    """One search for a pattern. Use it as a context manager, which ends the parser. Raises ToolError."""
+
+    def __init__(
+        self, state: ToolState, pattern: str, path: str, language: str = "", include: str = "", context: Context | None = None
+    ) -> None:
+        self._state, self._path, self._context = state, path or ".", context
+        self.pattern = check_text(pattern, "pattern", MAX_PATTERN_LENGTH)
+        if not pattern.strip():
+            raise invalid_argument("pattern", "is empty; give code, with $NAME for the parts that vary")
+        self._language = resolve_language(language) if language else ""
+        self._globs = GlobFilter.parse(include) if include else None
+        names = [match.groups() for match in METAVARIABLE.finditer(pattern)]
+        self.multi_names = sorted({name for name, _ in names if name and not name.startswith("_")})
+        self.single_names = sorted({name for _, name in names if name and not name.startswith("_")} - set(self.multi_names))
+        self._required_word = max(re.findall(r"\w{2,}", METAVARIABLE.sub(" ", pattern)), key=len, default="")
+        self._parser: ParserProcess | None = None
+        self._deadline = time.monotonic() + TIMEOUT_SECONDS
+        self._pattern_checks: dict[str, ParseAnswer] = {}
+        self._is_single_file = False
+        self.file_count = self.omitted_count = 0
+        self.failed_paths: list[str] = []
+        self.complete = True
+
+    def __enter__(self) -> "AstQuery":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._close_parser()
+
+    def _close_parser(self) -> None:
+        if self._parser is not None:
+            self._parser.close()
+            self._parser = None
+
+    @property
+    def capture_names(self) -> set[str]:
+        return {*self.single_names, *self.multi_names}
+
+    @property
+    def languages(self) -> list[str]:
+        return sorted(language for language, answer in self._pattern_checks.items() if not answer.error)
+
+    @property
+    def note(self) -> str:
+        """A possible reason why nothing was found."""
+        if not self._pattern_checks:
+            kind = f"{self._language} files" if self._language else "files of a known language"
+            return f"there are no {kind} to search"
+        broken = [language for language, answer in self._pattern_checks.items() if answer.has_errors]
+        if len(broken) < len(self._pattern_checks):
+            return ""
+        return f"part of the pattern does not parse as {' or '.join(broken)}, so it may never match"
+
+    def iter_files(self, limit: int) -> Iterator[AstFileMatches]:
+        """Yield the files with matches, with at most `limit` matches each. Raises ToolError."""
+        for path, language in self._iter_sources():
+            if self._is_expired():
+                self.complete = False
+                break
+            if self._accepts_pattern(language) and (file := self._search_file(path, language, limit)):
+                yield file
+        errors = [(language, answer.error) for language, answer in self._pattern_checks.items() if answer.error]
+        if errors and len(errors) == len(self._pattern_checks):
+            language, error = errors[0]
+            message = f"the pattern {self.pattern[:200]!r} is not valid {language} code: {error}"
+            raise ToolError(message, kind="validation", code="invalid_pattern")
+
+    def _is_expired(self) -> bool:
+        if self._context is not None and self._context.is_cancelled:
+            raise ToolError("the search was cancelled; nothing was changed", kind="cancelled", code="cancelled")
+        return time.monotonic() > self._deadline
+
+    def _iter_sources(self) -> Iterator[tuple[str, str]]:
+        """Yield the paths of files to search, with their languages."""
+        entry = self._state.workspace.inspect(self._path)
+        if entry is None:
+            raise missing_file_error(self._state, self._path)
+        if not stat.S_ISDIR(entry.status.st_mode):
+            self._is_single_file = True
+            language = self._language or LANGUAGE_BY_SUFFIX.get(entry.path.suffix.lower(), "")
+            if not language:
+                message = f"the language of {self._path!r} cannot be told from its name; name the language"
+                raise ToolError(message, kind="validation", code="unknown_language")
+            yield str(entry.path), language
+            return
+        with open_search_root(self._state, self._path) as root:
+            for directory in Walk(root.root_fd, root.relative):
+                for name in sorted(entry.name for entry in directory.files):
+                    path = f"{directory.path}/{name}" if directory.path else name
+                    if language := self._detect_language(path[root.prefix_length :], name):
+                        yield f"{root.root_path}/{path}", language
+                if self._is_expired():
+                    self.complete = False
+                    return
+
+    def _detect_language(self, path: str, name: str) -> str:
+        """Return the language to parse a file of a directory in; "" to leave it out."""
+        if self._globs is not None and not self._globs.admits(path):
+            return ""
+        suffix = os.path.splitext(name)[1].lower()
+        language = LANGUAGE_BY_SUFFIX.get(suffix, "")
+        if not self._language:
+            return language if self._globs is not None or language not in NON_CODE else ""
+        if extra := EXTRA_SUFFIXES.get(self._language, {}).get(suffix, ""):
+            return extra
+        # A file with an unknown suffix that a glob asks for is parsed in the language of the call.
+        is_named = self._globs is not None and not language and not all(negated for negated, _ in self._globs.patterns)
+        return self._language if language == self._language or is_named else ""
+
+    def _accepts_pattern(self, language: str) -> bool:
+        if language not in self._pattern_checks:
+            answer = self._run_task(ParseTask(language, self.pattern))
+            self._pattern_checks[language] = answer or ParseAnswer(error="the parser fails on it")
+        return not self._pattern_checks[language].error
+
+    def _search_file(self, path: str, language: str, limit: int) -> AstFileMatches | None:
+        try:
+            data, opened = self._state.workspace.read(path, MAX_FILE_SIZE)
+        except ToolError:
+            if self._is_single_file:
+                raise
+            self.omitted_count += 1
+            return None
+        self.file_count += 1
+        if self._context is not None and self.file_count % _PROGRESS_INTERVAL == 0:
+            self._context.report(f"{self.file_count} files searched")
+        # Parsing is slow: a file without the longest word of the pattern cannot match.
+        word = "" if language in CASE_INSENSITIVE else self._required_word
+        if word.isascii() and word.encode() not in data and detect_bom(data) is None and len(data) <= MAX_FILE_SIZE:
+            return None
+        document = self._decode_source(data)
+        if document is None or word not in document.text:
+            return None
+        task = ParseTask(language, self.pattern, document.text, limit, self.single_names, self.multi_names)
+        answer = self._run_task(task)
+        if answer is None or answer.error:
+            self.failed_paths.append(replace_surrogates(self._state.display_path(opened.path)))
+            return None
+        return AstFileMatches(path, opened, language, document, answer.spans, answer.is_truncated) if answer.spans else None
+
+    def _decode_source(self, data: bytes) -> Document | None:
+        """Decode a file; None leaves it out. Raises ToolError for a file that was asked for by name."""
+        document = decode_document(data) if len(data) <= MAX_FILE_SIZE else None
+        if document is not None and not has_lone_surrogate(document.text):
+            return document
+        if not self._is_single_file:
+            self.omitted_count += 1
+            return None
+        if len(data) > MAX_FILE_SIZE:
+            message = f"{self._path!r} is larger than {MAX_FILE_SIZE >> 20} MB, so it is not parsed"
+            raise ToolError(message, code="file_too_large")
+        raise ToolError(f"{self._path!r} is not a text file, so it is not parsed", code="not_text")
+
+    def _run_task(self, task: ParseTask) -> ParseAnswer | None:
+        """Return the parser's answer; None if it failed."""
+        try:
+            if self._parser is None:
+                self._parser = ParserProcess(self._is_expired)
+            return self._parser.run(task)
+        except ParserFailed:
+            self._close_parser()
+        if self._is_expired():
+            self.complete = False
+        elif len(self.failed_paths) >= MAX_PARSER_FAILURES:
+            message = f"the parser fails on more than {MAX_PARSER_FAILURES} files; search another directory"
+            raise ToolError(message, code="search_failed")
+        return None
+
+
+def render_notes(failed_paths: list[str], note: str) -> list[str]:
+    """Return the lines about files on which the parser failed, and about a pattern that may be wrong."""
+    lines = [f"[{note}]"] if note else []
+    if failed_paths:
+        lines.append(f"[the parser failed on {', '.join(failed_paths[:_MAX_NAMED])}]")
+    return lines
