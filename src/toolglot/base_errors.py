@@ -55,6 +55,7 @@ ErrorCode = Literal[
     # search and code
     "search_timeout",
     "invalid_pattern",
+    "too_many_matches",
     "unknown_language",
     "missing_program",
     # commands
