@@ -17,10 +17,8 @@ import click
 from toolglot.builtin.tools import builtins
 from toolglot.cli.chat.commands import COMMANDS
 from toolglot.cli.main import app
-from toolglot.config.environment import variable_name
 from toolglot.config.setting_schema import WILDCARD, setting_fields
 from toolglot.config.settings import Settings
-from toolglot.config.trust_rules import trust_rule_of
 from toolglot.engine.signin.keyring_store import keyring_account
 from toolglot.events import RunEvent
 from toolglot.facades.bound_facade import BoundFacade
@@ -36,7 +34,7 @@ ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 FACADES_PER_TABLE = 5
 
-_RULE_LABELS = {"free": "yes", "tighter": "only stricter", "trusted": "no"}
+_RULE_LABELS = {"free": "yes", "trusted": "no"}
 _SIGN_IN_NAMES = {
     "entra": "Microsoft Entra (`az login`, a managed identity, a service principal)",
     "adc": "Google (`gcloud auth application-default login`, `GOOGLE_APPLICATION_CREDENTIALS`)",
@@ -142,9 +140,9 @@ def render_settings() -> str:
             rows.append(f"| **{field.key[0]}** | | | | {section} |")
         owner = field.owner
         default = "" if field.key[-1] == WILDCARD else "unset" if field.default is None else f"`{dumps_text(field.default)}`"
-        variable = f"`{variable_name(field)}`" if variable_name(field) else ""
+        variable = f"`{field.variable}`" if field.variable else ""
         meaning = _field_docs(field.owner).get(field.name, "")
-        rule = _RULE_LABELS[trust_rule_of(field)]
+        rule = _RULE_LABELS.get(field.trust, "only stricter")
         rows.append(f"| `{field.key_text}` | {default} | {variable} | {rule} | {meaning} |".replace("  ", " "))
     return "\n".join(rows)
 

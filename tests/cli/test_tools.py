@@ -186,7 +186,7 @@ def test_words_fit_a_narrow_terminal(capsys: pytest.CaptureFixture[str], monkeyp
     ("given", "error", "sentence"),
     [
         ({"facade": "claude_code"}, UnknownName, "unknown facade 'claude_code'; did you mean 'claude-code'"),
-        ({"facade": "nowhere.toml"}, UsageError, "the facade 'nowhere.toml' cannot be read: No such file"),
+        ({"facade": "nowhere.toml"}, UsageError, "cannot read the facade 'nowhere.toml': No such file"),
         ({"wire": "gemeni"}, UnknownName, "unknown wire 'gemeni'; did you mean 'gemini'"),
         ({"model": "gemin:x"}, UnknownName, "unknown provider 'gemin'"),
         ({"model": "gemini:x", "wire": "openai-chat"}, UsageError, "uses the wire gemini, not openai-chat"),

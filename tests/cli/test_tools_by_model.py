@@ -81,7 +81,7 @@ class TestAFacadeOfOnesOwn:
         [
             ("own_harness:other", UsageError, "'own_harness:other' is not a Facade"),
             ("own_harness:none", UsageError, "cannot load"),
-            ("nowhere.toml", UsageError, "'nowhere.toml' cannot be read"),
+            ("nowhere.toml", UsageError, "cannot read the facade 'nowhere.toml'"),
             ("clode-code", UnknownName, "claude-code"),
         ],
     )

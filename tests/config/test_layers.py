@@ -8,7 +8,7 @@ from homes import Home
 from toolglot.config.environment import setting_variables
 from toolglot.config.layers import Configuration, find_project_file, read_configuration
 from toolglot.config.setting_schema import setting_fields
-from toolglot.config.settings import TRUST_RULES, Settings
+from toolglot.config.settings import Settings
 from toolglot.errors import UsageError
 
 
@@ -196,21 +196,21 @@ class TestErrors:
             ("policy = 3", "line 1", "policy must be a table"),
             ("[[policy]]\nmax_turns = 3", "line 1", "policy must be a table"),
             ("providers.gemini = 'x'", "line 1", "providers.gemini must be a table"),
-            ("model = 3", "line 1", "model must be a text that is not empty, not 3"),
-            ("model = ''", "line 1", "model must be a text that is not empty, not ''"),
-            ("tools = 'a:b'", "line 1", "tools must be a list of texts, not 'a:b'"),
-            ("tools = ['']", "line 1", "tools must be a list of texts, not this list"),
-            ("audit = 1", "line 1", "audit must be true or false or a text that is not empty, not 1"),
-            ("system = 2020-01-01", "line 1", "system must be a text, not this"),
+            ("model = 3", "line 1", "model must be a string that is not empty, not 3"),
+            ("model = ''", "line 1", "model must be a string that is not empty, not ''"),
+            ("tools = 'a:b'", "line 1", "tools must be a list of strings, not 'a:b'"),
+            ("tools = ['']", "line 1", "tools must be a list of strings, not this list"),
+            ("audit = 1", "line 1", "audit must be true or false or a string that is not empty, not 1"),
+            ("system = 2020-01-01", "line 1", "system must be a string, not this"),
             (
                 "[policy]\nask = ['delete']",
                 "line 2",
                 "policy.ask must be a list of 'read', 'write', 'execute' or 'network', not this list",
             ),
-            ("policy.max_turns = 0", "line 1", "policy.max_turns must be a whole number of at least 1, not 0"),
-            ("policy.max_turns = true", "line 1", "policy.max_turns must be a whole number of at least 1, not true"),
-            ("policy.max_turns = 1.5", "line 1", "policy.max_turns must be a whole number of at least 1, not 1.5"),
-            ("[policy]\n'max_parallel' = -1", "line 2", "policy.max_parallel must be a whole number of at least 1, not -1"),
+            ("policy.max_turns = 0", "line 1", "policy.max_turns must be an integer of at least 1, not 0"),
+            ("policy.max_turns = true", "line 1", "policy.max_turns must be an integer of at least 1, not true"),
+            ("policy.max_turns = 1.5", "line 1", "policy.max_turns must be an integer of at least 1, not 1.5"),
+            ("[policy]\n'max_parallel' = -1", "line 2", "policy.max_parallel must be an integer of at least 1, not -1"),
             ("policy = { timeout = 0 }", "line 1", "policy.timeout must be a number above 0 or 'none', not 0"),
             ("policy.timeout = nan", "line 1", "policy.timeout must be a number above 0 or 'none', not nan"),
             ("policy.timeout = inf", "line 1", "policy.timeout must be a number above 0 or 'none', not inf"),
@@ -221,23 +221,23 @@ class TestErrors:
             ),
             ("policy.max_turns = 9223372036854775808", "line 1", "of at least 1, not a number that is too large"),
             ("policy.run_timeout = -1", "line 1", "policy.run_timeout must be a number above 0 or 'none', not -1"),
-            ("policy.max_result = 5", "line 1", "policy.max_result must be a whole number of at least 100, not 5"),
-            ("policy.max_tokens = 'all'", "line 1", "must be a whole number of at least 1 or 'none', not 'all'"),
+            ("policy.max_result = 5", "line 1", "policy.max_result must be an integer of at least 100, not 5"),
+            ("policy.max_tokens = 'all'", "line 1", "must be an integer of at least 1 or 'none', not 'all'"),
             ("policy.max_cost = 0", "line 1", "policy.max_cost must be a number above 0 or 'none', not 0"),
-            ("policy.repeats = -1", "line 1", "policy.repeats must be a whole number of at least 0, not -1"),
-            ("policy.max_uses.git = -1", "line 1", "policy.max_uses.git must be a whole number of at least 0, not -1"),
+            ("policy.repeats = -1", "line 1", "policy.repeats must be an integer of at least 0, not -1"),
+            ("policy.max_uses.git = -1", "line 1", "policy.max_uses.git must be an integer of at least 0, not -1"),
             ("policy.on_error = 'stop'", "line 1", "policy.on_error must be 'continue', 'abort' or 'retry', not 'stop'"),
             ("generation.temperature = 3", "line 1", "must be a number of at least 0 and of at most 2 or 'none', not 3"),
             ("generation.top_p = -0.5", "line 1", "must be a number of at least 0 and of at most 1 or 'none', not -0.5"),
-            ("providers.gemini.generation.max_tokens = 0", "line 1", "generation.max_tokens must be a whole number of at"),
+            ("providers.gemini.generation.max_tokens = 0", "line 1", "generation.max_tokens must be an integer of at"),
             ("timeouts.connect = 0", "line 1", "timeouts.connect must be a number above 0 or 'none', not 0"),
-            ("retry.max_retries = -1", "line 1", "retry.max_retries must be a whole number of at least 0, not -1"),
+            ("retry.max_retries = -1", "line 1", "retry.max_retries must be an integer of at least 0, not -1"),
             ("retry.jitter = 2", "line 1", "retry.jitter must be a number of at least 0 and of at most 1, not 2"),
             ("context.keep = 1", "line 1", "context.keep must be a number above 0 and below 1, not 1"),
             ("context.keep = 0", "line 1", "context.keep must be a number above 0 and below 1, not 0"),
-            ("context.budget = 0", "line 1", "context.budget must be a whole number of at least 1 or 'none', not 0"),
+            ("context.budget = 0", "line 1", "context.budget must be an integer of at least 1 or 'none', not 0"),
             ("chat.thinking = 'x'", "line 1", "chat.thinking must be 'folded', 'shown' or 'hidden', not 'x'"),
-            ("chat.result_lines = -1", "line 1", "chat.result_lines must be a whole number of at least 0, not -1"),
+            ("chat.result_lines = -1", "line 1", "chat.result_lines must be an integer of at least 0, not -1"),
             ("log.level = 'loud'", "line 1", "log.level must be 'debug', 'info', 'warning' or 'error', not 'loud'"),
         ],
     )
@@ -274,11 +274,11 @@ class TestErrors:
 
     def test_a_file_that_cannot_be_read_is_named(self, home: Home) -> None:
         home.user_file.mkdir()
-        with pytest.raises(UsageError, match=r"^the configuration '.*config\.toml' cannot be read: Is a directory$"):
+        with pytest.raises(UsageError, match=r"^cannot read the configuration '.*config\.toml': Is a directory$"):
             read_configuration(directory=home.project)
 
     def test_a_huge_or_deep_file_is_no_configuration(self, home: Home) -> None:
-        with pytest.raises(UsageError, match="more than 1,000,000 bytes"):
+        with pytest.raises(UsageError, match="larger than 1,000,000 bytes"):
             home.read("#" * 1_000_001)
         with pytest.raises(UsageError, match="is nested too deeply"):
             home.read(f"a = {'[' * 100_000}")
@@ -286,8 +286,8 @@ class TestErrors:
     @pytest.mark.parametrize(
         ("flags", "said"),
         [
-            ({"policy.max_turns": 0}, "the flag --max-turns must be a whole number of at least 1, not 0"),
-            ({"policy.max_turns": "x"}, "the flag --max-turns must be a whole number of at least 1, not 'x'"),
+            ({"policy.max_turns": 0}, "the flag --max-turns must be an integer of at least 1, not 0"),
+            ({"policy.max_turns": "x"}, "the flag --max-turns must be an integer of at least 1, not 'x'"),
             ({"modell": "x"}, "the flag --modell: there is no setting 'modell'; did you mean 'model'?"),
             ({"policy": "x"}, "the flag --policy: 'policy' is a section: name a setting in it, such as 'policy.allow'"),
             ({"providers.x.base_url": "y"}, "the flag --base-url: there is no provider 'x'; did you mean"),
@@ -329,8 +329,8 @@ class TestEnvironment:
     @pytest.mark.parametrize(
         ("name", "text", "said"),
         [
-            ("TOOLGLOT_POLICY_MAX_TURNS", "many", "must be a whole number of at least 1, not 'many'"),
-            ("TOOLGLOT_POLICY_MAX_TURNS", "0", "must be a whole number of at least 1, not 0"),
+            ("TOOLGLOT_POLICY_MAX_TURNS", "many", "must be an integer of at least 1, not 'many'"),
+            ("TOOLGLOT_POLICY_MAX_TURNS", "0", "must be an integer of at least 1, not 0"),
             ("TOOLGLOT_POLICY_TIMEOUT", "inf", "must be a number above 0 or 'none', not inf"),
             ("TOOLGLOT_POLICY_ASK", "delete", "must be a list of 'read', 'write', 'execute' or 'network', not this list"),
             ("TOOLGLOT_LOG_LEVEL", "loud", "must be 'debug', 'info', 'warning' or 'error', not 'loud'"),
@@ -348,7 +348,7 @@ class TestEnvironment:
     def test_a_misspelt_variable_is_an_error_that_names_the_right_one(self, home: Home, name: str, meant: str) -> None:
         with pytest.raises(UsageError) as error:
             home.read(environ={name: "x"})
-        assert str(error.value) == f"the variable {name} is no setting; did you mean {meant}?"
+        assert str(error.value) == f"the variable {name} is not a setting; did you mean {meant}?"
 
     def test_variables_of_others_may_begin_alike(self, home: Home) -> None:
         names = ("TOOLGLOT_STATE", "TOOLGLOT_API_KEY", "TOOLGLOT_BASE_URL", "TOOLGLOT_LIVE_MODELS", "TOOLGLOT_X")
@@ -361,12 +361,7 @@ class TestEnvironment:
         assert len(setting_variables()) == len([leaf for leaf in setting_fields() if "*" not in leaf.key])
 
 
-def test_every_law_is_of_something_in_the_shape() -> None:
-    keys = [leaf.key_text for leaf in setting_fields()]
-    assert [law for law in TRUST_RULES if not any(key == law or key.startswith(f"{law}.") for key in keys)] == []
-
-
 def test_a_configuration_that_is_written_by_hand_gives_the_same_settings(home: Home) -> None:
-    text = '[policy]\nmax_turns = 2\n[providers.gemini]\nheaders = { a = "b" }\nplaces = {}\n'
+    text = '[policy]\nmax_turns = 2\n[providers.gemini]\nheaders = { a = "b" }\nurl_parameters = {}\n'
     direct = {"policy": {"max_turns": 2}, "providers": {"gemini": {"headers": {"a": "b"}}}}
     assert home.read(text).settings == msgspec.convert(direct, Settings)

@@ -56,7 +56,7 @@ class TestPlaces:
 
     def test_a_file_that_is_not_there_is_named_with_its_folder(self, home: Home) -> None:
         name = home.read("", 'facade = "gone.toml"', trusted=True).settings.facade
-        with pytest.raises(UsageError, match=f"the facade '{home.project / 'gone.toml'}' cannot be read: No such file"):
+        with pytest.raises(UsageError, match=f"cannot read the facade '{home.project / 'gone.toml'}': No such file"):
             facade_of(name)
 
 
@@ -82,10 +82,10 @@ class TestNames:
     @pytest.mark.parametrize(
         ("name", "data", "sentence"),
         [
-            ("gone.toml", None, "the facade 'gone.toml' cannot be read: No such file or directory"),
-            ("a:b.toml", None, "the facade 'a:b.toml' cannot be read: No such file or directory"),
-            ("~nobody-at-all/x.toml", None, "the facade '~nobody-at-all/x.toml' cannot be read: No such file or directory"),
-            ("x.toml", b"\xff", "the facade 'x.toml' cannot be read: it is not UTF-8"),
+            ("gone.toml", None, "cannot read the facade 'gone.toml': No such file or directory"),
+            ("a:b.toml", None, "cannot read the facade 'a:b.toml': No such file or directory"),
+            ("~nobody-at-all/x.toml", None, "cannot read the facade '~nobody-at-all/x.toml': No such file or directory"),
+            ("x.toml", b"\xff", "cannot read the facade 'x.toml': it is not UTF-8"),
             ("x.toml", b"titel = 1", "x.toml: titel: there is no such key; did you mean 'title'?"),
             (
                 "x.toml",

@@ -87,7 +87,7 @@ class TestModels:
 
     def test_aliases_that_go_round_in_circles_are_named(self) -> None:
         setup = Setup(settings(aliases={"a": "b", "b": "c", "c": "b"}))
-        with pytest.raises(UsageError, match=r"^the alias 'b' leads back to itself: a → b → c → b$"):
+        with pytest.raises(UsageError, match=r"^the alias 'b' refers to itself: a → b → c → b$"):
             setup.resolve_model("a")
 
     def test_what_is_neither_is_an_error_that_says_so(self) -> None:
@@ -113,14 +113,14 @@ class TestEngines:
         with pytest.raises(AuthenticationFailed, match="MY_KEY"):
             asyncio.run(engine.ask(Request(engine.model, [user("hello")])))
 
-    def test_places_fill_the_address(self) -> None:
-        section = {"places": {"resource": "mine"}}
+    def test_url_parameters_fill_the_url(self) -> None:
+        section = {"url_parameters": {"resource": "mine"}}
         engine = Setup(settings(providers={"azure": section})).engine("azure:gpt-5")
         assert "mine" in engine.profile.base_url
 
-    def test_a_place_that_the_address_does_not_have_is_an_error(self) -> None:
-        setup = Setup(settings(providers={"azure": {"places": {"key": "x"}}}))
-        with pytest.raises(UnknownName, match=r"place in the address of Azure.*'key'"):
+    def test_an_unknown_url_parameter_is_an_error(self) -> None:
+        setup = Setup(settings(providers={"azure": {"url_parameters": {"key": "x"}}}))
+        with pytest.raises(UnknownName, match=r"URL parameter of Azure.*'key'"):
             setup.engine("azure:gpt-5")
 
     @pytest.mark.parametrize(

@@ -5,9 +5,8 @@ from pathlib import Path
 import pytest
 from homes import Home
 
-from toolglot.cli.config import settings_table, show_configuration, show_paths
+from toolglot.cli.config import show_configuration, show_paths
 from toolglot.cli.trust import update_trust
-from toolglot.config.environment import setting_variables
 from toolglot.config.setting_schema import setting_fields
 from toolglot.config.trust import is_trusted
 from toolglot.errors import UsageError
@@ -54,8 +53,8 @@ class TestShow:
         show_configuration(home.read(USER, PROJECT), json=False)
         title, tools, header = capsys.readouterr().out.splitlines()[-3:]
         assert title == f"held back, because {home.project} is not trusted (toolglot trust):"
-        assert tools == '  tools = ["evil:tools"]: only a trusted folder may set it'
-        assert header == '  providers.anthropic.headers.x-more = "[hidden]": only a trusted folder may set it'
+        assert tools == '  tools = ["evil:tools"]: only a trusted directory may set it'
+        assert header == '  providers.anthropic.headers.x-more = "[hidden]": only a trusted directory may set it'
 
     @pytest.mark.parametrize("as_json", [True, False])
     @pytest.mark.parametrize("trusted", [True, False])
@@ -78,7 +77,7 @@ class TestShow:
             "value": "simulator:gemini",
             "origin": f"project file {home.project_file}",
         }
-        assert document["held_back"][0] == {"key": "tools", "value": ["evil:tools"], "why": "only a trusted folder may set it"}
+        assert document["held_back"][0] == {"key": "tools", "value": ["evil:tools"], "why": "only a trusted directory may set it"}
         assert (document["project"], document["trusted"]) == (str(home.project), False)
 
     def test_a_narrow_terminal_has_the_origin_below(self, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,15 +149,6 @@ class TestTrustFolder:
     def test_a_folder_that_does_not_exist_is_named(self) -> None:
         with pytest.raises(UsageError, match=r"^there is no folder 'nowhere'$"):
             update_trust(Path("nowhere"), remove=False, list_all=False)
-
-
-def test_the_table_has_a_line_for_every_setting() -> None:
-    table = settings_table()
-    assert [leaf.key_text for leaf in setting_fields() if f"| `{leaf.key_text}` |" not in table] == []
-    assert [name for name in setting_variables() if f"| `{name}` |" not in table] == []
-    row = "| `policy.max_turns` | `25` | `TOOLGLOT_POLICY_MAX_TURNS` | only tighter | Requests with tools for one prompt. |"
-    assert row in table.splitlines()
-    assert len({line.count("|") for line in table.splitlines()}) == 1
 
 
 def test_the_example_of_the_documentation_is_a_configuration(home: Home) -> None:

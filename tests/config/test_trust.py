@@ -127,7 +127,7 @@ class TestTrust:
         assert (found.settings.audit, found.trusted, found.project) == (False, True, home.project)
 
     def test_a_folder_that_does_not_exist_cannot_be_trusted(self, home: Home) -> None:
-        with pytest.raises(UsageError, match=r"^there is no folder '.*nowhere' to trust$"):
+        with pytest.raises(UsageError, match=r"^there is no directory '.*nowhere' to trust$"):
             trust_directory(home.directory / "nowhere")
 
 
@@ -151,7 +151,7 @@ def test_a_damaged_list_is_an_error_that_names_it(home: Home, damage: bytes) -> 
     for work in (is_trusted, has_decision, trust_directory, refuse_trust, revoke_trust):
         with pytest.raises(MalformedData) as error:
             work(home.project)
-        assert str(error.value).startswith(f"the list of trusted folders {str(trust_file())!r} is damaged (")
+        assert str(error.value).startswith(f"the list of trusted directories {str(trust_file())!r} is damaged (")
     with pytest.raises(MalformedData):
         home.read("", "model = 'simulator'")
     assert trust_file().read_bytes() == damage
@@ -159,7 +159,7 @@ def test_a_damaged_list_is_an_error_that_names_it(home: Home, damage: bytes) -> 
 
 def test_a_list_that_cannot_be_read_is_an_error_too(home: Home) -> None:
     trust_file().mkdir(parents=True)
-    with pytest.raises(ToolglotError, match=r"^the list of trusted folders '.*trust\.json' cannot be read: "):
+    with pytest.raises(ToolglotError, match=r"^cannot read the list of trusted directories '.*trust\.json': "):
         is_trusted(home.project)
 
 

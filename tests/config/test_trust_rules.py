@@ -1,19 +1,28 @@
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import pytest
 from homes import Home
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import Meta
 
 from toolglot.config.layers import Configuration, WithheldSetting
-from toolglot.config.setting_schema import SettingField, parse_key, setting_fields
-from toolglot.config.settings import Settings
-from toolglot.config.trust_rules import apply_rule, trust_rule_of
+from toolglot.config.setting_schema import (
+    SettingField,
+    convert_value,
+    describe_expected,
+    list_fields,
+    parse_key,
+    setting_fields,
+)
+from toolglot.config.settings import Setting, Settings
+from toolglot.config.trust_rules import apply_rule
 from toolglot.jsontext import dumps_text
 
-NEEDS_TRUST = "only a trusted folder may set it"
+NEEDS_TRUST = "only a trusted directory may set it"
 
 
 def at(settings: Settings, key: str) -> Any:
@@ -77,20 +86,20 @@ class TestOneValue:
     @pytest.mark.parametrize(
         ("key", "user", "project", "counts", "why"),
         [
-            ("policy.max_turns", None, "26", 25, "it would allow more than the 25 that counts now"),
-            ("policy.max_turns", "3", "4", 3, "it would allow more than the 3 that counts now"),
-            ("policy.timeout", None, '"none"', 120.0, "it would allow more than the 120.0 that counts now"),
-            ("policy.run_timeout", "9.5", '"none"', 9.5, "it would allow more than the 9.5 that counts now"),
-            ("policy.max_parallel", None, "9", 8, "it would allow more than the 8 that counts now"),
-            ("policy.max_result", None, "60001", 60_000, "it would allow more than the 60000 that counts now"),
-            ("policy.repeats", None, "0", 3, "it would allow more than the 3 that counts now"),
-            ("policy.repeats", None, "4", 3, "it would allow more than the 3 that counts now"),
-            ("policy.max_uses.git", "7", "8", 7, "it would allow more than the 7 that counts now"),
-            ("policy.allow", '["a"]', '["a", "b"]', ("a",), "'b' is not in the list that counts now"),
-            ("policy.allow", '["a*"]', '["ab"]', ("a*",), "'ab' is not in the list that counts now"),
-            ("policy.allow", "[]", '["a"]', (), "'a' is not in the list that counts now"),
+            ("policy.max_turns", None, "26", 25, "it would allow more than the current 25"),
+            ("policy.max_turns", "3", "4", 3, "it would allow more than the current 3"),
+            ("policy.timeout", None, '"none"', 120.0, "it would allow more than the current 120.0"),
+            ("policy.run_timeout", "9.5", '"none"', 9.5, "it would allow more than the current 9.5"),
+            ("policy.max_parallel", None, "9", 8, "it would allow more than the current 8"),
+            ("policy.max_result", None, "60001", 60_000, "it would allow more than the current 60000"),
+            ("policy.repeats", None, "0", 3, "it would allow more than the current 3"),
+            ("policy.repeats", None, "4", 3, "it would allow more than the current 3"),
+            ("policy.max_uses.git", "7", "8", 7, "it would allow more than the current 7"),
+            ("policy.allow", '["a"]', '["a", "b"]', ("a",), "'b' is not in the list that applies now"),
+            ("policy.allow", '["a*"]', '["ab"]', ("a*",), "'ab' is not in the list that applies now"),
+            ("policy.allow", "[]", '["a"]', (), "'a' is not in the list that applies now"),
             ("providers.gemini.strict", "true", "false", True, "it would allow losses that are an error now"),
-            ("providers.gemini.tools.allow", '["a"]', '["b"]', ("a",), "'b' is not in the list that counts now"),
+            ("providers.gemini.tools.allow", '["a"]', '["b"]', ("a",), "'b' is not in the list that applies now"),
         ],
     )
     def test_what_is_looser_is_held_back(
@@ -113,7 +122,7 @@ class TestOneValue:
             ("providers.gemini.base_url", '"http://elsewhere"', "http://elsewhere"),
             ("providers.gemini.key_env", '"OTHER"', "OTHER"),
             ("providers.gemini.headers.x", '"y"', "y"),
-            ("providers.vertex.places.project", '"p"', "p"),
+            ("providers.vertex.url_parameters.project", '"p"', "p"),
             ("log.level", '"debug"', "debug"),
             ("log.file", '"/x/log"', "/x/log"),
         ],
@@ -162,7 +171,7 @@ _RANDOM = {
     "policy.repeats": st.integers(0, 9),
     "providers.*.strict": st.booleans(),
 }
-_TIGHTER = [leaf for leaf in setting_fields() if trust_rule_of(leaf) == "tighter"]
+_TIGHTER = [leaf for leaf in setting_fields() if leaf.trust not in ("free", "trusted")]
 
 
 def allows_no_more(leaf: SettingField, counts: Any, user: Any) -> bool:
@@ -248,23 +257,64 @@ def _at(settings: Settings, key: str, leaf: SettingField) -> Any:
 
 @given(st.data())
 def test_a_value_that_needs_trust_never_counts(data: st.DataObject) -> None:
-    leaf = data.draw(st.sampled_from([leaf for leaf in setting_fields() if trust_rule_of(leaf) == "trusted"]))
+    leaf = data.draw(st.sampled_from([leaf for leaf in setting_fields() if leaf.trust == "trusted"]))
     user, project = data.draw(st.integers(0, 3)), data.draw(st.integers(0, 3))
     assert apply_rule(leaf, project, user) == (user, "" if user == project else NEEDS_TRUST)
 
 
 @pytest.mark.parametrize(
-    ("key", "law"),
+    ("key", "rule"),
     [
         ("generation.top_p", "free"),
         ("context.keep", "free"),
         ("aliases.x", "free"),
-        ("policy.max_uses.x", "tighter"),
+        ("policy.max_uses.x", "lower"),
         ("policy.on_error", "trusted"),
         ("providers.gemini.base_url", "trusted"),
         ("providers.gemini.generation.effort", "free"),
         ("log.level", "trusted"),
     ],
 )
-def test_a_law_counts_for_all_that_is_in_a_section(key: str, law: str) -> None:
-    assert trust_rule_of(parse_key(key)[1]) == law
+def test_a_section_passes_its_rule_on(key: str, rule: str) -> None:
+    assert parse_key(key)[1].trust == rule
+
+
+class _Added(msgspec.Struct, frozen=True, kw_only=True):
+    """A section with one new setting, as CONTRIBUTING.md describes it."""
+
+    speed: Annotated[int, Meta(ge=1, le=9), Setting(trust="lower", env="TOOLGLOT_SPEED")] = 5
+    """How fast."""
+    name: str = "x"
+    """Nothing is declared: it needs trust, and its variable is derived."""
+
+
+def test_a_setting_declares_everything_on_its_field() -> None:
+    speed, name = list_fields(_Added, ("added",))
+    assert (speed.key_text, speed.variable, speed.trust) == ("added.speed", "TOOLGLOT_SPEED", "lower")
+    assert describe_expected(speed) == "an integer of at least 1 and of at most 9"
+    with pytest.raises(ValueError, match="at most 9, not 10"):
+        convert_value(speed, 10)
+    assert apply_rule(speed, 6, 5) == (5, "it would allow more than the current 5")
+    assert apply_rule(speed, 4, 5) == (4, "")
+    assert (name.variable, name.trust) == ("TOOLGLOT_ADDED_NAME", "trusted")
+
+
+def test_rules_fit_the_types_of_their_settings() -> None:
+    for field in setting_fields():
+        expected = describe_expected(field)
+        match field.trust:
+            case "lower":
+                assert "an integer" in expected or "a number" in expected, field.key_text
+            case "subset" | "superset":
+                assert expected.startswith("a list of"), field.key_text
+            case "enable":
+                assert expected == "true or false", field.key_text
+            case _:
+                pass
+
+
+def test_every_setting_is_documented() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text(encoding="utf-8")
+    rows = {line.split("`")[1]: line for line in page.splitlines() if line.startswith("| `")}
+    assert list(rows) == [field.key_text for field in setting_fields()]
+    assert [key for key, row in rows.items() if not row.removesuffix(" |").rpartition("|")[2].strip()] == []

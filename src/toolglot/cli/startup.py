@@ -131,8 +131,11 @@ def prepare(
     enabled = settings.builtin.enabled
     if enabled is None:
         enabled = want_builtin or not is_simulated
-    builtins = setup.builtins(ask=ask_user, manual=want_builtin) if enabled else None
-    if builtins is not None:
+    builtins = None
+    if enabled:
+        from toolglot.builtin.configured import configured_builtins
+
+        builtins = configured_builtins(settings, ask=ask_user, manual=want_builtin)
         tools = [*builtins.tools, *tools]
     elif flags.facade is not None:
         disabled = settings.builtin.enabled is False

@@ -1,43 +1,35 @@
-"""Settings in the environment: TOOLGLOT_ and the key in capitals, `_` for dots. Keys with a free name have none."""
+"""Settings from the environment: TOOLGLOT_ and the key in capitals, with `_` for dots."""
 
 from collections.abc import Mapping
 from difflib import get_close_matches
 from functools import cache
 from typing import Any
 
-from toolglot.config.setting_schema import WILDCARD, SettingField, SettingPath, parse_text, setting_fields
+from toolglot.config.setting_schema import SettingField, SettingPath, parse_text, setting_fields
 from toolglot.errors import UsageError
 
-__all__ = ["read_environment", "setting_variables", "variable_name"]
-
-
-def variable_name(field: SettingField) -> str:
-    """The variable of a leaf; "" where it has none."""
-    return "" if WILDCARD in field.key else "TOOLGLOT_" + "_".join(field.key).upper()
+__all__ = ["read_environment", "setting_variables"]
 
 
 @cache
 def setting_variables() -> dict[str, SettingField]:
-    """All of them."""
-    return {name: leaf for leaf in setting_fields() if (name := variable_name(leaf))}
-
-
-def _find_similar_variable(name: str) -> str:
-    """The variable that was meant, where it is clear; others may have variables that begin alike."""
-    return next(iter(get_close_matches(name, setting_variables(), n=1, cutoff=0.92)), "")
+    """The variables of all settings that have one."""
+    return {field.variable: field for field in setting_fields() if field.variable}
 
 
 def read_environment(environ: Mapping[str, str]) -> dict[SettingPath, tuple[Any, str]]:
     """What is set: path -> value and variable. An empty variable is not set. Raises UsageError."""
-    layer: dict[SettingPath, tuple[Any, str]] = {}
+    known = setting_variables()
     for name in environ:
-        if name.startswith("TOOLGLOT_") and name not in setting_variables() and (near := _find_similar_variable(name)):
-            raise UsageError(f"the variable {name} is no setting; did you mean {near}?")
-    for name, leaf in setting_variables().items():
-        if not (text := environ.get(name, "")).strip():
-            continue
-        try:
-            layer[leaf.key] = parse_text(leaf, text), name
-        except ValueError as e:
-            raise UsageError(f"the variable {name} {e}") from None
+        if name.startswith("TOOLGLOT_") and name not in known:
+            # Only for an obvious misspelling: other programs may use variables that start like ours.
+            if similar := get_close_matches(name, known, n=1, cutoff=0.92):
+                raise UsageError(f"the variable {name} is not a setting; did you mean {similar[0]}?")
+    layer: dict[SettingPath, tuple[Any, str]] = {}
+    for name, field in known.items():
+        if (text := environ.get(name, "")).strip():
+            try:
+                layer[field.key] = parse_text(field, text), name
+            except ValueError as e:
+                raise UsageError(f"the variable {name} {e}") from None
     return layer

@@ -1,7 +1,7 @@
-"""The configuration, out of its layers: default < user file < project file < environment < flags.
+"""The configuration from its layers: defaults < user file < project file < environment < flags.
 
-Laws: every value knows where it came from. What an untrusted project file may not do is held back, and said. Environment and
-flags are the user's own and may do anything. Tables with free names are merged entry by entry.
+Every value knows its origin. What an untrusted project file may not do is withheld and reported. Environment and flags are the
+user's own and may do anything. Tables with names of the user's choice are merged entry by entry.
 """
 
 import os
@@ -20,6 +20,7 @@ from toolglot.config.setting_schema import (
     WILDCARD,
     SettingError,
     SettingField,
+    SettingPath,
     convert_value,
     find_field,
     flatten_document,
@@ -28,7 +29,6 @@ from toolglot.config.setting_schema import (
     parse_text,
     setting_fields,
 )
-from toolglot.config.setting_schema import SettingPath as KeyPath
 from toolglot.config.settings import Settings
 from toolglot.config.trust import is_trusted
 from toolglot.config.trust_rules import apply_rule
@@ -46,9 +46,8 @@ __all__ = [
 
 PROJECT_FILE = "toolglot.toml"
 DEFAULT = "default"
-_MAX_FILE_BYTES = 1_000_000  # bytes of a file
-_PATH_SETTINGS = ("audit", "log.file", "facade")  # settings that are files: relative to the file that names them
-_FLAG_NAMES = {"log.level": "--verbose", "log.file": "--log-file"}  # where a flag is not called as its key
+_MAX_FILE_BYTES = 1_000_000
+# tomllib reports positions only in its messages (Python 3.11 to 3.13).
 _TOML_POSITION = re.compile(r"\s*\(at (?:line (\d+), column (\d+)|end of document)\)$")
 _HEADER = re.compile(r"\s*\[\[?(?P<key>[^\[\]]+)\]\]?\s*(#.*)?")
 _KEY = re.compile(r"""\s*(?P<key>(?:[\w-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[\w-]+|"[^"]*"|'[^']*'))*)\s*=""", re.ASCII)
@@ -56,7 +55,7 @@ _KEY_PART = re.compile(r"""[\w-]+|"[^"]*"|'[^']*'""", re.ASCII)
 
 
 class SettingValue(msgspec.Struct, frozen=True):
-    """One setting as it counts. `origin` is for people."""
+    """The effective value of one setting. `origin` is for people."""
 
     key: str
     value: Any
@@ -64,7 +63,7 @@ class SettingValue(msgspec.Struct, frozen=True):
 
 
 class WithheldSetting(msgspec.Struct, frozen=True):
-    """What an untrusted project file wanted and did not get."""
+    """What an untrusted project file asked for and did not get."""
 
     key: str
     value: Any
@@ -72,34 +71,34 @@ class WithheldSetting(msgspec.Struct, frozen=True):
 
 
 class Configuration(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings, and how they came to be."""
+    """The settings and their origins."""
 
     settings: Settings
     values: tuple[SettingValue, ...]
-    """Every leaf of the shape, in its order; tables with free names have one for each entry."""
+    """Every setting, in the order of declaration; tables have one value for each entry."""
     withheld: tuple[WithheldSetting, ...] = ()
     project: Path | None = None
-    """The folder of the project's file."""
+    """The directory of the project's file."""
     trusted: bool = False
-    """Whether that folder is."""
+    """Whether that directory is trusted."""
 
 
-def read_configuration(  # noqa: D417
+def read_configuration(
     *,
     directory: Path | None = None,
     environ: Mapping[str, str] | None = None,
     flags: Mapping[str, Any] | None = None,
     trusted: bool | None = None,
 ) -> Configuration:
-    """Reads all layers.
+    """Read all layers.
 
     Args:
-        folder: Where a project's file is looked for, and above it; else the current folder.
-        environ: Else the environment of the process.
-        flags: Dotted keys -> values; None: not given.
-        trusted: Whether the project's folder is; else what the user said of it.
+        directory: Where to look for a project's file, and above it. Default: the current directory.
+        environ: Default: the environment of the process.
+        flags: Dotted keys -> values; None: not set.
+        trusted: Whether the project's directory is trusted. Default: the user's decision.
 
-    Raises UsageError: one sentence with the file, variable or flag; MalformedData for a damaged list of trusted folders.
+    Raises UsageError: one sentence with the file, variable or flag. MalformedData: the list of trusted directories is damaged.
     """
     environ = os.environ if environ is None else environ
     user = config_file(environ)
@@ -115,7 +114,8 @@ def read_configuration(  # noqa: D417
         layers.add_layer({path: _resolve_path(find_field(path), value)}, f"variable {variable}")
     for key, value in (flags or {}).items():
         if value is not None:
-            layers.add_layer(_parse_flag(key, value), f"flag {_flag_name(key)}")
+            flag, entries = _read_flag(key, value)
+            layers.add_layer(entries, f"flag {flag}")
     return Configuration(
         settings=layers.build_settings(),
         values=tuple(layers.list_values()),
@@ -126,30 +126,27 @@ def read_configuration(  # noqa: D417
 
 
 def find_project_file(directory: Path | None = None) -> Path | None:
-    """The nearest `toolglot.toml`, in the folder or above it; None where there is none.
+    """The nearest `toolglot.toml`, in the directory or above it.
 
-    It is not looked for above a folder with `.git`, above the home folder, nor in a folder above that anybody may write to.
+    The search ends at a repository's root and at the home directory, and before a world-writable directory above the first one,
+    where anybody could plant a file.
     """
     try:
         start = Path.cwd() if directory is None else directory.absolute()
-    except OSError:  # the current folder is gone
+    except OSError:  # the current directory is gone
         return None
     home = home_directory()
-    for place in (start, *start.parents):
-        if place != start and _is_world_writable(place):
-            return None
-        if os.path.isfile(place / PROJECT_FILE):
-            return place / PROJECT_FILE
-        if os.path.lexists(place / ".git") or _is_same_path(place, home):
+    for candidate in (start, *start.parents):
+        try:
+            if candidate != start and os.name == "posix" and candidate.stat().st_mode & stat.S_IWOTH:
+                return None
+        except OSError:
+            pass
+        if os.path.isfile(candidate / PROJECT_FILE):
+            return candidate / PROJECT_FILE
+        if os.path.lexists(candidate / ".git") or _is_same_path(candidate, home):
             return None
     return None
-
-
-def _is_world_writable(directory: Path) -> bool:
-    try:
-        return os.name == "posix" and bool(directory.stat().st_mode & stat.S_IWOTH)
-    except OSError:
-        return False
 
 
 def _is_same_path(first: Path, second: Path) -> bool:
@@ -157,30 +154,30 @@ def _is_same_path(first: Path, second: Path) -> bool:
 
 
 class _Layers:
-    """What counts so far: path -> value and origin."""
+    """The effective values so far: path -> value and origin."""
 
     def __init__(self) -> None:
         self.withheld: list[WithheldSetting] = []
-        self._current: dict[KeyPath, tuple[Any, str]] = {
-            leaf.key: (leaf.default, DEFAULT) for leaf in setting_fields() if WILDCARD not in leaf.key
+        self._current: dict[SettingPath, tuple[Any, str]] = {
+            field.key: (field.default, DEFAULT) for field in setting_fields() if WILDCARD not in field.key
         }
 
-    def add_layer(self, entries: Mapping[KeyPath, Any], origin: str, *, trusted: bool = True) -> None:
-        """One layer over the others; where it is not trusted, the laws count."""
+    def add_layer(self, entries: Mapping[SettingPath, Any], origin: str, *, trusted: bool = True) -> None:
+        """Put one layer on top of the others; unless it is trusted, the trust rules apply."""
         for path, value in entries.items():
             if trusted:
                 self._current[path] = value, origin
                 continue
-            leaf = find_field(path)
-            lower = self._current[path][0] if path in self._current else leaf.default
-            counts, why = apply_rule(leaf, value, lower)
-            if why:
-                self.withheld.append(WithheldSetting(format_path(path), value, why))
-            elif counts != lower:
-                self._current[path] = counts, origin
+            field = find_field(path)
+            current = self._current[path][0] if path in self._current else field.default
+            applied, reason = apply_rule(field, value, current)
+            if reason:
+                self.withheld.append(WithheldSetting(format_path(path), value, reason))
+            elif applied != current:
+                self._current[path] = applied, origin
 
     def build_settings(self) -> Settings:
-        """All of it as one value."""
+        """The effective values as one struct."""
         document: dict[str, Any] = {}
         for path, (value, _) in self._current.items():
             table = document
@@ -190,23 +187,20 @@ class _Layers:
         return msgspec.convert(document, Settings)
 
     def list_values(self) -> Iterator[SettingValue]:
-        """Every leaf in the order of the shape, the providers one after the other."""
-        sections = list(dict.fromkeys(path[0] for path in (leaf.key for leaf in setting_fields())))
+        """Every setting in the order of declaration; the settings of a provider stay together."""
         providers = list(dict.fromkeys(path[1] for path in self._current if path[0] == "providers"))
-        for section in sections:
-            own = [leaf for leaf in setting_fields() if leaf.key[0] == section]
-            if section != "providers":
-                yield from (value for leaf in own for value in self._values_of(leaf.key))
-            elif not providers:
-                yield SettingValue("providers", {}, DEFAULT)
-            for name in providers if section == "providers" else ():
-                yield from (value for leaf in own for value in self._values_of(("providers", name, *leaf.key[2:])))
+        for section in dict.fromkeys(field.key[0] for field in setting_fields()):
+            keys = [field.key for field in setting_fields() if field.key[0] == section]
+            if section == "providers":
+                if not providers:
+                    yield SettingValue("providers", {}, DEFAULT)
+                keys = [("providers", provider, *key[2:]) for provider in providers for key in keys]
+            for key in keys:
+                yield from self._values_of(key)
 
-    def _values_of(self, key: KeyPath) -> Iterator[SettingValue]:
-        """The value of a key, or one for each of its entries."""
+    def _values_of(self, key: SettingPath) -> Iterator[SettingValue]:
         if key[-1] != WILDCARD:
-            default = find_field(key).default
-            yield SettingValue(format_path(key), *self._current.get(key, (default, DEFAULT)))
+            yield SettingValue(format_path(key), *self._current.get(key, (find_field(key).default, DEFAULT)))
             return
         entries = [path for path in self._current if len(path) == len(key) and path[:-1] == key[:-1]]
         yield from (SettingValue(format_path(path), *self._current[path]) for path in entries)
@@ -214,62 +208,62 @@ class _Layers:
             yield SettingValue(format_path(key[:-1]), {}, DEFAULT)
 
 
-# ---- flags
-
-
-def _parse_flag(key: str, value: Any) -> dict[KeyPath, Any]:
+def _read_flag(key: str, value: Any) -> tuple[str, dict[SettingPath, Any]]:
+    """The name of the flag for a key, and what it sets."""
+    name = "--" + key.rpartition(".")[2].replace("_", "-")
     try:
-        path, leaf = parse_key(key)
+        path, field = parse_key(key)
     except SettingError as e:
-        raise UsageError(f"the flag {_flag_name(key)}: {e}") from None
+        raise UsageError(f"the flag {name}: {e}") from None
+    name = field.declared.flag or name
     try:
         if isinstance(value, os.PathLike):
             value = os.fspath(cast(os.PathLike[str], value))
-        return {path: _resolve_path(leaf, parse_text(leaf, value) if isinstance(value, str) else convert_value(leaf, value))}
+        converted = parse_text(field, value) if isinstance(value, str) else convert_value(field, value)
     except ValueError as e:
-        raise UsageError(f"the flag {_flag_name(key)} {e}") from None
+        raise UsageError(f"the flag {name} {e}") from None
+    return name, {path: _resolve_path(field, converted)}
 
 
-def _flag_name(key: str) -> str:
-    return _FLAG_NAMES.get(key) or "--" + key.rpartition(".")[2].replace("_", "-")
+def _resolve_path(field: SettingField, value: Any, directory: Path | None = None) -> Any:
+    """Make a setting that is a file absolute: in a file it is relative to that file, otherwise to the current directory."""
+    if not field.declared.is_path or not isinstance(value, str):
+        return value
+    if field.key_text == "facade":
+        return str(find_facade_file(value, directory) or value)
+    return str((directory or Path()) / os.path.expanduser(value))
 
 
 # ---- files
 
 
-def _read_file(file: Path) -> dict[KeyPath, Any]:
-    """What a file sets; nothing where it is absent. Raises UsageError."""
-    text = _read_text(file)
-    if text is None:
-        return {}
-    entries: dict[KeyPath, Any] = {}
+def _read_file(file: Path) -> dict[SettingPath, Any]:
+    """What a file sets; nothing if it is absent. Raises UsageError."""
     try:
-        for path, leaf, value in flatten_document(_parse_toml(file, text)):
+        with file.open("rb") as source:
+            data = source.read(_MAX_FILE_BYTES + 1)
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except OSError as e:
+        raise UsageError(f"cannot read the configuration {str(file)!r}: {e.strerror}") from None
+    if len(data) > _MAX_FILE_BYTES:
+        raise UsageError(f"the configuration {str(file)!r} is larger than {_MAX_FILE_BYTES:,} bytes")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as e:
+        line = data.count(b"\n", 0, e.start) + 1
+        raise UsageError(f"{file}, line {line}: this is not UTF-8; save the file as UTF-8") from None
+    entries: dict[SettingPath, Any] = {}
+    try:
+        for path, field, value in flatten_document(_parse_toml(file, text)):
             try:
-                entries[path] = _resolve_path(leaf, convert_value(leaf, value), file.parent)
+                entries[path] = _resolve_path(field, convert_value(field, value), file.parent)
             except ValueError as e:
                 raise SettingError(f"{format_path(path)} {e}", path) from None
     except SettingError as e:
         line = _find_line(text, e.path)
         raise UsageError(f"{file}{f', line {line}' if line else ''}: {e}") from None
     return entries
-
-
-def _read_text(file: Path) -> str | None:
-    try:
-        with file.open("rb") as source:
-            data = source.read(_MAX_FILE_BYTES + 1)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as e:
-        raise UsageError(f"the configuration {str(file)!r} cannot be read: {e.strerror}") from None
-    if len(data) > _MAX_FILE_BYTES:
-        raise UsageError(f"the configuration {str(file)!r} has more than {_MAX_FILE_BYTES:,} bytes: that is no configuration")
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as e:
-        line = data.count(b"\n", 0, e.start) + 1
-        raise UsageError(f"{file}, line {line}: this is not UTF-8; save the file as UTF-8") from None
 
 
 def _parse_toml(file: Path, text: str) -> dict[str, Any]:
@@ -280,44 +274,30 @@ def _parse_toml(file: Path, text: str) -> dict[str, Any]:
     except RecursionError:
         raise UsageError(f"{file} is nested too deeply") from None
     except ValueError as e:
-        place = _TOML_POSITION.search(str(e))
-        if place is None:
+        position = _TOML_POSITION.search(str(e))
+        if position is None:
             raise UsageError(f"{file} is not TOML: {e}") from None
         lines = text.splitlines() or [""]
-        line, column = (place[1], place[2]) if place[1] else (len(lines), len(lines[-1]) + 1)
-        raise UsageError(f"{file}, line {line}, column {column}: this is not TOML: {str(e)[: place.start()]}") from None
+        line, column = (position[1], position[2]) if position[1] else (len(lines), len(lines[-1]) + 1)
+        raise UsageError(f"{file}, line {line}, column {column}: this is not TOML: {str(e)[: position.start()]}") from None
 
 
-def _resolve_path(field: SettingField, value: Any, directory: Path | None = None) -> Any:
-    """A setting that is a file, as a whole path; in a file it is relative to that file, else to the current folder."""
-    if field.key_text not in _PATH_SETTINGS or not isinstance(value, str):
-        return value
-    if field.key_text == "facade":
-        return str(find_facade_file(value, directory) or value)
-    return str((directory or Path()) / os.path.expanduser(value))
+def _find_line(text: str, path: SettingPath) -> int | None:
+    """The line that sets a key, or starts its table; None if neither is found.
 
-
-def _find_line(text: str, path: KeyPath) -> int | None:
-    """The line where a key is set, or the table that it is in; None where neither is found."""
-    best, line_of_best, table, quotes = 0, None, (), ""
+    tomllib keeps no positions, so this reads the keys again: table headers, dotted keys, and strings of several lines, whose
+    content must not be taken for keys.
+    """
+    best, best_line, table, quotes = 0, None, (), ""
     for number, line in enumerate(text.splitlines(), 1):
-        if not quotes and (found := _HEADER.fullmatch(line) or _KEY.match(line)):
+        if not quotes and (match := _HEADER.fullmatch(line) or _KEY.match(line)):
             is_header = line.lstrip().startswith("[")
-            key = _split_key(found["key"]) if is_header else (*table, *_split_key(found["key"]))
+            parts = tuple(part.strip("\"'") for part in _KEY_PART.findall(match["key"]))
+            key = parts if is_header else (*table, *parts)
             table = key if is_header else table
             shared = min(len(key), len(path))
             if shared > best and path[:shared] == key[:shared]:
-                best, line_of_best = shared, number
-        quotes = _track_quotes(line, quotes)
-    return line_of_best
-
-
-def _split_key(key: str) -> KeyPath:
-    return tuple(part.strip("\"'") for part in _KEY_PART.findall(key))
-
-
-def _track_quotes(line: str, quotes: str) -> str:
-    """The quotes of a text of several lines that is open after this line."""
-    for mark in re.findall(r'"""|\'\'\'', line):
-        quotes = "" if mark == quotes else quotes or mark
-    return quotes
+                best, best_line = shared, number
+        for mark in re.findall(r'"""|\'\'\'', line):
+            quotes = "" if mark == quotes else quotes or mark
+    return best_line

@@ -1,4 +1,4 @@
-"""`module:object` as tools or as a facade: the object, with a folder on the path while its module is imported."""
+"""Load tools and facades that a setting or a flag names as `module:object`."""
 
 import os
 import sys
@@ -15,10 +15,10 @@ __all__ = ["find_facade_file", "import_object", "load_facade_by_name", "load_too
 
 
 def import_object(name: str, directory: Path | None = None) -> Any:
-    """The object that `module:object` names; modules are looked for in the folder first. Raises UsageError."""
+    """Import the object that `module:object` names, looking for the module in the directory first. Raises UsageError."""
     module_name, _, path = name.partition(":")
-    place = str(directory or Path.cwd())
-    sys.path.insert(0, place)
+    entry = str(directory or Path.cwd())
+    sys.path.insert(0, entry)
     try:
         value: Any = import_module(module_name)
         for part in path.split("."):
@@ -29,12 +29,12 @@ def import_object(name: str, directory: Path | None = None) -> Any:
         raise UsageError(f"cannot load {name!r}: {type(e).__name__}: {e}") from None
     finally:
         with suppress(ValueError):  # the module may have changed the list
-            sys.path.remove(place)
+            sys.path.remove(entry)
     return value
 
 
 def load_tools(name: str, directory: Path | None = None) -> list[Any]:
-    """Tools for a run: a function, a Tool, a ToolRegistry, a list of them, or an object whose public methods are tools."""
+    """Load tools: a function, a Tool, a ToolRegistry, a list of them, or an object whose public methods are tools."""
     from toolglot.tools.registry import ToolRegistry
     from toolglot.tools.tool import Tool, tools_of
 
@@ -45,13 +45,13 @@ def load_tools(name: str, directory: Path | None = None) -> list[Any]:
         return list(cast(list[Any], value))
     if isinstance(value, Tool) or callable(value):
         return [value]
-    if not (found := list(tools_of(value))):
+    if not (tools := list(tools_of(value))):
         raise UsageError(f"{name!r} is not a tool, a list of tools, or an object whose methods are tools")
-    return found
+    return tools
 
 
 def find_facade_file(name: str, directory: Path | None = None) -> Path | None:
-    """The file that a facade's name is, in a folder or else the current one; None for an id, auto and `module:object`."""
+    """The file that a facade's name refers to, relative to the directory; None for an id, auto and `module:object`."""
     if name == "auto" or name in FACADE_MODULES:
         return None
     file = (directory or Path()) / os.path.expanduser(name)
@@ -59,34 +59,33 @@ def find_facade_file(name: str, directory: Path | None = None) -> Path | None:
 
 
 def load_facade_by_name(name: str) -> Facade:
-    """A facade by its id, of a TOML file, or a `module:object`. Raises UsageError."""
+    """Load a facade by its id, from a TOML file, or as `module:object`. Raises UsageError."""
     if name in FACADE_MODULES:
         return find_facade(name)
     if (file := find_facade_file(name)) is None:
         if ":" not in name:
             raise UnknownName("facade", name, ("auto", *FACADE_MODULES))
-        found = import_object(name)
-        if isinstance(found, Facade):
-            return found
+        facade = import_object(name)
+        if isinstance(facade, Facade):
+            return facade
         raise UsageError(f"{name!r} is not a Facade")
     from toolglot.facades.toml_loader import load_facade
 
     try:
         text = file.read_text(encoding="utf-8-sig")
     except (OSError, ValueError) as e:
-        raise UsageError(f"the facade {name!r} cannot be read: {getattr(e, 'strerror', None) or 'it is not UTF-8'}") from None
+        raise UsageError(f"cannot read the facade {name!r}: {getattr(e, 'strerror', None) or 'it is not UTF-8'}") from None
     return load_facade(text, str(file), BASE_TOOLS, get_schema=_builtin_schema)
 
 
 def _builtin_schema(base: str) -> dict[str, Any] | None:
-    """The parameters of a built-in tool; None where there is no folder that it could work in."""
-    from toolglot.builtin.tools import builtins
-
+    """The parameters of a built-in tool; None if there is no directory that it could work in."""
+    # By name: the core does not depend on the built-in tools, which a facade is for.
     try:
-        found = builtins()
+        loaded = import_module("toolglot.builtin.tools").builtins()
     except UsageError:
         return None
     try:
-        return next((one.definition.parameters for one in found.tools if one.name == base), None)
+        return next((tool.definition.parameters for tool in loaded.tools if tool.name == base), None)
     finally:
-        found.close()
+        loaded.close()

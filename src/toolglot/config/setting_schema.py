@@ -1,19 +1,22 @@
-"""The shape of `Settings` as leaves: every key that can be set, what it takes in words, and a value made into one of it.
+"""The fields of `Settings` as a flat list: every key that can be set, what it accepts, and how values are converted to it.
 
-A leaf's key has `*` where a name is free: `aliases.*`, `providers.*.headers.*`. A path is such a key with the names filled in.
+A field's key has `*` for names of the user's choice: `aliases.*`, `providers.*.headers.*`. A path is such a key with names
+filled in.
 """
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from difflib import get_close_matches
 from functools import cache
 from math import inf
 from types import UnionType
-from typing import Any, Literal, Union, cast, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin
 
 import msgspec
+from msgspec.structs import replace
 
-from toolglot.config.settings import Settings
+from toolglot.config.settings import Setting, Settings, TrustRule
 from toolglot.jsontext import dumps_text
 from toolglot.providers.catalog import ALIASES, PROFILES, SURFACES
 from toolglot.redact import redact
@@ -21,7 +24,6 @@ from toolglot.redact import redact
 __all__ = [
     "PROVIDER_NAMES",
     "WILDCARD",
-    "Entry",
     "SettingError",
     "SettingField",
     "SettingPath",
@@ -30,6 +32,7 @@ __all__ = [
     "find_field",
     "flatten_document",
     "format_path",
+    "list_fields",
     "parse_key",
     "parse_text",
     "setting_fields",
@@ -39,79 +42,23 @@ SettingPath = tuple[str, ...]
 WILDCARD = "*"
 PROVIDER_NAMES = frozenset({*PROFILES, *ALIASES, *SURFACES, "simulator"})
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
-_EMPTY_ALLOWED = ("system", "headers.*")
-_TYPE_NAMES = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
+_TYPE_NAMES = {bool: "true or false", int: "an integer", float: "a number", str: "a string"}
 _BOOLEANS: dict[str, bool] = {
     **dict.fromkeys(("true", "yes", "on", "1"), True),
     **dict.fromkeys(("false", "no", "off", "0"), False),
 }
 _MAX_NUMBER = 2**63 - 1
-_MAX_SHOWN_CHARACTERS = 40  # characters of a wrong value that are shown
-
-
-class Bounds(msgspec.Struct, frozen=True):
-    """What a number may be. `above`, `below`: the number itself is not allowed."""
-
-    minimum: float | None = None
-    maximum: float | None = None
-    exclusive_minimum: float | None = None
-    exclusive_maximum: float | None = None
-
-    def allows(self, number: float) -> bool:
-        return (
-            (self.minimum is None or number >= self.minimum)
-            and (self.maximum is None or number <= self.maximum)
-            and (self.exclusive_minimum is None or number > self.exclusive_minimum)
-            and (self.exclusive_maximum is None or number < self.exclusive_maximum)
-        )
-
-    def __str__(self) -> str:
-        parts = (
-            ("of at least", self.minimum),
-            ("above", self.exclusive_minimum),
-            ("of at most", self.maximum),
-            ("below", self.exclusive_maximum),
-        )
-        return " and ".join(f"{word} {number:g}" for word, number in parts if number is not None)
-
-
-# By the last two parts of a key.
-_BOUNDS = {
-    "policy.max_turns": Bounds(1),
-    "policy.timeout": Bounds(exclusive_minimum=0),
-    "policy.run_timeout": Bounds(exclusive_minimum=0),
-    "policy.max_parallel": Bounds(1),
-    "max_uses.*": Bounds(0),
-    "policy.max_result": Bounds(100),
-    "policy.max_tokens": Bounds(1),
-    "policy.max_cost": Bounds(exclusive_minimum=0),
-    "policy.repeats": Bounds(0),
-    "generation.max_tokens": Bounds(1),
-    "generation.temperature": Bounds(0, 2),
-    "generation.top_p": Bounds(0, 1),
-    "generation.thinking_budget": Bounds(-1),  # Gemini: -1 leaves it to the model
-    "timeouts.connect": Bounds(exclusive_minimum=0),
-    "timeouts.first_byte": Bounds(exclusive_minimum=0),
-    "timeouts.idle": Bounds(exclusive_minimum=0),
-    "retry.max_retries": Bounds(0),
-    "retry.base": Bounds(0),
-    "retry.factor": Bounds(1),
-    "retry.max_delay": Bounds(0),
-    "retry.jitter": Bounds(0, 1),
-    "retry.max_wait": Bounds(0),
-    "context.budget": Bounds(1),
-    "context.keep": Bounds(exclusive_minimum=0, exclusive_maximum=1),
-    "chat.result_lines": Bounds(0),
-}
+_MAX_SHOWN_CHARACTERS = 40
 
 
 class SettingField(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that can be set. `owner` is the struct with its docstring."""
+    """One setting. `owner` is the struct that documents it."""
 
     key: SettingPath
     type: Any
     default: Any
     owner: Any
+    declared: Setting
 
     @property
     def key_text(self) -> str:
@@ -123,20 +70,20 @@ class SettingField(msgspec.Struct, frozen=True, kw_only=True):
         return self.key[-2] if self.key[-1] == WILDCARD else self.key[-1]
 
     @property
-    def bounds(self) -> Bounds | None:
-        return _BOUNDS.get(".".join(self.key[-2:]))
+    def trust(self) -> TrustRule:
+        """What an untrusted project may do to it."""
+        return self.declared.trust or "trusted"
 
     @property
-    def is_secret(self) -> bool:
-        """Whether its values are shown nowhere."""
-        return "headers" in self.key
-
-
-Entry = tuple[SettingField, Any]
+    def variable(self) -> str:
+        """The environment variable; "" for keys with a name of the user's choice, which have none."""
+        if self.declared.env is not None:
+            return self.declared.env
+        return "" if WILDCARD in self.key else "TOOLGLOT_" + "_".join(self.key).upper()
 
 
 class SettingError(ValueError):
-    """A name that is not of the shape. `path`: where it stands."""
+    """A name or a value that is not accepted. `path`: where it is."""
 
     def __init__(self, message: str, path: SettingPath) -> None:
         super().__init__(message)
@@ -145,46 +92,52 @@ class SettingError(ValueError):
 
 @cache
 def setting_fields() -> tuple[SettingField, ...]:
-    """All leaves, in the order of the shape."""
-    return tuple(_walk_fields(Settings, ()))
+    """All settings, in the order of their declaration."""
+    return tuple(list_fields(Settings))
 
 
-def _walk_fields(struct: Any, prefix: SettingPath) -> Iterator[SettingField]:
+def list_fields(struct: Any, prefix: SettingPath = (), section_rule: TrustRule | None = None) -> Iterator[SettingField]:
+    """The settings of a struct and of the structs in it."""
     for field in msgspec.structs.fields(struct):
-        kind: Any = field.type
-        key, default = (*prefix, field.name), field.default
+        metadata: tuple[Any, ...] = getattr(field.type, "__metadata__", ())
+        kind: Any = get_args(field.type)[0] if metadata else field.type
+        declared = next((item for item in metadata if isinstance(item, Setting)), Setting())
+        declared = replace(declared, trust=declared.trust or section_rule)
+        key, annotation, default = (*prefix, field.name), field.type, field.default
         if get_origin(kind) is dict:
-            key, kind, default = (*key, WILDCARD), get_args(kind)[1], msgspec.UNSET
+            annotation = kind = get_args(kind)[1]
+            key, default = (*key, WILDCARD), msgspec.UNSET
         if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
-            yield from _walk_fields(kind, key)
+            yield from list_fields(kind, key, declared.trust)
         else:
-            yield SettingField(key=key, type=kind, default=default, owner=struct)
+            yield SettingField(key=key, type=annotation, default=default, owner=struct, declared=declared)
 
 
 @cache
 def _fields_by_key() -> dict[SettingPath, SettingField]:
-    return {leaf.key: leaf for leaf in setting_fields()}
+    return {field.key: field for field in setting_fields()}
 
 
 @cache
 def _key_prefixes() -> frozenset[SettingPath]:
-    return frozenset(leaf.key[:length] for leaf in setting_fields() for length in range(len(leaf.key) + 1))
+    return frozenset(field.key[:length] for field in setting_fields() for length in range(len(field.key) + 1))
 
 
 def find_field(path: SettingPath) -> SettingField:
-    """The leaf that a path is one of. Raises Stranger."""
+    """The field that a path belongs to. Raises SettingError."""
     key: SettingPath = ()
-    for place, name in enumerate(path):
-        key = _resolve_step(key, path[:place], name)
+    for index, name in enumerate(path):
+        key = _resolve_step(key, path[:index], name)
     if key not in _fields_by_key():
-        raise SettingError(f"{format_path(path)!r} is a section: name a setting in it, such as {_first_key_in(key)!r}", path)
+        example = next(field.key_text for field in setting_fields() if field.key[: len(key)] == key)
+        raise SettingError(f"{format_path(path)!r} is a section: name a setting in it, such as {example!r}", path)
     return _fields_by_key()[key]
 
 
 def flatten_document(
     table: Mapping[str, Any], parent: SettingPath = (), key: SettingPath = ()
 ) -> Iterator[tuple[SettingPath, SettingField, Any]]:
-    """The leaves of a document, with its values as they are. Raises Stranger."""
+    """The settings in a document, with their values unconverted. Raises SettingError."""
     for name, value in table.items():
         path = (*parent, name)
         inner = _resolve_step(key, parent, name)
@@ -197,112 +150,102 @@ def flatten_document(
 
 
 def _resolve_step(key: SettingPath, parent: SettingPath, name: str) -> SettingPath:
-    """The key of what `name` is under `key`; `at` is the path so far."""
+    """The key of `name` below `key`; `parent` is the path so far."""
+    path = (*parent, name)
     if (*key, name) in _key_prefixes() and name != WILDCARD:
         return (*key, name)
     free = (*key, WILDCARD)
     if free not in _key_prefixes():
-        raise SettingError(
-            f"there is no setting {format_path((*parent, name))!r}; {_suggest_settings(key, parent, name)}", (*parent, name)
-        )
+        raise SettingError(f"there is no setting {format_path(path)!r}; {_suggest_settings(key, parent, name)}", path)
     if free == ("providers", WILDCARD) and name not in PROVIDER_NAMES:
-        near = get_close_matches(name, PROVIDER_NAMES, n=3, cutoff=0.5)
-        known = " or ".join(format_path(("providers", one)) for one in near)
-        raise SettingError(f"there is no provider {name!r}; {_did_you_mean(known) or 'see docs/providers.md'}", (*parent, name))
+        similar = get_close_matches(name, PROVIDER_NAMES, n=3, cutoff=0.5)
+        known = " or ".join(format_path(("providers", provider)) for provider in similar)
+        hint = f"did you mean {known}?" if known else "see docs/providers.md"
+        raise SettingError(f"there is no provider {name!r}; {hint}", path)
     return free
 
 
 def _suggest_settings(key: SettingPath, parent: SettingPath, name: str) -> str:
-    """The settings that were perhaps meant: beside it, or of the same name elsewhere."""
-    beside = sorted({node[len(key)] for node in _key_prefixes() if len(node) == len(key) + 1 and node[:-1] == key})
-    near = [format_path((*parent, one)) for one in get_close_matches(name, beside, n=2, cutoff=0.6)]
-    if not near:
-        elsewhere = {leaf.name: leaf.key_text for leaf in setting_fields() if WILDCARD not in leaf.key}
-        near = [elsewhere[one] for one in get_close_matches(name, elsewhere, n=2, cutoff=0.75)]
-    return _did_you_mean(" or ".join(map(repr, near))) or f"there are {', '.join(beside)}"
-
-
-def _did_you_mean(known: str) -> str:
-    return f"did you mean {known}?" if known else ""
-
-
-def _first_key_in(key: SettingPath) -> str:
-    return next(leaf.key_text for leaf in setting_fields() if leaf.key[: len(key)] == key)
+    """Similar names in the same section, else similar names elsewhere, else all names of the section."""
+    siblings = sorted({prefix[len(key)] for prefix in _key_prefixes() if len(prefix) == len(key) + 1 and prefix[:-1] == key})
+    similar = [format_path((*parent, sibling)) for sibling in get_close_matches(name, siblings, n=2, cutoff=0.6)]
+    if not similar:
+        elsewhere = {field.name: field.key_text for field in setting_fields() if WILDCARD not in field.key}
+        similar = [elsewhere[other] for other in get_close_matches(name, elsewhere, n=2, cutoff=0.75)]
+    return f"did you mean {' or '.join(map(repr, similar))}?" if similar else f"there are {', '.join(siblings)}"
 
 
 def parse_key(text: str) -> tuple[SettingPath, SettingField]:
-    """A dotted key as a path: free names may have dots, and quotes around them. Raises Stranger."""
-    for leaf in setting_fields():
-        pattern = r"\.".join("(.+)" if part == WILDCARD else re.escape(part) for part in leaf.key)
-        if names := re.fullmatch(pattern, text):
-            given = iter(name.strip('"') for name in names.groups())
-            path = tuple(next(given) if part == WILDCARD else part for part in leaf.key)
+    """A dotted key as a path. Names of the user's choice may contain dots and be quoted. Raises SettingError."""
+    for field in setting_fields():
+        pattern = r"\.".join("(.+)" if part == WILDCARD else re.escape(part) for part in field.key)
+        if match := re.fullmatch(pattern, text):
+            names = iter(name.strip('"') for name in match.groups())
+            path = tuple(next(names) if part == WILDCARD else part for part in field.key)
             if path[0] != "providers" or path[1] in PROVIDER_NAMES:
-                return path, leaf
+                return path, field
     path = tuple(text.split("."))
     return path, find_field(path)
 
 
 def format_path(path: SettingPath) -> str:
-    """A path as it is written in a file."""
+    """A path as it is written in a TOML file."""
     return ".".join(part if _BARE_KEY.fullmatch(part) else dumps_text(part) for part in path)
 
 
+# ---- values
+
+
 def convert_value(field: SettingField, value: Any) -> Any:
-    """A value of a file or a flag as the leaf wants it. Raises ValueError: what it must be."""
-    basic, _ = _inspect_type(field.type)
-    if value == "none" and type(None) in basic and {int, float} & basic:
+    """Convert a value from a file or a flag. Raises ValueError: what it must be."""
+    types, _, _ = _inspect_type(field.type)
+    if value == "none" and type(None) in types and {int, float} & types:
         return None
     try:
-        good = msgspec.convert(value, field.type)
+        result = msgspec.convert(value, field.type)
     except (msgspec.ValidationError, ValueError, OverflowError):
-        good = msgspec.UNSET
-    if good is msgspec.UNSET or not _is_valid(field, good):
-        raise ValueError(f"must be {describe_expected(field)}, not {'this' if field.is_secret else _describe_value(value)}")
-    return good
-
-
-def _is_valid(field: SettingField, value: Any) -> bool:
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return abs(value) <= _MAX_NUMBER and (field.bounds is None or field.bounds.allows(value))  # false for nan
-    if isinstance(value, tuple):
-        return all(cast(tuple[str, ...], value))
-    return value != "" or field.key_text.endswith(_EMPTY_ALLOWED)
+        result = msgspec.UNSET
+    if isinstance(result, int | float):
+        is_valid = abs(result) <= _MAX_NUMBER  # false for nan
+    elif isinstance(result, tuple):
+        is_valid = all(cast(tuple[str, ...], result))
+    else:
+        is_valid = result is not msgspec.UNSET and (result != "" or field.declared.allows_empty)
+    if not is_valid:
+        shown = "this" if field.declared.is_secret else _describe_value(value)
+        raise ValueError(f"must be {describe_expected(field)}, not {shown}")
+    return result
 
 
 def parse_text(field: SettingField, text: str) -> Any:
-    """A value of the environment: lists are separated by commas. Raises ValueError: what it must be."""
-    basic, choices = _inspect_type(field.type)
-    if tuple in basic:
+    """Convert a text from the environment; lists are separated by commas. Raises ValueError: what it must be."""
+    types, choices, _ = _inspect_type(field.type)
+    stripped = text.strip()
+    if tuple in types:
         return convert_value(field, [part.strip() for part in text.split(",") if part.strip()])
-    if bool in basic and text.strip().lower() in _BOOLEANS:
-        return convert_value(field, _BOOLEANS[text.strip().lower()])
-    if {int, float} & basic and text.strip() not in choices:
-        return convert_value(field, _parse_number(text.strip()))
-    return convert_value(field, text.strip() if choices else text)
-
-
-def _parse_number(text: str) -> int | float | str:
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
+    if bool in types and stripped.lower() in _BOOLEANS:
+        return convert_value(field, _BOOLEANS[stripped.lower()])
+    if {int, float} & types and stripped not in choices:
+        number: int | float | str = stripped
+        with suppress(ValueError):
+            number = float(stripped)
+            number = int(stripped)
+        return convert_value(field, number)
+    return convert_value(field, stripped if choices else text)
 
 
 def describe_expected(field: SettingField) -> str:
-    """What the leaf takes, in words."""
-    basic, choices = _inspect_type(field.type)
-    if tuple in basic:
-        return f"a list of {_join_alternatives(map(repr, choices)) if choices else 'texts'}"
-    words = [text for kind, text in _TYPE_NAMES.items() if kind in basic]
-    if field.bounds is not None:
-        words = [f"{text} {field.bounds}" for text in words]
-    if {int, float} & basic and type(None) in basic:
+    """What a setting accepts, in words."""
+    types, choices, bounds = _inspect_type(field.type)
+    if tuple in types:
+        return f"a list of {_join_alternatives(map(repr, choices)) if choices else 'strings'}"
+    names = [name for kind, name in _TYPE_NAMES.items() if kind in types]
+    if bounds:
+        names = [f"{name} {bounds}" for name in names]
+    if {int, float} & types and type(None) in types:
         choices = (*choices, "none")
-    said = _join_alternatives((*words, *map(repr, choices)))
-    return said if str not in basic or field.key_text.endswith(_EMPTY_ALLOWED) else f"{said} that is not empty"
+    text = _join_alternatives((*names, *map(repr, choices)))
+    return text if str not in types or field.declared.allows_empty else f"{text} that is not empty"
 
 
 def _join_alternatives(words: Iterable[str]) -> str:
@@ -310,27 +253,36 @@ def _join_alternatives(words: Iterable[str]) -> str:
     return f"{', '.join(first)} or {last}" if first else last
 
 
-def _inspect_type(annotation: Any) -> tuple[frozenset[Any], tuple[str, ...]]:
-    """The plain types in an annotation, and the words that it allows."""
-    origin = get_origin(annotation)
+def _inspect_type(annotation: Any) -> tuple[frozenset[Any], tuple[str, ...], str]:
+    """The plain types in an annotation, its literals, and its bounds in words."""
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        types, choices, bounds = _inspect_type(arguments[0])
+        for meta in arguments[1:]:
+            if isinstance(meta, msgspec.Meta):
+                limits = (("of at least", meta.ge), ("above", meta.gt), ("of at most", meta.le), ("below", meta.lt))
+                bounds = " and ".join(f"{word} {limit:g}" for word, limit in limits if limit is not None)
+        return types, choices, bounds
     if origin in (Union, UnionType):
-        parts = [_inspect_type(one) for one in get_args(annotation)]
-        return frozenset[Any]().union(*(basic for basic, _ in parts)), tuple(word for _, words in parts for word in words)
+        parts = [_inspect_type(member) for member in arguments]
+        choices = tuple(choice for _, literals, _ in parts for choice in literals)
+        return frozenset[Any]().union(*(types for types, _, _ in parts)), choices, "".join(bounds for _, _, bounds in parts)
     if origin is Literal:
-        return frozenset(), get_args(annotation)
+        return frozenset(), arguments, ""
     if origin is tuple:
-        return frozenset({tuple}), _inspect_type(get_args(annotation)[0])[1]
-    return frozenset({annotation}), ()
+        return frozenset({tuple}), _inspect_type(arguments[0])[1], ""
+    return frozenset({annotation}), (), ""
 
 
 def _describe_value(value: Any) -> str:
-    """A wrong value, as far as it helps to see it."""
+    """A rejected value, as far as it helps to see it and does not show a key."""
     match value:
         case bool():
             return "true" if value else "false"
         case str():
             text = redact(value, by_name=True)
-            return repr(text if len(text) <= _MAX_SHOWN_CHARACTERS else text[: _MAX_SHOWN_CHARACTERS - 1] + "…")
+            limit = _MAX_SHOWN_CHARACTERS
+            return repr(text if len(text) <= limit else text[: limit - 1] + "…")
         case int() | float():
             return "a number that is too large" if _MAX_NUMBER < abs(value) < inf else f"{value:g}" if value % 1 else str(value)
         case list() | tuple():

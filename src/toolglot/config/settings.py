@@ -1,12 +1,13 @@
-"""DATA: everything that can be configured, with its default and its law. Files, environment and flags all fill this shape.
+"""DATA: everything that can be configured. Configuration files, environment variables and flags all fill these structs.
 
-A key is dotted: `policy.max_turns`. Its law says what a project's file may do to it before its folder is trusted:
-free: anything · tighter: only what allows less than before · trusted: nothing. What is not named in LAWS is `trusted`.
+A setting is one field: its type with its bounds (`msgspec.Meta`), its default, its docstring, and what `Setting` declares. The
+key is the dotted path (`policy.max_turns`), the environment variable is derived from it (`TOOLGLOT_POLICY_MAX_TURNS`).
 """
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
+from msgspec import Meta
 
 from toolglot.engine.transport import Timeouts
 from toolglot.loop.context_window import ContextPolicy
@@ -14,13 +15,13 @@ from toolglot.request import Effort
 from toolglot.tools.config import Effect, RetryConfig, ToolConfig, ToolErrorHandling
 
 __all__ = [
-    "TRUST_RULES",
     "BuiltinSettings",
     "ChatSettings",
     "GenerationSettings",
     "LogSettings",
     "PolicySettings",
     "ProviderSettings",
+    "Setting",
     "Settings",
     "ToolFilter",
     "TrustRule",
@@ -28,8 +29,39 @@ __all__ = [
 
 NoLimit = Literal["none"]
 LogLevel = Literal["debug", "info", "warning", "error"]
-TrustRule = Literal["free", "tighter", "trusted"]
+TrustRule = Literal["free", "lower", "subset", "superset", "enable", "trusted"]
+"""What a project's file may do to a setting before its directory is trusted.
+
+free: anything · lower: decrease a limit · subset: remove names from a list · superset: add names to a list · enable: switch it
+on · trusted: nothing.
+"""
+
+
+class Setting(msgspec.Struct, frozen=True, kw_only=True):
+    """Declared on a field with `Annotated`. A field inherits `trust` from its section; the default is `trusted`."""
+
+    trust: TrustRule | None = None
+    env: str | None = None
+    """The environment variable, if it is not the derived one; "" for none."""
+    flag: str = ""
+    """The command-line flag, if it is not the last part of the key."""
+    is_path: bool = False
+    """A file: in a configuration file it is relative to that file."""
+    is_secret: bool = False
+    """Its values are never shown."""
+    allows_empty: bool = False
+    """The empty string is a value."""
+    zero_is_unlimited: bool = False
+    """For `lower`: 0 allows more than any other number."""
+
+
+_FREE = Setting(trust="free")
+_LOWER = Setting(trust="lower")
+_SUBSET = Setting(trust="subset")
+_SUPERSET = Setting(trust="superset")
 _DEFAULT_CONFIG = ToolConfig()
+_Positive = Annotated[float, Meta(gt=0)]
+_Count = Annotated[int, Meta(ge=1)]
 
 
 class _Section(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,178 +71,151 @@ class _Section(msgspec.Struct, frozen=True, kw_only=True):
 class ToolFilter(_Section, frozen=True, kw_only=True):
     """Names or patterns (`git_*`) of tools."""
 
-    allow: tuple[str, ...] | None = None
-    """Only these are offered; unset: all."""
-    deny: tuple[str, ...] = ()
-    """These never are."""
+    allow: Annotated[tuple[str, ...] | None, _SUBSET] = None
+    """Offer only these; unset: all."""
+    deny: Annotated[tuple[str, ...], _SUPERSET] = ()
+    """Never offer these."""
 
 
 class PolicySettings(_Section, frozen=True, kw_only=True):
     """What a run may do with its tools."""
 
-    allow: tuple[str, ...] | None = None
-    """Names or patterns of the tools that are offered; unset: all."""
-    deny: tuple[str, ...] = ()
-    """Names or patterns of tools that never are."""
-    ask: tuple[Effect, ...] | None = None
-    """Effects that need an approval: read, write, execute, network; a tool's own word goes first. Unset: in a conversation the
-    built-in tools ask before they write, run commands or use the network, other tools where they say so."""
-    max_turns: int = _DEFAULT_CONFIG.max_iterations
-    """Requests with tools for one prompt."""
-    timeout: float | NoLimit = _DEFAULT_CONFIG.timeout or "none"
-    """Seconds for one call of a tool."""
-    run_timeout: float | NoLimit = "none"
+    allow: Annotated[tuple[str, ...] | None, _SUBSET] = None
+    """Names or patterns of the tools to offer; unset: all."""
+    deny: Annotated[tuple[str, ...], _SUPERSET] = ()
+    """Names or patterns of tools that are never offered."""
+    ask: Annotated[tuple[Effect, ...] | None, _SUPERSET] = None
+    """Effects that need approval: read, write, execute, network; a tool's own declaration takes precedence. Unset: in a
+    conversation, built-in tools ask before they write, run commands or use the network; other tools if they say so."""
+    max_turns: Annotated[_Count, _LOWER] = _DEFAULT_CONFIG.max_iterations
+    """Maximum requests with tools for one prompt."""
+    timeout: Annotated[_Positive | NoLimit, _LOWER] = _DEFAULT_CONFIG.timeout or "none"
+    """Seconds for one tool call."""
+    run_timeout: Annotated[_Positive | NoLimit, _LOWER] = "none"
     """Seconds for the whole answer to one prompt."""
-    max_parallel: int = _DEFAULT_CONFIG.max_parallel
-    """Calls that run at the same time."""
-    max_uses: dict[str, int] = {}
-    """Calls of one tool in a conversation."""
-    max_result: int = _DEFAULT_CONFIG.max_result
-    """Characters of one result that the model sees; the rest is behind a handle."""
-    max_tokens: int | NoLimit = "none"
-    """Tokens for one prompt, in and out."""
-    max_cost: float | NoLimit = "none"
-    """US dollars for one prompt, where the model's price is known."""
-    repeats: int = _DEFAULT_CONFIG.max_repeats
-    """The same call with the same result, so often, ends a loop; 0: never."""
+    max_parallel: Annotated[_Count, _LOWER] = _DEFAULT_CONFIG.max_parallel
+    """Maximum tool calls that run at the same time."""
+    max_uses: Annotated[dict[str, Annotated[int, Meta(ge=0)]], _LOWER] = {}
+    """Maximum calls of one tool in a conversation."""
+    max_result: Annotated[int, Meta(ge=100), _LOWER] = _DEFAULT_CONFIG.max_result
+    """Maximum characters of one result that the model sees; it can fetch the rest with a handle."""
+    max_tokens: Annotated[_Count | NoLimit, _LOWER] = "none"
+    """Maximum tokens for one prompt, input and output."""
+    max_cost: Annotated[_Positive | NoLimit, _LOWER] = "none"
+    """Maximum US dollars for one prompt, if the model's price is known."""
+    repeats: Annotated[int, Meta(ge=0), Setting(trust="lower", zero_is_unlimited=True)] = _DEFAULT_CONFIG.max_repeats
+    """End the run when the same call returned the same result this many times; 0: never."""
     on_error: ToolErrorHandling = _DEFAULT_CONFIG.on_error
-    """A failed call: continue (tell the model), retry, or abort."""
+    """When a call fails: continue (tell the model), retry, or abort."""
     keep_env: tuple[str, ...] = ()
-    """Variables with keys that tools may see; all others are taken out of the environment."""
+    """Variables with keys that tools may see; all others are removed from the environment."""
 
 
 class GenerationSettings(_Section, frozen=True, kw_only=True):
     """How to generate; unset: the provider's default."""
 
-    max_tokens: int | None = None
-    """Tokens of one answer."""
-    temperature: float | None = None
-    top_p: float | None = None
+    max_tokens: _Count | None = None
+    """Maximum tokens of one reply."""
+    temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
+    """Sampling temperature."""
+    top_p: Annotated[float, Meta(ge=0, le=1)] | None = None
+    """Nucleus sampling: the probability mass to sample from."""
     effort: Effort | None = None
     """How much to think: none, minimal, low, medium, high, xhigh, max."""
-    thinking_budget: int | None = None
-    """Tokens for thinking; -1: the model decides (Gemini)."""
+    thinking_budget: Annotated[int, Meta(ge=-1)] | None = None
+    """Maximum tokens for thinking; -1: the model decides (Gemini)."""
 
 
 class ProviderSettings(_Section, frozen=True, kw_only=True):
-    """What counts for one provider only."""
+    """What applies to one provider only."""
 
     base_url: str | None = None
-    """Another address: a proxy, a server of your own."""
+    """Another address: a proxy, or a server of your own."""
     key_env: str | None = None
-    """The variable that holds the key, where it is not the provider's own."""
-    headers: dict[str, str] = {}
-    """Sent with every request."""
-    places: dict[str, str] = {}
-    """What stands in braces in the provider's address: resource, version, project, location."""
-    parallel: bool | None = None
-    """false: one call at a time."""
-    strict: bool = False
-    """A request that would lose something is an error."""
+    """The variable that holds the key, if it is not the provider's usual one."""
+    headers: Annotated[dict[str, str], Setting(is_secret=True, allows_empty=True)] = {}
+    """Headers to send with every request."""
+    url_parameters: dict[str, str] = {}
+    """Values for the placeholders in the provider's URL: resource, version, project, location."""
+    parallel: Annotated[bool | None, _FREE] = None
+    """false: one tool call at a time."""
+    strict: Annotated[bool, Setting(trust="enable")] = False
+    """Raise an error if a request would lose something."""
     tools: ToolFilter = ToolFilter()
-    generation: GenerationSettings = GenerationSettings()
+    generation: Annotated[GenerationSettings, _FREE] = GenerationSettings()
 
 
 class BuiltinSettings(_Section, frozen=True, kw_only=True):
     """The built-in tools: files, search, commands, the web."""
 
     enabled: bool | None = None
-    """true or false; unset: with every model but the simulator."""
+    """true or false; unset: with every model except the simulator."""
     root: str | None = None
-    """The folder that they work in; unset: the current one."""
+    """The directory they work in; unset: the current one."""
     read: tuple[str, ...] = ()
-    """Other folders that may be read."""
+    """Other directories that may be read."""
     write: tuple[str, ...] = ()
-    """Other folders that may be read and written to."""
+    """Other directories that may be read and written."""
     unprotected: tuple[str, ...] = ()
-    """Names that may be changed although programs obey them, such as .vscode or .git."""
+    """Protected names that may be changed anyway, such as .vscode or .git: other programs run what these contain."""
     require_read: bool = True
-    """A file has to be read before it is overwritten."""
+    """A file must be read before it is overwritten."""
     network: bool = False
     """Whether commands may use the network."""
     browser: str | None = None
-    """Chrome or Chromium; unset: found by itself, "none": pages are opened without one."""
+    """The Chrome or Chromium program; unset: detected, "none": pages are fetched without a browser."""
     allow_private: tuple[str, ...] = ()
     """Hosts and networks that may be opened although they are not public, such as localhost:8000."""
     searxng_url: str | None = None
-    """A SearXNG that searches the web."""
+    """A SearXNG server to search the web with."""
     brave_key_env: str = "BRAVE_API_KEY"
-    """The variable with a key of Brave's search."""
+    """The variable with a Brave Search key."""
     tavily_key_env: str = "TAVILY_API_KEY"
-    """The variable with a key of Tavily's search."""
+    """The variable with a Tavily key."""
 
 
 class LogSettings(_Section, frozen=True, kw_only=True):
-    """What is written down beside the answer."""
+    """What is logged."""
 
-    level: LogLevel = "warning"
+    level: Annotated[LogLevel, Setting(flag="--verbose")] = "warning"
     """debug, info, warning or error."""
-    file: str | None = None
-    """JSON lines; unset: stderr."""
+    file: Annotated[str | None, Setting(flag="--log-file", is_path=True)] = None
+    """A file for JSON lines; unset: stderr."""
 
 
 class ChatSettings(_Section, frozen=True, kw_only=True):
-    """How `toolglot chat` looks."""
+    """What `toolglot chat` shows."""
 
     thinking: Literal["folded", "shown", "hidden"] = "folded"
-    """What is seen of a model's thinking: folded, shown or hidden."""
-    result_lines: int = 3
-    """Lines of a tool's result that are shown."""
+    """The model's thinking: folded, shown or hidden."""
+    result_lines: Annotated[int, Meta(ge=0)] = 3
+    """Lines of a tool's result to show."""
 
 
 class Settings(_Section, frozen=True, kw_only=True):
     """The whole configuration."""
 
-    model: str | None = None
-    """PROVIDER:MODEL, or an alias; unset: the simulator answers."""
-    aliases: dict[str, str] = {}
-    """Short names of models."""
-    fallbacks: tuple[str, ...] = ()
-    """Models to go on with where the chosen one is busy or fails."""
-    system: str | None = None
-    """Instructions to the model."""
+    model: Annotated[str | None, _FREE] = None
+    """PROVIDER:MODEL, or an alias; unset: the simulator."""
+    aliases: Annotated[dict[str, str], _FREE] = {}
+    """Short names for models."""
+    fallbacks: Annotated[tuple[str, ...], _FREE] = ()
+    """Models to switch to if the chosen one is overloaded or fails."""
+    system: Annotated[str | None, Setting(trust="free", allows_empty=True)] = None
+    """Instructions for the model."""
     tools: tuple[str, ...] = ()
     """Tools to load, as module:object."""
-    facade: str = "auto"
+    facade: Annotated[str, Setting(is_path=True)] = "auto"
     """How models see the built-in tools: auto (as their own harness shows them), the id of a facade, a TOML file,
     or module:object."""
-    audit: bool | str = True
-    """A line for every call of a tool: true (in the user's state folder), false, or a file."""
+    audit: Annotated[bool | str, Setting(is_path=True)] = True
+    """Log every tool call: true (in the user's state directory), false, or a file."""
     policy: PolicySettings = PolicySettings()
-    generation: GenerationSettings = GenerationSettings()
+    generation: Annotated[GenerationSettings, _FREE] = GenerationSettings()
     timeouts: Timeouts = Timeouts()
     retry: RetryConfig = RetryConfig()
-    context: ContextPolicy = ContextPolicy()
+    context: Annotated[ContextPolicy, _FREE] = ContextPolicy()
     providers: dict[str, ProviderSettings] = {}
     builtin: BuiltinSettings = BuiltinSettings()
-    chat: ChatSettings = ChatSettings()
+    chat: Annotated[ChatSettings, _FREE] = ChatSettings()
     log: LogSettings = LogSettings()
-
-
-TRUST_RULES: dict[str, TrustRule] = {
-    "model": "free",
-    "aliases": "free",
-    "fallbacks": "free",
-    "system": "free",
-    "chat.thinking": "free",
-    "chat.result_lines": "free",
-    "generation": "free",
-    "context": "free",
-    "policy.allow": "tighter",
-    "policy.deny": "tighter",
-    "policy.ask": "tighter",
-    "policy.max_turns": "tighter",
-    "policy.timeout": "tighter",
-    "policy.run_timeout": "tighter",
-    "policy.max_parallel": "tighter",
-    "policy.max_uses": "tighter",
-    "policy.max_result": "tighter",
-    "policy.max_tokens": "tighter",
-    "policy.max_cost": "tighter",
-    "policy.repeats": "tighter",
-    "providers.*.parallel": "free",
-    "providers.*.strict": "tighter",
-    "providers.*.tools.allow": "tighter",
-    "providers.*.tools.deny": "tighter",
-    "providers.*.generation": "free",
-}

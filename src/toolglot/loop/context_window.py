@@ -7,7 +7,7 @@ a prefix of the next request. A turn costs what is new in it.
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from itertools import takewhile
-from typing import Literal, overload
+from typing import Annotated, Literal, overload
 
 import msgspec
 
@@ -41,9 +41,9 @@ class ContextPolicy(msgspec.Struct, frozen=True, kw_only=True):
 
     when_full: Literal["compact", "trim", "off"] = "compact"
     """compact: the model sums up the older part · trim: the older part is left out · off: nothing, the provider may refuse."""
-    budget: int | None = None
+    budget: Annotated[int, msgspec.Meta(ge=1)] | None = None
     """Tokens of a request; unset: what the model takes, minus room for the answer."""
-    keep: float = 0.5
+    keep: Annotated[float, msgspec.Meta(gt=0, lt=1)] = 0.5
     """So much of the budget is left of the conversation when it was cut."""
 
     def __post_init__(self) -> None:

@@ -1,8 +1,9 @@
 """How tools are run: plain data, immutable, complete."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
+from msgspec import Meta
 
 from toolglot.errors import UsageError
 from toolglot.request import ToolChoice
@@ -19,13 +20,18 @@ ANY_EFFECT: frozenset[Effect] = frozenset({"read", "write", "execute", "network"
 class RetryConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Waiting between attempts: `base`, then `factor` times as long, at most `max_delay`; minus up to `jitter` of it."""
 
-    max_retries: int = 2
-    base: float = 0.5
-    factor: float = 2.0
-    max_delay: float = 8.0
-    jitter: float = 0.25
-    max_wait: float = 120.0
-    """A provider that asks for more patience than this is not asked again."""
+    max_retries: Annotated[int, Meta(ge=0)] = 2
+    """Maximum attempts after the first one."""
+    base: Annotated[float, Meta(ge=0)] = 0.5
+    """Seconds before the first retry."""
+    factor: Annotated[float, Meta(ge=1)] = 2.0
+    """Each delay is this many times the one before."""
+    max_delay: Annotated[float, Meta(ge=0)] = 8.0
+    """Maximum seconds of a delay."""
+    jitter: Annotated[float, Meta(ge=0, le=1)] = 0.25
+    """The fraction of a delay that is random."""
+    max_wait: Annotated[float, Meta(ge=0)] = 120.0
+    """Do not retry if a provider asks to wait for more seconds than this."""
 
     def __post_init__(self) -> None:
         for name in ("max_retries", "base", "factor", "max_delay", "jitter", "max_wait"):

@@ -1,0 +1,53 @@
+"""The built-in tools as the settings describe them. The one module of `builtin` that knows the configuration."""
+
+from pathlib import Path
+
+from toolglot.builtin.files.workspace import Root
+from toolglot.builtin.shell.tools import ShellOptions
+from toolglot.builtin.tool_state import AskUser
+from toolglot.builtin.tools import BuiltinOptions, Builtins, builtins
+from toolglot.builtin.web.config import WebConfig
+from toolglot.config.paths import config_file, data_directory, ensure_private_directory, state_directory
+from toolglot.config.settings import Settings
+from toolglot.engine.signin.environment import read_key_variable
+from toolglot.tools.tool import Tool
+
+__all__ = ["configured_builtins"]
+
+# Tools whose effects stay within toolglot, or in what the user has approved already.
+_NO_APPROVAL_TOOLS = frozenset(
+    {"todo", "memory", "ask_user", "shell_output", "shell_kill", "shell_list", "web_find", "web_search"}
+)
+
+
+def configured_builtins(settings: Settings, *, ask: AskUser | None = None, manual: bool = False) -> Builtins:
+    """Create the built-in tools. `manual`: the user calls them directly, so nothing asks for approval. Raises UsageError."""
+    own = settings.builtin
+    web = WebConfig(
+        searxng_url=own.searxng_url or "",
+        brave_key=lambda: read_key_variable(own.brave_key_env),
+        tavily_key=lambda: read_key_variable(own.tavily_key_env),
+        allow_private=own.allow_private,
+        browser=own.browser or "",
+    )
+    # Commands must not see the user's configuration: it may hold headers with keys.
+    hidden = (config_file().parent, data_directory(), state_directory())
+    options = BuiltinOptions(
+        other_roots=(
+            *(Root(Path(path).expanduser(), writable=False) for path in own.read),
+            *(Root(Path(path).expanduser()) for path in own.write),
+        ),
+        unprotected=own.unprotected,
+        require_read=own.require_read and not manual,
+        shell=ShellOptions(network=own.network, hidden=hidden),
+        web=web,
+    )
+    root, state_dir = Path(own.root or ".").expanduser(), ensure_private_directory(state_directory())
+    loaded = builtins(root, options=options, state_dir=state_dir, ask=ask)
+    if settings.policy.ask is None and not manual:
+        loaded.tools = [tool.replace(approval=True) if _needs_approval(tool) else tool for tool in loaded.tools]
+    return loaded
+
+
+def _needs_approval(tool: Tool) -> bool:
+    return bool(tool.effects & {"write", "execute", "network"}) and tool.name not in _NO_APPROVAL_TOOLS
