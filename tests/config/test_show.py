@@ -77,7 +77,8 @@ class TestShow:
             "value": "simulator:gemini",
             "origin": f"project file {home.project_file}",
         }
-        assert document["held_back"][0] == {"key": "tools", "value": ["evil:tools"], "why": "only a trusted directory may set it"}
+        reason = "only a trusted directory may set it"
+        assert document["held_back"][0] == {"key": "tools", "value": ["evil:tools"], "why": reason}
         assert (document["project"], document["trusted"]) == (str(home.project), False)
 
     def test_a_narrow_terminal_has_the_origin_below(self, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:

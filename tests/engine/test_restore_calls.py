@@ -247,7 +247,8 @@ def test_said_of_a_responses_item_without_pieces() -> None:
 
 
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    real, seen = prefix.reserve_names, list[Any]()
+    real: Any = vars(prefix)["reserve_names"]
+    seen = list[Any]()
 
     def counting(tools: Any, writer: Any) -> Any:
         seen.append(tools)

@@ -202,7 +202,7 @@ def convert_value(field: SettingField, value: Any) -> Any:
     if value == "none" and type(None) in types and {int, float} & types:
         return None
     try:
-        result = msgspec.convert(value, field.type)
+        result: Any = msgspec.convert(value, field.type)
     except (msgspec.ValidationError, ValueError, OverflowError):
         result = msgspec.UNSET
     if isinstance(result, int | float):
@@ -214,7 +214,7 @@ def convert_value(field: SettingField, value: Any) -> Any:
     if not is_valid:
         shown = "this" if field.declared.is_secret else _describe_value(value)
         raise ValueError(f"must be {describe_expected(field)}, not {shown}")
-    return result
+    return cast(Any, result)
 
 
 def parse_text(field: SettingField, text: str) -> Any:
