@@ -8,10 +8,10 @@ READY  := $(VENV)/.ready
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check fix bench docs clean
+.PHONY: help demo test test-all check fix bench docs clean
 
 help: ## list the targets
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 16
 
 $(READY): pyproject.toml constraints.txt
 	@echo "setting up $(VENV) …"
@@ -28,6 +28,11 @@ test: $(READY) ## run all tests with coverage, then score the recordings if they
 	@PYTHONDONTWRITEBYTECODE= PYTEST_XDIST_AUTO_NUM_WORKERS=$(WORKERS) \
 		$(BIN)/python -m pytest --numprocesses=auto --dist=worksteal --cov --cov-report=term:skip-covered --cov-fail-under=90
 	@$(BIN)/python tests/scores.py
+
+test-all: $(READY) ## run every test, soak and crowd tests included
+	@SYSTEM=$(SYSTEM) sh tests/system.sh
+	@PYTHONDONTWRITEBYTECODE= PYTEST_XDIST_AUTO_NUM_WORKERS=$(WORKERS) \
+		$(BIN)/python -m pytest --numprocesses=auto --dist=worksteal -m ""
 
 check: $(READY) ## check formatting, lint, types, import contracts, style and documentation
 	@$(BIN)/ruff format --check .
