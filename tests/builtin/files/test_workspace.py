@@ -1,11 +1,13 @@
 """The workspace: what it reads and writes, what it says, and that it agrees with the kernel about every path."""
 
+import ctypes
 import errno
 import gc
 import itertools
 import os
 import shutil
 import stat
+import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
@@ -422,7 +424,7 @@ class TestOpeningBeneath:
         assert isinstance(has_openat2(), bool)
         uncached = has_openat2.__wrapped__
         with monkeypatch.context() as patched:
-            patched.setattr(beneath.sys, "platform", "darwin")
+            patched.setattr(sys, "platform", "darwin")
             assert uncached() is False
         for name in ("_openat2", "os.open"):
             with monkeypatch.context() as patched:
@@ -436,7 +438,7 @@ class TestOpeningBeneath:
     @pytest.mark.skipif(not has_openat2(), reason="this kernel has no openat2")
     def test_a_tree_that_never_rests_is_an_error_in_the_end(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         def busy(*args: Any) -> int:
-            beneath.ctypes.set_errno(errno.EAGAIN)
+            ctypes.set_errno(errno.EAGAIN)
             return -1
 
         monkeypatch.setattr(beneath, "_syscall", lambda: busy)

@@ -222,7 +222,7 @@ def test_nobody_there_and_nobody_in_time(services: Site, monkeypatch: pytest.Mon
     services.pages["/slow/search"] = wait
     monkeypatch.setattr(searching, "TIMEOUT_SECONDS", 0.05)
     web = WebClient(WebConfig(searxng_url=services.url("/slow")))
-    with pytest.raises(searching.ToolError, match="did not answer within") as caught:
+    with pytest.raises(ToolError, match="did not answer within") as caught:
         asyncio.run(searching.search_web(web.config, [searching.SearchQuery("it")]))
     assert (caught.value.kind, caught.value.retryable) == ("timeout", True)
 
