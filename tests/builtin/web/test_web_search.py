@@ -11,6 +11,7 @@ from web_site import Asked, Caller, Site, answer, redirect, served
 from toolglot.builtin.web import search as searching
 from toolglot.builtin.web.client import WebClient
 from toolglot.builtin.web.config import WebConfig
+from toolglot.errors import ToolError
 from toolglot.jsontext import dumps, loads
 from toolglot.tools.tool import Tool
 
