@@ -328,15 +328,6 @@ class TestCheck:
         assert len(err.strip().splitlines()) == 1
 
 
-def test_bodies_are_shown_in_every_wire_with_losses_and_repairs() -> None:
-    code, out, err = run("demo", "--bodies")
-    assert (code, err) == (0, "")
-    for title in ("OpenAI Chat Completions", "OpenAI Responses", "Anthropic Messages", "Google Gemini", "Ollama"):
-        assert title in out
-    assert "lost " in out
-    assert "repaired " in out
-
-
 def test_a_broken_pipe_is_quiet() -> None:
     given = lines(*({"id": n, "request": CHAT} for n in range(3000)))
     command = f"{sys.executable} -m toolglot.cli.main convert --from openai-chat --to gemini --jsonl | head -n 1"

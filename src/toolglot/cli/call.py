@@ -34,7 +34,14 @@ def call_once(flags: Flags, name: str, arguments: str | None, *, model: str | No
     text = sys.stdin.read() if arguments == "-" else arguments or "{}"
     with prepare(flags, want_builtin=True) as cli_setup, redirect_stdout(sys.stderr):  # a tool's prints are not its result
         executor, facade = _create_executor(cli_setup, model, yes=yes)
-        outcome = asyncio.run(executor.run(_build_call(facade, name, text)))
+        if facade is not None and facade.is_freeform(name) and not text.lstrip().startswith("{"):
+            call = ToolCall("call_1", name, None, text, freeform=True)
+        else:
+            try:
+                call = ToolCall("call_1", name, loads_object(text.encode()))
+            except ValueError as e:
+                raise UsageError(f"the arguments are not a JSON object: {e}") from None
+        outcome = asyncio.run(executor.run(call))
         _print_repairs(outcome)
         _warn_running_commands(cli_setup)
     if json:
@@ -91,16 +98,6 @@ def _parse_call(record: Record) -> ToolCall:
     if not isinstance(arguments, dict):
         raise UsageError('"arguments" must be an object')
     return ToolCall(str(record.get("id", "")), name, cast(dict[str, Any], arguments))
-
-
-def _build_call(facade: BoundFacade | None, name: str, text: str) -> ToolCall:
-    """Build a call from the command line; a freeform tool accepts plain text."""
-    if facade is not None and facade.is_freeform(name) and not text.lstrip().startswith("{"):
-        return ToolCall("call_1", name, None, text, freeform=True)
-    try:
-        return ToolCall("call_1", name, loads_object(text.encode()))
-    except ValueError as e:
-        raise UsageError(f"the arguments are not a JSON object: {e}") from None
 
 
 def _outcome_record(id: object, outcome: ToolOutcome) -> Record:

@@ -5,13 +5,15 @@ Halfway through, each conversation is handed to another provider. A table sums u
 
 import asyncio
 import time
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
+from toolglot.cli.demo_samples import get_weather
 from toolglot.cli.printer import Printer
 from toolglot.cli.sanitize import escape_controls
 from toolglot.cli.styled import Line
+from toolglot.engine.engine import Engine
 from toolglot.engine.factory import SIMULATED_MODELS, create_engine
 from toolglot.engine.http import HttpTransport
 from toolglot.errors import ToolError, UnknownName
@@ -27,18 +29,6 @@ __all__ = ["run_demo"]
 
 _PROMPTS = ("What is the weather in Paris and in Rome?", "Plan a route from Paris to Rome by train.")
 _HANDOVER_PROMPT = "Book a hotel in Rome for 2 nights."
-
-
-@tool(effects={"network"}, idempotent=True)
-async def get_weather(city: str, units: Literal["celsius", "fahrenheit"] = "celsius") -> dict[str, Any]:
-    """Get the current weather in a city.
-
-    Args:
-        city: Name of the city.
-        units: Temperature unit.
-    """
-    await asyncio.sleep(0.02)
-    return {"city": city, "sky": "clear" if city < "Q" else "cloudy", "degrees": 21 if units == "celsius" else 70}
 
 
 @tool(effects={"read"})
@@ -104,39 +94,37 @@ async def _run_conversations(printer: Printer, providers: list[str]) -> list[_Ro
     server, transport = SimulatorServer(), HttpTransport()
     url = await server.start()
     printer.print_text(f"The simulator listens on {url}: real HTTP, no key needed.\n\n", "bold")
+
+    def connect(provider: str) -> Engine:
+        profile = resolve_profile(provider, SIMULATED_MODELS[provider])
+        base_url = f"{url}/@{profile.id}"
+        return create_engine(f"{profile.id}:{profile.model}", base_url=base_url, key="any", transport=transport)
+
+    rows: list[_Row] = []
     try:
-        rows: list[_Row] = []
         for index, provider in enumerate(providers):
             others = [name for name in SIMULATED_MODELS if name != provider]
-            rows.append(await _run_conversation(printer, provider, others[index % len(others)], url, transport))
-        return rows
+            other = others[index % len(others)]
+            agent = Orchestrator(
+                connect(provider),
+                tools=[get_weather, plan_route, book_hotel],
+                system="You plan journeys. Use the tools.",
+                config=ToolConfig(timeout=5.0, retry=RetryConfig(base=0.05)),
+            )
+            row, start = _Row(f"{provider} → {other}"), time.monotonic()
+            printer.print_rule(f"{agent.engine.profile.title} · {agent.engine.model}")
+            for prompt in _PROMPTS:
+                await _run_prompt(printer, agent, prompt, row)
+            agent.switch(connect(other))
+            printer.print_line(f"⇄ handed over to {agent.engine.profile.title} · {agent.engine.model}", "magenta")
+            await _run_prompt(printer, agent, _HANDOVER_PROMPT, row)
+            printer.print_line("")
+            row.seconds = time.monotonic() - start
+            rows.append(row)
     finally:
         await transport.close()
         await server.stop()
-
-
-async def _run_conversation(printer: Printer, provider: str, other: str, url: str, transport: HttpTransport) -> _Row:
-    agent = Orchestrator(
-        _create_engine(provider, url, transport),
-        tools=[get_weather, plan_route, book_hotel],
-        system="You plan journeys. Use the tools.",
-        config=ToolConfig(timeout=5.0, retry=RetryConfig(base=0.05)),
-    )
-    row, start = _Row(f"{provider} → {other}"), time.monotonic()
-    printer.print_rule(f"{agent.engine.profile.title} · {agent.engine.model}")
-    for prompt in _PROMPTS:
-        await _run_prompt(printer, agent, prompt, row)
-    agent.switch(_create_engine(other, url, transport))
-    printer.print_line(f"⇄ handed over to {agent.engine.profile.title} · {agent.engine.model}", "magenta")
-    await _run_prompt(printer, agent, _HANDOVER_PROMPT, row)
-    printer.print_line("")
-    row.seconds = time.monotonic() - start
-    return row
-
-
-def _create_engine(provider: str, url: str, transport: HttpTransport) -> Any:
-    profile = resolve_profile(provider, SIMULATED_MODELS[provider])
-    return create_engine(f"{profile.id}:{profile.model}", base_url=f"{url}/@{profile.id}", key="any", transport=transport)
+    return rows
 
 
 async def _run_prompt(printer: Printer, agent: Orchestrator, prompt: str, row: _Row) -> None:

@@ -17,7 +17,7 @@ async def get_weather(city: str, units: Literal["celsius", "fahrenheit"] = "cels
         city: Name of the city.
         units: Temperature unit.
     """
-    await asyncio.sleep(0.3)
+    await asyncio.sleep(0.1)
     return {"city": city, "sky": "clear" if city < "Q" else "cloudy", "degrees": 21 if units == "celsius" else 70}
 
 

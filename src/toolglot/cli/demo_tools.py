@@ -56,8 +56,11 @@ async def _run_steps(printer: Printer, directory: Path) -> int:
     try:
         async for event in agent.stream(prompt):
             if isinstance(event, ToolFinished):
-                _print_outcome(printer, event)
-                failures += event.outcome.result.is_error
+                outcome, result = event.outcome, event.outcome.result
+                printer.print_line(f"  →  {outcome.call.name}  {outcome.seconds * 1000:.0f} ms", "cyan")
+                for line in result.text.splitlines()[:6]:
+                    printer.print_line(f"     {line}", "red" if result.is_error else "dim")
+                failures += result.is_error
             elif isinstance(event, RunDone):
                 failures += event.result.stop != "end"
     finally:
@@ -65,11 +68,3 @@ async def _run_steps(printer: Printer, directory: Path) -> int:
     greeting = (directory / "greet.py").read_text().splitlines()[1].strip()
     printer.print_text(f"greet.py now: {greeting}\n", "bold")
     return int(failures > 0)
-
-
-def _print_outcome(printer: Printer, event: ToolFinished) -> None:
-    outcome = event.outcome
-    result = outcome.result
-    printer.print_line(f"  →  {outcome.call.name}  {outcome.seconds * 1000:.0f} ms", "cyan")
-    for line in result.text.splitlines()[:6]:
-        printer.print_line(f"     {line}", "red" if result.is_error else "dim")

@@ -6,12 +6,14 @@ broken part is a problem; problems make the exit code 1.
 
 import asyncio
 import os
+import platform
 import re
 import shutil
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +21,13 @@ import msgspec
 
 from toolglot.cli.printer import Printer, Row, write_json_line
 from toolglot.cli.sanitize import shorten
-from toolglot.config.layers import DEFAULT, Configuration, SettingValue, WithheldSetting
+from toolglot.config.layers import DEFAULT, PROJECT_FILE, Configuration, SettingValue, WithheldSetting
+from toolglot.config.paths import config_file, state_directory
 from toolglot.config.settings import Settings
+from toolglot.config.setup import Setup
+from toolglot.engine.auth import describe_key_origin
+from toolglot.engine.http import HttpTransport
+from toolglot.engine.signin.environment import read_key_variable
 from toolglot.engine.transport import HttpRequest, Timeouts, Transport
 from toolglot.errors import ToolglotError, UsageError
 from toolglot.jsontext import dumps_text, loads_object
@@ -114,14 +121,18 @@ def _collect(configuration: Configuration | ToolglotError, *, online: bool) -> R
     versions = _package_versions()
     missing = [name for name, version in versions.items() if version == _MISSING]
     problems += [f"package {name} is missing: reinstall toolglot" for name in missing]
+    extras = {name: {package: _installed_version(package) for package in packages} for name, (packages, _) in EXTRAS.items()}
     keys = {id: _key_origin(profile, settings) for id, profile in PROFILES.items()}
     problems += _check_model(settings, keys)
     audit = _read_audit(settings, problems)
-    reachability = _check_online([id for id, origin in keys.items() if origin], settings) if online else None
+    reachability = asyncio.run(_check_online([id for id, origin in keys.items() if origin], settings)) if online else None
     problems += [result.problem for result in reachability or () if result.problem]
     return Report(
         versions=versions,
-        extras={name: _format_versions(packages) for name, (packages, _) in EXTRAS.items()},
+        extras={
+            name: ", ".join(f"{package} {version}" for package, version in packages.items()) if all(packages.values()) else None
+            for name, packages in extras.items()
+        },
         files=_config_files(configuration),
         settings=[
             SettingValue(value.key, _hide_secrets(value.key, value.value), value.origin)
@@ -144,40 +155,27 @@ def _collect(configuration: Configuration | ToolglotError, *, online: bool) -> R
 
 
 def _package_versions() -> dict[str, str]:
-    import platform
-    from importlib.metadata import PackageNotFoundError, requires
-
     versions = {"toolglot": _installed_version("toolglot") or "not installed", "python": platform.python_version()}
     versions["platform"] = f"{platform.system()} {platform.release()} {platform.machine()}"
     try:
-        requirements = requires("toolglot") or []
-    except PackageNotFoundError:
+        requirements = metadata.requires("toolglot") or []
+    except metadata.PackageNotFoundError:
         requirements = []
     names = [re.split(r"[^\w.-]", line, maxsplit=1)[0] for line in requirements if "extra ==" not in line]
     return versions | {name: _installed_version(name) or _MISSING for name in names}
 
 
 def _installed_version(package: str) -> str | None:
-    from importlib.metadata import PackageNotFoundError, version
-
     try:
-        return version(package)
-    except PackageNotFoundError:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
         return None
-
-
-def _format_versions(packages: Iterable[str]) -> str | None:
-    versions = {name: _installed_version(name) for name in packages}
-    return ", ".join(f"{name} {version}" for name, version in versions.items()) if all(versions.values()) else None
 
 
 # ---- configuration and keys
 
 
 def _config_files(configuration: Configuration | ToolglotError) -> dict[str, str]:
-    from toolglot.config.layers import PROJECT_FILE
-    from toolglot.config.paths import config_file
-
     user_file = config_file()
     files = {"user file": f"{user_file}{'' if user_file.is_file() else ' (does not exist)'}"}
     if isinstance(configuration, Configuration) and configuration.project is not None:
@@ -193,9 +191,6 @@ def _hide_secrets(key: str, value: Any) -> str:
 
 def _key_origin(profile: Profile, settings: Settings) -> str | None:
     """Describe where the key of a provider would come from."""
-    from toolglot.engine.auth import describe_key_origin
-    from toolglot.engine.signin.environment import read_key_variable
-
     configured = [
         section.key_env
         for name, section in settings.providers.items()
@@ -208,8 +203,6 @@ def _key_origin(profile: Profile, settings: Settings) -> str | None:
 
 def _check_model(settings: Settings, keys: Mapping[str, str | None]) -> Iterator[str]:
     """Yield the reason why the configured model cannot be used."""
-    from toolglot.config.setup import Setup
-
     if settings.model is None:
         return
     try:
@@ -268,13 +261,14 @@ class _AuditLine(msgspec.Struct, frozen=True):
 
 
 def _read_audit(settings: Settings, problems: list[str]) -> AuditSummary:
-    from toolglot.config.paths import state_directory
-
     if settings.audit is False:
         return AuditSummary(None)
     file = state_directory() / "audit.jsonl" if settings.audit is True else Path(settings.audit).expanduser()
     try:
-        lines, is_whole = _read_tail(file)
+        with file.open("rb") as log:
+            start = max(0, log.seek(0, os.SEEK_END) - _MAX_LOG_BYTES)
+            log.seek(start)
+            lines = log.read(_MAX_LOG_BYTES).split(b"\n")
     except FileNotFoundError:
         return AuditSummary(str(file))
     except OSError as e:
@@ -282,30 +276,20 @@ def _read_audit(settings: Settings, problems: list[str]) -> AuditSummary:
         return AuditSummary(str(file))
     by_tool: dict[str, list[_AuditLine]] = {}
     damaged = 0
-    for line in filter(bytes.strip, lines):
+    for line in filter(bytes.strip, lines[1:] if start else lines):  # the first line is probably incomplete
         try:
             call = msgspec.convert(loads_object(line), _AuditLine)
         except (ValueError, msgspec.ValidationError):
             damaged += 1
         else:
             by_tool.setdefault(call.tool, []).append(call)
-    statistics = [_summarize_tool(tool, calls) for tool, calls in by_tool.items()]
-    return AuditSummary(str(file), sorted(statistics, key=lambda entry: (-entry.calls, entry.tool)), damaged, is_whole)
-
-
-def _read_tail(file: Path) -> tuple[list[bytes], bool]:
-    """Read the last lines of a file; return them, and whether they are the whole file."""
-    with file.open("rb") as log:
-        start = max(0, log.seek(0, os.SEEK_END) - _MAX_LOG_BYTES)
-        log.seek(start)
-        lines = log.read(_MAX_LOG_BYTES).split(b"\n")
-    return lines[1:] if start else lines, not start  # the first line is probably incomplete
-
-
-def _summarize_tool(tool: str, calls: list[_AuditLine]) -> ToolStatistics:
-    errors = Counter(call.outcome for call in calls if call.outcome != "ok")
-    seconds = sorted(call.seconds for call in calls if call.ran)
-    return ToolStatistics(tool, len(calls), dict(errors.most_common()), _percentile(seconds, 50), _percentile(seconds, 95))
+    statistics: list[ToolStatistics] = []
+    for tool, calls in by_tool.items():
+        errors = Counter(call.outcome for call in calls if call.outcome != "ok")
+        seconds = sorted(call.seconds for call in calls if call.ran)
+        p50, p95 = _percentile(seconds, 50), _percentile(seconds, 95)
+        statistics.append(ToolStatistics(tool, len(calls), dict(errors.most_common()), p50, p95))
+    return AuditSummary(str(file), sorted(statistics, key=lambda entry: (-entry.calls, entry.tool)), damaged, not start)
 
 
 def _percentile(sorted_values: list[float], percent: int) -> float | None:
@@ -316,10 +300,8 @@ def _percentile(sorted_values: list[float], percent: int) -> float | None:
 # ---- reachability
 
 
-def _check_online(providers: Iterable[str], settings: Settings) -> list[Reachability]:
+async def _check_online(providers: Iterable[str], settings: Settings) -> list[Reachability]:
     """Contact each address once, without a key: any HTTP response means that it can be reached."""
-    from toolglot.config.setup import Setup
-
     providers_by_url: dict[str, list[str]] = {}
     failures: list[Reachability] = []
     for id in providers:
@@ -328,15 +310,10 @@ def _check_online(providers: Iterable[str], settings: Settings) -> list[Reachabi
             providers_by_url.setdefault(url, []).append(id)
         except UsageError as e:
             failures.append(Reachability([id], PROFILES[id].base_url, problem=f"{id}: {e}"))
-    return [*asyncio.run(_probe_all(providers_by_url)), *failures]
-
-
-async def _probe_all(providers_by_url: Mapping[str, list[str]]) -> list[Reachability]:
-    from toolglot.engine.http import HttpTransport
-
     transport = HttpTransport(_TIMEOUTS)
     try:
-        return await asyncio.gather(*(_probe(transport, url, ids) for url, ids in providers_by_url.items()))
+        probes = (_probe(transport, url, ids) for url, ids in providers_by_url.items())
+        return [*await asyncio.gather(*probes), *failures]
     finally:
         await transport.close()
 

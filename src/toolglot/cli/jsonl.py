@@ -44,26 +44,24 @@ def process_lines(file: Path | None, handler: Callable[[Record], Record], format
         for number, line in enumerate(source, 1):
             if not line.strip():
                 continue
-            record, is_valid = _process_line(line, handler, format_error)
-            sys.stdout.buffer.write(dumps(record) + b"\n")
+            id, is_valid = None, True
+            try:
+                try:
+                    record = loads_object(line)
+                except ValueError as e:
+                    raise MalformedData(f"not a JSON object: {e}") from None
+                id = record.get("id")
+                result = {"id": id, **handler(record)}
+            except ToolglotError as e:
+                result = format_error(id, e)
+                is_valid = isinstance(e, ProviderError | TruncatedStream)  # a recorded error of a provider is valid input
+            sys.stdout.buffer.write(dumps(result) + b"\n")
             if not is_valid:
                 exit_code = 1
                 sys.stdout.buffer.flush()
-                print(f"line {number}: {record['error']['message']}", file=sys.stderr)
+                print(f"line {number}: {result['error']['message']}", file=sys.stderr)
     sys.stdout.buffer.flush()
     return exit_code
-
-
-def _process_line(line: bytes, handler: Callable[[Record], Record], format_error: ErrorFormatter) -> tuple[Record, bool]:
-    """Return the output record, and whether the input was valid: a recorded provider error is a valid input."""
-    try:
-        record = loads_object(line)
-    except ValueError as e:
-        return format_error(None, MalformedData(f"not a JSON object: {e}")), False
-    try:
-        return {"id": record.get("id"), **handler(record)}, True
-    except ToolglotError as e:
-        return format_error(record.get("id"), e), isinstance(e, ProviderError | TruncatedStream)
 
 
 def required_fields(record: Record, **types: type) -> Iterator[Any]:

@@ -277,23 +277,16 @@ def simulate(host: str, port: int, fault: tuple[str, ...]) -> None:
 
 @app.command()
 @click.option("--wire", metavar="PROVIDER", help="Run only this provider.")
-@click.option("--bodies", is_flag=True, help="Show one awkward request in every API format instead.")
-def demo(wire: str | None, bodies: bool) -> None:
+def demo(wire: str | None) -> None:
     """Run a conversation with tools on every API format.
 
     Each conversation is handed over to another provider halfway. It runs on the simulator, without a key.
     """
+    from toolglot.cli.demo import run_demo
+    from toolglot.cli.demo_tools import run_tools_demo
     from toolglot.cli.printer import Printer
 
     printer = Printer(sys.stdout)
-    if bodies:
-        from toolglot.cli.demo_wires import show_wires
-
-        show_wires(printer, only=wire)
-        return
-    from toolglot.cli.demo import run_demo
-    from toolglot.cli.demo_tools import run_tools_demo
-
     raise Exit(run_demo(printer, only=wire) or (0 if wire else run_tools_demo(printer)))
 
 

@@ -14,7 +14,7 @@ from toolglot.cli.printer import Printer, Row, write_json_line
 from toolglot.facades.catalog import facade_id_for_model, facade_id_for_provider
 from toolglot.providers.catalog import PROFILES, resolve_profile
 from toolglot.providers.model_facts import FACTS, Fact
-from toolglot.providers.profile import ANY_CHOICE, Price, Profile, ProviderLimits
+from toolglot.providers.profile import ANY_CHOICE, Profile
 from toolglot.providers.windows import find_window
 
 __all__ = ["expand_fields", "find_profile", "show_models"]
@@ -81,28 +81,27 @@ _COLUMN_PRIORITY = ("provider", "wire", "tools", "strict", "choice", "key", "fac
 
 
 def _print_overview(printer: Printer, profiles: Iterable[Profile]) -> None:
-    rows = [dict(zip(_COLUMNS, _overview_row(profile), strict=True)) for profile in profiles]
+    rows: list[dict[str, str]] = []
+    for profile in profiles:
+        keys = (*profile.key_env, *profile.token_env)
+        choices = profile.features.choices
+        choice = " ".join(sorted(choices))
+        if len(choices) > 2:  # the missing ones are fewer
+            choice = f"not {' '.join(sorted(ANY_CHOICE - choices))}" if ANY_CHOICE - choices else "all"
+        cells = (
+            profile.id,
+            profile.wire,
+            str(profile.limits.tools or "-"),
+            _yes_no(profile.features.strict and bool(profile.strict_dialect)),
+            choice,
+            facade_id_for_provider(profile.id),
+            (keys[0] + (f" +{len(keys) - 1}" if keys[1:] else "")) if keys else "-",
+            profile.limits.as_of,
+        )
+        rows.append(dict(zip(_COLUMNS, cells, strict=True)))
     printer.print_table(rows, _COLUMN_PRIORITY)
     printer.print_text("")
     printer.print_text("For details: toolglot models PROVIDER, or PROVIDER:MODEL", "dim")
-
-
-def _overview_row(profile: Profile) -> tuple[str, ...]:
-    keys = (*profile.key_env, *profile.token_env)
-    choices = profile.features.choices
-    choice = " ".join(sorted(choices))
-    if len(choices) > 2:  # the missing ones are fewer
-        choice = f"not {' '.join(sorted(ANY_CHOICE - choices))}" if ANY_CHOICE - choices else "all"
-    return (
-        profile.id,
-        profile.wire,
-        str(profile.limits.tools or "-"),
-        _yes_no(profile.features.strict and bool(profile.strict_dialect)),
-        choice,
-        facade_id_for_provider(profile.id),
-        (keys[0] + (f" +{len(keys) - 1}" if keys[1:] else "")) if keys else "-",
-        profile.limits.as_of,
-    )
 
 
 # ---- details
@@ -111,10 +110,32 @@ def _overview_row(profile: Profile) -> tuple[str, ...]:
 def _print_profile(printer: Printer, profile: Profile) -> None:
     printer.print_text(f"{profile.title} · {profile.id}{':' + profile.model if profile.model else ''}", "bold")
     printer.print_pairs(_general_rows(profile))
-    printer.print_section(f"Limits, as of {profile.limits.as_of} ({profile.limits.source})", _limit_rows(profile.limits))
+    limits = {
+        "tools": profile.limits.tools,
+        "description": profile.limits.description,
+        "bytes": profile.limits.request_bytes,
+        "cache marks": profile.limits.cache_marks,
+        "stop sequences": profile.limits.stops,
+    }
+    rows = [(name, f"{value:,}") for name, value in limits.items() if value is not None]
+    rows += [("tool name", profile.limits.name), ("call id", profile.limits.call_id)]
+    printer.print_section(f"Limits, as of {profile.limits.as_of} ({profile.limits.source})", rows)
     printer.print_section("Tools", _tool_rows(profile))
-    printer.print_section("Requests", _request_rows(profile))
-    for title, notes in (("Notes", profile.notes), ("For this model", tuple(map(_format_fact, _model_facts(profile))))):
+    rows = [
+        ("media", ", ".join(sorted(profile.media)) or "text only"),
+        ("efforts", ", ".join(profile.efforts) or "none"),
+        ("thinking budget", _yes_no(profile.thinking_budget)),
+        ("sampling", profile.sampling),
+        ("options", ", ".join(sorted(profile.options))),
+        ("JSON output", profile.json_output),
+    ]
+    printer.print_section("Requests", rows)
+    facts = [
+        ", ".join(f"{name} = {_format_value(value)}" for name, value in fact.changes.items())
+        + f" (model {fact.model}; {fact.source})"
+        for fact in _model_facts(profile)
+    ]
+    for title, notes in (("Notes", profile.notes), ("For this model", facts)):
         if notes:
             printer.print_section(title, [("·", note) for note in notes])
 
@@ -126,39 +147,20 @@ def _general_rows(profile: Profile) -> Iterator[Row]:
     if profile.sign_in:
         yield "sign-in", profile.sign_in
     yield "facade", _facade_id(profile)
-    if profile.model:
-        yield "context", _format_context(profile)
-        yield "price", _format_price(profile.price)
-
-
-def _format_context(profile: Profile) -> str:
-    """Describe the limits in effect, which a fact may have changed, with the source of the window if there is one."""
-    context, answer = profile.limits.context, profile.limits.answer
-    if context is None:
-        return "unknown"
-    window = find_window(profile.id, profile.model)
+    if not profile.model:
+        return
+    # The limits are those in effect, which a fact may have changed; the source is that of the catalog's window.
+    context, answer, window = profile.limits.context, profile.limits.answer, find_window(profile.id, profile.model)
     source = f" ({window.source}, {window.as_of})" if window else ""
-    return f"{context:,} tokens{f', at most {answer:,} per answer' if answer else ''}{source}"
-
-
-def _format_price(price: Price | None) -> str:
-    if price is None:
-        return "unknown"
-    amounts = f"${price.input:g} input, ${price.cached:g} cached input, ${price.output:g} output"
-    return f"{amounts} per million tokens ({price.as_of})"
-
-
-def _limit_rows(limits: ProviderLimits) -> Iterator[Row]:
-    numbers = {
-        "tools": limits.tools,
-        "description": limits.description,
-        "bytes": limits.request_bytes,
-        "cache marks": limits.cache_marks,
-        "stop sequences": limits.stops,
-    }
-    yield from ((name, f"{value:,}") for name, value in numbers.items() if value is not None)
-    yield "tool name", limits.name
-    yield "call id", limits.call_id
+    yield (
+        "context",
+        f"{context:,} tokens{f', at most {answer:,} per answer' if answer else ''}{source}" if context else "unknown",
+    )
+    if (price := profile.price) is None:
+        yield "price", "unknown"
+    else:
+        amounts = f"${price.input:g} input, ${price.cached:g} cached input, ${price.output:g} output"
+        yield "price", f"{amounts} per million tokens ({price.as_of})"
 
 
 def _tool_rows(profile: Profile) -> Iterator[Row]:
@@ -170,20 +172,6 @@ def _tool_rows(profile: Profile) -> Iterator[Row]:
         yield name.replace("_", " "), _yes_no(getattr(features, name))
     yield "result media", ", ".join(sorted(features.result_media)) or "text only"
     yield "dialect", " or ".join(filter(None, (profile.dialect, profile.strict_dialect)))
-
-
-def _request_rows(profile: Profile) -> Iterator[Row]:
-    yield "media", ", ".join(sorted(profile.media)) or "text only"
-    yield "efforts", ", ".join(profile.efforts) or "none"
-    yield "thinking budget", _yes_no(profile.thinking_budget)
-    yield "sampling", profile.sampling
-    yield "options", ", ".join(sorted(profile.options))
-    yield "JSON output", profile.json_output
-
-
-def _format_fact(fact: Fact) -> str:
-    changes = ", ".join(f"{name} = {_format_value(value)}" for name, value in fact.changes.items())
-    return f"{changes} (model {fact.model}; {fact.source})"
 
 
 def _format_value(value: Any) -> str:

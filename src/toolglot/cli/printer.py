@@ -8,9 +8,9 @@ from typing import Any, TextIO
 
 from toolglot.cli.sanitize import escape_invisible
 from toolglot.cli.styled import Line
-from toolglot.jsontext import dumps
+from toolglot.jsontext import dumps, dumps_text
 
-__all__ = ["Printer", "Row", "supports_color", "write_json_line"]
+__all__ = ["Printer", "Row", "format_json", "supports_color", "write_json_line"]
 
 Row = tuple[str, str]
 """A label and its value."""
@@ -28,6 +28,24 @@ def write_json_line(stream: TextIO, value: Any) -> None:
     stream.flush()
     stream.buffer.write(dumps(value) + b"\n")
     stream.buffer.flush()
+
+
+def format_json(value: Any, width: int, indent: int = 0, used_columns: int = 0) -> str:
+    """Format JSON compactly: a value that fits on one line stays there.
+
+    `used_columns` counts the columns that are already taken on the first line.
+    """
+    line = dumps_text(value)
+    if indent + used_columns + len(line) < width or not isinstance(value, dict | list) or not value:
+        return line
+    if isinstance(value, dict):
+        fields: dict[str, Any] = value  # pyright: ignore[reportUnknownVariableType]
+        parts = [f"{dumps_text(key)}: {format_json(item, width, indent + 2, len(key) + 4)}" for key, item in fields.items()]
+    else:
+        parts = [format_json(item, width, indent + 2) for item in value]  # pyright: ignore[reportUnknownVariableType]
+    inner, (opening, closing) = " " * (indent + 2), "{}" if isinstance(value, dict) else "[]"
+    body = f",\n{inner}".join(parts)
+    return f"{opening}\n{inner}{body}\n{' ' * indent}{closing}"
 
 
 class Printer:

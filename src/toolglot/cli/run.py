@@ -24,7 +24,6 @@ from toolglot.events import (
     Retrying,
     RunDone,
     RunEvent,
-    RunResult,
     TextDelta,
     ToolFinished,
     ToolProgress,
@@ -111,10 +110,10 @@ class _TextPresenter:
             case ToolProgress():
                 self._print_note(f"  {event.text}", "2")
             case ToolFinished():
-                result = event.outcome.result
-                symbol, color = ("✗", "31") if result.is_error else ("←", "2")
-                timing = f"{event.outcome.call.name} {event.outcome.seconds:.2f} s"
-                self._print_note(f"{symbol} {timing}  {shorten(result.text, 100)}", color)
+                outcome = event.outcome
+                symbol, color = ("✗", "31") if outcome.result.is_error else ("←", "2")
+                head = f"{symbol} {outcome.call.name} {outcome.seconds:.2f} s"
+                self._print_note(f"{head}  {shorten(outcome.result.text, 100)}", color)
             case Retrying():
                 self._print_note(f"retrying in {event.seconds:.1f} s: {event.why}", "33")
             case ModelSwitched():
@@ -122,19 +121,18 @@ class _TextPresenter:
             case ContextCut():
                 self._print_note(event.said, "33")
             case RunDone():
-                self._show_end(event.result)
+                self._end_line()
+                result = event.result
+                notes = [f"lost: {escape_invisible(str(loss))}" for loss in result.losses]
+                if result.stop == "approval":
+                    names = ", ".join(call.name for call in result.pending)
+                    notes.append(f"{names} needs approval (use --yes to approve)")
+                elif result.stop != "end":
+                    notes.append(f"stopped early: {result.stop}")
+                for note in notes:
+                    print(f"toolglot: {note}", file=sys.stderr)
             case _:
                 pass
-
-    def _show_end(self, result: RunResult) -> None:
-        self._end_line()
-        for loss in result.losses:
-            print(f"toolglot: lost: {escape_invisible(str(loss))}", file=sys.stderr)
-        if result.stop == "approval":
-            names = ", ".join(call.name for call in result.pending)
-            print(f"toolglot: {names} needs approval (use --yes to approve)", file=sys.stderr)
-        elif result.stop != "end":
-            print(f"toolglot: stopped early: {result.stop}", file=sys.stderr)
 
     def show_failure(self, kind: str, message: str) -> None:
         self._end_line()

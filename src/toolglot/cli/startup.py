@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from toolglot.cli.config import hide_secrets
+from toolglot.cli.logging_setup import configure_logging, effective_level
 from toolglot.cli.sanitize import escape_invisible
 from toolglot.config.layers import Configuration, read_configuration
 from toolglot.config.loading import load_tools
@@ -122,8 +123,14 @@ def prepare(
     """
     configuration = _resolve_trust(_load_configuration(flags), flags, confirm)
     settings = configuration.settings
-    _start_logging(flags, configuration)
-    _hide_secrets(configuration)
+    level = effective_level(flags.verbose or int(flags.log_file is not None), settings.log.level)
+    configure_logging(level, Path(settings.log.file) if settings.log.file else None, secrets=secret_values)
+    key_variables = {section.key_env for section in settings.providers.values() if section.key_env}
+    key_variables |= {settings.builtin.brave_key_env, settings.builtin.tavily_key_env}
+    hide_environment(settings.policy.keep_env, key_variables)
+    for section in settings.providers.values():
+        for value in section.headers.values():
+            remember_key(value)  # so that it is redacted in logs
     tools = [*load_configured_tools(configuration), *(item for name in flags.tools for item in load_tools(name))]
     setup = Setup(settings)
     model, model_reason = _choose_model(setup)
@@ -146,7 +153,7 @@ def prepare(
         from toolglot.cli.demo_samples import DEMO_SAMPLES
 
         tools = [*DEMO_SAMPLES]
-    _check_patterns(setup, flags, map(_tool_name, tools))
+    _check_patterns(setup, flags, tools)
     return CliSetup(configuration, setup, tools, model, model_reason, builtins, has_demo_tools)
 
 
@@ -176,26 +183,6 @@ def _resolve_trust(configuration: Configuration, flags: Flags, confirm: Callable
     return configuration
 
 
-def _start_logging(flags: Flags, configuration: Configuration) -> None:
-    from toolglot.cli.logging_setup import configure_logging, effective_level
-
-    log = configuration.settings.log
-    verbosity = flags.verbose or int(flags.log_file is not None)
-    level = effective_level(verbosity, log.level)
-    configure_logging(level, Path(log.file) if log.file else None, secrets=secret_values)
-
-
-def _hide_secrets(configuration: Configuration) -> None:
-    """Remove keys from the environment, and remember the values of headers so that they are redacted."""
-    settings = configuration.settings
-    variables = {section.key_env for section in settings.providers.values() if section.key_env}
-    variables |= {settings.builtin.brave_key_env, settings.builtin.tavily_key_env}
-    hide_environment(settings.policy.keep_env, variables)
-    for section in settings.providers.values():
-        for value in section.headers.values():
-            remember_key(value)
-
-
 def _choose_model(setup: Setup) -> tuple[str, str]:
     """Return the model, and the reason for it if the user did not name one."""
     if setup.settings.model:
@@ -213,16 +200,14 @@ def logins_file() -> Path:
     return data_directory() / "logins"
 
 
-def _tool_name(candidate: Any) -> str:
-    name = tool(candidate).name if callable(candidate) else getattr(candidate, "name", None)
-    if name is None:
-        raise InvalidTool(f"{candidate!r} is not a tool: --tools takes functions, tools, registries and lists of them")
-    return name
-
-
-def _check_patterns(setup: Setup, flags: Flags, names: Iterable[str]) -> None:
+def _check_patterns(setup: Setup, flags: Flags, tools: Iterable[Any]) -> None:
     """Report patterns that match no tool: in a flag as an error, in the configuration as a warning."""
-    names = tuple(names)
+    names: list[str] = []
+    for item in tools:
+        name = tool(item).name if callable(item) else getattr(item, "name", None)
+        if name is None:
+            raise InvalidTool(f"{item!r} is not a tool: --tools takes functions, tools, registries and lists of them")
+        names.append(name)
     for pattern in find_unmatched(setup.settings.policy.allow or (), names) if flags.allow else ():
         raise UnknownName("tool in --allow", pattern, names)
     # Denying a built-in tool that is not loaded is fine.

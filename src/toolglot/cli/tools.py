@@ -9,9 +9,8 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import Any, cast
 
-from toolglot.cli.demo_wires import format_json
 from toolglot.cli.models import expand_fields, find_profile
-from toolglot.cli.printer import Printer, write_json_line
+from toolglot.cli.printer import Printer, format_json, write_json_line
 from toolglot.config.loading import load_facade_by_name
 from toolglot.errors import UnknownName, UsageError
 from toolglot.facades.bound_facade import BoundFacade
@@ -32,9 +31,11 @@ _SCHEMA_KEYS = ("parameters", "parametersJsonSchema", "input_schema", "format")
 
 
 def show_tools(tools: list[Any], *, model: str | None, wire: str | None, facade: str | None, json: bool) -> int:
-    """Print the tools; return 1 if none of them can be sent. Raises UsageError."""
+    """Print the tools; return 1 if none of them can be sent. Raises UsageError, InvalidTool, NameConflict."""
     profile = _resolve_target(model, wire)
-    definitions = _apply_facade(_collect_definitions(tools), facade, profile.model if profile is not None else "")
+    registry = ToolRegistry(item for item in tools if not isinstance(item, ToolDefinition))
+    definitions = (*registry.definitions(), *(item for item in tools if isinstance(item, ToolDefinition)))
+    definitions = _apply_facade(definitions, facade, profile.model if profile is not None else "")
     if not definitions:
         raise UsageError("there are no tools to show: name some as module:object")
     if profile is None:
@@ -60,14 +61,6 @@ def show_tools(tools: list[Any], *, model: str | None, wire: str | None, facade:
         for text, style in notes:
             printer.print_text(text, style, "", "  ")
     return 0 if entries else 1
-
-
-def _collect_definitions(tools: Iterable[Any]) -> tuple[ToolDefinition, ...]:
-    """Collect definitions in the order an agent uses. Raises InvalidTool, NameConflict."""
-    tools = list(tools)
-    definitions = tuple(item for item in tools if isinstance(item, ToolDefinition))
-    registry = ToolRegistry(item for item in tools if not isinstance(item, ToolDefinition))
-    return (*registry.definitions(), *definitions)
 
 
 def _apply_facade(definitions: tuple[ToolDefinition, ...], facade: str | None, model: str) -> tuple[ToolDefinition, ...]:

@@ -17,7 +17,12 @@ def update_trust(directory: Path | None, *, remove: bool, list_all: bool) -> int
         for trusted in list_trusted_directories():
             print(escape_invisible(str(trusted)))
         return 0
-    directory = _resolve_directory(directory)
+    if directory is None:
+        project = find_project_file()
+        directory = project.parent if project else Path.cwd()
+    elif not directory.is_dir():
+        raise UsageError(f"no such directory: {str(directory)!r}")
+    directory = directory.resolve()
     name = escape_invisible(str(directory))
     if remove:
         was_trusted = is_trusted(directory)
@@ -36,12 +41,3 @@ def update_trust(directory: Path | None, *, remove: bool, list_all: bool) -> int
     trust_directory(directory)
     print(f"{name} is now trusted: {PROJECT_FILE} files in it and below it can change any setting")
     return 0
-
-
-def _resolve_directory(directory: Path | None) -> Path:
-    if directory is None:
-        project = find_project_file()
-        return project.parent if project else Path.cwd()
-    if not directory.is_dir():
-        raise UsageError(f"no such directory: {str(directory)!r}")
-    return directory.resolve()

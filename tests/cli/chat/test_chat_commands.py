@@ -195,12 +195,12 @@ class TestTools:
     @pytest.mark.parametrize(
         ("model", "lines"),
         [
-            ("anthropic/claude-opus-5", {"read": "read → Read  Reads", "shell": "shell → Bash  Runs", "add": "add  Add two"}),
+            ("anthropic/claude-opus-5", {"read": "read → Read  ", "shell": "shell → Bash  ", "add": "add  Add two"}),
             (
                 "openai-responses/gpt-5.5",
-                {"web": "web → web.run  Search", "patch": "patch → apply_patch  ", "view_image": "view_image  Shows"},
+                {"web": "web → web.run  ", "patch": "patch → apply_patch  ", "view_image": "view_image  "},
             ),
-            ("ollama/llama", {"read": "read  Reads", "edit": "edit  Replaces"}),
+            ("ollama/llama", {"read": "read", "edit": "edit  "}),
         ],
     )
     def test_each_has_the_name_that_the_model_sees(self, model: str, lines: dict[str, str], tmp_path: Path) -> None:

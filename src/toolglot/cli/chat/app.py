@@ -105,7 +105,13 @@ class Chat:
     async def _run_turn(self, events: AsyncGenerator[RunEvent]) -> None:
         """Show a turn until it ends, is stopped or fails."""
         length = len(self.agent.conversation)
-        turn = self._turn_task = asyncio.create_task(self._show_events(events))
+
+        async def show_events() -> None:
+            async with aclosing(events):
+                async for event in events:
+                    self.screen.show_event(event)
+
+        turn = self._turn_task = asyncio.create_task(show_events())
         try:
             capture = cast(TextIO, PrintCapture(self.screen))
             with self.keyboard.reserve(), redirect_stdout(capture), self.screen.turn():
@@ -126,11 +132,6 @@ class Chat:
                 self.agent.undo()
                 self.attachments = self._last_attachments
                 self.screen.note("the prompt was removed from the conversation", "dim")
-
-    async def _show_events(self, events: AsyncGenerator[RunEvent]) -> None:
-        async with aclosing(events):
-            async for event in events:
-                self.screen.show_event(event)
 
     async def approve(self, approval: ApprovalRequest) -> ApprovalAnswer:
         """Ask the user to approve a call."""

@@ -1,6 +1,7 @@
 """The slash commands of a chat: what they do, and the table of all of them."""
 
 import os
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from datetime import datetime
 from pathlib import Path
@@ -17,7 +18,6 @@ from toolglot.config.paths import data_directory, write_private
 from toolglot.errors import MalformedData, UnknownName, UsageError
 from toolglot.jsontext import dumps
 from toolglot.loop.orchestrator import Orchestrator
-from toolglot.losses import Loss
 from toolglot.messages import save
 from toolglot.providers.catalog import ALIASES, PROFILES, SURFACES
 from toolglot.request import ToolDefinition
@@ -34,13 +34,31 @@ _KEYS = (
 )
 
 
+Handler = Callable[["Chat", str], Awaitable[None]]
+Completions = Callable[["Chat"], Iterable[str]]
+
+
 class Command(msgspec.Struct, frozen=True):
     """A slash command: its arguments, its description, and the function that runs it."""
 
     usage: str
     description: str
-    handler: Callable[["Chat", str], Awaitable[None]]
-    completions: Callable[["Chat"], Iterable[str]] | None = None
+    handler: Handler
+    completions: Completions | None = None
+
+
+COMMANDS: dict[str, Command] = {}
+
+
+def command(usage: str, description: str, completions: Completions | None = None) -> Callable[[Handler], Handler]:
+    """Register a function as a slash command; `usage` is its name and its arguments."""
+
+    def register(handler: Handler) -> Handler:
+        name, _, arguments = usage.partition(" ")
+        COMMANDS[name] = Command(arguments, description, handler, completions)
+        return handler
+
+    return register
 
 
 def find_command(text: str) -> tuple[Command, str] | None:
@@ -57,7 +75,19 @@ def find_command(text: str) -> tuple[Command, str] | None:
     raise UnknownName("command", f"/{word}", [f"/{name}" for name in COMMANDS])
 
 
-async def _show_help(chat: "Chat", argument: str) -> None:
+def complete_tools(chat: "Chat") -> Iterable[str]:
+    tools = list(chat.agent.registry)
+    native_names = (name for tool in tools for name in _tool_visibility(chat.agent, tool)[0])
+    return dict.fromkeys((*native_names, *(tool.name for tool in tools)))
+
+
+def complete_models(chat: "Chat") -> Iterable[str]:
+    providers = [f"{name}:" for name in (*PROFILES, *SURFACES, *ALIASES)]
+    return [*chat.setup.settings.aliases, *providers, *(f"simulator:{id}" for id in PROFILES)]
+
+
+@command("help", "show this help")
+async def show_help(chat: "Chat", argument: str) -> None:
     rows = {f"/{name} {command.usage}".rstrip(): command.description for name, command in COMMANDS.items()}
     width = max(map(len, rows))
     for usage, description in rows.items():
@@ -66,7 +96,8 @@ async def _show_help(chat: "Chat", argument: str) -> None:
         chat.screen.note(line, "dim")
 
 
-async def _switch_model(chat: "Chat", name: str) -> None:
+@command("model [NAME]", "switch to another model and show what changes", complete_models)
+async def switch_model(chat: "Chat", name: str) -> None:
     agent, screen = chat.agent, chat.screen
     if not name:
         screen.note(f"{agent.model} ({agent.engine.profile.wire})")
@@ -87,23 +118,16 @@ async def _switch_model(chat: "Chat", name: str) -> None:
         if (old_value := getattr(old, field)) != (new_value := getattr(new, field)):
             change = f"{_format_feature(old_value)} → {_format_feature(new_value)}"
             screen.note(f"  {field.replace('_', ' ')}: {change}", "dim")
-    _show_losses(chat, [loss for loss in after.losses if loss not in before.losses])
+    losses = Counter(f"{loss.subject}: {loss.reason}" for loss in after.losses if loss not in before.losses)
+    if not losses:
+        screen.note("  nothing in the conversation is lost", "dim")
+    for text, count in losses.items():
+        screen.note(f"  lost {count} times {text}" if count > 1 else f"  lost {text}", "yellow")
     repairs = [repair for repair in after.repairs if repair.where.startswith("messages")]
     for repair in repairs[:3]:
         screen.note(f"  repaired: {repair}", "dim")
     if len(repairs) > 3:
         screen.note(f"  … and {len(repairs) - 3} more", "dim")
-
-
-def _show_losses(chat: "Chat", losses: list[Loss]) -> None:
-    if not losses:
-        chat.screen.note("  nothing in the conversation is lost", "dim")
-    counts: dict[str, int] = {}
-    for loss in losses:
-        text = f"{loss.subject}: {loss.reason}"
-        counts[text] = counts.get(text, 0) + 1
-    for text, count in counts.items():
-        chat.screen.note(f"  lost {count} times {text}" if count > 1 else f"  lost {text}", "yellow")
 
 
 def _format_feature(value: object) -> str:
@@ -112,7 +136,8 @@ def _format_feature(value: object) -> str:
     return {True: "yes", False: "no"}.get(value, str(value)) if isinstance(value, bool) else str(value)
 
 
-async def _show_tools(chat: "Chat", name: str) -> None:
+@command("tools [NAME]", "list the tools, or show one as it is sent", complete_tools)
+async def show_tools(chat: "Chat", name: str) -> None:
     agent, screen = chat.agent, chat.screen
     if name:
         for definition in _find_definitions(agent, name):
@@ -156,7 +181,8 @@ def _find_definitions(agent: Orchestrator, name: str) -> list[ToolDefinition]:
     return [definitions[native] for native in native_names if native in definitions] or [tool.definition]
 
 
-async def _show_context(chat: "Chat", argument: str) -> None:
+@command("context", "show how much of the context window is used, and by what")
+async def show_context(chat: "Chat", argument: str) -> None:
     agent, screen = chat.agent, chat.screen
     usage = await agent.context_usage()
     total = usage.total
@@ -174,7 +200,8 @@ async def _show_context(chat: "Chat", argument: str) -> None:
         screen.note("  the context window is unknown; set a limit with context.budget", "dim")
 
 
-async def _save_conversation(chat: "Chat", name: str) -> None:
+@command("save [FILE]", "save the conversation")
+async def save_conversation(chat: "Chat", name: str) -> None:
     default = data_directory() / "chats" / f"{datetime.now():%Y-%m-%d-%H%M%S}.jsonl"
     path = Path(os.path.expanduser(name)) if name else default
     try:
@@ -184,7 +211,8 @@ async def _save_conversation(chat: "Chat", name: str) -> None:
     chat.screen.note(f"saved {len(chat.agent.conversation)} messages to {path}", "green")
 
 
-async def _load_conversation(chat: "Chat", name: str) -> None:
+@command("load FILE", "resume a saved conversation")
+async def load_conversation(chat: "Chat", name: str) -> None:
     if not name:
         raise UsageError("name a file: /load FILE")
     try:
@@ -195,7 +223,8 @@ async def _load_conversation(chat: "Chat", name: str) -> None:
     await chat.resume_pending()
 
 
-async def _undo_turn(chat: "Chat", argument: str) -> None:
+@command("undo", "remove the last prompt and its answer")
+async def undo_turn(chat: "Chat", argument: str) -> None:
     removed = chat.agent.undo()
     if not removed:
         chat.screen.note("there is nothing to undo", "dim")
@@ -208,20 +237,23 @@ async def _undo_turn(chat: "Chat", argument: str) -> None:
         chat.screen.note("the effects of its tools are not undone", "yellow")
 
 
-async def _start_new(chat: "Chat", argument: str) -> None:
+@command("new", "start a new conversation")
+async def start_new(chat: "Chat", argument: str) -> None:
     chat.agent.restore(save([]))
     await chat.update_context_usage()
     chat.screen.note("started a new conversation", "green")
 
 
-async def _attach_file(chat: "Chat", name: str) -> None:
+@command("attach PATH", "attach a file to the next prompt")
+async def attach_file(chat: "Chat", name: str) -> None:
     if not name:
         raise UsageError("name a file: /attach PATH")
     chat.attachments.append(load_attachment(Path(os.path.expanduser(name.strip("'\"")))))
     chat.screen.note(f"{name} will be sent with the next prompt", "green")
 
 
-async def _show_folded(chat: "Chat", number: str) -> None:
+@command("show [NUMBER]", "show folded text in full: thinking or a long result")
+async def show_folded(chat: "Chat", number: str) -> None:
     folded = chat.screen.folded_texts
     if not folded:
         raise UsageError("nothing has been folded yet")
@@ -232,31 +264,6 @@ async def _show_folded(chat: "Chat", number: str) -> None:
     chat.screen.console.print(Line(escape_controls(folded[index - 1].text)), soft_wrap=True)
 
 
-async def _leave(chat: "Chat", argument: str) -> None:
+@command("quit", "exit")
+async def leave(chat: "Chat", argument: str) -> None:
     chat.is_leaving = True
-
-
-def _complete_tools(chat: "Chat") -> Iterable[str]:
-    tools = list(chat.agent.registry)
-    native_names = (name for tool in tools for name in _tool_visibility(chat.agent, tool)[0])
-    return dict.fromkeys((*native_names, *(tool.name for tool in tools)))
-
-
-def _complete_models(chat: "Chat") -> Iterable[str]:
-    providers = [f"{name}:" for name in (*PROFILES, *SURFACES, *ALIASES)]
-    return [*chat.setup.settings.aliases, *providers, *(f"simulator:{id}" for id in PROFILES)]
-
-
-COMMANDS: dict[str, Command] = {
-    "help": Command("", "show this help", _show_help),
-    "model": Command("[NAME]", "switch to another model and show what changes", _switch_model, _complete_models),
-    "tools": Command("[NAME]", "list the tools, or show one as it is sent", _show_tools, _complete_tools),
-    "context": Command("", "show how much of the context window is used, and by what", _show_context),
-    "attach": Command("PATH", "attach a file to the next prompt", _attach_file),
-    "show": Command("[NUMBER]", "show folded text in full: thinking or a long result", _show_folded),
-    "save": Command("[FILE]", "save the conversation", _save_conversation),
-    "load": Command("FILE", "resume a saved conversation", _load_conversation),
-    "undo": Command("", "remove the last prompt and its answer", _undo_turn),
-    "new": Command("", "start a new conversation", _start_new),
-    "quit": Command("", "exit", _leave),
-}

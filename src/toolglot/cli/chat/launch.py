@@ -29,8 +29,7 @@ def launch(flags: Flags, prompt: str | None, load: Path | None) -> int:
     async def answer(questions: list[UserQuestion]) -> list[UserAnswer]:
         return await chats[0].answer_questions(questions)
 
-    confirm = _confirm if is_interactive() else None
-    with prepare(flags, confirm=confirm, ask_user=answer, use_demo_tools=True) as cli_setup:
+    with prepare(flags, confirm=_confirm if is_interactive() else None, ask_user=answer, use_demo_tools=True) as cli_setup:
         saved = read_saved(load) if load is not None else None
         has_line_editor = is_interactive()
         try:
