@@ -44,7 +44,7 @@ class TestShow:
         assert lines[0].split(maxsplit=2) == ["model", '"simulator:gemini"', f"project file {home.project_file}"]
         assert any(line.split(maxsplit=2) == ["policy.max_turns", "5", f"user file {home.user_file}"] for line in lines)
         assert any(line.split() == ["generation.top_p", "unset"] for line in lines)
-        shown = [line.split()[0] for line in lines if line.strip() and not line.startswith(("  ", "held"))]
+        shown = [line.split()[0] for line in lines if line.strip() and not line.startswith(("  ", "ignored"))]
         assert len(shown) == len(found.values)
         first_default = lines.index("")
         assert all(" file " in line for line in lines[:first_default])
@@ -52,7 +52,7 @@ class TestShow:
     def test_what_was_held_back_is_at_the_end_with_what_to_do(self, home: Home, capsys: pytest.CaptureFixture[str]) -> None:
         show_configuration(home.read(USER, PROJECT), json=False)
         title, tools, header = capsys.readouterr().out.splitlines()[-3:]
-        assert title == f"held back, because {home.project} is not trusted (toolglot trust):"
+        assert title == f"ignored because {home.project} is not trusted (run `toolglot trust`):"
         assert tools == '  tools = ["evil:tools"]: only a trusted directory may set it'
         assert header == '  providers.anthropic.headers.x-more = "[hidden]": only a trusted directory may set it'
 
@@ -93,7 +93,7 @@ class TestShow:
 
     def test_without_a_file_it_says_that_these_are_the_defaults(self, home: Home, capsys: pytest.CaptureFixture[str]) -> None:
         show_configuration(home.read(), json=False)
-        assert capsys.readouterr().out.startswith("nothing is set: these are the defaults\n")
+        assert capsys.readouterr().out.startswith("no settings are changed; these are the defaults\n")
 
 
 class TestWhere:
@@ -106,7 +106,7 @@ class TestWhere:
         lines = capsys.readouterr().out.splitlines()
         assert lines[0].split() == ["user", "file", str(home.user_file)]
         assert lines[1].split() == ["project", "file", str(home.project_file)]
-        assert lines[2].split() == ["trusted", "folders", str(home.state / "trust.json"), "(absent)"]
+        assert lines[2].split() == ["trusted", "directories", str(home.state / "trust.json"), "(does", "not", "exist)"]
 
     def test_as_json(self, home: Home, capsys: pytest.CaptureFixture[str]) -> None:
         show_paths(json=True)
@@ -123,10 +123,10 @@ class TestTrustFolder:
         monkeypatch.chdir(below)
         assert update_trust(None, remove=False, list_all=False) == 0
         said = capsys.readouterr().out
-        assert said.index("evil:tools") < said.index(f"{home.project} is trusted: ")
+        assert said.index("evil:tools") < said.index(f"{home.project} is now trusted: ")
         assert is_trusted(home.project)
         update_trust(None, remove=False, list_all=False)
-        assert capsys.readouterr().out == f"{home.project} is trusted already\n"
+        assert capsys.readouterr().out == f"{home.project} is already trusted\n"
         update_trust(None, remove=False, list_all=True)
         assert capsys.readouterr().out == f"{home.project}\n"
         update_trust(home.project, remove=True, list_all=False)
@@ -144,11 +144,11 @@ class TestTrustFolder:
 
     def test_a_folder_without_a_file_may_be_trusted_in_advance(self, home: Home, capsys: pytest.CaptureFixture[str]) -> None:
         update_trust(home.project, remove=False, list_all=False)
-        assert capsys.readouterr().out.startswith(f"there is no toolglot.toml in {home.project} yet\n")
+        assert capsys.readouterr().out.startswith(f"{home.project} has no toolglot.toml yet\n")
         assert is_trusted(home.project)
 
     def test_a_folder_that_does_not_exist_is_named(self) -> None:
-        with pytest.raises(UsageError, match=r"^there is no folder 'nowhere'$"):
+        with pytest.raises(UsageError, match=r"^no such directory: 'nowhere'$"):
             update_trust(Path("nowhere"), remove=False, list_all=False)
 
 
