@@ -1,0 +1,71 @@
+"""What `pip install toolglot` brings, what its extras are called, and what a program without built-in tools loads."""
+
+import re
+import subprocess
+import sys
+import tomllib
+from importlib.metadata import requires
+from pathlib import Path
+from typing import Any
+
+from packaging.requirements import Requirement
+
+ROOT = Path(__file__).resolve().parent.parent
+PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+MAX_PACKAGES = 20
+
+WITHOUT_BUILTINS = """
+import sys
+from toolglot import Orchestrator, from_config, tool
+
+@tool
+def add(a: int, b: int) -> int:
+    "Add two numbers."
+    return a + b
+
+for model in ("simulator:anthropic", "simulator:openai/gpt-5.1", "simulator:gemini"):
+    result = Orchestrator(model, tools=[add]).run_sync('call add {"a": 1, "b": 2}')
+    assert result.outcomes[0].result.text == "3"
+from_config("simulator", tools=[add], flags={"audit": False, "policy.deny": ["Bash"]}).run_sync("hi")
+print(*sorted(name for name in sys.modules if name.startswith("toolglot.") or name.partition(".")[0] in ("click", "rich")))
+"""
+
+
+def closure(requirements: list[str]) -> set[str]:
+    """All packages that an install of these requirements brings on this platform."""
+    packages: set[str] = set()
+    pending = list(requirements)
+    while pending:
+        requirement = Requirement(pending.pop())
+        name = requirement.name.lower().replace("_", "-")
+        if name not in packages and (requirement.marker is None or requirement.marker.evaluate({"extra": ""})):
+            packages.add(name)
+            pending += requires(name) or []
+    return packages
+
+
+def test_the_core_install_is_small() -> None:
+    packages = {"toolglot", *closure(PROJECT["dependencies"])}
+    assert len(packages) <= MAX_PACKAGES, sorted(packages)
+
+
+def test_type_information_is_shipped() -> None:
+    assert (ROOT / "src" / "toolglot" / "py.typed").is_file()
+
+
+def test_every_extra_that_a_message_names_exists() -> None:
+    sources = (path.read_text(encoding="utf-8") for path in (ROOT / "src").rglob("*.py"))
+    named = {extra for text in sources for extra in re.findall(r"toolglot\[([a-z]+)\]", text)}
+    extras = set(PROJECT["optional-dependencies"])
+    assert named <= extras
+    assert extras - named - {"all", "test", "check", "dev"} == set(), "an extra that no message names"
+
+
+def test_a_program_without_builtin_tools_loads_no_tables() -> None:
+    done = subprocess.run([sys.executable, "-c", WITHOUT_BUILTINS], capture_output=True, text=True, check=True)
+    loaded = done.stdout.split()
+    tables = {path.stem for path in (ROOT / "src/toolglot/facades").glob("*.py") if "TABLES" in path.read_text("utf-8")}
+    unwanted = ("toolglot.builtin", "toolglot.cli", "toolglot.engine.signin.copilot", "click", "rich")
+    assert "toolglot.facades.catalog" in loaded
+    assert [name for name in loaded if name.startswith(unwanted)] == []
+    assert [name for name in loaded if name in {f"toolglot.facades.{table}" for table in tables - {"catalog"}}] == []
