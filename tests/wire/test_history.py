@@ -104,7 +104,7 @@ def test_legal_repairs_after_it_took_out() -> None:
     """A turn of nothing but somebody else's thoughts is an empty turn."""
     writer = to_openai_chat()
     assert prepare_history([user("hi"), assistant(Thinking("hm"))], writer, first=2) == [user("hi")]
-    assert writer.losses == [Loss("thinking", "messages[3]", "it goes back only to the model that thought it")]
+    assert writer.losses == [Loss("thinking", "messages[3]", "it is only sent back to the model that produced it")]
     assert [(done.subject, done.where) for done in writer.repairs] == [("empty assistant message", "messages[3]")]
 
 

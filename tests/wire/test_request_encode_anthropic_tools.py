@@ -88,7 +88,7 @@ def test_media_that_cannot_be_said(media: Media) -> None:
         (MODEL, Options(3000, thinking_budget=9000), {}, {"type": "enabled", "budget_tokens": 2999}),
         (MODEL, Options(9000, thinking_budget=0), {}, None),
         (MODEL, Options(1024, thinking_budget=2000), {}, "leaves no room"),
-        ("claude-opus-5", Options(9000, thinking_budget=2000), {}, "takes no budget"),
+        ("claude-opus-5", Options(9000, thinking_budget=2000), {}, "accepts no thinking budget"),
         (
             MODEL,
             Options(9000, thinking_budget=2000),

@@ -1,12 +1,12 @@
-"""From a conversation to what a target may see of it: first what is not its own is taken out, then the rest is repaired.
+"""What a target may see of a conversation: foreign content is removed first, then the rest is repaired.
 
-Opaque state goes back to its origin and to nobody else: thinking is dropped, content of another wire is shown as text where it
-holds readable text, and both are Losses.
+Opaque state is sent back only to its origin. Thinking is dropped elsewhere, and content of another wire is shown as text if it
+contains any; both are Losses.
 """
 
 from collections.abc import Sequence
 
-import msgspec
+from msgspec.structs import replace
 
 from toolglot.messages import Block, Foreign, Message, Text, Thinking, ToolCall, ToolResult
 from toolglot.wire.json_values import Doc, as_dict, as_text, iter_dicts
@@ -17,42 +17,42 @@ __all__ = ["count_leading_system", "extract_text", "filter_visible", "prepare_hi
 
 
 def prepare_history(messages: Sequence[Message], writer: Writer, *, stateful: bool = False, first: int = 0) -> list[Message]:
-    """The history as the writer's target accepts it. `first`: the number of the first message, for what is said of it."""
-    mender = HistoryRepairer(writer.profile.history, stateful=stateful)
-    out: list[Message] = []
+    """Return the history as the target accepts it. `first` is the index of the first message, for reports."""
+    repairer = HistoryRepairer(writer.profile.history, stateful=stateful)
+    prepared: list[Message] = []
     for turn in split_turns(messages):
-        out += mender.repair_turn(
-            filter_visible(messages[turn.start : turn.stop], writer, first + turn.start), first + turn.start
-        )
-    out = mender.repair_ending(out)
-    writer.repairs.extend(mender.repairs)
-    return out
+        visible = filter_visible(messages[turn.start : turn.stop], writer, first + turn.start)
+        prepared += repairer.repair_turn(visible, first + turn.start)
+    prepared = repairer.repair_ending(prepared)
+    writer.repairs.extend(repairer.repairs)
+    return prepared
 
 
 def filter_visible(messages: Sequence[Message], writer: Writer, first: int) -> list[Message]:
-    """Messages without what the target may not see."""
-    return [_filter_message(message, writer, f"messages[{first + index}]") for index, message in enumerate(messages)]
+    """Return the messages without what the target may not see."""
+    visible: list[Message] = []
+    for index, message in enumerate(messages, first):
+        if not _is_plain(message):
+            where = f"messages[{index}]"
+            blocks = tuple(kept for block in message.blocks for kept in _filter_block(block, message, writer, where))
+            message = message if blocks == message.blocks else replace(message, blocks=blocks)
+        visible.append(message)
+    return visible
 
 
 def count_leading_system(messages: Sequence[Message]) -> int:
-    """How many messages of instructions come before anything else."""
+    """Count the system messages before anything else."""
     return next((index for index, message in enumerate(messages) if message.role != "system"), len(messages))
 
 
-def _filter_message(message: Message, writer: Writer, where: str) -> Message:
-    if _is_plain(message):
-        return message
-    blocks = tuple(kept for block in message.blocks for kept in _filter_block(block, message, writer, where))
-    return message if blocks == message.blocks else msgspec.structs.replace(message, blocks=blocks)
-
-
 def _is_plain(message: Message) -> bool:
-    """Whether everybody may see everything: calls of the assistant, results of text, and text."""
-    calls = message.role == "assistant"
+    """Return whether any target may see the whole message: text, calls of the assistant, results of text."""
+    # `type(...) is` instead of isinstance: this runs for every block of every request.
+    is_assistant = message.role == "assistant"
     for block in message.blocks:
         kind = type(block)
         if kind is ToolCall:
-            if not calls:
+            if not is_assistant:
                 return False
         elif kind is ToolResult:
             for part in block.content:  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownVariableType]
@@ -66,39 +66,37 @@ def _is_plain(message: Message) -> bool:
 def _filter_block(block: Block, message: Message, writer: Writer, where: str) -> list[Block]:
     match block:
         case Thinking():
+            # Never sent as text instead: Claude starts to imitate <thinking> tags that it finds in the history.
             if writer.owns_state(message.origin) and writer.profile.reasoning_echo != "no":
                 return [block]
-            writer.record_loss("thinking", where, "it goes back only to the model that thought it")
+            writer.record_loss("thinking", where, "it is only sent back to the model that produced it")
             return []
         case Foreign() if not writer.accepts_foreign(block, message.origin):
-            writer.record_loss(_foreign_type(block), where, f"only {block.wire} understands it")
+            item = as_dict(block.item)
+            subject = as_text(item.get("type")) or next(iter(item), "content")
+            writer.record_loss(subject, where, f"only {block.wire} understands it")
             text = extract_text(block)
             return [Text(text)] if text else []
-        case Text(text="") if not writer.owns_state(message.origin):  # it only carried state
+        case Text(text="") if not writer.owns_state(message.origin):  # it only carried a signature
             return []
         case ToolCall() if message.role != "assistant":
             writer.record_loss(f"call {block.name!r}", where, "only the assistant calls tools")
             return []
         case ToolResult():
             content = tuple(kept for part in block.content for kept in _filter_block(part, message, writer, where))
-            return [block if content == block.content else msgspec.structs.replace(block, content=content)]
+            return [block if content == block.content else replace(block, content=content)]
         case _:
             return [block]
 
 
-def _foreign_type(block: Foreign) -> str:
-    item = as_dict(block.item)
-    return as_text(item.get("type")) or next(iter(item), "content")
-
-
 def extract_text(block: Foreign) -> str:
-    """The text in foreign content that a reader would see; "" where there is none."""
+    """Return the readable text of foreign content, "" if there is none."""
     item: Doc = as_dict(block.item)
-    if code := as_dict(item.get("executableCode")).get("code"):
+    if code := as_dict(item.get("executableCode")).get("code"):  # Gemini's code execution
         return f"[ran code]\n{code}"
     if output := as_dict(item.get("codeExecutionResult")).get("output"):
         return f"[output]\n{output}"
-    if item.get("type") == "search_result":
+    if item.get("type") == "search_result":  # Anthropic
         texts = [as_text(part.get("text")) for part in iter_dicts(item.get("content"))]
         return "\n".join([f"[{as_text(item.get('title'))}] {as_text(item.get('source'))}", *texts])
     return as_text(item.get("text")) or as_text(item.get("refusal"))

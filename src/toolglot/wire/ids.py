@@ -1,14 +1,15 @@
-"""Ids that are made up: letters and digits, which every provider accepts, the same for the same words."""
+"""Generated ids: deterministic, so that the same bytes decode to the same reply and encodings stay cacheable."""
 
 from hashlib import sha256
 
 __all__ = ["hash_id"]
 
+# Letters and digits are legal in every provider's ids; Mistral allows nothing else (400 "must be a-z, A-Z, 0-9").
 _ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 
 def hash_id(seed: str, length: int) -> str:
-    """An id of `size` characters, 21 at most."""
+    """Return an id of `length` characters, at most 21, that depends only on the seed."""
     number = int.from_bytes(sha256(seed.encode("utf-8", "surrogatepass")).digest()[:16], "big")
     digits = ""
     for _ in range(length):

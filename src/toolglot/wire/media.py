@@ -1,4 +1,4 @@
-"""Media as URLs and back: the one place that knows data URLs."""
+"""Media as URLs and back. All handling of data URLs is here."""
 
 import base64
 import binascii
@@ -8,16 +8,20 @@ from toolglot.messages import Media, MediaKind, Opaque
 
 __all__ = ["extract_file_text", "guess_media_type", "media_from_url", "media_kind", "to_data_url"]
 
+# The first characters of a file in base64: clients often omit the media type of an image.
+_BASE64_SIGNATURES = (("/9j/", "image/jpeg"), ("iVBOR", "image/png"), ("R0lGOD", "image/gif"), ("UklGR", "image/webp"))
+_DEFAULT_TYPES = {"image": "image/jpeg", "audio": "audio/mpeg", "video": "video/mp4", "file": "application/pdf"}
+
 
 def to_data_url(media: Media) -> str | None:
-    """The media's URL, or its bytes as one. None where there is neither."""
+    """Return the bytes as a data URL, else the URL; None if there is neither."""
     if media.data is not None:
         return f"data:{media.media_type or 'application/octet-stream'};base64,{media.data}"
     return media.url
 
 
 def media_from_url(kind: MediaKind, url: str, *, name: str = "", extra: Opaque | None = None) -> Media:
-    """A data URL as bytes, any other as where they are. `more`: fields for the way back."""
+    """Decode a data URL, or keep any other URL. `extra` holds fields to send back to the origin."""
     head, comma, data = url.partition(",")
     opaque = {"more": extra} if extra else None
     if head.startswith("data:") and head.endswith(";base64") and comma:
@@ -27,7 +31,7 @@ def media_from_url(kind: MediaKind, url: str, *, name: str = "", extra: Opaque |
 
 
 def media_kind(media_type: str) -> MediaKind:
-    """The kind of a media type."""
+    """Return the kind of a media type."""
     match media_type.partition("/")[0]:
         case "image" | "audio" | "video" as kind:
             return kind
@@ -36,9 +40,9 @@ def media_kind(media_type: str) -> MediaKind:
 
 
 def extract_file_text(media: Media) -> str | None:
-    """The text of a textual file, for wires that take no such file."""
-    textual = media.media_type.startswith("text/") or media.media_type in ("application/json", "application/xml")
-    if not textual or media.data is None:
+    """Return the content of a text file, for wires that accept no such file; None if it is not text."""
+    is_textual = media.media_type.startswith("text/") or media.media_type in ("application/json", "application/xml")
+    if not is_textual or media.data is None:
         return None
     try:
         text = base64.b64decode(media.data, validate=True).decode()
@@ -47,14 +51,10 @@ def extract_file_text(media: Media) -> str | None:
     return f"[file {media.name}]\n{text}" if media.name else text
 
 
-_BASE64_SIGNATURES = (("/9j/", "image/jpeg"), ("iVBOR", "image/png"), ("R0lGOD", "image/gif"), ("UklGR", "image/webp"))
-_DEFAULT_TYPES = {"image": "image/jpeg", "audio": "audio/mpeg", "video": "video/mp4", "file": "application/pdf"}
-
-
 def guess_media_type(media: Media) -> str:
-    """The type of media that does not say it: from its first bytes, its name, or its kind."""
-    for start, media_type in _BASE64_SIGNATURES:
-        if media.data and media.data.startswith(start):
+    """Guess a missing media type from the first bytes, the file name, or the kind."""
+    for signature, media_type in _BASE64_SIGNATURES:
+        if media.data and media.data.startswith(signature):
             return media_type
     path = (media.url or media.name).partition("?")[0]
     return mimetypes.guess_type(path)[0] or _DEFAULT_TYPES[media.kind]

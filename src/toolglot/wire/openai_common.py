@@ -8,20 +8,14 @@ from toolglot.wire.writer import Writer
 
 __all__ = ["SHARED_FIELDS", "decode_output", "encode_output_schema"]
 
-# Request fields that mean the same on both.
+# Request fields with the same meaning on both wires: they survive a conversion between the two.
 SHARED_FIELDS = {
-    "metadata",
-    "prompt_cache_key",
-    "safety_identifier",
-    "service_tier",
-    "store",
-    "user",
-    "prompt_cache_retention",
+    *("metadata", "prompt_cache_key", "prompt_cache_retention", "safety_identifier", "service_tier", "store", "user"),
 }
 
 
 def decode_output(format: Doc, schema_key: str = "") -> Output | None:
-    """`response_format` (chat: the shape lies in `json_schema`) or `text.format` (responses)."""
+    """Decode `response_format` (Chat nests the schema under `schema_key`) or `text.format` (Responses)."""
     match format.get("type"):
         case "json_object":
             return Output()
@@ -33,14 +27,18 @@ def decode_output(format: Doc, schema_key: str = "") -> Output | None:
             return None
 
 
-def encode_output_schema(output: Output, writer: Writer) -> tuple[Doc, bool | None]:
-    """The output's schema, and whether it binds the model."""
+def encode_output_schema(output: Output, writer: Writer) -> Doc:
+    """Encode name, schema, description and strictness, which both wires send alike."""
     strict = output.strict
     if strict and not writer.profile.strict_dialect:
         writer.record_loss("strict", "output", f"{writer.profile.title} has no strict mode")
         strict = None
-    if not strict:
-        return output.schema or {}, strict
-    lowered = lower(output.schema, getattr(dialects, writer.profile.strict_dialect), tool_name=output.name)
-    writer.losses.extend(lowered.losses)
-    return lowered.schema, True
+    schema = output.schema or {}
+    if strict:
+        lowered = lower(output.schema, getattr(dialects, writer.profile.strict_dialect), tool_name=output.name)
+        writer.losses.extend(lowered.losses)
+        schema = lowered.schema
+    shape: Doc = {"name": output.name, "schema": schema}
+    if output.description:
+        shape["description"] = output.description
+    return shape if strict is None else {**shape, "strict": strict}

@@ -1,7 +1,8 @@
-"""Append-only encoding: turn n + 1 costs what is new in it, and the bytes sent before stay a prefix of the body.
+"""Append-only encoding: each request costs only what is new, and the bytes sent before stay a prefix of the body.
 
-A turn is closed when all its calls have results; it is repaired and encoded once, and never touched again. The head of the body
-(model, tools, options, instructions) is encoded once and again only where it changes, which starts a new prefix.
+A turn is closed when all of its calls have results. It is repaired and encoded once and never touched again, so that prompt
+caches hit. The head of the body (model, tools, options, instructions) is encoded again only if it changes, which starts a new
+prefix.
 """
 
 from collections.abc import Sequence
@@ -25,7 +26,7 @@ __all__ = ["EncodedBody", "HeadCache", "PrefixEncoder"]
 
 
 class EncodedBody(msgspec.Struct, frozen=True, gc=False):
-    """A request as the bytes of a body. `closed`: so many of them are the start of the next body too."""
+    """A request as the bytes of a body. The first `prefix_length` bytes also start the next body."""
 
     body: bytes
     prefix_length: int
@@ -37,7 +38,7 @@ class EncodedBody(msgspec.Struct, frozen=True, gc=False):
 
 
 class HeadCache:
-    """The head that was made last for a target, shared by the conversations that begin alike."""
+    """The latest head for a target, shared by conversations that start alike."""
 
     def __init__(self) -> None:
         self.request: Request | None = None
@@ -47,14 +48,15 @@ class HeadCache:
         self.head = b""
 
     def matches(self, request: Request, system: Sequence[Message], head_key: object) -> bool:
-        """Whether it is the head of this request."""
-        return self.writer is not None and head_key == self.head_key and request == self.request and system == self.system
+        """Return whether the cached head is that of this request."""
+        is_same = head_key == self.head_key and request == self.request and system == self.system
+        return self.writer is not None and is_same
 
 
 class PrefixEncoder:
-    """Encodes the requests of one conversation for one target, one after another.
+    """Encodes the successive requests of one conversation for one target.
 
-    `heads`: shared with the encoders of other conversations for the same target, so that tools are lowered once.
+    `head_cache` is shared with encoders of other conversations for the same target, so that tools are lowered only once.
     """
 
     def __init__(self, profile: Profile, head_cache: HeadCache | None = None) -> None:
@@ -68,101 +70,83 @@ class PrefixEncoder:
         self._writer = Writer(self._profile)
         self._leading_count = 0
         self._head_key: object = None
-        self._repairer: HistoryRepairer | None = None
+        self._repairer = HistoryRepairer(self._profile.history)
         self._closed_count = 0  # messages in closed turns
         self._closed_items = bytearray()  # their encoding, with a comma after each item
         self._request: Request | None = None
         self._head = b""
 
     def encode(self, request: Request) -> EncodedBody:
-        """The body of a request. A conversation that is the same object, or starts with the same messages, keeps its prefix."""
+        """Encode a request. A conversation that is the same object, or starts with the same messages, keeps its prefix."""
         if not self._can_extend(request):
             self._reset(request.messages)
             self._start_prefix(request)
         self._close_turns(request)
-        assert self._repairer is not None
-        if (
-            self._closed_count == len(request.messages) and self._repairer.awaits_model
-        ):  # the next turn of a tool loop: nothing is open
-            tail_writer, tail, mended = self._writer, b"", self._repairer.repairs
-        else:
-            tail_writer = self._writer.copy()
-            tail, mended = self._encode_tail(request, tail_writer)
+        if self._closed_count == len(request.messages) and self._repairer.awaits_model:  # a tool loop: nothing is open
+            tail_writer, tail, repairs = self._writer, b"", self._repairer.repairs
+        else:  # the open turn may look different in the next request: encode it with copies
+            tail_writer, repairer = self._writer.copy(), self._repairer.copy()
+            messages, first = request.messages[self._closed_count :], self._closed_count
+            history = repairer.repair_turn(filter_visible(messages, tail_writer, first), first) if messages else []
+            tail, repairs = self._encode_items(repairer.repair_ending(history), tail_writer, first), repairer.repairs
         if self._closed_items or tail:
             *parts, last = [part for part in (self._head, self._closed_items, tail) if part]
             body = b"".join((*parts, memoryview(last)[: len(last) - (last[-1:] == b",")], b"]}"))
-        else:  # nothing but what the provider holds
+        else:  # the provider stores the whole history
             body = dumps(encode_request(request, self._profile).body)
         return EncodedBody(
             body,
             len(self._head) + len(self._closed_items) - 1 if self._closed_items or tail else 0,
             tuple(tail_writer.losses),
-            (*tail_writer.repairs, *mended),
+            (*tail_writer.repairs, *repairs),
             tail_writer.names,
             tail_writer.lowerings,
             frozenset(tail_writer.freeform),
         )
 
     def _can_extend(self, request: Request) -> bool:
-        before = self._request
-        if before is None or self._messages is None:
-            return False
-        if replace(request, messages=()) != replace(before, messages=()):
+        """Return whether the request continues the one before it, with the same head."""
+        if self._request is None or self._messages is None or replace(request, messages=()) != self._request:
             return False
         messages = request.messages
         if len(messages) < self._closed_count or self._encoder.leading_count(messages) != self._leading_count:
             return False
         if self._encoder.head_key(request, self._writer) != self._head_key:
             return False
-        if messages is not self._messages:
-            same = all(one is other for one, other in zip(messages[: self._closed_count], self._messages, strict=False))
-            self._messages = messages
-            return same
-        return True
+        if messages is self._messages:
+            return True
+        # Another list: its messages must be the very same objects, which is cheap to check and never wrong.
+        closed = zip(messages[: self._closed_count], self._messages, strict=False)
+        self._messages = messages
+        return all(new is old for new, old in closed)
 
     def _start_prefix(self, request: Request) -> None:
-        """The head, and everything about it that the history needs to know."""
-        count = self._leading_count = self._encoder.leading_count(request.messages)
-        self._request, self._closed_count = replace(request, messages=()), count
+        """Encode the head, and keep the writer that knows its names."""
+        count = self._leading_count = self._closed_count = self._encoder.leading_count(request.messages)
+        self._request = replace(request, messages=())
         self._repairer = HistoryRepairer(self._profile.history, stateful=is_stateful(request, self._profile))
-        writer, heads, system = Writer(self._profile, request.model), self._head_cache, request.messages[:count]
+        writer, cache, system = Writer(self._profile, request.model), self._head_cache, request.messages[:count]
         self._head_key = self._encoder.head_key(request, writer)
-        if not heads.matches(self._request, system, self._head_key):
+        if not cache.matches(self._request, system, self._head_key):
             reserve_names(request.tools, writer)
             body = self._encoder.encode_body(request, writer, filter_visible(system, writer, 0), [])
-            head = dumps(body)[:-2]
-            heads.request, heads.system, heads.head_key = self._request, system, self._head_key
-            heads.writer, heads.head = writer, head if head[-1:] == b"[" else head + b","
-        assert heads.writer is not None
-        self._writer, self._head = heads.writer.copy(), heads.head
+            head = dumps(body)[:-2]  # without "]}": the items come last in every body
+            cache.request, cache.system, cache.head_key = self._request, system, self._head_key
+            cache.writer, cache.head = writer, head if head[-1:] == b"[" else head + b","
+        assert cache.writer is not None
+        self._writer, self._head = cache.writer.copy(), cache.head
 
     def _close_turns(self, request: Request) -> None:
-        assert self._repairer is not None
+        """Encode the turns that were closed since the last request."""
         for turn in split_turns(request.messages, self._closed_count):
             messages = request.messages[turn.start : turn.stop]
-            if turn.stop == len(request.messages) and not self._is_turn_closed(messages):
+            # A prefill that the target wants trimmed is trimmed only at the end of a request: it stays open.
+            is_prefill = messages[-1].role == "assistant" and self._profile.history.plain_prefill
+            if turn.stop == len(request.messages) and (is_prefill or not is_turn_closed(messages)):
                 break
-            self._closed_items += self._encode_items(
-                self._repairer.repair_turn(filter_visible(messages, self._writer, turn.start), turn.start),
-                self._writer,
-                turn.start,
-            )
+            history = self._repairer.repair_turn(filter_visible(messages, self._writer, turn.start), turn.start)
+            self._closed_items += self._encode_items(history, self._writer, turn.start)
             self._closed_count = turn.stop
-
-    def _is_turn_closed(self, messages: Sequence[Message]) -> bool:
-        """An answer that the caller has begun is not over where it is trimmed for the target."""
-        begun = messages[-1].role == "assistant" and self._profile.history.plain_prefill
-        return not begun and is_turn_closed(messages)
-
-    def _encode_tail(self, request: Request, writer: Writer) -> tuple[bytes, list[Repair]]:
-        """What is not closed, and what was mended in all."""
-        assert self._repairer is not None
-        mender = self._repairer.copy()
-        messages = request.messages[self._closed_count :]
-        history = (
-            mender.repair_turn(filter_visible(messages, writer, self._closed_count), self._closed_count) if messages else []
-        )
-        return self._encode_items(mender.repair_ending(history), writer, self._closed_count), mender.repairs
 
     def _encode_items(self, history: Sequence[Message], writer: Writer, first: int) -> bytes:
         return b"".join(dumps(item) + b"," for item in encode_messages(history, self._encoder, writer, first))

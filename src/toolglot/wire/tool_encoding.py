@@ -1,4 +1,4 @@
-"""Tools for a target: which of them it is offered, under which names and schemas, and how the choice among them is said."""
+"""Tools for a target: which ones are sent, under which names and schemas, and how the choice among them is expressed."""
 
 from collections.abc import Iterable
 from contextlib import suppress
@@ -27,7 +27,7 @@ __all__ = [
 
 
 class EncodedFunction(msgspec.Struct, frozen=True):
-    """A tool in the words of the target: name, description, schema, whether it binds, and fields for its own wire."""
+    """A tool as the target's function. `extra` holds fields that only its own wire understands."""
 
     name: str
     description: str
@@ -36,7 +36,7 @@ class EncodedFunction(msgspec.Struct, frozen=True):
     extra: dict[str, Any]
 
 
-# The one parameter of a freeform tool where a wire has functions only.
+# The schema of a freeform tool on wires that have only functions.
 _FREEFORM_SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {"input": {"type": "string", "description": "The whole input as plain text."}},
@@ -45,29 +45,40 @@ _FREEFORM_SCHEMA: dict[str, Any] = {
 
 
 def reserve_names(tools: Iterable[ToolDefinition], writer: Writer) -> None:
-    """Tools have the first choice of names, before calls of the history; too many strict ones are found out."""
+    """Give tools the first choice of names, before calls of the history, and find those that cannot all be strict."""
     strict: dict[str, dict[str, Any]] = {}
     for tool in tools:
-        if known := native_definition(tool, writer) or _hosted_definition(tool, writer):
-            writer.native_types[tool.name] = str(known.get("type", ""))
+        if definition := native_definition(tool, writer) or _hosted_definition(tool, writer):
+            writer.native_types[tool.name] = str(definition.get("type", ""))
         if tool.kind != "hosted":
             name = writer.map_tool_name(tool.name, tool.namespace)
             if tool.strict and writer.profile.strict_dialect:
-                with suppress(UsageError):  # a broken schema is left out later, with its reason
+                with suppress(UsageError):  # `select_tools` drops a tool with a broken schema, and says why
                     strict[name] = _lower_schema(tool, writer.profile.strict_dialect, writer).schema
-    if strict:
+    if strict:  # limits hold for all strict schemas of a request together: Anthropic allows 20 tools, 24 optional parameters
         writer.non_strict = check_strict_limits(strict, getattr(dialects, writer.profile.strict_dialect))
 
 
 def select_tools(request: Request, writer: Writer) -> tuple[list[ToolDefinition], ToolChoice | None]:
-    """The tools and the choice as the target can say them. What it cannot say is emulated: tools are left out, and the
-    model is told (`nudges`).
+    """Select the tools and the choice that the target can express.
+
+    A choice that it cannot express is emulated: tools are omitted, and a prompt hint tells the model.
     """
-    tools = [tool for tool in _drop_duplicates(request.tools, writer) if _is_usable(tool, writer)]
-    most = writer.profile.limits.tools
-    if most and len(tools) > most:
-        _omit_tools(tools[most:], f"{writer.profile.title} takes {most} at most", writer)
-        tools = tools[:most]
+    tools: list[ToolDefinition] = []
+    seen: dict[tuple[str, str], ToolDefinition] = {}
+    for tool in request.tools:
+        first = seen.get((tool.namespace, tool.name))
+        if first is not None and tool.kind != "hosted":  # every provider refuses two tools with one name
+            if first != tool:
+                writer.record_loss(f"tool {tool.name!r}", "tools", "another tool has the same name; the first one is kept")
+            continue
+        seen[tool.namespace, tool.name] = tool
+        if _is_usable(tool, writer):
+            tools.append(tool)
+    limit = writer.profile.limits.tools
+    if limit and len(tools) > limit:
+        _omit_tools(tools[limit:], f"{writer.profile.title} accepts at most {limit}", writer)
+        tools = tools[:limit]
     choice = request.tool_choice
     if choice is None or not tools:
         if choice and choice.mode == "required":
@@ -77,26 +88,25 @@ def select_tools(request: Request, writer: Writer) -> tuple[list[ToolDefinition]
     if choice.names and not names:
         writer.record_loss("tool_choice", "tool_choice", f"there is no tool {' or '.join(map(repr, choice.names))}")
         return tools, None
-    return _apply_choice(tools, choice.mode, names, writer)
+    return _emulate_choice(tools, choice.mode, names, writer)
 
 
-def _apply_choice(
+def _emulate_choice(
     tools: list[ToolDefinition], mode: str, names: tuple[str, ...], writer: Writer
 ) -> tuple[list[ToolDefinition], ToolChoice | None]:
-    choices, who = writer.profile.features.choices, writer.model or writer.profile.title
+    choices, model = writer.profile.features.choices, writer.model or writer.profile.title
     if mode == "none" and "none" not in choices:
-        _omit_tools(tools, f"{who} cannot be told to call none", writer)
+        _omit_tools(tools, f"{model} has no choice 'none'", writer)
         return [], None
-    single = len(names) == 1 and mode == "required"
-    if names and ("named" if single else "subset") not in choices:
-        _omit_tools([tool for tool in tools if tool.name not in names], f"{who} has no such choice", writer)
+    is_single = len(names) == 1 and mode == "required"
+    if names and ("named" if is_single else "subset") not in choices:
+        _omit_tools([tool for tool in tools if tool.name not in names], f"{model} has no such choice", writer)
         tools, names = [tool for tool in tools if tool.name in names], ()
     if mode == "required" and "required" not in choices:
-        writer.record_loss("tool_choice", "tool_choice", f"{who} cannot be forced to call a tool; it is asked to")
-        wanted = " or ".join(
-            writer.map_tool_name(tool.name, tool.namespace) for tool in tools if not names or tool.name in names
-        )
-        writer.prompt_hints.append(f"Answer with a call to {wanted}." if len(tools) <= 3 else "Answer with a call to a tool.")
+        writer.record_loss("tool_choice", "tool_choice", f"{model} cannot be forced to call a tool; a prompt hint asks for it")
+        wanted = [writer.map_tool_name(tool.name, tool.namespace) for tool in tools if not names or tool.name in names]
+        hint = f"Answer with a call to {' or '.join(wanted)}." if len(tools) <= 3 else "Answer with a call to a tool."
+        writer.prompt_hints.append(hint)
         mode, names = "auto", ()
     return tools, None if mode == "auto" and "required" not in choices else ToolChoice(mode, names)  # pyright: ignore[reportArgumentType]
 
@@ -104,34 +114,20 @@ def _apply_choice(
 def _omit_tools(tools: list[ToolDefinition], reason: str, writer: Writer) -> None:
     names = [writer.map_tool_name(tool.name, tool.namespace) for tool in tools]
     for name in names:
-        writer.record_loss(f"tool {name!r}", "tools", f"left out of this request: {reason}")
-    if names:
+        writer.record_loss(f"tool {name!r}", "tools", f"omitted from this request: {reason}")
+    if names:  # the history may contain calls to them
         writer.prompt_hints.append(f"These tools cannot be called now: {', '.join(names)}.")
 
 
 def select_chosen(choice: ToolChoice, tools: Iterable[ToolDefinition], writer: Writer) -> list[tuple[ToolDefinition, str]]:
-    """The tools that a choice names, with their names on the wire."""
+    """Return the tools that a choice names, with their names on the wire."""
     return [(tool, writer.map_tool_name(tool.name, tool.namespace)) for tool in tools if tool.name in choice.names]
 
 
-def _drop_duplicates(tools: Iterable[ToolDefinition], writer: Writer) -> tuple[ToolDefinition, ...]:
-    """Two tools of one name are refused: the first counts."""
-    kept: list[ToolDefinition] = []
-    seen: dict[tuple[str, str], ToolDefinition] = {}
-    for tool in tools:
-        first = seen.get((tool.namespace, tool.name))
-        if first is None or tool.kind == "hosted":
-            seen[(tool.namespace, tool.name)] = tool
-            kept.append(tool)
-        elif first != tool:
-            writer.record_loss(f"tool {tool.name!r}", "tools", "a second tool of the same name; the first is kept")
-    return tuple(kept)
-
-
 def native_definition(tool: ToolDefinition, writer: Writer) -> dict[str, Any] | None:
-    """A tool that the model knows by itself: what stands for it on the wire. None for all others."""
-    found = tool.typed.get(writer.profile.wire)
-    return found if found is not None and found["type"] in writer.profile.features.typed else None
+    """Return the vendor's own definition of a tool if the model is trained on it, else None."""
+    definition = tool.typed.get(writer.profile.wire)
+    return definition if definition is not None and definition["type"] in writer.profile.features.typed else None
 
 
 def _hosted_definition(tool: ToolDefinition, writer: Writer) -> dict[str, Any] | None:
@@ -139,46 +135,49 @@ def _hosted_definition(tool: ToolDefinition, writer: Writer) -> dict[str, Any] |
 
 
 def encode_hosted(tool: ToolDefinition, writer: Writer) -> dict[str, Any] | None:
-    """A tool that a provider runs: its definition there, or None and a Loss."""
-    if (found := _hosted_definition(tool, writer)) is not None:
-        return found
-    why = f"only {tool.wire} runs it" if tool.wire != writer.profile.wire else "it has no definition"
-    writer.record_loss(f"hosted tool {tool.name!r}", "tools", why)
+    """Return the definition of a tool that the provider runs, or None and a Loss."""
+    if (definition := _hosted_definition(tool, writer)) is not None:
+        return definition
+    reason = f"only {tool.wire} runs it" if tool.wire != writer.profile.wire else "it has no definition"
+    writer.record_loss(f"hosted tool {tool.name!r}", "tools", reason)
     return None
 
 
 def encode_function(tool: ToolDefinition, writer: Writer) -> EncodedFunction:
-    """A tool as a function. A freeform one becomes a function with one text parameter."""
+    """Encode a tool as a function. A freeform tool becomes a function with one text parameter."""
     name = writer.map_tool_name(tool.name, tool.namespace)
     if tool.kind == "freeform":
         writer.record_loss("freeform", f"tool {tool.name!r}", "sent as a function with one text parameter")
         writer.freeform.add(name)
         return EncodedFunction(name, _describe(tool), _FREEFORM_SCHEMA, False, {})
-    own = (tool.opaque or {}) if tool.wire == writer.profile.wire else {}
-    strict = _is_strict(tool, name, writer)
-    lowered = writer.lowerings[name] = _lower_schema(
-        tool, writer.profile.strict_dialect if strict else writer.profile.dialect, writer
-    )
+    extra = (tool.opaque or {}) if tool.wire == writer.profile.wire else {}
+    is_strict = bool(tool.strict)
+    if is_strict and not (writer.profile.features.strict and writer.profile.strict_dialect):
+        writer.record_loss("strict", f"tool {tool.name!r}", f"{writer.profile.title} has no strict mode")
+        is_strict = False
+    elif is_strict and (reason := writer.non_strict.get(name)):
+        writer.record_loss("strict", f"tool {tool.name!r}", reason)
+        is_strict = False
+    dialect = writer.profile.strict_dialect if is_strict else writer.profile.dialect
+    lowered = writer.lowerings[name] = _lower_schema(tool, dialect, writer)
     writer.losses.extend(lowered.losses)
     _report_restorations(tool, lowered, writer)
-    return EncodedFunction(name, _describe(tool, lowered.root_description), lowered.schema, strict, own)
+    return EncodedFunction(name, _describe(tool, lowered.root_description), lowered.schema, is_strict, extra)
 
 
 def _report_restorations(tool: ToolDefinition, lowered: LoweredSchema, writer: Writer) -> None:
-    """What is said in another shape, and turned back when the call comes (`wire/back`)."""
-    for way in lowered.restorations:
-        where = f"tool {tool.name!r} at {way.pointer}"
-        match way:
+    """Report changes of shape that `restore_calls` undoes when the call arrives."""
+    for restoration in lowered.restorations:
+        where = f"tool {tool.name!r} at {restoration.pointer}"
+        match restoration:
             case Pairs():
-                writer.record_loss("map", where, "sent as a list of keys and values; turned back in the call")
+                writer.record_loss("map", where, "sent as a list of keys and values; restored in the call")
             case JsonText():
-                writer.record_loss("free value", where, "asked for as JSON text; turned back in the call")
+                writer.record_loss("free value", where, "requested as JSON text; restored in the call")
             case Rename(names=names):
-                writer.record_repair(f"parameters {', '.join(names.values())}", where, "refused names are mapped, and back")
+                writer.record_repair(f"parameters {', '.join(names.values())}", where, "invalid names are mapped, and back")
             case Omit(names=names):
-                writer.record_repair(
-                    f"parameters {', '.join(names)}", where, "null stands for left out, and is taken out again"
-                )
+                writer.record_repair(f"parameters {', '.join(names)}", where, "null means omitted; it is removed again")
 
 
 def _lower_schema(tool: ToolDefinition, dialect: str, writer: Writer) -> LoweredSchema:
@@ -189,35 +188,23 @@ def _lower_schema(tool: ToolDefinition, dialect: str, writer: Writer) -> Lowered
 
 
 def _is_usable(tool: ToolDefinition, writer: Writer) -> bool:
-    """One tool with a broken schema must not cost the whole request: it is left out."""
+    """Return whether the tool can be sent. One broken schema must not make the whole request fail."""
     if tool.kind == "hosted":
         return encode_hosted(tool, writer) is not None
     try:
         _lower_schema(tool, writer.profile.dialect, writer)
     except UsageError as e:
-        writer.record_loss(f"tool {tool.name!r}", "tools", f"left out: {e}")
-        return False
-    return True
-
-
-def _is_strict(tool: ToolDefinition, name: str, writer: Writer) -> bool:
-    if not tool.strict:
-        return False
-    if not (writer.profile.features.strict and writer.profile.strict_dialect):
-        writer.record_loss("strict", f"tool {tool.name!r}", f"{writer.profile.title} has no strict mode")
-        return False
-    if why := writer.non_strict.get(name):
-        writer.record_loss("strict", f"tool {tool.name!r}", why)
+        writer.record_loss(f"tool {tool.name!r}", "tools", f"omitted: {e}")
         return False
     return True
 
 
 def _describe(tool: ToolDefinition, note: str = "") -> str:
-    """The description; what the target has no field for is said in it."""
+    """Return the description, with what the target has no field for."""
     lines = [line for line in (tool.description, note) if line]
     for example in tool.examples:
-        note = f" ({example.description})" if example.description else ""
-        lines.append(f"Example{note}: {dumps_text(example.input)}")
+        caption = f" ({example.description})" if example.description else ""
+        lines.append(f"Example{caption}: {dumps_text(example.input)}")
     if tool.kind == "freeform" and tool.grammar:
         lines.append(f"The input must follow this grammar: {dumps_text(tool.grammar)}")
     return "\n".join(lines)

@@ -1,24 +1,22 @@
-"""Gemini generateContent: Request -> body. The model is in the URL, not in the body; roles are user and model."""
+"""Gemini generateContent: Request -> body. The model is in the URL, not in the body; the roles are user and model."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
 from toolglot.messages import Block, Foreign, Media, Message, Origin, Text, Thinking, ToolCall, ToolResult
 from toolglot.request import Request, ToolChoice, ToolDefinition
-from toolglot.wire.history import count_leading_system
+from toolglot.wire.history import count_leading_system as leading_count
 from toolglot.wire.json_values import Doc, as_dict, as_text, unknown_fields
 from toolglot.wire.media import guess_media_type
 from toolglot.wire.options import encode_effort, encode_sampling, select_extras
 from toolglot.wire.tool_encoding import encode_function, encode_hosted, select_chosen, select_tools
 from toolglot.wire.writer import Writer, media_placeholder
 
-__all__ = ["DUMMY_SIGNATURE", "GENERATION_FIELDS", "encode_block", "encode_body", "encode_message", "head_key", "leading_count"]
+__all__ = ["GENERATION_FIELDS", "encode_block", "encode_body", "encode_message", "head_key", "leading_count"]
 
-
-# Google's documented signature for calls that this endpoint did not make: base64 of the words
-# "skip_thought_signature_validator".
+# Base64 of "skip_thought_signature_validator": Google documents it for calls that this endpoint did not make.
 DUMMY_SIGNATURE = "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I="
-# neutral -> generationConfig
+# neutral name -> field of generationConfig
 GENERATION_FIELDS = {
     "max_tokens": "maxOutputTokens",
     "temperature": "temperature",
@@ -31,26 +29,23 @@ GENERATION_FIELDS = {
 }
 
 
-def leading_count(messages: Sequence[Message]) -> int:
-    """How many leading messages are sent as `systemInstruction`."""
-    return count_leading_system(messages)
-
-
 def head_key(request: Request, writer: Writer) -> object:
     """Nothing in the body depends on the history."""
     return None
 
 
 def encode_message(message: Message, writer: Writer, where: str) -> list[Doc]:
-    """One neutral message as contents. Results stand alone: a content that holds some counts as the model's."""
+    """Encode one neutral message as contents."""
     match message.role:
         case "system":
-            writer.record_repair("system message", where, "it stands between turns; said by the user")
+            writer.record_repair("system message", where, "not at the start; sent as a user message")
             return [{"role": "user", "parts": [{"text": f"<system>\n{message.text}\n</system>"}]}]
         case "tool":
             return list(_encode_results(message, writer, where))
         case role:
-            parts = _sign_first_call(_encode_parts(message.blocks, message, writer, where), message, writer, where)
+            parts = _encode_parts(message.blocks, message, writer, where)
+            if role == "assistant" and writer.profile.signatures:
+                _sign_first_call(parts, writer, where)
             return [{"role": "model" if role == "assistant" else "user", "parts": parts}] if parts else []
 
 
@@ -59,67 +54,71 @@ def _encode_parts(blocks: Sequence[Block], message: Message, writer: Writer, whe
 
 
 def encode_block(block: Block, origin: Origin | None, writer: Writer, where: str) -> Doc | None:
-    """One block of a message or a reply."""
+    """Encode one block of a message or a reply as a part."""
     match block:
         case Text():
             return {"text": block.text, **writer.echo_opaque(block.opaque, origin, where)}
         case Thinking():
             return {"text": block.text, "thought": True, **(block.opaque or {})}
         case ToolCall():
-            own = dict(writer.echo_opaque(block.opaque, origin, where))
+            state = dict(writer.echo_opaque(block.opaque, origin, where))
             call: Doc = {"name": writer.map_tool_name(block.name, block.namespace, where)}
             call["args"] = writer.to_arguments_object(block, where)
-            if "id" in own:
-                call["id"] = own.pop("id")
+            # Gemini 3 returns ids and expects them back; older models send none and may refuse one.
+            if "id" in state:
+                call["id"] = state.pop("id")
             elif writer.profile.call_ids and not writer.owns_state(origin):
                 call["id"] = writer.map_call_id(block.id, where)
-            writer.sent[block.id] = as_text(call.get("id"))
-            return {"functionCall": call, **own}
+            writer.wire_call_ids[block.id] = as_text(call.get("id"))
+            return {"functionCall": call, **state}
         case Media():
             return _encode_media(block, origin, writer, where)
-        case Foreign() | ToolResult():  # results have a message of their own
-            return block.item if isinstance(block, Foreign) else None
+        case Foreign():
+            return block.item
+        case ToolResult():  # results have a message of their own
+            return None
 
 
-def _sign_first_call(parts: list[Doc], message: Message, writer: Writer, where: str) -> list[Doc]:
-    """The first call of a turn carries a signature, the documented dummy where there is none."""
-    if not writer.profile.signatures or message.role != "assistant":
-        return parts
-    first = next((index for index, part in enumerate(parts) if "functionCall" in part), None)
-    if first is None or parts[first].get("thoughtSignature"):
-        return parts
-    writer.record_repair("thoughtSignature", where, "the first call had none of this endpoint; the documented dummy is sent")
-    return [*parts[:first], {**parts[first], "thoughtSignature": DUMMY_SIGNATURE}, *parts[first + 1 :]]
+def _sign_first_call(parts: list[Doc], writer: Writer, where: str) -> None:
+    """Add a signature to the first call: 400 "Function call is missing a thought_signature in functionCall parts"."""
+    for index, part in enumerate(parts):
+        if "functionCall" in part:
+            if not part.get("thoughtSignature"):
+                reason = "the first call has no signature of this endpoint; the documented dummy is sent"
+                writer.record_repair("thoughtSignature", where, reason)
+                parts[index] = {**part, "thoughtSignature": DUMMY_SIGNATURE}
+            return
 
 
 def _encode_results(message: Message, writer: Writer, where: str) -> Iterator[Doc]:
+    """Encode results, then their media in another content: Gemini treats a content with results as the model's."""
     parts: list[Doc] = []
-    beside: list[Block] = []
+    detached: list[Block] = []
     for result in message.results:
-        own = writer.echo_opaque(result.opaque, message.origin, where)
+        state = writer.echo_opaque(result.opaque, message.origin, where)
         name = writer.result_tool_name(result) or "unknown"
-        answer: Doc = {"name": name, "response": _response_object(result)}
-        own = {**own, **({"id": id} if (id := writer.sent.get(result.call_id, "")) else {})}
-        if "id" in own and result.call_id in writer.sent and not writer.sent[result.call_id]:
-            del own["id"]  # a result has an id where its call has one
+        response: Doc = {"name": name, "response": _response_object(result)}
+        wire_id = writer.wire_call_ids.get(result.call_id)
+        if wire_id:
+            state = {**state, "id": wire_id}
+        elif wire_id is not None:  # a result has an id if and only if its call has one
+            state = unknown_fields(state, ("id",)) or {}
         media = [block for block in result.content if isinstance(block, Media)]
-        inside = [block for block in media if block.kind in writer.profile.features.result_media and block.data]
-        if inside and "parts" not in own:
-            answer["parts"] = _encode_parts(inside, message, writer, where)
-        outside = [block for block in media if block not in inside]
-        if outside:
-            beside += [Text(f"[media of the result of {name}]"), *outside]
-        parts.append({"functionResponse": {**answer, **own}})
+        inline = [block for block in media if block.kind in writer.profile.features.result_media and block.data]
+        if inline and "parts" not in state:
+            response["parts"] = _encode_parts(inline, message, writer, where)
+        if others := [block for block in media if block not in inline]:
+            detached += [Text(f"[media of the result of {name}]"), *others]
+        parts.append({"functionResponse": {**response, **state}})
     yield {"role": "user", "parts": parts}
-    if beside:
-        writer.record_repair(
-            "media of a tool result", where, f"{writer.model or writer.profile.title} takes none; sent beside it"
-        )
-        yield {"role": "user", "parts": _encode_parts(beside, message, writer, where)}
+    if detached:
+        model = writer.model or writer.profile.title
+        writer.record_repair("media of a tool result", where, f"{model} accepts none there; sent in a user message")
+        yield {"role": "user", "parts": _encode_parts(detached, message, writer, where)}
 
 
 def _response_object(result: ToolResult) -> Doc:
-    """The result as an object: `output` and `error` are the keys that Gemini reads."""
+    """Return the result as an object. Gemini gives the keys `output` and `error` a meaning."""
     data: Any = result.data
     if isinstance(data, dict):
         response = cast(Doc, data)
@@ -130,90 +129,94 @@ def _response_object(result: ToolResult) -> Doc:
 
 
 def _encode_media(media: Media, origin: Origin | None, writer: Writer, where: str) -> Doc:
-    own = writer.echo_opaque(media.opaque, origin, where)
-    more = {**as_dict(own.get("source")), **({"displayName": media.name} if media.name and writer.owns_state(origin) else {})}
-    beside = unknown_fields(own, ("source", "more")) or {}
+    state = writer.echo_opaque(media.opaque, origin, where)
+    extra = dict(as_dict(state.get("source")))
+    if media.name and writer.owns_state(origin):
+        extra["displayName"] = media.name
+    siblings = unknown_fields(state, ("source", "more")) or {}
     media_type = media.media_type or guess_media_type(media)
     if media.data is not None:
-        return {"inlineData": {"mimeType": media_type, "data": media.data, **more}, **beside}
+        return {"inlineData": {"mimeType": media_type, "data": media.data, **extra}, **siblings}
     if media.url:
-        return {"fileData": {"fileUri": media.url, "mimeType": media_type, **more}, **beside}
+        return {"fileData": {"fileUri": media.url, "mimeType": media_type, **extra}, **siblings}
     writer.record_loss(media.kind, where, "a file of another provider cannot be sent")
     return {"text": media_placeholder(media).text}
 
 
 def encode_body(request: Request, writer: Writer, system: Sequence[Message], contents: list[Any]) -> Doc:
-    """The body around the encoded contents, which come last."""
+    """Encode the body around the encoded contents, which come last."""
     body: Doc = {}
     extras = select_extras(request, writer)
     tools, choice = select_tools(request, writer)
     parts = [part for message in system for part in _encode_parts(message.blocks, message, writer, "system")]
-    if parts := [*parts, *({"text": nudge} for nudge in writer.prompt_hints)]:
+    if parts := [*parts, *({"text": hint} for hint in writer.prompt_hints)]:
         body["systemInstruction"] = {"parts": parts}
     if encoded := _encode_tools(tools, writer):
         body["tools"] = encoded
     config: Doc = {}
+    # 400 "Function calling config is set without function_declarations"
     if choice and any("functionDeclarations" in tool for tool in encoded):
         config["functionCallingConfig"] = _encode_choice(choice, tools, writer)
     if config := _deep_merge(config, as_dict(extras.pop("toolConfig", None))):
         body["toolConfig"] = config
     if request.parallel is False:
-        writer.record_loss("parallel", "request", f"{writer.profile.title} cannot be held to one call at a time")
+        writer.record_loss("parallel", "request", f"{writer.profile.title} cannot be limited to one call at a time")
     if generation := _deep_merge(_encode_generation(request, writer), as_dict(extras.pop("generationConfig", None))):
         body["generationConfig"] = generation
     return {**body, **extras, "contents": contents}
 
 
 def _deep_merge(ours: Doc, extra: Doc) -> Doc:
-    """Two objects as one, at every depth; the extra's word is the last."""
-    out = {**ours}
+    """Merge two objects at every depth; `extra` wins."""
+    merged = dict(ours)
     for key, value in extra.items():
-        both = isinstance(out.get(key), dict) and isinstance(value, dict)
-        out[key] = _deep_merge(out[key], cast(Doc, value)) if both else value
-    return out
+        both_objects = isinstance(merged.get(key), dict) and isinstance(value, dict)
+        merged[key] = _deep_merge(merged[key], cast(Doc, value)) if both_objects else value
+    return merged
 
 
 def _encode_tools(tools: Sequence[ToolDefinition], writer: Writer) -> list[Doc]:
-    declared: list[Doc] = []
+    declarations: list[Doc] = []
     hosted: Doc = {}
     for tool in tools:
         if tool.kind == "hosted":
             hosted.update(encode_hosted(tool, writer) or {})
             continue
         function = encode_function(tool, writer)
-        body: Doc = {"name": function.name, "description": function.description or function.name}
+        declaration: Doc = {"name": function.name, "description": function.description or function.name}  # required
+        # An object without properties is refused ("should be non-empty for OBJECT type"): no schema means no parameters.
         if as_dict(function.schema.get("properties")) or function.schema.keys() - {"type", "properties"}:
-            body["parametersJsonSchema"] = function.schema
-        declared.append({**body, **function.extra})
-    out = [{"functionDeclarations": declared}] if declared else []
-    return [*out, *({key: value} for key, value in hosted.items())]
+            declaration["parametersJsonSchema"] = function.schema
+        declarations.append({**declaration, **function.extra})
+    encoded = [{"functionDeclarations": declarations}] if declarations else []
+    return [*encoded, *({key: value} for key, value in hosted.items())]
 
 
 def _encode_choice(choice: ToolChoice, tools: Sequence[ToolDefinition], writer: Writer) -> Doc:
-    if choice.names:
+    if choice.names:  # names are allowed with ANY and VALIDATED only; VALIDATED is AUTO with constrained decoding
         names = [name for _, name in select_chosen(choice, tools, writer)]
         return {"mode": "ANY" if choice.mode == "required" else "VALIDATED", "allowedFunctionNames": names}
     return {"mode": {"auto": "AUTO", "none": "NONE", "required": "ANY"}[choice.mode]}
 
 
 def _encode_generation(request: Request, writer: Writer) -> Doc:
-    options, out = request.options, dict[str, Any]()
+    options, config = request.options, dict[str, Any]()
     if options.max_tokens is not None:
-        out["maxOutputTokens"] = options.max_tokens
+        config["maxOutputTokens"] = options.max_tokens
     for name, value in encode_sampling(options, writer).items():
-        out[GENERATION_FIELDS[name]] = value
+        config[GENERATION_FIELDS[name]] = value
     thinking: Doc = {}
     if effort := encode_effort(options, writer):
         thinking["thinkingLevel"] = effort.upper()
     if options.thinking_budget is not None:
-        if "thinkingLevel" not in thinking:
-            thinking["thinkingBudget"] = options.thinking_budget
+        if effort:
+            writer.record_loss("thinking_budget", "options", "a thinking level and a budget exclude each other")
         else:
-            writer.record_loss("thinking_budget", "options", "a level of thinking and a budget exclude each other")
+            thinking["thinkingBudget"] = options.thinking_budget
     if thinking:
-        out["thinkingConfig"] = thinking
+        config["thinkingConfig"] = thinking
     if request.output:
-        out["responseMimeType"] = "application/json"
+        config["responseMimeType"] = "application/json"
         if request.output.schema is not None:
-            out["responseJsonSchema"] = request.output.schema
-    return out
+            config["responseJsonSchema"] = request.output.schema
+    return config

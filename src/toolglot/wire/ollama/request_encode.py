@@ -1,10 +1,10 @@
-"""Ollama chat: Request -> body. Arguments are objects, content is text, there is no tool_choice."""
+"""Ollama chat: Request -> body. Arguments are objects, content is text, and there is no tool_choice."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from toolglot.messages import Block, Media, Message, Text, Thinking, ToolCall
-from toolglot.request import Request, ToolDefinition
+from toolglot.request import Request
 from toolglot.wire.json_values import Doc, as_dict
 from toolglot.wire.media import extract_file_text
 from toolglot.wire.options import encode_effort, encode_sampling, select_extras
@@ -13,17 +13,10 @@ from toolglot.wire.writer import Writer, detach_media, format_result_text, media
 
 __all__ = ["OPTION_FIELDS", "encode_body", "encode_message", "head_key", "leading_count"]
 
-
-# neutral -> Ollama's options
+# neutral name -> Ollama's option
 OPTION_FIELDS = {
     "max_tokens": "num_predict",
-    "temperature": "temperature",
-    "top_p": "top_p",
-    "top_k": "top_k",
-    "stop": "stop",
-    "seed": "seed",
-    "presence_penalty": "presence_penalty",
-    "frequency_penalty": "frequency_penalty",
+    **{name: name for name in ("temperature", "top_p", "top_k", "stop", "seed", "presence_penalty", "frequency_penalty")},
 }
 
 
@@ -38,51 +31,40 @@ def head_key(request: Request, writer: Writer) -> object:
 
 
 def encode_message(message: Message, writer: Writer, where: str) -> list[Doc]:
-    """One neutral message as wire messages."""
-    own = writer.echo_opaque(message.opaque, message.origin, where)
-    match message.role:
-        case "assistant":
-            return [{**own, **_encode_assistant(message, writer, where)}]
-        case "tool":
-            return list(_encode_results(message, writer, where))
-        case _:
-            return [{"role": message.role, **own, **_encode_content(message.blocks, writer, where)}]
-
-
-def _encode_assistant(message: Message, writer: Writer, where: str) -> Doc:
-    out: Doc = {"role": "assistant", **_encode_content(message.blocks, writer, where)}
-    if thinking := "".join(block.text for block in message.blocks if isinstance(block, Thinking)):
-        out["thinking"] = thinking
-    if calls := [_encode_call(call, message, writer, where) for call in message.calls]:
-        out["tool_calls"] = calls
-    return out
+    """Encode one neutral message."""
+    state = writer.echo_opaque(message.opaque, message.origin, where)
+    if message.role == "assistant":
+        encoded: Doc = {"role": "assistant", **_encode_content(message.blocks, writer, where)}
+        if thinking := "".join(block.text for block in message.blocks if isinstance(block, Thinking)):
+            encoded["thinking"] = thinking  # templates such as those of gpt-oss and qwen use it
+        if calls := [_encode_call(call, message, writer, where) for call in message.calls]:
+            encoded["tool_calls"] = calls
+        return [{**state, **encoded}]
+    if message.role != "tool":
+        return [{"role": message.role, **state, **_encode_content(message.blocks, writer, where)}]
+    messages: list[Doc] = []
+    media: list[Block] = []
+    for result in message.results:
+        id, name = writer.map_call_id(result.call_id, where), writer.result_tool_name(result)
+        encoded = {"role": "tool", "content": format_result_text(result), "tool_call_id": id, "tool_name": name}
+        messages.append({**encoded, **writer.echo_opaque(result.opaque, message.origin, where)})
+        media += detach_media(result)
+    if media:
+        reason = f"{writer.profile.title} accepts only text there; sent in a user message"
+        writer.record_repair("media of a tool result", where, reason)
+        messages.append({"role": "user", **_encode_content(media, writer, where)})
+    return messages
 
 
 def _encode_call(call: ToolCall, message: Message, writer: Writer, where: str) -> Doc:
-    own = writer.echo_opaque(call.opaque, message.origin, where)
-    function: Doc = {"name": writer.map_tool_name(call.name, call.namespace, where)}
-    function["arguments"] = writer.to_arguments_object(call, where)
-    return {"id": writer.map_call_id(call.id, where), "function": {**function, **as_dict(own.get("function"))}}
-
-
-def _encode_results(message: Message, writer: Writer, where: str) -> Iterator[Doc]:
-    media: list[Block] = []
-    for result in message.results:
-        out: Doc = {
-            "role": "tool",
-            "content": format_result_text(result),
-            "tool_call_id": writer.map_call_id(result.call_id, where),
-        }
-        out["tool_name"] = writer.result_tool_name(result)
-        yield {**out, **writer.echo_opaque(result.opaque, message.origin, where)}
-        media += detach_media(result)
-    if media:
-        writer.record_repair("media of a tool result", where, f"{writer.profile.title} takes text only; sent in a user message")
-        yield {"role": "user", **_encode_content(media, writer, where)}
+    state = writer.echo_opaque(call.opaque, message.origin, where)
+    name = writer.map_tool_name(call.name, call.namespace, where)
+    function: Doc = {"name": name, "arguments": writer.to_arguments_object(call, where)}
+    return {"id": writer.map_call_id(call.id, where), "function": {**function, **as_dict(state.get("function"))}}
 
 
 def _encode_content(blocks: Sequence[Block], writer: Writer, where: str) -> Doc:
-    """Content is one text; images lie beside it."""
+    """Encode text and media: content is one string, and images are beside it."""
     texts: list[str] = []
     images: list[str] = []
     for block in blocks:
@@ -94,16 +76,14 @@ def _encode_content(blocks: Sequence[Block], writer: Writer, where: str) -> Doc:
             elif (text := extract_file_text(block)) is not None:
                 texts.append(text)
             else:
-                writer.record_loss(block.kind, where, f"{writer.profile.title} takes images as bytes and nothing else")
+                writer.record_loss(block.kind, where, f"{writer.profile.title} accepts only images, as bytes")
                 texts.append(media_placeholder(block).text)
-    out: Doc = {"content": "\n\n".join(texts)}
-    if images:
-        out["images"] = images
-    return out
+    content: Doc = {"content": "\n\n".join(texts)}
+    return {**content, "images": images} if images else content
 
 
 def encode_body(request: Request, writer: Writer, system: Sequence[Message], messages: list[Any]) -> Doc:
-    """The body around the encoded messages, which come last."""
+    """Encode the body around the encoded messages, which come last."""
     body: Doc = {"model": request.model or writer.model}
     extras = select_extras(request, writer)
     options = {OPTION_FIELDS[name]: value for name, value in encode_sampling(request.options, writer).items()}
@@ -112,26 +92,25 @@ def encode_body(request: Request, writer: Writer, system: Sequence[Message], mes
     if options := {**options, **as_dict(extras.pop("options", None))}:
         body["options"] = options
     if request.options.thinking_budget is not None:
-        writer.record_loss("thinking_budget", "options", f"{writer.profile.title} has no budget for thinking")
+        writer.record_loss("thinking_budget", "options", f"{writer.profile.title} has no thinking budget")
     if effort := encode_effort(request.options, writer):
         body["think"] = False if effort == "none" else effort
     if request.output:
         body["format"] = request.output.schema if request.output.schema is not None else "json"
     if request.parallel is False:
-        writer.record_loss("parallel", "request", f"{writer.profile.title} cannot be held to one call at a time")
+        writer.record_loss("parallel", "request", f"{writer.profile.title} cannot be limited to one call at a time")
     if request.stream is not None:
         body["stream"] = request.stream
-    tools, _ = select_tools(request, writer)
-    if encoded := [tool for definition in tools if (tool := _encode_tool(definition, writer))]:
-        body["tools"] = encoded
+    tools: list[Doc] = []
+    for tool in select_tools(request, writer)[0]:
+        if tool.kind == "hosted":
+            tools.append(encode_hosted(tool, writer) or {})
+        else:
+            function = encode_function(tool, writer)
+            fields: Doc = {"name": function.name, "description": function.description, "parameters": function.schema}
+            tools.append({"type": "function", "function": fields, **function.extra})
+    if tools:
+        body["tools"] = tools
     if writer.prompt_hints:
         messages = [{"role": "system", "content": " ".join(writer.prompt_hints)}, *messages]
     return {**body, **extras, "messages": messages}
-
-
-def _encode_tool(tool: ToolDefinition, writer: Writer) -> Doc | None:
-    if tool.kind == "hosted":
-        return encode_hosted(tool, writer)
-    function = encode_function(tool, writer)
-    body: Doc = {"name": function.name, "description": function.description, "parameters": function.schema}
-    return {"type": "function", "function": body, **function.extra}

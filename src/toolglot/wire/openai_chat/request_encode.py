@@ -3,20 +3,20 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from toolglot.jsontext import dumps_text as json_text
+from toolglot.jsontext import dumps_text
 from toolglot.messages import Block, Foreign, Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
-from toolglot.request import Output, Request, ToolChoice, ToolDefinition
+from toolglot.request import Request, ToolChoice, ToolDefinition
 from toolglot.wire.json_values import Doc, as_dict, as_list, as_text, unknown_fields
 from toolglot.wire.media import extract_file_text, to_data_url
 from toolglot.wire.openai_chat.reply_decode import REASONING_FIELDS
 from toolglot.wire.openai_common import encode_output_schema
 from toolglot.wire.options import encode_effort, encode_sampling, select_extras
 from toolglot.wire.repair import FILLER_TEXT
+from toolglot.wire.reply_encoding import is_refusal
 from toolglot.wire.tool_encoding import encode_function, encode_hosted, select_chosen, select_tools
 from toolglot.wire.writer import Writer, detach_media, format_result_text, media_placeholder
 
 __all__ = ["encode_body", "encode_call", "encode_message", "head_key", "leading_count"]
-
 
 _AUDIO_FORMATS = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mp3": "mp3", "audio/mpeg": "mp3"}
 
@@ -32,106 +32,102 @@ def head_key(request: Request, writer: Writer) -> object:
 
 
 def encode_message(message: Message, writer: Writer, where: str) -> list[Doc]:
-    """One neutral message as wire messages."""
+    """Encode one neutral message."""
     match message.role:
         case "system":
-            own = writer.echo_opaque(message.opaque, message.origin, where)
-            role = writer.profile.system_role
-            if role == "user":
-                writer.record_repair("system message", where, f"{writer.model} takes no instructions; said by the user")
-            role = own.get("role", role) if role == "system" else role
-            return [{"role": role, **_without_keys(own, "role"), "content": _encode_content(message, writer, where)}]
+            state = dict(writer.echo_opaque(message.opaque, message.origin, where))
+            role, own_role = writer.profile.system_role, state.pop("role", None)
+            if role == "user":  # o1-mini: 400 "does not support 'system' with this model"
+                writer.record_repair("system message", where, f"{writer.model} accepts no instructions; sent as a user message")
+            elif role == "system":
+                role = own_role or role
+            return [{"role": role, **state, "content": _encode_content(message, writer, where)}]
         case "user":
-            own = writer.echo_opaque(message.opaque, message.origin, where)
-            return [{"role": "user", **own, "content": _encode_content(message, writer, where)}]
+            state = writer.echo_opaque(message.opaque, message.origin, where)
+            return [{"role": "user", **state, "content": _encode_content(message, writer, where)}]
         case "assistant":
-            return _encode_assistant(message, writer, where)
+            return [_encode_assistant(message, writer, where)]
         case "tool":
             return _encode_results(message, writer, where)
 
 
-def _encode_assistant(message: Message, writer: Writer, where: str) -> list[Doc]:
-    own = writer.echo_opaque(message.opaque, message.origin, where)
-    said = [block for block in message.blocks if isinstance(block, Text | Foreign)]
-    refused = [block for block in said if isinstance(block, Text) and writer.owns_state(message.origin) and _is_refusal(block)]
-    said = [block for block in said if block not in refused]
+def _encode_assistant(message: Message, writer: Writer, where: str) -> Doc:
+    state = writer.echo_opaque(message.opaque, message.origin, where)
+    texts = [block for block in message.blocks if isinstance(block, Text | Foreign)]
+    refusals = [block for block in texts if isinstance(block, Text) and writer.owns_state(message.origin) and is_refusal(block)]
+    texts = [block for block in texts if block not in refusals]
     calls = [encode_call(block, message, writer, where) for block in message.calls]
-    thoughts = _encode_reasoning(message, writer, where, bool(calls))
-    parts = as_list(thoughts.pop("content", None))
-    out: Doc = {"role": "assistant"}
-    if parts or any(isinstance(block, Foreign) for block in said):
-        out["content"] = [*parts, *(part for block in said for part in _encode_part(block, message, writer, where))]
-    elif said:
-        out["content"] = _encode_texts(said, message, writer, where)
-    elif calls and writer.profile.empty_content != "omit":
-        out["content"] = None if writer.profile.empty_content == "null" else ""
-    elif not calls and not refused:
-        out["content"] = ""
-    out.update(thoughts)
-    if refused:
-        out["refusal"] = "".join(block.text for block in refused)
-    if calls:
-        out["tool_calls"] = calls
+    reasoning = _encode_reasoning(message, writer, where, bool(calls))
+    parts = as_list(reasoning.pop("content", None))
+    encoded: Doc = {"role": "assistant"}
+    if parts or any(isinstance(block, Foreign) for block in texts):
+        encoded["content"] = [*parts, *(part for block in texts for part in _encode_part(block, message, writer, where))]
+    elif texts:
+        encoded["content"] = _encode_texts(texts, message, writer, where)
+    elif calls and writer.profile.empty_content != "omit":  # servers disagree about a message of calls only
+        encoded["content"] = None if writer.profile.empty_content == "null" else ""
+    elif not calls and not refusals:
+        encoded["content"] = ""
+    encoded.update(reasoning)
+    if refusals:
+        encoded["refusal"] = "".join(block.text for block in refusals)
+    if calls:  # an empty list is refused
+        encoded["tool_calls"] = calls
     for block in message.blocks:
         if isinstance(block, Media):
-            writer.record_loss(block.kind, where, f"{writer.profile.title} takes no media from the assistant")
-    return [{**own, **out}]
-
-
-def _is_refusal(block: Text) -> bool:
-    return bool((block.opaque or {}).get("refusal"))
+            writer.record_loss(block.kind, where, f"{writer.profile.title} accepts no media from the assistant")
+    return {**state, **encoded}
 
 
 def encode_call(call: ToolCall, message: Message, writer: Writer, where: str, *, verbatim: bool = False) -> Doc:
-    """One call of a message or a reply. `verbatim`: arguments that are no JSON stay as they are."""
-    own = _without_keys(writer.echo_opaque(call.opaque, message.origin, where), "legacy")
+    """Encode one call of a message or a reply. `verbatim` keeps arguments that are not JSON."""
+    state = unknown_fields(writer.echo_opaque(call.opaque, message.origin, where), ("legacy",)) or {}
     name = writer.map_tool_name(call.name, call.namespace, where)
     head: Doc = {"id": writer.map_call_id(call.id, where)}
     if call.freeform and writer.profile.features.freeform:
-        return {**head, "type": "custom", "custom": {"name": name, "input": call.raw or ""}, **own}
-    text = _encode_arguments(call, writer, where, verbatim=verbatim or writer.owns_state(message.origin))
-    return {**head, "type": "function", "function": {"name": name, "arguments": text}, **own}
-
-
-def _encode_arguments(call: ToolCall, writer: Writer, where: str, *, verbatim: bool) -> str:
-    """Arguments as text, exactly as they came; text that is no JSON object only where it came from."""
-    if call.freeform or (call.arguments is None and not verbatim):
-        return json_text(writer.to_arguments_object(call, where))
-    return call.text if call.text.strip() else "{}"
+        return {**head, "type": "custom", "custom": {"name": name, "input": call.raw or ""}, **state}
+    text = call.text if call.text.strip() else "{}"  # exactly as it came: caches compare bytes
+    # Servers parse the arguments of the history with their chat template: only their own broken ones go back.
+    if call.freeform or (call.arguments is None and not (verbatim or writer.owns_state(message.origin))):
+        text = dumps_text(writer.to_arguments_object(call, where))
+    return {**head, "type": "function", "function": {"name": name, "arguments": text}, **state}
 
 
 def _encode_reasoning(message: Message, writer: Writer, where: str, has_calls: bool) -> Doc:
-    """Reasoning under the name it came by; what is not the target's own was taken out before."""
+    """Encode reasoning under the field it came in. Reasoning of others was removed before."""
     thoughts = [block for block in message.blocks if isinstance(block, Thinking)]
     if thoughts:
-        field = as_text((thoughts[0].opaque or {}).get("field")) or REASONING_FIELDS[0]
+        state = thoughts[0].opaque or {}
+        field = as_text(state.get("field")) or REASONING_FIELDS[0]
         text = "".join(thought.text for thought in thoughts)
         if field == "thinking_part":  # Mistral: a part of the content
             part: Doc = {"type": "thinking", "thinking": [{"type": "text", "text": text}]}
-            return {"content": [{**part, **(unknown_fields(thoughts[0].opaque or {}, ("field",)) or {})}]}
+            return {"content": [{**part, **(unknown_fields(state, ("field",)) or {})}]}
         return {field: text}
     if writer.profile.reasoning_echo == "required" and has_calls:
-        writer.record_repair("reasoning_content", where, "empty text added: a turn with calls must carry it")
+        # DeepSeek: 400 "The `reasoning_content` in the thinking mode must be passed back to the API."; "" is accepted.
+        writer.record_repair("reasoning_content", where, "empty text added: a message with calls must have it")
         return {REASONING_FIELDS[0]: ""}
     return {}
 
 
 def _encode_results(message: Message, writer: Writer, where: str) -> list[Doc]:
-    out: list[Doc] = []
+    messages: list[Doc] = []
     media: list[Block] = []
     for result in message.results:
-        own = writer.echo_opaque(result.opaque, message.origin, where)
+        state = writer.echo_opaque(result.opaque, message.origin, where)
         head: Doc = {"role": "tool", "tool_call_id": writer.map_call_id(result.call_id, where)}
         if writer.profile.result_name and (name := writer.result_tool_name(result)):
             head["name"] = name
-        out.append({**head, **own, "content": format_result_text(result)})
+        messages.append({**head, **state, "content": format_result_text(result)})
         media += detach_media(result)
-    if media:
-        writer.record_repair("media of a tool result", where, f"{writer.profile.title} takes text only; sent in a user message")
+    if media:  # a tool message is text only (openai SDK 3.49); the media must follow all results
+        reason = f"{writer.profile.title} accepts only text there; sent in a user message"
+        writer.record_repair("media of a tool result", where, reason)
         if writer.profile.history.filler_after_results:
-            out.append({"role": "assistant", "content": FILLER_TEXT})
-        out.append({"role": "user", "content": _encode_content(Message("user", tuple(media)), writer, where)})
-    return out
+            messages.append({"role": "assistant", "content": FILLER_TEXT})
+        messages.append({"role": "user", "content": _encode_content(Message("user", tuple(media)), writer, where)})
+    return messages
 
 
 def _encode_content(message: Message, writer: Writer, where: str) -> Any:
@@ -142,53 +138,44 @@ def _encode_content(message: Message, writer: Writer, where: str) -> Any:
 
 
 def _encode_texts(blocks: Sequence[Block], message: Message, writer: Writer, where: str) -> Any:
-    texts = [block for block in blocks if isinstance(block, Text)]
-    owned = [writer.echo_opaque(block.opaque, message.origin, where) for block in texts]
-    if len(texts) == 1 and not owned[0]:
-        return texts[0].text
-    return [{"type": "text", "text": block.text, **own} for block, own in zip(texts, owned, strict=True)]
+    parts = [part for block in blocks for part in _encode_part(block, message, writer, where)]
+    is_plain = len(parts) == 1 and parts[0].keys() == {"type", "text"}
+    return parts[0]["text"] if is_plain else parts
 
 
 def _encode_part(block: Block, message: Message, writer: Writer, where: str) -> Iterable[Doc]:
     if isinstance(block, Text):
         yield {"type": "text", "text": block.text, **writer.echo_opaque(block.opaque, message.origin, where)}
-    elif isinstance(block, Media):
-        yield _encode_media(block, message, writer, where)
     elif isinstance(block, Foreign):
         yield block.item
+    elif isinstance(block, Media):
+        part = _encode_media(block, writer.echo_opaque(block.opaque, message.origin, where), writer)
+        if part is None and (text := extract_file_text(block)) is not None:
+            part = {"type": "text", "text": text}
+        if part is None:
+            writer.record_loss(block.kind, where, f"{writer.model or writer.profile.title} does not accept it")
+            part = {"type": "text", "text": media_placeholder(block).text}
+        yield part
 
 
-def _encode_media(media: Media, message: Message, writer: Writer, where: str) -> Doc:
-    own = writer.echo_opaque(media.opaque, message.origin, where)
-    part = _native_media_part(media, own, writer)
-    if part is not None:
-        return part
-    if (text := extract_file_text(media)) is not None:
-        return {"type": "text", "text": text}
-    writer.record_loss(media.kind, where, f"{writer.model or writer.profile.title} cannot be given it")
-    return {"type": "text", "text": media_placeholder(media).text}
-
-
-def _native_media_part(media: Media, state: Opaque, writer: Writer) -> Doc | None:
-    allowed = media.kind in writer.profile.media
-    more = as_dict(state.get("more"))
-    if media.kind == "image" and allowed and (url := to_data_url(media)):
-        return {"type": "image_url", "image_url": {"url": url, **more}}
-    if media.kind == "audio" and allowed and media.data and media.media_type in _AUDIO_FORMATS:
+def _encode_media(media: Media, state: Opaque, writer: Writer) -> Doc | None:
+    if media.kind not in writer.profile.media:
+        return None
+    extra = as_dict(state.get("more"))
+    if media.kind == "image" and (url := to_data_url(media)):
+        return {"type": "image_url", "image_url": {"url": url, **extra}}
+    if media.kind == "audio" and media.data and media.media_type in _AUDIO_FORMATS:
         return {"type": "input_audio", "input_audio": {"data": media.data, "format": _AUDIO_FORMATS[media.media_type]}}
-    if media.kind == "file" and allowed:
-        if media.file_id and state:
-            return {"type": "file", "file": {"file_id": media.file_id, **more}}
-        if media.data and media.media_type == "application/pdf":  # recorded 400: anything but a PDF is refused
-            return {
-                "type": "file",
-                "file": {"filename": media.name or "file.pdf", "file_data": to_data_url(media), **more},
-            }
+    if media.kind == "file" and media.file_id and state:
+        return {"type": "file", "file": {"file_id": media.file_id, **extra}}
+    if media.kind == "file" and media.data and media.media_type == "application/pdf":  # recorded 400: only PDF is accepted
+        file = {"filename": media.name or "file.pdf", "file_data": to_data_url(media), **extra}
+        return {"type": "file", "file": file}
     return None
 
 
 def encode_body(request: Request, writer: Writer, system: Sequence[Message], messages: list[Any]) -> Doc:
-    """The body around the encoded messages, which come last."""
+    """Encode the body around the encoded messages, which come last."""
     options, body = request.options, dict[str, Any]()
     body["model"] = request.model
     if options.max_tokens is not None:
@@ -197,12 +184,16 @@ def encode_body(request: Request, writer: Writer, system: Sequence[Message], mes
     if effort := encode_effort(options, writer):
         body["reasoning_effort"] = effort
     if options.thinking_budget is not None:
-        writer.record_loss("thinking_budget", "options", f"{writer.profile.title} has no budget for thinking")
+        writer.record_loss("thinking_budget", "options", f"{writer.profile.title} has no thinking budget")
     if request.stream is not None:
         body["stream"] = request.stream
-    if request.output:
-        body["response_format"] = _encode_format(request.output, writer)
-    if options.cache and writer.profile.limits.cache_marks:  # a router that passes the mark on
+    if (output := request.output) and output.schema is not None and writer.profile.json_output == "schema":
+        body["response_format"] = {"type": "json_schema", "json_schema": encode_output_schema(output, writer)}
+    elif output:
+        if output.schema is not None:
+            writer.record_loss("output schema", "output", f"{writer.profile.title} supports only JSON without a schema")
+        body["response_format"] = {"type": "json_object"}
+    if options.cache and writer.profile.limits.cache_marks:  # a router that passes the mark on to Anthropic
         body["cache_control"] = {"type": "ephemeral"}
     body.update(_encode_tools(request, writer))
     if writer.prompt_hints:
@@ -213,7 +204,7 @@ def encode_body(request: Request, writer: Writer, system: Sequence[Message], mes
 def _encode_tools(request: Request, writer: Writer) -> Doc:
     tools, choice = select_tools(request, writer)
     encoded = [tool for definition in tools if (tool := _encode_tool(definition, writer))]
-    if not encoded:
+    if not encoded:  # tool_choice and parallel_tool_calls are refused without tools
         return {}
     body: Doc = {"tools": encoded}
     if choice:
@@ -221,7 +212,7 @@ def _encode_tools(request: Request, writer: Writer) -> Doc:
     if request.parallel is not None and writer.profile.features.parallel_off:
         body["parallel_tool_calls"] = request.parallel
     elif request.parallel is False:
-        writer.record_loss("parallel", "request", f"{writer.profile.title} cannot be held to one call at a time")
+        writer.record_loss("parallel", "request", f"{writer.profile.title} cannot be limited to one call at a time")
     return body
 
 
@@ -236,13 +227,13 @@ def _encode_tool(tool: ToolDefinition, writer: Writer) -> Doc | None:
             custom["format"] = {"type": "grammar", "grammar": tool.grammar}
         return {"type": "custom", "custom": custom}
     function = encode_function(tool, writer)
-    body: Doc = {"name": function.name}
+    fields: Doc = {"name": function.name}
     if function.description:
-        body["description"] = function.description
-    body["parameters"] = function.schema
+        fields["description"] = function.description
+    fields["parameters"] = function.schema
     if function.strict or (tool.strict is False and writer.profile.features.strict):
-        body["strict"] = function.strict
-    return {"type": "function", "function": body, **function.extra}
+        fields["strict"] = function.strict
+    return {"type": "function", "function": fields, **function.extra}
 
 
 def _encode_choice(choice: ToolChoice, tools: Iterable[ToolDefinition], writer: Writer) -> Any:
@@ -255,21 +246,3 @@ def _encode_choice(choice: ToolChoice, tools: Iterable[ToolDefinition], writer: 
     if len(named) == 1 and choice.mode == "required":
         return named[0]
     return {"type": "allowed_tools", "allowed_tools": {"mode": choice.mode, "tools": named}}
-
-
-def _encode_format(output: Output, writer: Writer) -> Doc:
-    if output.schema is None or writer.profile.json_output != "schema":
-        if output.schema is not None:
-            writer.record_loss("output schema", "output", f"{writer.profile.title} knows only JSON without a schema")
-        return {"type": "json_object"}
-    schema, strict = encode_output_schema(output, writer)
-    shape: Doc = {"name": output.name, "schema": schema}
-    if output.description:
-        shape["description"] = output.description
-    if strict is not None:
-        shape["strict"] = strict
-    return {"type": "json_schema", "json_schema": shape}
-
-
-def _without_keys(doc: Doc, *keys: str) -> Doc:
-    return {key: value for key, value in doc.items() if key not in keys}
