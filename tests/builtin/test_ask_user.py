@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from toolglot.builtin.ask_user import ask_tools
+from toolglot.builtin.ask_user import create_tools
 from toolglot.builtin.files.workspace import Workspace
 from toolglot.builtin.tool_state import AskUser, ToolState, UserAnswer, UserQuestion
 from toolglot.errors import ToolError
@@ -26,7 +26,7 @@ def workspace(tmp_path: Path) -> Iterator[Workspace]:
 
 
 def asked(workspace: Workspace, ask: AskUser | None, questions: Any) -> ToolOutput:
-    (tool,) = ask_tools(ToolState(workspace, ask=ask))
+    (tool,) = create_tools(ToolState(workspace, ask=ask))
     call = ToolCall("c1", "ask_user", {"questions": questions})
     return asyncio.run(tool.invoke(tool.bind(call).values, Context(call)))
 
@@ -114,7 +114,7 @@ class TestNoAnswer:
 
         ways: list[AskUser] = [ask, lambda questions: []]
         for way in ways:
-            with pytest.raises(ToolError, match="did not want to answer") as raised:
+            with pytest.raises(ToolError, match="declined to answer") as raised:
                 asked(workspace, way, [one()])
             assert raised.value.kind == "rejected"
 
@@ -126,7 +126,7 @@ class TestNoAnswer:
             asked(workspace, ask, [one()])
 
     def test_answers_that_do_not_fit_are_not_guessed_at(self, workspace: Workspace) -> None:
-        with pytest.raises(ToolError, match="1 answers came to 2 questions"):
+        with pytest.raises(ToolError, match="1 answers came back for 2 questions"):
             asked(workspace, lambda questions: ["Yes"], [one(), one("Other?")])
 
 

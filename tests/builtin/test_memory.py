@@ -9,7 +9,7 @@ import pytest
 
 from toolglot.builtin import memory as module
 from toolglot.builtin.files.workspace import Workspace
-from toolglot.builtin.memory import MAX_DEPTH, MAX_FILE_BYTES, memory_tools
+from toolglot.builtin.memory import MAX_DEPTH, MAX_FILE_BYTES, create_tools
 from toolglot.builtin.tool_state import ToolState
 from toolglot.errors import ToolError
 from toolglot.messages import ToolCall
@@ -35,7 +35,7 @@ def box(state: Path) -> ToolState:
 
 
 def told(box: ToolState, **arguments: Any) -> ToolOutput:
-    (tool,) = memory_tools(box)
+    (tool,) = create_tools(box)
     call = ToolCall("c1", "memory", arguments)
     return tool.call(tool.bind(call).values, Context(call))
 
@@ -47,7 +47,7 @@ def refused(box: ToolState, **arguments: Any) -> ToolError:
 
 
 def previewed(box: ToolState, **arguments: Any) -> str:
-    (tool,) = memory_tools(box)
+    (tool,) = create_tools(box)
     assert tool.preview is not None
     return tool.preview(arguments)
 
@@ -63,10 +63,10 @@ def kept(folder: Path) -> dict[str, str]:
 
 class TestCommands:
     def test_without_a_place_there_is_no_tool(self, box: ToolState) -> None:
-        assert memory_tools(ToolState(box.workspace)) == []
+        assert create_tools(ToolState(box.workspace)) == []
 
     def test_nothing_is_made_before_it_is_used(self, box: ToolState, state: Path) -> None:
-        memory_tools(box)
+        create_tools(box)
         assert not state.exists()
 
     def test_an_empty_memory_can_be_viewed(self, box: ToolState) -> None:
@@ -165,7 +165,7 @@ class TestCommands:
         assert kept(folder) == {"x/b/c.md": "2", "x/y/z.md": "1"}
 
     def test_what_it_says_of_its_targets_is_the_real_path(self, box: ToolState, folder: Path) -> None:
-        (tool,) = memory_tools(box)
+        (tool,) = create_tools(box)
         assert tool.target is not None
         assert tool.target({"command": "view", "path": "/memories/a.md"}) == f"{folder}/a.md"
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from toolglot.builtin.files.workspace import Workspace
-from toolglot.builtin.todo import MAX_ID_CHARS, MAX_ITEMS, MAX_TEXT_CHARS, render_todo_lines, todo_tools
+from toolglot.builtin.todo import MAX_ID_CHARS, MAX_ITEMS, MAX_TEXT_CHARS, render_todo_lines, create_tools
 from toolglot.builtin.tool_state import ToolState
 from toolglot.errors import ToolError
 from toolglot.messages import ToolCall
@@ -23,7 +23,7 @@ def box(tmp_path: Path) -> Iterator[ToolState]:
 
 
 def called(box: ToolState, arguments: Any) -> ToolOutput:
-    (tool,) = todo_tools(box)
+    (tool,) = create_tools(box)
     call = ToolCall("c1", "todo", arguments)
     return tool.call(tool.bind(call).values, Context(call))
 
@@ -77,14 +77,14 @@ class TestTheList:
 class TestNotes:
     def test_two_things_at_once_are_noted_and_kept(self, box: ToolState) -> None:
         said = called(box, {"items": [one("a", "in_progress"), one("b", "in_progress")]})
-        assert "[2 items are in progress at once" in said.content
+        assert "[2 items are in progress" in said.content
         assert len(said.data["items"]) == 2
 
     @pytest.mark.parametrize(
         ("items", "note"),
         [
-            ([one(id="a", blocked_by=["gone"])], "item 'a' waits for 'gone', which is not in the list"),
-            ([one(id="a", blocked_by=["a"])], "item 'a' waits for itself"),
+            ([one(id="a", blocked_by=["gone"])], "item 'a' is blocked by 'gone', which is not in the list"),
+            ([one(id="a", blocked_by=["a"])], "item 'a' is blocked by itself"),
         ],
     )
     def test_an_odd_reference_is_noted_and_kept(self, box: ToolState, items: list[Any], note: str) -> None:
@@ -95,7 +95,7 @@ class TestNotes:
     def test_a_good_reference_is_shown(self, box: ToolState) -> None:
         said = called(box, {"items": [one("x", id="a"), one("y", id="b", blocked_by=["a"])]})
         assert said.data["notes"] == []
-        assert "2. [pending] y (id b) (waits for a)" in said.content
+        assert "2. [pending] y (id b) (blocked by a)" in said.content
 
 
 def each(*values: Any) -> tuple[Any, ...]:

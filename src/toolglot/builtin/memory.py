@@ -31,7 +31,7 @@ from toolglot.tools.context import Context
 from toolglot.tools.results import ToolOutput
 from toolglot.tools.tool import Tool, tool
 
-__all__ = ["ROOT", "MemoryEntry", "MemoryResult", "memory_tools"]
+__all__ = ["ROOT", "MemoryEntry", "MemoryResult", "create_tools"]
 
 Command = Literal["view", "create", "str_replace", "insert", "delete", "rename"]
 
@@ -98,7 +98,7 @@ _REQUIRED: dict[Command, tuple[str, ...]] = {
 }
 
 
-def memory_tools(state: ToolState) -> list[Tool]:
+def create_tools(state: ToolState) -> list[Tool]:
     """Return the tool `memory`; nothing where there is no directory to keep notes in."""
     if state.state_dir is None:
         return []

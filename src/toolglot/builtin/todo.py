@@ -1,7 +1,7 @@
-"""The tool `todo`: the plan of one conversation, as the model last wrote it.
+"""The tool `todo`: the task list of one conversation, as the model last wrote it.
 
-Laws: a call replaces the whole list or leaves it as it is; a call without items reads it. What is merely odd (two things in
-progress, a reference to an item that is gone) is kept and noted, so that no plan is lost over a detail.
+Laws: a call replaces the whole list or leaves it as it is; a call without items reads it. What is merely odd (two items in
+progress, a reference to a missing item) is kept with a note, so that no plan is lost over a detail.
 """
 
 import re
@@ -12,13 +12,13 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
+from toolglot.base_errors import invalid_argument
 from toolglot.builtin.files.text import check_text
 from toolglot.builtin.tool_state import ToolState, to_data
-from toolglot.errors import ToolError
 from toolglot.tools.results import ToolOutput
 from toolglot.tools.tool import Tool, tool
 
-__all__ = ["TodoItem", "TodoList", "render_todo_lines", "todo_tools"]
+__all__ = ["TodoItem", "TodoList", "render_todo_lines", "create_tools"]
 
 Status = Literal["pending", "in_progress", "completed", "cancelled", "blocked"]
 
@@ -30,22 +30,22 @@ _STATUS_SYMBOLS: dict[Status, str] = {"pending": "☐", "in_progress": "▸", "c
 _EXAMPLE = {
     "items": [
         {"text": "Find where the limit is checked", "status": "completed"},
-        {"text": "Write a test that fails", "status": "in_progress", "active_form": "Writing a test"},
-        {"text": "Mend the check", "status": "pending"},
+        {"text": "Write a failing test", "status": "in_progress", "active_form": "Writing a failing test"},
+        {"text": "Fix the check", "status": "pending"},
     ]
 }
 
 
 @dataclass(frozen=True, kw_only=True)
 class TodoItem:
-    """One thing to do.
+    """One task.
 
     Attributes:
-        text: What is to be done, in one line.
-        status: How far it is.
-        id: A name that other items can refer to; its number without one.
-        active_form: The same as something that is being done: 'Writing a test'.
-        blocked_by: Ids of the items that must be done first.
+        text: What to do, in one line.
+        status: pending, in_progress, completed, cancelled or blocked.
+        id: A name by which other items can refer to it (default: its number).
+        active_form: The task while it is in progress, such as 'Writing a test'.
+        blocked_by: Ids of items that must be completed first.
     """
 
     text: str
@@ -56,11 +56,11 @@ class TodoItem:
 
 
 class TodoList(msgspec.Struct, frozen=True, kw_only=True):
-    """The list as it is now. `written`: by this call; otherwise it was only read. Every item has an id."""
+    """The list as it is now; every item has an id. `written`: this call replaced it, otherwise it only read it."""
 
     items: list[TodoItem] = []
     counts: dict[str, int] = {}
-    """Status -> how many; only those that occur."""
+    """Status -> number of items; only those that occur."""
     written: bool = False
     explanation: str = ""
     notes: list[str] = []
@@ -70,107 +70,99 @@ _lists: WeakKeyDictionary[ToolState, tuple[TodoItem, ...]] = WeakKeyDictionary()
 
 
 def render_todo_lines(state: ToolState) -> list[str]:
-    """The list as the user sees it, a line for each item; [] where there is none."""
+    """Return the list as the user sees it, one line per item."""
     return [
         f"{_STATUS_SYMBOLS[item.status]} {item.active_form if item.status == 'in_progress' and item.active_form else item.text}"
         for item in _lists.get(state, ())
     ]
 
 
-def todo_tools(state: ToolState) -> list[Tool]:
-    """The tool `todo`."""
+def create_tools(state: ToolState) -> list[Tool]:
+    """Return the tool `todo`."""
 
-    @tool(
-        name="todo", effects="read", inline=True, examples=[_EXAMPLE, {}], target=lambda arguments: "the list of things to do"
-    )
+    @tool(name="todo", effects="read", inline=True, examples=[_EXAMPLE, {}], target=lambda arguments: "the task list")
     def todo(items: list[TodoItem] | None = None, explanation: str = "") -> ToolOutput:
-        """Keeps the list of what is to be done in this conversation, for work of several steps. The user sees it.
+        """Write or read the task list of this conversation, which the user sees. Use it for work of several steps.
 
-        Write the whole list each time; it replaces the old one. Have one item in progress, and complete it once it is done.
+        Send the complete list each time: it replaces the old one. Keep one item in progress, and complete it when it is done.
 
         Args:
-            items: All items in order; an empty list clears it. Leave it out to read the list.
-            explanation: Why the list changes, in a sentence.
+            items: All items in order (at most 200); an empty list clears the list. Omit it to read the list.
+            explanation: Why the list changes, in one sentence.
         """
-        explanation = _to_single_line(explanation, "`explanation`") if explanation else ""
+        explanation = _to_single_line(explanation, "explanation")
         if items is not None:
             _lists[state] = _normalize_items(items)
-        now = _lists.get(state, ())
-        found = TodoList(
-            items=list(now),
-            counts=dict(Counter(item.status for item in now)),
+        current = _lists.get(state, ())
+        result = TodoList(
+            items=list(current),
+            counts=dict(Counter(item.status for item in current)),
             written=items is not None,
             explanation=explanation,
-            notes=_collect_notes(now),
+            notes=_collect_notes(current),
         )
-        return ToolOutput(_render_list(found), to_data(found))
+        lines = [_render_item(number, item) for number, item in enumerate(result.items, 1)] or ["The list is empty."]
+        return ToolOutput("\n".join([*lines, *(f"[{note}]" for note in result.notes)]), to_data(result))
 
     return [todo]
 
 
 def _normalize_items(items: list[TodoItem]) -> tuple[TodoItem, ...]:
-    """The items made fit to be kept. Raises ToolError."""
+    """Return the items on single lines, each with an id. Raises ToolError."""
     if len(items) > MAX_ITEMS:
-        why = f"the list has {len(items)} items, and at most {MAX_ITEMS} are kept"
-        raise ToolError(f"{why}: put small ones together", kind="limit")
-    made = [_normalize_item(item, number) for number, item in enumerate(items, 1)]
-    taken = Counter(item.id for item in made if item.id)
-    if twice := [id for id, count in taken.items() if count > 1]:
-        raise ToolError(f"the id {twice[0]!r} is on two items: give each its own, or leave ids out", kind="validation")
-    return tuple(item if item.id else replace(item, id=_find_unused_id(number, taken)) for number, item in enumerate(made, 1))
-
-
-def _normalize_item(item: TodoItem, number: int) -> TodoItem:
-    where = f"item {number}"
-    if len(item.blocked_by) > MAX_ITEMS:
-        raise ToolError(f"{where} waits for more than {MAX_ITEMS} others: name fewer", kind="limit")
-    text = _to_single_line(item.text, f"the text of {where}")
-    if not text:
-        raise ToolError(f"the text of {where} is empty: say what is to be done", kind="validation")
-    return TodoItem(
-        text=text,
-        status=item.status,
-        id=_to_single_line(item.id, f"the id of {where}", MAX_ID_CHARS),
-        active_form=_to_single_line(item.active_form, f"the active_form of {where}"),
-        blocked_by=[_to_single_line(id, f"an id in blocked_by of {where}", MAX_ID_CHARS) for id in item.blocked_by],
-    )
-
-
-def _find_unused_id(number: int, used_ids: Counter[str]) -> str:
-    id = str(number)
-    while id in used_ids:
-        id += "'"
-    used_ids[id] = 1
-    return id
+        raise invalid_argument(
+            "items", f"has {len(items)} entries; the maximum is {MAX_ITEMS}: combine small ones", kind="limit"
+        )
+    normalized: list[TodoItem] = []
+    for number, item in enumerate(items, 1):
+        label = f"items[{number}]"
+        if len(item.blocked_by) > MAX_ITEMS:
+            raise invalid_argument("items", f"{label} is blocked by more than {MAX_ITEMS} others: name fewer", kind="limit")
+        text = _to_single_line(item.text, f"{label}.text")
+        if not text:
+            raise invalid_argument("items", f"must each have a text, and item {number} has none: say what to do")
+        normalized.append(
+            TodoItem(
+                text=text,
+                status=item.status,
+                id=_to_single_line(item.id, f"{label}.id", MAX_ID_CHARS),
+                active_form=_to_single_line(item.active_form, f"{label}.active_form"),
+                blocked_by=[_to_single_line(id, f"{label}.blocked_by", MAX_ID_CHARS) for id in item.blocked_by],
+            )
+        )
+    used_ids = Counter(item.id for item in normalized if item.id)
+    if repeated := [id for id, count in used_ids.items() if count > 1]:
+        raise invalid_argument("items", f"must have different ids, and {repeated[0]!r} is used twice: change one, or omit ids")
+    for index, item in enumerate(normalized):
+        if not item.id:
+            id = str(index + 1)
+            while id in used_ids:
+                id += "'"
+            used_ids[id] = 1
+            normalized[index] = replace(item, id=id)
+    return tuple(normalized)
 
 
 def _to_single_line(text: str, name: str, limit: int = MAX_TEXT_CHARS) -> str:
-    """A text on one line, without what a terminal would obey. Raises ToolError."""
+    """Return a text on one line, without control characters that a terminal would interpret. Raises ToolError."""
     return _CONTROL.sub(" ", check_text(text.replace("\0", " "), name, limit)).strip()
 
 
 def _collect_notes(items: tuple[TodoItem, ...]) -> list[str]:
     notes: list[str] = []
-    active = [item.text for item in items if item.status == "in_progress"]
-    if len(active) > 1:
-        notes.append(f"{len(active)} items are in progress at once: one at a time is easier to follow")
+    active = sum(item.status == "in_progress" for item in items)
+    if active > 1:
+        notes.append(f"{active} items are in progress: one at a time is easier to follow")
     ids = {item.id for item in items}
     for item in items:
-        if gone := [id for id in item.blocked_by if id not in ids]:
-            notes.append(f"item {item.id!r} waits for {', '.join(map(repr, gone[:5]))}, which is not in the list")
+        if missing := [id for id in item.blocked_by if id not in ids]:
+            notes.append(f"item {item.id!r} is blocked by {', '.join(map(repr, missing[:5]))}, which is not in the list")
         elif item.id in item.blocked_by:
-            notes.append(f"item {item.id!r} waits for itself")
+            notes.append(f"item {item.id!r} is blocked by itself")
     return notes[:10]
 
 
-def _render_list(todo_list: TodoList) -> str:
-    lines = [_render_item(number, item) for number, item in enumerate(todo_list.items, 1)]
-    if not lines:
-        lines = ["The list is empty."]
-    return "\n".join([*lines, *(f"[{note}]" for note in todo_list.notes)])
-
-
 def _render_item(number: int, item: TodoItem) -> str:
-    named = f" (id {item.id})" if item.id != str(number) else ""
-    waits = f" (waits for {', '.join(item.blocked_by)})" if item.blocked_by else ""
-    return f"{number}. [{item.status}] {item.text}{named}{waits}"
+    id = f" (id {item.id})" if item.id != str(number) else ""
+    blocked_by = f" (blocked by {', '.join(item.blocked_by)})" if item.blocked_by else ""
+    return f"{number}. [{item.status}] {item.text}{id}{blocked_by}"

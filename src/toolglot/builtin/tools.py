@@ -1,11 +1,17 @@
-"""All built-in tools for one folder: one call, one list. Each list has a toolbox of its own, for one conversation."""
+"""All built-in tools for one directory, with a state of their own for one conversation.
 
-from collections.abc import Iterable
+A new tool needs one file: a module `builtin/NAME.py` with `create_tools(state) -> list[Tool]` is found by itself. Tools that need
+options, or that come in a package of their own, are listed in `Builtins`.
+"""
+
+from collections.abc import Iterable, Iterator
+from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 
 import msgspec
 
-from toolglot.builtin.ask_user import ask_tools
+from toolglot import builtin
 from toolglot.builtin.code.ast_rewrite import ast_rewrite_tools
 from toolglot.builtin.code.ast_search import ast_search_tools
 from toolglot.builtin.edit.edit_tools import edit_tools
@@ -14,12 +20,10 @@ from toolglot.builtin.edit.patch_tool import patch_tools
 from toolglot.builtin.files.file_tools import file_tools
 from toolglot.builtin.files.read_many import read_many_tools
 from toolglot.builtin.files.workspace import PROTECTED_NAMES, Root, Workspace
-from toolglot.builtin.memory import memory_tools
 from toolglot.builtin.search.glob import glob_tools
 from toolglot.builtin.search.grep import grep_tools
 from toolglot.builtin.search.list_dir import list_dir_tools
 from toolglot.builtin.shell.tools import ShellOptions, close_shell, shell_tools
-from toolglot.builtin.todo import todo_tools
 from toolglot.builtin.tool_state import AskUser, ToolState
 from toolglot.builtin.web.client import WebClient
 from toolglot.builtin.web.config import WebConfig
@@ -36,58 +40,69 @@ class BuiltinOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What the built-in tools may do."""
 
     other_roots: tuple[Root, ...] = ()
-    """Folders beside the root."""
+    """Directories beside the root."""
     unprotected: tuple[str, ...] = ()
-    """Names that may be changed although programs obey them: .vscode, .git …"""
+    """Protected names that may be changed nevertheless: .vscode, .git …"""
     require_read: bool = True
-    """A file has to be read before it is overwritten."""
+    """A file must be read before it is overwritten."""
     shell: ShellOptions = ShellOptions()
     web: WebConfig = WebConfig()
 
 
 class Builtins:
-    """The tools, and what they share. `close` ends commands and the browser; so does the end of the program."""
+    """The tools and what they share. `close` ends commands and the browser; so does the end of the program."""
 
     def __init__(self, root: str | Path, options: BuiltinOptions, state_dir: Path | None, ask: AskUser | None) -> None:
-        protected = PROTECTED_NAMES - frozenset(options.unprotected)
-        backups = state_dir / "backups" if state_dir is not None else None
-        workspace = Workspace(root, other_roots=options.other_roots, protected_names=protected, backup_dir=backups)
-        self.state = box = ToolState(workspace, state_dir=state_dir, ask=ask)
+        workspace = Workspace(
+            root,
+            other_roots=options.other_roots,
+            protected_names=PROTECTED_NAMES - frozenset(options.unprotected),
+            backup_dir=state_dir / "backups" if state_dir is not None else None,
+        )
+        self.state = state = ToolState(workspace, state_dir=state_dir, ask=ask)
         self._web = WebClient(options.web)
-        reads = options.require_read
+        require_read = options.require_read
         tools: list[Tool] = [
-            *file_tools(box, require_read=reads),
-            *edit_tools(box, require_read=reads),
-            *patch_tools(box),
-            *grep_tools(box),
-            *glob_tools(box),
-            *list_dir_tools(box),
-            *read_many_tools(box),
-            *shell_tools(box, options.shell),
-            *ast_search_tools(box),
-            *ast_rewrite_tools(box),
-            *web_tools(box, self._web),
-            *notebook_tools(box, require_read=reads),
-            *todo_tools(box),
-            *ask_tools(box),
-            *(memory_tools(box) if state_dir is not None else ()),
+            *file_tools(state, require_read=require_read),
+            *edit_tools(state, require_read=require_read),
+            *patch_tools(state),
+            *grep_tools(state),
+            *glob_tools(state),
+            *list_dir_tools(state),
+            *read_many_tools(state),
+            *shell_tools(state, options.shell),
+            *ast_search_tools(state),
+            *ast_rewrite_tools(state),
+            *web_tools(state, self._web),
+            *notebook_tools(state, require_read=require_read),
+            *_discover_tools(state),
         ]
-        # what changes files or runs commands keeps its place among the calls of a turn: a test runs after the edit before it
+        # Calls that change files or run commands keep their order within a turn: a test runs after the edit before it.
         self.tools = [
-            one.replace(tags=one.tags | {BUILTIN_TAG}, ordered=bool(one.effects & {"write", "execute"})) for one in tools
+            tool.replace(tags=tool.tags | {BUILTIN_TAG}, ordered=bool(tool.effects & {"write", "execute"})) for tool in tools
         ]
 
     def close(self) -> None:
-        """Ends what is still running."""
+        """End what is still running."""
         close_shell(self.state)
         self._web.close()
         self.state.workspace.close()
 
 
+def _discover_tools(state: ToolState) -> Iterator[Tool]:
+    for module in sorted(iter_modules(builtin.__path__), key=lambda module: module.name):
+        if not module.ispkg and module.name != "tools":
+            create_tools = getattr(import_module(f"{builtin.__name__}.{module.name}"), "create_tools", None)
+            yield from create_tools(state) if create_tools is not None else ()
+
+
 def builtins(
     root: str | Path = ".", *, options: BuiltinOptions | None = None, state_dir: Path | None = None, ask: AskUser | None = None
 ) -> Builtins:
-    """The built-in tools for a folder. `state`: a private folder for backups, spilt output and memory. Raises UsageError."""
+    """Return the built-in tools for a directory. Raises UsageError.
+
+    `state_dir`: a private directory for backups, saved output and memory. `ask`: asks the user for `ask_user`.
+    """
     return Builtins(root, options or BuiltinOptions(), state_dir, ask)
 
 
@@ -99,21 +114,21 @@ def coding_tools(
     state_dir: Path | None = None,
     ask: AskUser | None = None,
 ) -> list[Tool]:
-    """The built-in tools for a folder, as `Orchestrator` takes them.
+    """Return the built-in tools for a directory as a list for `Orchestrator`. Raises UsageError.
 
-    `names`: only these, also by the names that models have for them (`Bash`). `state`: a private folder for backups, spilt
-    output and memory. `ask`: who answers the questions of `ask_user`, which is not there without. Raises UsageError.
+    `names`: only these, also by the names that models have for them (`Bash`). `state_dir`: a private directory for backups,
+    saved output and memory. `ask`: asks the user for `ask_user`, which is absent without it.
     """
     tools = builtins(root, options=options, state_dir=state_dir, ask=ask).tools
     if ask is None:
-        tools = [one for one in tools if one.name != "ask_user"]
+        tools = [tool for tool in tools if tool.name != "ask_user"]
     if names is None:
         return tools
-    known = {one.name for one in tools}
+    known = {tool.name for tool in tools}
     wanted: set[str] = set()
     for name in names:
-        found = {name} & known or known.intersection(find_base_tools(name))
-        if not found:
+        matches = {name} & known or known.intersection(find_base_tools(name))
+        if not matches:
             raise UnknownName("built-in tool", name, known)
-        wanted |= found
-    return [one for one in tools if one.name in wanted]
+        wanted |= matches
+    return [tool for tool in tools if tool.name in wanted]
