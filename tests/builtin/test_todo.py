@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from toolglot.builtin.files.workspace import Workspace
-from toolglot.builtin.todo import MAX_ID_CHARS, MAX_ITEMS, MAX_TEXT_CHARS, render_todo_lines, create_tools
+from toolglot.builtin.todo import MAX_ID_CHARS, MAX_ITEMS, MAX_TEXT_CHARS, create_tools, render_todo_lines
 from toolglot.builtin.tool_state import ToolState
 from toolglot.errors import ToolError
 from toolglot.messages import ToolCall

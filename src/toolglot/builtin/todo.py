@@ -18,7 +18,7 @@ from toolglot.builtin.tool_state import ToolState, to_data
 from toolglot.tools.results import ToolOutput
 from toolglot.tools.tool import Tool, tool
 
-__all__ = ["TodoItem", "TodoList", "render_todo_lines", "create_tools"]
+__all__ = ["TodoItem", "TodoList", "create_tools", "render_todo_lines"]
 
 Status = Literal["pending", "in_progress", "completed", "cancelled", "blocked"]
 

@@ -1,7 +1,7 @@
 """All built-in tools for one directory, with a state of their own for one conversation.
 
-A new tool needs one file: a module `builtin/NAME.py` with `create_tools(state) -> list[Tool]` is found by itself. Tools that need
-options, or that come in a package of their own, are listed in `Builtins`.
+A new tool needs one file: a module `builtin/NAME.py` with `create_tools(state) -> list[Tool]` is found by itself.
+Tools that need options, or that come in a package of their own, are listed in `Builtins`.
 """
 
 from collections.abc import Iterable, Iterator
