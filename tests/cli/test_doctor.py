@@ -66,7 +66,7 @@ def text(capsys: pytest.CaptureFixture[str], configuration: Any, *, online: bool
 def test_versions_are_those_of_the_packages(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     versions = found(capsys, configured(tmp_path))["versions"]
     assert list(versions)[:3] == ["toolglot", "python", "platform"]
-    assert {"msgspec", "typer"} <= {*versions}
+    assert {"msgspec", "aiohttp"} <= {*versions}
     assert all(re.match(r"\d", version) for name, version in versions.items() if name != "platform")
 
 
@@ -138,7 +138,7 @@ def test_what_holds_commands_is_told(
         "processes": "cgroup",
         "gaps": [] if level == 2 else ["others can be seen"],
     }
-    monkeypatch.setattr("toolglot.builtin.shell.sandbox.describe_sandbox", lambda: said)
+    monkeypatch.setattr("toolglot.cli.diagnostics.describe_sandbox", lambda: said)
     sandbox = found(capsys, configured(tmp_path))["sandbox"]
     assert sandbox["commands run"] == run
     assert {name: reason for name, reason in sandbox.items() if name.startswith("no ")} == why
@@ -261,7 +261,7 @@ def test_only_the_end_of_a_long_log_is_read(
 ) -> None:
     lines = [call("old"), *[call("new")] * 3]
     (tmp_path / "audit.jsonl").write_text("\n".join(lines) + "\n")
-    monkeypatch.setattr("toolglot.cli.doctor._MAX_LOG_BYTES", 3 * (len(lines[1]) + 1) + 5)
+    monkeypatch.setattr("toolglot.cli.diagnostics.MAX_LOG_BYTES", 3 * (len(lines[1]) + 1) + 5)
     audit = found(capsys, configured(tmp_path))["audit"]
     assert ([one["tool"] for one in audit["tools"]], audit["damaged"], audit["whole"]) == (["new"], 0, False)
 

@@ -65,7 +65,11 @@ def call_lines(flags: Flags, file: Path | None, *, model: str | None = None, yes
                     failed_ids.append(record.get("id"))
                 return _outcome_record(record.get("id"), outcome)
 
-            exit_code = process_lines(file, handle, _error_record)
+            def refuse(id: object, error: ToolglotError) -> Record:
+                details = {"kind": "validation", "message": str(error)}
+                return {"id": id, "ok": False, "content": [], "error": details, "seconds": 0.0}
+
+            exit_code = process_lines(file, handle, refuse)
         _warn_running_commands(cli_setup)
     return exit_code or int(bool(failed_ids))
 
@@ -110,10 +114,6 @@ def _outcome_record(id: object, outcome: ToolOutcome) -> Record:
         "error": error,
         "seconds": round(outcome.seconds, 6),
     }
-
-
-def _error_record(id: object, error: ToolglotError) -> Record:
-    return {"id": id, "ok": False, "content": [], "error": {"kind": "validation", "message": str(error)}, "seconds": 0.0}
 
 
 def _print_repairs(outcome: ToolOutcome) -> None:

@@ -87,12 +87,12 @@ def show_paths(*, json: bool) -> None:
         paths["project file"] = project
     paths |= {"trusted directories": trust_file(), "data": data_directory(), "state": state_directory()}
     if json:
-        print_json([{"what": what, "path": str(path), "exists": os.path.exists(path)} for what, path in paths.items()])
+        print_json([{"what": label, "path": str(path), "exists": os.path.exists(path)} for label, path in paths.items()])
         return
     printer = Printer(sys.stdout)
-    for what, path in paths.items():
+    for label, path in paths.items():
         suffix = "" if os.path.exists(path) else "  (does not exist)"
-        printer.print_line(f"{what:20}  {path}{suffix}")
+        printer.print_line(f"{label:20}  {path}{suffix}")
 
 
 def print_json(value: Any) -> None:

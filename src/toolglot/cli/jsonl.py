@@ -44,14 +44,15 @@ def process_lines(file: Path | None, handler: Callable[[Record], Record], format
         for number, line in enumerate(source, 1):
             if not line.strip():
                 continue
-            id, is_valid = None, True
+            id: Any = None
+            is_valid = True
             try:
                 try:
                     record = loads_object(line)
                 except ValueError as e:
                     raise MalformedData(f"not a JSON object: {e}") from None
                 id = record.get("id")
-                result = {"id": id, **handler(record)}
+                result: Record = {"id": id, **handler(record)}
             except ToolglotError as e:
                 result = format_error(id, e)
                 is_valid = isinstance(e, ProviderError | TruncatedStream)  # a recorded error of a provider is valid input

@@ -67,16 +67,8 @@ _agent = _options(
 )
 
 
-def _print_version(context: click.Context, _: click.Parameter, is_requested: bool) -> None:
-    if is_requested:
-        from importlib.metadata import version
-
-        click.echo(f"toolglot {version('toolglot')}")
-        context.exit()
-
-
 @click.group()
-@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Print the version.")
+@click.version_option(package_name="toolglot", prog_name="toolglot", message="%(prog)s %(version)s")
 def app() -> None:
     """LLM tool calling that works with every model and never breaks."""
 
@@ -418,7 +410,7 @@ def main() -> None:
 
 def _cwd_is_missing() -> bool:
     try:
-        os.getcwd()
+        os.getcwd()  # unlike stat("."), this fails if the directory was deleted
     except FileNotFoundError:
         return True
     return False

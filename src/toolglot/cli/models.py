@@ -20,6 +20,11 @@ from toolglot.providers.windows import find_window
 __all__ = ["expand_fields", "find_profile", "show_models"]
 
 
+# In display order, and in the order in which columns are kept on a narrow terminal.
+_COLUMNS: tuple[str, ...] = ("provider", "wire", "tools", "strict", "choice", "facade", "key", "as of")
+_COLUMN_PRIORITY = ("provider", "wire", "tools", "strict", "choice", "key", "facade", "as of")
+
+
 def show_models(pattern: str | None, *, json: bool) -> int:
     """Print all providers, or the details of one provider or model; return the exit code. Raises UnknownName."""
     profiles = list(PROFILES.values()) if pattern is None else [find_profile(pattern)]
@@ -37,6 +42,30 @@ def show_models(pattern: str | None, *, json: bool) -> int:
     else:
         _print_profile(Printer(sys.stdout), profiles[0])
     return 0
+
+
+def _print_overview(printer: Printer, profiles: Iterable[Profile]) -> None:
+    rows: list[dict[str, str]] = []
+    for profile in profiles:
+        keys = (*profile.key_env, *profile.token_env)
+        choices = profile.features.choices
+        choice = " ".join(sorted(choices))
+        if len(choices) > 2:  # the missing ones are fewer
+            choice = f"not {' '.join(sorted(ANY_CHOICE - choices))}" if ANY_CHOICE - choices else "all"
+        cells = (
+            profile.id,
+            profile.wire,
+            str(profile.limits.tools or "-"),
+            _yes_no(profile.features.strict and bool(profile.strict_dialect)),
+            choice,
+            facade_id_for_provider(profile.id),
+            (keys[0] + (f" +{len(keys) - 1}" if keys[1:] else "")) if keys else "-",
+            profile.limits.as_of,
+        )
+        rows.append(dict(zip(_COLUMNS, cells, strict=True)))
+    printer.print_table(rows, _COLUMN_PRIORITY)
+    printer.print_text("")
+    printer.print_text("For details: toolglot models PROVIDER, or PROVIDER:MODEL", "dim")
 
 
 def find_profile(name: str) -> Profile:
@@ -71,40 +100,6 @@ def _model_facts(profile: Profile) -> list[Fact]:
 
 def _facade_id(profile: Profile) -> str:
     return facade_id_for_model(profile.model) if profile.model else facade_id_for_provider(profile.id)
-
-
-# ---- overview
-
-# In display order, and in the order in which columns are kept on a narrow terminal.
-_COLUMNS: tuple[str, ...] = ("provider", "wire", "tools", "strict", "choice", "facade", "key", "as of")
-_COLUMN_PRIORITY = ("provider", "wire", "tools", "strict", "choice", "key", "facade", "as of")
-
-
-def _print_overview(printer: Printer, profiles: Iterable[Profile]) -> None:
-    rows: list[dict[str, str]] = []
-    for profile in profiles:
-        keys = (*profile.key_env, *profile.token_env)
-        choices = profile.features.choices
-        choice = " ".join(sorted(choices))
-        if len(choices) > 2:  # the missing ones are fewer
-            choice = f"not {' '.join(sorted(ANY_CHOICE - choices))}" if ANY_CHOICE - choices else "all"
-        cells = (
-            profile.id,
-            profile.wire,
-            str(profile.limits.tools or "-"),
-            _yes_no(profile.features.strict and bool(profile.strict_dialect)),
-            choice,
-            facade_id_for_provider(profile.id),
-            (keys[0] + (f" +{len(keys) - 1}" if keys[1:] else "")) if keys else "-",
-            profile.limits.as_of,
-        )
-        rows.append(dict(zip(_COLUMNS, cells, strict=True)))
-    printer.print_table(rows, _COLUMN_PRIORITY)
-    printer.print_text("")
-    printer.print_text("For details: toolglot models PROVIDER, or PROVIDER:MODEL", "dim")
-
-
-# ---- details
 
 
 def _print_profile(printer: Printer, profile: Profile) -> None:

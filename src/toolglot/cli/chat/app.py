@@ -23,7 +23,7 @@ from toolglot.engine.model_list import describe_error
 from toolglot.errors import ToolglotError
 from toolglot.events import RunEvent
 from toolglot.loop.orchestrator import Orchestrator
-from toolglot.messages import Block
+from toolglot.messages import Media, Text
 from toolglot.tools.executor import ApprovalAnswer, ApprovalRequest
 
 __all__ = ["Chat"]
@@ -37,8 +37,8 @@ class Chat:
 
     def __init__(self, setup: Setup, agent: Orchestrator, screen: Screen, reader: InputReader, keyboard: Keyboard) -> None:
         self.setup, self.agent, self.screen, self.reader, self.keyboard = setup, agent, screen, reader, keyboard
-        self.attachments: list[Block] = []
-        self._last_attachments: list[Block] = []  # restored if the prompt they were sent with is taken back
+        self.attachments: list[Text | Media] = []
+        self._last_attachments: list[Text | Media] = []  # restored if the prompt they were sent with is taken back
         self.is_leaving = False
         self._turn_task: asyncio.Task[None] | None = None
         self._main_task: asyncio.Task[Any] | None = None
@@ -97,7 +97,9 @@ class Chat:
         self._last_attachments = self.attachments
         files, self.attachments = [*self.attachments, *mentioned], []
         if files:
-            self.screen.note(f"attached: {', '.join(map(_attachment_name, files))}", "dim")
+            # A text file is a text block that starts with its name in brackets.
+            names = [block.name if isinstance(block, Media) else block.text[1:].partition("]")[0] for block in files]
+            self.screen.note(f"attached: {', '.join(names)}", "dim")
         await self._run_turn(self.agent.stream([prompt, *files] if files else prompt))
 
     # ---- a turn
@@ -228,10 +230,6 @@ class Chat:
         except ToolglotError:
             return ()
         return match[0].completions(self) if match and match[0].completions else ()
-
-
-def _attachment_name(block: Any) -> str:
-    return getattr(block, "name", "") or str(getattr(block, "text", ""))[1:].partition("]")[0] or "file"
 
 
 @contextmanager

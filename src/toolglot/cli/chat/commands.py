@@ -231,8 +231,8 @@ async def undo_turn(chat: "Chat", argument: str) -> None:
         return
     await chat.update_context_usage()
     replies = len(removed) - 1
-    rest = f" and {replies} message{'s' if replies > 1 else ''} after it" if replies else ""
-    chat.screen.note(f"removed {shorten(removed[0].text, 60)!r}{rest}", "green")
+    suffix = f" and {replies} message{'s' if replies > 1 else ''} after it" if replies else ""
+    chat.screen.note(f"removed {shorten(removed[0].text, 60)!r}{suffix}", "green")
     if any(message.calls for message in removed):
         chat.screen.note("the effects of its tools are not undone", "yellow")
 

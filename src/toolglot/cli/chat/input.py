@@ -112,14 +112,14 @@ class TerminalReader:
 
         self._keyboard, self._typeahead = keyboard, ""
         self._input = create_input(TextIOWrapper(cast(BufferedReader, keyboard.file), encoding="utf-8"))
-        self._pastes: list[str] = []
+        self._pastes = PasteFolder()
         self._status = status
         self._session: PromptSession[str] = PromptSession(
             input=self._input,
             history=FileHistory(str(history)) if history is not None else InMemoryHistory(),
             completer=_create_completer(completions),
             complete_while_typing=False,
-            key_bindings=_create_bindings(self._fold_paste),
+            key_bindings=_create_bindings(self._pastes.fold),
             multiline=True,
             prompt_continuation="  ",
             enable_open_in_editor=True,
@@ -130,7 +130,7 @@ class TerminalReader:
     async def read(self) -> str:
         typeahead, self._typeahead = self._typeahead, ""
         text = await self._edit(self._session, "> ", default=typeahead, bottom_toolbar=self._status)
-        expanded = self._expand_pastes(text)
+        expanded = self._pastes.expand(text)
         if expanded != text.strip():
             # Placeholders mean nothing in a later chat, so the history also gets the text that was sent.
             self._session.history.append_string(expanded)
@@ -180,7 +180,14 @@ class TerminalReader:
         typed = re.sub(r"\x1b(\[[0-9;?]*[ -/]*[@-~]|O.|.)?", "", typed)
         self._typeahead += "".join(character for character in typed if character.isprintable())
 
-    def _fold_paste(self, text: str) -> str:
+
+class PasteFolder:
+    """Replaces long pastes with placeholders, and placeholders with the pastes."""
+
+    def __init__(self) -> None:
+        self._pastes: list[str] = []
+
+    def fold(self, text: str) -> str:
         """Return a short paste unchanged, and a placeholder for a long one."""
         text = text.replace("\r\n", "\n").replace("\r", "\n")
         if text.count("\n") < _LONG_PASTE_LINES and len(text) < _LONG_PASTE_CHARACTERS:
@@ -189,12 +196,14 @@ class TerminalReader:
         lines = text.count("\n") + 1
         return f"[pasted text {len(self._pastes)}: {lines} line{'s' if lines > 1 else ''}]"
 
-    def _expand_pastes(self, text: str) -> str:
-        def expand(match: re.Match[str]) -> str:
+    def expand(self, text: str) -> str:
+        """Replace the placeholders in a text."""
+
+        def replace(match: re.Match[str]) -> str:
             number = int(match[1])
             return self._pastes[number - 1] if 0 < number <= len(self._pastes) else match[0]
 
-        return re.sub(r"\[pasted text (\d+): \d+ lines?\]", expand, text).strip()
+        return re.sub(r"\[pasted text (\d+): \d+ lines?\]", replace, text).strip()
 
 
 def _limit_editor_height(session: Any) -> None:

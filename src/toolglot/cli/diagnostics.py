@@ -1,0 +1,252 @@
+"""What `toolglot doctor` looks at: installed packages, keys, the sandbox, the audit log, and the network."""
+
+import asyncio
+import os
+import platform
+import re
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from importlib import metadata
+from pathlib import Path
+
+import msgspec
+
+from toolglot.builtin.shell.sandbox import describe_sandbox
+from toolglot.config.layers import PROJECT_FILE, Configuration
+from toolglot.config.paths import config_file, state_directory
+from toolglot.config.settings import Settings
+from toolglot.config.setup import Setup
+from toolglot.engine.auth import describe_key_origin
+from toolglot.engine.http import HttpTransport
+from toolglot.engine.signin.environment import read_key_variable
+from toolglot.engine.transport import HttpRequest, Timeouts, Transport
+from toolglot.errors import ToolglotError, UsageError
+from toolglot.jsontext import loads_object
+from toolglot.providers.catalog import ALIASES, PROFILES, SURFACES
+from toolglot.providers.profile import Profile
+from toolglot.redact import redact
+
+__all__ = [
+    "MISSING",
+    "AuditSummary",
+    "Reachability",
+    "ToolStatistics",
+    "check_model",
+    "check_online",
+    "find_config_files",
+    "find_key_origin",
+    "installed_version",
+    "list_packages",
+    "read_audit",
+    "sandbox_rows",
+]
+
+MISSING = "missing"
+MAX_LOG_BYTES = 5_000_000  # read from the end of the audit log
+_TIMEOUTS = Timeouts(connect=10.0, first_byte=10.0, idle=10.0)
+
+
+class ToolStatistics(msgspec.Struct, frozen=True):
+    """Statistics of one tool in the audit log. The percentiles count only calls that ran, in seconds."""
+
+    tool: str
+    calls: int
+    errors: dict[str, int]
+    p50: float | None
+    p95: float | None
+
+
+class AuditSummary(msgspec.Struct, frozen=True):
+    """The audit log. `whole` is False if only its end was read."""
+
+    file: str | None
+    tools: list[ToolStatistics] = []
+    damaged: int = 0
+    whole: bool = True
+
+
+class Reachability(msgspec.Struct, frozen=True):
+    """The answer of a provider's server, or the problem."""
+
+    providers: list[str]
+    address: str
+    status: int | None = None
+    seconds: float | None = None
+    problem: str | None = None
+
+
+# ---- installation
+
+
+def list_packages() -> dict[str, str]:
+    """Return the versions of toolglot, Python, the platform and all required packages."""
+    versions = {"toolglot": installed_version("toolglot") or "not installed", "python": platform.python_version()}
+    versions["platform"] = f"{platform.system()} {platform.release()} {platform.machine()}"
+    try:
+        requirements = metadata.requires("toolglot") or []
+    except metadata.PackageNotFoundError:
+        requirements = []
+    names = [re.split(r"[^\w.-]", line, maxsplit=1)[0] for line in requirements if "extra ==" not in line]
+    return versions | {name: installed_version(name) or MISSING for name in names}
+
+
+def installed_version(package: str) -> str | None:
+    """Return the version of a package, or None if it is not installed."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+# ---- configuration and keys
+
+
+def find_config_files(configuration: Configuration | ToolglotError) -> dict[str, str]:
+    """Describe the user file and the project file."""
+    user_file = config_file()
+    files = {"user file": f"{user_file}{'' if user_file.is_file() else ' (does not exist)'}"}
+    if isinstance(configuration, Configuration) and configuration.project is not None:
+        trust = "trusted" if configuration.trusted else "not trusted: run toolglot trust"
+        files["project file"] = f"{configuration.project / PROJECT_FILE} ({trust})"
+    return files
+
+
+def find_key_origin(profile: Profile, settings: Settings) -> str | None:
+    """Describe where the key of a provider would come from."""
+    configured = [
+        section.key_env
+        for name, section in settings.providers.items()
+        if section.key_env and profile.id in {ALIASES.get(name, name), *(row for _, row in SURFACES.get(name, ()))}
+    ]
+    if configured:
+        return f"variable {configured[-1]}" if read_key_variable(configured[-1]) else None
+    return describe_key_origin(profile)
+
+
+def check_model(settings: Settings, keys: Mapping[str, str | None]) -> Iterator[str]:
+    """Yield the reason why the configured model cannot be used."""
+    if settings.model is None:
+        return
+    try:
+        engine = Setup(settings).engine()
+    except ToolglotError as e:
+        yield f"the model {settings.model!r} cannot be used: {e}"
+        return
+    profile = engine.profile
+    if not engine.name.startswith("simulator") and profile.auth != "optional" and not keys[profile.id]:
+        variables = " or ".join(profile.key_env)
+        yield f"there is no key for the model {settings.model!r}: set {variables}, or run toolglot login {profile.id}"
+
+
+# ---- sandbox
+
+
+def sandbox_rows() -> dict[str, str]:
+    """Describe how commands are confined; this runs a canary command."""
+    sandbox = describe_sandbox()
+    rows = {"commands run": f"in {sandbox['sandbox']}" if sandbox["level"] else "unconfined: each one needs approval"}
+    rows |= {f"no {name}": reason for name, reason in sandbox["reasons"].items() if reason}
+    if sandbox["gaps"]:
+        rows["gaps"] = "; ".join(sandbox["gaps"])
+    rows["bubblewrap"] = sandbox["bwrap"] or "not found"
+    if sys.platform == "linux":
+        rows["user namespaces"] = _describe_namespaces()
+        rows["Landlock"] = f"ABI {sandbox['landlock']}" if sandbox["landlock"] else "not supported"
+    rows["processes"] = sandbox["processes"]
+    return rows
+
+
+def _describe_namespaces() -> str:
+    for file, blocked in (
+        ("/proc/sys/kernel/unprivileged_userns_clone", "0"),  # Debian
+        ("/proc/sys/user/max_user_namespaces", "0"),
+        ("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1"),  # Ubuntu 24.04 and newer
+    ):
+        try:
+            if Path(file).read_text().strip() == blocked:
+                return f"not allowed for this user ({file} is {blocked})"
+        except OSError:
+            continue
+    return "allowed" if Path("/proc/self/ns/user").exists() else "not supported by the kernel"
+
+
+# ---- audit log
+
+
+class _AuditLine(msgspec.Struct, frozen=True):
+    tool: str
+    outcome: str
+    seconds: float
+    ran: bool = True
+
+
+def read_audit(settings: Settings, problems: list[str]) -> AuditSummary:
+    """Summarize the audit log by tool; append to `problems` if it cannot be read."""
+    if settings.audit is False:
+        return AuditSummary(None)
+    file = state_directory() / "audit.jsonl" if settings.audit is True else Path(settings.audit).expanduser()
+    try:
+        with file.open("rb") as log:
+            start = max(0, log.seek(0, os.SEEK_END) - MAX_LOG_BYTES)
+            log.seek(start)
+            lines = log.read(MAX_LOG_BYTES).split(b"\n")
+    except FileNotFoundError:
+        return AuditSummary(str(file))
+    except OSError as e:
+        problems.append(f"cannot read the audit log {str(file)!r}: {e.strerror}")
+        return AuditSummary(str(file))
+    by_tool: dict[str, list[_AuditLine]] = {}
+    damaged = 0
+    for line in filter(bytes.strip, lines[1:] if start else lines):  # the first line is probably incomplete
+        try:
+            call = msgspec.convert(loads_object(line), _AuditLine)
+        except (ValueError, msgspec.ValidationError):
+            damaged += 1
+        else:
+            by_tool.setdefault(call.tool, []).append(call)
+    statistics: list[ToolStatistics] = []
+    for tool, calls in by_tool.items():
+        errors = Counter(call.outcome for call in calls if call.outcome != "ok")
+        seconds = sorted(call.seconds for call in calls if call.ran)
+        p50, p95 = _percentile(seconds, 50), _percentile(seconds, 95)
+        statistics.append(ToolStatistics(tool, len(calls), dict(errors.most_common()), p50, p95))
+    return AuditSummary(str(file), sorted(statistics, key=lambda entry: (-entry.calls, entry.tool)), damaged, not start)
+
+
+def _percentile(sorted_values: list[float], percent: int) -> float | None:
+    """Return the smallest value that is not exceeded by `percent` per cent of all values (nearest rank)."""
+    return sorted_values[max(0, -(-len(sorted_values) * percent // 100) - 1)] if sorted_values else None
+
+
+# ---- reachability
+
+
+async def check_online(providers: Iterable[str], settings: Settings) -> list[Reachability]:
+    """Contact each address once, without a key: any HTTP response means that it can be reached."""
+    providers_by_url: dict[str, list[str]] = {}
+    failures: list[Reachability] = []
+    for id in providers:
+        try:
+            url = Setup(settings).engine(f"{id}:model").profile.base_url
+            providers_by_url.setdefault(url, []).append(id)
+        except UsageError as e:
+            failures.append(Reachability([id], PROFILES[id].base_url, problem=f"{id}: {e}"))
+    transport = HttpTransport(_TIMEOUTS)
+    try:
+        probes = (_probe(transport, url, ids) for url, ids in providers_by_url.items())
+        return [*await asyncio.gather(*probes), *failures]
+    finally:
+        await transport.close()
+
+
+async def _probe(transport: Transport, url: str, providers: list[str]) -> Reachability:
+    start = time.perf_counter()
+    address = redact(url)
+    try:
+        response = await transport.send(HttpRequest(url, {}, b"", stream=True, method="GET"))
+    except ToolglotError as e:
+        return Reachability(providers, address, problem=f"{', '.join(providers)}: {redact(str(e))}")
+    await response.close()
+    return Reachability(providers, address, response.status, round(time.perf_counter() - start, 3))
