@@ -134,6 +134,8 @@ class ToolOutcome(msgspec.Struct, frozen=True, gc=False):
     repairs: tuple[Repair, ...] = ()
     ran: bool = True
     """False: the call was refused, was not valid, or was never started."""
+    details: Any = None
+    """Typed data of the error, where the tool gave some; `result.error_code` says what it is about."""
 
 
 class ToolStarted(_Event, frozen=True, gc=False):

@@ -113,7 +113,7 @@ class TestPrecedence:
     def test_patterns_choose_the_tools(self, allow: tuple[str, ...], deny: tuple[str, ...], offered: set[str]) -> None:
         started = prepare(Flags(allow=allow, deny=deny, tools=("start_tools:ALL",)))
         agent = started.setup.create_agent(started.model, tools=started.tools)
-        assert {one.name for one in agent.tool_definitions(agent.registry, None)} == offered
+        assert {one.name for one in agent.view().tools()} == offered
 
 
 class TestPatterns:

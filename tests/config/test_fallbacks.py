@@ -46,7 +46,7 @@ def settings(**document: Any) -> Settings:
 
 
 def offered(agent: Orchestrator) -> list[str]:
-    return [one.name for one in agent.tool_definitions(agent.registry_with(None), None)]
+    return [one.name for one in agent.view().tools()]
 
 
 @pytest.fixture(autouse=True)

@@ -277,7 +277,7 @@ class TestAgents:
         setup = Setup(settings(policy={"deny": ["web_*"]}))
         hosted = ToolDefinition("web_fetch", kind="hosted", wire="anthropic-messages")
         agent = setup.create_agent(tools=[read, hosted], hosted=["web_search", "code_execution"])
-        assert {one.name for one in agent.tool_definitions(agent.registry, None)} & {"web_search", "web_fetch"} == set()
+        assert {one.name for one in agent.view().tools()} & {"web_search", "web_fetch"} == set()
 
     @pytest.mark.parametrize("through_setup", [True, False])
     def test_a_switch_takes_the_rules_of_the_other_provider(self, through_setup: bool) -> None:

@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from toolglot.errors import ToolError
-from toolglot.facades.bound_facade import BoundFacade, InterpretedCall
+from toolglot.facades.bound_facade import BoundFacade
 from toolglot.facades.view import Case, Facade, RenderContext, View, object_schema, string
 from toolglot.losses import Loss
 from toolglot.messages import BaseCall, Media, Message, Text, ToolCall, ToolResult, assistant, user
 
+from .meaning import Meaning, meaning_of
 from .sample_facades import ACME, BASES, BASH, BRAVO, READ
 
 Arguments = dict[str, Any]
@@ -25,7 +26,7 @@ def call(name: str, arguments: Arguments | None = None, *, raw: str | None = Non
 
 
 def understood(face: BoundFacade, made: ToolCall) -> tuple[str, Arguments]:
-    meaning = face.interpret(made)
+    meaning = meaning_of(face, made)
     assert meaning is not None
     return meaning.tool, meaning.arguments
 
@@ -45,9 +46,9 @@ class TestWhatAModelSees:
     def test_a_name_that_is_taken_is_left_to_its_owner(self) -> None:
         face = BoundFacade(ACME, "m", BASES, reserved_names=["Bash", "View", "run"])
         assert [one.name for one in face.definitions] == ["Read", "Write", "Edit"]
-        assert face.interpret(call("Bash", {"command": "ls"})) is None
-        assert face.interpret(call("View", {"file_path": "a"})) is None  # an alias of Read, elsewhere
-        assert BoundFacade(BRAVO, "m", BASES, reserved_names=["run"]).interpret(call("run", {"argv": ["ls"]})) is None
+        assert meaning_of(face, call("Bash", {"command": "ls"})) is None
+        assert meaning_of(face, call("View", {"file_path": "a"})) is None  # an alias of Read, elsewhere
+        assert meaning_of(BoundFacade(BRAVO, "m", BASES, reserved_names=["run"]), call("run", {"argv": ["ls"]})) is None
         assert "term.run" in [view.qualified_name for view in BoundFacade(BRAVO, "m", BASES, reserved_names=["run"]).views]
 
     @pytest.mark.parametrize(
@@ -61,7 +62,7 @@ class TestWhatAModelSees:
     def test_some_base_tools_are_shown_as_they_are(self) -> None:
         assert acme.shows_base_tool("ast_search")
         assert not acme.shows_base_tool("read")
-        assert acme.interpret(call("ast_search", {"pattern": "x"})) is None
+        assert meaning_of(acme, call("ast_search", {"pattern": "x"})) is None
 
     def test_it_has_names_for_the_tools_that_it_shows(self) -> None:
         assert acme.names == ("Read", "Write", "Edit", "Bash", "ast_search")
@@ -88,7 +89,7 @@ class TestWhatAModelSees:
         face = BoundFacade(replace(ACME, views=(older, *ACME.views)), "m", BASES)
         assert understood(face, call("Edit", {"file_path": "a", "old_string": "x", "new_string": "y"}))[0] == "edit"
         assert understood(face, call("Write", {"file_path": "a", "content": "x"}))[0] == "write"
-        assert face.interpret(call("ast_search", {"pattern": "x"})) is None
+        assert meaning_of(face, call("ast_search", {"pattern": "x"})) is None
 
     def test_its_note_names_only_tools_that_are_there(self) -> None:
         note = "Read files with Read. Change them with Edit, and read them before. Run tests with Bash or make. Be brief."
@@ -106,7 +107,7 @@ class TestWhatAModelSees:
 
     def test_a_base_tool_that_is_shown_has_its_name_before_an_alias(self) -> None:
         facade = replace(ACME, views=(replace(READ, aliases=("ast_search",)),))
-        assert BoundFacade(facade, "m", BASES).interpret(call("ast_search", {"pattern": "x"})) is None
+        assert meaning_of(BoundFacade(facade, "m", BASES), call("ast_search", {"pattern": "x"})) is None
 
 
 # ---- calls
@@ -139,15 +140,13 @@ class TestCalls:
         ],
     )
     def test_what_is_clear_is_mended_and_said(self, arguments: Arguments, base: Arguments, what: str) -> None:
-        meaning = acme.interpret(call("Bash", arguments))
+        meaning = meaning_of(acme, call("Bash", arguments))
         assert meaning is not None
         assert (meaning.tool, meaning.arguments) == ("shell", base)
         assert [(repair.subject, repair.where) for repair in meaning.repairs] == [(what, "Bash")]
 
     def test_what_means_nothing_here_is_taken_without_a_word(self) -> None:
-        assert acme.interpret(call("Bash", {"command": "ls", "description": "Lists."})) == InterpretedCall(
-            "shell", {"command": "ls"}
-        )
+        assert meaning_of(acme, call("Bash", {"command": "ls", "description": "Lists."})) == Meaning("shell", {"command": "ls"})
 
     @pytest.mark.parametrize(
         ("made", "words"),
@@ -161,7 +160,7 @@ class TestCalls:
     )
     def test_what_is_wrong_is_told_in_the_models_own_words(self, made: ToolCall, words: tuple[str, ...]) -> None:
         with pytest.raises(ToolError) as error:
-            acme.interpret(made)
+            meaning_of(acme, made)
         assert error.value.kind == "validation"
         assert error.value.tool in BASES
         assert all(word in str(error.value) for word in words)
@@ -170,18 +169,18 @@ class TestCalls:
 
     def test_an_error_of_a_tool_with_commands_names_no_base_tool(self) -> None:
         with pytest.raises(ToolError, match="command") as error:
-            bravo.interpret(call("editor", {"command": "undo", "path": "a"}))
+            meaning_of(bravo, call("editor", {"command": "undo", "path": "a"}))
         assert error.value.tool == ""
 
     def test_other_tools_are_not_touched(self) -> None:
         made = call("get_weather", {"city": "Paris"})
-        assert acme.interpret(made) is None
+        assert meaning_of(acme, made) is None
         assert acme.annotate(made) is made
 
     def test_a_base_tool_under_its_own_name_means_itself(self) -> None:
         made = acme.annotate(call("ast_search", {"pattern": "x"}))
         assert made.base_call == BaseCall("ast_search", {"pattern": "x"}, "acme")
-        assert acme.interpret(made) is None
+        assert meaning_of(acme, made) is None
         assert acme.annotate(call("ast_search", raw="{")).base_call is None
         assert BoundFacade(ACME, "m", BASES, reserved_names=["ast_search"]).annotate(call("ast_search", {})).base_call is None
 
@@ -197,7 +196,7 @@ class TestCalls:
             name="X", description="", parameters=object_schema(a=string()), cases={"": Case(base="shell", to_base=refuse)}
         )
         with pytest.raises(ToolError, match="X: a must not be 'b'") as error:
-            BoundFacade(Facade(id="f", title="", views=(picky,)), "m", BASES).interpret(call("X", {"a": "b"}))
+            meaning_of(BoundFacade(Facade(id="f", title="", views=(picky,)), "m", BASES), call("X", {"a": "b"}))
         assert error.value.tool == "shell"
 
     def test_a_tables_function_that_falls_is_an_error_for_the_model(self, caplog: pytest.LogCaptureFixture) -> None:
@@ -208,8 +207,8 @@ class TestCalls:
             cases={"": Case(base="shell", to_base=lambda native: {"command": native["gone"]})},
         )
         face = BoundFacade(Facade(id="f", title="", views=(broken,)), "m", BASES)
-        with caplog.at_level(logging.WARNING), pytest.raises(ToolError, match="X was not run") as error:
-            face.interpret(call("X", {}))
+        with caplog.at_level(logging.WARNING), pytest.raises(ToolError, match="X did not run") as error:
+            meaning_of(face, call("X", {}))
         assert (error.value.kind, error.value.tool) == ("validation", "shell")
         assert "KeyError" in caplog.text
 
@@ -234,7 +233,7 @@ def test_whatever_a_model_says_is_understood_or_explained(
     made = call(name, arguments, raw=raw)
     result = ToolResult("c1", (Text("fine"),))
     try:
-        meaning = face.interpret(made)
+        meaning = meaning_of(face, made)
     except ToolError as e:
         meaning, result = None, replace(result, content=(Text(str(e)),), is_error=True, error_kind=e.kind)
     worded = face.render_result(made, meaning.arguments if meaning else {}, result)

@@ -16,7 +16,7 @@ from toolglot import Orchestrator
 from toolglot.builtin.tools import builtins
 from toolglot.errors import ToolError
 from toolglot.facades.anthropic_api import TABLES as API_TABLES
-from toolglot.facades.bound_facade import BoundFacade, InterpretedCall
+from toolglot.facades.bound_facade import BoundFacade
 from toolglot.facades.catalog import facade_id_for_model, find_facade
 from toolglot.facades.claude_code import TABLES as CODE_TABLES
 from toolglot.facades.view import Facade, RenderContext, View
@@ -24,6 +24,8 @@ from toolglot.jsontext import dumps_text, loads, loads_object
 from toolglot.messages import ToolCall
 from toolglot.schema.arguments import SchemaBinder
 from toolglot.tools.tool import Tool
+
+from .meaning import Meaning, meaning_of
 
 Arguments = dict[str, Any]
 NEW, OLD, API, SET = "claude-code", "claude-code-2.0", "anthropic-api", "agent-toolset"
@@ -56,8 +58,8 @@ def face(facade: str) -> BoundFacade:
     return BoundFacade(find_facade(facade), "claude-x", BASES)
 
 
-def meant(facade: str, name: str, arguments: Arguments) -> InterpretedCall:
-    found = face(facade).interpret(ToolCall("c1", name, arguments))
+def meant(facade: str, name: str, arguments: Arguments) -> Meaning:
+    found = meaning_of(face(facade), ToolCall("c1", name, arguments))
     assert found is not None
     return found
 
@@ -1138,7 +1140,7 @@ class TestWords:
                 "`old` is not in 'list_dir': list_dir shows",
                 "<tool_use_error>`old_string` is not in 'list_dir': LS shows</tool_use_error>",
             ),
-            ("rejected", "The user did not allow the call.", "The user did not allow the call."),
+            ("rejected", "The user did not approve the call.", "The user did not approve the call."),
         ],
     )
     def test_a_failure_is_in_the_words_of_the_model(self, kind: Any, text: str, said: str):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from toolglot.builtin.tools import builtins
 from toolglot.errors import ToolError
-from toolglot.facades.bound_facade import BoundFacade, InterpretedCall
+from toolglot.facades.bound_facade import BoundFacade
 from toolglot.facades.catalog import facade_id_for_model, find_facade
 from toolglot.facades.codex import TABLES
 from toolglot.facades.gpt.patches import GRAMMAR, extract_patch
@@ -21,6 +21,8 @@ from toolglot.facades.view import Facade, View
 from toolglot.jsontext import dumps_text, loads_object
 from toolglot.loop.orchestrator import Orchestrator
 from toolglot.messages import Message, Text, ToolCall, ToolResult
+
+from .meaning import Meaning, meaning_of
 
 Arguments = dict[str, Any]
 
@@ -59,8 +61,8 @@ def face(facade: str) -> BoundFacade:
     return BoundFacade(find_facade(facade), MODELS.get(facade, "gpt-4.1"), BASES)
 
 
-def meant(facade: str, name: str, arguments: Arguments) -> InterpretedCall:
-    found = face(facade).interpret(ToolCall("c1", name, arguments))
+def meant(facade: str, name: str, arguments: Arguments) -> Meaning:
+    found = meaning_of(face(facade), ToolCall("c1", name, arguments))
     assert found is not None
     return found
 
@@ -365,7 +367,7 @@ class TestWhatCallsMean:
     def test_a_call_is_a_call_of_a_base_tool(self, row: str) -> None:
         facade, name, native, base, arguments = CALLS[row]
         halves = {"head_share": 0.5} if base in ("shell", "shell_output") else {}
-        assert meant(facade, name, native) == InterpretedCall(base, {**arguments, **halves})
+        assert meant(facade, name, native) == Meaning(base, {**arguments, **halves})
 
     def test_every_row_of_the_mapping_is_covered(self, shared: Path) -> None:
         rows: dict[str, Arguments] = loads_object((shared / "facades" / "mapping.json").read_bytes())["map"]
@@ -395,15 +397,15 @@ class TestWhatCallsMean:
         ],
     )
     def test_several_things_on_the_web_are_one_call(self, native: Arguments) -> None:
-        assert meant("codex", "run", native) == InterpretedCall("web", native)
+        assert meant("codex", "run", native) == Meaning("web", native)
 
     def test_free_text_is_the_patch(self) -> None:
-        found = face("codex").interpret(ToolCall("c1", "apply_patch", None, PATCH, freeform=True))
-        assert found == InterpretedCall("patch", {"text": PATCH})
+        found = meaning_of(face("codex"), ToolCall("c1", "apply_patch", None, PATCH, freeform=True))
+        assert found == Meaning("patch", {"text": PATCH})
 
     def test_the_apis_own_patch_is_understood_where_patches_are_free_text(self) -> None:
         found = meant("codex", "apply_patch", {"type": "create_file", "path": "a", "diff": "+x"})
-        assert found == InterpretedCall("patch", {"ops": [{"type": "create_file", "path": "a", "diff": "+x"}]})
+        assert found == Meaning("patch", {"ops": [{"type": "create_file", "path": "a", "diff": "+x"}]})
 
     def test_a_parameter_that_is_not_known_is_left_out(self) -> None:
         found = meant("codex", "exec_command", {"cmd": "ls", "colour": "red"})
@@ -577,7 +579,7 @@ class TestTheWayBack:
         assert tool == base
         assert again.items() >= arguments.items()
         if view.kind == "function":
-            assert meant(facade, name, native) == InterpretedCall(base, again)
+            assert meant(facade, name, native) == Meaning(base, again)
 
     @pytest.mark.parametrize(
         ("facade", "base", "arguments", "name", "native", "lost"),
@@ -705,8 +707,8 @@ FAILED: list[tuple[str, str, Arguments, Any, str, str, str]] = [
         {"cmd": "ls"},
         None,
         "rejected",
-        "The user did not allow the call.",
-        "The user did not allow the call.",
+        "The user did not approve the call.",
+        "The user did not approve the call.",
     ),
     (
         *(
@@ -821,8 +823,9 @@ class TestInUse:
         (tmp_path / "a.py").write_text("def f():\n    return 1\n")
         made = builtins(str(tmp_path))
         agent = Orchestrator(f"simulator:{model}", tools=made.tools, approve=lambda asked: True)
-        assert agent.bound_facade() is not None
-        assert agent._select_facade(agent.engine.model).id == facade  # pyright: ignore[reportPrivateUsage]
+        bound_facade = agent.view().facade
+        assert bound_facade is not None
+        assert bound_facade.facade.id == facade
         with closing(made):
             outcomes = agent.run_sync(prompt).outcomes
         assert [one.call.name for one in outcomes] == bases

@@ -35,12 +35,10 @@ class Net:
         self.face = BoundFacade(find_facade("codex"), "gpt-5.5", [one.name for one in tools])
 
     def base(self, **arguments: Any) -> ToolResult:
-        self.executor.facade = None
         return asyncio.run(self.executor.run(ToolCall("c1", "web", arguments))).result
 
     def native(self, **arguments: Any) -> ToolResult:
-        self.executor.facade = self.face
-        return asyncio.run(self.executor.run(ToolCall("c1", "run", arguments, namespace="web"))).result
+        return asyncio.run(self.executor.run(self.face.interpret(ToolCall("c1", "run", arguments, namespace="web")))).result
 
 
 @pytest.fixture

@@ -62,7 +62,7 @@ def mine(*views: View, **more: Any) -> Facade:
 
 # ---- functions that fall
 
-NOT_RUN = "The call of show was not run: its arguments cannot be understood."
+NOT_RUN = "show did not run: its arguments cannot be interpreted."
 PLAIN = ("one\ntwo\nthree", False), ("there is no b", True)
 NOT_UNDERSTOOD = (NOT_RUN, True), (NOT_RUN, True)
 
@@ -130,8 +130,8 @@ def test_a_way_back_that_gives_no_arguments_is_none(back: Any, caplog: pytest.Lo
         (view({"result": nothing}), "null came"),
         (view({"is_failure": falls}), "it fell"),
         (view({"native_data": thing}), "the result of show has no words"),
-        (view(select_case=falls), "nothing says what a call of show means"),
-        (view(select_case=five), "nothing says what a call of show means: KeyError(5)"),
+        (view(select_case=falls), "no case fits a call of show"),
+        (view(select_case=five), "no case fits a call of show: KeyError(5)"),
     ],
 )
 def test_what_falls_is_logged_and_the_base_tools_words_stand(

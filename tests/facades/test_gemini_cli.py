@@ -8,13 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolglot.errors import ToolError
-from toolglot.facades.bound_facade import BoundFacade, InterpretedCall
+from toolglot.facades.bound_facade import BoundFacade
 from toolglot.facades.catalog import facade_id_for_model, find_facade
 from toolglot.facades.gemini_cli import DEFAULT_INSTRUCTION, MAX_URLS, TABLES
 from toolglot.facades.view import Facade, View
 from toolglot.jsontext import dumps_text, loads, loads_object
 from toolglot.messages import ToolCall
 from toolglot.schema.arguments import SchemaBinder
+
+from .meaning import Meaning, meaning_of
 
 Arguments = dict[str, Any]
 
@@ -42,8 +44,8 @@ def snapshot(facade: Facade) -> Arguments:
     return {view.name: bare(view.parameters) for view in facade.views if not view.hidden}
 
 
-def meant(name: str, arguments: Arguments, facade: str = "gemini-cli-2") -> InterpretedCall:
-    found = BoundFacade(find_facade(facade), MODELS[facade], BASES).interpret(ToolCall("c1", name, arguments))
+def meant(name: str, arguments: Arguments, facade: str = "gemini-cli-2") -> Meaning:
+    found = meaning_of(BoundFacade(find_facade(facade), MODELS[facade], BASES), ToolCall("c1", name, arguments))
     assert found is not None
     return found
 

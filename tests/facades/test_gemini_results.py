@@ -75,10 +75,10 @@ class Desk:
         self.built = builtins(root, options=BuiltinOptions(web=web), ask=lambda questions: ["yes" for _ in questions])
         self.executor = ToolExecutor(ToolRegistry(self.built.tools), ToolConfig(max_repeats=0), approve=lambda _: True)
         bases = [one.name for one in self.built.tools]
-        self.executor.facade = BoundFacade(find_facade("gemini-cli-2"), "gemini-2.5-pro", bases)
+        self.facade = BoundFacade(find_facade("gemini-cli-2"), "gemini-2.5-pro", bases)
 
     def result(self, name: str, **arguments: Any) -> ToolResult:
-        return asyncio.run(self.executor.run(ToolCall("c1", name, arguments))).result
+        return asyncio.run(self.executor.run(self.facade.interpret(ToolCall("c1", name, arguments)))).result
 
     def __call__(self, name: str, **arguments: Any) -> str:
         result = self.result(name, **arguments)
@@ -425,7 +425,7 @@ def test_a_model_finds_reads_edits_and_runs(facade: Facade, tmp_path: Path):
 
 def test_the_tools_of_a_request_are_those_of_the_facade(tmp_path: Path):
     agent = Orchestrator("simulator:gemini/gemini-3-pro-preview", tools=builtins(tmp_path).tools)
-    names = {one.name for one in agent.tool_definitions(agent.registry, None)}
+    names = {one.name for one in agent.view().tools()}
     facade = find_facade("gemini-cli")
     assert names == {view.name for view in facade.views if not view.hidden} | (facade.shows - {"memory"})
 

@@ -244,7 +244,7 @@ def always(_: ApprovalRequest) -> bool:
 
 def native(agent: Orchestrator, number: int) -> list[ToolCall]:
     """The calls as the present model makes them."""
-    face = agent.bound_facade()
+    face = agent.view().facade
     assert face is not None
     ours = tuple(ToolCall("", name, arguments, base_call=BaseCall(name, arguments)) for name, arguments in calls(number))
     return [replace(call, base_call=None) for call in face.render_message(Message("assistant", ours), is_own=False).calls]
@@ -383,7 +383,7 @@ def test_a_refused_call_is_told_in_the_models_words() -> None:
     agent, sent = agent_on("anthropic", config=ToolConfig(approval_effects=frozenset({"execute"})), approve=never)
     outcome = asyncio.run(agent.run('call Bash {"command": "rm"}')).outcomes[0]
     assert (outcome.call.name, outcome.result.name, outcome.result.error_kind) == ("shell", "Bash", "rejected")
-    assert outcome.result.text == "Exit: The user did not allow the call. It did not run."
+    assert outcome.result.text == "Exit: The user did not approve the call. It did not run."
     assert list_refusals(sent) == []
 
 

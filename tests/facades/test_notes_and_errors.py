@@ -114,7 +114,7 @@ def test_a_refusal_names_the_tool_as_the_model_does(own: Builtins) -> None:
     config = ToolConfig(max_uses={"shell": 0})
     agent = Orchestrator(make_engine("anthropic", transport, model="claude-opus-5"), tools=own.tools, config=config)
     (outcome,) = asyncio.run(agent.run("Go on.")).outcomes
-    assert "the tool 'Bash' may be used 0 times" in outcome.result.text
+    assert "the tool 'Bash' has reached its limit of 0 uses" in outcome.result.text
     assert "shell" not in outcome.result.text
 
 
@@ -125,7 +125,7 @@ def offered(own: Builtins, model: str, names: set[str], *others: Any) -> set[str
     """The names that a model sees where only some of the built-in tools are there."""
     tools = [one for one in own.tools if one.name in names]
     agent = Orchestrator(f"simulator:{model}", tools=[*tools, *others])
-    return {one.name for one in agent.tool_definitions(agent.registry, None)}
+    return {one.name for one in agent.view().tools()}
 
 
 @pytest.mark.parametrize(
@@ -173,6 +173,6 @@ def test_where_ones_own_tool_has_the_name_the_built_in_one_has_its_own(
 def test_a_note_tells_of_no_programs_where_none_can_be_run(own: Builtins) -> None:
     tools = [one for one in own.tools if one.name in ("read", "grep")]
     agent = Orchestrator("simulator:openai-responses/gpt-5.5", tools=tools)
-    face = agent.bound_facade()
+    face = agent.view().facade
     assert face is not None
     assert "rg" not in face.note

@@ -9,12 +9,14 @@ from hypothesis import strategies as st
 
 from toolglot.builtin.tools import builtins
 from toolglot.errors import ToolError
-from toolglot.facades.bound_facade import BoundFacade, InterpretedCall
+from toolglot.facades.bound_facade import BoundFacade
 from toolglot.facades.catalog import FACADE_MODULES, facade_id_for_model, find_facade
 from toolglot.facades.view import Facade, View
 from toolglot.jsontext import loads_object
 from toolglot.messages import BaseCall, Message, ToolCall
 from toolglot.schema.arguments import SchemaBinder, make_example
+
+from .meaning import Meaning, meaning_of
 
 Arguments = dict[str, Any]
 
@@ -44,8 +46,8 @@ def face(facade: str, model: str = "") -> BoundFacade:
     return BoundFacade(found, model or MODELS[facade], bases(found))
 
 
-def meant(facade: str, name: str, arguments: Arguments) -> InterpretedCall:
-    found = face(facade).interpret(ToolCall("c1", name, arguments))
+def meant(facade: str, name: str, arguments: Arguments) -> Meaning:
+    found = meaning_of(face(facade), ToolCall("c1", name, arguments))
     assert found is not None
     return found
 
@@ -463,7 +465,7 @@ class TestTheWayBack:
         said = view.from_base(base, arguments)
         assert said is not None
         assert [loss.subject for loss in said[1]] == [f"parameter {name!r}" for name in lost]
-        assert face(facade).interpret(ToolCall("c1", view.name, said[0])) is not None
+        assert meaning_of(face(facade), ToolCall("c1", view.name, said[0])) is not None
 
     @pytest.mark.parametrize(
         ("facade", "base", "arguments"),

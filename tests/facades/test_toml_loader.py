@@ -15,6 +15,7 @@ from toolglot.facades.view import Facade, RenderContext
 from toolglot.loop.orchestrator import Orchestrator
 from toolglot.messages import Text, ToolCall, ToolResult
 
+from .meaning import meaning_of
 from .sample_facades import BASES, base_tools
 
 PARAMETERS = {
@@ -70,7 +71,7 @@ def mine() -> Facade:
 
 
 def meaning(name: str, **arguments: Any) -> tuple[str, dict[str, Any]]:
-    found = BoundFacade(mine(), "mine-1", BASES).interpret(ToolCall("c", name, arguments))
+    found = meaning_of(BoundFacade(mine(), "mine-1", BASES), ToolCall("c", name, arguments))
     assert found is not None
     return found.tool, found.arguments
 

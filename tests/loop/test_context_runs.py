@@ -199,7 +199,7 @@ def test_a_model_whose_window_nobody_knows_is_left_alone() -> None:
 # ---- what is said about it
 
 
-@pytest.mark.parametrize(("context", "how"), [(TRIM, "left out"), (COMPACT, "summed up")], ids=["trim", "compact"])
+@pytest.mark.parametrize(("context", "how"), [(TRIM, "left out"), (COMPACT, "summarized")], ids=["trim", "compact"])
 def test_a_cut_is_an_event_before_the_reply_and_a_loss_in_the_result(context: ContextPolicy, how: str) -> None:
     model = Model()
     events = streamed(agent("anthropic", model.tap(), context=context, conversation=old()))
@@ -212,7 +212,7 @@ def test_a_cut_is_an_event_before_the_reply_and_a_loss_in_the_result(context: Co
     [loss] = [loss for loss in result_of(events).losses if loss.where == "context"]
     assert loss.reason == cut.said
     assert str(cut.left_out) in loss.subject
-    assert cut.summary == ("They looked at things." if how == "summed up" else "")
+    assert cut.summary == ("They looked at things." if how == "summarized" else "")
 
 
 def test_a_cut_in_the_middle_of_a_loop_comes_between_the_tools_and_the_next_reply() -> None:
@@ -345,7 +345,7 @@ def test_a_summary_that_fails_is_trimmed_and_that_is_said(fault: str, live: bool
     talker = agent("openai-chat", model.tap(faults=faults), context=COMPACT, conversation=old())
     result = run(outcome(talker, "go", streamed=live))
     [loss] = [loss for loss in result.losses if loss.where == "context"]
-    assert "could not be summed up" in loss.reason
+    assert "could not be summarized" in loss.reason
     assert "left out" in loss.reason
     assert result.text == "done"
     check(talker.conversation)
@@ -377,7 +377,7 @@ def test_a_hook_sums_up_in_the_place_of_the_model(slow: bool) -> None:
 
     model = Model()
     tap = model.tap()
-    talker = agent("openai-chat", tap, context=COMPACT, conversation=old(), summarise=later if slow else at_once)
+    talker = agent("openai-chat", tap, context=COMPACT, conversation=old(), summarize=later if slow else at_once)
     [cut] = cuts_of(streamed(talker))
     assert len(given) == 1
     assert list(given[0]) == talker.conversation[: cut.left_out]
@@ -390,12 +390,12 @@ def test_a_hook_is_given_what_is_left_out_and_nothing_else() -> None:
     """The prompt of a long turn goes on being shown: it is not among what is left out."""
     given: list[Sequence[Message]] = []
 
-    def summarise(messages: Sequence[Message]) -> str:
+    def summarize(messages: Sequence[Message]) -> str:
         given.append(list(messages))
         return "summed up"
 
     talker = agent(
-        "openai-chat", Model(9).tap(), tools=[look], context=COMPACT, summarise=summarise, conversation=old(2), config=MANY
+        "openai-chat", Model(9).tap(), tools=[look], context=COMPACT, summarize=summarize, conversation=old(2), config=MANY
     )
     cuts = cuts_of(streamed(talker, "the prompt of the turn"))
     assert [len(messages) for messages in given] == [cut.left_out for cut in cuts]
@@ -408,17 +408,17 @@ def test_a_hook_that_has_nothing_to_say_leaves_a_trimmed_conversation(empty: str
         return empty
 
     model = Model()
-    talker = agent("openai-chat", model.tap(), context=COMPACT, conversation=old(), summarise=silent)
+    talker = agent("openai-chat", model.tap(), context=COMPACT, conversation=old(), summarize=silent)
     [cut] = cuts_of(streamed(talker))
     assert (cut.summary, "left out" in cut.said) == ("", True)
     assert HERE in model.seen[0].messages[0].text
 
 
 def test_an_error_of_ours_in_a_hook_is_a_summary_that_failed() -> None:
-    def summarise(messages: Sequence[Message]) -> str:
+    def summarize(messages: Sequence[Message]) -> str:
         raise ConnectFailed("no summary service")
 
-    events = streamed(agent("openai-chat", Model().tap(), context=COMPACT, conversation=old(), summarise=summarise))
+    events = streamed(agent("openai-chat", Model().tap(), context=COMPACT, conversation=old(), summarize=summarize))
     [cut] = cuts_of(events)
     assert "no summary service" in cut.said
     assert result_of(events).text == "done"
@@ -429,12 +429,12 @@ def test_a_hook_with_a_mistake_in_it_is_not_hidden(live: bool) -> None:
     """Its exception is the caller's own: it is raised as it is, nothing was cut, and the conversation goes on."""
     wrong: list[Any] = [ZeroDivisionError("oops")]
 
-    def summarise(messages: Sequence[Message]) -> str:
+    def summarize(messages: Sequence[Message]) -> str:
         if wrong:
             raise wrong.pop()
         return "fine"
 
-    talker = agent("openai-chat", Model().tap(), context=COMPACT, conversation=old(), summarise=summarise)
+    talker = agent("openai-chat", Model().tap(), context=COMPACT, conversation=old(), summarize=summarize)
 
     async def play() -> str:
         with pytest.raises(ZeroDivisionError):
@@ -450,11 +450,11 @@ def test_a_summary_is_never_longer_than_what_it_stands_for() -> None:
     """A talkative summary would fill what was just made free, and be made again in every step."""
     asked: list[int] = []
 
-    def summarise(messages: Sequence[Message]) -> str:
+    def summarize(messages: Sequence[Message]) -> str:
         asked.append(len(messages))
         return "and then " * 5_000
 
-    talker = agent("openai-chat", Model(6).tap(), tools=[look], context=COMPACT, conversation=old(), summarise=summarise)
+    talker = agent("openai-chat", Model(6).tap(), tools=[look], context=COMPACT, conversation=old(), summarize=summarize)
     cuts = cuts_of(streamed(talker))
     assert all(cut.after < cut.before for cut in cuts)
     assert cuts[0].after <= 1_500
@@ -729,7 +729,7 @@ def test_the_time_of_a_run_counts_for_its_summary(live: bool) -> None:
         Model().tap(),
         context=COMPACT,
         conversation=old(),
-        summarise=never,
+        summarize=never,
         config=ToolConfig(run_timeout=0.05),
     )
     before = len(talker.conversation)
@@ -766,7 +766,7 @@ def test_a_run_that_is_cancelled_while_it_is_summed_up_leaves_a_valid_conversati
 
     context = ContextPolicy() if refused else COMPACT
     tap = Model().tap(faults=["context-too-long"] if refused else [])
-    talker = agent(provider, tap, context=context, conversation=old(), summarise=never)
+    talker = agent(provider, tap, context=context, conversation=old(), summarize=never)
 
     async def play() -> str:
         work = asyncio.create_task(outcome(talker, "go", streamed=live))

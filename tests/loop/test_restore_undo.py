@@ -101,7 +101,7 @@ class TestSaved:
     def test_a_summary_goes_along(self) -> None:
         tap = Wiretap()
         context = ContextPolicy(budget=1_200)
-        first = agent("openai-chat", tap, context=context, conversation=Conversation(old()), summarise=at_dawn)
+        first = agent("openai-chat", tap, context=context, conversation=Conversation(old()), summarize=at_dawn)
         run(first.run("say hi"))
         other = Wiretap()
         again = Orchestrator.load(first.save(), transport=other, context=context)
@@ -170,7 +170,7 @@ class TestDamaged:
             Orchestrator.load(data, tools=[look, write])
         if model != "":  # which is a text, and the name of nothing
             assert isinstance(caught.value, MalformedData)
-            assert str(caught.value) == "line 1: the saved model is not a text"
+            assert str(caught.value) == "line 1: the saved model is not a string"
         assert len(Orchestrator.load(data, "simulator", tools=[look, write]).conversation) == 20
 
     @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ def call(name: str, /, **arguments: Any) -> ToolCall:
 def executor(
     *tools: Tool | Function, hooks: tuple[Hooks, ...] = (), store: ResultStore | None = None, **config: Any
 ) -> ToolExecutor:
-    settings: dict[str, Any] = {"repeats": 0, **config}
+    settings: dict[str, Any] = {"max_repeats": 0, **config}
     return ToolExecutor(ToolRegistry(tools), ToolConfig(**settings), hooks=hooks, store=store)
 
 

@@ -108,7 +108,7 @@ def test_a_preview_that_fails_does_not_stop_the_question(what: str, caplog: pyte
     assert getattr(question, what) == ""
     assert len(ran) == 1
     assert "remove" in caplog.text
-    assert "cannot tell" in caplog.text
+    assert "cannot describe" in caplog.text
 
 
 @pytest.mark.parametrize("options", [{"approval": False}, {"approval": None, "effects": "read"}])
@@ -127,7 +127,7 @@ def test_a_preview_is_not_made_where_nobody_is_there_to_see_it() -> None:
     seen = Seen()
     executor = ToolExecutor(ToolRegistry([remover(preview=seen)]), ToolConfig())
     prepared = asyncio.run(executor.prepare(ToolCall("c", "remove", {"path": "a"})))
-    assert (getattr(prepared, "asks", None), seen.arguments) == (True, [])
+    assert (getattr(prepared, "needs_approval", None), seen.arguments) == (True, [])
 
 
 @pytest.mark.parametrize("what", ["preview", "target"])

@@ -41,7 +41,7 @@ def call_once(flags: Flags, name: str, arguments: str | None, *, model: str | No
                 call = ToolCall("call_1", name, loads_object(text.encode()))
             except ValueError as e:
                 raise UsageError(f"the arguments are not a JSON object: {e}") from None
-        outcome = asyncio.run(executor.run(call))
+        outcome = asyncio.run(executor.run(call if facade is None else facade.interpret(call)))
         _print_repairs(outcome)
         _warn_running_commands(cli_setup)
     if json:
@@ -54,12 +54,13 @@ def call_once(flags: Flags, name: str, arguments: str | None, *, model: str | No
 def call_lines(flags: Flags, file: Path | None, *, model: str | None = None, yes: bool) -> int:
     """Run one call per line; return the exit code."""
     with prepare(flags, want_builtin=True) as cli_setup:
-        executor, _ = _create_executor(cli_setup, model, yes=yes)
+        executor, facade = _create_executor(cli_setup, model, yes=yes)
         failed_ids: list[object] = []
         with asyncio.Runner() as runner:
 
             def handle(record: Record) -> Record:
-                outcome = runner.run(executor.run(_parse_call(record)))
+                call = _parse_call(record)
+                outcome = runner.run(executor.run(call if facade is None else facade.interpret(call)))
                 _print_repairs(outcome)
                 if outcome.result.is_error:
                     failed_ids.append(record.get("id"))
@@ -89,7 +90,8 @@ def _create_executor(cli_setup: CliSetup, model: str | None, *, yes: bool) -> tu
         facade = facade_for_model(model_name) if facade == "auto" else find_facade(facade)
     builtin = [tool.name for tool in registry if BUILTIN_TAG in tool.tags]
     others = [tool.name for tool in registry if BUILTIN_TAG not in tool.tags]
-    bound = executor.facade = BoundFacade(facade, model_name, builtin, others)
+    bound = BoundFacade(facade, model_name, builtin, others)
+    executor.native_names = bound.names
     return executor, bound
 
 

@@ -7,11 +7,10 @@ is an error that the model can read, or the base tool's own words: never more th
 
 import re
 from collections.abc import Callable, Iterable
-from functools import cached_property
+from functools import cached_property, partial
 from logging import getLogger
 from typing import Any
 
-import msgspec
 from msgspec.structs import replace
 
 from toolglot.errors import ToolError
@@ -24,20 +23,13 @@ from toolglot.losses import Loss, Repair
 from toolglot.messages import BaseCall, Message, Text, ToolCall, ToolResult
 from toolglot.request import BUILTIN_TAG, ToolDefinition
 from toolglot.schema.arguments import InvalidArguments, SchemaBinder, explain_issues, read_arguments, repair_arguments
+from toolglot.tools.calls import InterpretedCall
 
-__all__ = ["BoundFacade", "InterpretedCall"]
+__all__ = ["BoundFacade"]
 
 log = getLogger("toolglot.facades")
 
 _Expression = tuple[View, Arguments, tuple[Loss, ...]]
-
-
-class InterpretedCall(msgspec.Struct, frozen=True):
-    """A call in our words, and what was mended in the model's."""
-
-    tool: str
-    arguments: dict[str, Any]
-    repairs: tuple[Repair, ...] = ()
 
 
 class BoundFacade:
@@ -133,87 +125,101 @@ class BoundFacade:
         found = tuple(view.name for view in self.views if base in view.base_tools)
         return found if found and not self.shows_base_tool(base) else (base,)
 
-    # ---- calls
+    # ---- calls and their results
 
-    def interpret(self, call: ToolCall) -> InterpretedCall | None:
-        """What a call means; None for a tool that is not of this facade. Raises ToolError, in the model's own words.
+    def interpret(self, call: ToolCall) -> InterpretedCall:
+        """What a call means, found out once: the base call, what was repaired, or why it cannot run.
 
-        A call that was understood through another facade means what it meant there.
+        A call that was interpreted by another facade means what it meant there.
         """
-        view, meant = self._find_view(call), call.base_call
+        view = self._find_view(call)
         if view is None:
-            return None if meant is None or _is_base_call(call, meant) else InterpretedCall(meant.tool, meant.arguments)
-        native, repairs = self._validate(view, call)
+            return self._interpret_base_call(call)
+        native = call.arguments if call.arguments is not None else {"input": call.raw or ""}
         try:
-            tool, arguments = view.to_base(native)
+            validated, repairs = self._validate(view, call)
+            native = {**native, **validated}
+            tool, arguments = view.to_base(validated)
             if not self._is_bundled:
                 _require_json(arguments)
         except ToolError as e:
-            e.tool = e.tool or _sole_base_tool(view)
-            raise
+            error = e
         except Exception as e:  # a table's function met what no schema rules out
-            log.warning("facade %s: %s cannot be understood: %r", self.facade.id, view.name, e)
-            why = f"The call of {view.name} was not run: its arguments cannot be understood."
-            raise ToolError(why, kind="validation", tool=_sole_base_tool(view)) from None
-        return InterpretedCall(tool, arguments, repairs)
-
-    def _validate(self, view: View, call: ToolCall) -> tuple[dict[str, Any], tuple[Repair, ...]]:
-        """The arguments of a call, mended and checked against the native schema. Raises ToolError."""
-        if view.kind == "freeform" and call.arguments is None:
-            return {"input": call.raw or ""}, ()
-        binder = self._validators.get(view.qualified_name)
-        if binder is None:
-            binder = self._validators[view.qualified_name] = SchemaBinder(view.accepted_schema)
-        try:
-            given, repairs = read_arguments(call)
-            if binder.bind(given) is None:
-                given, _, more = repair_arguments(given, binder, view.name)
-                repairs += more
-        except InvalidArguments as e:
-            why = explain_issues(view.definition, e.issues)
-            raise ToolError(why, kind="validation", tool=_sole_base_tool(view), details=e.issues) from None
-        strangers = [name for name in given if name not in binder.parameter_names]
-        native = {name: value for name, value in given.items() if name in binder.parameter_names and name not in view.ignored}
-        left = (Repair(f"parameter {name!r}", view.name, "there is none of this name; it was left out") for name in strangers)
-        return native, (*repairs, *left)
+            log.warning("facade %s: a call of %s cannot be interpreted: %r", self.facade.id, view.name, e)
+            error = ToolError(f"{view.name} did not run: its arguments cannot be interpreted.", kind="validation")
+        else:
+            return InterpretedCall(
+                replace(call, base_call=BaseCall(tool, arguments, self.facade.id)),
+                ToolCall(call.id, tool, arguments),
+                repairs,
+                render=partial(self._render_result, view, call.name, native),
+            )
+        # A failed call counts for the tool that it is about, so that repetitions are noticed.
+        error.tool = error.tool or _sole_base_tool(view)
+        base = ToolCall(call.id, error.tool or call.name, call.arguments, call.raw)
+        return InterpretedCall(call, base, error=error, render=partial(self._render_result, view, call.name, native))
 
     def annotate(self, call: ToolCall) -> ToolCall:
-        """The call with what it means beside it; a base tool under its own name means itself."""
-        try:
-            meaning = self.interpret(call)
-        except ToolError:
-            return call
-        if meaning is not None:
-            return replace(call, base_call=BaseCall(meaning.tool, meaning.arguments, self.facade.id))
+        """The call with its base call attached."""
+        return self.interpret(call).call
+
+    def render_result(self, call: ToolCall, arguments: Arguments, result: ToolResult, details: Any = None) -> ToolResult:
+        """A result as this harness words it. `call`: as the model made it; `arguments`: those of the base tool."""
+        render = self.interpret(call).render
+        return replace(result, name=call.name) if render is None else render(result, arguments, details)
+
+    def _interpret_base_call(self, call: ToolCall) -> InterpretedCall:
+        """A call under no name of this facade: of another facade, of a base tool under its own name, or of any other tool."""
+        base_call = call.base_call
+        if base_call is not None:
+            is_same = (call.name, call.arguments) == (base_call.tool, base_call.arguments)
+            base = call if is_same else ToolCall(call.id, base_call.tool, base_call.arguments)
+            return InterpretedCall(call, base, render=partial(_without_data, call.name))
         if (
             call.name in self.base_tools
             and not call.namespace
             and call.name not in self._reserved_names
             and call.arguments is not None
         ):
-            return replace(call, base_call=BaseCall(call.name, call.arguments, self.facade.id))
-        return call
+            return InterpretedCall(replace(call, base_call=BaseCall(call.name, call.arguments, self.facade.id)), call)
+        return InterpretedCall(call, call)
 
-    # ---- results
+    def _validate(self, view: View, call: ToolCall) -> tuple[dict[str, Any], tuple[Repair, ...]]:
+        """The arguments of a call, repaired and checked against the native schema. Raises ToolError."""
+        if view.kind == "freeform" and call.arguments is None:
+            return {"input": call.raw or ""}, ()
+        binder = self._validators.get(view.qualified_name)
+        if binder is None:
+            binder = self._validators[view.qualified_name] = SchemaBinder(view.accepted_schema)
+        try:
+            arguments, repairs = read_arguments(call)
+            if binder.bind(arguments) is None:
+                arguments, _, more_repairs = repair_arguments(arguments, binder, view.name)
+                repairs += more_repairs
+        except InvalidArguments as e:
+            message = explain_issues(view.definition, e.issues)
+            raise ToolError(message, kind="validation", code="invalid_arguments", details=e.issues) from None
+        unknown = [name for name in arguments if name not in binder.parameter_names]
+        native = {name: value for name, value in arguments.items() if name in binder.parameter_names and name not in view.ignored}
+        ignored = (Repair(f"parameter {name!r}", view.name, "there is no such parameter; it was ignored") for name in unknown)
+        return native, (*repairs, *ignored)
 
-    def render_result(self, call: ToolCall, arguments: dict[str, Any], result: ToolResult, details: Any = None) -> ToolResult:
-        """A result as this harness says it. `call`: as the model made it; `arguments`: as the base tool got them.
+    def _render_result(
+        self, view: View, name: str, native: Arguments, result: ToolResult, arguments: Arguments, details: Any
+    ) -> ToolResult:
+        """A result as this harness words it. `native`: the arguments of the model; `arguments`: those of the base tool.
 
-        Data of the base tool is for the words only: what the model is told is the text, and what its vendor wants beside it.
+        The base tool's data is for rendering only: the model reads the text, and what its vendor wants beside it.
         """
-        plain = replace(result, name=call.name, data=None)
-        view = self._find_view(call)
-        if view is None:
-            return plain
-        native = dict(self._native_arguments(view, call))
+        plain = replace(result, name=name, data=None)
         try:
             case = view.find_case(native)
         except Exception as e:
-            if not isinstance(e, ToolError) and result.error_kind != "validation":  # what was not checked may lack anything
-                log.warning("facade %s: nothing says what a call of %s means: %r", self.facade.id, view.name, e)
+            if not isinstance(e, ToolError) and result.error_kind != "validation":  # invalid arguments may lack anything
+                log.warning("facade %s: no case fits a call of %s: %r", self.facade.id, view.name, e)
             return plain
-        said = RenderContext(
-            native=native,
+        context = RenderContext(
+            native=dict(native),
             base=dict(arguments),
             text=result.text,
             data=result.data,
@@ -221,23 +227,15 @@ class BoundFacade:
             details=details,
         )
         if case.native_data is not None:
-            plain = replace(plain, data=self._call_table(case.native_data, said, view, _require_json))
-        words = (case.failure or self.facade.failure) if result.is_error else case.result
-        text = self._call_table(words, said, view, _require_text) if words is not None else None
+            plain = replace(plain, data=self._call_table(case.native_data, context, view, _require_json))
+        render = (case.failure or self.facade.failure) if result.is_error else case.result
+        text = self._call_table(render, context, view, _require_text) if render is not None else None
         if text is not None:
             media = tuple(block for block in result.content if not isinstance(block, Text))
             plain = replace(plain, content=(Text(text), *media), is_rendered=True)
-        if case.is_failure is not None and not result.is_error and self._call_table(case.is_failure, said, view, bool):
+        if case.is_failure is not None and not result.is_error and self._call_table(case.is_failure, context, view, bool):
             return replace(plain, is_error=True, error_kind="execution")
         return plain
-
-    def _native_arguments(self, view: View, call: ToolCall) -> dict[str, Any]:
-        """The arguments as the model gave them, mended where that is possible."""
-        given = call.arguments if call.arguments is not None else {"input": call.raw or ""}
-        try:
-            return {**given, **self._validate(view, call)[0]}
-        except ToolError:
-            return given
 
     def _call_table(
         self, function: Callable[[RenderContext], Any], context: RenderContext, view: View, check: Callable[[Any], Any]
@@ -347,6 +345,6 @@ def _sole_base_tool(view: View) -> str:
     return next(iter(view.base_tools)) if len(view.base_tools) == 1 else ""
 
 
-def _is_base_call(call: ToolCall, meant: BaseCall) -> bool:
-    """Whether a call was made in our own words."""
-    return call.name == meant.tool and call.arguments == meant.arguments
+def _without_data(name: str, result: ToolResult, arguments: Arguments, details: Any) -> ToolResult:
+    """A result that no view renders: its data is for facades only."""
+    return replace(result, name=name, data=None)

@@ -1,7 +1,7 @@
-"""Tools that only read, started while the reply still streams.
+"""Read-only tools, started while the reply still streams.
 
-A call is started when the block after it has begun: only then is it certain that it was not cut off; and not where a call
-before it has to be over first. What the reply turns out not to contain is dropped; it only read.
+A call is started when the block after it has begun: only then is it certain that it was not truncated; and not if a call before
+it has to finish first. What the complete reply turns out not to contain is dropped: it only read.
 """
 
 import asyncio
@@ -24,31 +24,30 @@ from toolglot.events import (
 )
 from toolglot.loop.run import Run
 from toolglot.messages import ToolCall
-from toolglot.tools.config import Effect
-from toolglot.tools.executor import ToolExecutor
+from toolglot.tools.calls import InterpretedCall
+from toolglot.tools.executor import AnyCall, ToolExecutor
 
 __all__ = ["EagerTools"]
 
-_READ_ONLY: frozenset[Effect] = frozenset({"read"})
 _BLOCK_EVENTS = (BlockReady, BlockStarted, TextDelta, ThinkingDelta, ToolCallStarted)
 
 
 class EagerTools:
-    """The early starts of one run."""
+    """The eager starts of one run."""
 
-    def __init__(self, executor: ToolExecutor, run: Run) -> None:
-        self._executor, self._run = executor, run
-        self._candidate: tuple[int, ToolCall] | None = None
+    def __init__(self, executor: ToolExecutor, run: Run, interpret: Callable[[ToolCall], AnyCall]) -> None:
+        self._executor, self._run, self._interpret = executor, run, interpret
+        self._candidate: tuple[int, ToolCall] | None = None  # the newest complete call, with the index of its block
         self._last_index = -1  # the last block that has begun
-        self._running: dict[str, tuple[ToolCall, asyncio.Task[ToolOutcome]]] = {}  # for the present reply
-        self._stale: list[asyncio.Task[ToolOutcome]] = []  # for those before it
+        self._running: dict[str, tuple[ToolCall, asyncio.Task[ToolOutcome]]] = {}  # of the present reply
+        self._stale: list[asyncio.Task[ToolOutcome]] = []  # of replies before it
         self._is_complete = False
-        self._is_blocked = False  # a call that keeps its place has come
+        self._is_blocked = False  # an ordered call has come: what follows has to wait for it
         self._events: list[RunEvent] = []
         self._emit: Callable[[Any], None] = self._events.append
 
     def observe(self, batch: Sequence[Any]) -> list[RunEvent]:
-        """Looks at events of the reply; what the early starts have to tell meanwhile."""
+        """Look at events of the reply; returns the events of the tools that were started."""
         if batch and self._is_complete:  # another reply begins, and may use an id again
             self._stale += [task for _, task in self._running.values() if not task.done()]
             self._running, self._is_complete, self._is_blocked = {}, False, False
@@ -69,31 +68,35 @@ class EagerTools:
         return events
 
     def redirect(self, emit: Callable[[Any], None]) -> None:
-        """The reply is whole: what there is to tell goes elsewhere from now on."""
+        """Send events elsewhere from now on: the reply is complete."""
         self._emit = emit
         for event in self.observe(()):
             emit(event)
 
-    def take(self, call: ToolCall) -> "asyncio.Task[ToolOutcome] | None":
-        """The work that was begun for this very call."""
-        found = self._running.get(call.id)
-        if found is None or found[0] != replace(call, base_call=None):  # what it means is found out when the reply is whole
+    def take(self, call: AnyCall) -> "asyncio.Task[ToolOutcome] | None":
+        """The task that was started for exactly this call."""
+        native = call.call if isinstance(call, InterpretedCall) else call
+        started = self._running.get(native.id)
+        if started is None or started[0] != replace(native, base_call=None):
             return None
-        return found[1]
+        return started[1]
 
     async def stop(self) -> None:
-        """Ends what still runs."""
+        """Cancel what still runs."""
         tasks = [*self._stale, *(task for _, task in self._running.values())]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _start(self, call: ToolCall) -> None:
-        executor = self._executor
-        self._is_blocked = self._is_blocked or executor.is_ordered(call)
-        if self._is_blocked or call.id in self._running or not executor.can_start_eagerly(call, _READ_ONLY):
+        executor, interpreted = self._executor, self._interpret(call)
+        tool = executor.find_tool(interpreted)
+        self._is_blocked = self._is_blocked or (tool is not None and tool.ordered)
+        if self._is_blocked or call.id in self._running:
+            return
+        if tool is None or tool.effects != {"read"} or executor.policy.needs_approval(tool):
             return
         if sum(not task.done() for _, task in self._running.values()) >= executor.config.max_parallel:
-            return  # it has its turn when the reply is whole
-        work = executor.run(call, emit=lambda event: self._emit(event), messages=self._run.conversation)
+            return  # it gets its turn when the reply is complete
+        work = executor.run(interpreted, emit=lambda event: self._emit(event), messages=self._run.conversation)
         self._running[call.id] = (call, asyncio.create_task(work))

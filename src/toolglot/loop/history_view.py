@@ -1,4 +1,7 @@
-"""A conversation with its calls under the names that the present model has for them; what it said itself stays as it was."""
+"""A conversation as another model reads it.
+
+Each message is rendered once and stays the same object, so that its encoding can be kept.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import overload
@@ -10,22 +13,21 @@ __all__ = ["RenderedHistory"]
 
 
 class RenderedHistory(Sequence[Message]):
-    """Messages as they are shown: each is looked at once, and stays the same object, so that its encoding can be kept."""
+    """Messages with their calls rendered by a facade; `losses` collects what the facade could not express."""
 
     def __init__(self, messages: Sequence[Message], render: Callable[[Message, dict[Loss, None]], Message]) -> None:
         self.messages = messages
         self.losses: dict[Loss, None] = {}
-        """What could not be said of them."""
         self._render = render
-        self._rendered: dict[int, tuple[Message, Message]] = {}
+        self._rendered: dict[int, tuple[Message, Message]] = {}  # by id; the original is kept so that its id stays its own
 
     def _render_once(self, message: Message) -> Message:
         if message.role != "assistant":
             return message
-        found = self._rendered.get(id(message))
-        if found is None:
-            found = self._rendered[id(message)] = (message, self._render(message, self.losses))
-        return found[1]
+        pair = self._rendered.get(id(message))
+        if pair is None:
+            pair = self._rendered[id(message)] = (message, self._render(message, self.losses))
+        return pair[1]
 
     def __len__(self) -> int:
         return len(self.messages)

@@ -1,27 +1,38 @@
-"""What a running tool may ask about its call. A tool that wants it has a parameter annotated `Context`, under any name."""
+"""What a running tool can find out about its call. A tool asks for it with a parameter annotated `Context`, under any name."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from toolglot.messages import Message, ToolCall
 
-__all__ = ["CancelSignal", "Context"]
+__all__ = ["CancelFlag", "CancelSignal", "Context"]
 
 
 class CancelSignal(Protocol):
-    """A flag that one thread sets and another one reads: `threading.Event`, `asyncio.Event`."""
+    """Anything that one thread sets and another reads, such as `threading.Event`."""
 
     def is_set(self) -> bool: ...
 
 
-def _discard_progress(text: str) -> None:
-    """Progress that nobody listens to."""
+class CancelFlag:
+    """Set once, when nobody waits for the result any more; readable from any thread."""
+
+    __slots__ = ("_is_set",)
+
+    def __init__(self) -> None:
+        self._is_set = False
+
+    def set(self) -> None:
+        self._is_set = True
+
+    def is_set(self) -> bool:
+        return self._is_set
 
 
 class Context:
-    """The call, which attempt at it this is, the caller's own `data`, the model and the conversation so far."""
+    """The call, the number of the attempt, the caller's own `data`, the model and the conversation so far."""
 
-    __slots__ = ("_flag", "_report", "attempt", "call", "data", "messages", "model")
+    __slots__ = ("_cancel_flag", "_report", "attempt", "call", "data", "messages", "model")
 
     def __init__(
         self,
@@ -31,20 +42,21 @@ class Context:
         data: Any = None,
         model: str = "",
         messages: Sequence[Message] = (),
-        report: Callable[[str], None] = _discard_progress,
+        report: Callable[[str], None] | None = None,
         cancel_flag: CancelSignal | None = None,
     ) -> None:
         self.call, self.attempt, self.data, self.model, self.messages = call, attempt, data, model, messages
-        self._report, self._flag = report, cancel_flag
+        self._report, self._cancel_flag = report, cancel_flag
 
     def report(self, text: str) -> None:
-        """Tells the user how far the tool is; the model does not see it."""
-        self._report(text)
+        """Report progress to the user; the model does not see it."""
+        if self._report is not None:
+            self._report(text)
 
     @property
     def is_cancelled(self) -> bool:
-        """Whether nobody waits for the result any more: a tool in a thread cannot be stopped, so it should look here."""
-        return self._flag is not None and self._flag.is_set()
+        """Whether nobody waits for the result any more. A tool in a thread cannot be stopped, so it should check this."""
+        return self._cancel_flag is not None and self._cancel_flag.is_set()
 
     def __repr__(self) -> str:
         return f"Context(call={self.call.name!r}, attempt={self.attempt})"

@@ -1,27 +1,30 @@
-"""One call on its way: the function runs in a task of its own, with a time limit, again where that is allowed.
+"""Prepared calls while they run: each in a task of its own, with a time limit, retried where that is allowed.
 
-Laws: there is always an outcome, whatever the function does. One that never returns, or does not let itself be cancelled, is
-left behind: whoever waits gets on in time. What would take the event loop down is an error like any other.
+Laws: a call always has an outcome, whatever its function does. A function that never returns, or that ignores its cancellation,
+is abandoned, so that whoever waits gets on in time. What would end the event loop is an error like any other.
 """
 
 import asyncio
 import random
 import threading
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from inspect import isawaitable
 from logging import getLogger
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec.structs import replace
 
 from toolglot.errors import ToolError
 from toolglot.events import ToolFinished, ToolOutcome, ToolProgress, ToolStarted
 from toolglot.losses import Repair
-from toolglot.messages import Message, Text, ToolCall, ToolErrorKind, ToolResult
+from toolglot.messages import Message, Text, ToolCall, ToolResult
 from toolglot.request import BUILTIN_TAG
-from toolglot.tools.concurrency import CancelFlag, run_in_thread
-from toolglot.tools.context import Context
+from toolglot.tools.calls import InterpretedCall
+from toolglot.tools.concurrency import run_in_thread, split_by_order
+from toolglot.tools.context import CancelFlag, Context
 from toolglot.tools.results import as_result, escape_surrogates, limit_result
 from toolglot.tools.tool import Tool
 from toolglot.wire.repair import make_interrupted_result
@@ -29,172 +32,280 @@ from toolglot.wire.repair import make_interrupted_result
 if TYPE_CHECKING:
     from toolglot.tools.executor import ToolExecutor
 
-__all__ = ["Emit", "Execution", "PreparedCall", "error_outcome", "gather_outcomes"]
+__all__ = ["CallBatch", "CallWork", "Emit", "PreparedCall", "error_outcome"]
 
 log = getLogger("toolglot.tools")
 Emit = Callable[[ToolStarted | ToolProgress | ToolFinished], None]
 CANCEL_GRACE = 0.1
-"""Seconds that a cancelled function has to clean up before it is left behind."""
+"""Seconds that a cancelled function has to clean up before it is abandoned."""
+_NO_CONTEXT = Context(ToolCall("", ""))  # for functions without a parameter for it
 
 
 class PreparedCall(msgspec.Struct, frozen=True, gc=False):
-    """A call that may run, or (`asks`) may run once somebody approves."""
+    """A call that may run, or may run once somebody approves it (`needs_approval`)."""
 
     call: ToolCall
     tool: Tool
     values: dict[str, Any]
-    repairs: tuple[Repair, ...]
-    target: str
-    needs_approval: bool
+    repairs: tuple[Repair, ...] = ()
+    target: str = ""
+    needs_approval: bool = False
     approved: bool | None = None
     arguments: dict[str, Any] | None = None
-    """As they will be used, where somebody is asked about them."""
-    native_call: ToolCall | None = None
-    """As the model made it, where that was in words of its own harness."""
+    """As they will be used; set only for a call that somebody is asked about."""
+    interpreted: InterpretedCall | None = None
+    """The call as the model made it, where a facade interpreted it."""
+
+    @property
+    def shown_name(self) -> str:
+        """The name under which the model called the tool."""
+        return self.call.name if self.interpreted is None else self.interpreted.call.name
 
 
-def error_outcome(call: ToolCall, kind: ToolErrorKind, message: str, *, ran: bool = False) -> ToolOutcome:
-    """The outcome of a call that went wrong."""
-    return ToolOutcome(call, ToolResult(call.id, (Text(message),), call.name, is_error=True, error_kind=kind), ran=ran)
+CallWork = PreparedCall | asyncio.Task[ToolOutcome]
+"""A call to start, or one that was started while the reply still streamed."""
 
 
-_NO_CONTEXT = Context(ToolCall("", ""))  # for tools that do not ask for one
+def error_outcome(call: ToolCall, error: ToolError, *, ran: bool = False) -> ToolOutcome:
+    """The outcome of a call that failed."""
+    result = ToolResult(
+        call.id,
+        (Text(escape_surrogates(_error_text(error))),),
+        call.name,
+        is_error=True,
+        error_kind=error.kind,
+        error_code=error.code,
+    )
+    return ToolOutcome(call, result, ran=ran, details=error.details)
+
+
+def _error_text(error: Exception) -> str:
+    try:
+        return str(error)
+    except Exception:  # an exception whose __str__ fails
+        return f"{type(error).__name__} (it cannot be shown)" if isinstance(error, ToolError) else ""
 
 
 class _TimeLimitReached(Exception):
-    """Our limit was reached; not a timeout of the function's own."""
+    """Our own limit; not a timeout that the function raised itself."""
 
 
-class Execution:
-    """Begins at once; `answer` has the outcome."""
+# ---- several calls
 
-    __slots__ = (
-        *(
-            "_details",
-            "_done",
-            "_emit",
-            "_executor",
-            "_expired",
-            "_flag",
-            "_grace",
-            "_left",
-            "_loop",
-            "_messages",
-            "_number",
-            "_prepared",
-        ),
-        *("_started", "answer", "task"),
-    )
+
+class CallBatch:
+    """Runs calls in parallel, at most `max_parallel` at a time; calls of ordered tools run alone, in their place."""
 
     def __init__(
         self,
         executor: "ToolExecutor",
-        prepared: PreparedCall,
-        emit: Emit | None,
-        messages: Sequence[Message],
-        on_done: Callable[[int, ToolOutcome], None] | None,
-        index: int,
+        *,
+        emit: Emit | None = None,
+        messages: Sequence[Message] = (),
+        on_start: Callable[[int], None] | None = None,
+        on_done: Callable[[int, ToolOutcome], None] | None = None,
     ) -> None:
-        self._executor, self._prepared, self._emit, self._messages = executor, prepared, emit, messages
-        self._done, self._number = on_done, index
-        self._details: Any = None  # of the last failure
+        self.executor, self.emit, self.messages = executor, emit, messages
+        self._on_start, self._on_done = on_start, on_done
         self._loop = asyncio.get_running_loop()
-        self._flag: CancelFlag | None = None  # there is one where the tool may look at it
-        self._expired = self._left = False
-        self._grace: asyncio.TimerHandle | None = None
-        self._started = executor.clock()
-        self.answer: asyncio.Future[ToolOutcome] = self._loop.create_future()
-        self.task = self._loop.create_task(self._run())
-        self.task.add_done_callback(self._transfer_result)
+        self._queue: deque[tuple[int, PreparedCall]] = deque()
+        self._running: set[Execution | asyncio.Task[ToolOutcome]] = set()
+        self._finished: asyncio.Future[None] | None = None
+
+    async def run(self, work: Iterable[tuple[int, CallWork]]) -> None:
+        """Run all calls. If the wait is cancelled or a hook raises, the others are cancelled and given time to clean up."""
+        for group in split_by_order(work, _is_ordered):
+            self._finished = self._loop.create_future()
+            for index, job in group:
+                if isinstance(job, PreparedCall):
+                    self._queue.append((index, job))
+                else:  # it runs already, so it takes the first slot
+                    self._running.add(job)
+                    job.add_done_callback(lambda task, index=index: self._finish_eager(index, task))
+            self._start_more()
+            try:
+                await self._finished
+            except BaseException:
+                await self._cancel_all()
+                raise
+
+    def complete(self, execution: "Execution", outcome: ToolOutcome) -> None:
+        """Take the outcome of an execution, and start the next call."""
+        self._running.discard(execution)
+        self._report(execution.index, outcome)
+        if self.emit is not None:
+            self.emit(ToolFinished(outcome))
+        self._start_more()
+
+    def fail(self, error: BaseException) -> None:
+        """End the wait: something raised that is nobody's result, such as a hook."""
+        if self._finished is not None and not self._finished.done():
+            self._finished.set_exception(error)
+
+    def _start_more(self) -> None:
+        if self._finished is None or self._finished.done():
+            return
+        has_started = False
+        while self._queue and len(self._running) < self.executor.config.max_parallel:
+            index, prepared = self._queue.popleft()
+            if self._on_start is not None:
+                self._on_start(index)
+            self._running.add(Execution(self, prepared, index))
+            has_started = True
+        if has_started:
+            # Tasks take their first step before this runs: a function that returns at once never costs a timer.
+            self._loop.call_soon(self._start_timers)
+        elif not self._running:
+            self._finished.set_result(None)
+
+    def _start_timers(self) -> None:
+        for execution in self._running:
+            if isinstance(execution, Execution):
+                execution.start_timer()
+
+    def _finish_eager(self, index: int, task: "asyncio.Task[ToolOutcome]") -> None:
+        self._running.discard(task)
+        if task.cancelled():
+            self.fail(asyncio.CancelledError())
+        elif (error := task.exception()) is not None:
+            self.fail(error)
+        else:
+            self._report(index, task.result())
+            self._start_more()
+
+    def _report(self, index: int, outcome: ToolOutcome) -> None:
+        if self._on_done is not None:
+            self._on_done(index, outcome)
+
+    async def _cancel_all(self) -> None:
+        self._queue.clear()
+        if running := [*self._running]:
+            for execution in running:
+                execution.cancel()
+            tasks = {job.task if isinstance(job, Execution) else job: job for job in running}
+            _, stuck = await asyncio.wait(tasks, timeout=CANCEL_GRACE)
+            for task in stuck:
+                if isinstance(execution := tasks[task], Execution):
+                    execution.abandon()
+        self._running.clear()
+
+
+def _is_ordered(item: tuple[int, CallWork]) -> bool:
+    return isinstance(item[1], PreparedCall) and item[1].tool.ordered
+
+
+# ---- one call
+
+
+class Execution:
+    """One call of a batch; it starts at once and hands its outcome to the batch."""
+
+    __slots__ = (
+        "_abandoned",
+        "_batch",
+        "_cancel_flag",
+        "_expired",
+        "_grace_timer",
+        "_in_attempt",
+        "_prepared",
+        "_started_at",
+        "_timer",
+        "index",
+        "task",
+    )
+
+    def __init__(self, batch: CallBatch, prepared: PreparedCall, index: int) -> None:
+        self._batch, self._prepared, self.index = batch, prepared, index
+        self._cancel_flag: CancelFlag | None = None  # only for a function that can look at it
+        self._timer: asyncio.TimerHandle | None = None
+        self._grace_timer: asyncio.TimerHandle | None = None
+        self._in_attempt = self._expired = self._abandoned = False
+        self._started_at = batch.executor.clock()
+        self.task = asyncio.get_running_loop().create_task(self._run())
 
     def cancel(self) -> None:
-        """Nobody waits any more."""
-        self._signal_cancel()
+        """Cancel the call: nobody waits for it any more."""
+        if self._cancel_flag is not None:
+            self._cancel_flag.set()
         self.task.cancel()
 
-    def _signal_cancel(self) -> None:
-        if self._flag is not None:
-            self._flag.set()
+    def abandon(self) -> None:
+        """Ignore whatever the call still does."""
+        self._abandoned = True
 
-    # ---- from the beginning to the outcome
+    # ---- from the start to the outcome
 
-    async def _run(self) -> ToolOutcome:
-        executor, prepared = self._executor, self._prepared
-        if self._emit is not None:
-            self._emit(ToolStarted(prepared.call))
+    async def _run(self) -> None:
+        batch, prepared = self._batch, self._prepared
+        executor = batch.executor
+        if batch.emit is not None:
+            batch.emit(ToolStarted(prepared.call))
         outcome = ToolOutcome(prepared.call, make_interrupted_result(prepared.call))
         try:
             try:
-                result, retries = as_result(await self._attempt(0), prepared.call), 0
-            except Exception as error:
-                result, retries = await self._retry(error)
-            if prepared.native_call is not None and executor.facade is not None:
-                result = executor.facade.render_result(
-                    prepared.native_call, prepared.call.arguments or {}, result, self._details
-                )
-            elif BUILTIN_TAG in prepared.tool.tags:
-                result = msgspec.structs.replace(result, data=None)  # it was for the words; the model reads the text
-            result = limit_result(result, prepared.tool.max_result or executor.config.max_result, executor.store)
-            outcome = ToolOutcome(prepared.call, result, executor.clock() - self._started, retries, prepared.repairs)
-            if executor.hooks.has_outcome_hooks:
-                outcome = await executor.hooks.after_tool(outcome)
-        finally:  # also where it was cancelled, or a hook failed: it has run
-            self._record(outcome)
-        self._publish(outcome)
-        return outcome
+                outcome = await self._run_attempts()
+                if executor.hooks.has_outcome_hooks:
+                    outcome = await executor.hooks.after_tool(outcome)
+            finally:  # also when it was cancelled or a hook failed: it has run
+                self._record(outcome)
+            if not self._abandoned:
+                batch.complete(self, outcome)
+        except Exception as error:
+            batch.fail(error)
+        except BaseException as error:
+            if not isinstance(error, asyncio.CancelledError):  # KeyboardInterrupt passes through the event loop
+                batch.fail(error)
+                self.task.add_done_callback(asyncio.Task.exception)  # it is retrieved
+            raise
 
     def _record(self, outcome: ToolOutcome) -> None:
-        """Everybody who keeps count."""
-        prepared = self._prepared
-        if not self._left:
-            self._executor.record(outcome, prepared.tool, prepared.target, approved=prepared.approved)
+        if not self._abandoned:
+            prepared = self._prepared
+            self._batch.executor.record(outcome, prepared.tool, prepared.target, approved=prepared.approved)
 
-    def _publish(self, outcome: ToolOutcome) -> None:
-        if self._left:
-            return
-        if self._done is not None:
-            self._done(self._number, outcome)
-        if self._emit is not None:
-            self._emit(ToolFinished(outcome))
-
-    def _transfer_result(self, task: "asyncio.Task[ToolOutcome]") -> None:
-        if self.answer.done():  # nobody waits: an error that came too late is nobody's
-            if not task.cancelled():
-                task.exception()
-        elif task.cancelled():
-            self.answer.cancel()
-        elif (error := task.exception()) is not None:
-            self.answer.set_exception(error)
-        else:
-            self.answer.set_result(task.result())
-
-    # ---- attempts
-
-    async def _retry(self, failure: Exception) -> tuple[ToolResult, int]:
-        """More attempts, where they are allowed; the result of the last one, and how many there were."""
-        call, tool, retry = self._prepared.call, self._prepared.tool, self._executor.config.retry
+    async def _run_attempts(self) -> ToolOutcome:
+        """Call the function, again where that is allowed."""
+        prepared, executor = self._prepared, self._batch.executor
+        call, tool, retry = prepared.call, prepared.tool, executor.config.retry
         attempt = 0
+        details: Any = None
         while True:
-            error = self._to_tool_error(failure)
-            self._details = error.details
-            wait = error.retry_after if error.retry_after is not None else retry.delay(attempt, random.random())
-            if attempt >= retry.max_retries or not self._may_retry(error) or wait > retry.max_wait:
-                return error_outcome(call, error.kind, escape_surrogates(_error_text(error))).result, attempt
-            fields = {"tool": tool.name, "call": call.id, "kind": error.kind, "attempt": attempt + 1}
-            log.info("tool %s failed (%s); tried again in %.2f s", tool.name, error.kind, wait, extra=fields)
-            await asyncio.sleep(wait)
-            attempt += 1
             try:
-                return as_result(await self._attempt(attempt), call), attempt
+                result = as_result(await self._attempt(attempt), call)
+                break
             except Exception as e:
-                failure = e
+                error = self._to_tool_error(e)
+            delay = error.retry_after if error.retry_after is not None else retry.delay(attempt, random.random())
+            may_retry = error.retryable or (
+                executor.config.on_error == "retry" and tool.idempotent and error.kind in ("execution", "timeout")
+            )
+            if attempt >= retry.max_retries or not may_retry or delay > retry.max_wait:
+                failed = error_outcome(call, error)
+                result, details = failed.result, failed.details
+                break
+            fields = {"tool": tool.name, "call": call.id, "kind": error.kind, "attempt": attempt + 1}
+            log.info("tool %s failed (%s); retried in %.2f s", tool.name, error.kind, delay, extra=fields)
+            await asyncio.sleep(delay)
+            attempt += 1
+        result = self._render(result, details)
+        result = limit_result(result, tool.max_result or executor.config.max_result, executor.store)
+        return ToolOutcome(call, result, executor.clock() - self._started_at, attempt, prepared.repairs, details=details)
+
+    def _render(self, result: ToolResult, details: Any) -> ToolResult:
+        prepared = self._prepared
+        if prepared.interpreted is not None and prepared.interpreted.render is not None:
+            return prepared.interpreted.render(result, prepared.call.arguments or {}, details)
+        if BUILTIN_TAG in prepared.tool.tags:
+            return replace(result, data=None)  # a built-in tool's data is for facades; the model reads the text
+        return result
 
     async def _attempt(self, attempt: int) -> Any:
-        """What the function returns, for as long as it may take. One that is inline and sync cannot be stopped."""
-        prepared, limit = self._prepared, self._time_limit
-        tool = prepared.tool
+        """Call the function once. One that is inline and synchronous cannot be stopped."""
+        prepared, tool = self._prepared, self._prepared.tool
         context = self._make_context(attempt) if tool.wants_context else _NO_CONTEXT
-        timer = self._loop.call_later(limit, self._expire) if limit is not None else None
+        self._in_attempt = True
+        if attempt:
+            self.start_timer()
         try:
             if tool.is_async or tool.inline:
                 value = tool.call(prepared.values, context)
@@ -211,62 +322,73 @@ class Execution:
             raise ToolError("The tool cancelled itself.", kind="cancelled") from None
         except (Exception, KeyboardInterrupt):
             raise
-        except BaseException as e:
+        except BaseException as e:  # SystemExit in a tool must not end the program
             raise RuntimeError(f"{type(e).__name__} in a tool") from e
         finally:
-            if timer is not None:
-                timer.cancel()
-            if self._grace is not None:
-                self._grace.cancel()
+            self._in_attempt = False
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+            if self._grace_timer is not None:
+                self._grace_timer.cancel()
 
     def _make_context(self, attempt: int) -> Context:
-        self._flag = CancelFlag()
+        executor = self._batch.executor
+        flag = self._cancel_flag = CancelFlag()
         return Context(
             self._prepared.call,
             attempt=attempt + 1,
-            data=self._executor.data,
-            model=self._executor.model,
-            messages=self._messages,
-            report=self._make_reporter(self._flag) if self._emit is not None else _discard_progress,
-            cancel_flag=self._flag,
+            data=executor.data,
+            model=executor.model,
+            messages=self._batch.messages,
+            report=self._make_reporter(flag) if self._batch.emit is not None else None,
+            cancel_flag=flag,
         )
+
+    def _make_reporter(self, flag: CancelFlag) -> Callable[[str], None]:
+        """A function that reports progress from any thread, in order, for as long as somebody waits for the call."""
+        call, emit = self._prepared.call, self._batch.emit
+        loop, home_thread = asyncio.get_running_loop(), threading.get_ident()
+
+        def show(text: str) -> None:
+            if emit is not None and not flag.is_set():
+                emit(ToolProgress(call, text))
+
+        def report(text: str) -> None:
+            if threading.get_ident() == home_thread:
+                show(text)
+            else:
+                with suppress(RuntimeError):  # the loop is closed
+                    loop.call_soon_threadsafe(show, text)
+
+        return report
+
+    # ---- the time limit
 
     @property
     def _time_limit(self) -> float | None:
-        own = self._prepared.tool.timeout
-        return own if own is not None else self._executor.config.timeout
+        own_limit = self._prepared.tool.timeout
+        return own_limit if own_limit is not None else self._batch.executor.config.timeout
 
-    def _may_retry(self, error: ToolError) -> bool:
-        if error.retryable:
-            return True
-        may = self._executor.config.on_error == "retry" and self._prepared.tool.idempotent
-        return may and error.kind in ("execution", "timeout")
-
-    # ---- out of time
+    def start_timer(self) -> None:
+        """Start the clock of the present attempt. Between attempts there is none."""
+        if self._in_attempt and self._timer is None and (limit := self._time_limit) is not None:
+            self._timer = asyncio.get_running_loop().call_later(limit, self._expire)
 
     def _expire(self) -> None:
         self._expired = True
-        self._signal_cancel()
-        self.task.cancel()
-        self._grace = self._loop.call_later(CANCEL_GRACE, self._give_up)
+        self.cancel()
+        self._grace_timer = asyncio.get_running_loop().call_later(CANCEL_GRACE, self._give_up)
 
     def _give_up(self) -> None:
-        """It does not let itself be cancelled."""
-        log.warning("the tool %s does not let itself be cancelled; it is left behind", self._prepared.tool.name)
-        outcome = error_outcome(self._prepared.call, "timeout", str(self._to_tool_error(_TimeLimitReached())), ran=True)
-        outcome = self._executor.render_outcome(outcome, self._prepared.native_call)
-        outcome = msgspec.structs.replace(outcome, seconds=self._executor.clock() - self._started)
+        """Answer for a function that ignores its cancellation."""
+        prepared, executor = self._prepared, self._batch.executor
+        log.warning("the tool %s ignores its cancellation; it is abandoned", prepared.tool.name)
+        outcome = error_outcome(prepared.call, self._to_tool_error(_TimeLimitReached()), ran=True)
+        outcome = replace(outcome, result=self._render(outcome.result, None), seconds=executor.clock() - self._started_at)
         self._record(outcome)
-        self._publish(outcome)
-        self._left = True
-        if not self.answer.done():
-            self.answer.set_result(outcome)
-
-    def abandon(self) -> None:
-        """Nobody waits, and nobody is told any more."""
-        self._left = True
-
-    # ---- words
+        self._abandoned = True
+        self._batch.complete(self, outcome)
 
     def _to_tool_error(self, error: Exception) -> ToolError:
         """What went wrong, in one sentence for the model."""
@@ -275,55 +397,10 @@ class Execution:
             error.tool, error.call_id = error.tool or tool.name, error.call_id or call.id
             return error
         if isinstance(error, _TimeLimitReached):
-            text = (
-                f"The tool {tool.name!r} did not finish within {self._time_limit:g} s and was stopped. It may have had effects."
-            )
-            return ToolError(text, kind="timeout", tool=tool.name, call_id=call.id)
+            name, limit = self._prepared.shown_name, self._time_limit
+            message = f"The tool {name!r} did not finish within {limit:g} s and was stopped. It may have had effects."
+            return ToolError(message, kind="timeout", tool=tool.name, call_id=call.id)
         log.debug("tool %s raised", tool.name, exc_info=error)
-        first = _error_text(error).strip().partition("\n")[0][:500]
-        return ToolError(f"{type(error).__name__}: {first}" if first else type(error).__name__, tool=tool.name, call_id=call.id)
-
-    def _make_reporter(self, flag: CancelFlag) -> Callable[[str], None]:
-        """Progress of a tool, from any thread, in order; of one that nobody waits for, nothing more."""
-        call, emit, loop, here = self._prepared.call, self._emit, self._loop, threading.get_ident()
-
-        def show(text: str) -> None:
-            if emit is not None and not flag.is_set():
-                emit(ToolProgress(call, text))
-
-        def report(text: str) -> None:
-            if threading.get_ident() == here:
-                show(text)
-            else:
-                with suppress(RuntimeError):  # the loop is closed
-                    loop.call_soon_threadsafe(show, text)
-
-        return report
-
-
-def _discard_progress(text: str) -> None:
-    """Progress that nobody listens to."""
-
-
-def _error_text(error: Exception) -> str:
-    try:
-        return str(error)
-    except Exception:  # an exception that cannot be shown
-        return f"{type(error).__name__} (it cannot be shown)" if isinstance(error, ToolError) else ""
-
-
-async def gather_outcomes(executions: Sequence[Execution]) -> list[ToolOutcome]:
-    """The outcomes, in order. Where the wait is cancelled or a hook fails, the others are cancelled and waited for a while."""
-    try:
-        if len(executions) == 1:
-            return [await executions[0].answer]
-        return await asyncio.gather(*[execution.answer for execution in executions])
-    except BaseException:
-        if running := [execution for execution in executions if not execution.task.done()]:
-            for execution in running:
-                execution.cancel()
-            _, stuck = await asyncio.wait([execution.task for execution in running], timeout=CANCEL_GRACE)
-            for execution in running:
-                if execution.task in stuck:
-                    execution.abandon()
-        raise
+        first_line = _error_text(error).strip().partition("\n")[0][:500]
+        message = f"{type(error).__name__}: {first_line}" if first_line else type(error).__name__
+        return ToolError(message, tool=tool.name, call_id=call.id)

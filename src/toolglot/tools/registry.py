@@ -1,7 +1,7 @@
 """The tools of a program, by name.
 
 Laws: a name stands for one tool, and taking it twice is an error that names both. Every change makes a new version, so that
-what was made from the tools can be cached by it. Readers see one whole state and never wait: writers replace it.
+what is derived from the tools can be cached by it. Readers see one whole state and never wait: writers replace it.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -18,74 +18,88 @@ __all__ = ["ToolRegistry"]
 MAX_NAME_SHOWN, MAX_SUGGESTIONS = 80, 10
 ToolKey = tuple[str, str]
 """Namespace and name."""
+# One lock for all registries: writes are rare, and an agent with a registry of its own stays cheap.
+_WRITE_LOCK = Lock()
 
 
 class ToolRegistry:
-    """Tools under their names, in the order in which they came. Safe under threads."""
+    """Tools under their names, in the order of registration. Safe to use from several threads."""
 
     def __init__(self, tools: "Iterable[Tool | Callable[..., Any]]" = ()) -> None:
-        self._lock = Lock()
         self._state: tuple[int, dict[ToolKey, Tool]] = (0, {})
         self._definitions: tuple[int, tuple[ToolDefinition, ...]] = (0, ())
-        for item in tools:
-            self.register(item)
+        for tool in tools:
+            self.register(tool)
 
     # -- change
 
     def register(self, tool: Tool | Callable[..., Any], *, replace: bool = False) -> Tool:
-        """Adds a tool, or a function as one. `replace`: it may take the name of another. The same tool twice is once."""
+        """Add a tool, or a function as one. `replace`: it may take the name of another. The same tool twice counts once."""
         tool = _to_tool(tool)
-        with self._lock:
-            self._add({_tool_key(tool): tool}, replace)
+        self._add({tool.key: tool}, replace)
         return tool
 
     def unregister(self, name: str, namespace: str = "") -> Tool:
-        """Takes a tool out. Raises UnknownName."""
-        with self._lock:
-            key = _tool_key(self.get(name, namespace))
+        """Remove a tool. Raises UnknownName."""
+        with _WRITE_LOCK:
+            tool = self.get(name, namespace)
             version, tools = self._state
-            self._state = version + 1, {other: tool for other, tool in tools.items() if other != key}
-            return tools[key]
+            self._state = version + 1, {key: other for key, other in tools.items() if key != tool.key}
+            return tool
 
     def merge(self, other: "ToolRegistry | Iterable[Tool | Callable[..., Any]]") -> None:
-        """Adds all tools of another registry, or none where a name is taken. Raises NameConflict."""
-        new: dict[ToolKey, Tool] = {}
+        """Add all tools of another registry, or none where a name is taken. Raises NameConflict."""
+        added: dict[ToolKey, Tool] = {}
         for tool in map(_to_tool, other):
-            _check_conflict(new.get(_tool_key(tool)), tool)
-            new[_tool_key(tool)] = tool
-        with self._lock:
-            self._add(new, False)
+            _check_conflict(added.get(tool.key), tool)
+            added[tool.key] = tool
+        self._add(added, False)
 
-    def _add(self, new: dict[ToolKey, Tool], replace: bool) -> None:
-        version, tools = self._state
-        for key, tool in new.items():
-            if not replace:
-                _check_conflict(tools.get(key), tool)
-        if any(tools.get(key) is not tool for key, tool in new.items()):
-            self._state = version + 1, {**tools, **new}
+    def _add(self, added: dict[ToolKey, Tool], replace: bool) -> None:
+        with _WRITE_LOCK:
+            version, tools = self._state
+            for key, tool in added.items():
+                if not replace:
+                    _check_conflict(tools.get(key), tool)
+            if any(tools.get(key) is not tool for key, tool in added.items()):
+                self._state = version + 1, {**tools, **added}
 
-    # -- look
+    # -- look up
 
     @property
     def version(self) -> int:
         """Grows with every change."""
         return self._state[0]
 
-    def get(self, name: str, namespace: str = "") -> Tool:
-        """The tool of a name; without a namespace also one that has it as the only one. Raises UnknownName."""
+    def find(self, name: str, namespace: str = "") -> Tool | None:
+        """The tool of a name. Without a namespace, a tool of any namespace is found if it is the only one of its name."""
         tools = self._state[1]
-        found = tools.get((namespace, name))
-        if found is None and not namespace:
-            named = [tool for (_, other), tool in tools.items() if other == name]
-            found = named[0] if len(named) == 1 else None
-        if found is None:
-            raise _unknown_tool(f"{namespace}.{name}" if namespace else name, tools)
-        return found
+        tool = tools.get((namespace, name))
+        if tool is None and not namespace:
+            candidates = [tool for (_, other), tool in tools.items() if other == name]
+            tool = candidates[0] if len(candidates) == 1 else None
+        return tool
+
+    def get(self, name: str, namespace: str = "") -> Tool:
+        """Like `find`. Raises UnknownName."""
+        tool = self.find(name, namespace)
+        if tool is None:
+            raise self.unknown_name(name, namespace)
+        return tool
+
+    def unknown_name(self, name: str, namespace: str = "") -> UnknownName:
+        """The error for a name that is not registered: short, whatever a model made up and however many tools there are."""
+        names = sorted(map(_join_key, self._state[1]))
+        full_name = _join_key((namespace, name))
+        shown = full_name if len(full_name) <= MAX_NAME_SHOWN else full_name[:MAX_NAME_SHOWN] + "…"
+        error = UnknownName("tool", shown, get_close_matches(shown, names, n=3, cutoff=0.5) or names[:MAX_SUGGESTIONS])
+        error.name = full_name
+        return error
 
     def __contains__(self, name: object) -> bool:
         tools = self._state[1]
         if isinstance(name, Tool):
-            return tools.get(_tool_key(name)) is name
+            return tools.get(name.key) is name
         return name in tools or any(other == name for _, other in tools)
 
     def __len__(self) -> int:
@@ -99,16 +113,16 @@ class ToolRegistry:
         return [*self]
 
     def definitions(self) -> tuple[ToolDefinition, ...]:
-        """What a model sees; made once for each version."""
-        (version, tools), made = self._state, self._definitions
-        if made[0] != version:
-            made = self._definitions = version, tuple(tool.definition for tool in tools.values())
-        return made[1]
+        """What a model sees; computed once for each version."""
+        (version, tools), cached = self._state, self._definitions
+        if cached[0] != version:
+            cached = self._definitions = version, tuple(tool.definition for tool in tools.values())
+        return cached[1]
 
-    # -- others
+    # -- copies
 
     def clone(self) -> "ToolRegistry":
-        """A registry of its own with the same tools."""
+        """An independent registry with the same tools."""
         other = ToolRegistry()
         other._state, other._definitions = self._state, self._definitions
         return other
@@ -117,49 +131,34 @@ class ToolRegistry:
         self, names: Iterable[str] | None = None, tags: Iterable[str] | None = None, exclude: Iterable[str] = ()
     ) -> "ToolRegistry":
         """A registry with the tools of these names that have one of these tags. Raises UnknownName for a name it lacks."""
-        wanted = None if names is None else {*names}
-        marks, never = None if tags is None else {*tags}, {*exclude}
-        for name in wanted or ():
+        names = None if names is None else {*names}
+        tags, exclude = None if tags is None else {*tags}, {*exclude}
+        for name in names or ():
             if name not in self:
-                raise _unknown_tool(name, self._state[1])
+                raise self.unknown_name(name)
         return ToolRegistry(
             tool
             for tool in self
-            if (wanted is None or tool.name in wanted) and (marks is None or marks & tool.tags) and tool.name not in never
+            if (names is None or tool.name in names) and (tags is None or tags & tool.tags) and tool.name not in exclude
         )
 
     def __repr__(self) -> str:
-        return f"ToolRegistry({', '.join(map(_qualified_name, self._state[1]))})"
+        return f"ToolRegistry({', '.join(map(_join_key, self._state[1]))})"
 
 
 def _to_tool(tool: Tool | Callable[..., Any]) -> Tool:
     tool = tool if isinstance(tool, Tool) else Tool(tool)
     if tool.is_unbound:
-        why = "it is a method without its object; register the method of an instance, or tools_of(instance)"
-        raise InvalidTool(f"{qualified_name(tool.function)} cannot be registered: {why}")
+        reason = "it is a method without its object; register the method of an instance, or tools_of(instance)"
+        raise InvalidTool(f"{qualified_name(tool.function)} cannot be registered: {reason}")
     return tool
 
 
-def _tool_key(tool: Tool) -> ToolKey:
-    return tool.namespace, tool.name
-
-
-def _qualified_name(key: ToolKey) -> str:
+def _join_key(key: ToolKey) -> str:
     return f"{key[0]}.{key[1]}" if key[0] else key[1]
-
-
-def _unknown_tool(name: str, known_keys: Iterable[ToolKey]) -> UnknownName:
-    """Told in a few words, however long the name is that a model made up, and however many tools there are."""
-    titles, short = (
-        sorted(map(_qualified_name, known_keys)),
-        name if len(name) <= MAX_NAME_SHOWN else name[:MAX_NAME_SHOWN] + "…",
-    )
-    error = UnknownName("tool", short, get_close_matches(short, titles, n=3, cutoff=0.5) or titles[:MAX_SUGGESTIONS])
-    error.name = name
-    return error
 
 
 def _check_conflict(old: Tool | None, new: Tool) -> None:
     if old is not None and old is not new:
-        what = f"two tools are called {_qualified_name(_tool_key(new))!r}: {qualified_name(old.function)} and {qualified_name(new.function)}"  # noqa: E501
-        raise NameConflict(f"{what}; give one another name, or say replace=True")
+        functions = f"{qualified_name(old.function)} and {qualified_name(new.function)}"
+        raise NameConflict(f"two tools are called {_join_key(new.key)!r}: {functions}; rename one, or pass replace=True")

@@ -120,6 +120,11 @@ class Tool:
         if not callable(self.function):
             raise InvalidTool(f"{function!r:.80} cannot be a tool: it cannot be called")
         self._name = definition.name if definition else _check_name(name or function_name(self.function), self.function)
+        self.namespace = definition.namespace if definition else namespace
+        """Of the name; empty for most tools."""
+        self.key = (self.namespace, self._name)
+        self.tags = definition.tags if definition else frozenset(tags)
+        """Words to select tools by."""
         self.effects = _check_effects(effects, self._name)
         self.inline, self.idempotent, self.polls, self.ordered, self.timeout = inline, idempotent, polls, ordered, timeout
         self.max_uses, self.rate, self.approval = max_uses, rate, approval
@@ -141,18 +146,6 @@ class Tool:
     def name(self) -> str:
         """The name under which a model calls it."""
         return self._name
-
-    @property
-    def namespace(self) -> str:
-        """The namespace of the name, empty for most tools."""
-        given = self._options["definition"]
-        return given.namespace if given else self._options["namespace"]
-
-    @property
-    def tags(self) -> frozenset[str]:
-        """Words to choose tools by."""
-        given = self._options["definition"]
-        return given.tags if given else frozenset(self._options["tags"])
 
     @property
     def definition(self) -> ToolDefinition:

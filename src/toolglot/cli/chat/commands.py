@@ -159,20 +159,18 @@ async def show_tools(chat: "Chat", name: str) -> None:
 
 def _tool_visibility(agent: Orchestrator, tool: Tool) -> tuple[tuple[str, ...], str]:
     """Return the names under which the model sees a tool, and a remark."""
-    allowed, facade = agent.config.allowed_tools, agent.bound_facade()
-    if not agent.config.enabled or (allowed is not None and tool.name not in allowed):
-        return (), " not allowed"
-    names = (tool.name,)
-    if facade is not None and tool.name in facade.base_tools and not facade.shows_base_tool(tool.name):
-        names = tuple(view.qualified_name for view in facade.views if tool.name in view.base_tools)
-    return names, (" asks first" if agent.needs_approval(tool) else "") if names else " hidden from this model"
+    if names := agent.view().names_for(tool):
+        return names, " asks first" if agent.needs_approval(tool) else ""
+    allowed = agent.config.allowed_tools
+    is_allowed = agent.config.enabled and (allowed is None or tool.name in allowed)
+    return (), " hidden from this model" if is_allowed else " not allowed"
 
 
 def _find_definitions(agent: Orchestrator, name: str) -> list[ToolDefinition]:
     """Find definitions as they are sent, by the model's name for a tool or by ours. Raises UnknownName."""
     definitions = {
         f"{definition.namespace}.{definition.name}" if definition.namespace else definition.name: definition
-        for definition in agent.tool_definitions(agent.registry_with(None), None)
+        for definition in agent.view().tools()
     }
     if name in definitions:
         return [definitions[name]]

@@ -1,0 +1,197 @@
+"""The parts of an agent, and how they are put together for a request or a run. Nothing is awaited here but a system prompt."""
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from inspect import isawaitable
+from typing import Any
+
+import msgspec
+
+from toolglot.engine.engine import Engine
+from toolglot.engine.factory import create_engine
+from toolglot.facades.catalog import find_facade
+from toolglot.facades.validation import check_facade
+from toolglot.facades.view import Facade
+from toolglot.loop.context_window import ContextPolicy, Summarize
+from toolglot.loop.conversation_state import ConversationState
+from toolglot.loop.model_view import HostedTools, ModelView
+from toolglot.loop.run import Run, RunState
+from toolglot.messages import Conversation, Message
+from toolglot.providers.catalog import select_row
+from toolglot.request import BUILTIN_TAG, Options, Schema, ToolDefinition
+from toolglot.tools.audit import AuditLog
+from toolglot.tools.config import ToolConfig
+from toolglot.tools.executor import Approve, ToolExecutor
+from toolglot.tools.hooks import HookChain, Hooks
+from toolglot.tools.metrics import ToolMetrics
+from toolglot.tools.registry import ToolRegistry
+from toolglot.tools.results import ResultStore, read_result_tool
+from toolglot.tools.tool import Tool
+
+__all__ = ["AgentCore", "PromptContext", "SystemPrompt"]
+
+_SHARED_ENGINE_OPTIONS = ("transport", "retry", "heal", "strict")  # options that are not about one provider
+_NO_HOOKS = HookChain()
+_DEFAULT_CONFIG, _DEFAULT_OPTIONS, _DEFAULT_CONTEXT = ToolConfig(), Options(cache=True), ContextPolicy()
+
+
+class PromptContext(msgspec.Struct, frozen=True):
+    """What a function that writes the system prompt can use."""
+
+    model: str
+    data: Any
+    messages: Sequence[Message]
+    tools: tuple[ToolDefinition, ...]
+    """As the model sees them."""
+
+
+SystemPrompt = str | Callable[[PromptContext], str | Awaitable[str]]
+
+
+class AgentCore:
+    """A model, tools and settings. `Orchestrator` adds conversations and runs."""
+
+    def __init__(
+        self,
+        model: str | Engine = "simulator",
+        *,
+        tools: Iterable[Any] | ToolRegistry = (),
+        hosted: Iterable[str] = (),
+        system: SystemPrompt | None = None,
+        config: ToolConfig = _DEFAULT_CONFIG,
+        options: Options = _DEFAULT_OPTIONS,
+        context: ContextPolicy = _DEFAULT_CONTEXT,
+        facade: str | Facade = "auto",
+        output_type: "type[Any] | Schema | None" = None,
+        approve: Approve | None = None,
+        summarize: Summarize | None = None,
+        hooks: Iterable[Hooks] = (),
+        fallbacks: Iterable[str | Engine] = (),
+        audit: AuditLog | None = None,
+        data: Any = None,
+        conversation: Conversation | None = None,
+        **engine: Any,
+    ) -> None:
+        self.engine = model if isinstance(model, Engine) else create_engine(model, **engine)
+        self._engine_options, self._options_profile = engine, self.engine.profile.id
+        self.system, self.options, self.output_type, self.data = system, options, output_type, data
+        self.context, self.summarize = context, summarize
+        self.facade: str | Facade = facade
+        self.metrics, self.store = ToolMetrics(), ResultStore()
+        self.hooks = HookChain(hooks) if hooks else _NO_HOOKS
+        self.approve = approve
+        self._audit, self._fallbacks = audit, tuple(fallbacks)
+        definitions: list[ToolDefinition] = []
+        if not isinstance(tools, ToolRegistry):
+            tools = list(tools)
+            definitions = [item for item in tools if isinstance(item, ToolDefinition)]
+            tools = ToolRegistry(item for item in tools if not isinstance(item, ToolDefinition))
+        self.registry = tools
+        self._hosted = HostedTools(hosted, definitions) if hosted or definitions else None
+        if isinstance(facade, Facade):
+            check_facade(facade, self.engine.model, [tool.name for tool in tools if BUILTIN_TAG in tool.tags])
+        elif facade != "auto":
+            find_facade(facade)
+        self._view: ModelView | None = None
+        self._read_result_tool: Tool | None = None
+        self._config = config
+        self._state = self.new_state(conversation if conversation is not None else Conversation())
+
+    # ---- the model
+
+    @property
+    def model(self) -> str:
+        """PROVIDER:MODEL."""
+        return self.engine.name
+
+    def switch(self, model: str | Engine, **engine: Any) -> None:
+        """Continue with another model: same conversation, same tools. What it cannot be told is in the next result's losses."""
+        if not engine:
+            self.engine = self.create_engine(model)
+            return
+        options = {name: value for name, value in self._engine_options.items() if name in _SHARED_ENGINE_OPTIONS} | engine
+        self.engine = model if isinstance(model, Engine) else create_engine(model, **options)
+        self._engine_options, self._options_profile = options, self.engine.profile.id
+
+    def create_engine(self, model: str | Engine) -> Engine:
+        """An engine for another model, with the options of the present one as far as they concern it."""
+        if isinstance(model, Engine):
+            return model
+        provider, _, name = model.partition(":")
+        options = self._engine_options
+        if select_row(provider, name) != self._options_profile:  # another provider must not get this one's key
+            options = {name: options[name] for name in _SHARED_ENGINE_OPTIONS if name in options}
+        return create_engine(model, **options)
+
+    def use_fallback(self, used: int) -> int | None:
+        """Continue with the next fallback after the first `used`; the number used then, None if there is none left."""
+        for index in range(used, len(self._fallbacks)):
+            other = self.create_engine(self._fallbacks[index])
+            if other is not self.engine and other.name != self.engine.name:
+                self.engine = other
+                return index + 1
+        return None
+
+    # ---- the tools and what the model sees
+
+    @property
+    def config(self) -> ToolConfig:
+        """How tools are run; a new value counts from the next call on."""
+        return self._config
+
+    @config.setter
+    def config(self, config: ToolConfig) -> None:
+        self._config = config
+        self._state.executor.configure(config)
+
+    @property
+    def tool_names(self) -> tuple[str, ...]:
+        """The names of all tools, including those that a provider runs."""
+        return (*(tool.name for tool in self.registry), *(self._hosted.all_names if self._hosted is not None else ()))
+
+    def view(self, engine: Engine | None = None) -> ModelView:
+        """What a model sees of the agent; the present model by default."""
+        profile = (engine or self.engine).profile
+        if self._view is None or not self._view.is_current(profile, self.facade, self._config):
+            view = ModelView(profile, self.registry, facade=self.facade, config=self._config, hosted=self._hosted)
+            if engine is not None and engine is not self.engine:
+                return view
+            self._view = view
+        return self._view
+
+    def loop_tools(self, answer_tool: Tool | None = None) -> tuple[Tool, ...]:
+        """The tools that the loop adds: for structured output, and to read on in results that were too long."""
+        if self._read_result_tool is None and len(self.store) and "read_result" not in self.registry:
+            self._read_result_tool = read_result_tool(self.store)
+        return tuple(tool for tool in (answer_tool, self._read_result_tool) if tool is not None)
+
+    async def system_prompt(self, conversation: Sequence[Message]) -> str:
+        """The system prompt, written by the caller's function where it is one."""
+        prompt = self.system
+        if callable(prompt):
+            tools = self.view().tools(self.loop_tools())
+            prompt = prompt(PromptContext(self.engine.name, self.data, conversation, tools))
+            if isawaitable(prompt):
+                prompt = await prompt
+        return prompt or ""
+
+    # ---- conversations and runs
+
+    def new_state(self, conversation: Conversation) -> ConversationState:
+        """The state of a conversation that the agent has not seen before."""
+        executor = ToolExecutor(
+            self.registry,
+            self._config,
+            approve=self.approve,
+            hooks=self.hooks,
+            audit=self._audit,
+            metrics=self.metrics,
+            store=self.store,
+            data=self.data,
+        )
+        return ConversationState(conversation, executor)
+
+    def new_run(self, conversation: Conversation, state: RunState | None = None) -> Run:
+        """A run over a conversation, or one that was saved."""
+        config = self._config
+        tool_choice = config.tool_choice if config.enabled else None
+        return Run(conversation, max_iterations=config.max_iterations, tool_choice=tool_choice, state=state)

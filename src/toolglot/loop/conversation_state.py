@@ -1,0 +1,165 @@
+"""Everything that is kept for one conversation between its runs."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from toolglot.engine.engine import Engine, EngineState
+from toolglot.errors import MalformedData, UsageError
+from toolglot.events import RunResult
+from toolglot.loop.context_window import ContextMeter, ConversationWindow, Truncation, can_start_at
+from toolglot.loop.history_view import RenderedHistory
+from toolglot.loop.model_view import ModelView
+from toolglot.loop.run import Run, RunState, is_user_prompt
+from toolglot.losses import Loss
+from toolglot.messages import Conversation, Message
+from toolglot.tools.executor import ToolExecutor
+
+if TYPE_CHECKING:
+    from toolglot.loop.driver import Driver
+
+__all__ = ["ConversationState", "StreamReader"]
+
+
+class StreamReader:
+    """Whoever reads the events of a run; `is_gone` once the stream was garbage collected without being closed."""
+
+    is_gone = False
+
+    def leave(self) -> None:
+        self.is_gone = True
+
+
+class _SavedState(msgspec.Struct, frozen=True):
+    """What the header of a saved conversation says beside the model."""
+
+    uses: list[tuple[str, str, int]] = []
+    """Namespace, name and number of calls of each tool."""
+    run: RunState | None = None
+    """A run that waits for approvals."""
+    context: Truncation = Truncation()
+
+
+class ConversationState:
+    """One conversation with its executor, its encoding, its context window and a run that is paused."""
+
+    def __init__(self, conversation: Conversation, executor: ToolExecutor) -> None:
+        self.conversation, self.executor = conversation, executor
+        self.meter = ContextMeter()
+        self.paused: Run | None = None
+        self.system_messages: tuple[Message, ...] = ()
+        self._engine_state: EngineState | None = None
+        self._window: ConversationWindow | None = None
+        self._rendered: tuple[ModelView, RenderedHistory] | None = None
+        self._is_busy = False
+        self._reader: StreamReader | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    # ---- one run at a time
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a run is in progress."""
+        return self._is_busy
+
+    async def enter(self, reader: StreamReader | None) -> None:
+        """Start a run. A stream that nobody reads any more is about to end, and is waited for."""
+        while self._is_busy and self._reader is not None and self._reader.is_gone:
+            if self._loop is not None and self._loop.is_closed():  # nobody is left who could end it
+                self.leave()
+            await asyncio.sleep(0.001)
+        if self._is_busy:
+            raise UsageError("a run is in progress on this conversation; wait for it, or pass another conversation")
+        self._is_busy, self._reader, self._loop = True, reader, asyncio.get_running_loop()
+
+    def leave(self) -> None:
+        """End a run."""
+        self._is_busy, self._reader, self._loop = False, None, None
+
+    # ---- what a model is sent. Equal values stay the same objects, so that what was encoded stays valid.
+
+    def engine_state(self, engine: Engine) -> EngineState:
+        """The encoding state of the engine that is asked now."""
+        if self._engine_state is None or self._engine_state.engine is not engine:
+            self._engine_state = engine.new_state()
+        return self._engine_state
+
+    def visible_messages(self, view: ModelView, instructions: str) -> Sequence[Message]:
+        """The messages of the next request: system messages, the part of the conversation that is shown, rendered."""
+        if (system_messages := view.system_messages(instructions)) != self.system_messages:
+            self.system_messages = system_messages
+        messages: Sequence[Message] = self.conversation
+        if self.system_messages or self.meter.truncation.start:
+            window = self._window
+            if (
+                window is None
+                or window.system_messages is not self.system_messages
+                or window.truncation is not self.meter.truncation
+            ):
+                window = self._window = ConversationWindow(self.system_messages, self.conversation, self.meter.truncation)
+            messages = window
+        if view.facade is None:
+            return messages
+        if self._rendered is None or self._rendered[0].facade is not view.facade or self._rendered[1].messages is not messages:
+            rendered = view.render_history(messages)
+            assert isinstance(rendered, RenderedHistory)
+            self._rendered = (view, rendered)
+        return self._rendered[1]
+
+    @property
+    def history_losses(self) -> tuple[Loss, ...]:
+        """What the present model's tools could not express of the calls of other models."""
+        return tuple(self._rendered[1].losses) if self._rendered is not None else ()
+
+    # ---- save, restore, undo
+
+    def save_header(self, tools: str) -> dict[str, Any]:
+        """What the header of the saved conversation says. `tools`: a fingerprint of the tools."""
+        header: dict[str, Any] = {}
+        if uses := self.executor.policy.uses:
+            header["uses"] = [(*key, count) for key, count in uses.items()]
+        if self.paused is not None:
+            header["run"] = self.paused.snapshot(tools)
+        if self.meter.truncation.start:
+            header["context"] = self.meter.truncation
+        return header
+
+    def restore_header(self, header: dict[str, Any]) -> RunState | None:
+        """Take over what `save_header` wrote; returns the run that was paused. Raises MalformedData."""
+        try:
+            saved = msgspec.convert(header, _SavedState, str_keys=True)
+        except msgspec.ValidationError as e:
+            raise MalformedData(f"line 1: the saved state has an unexpected shape: {e}") from None
+        if not _is_valid_truncation(saved.context, self.conversation):
+            raise MalformedData("line 1: the saved context does not fit the conversation")
+        self.executor.policy.uses = {(namespace, name): count for namespace, name, count in saved.uses}
+        self.meter = ContextMeter(saved.context)
+        return saved.run
+
+    def take_result(self, driver: "Driver") -> RunResult:
+        """The result of a run that has ended; one that waits for approvals is kept."""
+        result = driver.result()
+        self.paused = driver.run if result.stop == "approval" else None
+        return result
+
+    def last_prompt(self) -> int | None:
+        """The index of the user's last prompt."""
+        prompts = (index for index, message in enumerate(self.conversation) if is_user_prompt(message))
+        return max(prompts, default=None)
+
+    def inherit(self, other: "ConversationState") -> None:
+        """Take over what is known of a longer conversation that this one is the beginning of."""
+        self.executor.policy.copy_usage(other.executor.policy)
+        truncation = other.meter.truncation
+        self.meter = other.meter.with_truncation(truncation if truncation.start <= len(self.conversation) else Truncation())
+
+
+def _is_valid_truncation(truncation: Truncation, conversation: Conversation) -> bool:
+    """Whether a truncation that was saved can be one of this conversation."""
+    start, prompt = truncation.start, truncation.prompt
+    if not 0 <= start <= len(conversation) or (prompt is not None and not 0 <= prompt < start):
+        return False
+    starts_well = start in (0, len(conversation)) or can_start_at(conversation, start)
+    return starts_well and (prompt is None or conversation[prompt].role == "user")

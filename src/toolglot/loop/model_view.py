@@ -1,0 +1,198 @@
+"""What one model sees: its tools, system messages and history, under the names that its facade gives them.
+
+Pure: nothing is sent and nothing runs here, so that a request can be previewed, measured and documented.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+
+from msgspec.structs import replace
+
+from toolglot.errors import UnknownName, UsageError
+from toolglot.facades.bound_facade import BoundFacade
+from toolglot.facades.catalog import facade_for_model, find_facade
+from toolglot.facades.view import Facade
+from toolglot.loop.history_view import RenderedHistory
+from toolglot.loop.structured_output import FINAL_ANSWER_TOOL
+from toolglot.losses import Loss
+from toolglot.messages import Message, Origin, Reply, ToolCall, system
+from toolglot.providers.profile import Profile
+from toolglot.providers.tokens import estimate_message, estimate_tool
+from toolglot.request import BUILTIN_TAG, ToolChoice, ToolDefinition
+from toolglot.tools.calls import InterpretedCall
+from toolglot.tools.config import ToolConfig
+from toolglot.tools.hosted import HOSTED_TOOLS, find_hosted_tool
+from toolglot.tools.registry import ToolRegistry
+from toolglot.tools.tool import Tool
+from toolglot.wire.writer import is_same_model
+
+__all__ = ["HostedTools", "ModelView"]
+
+_DEFAULT_CONFIG = ToolConfig()
+
+
+class HostedTools:
+    """Tools that providers run themselves: by name, for every provider that has them, or as one provider's own definition."""
+
+    def __init__(self, names: Iterable[str] = (), definitions: Iterable[ToolDefinition] = ()) -> None:
+        self.names, self.definitions = tuple(names), tuple(definitions)
+        for name in self.names:
+            if name not in HOSTED_TOOLS:
+                raise UnknownName("hosted tool", name, HOSTED_TOOLS)
+        for definition in self.definitions:
+            if definition.kind != "hosted":
+                raise UsageError(f"{definition.name!r} is only a definition: give it a function with tool_from_schema")
+
+    @property
+    def all_names(self) -> tuple[str, ...]:
+        """The names of all of them."""
+        return (*(definition.name for definition in self.definitions), *self.names)
+
+    def definitions_for(self, wire: str) -> tuple[ToolDefinition, ...]:
+        """The definitions that a wire is sent."""
+        if not self.names:
+            return self.definitions
+        found = (find_hosted_tool(name, wire) for name in self.names)
+        return (*self.definitions, *(definition for definition in found if definition is not None))
+
+
+class ModelView:
+    """The tools, system messages and history of one model. It stays valid while the registry has the same version.
+
+    `facade`: "auto" picks the facade of the model's own harness. There is none where no built-in tool is registered.
+    """
+
+    def __init__(
+        self,
+        profile: Profile,
+        registry: ToolRegistry,
+        *,
+        facade: str | Facade = "auto",
+        config: ToolConfig = _DEFAULT_CONFIG,
+        hosted: HostedTools | None = None,
+    ) -> None:
+        self.profile, self.registry, self.config = profile, registry, config
+        self._facade, self._hosted = facade, hosted
+        self._version = registry.version
+        self._tools: tuple[Sequence[Tool], tuple[ToolDefinition, ...]] | None = None
+
+    def is_current(self, profile: Profile, facade: str | Facade, config: ToolConfig) -> bool:
+        """Whether this is still what the model sees."""
+        return (
+            self.registry.version == self._version
+            and config is self.config
+            and facade is self._facade
+            and (profile is self.profile or (profile.wire, profile.model) == (self.profile.wire, self.profile.model))
+        )
+
+    @cached_property
+    def facade(self) -> BoundFacade | None:
+        """The model's own names for the built-in tools; None where none is registered."""
+        allowed = self.config.allowed_tools
+        base_tools: list[str] = []
+        other_names = [] if self._hosted is None else [*self._hosted.all_names]
+        for tool in self.registry:
+            if BUILTIN_TAG not in tool.tags:
+                other_names.append(tool.name)
+            elif allowed is None or tool.name in allowed:
+                base_tools.append(tool.name)
+        if not base_tools:
+            return None
+        model, facade = self.profile.model, self._facade
+        if isinstance(facade, str):
+            facade = facade_for_model(model) if facade == "auto" else find_facade(facade)
+        return BoundFacade(facade, model, base_tools, other_names)
+
+    # ---- tools
+
+    def tools(self, loop_tools: Sequence[Tool] = ()) -> tuple[ToolDefinition, ...]:
+        """The tools as the model is told of them. `loop_tools`: those that the loop adds to the registry's."""
+        if self._tools is None or self._tools[0] != loop_tools:
+            self._tools = (loop_tools, self._list_tools(loop_tools))
+        return self._tools[1]
+
+    def _list_tools(self, loop_tools: Sequence[Tool]) -> tuple[ToolDefinition, ...]:
+        added = tuple(tool.definition for tool in loop_tools)
+        if not self.config.enabled:  # a structured output still needs its tool
+            return tuple(definition for definition in added if definition.name == FINAL_ANSWER_TOOL)
+        facade, allowed = self.facade, self.config.allowed_tools
+        definitions = self.registry.definitions()
+        if facade is not None:
+            definitions = facade.visible_tools(definitions)
+        hosted = self._hosted.definitions_for(self.profile.wire) if self._hosted is not None else ()
+        if allowed is not None:
+            native = {definition.name for definition in facade.definitions} if facade is not None else set[str]()
+            definitions = tuple(one for one in definitions if one.name in allowed or one.name in native)
+            hosted = tuple(definition for definition in hosted if definition.name in allowed)
+        return (*definitions, *added, *hosted) if added or hosted else definitions
+
+    def names_for(self, tool: Tool) -> tuple[str, ...]:
+        """The names under which the model sees a tool; none if it is not shown."""
+        allowed, facade = self.config.allowed_tools, self.facade
+        if not self.config.enabled or (allowed is not None and tool.name not in allowed):
+            return ()
+        if facade is None or tool.name not in facade.base_tools or facade.shows_base_tool(tool.name):
+            return (tool.name,)
+        return tuple(view.qualified_name for view in facade.views if tool.name in view.base_tools)
+
+    def map_tool_choice(self, choice: ToolChoice | None) -> ToolChoice | None:
+        """A choice between tools by the names that the model has for them."""
+        if choice is None or not choice.names or self.facade is None:
+            return choice
+        return replace(choice, names=tuple(name for base in choice.names for name in self.facade.native_names(base)))
+
+    @property
+    def hosted_losses(self) -> tuple[Loss, ...]:
+        """Hosted tools that the model's provider does not have."""
+        if self._hosted is None:
+            return ()
+        profile = self.profile
+        return tuple(
+            Loss(f"hosted tool {name!r}", "tools", f"{profile.title} has none of this name")
+            for name in self._hosted.names
+            if find_hosted_tool(name, profile.wire) is None
+        )
+
+    # ---- messages
+
+    def system_messages(self, instructions: str) -> tuple[Message, ...]:
+        """The system prompt, followed by the facade's note on how to work with the built-in tools."""
+        facade = self.facade if self.config.enabled else None
+        text = "\n\n".join(part for part in (instructions, facade.note if facade is not None else "") if part)
+        return (system(text),) if text else ()
+
+    def render_history(self, messages: Sequence[Message]) -> Sequence[Message]:
+        """The conversation with the calls of other models under this model's names; its own stay as they were."""
+        facade, profile = self.facade, self.profile
+        if facade is None:
+            return messages
+        return RenderedHistory(
+            messages,
+            lambda message, losses: facade.render_message(message, is_own=_is_own(message.origin, profile), losses=losses),
+        )
+
+    def interpret(self, call: ToolCall) -> ToolCall | InterpretedCall:
+        """What a call means; a call of a tool that is not built in means itself."""
+        return call if self.facade is None else self.facade.interpret(call)
+
+    def annotate(self, reply: Reply) -> tuple[Reply, Mapping[str, InterpretedCall]]:
+        """A reply with the base call attached to each call, and the interpretations by call id."""
+        facade = self.facade
+        if facade is None or not reply.calls:
+            return reply, {}
+        interpreted = {call.id: facade.interpret(call) for call in reply.calls}
+        blocks = tuple(interpreted[block.id].call if isinstance(block, ToolCall) else block for block in reply.blocks)
+        return replace(reply, blocks=blocks), interpreted
+
+    # ---- sizes
+
+    def estimate_overhead(self, system_messages: Sequence[Message], tools: Sequence[ToolDefinition]) -> int:
+        """Tokens of everything in a request that is not the conversation, by the estimate for OpenAI's models."""
+        return sum(map(estimate_message, system_messages)) + sum(map(estimate_tool, tools))
+
+
+def _is_own(origin: Origin | None, profile: Profile) -> bool:
+    """Whether a message was made by the model itself, under whichever of its names."""
+    if origin is None or (origin.wire, origin.profile) != (profile.wire, profile.id):
+        return False
+    return is_same_model(origin.model, profile.model)

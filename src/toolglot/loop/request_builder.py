@@ -1,0 +1,179 @@
+"""The requests of one run: each goes to the model that the agent has then, and fits its context window."""
+
+from inspect import isawaitable
+from logging import getLogger
+
+from msgspec.structs import replace
+
+from toolglot.engine.engine import EngineState
+from toolglot.errors import ToolglotError, UsageError
+from toolglot.events import ContextCut
+from toolglot.loop.agent_core import AgentCore
+from toolglot.loop.context_window import SUMMARY_PROMPT, Truncation, count_phrase, elide_middle, render_transcript
+from toolglot.loop.conversation_state import ConversationState
+from toolglot.loop.model_view import ModelView
+from toolglot.loop.run import AskModel
+from toolglot.loop.structured_output import StructuredOutput
+from toolglot.losses import Loss
+from toolglot.messages import ToolCall, Usage, user
+from toolglot.providers.tokens import estimate_text
+from toolglot.request import Request, ToolDefinition
+from toolglot.tools.calls import InterpretedCall
+from toolglot.tools.tool import Tool
+
+__all__ = ["RequestBuilder"]
+
+log = getLogger("toolglot.loop")
+
+
+class RequestBuilder:
+    """Builds the requests of one run, and keeps the executor in step with what the model was shown."""
+
+    def __init__(
+        self, agent: AgentCore, state: ConversationState, structured_output: StructuredOutput | None, instructions: str
+    ) -> None:
+        self._agent, self._state, self._structured_output = agent, state, structured_output
+        self._instructions = instructions
+        self._fallbacks_used = self._estimated_tokens = 0
+        self._overhead: tuple[tuple[ToolDefinition, ...] | None, int] = (None, 0)
+        state.executor.data = agent.data
+        self.engine_state()
+
+    @property
+    def view(self) -> ModelView:
+        """What the model that is asked now sees."""
+        return self._agent.view()
+
+    def interpret(self, call: ToolCall) -> ToolCall | InterpretedCall:
+        """What a call means to the model that is asked now."""
+        return self._agent.view().interpret(call)
+
+    @property
+    def history_losses(self) -> tuple[Loss, ...]:
+        """What the model's tools could not express of the calls of other models."""
+        return self._state.history_losses
+
+    def engine_state(self) -> EngineState:
+        """The state of the engine that is asked now; the executor is set to its tools."""
+        agent, executor = self._agent, self._state.executor
+        executor.model = agent.engine.name
+        if executor.config is not agent.config:
+            executor.configure(agent.config)
+        executor.registry = agent.registry
+        executor.loop_tools = {tool.name: tool for tool in agent.loop_tools(self._answer_tool())}
+        facade = agent.view().facade
+        executor.native_names = facade.names if facade is not None else None
+        return self._state.engine_state(agent.engine)
+
+    def _answer_tool(self) -> Tool | None:
+        agent, output = self._agent, self._structured_output
+        return None if output is None else output.answer_tool(agent.engine.profile, with_tools=len(agent.registry) > 0)
+
+    def _tools(self) -> tuple[ToolDefinition, ...]:
+        return self._agent.view().tools(tuple(self._state.executor.loop_tools.values()))
+
+    def build_request(self, step: AskModel, stream: bool) -> Request:
+        """The request for a step of the run."""
+        agent, output, view = self._agent, self._structured_output, self._agent.view()
+        answer_tool, tools = self._answer_tool(), self._tools()
+        choice = step.tool_choice
+        if output is not None and not step.last:
+            choice = output.forced_choice(answer_tool) or choice
+        return Request(
+            agent.engine.model,
+            self._state.visible_messages(view, self._instructions),
+            tools,
+            view.map_tool_choice(choice) if tools else None,
+            agent.config.parallel if tools else None,
+            agent.options,
+            output.native_output() if output is not None and answer_tool is None else None,
+            stream,
+        )
+
+    def use_fallback(self) -> EngineState | None:
+        """Switch to the next fallback model; None if there is none left."""
+        used = self._agent.use_fallback(self._fallbacks_used)
+        if used is None:
+            return None
+        self._fallbacks_used = used
+        return self.engine_state()
+
+    # ---- the context window
+
+    def record_usage(self, usage: Usage) -> None:
+        """Learn from the provider's count of the last request."""
+        self._state.meter.calibrate(self._agent.engine.profile, self._estimated_tokens, usage.input)
+
+    def _overhead_tokens(self) -> int:
+        """Tokens of tools and system messages; estimated again only when the tools change."""
+        tools = self._tools()
+        if self._overhead[0] is not tools:
+            view = self._agent.view()
+            self._overhead = (tools, view.estimate_overhead(view.system_messages(self._instructions), tools))
+        return self._overhead[1]
+
+    def _budget(self) -> int | None:
+        agent = self._agent
+        if agent.context.when_full == "off":
+            return None
+        return self._state.meter.token_budget(agent.engine.profile, agent.context, agent.options.max_tokens)
+
+    def needs_fitting(self, *, was_rejected: bool = False) -> bool:
+        """Whether the next request would be too long, or the last one was rejected as such."""
+        state, agent = self._state, self._agent
+        tokens = state.meter.estimate_tokens(state.conversation, agent.engine.profile, self._overhead_tokens())
+        self._estimated_tokens = tokens
+        budget = self._budget()
+        return (was_rejected and agent.context.when_full != "off") or (budget is not None and tokens > budget)
+
+    async def fit_context(self, *, was_rejected: bool = False) -> tuple[ContextCut, Usage] | None:
+        """Leave out older messages; the event that tells of it and what the summary cost. None if nothing can be left out."""
+        agent, conversation, meter = self._agent, self._state.conversation, self._state.meter
+        policy, profile = agent.context, agent.engine.profile
+        overhead, before = self._overhead_tokens(), self._estimated_tokens
+        budget = self._budget()
+        if was_rejected:
+            budget = min(budget or before, max(1, before * 3 // 4))
+        assert budget is not None
+        truncation = meter.find_truncation(conversation, profile, overhead, int(budget * policy.keep))
+        if truncation is None:
+            return None
+        if was_rejected:
+            meter.record_rejection(profile, before, overhead)
+        summary, usage, problem = "", Usage(), ""
+        if policy.when_full == "compact":
+            summary, usage, problem = await self._summarize(truncation, budget)
+        summary = elide_middle(summary, max(400, budget))
+        meter.truncation = replace(truncation, summary=summary)
+        after = self._estimated_tokens = meter.estimate_tokens(conversation, profile, overhead)
+        omitted = truncation.omitted_count(conversation)
+        text = f"{count_phrase(omitted)} {'summarized' if summary else 'left out'}: about {before:,} tokens, {budget:,} fit"
+        return ContextCut(text + (f" ({problem})" if problem else ""), omitted, before, after, summary), usage
+
+    async def _summarize(self, truncation: Truncation, budget: int) -> tuple[str, Usage, str]:
+        """A summary of what is going to be left out, what it cost, and why there is none."""
+        agent, state = self._agent, self._state
+        older = state.conversation[: truncation.start]
+        try:
+            if agent.summarize is not None:
+                summary = agent.summarize([message for index, message in enumerate(older) if index != truncation.prompt])
+                summary = await summary if isawaitable(summary) else summary
+                if not isinstance(summary, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # the caller's own function
+                    raise UsageError(f"summarize must return a string, not {type(summary).__name__}")
+                return summary.strip(), Usage(), ""
+            previous = state.meter.truncation
+            # What was summarized before is in the summary already, but for the prompt that was kept.
+            messages = [
+                message
+                for index, message in enumerate(older)
+                if index != truncation.prompt and (index >= previous.start or index == previous.prompt)
+            ]
+            text = render_transcript(messages, previous.summary, 2 * budget)
+            if (tokens := state.meter.scale_tokens(agent.engine.profile, estimate_text(text))) > budget * 0.7:
+                text = render_transcript(messages, previous.summary, int(2 * budget * 0.7 * budget / tokens))
+            request = Request(agent.engine.model, (user(f"{SUMMARY_PROMPT}\n\n{text}"),))
+            reply = (await agent.engine.new_state().ask(request)).reply
+        except ToolglotError as e:
+            log.warning("the conversation could not be summarized: %s", e)
+            return "", Usage(), f"it could not be summarized: {e}"
+        return reply.text.strip(), reply.usage, "" if reply.text.strip() else "the model returned no summary"

@@ -1,0 +1,23 @@
+"""What a facade makes of a call, for tests: the base call, or the error that the model reads."""
+
+from typing import Any, NamedTuple
+
+from toolglot.facades.bound_facade import BoundFacade
+from toolglot.losses import Repair
+from toolglot.messages import ToolCall
+
+
+class Meaning(NamedTuple):
+    tool: str
+    arguments: dict[str, Any]
+    repairs: tuple[Repair, ...] = ()
+
+
+def meaning_of(facade: BoundFacade, call: ToolCall) -> Meaning | None:
+    """The base call; None for a call that no view of the facade stands for. Raises ToolError."""
+    interpreted = facade.interpret(call)
+    if interpreted.error is not None:
+        raise interpreted.error
+    if interpreted.base is call:
+        return None
+    return Meaning(interpreted.base.name, interpreted.base.arguments or {}, interpreted.repairs)
