@@ -200,7 +200,9 @@ class BoundFacade:
             message = explain_issues(view.definition, e.issues)
             raise ToolError(message, kind="validation", code="invalid_arguments", details=e.issues) from None
         unknown = [name for name in arguments if name not in binder.parameter_names]
-        native = {name: value for name, value in arguments.items() if name in binder.parameter_names and name not in view.ignored}
+        native = {
+            name: value for name, value in arguments.items() if name in binder.parameter_names and name not in view.ignored
+        }
         ignored = (Repair(f"parameter {name!r}", view.name, "there is no such parameter; it was ignored") for name in unknown)
         return native, (*repairs, *ignored)
 
