@@ -18,6 +18,7 @@ from typing_extensions import TypedDict
 from toolglot.errors import InvalidTool
 from toolglot.schema.arguments import find_issues, make_example
 from toolglot.schema.derive import Internal, derive
+from toolglot.schema.docstrings import parse_docstring
 
 T = TypeVar("T")
 
@@ -461,6 +462,24 @@ def test_docstrings(doc: str) -> None:
     assert found.schema["properties"]["days"]["description"] == "How many."
     assert ("Note: Slow." in found.description) == (doc is GOOGLE)
     assert "ValueError" not in found.description
+
+
+@pytest.mark.parametrize(
+    ("doc", "description", "parameters"),
+    [
+        ("Do.\n\nArgs:\n    a (dict[str, tuple[int, (int)]]): Nested.\n    **b: Rest.", "Do.", {"a": "Nested.", "b": "Rest."}),
+        ("Do.\n\nArgs:\n    a: First\n        line.\n\n        Second.", "Do.", {"a": "First line.\n\nSecond."}),
+        ("Do.\n\nargs:\n  a: x\n\nUsage:\n\n  do()", "Do.\n\nUsage:\n\n  do()", {"a": "x"}),
+        ("Do.\n\nReturns:\n    dict[str, int] | None: The counts.", "Do.\n\nReturns: The counts.", {}),
+        ("Do.\n\nReturns:\n    The counts: one per name.", "Do.\n\nReturns: The counts: one per name.", {}),
+        ("Parameters\n----------\na, b : int\n    Both.\n*c\n    Rest.", "", {"a": "Both.", "b": "Both.", "c": "Rest."}),
+        ("Notes\n-----\nSlow.\n\nParameters\n----------\na\n    x", "Notes: Slow.", {"a": "x"}),
+        (":param a: x\ny\n:type a: int\n\nAfter.\n\n:raises ValueError: z", "After.", {"a": "x y"}),
+        (":param \\*a: x\n.. versionadded:: 2", ".. versionadded:: 2", {"a": "x"}),
+    ],
+)
+def test_parts_of_docstrings(doc: str, description: str, parameters: dict[str, str]) -> None:
+    assert parse_docstring(doc) == (description, parameters)
 
 
 @pytest.mark.parametrize(
