@@ -36,7 +36,12 @@ _ALL_SAMPLING = frozenset({"temperature", "top_p", "top_k", "stop", "seed", "pre
 
 def _chat_vendor(**fields: Any) -> Profile:
     """Return the row of a vendor that speaks OpenAI's Chat Completions."""
-    defaults = {"wire": "openai-chat", "path": "/chat/completions", "models_path": "/models", "stream_defaults": _USAGE}
+    defaults: dict[str, Any] = {
+        "wire": "openai-chat",
+        "path": "/chat/completions",
+        "models_path": "/models",
+        "stream_defaults": _USAGE,
+    }
     return Profile(**{**defaults, **fields})
 
 

@@ -20,11 +20,6 @@ from toolglot.schema.json_schema import Schema, SchemaDocument, allowed_types
 from toolglot.schema.tolerant_json import tolerant_loads
 from toolglot.textutil import truncate
 
-__all__ = [
-    *("ArgumentBinder", "InvalidArguments", "Issue", "SchemaBinder", "deep_copy", "explain_issues", "find_issues"),
-    *("make_example", "read_arguments", "repair_arguments", "summarize_parameters"),
-]
-
 MAX_ISSUES = 12
 MAX_ISSUE_LENGTH = 200
 MAX_DEPTH = 6  # of examples and summaries

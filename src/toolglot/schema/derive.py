@@ -288,7 +288,7 @@ def strip_titles(node: Any) -> Any:
     """Remove the titles that pydantic generates from names: they tell a model nothing."""
     if not isinstance(node, dict):
         return node
-    out = map_children(cast(Schema, node), lambda sub, *_: strip_titles(sub))
+    out = map_children(cast(Schema, node), lambda sub, key, name: strip_titles(sub))
     return drop_keywords(out, "title")
 
 

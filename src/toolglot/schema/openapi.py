@@ -31,7 +31,7 @@ def _convert_node(schema: Any) -> Any:
         return schema
     node = {_CAMEL_CASE.get(key, key): value for key, value in cast("Schema", schema).items()}
     node = {key: _convert_value(key, value) for key, value in node.items() if value is not None or key not in KEYWORD_CHECKS}
-    node = map_children(node, lambda sub, *_: _convert_node(sub))
+    node = map_children(node, lambda sub, key, name: _convert_node(sub))
     if node.get("type") in ("", "type_unspecified"):
         del node["type"]
     if node.get("format") == "enum":  # only announces that `enum` is there
@@ -69,7 +69,5 @@ def _convert_value(key: str, value: Any) -> Any:
             return string_items(value)
         case _ if key in _INT64_KEYWORDS and isinstance(value, str) and re.fullmatch(r"[0-9]{1,19}", value):
             return int(value)  # proto JSON writes int64 as a string
-        case _ if key in LIST_KEYWORDS and not isinstance(value, list):
-            return [value]
         case _:
-            return value
+            return [value] if key in LIST_KEYWORDS and not isinstance(value, list) else cast("Any", value)

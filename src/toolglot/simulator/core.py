@@ -1,4 +1,4 @@
-"""The simulator: a request in, an answer out. Pure: no I/O, no clock, no randomness; ids come from a counter.
+"""The simulator: a request in, a response out. Pure: no I/O, no clock, no randomness; ids come from a counter.
 
 One exchange: route -> rules (refusals) -> model -> faults -> the wire's own bytes.
 """
@@ -20,9 +20,10 @@ from toolglot.simulator import faults as on_demand
 from toolglot.simulator.faults import Part, Reset, Stall
 from toolglot.simulator.model import Script, Situation, add_thought, estimate_usage, respond
 from toolglot.simulator.opaque_state import add_state, shows_thinking
-from toolglot.simulator.refusals import Refusal, error_body, error_frame, http_status
+from toolglot.simulator.refusals import Refusal
 from toolglot.simulator.request_rules import AcceptedRequest, check_request
 from toolglot.simulator.routes import find_route
+from toolglot.simulator.wires import load_rules
 from toolglot.wire import spec
 from toolglot.wire.codec import load_reply_encoder
 from toolglot.wire.framing import encode_json_array
@@ -31,9 +32,9 @@ from toolglot.wire.reply_encoding import ReplyEncoder, split_reply
 __all__ = ["Part", "Reset", "Script", "SimulatedResponse", "Simulator", "Stall"]
 
 _CREATED = 1_700_000_000
-_ITEM_NUMBER = re.compile(rb"resp_(\d{6})")  # in ids of items
+_ITEM_NUMBER = re.compile(rb"resp_(\d{6})")  # in the ids of items
 _CONTENT_EVENTS = (TextDelta, ThinkingDelta, ToolCallDelta, ToolCallReady)
-# What some vendors send before an answer, streamed.
+# What some vendors stream before a reply.
 _PREAMBLES = {
     "openrouter": b": OPENROUTER PROCESSING\n\n",
     "deepseek": b": keep-alive\n\n",
@@ -45,7 +46,7 @@ _PREAMBLES = {
 
 
 class SimulatedResponse(msgspec.Struct):
-    """An answer to be sent. Where the first part is a Reset or a Stall, not even the head is."""
+    """A response to send. If the first part is a Reset or a Stall, not even the head is sent."""
 
     status: int
     headers: dict[str, str]
@@ -53,14 +54,17 @@ class SimulatedResponse(msgspec.Struct):
 
     @property
     def body(self) -> bytes:
-        """All bytes of it."""
+        """All bytes of the body."""
         return b"".join(part for part in self.parts if isinstance(part, bytes))
 
 
 class Simulator:
-    """Stands in for every provider. One of them serves any number of conversations.
+    """Stands in for every provider, for any number of conversations.
 
-    script: what the model says, by turn. faults: one for each request, in order. models: the only names that exist.
+    Args:
+        script: What the model says, by turn.
+        faults: One per request, in order; "" lets a request pass.
+        models: The only model names that exist; None: all do.
     """
 
     def __init__(
@@ -75,21 +79,25 @@ class Simulator:
             on_demand.parse_fault(fault)  # raises UnknownName
 
     def handle(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> SimulatedResponse:
-        """The answer to one request. `path` holds the query too; names of headers may be in any case."""
+        """Return the response to one request. `path` includes the query; header names may be in any case."""
         if method == "GET" and path.partition("?")[0] in ("", "/"):
-            return _json_response(
-                200, {"simulator": "toolglot", "wires": spec.WIRES, "profiles": sorted(PROFILES), "faults": on_demand.FAULTS}
-            )
+            about = {"simulator": "toolglot", "wires": spec.WIRES, "profiles": sorted(PROFILES), "faults": on_demand.FAULTS}
+            return SimulatedResponse(200, {"content-type": "application/json"}, [dumps(about)])
         route = find_route(path)
         profile = resolve_profile(route.profile, route.model)
         try:
-            asked = check_request(method, route, {name.lower(): value for name, value in headers.items()}, body, self._models)
-            profile = asked.profile
-            if profile.wire == spec.OPENAI_RESPONSES:  # items are known by their ids, also those of another simulator
-                self._next = max(self._next, *(int(one) + 1 for one in _ITEM_NUMBER.findall(body)), 1)
-            situation = Situation.from_request(asked.request)
-            fault, value = self._choose_fault(asked, situation)
-            return self._respond(asked, situation, fault, value)
+            lower_headers = {name.lower(): value for name, value in headers.items()}
+            accepted = check_request(method, route, lower_headers, body, self._models)
+            profile = accepted.profile
+            if profile.wire == spec.OPENAI_RESPONSES:  # item ids must be new, also after a conversation with another simulator
+                self._next = max(self._next, *(int(number) + 1 for number in _ITEM_NUMBER.findall(body)), 1)
+            situation = Situation.from_request(accepted.request)
+            fault, value = self._choose_fault(accepted, situation)
+            if fault == "html":
+                return SimulatedResponse(502, {"content-type": "text/html"}, [on_demand.HTML_PAGE.encode()])
+            if refusal := on_demand.make_refusal(fault, value, profile):
+                raise refusal
+            return self._respond(accepted, situation, fault)
         except Refusal as refusal:
             return self._refuse(refusal, profile)
 
@@ -98,87 +106,73 @@ class Simulator:
         return self._next - 1
 
     def _choose_fault(self, accepted: AcceptedRequest, situation: Situation) -> tuple[str, str]:
-        """The fault of this request, if any."""
+        """Return the fault of this request and its value, or two empty strings."""
         try:
             if text := accepted.headers.get("x-simulate"):
                 return on_demand.parse_fault(text)
             for name, times in situation.current_turn.faults if situation.current_turn else ():
-                found = on_demand.parse_fault(name)
+                fault = on_demand.parse_fault(name)
                 key = (situation.user_text, situation.turn_index, name)
                 if self._fired[key] < times:
                     self._fired[key] += 1
-                    return found
+                    return fault
         except UnknownName as e:
             raise Refusal(str(e)) from None
         text = self._faults.popleft() if self._faults else ""
         return on_demand.parse_fault(text) if text else ("", "")
 
-    def _respond(self, accepted: AcceptedRequest, situation: Situation, fault: str, value: str) -> SimulatedResponse:
-        profile = accepted.profile
-        if fault == "html":
-            return SimulatedResponse(502, {"content-type": "text/html"}, [on_demand.HTML_PAGE.encode()])
-        if refusal := on_demand.make_refusal(fault, value, profile):
-            return self._refuse(refusal, profile)
+    def _respond(self, accepted: AcceptedRequest, situation: Situation, fault: str) -> SimulatedResponse:
+        profile, rules = accepted.profile, load_rules(accepted.profile.wire)
+        wire = spec.SPECS[profile.wire]
         reply = self._make_reply(accepted, situation, fault)
-        broken = on_demand.make_refusal(
-            "overloaded" if profile.wire == spec.ANTHROPIC_MESSAGES else "server-error", "", profile
-        )
+        encoder = load_reply_encoder(profile.wire)(profile.model, created=_CREATED, origin=reply.origin)
+        broken = on_demand.make_refusal("overloaded" if rules.stream_fault == "overloaded" else "server-error", "", profile)
         assert broken is not None
-        answer = load_reply_encoder(profile.wire)(profile.model, created=_CREATED, origin=reply.origin)
+        content_type = "application/json"
         if not accepted.stream:
-            whole = [dumps(answer.encode_reply(reply))]
-            return self._make_response(
-                accepted, on_demand.apply_to_frames(fault, whole, 1, 1, lambda: dumps(error_body(broken, profile)))
-            )
-        frames, first, last = _encode_frames(answer, reply, accepted)
-        parts = on_demand.apply_to_frames(fault, frames, first, last, lambda: error_frame(broken, profile))
-        return self._make_response(
-            accepted,
-            parts if accepted.uses_sse else _join_as_array(parts, is_complete=fault not in on_demand.TRUNCATING_FAULTS),
-        )
+            body = [dumps(encoder.encode_reply(reply))]
+            parts = on_demand.apply_to_frames(fault, body, 1, 1, lambda: dumps(rules.error_body(broken, profile)))
+        else:
+            frames, first, last = _encode_frames(encoder, reply, accepted)
+            parts = on_demand.apply_to_frames(fault, frames, first, last, lambda: rules.error_frame(broken, profile))
+            if accepted.uses_sse:
+                content_type = wire.stream_type
+            else:
+                parts = _join_as_array(parts, is_complete=fault not in on_demand.TRUNCATING_FAULTS)
+        return SimulatedResponse(200, {"content-type": content_type, "x-request-id": f"req_{self._next_number():06d}"}, parts)
 
     def _make_reply(self, accepted: AcceptedRequest, situation: Situation, fault: str) -> Reply:
-        """What the model says, with ids, state and counts."""
-        reply = respond(accepted.request, situation, self._script)
+        """Return what the model says, with ids, opaque state and usage."""
         profile = accepted.profile
-        thought = shows_thinking(accepted.request, profile)
-        if thought:
+        reply = respond(accepted.request, situation, self._script)
+        thinks = shows_thinking(accepted.request, profile)
+        if thinks:
             reply = add_thought(reply, situation)
         reply = on_demand.apply_to_reply(fault, reply, profile, streamed=accepted.stream)
-        number = self._next_number()
+        # The `r` marks items that came after reasoning: see `wires.openai_responses`.
+        mark = "r" if thinks and profile.wire == spec.OPENAI_RESPONSES else ""
+        id = f"{spec.SPECS[profile.wire].reply_id_prefix}{self._next_number():06d}{mark}"
         usage = estimate_usage(reply, accepted.size)
-        # an item of Responses that came after reasoning is known by its id: see `history`
-        id = (
-            f"{spec.SPECS[profile.wire].reply_id_prefix}{number:06d}{'r' * (thought and profile.wire == spec.OPENAI_RESPONSES)}"
-        )
         blocks = add_state(reply.blocks, profile, self._next_number)
         if fault == "duplicate-ids":
             blocks = on_demand.duplicate_ids(blocks)
         return replace(reply, blocks=blocks, usage=usage, id=reply.id or id, origin=Origin(profile.wire, "", profile.model))
 
-    def _make_response(self, accepted: AcceptedRequest, parts: list[Part]) -> SimulatedResponse:
-        kind = "application/json"
-        if accepted.stream:
-            kind = spec.SPECS[accepted.profile.wire].stream_type if accepted.uses_sse else kind
-        return SimulatedResponse(200, {"content-type": kind, "x-request-id": f"req_{self._next_number():06d}"}, parts)
-
     def _refuse(self, refusal: Refusal, profile: Profile) -> SimulatedResponse:
-        answer = _json_response(http_status(refusal, profile), error_body(refusal, profile))
+        rules = load_rules(profile.wire)
+        headers, body = {"content-type": "application/json"}, dumps(rules.error_body(refusal, profile))
         if refusal.is_plain_text:
-            answer = SimulatedResponse(answer.status, {"content-type": "text/plain"}, [refusal.message.encode()])
+            headers, body = {"content-type": "text/plain"}, refusal.message.encode()
+        # Gemini has no such header: seconds are in the body's RetryInfo.
         if refusal.retry_after is not None and (profile.wire != spec.GEMINI or "GMT" in refusal.retry_after):
-            answer.headers["retry-after"] = refusal.retry_after
-        return answer
-
-
-def _json_response(status: int, value: object) -> SimulatedResponse:
-    return SimulatedResponse(status, {"content-type": "application/json"}, [dumps(value)])
+            headers["retry-after"] = refusal.retry_after
+        return SimulatedResponse(rules.error_fields(refusal, profile)[0], headers, [body])
 
 
 def _encode_frames(encoder: ReplyEncoder, reply: Reply, accepted: AcceptedRequest) -> tuple[list[bytes], int, int]:
-    """The frames of a stream, how many it takes until something is said, and where the terminal begins."""
+    """Return the frames of a stream, how many come before any content is complete, and where the terminal begins."""
     end = spec.SPECS[accepted.profile.wire].frame_end
-    frames = [before] if (before := _PREAMBLES.get(accepted.profile.id)) else []
+    frames = [preamble] if (preamble := _PREAMBLES.get(accepted.profile.id)) else []
     first = last = 0
     for event in split_reply(reply):
         if isinstance(event, ReplyDone):
@@ -192,7 +186,7 @@ def _encode_frames(encoder: ReplyEncoder, reply: Reply, accepted: AcceptedReques
 
 
 def _join_as_array(parts: list[Part], *, is_complete: bool) -> list[Part]:
-    """Gemini without `alt=sse`: the frames are the items of one JSON array, which ends where the stream is whole."""
-    said = [part.removeprefix(b"data: ").rstrip() for part in parts if isinstance(part, bytes)]
-    pieces = list(encode_json_array(said))
+    """Gemini without `alt=sse`: the frames are the items of one JSON array, closed only if the stream is complete."""
+    documents = [part.removeprefix(b"data: ").rstrip() for part in parts if isinstance(part, bytes)]
+    pieces = list(encode_json_array(documents))
     return [*(pieces if is_complete else pieces[:-1]), *(part for part in parts if not isinstance(part, bytes))]

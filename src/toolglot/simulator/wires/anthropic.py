@@ -1,0 +1,298 @@
+"""Anthropic Messages."""
+
+import re
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+import msgspec
+
+from toolglot.jsontext import dumps
+from toolglot.providers.profile import Profile
+from toolglot.request import ToolDefinition
+from toolglot.simulator.opaque_state import sign_state
+from toolglot.simulator.refusals import Refusal
+from toolglot.simulator.wires.base import ErrorTable, WireRules, declare_fields, matches_call_id
+from toolglot.wire.framing import encode_sse, escape_line_separators
+from toolglot.wire.json_values import Doc, as_dict, as_list, as_text, iter_dicts
+
+__all__ = ["Rules"]
+
+_NATIVE_TYPES = ("text_editor_20250728", "bash_20250124", "memory_20250818")
+# Fields that need a beta header.
+_BETA_FIELDS = {
+    *("compaction", "context_management", "fallback_credit_token", "fallbacks", "mcp_servers", "output_format", "thread"),
+}
+# The first API version that refuses sampling parameters for every model.
+_NO_SAMPLING_VERSION = "2026-10-21"
+# Models that accept instructions between turns.
+_MID_SYSTEM_MODELS = re.compile(r"claude-((fable|mythos)-5|opus-(4-8|5)|sonnet-5|haiku-5-5)")
+_IMAGE_TYPES = ("image/jpeg", "image/png", "image/gif", "image/webp")
+
+
+class _Turn(msgspec.Struct, frozen=True):
+    """Neighbouring messages of one role; `index` is that of the last one."""
+
+    index: int
+    role: str
+    blocks: list[Doc]
+
+    def has(self, block_type: str) -> bool:
+        return any(block.get("type") == block_type for block in self.blocks)
+
+
+class Rules(WireRules):
+    """What Messages refuses."""
+
+    fields = declare_fields(
+        string="model inference_geo service_tier speed user_profile_id workspace_id",
+        array="messages tools stop_sequences",
+        boolean="stream",
+        object="tool_choice thinking output_config metadata cache_control diagnostics",
+        integer="max_tokens top_k",
+        number="temperature top_p",
+        string_or_array="system",
+        string_or_object="container",
+    )
+    required = ("model", "max_tokens", "messages")
+    missing_key = "x-api-key header is required"
+    stream_fault = "overloaded"
+    errors: ClassVar[ErrorTable] = {
+        "invalid": (400, "invalid_request_error", ""),
+        "no_key": (401, "authentication_error", ""),
+        "auth": (401, "authentication_error", ""),
+        "missing": (404, "not_found_error", ""),
+        "method": (405, "invalid_request_error", ""),
+        "large": (413, "request_too_large", ""),
+        "too_long": (400, "invalid_request_error", ""),
+        "rate": (429, "rate_limit_error", ""),
+        "quota": (402, "billing_error", ""),
+        "server": (500, "api_error", ""),
+        "overloaded": (529, "overloaded_error", ""),
+    }
+
+    def vendor_fields(self) -> set[str]:
+        return _BETA_FIELDS if self.headers.get("anthropic-beta") else set()
+
+    def check_fields(self, *, has_model: bool) -> None:
+        if not self.headers.get("anthropic-version"):
+            raise Refusal("anthropic-version: header is required")
+        super().check_fields(has_model=has_model)
+
+    def check_body(self) -> None:
+        doc, profile = self.doc, self.profile
+        if doc.get("thread"):  # nothing is stored here: clients continue without
+            raise Refusal("This request cannot be threaded.", code="thread_unsupported_request")
+        sampling = [name for name in ("temperature", "top_p", "top_k") if doc.get(name) is not None]
+        if sampling and self.headers["anthropic-version"] >= _NO_SAMPLING_VERSION:
+            raise Refusal(f"{sampling[0]}: Extra inputs are not permitted")
+        if doc["max_tokens"] < 1:
+            raise Refusal("max_tokens: Input should be greater than or equal to 1")
+        if doc.get("tool_choice") and not doc.get("tools"):
+            raise Refusal("tool_choice may only be specified while providing tools")
+        if as_dict(doc.get("thinking")).get("type") == "enabled":
+            self.check_thinking()
+        effort = as_dict(doc.get("output_config")).get("effort")
+        if effort is not None and effort not in profile.efforts:
+            levels = ", ".join(profile.efforts)
+            raise Refusal(f"This model does not support effort level '{effort}'. Supported levels: {levels}.")
+        marks, limit = str(doc).count("'cache_control': {"), profile.limits.cache_marks
+        if limit is not None and marks > limit:
+            raise Refusal(f"A maximum of {limit} blocks with cache_control may be provided. Found {marks}.")
+
+    def check_thinking(self) -> None:
+        doc = self.doc
+        budget = doc["thinking"].get("budget_tokens")
+        if not self.profile.thinking_budget:
+            raise Refusal('"thinking.type.enabled" is not supported for this model. Use "thinking.type.adaptive".')
+        if not isinstance(budget, int) or budget < 1024:
+            raise Refusal("thinking.enabled.budget_tokens: Input should be greater than or equal to 1024")
+        if budget >= doc["max_tokens"]:
+            raise Refusal("`max_tokens` must be greater than `thinking.budget_tokens`.")
+        if as_dict(doc.get("tool_choice")).get("type") in ("any", "tool"):
+            raise Refusal("Thinking may not be enabled when tool_choice forces tool use.")
+        if doc.get("temperature", 1) != 1:
+            raise Refusal("`temperature` may only be set to 1 when thinking is enabled.")
+
+    def check_schema(self, index: int, tool: ToolDefinition) -> None:
+        path, schema = f"tools.{index}.custom.input_schema", tool.parameters
+        if schema is None:
+            if tool.kind == "function":
+                raise Refusal(f"{path}: Field required")
+            return
+        if schema.get("type") != "object":
+            raise Refusal(f"{path}.type: Field required")
+        if any(key in schema for key in ("oneOf", "anyOf", "allOf")):
+            raise Refusal(f"{path}: input_schema does not support oneOf, allOf, or anyOf at the top level")
+        for key in as_dict(schema.get("properties")):
+            if not re.fullmatch(r"[a-zA-Z0-9_.-]{1,64}", key):
+                raise Refusal(f"{path}.properties: Property keys should match pattern '^[a-zA-Z0-9_.-]{{1,64}}$'")
+
+    def check_native_type(self, name: str) -> None:
+        supported = self.profile.features.typed
+        if name in _NATIVE_TYPES and name not in supported:
+            hint = f" Did you mean one of {', '.join(sorted(supported))}?" if supported else ""
+            raise Refusal(f"'{self.profile.model}' does not support tool types: {name}.{hint}")
+
+    # -- history: results come first in the message after their calls, each exactly once; thinking comes back unchanged
+
+    def check_history(self) -> None:
+        turns = list(self.merge_turns())
+        if not turns:
+            raise Refusal("messages: at least one message is required")
+        pending: list[str] = []
+        for turn in turns:
+            results = [as_text(block.get("tool_use_id")) for block in turn.blocks if block.get("type") == "tool_result"]
+            leading = 0
+            while leading < len(turn.blocks) and turn.blocks[leading].get("type") == "tool_result":
+                leading += 1
+            if orphan := next((id for id in results if id not in pending), None):
+                raise Refusal(
+                    f"messages.{turn.index}.content.0: unexpected `tool_use_id` found in `tool_result` blocks: {orphan}. "
+                    "Each `tool_result` block must have a corresponding `tool_use` block in the previous message."
+                )
+            if missing := [id for id in pending if id not in results[:leading]]:
+                raise self.missing_results(turn.index - 1, missing)
+            if double := next((id for id in results if results.count(id) > 1), None):
+                raise Refusal(
+                    f"messages.{turn.index}.content: each tool_use must have a single result. "
+                    f"Found multiple `tool_result` blocks with id: {double}"
+                )
+            pending = self.check_tool_uses(turn)
+            for number, block in enumerate(turn.blocks):
+                self.check_block(f"messages.{turn.index}.content.{number}", turn.role, block)
+        if pending:
+            raise self.missing_results(turns[-1].index, pending)
+        self.check_last_turn(turns)
+
+    def missing_results(self, index: int, ids: list[str]) -> Refusal:
+        return Refusal(
+            f"messages.{index}: `tool_use` ids were found without `tool_result` blocks immediately after: {', '.join(ids)}. "
+            "Each `tool_use` block must have a corresponding `tool_result` block in the next message."
+        )
+
+    def merge_turns(self) -> Iterator[_Turn]:
+        role, blocks, last = "", list[Doc](), 0
+        messages = as_list(self.doc.get("messages"))
+        for index, message in enumerate(messages):
+            doc = as_dict(message)
+            speaker, content = as_text(doc.get("role")), doc.get("content")
+            if speaker == "system" and _MID_SYSTEM_MODELS.search(self.profile.model):
+                continue
+            if speaker not in ("user", "assistant"):
+                text = f"role '{speaker}' is not supported on this model; use 'user' or 'assistant'"
+                raise Refusal(f"messages.{index}.role: {text}")
+            if unknown := doc.keys() - {"role", "content"}:
+                raise Refusal(f"messages.{index}.{min(unknown)}: Extra inputs are not permitted")
+            if content in ("", [], None) and not (speaker == "assistant" and index == len(messages) - 1):
+                text = "all messages must have non-empty content except for the optional final assistant message"
+                raise Refusal(f"messages.{index}: {text}")
+            if not isinstance(content, str | list):
+                raise Refusal(f"messages.{index}.content: Input should be a valid string or list")
+            if speaker != role and role:
+                yield _Turn(last, role, blocks)
+                blocks = []
+            role, last = speaker, index
+            blocks += [{"type": "text", "text": content}] if isinstance(content, str) else iter_dicts(content)  # pyright: ignore[reportUnknownArgumentType]
+        if role:
+            yield _Turn(last, role, blocks)
+
+    def check_tool_uses(self, turn: _Turn) -> list[str]:
+        ids: list[str] = []
+        for number, block in enumerate(turn.blocks):
+            path = f"messages.{turn.index}.content.{number}"
+            if block.get("type") == "tool_use":
+                id = as_text(block.get("id"))
+                if turn.role != "assistant":
+                    raise Refusal(f"{path}: `tool_use` blocks can only be in `assistant` messages")
+                if not matches_call_id(self.profile, id):
+                    raise Refusal(f"{path}.tool_use.id: String should match pattern '^{self.profile.limits.call_id}$'")
+                if id in ids:
+                    raise Refusal(f"{path}: `tool_use` ids must be unique")
+                if not isinstance(block.get("input"), dict):
+                    raise Refusal(f"{path}.tool_use.input: Input should be a valid dictionary")
+                ids.append(id)
+            elif ids and block.get("type") in ("text", "thinking"):
+                raise self.missing_results(turn.index, ids)
+        return ids
+
+    def check_block(self, path: str, role: str, block: Doc) -> None:
+        match block.get("type"):
+            case "text":
+                text = as_text(block.get("text"))
+                if not text or (role == "user" and not text.strip()):  # the assistant's own white space is accepted
+                    raise Refusal("messages: text content blocks must be non-empty and contain non-whitespace text")
+            case "tool_result":
+                if role != "user":
+                    raise Refusal(f"{path}: `tool_result` blocks can only be in `user` messages")
+                if block.get("is_error") and block.get("content") in (None, "", []):
+                    raise Refusal(f"{path}.tool_result: content cannot be empty if `is_error` is true")
+            case "thinking":
+                if block.get("signature") != sign_state(self.profile, as_text(block.get("thinking"))):
+                    raise Refusal(f"{path}: Invalid `signature` in `thinking` block")
+            case "image":
+                source = as_dict(block.get("source"))
+                if source.get("type") == "base64" and source.get("media_type") not in _IMAGE_TYPES:
+                    types = ", ".join(map(repr, _IMAGE_TYPES))
+                    raise Refusal(f"{path}.image.source.base64.media_type: Input should be {types}")
+            case None:
+                raise Refusal(f"{path}.type: Field required")
+            case _:
+                pass
+
+    def check_last_turn(self, turns: list[_Turn]) -> None:
+        last = turns[-1]
+        if last.role == "assistant":
+            if self.profile.history.ends_with_user:
+                text = "This model does not support assistant message prefill."
+                raise Refusal(f"{text} The conversation must end with a user message.")
+            if last.blocks and (text := as_text(last.blocks[-1].get("text"))) != text.rstrip():
+                raise Refusal("messages: final assistant content cannot end with trailing whitespace")
+            if last.has("thinking"):
+                text = "an `assistant` message in the final position cannot contain `thinking`"
+                raise Refusal(f"messages.{last.index}.content.0: {text}")
+        if as_dict(self.doc.get("thinking")).get("type") != "enabled":
+            return
+        # With manual thinking, the tool loop that is still open must begin with a thinking block.
+        first: list[Doc] = []
+        for turn in reversed(turns):
+            if not turn.has("tool_use" if turn.role == "assistant" else "tool_result"):
+                break
+            first = turn.blocks if turn.role == "assistant" else first
+        if first and first[0].get("type") not in ("thinking", "redacted_thinking"):
+            raise Refusal(
+                f"messages.1.content.0.type: Expected `thinking` or `redacted_thinking`, but found `{first[0].get('type')}`. "
+                "When `thinking` is enabled, a final `assistant` message must start with a thinking block"
+            )
+
+    # -- refusals
+
+    def unknown_field(self, name: str) -> Refusal:
+        return Refusal(f"{name}: Extra inputs are not permitted")
+
+    def wrong_type(self, name: str, expected: str, value: Any) -> Refusal:
+        return Refusal(f"{name}: Input should be a valid {expected}")
+
+    def missing_field(self, name: str) -> Refusal:
+        return Refusal(f"{name}: Field required" if name != "messages" else "messages: at least one message is required")
+
+    def bad_tool_name(self, index: int) -> Refusal:
+        return Refusal(f"tools.{index}.custom.name: String should match pattern '^{self.profile.limits.name}$'")
+
+    def duplicate_tool(self, name: str) -> Refusal:
+        return Refusal("tools: Tool names must be unique.")
+
+    def unknown_choice(self, name: str) -> Refusal:
+        return Refusal(f"Tool '{name}' not found in provided tools", param="tool_choice")
+
+    def bad_temperature(self, value: float) -> Refusal:
+        return Refusal(f"temperature: range: 0..{self.profile.max_temperature:g}")
+
+    @classmethod
+    def error_body(cls, refusal: Refusal, profile: Profile) -> Doc:
+        error: Doc = {"type": cls.error_fields(refusal, profile)[1], "message": refusal.message}
+        details: Doc = {"details": {"error_code": refusal.code}} if refusal.code else {}
+        return {"type": "error", "error": {**error, **details}}
+
+    @classmethod
+    def error_frame(cls, refusal: Refusal, profile: Profile) -> bytes:
+        return encode_sse(escape_line_separators(dumps(cls.error_body(refusal, profile))), "error")

@@ -1,0 +1,85 @@
+"""Ollama's /api/chat."""
+
+import re
+from typing import Any
+
+from toolglot.jsontext import dumps, json_type_name
+from toolglot.providers.profile import Profile
+from toolglot.request import ToolDefinition
+from toolglot.simulator.refusals import Refusal
+from toolglot.simulator.wires.base import WireRules, declare_fields
+from toolglot.wire.framing import encode_ndjson, escape_line_separators
+from toolglot.wire.json_values import Doc, as_dict, as_list, as_text, iter_dicts
+
+__all__ = ["Rules"]
+
+
+def _unmarshal_error(value: Any, field: str, type_name: str) -> Refusal:
+    """Return the error of Go's JSON decoder."""
+    got = json_type_name(value).split()[-1]
+    return Refusal(f"json: cannot unmarshal {got} into Go struct field {field} of type {type_name}")
+
+
+class Rules(WireRules):
+    """What Ollama refuses. Unknown fields are dropped silently."""
+
+    fields = declare_fields(
+        string="model",
+        array="messages tools",
+        boolean="stream logprobs",
+        object="options",
+        integer="top_logprobs",
+        string_or_object="format",
+        boolean_or_string="think",
+        string_or_number="keep_alive",
+    )
+    required = ("model",)
+    refuses_unknown_fields = False
+
+    def check_body(self) -> None:
+        think, form = self.doc.get("think"), self.doc.get("format")
+        if isinstance(think, str) and think not in ("high", "medium", "low", "max"):
+            raise Refusal(f'invalid think value: "{think}" (must be "high", "medium", "low", "max", true, or false)')
+        if isinstance(form, str) and form not in ("", "json"):
+            raise Refusal(f'invalid format: "{form}"; expected "json" or a valid JSON Schema object')
+        for tool in iter_dicts(self.doc.get("tools")):
+            properties = as_dict(as_dict(tool.get("function")).get("parameters")).get("properties", {})
+            if not isinstance(properties, dict):
+                raise _unmarshal_error(properties, ".tools.function.parameters.properties", "map")
+        for name in ("temperature", "top_p", "num_predict", "top_k", "seed"):
+            value = as_dict(self.doc.get("options")).get(name)
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
+                expected = "float32" if name in ("temperature", "top_p") else "integer"
+                raise Refusal(f'option "{name}" must be of type {expected}')
+
+    def check_history(self) -> None:
+        """Any order is accepted; values must have the types of Ollama's Go structs."""
+        for message in iter_dicts(self.doc.get("messages")):
+            if message.get("role") not in ("system", "user", "assistant", "tool"):
+                raise Refusal(f'invalid role "{message.get("role")}"')
+            if not isinstance(content := message.get("content", ""), str):
+                raise _unmarshal_error(content, "ChatRequest.messages.content", "string")
+            for call in iter_dicts(message.get("tool_calls")):
+                if not isinstance(arguments := as_dict(call.get("function")).get("arguments", {}), dict):
+                    path = "ChatRequest.messages.tool_calls.function.arguments"
+                    raise _unmarshal_error(arguments, path, "api.ToolCallFunctionArguments")
+            for image in as_list(message.get("images")):
+                if not re.fullmatch(r"[A-Za-z0-9+/]*={0,2}", as_text(image)) or not image:
+                    raise Refusal("illegal base64 data at input byte 0")
+
+    def check_schema(self, index: int, tool: ToolDefinition) -> None:
+        """Ollama reads what it knows and drops the rest."""
+
+    def wrong_type(self, name: str, expected: str, value: Any) -> Refusal:
+        return _unmarshal_error(value, f"ChatRequest.{name}", expected)
+
+    def missing_field(self, name: str) -> Refusal:
+        return Refusal(f"{name} is required")
+
+    @classmethod
+    def error_body(cls, refusal: Refusal, profile: Profile) -> Doc:
+        return {"error": refusal.message}
+
+    @classmethod
+    def error_frame(cls, refusal: Refusal, profile: Profile) -> bytes:
+        return encode_ndjson(escape_line_separators(dumps(cls.error_body(refusal, profile))))

@@ -1,0 +1,49 @@
+"""What OpenAI's two wires share."""
+
+from typing import Any
+
+from toolglot.simulator.refusals import Refusal
+from toolglot.simulator.wires.base import WireRules
+from toolglot.wire.json_values import iter_dicts
+
+__all__ = ["ROLES", "OpenAIRules"]
+
+ROLES = ("system", "developer", "user", "assistant", "tool", "function")
+_DEFAULTS = {"temperature": 1, "top_p": 1, "presence_penalty": 0, "frequency_penalty": 0}
+
+
+class OpenAIRules(WireRules):
+    """The rules of Chat Completions and Responses."""
+
+    def check_dependent_fields(self) -> None:
+        """Check fields that need another one."""
+        doc = self.doc
+        if doc.get("stream_options") and not doc.get("stream"):
+            raise Refusal("The 'stream_options' parameter is only allowed when 'stream' is enabled.", param="stream_options")
+        if any(iter_dicts(doc.get("tools"))) or not self.refuses_unknown_fields:
+            return
+        for name in ("tool_choice", "parallel_tool_calls"):
+            if doc.get(name) not in (None, "none", "auto"):
+                raise Refusal(f"Invalid value for '{name}': '{name}' is only allowed when 'tools' are specified.", param=name)
+
+    def check_effort(self, param: str, effort: Any) -> None:
+        supported = self.profile.efforts
+        if effort is None or effort in supported:
+            return
+        if not supported:
+            text = f"Unsupported parameter: '{param}' is not supported with this model."
+            raise Refusal(text, code="unsupported_parameter")
+        values = ", ".join(map(repr, supported))
+        raise Refusal(f"Unsupported value: '{param}' does not support '{effort}'. Supported values are: {values}.", param=param)
+
+    def check_json_word(self, fields: tuple[str, ...], param: str) -> None:
+        """JSON mode wants the word in the prompt: without it models may emit white space for ever."""
+        if "json" not in str([self.doc.get(name) for name in fields]).lower():
+            text = f"'{fields[0]}' must contain the word 'json' in some form, to use '{param}' of type 'json_object'."
+            raise Refusal(text)
+
+    def unsupported_option(self, name: str, value: Any) -> Refusal | None:
+        if value == _DEFAULTS.get(name):  # reasoning models accept the default
+            return None
+        text = f"Unsupported parameter: '{name}' is not supported with this model."
+        return Refusal(text, code="unsupported_parameter", param=name)

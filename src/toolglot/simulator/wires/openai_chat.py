@@ -1,0 +1,237 @@
+"""Chat Completions: OpenAI, Azure, and the vendors that imitate them."""
+
+import re
+from typing import Any, ClassVar
+
+from toolglot.jsontext import json_type_name
+from toolglot.providers.profile import Profile
+from toolglot.simulator.refusals import Refusal
+from toolglot.simulator.wires.base import VendorErrors, declare_fields, matches_call_id
+from toolglot.simulator.wires.openai import ROLES, OpenAIRules
+from toolglot.wire.json_values import Doc, as_dict, as_list, as_text, iter_dicts
+
+__all__ = ["OPENAI_ROWS", "Rules"]
+
+OPENAI_ROWS = ("openai-chat", "azure-chat", "azure-dated-chat")
+# Vendors that refuse what they do not know; the others drop it silently.
+_STRICT_ROWS = (*OPENAI_ROWS, "mistral", "groq")
+# OpenAI's models that support function tools on Responses only: if an effort is set, and always (they reason by default).
+_NOT_ON_CHAT = re.compile(r"^gpt-(5\.([4-9]|\d\d)|[6-9])")
+_NEVER_ON_CHAT = re.compile(r"^gpt-(5\.([5-9]|\d\d)|[6-9])")
+# Fields that a vendor knows besides its wire's, and (with a minus) those that it does not.
+_VENDOR_FIELDS = {
+    "mistral": {"random_seed", "safe_prompt", "prompt_mode", "guardrails", "-max_completion_tokens", "-seed", "-logit_bias"},
+    "groq": {
+        *("reasoning_format", "include_reasoning", "disable_tool_validation", "search_settings", "compound_custom"),
+        "documents",
+    },
+}
+# Fields of a message at OpenAI and Azure.
+_MESSAGE_FIELDS = {
+    *("role", "content", "name", "tool_calls", "tool_call_id", "refusal", "audio", "function_call", "annotations"),
+    "prompt_cache_breakpoint",
+    "parsed",  # the official client sends back what it added
+}
+
+
+class Rules(OpenAIRules):
+    """What Chat Completions refuses."""
+
+    fields = declare_fields(
+        string="model reasoning_effort user prompt_cache_key prompt_cache_retention safety_identifier service_tier verbosity",
+        array="messages tools modalities functions",
+        boolean="stream parallel_tool_calls logprobs store",
+        object="stream_options response_format logit_bias metadata audio prediction web_search_options moderation "
+        "prompt_cache_options",
+        integer="max_tokens max_completion_tokens n seed top_logprobs",
+        number="temperature top_p presence_penalty frequency_penalty",
+        string_or_array="stop",
+        string_or_object="tool_choice function_call",
+    )
+    required = ("model", "messages")
+    vendor_errors: ClassVar[VendorErrors] = {
+        ("openrouter", "quota"): (402, "", ""),
+        ("deepseek", "quota"): (402, "unknown_error", "invalid_request_error"),
+        ("mistral", "too_long"): (400, "invalid_request_error", "3051"),
+    }
+
+    @property
+    def is_openai(self) -> bool:
+        return self.profile.id in OPENAI_ROWS
+
+    @property
+    def refuses_unknown_fields(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.profile.id in _STRICT_ROWS
+
+    @property
+    def requires_reasoning(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """DeepSeek: thinking is on unless it is disabled, and then every turn with calls needs its reasoning."""
+        is_off = as_dict(self.doc.get("thinking")).get("type") == "disabled" or self.profile.model == "deepseek-chat"
+        return self.profile.reasoning_echo == "required" and not is_off
+
+    def vendor_fields(self) -> set[str]:
+        return _VENDOR_FIELDS.get(self.profile.id, set())
+
+    def check_fields(self, *, has_model: bool) -> None:
+        if self.profile.id == "copilot" and "max_tokens" in self.doc:
+            raise Refusal("Bad Request", is_plain_text=True)
+        super().check_fields(has_model=has_model)
+
+    def check_body(self) -> None:
+        doc, profile = self.doc, self.profile
+        self.check_dependent_fields()
+        if self.refuses_unknown_fields and doc.get("tools") == []:
+            text = "Invalid 'tools': empty array. Expected an array with minimum length 1."
+            raise Refusal(text, code="empty_array", param="tools")
+        if self.is_openai and "max_tokens" in doc and "max_completion_tokens" in doc:
+            raise Refusal("Setting 'max_tokens' and 'max_completion_tokens' at the same time is not supported.")
+        if self.is_openai and profile.sampling == "none" and "max_tokens" in doc:
+            raise Refusal(
+                "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.",
+                code="unsupported_parameter",
+                param="max_tokens",
+            )
+        effort = doc.get("reasoning_effort")
+        has_functions = any(tool.get("type") == "function" for tool in iter_dicts(doc.get("tools")))
+        reasons = _NEVER_ON_CHAT.search(profile.model) or effort is not None
+        if self.is_openai and has_functions and effort != "none" and _NOT_ON_CHAT.search(profile.model) and reasons:
+            raise Refusal(
+                f"Function tools with reasoning_effort are not supported for {profile.model} in /v1/chat/completions. "
+                "To use function tools, use /v1/responses or set reasoning_effort to 'none'."
+            )
+        if self.is_openai or profile.id in ("xai", "groq"):
+            self.check_effort("reasoning_effort", effort)
+        form = as_dict(doc.get("response_format")).get("type")
+        if form == "json_schema" and profile.json_output == "object":
+            raise Refusal("This response_format type is unavailable now")
+        if self.is_openai and form == "json_object":
+            self.check_json_word(("messages",), "response_format")
+
+    # -- history: every call is answered right after its turn, by a tool message with its id
+
+    def check_history(self) -> None:
+        pending: list[str] = []
+        previous = ""
+        messages = as_list(self.doc.get("messages"))
+        if not messages:
+            text = "Invalid 'messages': empty array. Expected an array with minimum length 1."
+            raise Refusal(text, code="empty_array", param="messages")
+        for index, message in enumerate(messages):
+            path = f"messages[{index}]"
+            if not isinstance(message, dict):
+                got = json_type_name(message)
+                raise Refusal(f"Invalid type for '{path}': expected an object, but got {got} instead.", code="invalid_type")
+            doc = as_dict(message)
+            role = as_text(doc.get("role"))
+            if role not in ROLES:
+                values = ", ".join(map(repr, ROLES))
+                raise Refusal(f"Invalid value: '{role}'. Supported values are: {values}.", param=f"{path}.role")
+            if role == "tool":
+                self.check_tool_message(doc, path, pending)
+            elif pending:
+                raise self.unanswered(pending)
+            if role == "user" and previous == "tool" and self.profile.history.filler_after_results:
+                raise Refusal("Unexpected role 'user' after role 'tool'")
+            self.check_message(doc, path, role)
+            if role == "assistant":
+                pending = self.check_calls(doc, path)
+            previous = role
+        if pending:
+            raise self.unanswered(pending)
+
+    def unanswered(self, pending: list[str]) -> Refusal:
+        return Refusal(
+            "An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'. "
+            f"The following tool_call_ids did not have response messages: {', '.join(pending)}",
+            param="messages",
+        )
+
+    def check_tool_message(self, doc: Doc, path: str, pending: list[str]) -> None:
+        id = doc.get("tool_call_id")
+        if not isinstance(id, str):
+            raise Refusal(f"Missing required parameter: '{path}.tool_call_id'.", code="missing_required_parameter")
+        if id not in pending:
+            text = "messages with role 'tool' must be a response to a preceeding message with 'tool_calls'."
+            raise Refusal(f"Invalid parameter: {text}", param=f"{path}.role")
+        pending.remove(id)
+        # "no" is OpenAI itself: others allow media in results
+        if self.profile.reasoning_echo == "no" and any(part.get("type") != "text" for part in iter_dicts(doc.get("content"))):
+            text = f"Invalid '{path}'. Tool messages hold text only: image_url is only allowed for role 'user'."
+            raise Refusal(text, param=path)
+
+    def check_message(self, doc: Doc, path: str, role: str) -> None:
+        content = doc.get("content")
+        if self.profile.reasoning_echo == "no" and (unknown := doc.keys() - _MESSAGE_FIELDS):
+            raise Refusal(f"Unknown parameter: '{path}.{min(unknown)}'.", code="unknown_parameter", param=path)
+        has_other = doc.get("tool_calls") or doc.get("function_call") or doc.get("refusal") or doc.get("audio")
+        if content is None and not (role == "assistant" and has_other):
+            raise Refusal(f"Invalid value for 'content': expected a string, got null. ({path})", param=f"{path}.content")
+        if not isinstance(content, str | list | None):
+            raise Refusal(f"Invalid type for '{path}.content': expected a string or an array.", code="invalid_type")
+        if role == "system" and self.profile.system_role == "user":
+            text = f"Unsupported value: '{path}.role' does not support 'system' with this model."
+            raise Refusal(text, code="unsupported_value")
+
+    def check_calls(self, doc: Doc, path: str) -> list[str]:
+        ids: list[str] = []
+        if doc.get("tool_calls") == []:
+            text = f"Invalid '{path}.tool_calls': empty array. Expected an array with minimum length 1."
+            raise Refusal(text, code="empty_array")
+        for index, call in enumerate(iter_dicts(doc.get("tool_calls"))):
+            where = f"{path}.tool_calls[{index}]"
+            id, function = as_text(call.get("id")), as_dict(call.get("function") or call.get("custom"))
+            text = function.get("input" if "custom" in call else "arguments")
+            if not matches_call_id(self.profile, id):
+                raise self.bad_call_id(f"{where}.id", id)
+            if id in ids:
+                raise Refusal(f"Duplicate value for 'tool_call_id' of '{id}' in '{path}'.", param=where)
+            if not isinstance(text, str) and not (self.profile.id == "mistral" and isinstance(text, dict)):
+                got = json_type_name(text)
+                raise Refusal(f"Invalid type for '{where}.function.arguments': expected a string, but got {got} instead.")
+            ids.append(id)
+        if ids and self.requires_reasoning and not isinstance(doc.get("reasoning_content"), str):
+            raise Refusal("The `reasoning_content` in the thinking mode must be passed back to the API.")
+        return ids
+
+    # -- refusals
+
+    def unknown_field(self, name: str) -> Refusal:
+        if self.profile.id == "mistral":
+            return Refusal("Extra inputs are not permitted", unknown_field=name)
+        if self.profile.id == "groq":
+            return Refusal(f"property '{name}' is unsupported")
+        return super().unknown_field(name)
+
+    def bad_call_id(self, path: str, id: str) -> Refusal:
+        if self.profile.id == "mistral":
+            return Refusal(f"Tool call id was {id} but must be a-z, A-Z, 0-9, with a length of 9.")
+        return super().bad_call_id(path, id)
+
+    def bad_tool_name(self, index: int) -> Refusal:
+        refusal = super().bad_tool_name(index)
+        path = f"tools[{index}].function.name"
+        return Refusal(refusal.message.replace(str(refusal.param), path), code=refusal.code, param=path)
+
+    @classmethod
+    def error_fields(cls, refusal: Refusal, profile: Profile) -> tuple[int, str, str]:
+        status, type, code = super().error_fields(refusal, profile)
+        return (422 if refusal.unknown_field and profile.id == "mistral" else status), type, code
+
+    @classmethod
+    def error_body(cls, refusal: Refusal, profile: Profile) -> Doc:
+        status, type, code = cls.error_fields(refusal, profile)
+        message: Any = refusal.message
+        match profile.id:
+            case "xai":
+                return {"code": code or type, "error": message}
+            case "openrouter":
+                return {"error": {"code": status, "message": message, "metadata": {}}}
+            case "mistral":
+                if refusal.unknown_field:
+                    message = {"detail": [{"type": "extra_forbidden", "loc": ["body", refusal.unknown_field], "msg": message}]}
+                code = None if refusal.unknown_field else code or "1000"
+                return {"object": "error", "message": message, "type": type, "param": refusal.param, "code": code}
+            case "copilot":
+                return {"error": {"message": message, "code": code or "invalid_request_body"}}
+            case _:
+                return super().error_body(refusal, profile)

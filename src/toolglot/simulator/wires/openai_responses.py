@@ -1,0 +1,168 @@
+"""OpenAI Responses."""
+
+import re
+
+from toolglot.jsontext import dumps
+from toolglot.providers.profile import Profile
+from toolglot.simulator.opaque_state import sign_state
+from toolglot.simulator.refusals import Refusal
+from toolglot.simulator.wires.base import declare_fields, matches_call_id
+from toolglot.simulator.wires.openai import ROLES, OpenAIRules
+from toolglot.wire.framing import encode_sse, escape_line_separators
+from toolglot.wire.json_values import Doc, as_dict, as_text, iter_dicts
+
+__all__ = ["Rules"]
+
+_CALL_TYPES = (*("function_call", "custom_tool_call", "shell_call", "local_shell_call", "apply_patch_call", "computer_call"),)
+_OUTPUT_TYPES = {f"{name}_output" for name in _CALL_TYPES}
+_ID_PREFIXES = {"function_call": "fc", "custom_tool_call": "ctc", "message": "msg", "reasoning": "rs"}
+# The simulator marks what came after reasoning with an `r` in its item id, so that a missing reasoning item shows.
+_AFTER_REASONING = re.compile(r"(?:fc|msg|ctc)_(\w+r)_\d+")
+_MIN_OUTPUT_TOKENS = 16
+
+
+class Rules(OpenAIRules):
+    """What Responses refuses."""
+
+    fields = declare_fields(
+        string="model previous_response_id prompt_cache_key prompt_cache_retention safety_identifier service_tier truncation "
+        "user",
+        array="tools include context_management access_programs",
+        boolean="stream parallel_tool_calls store background",
+        object="stream_options reasoning text metadata prompt image moderation prompt_cache_options",
+        integer="max_output_tokens max_tool_calls top_logprobs",
+        number="temperature top_p",
+        string_or_array="input instructions",
+        string_or_object="tool_choice conversation",
+    )
+    required = ("model",)
+
+    def check_body(self) -> None:
+        doc = self.doc
+        self.check_dependent_fields()
+        if id := as_text(doc.get("previous_response_id")):  # nothing is stored here
+            raise Refusal(f"Previous response with id '{id}' not found.", code="previous_response_not_found")
+        if not doc.get("input") and not doc.get("prompt") and not doc.get("conversation"):
+            raise Refusal("One of 'input' or 'previous_response_id' or 'prompt' or 'conversation' must be provided.")
+        limit = doc.get("max_output_tokens")
+        if limit is not None and limit < _MIN_OUTPUT_TOKENS:
+            expected = f"Expected a value >= {_MIN_OUTPUT_TOKENS}, but got {limit} instead."
+            text = f"Invalid 'max_output_tokens': integer below minimum value. {expected}"
+            raise Refusal(text, code="integer_below_min_value")
+        self.check_effort("reasoning.effort", as_dict(doc.get("reasoning")).get("effort"))
+        if as_dict(as_dict(doc.get("text")).get("format")).get("type") == "json_object":
+            self.check_json_word(("input", "instructions"), "text.format")
+
+    def check_native_type(self, name: str) -> None:
+        if name in ("shell", "apply_patch") and name not in self.profile.features.typed:
+            raise Refusal(f"Hosted tool '{name}' is not supported with {self.profile.model}.", param="tools")
+
+    # -- history: calls and outputs in pairs, reasoning with what it led to
+
+    def check_history(self) -> None:
+        items = list(iter_dicts(self.doc.get("input"))) if isinstance(self.doc.get("input"), list) else []
+        calls: list[str] = []
+        answered: set[str] = set()
+        seen: set[str] = set()
+        for index, item in enumerate(items):
+            type_name, path = as_text(item.get("type")) or "message", f"input[{index}]"
+            self.check_item_id(item, type_name, path, seen)
+            if type_name in _CALL_TYPES or type_name in _OUTPUT_TYPES:
+                self.check_pair(item, type_name, path, calls, answered)
+            elif type_name == "tool_search_call":  # the server's own, or answered in one of several forms
+                calls.append(as_text(item.get("call_id")))
+                answered.add(calls[-1])
+            elif type_name == "message":
+                self.check_message(item, path)
+            elif type_name == "reasoning":
+                self.check_reasoning(item, items[index + 1 :])
+        if unanswered := [id for id in calls if id not in answered]:
+            raise Refusal(f"No tool output found for function call {unanswered[0]}.", param="input")
+
+    def check_item_id(self, item: Doc, type_name: str, path: str, seen: set[str]) -> None:
+        if item.get("id") is None:
+            return
+        id, prefix = as_text(item["id"]), _ID_PREFIXES.get(type_name, "")
+        if not id.startswith(prefix):
+            raise Refusal(f"Invalid '{path}.id': '{id}'. Expected an ID that begins with '{prefix}'.", code="invalid_value")
+        if len(id) > 64:
+            text = f"string too long. Expected a string with maximum length 64, but got {len(id)}."
+            raise Refusal(f"Invalid '{path}.id': {text}")
+        if id in seen:
+            raise Refusal(f"Duplicate item found with id {id}. Remove duplicate items from your input and try again.")
+        seen.add(id)
+        if (match := _AFTER_REASONING.fullmatch(id)) and not any(other.startswith(f"rs_{match[1]}_") for other in seen):
+            missing = f"was provided without its required 'reasoning' item: 'rs_{match[1]}_0'."
+            raise Refusal(f"Item '{id}' of type '{type_name}' {missing}")
+
+    def check_pair(self, item: Doc, type_name: str, path: str, calls: list[str], answered: set[str]) -> None:
+        id = as_text(item.get("call_id"))
+        if not matches_call_id(self.profile, id):
+            raise self.bad_call_id(f"{path}.call_id", id)
+        if type_name in _OUTPUT_TYPES:
+            if id not in calls:
+                raise Refusal(f"No tool call found for function call output with call_id {id}.", param="input")
+            self.check_native_output(item, type_name, path)
+            answered.add(id)
+            return
+        if type_name == "function_call" and not isinstance(item.get("arguments"), str):
+            raise Refusal(f"Invalid type for '{path}.arguments': expected a string.", code="invalid_type")
+        calls.append(id)
+
+    def check_native_output(self, item: Doc, type_name: str, path: str) -> None:
+        """Outputs of native tools have a form of their own."""
+        missing = ""
+        if type_name == "apply_patch_call_output" and item.get("status") not in ("completed", "failed"):
+            missing = f"{path}.status"
+        if type_name == "shell_call_output":
+            if not isinstance(item.get("output"), list):
+                raise Refusal(f"Invalid type for '{path}.output': expected an array.", code="invalid_type")
+            for index, part in enumerate(iter_dicts(item["output"])):
+                for field in ("stdout", "stderr", "outcome"):
+                    if field not in part:
+                        missing = missing or f"{path}.output[{index}].{field}"
+        if missing:
+            raise Refusal(f"Missing required parameter: '{missing}'.", code="missing_required_parameter")
+
+    def check_message(self, item: Doc, path: str) -> None:
+        role = as_text(item.get("role"))
+        if role not in ROLES[:4]:
+            values = ", ".join(map(repr, ROLES[:4]))
+            raise Refusal(f"Invalid value: '{role}'. Supported values are: {values}.", param=f"{path}.role")
+        if role == "assistant":
+            wrong, values = {"input_text", "input_image", "input_file", "text"}, "'output_text' and 'refusal'"
+        else:
+            wrong, values = {"output_text", "refusal", "text"}, "'input_text', 'input_image', and 'input_file'"
+        for part in iter_dicts(item.get("content")):
+            if part.get("type") in wrong:
+                text = f"Invalid value: '{part.get('type')}'. Supported values are: {values}."
+                raise Refusal(text, param=f"{path}.content")
+
+    def check_reasoning(self, item: Doc, following: list[Doc]) -> None:
+        id, cipher = as_text(item.get("id")), item.get("encrypted_content")
+        follower = next((other for other in following if other.get("type") != "reasoning"), None)
+        type_name = (as_text(follower.get("type")) or "message") if follower else ""
+        if follower is None or type_name in _OUTPUT_TYPES or (type_name == "message" and follower.get("role") != "assistant"):
+            text = f"Item '{id}' of type 'reasoning' was provided without its required following item."
+            raise Refusal(text, param="input")
+        if not isinstance(item.get("summary"), list):
+            raise Refusal("Missing required parameter: 'input.summary'.", code="missing_required_parameter")
+        if cipher is None and self.doc.get("store") is False:
+            raise Refusal(f"Item with id '{id}' not found. Items are not persisted when `store` is set to false.")
+        text = "".join(as_text(part.get("text")) for part in iter_dicts(item.get("summary")))
+        if cipher is not None and cipher != sign_state(self.profile, text):
+            message = f"The encrypted content for item {id} could not be verified."
+            raise Refusal(message, code="invalid_encrypted_content")
+
+    # -- refusals
+
+    def unknown_field(self, name: str) -> Refusal:
+        if name == "messages":
+            return Refusal("Unsupported parameter: 'messages'. In the Responses API, this parameter has moved to 'input'.")
+        return Refusal(f"Unknown parameter: '{name}'.", code="unknown_parameter", param=name)
+
+    @classmethod
+    def error_frame(cls, refusal: Refusal, profile: Profile) -> bytes:
+        error = cls.error_body(refusal, profile)["error"]
+        frame: Doc = {"type": "error", "code": error["code"], "message": error["message"], "param": error["param"]}
+        return encode_sse(escape_line_separators(dumps({**frame, "sequence_number": 0})), "error")
