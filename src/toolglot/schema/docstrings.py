@@ -30,7 +30,7 @@ _SPHINX_DROPPED = frozenset(
     {"type", "rtype", "raise", "raises", "except", "exception", "var", "ivar", "cvar", "vartype", "meta"}
 )
 # `dict[str, int]: the counts`; a sentence with a colon in it is no type.
-_RETURN_TYPE = re.compile(r"[\w.]+(?:\[[^\]]*\])?(?: *\| *[\w.]+(?:\[[^\]]*\])?)*: +(?=\S)")
+_RETURN_TYPE = re.compile(r"\A[\w.]+(?:\[[^\]]*\])?(?: *\| *[\w.]+(?:\[[^\]]*\])?)*: +(?=\S)")
 
 
 def parse_docstring(text: str | None) -> tuple[str, dict[str, str]]:
