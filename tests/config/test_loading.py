@@ -86,7 +86,7 @@ class TestNames:
             ("a:b.toml", None, "cannot read the facade 'a:b.toml': No such file or directory"),
             ("~nobody-at-all/x.toml", None, "cannot read the facade '~nobody-at-all/x.toml': No such file or directory"),
             ("x.toml", b"\xff", "cannot read the facade 'x.toml': it is not UTF-8"),
-            ("x.toml", b"titel = 1", "x.toml: titel: there is no such key; did you mean 'title'?"),
+            ("x.toml", b"titel = 1", "x.toml: titel: unknown key; did you mean 'title'?"),
             (
                 "x.toml",
                 MINE.replace("command", "comand").encode(),

@@ -5,7 +5,8 @@ from typing import Any
 from msgspec import UNSET
 
 from toolglot.errors import ToolError
-from toolglot.facades.view import Case, Facade, Field, RenderContext, View, boolean, integer, number, object_schema, string
+from toolglot.facades.parameters import boolean, integer, number, object_schema, string
+from toolglot.facades.view import Case, Facade, Field, RenderContext, View
 from toolglot.request import BUILTIN_TAG
 from toolglot.tools.results import ToolOutput
 from toolglot.tools.tool import Tool, tool
@@ -150,7 +151,7 @@ ACME = Facade(
     views=(READ, WRITE, EDIT, BASH),
     failure=_failed,
     note="Read before you Edit.",
-    shows=frozenset({"ast_search"}),
+    hides=frozenset({"patch"}),
 )
 
 # ---- a harness with commands, a freeform tool and a namespace
@@ -188,4 +189,4 @@ RUN = View(
         )
     },
 )
-BRAVO = Facade(id="bravo", title="Bravo", views=(EDITOR, PATCH, RUN), shows=frozenset({"ast_search"}))
+BRAVO = Facade(id="bravo", title="Bravo", views=(EDITOR, PATCH, RUN), hides=frozenset({"edit"}))

@@ -10,7 +10,8 @@ from msgspec.structs import replace
 
 from toolglot.errors import ToolError
 from toolglot.facades.bound_facade import BoundFacade
-from toolglot.facades.view import Case, Facade, RenderContext, View, object_schema, string
+from toolglot.facades.parameters import object_schema, string
+from toolglot.facades.view import Case, Facade, RenderContext, View
 from toolglot.losses import Loss
 from toolglot.messages import BaseCall, Media, Message, Text, ToolCall, ToolResult, assistant, user
 
@@ -102,7 +103,7 @@ class TestWhatAModelSees:
         assert BoundFacade(facade, "m", ["read"], reserved_names=["Read"]).note == "Be brief."
 
     def test_a_view_of_the_name_stands_before_the_base_tool(self) -> None:
-        facade = replace(ACME, views=(replace(READ, name="read"),), shows=frozenset({"read"}))
+        facade = replace(ACME, views=(replace(READ, name="read"),))
         assert not BoundFacade(facade, "m", BASES).shows_base_tool("read")
 
     def test_a_base_tool_that_is_shown_has_its_name_before_an_alias(self) -> None:
@@ -363,12 +364,12 @@ class TestHistory:
         assert bravo.render_message(before, is_own=True) is before
 
     def test_a_freeform_call_is_text(self) -> None:
-        neutral = BoundFacade(Facade(id="neutral", title="", views=(), shows=frozenset(BASES)), "m", BASES)
+        neutral = BoundFacade(Facade(id="neutral", title="", views=()), "m", BASES)
         shown = bravo.render_message(said(neutral.annotate(call("patch", {"text": "*** Begin"}))), is_own=False).calls[0]
         assert (shown.name, shown.arguments, shown.raw, shown.freeform) == ("apply_patch", None, "*** Begin", True)
 
     def test_our_own_names_become_native_ones_and_native_ones_ours(self) -> None:
-        neutral = BoundFacade(Facade(id="neutral", title="", views=(), shows=frozenset(BASES)), "m", BASES)
+        neutral = BoundFacade(Facade(id="neutral", title="", views=()), "m", BASES)
         before = said(neutral.annotate(call("read", {"path": "a"})))
         native = acme.render_message(before, is_own=False)
         assert (native.calls[0].name, native.calls[0].arguments) == ("Read", {"file_path": "a"})
@@ -398,7 +399,7 @@ class TestHistory:
     def test_what_is_lost_is_told(self) -> None:
         lost: dict[Loss, None] = {}
         bravo.render_message(said(acme.annotate(call("Bash", {"command": "ls", "timeout": 1000}))), is_own=False, losses=lost)
-        assert [str(loss) for loss in lost] == ["parameter 'timeout' at run: this model's tool has no way to say it"]
+        assert [str(loss) for loss in lost] == ["parameter 'timeout' at run: this model's tool cannot express it"]
 
     @pytest.mark.parametrize("made", [call("get_weather", {"city": "Paris"}), call("Bash", raw="{"), call("Read", {})])
     def test_what_was_not_understood_stays_as_it_was_said(self, made: ToolCall) -> None:

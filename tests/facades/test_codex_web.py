@@ -80,7 +80,7 @@ class TestAsCodexShowsIt:
     def test_one_page_says_how_to_go_on_in_the_models_words(self, net: Net) -> None:
         result = net.native(open=[{"ref_id": "w2"}])
         assert (result.name, result.is_error) == ("run", False)
-        more = re.search(r"\(There is more: open with ref_id w2 and lineno (\d+)\.\)$", result.text)
+        more = re.search(r"\(There is more: open ref_id w2 with lineno (\d+)\.\)$", result.text)
         assert more is not None
         next_line = int(more[1])
         assert f"line {next_line} of many" in net.native(open=[{"ref_id": "w2", "lineno": next_line}]).text
@@ -88,7 +88,7 @@ class TestAsCodexShowsIt:
     def test_several_things_are_one_result(self, net: Net) -> None:
         result = net.native(open=[{"ref_id": "w2"}, {"ref_id": "w1", "lineno": 2}], find=[{"ref_id": "w1", "pattern": "app"}])
         page, other, found = result.text.split("\n\n[w1] A\n")
-        assert "(There is more: open with ref_id w2 and lineno" in page
+        assert "(There is more: open ref_id w2 with lineno" in page
         assert "web_open" not in result.text
         assert other.endswith("pears")
         assert "1 of 2 lines have 'app'" in found
@@ -96,7 +96,7 @@ class TestAsCodexShowsIt:
     def test_what_cannot_be_done_is_said_and_the_rest_is_done(self, net: Net) -> None:
         result = net.native(find=[{"ref_id": "w1", "pattern": "app"}], finance=[{"ticker": "X"}])
         assert not result.is_error
-        assert result.text.endswith("[finance cannot be done here]")
+        assert result.text.endswith("[finance is not supported]")
 
     def test_a_click_opens_what_a_link_leads_to(self, net: Net) -> None:
         one = net.native(click=[{"ref_id": "w3", "id": 2}])

@@ -12,8 +12,9 @@ from toolglot.builtin.tools import builtins
 from toolglot.errors import UsageError
 from toolglot.facades.bound_facade import BoundFacade
 from toolglot.facades.catalog import BASE_TOOLS, FACADE_MODULES, find_facade
+from toolglot.facades.parameters import object_schema, string
 from toolglot.facades.validation import check_facade
-from toolglot.facades.view import Case, Facade, Field, RenderContext, View, object_schema, string
+from toolglot.facades.view import Case, Facade, Field, RenderContext, View
 from toolglot.loop.orchestrator import Orchestrator
 from toolglot.messages import BaseCall, Conversation, Message, Text, ToolCall, ToolResult, tool_results, user
 
@@ -119,7 +120,7 @@ def test_a_way_back_that_gives_no_arguments_is_none(back: Any, caplog: pytest.Lo
     )
     with caplog.at_level("WARNING"):
         asyncio.run(agent.run("Go on."))
-    assert "a call of read cannot be shown as show" in caplog.text
+    assert "a call of read cannot be expressed as show" in caplog.text
     assert list_refusals(transport.sent) == []
 
 
@@ -180,19 +181,19 @@ def test_a_function_that_empties_what_it_is_given_changes_nothing() -> None:
 @pytest.mark.parametrize(
     ("facade", "sentence"),
     [
-        (mine(view({"base": "reed"})), "the tool 'show': unknown built-in tool 'reed'; did you mean 'read'"),
-        (mine(view(represents=frozenset({"reed"}))), "the tool 'show': unknown built-in tool 'reed'"),
-        (mine(shows=frozenset({"reed"})), "shows: unknown built-in tool 'reed'"),
-        (mine(view(cases={})), "the tool 'show' has no cases"),
-        (mine(view(cases={"a": Case(base="read")})), "the tool 'show' chooses between its cases by nothing"),
-        (mine(view(case_parameter="how")), "the tool 'show' chooses by 'how', which is not among its parameters"),
+        (mine(view({"base": "reed"})), "tool 'show': unknown built-in tool 'reed'; did you mean 'read'"),
+        (mine(view(represents=frozenset({"reed"}))), "tool 'show': unknown built-in tool 'reed'"),
+        (mine(hides=frozenset({"reed"})), "hides: unknown built-in tool 'reed'"),
+        (mine(view(cases={})), "tool 'show' has no cases"),
+        (mine(view(cases={"a": Case(base="read")})), "tool 'show' cannot choose between its cases"),
+        (mine(view(case_parameter="how")), "tool 'show': case_parameter 'how' is not one of its parameters"),
         (mine(view(name="")), "a tool has no name"),
         (mine(view(), view({"base": "write"})), "there are two tools 'show'"),
         (mine(view(), view(models="^m")), "there are two tools 'show'"),
-        (mine(view(models="(")), "the tool 'show': models is not a pattern"),
-        (mine(view(parameters=object_schema(file={"type": "txt"}))), "the tool 'show': not a JSON Schema"),
-        (mine(view(accepts={"file": {"type": "txt"}})), "the tool 'show': not a JSON Schema"),
-        (mine(view(parameters={"type": "string"})), "the tool 'show' needs parameters of type \"object\""),
+        (mine(view(models="(")), "tool 'show': models is not a regular expression"),
+        (mine(view(parameters=object_schema(file={"type": "txt"}))), "tool 'show': not a JSON Schema"),
+        (mine(view(accepts={"file": {"type": "txt"}})), "tool 'show': not a JSON Schema"),
+        (mine(view(parameters={"type": "string"})), "tool 'show' needs parameters of type \"object\""),
     ],
 )
 def test_a_table_that_cannot_work_is_an_error_when_it_is_put_to_use(facade: Facade, sentence: str) -> None:
@@ -204,13 +205,13 @@ def test_a_table_that_cannot_work_is_an_error_when_it_is_put_to_use(facade: Faca
     for use in uses:
         with pytest.raises(UsageError) as error:
             use()
-        assert str(error.value).startswith(f"the facade 'mine': {sentence}")
+        assert str(error.value).startswith(f"facade 'mine': {sentence}")
         assert "\n" not in str(error.value)
 
 
 def test_values_of_other_types_are_one_sentence() -> None:
     broken: Any = {"": {"base": "read"}}
-    with pytest.raises(UsageError, match=r"^the facade 'mine' is not built as toolglot\.facades\.view says: [^\n]+$"):
+    with pytest.raises(UsageError, match=r"^facade 'mine' does not follow toolglot\.facades\.view: [^\n]+$"):
         check_facade(mine(view(cases=broken)))
 
 
@@ -220,7 +221,7 @@ def test_values_of_other_types_are_one_sentence() -> None:
         mine(view(models="^a"), view(models="^b")),
         mine(view(), view(hidden=True)),
         mine(view(), view(namespace="other")),
-        mine(view({"base": "own"}), shows=frozenset({"own"})),
+        mine(view({"base": "own"}), hides=frozenset({"own"})),
     ],
 )
 def test_tables_that_can_work_are_taken(facade: Facade) -> None:

@@ -39,9 +39,9 @@ from toolglot.tools.executor import ApprovalRequest
 from toolglot.tools.tool import Tool, tool
 from toolglot.wire.codec import decode_request
 
-from .sample_facades import ACME, BASES, BRAVO, base_tools
+from .sample_facades import ACME, BRAVO, base_tools
 
-NEUTRAL = Facade(id="ours", title="Ours", views=(), shows=frozenset(BASES))
+NEUTRAL = Facade(id="ours", title="Ours", views=())
 PATCH = "*** Begin Patch\n*** End Patch"
 
 
@@ -149,7 +149,7 @@ class TestHandOver:
     def test_results_read_as_the_harness_says_them(self, first: str, second: str, live: bool) -> None:
         texts = [one.result.text for one in played(first, second, live).outcomes]
         assert texts[:3] == ["2\ttwo", "$ ls -l: 2\n[ls -l]", "<error kind=not_found>there is no nowhere</error>"]
-        assert texts[3].startswith("<error kind=validation>The call of Read was not run")
+        assert texts[3].startswith("<error kind=validation>The call to Read was not run")
         assert texts[7] == "1"
 
     def test_calls_and_results_are_paired(self, first: str, second: str, live: bool) -> None:

@@ -30,7 +30,7 @@ MINE = """
 id = "mine"
 title = "My harness"
 note = "Open a file before you change it."
-shows = ["ast_search"]
+hides = ["write"]
 failure = "failed ({kind}): {text}"
 
 [[views]]
@@ -47,7 +47,6 @@ result = "== {native.file} from {data.first} {{}} ==\\n{text}"
 name = "terminal"
 base = "shell"
 models = "^mine-"
-accepts = { wait = { type = "number" } }
 ignored = ["why"]
 fields = { line = "command", wait = "timeout" }
 scale = { wait = 0.001 }
@@ -55,6 +54,7 @@ scale = { wait = 0.001 }
 [views.parameters]
 type = "object"
 properties.line.type = "string"
+properties.wait.type = "number"
 required = ["line"]
 
 [[views]]
@@ -82,7 +82,7 @@ def meaning(name: str, **arguments: Any) -> tuple[str, dict[str, Any]]:
 def test_a_facade_is_read_whole() -> None:
     found = mine()
     assert (found.id, found.title, found.note) == ("mine", "My harness", "Open a file before you change it.")
-    assert found.shows == {"ast_search"}
+    assert found.hides == {"write"}
     assert [view.name for view in found.views] == ["open_file", "terminal", "save"]
     assert found.views[0].parameters == {
         "type": "object",
@@ -196,18 +196,18 @@ def shaped(schema: str) -> str:
         ("id = ", "not TOML: "),
         ("", "id: it is missing"),
         ('id = ""', "id: it is empty"),
-        ("id = 3", "id: expected a text, got a whole number"),
-        ('id = "x"\nshow = []', "show: there is no such key; did you mean 'shows'?"),
-        ('id = "x"\ntitel = "X"', "titel: there is no such key; did you mean 'title'?"),
-        ('id = "x"\nzzz = 1', "zzz: there is no such key; there are failure, id, note, shows, title, views"),
-        ('id = "x"\nshows = ["reed"]', "shows: there is no built-in tool 'reed'; did you mean 'read'?"),
-        ('id = "x"\n[views]\nname = "a"', "views: expected a list, got a table; each tool begins with [[views]]"),
+        ("id = 3", "id: expected a string, got an integer"),
+        ('id = "x"\nhidden = []', "hidden: unknown key; did you mean 'hides'?"),
+        ('id = "x"\ntitel = "X"', "titel: unknown key; did you mean 'title'?"),
+        ('id = "x"\nzzz = 1', "zzz: unknown key; there are failure, hides, id, note, title, views"),
+        ('id = "x"\nhides = ["reed"]', "hides: there is no built-in tool 'reed'; did you mean 'read'?"),
+        ('id = "x"\n[views]\nname = "a"', "views: expected a list, got a table; start each tool with [[views]]"),
         (VIEW, "views[0].parameters: it is missing"),
-        (TOOL + "feilds = {}", "views[0].feilds: there is no such key; did you mean 'fields'?"),
+        (TOOL + "feilds = {}", "views[0].feilds: unknown key; did you mean 'fields'?"),
         (TOOL.replace('"a"', '""'), "views[0].name: it is empty"),
         (TOOL.replace('"read"', '"reed"'), "views[0].base: there is no built-in tool 'reed'; did you mean 'read'?"),
-        (TOOL + 'models = "("', "views[0].models: not a pattern"),
-        (TOOL + SECOND.replace('"b"', '"a"'), "views[1].name: there is a tool 'a' already"),
+        (TOOL + 'models = "("', "views[0].models: not a regular expression"),
+        (TOOL + SECOND.replace('"b"', '"a"'), "views[1].name: 'a' is already a tool"),
         pytest.param(f"x = {'[' * 9999}", "it is nested too deeply", id="nested"),
     ],
 )
@@ -229,8 +229,8 @@ def test_what_is_wrong_with_a_file_is_told_with_its_key(text: str, sentence: str
         (shaped("properties.p.maximum = 2025-01-31"), "parameters.properties.p: not a JSON Schema: "),
         (shaped("required = 'p'"), "parameters.required: not a JSON Schema: "),
         (shaped("properties.p = { '$ref' = '#/$defs/q' }"), "parameters.properties.p: not a JSON Schema: "),
-        (shaped("properties.path = {}, required = ['q']"), "parameters.required: 'q' is not among the properties"),
-        (shaped("result = 'x'"), "parameters.result: it says nothing there; write it above [views.parameters]"),
+        (shaped("properties.path = {}, required = ['q']"), "parameters.required: 'q' is not one of the properties"),
+        (shaped("result = 'x'"), "parameters.result: it has no effect there; move it above [views.parameters]"),
         (TOOL + "accepts = { q = { type = 'nmber' } }", "accepts.q: there is no type 'nmber'; did you mean 'number'?"),
     ],
 )
@@ -246,13 +246,13 @@ def test_a_schema_may_name_its_parts() -> None:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ('fields = { p = "path", n = "start_line", q = "path" }', "fields: 'q' is not among the parameters or accepts"),
-        ('fields = { p = "path", n = 3 }', "fields.n: expected a text, got a whole number"),
+        ('fields = { p = "path", n = "start_line", q = "path" }', "fields: 'q' is not one of the parameters or accepts"),
+        ('fields = { p = "path", n = 3 }', "fields.n: expected a string, got an integer"),
         ('fields = { p = "pth", n = "start_line" }', "fields: read has no parameter 'pth'; did you mean 'path'?"),
-        ('fields = { p = "path", n = "path" }', "fields: 'p' and 'n' are both 'path'"),
-        ('fields = { p = "path" }', "fields: nothing says what 'n' is; name it here or in ignored"),
+        ('fields = { p = "path", n = "path" }', "fields: 'p' and 'n' both map to 'path'"),
+        ('fields = { p = "path" }', "fields: 'n' is not mapped; add it here or to ignored"),
         ('fields = { p = "path", n = "start_line" }\nignored = ["p"]', "ignored: 'p' is also in fields"),
-        ("", "parameters: read has no parameter 'p'; say which one it is under fields; "),
+        ("", "parameters: read has no parameter 'p'; map it under fields; "),
     ],
 )
 def test_what_is_wrong_with_fields_is_told_with_its_key(text: str, sentence: str) -> None:
@@ -262,17 +262,17 @@ def test_what_is_wrong_with_fields_is_told_with_its_key(text: str, sentence: str
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("scale = { q = 2 }", "scale: 'q' is not among the fields"),
+        ("scale = { q = 2 }", "scale: 'q' is not one of the fields"),
         ("scale = { n = 0 }", "scale: a scale of 0"),
-        ("scale = { n = inf }", "scale.n: inf cannot be counted with"),
-        ("offset = { q = 2 }", "offset: 'q' is not among the fields"),
-        ("offset = { n = nan }", "offset.n: nan cannot be counted with"),
-        ("offset = { n = 'one' }", "offset.n: expected a number, got a text"),
+        ("scale = { n = inf }", "scale.n: inf is not a finite number"),
+        ("offset = { q = 2 }", "offset: 'q' is not one of the fields"),
+        ("offset = { n = nan }", "offset.n: nan is not a finite number"),
+        ("offset = { n = 'one' }", "offset.n: expected a number, got a string"),
         ("scale = { n = 2, p = true }", "scale.p: expected a number, got true or false"),
         ("offset = { p = 1 }", "offset: 'p' is not a number; its type is string"),
         ("scale = { p = 2 }", "scale: 'p' is not a number; its type is string"),
         ("fixed = { end_lin = 3 }", "fixed: read has no parameter 'end_lin'; did you mean 'end_line'?"),
-        ("fixed = { path = 'a' }", "fixed: 'path' is what the field 'p' says"),
+        ("fixed = { path = 'a' }", "fixed: 'path' is also set by the field 'p'"),
         ("fixed = { end_line = 'last' }", 'fixed.end_line: "last" is not of type "integer"'),
         ("fixed = { end_line = 2025-01-31 }", 'fixed.end_line: "2025-01-31" is not of type "integer"'),
     ],
@@ -288,9 +288,9 @@ def test_what_is_wrong_with_values_is_told_with_its_key(text: str, sentence: str
         ("{}", "there is no {}"),
         ("{native}", "there is no {native}"),
         ("{data.}", "there is no {data.}"),
-        ("{text", "a brace stands alone"),
-        ("text}", "a brace stands alone"),
-        ("{{text}", "a brace stands alone"),
+        ("{text", "unmatched brace"),
+        ("text}", "unmatched brace"),
+        ("{{text}", "unmatched brace"),
         ("{native.nope}", "there is no {native.nope}; the model's tool has no parameter 'nope'"),
         ("{base.pth}", "there is no {base.pth}; the base tool has no parameter 'pth', did you mean 'path'?"),
     ],
@@ -303,16 +303,14 @@ def test_what_is_wrong_with_a_text_is_told_with_its_key(key: str, template: str,
 
 
 def test_a_failure_has_no_data_to_tell_of() -> None:
-    assert wrong(TOOL + "failure = '{data.lines}'").startswith("views[0].failure: there is no {data.lines} where a call has")
+    assert wrong(TOOL + "failure = '{data.lines}'").startswith("views[0].failure: there is no {data.lines} when a call has")
 
 
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        (TOOL + "aliases = ['b']\n" + SECOND, "views[0].aliases: there is a tool 'b' already"),
-        (TOOL + "aliases = ['c']\n" + SECOND + "aliases = ['c']", "views[1].aliases: 'c' is an alias already"),
-        (TOOL.replace("\n", "\nshows = ['write']\n", 1) + "aliases = ['write']", "views[0].aliases: 'write' is also in shows"),
-        (TOOL.replace("\n", "\nshows = ['write']\n", 1).replace('"a"', '"write"'), "views[0].name: 'write' is also in shows"),
+        (TOOL + "aliases = ['b']\n" + SECOND, "views[0].aliases: 'b' is already a tool"),
+        (TOOL + "aliases = ['c']\n" + SECOND + "aliases = ['c']", "views[1].aliases: 'c' is already an alias"),
     ],
 )
 def test_a_name_is_of_one_tool(text: str, sentence: str) -> None:

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from msgspec import UNSET
 
 from toolglot.errors import ToolError
-from toolglot.facades.view import Case, Field, View, boolean, integer, number, object_schema, string
+from toolglot.facades.parameters import boolean, integer, number, object_schema, string
+from toolglot.facades.view import Case, Field, View
 from toolglot.request import ToolDefinition
 
 from .sample_facades import BASH, BRAVO, EDIT, EDITOR, PATCH, READ, RUN, WRITE

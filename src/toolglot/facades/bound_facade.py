@@ -1,8 +1,8 @@
-"""A facade in use: which of its views a model sees, what its calls mean, how results read, and history in its words.
+"""A facade bound to one model: which tools it sees, what its calls mean, how results read, and history under its names.
 
-Laws: a call is checked in the model's own words, and means one call of one base tool. What the model said is kept as it said
-it; what it meant is kept beside it. Tools that are not built in pass through unchanged. Whatever a table's function trips over
-is an error that the model can read, or the base tool's own words: never more than that.
+A call is validated against the native schema and stands for one call of one base tool. What the model wrote is kept; the base
+call is kept beside it. Tools that are not built in pass through unchanged. If a function of a table fails, the model reads an
+error, or the base tool's own text: nothing worse happens.
 """
 
 import re
@@ -13,11 +13,12 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from toolglot.base_errors import InvalidArgument
 from toolglot.errors import ToolError
-from toolglot.facades.catalog import FACADE_MODULES, strip_model_prefix
+from toolglot.facades.catalog import BASE_TOOLS, strip_model_prefix
 from toolglot.facades.equivalence import SUBSTITUTES, Arguments, alternatives
 from toolglot.facades.validation import check_facade, is_bundled
-from toolglot.facades.view import Facade, RenderContext, View
+from toolglot.facades.view import Case, Facade, RenderContext, View
 from toolglot.jsontext import dumps, json_type_name
 from toolglot.losses import Loss, Repair
 from toolglot.messages import BaseCall, Message, Text, ToolCall, ToolResult
@@ -29,11 +30,12 @@ __all__ = ["BoundFacade"]
 
 log = getLogger("toolglot.facades")
 
-_Expression = tuple[View, Arguments, tuple[Loss, ...]]
-
 
 class BoundFacade:
-    """A facade as one model sees it. `bases`: the built-in tools that there are; `others`: names that are taken."""
+    """A facade bound to one model and the built-in tools it may use.
+
+    `base_tools`: the built-in tools that are registered. `reserved_names`: names of other tools, which no view may have.
+    """
 
     def __init__(self, facade: Facade, model: str, base_tools: Iterable[str], reserved_names: Iterable[str] = ()) -> None:
         self.facade, self.model = facade, model
@@ -53,59 +55,63 @@ class BoundFacade:
         self.views = tuple(view for view in self._available_views if not view.hidden)
 
     def _is_available(self, view: View) -> bool:
-        """Whether there is a base tool for a view: for the form that it shows, where it takes several."""
+        """Whether the base tool of a view is registered; of one with several forms, that of the form it shows."""
         shown = view.cases.get("")
         return bool(view.base_tools & self.base_tools) and (shown is None or shown.base in self.base_tools)
 
     @cached_property
     def _views_by_name(self) -> dict[str, View]:
-        """Views by all names that a call may have. A tool that is shown under a name has it before one that is not."""
+        """Views by all names that a call may use. A visible name wins over an alias or a hidden view."""
         hidden = {view.qualified_name: view for view in self._available_views if view.hidden}
-        found = {**hidden, **{alias: view for view in self._available_views for alias in (view.name, *view.aliases)}}
-        shown = self._reserved_names | (self.facade.shows & self.base_tools)
+        aliases = {alias: view for view in self._available_views for alias in (view.name, *view.aliases)}
+        taken = self._reserved_names | self._visible_base_tools
         return {
-            **{alias: view for alias, view in found.items() if alias not in shown},
+            **{alias: view for alias, view in {**hidden, **aliases}.items() if alias not in taken},
             **{view.qualified_name: view for view in self.views},
         }
 
     def _find_view(self, call: ToolCall) -> View | None:
-        """The view that a call is of; what was said through another facade is of none."""
+        """The view that a call is of; None for a call that another facade interpreted."""
         if call.base_call is not None and call.base_call.facade != self.facade.id:
             return None
         return self._views_by_name.get(_qualified_name(call))
 
     @cached_property
     def definitions(self) -> tuple[ToolDefinition, ...]:
-        """What the model sees of the built-in tools."""
+        """What the model sees of the views."""
         return tuple(view.definition for view in self.views)
 
     def visible_tools(self, definitions: Iterable[ToolDefinition]) -> tuple[ToolDefinition, ...]:
-        """Tools as the model sees them: the built-in ones under its names for them, then all others as they are."""
-        beside = (one for one in definitions if BUILTIN_TAG not in one.tags or self.shows_base_tool(one.name))
-        return (*self.definitions, *beside)
+        """Tools as the model sees them: built-in ones under its own names, then all others unchanged."""
+        others = (
+            definition
+            for definition in definitions
+            if BUILTIN_TAG not in definition.tags or self.shows_base_tool(definition.name)
+        )
+        return (*self.definitions, *others)
 
     def shows_base_tool(self, base: str) -> bool:
         """Whether a base tool is shown under its own name."""
-        return base in self._shown_base_tools
+        return base in self._visible_base_tools
 
     @cached_property
-    def _shown_base_tools(self) -> frozenset[str]:
-        """What the facade shows; what somebody else's tool has taken the name of; and what no tool that is there does."""
-        own, views = self.facade.shows & self.base_tools, [view for view in self.facade.views if not view.hidden]
-        said = {base for view in self.views for base in view.base_tools}
-        ousted = {base for view in views if view.qualified_name in self._reserved_names for base in view.base_tools} - said
-        ours = self.facade.id in FACADE_MODULES  # whoever makes another one says what it shows
-        left = self.base_tools - said if ours else ()
-        needed = {base for base in left if base in SUBSTITUTES and not SUBSTITUTES[base] & (own | said) & self.base_tools}
-        return frozenset((own | ousted | needed) & self.base_tools) - {view.qualified_name for view in self.views}
+    def _visible_base_tools(self) -> frozenset[str]:
+        """Base tools without a view that the facade does not hide.
+
+        Our own tables hide a tool because others do its work: it is shown after all if none of those is available.
+        """
+        covered = {base for view in self.views for base in view.base_tools}
+        uncovered = self.base_tools - covered
+        visible = uncovered - self.facade.hides
+        usable = (visible | covered) & self.base_tools
+        if self._is_bundled:
+            visible |= {base for base in uncovered - visible if base in SUBSTITUTES and not SUBSTITUTES[base] & usable}
+        return frozenset(visible) - {view.qualified_name for view in self.views}
 
     @property
     def names(self) -> tuple[str, ...]:
         """All names under which the model sees built-in tools."""
-        return (
-            *(view.qualified_name for view in self.views),
-            *sorted(base for base in self.base_tools if self.shows_base_tool(base)),
-        )
+        return (*(view.qualified_name for view in self.views), *sorted(self._visible_base_tools))
 
     def is_freeform(self, name: str) -> bool:
         """Whether a call of this name is plain text."""
@@ -114,16 +120,19 @@ class BoundFacade:
 
     @cached_property
     def note(self) -> str:
-        """How to work with the tools: those sentences of the facade's note that name no tool which is not there."""
-        gone = ({view.qualified_name for view in self.facade.views if not view.hidden} | self.facade.shows) - {*self.names}
-        named = re.compile(rf"(?<![\w.])(?:{'|'.join(map(re.escape, sorted(gone)))})(?!\w)") if gone else None
+        """How to work with the tools: the sentences of the facade's note that name no missing tool."""
+        views = [view for view in self.facade.views if not view.hidden]
+        # Many base names are English words: only those that this facade shows can be meant.
+        shown = BASE_TOOLS.keys() - self.facade.hides - {base for view in views for base in view.base_tools}
+        missing = ({view.qualified_name for view in views} | shown) - {*self.names}
+        pattern = re.compile(rf"(?<![\w.`])(?:{'|'.join(map(re.escape, sorted(missing)))})(?!\w)") if missing else None
         sentences = re.split(r"(?<=\.) (?=[A-Z])", self.facade.note)
-        return " ".join(one for one in sentences if named is None or not named.search(one))
+        return " ".join(sentence for sentence in sentences if pattern is None or not pattern.search(sentence))
 
     def native_names(self, base: str) -> tuple[str, ...]:
-        """The names that the model has for a base tool; its own where there are none."""
-        found = tuple(view.name for view in self.views if base in view.base_tools)
-        return found if found and not self.shows_base_tool(base) else (base,)
+        """The names that the model has for a base tool; its own name if there are none."""
+        names = tuple(view.name for view in self.views if base in view.base_tools)
+        return names if names and not self.shows_base_tool(base) else (base,)
 
     # ---- calls and their results
 
@@ -223,15 +232,18 @@ class BoundFacade:
         context = RenderContext(
             native=dict(native),
             base=dict(arguments),
-            text=result.text,
+            text=_translate_argument(view, case, result.text, details),
             data=result.data,
             kind=(result.error_kind or "execution") if result.is_error else None,
+            code=result.error_code,
             details=details,
         )
         if case.native_data is not None:
             plain = replace(plain, data=self._call_table(case.native_data, context, view, _require_json))
         render = (case.failure or self.facade.failure) if result.is_error else case.result
         text = self._call_table(render, context, view, _require_text) if render is not None else None
+        if text is None and context.text != result.text:
+            text = context.text
         if text is not None:
             media = tuple(block for block in result.content if not isinstance(block, Text))
             plain = replace(plain, content=(Text(text), *media), is_rendered=True)
@@ -242,84 +254,87 @@ class BoundFacade:
     def _call_table(
         self, function: Callable[[RenderContext], Any], context: RenderContext, view: View, check: Callable[[Any], Any]
     ) -> Any:
-        """What a table's function makes of a result; None where it trips: the base tool has said it too."""
+        """What a table's function returns; None if it fails: the base tool's text remains."""
         try:
             return check(function(context))
         except Exception as e:
-            if context.kind != "validation":  # what was not checked may lack anything
-                log.warning("facade %s: the result of %s has no words of its own: %r", self.facade.id, view.name, e)
+            if context.kind != "validation":  # invalid arguments may lack anything
+                log.warning("facade %s: the result of %s cannot be rendered: %r", self.facade.id, view.name, e)
             return None
 
     # ---- history
 
     def render_message(self, message: Message, *, is_own: bool, losses: dict[Loss, None] | None = None) -> Message:
-        """A message with its calls under this facade's names. `own`: the present model made it: it stays as it was said.
+        """A message with its calls under this facade's names.
 
-        `lost` takes what this model's tools cannot say.
+        `is_own`: the present model wrote it, so it goes back unchanged. `losses` collects what its tools cannot express.
         """
         if is_own or message.role != "assistant":
             return message
         losses = losses if losses is not None else {}
         blocks = tuple(self._render_call(block, losses) if isinstance(block, ToolCall) else block for block in message.blocks)
-        same = all(new is old for new, old in zip(blocks, message.blocks, strict=True))
-        return message if same else replace(message, blocks=blocks)
+        is_unchanged = all(new is old for new, old in zip(blocks, message.blocks, strict=True))
+        return message if is_unchanged else replace(message, blocks=blocks)
 
     def _render_call(self, call: ToolCall, losses: dict[Loss, None]) -> ToolCall:
-        """A call of another model in this one's words: the view that can say most of it, else our own name for it."""
-        meant = call.base_call
-        if meant is None or (meant.facade == self.facade.id and _qualified_name(call) in self._views_by_name):
+        """A call by another model under this one's names: by the view that loses least, else by a base tool."""
+        base_call = call.base_call
+        if base_call is None or (base_call.facade == self.facade.id and _qualified_name(call) in self._views_by_name):
             return call
-        found = self._find_expression(meant.tool, meant.arguments)
-        if found is None:
-            tool, arguments = self._to_visible_base_call(meant)
-            if not self.shows_base_tool(tool):
-                losses[_inexpressible_loss(tool, self.facade)] = None
-            same = (call.name, call.arguments) == (tool, arguments)
-            return call if same else ToolCall(call.id, tool, arguments, base_call=meant)
-        view, native, new_losses = found
-        losses.update(dict.fromkeys(new_losses))
-        if view.kind == "freeform":
-            return ToolCall(call.id, view.name, None, str(native.get("input", "")), freeform=True, base_call=meant)
-        return ToolCall(call.id, view.name, native, namespace=view.namespace, base_call=meant)
+        tool, arguments = base_call.tool, base_call.arguments
+        alternative_calls = [] if self.shows_base_tool(tool) else self._find_alternatives(tool, arguments)
+        calls = [(tool, arguments), *alternative_calls]
+        # A view of the tool itself comes before one of another tool that would have done the same.
+        for candidates in ([call for call in calls if call[0] == tool], [call for call in calls if call[0] != tool]):
+            expressions = [
+                (view, *expression)
+                for view in self.views
+                for candidate in candidates
+                if (expression := self._express_with_view(view, *candidate)) is not None
+            ]
+            if expressions:
+                view, native, lost = min(expressions, key=lambda expression: len(expression[2]))
+                losses.update(dict.fromkeys(lost))
+                if view.kind == "freeform":
+                    text = str(native.get("input", ""))
+                    return ToolCall(call.id, view.name, None, text, freeform=True, base_call=base_call)
+                return ToolCall(call.id, view.name, native, namespace=view.namespace, base_call=base_call)
+        visible = (candidate for candidate in alternative_calls if self.shows_base_tool(candidate[0]))
+        tool, arguments = next(visible, (tool, arguments))
+        if not self.shows_base_tool(tool):
+            loss = Loss(f"tool {tool!r}", self.facade.title, "this model has no tool for it; our own name is used")
+            losses[loss] = None
+        is_unchanged = (call.name, call.arguments) == (tool, arguments)
+        return call if is_unchanged else ToolCall(call.id, tool, arguments, base_call=base_call)
 
-    def _to_visible_base_call(self, meant: BaseCall) -> tuple[str, Arguments]:
-        """A base tool that is shown under its own name and does the same; else the one that it was."""
-        if self.shows_base_tool(meant.tool):
-            return meant.tool, meant.arguments
-        others = self._find_alternatives(meant.tool, meant.arguments)
-        return next((one for one in others if self.shows_base_tool(one[0])), (meant.tool, meant.arguments))
-
-    def _find_expression(self, tool: str, arguments: Arguments) -> _Expression | None:
-        """The best way to say a base call: by a tool of this facade for it, else by one that does the same."""
-        calls = [(tool, arguments), *(() if self.shows_base_tool(tool) else self._find_alternatives(tool, arguments))]
-        for same in (True, False):
-            own = [call for call in calls if (call[0] == tool) is same]
-            ways = [way for view in self.views for call in own if (way := self._express_with_view(view, *call)) is not None]
-            if ways:
-                return min(ways, key=lambda way: len(way[2]))
-        return None
-
-    def _express_with_view(self, view: View, tool: str, arguments: Arguments) -> _Expression | None:
+    def _express_with_view(self, view: View, tool: str, arguments: Arguments) -> tuple[Arguments, tuple[Loss, ...]] | None:
         try:
-            found = view.from_base(tool, arguments)
-            if found is not None and not self._is_bundled:
-                _require_object(found[0])
+            expression = view.from_base(tool, arguments)
+            if expression is not None and not self._is_bundled:
+                _require_object(expression[0])
+            return expression
         except Exception as e:  # a saved conversation may hold anything
-            log.warning("facade %s: a call of %s cannot be shown as %s: %r", self.facade.id, tool, view.name, e)
+            log.warning("facade %s: a call of %s cannot be expressed as %s: %r", self.facade.id, tool, view.name, e)
             return None
-        return None if found is None else (view, *found)
 
     def _find_alternatives(self, tool: str, arguments: Arguments) -> list[tuple[str, Arguments]]:
         try:
             return list(alternatives(tool, arguments))
         except Exception as e:  # as above
-            log.warning("facade %s: a call of %s is like no other: %r", self.facade.id, tool, e)
+            log.warning("facade %s: no alternatives to a call of %s: %r", self.facade.id, tool, e)
             return []
+
+
+def _translate_argument(view: View, case: Case, text: str, details: Any) -> str:
+    """The base tool's text; an invalid argument is called by the name that the model knows."""
+    if not isinstance(details, InvalidArgument):
+        return text
+    return f"{view.native_name(case, details.parameter)} {details.problem}"
 
 
 def _require_text(value: Any) -> str:
     if not isinstance(value, str):
-        raise TypeError(f"{json_type_name(value)} came, not a text")
+        raise TypeError(f"{json_type_name(value)} is not a string")
     return value
 
 
@@ -330,7 +345,7 @@ def _require_json(value: Any) -> Any:
 
 def _require_object(value: Any) -> Any:
     if not isinstance(value, dict):
-        raise TypeError(f"{json_type_name(value)} came, not a dict of arguments")
+        raise TypeError(f"{json_type_name(value)} is not a dict of arguments")
     return _require_json(value)
 
 
@@ -338,12 +353,8 @@ def _qualified_name(call: ToolCall) -> str:
     return f"{call.namespace}.{call.name}" if call.namespace else call.name
 
 
-def _inexpressible_loss(tool: str, facade: Facade) -> Loss:
-    return Loss(f"tool {tool!r}", facade.title, "this model has no tool that says it; our own name stands")
-
-
 def _sole_base_tool(view: View) -> str:
-    """The base tool of a view that stands for one only, for whoever keeps count of failures."""
+    """The base tool of a view that stands for only one, so that its failures can be counted."""
     return next(iter(view.base_tools)) if len(view.base_tools) == 1 else ""
 
 

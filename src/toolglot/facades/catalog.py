@@ -1,4 +1,4 @@
-"""DATA: which facade a model sees, by its name; and the facades by theirs. A table is loaded when it is first asked for."""
+"""DATA: which facade a model sees, by its name; and the facades by id. A table is imported when it is first needed."""
 
 import re
 from fnmatch import fnmatchcase
@@ -21,7 +21,7 @@ __all__ = [
 ]
 
 NEUTRAL = "neutral"
-# The base tools: what a view may stand for, and the names of their parameters.
+# The base tools that a view may stand for, with their parameters. A test compares them with the tools.
 BASE_TOOLS: dict[str, frozenset[str]] = {
     name: frozenset(parameters.split())
     for name, parameters in {
@@ -72,9 +72,9 @@ FACADE_MODULES: dict[str, str] = {
     "kimi": "kimi",
     NEUTRAL: "neutral",
 }
-# Where the name of a known family begins: at the start, or after a router's slash, a region's dot, a provider's colon, a host.
+# Where the name of a known family starts: after a router's slash, a region's dot, a provider's colon or a host.
 _MODEL_FAMILY = re.compile(r"(?:^|[:.~]|^databricks-)((?:claude|gemini|gpt|chatgpt|codex|o\d|qwen|qwq|kimi).*)")
-# The first pattern that fits the name counts. Generations of Claude that have no tools for a plan have a table of their own.
+# The first pattern that matches decides. Newer generations of Claude have no tools for a plan.
 _NEW_CLAUDE_MODELS = (
     r"^claude-(opus-4[-.]([89]|\d\d)(?!\d)|4[-.]([89]|\d\d)-opus|(opus|sonnet|haiku)-([5-9]|\d\d)(?!\d)"
     r"|([5-9]|\d\d)([-.]\d+)?-(opus|sonnet|haiku)|(opus|sonnet|haiku)-latest|fable|mythos)"
@@ -93,7 +93,7 @@ _MODEL_RULES: tuple[tuple[str, str], ...] = (
     (r"^(qwen|qwq)", "qwen-code"),
     (r"^kimi", "kimi"),
 )
-# Providers of one family: the facade of its newest models.
+# Providers that serve one family: the facade of its newest models.
 _PROVIDER_FACADES = {
     "anthropic": "claude-code",
     "gemini": "gemini-cli",
@@ -104,20 +104,20 @@ _PROVIDER_FACADES = {
 
 
 def strip_model_prefix(model: str) -> str:
-    """A model's own name, without what routers and clouds put before it (`anthropic/claude-…`, `us.anthropic.claude-…`)."""
+    """A model's own name, without a router's or cloud's prefix (`anthropic/claude-…`, `us.anthropic.claude-…`)."""
     name = model.lower().rpartition("/")[2]
-    found = _MODEL_FAMILY.search(name)
-    return name.lstrip("~") if found is None else found[1]
+    match = _MODEL_FAMILY.search(name)
+    return name.lstrip("~") if match is None else match[1]
 
 
 def facade_id_for_model(model: str) -> str:
-    """The facade of a model, also behind a router."""
+    """The id of a model's facade, also behind a router."""
     name = strip_model_prefix(model)
-    return next((found for pattern, found in _MODEL_RULES if re.search(pattern, name)), NEUTRAL)
+    return next((facade_id for pattern, facade_id in _MODEL_RULES if re.search(pattern, name)), NEUTRAL)
 
 
 def facade_id_for_provider(provider: str) -> str:
-    """The facade of a provider's newest models; "by model" where it serves several families."""
+    """The facade of a provider's newest models; "by model" if it serves several families."""
     return _PROVIDER_FACADES.get(provider, "by model")
 
 
@@ -127,14 +127,22 @@ def find_facade(facade_id: str) -> Facade:
     if facade_id not in FACADE_MODULES:
         raise UnknownName("facade", facade_id, FACADE_MODULES)
     tables: tuple[Facade, ...] = import_module(f"toolglot.facades.{FACADE_MODULES[facade_id]}").TABLES
-    return next(one for one in tables if one.id == facade_id)
+    return next(table for table in tables if table.id == facade_id)
 
 
 def find_base_tools(pattern: str) -> tuple[str, ...]:
-    """The base tools that some harness has under a name that fits a pattern (`Bash`, `read_*`)."""
-    views = (view for name in FACADE_MODULES for view in find_facade(name).views)
-    fits = (view for view in views if any(fnmatchcase(one, pattern) for one in (view.name, view.qualified_name, *view.aliases)))
-    return tuple(sorted({base for view in fits for base in view.base_tools}))
+    """The base tools that any facade shows under a name that matches a glob (`Bash`, `read_*`)."""
+    return tuple(
+        sorted(
+            {
+                base
+                for facade_id in FACADE_MODULES
+                for view in find_facade(facade_id).views
+                if any(fnmatchcase(name, pattern) for name in (view.name, view.qualified_name, *view.aliases))
+                for base in view.base_tools
+            }
+        )
+    )
 
 
 def facade_for_model(model: str) -> Facade:

@@ -1,4 +1,4 @@
-"""Lines that stand for text which was left out: whoever writes a file means all of it."""
+"""Finds lines that stand for omitted text, such as "// ... rest of the code ...": a file is always written whole."""
 
 import re
 
@@ -18,7 +18,7 @@ _MAX_LINE_LENGTH = 160
 
 
 def find_elision(new: str, old: str = "") -> str:
-    """A line such as "// ... rest of the code ..." that stands for code left out, where `old` has it not; "" without."""
+    """The first line of `new` that stands for omitted text and is not in `old`; "" if there is none."""
     known = {line.strip() for line in old.split("\n")}
-    lines = (line for line in new.split("\n") if len(line) <= _MAX_LINE_LENGTH and _ELISION.match(line))
-    return next((line.strip() for line in lines if line.strip() not in known), "")
+    lines = (line.strip() for line in new.split("\n") if len(line) <= _MAX_LINE_LENGTH and _ELISION.match(line))
+    return next((line for line in lines if line not in known), "")

@@ -1,7 +1,7 @@
-"""Base calls that come to the same: one form for each, and other base tools that would have done it.
+"""Equivalent base calls, for handing a conversation to another model: one canonical form, and other tools that do the same.
 
-A call is said to another model in the form that its tools have. What is compared, to tell what was lost, is the one form; what
-no tool of that model can say is said by another of its tools that does the same. Nothing here runs: history only.
+A call in history is expressed with the tools that the present model has. Canonical forms are compared to find what that loses;
+a call that no tool of the model can express is replaced by an equivalent one. Nothing here is ever run.
 """
 
 import re
@@ -12,10 +12,10 @@ from typing import Any, cast
 __all__ = ["HARNESS_PARAMETERS", "SUBSTITUTES", "Arguments", "alternatives", "canonical_call", "render_patch"]
 
 Arguments = dict[str, Any]
-# How a harness wants results and limits what is run: its own affair, which no other model need be told.
+# How a harness limits commands and formats results: other models need not know.
 HARNESS_PARAMETERS = frozenset({"head_share", "list_depth", "max_output", "inactivity_timeout", "auto_context"})
-_UNLIMITED_LINES = 100_000  # so many lines are all of them
-# A base tool -> others that do its work. Where a harness has no tool for it, and none of these is there, its own is shown.
+_UNLIMITED_LINES = 100_000  # this many lines mean all of them
+# A base tool -> others that do its work. If a harness has no tool for it and none of these is available, it is shown itself.
 SUBSTITUTES: dict[str, frozenset[str]] = {
     **dict.fromkeys(("read", "grep", "glob", "list_dir"), frozenset({"shell"})),
     **dict.fromkeys(("read_many", "view_image"), frozenset({"read", "shell"})),
@@ -27,38 +27,33 @@ _PATCH_VERBS = {"create_file": "Add", "update_file": "Update", "delete_file": "D
 
 
 def canonical_call(tool: str, arguments: Arguments) -> Arguments:
-    """A base call in the one form that all of its forms come to."""
-    found = {name: value for name, value in arguments.items() if value is not None and name not in HARNESS_PARAMETERS}
+    """The arguments of a base call in canonical form: equal for calls that do the same."""
+    canonical = {name: value for name, value in arguments.items() if value is not None and name not in HARNESS_PARAMETERS}
     if tool == "read":
-        _normalize_line_range(found)
-    elif tool == "patch" and "ops" in found:
-        found["text"] = render_patch(found)
-        del found["ops"]
-    elif tool == "shell" and "argv" in found:
-        found["command"] = shlex.join(map(str, found.pop("argv")))
-    if tool == "shell" and found.get("cwd") == ".":
-        del found["cwd"]
-    return found
-
-
-def _normalize_line_range(arguments: Arguments) -> None:
-    """From a line to a line, whichever way it was said."""
-    if arguments.get("max_lines", 0) >= _UNLIMITED_LINES:
-        del arguments["max_lines"]
-    if "max_lines" in arguments and not {"end_line", "tail_lines"} & arguments.keys():
-        arguments["end_line"] = arguments.get("start_line", 1) + arguments.pop("max_lines") - 1
-    if arguments.get("start_line") == 1:
-        del arguments["start_line"]
+        if canonical.get("max_lines", 0) >= _UNLIMITED_LINES:
+            del canonical["max_lines"]
+        if "max_lines" in canonical and not {"end_line", "tail_lines"} & canonical.keys():
+            canonical["end_line"] = canonical.get("start_line", 1) + canonical.pop("max_lines") - 1
+        if canonical.get("start_line") == 1:
+            del canonical["start_line"]
+    elif tool == "patch" and "ops" in canonical:
+        canonical["text"] = render_patch(canonical)
+        del canonical["ops"]
+    elif tool == "shell" and "argv" in canonical:
+        canonical["command"] = shlex.join(map(str, canonical.pop("argv")))
+    if tool == "shell" and canonical.get("cwd") == ".":
+        del canonical["cwd"]
+    return canonical
 
 
 def render_patch(arguments: Arguments) -> str:
-    """The text of a patch, also of one that was said as operations on files."""
+    """The text of a patch, also of one that was given as operations on files."""
     if arguments.get("text"):
         return str(arguments["text"])
     lines = ["*** Begin Patch"]
-    for one in cast(list[Arguments], arguments.get("ops") or ()):
-        lines.append(f"*** {_PATCH_VERBS.get(str(one.get('type')), 'Update')} File: {one.get('path', '')}")
-        lines += str(one["diff"]).removesuffix("\n").split("\n") if one.get("diff") else []
+    for operation in cast(list[Arguments], arguments.get("ops") or ()):
+        lines.append(f"*** {_PATCH_VERBS.get(str(operation.get('type')), 'Update')} File: {operation.get('path', '')}")
+        lines += str(operation["diff"]).removesuffix("\n").split("\n") if operation.get("diff") else []
     return "\n".join([*lines, "*** End Patch"])
 
 
@@ -67,25 +62,27 @@ def render_patch(arguments: Arguments) -> str:
 
 def alternatives(tool: str, arguments: Arguments) -> Iterator[tuple[str, Arguments]]:
     """Other base calls that would have done the same, the nearest first."""
-    given = canonical_call(tool, arguments)
+    canonical = canonical_call(tool, arguments)
     match tool:
-        case "shell" if "then" in given or "argv" in arguments:
-            lines = [given.pop("command", ""), *given.pop("then", ())]
-            yield "shell", {**given, "command": "\n".join(map(str, lines))}
-        case "shell" if "cwd" in given and "command" in given:
-            yield "shell", {**given, "cwd": None, "command": f"cd {shlex.quote(str(given['cwd']))} && {given['command']}"}
+        case "shell" if "then" in canonical or "argv" in arguments:
+            lines = [canonical.pop("command", ""), *canonical.pop("then", ())]
+            yield "shell", {**canonical, "command": "\n".join(map(str, lines))}
+        case "shell" if "cwd" in canonical and "command" in canonical:
+            command = f"cd {shlex.quote(str(canonical['cwd']))} && {canonical['command']}"
+            yield "shell", {**canonical, "cwd": None, "command": command}
         case "patch":
-            yield from _patch_alternatives(given)
-        case "write" if given.get("mode", "overwrite") == "overwrite" and "content" in given:
-            yield "patch", {"text": _add_file_patch(str(given.get("path", "")), str(given["content"]))}
+            yield from _patch_alternatives(canonical)
+        case "write" if canonical.get("mode", "overwrite") == "overwrite" and "content" in canonical:
+            lines = [f"*** Add File: {canonical.get('path', '')}", *_prefix_lines("+", canonical["content"])]
+            yield "patch", {"text": "\n".join(["*** Begin Patch", *lines, "*** End Patch"])}
         case "edit" | "multi_edit":
-            yield from _edit_alternatives(given)
+            yield from _edit_alternatives(canonical)
         case _:
-            if (line := _to_command(tool, given)) is not None:
+            if (line := _to_command(tool, canonical)) is not None:
                 yield "shell", {"command": line}
 
 
-# What a command cannot say but need not: limits, order, and how results are shown.
+# What a command line can leave out: limits, order, and how results are shown.
 _OPTIONAL_PARAMETERS = frozenset(
     {"max_results", "skip", "limit", "order", "auto_context", "line_numbers", "allow_large", "max_per_file"}
 )
@@ -95,11 +92,11 @@ _GREP_MODES = {"files": "-l", "count": "-c", "content": "-n"}
 
 
 def _to_command(tool: str, arguments: Arguments) -> str | None:
-    """What looks at files, as a command."""
-    asked = {name: value for name, value in arguments.items() if name not in _OPTIONAL_PARAMETERS}
-    path = shlex.quote(str(asked.pop("path", None) or "."))
-    words = _COMMAND_BUILDERS[tool](asked) if tool in _COMMAND_BUILDERS else None
-    return f"{' '.join(words)} {path}" if words and not asked else None
+    """A call that inspects files, as a command line."""
+    remaining = {name: value for name, value in arguments.items() if name not in _OPTIONAL_PARAMETERS}
+    path = shlex.quote(str(remaining.pop("path", None) or "."))
+    words = _COMMAND_BUILDERS[tool](remaining) if tool in _COMMAND_BUILDERS else None
+    return f"{' '.join(words)} {path}" if words and not remaining else None
 
 
 def _read_command(arguments: Arguments) -> list[str]:
@@ -111,9 +108,9 @@ def _read_command(arguments: Arguments) -> list[str]:
 
 def _glob_command(arguments: Arguments) -> list[str]:
     flag = "-g" if arguments.pop("case_sensitive", True) else "--iglob"
-    heeds = [arguments.pop(name, True) for name in ("respect_gitignore", "respect_extra_ignore")]
-    ignored = [] if all(heeds) else ["--no-ignore"]
-    return ["rg", "--files", *ignored, flag, shlex.quote(str(arguments.pop("pattern", "")))]
+    respected = [arguments.pop(name, True) for name in ("respect_gitignore", "respect_extra_ignore")]
+    no_ignore = [] if all(respected) else ["--no-ignore"]
+    return ["rg", "--files", *no_ignore, flag, shlex.quote(str(arguments.pop("pattern", "")))]
 
 
 def _grep_command(arguments: Arguments) -> list[str]:
@@ -126,7 +123,7 @@ def _grep_command(arguments: Arguments) -> list[str]:
 
 
 def _list_command(arguments: Arguments) -> list[str]:
-    for name in ("respect_gitignore", "respect_extra_ignore"):  # it shows all there is
+    for name in ("respect_gitignore", "respect_extra_ignore"):  # ls shows everything
         arguments.pop(name, None)
     return ["ls", "-la"] if arguments.pop("depth", 1) == 1 else ["ls", "-laR"]
 
@@ -143,14 +140,16 @@ _COMMAND_BUILDERS: dict[str, Callable[[Arguments], list[str]]] = {
 
 
 def _edit_alternatives(arguments: Arguments) -> Iterator[tuple[str, Arguments]]:
-    """One edit of several is an edit; edits that seem to be of whole lines are a patch."""
+    """A list of one edit is an edit; edits that seem to replace whole lines are a patch."""
     edits = cast(list[Arguments], arguments.get("edits") or [arguments])
     path = str(arguments.get("path", ""))
     if len(edits) == 1 and "edits" in arguments:
         yield "edit", {"path": path, **edits[0]}
-    if all("\n" in str(one.get("old", "")) and one.get("count", "one") == "one" for one in edits):
+    if all("\n" in str(edit.get("old", "")) and edit.get("count", "one") == "one" for edit in edits):
         chunks = [
-            line for one in edits for line in ("@@", *_prefix_lines("-", one["old"]), *_prefix_lines("+", one.get("new", "")))
+            line
+            for edit in edits
+            for line in ("@@", *_prefix_lines("-", edit["old"]), *_prefix_lines("+", edit.get("new", "")))
         ]
         yield "patch", {"text": "\n".join(["*** Begin Patch", f"*** Update File: {path}", *chunks, "*** End Patch"])}
 
@@ -162,12 +161,8 @@ def _prefix_lines(prefix: str, text: Any) -> list[str]:
 _SECTION = re.compile(r"\*\*\* (Add|Update|Delete) File: (.*)")
 
 
-def _add_file_patch(path: str, content: str) -> str:
-    return "\n".join(["*** Begin Patch", f"*** Add File: {path}", *_prefix_lines("+", content), "*** End Patch"])
-
-
 def _patch_alternatives(arguments: Arguments) -> Iterator[tuple[str, Arguments]]:
-    """A patch of one new file is a write; one of one chunk is an edit."""
+    """A patch that adds one file is a write; one with a single chunk is an edit."""
     lines = render_patch(arguments).strip().split("\n")[1:-1]
     head = _SECTION.fullmatch(lines[0].strip()) if lines else None
     body = lines[1:]

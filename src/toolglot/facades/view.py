@@ -1,7 +1,8 @@
-"""A base tool under a model's own name for it: the table form of a facade.
+"""A base tool under a model's own name: the table form of a facade.
 
-A view says what the model sees (name, parameters, description) and how its words and ours correspond, both ways. Most of it is
-data: a row a parameter. What no row can say is a small named function. A view names its base tool and never imports it.
+A view says what the model sees (name, parameters, description) and how native and base arguments correspond, both ways. Most of
+it is data, one row per parameter; what no row can express is a small named function. A view names its base tool and never
+imports it.
 """
 
 from collections.abc import Callable
@@ -15,29 +16,19 @@ from toolglot.losses import Loss
 from toolglot.messages import Opaque
 from toolglot.request import Schema, ToolDefinition
 
-__all__ = [
-    "Arguments",
-    "Case",
-    "Facade",
-    "Field",
-    "RenderContext",
-    "Renderer",
-    "View",
-    "boolean",
-    "closed_schema",
-    "integer",
-    "number",
-    "object_schema",
-    "omit",
-    "string",
-    "string_list",
-]
+__all__ = ["Arguments", "Case", "Facade", "Field", "RenderContext", "Renderer", "View", "omit"]
+
+
+def omit(_: Any) -> Any:
+    """A `Field.from_base` for a parameter that calls may have and history never uses."""
+    return msgspec.UNSET
 
 
 class Field(msgspec.Struct, frozen=True, kw_only=True):
-    """One native parameter, and the base parameter that it is. `into`, `back`: where their values differ.
+    """One native parameter and the base parameter it corresponds to.
 
-    A function that gives UNSET leaves the parameter out. `whole`: the functions get all arguments of their side, not one value.
+    `to_base` and `from_base` convert the value where the two sides differ; UNSET omits the parameter. With
+    `needs_all_arguments` they get all arguments of their side instead of one value.
     """
 
     native: str
@@ -48,23 +39,23 @@ class Field(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RenderContext(msgspec.Struct, frozen=True, kw_only=True):
-    """What a text for the model is made from: the call in both words, and what came of it."""
+    """What a result for the model is rendered from: the call on both sides, and its outcome."""
 
     native: Arguments
     base: Arguments
     text: str
-    """As the base tool says it."""
+    """The base tool's own text; an invalid argument is called by its native name."""
     data: Any = None
-    """As the base tool gives it: see its result's struct. None where it failed."""
+    """The base tool's data: see its result struct. None if it failed without any."""
     kind: ToolErrorKind | None = None
-    """Why it failed."""
+    """Why it failed; None for a success."""
     code: str = ""
     """The stable code of the failure, as the base tool raised it."""
     details: Any = None
-    """The typed details of the failure."""
+    """The typed details of the failure: see toolglot.base_errors."""
 
     def data_list(self, name: str) -> list[Arguments]:
-        """A list in the data; [] where there is none."""
+        """A list in the data; empty if there is none."""
         data = self.data
         return cast(Arguments, data).get(name, []) if isinstance(data, dict) else []
 
@@ -73,66 +64,68 @@ Renderer = Callable[[RenderContext], str]
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True):
-    """What a call means: a base tool, and how parameters correspond. A native tool with commands has one case for each."""
+    """A base tool and how its parameters correspond. A native tool with several commands has one case for each."""
 
     base: str
     fields: tuple[Field | str, ...] = ()
-    """A text: a parameter of the same name and meaning on both sides."""
+    """A string is a parameter with the same name and meaning on both sides. Later fields override earlier ones."""
     fixed: Arguments = {}
-    """Base parameters that are always so."""
+    """Base parameters that always have this value."""
     to_base: Callable[[Arguments], Arguments] | None = None
-    """Native arguments -> base arguments, in the place of the fields."""
+    """Native arguments -> base arguments, instead of the fields."""
     from_base: Callable[[Arguments], Arguments | None] | None = None
-    """Base arguments -> native arguments; None where they cannot be said."""
+    """Base arguments -> native arguments, instead of the fields; None if they cannot be expressed."""
     can_express: Callable[[Arguments], object] | None = None
-    """Whether base arguments can be said at all, where the fields are the way back."""
+    """Whether base arguments can be expressed at all."""
     result: Renderer | None = None
-    """How a good result reads; None: as the base tool says it."""
+    """Renders a success; None keeps the base tool's text."""
     failure: Renderer | None = None
-    """How a failure reads; None: as the facade says failures."""
+    """Renders a failure; None leaves it to the facade."""
     is_failure: Callable[[RenderContext], bool] | None = None
-    """Whether this harness calls a good result an error: a command with an exit code."""
+    """Whether this harness reports a success as an error: a command with an exit code."""
     native_data: Callable[[RenderContext], Any] | None = None
-    """What a vendor wants beside the text, for a tool that is `typed`."""
+    """Data that the vendor wants beside the text, for a tool that is `typed`."""
 
 
 class View(msgspec.Struct, frozen=True, kw_only=True):
-    """One native tool.
-
-    `parameters` is exactly what the model is shown. `accepts`: parameters that are taken and not shown (older and gated ones),
-    or taken in more forms than are shown. `ignored`: parameters that are taken and mean nothing here. `instead`: what is
-    required -> the other names that do for it. `demands`: what a call must have, as parts of a schema, in the place of
-    `required`. `aliases`: other names that calls may have. `cases`: by the value of the parameter `by`, or by what `pick` makes
-    of the arguments; a view without commands has one case under "". `stands_for`: its base tools, where they are not those of
-    all its cases.
-    """
+    """One native tool."""
 
     name: str
     description: str
     parameters: Schema | None
+    """Exactly what the model is shown; history uses no other parameters."""
     cases: dict[str, Case]
+    """By the value of `case_parameter`, or by what `select_case` returns; "" is the form that the model is shown."""
     case_parameter: str = ""
     select_case: Callable[[Arguments], str] | None = None
     accepts: Schema = {}
+    """Parameters that calls may also have (older or gated ones), or that are accepted in more forms than are shown."""
     ignored: frozenset[str] = frozenset()
+    """Parameters that are accepted and have no effect."""
     aliases_for: dict[str, tuple[str, ...]] = {}
+    """Required parameter -> others that may be given instead."""
     required_schema: Schema | None = None
+    """What a call must have, as schema keywords, instead of `required`."""
     aliases: tuple[str, ...] = ()
+    """Other names that calls may use."""
     represents: frozenset[str] = frozenset()
+    """The base tools it stands for, if not that of the case "" (else those of all cases)."""
     kind: Literal["function", "freeform"] = "function"
     grammar: dict[str, Any] | None = None
     namespace: str = ""
     typed: dict[str, Opaque] = {}
-    """What stands for the tool on a wire whose models know it by themselves."""
+    """Wire -> the declaration of a tool whose schema is built into the vendor's models."""
     models: str = ""
-    """A pattern: only models whose names match see it."""
+    """Regular expression: only models whose names match see it."""
     hidden: bool = False
-    """It is understood when it is called, and never shown: a tool that the models of a harness remember."""
+    """Calls are understood, but the model is not shown the tool: it was part of earlier versions of the harness."""
 
     @property
     def base_tools(self) -> frozenset[str]:
-        """The base tools that it stands for."""
-        return self.represents or frozenset(case.base for case in self.cases.values())
+        """The base tools it stands for."""
+        if self.represents:
+            return self.represents
+        return frozenset({self.cases[""].base} if "" in self.cases else {case.base for case in self.cases.values()})
 
     @property
     def qualified_name(self) -> str:
@@ -154,159 +147,120 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def accepted_schema(self) -> Schema:
-        """The schema that calls are checked against: what is shown, and what is taken beside it.
+        """The schema that calls are validated against: what is shown, and what is accepted beside it.
 
-        Names that an object inside does not know are let through, and mean nothing.
+        Unknown keys of nested objects are allowed and have no effect.
         """
-        free = self.kind == "freeform"  # as it is called where there are functions only
-        shown = self.parameters or (object_schema("input", input=string()) if free else object_schema())
-        found = cast(Schema, _allow_unknown_keys({**shown, "properties": {**shown.get("properties", {}), **self.accepts}}))
-        found["properties"].update({name: {} for name in self.ignored})
-        needed = cast(list[str], found.pop("required", []))
+        shown = self.parameters or {"type": "object", "properties": {}}
+        if self.kind == "freeform" and self.parameters is None:  # how it is called on wires that have only functions
+            shown = {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}
+        properties = {**shown.get("properties", {}), **self.accepts}
+        schema = cast(Schema, _allow_unknown_keys({**shown, "properties": properties}))
+        schema["properties"].update({name: {} for name in self.ignored})
+        required = cast(list[str], schema.pop("required", []))
         if self.required_schema is not None:
-            return {**found, **self.required_schema}
+            return {**schema, **self.required_schema}
         rules = [
-            {"if": {"anyOf": [{"required": [name]} for name in others]}, "else": {"required": [wanted]}}
-            for wanted, others in self.aliases_for.items()
+            {"if": {"anyOf": [{"required": [name]} for name in others]}, "else": {"required": [parameter]}}
+            for parameter, others in self.aliases_for.items()
         ]
-        needed = [name for name in needed if name not in self.aliases_for]
-        return {**found, **({"required": needed} if needed else {}), **({"allOf": rules} if rules else {})}
+        required = [name for name in required if name not in self.aliases_for]
+        return {**schema, **({"required": required} if required else {}), **({"allOf": rules} if rules else {})}
 
-    # ---- the way in
+    def native_name(self, case: Case, parameter: str) -> str:
+        """What the model calls a base parameter: the last field for it that is shown; the base name if there is none."""
+        shown = (self.parameters or {}).get("properties", {})
+        natives = [field.native for field in case.fields if isinstance(field, Field) and field.base == parameter]
+        return next((name for name in reversed(natives) if name in shown), parameter)
+
+    # ---- native -> base
 
     def find_case(self, native: Arguments) -> Case:
-        """What a call means. Raises ToolError."""
+        """The case of a call. Raises ToolError."""
         if not self.case_parameter:
             return self.cases["" if self.select_case is None else self.select_case(native)]
-        found = self.cases.get(str(native.get(self.case_parameter)))
-        if found is None:
-            known = ", ".join(self.cases)
-            raise ToolError(
-                f"{self.name}: {self.case_parameter} must be one of {known}, not {native.get(self.case_parameter)!r}",
-                kind="validation",
-            )
-        return found
+        value = native.get(self.case_parameter)
+        case = self.cases.get(str(value))
+        if case is None:
+            choices = ", ".join(self.cases)
+            raise ToolError(f"{self.name}: {self.case_parameter} must be one of {choices}, not {value!r}", kind="validation")
+        return case
 
     def to_base(self, native: Arguments) -> tuple[str, Arguments]:
-        """The base tool and its arguments. Raises ToolError, in the model's own words."""
+        """The base tool and its arguments. Raises ToolError, in terms of native parameters."""
         case = self.find_case(native)
-        if case.to_base is not None:
-            return case.base, {**case.fixed, **case.to_base(native)}
-        return case.base, {**case.fixed, **_map_fields(case.fields, native, to_base=True)}
+        arguments = case.to_base(native) if case.to_base is not None else _map_fields(case.fields, native, to_base=True)
+        return case.base, {**case.fixed, **arguments}
 
-    # ---- the way back
+    # ---- base -> native
 
     def from_base(self, base: str, arguments: Arguments) -> tuple[Arguments, tuple[Loss, ...]] | None:
-        """A call of a base tool as the model would have made it, and what cannot be said; None: it cannot be said at all."""
-        given = {name: value for name, value in arguments.items() if value is not None}
-        sayings = [
-            (native, *self._compare_round_trip(base, given, native))
-            for value, case in self.cases.items()
-            if case.base == base and (native := self._to_native(value, case, given)) is not None
+        """A base call as the model would have made it, and what that loses; None if it cannot be expressed at all."""
+        present = {name: value for name, value in arguments.items() if value is not None}
+        candidates = [
+            (native, *self._compare_round_trip(base, present, native))
+            for key, case in self.cases.items()
+            if case.base == base and (native := self._to_native(key, case, present)) is not None
         ]
-        if not sayings:
+        if not candidates:
             return None
-        native, missing, _ = min(sayings, key=lambda saying: (len(saying[1]), saying[2]))
-        return native, tuple(
-            Loss(f"parameter {name!r}", self.name, "this model's tool has no way to say it") for name in missing
-        )
+        native, lost, _ = min(candidates, key=lambda candidate: (len(candidate[1]), candidate[2]))
+        return native, tuple(Loss(f"parameter {name!r}", self.name, "this model's tool cannot express it") for name in lost)
 
-    def _to_native(self, case_key: str, case: Case, arguments: Arguments) -> Arguments | None:
+    def _to_native(self, key: str, case: Case, arguments: Arguments) -> Arguments | None:
         if case.can_express is not None and not case.can_express(arguments):
             return None
         native = case.from_base(arguments) if case.from_base is not None else _map_fields(case.fields, arguments, to_base=False)
-        return {self.case_parameter: case_key, **native} if native is not None and self.case_parameter else native
+        if native is None:
+            return None
+        if self.parameters is not None:
+            native = {name: value for name, value in native.items() if name in self.parameters.get("properties", {})}
+        return {self.case_parameter: key, **native} if self.case_parameter else native
 
     def _compare_round_trip(self, base: str, arguments: Arguments, native: Arguments) -> tuple[list[str], int]:
-        """Which base parameters a native call does not bring again, and how many it says that nobody has said."""
+        """Which base parameters a native call does not bring back, and how many it adds."""
         try:
-            again = canonical_call(*self.to_base(native))
-        except Exception:  # what cannot be read again was not said
-            again = {}
-        meant = canonical_call(base, arguments)
-        missing = [name for name, value in meant.items() if name not in again or again[name] != value]
-        return missing, sum(name not in meant for name in again)
+            restored = canonical_call(*self.to_base(native))
+        except Exception:  # a call that cannot be read back expresses nothing
+            restored = {}
+        original = canonical_call(base, arguments)
+        lost = [name for name, value in original.items() if name not in restored or restored[name] != value]
+        return lost, sum(name not in original for name in restored)
 
 
 class Facade(msgspec.Struct, frozen=True, kw_only=True):
-    """All native tools of a harness. Base tools without a view that it does not show either are not seen by the model."""
+    """All native tools of a harness. A base tool without a view is shown under its own name, unless it is hidden."""
 
     id: str
     title: str
     views: tuple[View, ...]
     failure: Renderer | None = None
-    """How a failure reads where a case does not say."""
+    """Renders failures where a case does not."""
     note: str = ""
     """For the instructions: how to work with the tools, by the names that the model sees."""
-    shows: frozenset[str] = frozenset()
-    """Base tools that are shown under their own names beside the views."""
-
-
-# ---- helpers for tables
+    hides: frozenset[str] = frozenset()
+    """Base tools that the model does not need: other tools do their work."""
 
 
 def _map_fields(fields: tuple[Field | str, ...], arguments: Arguments, *, to_base: bool) -> Arguments:
-    found: Arguments = {}
-    for field in fields:
-        one = Field(native=field, base=field) if isinstance(field, str) else field
-        source, target = (one.native, one.base) if to_base else (one.base, one.native)
-        change = one.to_base if to_base else one.from_base
-        if one.needs_all_arguments and change is not None:
-            value = change(arguments)
+    mapped: Arguments = {}
+    for row in fields:
+        field = Field(native=row, base=row) if isinstance(row, str) else row
+        source, target = (field.native, field.base) if to_base else (field.base, field.native)
+        convert = field.to_base if to_base else field.from_base
+        if field.needs_all_arguments and convert is not None:
+            value = convert(arguments)
         elif source in arguments:
-            value = arguments[source] if change is None else change(arguments[source])
+            value = arguments[source] if convert is None else convert(arguments[source])
         else:
             continue
         if value is not msgspec.UNSET:
-            found[target] = value
-    return found
+            mapped[target] = value
+    return mapped
 
 
 def _allow_unknown_keys(node: Any) -> Any:
-    """A schema whose objects let any name through."""
+    """A schema without `additionalProperties`, at any depth."""
     if isinstance(node, dict):
         return {key: _allow_unknown_keys(value) for key, value in cast(Schema, node).items() if key != "additionalProperties"}
     return [_allow_unknown_keys(item) for item in cast(list[Any], node)] if isinstance(node, list) else node
-
-
-def object_schema(required: str = "", **properties: Any) -> Schema:
-    """A native schema: `shape("file_path", file_path=text(), limit=number())`."""
-    found: Schema = {"type": "object", "properties": properties}
-    if required:
-        found["required"] = required.split()
-    return found
-
-
-def closed_schema(required: str = "", **properties: Any) -> Schema:
-    """A native schema that names all there is."""
-    return {**object_schema(required, **properties), "additionalProperties": False}
-
-
-def string(**keywords: Any) -> Schema:
-    """A parameter that is a text."""
-    return {"type": "string", **keywords}
-
-
-def string_list(**keywords: Any) -> Schema:
-    """A parameter that is a list of texts."""
-    return {"type": "array", "items": string(), **keywords}
-
-
-def number(**keywords: Any) -> Schema:
-    """A parameter that is a number."""
-    return {"type": "number", **keywords}
-
-
-def integer(**keywords: Any) -> Schema:
-    """A parameter that is a whole number."""
-    return {"type": "integer", **keywords}
-
-
-def omit(_: Any) -> Any:
-    """The way back of a parameter that is taken and never said."""
-    return msgspec.UNSET
-
-
-def boolean(**keywords: Any) -> Schema:
-    """A parameter that is true or false."""
-    return {"type": "boolean", **keywords}

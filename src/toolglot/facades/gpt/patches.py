@@ -1,6 +1,6 @@
-"""Patches as GPT models say them: as free text, as a function, as a command, or as one operation on a file.
+"""Patches as GPT models write them: as free text, as a function, as a command, or as one operation on a file.
 
-Laws: a command that is nothing but a patch is the patch. Whatever form a model remembers is understood; only one is shown.
+A command that is nothing but a patch is the patch. Whatever form a model remembers is understood; only one is shown.
 """
 
 import re
@@ -9,7 +9,8 @@ from typing import cast
 
 from toolglot.errors import ToolError
 from toolglot.facades.equivalence import render_patch
-from toolglot.facades.view import Arguments, Case, RenderContext, View, closed_schema, object_schema, string
+from toolglot.facades.parameters import closed_schema, object_schema, string
+from toolglot.facades.view import Arguments, Case, RenderContext, View
 from toolglot.request import Schema
 from toolglot.wire.spec import OPENAI_RESPONSES
 
@@ -27,10 +28,10 @@ __all__ = [
 ]
 
 PATCH_FORMAT = (
-    "A patch begins with '*** Begin Patch' and ends with '*** End Patch'. Between them are sections: '*** Add File: PATH' and "
-    "its lines, each behind '+'; '*** Delete File: PATH'; '*** Update File: PATH', perhaps '*** Move to: PATH', then chunks. "
-    "A chunk is '@@', or '@@ ' with a line of the file to start after, then lines behind ' ' (kept), '-' (removed) or '+' "
-    "(added), with about three kept lines around each change. Paths are relative."
+    "A patch starts with '*** Begin Patch' and ends with '*** End Patch'. Between them are sections: '*** Add File: PATH' with "
+    "its lines, each prefixed with '+'; '*** Delete File: PATH'; '*** Update File: PATH', optionally '*** Move to: PATH', then "
+    "chunks. A chunk starts with '@@', or '@@ ' and a line of the file to search after, then lines prefixed with ' ' "
+    "(context), '-' (removed) or '+' (added), with about three context lines around each change. Paths are relative."
 )
 GRAMMAR = r"""start: "*** Begin Patch" LF section+ "*** End Patch" LF?
 section: add | delete | update
@@ -62,17 +63,17 @@ def extract_patch(command: str | list[str]) -> str | None:
     """The patch that a command is, as seen from where it starts; None for any other command."""
     if isinstance(command, list):
         return command[1] if len(command) == 2 and command[0] in _PROGRAMS and _is_patch(command[1]) else None
-    folder = ""
-    if found := _CHANGE_DIRECTORY.match(command):
-        folder, command = shlex.split(found[1])[0], command[found.end() :]
+    directory = ""
+    if match := _CHANGE_DIRECTORY.match(command):
+        directory, command = shlex.split(match[1])[0], command[match.end() :]
     body = command if _is_patch(command) else _extract_argument(command)
-    return rebase_patch(folder, body) if body is not None and _is_patch(body) else None
+    return rebase_patch(directory, body) if body is not None and _is_patch(body) else None
 
 
 def _extract_argument(command: str) -> str | None:
-    """What stands behind `apply_patch`: a here-document, or one word."""
-    if found := _HEREDOC.fullmatch(command):
-        return re.sub(r"(?m)^\t+", "", found["body"]) if found["dash"] else found["body"]
+    """What follows `apply_patch`: a here-document, or one word."""
+    if match := _HEREDOC.fullmatch(command):
+        return re.sub(r"(?m)^\t+", "", match["body"]) if match["dash"] else match["body"]
     if not command.lstrip().startswith(_PROGRAMS):
         return None
     try:
@@ -88,32 +89,33 @@ def _is_patch(body: str) -> bool:
 
 
 def rebase_patch(directory: str, patch: str) -> str:
-    """A patch as it is said from above a folder."""
+    """A patch written below a directory, with its paths as seen from above it."""
     if directory in ("", "."):
         return patch
-    return _PATHS.sub(lambda found: found[1] + (found[2] if found[2].startswith("/") else f"{directory}/{found[2]}"), patch)
+    return _PATHS.sub(lambda match: match[1] + (match[2] if match[2].startswith("/") else f"{directory}/{match[2]}"), patch)
 
 
 def _patch_to_base(native: Arguments) -> Arguments:
     """A patch in whichever form it came. Raises ToolError."""
     if native.get("input"):
         return {"text": native["input"]}
-    said = cast(Arguments, native.get("operation") or native)
-    if said.get("type") not in _OPERATIONS:
-        raise ToolError("apply_patch: input is missing; give the whole patch, from *** Begin Patch on", kind="validation")
-    if not said.get("path"):
-        raise ToolError(f"apply_patch: {said['type']} needs a path", kind="validation")
-    return {"ops": [{name: said[name] for name in ("type", "path", "diff") if said.get(name) is not None}]}
+    operation = cast(Arguments, native.get("operation") or native)
+    if operation.get("type") not in _OPERATIONS:
+        problem = "input is missing; give the whole patch, from *** Begin Patch to *** End Patch"
+        raise ToolError(f"apply_patch: {problem}", kind="validation", code="invalid_argument")
+    if not operation.get("path"):
+        raise ToolError(f"apply_patch: {operation['type']} needs a path", kind="validation", code="invalid_argument")
+    return {"ops": [{name: operation[name] for name in ("type", "path", "diff") if operation.get(name) is not None}]}
 
 
 def render_patch_result(context: RenderContext) -> str:
-    """A patch that was applied, as the tools for commands say it."""
+    """A patch that was applied, in the form of a command's output."""
     return f"Exit code: 0\nWall time: {round(context.data['seconds'], 1):g} seconds\nOutput:\n{context.text}\n"
 
 
 def render_patch_failure(context: RenderContext) -> str:
     """Why a patch was not applied."""
-    if context.kind not in ("validation", "execution", "not_found") or context.text.startswith("apply_patch: "):
+    if context.kind not in ("validation", "execution", "not_found") or context.code == "invalid_argument":
         return context.text
     return f"apply_patch verification failed: {context.text}"
 
@@ -125,7 +127,7 @@ _PATCH_CASE = Case(
     result=render_patch_result,
     failure=render_patch_failure,
 )
-# As one operation on a file, which is how the API's own tool says it.
+# One operation on a file, the form of the API's own tool.
 OPERATION_PARAMETERS: Schema = {
     "operation": {"type": "object"},
     "type": string(enum=list(_OPERATIONS)),
@@ -135,7 +137,7 @@ OPERATION_PARAMETERS: Schema = {
 
 APPLY_PATCH = View(
     name="apply_patch",
-    description="Changes files by a patch. The input is the patch itself, as plain text: no JSON around it.",
+    description="Change files with a patch. The input is the patch itself, as plain text, not wrapped in JSON.",
     parameters=None,
     kind="freeform",
     grammar={"syntax": "lark", "definition": GRAMMAR},
@@ -147,11 +149,11 @@ APPLY_PATCH = View(
 
 
 def make_apply_patch_function(*, accepts: Schema | None = None) -> View:
-    """The same for models that have no tools with free text. `accepts`: other ways to say a patch."""
+    """The same for models without freeform tools. `accepts`: other forms of a patch."""
     return View(
         name="apply_patch",
-        description=f"Changes files by a patch. {PATCH_FORMAT}",
-        parameters=closed_schema("input", input=string(description="The whole patch.")),
+        description=f"Change files with a patch. {PATCH_FORMAT}",
+        parameters=closed_schema("input", input=string("The complete patch.")),
         cases={"": _PATCH_CASE},
         accepts=accepts or {},
         required_schema={},
@@ -168,12 +170,12 @@ _SECTION = re.compile(r"\*\*\* (Add|Update|Delete) File: (.*)")
 def _operation_from_base(base: Arguments) -> Arguments | None:
     """A patch of one section that moves nothing; None for any other."""
     lines = render_patch(base).strip().split("\n")[1:-1]
-    found = _SECTION.fullmatch(lines[0].strip()) if lines else None
-    if found is None or any(line.startswith("*** ") and line != "*** End of File" for line in lines[1:]):
+    section = _SECTION.fullmatch(lines[0].strip()) if lines else None
+    if section is None or any(line.startswith("*** ") and line != "*** End of File" for line in lines[1:]):
         return None
     return {
-        "type": _OPERATION_TYPES[found[1]],
-        "path": found[2].strip(),
+        "type": _OPERATION_TYPES[section[1]],
+        "path": section[2].strip(),
         **({"diff": "\n".join(lines[1:])} if len(lines) > 1 else {}),
     }
 
@@ -181,14 +183,14 @@ def _operation_from_base(base: Arguments) -> Arguments | None:
 APPLY_PATCH_OPERATION = View(
     name="apply_patch",
     description=(
-        "Creates, updates or deletes one file. diff: chunks of lines behind ' ' (kept), '-' (removed) or '+' (added), each of "
-        "them behind '@@' or '@@ ' with a line of the file to start after; of a new file, all lines behind '+'."
+        "Create, update or delete one file. A diff consists of chunks, each starting with '@@' or '@@ ' and a line of the file "
+        "to search after, then lines prefixed with ' ' (context), '-' (removed) or '+' (added)."
     ),
     parameters=object_schema(
         "type path",
-        type=string(enum=list(_OPERATIONS)),
-        path=string(description="The file, relative to the workspace."),
-        diff=string(description="What changes; not for delete_file."),
+        type=string("What to do.", enum=list(_OPERATIONS)),
+        path=string("Path of the file, relative to the workspace."),
+        diff=string("The chunks; for create_file, all lines prefixed with '+'. Omit it for delete_file."),
     ),
     typed={OPENAI_RESPONSES: {"type": "apply_patch"}},
     cases={"": Case(base="patch", to_base=_patch_to_base, from_base=_operation_from_base)},

@@ -1,0 +1,228 @@
+"""What native calls mean, in every facade: the scenarios, and laws that hold for all tools."""
+
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolglot.errors import ToolError
+from toolglot.facades.bound_facade import BoundFacade
+from toolglot.facades.catalog import find_facade
+from toolglot.facades.gemini_cli import MAX_URLS
+from toolglot.facades.gpt.patches import extract_patch
+from toolglot.facades.view import View
+from toolglot.jsontext import loads_object
+from toolglot.schema.arguments import SchemaBinder, make_example
+
+from .scenarios import IDS, VISIBLE, Arguments, base_schemas, interpret, load, scenarios, view_of
+
+PATCH = "*** Begin Patch\n*** Update File: a.py\n@@ def f():\n-    return 1\n+    return 2\n*** End Patch"
+FUNCTIONS = [(facade_id, view) for facade_id, view in VISIBLE if view.kind == "function"]
+FUNCTION_IDS = [name for name, (_, view) in zip(IDS, VISIBLE, strict=True) if view.kind == "function"]
+
+
+@pytest.mark.parametrize(("facade_id", "scenario"), scenarios("interpret"))
+def test_a_native_call_is_one_base_call(facade_id: str, scenario: Arguments) -> None:
+    tool, arguments, repairs = interpret(facade_id, *scenario["interpret"])
+    assert [tool, arguments] == scenario["base"]
+    assert [subject for subject in repairs if "colour" in subject] == []
+    assert SchemaBinder({**base_schemas()[tool], "additionalProperties": True}).bind(arguments) is not None
+
+
+@pytest.mark.parametrize(("facade_id", "scenario"), scenarios("invalid"))
+def test_an_invalid_call_is_explained_in_native_terms(facade_id: str, scenario: Arguments) -> None:
+    with pytest.raises(ToolError) as caught:
+        interpret(facade_id, *scenario["invalid"])
+    assert caught.value.kind == "validation"
+    assert all(text in str(caught.value) for text in scenario["mentions"]), str(caught.value)
+
+
+def example(view: View) -> Arguments:
+    """A call with the required parameters, of a tool that needs more than its schema says."""
+    extra = {
+        "bash": {"command": "ls"},
+        "TaskStop": {"task_id": "1"},
+        "run": {"find": [{"ref_id": "w1", "pattern": "x"}]},
+        "web_fetch": {"prompt": "https://a.test/"},
+    }
+    needed = make_example(view.parameters or {})
+    properties = (view.parameters or {})["properties"]
+    return {**needed, **{key: value for key, value in extra.get(view.name, {}).items() if key in properties}}
+
+
+@pytest.mark.parametrize(("facade_id", "view"), FUNCTIONS, ids=FUNCTION_IDS)
+def test_an_unknown_parameter_is_dropped_with_a_repair(facade_id: str, view: View) -> None:
+    plain = interpret(facade_id, view.name, example(view))
+    tool, arguments, repairs = interpret(facade_id, view.name, {**example(view), "colour": "red"})
+    assert (tool, arguments) == plain[:2]
+    assert repairs == [*plain[2], "parameter 'colour'"]
+
+
+@pytest.mark.parametrize(("facade_id", "view"), FUNCTIONS, ids=FUNCTION_IDS)
+def test_a_missing_or_wrong_parameter_is_named_with_its_tool(facade_id: str, view: View) -> None:
+    required = (view.parameters or {}).get("required", ())
+    for name in required:
+        wrong = {**example(view), name: {"what": [1]}}
+        with pytest.raises(ToolError, match=f"(?s){view.name}.*{name}"):
+            interpret(facade_id, view.name, wrong)
+        optional = view.required_schema is not None and name not in str(view.required_schema)
+        if not optional:
+            missing = {key: value for key, value in example(view).items() if key != name}
+            with pytest.raises(ToolError, match=f"(?s){view.name}.*{name}") as caught:
+                interpret(facade_id, view.name, missing)
+            assert caught.value.kind == "validation"
+
+
+@pytest.mark.parametrize("name", ["read_file", "glob", "list_background_processes"])
+def test_gemini_may_wait_for_the_previous_call(name: str) -> None:
+    call = example(view_of("gemini-cli", name))
+    assert interpret("gemini-cli", name, {**call, "wait_for_previous": True}) == interpret("gemini-cli", name, call)
+
+
+def test_nearly_right_names_and_values_are_repaired() -> None:
+    edit = {"filePath": "a", "oldString": "b", "new_string": "c", "replace_all": "true"}
+    tool, arguments, repairs = interpret("claude-code", "Edit", edit)
+    assert (tool, arguments) == ("edit", {"path": "a", "old": "b", "new": "c", "count": "all", "match": "exact"})
+    assert repairs
+    _, arguments, repairs = interpret("gemini-cli", "read_file", {"file_path": "a", "start_line": "3"})
+    assert arguments["start_line"] == 3
+    assert repairs
+
+
+def test_gemini_opens_at_most_twenty_pages() -> None:
+    urls = [f"https://a.test/{number}" for number in range(30)]
+    assert interpret("gemini-cli", "web_fetch", {"prompt": " ".join(urls)})[1]["target"] == urls[:MAX_URLS]
+
+
+# ---- the table of what corresponds
+
+HARNESSES = {
+    "claude-code": ("claude-code", "claude-code-2.0"),
+    "anthropic-api": ("anthropic-api", "agent-toolset"),
+    "gemini-cli": ("gemini-cli-2",),
+    "codex": ("codex", "codex-oss", "codex-shell", "codex-shell-command", "openai"),
+    "openai-api": ("openai", "codex-shell"),
+    "qwen-code": ("qwen-code",),
+    "kimi": ("kimi",),
+}
+RENAMED = {"web_click": "web_open", "local_shell": "shell", "web.run": "run"}
+
+
+def test_the_scenarios_cover_every_mapping(shared: Path) -> None:
+    rows: dict[str, Arguments] = loads_object((shared / "facades" / "mapping.json").read_bytes())["map"]
+    compared = 0
+    for capability, harnesses in rows.items():
+        for key in harnesses:
+            harness, _, name = key.partition(".")
+            facade_ids = HARNESSES.get(harness, ())
+            if not facade_ids:
+                continue
+            name = re.split(r"[\[(]", name)[0]
+            name, base = RENAMED.get(name, name), RENAMED.get(capability, capability)
+            covered = {
+                (tool, scenario["base"][0])
+                for facade_id in facade_ids
+                for scenario in load(facade_id)
+                if "interpret" in scenario
+                for view in [view_of(facade_id, scenario["interpret"][0])]
+                for tool in (view.name, *view.aliases)
+            }
+            covered |= {
+                (scenario["tool"], scenario["expressible"])
+                for facade_id in facade_ids
+                for scenario in load(facade_id)
+                if "expressible" in scenario
+            }
+            assert (name, base) in covered, key
+            compared += 1
+    assert compared > 85
+
+
+def test_every_mapped_parameter_is_accepted(shared: Path) -> None:
+    mapping = loads_object((shared / "facades" / "mapping.json").read_bytes())
+    for harnesses in mapping["map"].values():
+        for key, row in harnesses.items():
+            harness, _, name = key.partition(".")
+            name = RENAMED.get(re.split(r"[\[(]", name)[0], re.split(r"[\[(]", name)[0])
+            accepted = {
+                word
+                for facade_id in HARNESSES.get(harness, ())
+                for view in find_facade(facade_id).views
+                if name in (view.name, *view.aliases)
+                for word in re.findall(r"'([^']+)':", str(view.accepted_schema))
+            }
+            for target in (value for name, value in row.items() if name != "same_as" and accepted):
+                names = target.get("param", []) if isinstance(target, dict) else target
+                names = [names] if isinstance(names, str) else names
+                assert {name.rpartition(".")[2] for name in names} <= accepted, key
+    for harness, aliases in mapping["input_aliases"].items():
+        known = {alias for facade_id in HARNESSES[harness] for view in find_facade(facade_id).views for alias in view.aliases}
+        assert {old for old, new in aliases.items() if new not in ("Agent", "agent")} <= known, harness
+
+
+# ---- patches as commands
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        f"apply_patch <<'EOF'\n{PATCH}\nEOF",
+        f'applypatch <<"X"\n{PATCH}\nX\n',
+        f"  apply_patch << EOF\n{PATCH}\nEOF\n\n",
+        f"cd . && apply_patch <<EOF\n{PATCH}\nEOF",
+        f"apply_patch '{PATCH}'",
+        PATCH,
+        f"apply_patch <<-EOF\n\t{PATCH}\n\tEOF",
+        ["apply_patch", PATCH],
+        ["bash", "-lc", f"apply_patch <<'EOF'\n{PATCH}\nEOF"],
+    ],
+)
+@pytest.mark.parametrize(("facade_id", "name"), [("codex", "exec_command"), ("codex-shell", "shell"), ("codex-oss", "shell")])
+def test_a_command_that_is_nothing_but_a_patch_is_the_patch(facade_id: str, name: str, command: str | list[str]) -> None:
+    tool, arguments, _ = interpret(facade_id, name, {"cmd" if name == "exec_command" else "command": command})
+    assert (tool, arguments["text"].strip()) == ("patch", PATCH)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "ls",
+        "apply_patch",
+        "apply_patch < a.patch",
+        f"apply_patch <<'EOF'\n{PATCH}\nEOF\nrm -rf src",
+        f"apply_patch <<'EOF' && ls\n{PATCH}\nEOF",
+        f"ls && apply_patch <<'EOF'\n{PATCH}\nEOF",
+        "apply_patch <<'EOF'\nno patch\nEOF",
+        f"cd $HOME && apply_patch <<'EOF'\n{PATCH}\nEOF",
+        "apply_patch 'a",
+        f"cd - && apply_patch <<'EOF'\n{PATCH}\nEOF",
+        f"cat <<'EOF'\n{PATCH}\nEOF",
+    ],
+)
+def test_any_other_command_is_a_command(command: str) -> None:
+    assert extract_patch(command) is None
+    assert interpret("codex", "exec_command", {"cmd": command})[0] == "shell"
+
+
+def test_paths_of_a_patch_are_relative_to_where_the_command_runs() -> None:
+    patch = "*** Begin Patch\n*** Update File: a\n*** Move to: b\n@@\n-*** Add File: x\n+y\n*** Delete File: /z\n*** End Patch"
+    command = f"cd 'my src' && apply_patch <<EOF\n{patch}\nEOF"
+    _, arguments, _ = interpret("codex", "exec_command", {"cmd": command, "workdir": "app"})
+    assert arguments["text"] == patch.replace("File: a", "File: app/my src/a").replace("to: b", "to: app/my src/b")
+
+
+@given(st.text(), st.lists(st.text(), max_size=3))
+def test_no_command_breaks_the_search_for_a_patch(line: str, argv: list[str]) -> None:
+    assert extract_patch(line) is None or "*** Begin Patch" in line
+    assert extract_patch(argv) is None
+
+
+def test_free_text_is_the_patch() -> None:
+    assert interpret("codex", "apply_patch", None, PATCH)[:2] == ("patch", {"text": PATCH})
+
+
+def test_a_view_is_available_only_with_the_base_tool_of_its_visible_form() -> None:
+    facade = BoundFacade(find_facade("claude-code"), "claude-x", ["web_open", "multi_edit", "view_image"])
+    assert [view.name for view in facade.views] == ["WebFetch"]
