@@ -127,10 +127,10 @@ def test_a_way_back_that_gives_no_arguments_is_none(back: Any, caplog: pytest.Lo
 @pytest.mark.parametrize(
     ("table", "logged"),
     [
-        (view({"result": five}), "the result of show has no words of its own: TypeError('a number came, not a text')"),
-        (view({"result": nothing}), "null came"),
+        (view({"result": five}), "the result of show cannot be rendered: TypeError('a number is not a string')"),
+        (view({"result": nothing}), "null is not a string"),
         (view({"is_failure": falls}), "it fell"),
-        (view({"native_data": thing}), "the result of show has no words"),
+        (view({"native_data": thing}), "the result of show cannot be rendered"),
         (view(select_case=falls), "no case fits a call of show"),
         (view(select_case=five), "no case fits a call of show: KeyError(5)"),
     ],

@@ -119,7 +119,7 @@ def test_what_is_no_number_is_left_for_the_base_tool_to_judge() -> None:
 
 
 def test_a_whole_number_stays_whole_on_the_way_back() -> None:
-    text = MINE.replace('wait = { type = "number" }', 'wait = { type = "integer" }')
+    text = MINE.replace('wait.type = "number"', 'wait.type = "integer"')
     terminal = load_facade(text, "mine.toml").views[1]
     found = terminal.from_base("shell", {"command": "ls", "timeout": 0.0004})
     assert found is not None
