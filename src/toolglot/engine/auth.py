@@ -7,7 +7,7 @@ vendor's environment variables, the system keyring, the vendor's sign-in. The va
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
-from functools import cache, partial
+from functools import cache
 from importlib import import_module
 from inspect import isawaitable
 from typing import Literal, Protocol
@@ -147,7 +147,7 @@ class KeySource:
             result = key()
             text = await result if isawaitable(result) else result
             return _Credential((text or "").strip(), "caller")
-        for name in (*self._profile.key_env, *self._profile.token_env):
+        for name in (*self._profile.key_env, *self._profile.token_env):  # a key lasts, a token may have expired
             if value := read_key_variable(name):
                 return _Credential(value, "variable", is_token=name in self._profile.token_env)
         if self._uses_keyring and (not self._keyring_key or self._keyring_key in self._refused_keys):
@@ -172,13 +172,13 @@ class KeySource:
 
 def key_from_variable(name: str) -> Callable[[], str]:
     """A key for `create_engine`: the value of a variable at the time of each request."""
-    return partial(_require_variable, name)
 
+    def read_variable() -> str:
+        if value := read_key_variable(name):
+            return value
+        raise AuthenticationFailed(f"no key: the variable {name} is not set")
 
-def _require_variable(name: str) -> str:
-    if value := read_key_variable(name):
-        return value
-    raise AuthenticationFailed(f"no key: the variable {name} is not set")
+    return read_variable
 
 
 def describe_key_origin(profile: Profile, *, keyring: bool = True) -> str | None:

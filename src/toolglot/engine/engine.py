@@ -163,7 +163,7 @@ class Engine:
         healed = heal_profile(str(error), self.profile) if self._heals_refusals and not error.retryable else None
         if healed is None:
             return None
-        self.profile, self._heads = healed.profile, HeadCache()
+        self.profile, self._heads = healed.profile, HeadCache()  # encoded heads contain what was refused
         repair = Repair(healed.changed_fields, "request", f"{healed.reason}; retried")
         self.applied_heals = (*self.applied_heals, repair)
         log.info("healed %s: %s", self.name, healed.reason, extra={"model": self.name, "healed": healed.changed_fields})
@@ -248,7 +248,7 @@ class EngineState:
             except (ProviderError, TransportError, MalformedReply) as error:
                 delay, reason = retry_state.delay_after(error, attempt), str(error)
             finally:
-                await attempt.close()
+                await attempt.close()  # before the delay, so that no connection is held while waiting
             if retry_state.retries > retries:  # a renewed key or a heal is no retry
                 yield [Retrying(reason, delay, retry_state.retries)]
             await asyncio.sleep(delay)
@@ -306,11 +306,13 @@ class _RetryState:
         redact_error(error, engine)
         delay = None
         if not attempt.has_emitted:  # the caller has seen part of the reply otherwise, and would see it twice
+            # Once: a second 401 means that the renewed key is wrong too.
             if isinstance(error, AuthenticationFailed) and not self._has_renewed_key and attempt.key_headers is not None:
                 if engine.keys.is_renewable:
                     self._has_renewed_key = True
                     engine.keys.mark_refused(attempt.key_headers)
                     return 0.0
+            # Once: a second heal could undo the first, and the two could alternate forever.
             if isinstance(error, ProviderError) and not self.heals and (repair := engine.apply_heal(error, attempt.profile)):
                 self.heals.append(repair)
                 return 0.0
@@ -354,6 +356,7 @@ class _Attempt:
         """The provider's id for this request; "" if it sent none."""
         headers = self.response_headers
         text = next((value for name in _REQUEST_ID_HEADERS if (value := headers.get(name))), "")
+        # A server controls this text, and it ends up on terminals.
         return redact("".join(filter(str.isprintable, text)), self._state.engine.secrets)[:200]
 
     @property
@@ -371,6 +374,7 @@ class _Attempt:
         """Send the request. Raises the provider's error if it answers with one."""
         state, engine, request = self._state, self._state.engine, self._request
         encoded = self._encoded = state.encode(request)
+        # After encoding, which may fail: a sign-in can take seconds, or ask the user for a password.
         self.key_headers = await engine.keys.headers()
         http_request = engine.build_http_request(self.profile, encoded.body, self.key_headers, stream=bool(request.stream))
         if log.isEnabledFor(DEBUG):
@@ -386,7 +390,7 @@ class _Attempt:
         sent_at = time.monotonic()
         response = self._response = await engine.transport.send(http_request)
         self._first_byte_seconds = time.monotonic() - sent_at
-        if response.status >= 300:
+        if response.status >= 300:  # a redirect, too: following it could send the key to another host
             raise error_from_response(response.status, await read_body(response, _MAX_ERROR_BYTES, keep_partial=True))
         self._reader = state.open_reader(request, content_type=response.headers.get("content-type", ""))
         self._restores_calls = needs_restoring(encoded)

@@ -62,16 +62,27 @@ def create_engine(
     Raises UnknownName, UsageError.
     """
     provider, _, name = model.partition(":")
+    engine_name = ""
     if provider == "simulator":
-        return _create_simulated(name, transport=transport, retry=retry, headers=headers, heal=heal, strict=strict)
-    if not name:
-        raise UsageError(f"{model!r} names no model: use PROVIDER:MODEL, such as anthropic:claude-sonnet-4-5, or simulator")
-    if ".." in name.split("/"):  # it would escape from the provider's path
-        raise UsageError(f"{name!r} is not the name of a model")
-    profile = resolve_profile(provider, name)
-    if unknown := set(url_parameters) - set(profile.url_parameter_env):
-        known = ("base_url", "key", "transport", "retry", "headers", "heal", "strict", *profile.url_parameter_env)
-        raise UnknownName(f"option of an engine for {profile.title}", min(unknown), known)
+        from toolglot.engine.simulated import SimulatedTransport
+
+        provider, _, name = name.partition("/")
+        profile = resolve_profile(provider or "anthropic", name)
+        name = name or SIMULATED_MODELS.get(profile.id, "simulated")
+        profile = resolve_profile(profile.id, name)
+        # Whatever was passed for the real provider: the simulator has one address, and takes any key.
+        base_url, key, engine_name = f"http://simulator/@{profile.id}", "simulated", f"simulator:{profile.id}/{name}"
+        url_parameters = dict.fromkeys(profile.url_parameter_env, "simulated")
+        transport = transport or SimulatedTransport()
+    else:
+        if not name:
+            raise UsageError(f"{model!r} names no model: use PROVIDER:MODEL, such as anthropic:claude-sonnet-4-5, or simulator")
+        if ".." in name.split("/"):  # it would escape from the provider's path
+            raise UsageError(f"{name!r} is not the name of a model")
+        profile = resolve_profile(provider, name)
+        if unknown := set(url_parameters) - set(profile.url_parameter_env):
+            known = ("base_url", "key", "transport", "retry", "headers", "heal", "strict", *profile.url_parameter_env)
+            raise UnknownName(f"option of an engine for {profile.title}", min(unknown), known)
     return Engine(
         _fill_urls(profile, base_url, url_parameters),
         transport=transport or default_transport(),
@@ -80,39 +91,13 @@ def create_engine(
         headers=headers,
         heal=heal,
         strict=strict,
-    )
-
-
-def _create_simulated(
-    name: str,
-    *,
-    transport: Transport | None,
-    retry: RetryConfig,
-    headers: Mapping[str, str] | None,
-    heal: bool,
-    strict: bool,
-) -> Engine:
-    from toolglot.engine.simulated import SimulatedTransport
-
-    provider, _, model = name.partition("/")
-    profile = resolve_profile(provider or "anthropic", model)
-    model = model or SIMULATED_MODELS.get(profile.id, "simulated")
-    profile = resolve_profile(profile.id, model)
-    parameters = dict.fromkeys(profile.url_parameter_env, "simulated")
-    return Engine(
-        _fill_urls(profile, f"http://simulator/@{profile.id}", parameters),
-        transport=transport or SimulatedTransport(),
-        key="simulated",
-        retry=retry,
-        headers=headers,
-        heal=heal,
-        strict=strict,
-        name=f"simulator:{profile.id}/{model}",
+        name=engine_name,
     )
 
 
 def _fill_urls(profile: Profile, base_url: str | None, url_parameters: Mapping[str, str]) -> Profile:
     """The profile with every placeholder of its URLs filled in, except the model."""
+    # The caller's address goes before the variable's, and that before the catalog's.
     base = base_url or next((value for name in profile.base_env if (value := os.environ.get(name))), "") or profile.base_url
     if not base:
         raise UsageError(f"{profile.title} needs a base URL: set {' or '.join(profile.base_env)}, or in Python base_url=…")

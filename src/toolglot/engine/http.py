@@ -31,9 +31,9 @@ KEEP_ALIVE_SECONDS = 60.0  # longer than aiohttp's 15: tools run between two req
 TCP_PROBE_SECONDS = 60  # of silence; a model may think for minutes, and routers forget idle connections
 IDLE_CHECKS = 4  # checks per idle timeout, so that a silent stream ends after 1 to 1.25 times the timeout
 STREAMED_BODY_BYTES = 1 << 20  # larger bodies are sent in pieces; aiohttp writes bytes in one go and blocks other tasks
-MAX_HEADER_BYTES = 64 * 1024
+MAX_HEADER_BYTES = 64 * 1024  # aiohttp fails at 8 KB, which some proxies exceed
 USER_AGENT = "toolglot"
-PROXY_SCHEMES = ("http", "https")
+PROXY_SCHEMES = ("http", "https")  # aiohttp does not speak SOCKS
 
 
 class HttpTransport:
@@ -70,7 +70,7 @@ class HttpTransport:
         url = _parse_url(request.url)
         proxy = self._find_proxy(url)
         tls = self._tls_context() if url.scheme == "https" or (proxy or "").startswith("https:") else True
-        if client.limiter is not None:
+        if client.limiter is not None:  # before the timeout starts: waiting for a slot is not the server's fault
             await client.limiter.acquire()
         try:
             async with asyncio.timeout(self._timeouts.first_byte):
@@ -109,10 +109,10 @@ class HttpTransport:
             del self._clients[closed]
         session = aiohttp.ClientSession(
             connector=_create_connector(loop),
-            cookie_jar=aiohttp.DummyCookieJar(),
+            cookie_jar=aiohttp.DummyCookieJar(),  # a cookie would tie unrelated conversations together
             timeout=aiohttp.ClientTimeout(total=None, connect=self._timeouts.connect),
             headers={"User-Agent": USER_AGENT},
-            skip_auto_headers=("Content-Type",),
+            skip_auto_headers=("Content-Type",),  # a GET has no body to describe
             max_line_size=MAX_HEADER_BYTES,
             max_field_size=MAX_HEADER_BYTES,
         )
@@ -163,6 +163,7 @@ def _create_connector(loop: asyncio.AbstractEventLoop) -> "BaseConnector":
                 self.abort()
             super().close()
 
+    # No limit on connections: a provider's own rate limits are the ones that count.
     connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_SECONDS, socket_factory=_create_socket)
     connector._factory = partial[ResponseHandler](Handler, loop=loop)  # pyright: ignore[reportPrivateUsage]
     return connector
@@ -232,7 +233,7 @@ class _AiohttpResponse:
                 return unread
             self._release()
             raise _translate_error(error, self._host, self._timeouts, reading=True) from None
-        except BaseException:
+        except BaseException:  # cancelled: the provider must stop generating, so the connection closes at once
             self._release()
             raise
 
@@ -319,7 +320,7 @@ def _bypasses_proxy(host: str, port: int | None, exceptions: str) -> bool:
 def _translate_error(error: Exception, host: str, timeouts: Timeouts, *, reading: bool = False) -> ToolglotError:
     import aiohttp
 
-    match error:
+    match error:  # the order matters: a ConnectionTimeoutError is a TimeoutError too
         case aiohttp.ConnectionTimeoutError():
             return TimedOut(f"could not connect to {host} within {timeouts.connect:g} seconds", "connect")
         case TimeoutError() if reading:
@@ -337,7 +338,7 @@ def _translate_error(error: Exception, host: str, timeouts: Timeouts, *, reading
 def _describe_connect_error(error: Exception, host: str) -> str:
     import aiohttp
 
-    match error:
+    match error:  # from the most specific class to the most general one
         case aiohttp.ClientConnectorCertificateError(certificate_error=reason):
             return f"the certificate of {host} is not trusted: {getattr(reason, 'verify_message', '') or reason}"
         case aiohttp.ClientSSLError():

@@ -112,8 +112,15 @@ class _RecordingResponse:
     async def _write(self) -> None:
         if self._is_finished:
             return
-        self._is_finished = True
-        response = _record_response(self._inner, b"".join(self._parts), _secret_header_values(self._request))
+        self._is_finished = True  # before the await: `close` may run meanwhile
+        body, secrets = b"".join(self._parts), _secret_header_values(self._request)
+        headers = {name: redact(self.headers[name], secrets) for name in _RECORDED_HEADERS if name in self.headers}
+        try:
+            response = _ResponseRecord(self.status, headers, redact(body.decode(), secrets))
+        except UnicodeDecodeError:
+            for secret in filter(None, secrets):
+                body = body.replace(secret.encode(), b"[hidden]")
+            response = _ResponseRecord(self.status, headers, base64=base64.b64encode(body).decode())
         line = dumps(_Exchange(_record_request(self._request), response)) + b"\n"
 
         def append() -> None:
@@ -140,16 +147,6 @@ def _record_request(request: HttpRequest) -> _RequestRecord:
     return _RequestRecord(request.method, redact(path, secrets), body)
 
 
-def _record_response(response: HttpResponse, body: bytes, secrets: list[str]) -> _ResponseRecord:
-    headers = {name: redact(response.headers[name], secrets) for name in _RECORDED_HEADERS if name in response.headers}
-    try:
-        return _ResponseRecord(response.status, headers, redact(body.decode(), secrets))
-    except UnicodeDecodeError:
-        for secret in filter(None, secrets):
-            body = body.replace(secret.encode(), b"[hidden]")
-        return _ResponseRecord(response.status, headers, base64=base64.b64encode(body).decode())
-
-
 # ---- replay
 
 
@@ -163,7 +160,7 @@ class ReplayTransport:
     async def send(self, request: HttpRequest) -> HttpResponse:
         """Return the recorded response. Raises ReplayMiss."""
         record = _record_request(request)
-        for exchange in self._remaining:
+        for exchange in self._remaining:  # the first match: equal requests are answered in the order of recording
             if next(_compare_requests(exchange.request, record), None) is None:
                 self._remaining.remove(exchange)
                 self._replayed.append(exchange)

@@ -28,7 +28,7 @@ class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
     """Between two pieces of a response."""
 
 
-class HttpRequest(msgspec.Struct, frozen=True, gc=False):
+class HttpRequest(msgspec.Struct, frozen=True, gc=False):  # gc=False: no cycles, and one for each request
     """An HTTP request."""
 
     url: str

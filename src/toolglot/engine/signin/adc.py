@@ -4,12 +4,13 @@ import asyncio
 import os
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from logging import NullHandler, getLogger
 from pathlib import Path
-from typing import Any
 
 from toolglot.engine.signin.tokens import Token, TokenCache, not_signed_in_error
 from toolglot.errors import AuthenticationFailed, ConnectFailed
@@ -33,7 +34,7 @@ class AdcSignIn:
     """Google tokens. Safe to share."""
 
     def __init__(self, *, clock: Callable[[], float] = time.time) -> None:
-        self._cache = TokenCache(self._fetch, clock)
+        self._cache = TokenCache(partial(asyncio.to_thread, _fetch_blocking), clock)
 
     async def token(self, *, fresh: bool) -> Token:
         return await self._cache.get(fresh=fresh)
@@ -47,12 +48,15 @@ class AdcSignIn:
             return None
         if file := os.environ.get("GOOGLE_APPLICATION_CREDENTIALS"):
             return "Google sign-in (GOOGLE_APPLICATION_CREDENTIALS)" if Path(file).is_file() else None
-        if _login_file().is_file():
+        directory = os.environ.get("CLOUDSDK_CONFIG")
+        if not directory and os.name == "nt":
+            directory = str(Path(os.environ.get("APPDATA", "")) / "gcloud")
+        if (Path(directory or "~/.config/gcloud").expanduser() / "application_default_credentials.json").is_file():
             return "Google sign-in (gcloud)"
-        return "Google sign-in (this machine's account)" if _is_google_machine() else None
-
-    async def _fetch(self) -> Token:
-        return await asyncio.to_thread(_fetch_blocking)
+        is_google_machine = any(os.environ.get(name) for name in _HOSTED_VARIABLES)
+        with suppress(OSError):
+            is_google_machine = is_google_machine or _PRODUCT_NAME_FILE.read_text(encoding="utf-8").startswith("Google")
+        return "Google sign-in (this machine's account)" if is_google_machine else None
 
 
 def _fetch_blocking() -> Token:
@@ -76,10 +80,6 @@ def _fetch_blocking() -> Token:
     except errors.GoogleAuthError:
         # The message is left out: it can repeat parts of the key file.
         raise AuthenticationFailed(f"Google refused the application default credentials: {_LOGIN_HINT}") from None
-    return _to_token(credentials)
-
-
-def _to_token(credentials: Any) -> Token:
     expiry: datetime | None = credentials.expiry
     if expiry is not None and expiry.tzinfo is None:  # google-auth returns naive UTC
         expiry = expiry.replace(tzinfo=UTC)
@@ -87,19 +87,3 @@ def _to_token(credentials: Any) -> Token:
     quota_project: str | None = getattr(credentials, "quota_project_id", None)
     headers = {"x-goog-user-project": quota_project} if quota_project else {}
     return Token(str(credentials.token), expiry.timestamp() if expiry else None, headers=headers)
-
-
-def _login_file() -> Path:
-    directory = os.environ.get("CLOUDSDK_CONFIG")
-    if not directory and os.name == "nt":
-        directory = str(Path(os.environ.get("APPDATA", "")) / "gcloud")
-    return Path(directory or "~/.config/gcloud").expanduser() / "application_default_credentials.json"
-
-
-def _is_google_machine() -> bool:
-    if any(os.environ.get(name) for name in _HOSTED_VARIABLES):
-        return True
-    try:
-        return _PRODUCT_NAME_FILE.read_text(encoding="utf-8").startswith("Google")
-    except OSError:
-        return False

@@ -44,7 +44,7 @@ __all__ = [
 ]
 
 PROFILE_ID = "copilot"
-CLIENT_ID = "Iv1.b507a08c87ecfe98"
+CLIENT_ID = "Iv1.b507a08c87ecfe98"  # the public id of Copilot's editor plug-ins
 _LOGIN_COMMAND = "run `toolglot login copilot`"
 _GRANT_TYPE = "urn:ietf:params:oauth:grant-type:device_code"
 _SLOW_DOWN_SECONDS = 5.0  # added to the polling interval on `slow_down` (RFC 8628, section 3.5)
@@ -183,7 +183,7 @@ async def request_device_code(github: GitHub, transport: Transport | None = None
     """Start a sign-in: a code to enter at GitHub."""
     response = await _post_form(transport, f"{github.site}/login/device/code", {"client_id": CLIENT_ID, "scope": "read:user"})
     try:
-        return msgspec.convert(response, DeviceCode, strict=False)
+        return msgspec.convert(response, DeviceCode, strict=False)  # numbers may come as strings
     except msgspec.ValidationError:
         raise AuthenticationFailed(
             f"GitHub did not start the sign-in ({_error_code(response)}): {_LOGIN_COMMAND} later"
@@ -195,7 +195,7 @@ async def wait_for_login(
 ) -> Login:
     """Poll until the user has entered the code. Raises AuthenticationFailed if that does not happen."""
     form = {"client_id": CLIENT_ID, "device_code": code.device_code, "grant_type": _GRANT_TYPE}
-    pause, waited = max(1.0, code.interval), 0.0
+    pause, waited = max(1.0, code.interval), 0.0  # an interval of 0 must not become a busy loop
     while waited < code.expires_in:
         await sleep(pause)
         waited += pause

@@ -8,6 +8,7 @@ import asyncio
 import os
 import time
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from logging import NullHandler, getLogger
@@ -58,7 +59,7 @@ class EntraSignIn:
 
     def __init__(self, *, scope: str = SCOPE, clock: Callable[[], float] = time.time) -> None:
         self._scope = scope
-        self._cache = TokenCache(self._fetch, clock)
+        self._cache = TokenCache(partial(asyncio.to_thread, self._fetch_blocking), clock)
 
     async def token(self, *, fresh: bool) -> Token:
         return await self._cache.get(fresh=fresh)
@@ -73,9 +74,6 @@ class EntraSignIn:
         directories = (os.environ.get("AZURE_CONFIG_DIR") or _LOGIN_DIRECTORIES[0], *_LOGIN_DIRECTORIES[1:])
         has_login = any(map(read_key_variable, _LOGIN_VARIABLES)) or any(Path(d).expanduser().is_dir() for d in directories)
         return "Entra sign-in" if has_login else None
-
-    async def _fetch(self) -> Token:
-        return await asyncio.to_thread(self._fetch_blocking)
 
     def _fetch_blocking(self) -> Token:
         try:

@@ -35,7 +35,7 @@ def load_key(profile_id: str) -> str | None:
 def store_key(profile_id: str, key: str) -> bool:
     """Store a key. Return whether that worked."""
     _call_keyring("set_password", SERVICE, keyring_account(profile_id), key)
-    return load_key(profile_id) == key
+    return load_key(profile_id) == key  # read back: some backends fail without an error
 
 
 def delete_key(profile_id: str) -> bool:
