@@ -50,7 +50,7 @@ class TestParts:
         "where", [{"start_line": 0}, {"start_line": 101}, {"start_line": -1}, {"start_char": -1}, {"start_char": 10**9}]
     )
     def test_a_part_outside_of_the_page_is_an_error_that_says_where_it_ends(self, where: dict[str, int]) -> None:
-        with pytest.raises(ToolError, match=r"outside of the page, which has (lines 1 to 100|characters 0 to \d+)"):
+        with pytest.raises(ToolError, match=r"the page has (lines 1 to 100|characters 0 to \d+)"):
             slice_text(TEXT, 10, **where)
 
 
@@ -89,7 +89,7 @@ class TestRefs:
 
     def test_a_ref_that_was_never_given_says_which_there_are(self) -> None:
         kept = PageStore()
-        with pytest.raises(ToolError, match="no page was opened"):
+        with pytest.raises(ToolError, match="no page has been opened"):
             kept.resolve_target("w1")
         kept.assign_ref("https://a.test")
         with pytest.raises(ToolError, match="from w1 to w1") as caught:

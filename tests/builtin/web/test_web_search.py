@@ -127,7 +127,7 @@ class TestEveryService:
         if service == "searxng":
             assert "status 404" in result.text
         else:
-            assert result.text == 'No results for "it": try other words, or fewer limits.'
+            assert result.text == 'No results for "it": try other words, or fewer restrictions.'
 
     FAILURES = (
         ("/text", "execution", "not JSON"),
@@ -250,6 +250,6 @@ def test_the_tools_say_what_they_are() -> None:
         assert all(field.get("description") for field in parameters["properties"].values())
     searched, opened, found, together = fields
     assert list(together) == ["search_query", "open", "find"]
-    assert list(opened) == ["target", "start_line", "start_char", "question", "format", "timeout", "link"]
+    assert list(opened) == ["target", "start_line", "start_char", "question", "format", "timeout"]
     assert list(searched) == ["queries", "allowed_domains", "blocked_domains", "recency_days", "max_results"]
     assert list(found) == ["target", "pattern"]

@@ -1,6 +1,6 @@
-"""The web: search it, open its pages in a real browser, find text in them.
+"""The web tools: search, open pages in a real browser, find text in them.
 
-Everything that a page loads comes through one gate, which judges each address by its number: what is not public is refused.
+Everything that a page loads comes through one proxy, which judges each address by its number and refuses what is not public.
 """
 
 from toolglot.builtin.web.client import WebClient

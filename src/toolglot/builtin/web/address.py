@@ -1,29 +1,31 @@
-"""Which addresses of the web may be opened: http and https on public addresses, and what the user has allowed beside them.
+"""Decides which web addresses may be opened: http and https on public addresses, and what the user has allowed beside them.
 
-Laws: an address is judged as a number, after whatever name or spelling led to it; a name of which one address is not public is
-refused whole. Whoever connects does so to an address that was judged, never to the name again.
+Laws: an address is judged as a number, after whatever name or spelling led to it; a name is refused if any of its addresses is
+not public. A connection goes to an address that was judged, never to the name again.
 """
 
 import asyncio
 import re
 import socket
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
-from typing import NoReturn
 from urllib.parse import urlsplit
 
 import msgspec
 
+from toolglot.base_errors import ErrorCode
 from toolglot.errors import ToolError, UsageError
 
 __all__ = ["AddressGuard", "Resolver", "Site", "is_public", "parse_site", "resolve_name"]
 
 Address = IPv4Address | IPv6Address
 Resolver = Callable[[str, int], Awaitable[list[str]]]
-"""The addresses of a name, as texts."""
+"""Returns the addresses of a name, as texts."""
 MAX_URL = 8_000
 _DEFAULT_PORTS = {"http": 80, "https": 443}
-# Not public: this host, private, shared, link-local, special, documentation, benchmarks, multicast, reserved; Azure's own host.
+# IANA's special-purpose registry: this host, private, shared, link-local, documentation, benchmarking, multicast, reserved;
+# and 168.63.129.16, Azure's host service.
 _NON_PUBLIC_IPV4 = tuple(
     map(
         IPv4Network,
@@ -37,7 +39,7 @@ _NON_PUBLIC_IPV4 = tuple(
 _PUBLIC_IPV6 = IPv6Network("2000::/3")
 _NON_PUBLIC_IPV6 = tuple(map(IPv6Network, ("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20")))
 _NAT64_PREFIX = IPv6Network("64:ff9b::/96")
-# Ports of other protocols, which a request could be taken for.
+# Ports of other protocols, whose servers could mistake a request for a command (the Fetch standard's list, and databases).
 _BLOCKED_PORTS = frozenset(
     {1, 7, 9, 11, 13, 15, 17, 19, 20, 21, 22, 23, 25, 37, 42, 43, 53, 69, 79, 87, 95, 101, 102, 103, 104, 109, 110, 111, 113}
     | {115, 117, 119, 123, 135, 137, 139, 143, 161, 179, 389, 427, 465, 512, 513, 514, 515, 526, 530, 531, 532, 540, 548, 554}
@@ -62,48 +64,53 @@ class Site(msgspec.Struct, frozen=True):
 
 
 def parse_site(url: str) -> Site:
-    """Where an address leads. Raises ToolError: it is no address of a page."""
+    """Return where a URL leads. Raises ToolError where it is not the URL of a web page."""
     shown = f"{url[:120]!r}"
+    problem, code = "", "invalid_url"
+    host, port, scheme = "", None, _SCHEME.match(url)
     if len(url) > MAX_URL:
-        _refuse(f"the address {shown}… has over {MAX_URL} characters")
-    if found := _FORBIDDEN_CHARS.search(url):
-        _refuse(f"{shown} is not an address: it has the character {found[0]!a}; write it as %XX or leave it out")
-    scheme = _SCHEME.match(url)
-    if scheme is None:
-        _refuse(f"{shown} is neither a known ref nor an address; an address begins with https://")
-    if scheme[1].lower() not in _DEFAULT_PORTS:
-        _refuse(f"{shown}: only http and https are opened, not {scheme[1].lower()!r}", "not_allowed")
-    try:
-        parts = urlsplit(url)
-        host, port = parts.hostname or "", parts.port
-    except ValueError:
-        _refuse(f"{shown} is not an address: host or port cannot be read")
-    if "@" in parts.netloc:
-        _refuse(f"{shown}: an address with a user name is not opened; leave out what stands before '@'", "not_allowed")
-    if not host or not url[scheme.end() :].startswith("//") or port == 0:
-        _refuse(f"{shown} is not an address: it names no host")
-    return Site(parts.scheme, host.rstrip(".").lower(), port or _DEFAULT_PORTS[parts.scheme])
+        problem = f"the URL {shown}… has over {MAX_URL} characters"
+    elif match := _FORBIDDEN_CHARS.search(url):
+        problem = f"{shown} is not a URL: it contains the character {match[0]!a}; percent-encode or remove it"
+    elif scheme is None:
+        problem = f"{shown} is neither a known ref nor a URL; a URL begins with https://"
+    elif scheme[1].lower() not in _DEFAULT_PORTS:
+        problem, code = f"{shown}: only http and https can be opened, not {scheme[1].lower()!r}", "address_not_allowed"
+    else:
+        try:
+            parts = urlsplit(url)
+            host, port = parts.hostname or "", parts.port
+            if "@" in parts.netloc:
+                problem, code = f"{shown} contains a user name: remove what stands before '@'", "address_not_allowed"
+            elif not host or not url[scheme.end() :].startswith("//") or port == 0:
+                problem = f"{shown} is not a URL: it names no host"
+        except ValueError:
+            problem = f"{shown} is not a URL: its host or port is malformed"
+    if problem or scheme is None:
+        raise _site_error(problem, code)
+    name = scheme[1].lower()
+    return Site(name, host.rstrip(".").lower(), port or _DEFAULT_PORTS[name])
 
 
-def _refuse(message: str, kind: str = "validation") -> NoReturn:
-    raise ToolError(message, kind="not_allowed" if kind == "not_allowed" else "validation")
+def _site_error(message: str, code: ErrorCode) -> ToolError:
+    return ToolError(message, kind="not_allowed" if code == "address_not_allowed" else "validation", code=code)
 
 
 def is_public(address: Address) -> bool:
-    """Whether an address belongs to the public internet, also where it stands inside of another one."""
+    """Whether an address belongs to the public internet, also where it is embedded in another one."""
     if isinstance(address, IPv4Address):
         return not any(address in network for network in _NON_PUBLIC_IPV4)
-    if (inner := address.ipv4_mapped) is not None:
-        return is_public(inner)
+    if (embedded := address.ipv4_mapped) is not None:
+        return is_public(embedded)
     if address in _NAT64_PREFIX:
         return is_public(IPv4Address(int(address) & 0xFFFF_FFFF))
     return address in _PUBLIC_IPV6 and not any(address in network for network in _NON_PUBLIC_IPV6)
 
 
 async def resolve_name(host: str, port: int) -> list[str]:
-    """The addresses of a name, as the system knows them."""
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(item[4][0]) for item in found))
+    """Return the addresses of a name by the system's resolver."""
+    results = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(result[4][0]) for result in results))
 
 
 class _AllowEntry(msgspec.Struct, frozen=True):
@@ -115,45 +122,45 @@ class _AllowEntry(msgspec.Struct, frozen=True):
 
 
 class AddressGuard:
-    """Judges where a request may go. allowed: names, addresses and networks that need not be public, with a port or without."""
+    """Decides where a request may go. allowed: names, addresses and networks that need not be public, perhaps with a port."""
 
     def __init__(self, allowed: Iterable[str] = (), resolve: Resolver = resolve_name) -> None:
         self._entries = tuple(map(_parse_allow_entry, allowed))
         self._resolve = resolve
 
     async def resolve_allowed(self, host: str, port: int) -> list[str]:
-        """The addresses to which a connection may be made. Raises ToolError: not_allowed, or the name is not known."""
+        """Return the addresses to which a connection may be made. Raises ToolError."""
         host = host.rstrip(".").lower()
-        named = any(entry.name == host and entry.port in (0, port) for entry in self._entries)
-        if port in _BLOCKED_PORTS and not named:
-            raise ToolError(f"port {port} of {host} is not one of the web", kind="not_allowed")
-        found = [_parse_address(text) for text in await self._resolve_host(host, port)]
-        for address in found:
-            if not (named or is_public(address) or self._is_allowed(address, port)):
-                said = host if host == str(address) else f"{host} ({address})"
-                raise ToolError(f"{said} is not a public address; the user can allow it (allow_private)", kind="not_allowed")
-        return [str(address) for address in found]
+        is_allowed_name = any(entry.name == host and entry.port in (0, port) for entry in self._entries)
+        if port in _BLOCKED_PORTS and not is_allowed_name:
+            raise _site_error(f"port {port} of {host} is not a web port", "address_not_allowed")
+        addresses = [_parse_address(text) for text in await self._resolve_host(host, port)]
+        for address in addresses:
+            if not (is_allowed_name or is_public(address) or self._is_allowed(address, port)):
+                name = host if host == str(address) else f"{host} ({address})"
+                message = f"{name} is not a public address; the user can allow it (allow_private)"
+                raise _site_error(message, "address_not_allowed")
+        return [str(address) for address in addresses]
 
     async def _resolve_host(self, host: str, port: int) -> list[str]:
-        try:
+        with suppress(ValueError):
             return [str(ip_address(host))]
-        except ValueError:
-            pass
-        try:
-            found = await self._resolve(host, port)
-        except (OSError, UnicodeError):
-            found = []
-        if not found:
-            raise ToolError(f"the host {host[:260]!r} is not known; check the address")
-        return found
+        addresses: list[str] = []
+        with suppress(OSError, UnicodeError):
+            addresses = await self._resolve(host, port)
+        if not addresses:
+            raise ToolError(f"the host {host[:260]!r} does not exist; check the URL", code="url_failed")
+        return addresses
 
     def _is_allowed(self, address: Address, port: int) -> bool:
-        plain = address.ipv4_mapped or address if isinstance(address, IPv6Address) else address
-        return any(entry.network is not None and plain in entry.network and entry.port in (0, port) for entry in self._entries)
+        address = address.ipv4_mapped or address if isinstance(address, IPv6Address) else address
+        return any(
+            entry.network is not None and address in entry.network and entry.port in (0, port) for entry in self._entries
+        )
 
 
 def _parse_address(text: str) -> Address:
-    """The address; one that cannot be read is one that is refused."""
+    """Return an address; an unreadable one becomes one that is refused."""
     try:
         return ip_address(text.partition("%")[0])
     except ValueError:
@@ -161,17 +168,14 @@ def _parse_address(text: str) -> Address:
 
 
 def _parse_allow_entry(text: str) -> _AllowEntry:
-    try:
+    with suppress(ValueError):
         return _AllowEntry("", ip_network(text, strict=False), 0)
-    except ValueError:
-        pass
-    found = _ALLOW_ENTRY.fullmatch(text)
-    if found is None or int(found["port"] or 0) > 65535:
+    match = _ALLOW_ENTRY.fullmatch(text)
+    if match is None or int(match["port"] or 0) > 65535:
         raise UsageError(
             f"allow_private: {text!r} is neither a host nor a network; write localhost, 10.0.0.5:8080 or 10.0.0.0/8"
         )
-    host, port = found["host"].strip("[]").lower(), int(found["port"] or 0)
-    try:
+    host, port = match["host"].strip("[]").lower(), int(match["port"] or 0)
+    with suppress(ValueError):
         return _AllowEntry("", ip_network(host), port)
-    except ValueError:
-        return _AllowEntry(host.rstrip("."), None, port)
+    return _AllowEntry(host.rstrip("."), None, port)

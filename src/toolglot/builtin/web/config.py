@@ -1,4 +1,4 @@
-"""What the user has decided about the web: what may be opened beside its public part, who searches, and how much is taken."""
+"""What the user has configured for the web tools."""
 
 from collections.abc import Callable
 
@@ -13,10 +13,10 @@ Secret = str | Callable[[], str | None]
 
 
 class WebConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything has a good value; only searching needs to be told where."""
+    """Everything has a usable default, except for a search service."""
 
     searxng_url: str = ""
-    """The base address of a SearXNG whose JSON format is on."""
+    """Base URL of a SearXNG instance whose JSON format is enabled."""
     brave_key: Secret = ""
     tavily_key: Secret = ""
     brave_url: str = "https://api.search.brave.com/res/v1/web/search"
@@ -24,24 +24,24 @@ class WebConfig(msgspec.Struct, frozen=True, kw_only=True):
     allow_private: tuple[str, ...] = ()
     """Hosts and networks that need not be public: localhost:8000, 10.0.0.0/8."""
     browser: str = ""
-    """The path of Chrome or Chromium; "" finds it, "none" opens pages without one."""
+    """Path of Chrome or Chromium; "" finds it, "none" opens pages without a browser."""
     without_sandbox: bool = False
-    """Chromium without its own sandbox, where the system does not let it have one."""
+    """Run Chromium without its own sandbox, where the system does not support it."""
     timeout: float = 30.0
-    """Seconds for a page, unless the call says otherwise."""
+    """Seconds for a page, unless the call sets its own."""
     max_bytes: int = 10_000_000
-    """Of one page with all that it loads."""
+    """Of one page with everything that it loads."""
     max_chars: int = 20_000
-    """Of one part that is shown."""
+    """Of the text shown at once."""
 
     def __post_init__(self) -> None:
-        for name, least in (("timeout", 0.1), ("max_bytes", 1000), ("max_chars", 200)):
-            if not getattr(self, name) >= least:
-                raise UsageError(f"web: {name} is {getattr(self, name)!r}; it is at least {least:g}")
+        for name, minimum in (("timeout", 0.1), ("max_bytes", 1000), ("max_chars", 200)):
+            if not getattr(self, name) >= minimum:
+                raise UsageError(f"web: {name} is {getattr(self, name)!r}; the minimum is {minimum:g}")
 
     def __repr__(self) -> str:
         """Without keys."""
-        return f"WebConfig(searxng_url={self.searxng_url!r}, allow_private={self.allow_private!r}, browser={self.browser!r})"
+        return f"WebConfig({', '.join(f'{name}={value!r}' for name, value in self.__rich_repr__())})"
 
     def __rich_repr__(self) -> list[tuple[str, object]]:
         """Without keys."""
@@ -49,5 +49,5 @@ class WebConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def resolve_secret(secret: Secret) -> str:
-    """The key itself; "" where there is none."""
+    """Return the key itself; "" where there is none."""
     return secret if isinstance(secret, str) else secret() or ""

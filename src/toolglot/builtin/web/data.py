@@ -1,4 +1,4 @@
-"""What the tools of the web are asked for, where it is more than a text, and what they tell."""
+"""Structured arguments of the web tools, and the data of their results."""
 
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -24,12 +24,12 @@ __all__ = [
 
 @dataclass(frozen=True, kw_only=True)
 class WebQuery:
-    """A search.
+    """A web search.
 
     Attributes:
         q: What to search for.
-        recency: Only results of the last so many days.
-        domains: Only results of these domains.
+        recency: Only results of the last N days.
+        domains: Only results from these domains.
     """
 
     q: str
@@ -42,9 +42,9 @@ class WebOpen:
     """A page to read.
 
     Attributes:
-        ref_id: Its address, or the ref of a page or of a search result.
-        lineno: The first line to show.
-        link: The number of a link on it, from 1: what that leads to is read instead.
+        ref_id: URL, or the ref of a page or a search result.
+        lineno: First line to show, from 1.
+        link: Number of a link on the page, from 1: opens its target instead.
     """
 
     ref_id: str
@@ -57,8 +57,8 @@ class WebFind:
     """Text to find in a page.
 
     Attributes:
-        ref_id: Its address, or the ref of a page or of a search result.
-        pattern: The text.
+        ref_id: URL, or the ref of a page or a search result.
+        pattern: The text, matched case-insensitively.
     """
 
     ref_id: str
@@ -66,7 +66,7 @@ class WebFind:
 
 
 class OpenResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What `web_open` found. text: the part that is shown; next_line, next_char: where the next one begins."""
+    """The data of `web_open`. text: the part that is shown; next_line, next_char: where the next part begins."""
 
     ref: str
     url: str
@@ -75,12 +75,12 @@ class OpenResult(msgspec.Struct, frozen=True, kw_only=True):
     status: int
     media_type: str
     how: str
-    """chromium, or http: no script ran."""
+    """chromium, or http (no script ran)."""
     sandbox: bool | None
     format: str
     question: str | None
     question_lines: list[int]
-    """Lines that have words of the question."""
+    """Lines that contain words of the question."""
     text: str
     start_line: int
     end_line: int
@@ -92,25 +92,25 @@ class OpenResult(msgspec.Struct, frozen=True, kw_only=True):
     next_char: int | None
     notes: list[str]
     blocked: list[str]
-    """Hosts that the page asked for and did not get."""
+    """Hosts that the page requested and that were refused."""
 
 
 class OpenFailure(msgspec.Struct, frozen=True, kw_only=True):
-    """One of several pages that did not open, and why."""
+    """One of several pages that could not be opened, and why."""
 
     target: str
     why: str
 
 
 class OpenManyResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What `web_open` found of several pages."""
+    """The data of `web_open` for several pages."""
 
     pages: list[OpenResult]
     failed: list[OpenFailure]
 
 
 class FindResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What `web_find` found. total: all lines that have the pattern, also those that are not shown."""
+    """The data of `web_find`. total: all matching lines, also those that are not shown."""
 
     ref: str
     url: str
@@ -123,7 +123,7 @@ class FindResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SearchItem(msgspec.Struct, frozen=True, kw_only=True):
-    """One result of a search."""
+    """One search result."""
 
     ref: str
     url: str
@@ -133,7 +133,7 @@ class SearchItem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SearchResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What `web_search` found."""
+    """The data of `web_search`."""
 
     queries: list[str]
     service: str
@@ -141,7 +141,7 @@ class SearchResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WebStepResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of one search, one page or one finding. data: as the tool for just that gives it."""
+    """The result of one search, one page or one find. data: that of the single tool."""
 
     kind: Literal["search_query", "open", "find"]
     text: str
@@ -150,6 +150,6 @@ class WebStepResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WebResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What `web` found, in the order of what was asked for."""
+    """The data of `web`, in the order of the arguments."""
 
     parts: list[WebStepResult]

@@ -1,7 +1,7 @@
-"""Opening a page without a browser: plain requests through the gate, redirects followed by us, everything counted.
+"""Opens a page without a browser: plain requests through the proxy, with redirects followed here and every byte counted.
 
-Laws: certificates are checked. No cookie, no `.netrc`, no proxy but the gate. A body is unpacked piece by piece and never
-beyond its limit, however small it came.
+Laws: certificates are checked. No cookies, no `.netrc`, no proxy but ours. A body is decompressed chunk by chunk and never
+beyond its limit, however small it arrived.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ _HEADERS = {
 
 
 class FetchedPage(msgspec.Struct, frozen=True):
-    """What came. cut: there is more of it."""
+    """A response. truncated: there is more of its body."""
 
     url: str
     status: int
@@ -48,11 +48,11 @@ class FetchedPage(msgspec.Struct, frozen=True):
 async def fetch_page(
     proxy: EgressProxy, ticket: Ticket, url: str, max_bytes: int, ssl: "SSLContext | None" = None
 ) -> FetchedPage:
-    """The page at an address, of its body at most so many bytes. Raises ToolError."""
+    """Fetch a page, at most `max_bytes` of its body. Raises ToolError."""
     import aiohttp
 
-    seen: list[str] = []
-    shows = {"Proxy-Authorization": "Basic " + b64encode(f"{ticket.name}:-".encode()).decode()}
+    visited: list[str] = []
+    authorization = {"Proxy-Authorization": "Basic " + b64encode(f"{ticket.name}:-".encode()).decode()}
     session = aiohttp.ClientSession(
         auto_decompress=False,
         headers=_HEADERS,
@@ -63,68 +63,71 @@ async def fetch_page(
     async with session:
         while True:
             site = parse_site(url)
-            if url in seen or len(seen) > MAX_REDIRECTS:
-                raise ToolError(f"{seen[0][:200]!r} redirects in a circle or over {MAX_REDIRECTS} times")
-            seen.append(url)
+            if url in visited or len(visited) > MAX_REDIRECTS:
+                message = f"{visited[0][:200]!r} redirects in a loop or more than {MAX_REDIRECTS} times"
+                raise ToolError(message, code="url_failed")
+            visited.append(url)
             try:
-                more: dict[str, Any] = {"proxy_headers" if site.scheme == "https" else "headers": shows}
-                more |= {} if ssl is None else {"ssl": ssl}
-                async with session.get(url, proxy=proxy.url, allow_redirects=False, **more) as answer:
-                    refusal = ticket.refusals.get((site.host, site.port))
-                    if refusal is not None:
+                # A tunnel is requested from the proxy itself; a plain request carries the proxy's header along.
+                options: dict[str, Any] = {"proxy_headers" if site.scheme == "https" else "headers": authorization}
+                options |= {} if ssl is None else {"ssl": ssl}
+                async with session.get(url, proxy=proxy.url, allow_redirects=False, **options) as response:
+                    if (refusal := ticket.refusals.get((site.host, site.port))) is not None:
                         raise refusal
-                    location = answer.headers.get("Location")
-                    if answer.status in _REDIRECT_STATUSES and location:
+                    location = response.headers.get("Location")
+                    if response.status in _REDIRECT_STATUSES and location:
                         url = urljoin(url, location.strip().replace(" ", "%20"))
                         continue
-                    return await _read_body(answer, url, max_bytes, ticket)
+                    return await _read_body(response, url, max_bytes, ticket)
             except aiohttp.ClientError as e:
-                raise ticket.refusals.get((site.host, site.port)) or ToolError(_describe_error(e, str(site))) from None
+                refusal = ticket.refusals.get((site.host, site.port))
+                raise refusal or ToolError(_describe_error(e, str(site)), code="url_failed") from None
             except ValueError:
-                raise ToolError(f"{url[:200]!r} cannot be opened: the address or the answer is malformed") from None
+                message = f"{url[:200]!r} cannot be opened: the URL or the response is malformed"
+                raise ToolError(message, code="url_failed") from None
 
 
 async def _read_body(response: "aiohttp.ClientResponse", url: str, max_bytes: int, ticket: Ticket) -> FetchedPage:
     import aiohttp
 
-    body, cut, unpack = bytearray(), False, _make_decompressor(response.headers.get("Content-Encoding", ""))
+    body, truncated = bytearray(), False
+    decompress = _make_decompressor(response.headers.get("Content-Encoding", ""))
     try:
-        async for piece in response.content.iter_chunked(_CHUNK_SIZE):
-            body += unpack(piece, max_bytes + 1 - len(body))
-            if cut := len(body) > max_bytes:
+        async for chunk in response.content.iter_chunked(_CHUNK_SIZE):
+            body += decompress(chunk, max_bytes + 1 - len(body))
+            if truncated := len(body) > max_bytes:
                 break
             await asyncio.sleep(0)
     except zlib.error:
-        raise ToolError(f"{url[:200]!r} sent a body that cannot be unpacked") from None
+        raise ToolError(f"{url[:200]!r} sent a body that cannot be decompressed", code="url_failed") from None
     except aiohttp.ClientPayloadError:
         if not ticket.is_exhausted:
             raise
-        cut = True
-    if cut := cut or ticket.is_exhausted:
+        truncated = True
+    if truncated := truncated or ticket.is_exhausted:
         response.close()
-    return FetchedPage(url, response.status, response.content_type, response.charset or "", bytes(body[:max_bytes]), cut)
+    content = bytes(body[:max_bytes])
+    return FetchedPage(url, response.status, response.content_type, response.charset or "", content, truncated)
 
 
 def _make_decompressor(encoding: str) -> Callable[[bytes, int], bytes]:
-    """Unpacks a piece into at most so many bytes."""
+    """Return a function that decompresses a chunk into at most so many bytes."""
     kind = encoding.strip().lower()
     if kind in ("", "identity"):
-        return _pass_through
+        return lambda chunk, limit: chunk[:limit]
     if kind not in ("gzip", "x-gzip", "deflate"):
-        raise ToolError(f"the page is packed as {kind[:40]!r}, which was not asked for and is not known")
+        message = f"the page is compressed with {kind[:40]!r}, which was not requested and is not supported"
+        raise ToolError(message, code="url_failed")
     state: list[Any] = []
 
-    def unpack(piece: bytes, most: int) -> bytes:
+    def decompress(chunk: bytes, limit: int) -> bytes:
         if not state:
-            is_raw = kind == "deflate" and piece[:1] and piece[0] & 0x0F != 8
+            # Some servers send raw deflate data, without the zlib header that the standard wants.
+            is_raw = kind == "deflate" and chunk[:1] and chunk[0] & 0x0F != 8
             state.append(zlib.decompressobj(-15 if is_raw else 47))
-        return state[0].decompress(piece, max(most, 1))
+        return state[0].decompress(chunk, max(limit, 1))
 
-    return unpack
-
-
-def _pass_through(chunk: bytes, limit: int) -> bytes:
-    return chunk[:limit]
+    return decompress
 
 
 def _describe_error(error: Exception, host: str) -> str:
@@ -138,8 +141,8 @@ def _describe_error(error: Exception, host: str) -> str:
         case aiohttp.ClientHttpProxyError():
             return f"{host} could not be reached"
         case aiohttp.ClientPayloadError() | aiohttp.ServerDisconnectedError():
-            return f"{host} broke off its answer"
+            return f"{host} closed the connection before its response was complete"
         case aiohttp.InvalidURL():
-            return "the address is malformed"
+            return "the URL is malformed"
         case _:
-            return f"{host} gave no answer that can be read"
+            return f"{host} sent no valid response"

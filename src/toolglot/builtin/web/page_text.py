@@ -1,7 +1,7 @@
-"""A page as text that a model reads: headings, lists, tables, code and links as Markdown.
+"""The text of a page as a model reads it: headings, lists, tables, code and links as Markdown.
 
-Laws: the time that our own reading takes grows with the length of the page, whatever the page is. What trafilatura finds goes
-first; where that is little of what is there, the whole page is read by us. No control character survives.
+Laws: our own conversion takes time linear in the length of the page, whatever the page is. trafilatura's article is preferred;
+where it is only a small part of the page, the whole page is converted by us. No control character survives.
 """
 
 import html as entities
@@ -22,9 +22,9 @@ __all__ = [
 ]
 
 MIN_ARTICLE_CHARS = 200
-"""Characters under which an article is not worth its name."""
+"""An article that is shorter is not used."""
 MIN_ARTICLE_SHARE = 0.15
-"""Of the page's text: an article that has less is not the page."""
+"""An article that is a smaller share of the page's text is not used."""
 MAX_ARTICLE_HTML = 2_000_000
 MAX_TAG_CHARS = 4_000
 _TAG_NAME = re.compile(r"/?([A-Za-z][A-Za-z0-9:-]*)")
@@ -41,23 +41,8 @@ _OPAQUE_TAGS = frozenset(
 )
 _BLOCK_TAGS = frozenset(
     {"address", "article", "aside", "blockquote", "body", "caption", "center", "dd", "details", "dialog", "div", "dl", "dt"}
-    | {
-        "fieldset",
-        "figcaption",
-        "figure",
-        "footer",
-        "form",
-        "header",
-        "hr",
-        "html",
-        "main",
-        "nav",
-        "ol",
-        "p",
-        "section",
-        "summary",
-    }
-    | {"table", "tbody", "tfoot", "thead", "ul", "option", "label", "legend"}
+    | {"fieldset", "figcaption", "figure", "footer", "form", "header", "hr", "html", "main", "nav", "ol", "p", "section"}
+    | {"summary", "table", "tbody", "tfoot", "thead", "ul", "option", "label", "legend"}
 )
 _HEADINGS = {f"h{level}": "#" * level for level in range(1, 7)}
 _UNSAFE_CODECS = frozenset({"idna", "punycode", "unicode_escape", "raw_unicode_escape", "utf-7", "undefined", "mbcs", "oem"})
@@ -67,41 +52,38 @@ _UNSAFE_CODECS = frozenset({"idna", "punycode", "unicode_escape", "raw_unicode_e
 
 
 def decode_page(data: bytes, charset: str = "") -> str:
-    """The text of a page: in the encoding that it names, or UTF-8."""
+    """Decode a page by the encoding that it names, or as UTF-8."""
     import codecs
 
-    named = _CHARSET.search(data[:2048])
-    for name in (charset, named[1].decode("ascii") if named else "", "utf-8"):
+    meta = _CHARSET.search(data[:2048])
+    for name in (charset, meta[1].decode("ascii") if meta else "", "utf-8"):
         try:
-            known = codecs.lookup(name).name
-            if name and known not in _UNSAFE_CODECS:
-                return data.decode(known, "replace")
+            codec = codecs.lookup(name).name
+            if name and codec not in _UNSAFE_CODECS:
+                return data.decode(codec, "replace")
         except (LookupError, ValueError):
             continue
     return data.decode("utf-8", "replace")
 
 
 def clean_text(text: str) -> str:
-    """Text without control characters, with plain ends of lines and no long gaps."""
+    """Return a text without control characters, with LF line endings and no long gaps."""
     text = _CONTROL.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
     return _BLANK_LINES.sub("\n\n", "\n".join(line.rstrip() for line in text.split("\n"))).strip("\n")
 
 
-# ---- the article, and the whole
+# ---- the article, and the whole page
 
 
 def extract_article(html: str, url: str) -> str:
-    """What the page is about, as Markdown: by trafilatura where it is installed and finds it, else all that is there."""
+    """Return the main content as Markdown: by trafilatura where it is installed and finds it, otherwise the whole page."""
     whole = html_to_markdown(html, url)
-    found = clean_text(_run_trafilatura(html, url)) if len(html) <= MAX_ARTICLE_HTML else ""
-    enough = len(found) >= MIN_ARTICLE_CHARS and len(found) >= MIN_ARTICLE_SHARE * len(whole) and not _is_link_page(whole)
-    return found if enough or not whole else whole
-
-
-def _is_link_page(text: str) -> bool:
-    """Whether most of a page is links: then they are what it is about."""
-    linked = sum(len(found[1]) for found in _LINK.finditer(text))
-    return linked > len(_LINK.sub(lambda found: found[1], text)) / 2
+    article = clean_text(_run_trafilatura(html, url)) if len(html) <= MAX_ARTICLE_HTML else ""
+    # A page that consists mostly of links is about those links, which an article would leave out.
+    link_chars = sum(len(match[1]) for match in _LINK.finditer(whole))
+    is_link_page = link_chars > len(_LINK.sub(lambda match: match[1], whole)) / 2
+    is_enough = len(article) >= MIN_ARTICLE_CHARS and len(article) >= MIN_ARTICLE_SHARE * len(whole) and not is_link_page
+    return article if is_enough or not whole else whole
 
 
 def _run_trafilatura(html: str, url: str) -> str:
@@ -109,91 +91,89 @@ def _run_trafilatura(html: str, url: str) -> str:
         import trafilatura
     except ImportError:
         return ""
-    getLogger("trafilatura").setLevel(CRITICAL)  # what it cannot read is nobody's error
+    getLogger("trafilatura").setLevel(CRITICAL)  # a page that it cannot read is nobody's error
     try:
         extract = cast(Any, trafilatura).extract
-        found = extract(
+        article = extract(
             html, url=url, output_format="markdown", include_links=True, include_tables=True, include_formatting=True,
             include_comments=True, favor_recall=True,
         )  # fmt: skip
     except Exception:  # whatever a page does to it, there is the page itself
         return ""
-    return _unescape_underscores(found or "")
-
-
-def _unescape_underscores(text: str) -> str:
-    """Names with underscores as they are; code is left alone."""
-    lines, is_code = text.split("\n"), False
+    lines, is_code = (article or "").split("\n"), False
     for number, line in enumerate(lines):
         is_code ^= line.startswith("```")
+        # It escapes underscores in names, which nobody needs.
         lines[number] = line if is_code else line.replace("\\_", "_")
     return "\n".join(lines)
 
 
 def extract_title(html: str) -> str:
-    """The title of a page, on one line."""
-    low = html[:200_000].lower()
-    begin = low.find("<title")
-    begin = low.find(">", begin) if begin >= 0 else -1
-    end = low.find("</title", begin) if begin >= 0 else -1
+    """Return the title of a page, on one line."""
+    lower = html[:200_000].lower()
+    begin = lower.find("<title")
+    begin = lower.find(">", begin) if begin >= 0 else -1
+    end = lower.find("</title", begin) if begin >= 0 else -1
     text = entities.unescape(html[begin + 1 : end]) if end >= 0 else ""
     return _CONTROL.sub("", _SPACES.sub(" ", text)).strip()[:300]
 
 
 def extract_links(text: str) -> list[str]:
-    """Where the links of a page lead, in the order of its text; pictures are none."""
-    return [found[2] for found in _LINK.finditer(text) if found[2].startswith("http") and not found[0].startswith("!")]
+    """Return the targets of the links in a page's text, in order; images are not links."""
+    return [match[2] for match in _LINK.finditer(text) if match[2].startswith("http") and not match[0].startswith("!")]
 
 
 def strip_markdown(line: str) -> str:
-    """A line of Markdown without its marks: links are their text, escapes what they stand for."""
-    line = _LINK.sub(lambda found: found[1], line)
-    return _MARKDOWN_MARKS.sub(lambda found: found[1] or "", line)
+    """Return a line of Markdown without its marks: links become their text, escapes the characters they stand for."""
+    line = _LINK.sub(lambda match: match[1], line)
+    return _MARKDOWN_MARKS.sub(lambda match: match[1] or "", line)
 
 
-# ---- our own reading
+# ---- our own conversion
 
 
 def _tokenize(html: str) -> Iterator[tuple[str, str]]:
-    """("text", …), ("open name", attributes) and ("close name", "") in order; what is opaque is left out."""
-    low, at, end = html.lower(), 0, len(html)
-    if len(low) != end:  # a letter whose small form is longer
-        low = html
-    while at < end:
-        begin = html.find("<", at)
+    """Yield ("text", …), ("open TAG", attributes) and ("close TAG", "") in order; opaque elements are skipped."""
+    lower, position, end = html.lower(), 0, len(html)
+    if len(lower) != end:  # a few characters have a longer lower case, which would shift all offsets
+        lower = html
+    while position < end:
+        begin = html.find("<", position)
         begin = end if begin < 0 else begin
-        if begin > at:
-            yield "text", html[at:begin]
+        if begin > position:
+            yield "text", html[position:begin]
         if begin == end:
             return
         if html.startswith("<!--", begin):
-            at = _index_after(html, "-->", begin + 4)
+            position = _index_after(html, "-->", begin + 4)
             continue
         name = _TAG_NAME.match(html, begin + 1)
         if name is None:
-            is_declared = html[begin + 1 : begin + 2] in ("!", "?", "/")
-            at = _index_after(html, ">", begin) if is_declared else begin + 1
-            if not is_declared:
+            is_declaration = html[begin + 1 : begin + 2] in ("!", "?", "/")
+            position = _index_after(html, ">", begin) if is_declaration else begin + 1
+            if not is_declaration:
                 yield "text", "<"
             continue
-        rest = _TAG_REST.match(html, name.end(), min(end, name.end() + MAX_TAG_CHARS))
-        at = rest.end() if rest else _index_after(html, ">", name.end())
-        kind, closes = name[1].lower(), html[begin + 1] == "/"
-        if closes:
-            yield f"close {kind}", ""
-        elif kind in _OPAQUE_TAGS:
-            at = _index_after(html, ">", low.find(f"</{kind}", at)) if low.find(f"</{kind}", at) >= 0 else end
+        # Bounded: a quote that is never closed must not make this search the whole page for every tag.
+        remainder = _TAG_REST.match(html, name.end(), min(end, name.end() + MAX_TAG_CHARS))
+        position = remainder.end() if remainder else _index_after(html, ">", name.end())
+        tag = name[1].lower()
+        if html[begin + 1] == "/":
+            yield f"close {tag}", ""
+        elif tag in _OPAQUE_TAGS:
+            closing = lower.find(f"</{tag}", position)
+            position = _index_after(html, ">", closing) if closing >= 0 else end
         else:
-            yield f"open {kind}", html[name.end() : at - 1]
+            yield f"open {tag}", html[name.end() : position - 1]
 
 
-def _index_after(html: str, mark: str, at: int) -> int:
-    found = html.find(mark, at)
-    return len(html) if found < 0 else found + len(mark)
+def _index_after(html: str, mark: str, start: int) -> int:
+    index = html.find(mark, start)
+    return len(html) if index < 0 else index + len(mark)
 
 
 def html_to_markdown(html: str, url: str = "") -> str:
-    """All text of a page."""
+    """Return all text of a page."""
     writer = _MarkdownWriter(url)
     for kind, value in _tokenize(html):
         if kind == "text":
@@ -206,7 +186,7 @@ def html_to_markdown(html: str, url: str = "") -> str:
 
 
 class _MarkdownWriter:
-    """Writes Markdown as the tags come. Inside of a row, blocks are spaces; inside of `pre`, everything is as it is."""
+    """Writes Markdown tag by tag. Within a table row, blocks become spaces; within `pre`, nothing changes."""
 
     def __init__(self, url: str) -> None:
         self._url, self._out = url, list[str]()
@@ -244,7 +224,7 @@ class _MarkdownWriter:
             self._break(2)
             self._out.append(_HEADINGS[tag] + " ")
         elif tag == "a":
-            self._links = [(_get_attribute(attributes, "href"), len(self._out))]  # a link holds no other one
+            self._links = [(_get_attribute(attributes, "href"), len(self._out))]  # links cannot be nested
         elif tag == "img":
             self._out.append(_SPACES.sub(" ", _get_attribute(attributes, "alt")))
         elif tag == "base":
@@ -310,11 +290,11 @@ class _MarkdownWriter:
     def _close_link(self) -> None:
         if not self._links:
             return
-        href, at = self._links.pop()
-        text = _SPACES.sub(" ", "".join(self._out[at:])).strip()
+        href, start = self._links.pop()
+        text = _SPACES.sub(" ", "".join(self._out[start:])).strip()
         target = _resolve_url(self._url, entities.unescape(href))
         if text and target and not self._pre and len(text) <= 300 and "\n" not in text:
-            self._out[at:] = [f"[{text}]({target})"]
+            self._out[start:] = [f"[{text}]({target})"]
 
 
 _OPEN_HANDLERS = {
@@ -335,14 +315,14 @@ _CLOSE_HANDLERS = {
 
 
 def _get_attribute(attributes: str, name: str) -> str:
-    for found in _ATTRIBUTE.finditer(attributes):
-        if found[1].lower() == name:
-            return found[2] or found[3] or found[4] or ""
+    for match in _ATTRIBUTE.finditer(attributes):
+        if match[1].lower() == name:
+            return match[2] or match[3] or match[4] or ""
     return ""
 
 
 def _resolve_url(base: str, href: str) -> str:
-    """Where a link leads; "" for one that leads to no page."""
+    """Return the absolute URL of a link; "" where it does not lead to a page."""
     if not href:
         return ""
     try:
@@ -351,4 +331,4 @@ def _resolve_url(base: str, href: str) -> str:
         return ""
     if not target.startswith(("http://", "https://")) or href.startswith("#"):
         return ""
-    return re.sub(r"[\s()<>]", lambda found: f"%{ord(found[0]) & 0xFF:02X}", target)
+    return re.sub(r"[\s()<>]", lambda match: f"%{ord(match[0]) & 0xFF:02X}", target)

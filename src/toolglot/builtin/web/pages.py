@@ -1,7 +1,7 @@
-"""Pages that were opened, under short refs: shown part by part, searched, and forgotten when there are too many.
+"""Pages that were opened, under short refs: shown part by part, searched, and dropped when there are too many.
 
-Laws: a ref stays what it is for the conversation, also when the page behind it is forgotten. Lines count from 1, characters
-from 0. A part ends at the end of a line, unless one line is longer than a part.
+Laws: a ref keeps its meaning for the whole conversation, also after its page is dropped. Lines count from 1, characters from 0.
+A part ends at the end of a line, unless one line is longer than a part.
 """
 
 import re
@@ -13,6 +13,7 @@ from typing import Literal
 
 import msgspec
 
+from toolglot.base_errors import invalid_argument
 from toolglot.builtin.web.page_text import strip_markdown
 from toolglot.errors import ToolError
 
@@ -20,17 +21,17 @@ __all__ = ["Format", "LineMatch", "Page", "PageSlice", "PageStore", "find_lines"
 
 Format = Literal["markdown", "text", "html"]
 MAX_REFS = 20_000
-MAX_STORED_CHARS = 32_000_000  # characters of all pages
+MAX_STORED_CHARS = 32_000_000  # of all pages
 FRESH_SECONDS = 900.0
 MAX_MATCHES = 50
-CONTEXT_LINES = 1  # lines beside a finding
-MAX_SHOWN_WIDTH = 300  # characters of a line that are shown around a finding
+CONTEXT_LINES = 1  # around a match
+MAX_SHOWN_WIDTH = 300  # characters of a line with a match
 _WORD = re.compile(r"\w{4,}")
 _SPACES = re.compile(r"\s+")
 
 
 class Page(msgspec.Struct, frozen=True, kw_only=True):
-    """What was opened. text: as Markdown; html: as it was rendered, "" where it was no HTML."""
+    """An opened page. text: as Markdown; html: as it was rendered, "" where it was not HTML."""
 
     url: str
     requested: str
@@ -41,11 +42,11 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     media_type: str = "text/html"
     html: str = ""
     sandbox: bool | None = None
-    """Whether Chromium kept its own sandbox; None: no browser."""
+    """Whether Chromium kept its own sandbox; None without a browser."""
     notes: tuple[str, ...] = ()
-    """What is not as it should be: still loading, cut off, no browser."""
+    """What is incomplete: still loading, truncated, no browser."""
     blocked: tuple[str, ...] = ()
-    """Hosts that the page wanted and did not get."""
+    """Hosts that the page requested and that were refused."""
 
     def render(self, format: Format) -> str:
         if format == "html":
@@ -54,7 +55,7 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PageSlice(msgspec.Struct, frozen=True):
-    """A part of a page. Where it ends the page, there is no next one."""
+    """A part of a page. The last part has no next one."""
 
     text: str
     start_line: int
@@ -68,7 +69,7 @@ class PageSlice(msgspec.Struct, frozen=True):
 
 
 class LineMatch(msgspec.Struct, frozen=True):
-    """A line that has the pattern, with its neighbours."""
+    """A line that contains the pattern, with its neighbours."""
 
     line: int
     text: str
@@ -77,7 +78,7 @@ class LineMatch(msgspec.Struct, frozen=True):
 
 
 class PageStore:
-    """Refs and what is behind them."""
+    """Refs and the pages behind them."""
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
@@ -87,27 +88,28 @@ class PageStore:
         self._size = 0
 
     def assign_ref(self, url: str) -> str:
-        """The ref of an address: always the same."""
+        """Return the ref of a URL, which is always the same."""
         if url not in self._refs:
             if len(self._refs) >= MAX_REFS:
-                raise ToolError(f"over {MAX_REFS} pages were seen in this conversation: begin a new one", kind="limit")
+                message = f"this conversation has seen over {MAX_REFS} pages: start a new one"
+                raise ToolError(message, kind="limit", code="quota_exceeded")
             ref = f"w{len(self._refs) + 1}"
             self._refs[url], self._urls[ref] = ref, url
         return self._refs[url]
 
     def resolve_target(self, target: str) -> str:
-        """The address behind a ref; an address is its own. Raises ToolError (not_found): a ref that was never given."""
+        """Return the URL behind a ref; a URL stands for itself. Raises ToolError where a ref was never assigned."""
         target = target.strip()
-        bare = target.strip("[]")
-        if re.fullmatch(r"w\d{1,9}", bare):
-            if bare not in self._urls:
-                known = f"refs go from w1 to w{len(self._urls)}" if self._urls else "no page was opened or found so far"
-                raise ToolError(f"there is no ref {bare!r}: {known}", kind="not_found")
-            return self._urls[bare]
-        return target
+        ref = target.strip("[]")
+        if not re.fullmatch(r"w\d{1,9}", ref):
+            return target
+        if ref not in self._urls:
+            known = f"refs go from w1 to w{len(self._urls)}" if self._urls else "no page has been opened or found yet"
+            raise ToolError(f"there is no ref {ref!r}: {known}", kind="not_found", code="ref_not_found")
+        return self._urls[ref]
 
     def add(self, page: Page) -> str:
-        """Keeps a page under the address that was asked for and the one it was found at; the ref."""
+        """Store a page under the URL that was requested and the one it was found at; return its ref."""
         for url in dict.fromkeys((page.url, page.requested)):
             self._remove(url)
             self._stored[url] = page, self._clock()
@@ -117,9 +119,9 @@ class PageStore:
         return self.assign_ref(page.requested)
 
     def get_fresh(self, url: str) -> Page | None:
-        """A page that was opened a short time ago."""
-        page, when = self._stored.get(url, (None, 0.0))
-        return page if page is not None and self._clock() - when <= FRESH_SECONDS else None
+        """Return a page that was opened recently."""
+        page, stored_at = self._stored.get(url, (None, 0.0))
+        return page if page is not None and self._clock() - stored_at <= FRESH_SECONDS else None
 
     def _remove(self, url: str) -> None:
         if url in self._stored:
@@ -127,69 +129,63 @@ class PageStore:
             self._size -= len(page.text) + len(page.html)
 
 
-# ---- looking at text
+# ---- text
 
 
 def slice_text(text: str, limit: int, start_line: int | None = None, start_char: int | None = None) -> PageSlice:
-    """A part of at most so many characters. Raises ToolError: it begins behind the end."""
-    starts = [0, *(found.end() for found in re.finditer("\n", text))]
+    """Return a part of at most `limit` characters. Raises ToolError where it begins after the end."""
+    starts = [0, *(match.end() for match in re.finditer("\n", text))]
     total = len(text)
     if start_line is not None and not 1 <= start_line <= len(starts):
-        raise ToolError(
-            f"start_line {start_line} is outside of the page, which has lines 1 to {len(starts)}", kind="validation"
-        )
+        raise invalid_argument("start_line", f"is {start_line}; the page has lines 1 to {len(starts)}")
     if start_char is not None and not 0 <= start_char <= max(total - 1, 0):
-        raise ToolError(
-            f"start_char {start_char} is outside of the page, which has characters 0 to {max(total - 1, 0)}", kind="validation"
-        )
+        raise invalid_argument("start_char", f"is {start_char}; the page has characters 0 to {max(total - 1, 0)}")
     begin = starts[start_line - 1] if start_line is not None else start_char or 0
     end = min(total, begin + limit)
     if end < total:
-        whole = starts[bisect_right(starts, end) - 1]
-        end = whole if whole > begin else end
+        line_start = starts[bisect_right(starts, end) - 1]
+        end = line_start if line_start > begin else end
     first, last = bisect_right(starts, begin), bisect_right(starts, max(begin, end - 1))
-    more = end < total
-    next_line = bisect_right(starts, end) if more and end == starts[bisect_right(starts, end) - 1] else None
-    return PageSlice(
-        text[begin:end].rstrip("\n"), first, last, len(starts), begin, end, total, next_line, end if more else None
-    )
+    next_char = end if end < total else None
+    is_line_start = end == starts[bisect_right(starts, end) - 1]
+    next_line = bisect_right(starts, end) if next_char is not None and is_line_start else None
+    return PageSlice(text[begin:end].rstrip("\n"), first, last, len(starts), begin, end, total, next_line, next_char)
 
 
 def find_lines(text: str, pattern: str) -> tuple[list[LineMatch], int]:
-    """Lines that have the pattern, in any case, whatever marks stand between its words; and how many there are."""
-    lines, wanted = text.split("\n"), _fold(pattern)
-    found: list[LineMatch] = []
+    """Return lines that contain the pattern (ignoring case, whitespace and Markdown marks), and how many there are."""
+
+    def fold(value: str) -> str:
+        return _SPACES.sub(" ", value).casefold().strip()
+
+    lines, wanted = text.split("\n"), fold(pattern)
+    matches: list[LineMatch] = []
     count = 0
-    for number, line in enumerate(lines):
-        if wanted in _fold(line) or wanted in _fold(strip_markdown(line)):
+    for index, line in enumerate(lines):
+        if wanted in fold(line) or wanted in fold(strip_markdown(line)):
             count += 1
-            if len(found) < MAX_MATCHES:
-                before = tuple(_shorten_line(one) for one in lines[max(0, number - CONTEXT_LINES) : number])
-                after = tuple(_shorten_line(one) for one in lines[number + 1 : number + 1 + CONTEXT_LINES])
-                found.append(LineMatch(number + 1, _shorten_line(line, wanted), before, after))
-    return found, count
-
-
-def _fold(text: str) -> str:
-    return _SPACES.sub(" ", text).casefold().strip()
+            if len(matches) < MAX_MATCHES:
+                before = tuple(map(_shorten_line, lines[max(0, index - CONTEXT_LINES) : index]))
+                after = tuple(map(_shorten_line, lines[index + 1 : index + 1 + CONTEXT_LINES]))
+                matches.append(LineMatch(index + 1, _shorten_line(line, wanted), before, after))
+    return matches, count
 
 
 def _shorten_line(line: str, match: str = "") -> str:
-    """A line, or what of it stands around the finding."""
+    """Return a line, or of a long one the part around the match."""
     if len(line) <= MAX_SHOWN_WIDTH:
         return line
-    at = max(0, line.casefold().find(match) - MAX_SHOWN_WIDTH // 3) if match else 0
-    begin, end = ("…" if at else ""), ("…" if at + MAX_SHOWN_WIDTH < len(line) else "")
-    return f"{begin}{line[at : at + MAX_SHOWN_WIDTH]}{end}"
+    start = max(0, line.casefold().find(match) - MAX_SHOWN_WIDTH // 3) if match else 0
+    end = start + MAX_SHOWN_WIDTH
+    return f"{'…' if start else ''}{line[start:end]}{'…' if end < len(line) else ''}"
 
 
 def find_relevant_lines(text: str, question: str, limit: int = 5) -> list[int]:
-    """The lines that have the most words of a question, in order."""
+    """Return the numbers of the lines that contain the most words of a question, in order."""
     words = set(_WORD.findall(question.casefold()))
     if not words:
         return []
-    scores = [
-        (len(words.intersection(_WORD.findall(line.casefold()))), number) for number, line in enumerate(text.split("\n"), 1)
-    ]
-    best = sorted((score, -number) for score, number in scores if score)[-limit:]
+    lines = enumerate(text.split("\n"), 1)
+    scores = [(len(words.intersection(_WORD.findall(line.casefold()))), -number) for number, line in lines]
+    best = sorted(score for score in scores if score[0])[-limit:]
     return sorted(-number for _, number in best)

@@ -1,8 +1,8 @@
-"""The one door to the web: a proxy on loopback that looks up names itself, judges every address and connects to what it judged.
+"""The only way to the web: a proxy on loopback that resolves names itself, judges every address and connects to what it judged.
 
-Laws: whoever has no ticket gets nothing. A ticket is good for one call: so many bytes, and it remembers what was refused.
-A connection carries one request (or one tunnel), so that no address slips in behind a judged one. What a page does to its
-addresses in between (redirects, other answers of the name server) changes nothing: each connection is judged anew.
+Laws: without a ticket nothing passes. A ticket is valid for one call: it has a byte limit and remembers what was refused. A
+connection carries one request (or one tunnel), so that no address slips in behind a judged one. Redirects and changing answers
+of a name server make no difference: each connection is judged anew.
 """
 
 import asyncio
@@ -31,21 +31,21 @@ _AUTH_REQUIRED = b'HTTP/1.1 407 Proxy Authentication Required\r\nProxy-Authentic
 
 
 class Ticket:
-    """The right of one call to go out. left: bytes that may still come in."""
+    """The right of one call to go out, and the bytes that may still come in."""
 
     def __init__(self, limit: int) -> None:
         self.name, self.limit, self.remaining = secrets.token_hex(16), limit, limit
         self.refusals: dict[tuple[str, int], ToolError] = {}
-        """Host and port, and why."""
+        """Host and port -> why they were refused."""
         self._connections: set[asyncio.StreamWriter] = set()
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether more came than may come."""
+        """Whether more came in than is allowed."""
         return self.remaining < 0
 
     def consume(self, size: int) -> bool:
-        """Counts bytes that came; False: that was too much."""
+        """Count bytes that came in; False where that was too many."""
         self.remaining -= size
         return self.remaining >= 0
 
@@ -56,14 +56,14 @@ class Ticket:
         self._connections.discard(writer)
 
     def abort(self) -> None:
-        """Breaks off what is still under way."""
+        """Break off everything in progress."""
         self.remaining = -1
         for writer in list(self._connections):
             writer.transport.abort()
 
 
 class EgressProxy:
-    """The proxy. `connect` makes a connection to an address, which is never a name."""
+    """The proxy. `connect` opens a connection to an address, which is never a name."""
 
     def __init__(self, guard: AddressGuard, connect: Connect = asyncio.open_connection) -> None:
         self._guard, self._connect = guard, connect
@@ -73,12 +73,12 @@ class EgressProxy:
         self.url = ""
 
     async def start(self) -> None:
-        """Listens on a port of its own."""
+        """Listen on a free port."""
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0, limit=MAX_HEAD)
         self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
 
     async def close(self) -> None:
-        """Nothing goes out any more."""
+        """Stop the proxy and break off all connections."""
         for ticket in list(self._tickets.values()):
             self.revoke(ticket)
         if self._server is not None:
@@ -88,13 +88,13 @@ class EgressProxy:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def issue(self, limit: int) -> Ticket:
-        """A ticket for one call."""
+        """Return a ticket for one call."""
         ticket = Ticket(limit)
         self._tickets[ticket.name] = ticket
         return ticket
 
     def revoke(self, ticket: Ticket) -> None:
-        """The call is over."""
+        """End a call."""
         self._tickets.pop(ticket.name, None)
         ticket.abort()
 
@@ -105,61 +105,53 @@ class EgressProxy:
         assert task is not None
         self._tasks.add(task)
         try:
-            with suppress(OSError, EOFError, asyncio.LimitOverrunError, TimeoutError, ValueError):
-                await self._serve(reader, writer)
-        except asyncio.CancelledError:
-            pass
+            with suppress(OSError, EOFError, asyncio.LimitOverrunError, TimeoutError, ValueError, asyncio.CancelledError):
+                await self._serve((reader, writer))
         finally:
             self._tasks.discard(task)
             writer.close()
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve(self, client: Streams) -> None:
+        reader, writer = client
         async with asyncio.timeout(HEAD_SECONDS):
-            first, headers = _parse_head(await reader.readuntil(b"\r\n\r\n"))
+            request_line, headers = _parse_head(await reader.readuntil(b"\r\n\r\n"))
         ticket = self._tickets.get(_find_ticket_name(headers))
         if ticket is None:
             await _respond(writer, _AUTH_REQUIRED, "")
             return
-        method, target, _ = first.decode("ascii").split(" ")
+        method, target, _ = request_line.decode("ascii").split(" ")
+        is_tunnel = method == "CONNECT"
+        parts = urlsplit(f"//{target}" if is_tunnel else target)
+        if not is_tunnel and parts.scheme != "http":
+            await _respond(writer, b"HTTP/1.1 400 Bad Request\r\n", "only http is forwarded")
+            return
         ticket.add_connection(writer)
         try:
-            if method == "CONNECT":
-                await self._tunnel(target, ticket, (reader, writer))
+            upstream = await self._connect_allowed(
+                parts.hostname or "", parts.port or (443 if is_tunnel else 80), ticket, writer
+            )
+            if upstream is None:
+                return
+            if is_tunnel:
+                writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
             else:
-                await self._forward(method, target, headers, ticket, (reader, writer))
+                path = f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path or "/"
+                host = parts.netloc.rpartition("@")[2]
+                # One request per connection: another one on it could go to a path that was not judged.
+                head = [f"{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n".encode("ascii")]
+                head += [name + b":" + value + b"\r\n" for name, value in headers if name.lower() not in _HOP_HEADERS]
+                upstream[1].write(b"".join(head) + b"\r\n")
+            await _relay_streams(client, upstream, ticket, has_head=not is_tunnel)
         finally:
             ticket.remove_connection(writer)
 
-    async def _tunnel(self, target: str, ticket: Ticket, client: Streams) -> None:
-        parts = urlsplit(f"//{target}")
-        outer = await self._connect_allowed(parts.hostname or "", parts.port or 443, ticket, client[1])
-        if outer is not None:
-            client[1].write(b"HTTP/1.1 200 OK\r\n\r\n")
-            await _relay_streams(client, outer, ticket)
-
-    async def _forward(
-        self, method: str, target: str, headers: list[tuple[bytes, bytes]], ticket: Ticket, client: Streams
-    ) -> None:
-        parts = urlsplit(target)
-        if parts.scheme != "http":
-            await _respond(client[1], b"HTTP/1.1 400 Bad Request\r\n", "only http is forwarded")
-            return
-        outer = await self._connect_allowed(parts.hostname or "", parts.port or 80, ticket, client[1])
-        if outer is None:
-            return
-        path = f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path or "/"
-        host = parts.netloc.rpartition("@")[2]
-        head = [f"{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n".encode("ascii")]
-        head += [name + b":" + value + b"\r\n" for name, value in headers if name.lower() not in _HOP_HEADERS]
-        outer[1].write(b"".join(head) + b"\r\n")
-        await _relay_streams(client, outer, ticket, has_head=True)
-
     async def _connect_allowed(self, host: str, port: int, ticket: Ticket, client: asyncio.StreamWriter) -> Streams | None:
-        """A connection to an address that was judged; None: the one who asked was told why not."""
+        """Connect to an address that was judged; None where the client was told why not."""
+        key = host.rstrip(".").lower(), port
         try:
             addresses = await self._guard.resolve_allowed(host, port)
         except ToolError as e:
-            ticket.refusals[host.rstrip(".").lower(), port] = e
+            ticket.refusals[key] = e
             await _respond(client, b"HTTP/1.1 403 Forbidden\r\n", "refused")
             return None
         for address in addresses:
@@ -168,7 +160,7 @@ class EgressProxy:
                     return await self._connect(address, port)
             except (OSError, TimeoutError):
                 continue
-        ticket.refusals[host.rstrip(".").lower(), port] = ToolError(f"{host} could not be reached at port {port}")
+        ticket.refusals[key] = ToolError(f"{host} could not be reached at port {port}", code="url_failed")
         await _respond(client, b"HTTP/1.1 502 Bad Gateway\r\n", "not reached")
         return None
 
@@ -177,7 +169,7 @@ class EgressProxy:
 
 
 def _parse_head(data: bytes) -> tuple[bytes, list[tuple[bytes, bytes]]]:
-    """The first line, and the headers as they are. Raises ValueError: a line is folded or has no colon."""
+    """Return the first line, and the headers as they are. Raises ValueError where a line is folded or has no colon."""
     first, *lines = data[:-4].split(b"\r\n")
     headers: list[tuple[bytes, bytes]] = []
     for line in lines:
@@ -189,27 +181,33 @@ def _parse_head(data: bytes) -> tuple[bytes, list[tuple[bytes, bytes]]]:
 
 
 def _find_ticket_name(headers: list[tuple[bytes, bytes]]) -> str:
-    """The ticket that is shown: the user name of basic authentication."""
+    """Return the ticket that a client presents as the user name of basic authentication."""
     for name, value in headers:
-        kind, _, code = value.strip().partition(b" ")
-        if name.lower() == b"proxy-authorization" and kind.lower() == b"basic":
+        scheme, _, credentials = value.strip().partition(b" ")
+        if name.lower() == b"proxy-authorization" and scheme.lower() == b"basic":
             with suppress(binascii.Error, UnicodeError):
-                return base64.b64decode(code, validate=True).decode("ascii").partition(":")[0]
+                return base64.b64decode(credentials, validate=True).decode("ascii").partition(":")[0]
     return ""
 
 
 async def _respond(writer: asyncio.StreamWriter, status_lines: bytes, text: str) -> None:
     body = text.encode()
-    writer.write(
-        b"%bContent-Type: text/plain\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%b" % (status_lines, len(body), body)
-    )
+    head = b"%bContent-Type: text/plain\r\nContent-Length: %d\r\nConnection: close\r\n\r\n" % (status_lines, len(body))
+    writer.write(head + body)
     await writer.drain()
 
 
 async def _relay_streams(client: Streams, upstream: Streams, ticket: Ticket, *, has_head: bool = False) -> None:
-    """Bytes in both directions, until the outer side is through, or the ticket is."""
+    """Copy bytes in both directions until the upstream ends, or the ticket is exhausted."""
+
+    async def send() -> None:
+        while data := await client[0].read(_CHUNK_SIZE):
+            upstream[1].write(data)
+            await upstream[1].drain()
+        upstream[1].transport.abort()  # nobody waits for the answer any more
+
     ticket.add_connection(upstream[1])
-    up = asyncio.ensure_future(_relay_upstream(client[0], upstream[1]))
+    sending = asyncio.ensure_future(send())
     try:
         if has_head:
             await _relay_response_head(upstream[0], client[1])
@@ -220,28 +218,17 @@ async def _relay_streams(client: Streams, upstream: Streams, ticket: Ticket, *, 
             client[1].write(data)
             await client[1].drain()
     finally:
-        up.cancel()
-        await asyncio.gather(up, return_exceptions=True)
+        sending.cancel()
+        await asyncio.gather(sending, return_exceptions=True)
         ticket.remove_connection(upstream[1])
         upstream[1].close()
 
 
 async def _relay_response_head(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """The head of an answer, after which the connection ends: whoever reads it does not ask for something else on it."""
+    """Copy the head of a response, marked as the last on its connection, so that the client sends no second request."""
     status = b"100"
     while status.startswith(b"1"):
         first, headers = _parse_head(await reader.readuntil(b"\r\n\r\n"))
         status = first.partition(b" ")[2]
-        lines = [
-            first,
-            *(name + b":" + value for name, value in headers if name.lower() not in _HOP_HEADERS),
-            b"Connection: close",
-        ]
-        writer.write(b"\r\n".join(lines) + b"\r\n\r\n")
-
-
-async def _relay_upstream(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    while data := await reader.read(_CHUNK_SIZE):
-        writer.write(data)
-        await writer.drain()
-    writer.transport.abort()  # nobody waits for the answer any more
+        lines = [first, *(name + b":" + value for name, value in headers if name.lower() not in _HOP_HEADERS)]
+        writer.write(b"\r\n".join([*lines, b"Connection: close"]) + b"\r\n\r\n")

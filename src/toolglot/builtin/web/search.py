@@ -1,7 +1,7 @@
-"""Searching the web: SearXNG, Brave or Tavily, each one request, whichever the user has set up.
+"""Searches the web with SearXNG, Brave or Tavily, whichever the user has configured.
 
-Laws: a key stands in a header and nowhere else: no error, no result and no address shows it. What was asked for (domains, how
-many) holds whatever the service makes of it: its results are filtered again.
+Laws: a key appears in a header and nowhere else: no error, result or URL shows it. Domains and limits hold whatever the
+service makes of them: its results are filtered again.
 """
 
 import asyncio
@@ -24,13 +24,13 @@ __all__ = ["SearchHit", "SearchQuery", "search_web"]
 MAX_RESPONSE_BYTES = 4_000_000
 MAX_SNIPPET_CHARS = 600
 TIMEOUT_SECONDS = 20.0
-NOT_CONFIGURED = "no search service is set up: the user can set searxng_url, brave_key or tavily_key"
+NOT_CONFIGURED = "no search service is configured: the user can set searxng_url, brave_key or tavily_key"
 _TIME_RANGES = ((1, "day"), (7, "week"), (31, "month"), (366, "year"))
 _SPACES = re.compile(r"\s+")
 
 
 class SearchQuery(msgspec.Struct, frozen=True):
-    """One question to a service."""
+    """One query to a service."""
 
     query: str
     allowed_domains: tuple[str, ...] = ()
@@ -40,19 +40,16 @@ class SearchQuery(msgspec.Struct, frozen=True):
 
     @property
     def query_with_sites(self) -> str:
-        """The query with its domains as operators, which most engines understand."""
-        among = " OR ".join(f"site:{domain}" for domain in self.allowed_domains)
-        parts = [
-            self.query,
-            f"({among})" if len(self.allowed_domains) > 1 else among,
-            *(f"-site:{domain}" for domain in self.blocked_domains),
-        ]
-        return " ".join(part for part in parts if part)
+        """The query with its domains as operators, which most engines support."""
+        sites = " OR ".join(f"site:{domain}" for domain in self.allowed_domains)
+        sites = f"({sites})" if len(self.allowed_domains) > 1 else sites
+        return " ".join(filter(None, (self.query, sites, *(f"-site:{domain}" for domain in self.blocked_domains))))
 
     @property
     def time_range(self) -> str:
-        """The shortest range that holds the days; "" where any age will do."""
-        return next((name for most, name in _TIME_RANGES if self.max_age_days is not None and self.max_age_days <= most), "")
+        """The shortest range that includes the age; "" where any age will do."""
+        age = self.max_age_days
+        return next((name for days, name in _TIME_RANGES if age is not None and age <= days), "")
 
 
 class SearchHit(msgspec.Struct, frozen=True):
@@ -65,7 +62,7 @@ class SearchHit(msgspec.Struct, frozen=True):
 
 
 class _ServiceRequest(msgspec.Struct, frozen=True):
-    """A request to a service, and where the results are in its answer."""
+    """A request to a service, and where the results are in its response."""
 
     service: str
     method: str
@@ -80,54 +77,40 @@ class _ServiceRequest(msgspec.Struct, frozen=True):
 
 
 async def search_web(config: WebConfig, queries: list[SearchQuery]) -> tuple[str, list[SearchHit]]:
-    """The service that answered, and its results: the best of every question first. Raises ToolError."""
-    calls = [_build_request(config, asked) for asked in queries]
-    lists = await asyncio.gather(*(_fetch_hits(call, asked) for call, asked in zip(calls, queries, strict=True)))
-    found: dict[str, SearchHit] = {}
-    for rank in range(max(map(len, lists), default=0)):
-        for hits in lists:
-            if rank < len(hits):
-                found.setdefault(hits[rank].url, hits[rank])
-    return calls[0].service, list(found.values())[: queries[0].limit]
+    """Return the service that answered, and its results: the best of every query first. Raises ToolError."""
+    requests = [_build_request(config, query) for query in queries]
+    rankings = await asyncio.gather(*map(_fetch_hits, requests, queries))
+    hits: dict[str, SearchHit] = {}
+    for rank in range(max(map(len, rankings), default=0)):
+        for ranking in rankings:
+            if rank < len(ranking):
+                hits.setdefault(ranking[rank].url, ranking[rank])
+    return requests[0].service, list(hits.values())[: queries[0].limit]
 
 
 def _build_request(config: WebConfig, query: SearchQuery) -> _ServiceRequest:
     if config.searxng_url:
-        return _searxng_request(config.searxng_url, query)
+        base = config.searxng_url.rstrip("/")
+        url = base if base.endswith("/search") else f"{base}/search"
+        params = {"q": query.query_with_sites, "format": "json"}
+        params |= {"time_range": query.time_range} if query.time_range else {}
+        return _ServiceRequest("searxng", "GET", url, ("results",), "content", ("publishedDate",), params=params)
     if key := resolve_secret(config.brave_key):
-        return _brave_request(config.brave_url, key, query)
+        params = {"q": query.query_with_sites, "count": str(min(query.limit, 20))}
+        if query.max_age_days is not None:
+            today = datetime.now(UTC).date()
+            params["freshness"] = f"{today - timedelta(days=min(query.max_age_days, 36_500))}to{today}"
+        headers, dates = {"X-Subscription-Token": key, "Accept": "application/json"}, ("page_age", "age")
+        path = ("web", "results")
+        return _ServiceRequest("brave", "GET", config.brave_url, path, "description", dates, headers, params, key=key)
     if key := resolve_secret(config.tavily_key):
-        return _tavily_request(config.tavily_url, key, query)
-    raise ToolError(NOT_CONFIGURED, kind="not_allowed")
-
-
-def _searxng_request(base: str, query: SearchQuery) -> _ServiceRequest:
-    params = {"q": query.query_with_sites, "format": "json", **({"time_range": query.time_range} if query.time_range else {})}
-    url = base.rstrip("/") + ("" if base.rstrip("/").endswith("/search") else "/search")
-    return _ServiceRequest("searxng", "GET", url, ("results",), "content", ("publishedDate",), params=params)
-
-
-def _brave_request(url: str, key: str, query: SearchQuery) -> _ServiceRequest:
-    params = {"q": query.query_with_sites, "count": str(min(query.limit, 20))}
-    if query.max_age_days is not None:
-        today = datetime.now(UTC).date()
-        params["freshness"] = f"{today - timedelta(days=min(query.max_age_days, 36_500))}to{today}"
-    headers = {"X-Subscription-Token": key, "Accept": "application/json"}
-    return _ServiceRequest(
-        "brave", "GET", url, ("web", "results"), "description", ("page_age", "age"), headers, params, key=key
-    )
-
-
-def _tavily_request(url: str, key: str, query: SearchQuery) -> _ServiceRequest:
-    body: dict[str, Any] = {"query": query.query, "max_results": min(query.limit, 20)}
-    body |= {"include_domains": list(query.allowed_domains)} if query.allowed_domains else {}
-    body |= {"exclude_domains": list(query.blocked_domains)} if query.blocked_domains else {}
-    body |= {"time_range": query.time_range} if query.time_range else {}
-    headers = {"Authorization": f"Bearer {key}"}
-    return _ServiceRequest("tavily", "POST", url, ("results",), "content", ("published_date",), headers, json=body, key=key)
-
-
-# ---- one request
+        body: dict[str, Any] = {"query": query.query, "max_results": min(query.limit, 20)}
+        body |= {"include_domains": list(query.allowed_domains)} if query.allowed_domains else {}
+        body |= {"exclude_domains": list(query.blocked_domains)} if query.blocked_domains else {}
+        body |= {"time_range": query.time_range} if query.time_range else {}
+        headers, dates = {"Authorization": f"Bearer {key}"}, ("published_date",)
+        return _ServiceRequest("tavily", "POST", config.tavily_url, ("results",), "content", dates, headers, json=body, key=key)
+    raise ToolError(NOT_CONFIGURED, kind="not_allowed", code="search_unavailable")
 
 
 async def _fetch_hits(request: _ServiceRequest, query: SearchQuery) -> list[SearchHit]:
@@ -135,74 +118,67 @@ async def _fetch_hits(request: _ServiceRequest, query: SearchQuery) -> list[Sear
     for name in request.result_path:
         value = cast(dict[str, Any], value).get(name, []) if isinstance(value, dict) else []
     items = cast(list[Any], value) if isinstance(value, list) else []
-    found = (_parse_hit(cast(dict[str, Any], item), request) for item in items if isinstance(item, dict))
-    return [hit for hit in found if hit is not None and _matches_domains(hit.url, query)][: query.limit]
+    hits = (_parse_hit(cast(dict[str, Any], item), request) for item in items if isinstance(item, dict))
+    return [hit for hit in hits if hit is not None and _matches_domains(hit.url, query)][: query.limit]
 
 
 async def _send_request(request: _ServiceRequest) -> Any:
     import aiohttp
 
     host = urlsplit(request.url).netloc.rpartition("@")[2]
-    where = f"the search service {request.service} ({host})"
+    service = f"the search service {request.service} ({host})"
     try:
         timeout = aiohttp.ClientTimeout(total=TIMEOUT_SECONDS)
+        options: dict[str, Any] = {"params": request.params or None, "headers": request.headers, "json": request.json}
         async with (
             aiohttp.ClientSession(timeout=timeout, cookie_jar=aiohttp.DummyCookieJar()) as session,
-            session.request(
-                request.method,
-                request.url,
-                params=request.params or None,
-                headers=request.headers,
-                json=request.json,
-                allow_redirects=False,
-            ) as answer,
+            session.request(request.method, request.url, **options, allow_redirects=False) as response,
         ):
-            if answer.status != 200:
-                raise _status_error(answer.status, where, request.service)
+            if response.status != 200:
+                raise _status_error(response.status, service, request.service)
             data = bytearray()
-            async for piece in answer.content.iter_chunked(1 << 16):
-                data += piece
+            async for chunk in response.content.iter_chunked(1 << 16):
+                data += chunk
                 if len(data) > MAX_RESPONSE_BYTES:
-                    raise ToolError(f"{where} answered with over {MAX_RESPONSE_BYTES} bytes", kind="limit")
+                    raise ToolError(f"{service} sent over {MAX_RESPONSE_BYTES} bytes", kind="limit", code="search_failed")
         return loads(bytes(data))
     except TimeoutError:
-        raise ToolError(f"{where} did not answer within {TIMEOUT_SECONDS:g} s", kind="timeout", retryable=True) from None
+        message = f"{service} did not answer within {TIMEOUT_SECONDS:g} s"
+        raise ToolError(message, kind="timeout", code="search_failed", retryable=True) from None
     except (aiohttp.ClientError, OSError):
-        raise ToolError(f"{where} could not be reached") from None
+        raise ToolError(f"{service} could not be reached", code="search_failed") from None
     except ValueError:
-        raise ToolError(f"{where} answered with something that is not JSON") from None
+        raise ToolError(f"{service} sent something that is not JSON", code="search_failed") from None
 
 
-def _status_error(status: int, where: str, service: str) -> ToolError:
-    if status == 403 and service == "searxng":
-        return ToolError(f"{where} refused (403): its settings must have json among search.formats", kind="not_allowed")
+def _status_error(status: int, service: str, name: str) -> ToolError:
+    if status == 403 and name == "searxng":
+        message = f"{service} refused (403): the user must add json to search.formats in its settings"
+        return ToolError(message, kind="not_allowed", code="search_unavailable")
     if status in (401, 403):
-        return ToolError(f"{where} refused the key ({status}): the user must set a valid one", kind="not_allowed")
+        message = f"{service} refused the key ({status}): the user must set a valid one"
+        return ToolError(message, kind="not_allowed", code="search_unavailable")
     if status == 429:
-        return ToolError(f"{where} has had too many requests (429): search less often", kind="limit")
-    return ToolError(f"{where} answered with status {status}")
+        message = f"{service} has had too many requests (429): search less often"
+        return ToolError(message, kind="limit", code="search_failed")
+    return ToolError(f"{service} answered with status {status}", code="search_failed")
 
 
 def _parse_hit(item: dict[str, Any], request: _ServiceRequest) -> SearchHit | None:
     url = item.get("url")
     if not isinstance(url, str) or not url.startswith(("http://", "https://")) or len(url) > 4000:
         return None
-    date = next((str(item[name]) for name in request.date_keys if item.get(name)), "")
-    url, title, snippet = (
-        _clean_line(text, request.key)
-        for text in (url, _strip_markup(item.get("title")), _strip_markup(item.get(request.snippet_key)))
-    )
-    return SearchHit(url, title[:300] or url, snippet[:MAX_SNIPPET_CHARS], _clean_line(date, request.key)[:40])
 
+    def clean(value: Any, *, is_html: bool = False) -> str:
+        text = str(value) if isinstance(value, str | int | float) else ""
+        # Services highlight matches with HTML tags.
+        text = html_to_markdown(text[:8000]) if is_html and isinstance(value, str) else "" if is_html else text
+        text = _SPACES.sub(" ", clean_text(text)).strip()
+        return text.replace(request.key, REDACTED) if request.key else text
 
-def _strip_markup(value: Any) -> str:
-    """Marks that services put into texts are taken out."""
-    return html_to_markdown(value[:8000]) if isinstance(value, str) else ""
-
-
-def _clean_line(text: str, key: str) -> str:
-    text = _SPACES.sub(" ", clean_text(text)).strip()
-    return text.replace(key, REDACTED) if key else text
+    url, title, snippet = clean(url), clean(item.get("title"), is_html=True), clean(item.get(request.snippet_key), is_html=True)
+    date = next((clean(str(item[name])) for name in request.date_keys if item.get(name)), "")
+    return SearchHit(url, title[:300] or url, snippet[:MAX_SNIPPET_CHARS], date[:40])
 
 
 def _matches_domains(url: str, query: SearchQuery) -> bool:
@@ -210,10 +186,8 @@ def _matches_domains(url: str, query: SearchQuery) -> bool:
         host = (urlsplit(url).hostname or "").lower()
     except ValueError:
         return False
-    return (not query.allowed_domains or _is_in_domains(host, query.allowed_domains)) and not _is_in_domains(
-        host, query.blocked_domains
-    )
 
+    def is_in(domains: Iterable[str]) -> bool:
+        return any(host == domain or host.endswith(f".{domain}") for domain in domains)
 
-def _is_in_domains(host: str, domains: Iterable[str]) -> bool:
-    return any(host == domain or host.endswith(f".{domain}") for domain in domains)
+    return (not query.allowed_domains or is_in(query.allowed_domains)) and not is_in(query.blocked_domains)
