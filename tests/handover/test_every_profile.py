@@ -74,7 +74,7 @@ EXPECTED: list[tuple[str, str | None, int, bool, str]] = [
     ("slow", "timeout", 0, True, "The tool 'slow' did not finish within 0.05 s"),
     ("flaky", None, 1, True, "got k"),
     ("no_such_tool", "not_found", 0, False, "There is no such tool"),
-    ("add", "validation", 0, False, "The call of add was not run"),
+    ("add", "validation", 0, False, "The call to add was not run"),
     ("long", None, 0, True, "line 0 of the result\n"),
     ("read_result", None, 0, True, "he result\nline 10 of the result\nline 11 \n[characters 200 to 240 of 2190"),
     ("add", None, 0, True, "15"),
