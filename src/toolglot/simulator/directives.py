@@ -1,9 +1,9 @@
-"""What a user message may tell the simulated model to do, exactly. Anything else in it is a plain prompt.
+"""Commands to the simulated model in a user message. Anything else in the message is a plain prompt.
 
     call NAME {json}     a call, anywhere in the text; several are parallel calls of one turn
     say TEXT             at the start of a line: visible text
     think TEXT           at the start of a line: reasoning, before everything else
-    fault NAME [TIMES]   at the start of a line: a fault (see `faults`), once or TIMES times, then the turn works
+    fault NAME [TIMES]   at the start of a line: a fault (see `faults`), once or TIMES times, then the turn succeeds
     stop REASON          at the start of a line: end | tools | length | refusal | filtered | pause
     then ...             before any of these: it belongs to the next turn, after the results of this one
 
@@ -28,7 +28,7 @@ _DIRECTIVE = re.compile(
 
 
 class PlannedTurn(msgspec.Struct):
-    """One turn of the model as it was told: what it says, the faults on the way, why it stops."""
+    """One turn as the directives describe it: its content, the faults on the way, and the stop reason."""
 
     blocks: list[Block] = []
     faults: list[tuple[str, int]] = []
@@ -36,47 +36,42 @@ class PlannedTurn(msgspec.Struct):
 
 
 def parse_directives(text: str) -> tuple[list[PlannedTurn], str]:
-    """The turns that a text asks for, and what else it says."""
+    """Return the turns that a text asks for, and the rest of it."""
     turns: list[PlannedTurn] = []
-    others: list[str] = []
-    at = 0
+    prompt: list[str] = []
+    position = 0
     for match in _DIRECTIVE.finditer(text):
-        if match.start() < at:  # inside the arguments of a call
+        if match.start() < position:  # inside the arguments of a call
             continue
         end, arguments = match.end(), None
         if match["name"]:
-            found = _parse_object_at(text, end)
-            if found is None:
+            end, arguments = _parse_object_at(text, end)
+            if arguments is None:
                 continue
-            end, arguments = found
-        others.append(text[at : match.start()])
-        at = end
+        prompt.append(text[position : match.start()])
+        position = end
         if not turns or match["then"] or match["later"]:
             turns.append(PlannedTurn([], []))
-        if arguments is not None:
-            turns[-1].blocks.append(ToolCall("", match["name"], arguments))
-        else:
-            _apply_directive(turns[-1], match["word"], match["rest"].strip())
-    return turns, "".join([*others, text[at:]]).strip()
+        turn = turns[-1]
+        argument = (match["rest"] or "").strip()
+        match match["word"]:
+            case None:
+                turn.blocks.append(ToolCall("", match["name"], arguments))
+            case "say":
+                turn.blocks.append(Text(argument))
+            case "think":
+                turn.blocks.insert(0, Thinking(argument))
+            case "fault":
+                name, _, times = argument.partition(" ")
+                turn.faults.append((name, int(times) if times.strip().isdigit() else 1))
+            case _:
+                if argument in get_args(StopReason):
+                    turn.stop = cast(StopReason, argument)
+    return turns, "".join([*prompt, text[position:]]).strip()
 
 
-def _apply_directive(turn: PlannedTurn, directive: str, argument: str) -> None:
-    match directive:
-        case "say":
-            turn.blocks.append(Text(argument))
-        case "think":
-            turn.blocks.insert(0, Thinking(argument))
-        case "fault":
-            name, _, times = argument.partition(" ")
-            turn.faults.append((name, int(times) if times.strip().isdigit() else 1))
-        case _ if argument in get_args(StopReason):
-            turn.stop = cast(StopReason, argument)
-        case _:
-            pass
-
-
-def _parse_object_at(text: str, start: int) -> tuple[int, dict[str, Any]] | None:
-    """The JSON object that begins here, and where it ends."""
+def _parse_object_at(text: str, start: int) -> tuple[int, dict[str, Any] | None]:
+    """Return where the JSON object that begins here ends, and its value; None if there is none."""
     end = text.find("}", start)
     while end >= 0:
         try:
@@ -84,5 +79,5 @@ def _parse_object_at(text: str, start: int) -> tuple[int, dict[str, Any]] | None
         except ValueError:
             end = text.find("}", end + 1)
             continue
-        return (end + 1, cast(dict[str, Any], value)) if isinstance(value, dict) else None
-    return None
+        return end + 1, cast(dict[str, Any], value) if isinstance(value, dict) else None
+    return start, None

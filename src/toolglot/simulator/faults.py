@@ -1,10 +1,10 @@
-"""Faults on demand: what goes wrong in one answer, by name. A name may carry a value: `rate-limit:0.01`.
+"""Faults on demand: what goes wrong with one response, by name. A name may carry a value: `rate-limit:0.01`.
 
-| asked by                                  | counted                                                            |
-|-------------------------------------------|--------------------------------------------------------------------|
-| `fault NAME [TIMES]` in the user's words  | per simulator and words, so that asking again works                |
-| header `x-simulate: NAME`                 | not: every request that has it                                     |
-| `Simulator(faults=[...])`                 | one for each request, in order; "" lets one pass                   |
+| requested by                               | how often                                                |
+|--------------------------------------------|----------------------------------------------------------|
+| `fault NAME [TIMES]` in the user's message | per simulator and message, so that a retry succeeds      |
+| header `x-simulate: NAME`                  | every request that has it                                |
+| `Simulator(faults=[...])`                  | one per request, in order; "" lets a request pass        |
 
 A request that the provider would refuse is refused first: a fault never hides a bad request.
 """
@@ -21,25 +21,13 @@ from toolglot.providers.profile import Profile
 from toolglot.simulator.refusals import Refusal, RefusalKind
 from toolglot.wire import spec
 
-__all__ = [
-    "FAULTS",
-    "Part",
-    "Reset",
-    "Stall",
-    "apply_to_frames",
-    "apply_to_reply",
-    "duplicate_ids",
-    "make_refusal",
-    "parse_fault",
-]
-
 
 class Reset(msgspec.Struct, frozen=True):
     """The connection breaks here. As the first part: before the head."""
 
 
 class Stall(msgspec.Struct, frozen=True):
-    """Nothing more comes, and the connection stays open. As the first part: not even the head."""
+    """Nothing more is sent, and the connection stays open. As the first part: not even the head."""
 
 
 Part = bytes | Reset | Stall
@@ -48,7 +36,7 @@ _PAST_DATE = "Wed, 21 Oct 2015 07:28:00 GMT"
 HTML_PAGE = (
     "<html>\n<head><title>502 Bad Gateway</title></head>\n<body><center><h1>502 Bad Gateway</h1></center></body>\n</html>\n"
 )
-# name -> (kind, words by wire; "" for all others)
+# name -> (kind, message by wire; "" for all others)
 _ERROR_FAULTS: dict[str, tuple[RefusalKind, dict[str, str]]] = {
     "rate-limit": ("rate", {"": "Rate limit reached for requests. Please try again later."}),
     "rate-limit-date": ("rate", {"": "Rate limit reached for requests. Please try again later."}),
@@ -93,37 +81,36 @@ _ERROR_FAULTS: dict[str, tuple[RefusalKind, dict[str, str]]] = {
         },
     ),
 }
-# those that leave an answer without its end
+# those that leave a response without its end
 TRUNCATING_FAULTS = ("reset", "reset-mid-stream", "stall", "stall-first", "half-json", "truncated")
 # name -> what goes wrong
 FAULTS = {
-    "rate-limit": "429 with Retry-After; `rate-limit:0.5` says how many seconds",
+    "rate-limit": "429 with Retry-After; `rate-limit:0.5` sets the seconds",
     "rate-limit-date": "429 with Retry-After as a date",
-    "quota": "429 or 402: out of credit, waiting does not help",
+    "quota": "429 or 402: out of credit; retrying does not help",
     "server-error": "500",
     "overloaded": "529, or the wire's own 503",
     "unauthorized": "401: the key is wrong",
     "context-too-long": "400: the conversation does not fit",
     "html": "502 with a proxy's HTML page",
     "reset": "the connection breaks before any byte",
-    "reset-mid-stream": "the connection breaks in the middle of the answer",
-    "stall": "some of the answer, then nothing more",
-    "stall-first": "nothing comes at all",
-    "half-json": "the answer ends in the middle of a JSON document",
+    "reset-mid-stream": "the connection breaks in the middle of the response",
+    "stall": "part of the response, then nothing",
+    "stall-first": "no response at all",
+    "half-json": "the response ends in the middle of a JSON document",
     "truncated": "the stream ends before its terminal",
     "error-in-200": "an error under status 200, after some content",
     "error-in-200-first": "an error under status 200, before any content",
     "duplicate-ids": "two calls with one id",
     "wrong-index": "parallel calls that all have index 0 (Chat, streamed)",
-    "length": "the arguments of the last call are cut by the length limit",
+    "length": "the arguments of the last call are truncated by the length limit",
     "not-json-args": "the arguments of a call are not JSON",
     "unknown-tool": "a call to a tool that does not exist",
 }
-# Wires whose whole answers hold arguments as objects: nothing can be cut or broken in them.
 
 
 def parse_fault(text: str) -> tuple[str, str]:
-    """A fault's name and value. Raises UnknownName."""
+    """Return a fault's name and value. Raises UnknownName."""
     name, _, value = text.strip().partition(":")
     if name not in FAULTS:
         raise UnknownName("fault", name, FAULTS)
@@ -131,43 +118,42 @@ def parse_fault(text: str) -> tuple[str, str]:
 
 
 def make_refusal(fault: str, value: str, profile: Profile) -> Refusal | None:
-    """The provider's error, where the fault is one."""
+    """Return the provider's error, if the fault is one."""
     if fault not in _ERROR_FAULTS:
         return None
-    kind, words = _ERROR_FAULTS[fault]
-    wait = {"rate-limit": value or "0", "rate-limit-date": _PAST_DATE}.get(fault)
-    return Refusal(words.get(profile.wire, words[""]), kind, retry_after=wait)
+    kind, messages = _ERROR_FAULTS[fault]
+    retry_after = {"rate-limit": value or "0", "rate-limit-date": _PAST_DATE}.get(fault)
+    return Refusal(messages.get(profile.wire, messages[""]), kind, retry_after=retry_after)
 
 
 # ---- faults in what the model says
 
 
 def apply_to_reply(fault: str, reply: Reply, profile: Profile, *, streamed: bool) -> Reply:
-    """The reply with its fault, before it has ids."""
-    objects = spec.SPECS[profile.wire].object_arguments or (profile.wire == spec.ANTHROPIC_MESSAGES and not streamed)
+    """Return the reply with the fault, before it has ids."""
+    # Where arguments are objects, nothing in them can be truncated or broken.
+    has_objects = spec.SPECS[profile.wire].object_arguments or (profile.wire == spec.ANTHROPIC_MESSAGES and not streamed)
+    others = tuple(block for block in reply.blocks if not isinstance(block, ToolCall))
     match fault:
         case "duplicate-ids" if len(reply.calls) < 2:
             call = reply.calls[0] if reply.calls else ToolCall("", "lookup", {})
-            return replace(reply, blocks=(*_without_calls(reply), call, call), stop="tools")
+            return replace(reply, blocks=(*others, call, call), stop="tools")
         case "unknown-tool":
-            renamed = [replace(call, name="no_such_tool") for call in reply.calls] or [ToolCall("", "no_such_tool", {})]
-            return replace(reply, blocks=(*_without_calls(reply), *renamed), stop="tools")
+            calls = [replace(call, name="no_such_tool") for call in reply.calls] or [ToolCall("", "no_such_tool", {})]
+            return replace(reply, blocks=(*others, *calls), stop="tools")
         case "length" if reply.calls:
             last = reply.calls[-1]
-            cut = (
-                replace(last, arguments={}, raw="{}") if objects else replace(last, arguments=None, raw=_first_half(last.text))
-            )
-            return replace(reply, blocks=tuple(cut if block is last else block for block in reply.blocks), stop="length")
+            text = "{}" if has_objects else _first_half(last.text)
+            truncated = replace(last, arguments={} if has_objects else None, raw=text)
+            return replace(reply, blocks=tuple(truncated if block is last else block for block in reply.blocks), stop="length")
         case "length":
-            cut_texts = (
+            texts = (
                 replace(block, text=_first_half(block.text)) if isinstance(block, Text) else block for block in reply.blocks
             )
-            return replace(reply, blocks=tuple(cut_texts), stop="length")
-        case "not-json-args" if profile.wire == spec.GEMINI and reply.calls:
-            return replace(
-                reply, blocks=_without_calls(reply), stop="error", opaque={"finishReason": "MALFORMED_FUNCTION_CALL"}
-            )
-        case "not-json-args" if not objects:
+            return replace(reply, blocks=tuple(texts), stop="length")
+        case "not-json-args" if profile.wire == spec.GEMINI and reply.calls:  # the API reports it instead of the call
+            return replace(reply, blocks=others, stop="error", opaque={"finishReason": "MALFORMED_FUNCTION_CALL"})
+        case "not-json-args" if not has_objects:
             broken = (
                 replace(block, arguments=None, raw=f"{block.text.rstrip('}')}, oops") if isinstance(block, ToolCall) else block
                 for block in reply.blocks
@@ -181,28 +167,25 @@ def _first_half(text: str) -> str:
     return text[: max(1, len(text) // 2)]
 
 
-def _without_calls(reply: Reply) -> tuple[Block, ...]:
-    return tuple(block for block in reply.blocks if not isinstance(block, ToolCall))
-
-
 def duplicate_ids(blocks: tuple[Block, ...]) -> tuple[Block, ...]:
-    """All calls with the id of the first."""
-    first = next((block.id for block in blocks if isinstance(block, ToolCall)), "")
-    return tuple(_replace_id(block, first) if isinstance(block, ToolCall) else block for block in blocks)
-
-
-def _replace_id(call: ToolCall, id: str) -> ToolCall:
-    own = call.opaque or {}
-    return replace(call, id=id, opaque={**own, "id": id} if "id" in own else call.opaque)
+    """Give all calls the id of the first."""
+    id = next((block.id for block in blocks if isinstance(block, ToolCall)), "")
+    out: list[Block] = []
+    for block in blocks:
+        if isinstance(block, ToolCall):
+            opaque = block.opaque or {}
+            block = replace(block, id=id, opaque={**opaque, "id": id} if "id" in opaque else block.opaque)
+        out.append(block)
+    return tuple(out)
 
 
 # ---- faults on the way
 
 
 def apply_to_frames(fault: str, frames: Sequence[bytes], first: int, last: int, error: Callable[[], bytes]) -> list[Part]:
-    """The frames of an answer with their fault.
+    """Return the frames of a reply with the fault. A reply that is not streamed is one frame.
 
-    `first`: how many frames it takes until something was said. `last`: where the terminal begins. A whole answer is one frame.
+    `first`: how many frames it takes until there is content. `last`: where the terminal begins.
     """
     cut = max(first, last // 2)
     if len(frames) == 1:

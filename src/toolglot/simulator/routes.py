@@ -1,6 +1,6 @@
-"""Which wire, which vendor and which model a path means.
+"""Finds the wire, the vendor and the model that a path means.
 
-Law: a first segment `@ID` names the profile whose rules count; without it the path decides (Azure, Vertex), else the wire.
+A first segment `@ID` names the profile whose rules apply; without it the path decides (Azure, Vertex), else the wire.
 """
 
 import re
@@ -18,47 +18,42 @@ _GEMINI_VERBS = {"generateContent": False, "streamGenerateContent": True}
 
 
 class Route(msgspec.Struct, frozen=True):
-    """Where a request goes. `found`: whether anything is served there."""
+    """Where a request goes. `is_served`: whether anything is there."""
 
     wire: str
     profile: str
     model: str = ""
-    """Where the path names it."""
+    """If the path names it."""
     stream: bool | None = None
-    """Where the path says it (Gemini); else the body does."""
+    """If the path decides it (Gemini); else the body does."""
     query: dict[str, str] = {}
     is_served: bool = True
 
 
-def _sibling_row(row_id: str, wire: str) -> str:
-    """The row of the same provider for another of its wires: a model that takes tools only there is asked there."""
-    for rows in SURFACES.values():
-        found = [row for _, row in rows]
-        if row_id in found:
-            return next((row for row in found if PROFILES[row].wire == wire), row_id)
-    return row_id
-
-
 def find_route(path: str) -> Route:
-    """The route of a path with its query."""
-    place, _, query = path.partition("?")
+    """Return the route of a path with its query."""
+    path, _, query = path.partition("?")
     fields = dict(parse_qsl(query, keep_blank_values=True))
-    named = ""
-    if place.startswith("/@"):
-        named, slash, rest = place[2:].partition("/")
-        named, place = ALIASES.get(named, named), slash + rest
+    row = ""
+    if path.startswith("/@"):
+        row, slash, remainder = path[2:].partition("/")
+        row, path = ALIASES.get(row, row), slash + remainder
     for pattern, wire, vendor in _ROUTES:
-        if not (match := pattern.fullmatch(place)):
+        if not (match := pattern.fullmatch(path)):
             continue
-        if named and named not in PROFILES:  # `openai` and `azure` have a profile for each of their wires
-            named = f"{named}-{wire.removeprefix('openai-')}"
-        named = _sibling_row(named, wire)
+        if row and row not in PROFILES:  # `openai` and `azure` have a profile for each of their wires
+            row = f"{row}-{wire.removeprefix('openai-')}"
+        # A model that supports tools only on Responses is asked there, though Chat was named.
+        siblings = next((ids for surfaces in SURFACES.values() if row in (ids := [id for _, id in surfaces])), [])
+        row = next((id for id in siblings if PROFILES[id].wire == wire), row)
         parts = match.groupdict()
         verb = parts.get("verb")
-        served = (not named or (named in PROFILES and PROFILES[named].wire == wire)) and (verb is None or verb in _GEMINI_VERBS)
-        profile = named if named in PROFILES else vendor or SPECS[wire].default_profile
-        return Route(wire, profile, unquote(parts.get("model") or ""), _GEMINI_VERBS.get(verb or ""), fields, served)
-    wire = next((wire for wire, spec in SPECS.items() if spec.path_hint and spec.path_hint in place), OPENAI_CHAT)
-    if named in PROFILES:
-        wire = PROFILES[named].wire
-    return Route(wire, named if named in PROFILES else SPECS[wire].default_profile, query=fields, is_served=False)
+        is_known = not row or (row in PROFILES and PROFILES[row].wire == wire)
+        is_served = is_known and (verb is None or verb in _GEMINI_VERBS)
+        profile = row if row in PROFILES else vendor or SPECS[wire].default_profile
+        return Route(wire, profile, unquote(parts.get("model") or ""), _GEMINI_VERBS.get(verb or ""), fields, is_served)
+    # Nothing is served there: answer in the form of the wire that the path resembles.
+    wire = next((wire for wire, spec in SPECS.items() if spec.path_hint and spec.path_hint in path), OPENAI_CHAT)
+    if row in PROFILES:
+        wire = PROFILES[row].wire
+    return Route(wire, row if row in PROFILES else SPECS[wire].default_profile, query=fields, is_served=False)

@@ -1,6 +1,6 @@
-"""The simulator over real HTTP, on loopback. The only module that imports aiohttp, and only when it serves.
+"""Serves the simulator over real HTTP, on loopback. aiohttp is imported when it serves.
 
-Law: it carries parts out and decides nothing; it logs method, path and status, never headers or bodies.
+It only sends what the simulator decided, and logs method, path and status, never headers or bodies.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from toolglot.simulator.core import SimulatedResponse, Simulator, Stall
+from toolglot.simulator.core import Simulator, Stall
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -33,23 +33,22 @@ class SimulatorServer:
         self._stopping = asyncio.Event()
 
     async def start(self, host: str = "127.0.0.1", port: int = 0) -> str:
-        """Listens, and gives the base URL. Port 0: any that is free."""
+        """Listen, and return the base URL. Port 0 picks a free one."""
         from aiohttp import web
 
         app = web.Application(client_max_size=_MAX_REQUEST_BYTES)
-        app.router.add_route("*", "/{path:.*}", self._handle_request)
+        app.router.add_route("*", "/{path:.*}", self.handle_request)
         self._stopping.clear()
         self._runner = web.AppRunner(app, handler_cancellation=True, access_log=None, shutdown_timeout=1.0)
         await self._runner.setup()
         site = web.TCPSite(self._runner, host, port, backlog=2048)
         await site.start()
-        bound: Any = self._runner.addresses[0]
-        name = f"[{host}]" if ":" in host else host
-        self.url = f"http://{name}:{bound[1]}"
+        address: Any = self._runner.addresses[0]
+        self.url = f"http://{f'[{host}]' if ':' in host else host}:{address[1]}"
         return self.url
 
     async def stop(self) -> None:
-        """Ends all connections, stalled ones too."""
+        """Close all connections, including stalled ones."""
         self._stopping.set()
         if self._runner is not None:
             runner, self._runner = self._runner, None
@@ -61,44 +60,32 @@ class SimulatorServer:
     async def __aexit__(self, *error: object) -> None:
         await self.stop()
 
-    async def _handle_request(self, request: "web.Request") -> "web.StreamResponse":
-        body = await request.read()
-        answer = self.simulator.handle(request.method, request.path_qs, request.headers, body)
-        _log.debug("%s %s -> %s", request.method, request.path, answer.status)
-        return await self._send(request, answer)
-
-    async def _send(self, request: "web.Request", simulated: SimulatedResponse) -> "web.StreamResponse":
+    async def handle_request(self, request: "web.Request") -> "web.StreamResponse":
+        """Send the simulator's response to one request."""
         from aiohttp import web
 
+        body = await request.read()
+        simulated = self.simulator.handle(request.method, request.path_qs, request.headers, body)
+        _log.debug("%s %s -> %s", request.method, request.path, simulated.status)
         if len(simulated.parts) == 1 and isinstance(whole := simulated.parts[0], bytes):
             return web.Response(status=simulated.status, headers=simulated.headers, body=whole)
         response = web.StreamResponse(status=simulated.status, headers=simulated.headers)
         with suppress(ConnectionError):  # the client left
             for part in simulated.parts:
                 if isinstance(part, bytes):
-                    await _write(request, response, part)
+                    if not response.prepared:
+                        await response.prepare(request)
+                    await response.write(part)
                     continue
                 if isinstance(part, Stall):
                     await self._stopping.wait()  # or until the client leaves, which cancels this
-                _abort(request)
+                if (transport := request.transport) is not None:
+                    if (sock := transport.get_extra_info("socket")) is not None:
+                        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_RESET)
+                    transport.abort()
                 return response
             await response.write_eof()
         return response
-
-
-async def _write(request: "web.Request", response: "web.StreamResponse", part: bytes) -> None:
-    if not response.prepared:
-        await response.prepare(request)
-    await response.write(part)
-
-
-def _abort(request: "web.Request") -> None:
-    transport = request.transport
-    if transport is None:
-        return
-    if (sock := transport.get_extra_info("socket")) is not None:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_RESET)
-    transport.abort()
 
 
 async def serve(
@@ -108,7 +95,7 @@ async def serve(
     simulator: Simulator | None = None,
     on_ready: Callable[[str], None] | None = None,
 ) -> None:
-    """Serves until it is cancelled. `ready` is told the base URL."""
+    """Serve until cancelled. `on_ready` is called with the base URL."""
     server = SimulatorServer(simulator)
     url = await server.start(host, port)
     try:
