@@ -245,7 +245,7 @@ def test_an_array_of_nothing_is_written_as_an_empty_array() -> None:
     assert b"".join(encode_json_array([b"1", b"2"])) == b"[1\n,\r\n2]"
 
 
-# ---- AWS event-stream
+# ---- AWS event stream
 
 
 def aws(payload: bytes, headers: dict[str, str] | None = None, *, raw_headers: bytes = b"") -> bytes:
@@ -297,7 +297,7 @@ def test_an_aws_stream_cut_inside_a_message_is_truncated(size: int) -> None:
     if size == len(aws(wrapped(b"1"), EVENT)):
         assert decoder.close() == []
     else:
-        with pytest.raises(TruncatedStream, match="cut"):
+        with pytest.raises(TruncatedStream, match="truncated"):
             decoder.close()
 
 
@@ -319,7 +319,7 @@ BAD_AWS = {
 @pytest.mark.parametrize("body", BAD_AWS.values(), ids=BAD_AWS.keys())
 def test_a_broken_aws_message_is_malformed(body: bytes) -> None:
     for pieces in ([body], single(body)):
-        with pytest.raises(MalformedReply, match="AWS event-stream"):
+        with pytest.raises(MalformedReply, match="AWS event stream"):
             frames_of(AwsEventDecoder, pieces)
 
 

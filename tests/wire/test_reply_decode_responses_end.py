@@ -111,7 +111,7 @@ def test_a_whole_body_that_failed_is_an_error() -> None:
     for fields in ({"status": "failed"}, {"error": {"message": "x"}}):
         with pytest.raises(ProviderError):
             whole(message("a"), **fields)
-    with pytest.raises(ProviderError, match="no response"):
+    with pytest.raises(ProviderError, match="not a response"):
         read_whole(WIRE, {"id": "x", "choices": []})
 
 

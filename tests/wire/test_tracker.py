@@ -47,8 +47,8 @@ def test_text_thinking_and_a_call_become_blocks_in_the_order_they_began() -> Non
     track.add_arguments(0, '{"x"')
     track.add_text("say", "b")
     track.add_arguments(0, ":1}")
-    track.set_usage(Usage(input=3))
-    track.set_stop_reason("tools")
+    track.usage = Usage(input=3)
+    track.stop_reason = "tools"
     reply, events = finished(track)
     call = ToolCall("c1", "f", {"x": 1}, '{"x":1}')
     assert reply == Reply((Thinking("hm!"), Text("ab"), call), "tools", Usage(input=3), Origin("test", "vendor", "model"), "id")
@@ -120,16 +120,16 @@ def test_the_presence_of_calls_decides_between_end_and_tools(
         for number in range(calls):
             track.update_call(number, f"c{number}", "f")
         if said:
-            track.set_stop_reason(said)
+            track.stop_reason = said
         assert finished(track)[0].stop == want
 
 
 def test_the_last_word_on_stop_usage_and_state_counts() -> None:
     track = tracker()
-    track.set_stop_reason("end")
-    track.set_stop_reason("length")
-    track.set_usage(Usage(1, 2))
-    track.set_usage(Usage(3, 4))
+    track.stop_reason = "end"
+    track.stop_reason = "length"
+    track.usage = Usage(1, 2)
+    track.usage = Usage(3, 4)
     track.merge_message_opaque({"a": 1, "b": 1})
     track.merge_message_opaque({"b": 2})
     reply, _ = finished(track)

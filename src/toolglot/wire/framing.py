@@ -1,8 +1,8 @@
-"""Bytes to frames and back: SSE, JSON streams (NDJSON, concatenated values, one array), AWS event-stream.
+"""Bytes to frames and back: SSE, JSON streams (NDJSON, concatenated values, one array), AWS event streams.
 
-Law: however the bytes are cut, the frames are the same. A decoder only stores and splits: `feed` returns the frames that became
-whole, `close` what is left at the end. Each byte is looked at a bounded number of times, whatever the size of the reads.
-A frame is (event name, data); the name is "" where the framing has none, the data bytes or an already parsed object.
+However the bytes are cut, the frames are the same. `feed` returns the frames that became complete, `close` what remains at the
+end. Each byte is looked at a bounded number of times, whatever the size of the reads.
+A frame is (event name, data). The name is "" if the framing has none; the data are bytes or an already parsed object.
 """
 
 import base64
@@ -31,78 +31,72 @@ __all__ = [
 
 Frame = tuple[str, bytes | dict[str, Any]]
 BOM = b"\xef\xbb\xbf"
-_EVENT_NAMES: dict[bytes, str] = {}  # lines that name an event -> the name: a provider has a few dozen
-_MAX_EVENT_NAMES = 200
+_EVENT_NAMES: dict[bytes, str] = {}  # `event:` lines -> names, shared by all streams: a provider has a few dozen
+_MAX_EVENT_NAMES = 200  # a hostile server must not fill the memory
 
 
 class FrameDecoder(Protocol):
     """Splits bytes into frames."""
 
     def feed(self, data: bytes) -> list[Frame]:
-        """The frames that these bytes completed."""
+        """Return the frames that these bytes complete."""
         ...
 
     def close(self) -> list[Frame]:
-        """What is left when the bytes have ended."""
+        """Return what remains at the end of the bytes."""
         ...
 
 
 class SseDecoder:
-    """Server-sent events as the WHATWG standard has them: LF, CRLF or CR, comments, several data lines, BOM.
+    """Server-sent events as in the WHATWG standard: LF, CRLF or CR, comments, several data lines, BOM.
 
-    Lines that open with a brace are taken as data: Google reports errors in the middle of a stream as bare JSON.
-    `last_id` and `retry` are the last `id:` and `retry:` seen.
+    A line that starts with a brace counts as data: Google reports errors in the middle of a stream as bare JSON.
+    `last_id` and `retry` are the last `id:` and `retry:` fields.
     """
 
     def __init__(self) -> None:
         self._pieces: list[bytes] = []
         self._ends_line = False  # the stored bytes end with a line break
-        self._ends_cr = False  # the last byte was CR: an LF that follows belongs to it
+        self._ends_cr = False  # the last byte was CR: a following LF belongs to it
         self._started = False
         self.last_id = ""
         self.retry: int | None = None
 
     def feed(self, data: bytes) -> list[Frame]:
-        if self._started and not self._pieces and not self._ends_cr:  # a read that ends with an event, as nearly all do
+        # Fast path: nearly every read ends with a complete event.
+        if self._started and not self._pieces and not self._ends_cr:
             if data[-2:] == b"\n\n" and b"\r" not in data:
                 return self._split_frames(data[:-2].split(b"\n\n"))
             if data[-4:] == b"\r\n\r\n" and b"\r" not in (bare := data.replace(b"\r\n", b"\n")):
                 return self._split_frames(bare[:-2].split(b"\n\n"))
-        if not self._started and not (data := self._strip_bom(data)):
-            return []
+        if not self._started:
+            data, self._pieces = b"".join(self._pieces) + data, []
+            if len(data) < len(BOM) and BOM.startswith(data):  # a BOM may be cut, too
+                self._pieces = [data]
+                return []
+            self._started = True
+            data = data.removeprefix(BOM)
         if self._ends_cr or b"\r" in data:
-            data = self._normalize_line_ends(data)
+            if self._ends_cr and data[:1] == b"\n":
+                data = data[1:]
+                self._ends_cr = False
+            if data:
+                self._ends_cr = data[-1:] == b"\r"
+            data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         if not data:
             return []
-        whole = b"\n\n" in data or (self._ends_line and data[:1] == b"\n")
+        is_complete = b"\n\n" in data or (self._ends_line and data[:1] == b"\n")
         self._ends_line = data[-1:] == b"\n"
         self._pieces.append(data)
-        if not whole:
+        if not is_complete:
             return []
-        *events, rest = b"".join(self._pieces).split(b"\n\n")
-        self._pieces = [rest] if rest else []
+        *events, remainder = b"".join(self._pieces).split(b"\n\n")
+        self._pieces = [remainder] if remainder else []
         return self._split_frames(events)
 
     def close(self) -> list[Frame]:
-        rest, self._pieces = b"".join(self._pieces), []
-        return self._split_frames([rest])
-
-    def _strip_bom(self, data: bytes) -> bytes:
-        data = b"".join(self._pieces) + data
-        self._pieces = []
-        if len(data) < len(BOM) and BOM.startswith(data):
-            self._pieces = [data]
-            return b""
-        self._started = True
-        return data.removeprefix(BOM)
-
-    def _normalize_line_ends(self, data: bytes) -> bytes:
-        if self._ends_cr and data[:1] == b"\n":
-            data = data[1:]
-            self._ends_cr = False
-        if data:
-            self._ends_cr = data[-1:] == b"\r"
-        return data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        remainder, self._pieces = b"".join(self._pieces), []
+        return self._split_frames([remainder])
 
     def _split_frames(self, events: list[bytes]) -> list[Frame]:
         frames: list[Frame] = []
@@ -137,32 +131,32 @@ class SseDecoder:
         return (name, b"\n".join(data)) if data else None
 
 
-# A JSON string, or a bracket outside of strings. A string holds no raw line break, so a line never cuts one.
+# A JSON string, or a bracket outside of strings. A string contains no raw line break, so a line never cuts one.
 _JSON_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"?|[{}\[\]]')
 
 
 class JsonStreamDecoder:
-    """JSON values one after another: a line each (NDJSON), over several lines, or as the elements of one array.
+    """JSON values one after another: one per line (NDJSON), over several lines, or as the elements of one array.
 
-    Its frames hold parsed values: only parsing tells that a line is a whole value.
+    Its frames are parsed values, because only parsing tells that a line is a complete value.
     """
 
     def __init__(self) -> None:
-        self._pieces: list[bytes] = []  # of the last, unfinished line
-        self._value: list[bytes] = []  # lines of the unfinished value
+        self._pieces: list[bytes] = []  # of the last, incomplete line
+        self._value: list[bytes] = []  # lines of the incomplete value
         self._depth = 0
-        self._floor = -1  # the depth at which a value begins: 0, inside an array 1; -1: nothing was seen yet
+        self._floor = -1  # the depth at which values start: 0, or 1 inside an array; -1 before the first byte
 
     def feed(self, data: bytes) -> list[Frame]:
         self._pieces.append(data)
         if b"\n" not in data and b"\r" not in data:
             return []
-        *lines, rest = b"".join(self._pieces).replace(b"\r", b"\n").split(b"\n")
-        self._pieces = [rest] if rest else []
+        *lines, remainder = b"".join(self._pieces).replace(b"\r", b"\n").split(b"\n")
+        self._pieces = [remainder] if remainder else []
         frames: list[Frame] = []
-        between = self._is_between_values()
+        is_between = self._is_between_values()
         for line in lines:
-            if between:  # nearly every line is a whole value
+            if is_between:  # nearly every line is a complete value
                 try:
                     frames.append(("", decode_object(line)))
                     continue
@@ -170,17 +164,17 @@ class JsonStreamDecoder:
                     pass
             if line:
                 frames += self._read_line(line)
-                between = self._is_between_values()
+                is_between = self._is_between_values()
         return frames
 
     def _is_between_values(self) -> bool:
         return not (self._floor or self._depth or self._value)
 
     def close(self) -> list[Frame]:
-        rest, self._pieces = b"".join(self._pieces), []
-        frames = self._read_line(rest)
-        if unfinished := b"\n".join(self._value).strip(b" \t\n,"):
-            frames.append(("", unfinished))
+        remainder, self._pieces = b"".join(self._pieces), []
+        frames = self._read_line(remainder)
+        if incomplete := b"\n".join(self._value).strip(b" \t\n,"):
+            frames.append(("", incomplete))
         self._value = []
         return frames
 
@@ -195,9 +189,6 @@ class JsonStreamDecoder:
                 return [("", loads_object(line))]
             except ValueError:
                 pass
-        return self._scan_line(line)
-
-    def _scan_line(self, line: bytes) -> list[Frame]:
         frames: list[Frame] = []
         start = 0
         for match in _JSON_TOKEN.finditer(line):
@@ -237,63 +228,54 @@ class AwsEventDecoder:
         while len(self._buffer) >= self._PRELUDE:
             total = int.from_bytes(self._buffer[:4], "big")
             if not 16 <= total <= self._MAX_MESSAGE:
-                raise MalformedReply(f"AWS event-stream: a message of {total} bytes")
+                raise MalformedReply(f"AWS event stream: a message of {total} bytes")
             if len(self._buffer) < total:
                 break
             with memoryview(self._buffer) as view:
                 message = bytes(view[:total])
-            del self._buffer[:total]  # cheap: a bytearray gives up its front without moving the rest
+            del self._buffer[:total]  # cheap: a bytearray drops its front without moving the rest
             frames.append(self._parse_message(memoryview(message)))
         return frames
 
     def close(self) -> list[Frame]:
         if self._buffer:
-            raise TruncatedStream(f"AWS event-stream: the last message is cut after {len(self._buffer)} bytes")
+            raise TruncatedStream(f"AWS event stream: the last message is truncated after {len(self._buffer)} bytes")
         return []
 
     def _parse_message(self, message: memoryview) -> Frame:
         head = int.from_bytes(message[4:8], "big")
         sums = int.from_bytes(message[8:12], "big"), int.from_bytes(message[-4:], "big")
         if (crc32(message[:8]), crc32(message[:-4])) != sums:
-            raise MalformedReply("AWS event-stream: a checksum does not match")
+            raise MalformedReply("AWS event stream: a checksum does not match")
         headers = dict(_aws_headers(bytes(message[self._PRELUDE : self._PRELUDE + head])))
         payload = message[self._PRELUDE + head : -4]
-        if headers.get(":message-type", "event") != "event":
+        if headers.get(":message-type", "event") != "event":  # an exception: an object, plain text, or only headers
             kind = headers.get(":exception-type") or headers.get(":error-code", "")
-            return "error", dumps({"type": "error", "error": {"type": kind, **_exception_fields(bytes(payload), headers)}})
-        return headers.get(":event-type", ""), _unwrap_payload(payload)
-
-
-def _unwrap_payload(payload: memoryview) -> bytes:
-    try:
-        inner = decode_object(payload).get("bytes")
-    except DECODE_ERRORS as e:
-        raise MalformedReply(f"AWS event-stream: a payload is not a JSON object ({e})") from None
-    try:
-        return base64.b64decode(inner, validate=True) if isinstance(inner, str) else bytes(payload)
-    except ValueError as e:
-        raise MalformedReply(f"AWS event-stream: {e}") from None
-
-
-def _exception_fields(payload: bytes, headers: dict[str, str]) -> dict[str, Any]:
-    """What an exception says: an object, plain text, or only a header."""
-    message = headers.get(":error-message", "")
-    try:
-        return {**({"message": message} if message else {}), **loads_object(payload)}
-    except ValueError:
-        text = payload.decode("utf-8", "replace") or message
-        return {"message": text} if text else {}
+            text = headers.get(":error-message", "")
+            fields: dict[str, Any] = {"message": text} if text else {}
+            try:
+                fields |= loads_object(bytes(payload))
+            except ValueError:
+                if payload:
+                    fields["message"] = bytes(payload).decode("utf-8", "replace")
+            return "error", dumps({"type": "error", "error": {"type": kind, **fields}})
+        try:
+            wrapped = decode_object(payload).get("bytes")
+            data = base64.b64decode(wrapped, validate=True) if isinstance(wrapped, str) else bytes(payload)
+        except (*DECODE_ERRORS, ValueError) as e:
+            raise MalformedReply(f"AWS event stream: a payload is not a JSON object with base64 ({e})") from None
+        return headers.get(":event-type", ""), data
 
 
 def _aws_headers(data: bytes) -> Iterator[tuple[str, str]]:
-    """Only string headers (type 7) occur in these streams."""
+    """Parse headers. Only those of type string (7) occur in these streams."""
     at = 0
     while at < len(data):
         size = data[at]
         name = data[at + 1 : at + 1 + size].decode("utf-8", "replace")
         at += 1 + size
         if data[at : at + 1] != b"\x07":
-            raise MalformedReply(f"AWS event-stream: header {name!r} is not a string")
+            raise MalformedReply(f"AWS event stream: header {name!r} is not a string")
         size = int.from_bytes(data[at + 1 : at + 3], "big")
         yield name, data[at + 3 : at + 3 + size].decode("utf-8", "replace")
         at += 3 + size
@@ -315,7 +297,7 @@ class WholeBodyDecoder:
 
 
 def detect_framing(content_type: str, start: bytes) -> FrameDecoder:
-    """The framing of a stream, from its content type or, where that is missing or lies, its first bytes."""
+    """Choose the framing by the content type or, because that is often missing or wrong, by the first bytes."""
     first = start.removeprefix(BOM).lstrip()[:1]
     if "vnd.amazon.eventstream" in content_type or first == b"\x00":
         return AwsEventDecoder()
@@ -327,29 +309,29 @@ def detect_framing(content_type: str, start: bytes) -> FrameDecoder:
 # ---- encoders
 
 
-# Characters that some clients take for the end of a line (str.splitlines): U+0085, U+2028, U+2029. JSON has escapes for them.
+# Some clients split lines with str.splitlines, which also splits at U+0085, U+2028 and U+2029. JSON can escape them.
 _LINE_SEPARATORS = re.compile(b"\xc2\x85|\xe2\x80[\xa8\xa9]")
 _ESCAPES = {b"\xc2\x85": b"\\u0085", b"\xe2\x80\xa8": b"\\u2028", b"\xe2\x80\xa9": b"\\u2029"}
 
 
 def escape_line_separators(data: bytes) -> bytes:
-    """JSON that no client splits."""
-    return _LINE_SEPARATORS.sub(lambda found: _ESCAPES[found[0]], data)
+    """Return JSON that no client splits."""
+    return _LINE_SEPARATORS.sub(lambda match: _ESCAPES[match[0]], data)
 
 
 def encode_sse(data: bytes, event: str = "") -> bytes:
-    """One server-sent event."""
+    """Encode one server-sent event."""
     lines = b"".join(b"data: " + line + b"\n" for line in data.split(b"\n"))
     return (f"event: {event}\n".encode() if event else b"") + lines + b"\n"
 
 
 def encode_ndjson(data: bytes) -> bytes:
-    """One line."""
+    """Encode one line."""
     return data + b"\n"
 
 
 def encode_json_array(documents: Iterable[bytes]) -> Iterator[bytes]:
-    """The pieces of one array, as Gemini streams without `alt=sse`."""
+    """Encode the pieces of one array, as Gemini streams without `alt=sse`."""
     before = b"["
     for document in documents:
         yield before + document
@@ -358,7 +340,7 @@ def encode_json_array(documents: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def encode_aws_event(data: bytes, event: str = "chunk") -> bytes:
-    """One AWS event-stream message that wraps the data as Bedrock does."""
+    """Encode one AWS message that wraps the data as Bedrock does."""
     payload = dumps({"bytes": base64.b64encode(data).decode()})
     fields = {":event-type": event, ":content-type": "application/json", ":message-type": "event"}
     headers = b"".join(

@@ -1,7 +1,7 @@
 """Live arguments: a JSON object that grows while its text streams.
 
-Law: a fragment costs what is in it, however long the text already is. Values appear in `value` as soon as they are whole; the
-text that is being written now is `open`, with its path. Text that is not JSON stops the scan and nothing else: see `broken`.
+A fragment costs what is in it, however long the text already is. Values appear in `value` as soon as they are complete; the
+string that is being written is `open_text`, at `path`. Text that is not JSON only stops the scan: see `is_broken`.
 """
 
 import re
@@ -21,38 +21,43 @@ class PartialArguments:
 
     def __init__(self) -> None:
         self.value: Any = None
-        """What is whole so far; text that is still open is not in it."""
+        """What is complete so far; a string that is still open is not in it."""
         self.is_broken = False
-        self._stack: list[Any] = []  # the containers that are open
-        self._keys: list[Any] = []  # the key or index in each of them
+        self._stack: list[Any] = []  # the open containers
+        self._keys: list[Any] = []  # the current key or index in each of them
         self._pieces: list[str] = []  # of the open string or scalar
         self._inside: str = ""  # "" between values, "string", "scalar"
         self._is_escaped = False
 
     @property
     def path(self) -> tuple[str | int, ...]:
-        """Where the text goes that is being written now."""
+        """Where the value that is being written belongs."""
         return tuple(key for key in self._keys if key is not None)
 
     @property
     def open_text(self) -> str:
-        """The text that is being written now, as it is in the JSON."""
-        self._pieces = ["".join(self._pieces)]
+        """The string that is being written, as it is in the JSON text."""
+        self._pieces = ["".join(self._pieces)]  # joined once, so that polling stays cheap
         return self._pieces[0] if self._inside == "string" else ""
 
     def feed(self, fragment: str) -> None:
-        """More of the text."""
+        """Add a fragment of the text."""
         at = 0
         while at < len(fragment) and not self.is_broken:
             if self._inside == "string":
                 at = self._scan_string(fragment, at)
             elif self._inside == "scalar":
-                at = self._scan_scalar(fragment, at)
+                match = _SCALAR_END.search(fragment, at)
+                end = match.start() if match else len(fragment)
+                self._pieces.append(fragment[at:end])
+                if match:
+                    self._finish_token("".join(self._pieces))
+                at = end
             else:
                 at = self._scan_structure(fragment, at)
 
     def _scan_string(self, text: str, at: int) -> int:
-        if self._is_escaped:
+        if self._is_escaped:  # a fragment may end between a backslash and its character
             self._is_escaped = False
             self._pieces.append(text[at])
             return at + 1
@@ -68,17 +73,9 @@ class PartialArguments:
         self._finish_token('"' + "".join(self._pieces) + '"')
         return match.end()
 
-    def _scan_scalar(self, text: str, at: int) -> int:
-        match = _SCALAR_END.search(text, at)
-        end = match.start() if match else len(text)
-        self._pieces.append(text[at:end])
-        if match:
-            self._finish_token("".join(self._pieces))
-        return end
-
     def _scan_structure(self, text: str, at: int) -> int:
-        space = _SEPARATORS.match(text, at)
-        at = space.end() if space else at
+        separators = _SEPARATORS.match(text, at)
+        at = separators.end() if separators else at
         if at == len(text):
             return at
         match text[at]:
@@ -135,6 +132,6 @@ class PartialArguments:
             self._advance()
 
     def _advance(self) -> None:
-        """A value is whole: the next key of an object is not known yet, the next index of an array is."""
+        """Move on after a value: the next key of an object is not known yet, the next index of an array is."""
         if self._stack:
             self._keys[-1] = None if isinstance(self._stack[-1], dict) else len(self._stack[-1])

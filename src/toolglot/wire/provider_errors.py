@@ -1,4 +1,4 @@
-"""What a provider's error body means: one table for all of them."""
+"""Classifies the error bodies of all providers with one table."""
 
 import re
 from typing import Any, cast
@@ -10,10 +10,10 @@ from toolglot.wire.json_values import as_dict, as_text, iter_dicts
 
 __all__ = ["error_from_body"]
 
-# Words in a code or type -> error. The first that fits counts; quota before rate, both arrive as 429.
+# Pattern in a code or type -> error. The first match counts: quota comes before rate, because both arrive as 429.
 _ERRORS_BY_CODE: tuple[tuple[str, type[ProviderError]], ...] = (
     (r"insufficient_quota|billing|credit_balance|spend_limit|usage_limit|insufficient_balance", errors.QuotaExceeded),
-    (r"context_length|context_window|3051", errors.ContextTooLong),
+    (r"context_length|context_window|3051", errors.ContextTooLong),  # 3051: Mistral
     (r"content_filter|content_policy|responsibleai|moderation|policy_violation", errors.ContentBlocked),
     (r"rate_limit|resource_exhausted|throttling|too_many_requests", errors.RateLimited),
     (r"overloaded|unavailable|modelnotready|server_is_overloaded", errors.Overloaded),
@@ -21,7 +21,8 @@ _ERRORS_BY_CODE: tuple[tuple[str, type[ProviderError]], ...] = (
     (r"permission", errors.PermissionDenied),
     (r"not_found", errors.NotFound),
     (
-        r"invalid|validation|bad_request|too_large|too_long|above_max|below_min|failed_precondition|unsupported|tool_use_failed|model_not_supported",
+        r"invalid|validation|bad_request|too_large|too_long|above_max|below_min|failed_precondition|unsupported"
+        r"|tool_use_failed|model_not_supported",
         errors.InvalidRequest,
     ),
     (r"server_error|api_error|internal|timeout|deadline", errors.ServerFailed),
@@ -32,67 +33,61 @@ _ERRORS_BY_STATUS: dict[int, type[ProviderError]] = {
     403: errors.PermissionDenied,
     404: errors.NotFound,
     408: errors.ServerFailed,
-    409: errors.ServerFailed,
+    409: errors.ServerFailed,  # a lock; worth a retry
     425: errors.ServerFailed,
     429: errors.RateLimited,
-    498: errors.Overloaded,
+    498: errors.Overloaded,  # Groq: flex capacity
     503: errors.Overloaded,
-    529: errors.Overloaded,
+    529: errors.Overloaded,  # Anthropic
 }
 _HTML_PAGE = re.compile(r"<!doctype html|<html|<head|<body", re.IGNORECASE)
+# Only OpenAI has a code for it; the others can be told from their message.
 _CONTEXT_TOO_LONG = re.compile(
     r"context length|context window|maximum context|prompt is too long|token count .* exceeds|too many tokens", re.IGNORECASE
 )
+_NO_REASON = "the provider gave no reason"
 
 
 def error_from_body(body: Any, status: int | None = None) -> ProviderError:
-    """The error that a body describes. `status`: of the HTTP answer, None for an error inside a stream or a 200."""
+    """Return the error that a body describes. `status` is None for an error inside a stream or a 200."""
     if isinstance(body, list) and body:  # Google wraps errors in a list of one
         body = cast(Any, body[0])
-    inner = _inner_error(body)
-    message = _error_message(inner, body)
-    code = _error_code(inner, body)
+    outer = as_dict(body)
+    inner = as_dict(outer.get("response")).get("error") or outer.get("error") or body  # Responses: response.failed
     if status is None or status < 400:
-        status = _error_status(inner) or _error_status(body)
-    kind = _error_class(status, code, message)
-    return kind(message, status=status, code=code, retry_after=_retry_delay(inner), body=body)
-
-
-def _inner_error(body: Any) -> Any:
-    if not isinstance(body, dict):
-        return body
-    body = cast(dict[str, Any], body)
-    return as_dict(body.get("response")).get("error") or body.get("error") or body  # Responses: response.failed
-
-
-def _error_message(inner: Any, body: Any) -> str:
-    if isinstance(inner, str):
-        return _page_text(inner) or "the provider gave no reason"
-    for key in ("message", "detail", "Message", "error", "msg"):
-        if value := as_dict(inner).get(key):
-            return value if isinstance(value, str) else dumps_text(value)
-    return dumps_text(body)[:500] if body else "the provider gave no reason"
-
-
-def _page_text(text: str) -> str:
-    """A page of a proxy as what it says: its title, else its text."""
-    if not _HTML_PAGE.search(text[:2000]):
-        return text.strip()
-    title = re.search(r"(?is)<title[^>]{0,200}>(.{0,500}?)</title>", text[:20_000])
-    return " ".join(re.sub(r"<[^>]*>", " ", title[1] if title and title[1].strip() else text[:20_000]).split())[:500]
-
-
-def _error_code(inner: Any, body: Any) -> str:
-    found = [reason for detail in iter_dicts(as_dict(inner).get("details")) if (reason := as_text(detail.get("reason")))]
-    for source in (as_dict(inner), as_dict(body)):
+        status = _find_status(inner) or _find_status(body)
+    details = list(iter_dicts(as_dict(inner).get("details")))
+    codes = [reason for detail in details if (reason := as_text(detail.get("reason")))]  # Google's ErrorInfo
+    for source in (as_dict(inner), outer):
         for key in ("code", "type", "status", "__type"):
             value = source.get(key)
             if isinstance(value, str) and value != "error":
-                found.append(value)
-    return found[0] if found else ""
+                codes.append(value)
+    code, message = codes[0] if codes else "", _find_message(inner, body)
+    retry_after: float | None = None
+    for detail in details:  # Google's RetryInfo; other providers use a header
+        delay = detail.get("retryDelay")
+        if isinstance(delay, str) and (match := re.fullmatch(r"(\d+(?:\.\d+)?)s", delay)):
+            retry_after = float(match[1])
+            break
+    error_class = _select_class(status, code, message)
+    return error_class(message, status=status, code=code, retry_after=retry_after, body=body)
 
 
-def _error_status(inner: Any) -> int | None:
+def _find_message(inner: Any, body: Any) -> str:
+    if isinstance(inner, str):  # xAI and Ollama; or a proxy's page, of which the title says most
+        if not _HTML_PAGE.search(inner[:2000]):
+            return inner.strip() or _NO_REASON
+        title = re.search(r"(?is)<title[^>]{0,200}>(.{0,500}?)</title>", inner[:20_000])
+        text = title[1] if title and title[1].strip() else inner[:20_000]
+        return " ".join(re.sub(r"<[^>]*>", " ", text).split())[:500] or _NO_REASON
+    for key in ("message", "detail", "Message", "error", "msg"):
+        if value := as_dict(inner).get(key):
+            return value if isinstance(value, str) else dumps_text(value)
+    return dumps_text(body)[:500] if body else _NO_REASON
+
+
+def _find_status(inner: Any) -> int | None:
     for key in ("code", "status", "status_code"):
         value = as_dict(inner).get(key)
         if isinstance(value, int) and 400 <= value < 600:
@@ -102,25 +97,17 @@ def _error_status(inner: Any) -> int | None:
     return None
 
 
-def _error_class(status: int | None, code: str, message: str) -> type[ProviderError]:
+def _select_class(status: int | None, code: str, message: str) -> type[ProviderError]:
     if _CONTEXT_TOO_LONG.search(message) and status in (None, 400, 413, 422):
         return errors.ContextTooLong
-    by_code = next((kind for words, kind in _ERRORS_BY_CODE if re.search(words, code.lower())), None)
+    by_code = next((error for pattern, error in _ERRORS_BY_CODE if re.search(pattern, code.lower())), None)
     if status is None or status < 400:
         return by_code or errors.ServerFailed
     if status == 429:
         return errors.QuotaExceeded if by_code is errors.QuotaExceeded else errors.RateLimited
     if status >= 500:
         return _ERRORS_BY_STATUS.get(status, errors.ServerFailed)
+    # A 400 with a code such as "overloaded" is still the request's fault: it is never retried.
     if status in (400, 413, 422) and by_code and not by_code.retryable:
         return by_code
     return _ERRORS_BY_STATUS.get(status, errors.InvalidRequest)
-
-
-def _retry_delay(inner: Any) -> float | None:
-    """Google's RetryInfo; other providers say it in a header."""
-    for detail in iter_dicts(as_dict(inner).get("details")):
-        delay = detail.get("retryDelay")
-        if isinstance(delay, str) and (match := re.fullmatch(r"(\d+(?:\.\d+)?)s", delay)):
-            return float(match[1])
-    return None

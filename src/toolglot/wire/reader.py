@@ -1,13 +1,13 @@
-"""Framing + decoder + tracker: the only frame policy.
+"""Reads one reply with framing, decoder and tracker. The policy for odd frames is the same for all wires.
 
-| what comes                         | what happens                                              |
+| what arrives                       | what happens                                              |
 |------------------------------------|-----------------------------------------------------------|
-| a known event                      | the decoder tells the tracker                             |
+| a known event                      | the decoder reports it to the tracker                     |
 | an unknown notification            | ignored                                                   |
 | unknown content                    | a Foreign block                                           |
 | data that is not JSON              | MalformedReply                                            |
 | an error in the stream or a 200    | ProviderError                                             |
-| the end, before the terminal       | TruncatedStream                                           |
+| the end, before the terminal event | TruncatedStream                                           |
 """
 
 from typing import Any, Protocol, cast
@@ -18,45 +18,45 @@ from toolglot.jsontext import DECODE_ERRORS, decode_object, json_type_name, load
 from toolglot.losses import Loss
 from toolglot.messages import Origin, Reply
 from toolglot.wire.framing import BOM, Frame, FrameDecoder, WholeBodyDecoder, detect_framing
-from toolglot.wire.json_values import as_dict
+from toolglot.wire.json_values import Doc, as_dict
 from toolglot.wire.provider_errors import error_from_body
 from toolglot.wire.tracker import ToolCallTracker
 
 __all__ = ["ReplyDecoder", "ReplyReader", "error_from_response"]
 
-
-# What a decoder raises where a document is not shaped as its wire has it: decoders read, the reader judges.
+# What a decoder raises if a document does not have the wire's shape. Decoders just read: checking every field of every
+# frame would cost more than decoding it.
 _SHAPE_ERRORS = (AttributeError, KeyError, TypeError, IndexError, RecursionError)
 
 
 class ReplyDecoder(Protocol):
-    """One wire's reading of frames. `complete` turns true with the wire's terminal."""
+    """Decodes the frames of one wire. `is_complete` turns true with the wire's terminal event."""
 
     is_complete: bool
 
     def __init__(self, tracker: ToolCallTracker) -> None: ...
 
-    def read_frame(self, doc: dict[str, Any], event: str) -> None:
-        """One frame of a stream."""
+    def read_frame(self, doc: Doc, event: str) -> None:
+        """Read one frame of a stream."""
         ...
 
-    def read_body(self, doc: dict[str, Any], event: str) -> None:
-        """A whole answer in one document."""
+    def read_body(self, doc: Doc, event: str) -> None:
+        """Read a whole reply in one document."""
         ...
 
     def read_done(self) -> None:
-        """`[DONE]` came."""
+        """Note that `[DONE]` arrived."""
         ...
 
     def finish(self) -> None:
-        """The bytes have ended: last words before the reply is made."""
+        """Report what is only known at the end of the bytes."""
         ...
 
 
 class ReplyReader:
-    """Reads one answer of status 200, streamed or whole: `feed` bytes, then `close`.
+    """Reads one reply of status 200, streamed or whole: `feed` bytes, then `close`.
 
-    `complete` says whether the terminal has come; `reply` and `losses` are there after `close`.
+    `is_complete` tells whether the terminal event has arrived; `reply` and `losses` are set after `close`.
     """
 
     def __init__(self, decoder: type[ReplyDecoder], origin: Origin, *, streaming: bool = True, content_type: str = "") -> None:
@@ -71,24 +71,24 @@ class ReplyReader:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the wire's terminal has come."""
+        """Whether the wire's terminal event has arrived."""
         return self._decoder.is_complete
 
     @property
     def losses(self) -> list[Loss]:
-        """What of the answer has no place in a reply."""
+        """What of the provider's answer a reply cannot express."""
         return self._tracker.losses
 
     @property
     def visible_text(self) -> str:
-        """The visible text so far: what is left of a reply that was interrupted."""
+        """The visible text so far: what remains of a reply that was interrupted."""
         return self._tracker.visible_text
 
     def feed(self, data: bytes) -> list[Event]:
-        """The events that these bytes completed."""
+        """Return the events that these bytes complete."""
         if self._framing is None:
             data, self._start = self._start + data, b""
-            if BOM.startswith(data) or not data.removeprefix(BOM).strip():  # white space before the answer says nothing
+            if BOM.startswith(data) or not data.removeprefix(BOM).strip():  # DeepSeek sends blank lines while it is busy
                 self._start = data if BOM.startswith(data) else b""
                 return []
             self._framing = detect_framing(self._content_type, data)
@@ -98,26 +98,26 @@ class ReplyReader:
         return []
 
     def close(self) -> list[Event]:
-        """The last events; `reply` is set. Raises TruncatedStream where the terminal has not come."""
+        """Return the last events and set `reply`. Raises TruncatedStream if the terminal event is missing."""
         if self._framing is None:
-            raise TruncatedStream("the answer is empty")
+            raise TruncatedStream("the reply is empty")
         try:
             self._read_frames(self._framing.close())
         except MalformedReply as e:
             if self._streaming and not self._decoder.is_complete:
-                raise TruncatedStream(f"the stream ended in the middle: {e}") from e
+                raise TruncatedStream(f"the stream ended in the middle of a frame: {e}") from e
             raise
         try:
             self._decoder.finish()
             if not self._decoder.is_complete:
-                raise TruncatedStream("the stream ended before its terminal")
+                raise TruncatedStream("the stream ended before its terminal event")
             self.reply = self._tracker.finish()
         except _SHAPE_ERRORS as e:
-            raise MalformedReply(f"the answer has an unexpected shape ({e!r})") from e
+            raise MalformedReply(f"the reply has an unexpected shape ({e!r})") from e
         return self._tracker.drain()
 
     def _read_frames(self, frames: list[Frame]) -> None:
-        read, doc = self._read_document, cast(Any, None)
+        read_document, doc = self._read_document, cast(Any, None)
         try:
             for event, data in frames:
                 if isinstance(data, bytes):
@@ -128,12 +128,16 @@ class ReplyReader:
                             continue
                 else:
                     doc = data
-                read(doc, event)
+                read_document(doc, event)
         except _SHAPE_ERRORS as e:
-            raise MalformedReply(f"a frame has an unexpected shape ({e!r}): {_preview(doc)}") from e
+            try:
+                preview = str(doc)[:200]
+            except RecursionError:  # nested as deeply as the parser allows
+                preview = "…"
+            raise MalformedReply(f"a frame has an unexpected shape ({e!r}): {preview}") from e
 
-    def _parse_odd_data(self, data: bytes) -> dict[str, Any] | None:
-        """Data that is no plain JSON object: the end mark, nothing, an error in a list, or what only `loads` can read."""
+    def _parse_odd_data(self, data: bytes) -> Doc | None:
+        """Parse data that is not a plain JSON object: an end mark, nothing, an error in a list, or lenient JSON."""
         if (text := data.strip()) in (b"[DONE]", b""):
             if text:
                 self._decoder.read_done()
@@ -142,24 +146,17 @@ class ReplyReader:
             doc: Any = loads(data)
         except ValueError as e:
             raise MalformedReply(f"a frame is not JSON ({e}): {data[:200]!r}") from None
-        if isinstance(doc, list) and len(cast(list[Any], doc)) == 1 and "error" in as_dict(doc[0]):
+        if isinstance(doc, list) and len(cast(list[Any], doc)) == 1 and "error" in as_dict(doc[0]):  # Google
             raise error_from_body(cast(Any, doc))
         if not isinstance(doc, dict):
             raise MalformedReply(f"a frame is {json_type_name(doc)}, not an object: {data[:200]!r}")
-        return cast(dict[str, Any], doc)
-
-
-def _preview(doc: Any) -> str:
-    try:
-        return str(doc)[:200]
-    except RecursionError:  # nested as deeply as a parser allows
-        return "…"
+        return cast(Doc, doc)
 
 
 def error_from_response(status: int, body: bytes) -> ProviderError:
-    """The error that an answer of any status but 2xx describes."""
-    if status < 400:
-        return InvalidRequest(f"status {status} is no answer: a redirect is not followed, check the address", status=status)
+    """Return the error that a response of any status but 2xx describes."""
+    if status < 400:  # following a redirect would send the API key to another host
+        return InvalidRequest(f"status {status}: redirects are not followed; check the base URL", status=status)
     try:
         value: Any = loads(body)
     except ValueError:

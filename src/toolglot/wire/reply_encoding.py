@@ -1,7 +1,7 @@
-"""Replies as a provider would send them: for the simulator, the gateway and replay.
+"""Encodes replies as a provider would send them: for the simulator and for replay.
 
-`events_of` splits a whole reply into events; `Sequencer` puts any events into blocks that come one after another, as most wires
-require; a wire's `answer` module writes those steps as its own frames.
+`split_reply` splits a whole reply into events. `EventSequencer` turns any events into blocks that come one after another, as
+most wires require. A wire's `reply_encode` module writes those steps as its own frames.
 """
 
 from abc import ABC, abstractmethod
@@ -28,40 +28,30 @@ from toolglot.providers.catalog import resolve_profile
 from toolglot.wire.json_values import Doc
 from toolglot.wire.writer import Writer
 
-__all__ = [
-    "BlockBegin",
-    "BlockEnd",
-    "BlockPiece",
-    "EventSequencer",
-    "ReplyBegin",
-    "ReplyEncoder",
-    "ReplyEnd",
-    "ReplyStep",
-    "is_refusal",
-    "split_reply",
-]
+__all__ = ["BlockBegin", "BlockEnd", "BlockPiece", "EventSequencer", "ReplyBegin", "ReplyEncoder", "ReplyEnd", "split_reply"]
 
 BlockKind = Literal["text", "thinking", "call", "other"]
+ReplyBlock = Text | Thinking | Media | ToolCall | Foreign
 
 
 class ReplyBegin(msgspec.Struct, frozen=True):
-    """The answer begins."""
+    """The reply begins."""
 
     id: str
     model: str
 
 
 class BlockBegin(msgspec.Struct, frozen=True):
-    """Block `number` begins."""
+    """A block begins."""
 
     number: int
     kind: BlockKind
-    block: Text | Thinking | Media | ToolCall | Foreign | None = None
-    """What is known of it already: a call's id and name, the state of a text, media and foreign content whole."""
+    block: ReplyBlock | None = None
+    """What is already known: a call's id and name, the state of a text; media and foreign content are complete."""
 
 
 class BlockPiece(msgspec.Struct, frozen=True):
-    """More of the block that is open."""
+    """Adds text to the open block."""
 
     number: int
     kind: BlockKind
@@ -69,17 +59,16 @@ class BlockPiece(msgspec.Struct, frozen=True):
 
 
 class BlockEnd(msgspec.Struct, frozen=True):
-    """The open block is whole: `block` is what its pieces were, with its state. A call of no pieces has its arguments here."""
+    """The open block is complete. `block` joins its pieces; a call without pieces has its arguments only here."""
 
     number: int
     kind: BlockKind
     has_pieces: bool
-    """Whether there were pieces."""
-    block: Text | Thinking | Media | ToolCall | Foreign
+    block: ReplyBlock
 
 
 class ReplyEnd(msgspec.Struct, frozen=True):
-    """The answer is whole."""
+    """The reply is complete."""
 
     reply: Reply
 
@@ -88,16 +77,16 @@ ReplyStep = ReplyBegin | BlockBegin | BlockPiece | BlockEnd | ReplyEnd
 
 
 class ReplyEncoder(ABC):
-    """Writes one answer of one wire: `body` for a whole reply, or `feed` for each event of a stream.
+    """Encodes one reply of one wire: `encode_reply` for a whole one, or `feed` for each event of a stream.
 
-    `origin`: who made the reply; its opaque state is written only where that is this wire. `created`: seconds since 1970.
+    `origin` is where the reply comes from; its opaque state is written only on the same wire. `created` is a Unix time.
     """
 
     provider: ClassVar[str]
     stop_reasons: ClassVar[dict[StopReason, str]]
-    """The wire's words for why a model stopped."""
+    """The wire's name of each stop reason."""
     exact_stops: ClassVar[frozenset[StopReason]]
-    """Those that a reader of the wire understands as they were meant."""
+    """The stop reasons that survive the round trip; any other is a Loss."""
 
     def __init__(self, model: str = "", *, created: int = 0, origin: Origin | None = None) -> None:
         self.model = model
@@ -109,79 +98,80 @@ class ReplyEncoder(ABC):
         self._sequencer = EventSequencer()
 
     def encode_reply(self, reply: Reply) -> Doc:
-        """A whole reply."""
+        """Encode a whole reply."""
         self.origin, self.id = reply.origin, reply.id
         self.model = self.model or (reply.origin.model if reply.origin else "")
         return self.build_body(reply)
 
     def feed(self, event: Event) -> bytes:
-        """The bytes of the stream that an event becomes."""
-        out: list[bytes] = []
+        """Return the bytes of the stream for an event."""
+        frames: list[bytes] = []
         for step in self._sequencer.feed(event):
             if isinstance(step, ReplyBegin):
                 self.id, self.model = step.id, step.model or self.model
-            out += [self.encode_frame(doc) for doc in self.encode_step(step)]
-        return b"".join(out)
+            frames += [self.encode_frame(doc) for doc in self.encode_step(step)]
+        return b"".join(frames)
 
     @abstractmethod
     def build_body(self, reply: Reply) -> Doc:
-        """A whole reply."""
+        """Build the document of a whole reply."""
 
     @abstractmethod
     def encode_step(self, step: ReplyStep) -> Iterator[Doc]:
-        """The documents of the stream that a step becomes."""
+        """Return the documents of the stream for a step."""
 
     @abstractmethod
     def encode_frame(self, doc: Doc) -> bytes:
-        """A document as bytes of the stream."""
+        """Encode a document as bytes of the stream."""
 
     def echo_opaque(self, block: Block | None) -> Opaque:
-        """The opaque state of a block, where it is this wire's."""
+        """Return the opaque state of a block if it belongs to this wire."""
         opaque = None if block is None or isinstance(block, Foreign) else block.opaque
         return self.writer.echo_opaque(opaque, self.origin, "reply")
 
     def echo_message_opaque(self, reply: Reply) -> Opaque:
-        """The opaque state of the whole message, where it is this wire's."""
+        """Return the opaque state of the whole message if it belongs to this wire."""
         return self.writer.echo_opaque(reply.opaque, reply.origin, "reply")
 
     def encode_stop(self, reply: Reply) -> str:
-        """The wire's word for why the model stopped; a Loss where it has none."""
-        word = self.stop_reasons[reply.stop]
+        """Return the wire's stop reason, with a Loss if it has no exact one."""
+        reason = self.stop_reasons[reply.stop]
         if reply.stop not in self.exact_stops and not (reply.stop == "refusal" and any(map(is_refusal, reply.blocks))):
-            self.writer.record_loss(
-                "stop", "reply", f"{self.writer.profile.title} has no word for {reply.stop!r}; sent as {word!r}"
-            )
-        return word
+            title = self.writer.profile.title
+            self.writer.record_loss("stop", "reply", f"{title} has no stop reason {reply.stop!r}; sent as {reason!r}")
+        return reason
 
     def map_call_head(self, call: ToolCall) -> tuple[str, str]:
-        """The id and the name of a call on the wire."""
+        """Return the id and the name of a call on the wire."""
         writer = self.writer
         return writer.map_call_id(call.id, "reply"), writer.map_tool_name(call.name, call.namespace, "reply")
 
     def is_unsupported(self, block: Block) -> bool:
-        """Whether a block cannot be said in an answer of this wire: a Loss."""
-        if isinstance(block, Foreign) and block.wire == self.writer.profile.wire:
-            return False
-        if isinstance(block, Foreign):
+        """Return whether a reply of this wire cannot contain the block, and record the Loss."""
+        if isinstance(block, Foreign) and block.wire != self.writer.profile.wire:
             self.writer.record_loss("content", "reply", f"only {block.wire} understands it")
-        elif isinstance(block, Media) and not self.supports_media(block):
-            self.writer.record_loss(block.kind, "reply", f"an answer of {self.writer.profile.title} has no place for it")
-        else:
-            return isinstance(block, ToolResult)
-        return True
+            return True
+        if isinstance(block, Media) and not self.supports_media(block):
+            self.writer.record_loss(block.kind, "reply", f"a reply of {self.writer.profile.title} cannot contain it")
+            return True
+        return isinstance(block, ToolResult)
 
     def supports_media(self, media: Media) -> bool:
-        """Whether an answer of this wire can hold such media."""
+        """Return whether a reply of this wire can contain such media."""
         return False
 
 
 def is_refusal(block: Block) -> bool:
-    """Whether a text was marked as a refusal, by either of OpenAI's wires."""
+    """Return whether a text is marked as a refusal, as both of OpenAI's wires do."""
     return isinstance(block, Text) and bool((block.opaque or {}).get("refusal"))
 
 
 def split_reply(reply: Reply, piece_size: int = 24) -> Iterator[Event]:
-    """A whole reply as the events of a stream, in pieces of so many characters."""
+    """Split a whole reply into the events of a stream, with pieces of `piece_size` characters."""
+
+    def split(text: str) -> Iterable[str]:
+        return (text[at : at + piece_size] for at in range(0, len(text), piece_size))
+
     yield ReplyStarted(reply.id, reply.origin.model if reply.origin else "")
     for index, block in enumerate(reply.blocks):
         match block:
@@ -189,11 +179,11 @@ def split_reply(reply: Reply, piece_size: int = 24) -> Iterator[Event]:
                 if block.opaque:
                     yield BlockStarted(index, replace(block, text=""))
                 delta = TextDelta if isinstance(block, Text) else ThinkingDelta
-                yield from (delta(index, part) for part in _split_text(block.text, piece_size))
+                yield from (delta(index, piece) for piece in split(block.text))
                 yield BlockReady(index, block)
             case ToolCall():
                 yield ToolCallStarted(index, block.id, block.name, block.freeform, block.namespace, block.opaque)
-                yield from (ToolCallDelta(index, part) for part in _split_text(block.raw or "", piece_size))
+                yield from (ToolCallDelta(index, piece) for piece in split(block.raw or ""))
                 yield ToolCallReady(index, block)
             case Media() | Foreign():
                 yield BlockReady(index, block)
@@ -202,24 +192,20 @@ def split_reply(reply: Reply, piece_size: int = 24) -> Iterator[Event]:
     yield ReplyDone(reply)
 
 
-def _split_text(text: str, size: int) -> Iterable[str]:
-    return (text[at : at + size] for at in range(0, len(text), size))
-
-
 class EventSequencer:
-    """Events, which may interleave, as blocks one after another: text goes on in a new block, a call holds the rest back."""
+    """Turns events, which may interleave, into consecutive blocks. Text continues in a new block; a call holds others back."""
 
     def __init__(self) -> None:
         self._has_begun = False
         self._number = -1
-        self._open: tuple[int, BlockKind] | None = None  # the event's index and the kind of the open block
+        self._open: tuple[int, BlockKind] | None = None  # index of the event and kind of the open block
         self._pieces: list[str] = []
         self._states: dict[int, Text | Thinking] = {}  # what is known of texts, by index
         self._started_indexes: set[int] = set()
         self._held_events: list[Event] = []
 
     def feed(self, event: Event) -> list[ReplyStep]:
-        """The steps that an event becomes."""
+        """Return the steps for an event."""
         if not self._has_begun and not isinstance(event, ReplyStarted):
             self._has_begun = True
             return [ReplyBegin("", ""), *self.feed(event)]
@@ -235,12 +221,12 @@ class EventSequencer:
             case BlockStarted():
                 self._states[event.index] = event.block
                 return []
-            case TextDelta():
-                return self._add_piece(event.index, "text", event.text)
-            case ThinkingDelta():
-                return self._add_piece(event.index, "thinking", event.text)
+            case TextDelta() | ThinkingDelta():
+                return self._add_piece(event.index, "text" if isinstance(event, TextDelta) else "thinking", event.text)
             case ToolCallStarted():
-                return self._start_call(event)
+                # A call without an id gets one when it is ready, and is sent complete.
+                head = ToolCall(event.id, event.name, None, None, event.freeform, event.namespace, event.opaque)
+                return [*self._close_block(), self._open_block(event.index, "call", head)] if event.id else []
             case ToolCallDelta():
                 return self._add_piece(event.index, "call", event.text) if self._open == (event.index, "call") else []
             case ToolCallReady():
@@ -249,67 +235,44 @@ class EventSequencer:
                 kind: BlockKind = "text" if isinstance(block, Text) else "thinking" if isinstance(block, Thinking) else "other"
                 return self._finish_block(event.index, kind, block)
 
-    def _start_call(self, event: ToolCallStarted) -> list[ReplyStep]:
-        if not event.id:  # it gets one when it is ready, and comes whole
-            return []
-        head = ToolCall(event.id, event.name, None, None, event.freeform, event.namespace, event.opaque)
-        return [*self._close_block(), self._open_block(event.index, "call", head)]
-
     def _add_piece(self, index: int, kind: BlockKind, text: str) -> list[ReplyStep]:
-        steps = (
-            []
-            if self._open == (index, kind)
-            else [*self._close_block(), self._open_block(index, kind, self._states.get(index))]
-        )
+        steps: list[ReplyStep] = []
+        if self._open != (index, kind):
+            steps = [*self._close_block(), self._open_block(index, kind, self._states.get(index))]
         self._pieces.append(text)
         return [*steps, BlockPiece(self._number, kind, text)]
 
-    def _finish_block(
-        self, index: int, kind: BlockKind, block: Text | Thinking | Media | ToolCall | Foreign
-    ) -> list[ReplyStep]:
+    def _finish_block(self, index: int, kind: BlockKind, block: ReplyBlock) -> list[ReplyStep]:
         steps: list[ReplyStep] = []
         if self._open != (index, kind):
-            if index in self._started_indexes:  # all of its text was said, in earlier blocks
+            if index in self._started_indexes:  # all of its text was sent in earlier blocks
                 return []
-            steps = [*self._close_block(), self._open_block(index, kind, _without_text(block))]
-            if text := _block_text(block):
-                self._pieces.append(text)
-                steps.append(BlockPiece(self._number, kind, text))
+            head = replace(block, text="") if isinstance(block, Text | Thinking) else block
+            steps = [*self._close_block(), self._open_block(index, kind, head)]
+            if isinstance(block, Text | Thinking | ToolCall):
+                text = (block.raw or "") if isinstance(block, ToolCall) else block.text
+                if text:
+                    self._pieces.append(text)
+                    steps.append(BlockPiece(self._number, kind, text))
         steps += self._close_block(block)
-        waiting, self._held_events = self._held_events, []
-        for event in waiting:
+        held_events, self._held_events = self._held_events, []
+        for event in held_events:
             steps += self.feed(event)
         return steps
 
-    def _open_block(
-        self, index: int, kind: BlockKind, block: Text | Thinking | Media | ToolCall | Foreign | None
-    ) -> BlockBegin:
+    def _open_block(self, index: int, kind: BlockKind, block: ReplyBlock | None) -> BlockBegin:
         self._number += 1
         self._open, self._pieces = (index, kind), []
         self._started_indexes.add(index)
         return BlockBegin(self._number, kind, block)
 
-    def _close_block(self, block: Text | Thinking | Media | ToolCall | Foreign | None = None) -> list[ReplyStep]:
+    def _close_block(self, block: ReplyBlock | None = None) -> list[ReplyStep]:
         if self._open is None:
             return []
         (index, kind), self._open = self._open, None
-        said = "".join(self._pieces)
+        text = "".join(self._pieces)
         if block is None:
             block = self._states.get(index) or (Text("") if kind == "text" else Thinking(""))
         if isinstance(block, Text | Thinking):
-            block = replace(block, text=said)
-        return [BlockEnd(self._number, kind, bool(said), block)]
-
-
-def _without_text(block: Text | Thinking | Media | ToolCall | Foreign) -> Text | Thinking | Media | ToolCall | Foreign:
-    return replace(block, text="") if isinstance(block, Text | Thinking) else block
-
-
-def _block_text(block: Text | Thinking | Media | ToolCall | Foreign) -> str:
-    match block:
-        case Text() | Thinking():
-            return block.text
-        case ToolCall():
-            return block.raw or ""
-        case _:
-            return ""
+            block = replace(block, text=text)
+        return [BlockEnd(self._number, kind, bool(text), block)]

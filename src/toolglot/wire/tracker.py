@@ -1,12 +1,11 @@
-"""The only assembler: pieces of a streamed or whole reply become events and, at the end, a Reply.
+"""Assembles a streamed or whole reply: pieces become events and, at the end, a Reply. All wires share it.
 
-A wire's decoder says what it saw, in a few words: `text`, `thinking`, `call` and `arguments`, `block`, `note`, `close`, `used`,
-`stop`. Blocks are named by a slot of the decoder's choice (a block index, an output index, "content") and keep the order in
-which they first appeared.
+A decoder reports what it sees (`add_text`, `update_call`, `set_block`, `close` …), and sets `usage` and `stop_reason`. It names
+a block by a slot of its own choice: a block index, an output index, "content". Blocks keep the order of first appearance.
 
-Rules of tool calls that hold for all wires, each seen broken in the field:
-- a name is set once and never concatenated; it may be corrected while there are no arguments yet;
-- an index is never trusted alone: an id of its own makes a new call;
+Rules for tool calls on all wires, each of which servers in the field break:
+- a name is set and never concatenated (llama.cpp repeats the whole name in every delta); it may still change before arguments;
+- an index is not trusted alone: a different id makes a new call (lmdeploy and old vLLM send index 0 for all parallel calls);
 - "", null and missing arguments mean {}; text that is not a JSON object stays text.
 """
 
@@ -33,25 +32,26 @@ from toolglot.wire.ids import hash_id
 __all__ = ["ToolCallTracker", "make_call", "parse_arguments"]
 
 
-class _SlotState:
+class _Slot:
     __slots__ = (
-        *("block", "freeform", "id", "index", "kind", "name", "namespace", "opaque", "pieces", "place", "started", "value"),
+        *("block", "freeform", "has_started", "id", "index", "kind", "name", "namespace", "opaque", "pieces"),
+        *("value", "wire_index"),
     )
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
-        self.index = -1  # the place in the reply, once there is anything to show
+        self.index = -1  # position in the reply, once there is anything to show
         self.pieces: list[str] = []
         self.opaque: Opaque | None = None
         self.block: Block | None = None  # set when the slot is closed
         self.id = self.name = self.namespace = ""
-        self.freeform = self.started = False
-        self.value: Any = None  # arguments that came as a value, not as text
-        self.place: Hashable = None  # the index that an OpenAI-style delta gave
+        self.freeform = self.has_started = False
+        self.value: Any = None  # arguments that came as a JSON value, not as text
+        self.wire_index: Hashable = None  # `index` of an OpenAI-style delta
 
 
 class ToolCallTracker:
-    """Assembles one reply. `events` holds what happened since `drain` was last called."""
+    """Assembles one reply. `events` holds what happened since the last `drain`."""
 
     def __init__(self, origin: Origin) -> None:
         self.origin = origin
@@ -62,16 +62,16 @@ class ToolCallTracker:
         self.stop_reason: StopReason | None = None
         self._id = ""
         self._is_announced = self._has_model = False
-        self._slots: dict[Hashable, _SlotState] = {}
-        self._ordered_slots: list[_SlotState] = []  # in the order of the reply
+        self._slots: dict[Hashable, _Slot] = {}
+        self._ordered_slots: list[_Slot] = []  # in the order of the reply
         self._last_call: Hashable = None
-        self._slot_by_index: dict[Hashable, Hashable] = {}  # an OpenAI-style index -> its latest slot
+        self._slot_by_index: dict[Hashable, Hashable] = {}  # `index` of a delta -> its latest slot
         self._slot_by_id: dict[str, Hashable] = {}
 
-    # ---- what a decoder says
+    # ---- for decoders
 
     def begin(self, id: str, model: str) -> None:
-        """The reply's id and model, as soon as they are known; each counts once."""
+        """Set the reply's id and model as soon as they are known. The first value of each counts."""
         self._id = self._id or id
         if model and not self._has_model:
             self._has_model = True
@@ -82,30 +82,30 @@ class ToolCallTracker:
                 self.events.append(ReplyStarted(id, model))
 
     def add_text(self, slot: Hashable, text: str) -> None:
-        """More visible text."""
-        found = self._slots.get(slot) or self._open_slot(slot, "text")
+        """Add visible text."""
+        state = self._slots.get(slot) or self._open_slot(slot, "text")
         if text:
-            if found.index < 0:
-                self._assign_index(found)
-            found.pieces.append(text)
-            self.events.append(TextDelta(found.index, text))
+            if state.index < 0:
+                self._assign_index(state)
+            state.pieces.append(text)
+            self.events.append(TextDelta(state.index, text))
 
     def add_thinking(self, slot: Hashable, text: str) -> None:
-        """More reasoning."""
-        found = self._slots.get(slot) or self._open_slot(slot, "thinking")
+        """Add reasoning."""
+        state = self._slots.get(slot) or self._open_slot(slot, "thinking")
         if text:
-            if found.index < 0:
-                self._assign_index(found)
-            found.pieces.append(text)
-            self.events.append(ThinkingDelta(found.index, text))
+            if state.index < 0:
+                self._assign_index(state)
+            state.pieces.append(text)
+            self.events.append(ThinkingDelta(state.index, text))
 
     def add_arguments(self, slot: Hashable, text: str) -> None:
-        """More of a call's arguments."""
-        found = self._slots.get(slot) or self._open_slot(slot, "call")
-        if found.block is None:
-            found.pieces.append(text)
-            if found.started:
-                self.events.append(ToolCallDelta(found.index, text))
+        """Add a fragment of a call's arguments."""
+        state = self._slots.get(slot) or self._open_slot(slot, "call")
+        if state.block is None:
+            state.pieces.append(text)
+            if state.has_started:
+                self.events.append(ToolCallDelta(state.index, text))
 
     def update_call(
         self,
@@ -117,121 +117,117 @@ class ToolCallTracker:
         freeform: bool = False,
         namespace: object = None,
     ) -> None:
-        """A call, or more about it. `value`: arguments that came at once, as text or as a JSON value."""
-        found = self._slots.get(slot) or self._open_slot(slot, "call")
-        if found.block is not None:
+        """Start a call or add to it. `value` are arguments that came at once, as text or as a JSON value."""
+        state = self._slots.get(slot) or self._open_slot(slot, "call")
+        if state.block is not None:
             return
-        if isinstance(id, str) and id and not found.id:
-            found.id = id
+        if isinstance(id, str) and id and not state.id:
+            state.id = id
             self._slot_by_id.setdefault(id, slot)
-        if isinstance(name, str) and name and not (found.started and found.pieces):
-            found.name = name
-        found.freeform = found.freeform or freeform
+        if isinstance(name, str) and name and not (state.has_started and state.pieces):
+            state.name = name
+        state.freeform = state.freeform or freeform
         if isinstance(namespace, str):
-            found.namespace = namespace
-        if found.name and not found.started:
-            self._start_call(found, found.id)
+            state.namespace = namespace
+        if state.name and not state.has_started:
+            self._start_call(state, state.id)
         if isinstance(value, str):
             if value:
                 self.add_arguments(slot, value)
         elif value is not None:
-            found.value = value
+            state.value = value
 
     def find_call_slot(self, index: Hashable, id: object, name: object) -> Hashable:
-        """The slot of an OpenAI-style delta, which may lack an index, repeat one, or lack an id."""
+        """Return the slot of an OpenAI-style delta, which may lack an index, repeat one, or lack an id."""
         id = id if isinstance(id, str) else ""
         by_id = self._slot_by_id.get(id) if id else None
         if index is not None:
             slot = self._slot_by_index.get(index)
             if slot is not None and (not id or self._slots[slot].id in (id, "")):
                 return slot
-            if by_id is not None and self._slots[by_id].place == index:
+            if by_id is not None and self._slots[by_id].wire_index == index:
                 return by_id
-        if by_id is not None and (index is None or not name):  # a continuation that is known by its id only
+        if by_id is not None and (index is None or not name):  # a continuation that has only an id (Copilot)
             return by_id
         if index is None and not id and not name and self._last_call is not None:
             return self._last_call
         slot = self._last_call = ("call", len(self._slots))
-        self._open_slot(slot, "call").place = index
+        self._open_slot(slot, "call").wire_index = index
         self._slot_by_index[index] = slot
         return slot
 
     def reserve(self, slot: Hashable) -> None:
-        """A block begins here; what it is, `block` will say. A place that stays empty is left out."""
+        """Keep the place of a block that `set_block` will fill. A place that stays empty is left out."""
         if slot not in self._slots:
             self._assign_index(self._open_slot(slot, "block"))
 
     def set_block(self, slot: Hashable, block: Text | Thinking | Media | ToolCall | Foreign) -> None:
-        """A block that came whole, or the provider's last word on one that came in pieces."""
-        found = self._slots.get(slot) or self._open_slot(slot, "block")
-        if found.block is None:
-            self._finish_block(found, block)
+        """Set a block that came whole, or the provider's final version of one that came in pieces."""
+        state = self._slots.get(slot) or self._open_slot(slot, "block")
+        if state.block is None:
+            self._finish_block(state, block)
 
     def merge_opaque(self, slot: Hashable, kind: str, opaque: Opaque) -> None:
-        """Opaque state of a block; later fields win."""
-        found = self._slots.get(slot) or self._open_slot(slot, kind)
+        """Add opaque state of a block; later fields win."""
+        state = self._slots.get(slot) or self._open_slot(slot, kind)
         if opaque:
-            found.opaque = {**(found.opaque or {}), **opaque}
+            state.opaque = {**(state.opaque or {}), **opaque}
 
     def merge_message_opaque(self, opaque: Opaque) -> None:
-        """Opaque state of the whole message; later fields win."""
+        """Add opaque state of the whole message; later fields win."""
         self.opaque = {**(self.opaque or {}), **opaque}
 
     def has_slot(self, slot: Hashable) -> bool:
-        """Whether anything came for a slot."""
+        """Return whether anything was reported for a slot."""
         return slot in self._slots
 
     def close(self, slot: Hashable) -> None:
-        """A block is whole."""
-        found = self._slots.get(slot)
-        if found is None or found.block is not None:
+        """Complete a block."""
+        state = self._slots.get(slot)
+        if state is None or state.block is not None:
             return
-        text = "".join(found.pieces)
-        match found.kind:
+        text = "".join(state.pieces)
+        match state.kind:
             case "call":
-                self._assign_index(found)
-                id, value = found.id or self._generate_id(found, text), found.value if found.value is not None else text
-                free, space, state = found.freeform, found.namespace, found.opaque
-                self._finish_block(found, make_call(id, found.name, value, freeform=free, namespace=space, opaque=state))
+                self._assign_index(state)
+                value, id = state.value if state.value is not None else text, state.id
+                if not id:  # Gemini 2 and many compatible servers send none
+                    seed = (self._id, self.origin.model, str(state.index), state.name, text, dumps_text(state.value))
+                    id = hash_id("\0".join(seed), 9)  # nine letters and digits are legal everywhere
+                free, space, opaque = state.freeform, state.namespace, state.opaque
+                self._finish_block(state, make_call(id, state.name, value, freeform=free, namespace=space, opaque=opaque))
             case "thinking":
-                self._finish_block(found, Thinking(text, found.opaque))
+                self._finish_block(state, Thinking(text, state.opaque))
             case "text":
-                self._finish_block(found, Text(text, found.opaque))
+                self._finish_block(state, Text(text, state.opaque))
             case _:
                 pass
 
-    def set_usage(self, usage: Usage) -> None:
-        """What it cost so far; the last word counts."""
-        self.usage = usage
-
-    def set_stop_reason(self, reason: StopReason) -> None:
-        """Why the model stopped; the last word counts."""
-        self.stop_reason = reason
-
-    # ---- what a reader takes
+    # ---- for readers
 
     @property
     def visible_text(self) -> str:
-        """The visible text so far: what is left of a reply that was interrupted."""
+        """The visible text so far: what remains of a reply that was interrupted."""
         return "".join(
-            found.block.text if isinstance(found.block, Text) else "".join(found.pieces)
-            for found in self._ordered_slots
-            if isinstance(found.block, Text) or (found.kind == "text" and found.block is None)
+            state.block.text if isinstance(state.block, Text) else "".join(state.pieces)
+            for state in self._ordered_slots
+            if isinstance(state.block, Text) or (state.kind == "text" and state.block is None)
         )
 
     def drain(self) -> list[Event]:
-        """The events since the last call."""
+        """Return the events since the last call."""
         events, self.events = self.events, []
         return events
 
     def finish(self) -> Reply:
-        """Closes what is open; the reply is whole."""
+        """Close what is open and return the reply."""
         for slot in self._slots:
             self.close(slot)
-        blocks = tuple(found.block for found in self._ordered_slots if found.block is not None)
+        blocks = tuple(state.block for state in self._ordered_slots if state.block is not None)
         reason = self.stop_reason or "end"
         has_calls = any(isinstance(block, ToolCall) for block in blocks)
-        if reason == "end" and has_calls:  # finish reasons lie: the presence of calls decides
+        # Finish reasons lie: Ollama and some vLLM builds say "stop" with calls. The presence of calls decides.
+        if reason == "end" and has_calls:
             reason = "tools"
         elif reason == "tools" and not has_calls:
             reason = "end"
@@ -239,12 +235,14 @@ class ToolCallTracker:
         self.events.append(ReplyDone(reply))
         return reply
 
-    def _open_slot(self, slot: Hashable, kind: str) -> _SlotState:
-        found = self._slots[slot] = _SlotState(kind)
-        return found
+    # ---- blocks
 
-    def _assign_index(self, state: _SlotState) -> None:
-        """A block gets its place in the reply with the first that can be seen of it."""
+    def _open_slot(self, slot: Hashable, kind: str) -> _Slot:
+        state = self._slots[slot] = _Slot(kind)
+        return state
+
+    def _assign_index(self, state: _Slot) -> None:
+        """Give a block its position in the reply when there is something to show of it."""
         if state.index < 0:
             state.index = len(self._ordered_slots)
             self._ordered_slots.append(state)
@@ -252,20 +250,20 @@ class ToolCallTracker:
                 empty = (Text if state.kind == "text" else Thinking)("", state.opaque)
                 self.events.append(BlockStarted(state.index, empty))
 
-    def _start_call(self, state: _SlotState, id: str) -> None:
+    def _start_call(self, state: _Slot, id: str) -> None:
         self._assign_index(state)
-        state.started = True
+        state.has_started = True
         self.events.append(ToolCallStarted(state.index, id, state.name, state.freeform, state.namespace, state.opaque))
         if state.pieces:  # arguments came before the name
             self.events.append(ToolCallDelta(state.index, "".join(state.pieces)))
 
-    def _finish_block(self, state: _SlotState, block: Text | Thinking | Media | ToolCall | Foreign) -> None:
-        """The block is whole: what was not said of it in pieces is said now."""
+    def _finish_block(self, state: _Slot, block: Text | Thinking | Media | ToolCall | Foreign) -> None:
+        """Complete a block, with a delta for content that did not come in pieces."""
         state.block = block
         if isinstance(block, ToolCall):
             state.name, state.freeform, state.namespace = block.name, block.freeform, block.namespace
             state.opaque = block.opaque
-            if not state.started:
+            if not state.has_started:
                 self._start_call(state, block.id)
             if block.raw and not state.pieces:
                 self.events.append(ToolCallDelta(state.index, block.raw))
@@ -273,7 +271,7 @@ class ToolCallTracker:
             return
         if isinstance(block, Text | Thinking):
             if not block.text and not block.opaque and state.index < 0:
-                return  # empty text without state says nothing: providers send it as padding
+                return  # providers send empty text as padding
             state.kind, state.opaque = "text" if isinstance(block, Text) else "thinking", block.opaque
             self._assign_index(state)
             if block.text and not state.pieces:
@@ -282,14 +280,9 @@ class ToolCallTracker:
         self._assign_index(state)
         self.events.append(BlockReady(state.index, block))
 
-    def _generate_id(self, slot: _SlotState, text: str) -> str:
-        """An id for a call that has none: nine letters and digits, which all accept, the same for the same bytes."""
-        seed = f"{self._id}\0{self.origin.model}\0{slot.index}\0{slot.name}\0{text}\0{dumps_text(slot.value)}"
-        return hash_id(seed, 9)
-
 
 def parse_arguments(text: str) -> dict[str, Any] | None:
-    """Arguments as a JSON object; None where they are not one."""
+    """Parse arguments as a JSON object. Nothing and null mean {}; None if the text is not an object."""
     if not text.strip():
         return {}
     try:
@@ -302,15 +295,9 @@ def parse_arguments(text: str) -> dict[str, Any] | None:
 
 
 def make_call(
-    id: str,
-    name: str,
-    value: Any,
-    *,
-    freeform: bool = False,
-    namespace: str = "",
-    opaque: Opaque | None = None,
+    id: str, name: str, value: Any, *, freeform: bool = False, namespace: str = "", opaque: Opaque | None = None
 ) -> ToolCall:
-    """A call from its arguments as a wire holds them: text, an object, or nothing."""
+    """Make a call from arguments as a wire has them: text, an object, or nothing."""
     raw: str | None = None
     arguments: dict[str, Any] | None = None
     if isinstance(value, str):

@@ -1,4 +1,4 @@
-"""Anthropic Messages: replies and streams <-> tracker."""
+"""Anthropic Messages: replies and streams -> tracker."""
 
 from typing import Any
 
@@ -16,38 +16,31 @@ STOP_REASONS: dict[str, StopReason] = {
     "tool_use": "tools",
     "max_tokens": "length",
     "model_context_window_exceeded": "length",
-    "pause_turn": "pause",
+    "pause_turn": "pause",  # to be sent back unchanged; nothing is to be run
     "compaction": "pause",
     "refusal": "refusal",
 }
 
 
 class AnthropicReplyDecoder:
-    """Frames of a stream, or a whole body, to the tracker. A block's slot is its index."""
+    """Frames of a stream, or a whole body. A block's slot is its index."""
 
     def __init__(self, tracker: ToolCallTracker) -> None:
         self._tracker = tracker
         self._usage: Doc = {}
-        self._foreign: dict[int, tuple[Doc, list[str]]] = {}  # blocks without a neutral form, and their input's pieces
+        self._foreign: dict[int, tuple[Doc, list[str]]] = {}  # blocks without a neutral form, and fragments of their input
         self._citations: dict[int, list[Any]] = {}
         self.is_complete = False
 
     def read_frame(self, doc: Doc, event: str) -> None:
         kind = doc.get("type")
-        if kind != "content_block_delta":
-            self._read_event(kind, doc, event)
+        if kind == "content_block_delta":  # first, because nearly every frame is one
+            delta = doc["delta"]
+            if delta["type"] == "text_delta":
+                self._tracker.add_text(doc["index"], delta["text"])
+            else:
+                self._read_delta(doc["index"], delta)
             return
-        delta, index = doc["delta"], doc["index"]
-        kind = delta["type"]
-        if kind == "text_delta":
-            self._tracker.add_text(index, delta["text"])
-        elif kind == "input_json_delta" and index not in self._foreign:
-            if text := delta["partial_json"]:
-                self._tracker.add_arguments(index, text)
-        else:
-            self._read_delta(index, delta)
-
-    def _read_event(self, kind: Any, doc: Doc, event: str) -> None:
         match kind:
             case "content_block_start":
                 self._start_block(doc["index"], doc["content_block"])
@@ -63,24 +56,32 @@ class AnthropicReplyDecoder:
             case "message":
                 self._read_message(doc)
                 self.is_complete = True
-            case _:
+            case _:  # `ping` and unknown events are ignored
                 if kind == "error" or doc.get("error") or event == "error":
                     raise error_from_body(doc)
 
-    def read_body(self, doc: Doc, event: str) -> None:
-        self.read_frame(doc, event)
+    read_body = read_frame
 
     def read_done(self) -> None: ...
 
     def finish(self) -> None:
         for index in [*self._foreign, *self._citations]:
             self._stop_block(index)
-        self._tracker.set_usage(decode_usage(self._usage))
+        usage = self._usage
+        cached, written = as_int(usage.get("cache_read_input_tokens")), as_int(usage.get("cache_creation_input_tokens"))
+        self._tracker.usage = Usage(
+            input=as_int(usage.get("input_tokens")) + cached + written,  # `input_tokens` counts only what was not cached
+            output=as_int(usage.get("output_tokens")),
+            cached=cached,
+            cache_write=written,
+            reasoning=as_int(as_dict(usage.get("output_tokens_details")).get("thinking_tokens")),
+        )
 
     def read_blocks(self, blocks: list[Any]) -> None:
-        """Blocks that are already whole: of a body, of a message in the history, or of a call that code execution made."""
+        """Read complete blocks: of a body, of a message in the history, or of a call that code execution made."""
         for index, block in enumerate(blocks):
             self._start_block(index, block)
+            # A `message_start` may already contain a tool_use; if its input is empty, deltas may follow.
             if block.get("type") != "tool_use" or block.get("input"):
                 self._stop_block(index)
 
@@ -107,23 +108,26 @@ class AnthropicReplyDecoder:
             case "tool_use":
                 tracker.merge_opaque(index, "call", unknown_fields(block, ("type", "id", "name", "input")) or {})
                 tracker.update_call(index, block.get("id"), block.get("name"), block.get("input") or None)
-            case _:
+            case _:  # server tools and their results: kept whole, never run here
                 tracker.reserve(index)
                 self._foreign[index] = dict(block), []
 
     def _read_delta(self, index: int, delta: Doc) -> None:
-        match delta.get("type"):
-            case "input_json_delta":
-                self._foreign[index][1].append(delta["partial_json"])
-            case "thinking_delta":
-                self._tracker.add_thinking(index, delta["thinking"])
-            case "signature_delta":  # replaces, comes just before the stop
-                self._tracker.merge_opaque(index, "thinking", {"signature": delta["signature"]})
-            case "citations_delta":
-                self._citations.setdefault(index, []).append(delta["citation"])
-            case _:
-                if index in self._foreign:  # compaction_delta and what comes after it
-                    self._foreign[index][0].update(unknown_fields(delta, ("type",)) or {})
+        kind = delta["type"]
+        if kind == "input_json_delta":
+            text = delta["partial_json"]
+            if index in self._foreign:
+                self._foreign[index][1].append(text)
+            elif text:
+                self._tracker.add_arguments(index, text)
+        elif kind == "thinking_delta":
+            self._tracker.add_thinking(index, delta["thinking"])
+        elif kind == "signature_delta":  # complete, right before the block stops: it replaces an earlier one
+            self._tracker.merge_opaque(index, "thinking", {"signature": delta["signature"]})
+        elif kind == "citations_delta":
+            self._citations.setdefault(index, []).append(delta["citation"])
+        elif index in self._foreign:  # compaction_delta, and what is yet to come
+            self._foreign[index][0].update(unknown_fields(delta, ("type",)) or {})
 
     def _stop_block(self, index: int) -> None:
         if index not in self._foreign:
@@ -138,7 +142,7 @@ class AnthropicReplyDecoder:
 
     def _read_stop(self, delta: Doc) -> None:
         if reason := delta.get("stop_reason"):
-            self._tracker.set_stop_reason(STOP_REASONS.get(reason, "end"))
+            self._tracker.stop_reason = STOP_REASONS.get(reason, "end")
         for field in ("container", "stop_details", "context_management"):
             if value := delta.get(field):
                 self._tracker.merge_message_opaque({field: value})
@@ -146,15 +150,3 @@ class AnthropicReplyDecoder:
     def _merge_usage(self, usage: Any) -> None:
         """Counts are cumulative: a later field overwrites an earlier one."""
         self._usage.update({key: value for key, value in as_dict(usage).items() if value is not None})
-
-
-def decode_usage(usage: Doc) -> Usage:
-    """`input_tokens` counts only what was not cached."""
-    cached, written = as_int(usage.get("cache_read_input_tokens")), as_int(usage.get("cache_creation_input_tokens"))
-    return Usage(
-        input=as_int(usage.get("input_tokens")) + cached + written,
-        output=as_int(usage.get("output_tokens")),
-        cached=cached,
-        cache_write=written,
-        reasoning=as_int(as_dict(usage.get("output_tokens_details")).get("thinking_tokens")),
-    )

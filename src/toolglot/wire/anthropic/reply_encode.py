@@ -21,7 +21,7 @@ _DELTA_FIELDS = {
 
 
 class AnthropicReplyEncoder(ReplyEncoder):
-    """Writes one answer."""
+    """Encodes one reply."""
 
     provider = "anthropic"
     stop_reasons: ClassVar[dict[StopReason, str]] = {
@@ -34,8 +34,9 @@ class AnthropicReplyEncoder(ReplyEncoder):
         "error": "end_turn",
     }
     exact_stops = frozenset[StopReason]({"end", "tools", "length", "refusal", "pause"})
-    _index = -1  # of the block on the wire: some are left out
-    _holds_arguments = False  # the arguments are no JSON object, and are written once they are whole
+    _index = -1  # of the block on the wire: some blocks are left out
+    _holds_arguments = False  # the arguments are not a JSON object; they are wrapped in one when they are complete
+    _has_arguments = _is_skipped = False
 
     def build_body(self, reply: Reply) -> Doc:
         content = [self._encode_block(block) for block in reply.blocks if not self.is_unsupported(block)]
@@ -54,7 +55,8 @@ class AnthropicReplyEncoder(ReplyEncoder):
                 if not self._is_skipped:
                     self._index += 1
                     self._holds_arguments = isinstance(step.block, ToolCall) and step.block.freeform
-                    yield {"type": "content_block_start", "index": self._index, "content_block": self._encode_block_start(step)}
+                    block = self._encode_block_start(step)
+                    yield {"type": "content_block_start", "index": self._index, "content_block": block}
             case BlockPiece():
                 if step.kind == "call" and not step.text.lstrip().startswith("{") and not self._has_arguments:
                     self._holds_arguments = True
@@ -70,8 +72,6 @@ class AnthropicReplyEncoder(ReplyEncoder):
                 yield {"type": "message_delta", "delta": self._stop_fields(reply), "usage": encode_usage(reply.usage)}
                 yield {"type": "message_stop"}
 
-    _has_arguments = _is_skipped = False
-
     def _message_head(self) -> Doc:
         return {"id": self.id or "msg_0", "type": "message", "role": "assistant", "model": self.model}
 
@@ -80,7 +80,7 @@ class AnthropicReplyEncoder(ReplyEncoder):
 
     def _encode_block(self, block: Block) -> Doc | None:
         if isinstance(block, Thinking) and not self.writer.owns_state(self.origin):
-            return {"type": "thinking", "thinking": block.text, "signature": ""}
+            return {"type": "thinking", "thinking": block.text, "signature": ""}  # clients require the field
         return encode_block(block, self.origin, self.writer, "reply")
 
     def _encode_block_start(self, step: BlockBegin) -> Doc | None:
@@ -101,14 +101,13 @@ class AnthropicReplyEncoder(ReplyEncoder):
         match step.block:
             case ToolCall() as call:
                 if (self._holds_arguments or not step.has_pieces) and call.arguments != {}:
-                    yield self._block_delta(
-                        "input_json_delta", "partial_json", dumps_text(self.writer.to_arguments_object(call, "reply"))
-                    )
+                    arguments = dumps_text(self.writer.to_arguments_object(call, "reply"))
+                    yield self._block_delta("input_json_delta", "partial_json", arguments)
             case Text() | Thinking() as block:
-                own = self.echo_opaque(block)
-                for citation in as_list(own.get("citations")):
+                state = self.echo_opaque(block)
+                for citation in as_list(state.get("citations")):
                     yield self._block_delta("citations_delta", "citation", citation)
-                if signature := own.get("signature"):
+                if signature := state.get("signature"):
                     yield self._block_delta("signature_delta", "signature", signature)
             case _:
                 pass
@@ -118,7 +117,7 @@ class AnthropicReplyEncoder(ReplyEncoder):
 
 
 def encode_usage(usage: Usage) -> Doc:
-    """`input_tokens` counts only what was not cached."""
+    """Encode usage. `input_tokens` counts only what was not cached."""
     return {
         "input_tokens": usage.input - usage.cached - usage.cache_write,
         "cache_creation_input_tokens": usage.cache_write,

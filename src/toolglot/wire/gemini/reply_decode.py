@@ -1,7 +1,7 @@
-"""Gemini generateContent: replies and streams <-> tracker.
+"""Gemini generateContent: replies and streams -> tracker.
 
-Every part of every event is a new part: parallel calls come one event each, whole, and often without an id. Adjacent text parts
-are one text, except where a signature marks the end of one. Vertex may stream one call's arguments as paths and values.
+Every part of every event is a new part. Parallel calls come one event each, complete, and often without an id. Adjacent text
+parts are one text, unless a signature marks the end of one. Vertex can stream a call's arguments as paths and values.
 """
 
 import re
@@ -11,58 +11,43 @@ from typing import Any, cast
 from toolglot.losses import Loss
 from toolglot.messages import Foreign, Media, StopReason, Usage
 from toolglot.wire.json_values import Doc, as_dict, as_int, as_text, unknown_fields
+from toolglot.wire.media import media_kind
 from toolglot.wire.provider_errors import error_from_body
 from toolglot.wire.spec import GEMINI
 from toolglot.wire.tracker import ToolCallTracker
 
 __all__ = ["GeminiReplyDecoder", "snake_to_camel"]
 
-# finishReason: by name, and by the number it has in the proto (some servers send numbers)
+_FILTERED = (
+    *("SAFETY", "RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII"),
+    *("IMAGE_SAFETY", "IMAGE_PROHIBITED_CONTENT", "IMAGE_RECITATION"),
+)
+# finishReason by name, and by number in the protobuf: some servers send numbers. Any other is an error.
 STOP_REASONS: dict[Any, StopReason] = {
     "STOP": "end",
-    "MAX_TOKENS": "length",
-    "SAFETY": "filtered",
-    "RECITATION": "filtered",
-    "LANGUAGE": "filtered",
-    "BLOCKLIST": "filtered",
-    "PROHIBITED_CONTENT": "filtered",
-    "SPII": "filtered",
-    "IMAGE_SAFETY": "filtered",
-    "IMAGE_PROHIBITED_CONTENT": "filtered",
-    "IMAGE_RECITATION": "filtered",
     "FINISH_REASON_UNSPECIFIED": "end",
+    "MAX_TOKENS": "length",
     "CONTINUATION": "pause",
-    "OTHER": "error",
-    "MALFORMED_FUNCTION_CALL": "error",
-    "UNEXPECTED_TOOL_CALL": "error",
-    "TOO_MANY_TOOL_CALLS": "error",
-    "MALFORMED_RESPONSE": "error",
+    **dict.fromkeys(_FILTERED, "filtered"),
     1: "end",
     2: "length",
     3: "filtered",
     4: "filtered",
-    5: "error",
 }
-_CANDIDATE_FIELDS = (
-    "groundingMetadata",
-    "citationMetadata",
-    "urlContextMetadata",
-    "continuationToken",
-    "finishMessage",
-)
+_CANDIDATE_FIELDS = (*("groundingMetadata", "citationMetadata", "urlContextMetadata", "continuationToken", "finishMessage"),)
 
 
 class GeminiReplyDecoder:
-    """Events of a stream, or a whole body, to the tracker."""
+    """Events of a stream, or a whole body."""
 
     def __init__(self, tracker: ToolCallTracker) -> None:
         self._tracker = tracker
-        self._block_count = 0  # of blocks begun
-        self._open_kind = ""  # kind of the block that the next part may go on with: text, thinking, call
+        self._block_count = 0
+        self._open_kind = ""  # kind of the block that the next part may continue: text, thinking, call
         self._arguments: Doc = {}  # of the open call
         self._has_partial_arguments = False
         self._has_other_candidates = False
-        self._has_identity = False  # id and model
+        self._has_identity = False  # id and model are known
         self._usage: Doc | None = None
         self.is_complete = False
 
@@ -77,9 +62,11 @@ class GeminiReplyDecoder:
             self._read_candidate(candidates[0])
             if len(candidates) > 1:
                 self._has_other_candidates = True
-        if feedback := doc.get("promptFeedback"):
-            self._read_feedback(feedback)
-        if usage := doc.get("usageMetadata"):  # in every event; the last counts
+        if (feedback := doc.get("promptFeedback")) and feedback.get("blockReason"):  # no candidates then
+            self.is_complete = True
+            self._tracker.stop_reason = "filtered"
+            self._tracker.merge_message_opaque({"promptFeedback": feedback})
+        if usage := doc.get("usageMetadata"):  # in every event; the last one counts
             self._usage = usage
 
     def read_body(self, doc: Doc, event: str) -> None:
@@ -90,16 +77,16 @@ class GeminiReplyDecoder:
 
     def finish(self) -> None:
         self._close_block()
-        if self._usage:
-            self._tracker.set_usage(decode_usage(self._usage))
+        if usage := self._usage:
+            thoughts = as_int(usage.get("thoughtsTokenCount"))
+            self._tracker.usage = Usage(
+                input=as_int(usage.get("promptTokenCount")) + as_int(usage.get("toolUsePromptTokenCount")),
+                output=as_int(usage.get("candidatesTokenCount")) + thoughts,  # which excludes the thoughts
+                cached=as_int(usage.get("cachedContentTokenCount")),
+                reasoning=thoughts,
+            )
         if self._has_other_candidates:
             self._tracker.losses.append(Loss("candidates", "reply", "only the first candidate is read"))
-
-    def _read_feedback(self, feedback: Doc) -> None:
-        if feedback.get("blockReason"):
-            self.is_complete = True
-            self._tracker.set_stop_reason("filtered")
-            self._tracker.merge_message_opaque({"promptFeedback": feedback})
 
     def _read_candidate(self, candidate: Doc) -> None:
         content = candidate.get("content")
@@ -110,18 +97,15 @@ class GeminiReplyDecoder:
             else:
                 self.read_part(part)
         if len(candidate) > ("content" in candidate) + ("index" in candidate):
-            self._read_candidate_end(candidate)
-
-    def _read_candidate_end(self, candidate: Doc) -> None:
-        if reason := candidate.get("finishReason"):
-            self.is_complete = True
-            self._tracker.set_stop_reason(STOP_REASONS.get(reason, "error"))  # a new reason is rarely a good one
-        for field in _CANDIDATE_FIELDS:
-            if value := candidate.get(field):
-                self._tracker.merge_message_opaque({field: value})
+            if reason := candidate.get("finishReason"):
+                self.is_complete = True
+                self._tracker.stop_reason = STOP_REASONS.get(reason, "error")
+            for field in _CANDIDATE_FIELDS:
+                if value := candidate.get(field):
+                    self._tracker.merge_message_opaque({field: value})
 
     def read_part(self, part: Doc) -> None:
-        """One part, of a reply or of a message in the history."""
+        """Read one part, of a reply or of a message in the history."""
         tracker = self._tracker
         if (call := part.get("functionCall")) is not None:
             self._read_call(call, unknown_fields(part, ("functionCall",)) if len(part) > 1 else None)
@@ -131,18 +115,20 @@ class GeminiReplyDecoder:
                 self._begin_block(kind)
             if text := part["text"]:
                 (tracker.add_thinking if kind == "thinking" else tracker.add_text)(self._block_count, text)
+            # A signature belongs to exactly this part: parts with and without one must not be merged.
             if state := unknown_fields(part, ("text", "thought")):
-                tracker.merge_opaque(self._block_count, kind, {key: value for key, value in state.items() if value is not None})
+                state = {key: value for key, value in state.items() if value is not None}
+                tracker.merge_opaque(self._block_count, kind, state)
                 self._close_block()
         elif (media := part.get("inlineData") or part.get("fileData")) is not None:
             self._begin_block("block")
-            tracker.set_block(self._block_count, decode_media(media, unknown_fields(part, ("inlineData", "fileData"))))
-        else:
+            state = unknown_fields(part, ("inlineData", "fileData"))
+            tracker.set_block(self._block_count, decode_media(media, state))
+        else:  # executableCode, toolCall …: run by the provider, sent back unchanged
             self._begin_block("block")
             tracker.set_block(self._block_count, Foreign(GEMINI, part))
 
     def _read_call(self, call: Doc, state: Doc | None) -> None:
-        tracker = self._tracker
         if self._open_kind != "call":
             self._begin_block("call")
             self._arguments = dict(as_dict(call.get("args")))
@@ -151,13 +137,10 @@ class GeminiReplyDecoder:
             for piece in pieces:
                 add_partial_argument(self._arguments, piece)
         if state is None and "name" not in call and call.get("willContinue"):
-            return  # nothing but more of the arguments
-        tracker.merge_opaque(
-            self._block_count,
-            "call",
-            {**(state or {}), **(unknown_fields(call, ("name", "args", "partialArgs", "willContinue")) or {})},
-        )
-        tracker.update_call(self._block_count, call.get("id"), call.get("name"))
+            return  # only more arguments
+        fields = unknown_fields(call, ("name", "args", "partialArgs", "willContinue")) or {}
+        self._tracker.merge_opaque(self._block_count, "call", {**(state or {}), **fields})
+        self._tracker.update_call(self._block_count, call.get("id"), call.get("name"))
         if not call.get("willContinue"):
             self._close_block()
 
@@ -168,10 +151,8 @@ class GeminiReplyDecoder:
 
     def _close_block(self) -> None:
         if self._open_kind == "call":
-            self._tracker.update_call(
-                self._block_count,
-                value=join_partial_arguments(self._arguments) if self._has_partial_arguments else self._arguments,
-            )
+            arguments = join_partial_arguments(self._arguments) if self._has_partial_arguments else self._arguments
+            self._tracker.update_call(self._block_count, value=arguments)
             self._has_partial_arguments = False
         if self._open_kind:
             self._tracker.close(self._block_count)
@@ -179,27 +160,27 @@ class GeminiReplyDecoder:
 
 
 _PATH_STEP = re.compile(r"\.([^.\[]+)|\[(\d{1,9})\]|\['((?:[^'\\]|\\.)*)'\]")
-
 _PATH = re.compile(rf"\$(?:{_PATH_STEP.pattern})*")
 
 
 class _TextPieces(list[str]):
-    """Text that comes in pieces."""
+    """A string that comes in pieces; joined once, at the end."""
 
 
-@lru_cache(maxsize=64)
-def _parse_path(path: str) -> tuple[Any, ...]:
+@lru_cache(maxsize=64)  # all pieces of one string have the same path
+def parse_path(path: str) -> tuple[Any, ...]:
+    """Split a JSONPath such as `$.a[0]['b']` into its keys and indexes. Raises KeyError."""
     if not _PATH.fullmatch(path):
         raise KeyError(path)
-    return tuple(int(n) if n else name or quoted for name, n, quoted in _PATH_STEP.findall(path))
+    return tuple(int(index) if index else name or quoted for name, index, quoted in _PATH_STEP.findall(path))
 
 
 def add_partial_argument(node: Any, piece: Doc) -> None:
-    """Adds one piece of `partialArgs`: {"jsonPath": "$.a[0].b", "stringValue": …}. Text at one path is joined.
+    """Add one piece of `partialArgs`: {"jsonPath": "$.a[0].b", "stringValue": …}. Strings at one path are joined.
 
-    Until `whole`, arrays are kept as {0: …, 1: …} and texts in their pieces.
+    Until `join_partial_arguments`, arrays are kept as {0: …, 1: …} and strings as their pieces.
     """
-    steps = _parse_path(piece["jsonPath"])
+    steps = parse_path(piece["jsonPath"])
     if not steps:
         return
     *path, last = steps
@@ -215,7 +196,7 @@ def add_partial_argument(node: Any, piece: Doc) -> None:
 
 
 def join_partial_arguments(value: Any) -> Any:
-    """What `put` made, as JSON."""
+    """Convert what `add_partial_argument` made to JSON."""
     if isinstance(value, _TextPieces):
         return "".join(value)
     if not isinstance(value, dict):
@@ -227,35 +208,18 @@ def join_partial_arguments(value: Any) -> Any:
 
 
 def decode_media(source: Doc, state: Doc | None) -> Media:
-    """inlineData or fileData."""
+    """Decode inlineData or fileData."""
     media_type = as_text(source.get("mimeType"))
-    top = media_type.partition("/")[0]
-    kind = top if top in ("image", "audio", "video") else "file"
-    more = unknown_fields(source, ("mimeType", "data", "fileUri", "displayName"))
-    opaque = {**(state or {}), **({"source": more} if more else {})} or None
+    extra = unknown_fields(source, ("mimeType", "data", "fileUri", "displayName"))
+    opaque = {**(state or {}), **({"source": extra} if extra else {})} or None
     data = source.get("data")
-    return Media(
-        kind,  # pyright: ignore[reportArgumentType]
-        media_type,
-        data.replace("-", "+").replace("_", "/") if isinstance(data, str) else data,  # Google's clients send the URL alphabet
-        source.get("fileUri"),
-        name=as_text(source.get("displayName")),
-        opaque=opaque,
-    )
+    if isinstance(data, str):  # Google's own clients send the URL-safe alphabet of base64
+        data = data.replace("-", "+").replace("_", "/")
+    name = as_text(source.get("displayName"))
+    return Media(media_kind(media_type), media_type, data, source.get("fileUri"), name=name, opaque=opaque)
 
 
 def snake_to_camel(key: str) -> str:
-    """`function_call` as `functionCall`: Google's JSON accepts both."""
+    """Convert `function_call` to `functionCall`: Google's JSON accepts both."""
     head, *tail = key.split("_")
     return head + "".join(word[:1].upper() + word[1:] for word in tail)
-
-
-def decode_usage(usage: Doc) -> Usage:
-    """`promptTokenCount` includes the cached ones; `candidatesTokenCount` excludes the thoughts."""
-    thoughts = as_int(usage.get("thoughtsTokenCount"))
-    return Usage(
-        input=as_int(usage.get("promptTokenCount")) + as_int(usage.get("toolUsePromptTokenCount")),
-        output=as_int(usage.get("candidatesTokenCount")) + thoughts,
-        cached=as_int(usage.get("cachedContentTokenCount")),
-        reasoning=thoughts,
-    )

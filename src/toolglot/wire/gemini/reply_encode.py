@@ -1,10 +1,10 @@
-"""Gemini generateContent: a Reply as a body, events as a stream. Calls come whole."""
+"""Gemini generateContent: a Reply as a body, events as a stream. Calls are sent complete."""
 
 from collections.abc import Iterator
 from typing import ClassVar
 
 from toolglot.jsontext import dumps
-from toolglot.messages import Block, Media, Reply, StopReason, Text, Thinking, Usage
+from toolglot.messages import Block, Media, Reply, StopReason, Text, Thinking
 from toolglot.wire.framing import encode_sse, escape_line_separators
 from toolglot.wire.gemini.request_encode import encode_block
 from toolglot.wire.json_values import Doc
@@ -14,7 +14,7 @@ __all__ = ["GeminiReplyEncoder"]
 
 
 class GeminiReplyEncoder(ReplyEncoder):
-    """Writes one answer."""
+    """Encodes one reply."""
 
     provider = "gemini"
     stop_reasons: ClassVar[dict[StopReason, str]] = {
@@ -69,21 +69,17 @@ class GeminiReplyEncoder(ReplyEncoder):
         return {"modelVersion": self.model, **({"responseId": self.id} if self.id else {})}
 
     def _final_chunk(self, reply: Reply, parts: list[Doc]) -> Doc:
-        own = dict(self.echo_message_opaque(reply))
-        feedback = own.pop("promptFeedback", None)
-        tail = {"usageMetadata": encode_usage(reply.usage), **self._head()}
+        state, usage = dict(self.echo_message_opaque(reply)), reply.usage
+        feedback = state.pop("promptFeedback", None)
+        counts = {
+            "promptTokenCount": usage.input,
+            "candidatesTokenCount": usage.output - usage.reasoning,  # excludes the thoughts
+            "thoughtsTokenCount": usage.reasoning,
+            "cachedContentTokenCount": usage.cached,
+            "totalTokenCount": usage.input + usage.output,
+        }
+        tail = {"usageMetadata": counts, **self._head()}
         if feedback and not reply.blocks:
             return {"promptFeedback": feedback, **tail}
         content: Doc = {"role": "model", "parts": parts or [{"text": ""}]}
-        return {"candidates": [{"content": content, "finishReason": self.encode_stop(reply), "index": 0, **own}], **tail}
-
-
-def encode_usage(usage: Usage) -> Doc:
-    """`candidatesTokenCount` excludes the thoughts."""
-    return {
-        "promptTokenCount": usage.input,
-        "candidatesTokenCount": usage.output - usage.reasoning,
-        "thoughtsTokenCount": usage.reasoning,
-        "cachedContentTokenCount": usage.cached,
-        "totalTokenCount": usage.input + usage.output,
-    }
+        return {"candidates": [{"content": content, "finishReason": self.encode_stop(reply), "index": 0, **state}], **tail}

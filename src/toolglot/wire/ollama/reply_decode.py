@@ -1,4 +1,4 @@
-"""Ollama chat: replies and streams <-> tracker. Calls come whole, over several lines; `done_reason` is "stop" with them too."""
+"""Ollama chat: replies and streams -> tracker. Calls come complete, possibly over several lines."""
 
 from toolglot.messages import Media, StopReason, Usage
 from toolglot.wire.json_values import Doc, as_dict, as_int, as_list, as_text, unknown_fields
@@ -7,12 +7,12 @@ from toolglot.wire.tracker import ToolCallTracker
 
 __all__ = ["OllamaReplyDecoder"]
 
-STOP_REASONS: dict[str, StopReason] = {"stop": "end", "length": "length"}
+STOP_REASONS: dict[str, StopReason] = {"stop": "end", "length": "length"}  # "stop" with calls, too
 _MESSAGE_FIELDS = ("role", "content", "thinking", "tool_calls", "images", "tool_name", "tool_call_id")
 
 
 class OllamaReplyDecoder:
-    """Lines of a stream, or a whole body, to the tracker."""
+    """Lines of a stream, or a whole body."""
 
     def __init__(self, tracker: ToolCallTracker) -> None:
         self._tracker = tracker
@@ -30,30 +30,28 @@ class OllamaReplyDecoder:
             raise error_from_body(doc)
         if doc.get("done"):
             self.is_complete = True
-            self._tracker.set_stop_reason(STOP_REASONS.get(as_text(doc.get("done_reason")), "end"))
-            self._tracker.set_usage(decode_usage(doc))
+            self._tracker.stop_reason = STOP_REASONS.get(as_text(doc.get("done_reason")), "end")
+            # There is no count of cached tokens.
+            self._tracker.usage = Usage(as_int(doc.get("prompt_eval_count")), as_int(doc.get("eval_count")))
 
-    def read_body(self, doc: Doc, event: str) -> None:
-        self.read_frame(doc, event)
+    read_body = read_frame
 
     def read_done(self) -> None: ...
 
     def finish(self) -> None: ...
 
     def read_message(self, message: Doc) -> None:
-        """One message, or a piece of it."""
-        known = ("role" in message) + ("content" in message)
-        if len(message) > known and "thinking" in message:
-            known += 1
-            if text := message["thinking"]:
-                self._tracker.add_thinking("thinking", text)
-        if text := message.get("content"):
-            self._tracker.add_text("content", text)
-        if len(message) > known:
-            self._read_extras(message)
-
-    def _read_extras(self, message: Doc) -> None:
+        """Read a message, or a piece of one."""
         tracker = self._tracker
+        known_count = ("role" in message) + ("content" in message)
+        if len(message) > known_count and "thinking" in message:
+            known_count += 1
+            if text := message["thinking"]:
+                tracker.add_thinking("thinking", text)
+        if text := message.get("content"):
+            tracker.add_text("content", text)
+        if len(message) == known_count:  # nearly every line
+            return
         for call in as_list(message.get("tool_calls")):
             function = as_dict(call.get("function"))
             slot = ("call", self._call_count)
@@ -65,8 +63,3 @@ class OllamaReplyDecoder:
             tracker.set_block(("image", self._image_count), Media("image", data=image))
         if extra := unknown_fields(message, _MESSAGE_FIELDS):
             tracker.merge_message_opaque(extra)
-
-
-def decode_usage(doc: Doc) -> Usage:
-    """Ollama does not count cached tokens."""
-    return Usage(input=as_int(doc.get("prompt_eval_count")), output=as_int(doc.get("eval_count")))

@@ -1,4 +1,4 @@
-"""Ollama chat: a Reply as a body, events as a stream of lines. Calls come whole."""
+"""Ollama chat: a Reply as a body, events as a stream of lines. Calls are sent complete."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -14,7 +14,7 @@ __all__ = ["OllamaReplyEncoder"]
 
 
 class OllamaReplyEncoder(ReplyEncoder):
-    """Writes one answer."""
+    """Encodes one reply."""
 
     provider = "ollama"
     stop_reasons: ClassVar[dict[StopReason, str]] = {
@@ -48,7 +48,7 @@ class OllamaReplyEncoder(ReplyEncoder):
                 pass
 
     def _message_fields(self, block: Block) -> Doc:
-        """The fields of a message that hold a block."""
+        """Return the fields of a message that express a block."""
         match block:
             case Text():
                 return {"content": block.text}

@@ -1,7 +1,7 @@
-"""Chat Completions: replies and streams <-> tracker.
+"""Chat Completions: replies and streams -> tracker.
 
-Tolerance of the many compatible servers is always on: an index, an id, a name, a finish reason may each be missing, repeated or
-wrong; `arguments` may be text, an object, "" or null; reasoning comes under five names. Choice 0 counts.
+Tolerance of the many compatible servers is always on: index, id, name and finish reason may each be missing, repeated or wrong;
+`arguments` may be text, an object, "" or null; reasoning comes under five names. Only choice 0 counts.
 """
 
 from collections.abc import Hashable
@@ -27,25 +27,27 @@ STOP_REASONS: dict[str, StopReason] = {
     "insufficient_system_resource": "error",  # DeepSeek
     "error": "error",  # OpenRouter, Mistral
 }
-# Fields of a message or delta that are read here. Anything else that says something is kept for the way back.
+# Fields of a message or delta that are decoded, or that mean nothing. Any other is kept and sent back.
 _DECODED_FIELDS = {"role", "content", "tool_calls", "function_call", "refusal"}
 _IGNORED_FIELDS = {"padding", "obfuscation", "index", "name", "prefix", "token_ids", "stop_reason", "content_filter_results"}
+# DeepSeek and most others; OpenRouter and Groq; Copilot; vLLM forks.
 REASONING_FIELDS = ("reasoning_content", "reasoning", "reasoning_text", "thinking")
+_KNOWN_FIELDS = {*_DECODED_FIELDS, *_IGNORED_FIELDS, *REASONING_FIELDS}
 
 
 class ChatReplyDecoder:
-    """Frames of a stream, or a whole body, to the tracker."""
+    """Frames of a stream, or a whole body."""
 
     def __init__(self, tracker: ToolCallTracker) -> None:
         self._tracker = tracker
         self._has_choices = False
         self._has_other_choices = False
-        self._has_identity = False  # id and model
+        self._has_identity = False  # id and model are known
         self._usage: Doc | None = None
         self._details = ReasoningDetails()
         self._lists: dict[str, list[Any]] = {}  # fields of the message that grow: annotations, citations
-        self._block_count = 0  # of blocks that came whole
-        self._call_index: object = None  # the index of the call that came last
+        self._block_count = 0  # blocks that came complete
+        self._call_index: object = None  # of the call that came last
         self._call_slot: Hashable = None
         self._audio: dict[str, list[str]] = {}
         self.is_complete = False
@@ -57,10 +59,10 @@ class ChatReplyDecoder:
             raise error_from_body(doc)
         if not self._has_identity:
             id, model = as_text(doc.get("id")), as_text(doc.get("model"))
-            self._has_identity = bool(id and model)
+            self._has_identity = bool(id and model)  # the first chunk of Azure has neither
             self._tracker.begin(id, model)
         choices = doc.get("choices")
-        if choices is not None:
+        if choices is not None:  # null in chunks of Copilot, [] in those with usage or filter results
             self._has_choices = True
             for choice in choices:
                 if choice.get("index"):
@@ -70,7 +72,10 @@ class ChatReplyDecoder:
         if usage := doc.get("usage"):
             self._usage = usage
         elif "x_groq" in doc:
-            self._read_groq(as_dict(doc["x_groq"]))
+            extension = as_dict(doc["x_groq"])
+            if error := extension.get("error"):
+                raise error_from_body({"error": error})
+            self._usage = as_dict(extension.get("usage")) or self._usage
 
     def read_body(self, doc: Doc, event: str) -> None:
         self.read_frame(doc, event)
@@ -81,24 +86,26 @@ class ChatReplyDecoder:
 
     def finish(self) -> None:
         if self.is_complete and not self._has_choices:
-            raise error_from_body({"error": "the answer holds no choices"})
+            raise error_from_body({"error": "the reply has no choices"})
         tracker = self._tracker
-        if self._usage:
-            tracker.set_usage(decode_usage(self._usage))
+        if usage := self._usage:
+            prompt, completion = as_dict(usage.get("prompt_tokens_details")), as_dict(usage.get("completion_tokens_details"))
+            tracker.usage = Usage(
+                input=as_int(usage.get("prompt_tokens")),
+                output=as_int(usage.get("completion_tokens")),
+                cached=as_int(prompt.get("cached_tokens")) or as_int(usage.get("prompt_cache_hit_tokens")),  # DeepSeek
+                cache_write=as_int(prompt.get("cache_write_tokens")),
+                reasoning=as_int(completion.get("reasoning_tokens")),
+            )
         if state := {**self._details.to_fields(), **self._lists}:
             tracker.merge_message_opaque(state)
         if self._audio:
-            sound = {key: "".join(pieces) for key, pieces in self._audio.items()}
-            tracker.merge_message_opaque({"audio": {**as_dict(as_dict(tracker.opaque).get("audio")), **sound}})
-        if tracker.has_slot("refusal") and tracker.stop_reason in (None, "end"):
-            tracker.set_stop_reason("refusal")
+            audio = {key: "".join(pieces) for key, pieces in self._audio.items()}
+            tracker.merge_message_opaque({"audio": {**as_dict(as_dict(tracker.opaque).get("audio")), **audio}})
+        if tracker.has_slot("refusal") and tracker.stop_reason in (None, "end"):  # there is no finish reason for it
+            tracker.stop_reason = "refusal"
         if self._has_other_choices:
             tracker.losses.append(Loss("choices", "reply", "only choice 0 of n > 1 is read"))
-
-    def _read_groq(self, extension: Doc) -> None:
-        if error := extension.get("error"):
-            raise error_from_body({"error": error})
-        self._usage = as_dict(extension.get("usage")) or self._usage
 
     def _read_choice(self, choice: Doc) -> None:
         if delta := choice.get("delta"):
@@ -111,32 +118,28 @@ class ChatReplyDecoder:
             self.read_message(message, whole=True)
         if reason := choice.get("finish_reason"):
             self.is_complete = True
-            self._tracker.set_stop_reason(STOP_REASONS.get(reason, "end"))
+            self._tracker.stop_reason = STOP_REASONS.get(reason, "end")
 
     def read_message(self, message: Doc, *, whole: bool = False) -> None:
-        """A message, or a piece of one: of a reply, or of the history."""
+        """Read a message or a piece of one, of a reply or of the history."""
+        tracker = self._tracker
         only_content = len(message) == 1 and "content" in message
-        if not only_content:
-            self._read_reasoning(message)
+        for field in () if only_content else REASONING_FIELDS:
+            if (text := message.get(field)) and isinstance(text, str):
+                if not tracker.has_slot("reasoning"):
+                    self._reasoning_field = field
+                    tracker.merge_opaque("reasoning", "thinking", {"field": field})
+                if self._reasoning_field == field:  # some servers send the same text under two names
+                    tracker.add_thinking("reasoning", text)
         if content := message.get("content"):
             if isinstance(content, str):
-                self._tracker.add_text("content", content)
+                tracker.add_text("content", content)
             else:
                 self._read_parts(content)
         if not only_content:
-            self._read_extras(message, whole)
+            self._read_other_fields(message, whole)
 
-    def _read_reasoning(self, message: Doc) -> None:
-        """Reasoning, under one of its names: some servers send one text under two."""
-        for field in REASONING_FIELDS:
-            if (text := message.get(field)) and isinstance(text, str):
-                if not self._tracker.has_slot("reasoning"):
-                    self._reasoning_field = field
-                    self._tracker.merge_opaque("reasoning", "thinking", {"field": field})
-                if self._reasoning_field == field:
-                    self._tracker.add_thinking("reasoning", text)
-
-    def _read_extras(self, message: Doc, whole: bool) -> None:
+    def _read_other_fields(self, message: Doc, whole: bool) -> None:
         tracker = self._tracker
         for number, call in enumerate(as_list(message.get("tool_calls"))):
             self._read_call(call, ("call", number) if whole else None)
@@ -147,11 +150,30 @@ class ChatReplyDecoder:
             tracker.merge_opaque("refusal", "text", {"refusal": True})
             tracker.add_text("refusal", refusal)
         for field, value in message.items():
-            if value and field not in _DECODED_FIELDS and field not in _IGNORED_FIELDS and field not in REASONING_FIELDS:
-                self._read_extra_field(field, value)
+            if not value or field in _KNOWN_FIELDS:
+                continue
+            if field == "reasoning_details":
+                self._details.add(value)
+            elif field == "images":  # OpenRouter's generated images
+                for image in iter_dicts(value):
+                    self._add_whole_block(_decode_image(image))
+            elif isinstance(value, list):
+                self._lists.setdefault(field, []).extend(cast(list[Any], value))
+            elif field == "audio":
+                self._read_audio(as_dict(value))
+            else:
+                tracker.merge_message_opaque({field: value})
+
+    def _read_audio(self, audio: Doc) -> None:
+        for key, value in audio.items():
+            if isinstance(value, str) and key != "id":
+                self._audio.setdefault(key, []).append(value)
+            else:
+                before = as_dict(as_dict(self._tracker.opaque).get("audio"))
+                self._tracker.merge_message_opaque({"audio": {**before, key: value}})
 
     def _read_call_delta(self, call: Doc) -> None:
-        """More of a call: nearly always a fragment of the arguments of the call before."""
+        # Nearly always a fragment of the arguments of the call before.
         if len(call) == 2 and call.get("index", self) == self._call_index and len(function := call.get("function") or ()) == 1:
             text = cast(Doc, function).get("arguments")
             if isinstance(text, str):
@@ -166,13 +188,14 @@ class ChatReplyDecoder:
         if slot is None:
             slot = self._tracker.find_call_slot(call.get("index"), id, name)
             self._call_index, self._call_slot = call.get("index"), slot
-        freeform = not call.get("function") and "custom" in call
+        is_freeform = not call.get("function") and "custom" in call
         if extra := unknown_fields(call, ("id", "type", "function", "custom", "index")):
             self._tracker.merge_opaque(slot, "call", extra)
-        self._tracker.update_call(slot, id, name, body.get("input" if freeform else "arguments"), freeform=freeform)
+        value = body.get("input" if is_freeform else "arguments")
+        self._tracker.update_call(slot, id, name, value, freeform=is_freeform)
 
     def _read_parts(self, content: Any) -> None:
-        """Content as parts (Mistral), or as a JSON value (Cloudflare)."""
+        """Read content that is a list of parts (Mistral) or a JSON value (Cloudflare)."""
         if not isinstance(content, list):
             self._tracker.add_text("content", dumps_text(content))
             return
@@ -182,11 +205,8 @@ class ChatReplyDecoder:
                     self._tracker.add_text("content", part["text"])
                 case "thinking":  # Mistral
                     self._reasoning_field = "thinking_part"
-                    self._tracker.merge_opaque(
-                        "reasoning",
-                        "thinking",
-                        {"field": self._reasoning_field, **(unknown_fields(part, ("type", "thinking")) or {})},
-                    )
+                    state = {"field": self._reasoning_field, **(unknown_fields(part, ("type", "thinking")) or {})}
+                    self._tracker.merge_opaque("reasoning", "thinking", state)
                     thoughts = part.get("thinking")
                     texts = [thoughts] if isinstance(thoughts, str) else [as_text(t.get("text")) for t in iter_dicts(thoughts)]
                     self._tracker.add_thinking("reasoning", "".join(texts))
@@ -196,25 +216,6 @@ class ChatReplyDecoder:
     def _add_whole_block(self, block: Media | Foreign) -> None:
         self._block_count += 1
         self._tracker.set_block(("whole", self._block_count), block)
-
-    def _read_extra_field(self, field: str, value: Any) -> None:
-        if field == "reasoning_details":
-            self._details.add(value)
-        elif field == "images":  # OpenRouter's generated images
-            for image in iter_dicts(value):
-                self._add_whole_block(_decode_image(image))
-        elif isinstance(value, list):
-            self._lists.setdefault(field, []).extend(cast(list[Any], value))
-        elif field == "audio":
-            for key, item in as_dict(value).items():
-                if isinstance(item, str) and key != "id":
-                    self._audio.setdefault(key, []).append(item)
-                else:
-                    self._tracker.merge_message_opaque(
-                        {field: {**as_dict(as_dict(self._tracker.opaque).get(field)), key: item}}
-                    )
-        else:
-            self._tracker.merge_message_opaque({field: value})
 
 
 def _decode_image(image: Doc) -> Media | Foreign:
@@ -228,7 +229,7 @@ def _decode_image(image: Doc) -> Media | Foreign:
 
 
 class ReasoningDetails:
-    """OpenRouter's reasoning_details, which come in fragments: joined by type and index, the last signature wins."""
+    """OpenRouter's reasoning_details, which come in fragments: joined by type and index; the last signature wins."""
 
     _JOINED_KEYS = ("text", "summary", "data")
 
@@ -236,9 +237,11 @@ class ReasoningDetails:
         self._items: list[tuple[Doc, dict[str, list[str]]]] = []  # each with the pieces of its texts
 
     def add(self, details: Any) -> None:
-        """More fragments."""
+        """Add fragments."""
         for detail in iter_dicts(details):
-            if not (self._items and self._continues(self._items[-1][0], detail)):
+            last = self._items[-1][0] if self._items else None
+            is_same = last is not None and all(last.get(key) == detail.get(key) for key in ("type", "index"))
+            if last is None or not is_same or detail.get("id") not in (None, last.get("id")):
                 self._items.append(({}, {}))
             item, pieces = self._items[-1]
             for key, value in detail.items():
@@ -248,23 +251,7 @@ class ReasoningDetails:
                 elif value is not None or key not in item:
                     item[key] = value
 
-    def _continues(self, item: Doc, detail: Doc) -> bool:
-        same = all(item.get(key) == detail.get(key) for key in ("type", "index"))
-        return same and detail.get("id") in (None, item.get("id"))
-
     def to_fields(self) -> Doc:
-        """The field of the message, where there is one."""
-        whole = [{**item, **{key: "".join(texts) for key, texts in pieces.items()}} for item, pieces in self._items]
-        return {"reasoning_details": whole} if whole else {}
-
-
-def decode_usage(usage: Doc) -> Usage:
-    """Also DeepSeek's and Groq's names."""
-    prompt, completion = as_dict(usage.get("prompt_tokens_details")), as_dict(usage.get("completion_tokens_details"))
-    return Usage(
-        input=as_int(usage.get("prompt_tokens")),
-        output=as_int(usage.get("completion_tokens")),
-        cached=as_int(prompt.get("cached_tokens")) or as_int(usage.get("prompt_cache_hit_tokens")),
-        cache_write=as_int(prompt.get("cache_write_tokens")),
-        reasoning=as_int(completion.get("reasoning_tokens")),
-    )
+        """Return the field of the message, {} if there is none."""
+        details = [{**item, **{key: "".join(texts) for key, texts in pieces.items()}} for item, pieces in self._items]
+        return {"reasoning_details": details} if details else {}

@@ -25,7 +25,7 @@ __all__ = ["ChatReplyEncoder"]
 
 
 class ChatReplyEncoder(ReplyEncoder):
-    """Writes one answer."""
+    """Encodes one reply."""
 
     provider = "openai-chat"
     stop_reasons: ClassVar[dict[StopReason, str]] = {
@@ -39,7 +39,7 @@ class ChatReplyEncoder(ReplyEncoder):
     }
     exact_stops = frozenset[StopReason]({"end", "tools", "length", "filtered"})
     _call_index = -1
-    _field = ""  # where the pieces of the open block go
+    _kind = _field = ""  # where the pieces of the open block go
 
     def build_body(self, reply: Reply) -> Doc:
         message: Doc = {"role": "assistant", "content": None, "refusal": None, **self.echo_message_opaque(reply)}
@@ -48,8 +48,8 @@ class ChatReplyEncoder(ReplyEncoder):
         for block in blocks:
             for field, value in self._message_fields(block, parts).items():
                 message[field] = message[field] + value if message.get(field) else value
-        said = Message("assistant", reply.blocks, reply.origin)
-        if calls := [encode_call(call, said, self.writer, "reply", verbatim=True) for call in reply.calls]:
+        whole = Message("assistant", reply.blocks, reply.origin)
+        if calls := [encode_call(call, whole, self.writer, "reply", verbatim=True) for call in reply.calls]:
             message["tool_calls"] = calls
         choice: Doc = {"index": 0, "message": message, "logprobs": None, "finish_reason": self.encode_stop(reply)}
         return {**self._head("chat.completion"), "choices": [choice], "usage": encode_usage(reply.usage)}
@@ -62,42 +62,36 @@ class ChatReplyEncoder(ReplyEncoder):
             case ReplyBegin():
                 yield self._chunk({"role": "assistant", "content": ""})
             case BlockBegin(block=ToolCall() as call):
-                yield self._encode_call_start(call)
+                self._call_index += 1
+                id, name = self.map_call_head(call)
+                self._kind, self._field = ("custom", "input") if call.freeform else ("function", "arguments")
+                head = {"id": id, "type": self._kind, self._kind: {"name": name, self._field: ""}}
+                yield self._call_chunk({**head, **self.echo_opaque(call)})
             case BlockBegin(kind="other", block=block):
                 if block is not None and not self.is_unsupported(block):
                     yield self._chunk(self._message_fields(block, parts=True))
             case BlockBegin():
-                self._field = (
-                    self._field_for(step.block) if step.block else "content" if step.kind == "text" else REASONING_FIELDS[0]
-                )
+                self._field = self._field_for(step.block or (Text("") if step.kind == "text" else Thinking("")))
             case BlockPiece(kind="call"):
                 yield self._call_chunk({self._kind: {self._field: step.text}})
             case BlockPiece():
                 yield self._chunk({self._field: step.text})
-            case BlockEnd(block=ToolCall() as call) if not step.has_pieces and call.raw is None:
+            case BlockEnd(block=ToolCall() as call) if not step.has_pieces and call.raw is None:  # arguments came as an object
                 yield self._call_chunk({self._kind: {self._field: dumps_text(call.arguments or {})}})
             case ReplyEnd(reply=reply):
                 if state := self.echo_message_opaque(reply):
                     yield self._chunk(state)
                 yield self._chunk({}, self.encode_stop(reply))
                 yield {**self._head("chat.completion.chunk"), "choices": [], "usage": encode_usage(reply.usage)}
-                yield {}
+                yield {}  # [DONE]
             case _:
                 pass
 
     def supports_media(self, media: Media) -> bool:
         return media.kind == "image" and to_data_url(media) is not None  # OpenRouter's form
 
-    def _encode_call_start(self, call: ToolCall) -> Doc:
-        self._call_index += 1
-        id, name = self.map_call_head(call)
-        self._kind, self._field = ("custom", "input") if call.freeform else ("function", "arguments")
-        return self._call_chunk(
-            {"id": id, "type": self._kind, self._kind: {"name": name, self._field: ""}, **self.echo_opaque(call)}
-        )
-
     def _message_fields(self, block: Block, parts: bool) -> Doc:
-        """The fields of a message that hold a block. `parts`: content is a list."""
+        """Return the fields of a message that express a block. `parts`: content is a list."""
         match block:
             case Text() | Thinking():
                 field = self._field_for(block)
@@ -111,7 +105,7 @@ class ChatReplyEncoder(ReplyEncoder):
                 return {}
 
     def _field_for(self, block: Block) -> str:
-        """The field that a text or a thought belongs in."""
+        """Return the field that a text or a thought belongs in."""
         if isinstance(block, Text):
             return "refusal" if is_refusal(block) else "content"
         field = as_text(self.echo_opaque(block).get("field"))
@@ -129,7 +123,7 @@ class ChatReplyEncoder(ReplyEncoder):
 
 
 def encode_usage(usage: Usage) -> Doc:
-    """Counts under their names here."""
+    """Encode usage under the names of this wire."""
     return {
         "prompt_tokens": usage.input,
         "completion_tokens": usage.output,

@@ -1,7 +1,7 @@
-"""OpenAI Responses: replies and streams <-> tracker.
+"""OpenAI Responses: replies and streams -> tracker.
 
-`output_item.done` is the last word on an item: calls may exist only there, and `.added` may hold an unfinished cipher. The
-terminal event's `output` fills in what was never announced (some backends leave it empty, some send nothing else).
+`output_item.done` is the final version of an item: some calls exist only there, and `.added` may contain incomplete ciphertext.
+The terminal event's `output` fills in what was never announced: some backends leave it empty, others send nothing else.
 """
 
 from collections.abc import Hashable, Iterator
@@ -17,7 +17,7 @@ __all__ = ["NATIVE_ITEMS", "ResponsesReplyDecoder", "decode_item"]
 
 _INCOMPLETE_REASONS: dict[str, StopReason] = {"max_output_tokens": "length", "content_filter": "filtered"}
 _TERMINAL_EVENTS = ("response.completed", "response.incomplete", "response.failed", "response.done", "response.cancelled")
-# Built-ins that the client runs: calls like any other. Item -> (name, the field that holds the arguments, item of the result).
+# Built-in tools that the client runs are calls like any other: item -> (name, field of the arguments, item of the result).
 NATIVE_ITEMS = {
     "shell_call": ("shell", "action", "shell_call_output"),
     "local_shell_call": ("local_shell", "action", "local_shell_call_output"),
@@ -29,11 +29,11 @@ _CALL_FIELDS = ("type", "call_id", "name", "arguments", "input", "namespace")
 
 
 class ResponsesReplyDecoder:
-    """Frames of a stream, or a whole body, to the tracker. An item's slot is its output index."""
+    """Frames of a stream, or a whole body. An item's slot is its output index."""
 
     def __init__(self, tracker: ToolCallTracker) -> None:
         self._tracker = tracker
-        self._whole_items: set[Hashable] = set()  # output indexes and ids of whole items
+        self._whole_items: set[Hashable] = set()  # output indexes and ids
         self._parts: dict[int, Any] = {}  # the part of a reasoning item that is being written
         self.is_complete = False
 
@@ -45,7 +45,10 @@ class ResponsesReplyDecoder:
             case "response.function_call_arguments.delta" | "response.custom_tool_call_input.delta":
                 tracker.add_arguments(doc["output_index"], doc["delta"])
             case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
-                self._read_reasoning_delta(doc)
+                slot, part = doc["output_index"], doc.get("summary_index", doc.get("content_index", 0))
+                is_same_part = self._parts.setdefault(slot, part) == part
+                self._parts[slot] = part
+                tracker.add_thinking(slot, doc["delta"] if is_same_part else "\n\n" + doc["delta"])
             case "response.refusal.delta":
                 slot = (doc["output_index"], doc.get("content_index", 0))
                 tracker.merge_opaque(slot, "text", {"refusal": True})
@@ -56,58 +59,43 @@ class ResponsesReplyDecoder:
                 self._finish_item(doc["output_index"], doc["item"])
             case "error":
                 raise error_from_body(doc)
+            case None:  # a whole response; Azure and proxies report errors with status 200, too
+                if doc.get("error") or "output" not in doc:
+                    raise error_from_body(doc if doc.get("error") else {"error": "the body is not a response", **doc})
+                self._read_terminal(doc)
+            case "response.created":
+                tracker.begin(as_text(doc["response"].get("id")), as_text(doc["response"].get("model")))
             case _:
                 if kind in _TERMINAL_EVENTS:
                     self._read_terminal({"status": kind.removeprefix("response."), **doc["response"]})
-                elif kind == "response.created":
-                    tracker.begin(as_text(doc["response"].get("id")), as_text(doc["response"].get("model")))
-                elif kind is None:
-                    self._read_response(doc)
 
-    def read_body(self, doc: Doc, event: str) -> None:
-        self.read_frame(doc, event)
+    read_body = read_frame
 
     def read_done(self) -> None: ...
 
     def finish(self) -> None: ...
 
-    def _read_response(self, doc: Doc) -> None:
-        """A whole response; Azure and proxies answer errors with 200 too."""
-        if doc.get("error") or "output" not in doc:
-            raise error_from_body(doc if doc.get("error") else {"error": "the answer is no response", **doc})
-        self._read_terminal(doc)
-
-    def _read_reasoning_delta(self, doc: Doc) -> None:
-        slot, part = doc["output_index"], doc.get("summary_index", doc.get("content_index", 0))
-        goes_on = self._parts.setdefault(slot, part) == part
-        self._parts[slot] = part
-        self._tracker.add_thinking(slot, doc["delta"] if goes_on else "\n\n" + doc["delta"])
-
     def _start_item(self, index: int, item: Doc) -> None:
+        tracker = self._tracker
         match item.get("type"):
-            case "function_call" | "custom_tool_call":
-                freeform = item["type"] == "custom_tool_call"
-                self._tracker.update_call(
-                    index, item.get("call_id"), item.get("name"), freeform=freeform, namespace=item.get("namespace")
-                )
+            case "function_call" | "custom_tool_call" as kind:
+                id, name, namespace = item.get("call_id"), item.get("name"), item.get("namespace")
+                tracker.update_call(index, id, name, freeform=kind == "custom_tool_call", namespace=namespace)
             case "reasoning":
-                self._tracker.merge_opaque(
-                    index, "thinking", unknown_fields(item, ("type", "summary", "encrypted_content", "content")) or {}
-                )
+                state = unknown_fields(item, ("type", "summary", "encrypted_content", "content"))
+                tracker.merge_opaque(index, "thinking", state or {})
             case "message":  # its parts announce themselves
-                self._tracker.merge_opaque(
-                    (index, 0), "text", unknown_fields(item, ("type", "role", "content", "status")) or {}
-                )
+                state = unknown_fields(item, ("type", "role", "content", "status"))
+                tracker.merge_opaque((index, 0), "text", state or {})
             case _:
-                self._tracker.reserve(index)  # it comes whole
+                tracker.reserve(index)  # it comes complete
 
     def _finish_item(self, index: int, item: Doc) -> None:
-        """An item is whole."""
         self._whole_items.update((index, item.get("id") or index))
         for slot, block in decode_item(item, index):
             self._tracker.set_block(slot, block)
-            if isinstance(block, Text) and block.opaque and "refusal" in block.opaque:
-                self._tracker.set_stop_reason("refusal")
+            if isinstance(block, Text) and block.opaque and "refusal" in block.opaque:  # there is no status for it
+                self._tracker.stop_reason = "refusal"
 
     def _read_terminal(self, response: Doc) -> None:
         if response.get("error") or response.get("status") == "failed":
@@ -117,76 +105,57 @@ class ResponsesReplyDecoder:
             if index not in self._whole_items and item.get("id") not in self._whole_items:
                 self._finish_item(index, item)
         if usage := response.get("usage"):
-            self._tracker.set_usage(decode_usage(usage))
+            details = as_dict(usage.get("input_tokens_details"))
+            self._tracker.usage = Usage(
+                input=as_int(usage.get("input_tokens")),  # includes the cached ones
+                output=as_int(usage.get("output_tokens")),
+                cached=as_int(details.get("cached_tokens")),
+                cache_write=as_int(details.get("cache_write_tokens")),
+                reasoning=as_int(as_dict(usage.get("output_tokens_details")).get("reasoning_tokens")),
+            )
         status = response.get("status")
         if status == "incomplete":
             reason = as_text(as_dict(response.get("incomplete_details")).get("reason"))
-            self._tracker.set_stop_reason(_INCOMPLETE_REASONS.get(reason, "length"))
+            self._tracker.stop_reason = _INCOMPLETE_REASONS.get(reason, "length")
         elif status == "cancelled":
-            self._tracker.set_stop_reason("error")
+            self._tracker.stop_reason = "error"
         elif status in ("queued", "in_progress"):
-            self._tracker.set_stop_reason("pause")
+            self._tracker.stop_reason = "pause"
         self.is_complete = True
 
 
 def decode_item(item: Doc, slot: Hashable = 0) -> Iterator[tuple[Hashable, Text | Thinking | Media | ToolCall | Foreign]]:
-    """The blocks of one output item, each with its slot."""
+    """Decode one output item into blocks, each with its slot."""
     match item.get("type"):
         case "message":
+            # Every part keeps the item's state (id, status, phase): that makes them one item again.
             state = unknown_fields(item, ("type", "role", "content")) or {}
             content = item.get("content")
             parts = [{"type": "output_text", "text": content}] if isinstance(content, str) else list(iter_dicts(content))
             for number, part in enumerate(parts):
-                yield (slot, number), _decode_part(part, state)
+                match part.get("type"):
+                    case "output_text" | "text" | "input_text":
+                        extra = unknown_fields(part, ("type", "text"))
+                        opaque = {**({"part": extra} if extra else {}), **state}
+                        yield (slot, number), Text(part["text"], opaque or None)
+                    case "refusal":
+                        yield (slot, number), Text(part["refusal"], {"refusal": True, **state})
+                    case _:
+                        whole = {"type": "message", "role": "assistant", **state, "content": [part]}
+                        yield (slot, number), Foreign(OPENAI_RESPONSES, whole)
         case "reasoning":
-            yield slot, Thinking(_reasoning_text(item), unknown_fields(item, ("type",)))
+            parts = as_list(item.get("summary")) or as_list(item.get("content"))
+            text = "\n\n".join(as_text(part.get("text")) for part in iter_dicts(parts))
+            yield slot, Thinking(text, unknown_fields(item, ("type",)))
         case "function_call" | "custom_tool_call" as kind:
-            freeform = kind == "custom_tool_call"
-            value = item.get("input") if freeform else item.get("arguments")
+            is_freeform = kind == "custom_tool_call"
+            value = item.get("input") or "" if is_freeform else item.get("arguments")
             name, namespace = as_text(item.get("name")), as_text(item.get("namespace"))
             id = as_text(item.get("call_id")) or as_text(item.get("id"))
-            if freeform:
-                value = value or ""
-            yield (
-                slot,
-                make_call(id, name, value, freeform=freeform, namespace=namespace, opaque=unknown_fields(item, _CALL_FIELDS)),
-            )
+            opaque = unknown_fields(item, _CALL_FIELDS)
+            yield slot, make_call(id, name, value, freeform=is_freeform, namespace=namespace, opaque=opaque)
         case str(kind) if kind in NATIVE_ITEMS and item.get("call_id") and item.get("execution") != "server":
             name, field, _ = NATIVE_ITEMS[kind]
             yield slot, make_call(as_text(item["call_id"]), name, item.get(field), opaque={"item": item})
-        case _:
+        case _:  # run by the provider, sent back unchanged
             yield slot, Foreign(OPENAI_RESPONSES, item)
-
-
-def _decode_part(part: Doc, state: Doc) -> Text | Foreign:
-    """A part of an assistant's message. `state` (id, status, phase) is the message's: it makes the parts one item again."""
-    match part.get("type"):
-        case "output_text" | "text" | "input_text":
-            return Text(part["text"], _part_state(unknown_fields(part, ("type", "text")), state))
-        case "refusal":
-            return Text(part["refusal"], {"refusal": True, **state})
-        case _:
-            return Foreign(OPENAI_RESPONSES, {"type": "message", "role": "assistant", **state, "content": [part]})
-
-
-def _part_state(part: Doc | None, state: Doc) -> Doc | None:
-    if part:
-        return {"part": part, **state}
-    return state or None
-
-
-def _reasoning_text(item: Doc) -> str:
-    parts = as_list(item.get("summary")) or as_list(item.get("content"))
-    return "\n\n".join(as_text(part.get("text")) for part in iter_dicts(parts))
-
-
-def decode_usage(usage: Doc) -> Usage:
-    """`input_tokens` includes the cached ones."""
-    details = as_dict(usage.get("input_tokens_details"))
-    return Usage(
-        input=as_int(usage.get("input_tokens")),
-        output=as_int(usage.get("output_tokens")),
-        cached=as_int(details.get("cached_tokens")),
-        cache_write=as_int(details.get("cache_write_tokens")),
-        reasoning=as_int(as_dict(usage.get("output_tokens_details")).get("reasoning_tokens")),
-    )

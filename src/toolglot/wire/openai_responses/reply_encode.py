@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from toolglot.jsontext import dumps
-from toolglot.messages import Block, Foreign, Media, Message, Reply, StopReason, Text, Thinking, ToolCall, Usage
+from toolglot.messages import Block, Foreign, Media, Message, Origin, Reply, StopReason, Text, Thinking, ToolCall, Usage
 from toolglot.wire.framing import encode_sse, escape_line_separators
 from toolglot.wire.json_values import Doc, as_dict, as_text, unknown_fields
 from toolglot.wire.openai_responses.request_encode import encode_call
@@ -22,7 +22,7 @@ from toolglot.wire.reply_encoding import (
 __all__ = ["ResponsesReplyEncoder"]
 
 _INCOMPLETE_REASONS: dict[StopReason, str] = {"length": "max_output_tokens", "filtered": "content_filter"}
-# kind of block -> (the event of its pieces, its field when it is done)
+# kind of block -> (event of its pieces, field of the complete text)
 _PIECE_EVENTS = {
     "text": ("response.output_text", "text"),
     "refusal": ("response.refusal", "refusal"),
@@ -33,7 +33,7 @@ _PIECE_EVENTS = {
 
 
 class ResponsesReplyEncoder(ReplyEncoder):
-    """Writes one answer."""
+    """Encodes one reply."""
 
     provider = "openai-responses"
     stop_reasons: ClassVar[dict[StopReason, str]] = {
@@ -42,8 +42,8 @@ class ResponsesReplyEncoder(ReplyEncoder):
     }
     exact_stops = frozenset[StopReason]({"end", "tools", "length", "filtered"})
 
-    def __init__(self, *args: object, **kwargs: object) -> None:
-        super().__init__(*args, **kwargs)  # pyright: ignore[reportArgumentType]
+    def __init__(self, model: str = "", *, created: int = 0, origin: Origin | None = None) -> None:
+        super().__init__(model, created=created, origin=origin)
         self._sequence = -1
         self._output: list[Doc] = []
         self._ids: set[str] = set()
@@ -68,9 +68,8 @@ class ResponsesReplyEncoder(ReplyEncoder):
             case BlockBegin():
                 yield from self._encode_block_start(step)
             case BlockPiece():
-                if self._kind == "other":
-                    return
-                yield {"type": f"{_PIECE_EVENTS[self._kind][0]}.delta", **self._event_position(), "delta": step.text}
+                if self._kind != "other":
+                    yield {"type": f"{_PIECE_EVENTS[self._kind][0]}.delta", **self._event_position(), "delta": step.text}
             case BlockEnd():
                 yield from self._encode_block_end(step)
             case ReplyEnd(reply=reply):
@@ -83,7 +82,7 @@ class ResponsesReplyEncoder(ReplyEncoder):
     def _encode_block_start(self, step: BlockBegin) -> Iterator[Doc]:
         self._item_id, self._kind = "", step.kind
         if step.kind == "other" or (isinstance(step.block, ToolCall) and "item" in self.echo_opaque(step.block)):
-            self._kind = "other"  # it comes whole
+            self._kind = "other"  # it is sent complete
             return
         block = step.block or (Text("") if step.kind == "text" else Thinking(""))
         item: Doc = self._encode_item(block) or {}
@@ -110,75 +109,63 @@ class ResponsesReplyEncoder(ReplyEncoder):
             return
         if self._kind == "other":
             yield {"type": "response.output_item.added", "output_index": len(self._output), "item": item}
-        else:
-            yield from self._encode_done_events(step, block, item)
+        elif isinstance(block, ToolCall):
+            event, field = _PIECE_EVENTS[self._kind]
+            if not step.has_pieces and item[field]:
+                yield {"type": f"{event}.delta", **self._event_position(), "delta": item[field]}
+            yield {"type": f"{event}.done", **self._event_position(), field: item[field], "name": item["name"]}
+        elif isinstance(block, Text | Thinking):
+            event, field = _PIECE_EVENTS[self._kind]
+            part = item["content"][0] if isinstance(block, Text) else {"type": "summary_text", "text": block.text}
+            yield {"type": f"{event}.done", **self._event_position(), field: block.text}
+            yield {"type": f"response.{self._part_event()}.done", **self._event_position(), "part": part}
         yield {"type": "response.output_item.done", "output_index": len(self._output), "item": item}
         self._output.append(item)
-
-    def _encode_done_events(self, step: BlockEnd, block: Block, item: Doc) -> Iterator[Doc]:
-        event, field = _PIECE_EVENTS[self._kind]
-        place = self._event_position()
-        if isinstance(block, ToolCall):
-            if not step.has_pieces and item[field]:
-                yield {"type": f"{event}.delta", **place, "delta": item[field]}
-            yield {"type": f"{event}.done", **place, field: item[field], "name": item["name"]}
-            return
-        part: Doc = (
-            item["content"][0] if isinstance(block, Text) else {"type": "summary_text", "text": getattr(block, "text", "")}
-        )
-        yield {"type": f"{event}.done", **place, field: getattr(block, "text", "")}
-        yield {"type": f"response.{self._part_event()}.done", **place, "part": part}
 
     def _part_event(self) -> str:
         return "reasoning_summary_part" if self._kind == "thinking" else "content_part"
 
     def _event_position(self) -> Doc:
-        place: Doc = {"output_index": len(self._output), "item_id": self._item_id}
+        """Return the fields that say which item, and which part of it, an event belongs to."""
+        position: Doc = {"output_index": len(self._output), "item_id": self._item_id}
         if self._kind in ("text", "refusal"):
-            return {**place, "content_index": 0, **({"logprobs": []} if self._kind == "text" else {})}
-        return {**place, "summary_index": 0} if self._kind == "thinking" else place
+            return {**position, "content_index": 0, **({"logprobs": []} if self._kind == "text" else {})}
+        return {**position, "summary_index": 0} if self._kind == "thinking" else position
 
     def _encode_item(self, block: Block) -> Doc | None:
-        """One block as an output item; None where it has no place."""
+        """Encode one block as an output item; None if it is not supported."""
         if self.is_unsupported(block):
             return None
-        own = self.echo_opaque(block)
+        state = self.echo_opaque(block)
         match block:
             case Text():
                 if is_refusal(block):
                     part: Doc = {"type": "refusal", "refusal": block.text}
                 else:
-                    part = {"type": "output_text", "text": block.text, "annotations": [], **as_dict(own.get("part"))}
-                state = {
-                    "id": self._item_id_for("msg", own),
-                    "status": "completed",
-                    **(unknown_fields(own, ("part", "refusal", "id")) or {}),
-                }
-                return {"type": "message", "role": "assistant", **state, "content": [part]}
+                    part = {"type": "output_text", "text": block.text, "annotations": [], **as_dict(state.get("part"))}
+                extra = unknown_fields(state, ("part", "refusal", "id")) or {}
+                head = {"id": self._item_id_for("msg", state), "status": "completed", **extra}
+                return {"type": "message", "role": "assistant", **head, "content": [part]}
             case Thinking():
                 summary = [{"type": "summary_text", "text": block.text}] if block.text else []
-                return {"type": "reasoning", "summary": summary, **own, "id": self._item_id_for("rs", own)}
+                return {"type": "reasoning", "summary": summary, **state, "id": self._item_id_for("rs", state)}
             case ToolCall():
                 item = encode_call(block, Message("assistant", (), self.origin), self.writer, "reply", verbatim=True)
-                if "item" in own:
+                if "item" in state:
                     return item
-                return {"status": "completed", **item, "id": self._item_id_for("ctc" if block.freeform else "fc", own)}
+                return {"status": "completed", **item, "id": self._item_id_for("ctc" if block.freeform else "fc", state)}
             case Media():
-                return {
-                    "type": "image_generation_call",
-                    "id": self._item_id_for("ig", {}),
-                    "status": "completed",
-                    "result": block.data,
-                }
+                head = {"type": "image_generation_call", "id": self._item_id_for("ig", {})}
+                return {**head, "status": "completed", "result": block.data}
             case _:
                 return block.item if isinstance(block, Foreign) else None
 
     def _item_id_for(self, prefix: str, state: Doc) -> str:
-        """The id of an item: the one it was announced with, its own, or a new one where that is taken."""
+        """Return the id that the item was announced with, its own, or a new one if that is taken."""
         if self._item_id:
             return self._item_id
         id = as_text(state.get("id"))
-        if not id or id in self._ids:
+        if not id or id in self._ids:  # the parts of one message share its id, but are items here
             id = f"{prefix}_{self.id or 'resp'}_{len(self._output)}"
         self._ids.add(id)
         return id
@@ -204,7 +191,7 @@ class ResponsesReplyEncoder(ReplyEncoder):
 
 
 def encode_usage(usage: Usage) -> Doc:
-    """`input_tokens` includes the cached ones."""
+    """Encode usage. `input_tokens` includes the cached ones."""
     return {
         "input_tokens": usage.input,
         "input_tokens_details": {"cached_tokens": usage.cached, "cache_write_tokens": usage.cache_write},
