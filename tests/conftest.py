@@ -1,7 +1,9 @@
 """Shared fixtures: the recordings next to the project, where they are present."""
 
+import asyncio
 import base64
 import importlib
+import inspect
 import logging
 import os
 import pkgutil
@@ -53,6 +55,19 @@ SHARED = Path(__file__).parent.parent.parent / "shared"
 ABSENT = f"needs the recorded exchanges, and {SHARED} is absent"
 
 Recording = dict[str, Any]
+
+
+ASYNC_TIMEOUT = 60
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run coroutine tests, each on an event loop of its own; one that hangs fails."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    arguments = {name: pyfuncitem.funcargs[name] for name in inspect.signature(pyfuncitem.obj).parameters}
+    asyncio.run(asyncio.wait_for(pyfuncitem.obj(**arguments), ASYNC_TIMEOUT))
+    return True
 
 
 @cache

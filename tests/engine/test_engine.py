@@ -42,7 +42,6 @@ from toolglot.errors import (
     LossyEncoding,
     MalformedReply,
     Overloaded,
-    ProviderError,
     QuotaExceeded,
     RateLimited,
     ServerFailed,
@@ -147,19 +146,16 @@ def test_ask_does_not_stream_whatever_the_request_says() -> None:
     assert "stream_options" not in transport.bodies[0]
 
 
-def test_events_are_shown_as_they_come() -> None:
-    async def main() -> None:
-        hold = HoldUntilReleased()
-        transport = ScriptedTransport(stream_reply(STARTED, HELLO, hold, WORLD, STOP, DONE))
-        events = chat_engine(transport).stream(stream_request())
-        assert isinstance(await anext(events), ReplyStarted)
-        assert await anext(events) == TextDelta(0, "Hello")
-        hold.release.set()
-        assert [event async for event in events][-1] == ReplyDone(
-            Reply((Text("Hello world"),), origin=Origin("openai-chat", "openai-chat", "m"), id="c1")
-        )
-
-    run(main())
+async def test_events_are_shown_as_they_come() -> None:
+    hold = HoldUntilReleased()
+    transport = ScriptedTransport(stream_reply(STARTED, HELLO, hold, WORLD, STOP, DONE))
+    events = chat_engine(transport).stream(stream_request())
+    assert isinstance(await anext(events), ReplyStarted)
+    assert await anext(events) == TextDelta(0, "Hello")
+    hold.release.set()
+    assert [event async for event in events][-1] == ReplyDone(
+        Reply((Text("Hello world"),), origin=Origin("openai-chat", "openai-chat", "m"), id="c1")
+    )
 
 
 def test_own_defaults_give_way_to_the_caller() -> None:
@@ -193,50 +189,58 @@ def test_names() -> None:
     assert (engine.model, engine.name, repr(engine)) == ("gpt-4o", "openai-chat:gpt-4o", "Engine('openai-chat:gpt-4o')")
 
 
-def test_close_closes_the_transport_where_it_can_be() -> None:
+async def test_close_closes_the_transport_where_it_can_be() -> None:
     class Bare:
         async def send(self, request: Any) -> Any:
             raise NotImplementedError
 
-    async def main() -> None:
-        transport = ScriptedTransport()
-        await chat_engine(transport).close()
-        assert transport.closed == 1
-        await Engine(resolve_profile("openai-chat", "m"), transport=Bare()).close()
-
-    run(main())
+    transport = ScriptedTransport()
+    await chat_engine(transport).close()
+    assert transport.closed == 1
+    await Engine(resolve_profile("openai-chat", "m"), transport=Bare()).close()
 
 
-# ---- asked again
+# ---- retries
+
+HTML = {"content-type": "text/html"}
+RETRIED: dict[str, Any] = {
+    "429": error_reply(429, "slow down", headers={"retry-after": "0"}),
+    "500": error_reply(500, "oops"),
+    "529": error_reply(529, "Overloaded"),
+    "html": ScriptedReply((b"<html>502</html>",), 502, HTML),
+    "empty": ScriptedReply((b"",), 503),
+    "connect": ConnectFailed("no such host"),
+    "timeout": TimedOut("no head", "first byte"),
+    "reset": ConnectionLost("reset"),
+    "the provider says so": error_reply(400, "locked", headers={"x-should-retry": "true"}),
+}
+RETRIED_WHOLE = {
+    "reset in the body": ScriptedReply((b'{"id": "c1", "choi', ConnectionLost("reset"))),
+    "half a body": ScriptedReply((b'{"id": "c1", "choi',)),
+    "error in 200": ScriptedReply((b'{"error": {"message": "busy", "code": "server_is_overloaded"}}',)),
+    "no body": ScriptedReply(()),
+}
 
 
-@pytest.mark.parametrize(
-    "failed",
-    [
-        error_reply(429, "slow down", headers={"retry-after": "0"}),
-        error_reply(500, "oops"),
-        error_reply(529, "Overloaded"),
-        ScriptedReply((b"<html>502</html>",), 502, {"content-type": "text/html"}),
-        ScriptedReply((b"",), 503),
-        ConnectFailed("no such host"),
-        TimedOut("no head", "first byte"),
-        ConnectionLost("reset"),
-    ],
-    ids=["429", "500", "529", "html", "empty", "connect", "timeout", "reset"],
-)
-@pytest.mark.parametrize("stream_it", [False, True], ids=["whole", "streamed"])
-def test_failures_before_anything_came_are_asked_again(failed: Any, stream_it: bool) -> None:
-    transport = ScriptedTransport(failed, failed, HELLO_WORLD if stream_it else whole_reply())
-    if stream_it:
-        events = shown(transport)
-        assert [(event.attempt, event.seconds) for event in events[:2]] == [(1, 0.0), (2, 0.0)]
-        assert all(isinstance(event, Retrying) and event.why for event in events[:2])
-        assert isinstance(events[2], ReplyStarted)
-        assert text_of(events) == "Hello world"
-    else:
-        answered = asked(transport)
-        assert (answered.reply.text, answered.retries) == ("Hello world", 2)
-    assert transport.requests[0].body == transport.requests[1].body == transport.requests[2].body
+@pytest.mark.parametrize("case", RETRIED)
+def test_failures_before_a_stream_are_retried(case: str) -> None:
+    transport = ScriptedTransport(RETRIED[case], RETRIED[case], HELLO_WORLD)
+    events = shown(transport)
+    assert [(event.attempt, event.seconds) for event in events[:2]] == [(1, 0.0), (2, 0.0)]
+    assert all(isinstance(event, Retrying) and event.why for event in events[:2])
+    assert isinstance(events[2], ReplyStarted)
+    assert text_of(events) == "Hello world"
+    assert len({request.body for request in transport.requests}) == 1
+    assert transport.all_closed
+
+
+@pytest.mark.parametrize("case", RETRIED | RETRIED_WHOLE)
+def test_failures_of_a_whole_reply_are_retried(case: str) -> None:
+    failure = (RETRIED | RETRIED_WHOLE)[case]
+    transport = ScriptedTransport(failure, failure, whole_reply())
+    result = asked(transport)
+    assert (result.reply.text, result.retries) == ("Hello world", 2)
+    assert len({request.body for request in transport.requests}) == 1
     assert transport.all_closed
 
 
@@ -248,37 +252,33 @@ def test_attempts_end() -> None:
     assert transport.all_closed
 
 
-def test_no_retries_where_none_are_wanted() -> None:
-    transport = ScriptedTransport(error_reply(500), whole_reply())
-    with pytest.raises(ServerFailed):
-        asked(transport, retry=RetryConfig(max_retries=0))
-    assert transport.remaining == 1
+PAY = error_reply(429, "pay", code="insufficient_quota", headers={"retry-after": "0", "x-should-retry": "true"})
+IN_200 = ScriptedReply((b'{"error": {"message": "bad tool", "code": "invalid_request_error"}}',))
 
 
 @pytest.mark.parametrize(
-    ("answer", "kind"),
+    ("answer", "kind", "options"),
     [
-        (error_reply(400, "bad"), InvalidRequest),
-        (error_reply(500, "no", headers={"x-should-retry": "false"}), ServerFailed),
-        (
-            error_reply(429, "pay", code="insufficient_quota", headers={"retry-after": "0", "x-should-retry": "true"}),
-            QuotaExceeded,
-        ),
-        (error_reply(429, "later", headers={"retry-after": "3600"}), RateLimited),
+        pytest.param(error_reply(400, "bad"), InvalidRequest, {}, id="400"),
+        pytest.param(error_reply(500, headers={"x-should-retry": "false"}), ServerFailed, {}, id="the provider says so"),
+        pytest.param(PAY, QuotaExceeded, {}, id="quota"),
+        pytest.param(error_reply(429, "later", headers={"retry-after": "3600"}), RateLimited, {}, id="too long"),
+        pytest.param(error_reply(500), ServerFailed, {"retry": RetryConfig(max_retries=0)}, id="no retries wanted"),
+        pytest.param(IN_200, InvalidRequest, {}, id="in a 200"),
+        # The status is complete: a 400 is not a broken connection.
+        pytest.param(ScriptedReply((b'{"error":', ConnectionLost("reset")), 400), InvalidRequest, {}, id="body cut off"),
+        pytest.param(RuntimeError("a bug in a transport"), RuntimeError, {}, id="a bug"),
     ],
-    ids=["400", "should-not", "quota", "too long"],
 )
-def test_final_refusals(answer: ScriptedReply, kind: type[ProviderError]) -> None:
-    transport = ScriptedTransport(answer, whole_reply())
+def test_final_errors(answer: Any, kind: type[Exception], options: dict[str, Any]) -> None:
+    def fail(_: Any) -> ScriptedReply:
+        raise answer
+
+    transport = ScriptedTransport(fail if isinstance(answer, RuntimeError) else answer, whole_reply())
     with pytest.raises(kind):
-        asked(transport)
+        asked(transport, **options)
     assert len(transport.requests) == 1
     assert transport.all_closed
-
-
-def test_a_refusal_that_the_provider_wants_to_hear_again() -> None:
-    transport = ScriptedTransport(error_reply(400, "locked", headers={"x-should-retry": "true"}), whole_reply())
-    assert asked(transport).retries == 1
 
 
 def test_it_waits_as_long_as_it_was_asked_to(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -299,14 +299,6 @@ def test_it_waits_as_long_as_it_was_asked_to(monkeypatch: pytest.MonkeyPatch) ->
     )
     assert asked(transport, retry=RetryConfig(max_retries=5)).retries == 3
     assert waited == [7.0, 1.5, 39.0]
-
-
-def test_a_refusal_whose_body_is_cut_off_is_still_that_refusal() -> None:
-    """The status came whole: a 400 is not a broken connection, and is not asked again."""
-    transport = ScriptedTransport(ScriptedReply((b'{"error":', ConnectionLost("reset")), 400), whole_reply())
-    with pytest.raises(InvalidRequest):
-        asked(transport)
-    assert len(transport.requests) == 1
 
 
 def test_an_endless_refusal_is_not_read_to_its_end() -> None:
@@ -343,19 +335,16 @@ def test_a_stream_that_showed_nothing_is_asked_again(case: str, before: tuple[by
 
 
 @pytest.mark.parametrize("case", BROKEN)
-def test_a_stream_that_showed_something_is_not(case: str) -> None:
-    async def main() -> None:
-        parts, kind = BROKEN[case]
-        transport = ScriptedTransport(stream_reply(STARTED, HELLO, *parts), HELLO_WORLD)
-        events = list[Any]()
-        with pytest.raises(kind):
-            await gather_events(chat_engine(transport), events)
-        assert text_of(events) == "Hello"
-        assert not any(isinstance(event, Retrying | ReplyDone) for event in events)
-        assert len(transport.requests) == 1
-        assert transport.all_closed
-
-    run(main())
+async def test_a_stream_that_showed_something_is_not(case: str) -> None:
+    parts, kind = BROKEN[case]
+    transport = ScriptedTransport(stream_reply(STARTED, HELLO, *parts), HELLO_WORLD)
+    events = list[Any]()
+    with pytest.raises(kind):
+        await gather_events(chat_engine(transport), events)
+    assert text_of(events) == "Hello"
+    assert not any(isinstance(event, Retrying | ReplyDone) for event in events)
+    assert len(transport.requests) == 1
+    assert transport.all_closed
 
 
 @pytest.mark.parametrize("case", BROKEN)
@@ -375,39 +364,6 @@ def test_a_connection_that_breaks_after_the_terminal_does_not_matter(end: tuple[
     events = shown(transport)
     assert isinstance(events[-1], ReplyDone)
     assert events[-1].reply.text == "Hello"
-
-
-def test_a_whole_answer_that_breaks_off_is_asked_again() -> None:
-    transport = ScriptedTransport(
-        ScriptedReply((b'{"id": "c1", "choi', ConnectionLost("reset"))), ScriptedReply((b'{"id": "c1", "choi',)), whole_reply()
-    )
-    answered = asked(transport)
-    assert (answered.reply.text, answered.retries) == ("Hello world", 2)
-
-
-def test_an_error_inside_a_whole_200() -> None:
-    error = ScriptedReply((b'{"error": {"message": "busy", "code": "server_is_overloaded"}}',))
-    assert asked(ScriptedTransport(error, whole_reply())).retries == 1
-    final = ScriptedReply((b'{"error": {"message": "bad tool", "code": "invalid_request_error"}}',))
-    transport = ScriptedTransport(final, whole_reply())
-    with pytest.raises(InvalidRequest, match="bad tool"):
-        asked(transport)
-    assert len(transport.requests) == 1
-
-
-def test_an_empty_200_is_asked_again() -> None:
-    transport = ScriptedTransport(ScriptedReply(()), whole_reply())
-    assert asked(transport).retries == 1
-
-
-def test_mistakes_are_not_asked_again_and_nothing_hangs() -> None:
-    def broken(_: Any) -> ScriptedReply:
-        raise RuntimeError("a bug of a transport")
-
-    transport = ScriptedTransport(broken, whole_reply())
-    with pytest.raises(RuntimeError, match="a bug"):
-        asked(transport)
-    assert len(transport.requests) == 1
 
 
 # ---- keys
@@ -624,56 +580,47 @@ def test_a_freeform_tool_that_was_sent_as_a_function_comes_back_as_text() -> Non
     ids=["head only", "started", "shown", "terminal", "refusal"],
 )
 @pytest.mark.parametrize("way", ["ask", "stream"])
-def test_cancelling_closes_the_answer(say: ScriptedReply, way: str) -> None:
-    async def main() -> None:
-        transport = ScriptedTransport(say, HELLO_WORLD)
-        engine = chat_engine(transport)
-        # an answer that is read by `ask` may be a stream all the same: the session decides by the request
-        session = engine.new_state()
+async def test_cancelling_closes_the_answer(say: ScriptedReply, way: str) -> None:
+    transport = ScriptedTransport(say, HELLO_WORLD)
+    engine = chat_engine(transport)
+    # an answer that is read by `ask` may be a stream all the same: the session decides by the request
+    session = engine.new_state()
 
-        async def consume() -> None:
-            async for _ in session.stream_batches(stream_request()):
-                pass
+    async def consume() -> None:
+        async for _ in session.stream_batches(stream_request()):
+            pass
 
-        task = asyncio.create_task(consume() if way == "stream" else engine.ask(text_request()))
-        await transport.waiting.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert len(transport.requests) == 1
-        assert transport.all_closed
-        assert len(asyncio.all_tasks()) <= 2  # this one, and the one of wait_for
-
-    run(main())
+    task = asyncio.create_task(consume() if way == "stream" else engine.ask(text_request()))
+    await transport.waiting.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert len(transport.requests) == 1
+    assert transport.all_closed
+    assert len(asyncio.all_tasks()) <= 2  # this one, and the one of wait_for
 
 
-def test_cancelling_before_the_head() -> None:
-    async def main() -> None:
-        transport = ScriptedTransport(ScriptedReply((HangForever(),), delays_head=True), HELLO_WORLD)
-        task = asyncio.create_task(chat_engine(transport).ask(text_request()))
-        await transport.waiting.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert transport.remaining == 1
-
-    run(main())
+async def test_cancelling_before_the_head() -> None:
+    transport = ScriptedTransport(ScriptedReply((HangForever(),), delays_head=True), HELLO_WORLD)
+    task = asyncio.create_task(chat_engine(transport).ask(text_request()))
+    await transport.waiting.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert transport.remaining == 1
 
 
-def test_cancelling_while_it_waits_to_ask_again() -> None:
-    async def main() -> None:
-        transport = ScriptedTransport(error_reply(429, headers={"retry-after": "60"}), HELLO_WORLD)
-        events = chat_engine(transport).stream(stream_request())
-        assert isinstance(await anext(events), Retrying)
-        task = asyncio.ensure_future(anext(events))
-        await ticks()
-        assert transport.all_closed  # no connection is held while it waits
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert transport.remaining == 1
-
-    run(main())
+async def test_cancelling_while_it_waits_to_ask_again() -> None:
+    transport = ScriptedTransport(error_reply(429, headers={"retry-after": "60"}), HELLO_WORLD)
+    events = chat_engine(transport).stream(stream_request())
+    assert isinstance(await anext(events), Retrying)
+    task = asyncio.ensure_future(anext(events))
+    await ticks()
+    assert transport.all_closed  # no connection is held while it waits
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert transport.remaining == 1
 
 
 def test_cancelling_while_the_key_is_asked_for() -> None:
@@ -696,100 +643,79 @@ def test_cancelling_while_the_key_is_asked_for() -> None:
     run(main())
 
 
-def test_breaking_out_of_a_stream_closes_the_answer() -> None:
-    async def main() -> None:
-        transport = ScriptedTransport(stream_reply(STARTED, HELLO, HangForever()))
-        async for event in chat_engine(transport).stream(stream_request()):
-            if isinstance(event, TextDelta):
-                break
-        await ticks()
-        assert transport.all_closed
-
-    run(main())
+async def test_breaking_out_of_a_stream_closes_the_answer() -> None:
+    transport = ScriptedTransport(stream_reply(STARTED, HELLO, HangForever()))
+    async for event in chat_engine(transport).stream(stream_request()):
+        if isinstance(event, TextDelta):
+            break
+    await ticks()
+    assert transport.all_closed
 
 
-def test_closing_a_stream_closes_the_answer_at_once() -> None:
+async def test_closing_a_stream_closes_the_answer_at_once() -> None:
     """After `aclose` nothing is open any more: that is what it is awaited for."""
-
-    async def main() -> None:
-        transport = ScriptedTransport(stream_reply(STARTED, HELLO, HangForever()))
-        events: Any = chat_engine(transport).stream(stream_request())
-        await anext(events)
-        await events.aclose()
-        assert transport.all_closed
-
-    run(main())
+    transport = ScriptedTransport(stream_reply(STARTED, HELLO, HangForever()))
+    events: Any = chat_engine(transport).stream(stream_request())
+    await anext(events)
+    await events.aclose()
+    assert transport.all_closed
 
 
-def test_an_exception_of_the_consumer_closes_the_answer() -> None:
-    async def main() -> None:
-        transport = ScriptedTransport(stream_reply(STARTED, HELLO, HangForever()))
-        with suppress(ZeroDivisionError):
-            async for _ in chat_engine(transport).stream(stream_request()):
-                raise ZeroDivisionError
-        await ticks()
-        assert transport.all_closed
-
-    run(main())
+async def test_an_exception_of_the_consumer_closes_the_answer() -> None:
+    transport = ScriptedTransport(stream_reply(STARTED, HELLO, HangForever()))
+    with suppress(ZeroDivisionError):
+        async for _ in chat_engine(transport).stream(stream_request()):
+            raise ZeroDivisionError
+    await ticks()
+    assert transport.all_closed
 
 
 # ---- what is left of a reply
 
 
-def test_said_is_the_text_so_far() -> None:
-    async def main() -> None:
-        hold = HoldUntilReleased()
-        transport = ScriptedTransport(stream_reply(STARTED, HELLO, WORLD, hold, STOP, DONE))
-        session = chat_engine(transport).new_state()
-        assert session.partial_text == ""
-        batches = session.stream_batches(stream_request())
-        task = asyncio.ensure_future(anext(batches))
-        await task
-        assert session.partial_text == "Hello"
-        await anext(batches)
-        assert session.partial_text == "Hello world"
-        hold.release.set()
-        assert [batch async for batch in batches]
-
-    run(main())
+async def test_said_is_the_text_so_far() -> None:
+    hold = HoldUntilReleased()
+    transport = ScriptedTransport(stream_reply(STARTED, HELLO, WORLD, hold, STOP, DONE))
+    session = chat_engine(transport).new_state()
+    assert session.partial_text == ""
+    batches = session.stream_batches(stream_request())
+    task = asyncio.ensure_future(anext(batches))
+    await task
+    assert session.partial_text == "Hello"
+    await anext(batches)
+    assert session.partial_text == "Hello world"
+    hold.release.set()
+    assert [batch async for batch in batches]
 
 
 @pytest.mark.parametrize("late", [True, False], ids=["before the head", "after the head"])
-def test_said_is_not_of_an_earlier_reply(late: bool) -> None:
+async def test_said_is_not_of_an_earlier_reply(late: bool) -> None:
     """What an interrupted run keeps is the text of the reply that was being read, never that of the one before."""
-
-    async def main() -> None:
-        transport = ScriptedTransport(
-            HELLO_WORLD, ScriptedReply((HangForever(),), delays_head=late, headers={"content-type": "text/event-stream"})
-        )
-        session = chat_engine(transport).new_state()
-        async for _ in session.stream_batches(stream_request()):
-            pass
-        task = asyncio.create_task(session.ask(stream_request("And now?")))
-        await transport.waiting.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert session.partial_text == ""
-
-    run(main())
+    transport = ScriptedTransport(
+        HELLO_WORLD, ScriptedReply((HangForever(),), delays_head=late, headers={"content-type": "text/event-stream"})
+    )
+    session = chat_engine(transport).new_state()
+    async for _ in session.stream_batches(stream_request()):
+        pass
+    task = asyncio.create_task(session.ask(stream_request("And now?")))
+    await transport.waiting.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert session.partial_text == ""
 
 
-def test_answered_is_not_of_an_earlier_request() -> None:
+async def test_answered_is_not_of_an_earlier_request() -> None:
     """After an error nothing of an answer counts, an older one neither."""
-
-    async def main() -> None:
-        transport = ScriptedTransport(HELLO_WORLD, error_reply(400, "bad"))
-        session = chat_engine(transport).new_state()
-        async for _ in session.stream_batches(stream_request()):
+    transport = ScriptedTransport(HELLO_WORLD, error_reply(400, "bad"))
+    session = chat_engine(transport).new_state()
+    async for _ in session.stream_batches(stream_request()):
+        pass
+    assert session.result is not None
+    with pytest.raises(InvalidRequest):
+        async for _ in session.stream_batches(stream_request("And now?")):
             pass
-        assert session.result is not None
-        with pytest.raises(InvalidRequest):
-            async for _ in session.stream_batches(stream_request("And now?")):
-                pass
-        assert session.result is None
-
-    run(main())
+    assert session.result is None
 
 
 # ---- sessions
@@ -976,24 +902,20 @@ def test_a_key_a_cure_and_a_retry_in_one_request() -> None:
     assert (answered.retries, len(answered.repairs)) == (1, 1)
 
 
-def test_sessions_that_are_refused_at_once_are_all_cured() -> None:
+async def test_sessions_that_are_refused_at_once_are_all_cured() -> None:
     """Both were sent before anything was known: the one that hears of it second is asked again too."""
-
-    async def main() -> None:
-        first, second = HoldUntilReleased(), HoldUntilReleased()
-        late = [ScriptedReply((hold, *REFUSED.parts), REFUSED.status, delays_head=True) for hold in (first, second)]
-        transport = ScriptedTransport(*late, whole_reply("one"), whole_reply("two"))
-        engine = chat_engine(transport, "compatible:m", base_url="http://host/v1")
-        tasks = [asyncio.create_task(engine.ask(text_request(options=LIMITED))) for _ in late]
-        for hold in (first, second):
-            await hold.reached.wait()
-            hold.release.set()
-        found = await asyncio.gather(*tasks)
-        assert [answered.reply.text for answered in found] == ["one", "two"]
-        assert ["max_completion_tokens" in body for body in transport.bodies] == [False, False, True, True]
-        assert all(answered.repairs for answered in found)
-
-    run(main())
+    first, second = HoldUntilReleased(), HoldUntilReleased()
+    late = [ScriptedReply((hold, *REFUSED.parts), REFUSED.status, delays_head=True) for hold in (first, second)]
+    transport = ScriptedTransport(*late, whole_reply("one"), whole_reply("two"))
+    engine = chat_engine(transport, "compatible:m", base_url="http://host/v1")
+    tasks = [asyncio.create_task(engine.ask(text_request(options=LIMITED))) for _ in late]
+    for hold in (first, second):
+        await hold.reached.wait()
+        hold.release.set()
+    found = await asyncio.gather(*tasks)
+    assert [answered.reply.text for answered in found] == ["one", "two"]
+    assert ["max_completion_tokens" in body for body in transport.bodies] == [False, False, True, True]
+    assert all(answered.repairs for answered in found)
 
 
 def test_a_request_goes_where_it_was_encoded_for() -> None:

@@ -217,60 +217,51 @@ def test_cancelling_a_read_drops_the_connection_without_a_close() -> None:
     with_server(test)
 
 
-def test_cancelling_while_connecting_leaves_nothing() -> None:
-    async def main() -> None:
-        with FullBacklog() as port:
-            transport = HttpTransport()
-            before = descriptors()
-            with pytest.raises(TimeoutError):
-                await asyncio.wait_for(transport.send(request(f"http://127.0.0.1:{port}/")), 0.05)
-            await asyncio.sleep(0)
-            assert descriptors() <= before
-            await transport.close()
-
-    run(main())
+async def test_cancelling_while_connecting_leaves_nothing() -> None:
+    with FullBacklog() as port:
+        transport = HttpTransport()
+        before = descriptors()
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(transport.send(request(f"http://127.0.0.1:{port}/")), 0.05)
+        await asyncio.sleep(0)
+        assert descriptors() <= before
+        await transport.close()
 
 
 @LINUX
-def test_cancelling_an_upload_that_nobody_reads() -> None:
+async def test_cancelling_an_upload_that_nobody_reads() -> None:
     class Deaf(Listener):
         async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             cast("asyncio.ReadTransport", writer.transport).pause_reading()
             await asyncio.Event().wait()
 
-    async def main() -> None:
-        async with Deaf() as server:
-            transport = HttpTransport()
-            before = descriptors()
-            task = asyncio.create_task(transport.send(request(f"http://{server.address}/", body=bytes(20_000_000))))
-            await wait_until(lambda: server.accepted)
-            await asyncio.wait([task], timeout=0.05)
-            assert descriptors() == before + 2
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-            await wait_until(lambda: descriptors() == before + 1)  # the server's end
-            await transport.close()
-
-    run(main())
+    async with Deaf() as server:
+        transport = HttpTransport()
+        before = descriptors()
+        task = asyncio.create_task(transport.send(request(f"http://{server.address}/", body=bytes(20_000_000))))
+        await wait_until(lambda: server.accepted)
+        await asyncio.wait([task], timeout=0.05)
+        assert descriptors() == before + 2
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await wait_until(lambda: descriptors() == before + 1)  # the server's end
+        await transport.close()
 
 
-def test_no_more_requests_under_way_than_asked_for() -> None:
-    async def main() -> None:
-        async with Server() as server:
-            transport = HttpTransport(Timeouts(connect=1), max_connections=3)
-            asked = asyncio.gather(*(fetch(transport, server.url("held")) for _ in range(20)))
-            await wait_until(lambda: server.active_requests == 3)
-            server.release.set()
-            assert await asked == [b"abcde"] * 20
-            assert server.max_active_requests == 3
-            for path in ("close_head", "half_length", "close_head", "half_length"):  # a failure gives its place back
-                with pytest.raises(ConnectionLost):
-                    await fetch(transport, server.url(path))
-            assert await fetch(transport, server.url("ok")) == b"ok"
-            await transport.close()
-
-    run(main())
+async def test_no_more_requests_under_way_than_asked_for() -> None:
+    async with Server() as server:
+        transport = HttpTransport(Timeouts(connect=1), max_connections=3)
+        asked = asyncio.gather(*(fetch(transport, server.url("held")) for _ in range(20)))
+        await wait_until(lambda: server.active_requests == 3)
+        server.release.set()
+        assert await asked == [b"abcde"] * 20
+        assert server.max_active_requests == 3
+        for path in ("close_head", "half_length", "close_head", "half_length"):  # a failure gives its place back
+            with pytest.raises(ConnectionLost):
+                await fetch(transport, server.url(path))
+        assert await fetch(transport, server.url("ok")) == b"ok"
+        await transport.close()
 
 
 @pytest.mark.untraced
@@ -324,16 +315,13 @@ def test_one_transport_on_loops_one_after_another(closed: bool) -> None:
 
 
 @LINUX
-def test_a_forgotten_transport_closes_its_connections() -> None:
-    async def main() -> None:
-        async with Server() as server:
-            before = descriptors()
-            await fetch(HttpTransport(), server.url("ok"))
-            for _ in range(10):
-                await asyncio.sleep(0)
-            assert descriptors() <= before
-
-    run(main())
+async def test_a_forgotten_transport_closes_its_connections() -> None:
+    async with Server() as server:
+        before = descriptors()
+        await fetch(HttpTransport(), server.url("ok"))
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert descriptors() <= before
 
 
 def test_a_closed_transport_opens_again() -> None:
@@ -505,59 +493,47 @@ def test_each_timeout_has_its_own_length() -> None:
 
 
 @LINUX
-def test_connecting_times_out() -> None:
-    async def main() -> None:
-        with FullBacklog() as port:
-            transport = HttpTransport(Timeouts(connect=0.1))
-            with pytest.raises(TimedOut) as caught:
-                await fetch(transport, f"http://127.0.0.1:{port}/?key={SECRET}")
-            said(caught.value, f"could not connect to 127.0.0.1:{port} within 0.1 seconds")
-            assert caught.value.phase == "connect"
-            await transport.close()
-
-    run(main())
-
-
-def test_nobody_listens() -> None:
-    async def main() -> None:
-        async with Server() as server:
-            pass
-        transport = HttpTransport()
-        with pytest.raises(ConnectFailed) as caught:
-            await fetch(transport, server.url(f"ok?key={SECRET}"))
-        said(caught.value, f"could not connect to 127.0.0.1:{server.port}: Connection refused")
+async def test_connecting_times_out() -> None:
+    with FullBacklog() as port:
+        transport = HttpTransport(Timeouts(connect=0.1))
+        with pytest.raises(TimedOut) as caught:
+            await fetch(transport, f"http://127.0.0.1:{port}/?key={SECRET}")
+        said(caught.value, f"could not connect to 127.0.0.1:{port} within 0.1 seconds")
+        assert caught.value.phase == "connect"
         await transport.close()
 
-    run(main())
+
+async def test_nobody_listens() -> None:
+    async with Server() as server:
+        pass
+    transport = HttpTransport()
+    with pytest.raises(ConnectFailed) as caught:
+        await fetch(transport, server.url(f"ok?key={SECRET}"))
+    said(caught.value, f"could not connect to 127.0.0.1:{server.port}: Connection refused")
+    await transport.close()
 
 
-def test_a_host_that_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_host_that_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
     def getaddrinfo(*_: object, **__: object) -> object:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
-    async def main() -> None:
-        transport = HttpTransport()
-        monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
-        with pytest.raises(ConnectFailed) as caught:
-            await fetch(transport, f"https://provider.test/?key={SECRET}")
-        said(caught.value, "unknown host provider.test")
-        await transport.close()
-
-    run(main())
+    transport = HttpTransport()
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    with pytest.raises(ConnectFailed) as caught:
+        await fetch(transport, f"https://provider.test/?key={SECRET}")
+    said(caught.value, "unknown host provider.test")
+    await transport.close()
 
 
 UNSENDABLE = ["provider.test/v1", "ftp://provider.test/", "http://provider.test:port/", "http://", ""]
 
 
 @pytest.mark.parametrize("url", UNSENDABLE)
-def test_an_address_that_is_none(url: str) -> None:
-    async def main() -> None:
-        transport = HttpTransport()
-        with pytest.raises(UsageError, match="http:// or https://"):
-            await fetch(transport, url)
-        await transport.close()
-
-    run(main())
+async def test_an_address_that_is_none(url: str) -> None:
+    transport = HttpTransport()
+    with pytest.raises(UsageError, match="http:// or https://"):
+        await fetch(transport, url)
+    await transport.close()
 
 
 def test_a_header_that_cannot_be_sent() -> None:
@@ -591,22 +567,20 @@ def certified(authority: trustme.CA, *names: str) -> ssl.SSLContext:
 
 
 @pytest.mark.parametrize("way", ["ca_file", "SSL_CERT_FILE"])
-def test_tls_with_an_own_authority(way: str, authority: trustme.CA, ca_file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_tls_with_an_own_authority(
+    way: str, authority: trustme.CA, ca_file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if way == "SSL_CERT_FILE":
         monkeypatch.setenv(way, ca_file)
-
-    async def main() -> None:
-        async with Server(certified(authority, "127.0.0.1")) as server:
-            transport = HttpTransport(ca_file=ca_file if way == "ca_file" else None)
-            for path, body in (("ok", b"ok"), ("chunks", b"abcdeabcde"), ("gzip", b"abcde" * 100)):
-                assert await fetch(transport, server.url(path)) == body
-            assert server.accepted == 1
-            answer = await transport.send(request(server.url("stall_body")))
-            await answer.close()
-            await server.client_left.wait()
-            await transport.close()
-
-    run(main())
+    async with Server(certified(authority, "127.0.0.1")) as server:
+        transport = HttpTransport(ca_file=ca_file if way == "ca_file" else None)
+        for path, body in (("ok", b"ok"), ("chunks", b"abcdeabcde"), ("gzip", b"abcde" * 100)):
+            assert await fetch(transport, server.url(path)) == body
+        assert server.accepted == 1
+        answer = await transport.send(request(server.url("stall_body")))
+        await answer.close()
+        await server.client_left.wait()
+        await transport.close()
 
 
 def ignore(*_: object) -> None:
@@ -614,50 +588,40 @@ def ignore(*_: object) -> None:
 
 
 @pytest.mark.parametrize("trusted", [True, False])
-def test_tls_with_a_wrong_certificate(trusted: bool, authority: trustme.CA, ca_file: str) -> None:
-    async def main() -> None:
-        async with Server(certified(authority, "other.test" if trusted else "127.0.0.1")) as server:
-            asyncio.get_running_loop().set_exception_handler(ignore)  # the server's side of it
-            transport = HttpTransport(ca_file=ca_file if trusted else None)
-            with pytest.raises(ConnectFailed) as caught:
-                await fetch(transport, server.url(f"ok?key={SECRET}"))
-            said(caught.value, f"the certificate of 127.0.0.1:{server.port} is not trusted: ")
-            assert not server.requests
-            await transport.close()
-
-    run(main())
+async def test_tls_with_a_wrong_certificate(trusted: bool, authority: trustme.CA, ca_file: str) -> None:
+    async with Server(certified(authority, "other.test" if trusted else "127.0.0.1")) as server:
+        asyncio.get_running_loop().set_exception_handler(ignore)  # the server's side of it
+        transport = HttpTransport(ca_file=ca_file if trusted else None)
+        with pytest.raises(ConnectFailed) as caught:
+            await fetch(transport, server.url(f"ok?key={SECRET}"))
+        said(caught.value, f"the certificate of 127.0.0.1:{server.port} is not trusted: ")
+        assert not server.requests
+        await transport.close()
 
 
-def test_tls_with_a_server_that_speaks_none() -> None:
+async def test_tls_with_a_server_that_speaks_none() -> None:
     class Plain(Listener):
         async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             await reader.read(1)
             writer.write(CHUNKED)
 
-    async def main() -> None:
-        async with Plain() as server:
-            transport = HttpTransport()
-            with pytest.raises(ConnectFailed) as caught:
-                await fetch(transport, f"https://{server.address}/?key={SECRET}")
-            said(caught.value, f"TLS with {server.address} failed: ")
-            await transport.close()
-
-    run(main())
+    async with Plain() as server:
+        transport = HttpTransport()
+        with pytest.raises(ConnectFailed) as caught:
+            await fetch(transport, f"https://{server.address}/?key={SECRET}")
+        said(caught.value, f"TLS with {server.address} failed: ")
+        await transport.close()
 
 
 @pytest.mark.parametrize("content", [None, "no certificate"], ids=["absent", "not PEM"])
-def test_certificates_that_cannot_be_read(content: str | None, tmp_path: Path) -> None:
+async def test_certificates_that_cannot_be_read(content: str | None, tmp_path: Path) -> None:
     path = tmp_path / "ca.pem"
     if content is not None:
         path.write_text(content)
-
-    async def main() -> None:
-        transport = HttpTransport(ca_file=str(path))
-        with pytest.raises(UsageError, match=r"cannot read certificates from .*ca\.pem"):
-            await fetch(transport, "https://127.0.0.1:1/")
-        await transport.close()
-
-    run(main())
+    transport = HttpTransport(ca_file=str(path))
+    with pytest.raises(UsageError, match=r"cannot read certificates from .*ca\.pem"):
+        await fetch(transport, "https://127.0.0.1:1/")
+    await transport.close()
 
 
 # ---- proxies: the name is known to the proxy alone
@@ -666,42 +630,36 @@ FAR = "provider.test"
 
 
 @pytest.mark.parametrize("name", ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "explicit", "no scheme"])
-def test_a_proxy_for_http(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def main() -> None:
-        async with Server() as server, Proxy() as proxy:
-            address = proxy.address if name == "no scheme" else f"http://me:pass@{proxy.address}"
-            if name.lower().endswith("_proxy"):
-                monkeypatch.setenv(name, address)
-                transport = HttpTransport()
-            else:
-                transport = HttpTransport(proxy=address)
-            assert await fetch(transport, server.url("chunks", FAR)) == b"abcdeabcde"
-            (sent,) = proxy.requests
-            assert sent.line == f"POST http://{FAR}:{server.port}/chunks HTTP/1.1"
-            if name != "no scheme":
-                assert base64.b64decode(sent.headers["proxy-authorization"].removeprefix("Basic ")) == b"me:pass"
-            await transport.close()
-
-    run(main())
+async def test_a_proxy_for_http(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with Server() as server, Proxy() as proxy:
+        address = proxy.address if name == "no scheme" else f"http://me:pass@{proxy.address}"
+        if name.lower().endswith("_proxy"):
+            monkeypatch.setenv(name, address)
+            transport = HttpTransport()
+        else:
+            transport = HttpTransport(proxy=address)
+        assert await fetch(transport, server.url("chunks", FAR)) == b"abcdeabcde"
+        (sent,) = proxy.requests
+        assert sent.line == f"POST http://{FAR}:{server.port}/chunks HTTP/1.1"
+        if name != "no scheme":
+            assert base64.b64decode(sent.headers["proxy-authorization"].removeprefix("Basic ")) == b"me:pass"
+        await transport.close()
 
 
 @pytest.mark.parametrize("name", ["HTTPS_PROXY", "https_proxy", "explicit"])
-def test_a_tunnel_for_https(name: str, authority: trustme.CA, ca_file: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def main() -> None:
-        async with Server(certified(authority, FAR)) as server, Proxy() as proxy:
-            address = f"http://{proxy.address}"
-            if name != "explicit":
-                monkeypatch.setenv(name, address)
-            transport = HttpTransport(ca_file=ca_file, proxy=address if name == "explicit" else None)
-            for _ in range(2):
-                assert await fetch(transport, server.url("chunks", FAR)) == b"abcdeabcde"
-            (sent,) = proxy.requests
-            assert sent.line == f"CONNECT {FAR}:{server.port} HTTP/1.1"
-            assert "authorization" not in sent.headers
-            assert server.accepted == 1
-            await transport.close()
-
-    run(main())
+async def test_a_tunnel_for_https(name: str, authority: trustme.CA, ca_file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with Server(certified(authority, FAR)) as server, Proxy() as proxy:
+        address = f"http://{proxy.address}"
+        if name != "explicit":
+            monkeypatch.setenv(name, address)
+        transport = HttpTransport(ca_file=ca_file, proxy=address if name == "explicit" else None)
+        for _ in range(2):
+            assert await fetch(transport, server.url("chunks", FAR)) == b"abcdeabcde"
+        (sent,) = proxy.requests
+        assert sent.line == f"CONNECT {FAR}:{server.port} HTTP/1.1"
+        assert "authorization" not in sent.headers
+        assert server.accepted == 1
+        await transport.close()
 
 
 DIRECT = [
@@ -722,27 +680,24 @@ PROXIED = [(FAR, ""), (FAR, "rovider.test"), (FAR, "other.test,127.0.0.1"), (FAR
 @pytest.mark.parametrize(
     ("direct", "host", "exceptions"), [(True, *row) for row in DIRECT] + [(False, *row) for row in PROXIED]
 )
-def test_no_proxy(direct: bool, host: str, exceptions: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_proxy(direct: bool, host: str, exceptions: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where no proxy is used the name is looked up here: every name is this machine."""
     real = socket.getaddrinfo
 
     def getaddrinfo(name: object, *rest: Any, **named: Any) -> Any:
         return real("127.0.0.1", *rest, **named)
 
-    async def main() -> None:
-        async with Server() as server, Proxy() as proxy:
-            monkeypatch.setenv("HTTP_PROXY", f"http://{proxy.address}")
-            monkeypatch.setenv("no_proxy", exceptions.replace("PORT", str(server.port)))
-            monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
-            transport = HttpTransport()
-            if host[0] == "1" and direct and host != "127.0.0.1":
-                assert transport._find_proxy(url_of(server.url("ok", host))) is None  # pyright: ignore[reportPrivateUsage]
-            else:
-                assert await fetch(transport, server.url("ok", host)) == b"ok"
-                assert len(proxy.requests) == (not direct)
-            await transport.close()
-
-    run(main())
+    async with Server() as server, Proxy() as proxy:
+        monkeypatch.setenv("HTTP_PROXY", f"http://{proxy.address}")
+        monkeypatch.setenv("no_proxy", exceptions.replace("PORT", str(server.port)))
+        monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+        transport = HttpTransport()
+        if host[0] == "1" and direct and host != "127.0.0.1":
+            assert transport._find_proxy(url_of(server.url("ok", host))) is None  # pyright: ignore[reportPrivateUsage]
+        else:
+            assert await fetch(transport, server.url("ok", host)) == b"ok"
+            assert len(proxy.requests) == (not direct)
+        await transport.close()
 
 
 def url_of(text: str) -> Any:
@@ -751,41 +706,31 @@ def url_of(text: str) -> Any:
     return URL(text)
 
 
-def test_a_proxy_that_is_down(authority: trustme.CA) -> None:
-    async def main() -> None:
-        async with Proxy() as proxy:
-            pass
+async def test_a_proxy_that_is_down(authority: trustme.CA) -> None:
+    async with Proxy() as proxy:
+        pass
+    transport = HttpTransport(proxy=f"http://me:{SECRET}@{proxy.address}")
+    for scheme in ("http", "https"):
+        with pytest.raises(ConnectFailed) as caught:
+            await fetch(transport, f"{scheme}://{FAR}:1/")
+        said(caught.value, f"could not connect to the proxy for {FAR}:1: ")
+    await transport.close()
+
+
+async def test_a_proxy_that_refuses() -> None:
+    async with Proxy(refuse="407 Proxy Authentication Required") as proxy:
         transport = HttpTransport(proxy=f"http://me:{SECRET}@{proxy.address}")
-        for scheme in ("http", "https"):
-            with pytest.raises(ConnectFailed) as caught:
-                await fetch(transport, f"{scheme}://{FAR}:1/")
-            said(caught.value, f"could not connect to the proxy for {FAR}:1: ")
+        with pytest.raises(ConnectFailed) as caught:
+            await fetch(transport, f"https://{FAR}/")
+        said(caught.value, f"the proxy refused to connect to {FAR}: status 407")
         await transport.close()
 
-    run(main())
 
-
-def test_a_proxy_that_refuses() -> None:
-    async def main() -> None:
-        async with Proxy(refuse="407 Proxy Authentication Required") as proxy:
-            transport = HttpTransport(proxy=f"http://me:{SECRET}@{proxy.address}")
-            with pytest.raises(ConnectFailed) as caught:
-                await fetch(transport, f"https://{FAR}/")
-            said(caught.value, f"the proxy refused to connect to {FAR}: status 407")
-            await transport.close()
-
-    run(main())
-
-
-def test_a_proxy_of_another_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_proxy_of_another_kind(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match="not socks5"):
         HttpTransport(proxy="socks5://127.0.0.1:1")
-
-    async def main() -> None:
-        monkeypatch.setenv("all_proxy", f"socks5://me:{SECRET}@127.0.0.1:1")
-        transport = HttpTransport()
-        with pytest.raises(UsageError, match="not socks5"):
-            await fetch(transport, f"https://{FAR}/")
-        await transport.close()
-
-    run(main())
+    monkeypatch.setenv("all_proxy", f"socks5://me:{SECRET}@127.0.0.1:1")
+    transport = HttpTransport()
+    with pytest.raises(UsageError, match="not socks5"):
+        await fetch(transport, f"https://{FAR}/")
+    await transport.close()

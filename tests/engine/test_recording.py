@@ -216,18 +216,15 @@ def test_cancelling_closes_what_is_recorded(tmp_path: Path) -> None:
     assert (tmp_path / "x.jsonl").read_bytes() == b""
 
 
-def test_close_closes_the_inner_transport(tmp_path: Path) -> None:
+async def test_close_closes_the_inner_transport(tmp_path: Path) -> None:
     class Bare:
         async def send(self, request: HttpRequest) -> Any:
             raise NotImplementedError
 
-    async def main() -> None:
-        inner = ScriptedTransport()
-        await RecordingTransport(inner, tmp_path / "x.jsonl").close()
-        assert inner.closed == 1
-        await RecordingTransport(Bare(), tmp_path / "x.jsonl").close()
-
-    asyncio.run(main())
+    inner = ScriptedTransport()
+    await RecordingTransport(inner, tmp_path / "x.jsonl").close()
+    assert inner.closed == 1
+    await RecordingTransport(Bare(), tmp_path / "x.jsonl").close()
 
 
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:

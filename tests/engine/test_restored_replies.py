@@ -111,19 +111,15 @@ def test_calls_come_back_as_the_tool_was_defined(case: str, provider: str) -> No
 
 @wires
 @pytest.mark.parametrize("case", OFFERED)
-def test_the_answer_to_such_a_call_is_accepted(case: str, provider: str) -> None:
+async def test_the_answer_to_such_a_call_is_accepted(case: str, provider: str) -> None:
     """The history holds the caller's words; the provider gets its own back."""
-
-    async def main() -> None:
-        found = engine(provider, called)
-        session, tool = found.new_state(), OFFERED[case]
-        talk = [user("Hi")]
-        answered = await session.ask(text_request(messages=talk, tools=(tool,)))
-        (call,) = answered.reply.calls
-        talk = [*talk, answered.reply.message, tool_results(ToolResult(call.id, (Text("3"),), call.name))]
-        assert (await session.ask(text_request(messages=talk, tools=(tool,), tool_choice=ToolChoice("none")))).reply.text
-
-    asyncio.run(main())
+    found = engine(provider, called)
+    session, tool = found.new_state(), OFFERED[case]
+    talk = [user("Hi")]
+    answered = await session.ask(text_request(messages=talk, tools=(tool,)))
+    (call,) = answered.reply.calls
+    talk = [*talk, answered.reply.message, tool_results(ToolResult(call.id, (Text("3"),), call.name))]
+    assert (await session.ask(text_request(messages=talk, tools=(tool,), tool_choice=ToolChoice("none")))).reply.text
 
 
 def sent(*tools: ToolDefinition, provider: str = "openai-chat") -> EncodedBody:
@@ -172,30 +168,24 @@ def test_two_tools_that_would_get_one_name_are_told_apart() -> None:
 
 @wires
 @pytest.mark.parametrize("words", ["say One two three.", 'think Hm.\nsay One two three.\ncall get_weather {"city": "Rome"}'])
-def test_said_is_what_was_shown(words: str, provider: str) -> None:
-    async def main() -> None:
-        session = create_engine(f"simulator:{provider}").new_state()
-        shown = ""
-        async for batch in session.stream_batches(stream_request(words, tools=(WEATHER,))):
-            shown += "".join(event.text for event in batch if isinstance(event, TextDelta))
-            assert session.partial_text.startswith(shown)
-        assert session.result is not None
-        assert session.partial_text == shown == session.result.reply.text == "One two three."
-
-    asyncio.run(main())
+async def test_said_is_what_was_shown(words: str, provider: str) -> None:
+    session = create_engine(f"simulator:{provider}").new_state()
+    shown = ""
+    async for batch in session.stream_batches(stream_request(words, tools=(WEATHER,))):
+        shown += "".join(event.text for event in batch if isinstance(event, TextDelta))
+        assert session.partial_text.startswith(shown)
+    assert session.result is not None
+    assert session.partial_text == shown == session.result.reply.text == "One two three."
 
 
 @wires
-def test_said_is_only_what_can_be_seen(provider: str) -> None:
-    async def main() -> None:
-        session = create_engine(f"simulator:{provider}").new_state()
-        async for _ in session.stream_batches(
-            stream_request('think Secret thoughts.\ncall get_weather {"city": "Rome"}', tools=(WEATHER,))
-        ):
-            pass
-        assert session.partial_text == ""
-
-    asyncio.run(main())
+async def test_said_is_only_what_can_be_seen(provider: str) -> None:
+    session = create_engine(f"simulator:{provider}").new_state()
+    async for _ in session.stream_batches(
+        stream_request('think Secret thoughts.\ncall get_weather {"city": "Rome"}', tools=(WEATHER,))
+    ):
+        pass
+    assert session.partial_text == ""
 
 
 def tracker() -> ToolCallTracker:

@@ -93,15 +93,12 @@ def test_faults_that_stay_are_told(fault: str, provider: str, stream: bool) -> N
         ("error-in-200", ProviderError),
     ],
 )
-def test_faults_after_something_was_shown(fault: str, kind: type[ToolglotError], provider: str) -> None:
-    async def main() -> None:
-        shown = list[Any]()
-        with pytest.raises(kind):
-            await collect_into(shown, engine(provider, fault))
-        assert any(isinstance(event, TextDelta | ThinkingDelta) for event in shown)
-        assert not any(isinstance(event, Retrying | ReplyDone) for event in shown)
-
-    asyncio.run(main())
+async def test_faults_after_something_was_shown(fault: str, kind: type[ToolglotError], provider: str) -> None:
+    shown = list[Any]()
+    with pytest.raises(kind):
+        await collect_into(shown, engine(provider, fault))
+    assert any(isinstance(event, TextDelta | ThinkingDelta) for event in shown)
+    assert not any(isinstance(event, Retrying | ReplyDone) for event in shown)
 
 
 @wires
@@ -129,43 +126,34 @@ def test_final_faults(fault: str, provider: str, stream: bool) -> None:
 @wires
 @ways
 @pytest.mark.parametrize("fault", ["stall", "stall-first"])
-def test_a_stall_ends_with_cancellation(fault: str, provider: str, stream: bool) -> None:
-    async def main() -> None:
-        task = asyncio.create_task(events_of(engine(provider, fault), stream=stream))
-        for _ in range(200):
-            await asyncio.sleep(0)
-        assert not task.done()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    asyncio.run(main())
+async def test_a_stall_ends_with_cancellation(fault: str, provider: str, stream: bool) -> None:
+    task = asyncio.create_task(events_of(engine(provider, fault), stream=stream))
+    for _ in range(200):
+        await asyncio.sleep(0)
+    assert not task.done()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
 
 
 @wires
-def test_a_stall_ends_with_a_timeout(provider: str) -> None:
-    async def main() -> None:
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.05):
-                await engine(provider, "stall").ask(stream_request())
-
-    asyncio.run(main())
+async def test_a_stall_ends_with_a_timeout(provider: str) -> None:
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.05):
+            await engine(provider, "stall").ask(stream_request())
 
 
-def test_others_go_on_while_one_stalls() -> None:
-    async def main() -> None:
-        shared = engine("anthropic", "stall")
-        stalled = asyncio.create_task(events_of(shared, stream=True))
-        for _ in range(50):
-            await asyncio.sleep(0)
-        found = await asyncio.gather(*(events_of(shared, stream=True) for _ in range(20)))
-        assert all(isinstance(events[-1], ReplyDone) for events in found)
-        assert not stalled.done()
-        stalled.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await stalled
-
-    asyncio.run(main())
+async def test_others_go_on_while_one_stalls() -> None:
+    shared = engine("anthropic", "stall")
+    stalled = asyncio.create_task(events_of(shared, stream=True))
+    for _ in range(50):
+        await asyncio.sleep(0)
+    found = await asyncio.gather(*(events_of(shared, stream=True) for _ in range(20)))
+    assert all(isinstance(events[-1], ReplyDone) for events in found)
+    assert not stalled.done()
+    stalled.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await stalled
 
 
 # ---- the transport itself
@@ -176,55 +164,40 @@ def request(path: str = "/@anthropic/v1/messages", **headers: str) -> HttpReques
     return HttpRequest(f"http://simulator{path}", {"X-API-Key": "k", "Anthropic-Version": "2023-06-01", **headers}, body, True)
 
 
-def test_names_of_headers_are_in_lower_case() -> None:
-    async def main() -> None:
-        answer = await SimulatedTransport().send(request())
-        assert answer.status == 200
-        assert all(name == name.lower() for name in answer.headers)
-        assert answer.headers["content-type"] == "text/event-stream"
-
-    asyncio.run(main())
+async def test_names_of_headers_are_in_lower_case() -> None:
+    answer = await SimulatedTransport().send(request())
+    assert answer.status == 200
+    assert all(name == name.lower() for name in answer.headers)
+    assert answer.headers["content-type"] == "text/event-stream"
 
 
-def test_reading_after_the_end_and_after_closing() -> None:
-    async def main() -> None:
-        answer = await SimulatedTransport().send(request())
-        while await answer.read():
-            pass
-        assert await answer.read() == b""
-        answer = await SimulatedTransport().send(request())
-        assert await answer.read()
-        await answer.close()
-        await answer.close()
-        assert await answer.read() == b""
-
-    asyncio.run(main())
+async def test_reading_after_the_end_and_after_closing() -> None:
+    answer = await SimulatedTransport().send(request())
+    while await answer.read():
+        pass
+    assert await answer.read() == b""
+    answer = await SimulatedTransport().send(request())
+    assert await answer.read()
+    await answer.close()
+    await answer.close()
+    assert await answer.read() == b""
 
 
-def test_a_reset_before_the_head() -> None:
-    async def main() -> None:
-        with pytest.raises(ConnectionLost):
-            await SimulatedTransport(Simulator(faults=["reset"])).send(request())
-
-    asyncio.run(main())
+async def test_a_reset_before_the_head() -> None:
+    with pytest.raises(ConnectionLost):
+        await SimulatedTransport(Simulator(faults=["reset"])).send(request())
 
 
-def test_the_query_counts() -> None:
-    async def main() -> None:
-        body = b'{"contents":[{"role":"user","parts":[{"text":"say Hi"}]}]}'
-        path = "/@gemini/v1beta/models/gemini-2.5-pro:streamGenerateContent"
-        head = {"x-goog-api-key": "k"}
-        sse = await SimulatedTransport().send(HttpRequest(f"http://s{path}?alt=sse", head, body, True))
-        array = await SimulatedTransport().send(HttpRequest(f"http://s{path}", head, body, True))
-        assert sse.headers["content-type"] == "text/event-stream"
-        assert array.headers["content-type"] == "application/json"
-
-    asyncio.run(main())
+async def test_the_query_counts() -> None:
+    body = b'{"contents":[{"role":"user","parts":[{"text":"say Hi"}]}]}'
+    path = "/@gemini/v1beta/models/gemini-2.5-pro:streamGenerateContent"
+    head = {"x-goog-api-key": "k"}
+    sse = await SimulatedTransport().send(HttpRequest(f"http://s{path}?alt=sse", head, body, True))
+    array = await SimulatedTransport().send(HttpRequest(f"http://s{path}", head, body, True))
+    assert sse.headers["content-type"] == "text/event-stream"
+    assert array.headers["content-type"] == "application/json"
 
 
-def test_a_page_that_is_not_there() -> None:
-    async def main() -> None:
-        answer = await SimulatedTransport().send(request("/nowhere"))
-        assert answer.status == 404
-
-    asyncio.run(main())
+async def test_a_page_that_is_not_there() -> None:
+    answer = await SimulatedTransport().send(request("/nowhere"))
+    assert answer.status == 404
