@@ -9,7 +9,8 @@ import ssl
 import subprocess
 import sys
 import traceback
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
 
@@ -47,14 +48,12 @@ async def fetch(transport: Transport, url: str, *, stream: bool = True, **more: 
         await answer.close()
 
 
-def with_server(test: Callable[[Server, HttpTransport], Awaitable[None]], timeouts: Timeouts = Timeouts()) -> None:  # noqa: B008
-    async def main() -> None:
-        async with Server() as server:
-            transport = HttpTransport(timeouts)
-            await test(server, transport)
-            await transport.close()
-
-    run(main())
+@asynccontextmanager
+async def serve(timeouts: Timeouts = Timeouts()) -> AsyncIterator[tuple[Server, HttpTransport]]:  # noqa: B008
+    async with Server() as server:
+        transport = HttpTransport(timeouts)
+        yield server, transport
+        await transport.close()
 
 
 @pytest.fixture(autouse=True)
@@ -80,36 +79,30 @@ BODIES = [
 
 @pytest.mark.parametrize("stream", [True, False])
 @pytest.mark.parametrize(("path", "body"), BODIES, ids=[path for path, _ in BODIES])
-def test_a_body_comes_whole(path: str, body: bytes, stream: bool) -> None:
-    async def test(server: Server, transport: HttpTransport) -> None:
+async def test_a_body_comes_whole(path: str, body: bytes, stream: bool) -> None:
+    async with serve() as (server, transport):
         assert await fetch(transport, server.url(path), stream=stream) == body
 
-    with_server(test)
 
-
-def test_a_whole_answer_is_one_read_and_then_nothing() -> None:
-    async def test(server: Server, transport: HttpTransport) -> None:
+async def test_a_whole_answer_is_one_read_and_then_nothing() -> None:
+    async with serve() as (server, transport):
         answer = await transport.send(request(server.url("chunks"), stream=False))
         assert [await answer.read() for _ in range(3)] == [b"abcdeabcde", b"", b""]
         await answer.close()
         await answer.close()
 
-    with_server(test)
 
-
-def test_the_head_of_an_answer() -> None:
-    async def test(server: Server, transport: HttpTransport) -> None:
+async def test_the_head_of_an_answer() -> None:
+    async with serve() as (server, transport):
         answer = await transport.send(request(server.url("busy")))
         assert answer.status == 429
         assert answer.headers["retry-after"] == "3"
         assert all(name == name.lower() for name in answer.headers)
         await answer.close()
 
-    with_server(test)
 
-
-def test_pieces_are_handed_on_as_they_come() -> None:
-    async def test(server: Server, transport: HttpTransport) -> None:
+async def test_pieces_are_handed_on_as_they_come() -> None:
+    async with serve() as (server, transport):
         answer = await transport.send(request(server.url("paced")))
         assert await answer.read() == b"abcde"
         server.release.set()
@@ -117,11 +110,9 @@ def test_pieces_are_handed_on_as_they_come() -> None:
         assert await answer.read() == b""
         await answer.close()
 
-    with_server(test)
 
-
-def test_a_request_goes_out_as_it_is() -> None:
-    async def test(server: Server, transport: HttpTransport) -> None:
+async def test_a_request_goes_out_as_it_is() -> None:
+    async with serve() as (server, transport):
         await fetch(transport, server.url("ok/a%3Ab%2Fc~d?alt=sse&q=%20+"))
         await fetch(transport, server.url("ok/é"), method="GET", body=b"", headers={"user-agent": "mine"})
         post, get = server.requests
@@ -134,12 +125,10 @@ def test_a_request_goes_out_as_it_is() -> None:
         assert (get.headers["user-agent"], get.body) == ("mine", b"")
         assert not {"content-type", "cookie", "transfer-encoding"} & set(get.headers)
 
-    with_server(test)
-
 
 @pytest.mark.parametrize("size", [0, 1, (1 << 20) - 1, 1 << 20, 5_000_000])
-def test_a_body_of_any_size_goes_out(size: int) -> None:
-    async def test(server: Server, transport: HttpTransport) -> None:
+async def test_a_body_of_any_size_goes_out(size: int) -> None:
+    async with serve() as (server, transport):
         for _ in range(2):
             assert await fetch(transport, server.url("ok"), body=b"x" * size) == b"ok"
         assert server.accepted == 1
@@ -147,11 +136,9 @@ def test_a_body_of_any_size_goes_out(size: int) -> None:
             assert sent.headers["content-length"] == str(size)
             assert sent.body == b"x" * size
 
-    with_server(test)
 
-
-def test_no_redirect_is_followed_and_no_cookie_kept() -> None:
-    async def test(server: Server, transport: HttpTransport) -> None:
+async def test_no_redirect_is_followed_and_no_cookie_kept() -> None:
+    async with serve() as (server, transport):
         answer = await transport.send(request(server.url("redirect")))
         assert answer.status == 307
         await answer.close()
@@ -160,24 +147,20 @@ def test_no_redirect_is_followed_and_no_cookie_kept() -> None:
         assert len(server.requests) == 3
         assert "cookie" not in server.requests[-1].headers
 
-    with_server(test)
-
 
 # ---- connections
 
 
 @pytest.mark.parametrize("stream", [True, False])
-def test_connections_are_used_again(stream: bool) -> None:
-    async def test(server: Server, transport: HttpTransport) -> None:
+async def test_connections_are_used_again(stream: bool) -> None:
+    async with serve() as (server, transport):
         for path in ("ok", "chunks", "empty", "busy", "gzip"):
             await fetch(transport, server.url(path), stream=stream)
         assert (server.accepted, len(server.requests)) == (1, 5)
 
-    with_server(test)
 
-
-def test_an_answer_closed_before_its_end_drops_its_connection() -> None:
-    async def test(server: Server, transport: HttpTransport) -> None:
+async def test_an_answer_closed_before_its_end_drops_its_connection() -> None:
+    async with serve() as (server, transport):
         answer = await transport.send(request(server.url("stall_body")))
         assert await answer.read() == b"abcde"
         await answer.close()
@@ -187,13 +170,11 @@ def test_an_answer_closed_before_its_end_drops_its_connection() -> None:
         assert await fetch(transport, server.url("ok")) == b"ok"
         assert server.accepted == 2
 
-    with_server(test)
-
 
 @pytest.mark.parametrize("stream", [True, False])
 @pytest.mark.parametrize("path", ["stall_head", "stall_body"])
-def test_cancelling_closes_the_connection_at_once(path: str, stream: bool) -> None:
-    async def test(server: Server, transport: HttpTransport) -> None:
+async def test_cancelling_closes_the_connection_at_once(path: str, stream: bool) -> None:
+    async with serve() as (server, transport):
         task = asyncio.create_task(fetch(transport, server.url(path), stream=stream))
         await wait_until(lambda: server.requests)
         for _ in range(20):  # on to the read, where there is a head
@@ -203,18 +184,14 @@ def test_cancelling_closes_the_connection_at_once(path: str, stream: bool) -> No
             await task
         await server.client_left.wait()
 
-    with_server(test)
 
-
-def test_cancelling_a_read_drops_the_connection_without_a_close() -> None:
-    async def test(server: Server, transport: HttpTransport) -> None:
+async def test_cancelling_a_read_drops_the_connection_without_a_close() -> None:
+    async with serve() as (server, transport):
         answer = await transport.send(request(server.url("stall_body")))
         await answer.read()
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(answer.read(), 0.01)
         await server.client_left.wait()
-
-    with_server(test)
 
 
 async def test_cancelling_while_connecting_leaves_nothing() -> None:
@@ -265,24 +242,22 @@ async def test_no_more_requests_under_way_than_asked_for() -> None:
 
 
 @pytest.mark.untraced
-def test_a_thousand_at_once() -> None:
+async def test_a_thousand_at_once() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < 3 * CROWD:
         if 0 <= hard < 3 * CROWD:
             pytest.skip(f"needs {3 * CROWD} descriptors, and {hard} are allowed")
         resource.setrlimit(resource.RLIMIT_NOFILE, (3 * CROWD, hard))
 
-    async def test(server: Server, transport: HttpTransport) -> None:
-        asked = asyncio.gather(*(fetch(transport, server.url("held")) for _ in range(CROWD)))
-        await wait_until(lambda: server.active_requests == CROWD)
-        server.release.set()
-        assert await asked == [b"abcde"] * CROWD
-        assert server.accepted == CROWD
-        assert await fetch(transport, server.url("ok")) == b"ok"
-        assert server.accepted == CROWD
-
     try:
-        with_server(test)
+        async with serve() as (server, transport):
+            asked = asyncio.gather(*(fetch(transport, server.url("held")) for _ in range(CROWD)))
+            await wait_until(lambda: server.active_requests == CROWD)
+            server.release.set()
+            assert await asked == [b"abcde"] * CROWD
+            assert server.accepted == CROWD
+            assert await fetch(transport, server.url("ok")) == b"ok"
+            assert server.accepted == CROWD
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
@@ -324,15 +299,13 @@ async def test_a_forgotten_transport_closes_its_connections() -> None:
         assert descriptors() <= before
 
 
-def test_a_closed_transport_opens_again() -> None:
-    async def test(server: Server, transport: HttpTransport) -> None:
+async def test_a_closed_transport_opens_again() -> None:
+    async with serve() as (server, transport):
         await transport.close()
         for _ in range(2):
             assert await fetch(transport, server.url("ok")) == b"ok"
             await transport.close()
         assert server.accepted == 2
-
-    with_server(test)
 
 
 FORKED = """
@@ -382,16 +355,14 @@ LOST = [
 
 @pytest.mark.parametrize("stream", [True, False])
 @pytest.mark.parametrize(("path", "sentence"), LOST, ids=[path for path, _ in LOST])
-def test_a_lost_connection(path: str, sentence: str, stream: bool) -> None:
-    async def test(server: Server, transport: HttpTransport) -> None:
+async def test_a_lost_connection(path: str, sentence: str, stream: bool) -> None:
+    async with serve() as (server, transport):
         server.release.set()
         with pytest.raises(ConnectionLost) as caught:
             await fetch(transport, server.url(f"{path}?key={SECRET}"), stream=stream)
         said(caught.value, sentence.replace("HOST", f"127.0.0.1:{server.port}"))
         assert len(server.requests) == 1
         assert await fetch(transport, server.url("ok"), stream=stream) == b"ok"
-
-    with_server(test)
 
 
 def said(error: TransportError, sentence: str) -> None:
@@ -403,20 +374,18 @@ def said(error: TransportError, sentence: str) -> None:
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
-def test_nothing_is_asked_twice(method: str) -> None:
-    async def test(server: Server, transport: HttpTransport) -> None:
+async def test_nothing_is_asked_twice(method: str) -> None:
+    async with serve() as (server, transport):
         await fetch(transport, server.url("ok"))
         with pytest.raises(ConnectionLost):
             await fetch(transport, server.url("close_head"), method=method)
         assert (server.accepted, len(server.requests)) == (1, 2)
 
-    with_server(test)
 
-
-def test_what_came_before_a_failure_is_handed_on() -> None:
+async def test_what_came_before_a_failure_is_handed_on() -> None:
     """Also to a caller that reads late."""
 
-    async def test(server: Server, transport: HttpTransport) -> None:
+    async with serve() as (server, transport):
         answer = await transport.send(request(server.url("reset_body")))
         server.release.set()
         while answer._response.content.exception() is None:  # pyright: ignore[reportPrivateUsage]
@@ -424,8 +393,6 @@ def test_what_came_before_a_failure_is_handed_on() -> None:
         assert await answer.read() == b"abcde"
         with pytest.raises(ConnectionLost):
             await answer.read()
-
-    with_server(test)
 
 
 TIMED_OUT = [
@@ -437,19 +404,17 @@ TIMED_OUT = [
 
 
 @pytest.mark.parametrize(("path", "stream", "phase", "sentence"), TIMED_OUT)
-def test_a_stall_times_out(path: str, stream: bool, phase: str, sentence: str) -> None:
-    async def test(server: Server, transport: HttpTransport) -> None:
+async def test_a_stall_times_out(path: str, stream: bool, phase: str, sentence: str) -> None:
+    async with serve(SHORT) as (server, transport):
         with pytest.raises(TimedOut) as caught:
             await fetch(transport, server.url(f"{path}?key={SECRET}"), stream=stream)
         said(caught.value, sentence.replace("HOST", f"127.0.0.1:{server.port}"))
         assert caught.value.phase == phase
         await server.client_left.wait()
 
-    with_server(test, SHORT)
 
-
-def test_a_caller_that_reads_late_is_not_a_silent_server() -> None:
-    async def test(server: Server, transport: HttpTransport) -> None:
+async def test_a_caller_that_reads_late_is_not_a_silent_server() -> None:
+    async with serve(Timeouts(idle=0.05)) as (server, transport):
         answer = await transport.send(request(server.url("paced")))
         await asyncio.sleep(0.15)
         server.release.set()
@@ -457,8 +422,6 @@ def test_a_caller_that_reads_late_is_not_a_silent_server() -> None:
         assert await answer.read() == b"abcde"
         assert await answer.read() == b""
         await answer.close()
-
-    with_server(test, Timeouts(idle=0.05))
 
 
 def test_each_timeout_has_its_own_length() -> None:
@@ -536,14 +499,12 @@ async def test_an_address_that_is_none(url: str) -> None:
     await transport.close()
 
 
-def test_a_header_that_cannot_be_sent() -> None:
-    async def test(server: Server, transport: HttpTransport) -> None:
+async def test_a_header_that_cannot_be_sent() -> None:
+    async with serve() as (server, transport):
         with pytest.raises(UsageError, match=r"^the header Authorization contains a line break or a null character$") as caught:
             await fetch(transport, server.url("ok"), headers={"A": "b", "Authorization": f"Bearer {SECRET}\n"})
         assert SECRET not in "".join(traceback.format_exception(caught.value))
         assert not server.requests
-
-    with_server(test)
 
 
 # ---- TLS
