@@ -95,39 +95,36 @@ def test_unknown_provider_names_the_nearest() -> None:
 # ---- facts
 
 
-@pytest.mark.parametrize(
-    ("provider", "model", "field", "value"),
-    [
-        ("openai-chat", "gpt-4o", "sampling", "all"),
-        ("openai-chat", "o3-mini", "sampling", "none"),
-        ("openai-chat", "o3-mini", "efforts", ("low", "medium", "high")),
-        ("openai-responses", "gpt-5-mini", "sampling", "none"),
-        ("openai-responses", "gpt-5", "efforts", ("none", "minimal", "low", "medium", "high", "xhigh")),
-        ("openai-responses", "gpt-5-chat-latest", "sampling", "all"),
-        ("azure-responses", "gpt-6.1-sol", "sampling", "none"),
-        ("openai-chat", "o1-mini", "system_role", "user"),
-        ("openai-chat", "o1", "system_role", "system"),
-        ("openai-chat", "gpt-4o-audio-preview", "media", frozenset({"image", "file", "audio"})),
-        ("anthropic", "claude-sonnet-4-5-20250929", "sampling", "one"),
-        ("anthropic", "claude-3-7-sonnet", "sampling", "all"),
-        ("anthropic", "claude-opus-4-8", "sampling", "none"),
-        ("anthropic", "claude-haiku-5-5", "sampling", "none"),
-        ("anthropic", "claude-sonnet-4-5", "thinking_budget", True),
-        ("anthropic", "claude-opus-4-7", "thinking_budget", False),
-        ("anthropic", "claude-opus-4-5", "efforts", ("low", "medium", "high")),
-        ("anthropic", "claude-fable-5-1", "efforts", ("low", "medium", "high", "xhigh", "max")),
-        ("anthropic", "claude-haiku-4-5", "efforts", ()),
-        ("gemini", "gemini-2.5-pro", "signatures", False),
-        ("gemini", "gemini-3-flash", "signatures", True),
-        ("vertex", "gemini-4-pro", "call_ids", True),
-        ("gemini", "gemini-2.5-pro", "thinking_budget", True),
-        ("openrouter", "google/gemini-3-pro", "dialect", "OPENROUTER_GOOGLE"),
-        ("openrouter", "~google/gemini-pro", "dialect", "OPENROUTER_GOOGLE"),
-        ("openrouter", "openai/gpt-5", "dialect", "COMPATIBLE"),
-        ("xai", "grok-4.3", "efforts", ("none", "low", "medium", "high")),
-        ("xai", "grok-4.6", "efforts", ("low", "medium", "high")),
-    ],
-)
+@pytest.mark.parametrize(("provider", "model", "field", "value"), [
+    ("openai-chat", "gpt-4o", "sampling", "all"),
+    ("openai-chat", "o3-mini", "sampling", "none"),
+    ("openai-chat", "o3-mini", "efforts", ("low", "medium", "high")),
+    ("openai-responses", "gpt-5-mini", "sampling", "none"),
+    ("openai-responses", "gpt-5", "efforts", ("none", "minimal", "low", "medium", "high", "xhigh")),
+    ("openai-responses", "gpt-5-chat-latest", "sampling", "all"),
+    ("azure-responses", "gpt-6.1-sol", "sampling", "none"),
+    ("openai-chat", "o1-mini", "system_role", "user"),
+    ("openai-chat", "o1", "system_role", "system"),
+    ("openai-chat", "gpt-4o-audio-preview", "media", frozenset({"image", "file", "audio"})),
+    ("anthropic", "claude-sonnet-4-5-20250929", "sampling", "one"),
+    ("anthropic", "claude-3-7-sonnet", "sampling", "all"),
+    ("anthropic", "claude-opus-4-8", "sampling", "none"),
+    ("anthropic", "claude-haiku-5-5", "sampling", "none"),
+    ("anthropic", "claude-sonnet-4-5", "thinking_budget", True),
+    ("anthropic", "claude-opus-4-7", "thinking_budget", False),
+    ("anthropic", "claude-opus-4-5", "efforts", ("low", "medium", "high")),
+    ("anthropic", "claude-fable-5-1", "efforts", ("low", "medium", "high", "xhigh", "max")),
+    ("anthropic", "claude-haiku-4-5", "efforts", ()),
+    ("gemini", "gemini-2.5-pro", "signatures", False),
+    ("gemini", "gemini-3-flash", "signatures", True),
+    ("vertex", "gemini-4-pro", "call_ids", True),
+    ("gemini", "gemini-2.5-pro", "thinking_budget", True),
+    ("openrouter", "google/gemini-3-pro", "dialect", "OPENROUTER_GOOGLE"),
+    ("openrouter", "~google/gemini-pro", "dialect", "OPENROUTER_GOOGLE"),
+    ("openrouter", "openai/gpt-5", "dialect", "COMPATIBLE"),
+    ("xai", "grok-4.3", "efforts", ("none", "low", "medium", "high")),
+    ("xai", "grok-4.6", "efforts", ("low", "medium", "high")),
+])  # fmt: skip
 def test_what_is_known_of_models(provider: str, model: str, field: str, value: object) -> None:
     assert getattr(resolve_profile(provider, model), field) == value
 
@@ -152,18 +149,15 @@ def test_grok_4_7_knows_one_level_more() -> None:
     assert resolve_profile("xai", "grok-4.7").efforts == ("low", "medium", "high", "xhigh")
 
 
-@pytest.mark.parametrize(
-    ("model", "forced"),
-    [
-        ("claude-sonnet-4-5", True),
-        ("claude-opus-5", True),
-        ("claude-haiku-5-5", True),
-        ("claude-opus-5-5", False),
-        ("claude-sonnet-5-5", False),
-        ("claude-fable-5-1", False),
-        ("claude-mythos-5-2", False),
-    ],
-)
+@pytest.mark.parametrize(("model", "forced"), [
+    ("claude-sonnet-4-5", True),
+    ("claude-opus-5", True),
+    ("claude-haiku-5-5", True),
+    ("claude-opus-5-5", False),
+    ("claude-sonnet-5-5", False),
+    ("claude-fable-5-1", False),
+    ("claude-mythos-5-2", False),
+])  # fmt: skip
 def test_claude_that_can_be_forced_to_call(model: str, forced: bool) -> None:
     features = resolve_profile("anthropic", model).features
     assert ("required" in features.choices) is forced

@@ -16,29 +16,17 @@ def tools(count: int) -> list[ToolDefinition]:
 
 
 SHORT = Profile(id="short", title="Short", wire="openai-chat", limits=ProviderLimits(tools=2, description=5, request_bytes=20))
+# fmt: off
 CASES: dict[str, tuple[Profile, list[ToolDefinition], Any, list[Problem]]] = {
     "all is well": (resolve_profile("openai-chat"), tools(128), None, []),
     "too many": (resolve_profile("openai-chat"), tools(129), None, [Problem("", "number of tools", 129, 128)]),
     "no known limit": (resolve_profile("anthropic"), tools(500), None, []),
     "no name": (SHORT, [ToolDefinition("")], None, [Problem("", "name", "empty", "at least one character")]),
-    "a name that is mapped": (
-        resolve_profile("openai-chat"),
-        [ToolDefinition("a.b")],
-        None,
-        [Problem("a.b", "name", "3 characters", "pattern [a-zA-Z0-9_-]{1,64}", refused=False)],
-    ),
-    "a long description": (
-        SHORT,
-        [ToolDefinition("a", "abcdef")],
-        None,
-        [Problem("a", "length of the description", 6, 5)],
-    ),
-    "twice": (
-        SHORT,
-        [ToolDefinition("a"), ToolDefinition("a", "x")],
-        None,
-        [Problem("a", "number of tools of this name", 2, 1, refused=False)],
-    ),
+    "a name that is mapped": (resolve_profile("openai-chat"), [ToolDefinition("a.b")], None,
+        [Problem("a.b", "name", "3 characters", "pattern [a-zA-Z0-9_-]{1,64}", refused=False)]),
+    "a long description": (SHORT, [ToolDefinition("a", "abcdef")], None, [Problem("a", "length of the description", 6, 5)]),
+    "twice": (SHORT, [ToolDefinition("a"), ToolDefinition("a", "x")], None,
+        [Problem("a", "number of tools of this name", 2, 1, refused=False)]),
     "hosted tools have no limits of ours": (SHORT, [ToolDefinition("web:search", kind="hosted")] * 2, None, []),
     "a large body": (SHORT, [], {"a": "x" * 20}, [Problem("", "size of the request in bytes", 28, 20)]),
     "cache marks": (
@@ -52,6 +40,7 @@ CASES: dict[str, tuple[Profile, list[ToolDefinition], Any, list[Problem]]] = {
     ),
     "four cache marks": (resolve_profile("anthropic"), [], [{"cache_control": {}}] * 4, []),
 }
+# fmt: on
 
 
 @pytest.mark.parametrize(("profile", "given", "body", "problems"), CASES.values(), ids=CASES.keys())

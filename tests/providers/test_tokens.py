@@ -33,21 +33,18 @@ BLOCKS: dict[str, tuple[Any, str, int]] = {
 
 
 class TestText:
-    @pytest.mark.parametrize(
-        ("text", "tokens", "dense"),
-        [
-            ("", 0, 0),
-            ("a", 1, 1),
-            ("four", 1, 2),
-            ("fives", 2, 2),
-            ("a" * 120, 30, 40),
-            ("日" * 10, 10, 10),
-            ("é" * 8, 5, 6),
-            ("я" * 8, 5, 6),
-            ("😀" * 4, 6, 6),
-            ("\ud800", 1, 1),
-        ],
-    )
+    @pytest.mark.parametrize(("text", "tokens", "dense"), [
+        ("", 0, 0),
+        ("a", 1, 1),
+        ("four", 1, 2),
+        ("fives", 2, 2),
+        ("a" * 120, 30, 40),
+        ("日" * 10, 10, 10),
+        ("é" * 8, 5, 6),
+        ("я" * 8, 5, 6),
+        ("😀" * 4, 6, 6),
+        ("\ud800", 1, 1),
+    ])  # fmt: skip
     def test_of_every_script(self, text: str, tokens: int, dense: int) -> None:
         assert (estimate_text(text), estimate_text(text, is_code=True)) == (tokens, dense)
 
@@ -95,14 +92,11 @@ class TestMessages:
 
 
 class TestTools:
-    @pytest.mark.parametrize(
-        ("tool", "tokens"),
-        [
-            (ToolDefinition("name"), 8 + 1),
-            (ToolDefinition("name", "d" * 40), 8 + 1 + 10),
-            (ToolDefinition("name", "", {"type": "object"}), 8 + 1 + 5),
-        ],
-    )
+    @pytest.mark.parametrize(("tool", "tokens"), [
+        (ToolDefinition("name"), 8 + 1),
+        (ToolDefinition("name", "d" * 40), 8 + 1 + 10),
+        (ToolDefinition("name", "", {"type": "object"}), 8 + 1 + 5),
+    ])  # fmt: skip
     def test_of_a_tool(self, tool: ToolDefinition, tokens: int) -> None:
         assert estimate_tool(tool) == tokens
 
@@ -111,18 +105,15 @@ class TestTools:
         assert estimate_tool(ToolDefinition("name", "", schema)) > 100
 
 
-@pytest.mark.parametrize(
-    ("model", "factor"),
-    [
-        ("gpt-4o", 1.0),
-        ("", 1.0),
-        ("claude-sonnet-4-5", 1.2),
-        ("anthropic/claude-opus-4-1", 1.2),
-        ("gemini-3-pro-preview", 1.05),
-        ("qwen3", 1.1),
-        ("mixtral-8x7b", 1.1),
-        ("mistral-large-latest", 1.1),
-    ],
-)
+@pytest.mark.parametrize(("model", "factor"), [
+    ("gpt-4o", 1.0),
+    ("", 1.0),
+    ("claude-sonnet-4-5", 1.2),
+    ("anthropic/claude-opus-4-1", 1.2),
+    ("gemini-3-pro-preview", 1.05),
+    ("qwen3", 1.1),
+    ("mixtral-8x7b", 1.1),
+    ("mistral-large-latest", 1.1),
+])  # fmt: skip
 def test_vendors_count_by_tokens_of_their_own(model: str, factor: float) -> None:
     assert token_factor(model) == factor

@@ -21,17 +21,7 @@ ALLOWED: dict[str, set[str]] = {
     | {"$ref", "$defs", "additionalProperties", "format", "prefixItems", "minItems", "maxItems", "minimum", "maximum"}
     | {"propertyOrdering"},
     "gemini-openapi": CORE
-    | {
-        "nullable",
-        "format",
-        "pattern",
-        "default",
-        "minItems",
-        "maxItems",
-        "minProperties",
-        "maxProperties",
-        "minLength",
-    }
+    | {"nullable", "format", "pattern", "default", "minItems", "maxItems", "minProperties", "maxProperties", "minLength"}
     | {"maxLength", "minimum", "maximum", "propertyOrdering"},
     "ollama": CORE,
     "deepseek-strict": CORE | {"additionalProperties", "format"},

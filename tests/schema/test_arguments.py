@@ -34,18 +34,15 @@ SCHEMA: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize(
-    ("arguments", "paths"),
-    [
-        ({"city": "Paris"}, []),
-        ({}, ["$"]),
-        ({"city": "paris"}, ["$.city"]),
-        ({"city": "Paris", "page": "no uri"}, ["$.page"]),
-        ({"city": "Paris", "limits": {"a": 0}}, ["$.limits.a"]),
-        ({"city": "Paris", "tags": ["x", 7]}, ["$.tags[1]"]),
-        ([], ["$"]),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "paths"), [
+    ({"city": "Paris"}, []),
+    ({}, ["$"]),
+    ({"city": "paris"}, ["$.city"]),
+    ({"city": "Paris", "page": "no uri"}, ["$.page"]),
+    ({"city": "Paris", "limits": {"a": 0}}, ["$.limits.a"]),
+    ({"city": "Paris", "tags": ["x", 7]}, ["$.tags[1]"]),
+    ([], ["$"]),
+])  # fmt: skip
 def test_what_is_wrong_and_where(arguments: Any, paths: list[str]) -> None:
     assert [wrong.path for wrong in find_issues(arguments, SCHEMA)] == paths
 
@@ -86,34 +83,28 @@ def test_a_rule_that_moved_into_the_description_still_holds(provider: str) -> No
 # ---- what a model sent
 
 
-@pytest.mark.parametrize(
-    ("arguments", "raw", "expected", "mends"),
-    [
-        ({"a": 1}, None, {"a": 1}, []),
-        ({"a": 1}, "whatever", {"a": 1}, []),
-        (None, None, {}, []),
-        (None, "", {}, []),
-        (None, "  \n", {}, []),
-        (None, "null", {}, []),
-        (None, "{'a': 1,}", {"a": 1}, ["' for a quote", "extra comma"]),
-        (None, '"{\\"a\\":1}"', {"a": 1}, ["JSON inside a JSON string"]),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "raw", "expected", "mends"), [
+    ({"a": 1}, None, {"a": 1}, []),
+    ({"a": 1}, "whatever", {"a": 1}, []),
+    (None, None, {}, []),
+    (None, "", {}, []),
+    (None, "  \n", {}, []),
+    (None, "null", {}, []),
+    (None, "{'a': 1,}", {"a": 1}, ["' for a quote", "extra comma"]),
+    (None, '"{\\"a\\":1}"', {"a": 1}, ["JSON inside a JSON string"]),
+])  # fmt: skip
 def test_read(arguments: Any, raw: str | None, expected: Any, mends: list[str]) -> None:
     found, repairs = read_arguments(ToolCall("1", "look", arguments, raw))
     assert found == expected
     assert [(repair.where, repair.reason) for repair in repairs] == [("look", mend) for mend in mends]
 
 
-@pytest.mark.parametrize(
-    ("raw", "words"),
-    [
-        ('{"a": "half', "not valid JSON: line 1, column 7"),
-        ("[1]", "expected a JSON object, got an array"),
-        ("5", "expected a JSON object, got a number"),
-        ("look it up", "not valid JSON"),
-    ],
-)
+@pytest.mark.parametrize(("raw", "words"), [
+    ('{"a": "half', "not valid JSON: line 1, column 7"),
+    ("[1]", "expected a JSON object, got an array"),
+    ("5", "expected a JSON object, got a number"),
+    ("look it up", "not valid JSON"),
+])  # fmt: skip
 def test_unreadable(raw: str, words: str) -> None:
     with pytest.raises(InvalidArguments) as e:
         read_arguments(ToolCall("1", "look", None, raw))
@@ -164,43 +155,29 @@ def test_explain_without_parameters() -> None:
     assert "Parameters: none\nExample: {}" in explain_issues(ToolDefinition("look"), [])
 
 
-@pytest.mark.parametrize(
-    ("schema", "expected"),
-    [
-        ({"type": "integer", "default": 3}, "integer, default 3"),
-        ({"enum": ["a", 1]}, 'one of "a", 1'),
-        ({"const": "a"}, 'one of "a"'),
-        ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, "integer or null"),
-        ({"type": ["integer", "null"]}, "integer or null"),
-        ({"type": "array", "items": {"$ref": "#/$defs/P"}}, "array of object {x: integer, next: any}"),
-        ({}, "any"),
-        (True, "any"),
-    ],
-)
+@pytest.mark.parametrize(("schema", "expected"), [
+    ({"type": "integer", "default": 3}, "integer, default 3"),
+    ({"enum": ["a", 1]}, 'one of "a", 1'),
+    ({"const": "a"}, 'one of "a"'),
+    ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, "integer or null"),
+    ({"type": ["integer", "null"]}, "integer or null"),
+    ({"type": "array", "items": {"$ref": "#/$defs/P"}}, "array of object {x: integer, next: any}"),
+    ({}, "any"),
+    (True, "any"),
+])  # fmt: skip
 def test_brief(schema: Any, expected: str) -> None:
     point = {"type": "object", "properties": {"x": {"type": "integer"}, "next": {}}}
     assert summarize_parameters({"properties": {"v": schema}, "$defs": {"P": point}}) == f"v ({expected})"
 
 
-@pytest.mark.parametrize(
-    "schema",
-    [
-        {"type": "integer", "minimum": 5},
-        {"type": "integer", "exclusiveMinimum": 5},
-        {"type": "number", "maximum": -3},
-        {"type": "boolean"},
-        {"type": "null"},
-        {"type": "array", "items": {"type": "integer"}, "minItems": 2},
-        {"type": "array", "prefixItems": [{"type": "integer"}, {"type": "string"}], "minItems": 2, "maxItems": 2},
-        {"type": "object", "properties": {"a": {"type": "string", "format": "date"}}, "required": ["a"]},
-        {"enum": ["x"]},
-        {"const": 7},
-        {"type": "string", "format": "uri"},
-        {"anyOf": [{"$ref": "#/$defs/T"}, {"type": "null"}]},
-        {"$ref": "#/$defs/T"},
-        {},
-    ],
-)
+@pytest.mark.parametrize("schema", [
+    {"type": "integer", "minimum": 5}, {"type": "integer", "exclusiveMinimum": 5}, {"type": "number", "maximum": -3},
+    {"type": "boolean"}, {"type": "null"}, {"type": "array", "items": {"type": "integer"}, "minItems": 2},
+    {"type": "array", "prefixItems": [{"type": "integer"}, {"type": "string"}], "minItems": 2, "maxItems": 2},
+    {"type": "object", "properties": {"a": {"type": "string", "format": "date"}}, "required": ["a"]}, {"enum": ["x"]},
+    {"const": 7}, {"type": "string", "format": "uri"}, {"anyOf": [{"$ref": "#/$defs/T"}, {"type": "null"}]},
+    {"$ref": "#/$defs/T"}, {},
+])  # fmt: skip
 def test_a_sample_is_right(schema: Any) -> None:
     tree: dict[str, Any] = {
         "type": "object",

@@ -99,17 +99,14 @@ def test_each_change_is_named() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [
-        ({"FilePath": 1}, {"file_path": 1}),
-        ({"file-path": 1}, {"file_path": 1}),
-        ({"filePath": 1, "file_path": 2}, {"filePath": 1, "file_path": 2}),
-        ({"filePath": 1, "File_Path": 2}, {"filePath": 1, "File_Path": 2}),
-        ({"path": 1}, {"path": 1}),
-        ({"AB": 1}, {"AB": 1}),
-    ],
-)
+@pytest.mark.parametrize(("given", "expected"), [
+    ({"FilePath": 1}, {"file_path": 1}),
+    ({"file-path": 1}, {"file_path": 1}),
+    ({"filePath": 1, "file_path": 2}, {"filePath": 1, "file_path": 2}),
+    ({"filePath": 1, "File_Path": 2}, {"filePath": 1, "File_Path": 2}),
+    ({"path": 1}, {"path": 1}),
+    ({"AB": 1}, {"AB": 1}),
+])  # fmt: skip
 def test_names(given: dict[str, Any], expected: dict[str, Any]) -> None:
     named: dict[str, Any] = dict.fromkeys(("file_path", "ab", "a_b"), STRING)
     assert rename_arguments(given, {"properties": named})[0] == expected
@@ -139,18 +136,15 @@ def test_branches_of_branches_end() -> None:
     assert coerce(deep, schema) == (deep, ())
 
 
-@pytest.mark.parametrize(
-    ("value", "schema", "expected"),
-    [
-        ({"x": 1}, POINT, True),
-        ({}, POINT, False),
-        ({"x": "1"}, POINT, False),
-        ([1], LIST, True),
-        (["a"], LIST, False),
-        (2, {"const": 1}, False),
-        (None, {"anyOf": [INTEGER, {"type": "null"}]}, True),
-    ],
-)
+@pytest.mark.parametrize(("value", "schema", "expected"), [
+    ({"x": 1}, POINT, True),
+    ({}, POINT, False),
+    ({"x": "1"}, POINT, False),
+    ([1], LIST, True),
+    (["a"], LIST, False),
+    (2, {"const": 1}, False),
+    (None, {"anyOf": [INTEGER, {"type": "null"}]}, True),
+])  # fmt: skip
 def test_what_looks_right(value: Any, schema: dict[str, Any], expected: bool) -> None:
     assert looks_like(value, schema) is expected
 

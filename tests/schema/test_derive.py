@@ -125,12 +125,7 @@ TYPES: list[tuple[Any, dict[str, Any], Any, Any]] = [
 @pytest.mark.parametrize(("annotation", "expected", "sent", "value"), TYPES, ids=[str(row[0]) for row in TYPES])
 def test_types(annotation: Any, expected: dict[str, Any], sent: Any, value: Any) -> None:
     found = derive(of(annotation))
-    assert found.schema == {
-        "type": "object",
-        "properties": {"x": expected},
-        "required": ["x"],
-        "additionalProperties": False,
-    }
+    assert found.schema == {"type": "object", "properties": {"x": expected}, "required": ["x"], "additionalProperties": False}
     assert found.bind({"x": sent}) == {"x": value}
     assert find_issues({"x": sent}, found.schema) == [] or annotation in (time, datetime), (
         "times without a zone are taken all the same"
@@ -175,27 +170,21 @@ def test_a_property_called_title_stays() -> None:
     assert derive(f).bind(given) == given
 
 
-@pytest.mark.parametrize(
-    ("annotation", "default", "expected"),
-    [
-        (int, 3, {"type": "integer", "default": 3}),
-        (int, None, {"anyOf": [{"type": "integer"}, {"type": "null"}], "default": None}),
-        (Any, None, {"default": None}),
-        (int | None, None, {"anyOf": [{"type": "integer"}, {"type": "null"}], "default": None}),
-        (
-            Annotated[int | None, Field(description="n")],
-            None,
-            {"anyOf": [{"type": "integer"}, {"type": "null"}], "default": None, "description": "n"},
-        ),
-        (Annotated[int, Field(ge=1)], None, {"anyOf": [{"type": "integer", "minimum": 1}, {"type": "null"}], "default": None}),
-        (Path, Path("a"), {"type": "string", "format": "path", "default": "a"}),
-        (float, float("inf"), {"type": "number"}),
-        (Any, object(), {}),
-        (int, Field(4, description="n"), {"type": "integer", "default": 4, "description": "n"}),
-        (list[int], Field(default_factory=list), {"type": "array", "items": {"type": "integer"}}),
-        (Annotated[int, Field(default=5)], ..., {"type": "integer", "default": 5}),
-    ],
-)
+@pytest.mark.parametrize(("annotation", "default", "expected"), [
+    (int, 3, {"type": "integer", "default": 3}),
+    (int, None, {"anyOf": [{"type": "integer"}, {"type": "null"}], "default": None}),
+    (Any, None, {"default": None}),
+    (int | None, None, {"anyOf": [{"type": "integer"}, {"type": "null"}], "default": None}),
+    (Annotated[int | None, Field(description="n")], None,
+        {"anyOf": [{"type": "integer"}, {"type": "null"}], "default": None, "description": "n"}),
+    (Annotated[int, Field(ge=1)], None, {"anyOf": [{"type": "integer", "minimum": 1}, {"type": "null"}], "default": None}),
+    (Path, Path("a"), {"type": "string", "format": "path", "default": "a"}),
+    (float, float("inf"), {"type": "number"}),
+    (Any, object(), {}),
+    (int, Field(4, description="n"), {"type": "integer", "default": 4, "description": "n"}),
+    (list[int], Field(default_factory=list), {"type": "array", "items": {"type": "integer"}}),
+    (Annotated[int, Field(default=5)], ..., {"type": "integer", "default": 5}),
+])  # fmt: skip
 def test_defaults(annotation: Any, default: Any, expected: dict[str, Any]) -> None:
     function = of(annotation) if default is ... else of(annotation, default=default)
     found = schema(function)
@@ -355,20 +344,17 @@ def many(*values: int) -> None: ...
 def odd(**more: socket.socket) -> None: ...
 
 
-@pytest.mark.parametrize(
-    ("function", "words"),
-    [
-        (many, r"many cannot be a tool: it takes \*values"),
-        (odd, r"the type of the \*\* parameter of odd has no JSON form"),
-        (min, "min cannot be a tool: Python cannot inspect its parameters; wrap it in a function"),
-        (of(socket.socket), r"parameter 'x' of f: socket has no JSON form .*; use a type with a JSON form"),
-        (of(Callable[[int], int]), "parameter 'x' of f: .*Callable.* has no JSON form"),
-        (of(Iterator[int]), "parameter 'x' of f: .*Iterator.* has no JSON form"),
-        (of(type[int]), r"parameter 'x' of f: .*type\[int\].* has no JSON form"),
-        (of("Nobody"), "parameter 'x' of f: its type 'Nobody' cannot be resolved"),
-        (of("List["), "parameter 'x' of f: its type .* cannot be resolved"),
-    ],
-)
+@pytest.mark.parametrize(("function", "words"), [
+    (many, r"many cannot be a tool: it takes \*values"),
+    (odd, r"the type of the \*\* parameter of odd has no JSON form"),
+    (min, "min cannot be a tool: Python cannot inspect its parameters; wrap it in a function"),
+    (of(socket.socket), r"parameter 'x' of f: socket has no JSON form .*; use a type with a JSON form"),
+    (of(Callable[[int], int]), "parameter 'x' of f: .*Callable.* has no JSON form"),
+    (of(Iterator[int]), "parameter 'x' of f: .*Iterator.* has no JSON form"),
+    (of(type[int]), r"parameter 'x' of f: .*type\[int\].* has no JSON form"),
+    (of("Nobody"), "parameter 'x' of f: its type 'Nobody' cannot be resolved"),
+    (of("List["), "parameter 'x' of f: its type .* cannot be resolved"),
+])  # fmt: skip
 def test_what_cannot_be_a_tool(function: Any, words: str) -> None:
     with pytest.raises(InvalidTool, match=words):
         derive(function)
@@ -385,19 +371,16 @@ def explode(value: Any) -> Any:
     raise KeyError("oops")
 
 
-@pytest.mark.parametrize(
-    ("annotation", "sent", "path", "words"),
-    [
-        (int, "ten", "$.x", 'got "ten": Input should be a valid integer'),
-        (int, None, "$.x", "got null"),
-        (list[int], [1, "a"], "$.x[1]", 'got "a"'),
-        (Query, {"text": "t", "limit": 0}, "$.x.limit", "got 0: limit may not be 0"),
-        (Query, {}, "$.x.text", "is missing"),
-        (Point | Shape, {"y": 1}, "$.x.x", "is missing"),
-        (int | bool, "z", "$.x", "; or "),
-        (Annotated[int, BeforeValidator(explode)], 1, "$", "KeyError"),
-    ],
-)
+@pytest.mark.parametrize(("annotation", "sent", "path", "words"), [
+    (int, "ten", "$.x", 'got "ten": Input should be a valid integer'),
+    (int, None, "$.x", "got null"),
+    (list[int], [1, "a"], "$.x[1]", 'got "a"'),
+    (Query, {"text": "t", "limit": 0}, "$.x.limit", "got 0: limit may not be 0"),
+    (Query, {}, "$.x.text", "is missing"),
+    (Point | Shape, {"y": 1}, "$.x.x", "is missing"),
+    (int | bool, "z", "$.x", "; or "),
+    (Annotated[int, BeforeValidator(explode)], 1, "$", "KeyError"),
+])  # fmt: skip
 def test_what_is_wrong_and_where(annotation: Any, sent: Any, path: str, words: str) -> None:
     found = derive(of(annotation))
     assert found.bind({"x": sent}) is None
@@ -464,20 +447,17 @@ def test_docstrings(doc: str) -> None:
     assert "ValueError" not in found.description
 
 
-@pytest.mark.parametrize(
-    ("doc", "description", "parameters"),
-    [
-        ("Do.\n\nArgs:\n    a (dict[str, tuple[int, (int)]]): Nested.\n    **b: Rest.", "Do.", {"a": "Nested.", "b": "Rest."}),
-        ("Do.\n\nArgs:\n    a: First\n        line.\n\n        Second.", "Do.", {"a": "First line.\n\nSecond."}),
-        ("Do.\n\nargs:\n  a: x\n\nUsage:\n\n  do()", "Do.\n\nUsage:\n\n  do()", {"a": "x"}),
-        ("Do.\n\nReturns:\n    dict[str, int] | None: The counts.", "Do.\n\nReturns: The counts.", {}),
-        ("Do.\n\nReturns:\n    The counts: one per name.", "Do.\n\nReturns: The counts: one per name.", {}),
-        ("Parameters\n----------\na, b : int\n    Both.\n*c\n    Rest.", "", {"a": "Both.", "b": "Both.", "c": "Rest."}),
-        ("Notes\n-----\nSlow.\n\nParameters\n----------\na\n    x", "Notes: Slow.", {"a": "x"}),
-        (":param a: x\ny\n:type a: int\n\nAfter.\n\n:raises ValueError: z", "After.", {"a": "x y"}),
-        (":param \\*a: x\n.. versionadded:: 2", ".. versionadded:: 2", {"a": "x"}),
-    ],
-)
+@pytest.mark.parametrize(("doc", "description", "parameters"), [
+    ("Do.\n\nArgs:\n    a (dict[str, tuple[int, (int)]]): Nested.\n    **b: Rest.", "Do.", {"a": "Nested.", "b": "Rest."}),
+    ("Do.\n\nArgs:\n    a: First\n        line.\n\n        Second.", "Do.", {"a": "First line.\n\nSecond."}),
+    ("Do.\n\nargs:\n  a: x\n\nUsage:\n\n  do()", "Do.\n\nUsage:\n\n  do()", {"a": "x"}),
+    ("Do.\n\nReturns:\n    dict[str, int] | None: The counts.", "Do.\n\nReturns: The counts.", {}),
+    ("Do.\n\nReturns:\n    The counts: one per name.", "Do.\n\nReturns: The counts: one per name.", {}),
+    ("Parameters\n----------\na, b : int\n    Both.\n*c\n    Rest.", "", {"a": "Both.", "b": "Both.", "c": "Rest."}),
+    ("Notes\n-----\nSlow.\n\nParameters\n----------\na\n    x", "Notes: Slow.", {"a": "x"}),
+    (":param a: x\ny\n:type a: int\n\nAfter.\n\n:raises ValueError: z", "After.", {"a": "x y"}),
+    (":param \\*a: x\n.. versionadded:: 2", ".. versionadded:: 2", {"a": "x"}),
+])  # fmt: skip
 def test_parts_of_docstrings(doc: str, description: str, parameters: dict[str, str]) -> None:
     assert parse_docstring(doc) == (description, parameters)
 

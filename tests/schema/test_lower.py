@@ -145,17 +145,14 @@ def test_all_of_at_the_root() -> None:
     assert lower(schema, GEMINI, tool_name="t").schema["properties"]["b"] == {"type": "integer", "minimum": 1}
 
 
-@pytest.mark.parametrize(
-    ("schema", "losses", "note"),
-    [
-        ({"type": "string"}, ["type"], None),
-        ({"type": ["object", "null"]}, [], None),
-        ({"properties": {}, "not": {"required": ["a"]}}, ["not"], 'Must not match: {"required":["a"]}.'),
-        ({"const": {"a": 1}}, ["const"], 'Always {"a":1}.'),
-        ({"anyOf": [{"type": "object"}, {"type": "null"}]}, [], None),
-        ({"anyOf": [{"type": "string"}, False]}, [], None),
-    ],
-)
+@pytest.mark.parametrize(("schema", "losses", "note"), [
+    ({"type": "string"}, ["type"], None),
+    ({"type": ["object", "null"]}, [], None),
+    ({"properties": {}, "not": {"required": ["a"]}}, ["not"], 'Must not match: {"required":["a"]}.'),
+    ({"const": {"a": 1}}, ["const"], 'Always {"a":1}.'),
+    ({"anyOf": [{"type": "object"}, {"type": "null"}]}, [], None),
+    ({"anyOf": [{"type": "string"}, False]}, [], None),
+])  # fmt: skip
 def test_odd_roots(schema: Any, losses: list[str], note: str | None) -> None:
     lowered = lower(schema, OPENAI, tool_name="t")
     assert [loss.subject for loss in lowered.losses] == losses
@@ -271,19 +268,10 @@ def test_a_note_beside_a_recursive_reference_is_lost_on_gemini() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    "ref",
-    [
-        "#/$defs/None",
-        "https://example.com/s.json",
-        "other.json#/a",
-        "#/properties/x/description",
-        "#none",
-        "#/anyOf/7",
-        "#None",
-        "#/anyOf/" + "9" * 5000,
-    ],
-)
+@pytest.mark.parametrize("ref", [
+    "#/$defs/None", "https://example.com/s.json", "other.json#/a", "#/properties/x/description", "#none", "#/anyOf/7", "#None",
+    "#/anyOf/" + "9" * 5000,
+])  # fmt: skip
 def test_references_to_nothing(ref: str) -> None:
     for dialect in DIALECTS:
         got, losses = of({"$ref": ref, "type": "string"}, dialect, description="Root.", anyOf=[{}, {"required": ["x"]}])
@@ -291,19 +279,16 @@ def test_references_to_nothing(ref: str) -> None:
         assert losses[-1] == "$ref"
 
 
-@pytest.mark.parametrize(
-    ("ref", "more"),
-    [
-        ("#/$defs/a~1b~0c", {"$defs": {"a/b~c": {"type": "integer"}}}),
-        ("#/%24defs/a%20b", {"$defs": {"a b": {"type": "integer"}}}),
-        ("#/definitions/A", {"definitions": {"A": {"$ref": "#/definitions/B"}, "B": {"type": "integer"}}}),
-        ("#here", {"$defs": {"A": {"$anchor": "here", "type": "integer"}}}),
-        ("https://example.com/s#/$defs/A", {"$id": "https://example.com/s", "$defs": {"A": {"type": "integer"}}}),
-        ("#/properties/y/items/1", {"properties": {"x": {"$ref": "#/properties/y/items/1"}, "y": {"items": [True, INTEGER]}}}),
-        ("#/allOf/0/properties/z", {"allOf": [{"properties": {"z": INTEGER}}]}),
-        ("#/components/schemas/A", {"components": {"schemas": {"A": INTEGER}}}),
-    ],
-)
+@pytest.mark.parametrize(("ref", "more"), [
+    ("#/$defs/a~1b~0c", {"$defs": {"a/b~c": {"type": "integer"}}}),
+    ("#/%24defs/a%20b", {"$defs": {"a b": {"type": "integer"}}}),
+    ("#/definitions/A", {"definitions": {"A": {"$ref": "#/definitions/B"}, "B": {"type": "integer"}}}),
+    ("#here", {"$defs": {"A": {"$anchor": "here", "type": "integer"}}}),
+    ("https://example.com/s#/$defs/A", {"$id": "https://example.com/s", "$defs": {"A": {"type": "integer"}}}),
+    ("#/properties/y/items/1", {"properties": {"x": {"$ref": "#/properties/y/items/1"}, "y": {"items": [True, INTEGER]}}}),
+    ("#/allOf/0/properties/z", {"allOf": [{"properties": {"z": INTEGER}}]}),
+    ("#/components/schemas/A", {"components": {"schemas": {"A": INTEGER}}}),
+])  # fmt: skip
 def test_references_of_all_kinds(ref: str, more: Any) -> None:
     for dialect in (GEMINI_OPENAPI, OLLAMA, COMPATIBLE_INLINE):
         assert of({"$ref": ref}, dialect, **more)[0] == INTEGER
@@ -348,38 +333,22 @@ def test_a_definition_that_only_refers_to_itself() -> None:
 # ---- merging
 
 
-@pytest.mark.parametrize(
-    ("parts", "wanted", "losses"),
-    [
-        ([STRING, INTEGER], {"type": "string", "description": 'Type: "integer".'}, ["type"]),
-        ([{"type": ["string", "null"]}, {"type": ["null", "string"]}], {"type": ["string", "null"]}, []),
-        ([{"enum": ["a", "b"]}, {"enum": ["b", "c"]}], {"type": "string", "enum": ["b"]}, []),
-        ([{"enum": ["a"]}, {"enum": ["c"]}], {"type": "string", "enum": ["a"], "description": 'One of: "c".'}, ["enum"]),
-        (
-            [{"pattern": "^a"}, {"pattern": "b$"}],
-            {**STRING, "pattern": "^a", "description": "Must match pattern b$."},
-            ["pattern"],
-        ),
-        ([{"maximum": 3}, {"maximum": 2}, {"minimum": 0}, {"minimum": 1}], {"type": "number", "maximum": 2, "minimum": 1}, []),
-        (
-            [{"description": "A.", "title": "T"}, {"description": "B.", "type": "string", "title": "U"}],
-            {**STRING, "description": "A. B."},
-            [],
-        ),
-        ([{"items": True}, {"items": STRING}, {"items": True}], {"type": "array", "items": STRING}, []),
-        ([{"items": STRING}, {"items": {"minLength": 1}}], {"type": "array", "items": {"type": "string", "minLength": 1}}, []),
-        (
-            [{"anyOf": [STRING, INTEGER]}, {"anyOf": [INTEGER, NULL]}],
-            {"anyOf": [STRING, INTEGER], "description": "At least one of: [{'type': 'integer'}, {'type': 'null'}]."},
-            ["anyOf"],
-        ),
-        (
-            [{"type": "array", "items": STRING, "uniqueItems": True}, {"uniqueItems": False}],
-            {"type": "array", "items": STRING, "description": "Items must be unique."},
-            ["uniqueItems"],
-        ),
-    ],
-)
+@pytest.mark.parametrize(("parts", "wanted", "losses"), [
+    ([STRING, INTEGER], {"type": "string", "description": 'Type: "integer".'}, ["type"]),
+    ([{"type": ["string", "null"]}, {"type": ["null", "string"]}], {"type": ["string", "null"]}, []),
+    ([{"enum": ["a", "b"]}, {"enum": ["b", "c"]}], {"type": "string", "enum": ["b"]}, []),
+    ([{"enum": ["a"]}, {"enum": ["c"]}], {"type": "string", "enum": ["a"], "description": 'One of: "c".'}, ["enum"]),
+    ([{"pattern": "^a"}, {"pattern": "b$"}], {**STRING, "pattern": "^a", "description": "Must match pattern b$."}, ["pattern"]),
+    ([{"maximum": 3}, {"maximum": 2}, {"minimum": 0}, {"minimum": 1}], {"type": "number", "maximum": 2, "minimum": 1}, []),
+    ([{"description": "A.", "title": "T"}, {"description": "B.", "type": "string", "title": "U"}],
+        {**STRING, "description": "A. B."}, []),
+    ([{"items": True}, {"items": STRING}, {"items": True}], {"type": "array", "items": STRING}, []),
+    ([{"items": STRING}, {"items": {"minLength": 1}}], {"type": "array", "items": {"type": "string", "minLength": 1}}, []),
+    ([{"anyOf": [STRING, INTEGER]}, {"anyOf": [INTEGER, NULL]}],
+        {"anyOf": [STRING, INTEGER], "description": "At least one of: [{'type': 'integer'}, {'type': 'null'}]."}, ["anyOf"]),
+    ([{"type": "array", "items": STRING, "uniqueItems": True}, {"uniqueItems": False}],
+        {"type": "array", "items": STRING, "description": "Items must be unique."}, ["uniqueItems"]),
+])  # fmt: skip
 def test_parts_of_all_of(parts: list[Any], wanted: Any, losses: list[str]) -> None:
     assert of({"allOf": parts}, OPENAI_STRICT) == (wanted, losses)
 
@@ -427,37 +396,34 @@ def test_names_that_a_provider_does_not_take() -> None:
 # ---- nonsense
 
 
-@pytest.mark.parametrize(
-    ("schema", "wanted", "what"),
-    [
-        ({"type": "any"}, {}, "type"),
-        ({"type": ["string", "wat"]}, {"type": ["string"]}, None),
-        ({"type": []}, {}, "type"),
-        ({"type": 5}, {}, "type"),
-        ("string", {}, "schema 'string'"),
-        ({"properties": []}, {}, "properties"),
-        ({"required": "a"}, {}, "required"),
-        ({"required": ["a", "a", 3]}, {"required": ["a"]}, None),
-        ({"required": False}, {}, None),
-        ({"enum": []}, {}, "enum"),
-        ({"enum": None, "items": None, "description": None}, {}, None),
-        ({"anyOf": []}, {}, "anyOf"),
-        ({"minLength": -1}, {}, "minLength"),
-        ({"minLength": "3"}, {}, "minLength"),
-        ({"minLength": 3.0}, {"minLength": 3}, None),
-        ({"multipleOf": 0}, {}, "multipleOf"),
-        ({"pattern": 5}, {}, "pattern"),
-        ({"description": ["a"]}, {}, "description"),
-        ({"$ref": 5}, {}, "$ref"),
-        ({"items": "string"}, {}, "items"),
-        ({"dependentRequired": []}, {}, "dependentRequired"),
-        ({"dependentRequired": {"a": 5}}, {"dependentRequired": {"a": []}}, None),
-        ({"$anchor": "no anchor"}, {}, "$anchor"),
-        ({"$id": "#a"}, {}, "$id"),
-        ({"default": None, "const": None}, {"default": None, "const": None}, None),
-        ({"exclusiveMinimum": True}, {}, None),
-    ],
-)
+@pytest.mark.parametrize(("schema", "wanted", "what"), [
+    ({"type": "any"}, {}, "type"),
+    ({"type": ["string", "wat"]}, {"type": ["string"]}, None),
+    ({"type": []}, {}, "type"),
+    ({"type": 5}, {}, "type"),
+    ("string", {}, "schema 'string'"),
+    ({"properties": []}, {}, "properties"),
+    ({"required": "a"}, {}, "required"),
+    ({"required": ["a", "a", 3]}, {"required": ["a"]}, None),
+    ({"required": False}, {}, None),
+    ({"enum": []}, {}, "enum"),
+    ({"enum": None, "items": None, "description": None}, {}, None),
+    ({"anyOf": []}, {}, "anyOf"),
+    ({"minLength": -1}, {}, "minLength"),
+    ({"minLength": "3"}, {}, "minLength"),
+    ({"minLength": 3.0}, {"minLength": 3}, None),
+    ({"multipleOf": 0}, {}, "multipleOf"),
+    ({"pattern": 5}, {}, "pattern"),
+    ({"description": ["a"]}, {}, "description"),
+    ({"$ref": 5}, {}, "$ref"),
+    ({"items": "string"}, {}, "items"),
+    ({"dependentRequired": []}, {}, "dependentRequired"),
+    ({"dependentRequired": {"a": 5}}, {"dependentRequired": {"a": []}}, None),
+    ({"$anchor": "no anchor"}, {}, "$anchor"),
+    ({"$id": "#a"}, {}, "$id"),
+    ({"default": None, "const": None}, {"default": None, "const": None}, None),
+    ({"exclusiveMinimum": True}, {}, None),
+])  # fmt: skip
 def test_nonsense_is_dropped_and_named(schema: Any, wanted: Any, what: str | None) -> None:
     assert of(schema, ANTHROPIC) == (wanted, [what] if what else [])
 

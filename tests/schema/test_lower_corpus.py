@@ -42,14 +42,7 @@ def schemas_in(tools: Any) -> Iterator[Any]:
                 yield value
             elif key == "parameters":
                 yield from_openapi(value)
-            elif key in (
-                "function",
-                "functionDeclarations",
-                "function_declarations",
-                "toolSpec",
-                "inputSchema",
-                "tools",
-            ):
+            elif key in ("function", "functionDeclarations", "function_declarations", "toolSpec", "inputSchema", "tools"):
                 yield from schemas_in(value)
 
 
@@ -75,15 +68,9 @@ def bodies(schema: dict[str, Any], dialect: Dialect) -> Iterator[tuple[str, dict
         contents = [{"role": "user", "parts": [{"text": "Hello"}]}]
         yield "gemini", {"contents": contents, "tools": [{"functionDeclarations": [{**named, **given}]}]}
     elif dialect.name == "ollama":
-        yield (
-            "ollama-chat",
-            {"model": "llama", "messages": HELLO, "tools": [{"type": "function", "function": function}]},
-        )
+        yield ("ollama-chat", {"model": "llama", "messages": HELLO, "tools": [{"type": "function", "function": function}]})
     else:
-        yield (
-            "openai-chat",
-            {"model": "gpt-4.1", "messages": HELLO, "tools": [{"type": "function", "function": function}]},
-        )
+        yield ("openai-chat", {"model": "gpt-4.1", "messages": HELLO, "tools": [{"type": "function", "function": function}]})
         yield "openai-responses", {"model": "gpt-4.1", "input": "Hello", "tools": [{"type": "function", **function}]}
 
 

@@ -21,32 +21,26 @@ def there_and_back(properties: Any, arguments: Any, dialect: Dialect = OPENAI_ST
     return restore(arguments, lower(schema, dialect, tool_name="t"))
 
 
-@pytest.mark.parametrize(
-    ("properties", "arguments", "wanted"),
-    [
-        ({"a": STRING, "b": STRING}, {"a": None, "b": "x"}, {"b": "x"}),
-        ({"a": {"type": ["string", "null"]}}, {"a": None}, {}),
-        ({"a": {"type": ["string", "null"], "default": "x"}}, {"a": None}, {"a": None}),
-        ({"a": {"anyOf": [STRING, {"type": "null"}], "default": None}}, {"a": None}, {}),
-        ({"a": {"type": "object", "properties": {"b": STRING}}}, {"a": {"b": None}}, {"a": {}}),
-        ({"m": {"additionalProperties": STRING}}, {"m": [{"key": "k", "value": "v"}]}, {"m": {"k": "v"}}),
-        ({"m": {"additionalProperties": STRING}}, {"m": {"k": "v"}}, {"m": {"k": "v"}}),
-        ({"m": {"additionalProperties": STRING}}, {"m": [{"value": "v"}]}, {"m": [{"value": "v"}]}),
-        ({"m": {"additionalProperties": STRING}}, {"m": ["k"]}, {"m": ["k"]}),
-        (
-            {"m": {"additionalProperties": {"additionalProperties": STRING}}},
-            {"m": [{"key": "a", "value": [{"key": "b", "value": "c"}]}]},
-            {"m": {"a": {"b": "c"}}},
-        ),
-        ({"x": {}}, {"x": '{"a": [1]}'}, {"x": {"a": [1]}}),
-        ({"x": {}}, {"x": "not JSON"}, {"x": "not JSON"}),
-        ({"x": {"type": "object"}}, {"x": '{"a": 1}'}, {"x": {"a": 1}}),
-        ({"x": {"type": "object"}}, {"x": "[1]"}, {"x": "[1]"}),
-        ({"x": {"type": "object"}}, {"x": {"a": 1}}, {"x": {"a": 1}}),
-        ({"x": {"type": "array", "prefixItems": [STRING, {}]}}, {"x": ["a", "1"]}, {"x": ["a", "1"]}),
-        ({}, {"unknown": [{"key": 1}], "other": None}, {"unknown": [{"key": 1}], "other": None}),
-    ],
-)
+@pytest.mark.parametrize(("properties", "arguments", "wanted"), [
+    ({"a": STRING, "b": STRING}, {"a": None, "b": "x"}, {"b": "x"}),
+    ({"a": {"type": ["string", "null"]}}, {"a": None}, {}),
+    ({"a": {"type": ["string", "null"], "default": "x"}}, {"a": None}, {"a": None}),
+    ({"a": {"anyOf": [STRING, {"type": "null"}], "default": None}}, {"a": None}, {}),
+    ({"a": {"type": "object", "properties": {"b": STRING}}}, {"a": {"b": None}}, {"a": {}}),
+    ({"m": {"additionalProperties": STRING}}, {"m": [{"key": "k", "value": "v"}]}, {"m": {"k": "v"}}),
+    ({"m": {"additionalProperties": STRING}}, {"m": {"k": "v"}}, {"m": {"k": "v"}}),
+    ({"m": {"additionalProperties": STRING}}, {"m": [{"value": "v"}]}, {"m": [{"value": "v"}]}),
+    ({"m": {"additionalProperties": STRING}}, {"m": ["k"]}, {"m": ["k"]}),
+    ({"m": {"additionalProperties": {"additionalProperties": STRING}}},
+        {"m": [{"key": "a", "value": [{"key": "b", "value": "c"}]}]}, {"m": {"a": {"b": "c"}}}),
+    ({"x": {}}, {"x": '{"a": [1]}'}, {"x": {"a": [1]}}),
+    ({"x": {}}, {"x": "not JSON"}, {"x": "not JSON"}),
+    ({"x": {"type": "object"}}, {"x": '{"a": 1}'}, {"x": {"a": 1}}),
+    ({"x": {"type": "object"}}, {"x": "[1]"}, {"x": "[1]"}),
+    ({"x": {"type": "object"}}, {"x": {"a": 1}}, {"x": {"a": 1}}),
+    ({"x": {"type": "array", "prefixItems": [STRING, {}]}}, {"x": ["a", "1"]}, {"x": ["a", "1"]}),
+    ({}, {"unknown": [{"key": 1}], "other": None}, {"unknown": [{"key": 1}], "other": None}),
+])  # fmt: skip
 def test_back_from_openai_strict(properties: Any, arguments: Any, wanted: Any) -> None:
     assert there_and_back(properties, arguments) == wanted
 
@@ -129,42 +123,31 @@ def test_ways_that_lead_nowhere() -> None:
 # ---- Gemini's OpenAPI, read
 
 
-@pytest.mark.parametrize(
-    ("schema", "wanted"),
-    [
-        ({"type": "STRING"}, {"type": "string"}),
-        ({"type": 6, "properties": {"type": {"type": 3}}}, {"type": "object", "properties": {"type": {"type": "integer"}}}),
-        ({"type": "TYPE_UNSPECIFIED"}, {}),
-        ({"type": 0}, {}),
-        ({"type": 99}, {"type": 99}),
-        ({"type": "STRING", "nullable": True}, {"type": ["string", "null"]}),
-        ({"type": "STRING", "nullable": False}, {"type": "string"}),
-        ({"type": "STRING", "nullable": True, "enum": ["a"]}, {"type": ["string", "null"], "enum": ["a", None]}),
-        ({"any_of": [{"type": "STRING"}], "nullable": True}, {"anyOf": [{"type": "string"}, {"type": "null"}]}),
-        ({"ref": "#/defs/A", "nullable": True}, {"anyOf": [{"$ref": "#/$defs/A"}, {"type": "null"}]}),
-        ({"nullable": True}, {}),
-        ({"type": "STRING", "format": "enum", "enum": "a"}, {"type": "string", "enum": ["a"]}),
-        (
-            {"type": "ARRAY", "items": {"type": "STRING"}, "min_items": "2", "maxItems": 3},
-            {"type": "array", "items": {"type": "string"}, "minItems": 2, "maxItems": 3},
-        ),
-        (
-            {"type": "OBJECT", "properties": {"a": {}, "b": {}}, "property_ordering": ["b", "a", 5, "c"]},
-            {"type": "object", "properties": {"b": {}, "a": {}}},
-        ),
-        (
-            {"type": "OBJECT", "required": "a", "items": None, "anyOf": {"type": "NULL"}},
-            {"type": "object", "required": ["a"], "anyOf": [{"type": "null"}]},
-        ),
-        (
-            {"defs": {"A": {"type": "NULL"}}, "example": 1, "default": None},
-            {"$defs": {"A": {"type": "null"}}, "examples": [1], "default": None},
-        ),
-        ({"properties": [], "propertyOrdering": 5}, {"properties": []}),
-        (True, True),
-        (None, None),
-    ],
-)
+@pytest.mark.parametrize(("schema", "wanted"), [
+    ({"type": "STRING"}, {"type": "string"}),
+    ({"type": 6, "properties": {"type": {"type": 3}}}, {"type": "object", "properties": {"type": {"type": "integer"}}}),
+    ({"type": "TYPE_UNSPECIFIED"}, {}),
+    ({"type": 0}, {}),
+    ({"type": 99}, {"type": 99}),
+    ({"type": "STRING", "nullable": True}, {"type": ["string", "null"]}),
+    ({"type": "STRING", "nullable": False}, {"type": "string"}),
+    ({"type": "STRING", "nullable": True, "enum": ["a"]}, {"type": ["string", "null"], "enum": ["a", None]}),
+    ({"any_of": [{"type": "STRING"}], "nullable": True}, {"anyOf": [{"type": "string"}, {"type": "null"}]}),
+    ({"ref": "#/defs/A", "nullable": True}, {"anyOf": [{"$ref": "#/$defs/A"}, {"type": "null"}]}),
+    ({"nullable": True}, {}),
+    ({"type": "STRING", "format": "enum", "enum": "a"}, {"type": "string", "enum": ["a"]}),
+    ({"type": "ARRAY", "items": {"type": "STRING"}, "min_items": "2", "maxItems": 3},
+        {"type": "array", "items": {"type": "string"}, "minItems": 2, "maxItems": 3}),
+    ({"type": "OBJECT", "properties": {"a": {}, "b": {}}, "property_ordering": ["b", "a", 5, "c"]},
+        {"type": "object", "properties": {"b": {}, "a": {}}}),
+    ({"type": "OBJECT", "required": "a", "items": None, "anyOf": {"type": "NULL"}},
+        {"type": "object", "required": ["a"], "anyOf": [{"type": "null"}]}),
+    ({"defs": {"A": {"type": "NULL"}}, "example": 1, "default": None},
+        {"$defs": {"A": {"type": "null"}}, "examples": [1], "default": None}),
+    ({"properties": [], "propertyOrdering": 5}, {"properties": []}),
+    (True, True),
+    (None, None),
+])  # fmt: skip
 def test_from_openapi(schema: Any, wanted: Any) -> None:
     read = from_openapi(schema)
     assert read == wanted

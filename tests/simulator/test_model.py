@@ -47,15 +47,12 @@ def test_a_whole_loop_is_the_same_everywhere(profile: str, stream: bool) -> None
     assert calls_of(third) == [("get_weather", {"city": "Oslo"})]
 
 
-@pytest.mark.parametrize(
-    ("profile", "model", "state"),
-    [
-        ("anthropic", "claude-opus-5", "signature"),
-        ("openai-responses", "gpt-5", "encrypted_content"),
-        ("deepseek", "deepseek-v4-pro", ""),
-        ("ollama", "deepseek-r1", ""),
-    ],
-)
+@pytest.mark.parametrize(("profile", "model", "state"), [
+    ("anthropic", "claude-opus-5", "signature"),
+    ("openai-responses", "gpt-5", "encrypted_content"),
+    ("deepseek", "deepseek-v4-pro", ""),
+    ("ollama", "deepseek-r1", ""),
+])  # fmt: skip
 def test_models_that_think_carry_their_state(profile: str, model: str, state: str) -> None:
     reply = ask(Simulator(), profile, [user("weather in Paris")], tools=TOOLS, model=model)
     (thought,) = [block for block in reply.blocks if isinstance(block, Thinking)]
@@ -69,25 +66,18 @@ def test_a_call_of_gemini_3_is_signed_once() -> None:
     assert ["thoughtSignature" in (call.opaque or {}) for call in reply.calls] == [True, False]
 
 
-@pytest.mark.parametrize(
-    ("prompt", "expected"),
-    [
-        ("Add 2 and 3.", [("add", {"a": 2, "b": 3})]),
-        (
-            "Please add 2.5 and -3 and tell me the weather in Oslo",
-            [("add", {"a": 2.5, "b": -3}), ("get_weather", {"city": "Oslo"})],
-        ),
-        (
-            "weather for Paris and Rome, in celsius",
-            [("get_weather", {"city": city, "unit": "celsius"}) for city in ("Paris", "Rome")],
-        ),
-        ('the weather of "new york"?', [("get_weather", {"city": "new york"})]),
-        ("Weather in São Paulo?", [("get_weather", {"city": "São Paulo"})]),
-        ("Search the files in src/app.py for `needle`", [("search_files", {"text": "needle", "path": "src/app.py"})]),
-        ("Hello there", []),
-        ("", []),
-    ],
-)
+@pytest.mark.parametrize(("prompt", "expected"), [
+    ("Add 2 and 3.", [("add", {"a": 2, "b": 3})]),
+    ("Please add 2.5 and -3 and tell me the weather in Oslo",
+        [("add", {"a": 2.5, "b": -3}), ("get_weather", {"city": "Oslo"})]),
+    ("weather for Paris and Rome, in celsius",
+        [("get_weather", {"city": city, "unit": "celsius"}) for city in ("Paris", "Rome")]),
+    ('the weather of "new york"?', [("get_weather", {"city": "new york"})]),
+    ("Weather in São Paulo?", [("get_weather", {"city": "São Paulo"})]),
+    ("Search the files in src/app.py for `needle`", [("search_files", {"text": "needle", "path": "src/app.py"})]),
+    ("Hello there", []),
+    ("", []),
+])  # fmt: skip
 def test_plain_prompts(prompt: str, expected: Any) -> None:
     reply = ask(Simulator(), "openai-chat", [user(prompt)], tools=(*TOOLS, SEARCH))
     assert calls_of(reply) == expected
@@ -209,24 +199,21 @@ def test_script_goes_by_turn() -> None:
         assert ask(simulator, profile, conversation).text == "You said: go on"
 
 
-@pytest.mark.parametrize(
-    ("schema", "expected"),
-    [
-        ({"type": "integer", "minimum": 5}, 12),
-        ({"type": "integer", "maximum": 3}, 3),
-        ({"const": 7}, 7),
-        ({"enum": ["x", "blue"]}, "blue"),
-        ({"type": ["null", "boolean"]}, True),
-        ({"type": "null"}, None),
-        ({"anyOf": [{"type": "null"}, {"type": "number"}]}, 12),
-        ({"$ref": "#/$defs/D"}, {"d": "2026-01-31"}),
-        ({"type": "array", "items": {"type": "integer"}}, [12, 7]),
-        ({"type": "string"}, "Ada Lovelace"),
-        ({"type": "string", "format": "uri"}, "https://example.org/a"),
-        ({"type": "string", "format": "email"}, "ada@example.org"),
-        ({"allOf": [{"type": "object"}, {"properties": {"x": {"const": 1}}, "required": ["x"]}]}, {"x": 1}),
-    ],
-)
+@pytest.mark.parametrize(("schema", "expected"), [
+    ({"type": "integer", "minimum": 5}, 12),
+    ({"type": "integer", "maximum": 3}, 3),
+    ({"const": 7}, 7),
+    ({"enum": ["x", "blue"]}, "blue"),
+    ({"type": ["null", "boolean"]}, True),
+    ({"type": "null"}, None),
+    ({"anyOf": [{"type": "null"}, {"type": "number"}]}, 12),
+    ({"$ref": "#/$defs/D"}, {"d": "2026-01-31"}),
+    ({"type": "array", "items": {"type": "integer"}}, [12, 7]),
+    ({"type": "string"}, "Ada Lovelace"),
+    ({"type": "string", "format": "uri"}, "https://example.org/a"),
+    ({"type": "string", "format": "email"}, "ada@example.org"),
+    ({"allOf": [{"type": "object"}, {"properties": {"x": {"const": 1}}, "required": ["x"]}]}, {"x": 1}),
+])  # fmt: skip
 def test_values_from_words(schema: dict[str, Any], expected: Any) -> None:
     words = "Send 12 or 7 blue ones to Ada Lovelace on 2026-01-31, ada@example.org, see https://example.org/a."
     root: dict[str, Any] = {

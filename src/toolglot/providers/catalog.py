@@ -108,12 +108,7 @@ _ROWS = (
             request_bytes=32_000_000,
             source="anthropic SDK 2.8.0 and recorded refusals",
         ),
-        features=ToolFeatures(
-            choices=NO_SUBSET,
-            hosted=True,
-            error_flag=True,
-            result_media=frozenset({"image", "file"}),
-        ),
+        features=ToolFeatures(choices=NO_SUBSET, hosted=True, error_flag=True, result_media=frozenset({"image", "file"})),
         history=HistoryRules(calls_last=True, starts_with_user=True, no_blank_text=True, needs_turn=True, plain_prefill=True),
         dialect="ANTHROPIC",
         strict_dialect="ANTHROPIC_STRICT",
@@ -357,11 +352,7 @@ SURFACES: dict[str, tuple[tuple[str, str], ...]] = {
     "openai": ((_CHAT_MODELS, "openai-chat"), ("", "openai-responses")),
     "azure": ((_CHAT_MODELS, "azure-chat"), ("", "azure-responses")),
 }
-ALIASES = {
-    "google": "gemini",
-    "grok": "xai",
-    "sglang": "compatible",
-}
+ALIASES = {"google": "gemini", "grok": "xai", "sglang": "compatible"}
 
 
 def select_row(provider: str, model: str) -> str:

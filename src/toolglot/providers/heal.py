@@ -81,11 +81,7 @@ HEAL_RULES = (
         "the schemas are too complex for strict mode",
     ),
     HealRule(r"use 'max_completion_tokens'", {"max_tokens": "max_completion_tokens"}, "the limit has another name"),
-    HealRule(
-        rf"{_UNKNOWN_FIELD}.*max_completion_tokens",
-        {"max_tokens": "max_tokens"},
-        "the limit has another name",
-    ),
+    HealRule(rf"{_UNKNOWN_FIELD}.*max_completion_tokens", {"max_tokens": "max_tokens"}, "the limit has another name"),
     HealRule(
         rf"{_UNKNOWN_FIELD}.*stream_options|stream_options.*(not permitted|not supported)",
         {"stream_defaults": {}},

@@ -20,7 +20,7 @@ __all__ = ["Rules"]
 _NATIVE_TYPES = ("text_editor_20250728", "bash_20250124", "memory_20250818")
 # Fields that need a beta header.
 _BETA_FIELDS = {
-    *("compaction", "context_management", "fallback_credit_token", "fallbacks", "mcp_servers", "output_format", "thread"),
+    *("compaction", "context_management", "fallback_credit_token", "fallbacks", "mcp_servers", "output_format", "thread")
 }
 # The first API version that refuses sampling parameters for every model.
 _NO_SAMPLING_VERSION = "2026-10-21"
