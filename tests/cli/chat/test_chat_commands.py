@@ -1,15 +1,18 @@
-"""What may follow a slash in a chat. Whatever is typed, the chat goes on."""
+"""The slash commands of a chat. Whatever is typed, the chat continues."""
 
 import asyncio
+import errno
 import os
 import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
 from chat_harness import add, talk, wipe
 
 from toolglot import coding_tools
 from toolglot.cli.chat.commands import COMMANDS, find_command
+from toolglot.config.settings import PolicySettings
 from toolglot.engine.signin import environment
 from toolglot.errors import UnknownName
 from toolglot.messages import Media, Text, load
@@ -20,11 +23,11 @@ SAY = "say hello"
 
 @tool(effects="read")
 def many_lines(count: int) -> str:
-    """Say many lines."""
+    """Return many lines."""
     return "\n".join(f"line {number}" for number in range(count))
 
 
-class TestFinding:
+class TestFindCommand:
     @pytest.mark.parametrize(
         ("text", "name", "argument"),
         [
@@ -35,121 +38,109 @@ class TestFinding:
             ("/save my chat.jsonl", "save", "my chat.jsonl"),
         ],
     )
-    def test_a_command_is_found(self, text: str, name: str, argument: str) -> None:
+    def test_command_is_found(self, text: str, name: str, argument: str) -> None:
         assert find_command(text) == (COMMANDS[name], argument)
 
     @pytest.mark.parametrize("text", ["hello", "//help", "/etc/hosts is odd", "/usr", " /help", "/a/b"])
-    def test_a_prompt_is_none(self, text: str) -> None:
+    def test_prompt_is_not_a_command(self, text: str) -> None:
         assert find_command(text) is None
 
     @pytest.mark.parametrize(
-        ("text", "near"), [("/qiut", "'/quit'"), ("/modle", "'/model'"), ("/s", "/save"), ("/zzzz", "/help")]
+        ("text", "suggestion"),
+        [("/qiut", "'/quit'"), ("/modle", "'/model'"), ("/s", "/save"), ("/zzzz", "/help"), ("/", "/help")],
     )
-    def test_an_unknown_one_names_the_nearest(self, text: str, near: str) -> None:
-        with pytest.raises(UnknownName, match=near):
+    def test_unknown_command_is_an_error_with_suggestions(self, text: str, suggestion: str) -> None:
+        with pytest.raises(UnknownName, match=suggestion):
             find_command(text)
 
-    def test_a_slash_alone_is_no_prompt(self) -> None:
-        with pytest.raises(UnknownName, match="/help"):
-            find_command("/")
+
+LONG, NUL = "x" * 5_000, "nul\x00"
 
 
-class TestAnythingGoes:
-    @pytest.mark.parametrize(
-        "line",
-        [
-            "/" + "x" * 5_000,
-            "/" + "é" * 300,
-            "/nul\x00",
-            "/attach ~nosuchuser/file",
-            "/attach nul\x00",
-            "/attach",
-            "/attach " + "x" * 5_000,
-            "/load ~nosuchuser/file",
-            "/load nul\x00",
-            "/load",
-            "/load " + "x" * 5_000,
-            "/save ~nosuchuser/file",
-            "/save nul\x00",
-            "/save " + "x" * 5_000,
-            "/show ²",
-            "/show -1",
-            "/show 0",
-            "/show 99",
-            "/show",
-            "/model :",
-            "/model zzz:y",
-            "/model simulator:zzz",
-            "/model openai:",
-            "/tools zzz",
-            "hello @~nosuchuser",
-            "hello @nul\x00x",
-            "~nosuchuser",
-            "/nul\x00/x",
-        ],
-    )
-    def test_the_chat_goes_on(self, line: str) -> None:
-        over = talk("think first\nsay x", line, SAY)
-        assert over.code == 0
-        assert over.has("hello")
-
-    def test_a_number_that_is_none_is_said(self) -> None:
-        over = talk("think well\nsay x", "/show abc")
-        assert over.has("abc")
-
-    def test_two_slashes_are_a_prompt_with_one(self) -> None:
-        over = talk("//help me")
-        assert over.agent.conversation[0].text == "/help me"
-
-    def test_a_path_is_a_prompt(self) -> None:
-        over = talk("/etc/hosts and /tmp: what are they?")
-        assert over.agent.conversation[0].text == "/etc/hosts and /tmp: what are they?"
-
-    def test_a_dropped_file_is_attached(self, tmp_path: Path) -> None:
-        file = tmp_path / "my notes.txt"
-        file.write_text("remember the milk")
-        over = talk(str(file).replace(" ", "\\ "))
-        assert over.has("attached: my notes.txt")
-        assert "remember the milk" in over.agent.conversation[0].text
+@pytest.mark.parametrize(
+    "line",
+    [
+        *(f"/{argument}" for argument in (LONG, "é" * 300, NUL, f"{NUL}/x")),
+        *(f"/{name} {argument}" for name in ("attach", "load", "save") for argument in ("~nosuchuser/file", NUL, LONG)),
+        *("/attach", "/load", "/show ²", "/show -1", "/show 0", "/show 99", "/show"),
+        *("/model :", "/model zzz:y", "/model simulator:zzz", "/model openai:", "/tools zzz"),
+        *("hello @~nosuchuser", f"hello @{NUL}x", "~nosuchuser"),
+    ],
+)
+def test_chat_continues_after_any_line(line: str) -> None:
+    over = talk("think first\nsay x", line, SAY)
+    assert over.code == 0
+    assert over.has("hello")
 
 
-class TestHelp:
-    def test_it_names_every_command(self) -> None:
-        over = talk("/help")
-        for name in COMMANDS:
-            assert over.has(f"/{name}")
-        assert len(over.agent.conversation) == 0
+@pytest.mark.parametrize(
+    ("lines", "shown"),
+    [
+        (["think well\nsay x", "/show abc"], ["there is no folded text 'abc'"]),
+        (["think one\nsay x", "/show 7"], ["there is no folded text '7'"]),
+        (["/show"], ["nothing has been folded yet"]),
+        (["/model simulator:openai-chat"], ["nothing in the conversation is lost"]),
+        (["think hm\nsay x"], ["1 word ·"]),
+        (["/tools"], ["add  Add two numbers."]),
+        (["/tools"], ["wipe", "asks first"]),
+        (["/tools add"], ['"name": "add"']),
+        (["/tools add"], ['"description": "Add two numbers."']),
+        (["/tools ad"], ["unknown tool 'ad'", "'add'"]),
+        (["/load nowhere.jsonl"], ["cannot read the conversation 'nowhere.jsonl'"]),
+        (["/attach nowhere"], ["cannot read attachment 'nowhere'"]),
+        ([SAY, "/context"], ["tokens of", "in the next request"]),
+        ([SAY, "/context"], ["context window: 200,000 tokens"]),
+        ([SAY, 'call add {"a": 1, "b": 2}', "/undo"], ["removed 'call add", "3 messages after it"]),
+        ([SAY, 'call add {"a": 1, "b": 2}', "/undo"], ["the effects of its tools are not undone"]),
+        ([SAY, "/undo"], ["and 1 message after it"]),
+        (["/undo"], ["there is nothing to undo"]),
+        ([SAY, "/new", "/undo"], ["there is nothing to undo"]),
+        *((["/help"], [f"/{name} {command.usage}".strip(), command.description]) for name, command in COMMANDS.items()),
+    ],
+)
+def test_output_of_a_command(lines: list[str], shown: list[str]) -> None:
+    assert talk(*lines).has(*shown)
+
+
+@pytest.mark.parametrize(
+    ("line", "settings", "shown"),
+    [
+        ("/model", {"aliases": {"fast": "groq:llama"}}, "fast: groq:llama"),
+        ("/model g", {"aliases": {"g": "simulator:gemini"}}, "switched to simulator:gemini/"),
+        ("/tools", {"policy": PolicySettings(deny=("wi*",))}, "not allowed"),
+        ("/tools", {"tools": []}, "no tools"),
+        ("/context", {"model": "simulator:compatible/x"}, "the context window is unknown"),
+    ],
+)
+def test_output_depends_on_settings(line: str, settings: dict[str, Any], shown: str) -> None:
+    assert talk(line, **settings).has(shown)
+
+
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [("//help me", "/help me"), ("/etc/hosts and /tmp: what are they?", "/etc/hosts and /tmp: what are they?")],
+)
+def test_line_with_a_slash_can_be_a_prompt(line: str, text: str) -> None:
+    assert talk(line).agent.conversation[0].text == text
 
 
 class TestModel:
-    def test_alone_it_says_which(self) -> None:
-        over = talk("/model", aliases={"fast": "groq:llama"})
-        assert over.has("simulator:anthropic/", "(anthropic-messages)")
-        assert over.has("fast: groq:llama")
-
-    def test_another_one_goes_on_with_the_conversation(self) -> None:
+    def test_switch_continues_the_conversation(self) -> None:
         over = talk(SAY, "/model simulator:gemini", SAY)
         assert over.has("switched to simulator:gemini/", "(gemini)", "from simulator:anthropic/")
-        assert [one.role for one in over.agent.conversation] == ["user", "assistant"] * 2
+        assert [message.role for message in over.agent.conversation] == ["user", "assistant"] * 2
         assert over.agent.model.startswith("simulator:gemini/")
 
-    def test_what_is_lost_is_told_then_and_not_again(self) -> None:
+    def test_losses_are_shown_once(self) -> None:
         over = talk("think deeply\nsay yes", "/model simulator:gemini", SAY, SAY)
-        switched = next(place for place, line in enumerate(over.lines) if line.startswith("switched to simulator:gemini"))
-        told = [line for line in over.lines[switched:] if "thinking" in line and "lost" in line]
-        assert len(told) == 1
+        switch = next(index for index, line in enumerate(over.lines) if line.startswith("switched to simulator:gemini"))
+        assert len([line for line in over.lines[switch:] if "thinking" in line and "lost" in line]) == 1
 
-    def test_where_nothing_is_lost_it_is_said(self) -> None:
-        assert talk("/model simulator:openai-chat").has("nothing in the conversation is lost")
-
-    def test_an_empty_conversation_needs_no_mending(self) -> None:
+    def test_empty_conversation_needs_no_repair(self) -> None:
         assert not talk("/model simulator:openai").has("repaired")
 
-    def test_an_alias_will_do(self) -> None:
-        assert talk("/model g", aliases={"g": "simulator:gemini"}).has("switched to simulator:gemini/")
-
     @pytest.mark.parametrize(
-        ("name", "said"),
+        ("name", "shown"),
         [
             ("nope", "neither PROVIDER:MODEL"),
             ("antropic:x", "'anthropic'"),
@@ -157,13 +148,13 @@ class TestModel:
             ("anthropic:claude-sonnet-4-5", "ANTHROPIC_API_KEY"),
         ],
     )
-    def test_one_that_cannot_be_changes_nothing(self, name: str, said: str) -> None:
+    def test_invalid_model_changes_nothing(self, name: str, shown: str) -> None:
         over = talk(SAY, f"/model {name}", SAY)
-        assert over.has(said)
+        assert over.has(shown)
         assert over.agent.model.startswith("simulator:anthropic/")
         assert len(over.agent.conversation) == 4
 
-    def test_a_key_in_the_environment_is_enough(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_key_in_the_environment_is_enough(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
         environment.hide_environment()
         over = talk("/model openai:gpt-5.1")
@@ -172,26 +163,6 @@ class TestModel:
 
 
 class TestTools:
-    def test_all_of_them(self) -> None:
-        over = talk("/tools")
-        assert over.has("add  Add two numbers.")
-        assert over.has("wipe", "asks first")
-        assert not over.has("add", "asks first")
-
-    def test_one_that_is_not_allowed_is_marked(self) -> None:
-        from toolglot.config.settings import PolicySettings
-
-        over = talk("/tools", policy=PolicySettings(deny=("wi*",)))
-        assert over.has("wipe", "not allowed")
-
-    def test_one_as_it_is_offered(self) -> None:
-        over = talk("/tools add")
-        assert over.has('"name": "add"')
-        assert over.has('"description": "Add two numbers."')
-
-    def test_an_unknown_one_names_the_nearest(self) -> None:
-        assert talk("/tools ad").has("unknown tool 'ad'", "'add'")
-
     @pytest.mark.parametrize(
         ("model", "lines"),
         [
@@ -203,25 +174,18 @@ class TestTools:
             ("ollama/llama", {"read": "read", "edit": "edit  "}),
         ],
     )
-    def test_each_has_the_name_that_the_model_sees(self, model: str, lines: dict[str, str], tmp_path: Path) -> None:
+    def test_tools_are_listed_with_the_names_the_model_sees(self, model: str, lines: dict[str, str], tmp_path: Path) -> None:
         over = talk("/tools", model=f"simulator:{model}", tools=[*coding_tools(tmp_path), add])
         shown = {line.split(" ")[0]: line for line in over.lines}
         for name, line in lines.items():
             assert shown[name].startswith(line)
             assert not shown[name].endswith(("not allowed", "hidden from this model"))
 
-    def test_what_a_model_has_no_tool_for_is_marked_and_what_is_denied_too(self, tmp_path: Path) -> None:
-        from toolglot.config.settings import PolicySettings
-
-        over = talk(
-            "/tools",
-            model="simulator:openai-responses/gpt-5.5",
-            tools=coding_tools(tmp_path),
-            policy=PolicySettings(deny=("todo",)),
-        )
+    def test_hidden_and_denied_tools_are_marked(self, tmp_path: Path) -> None:
+        model, policy = "simulator:openai-responses/gpt-5.5", PolicySettings(deny=("todo",))
+        over = talk("/tools", model=model, tools=coding_tools(tmp_path), policy=policy)
         assert over.has("grep  ", "hidden from this model")
         assert over.has("todo  ", "not allowed")
-        assert over.has("patch → apply_patch")
 
     @pytest.mark.parametrize(
         ("model", "name", "shown"),
@@ -232,19 +196,13 @@ class TestTools:
             ("openai-responses/gpt-5.5", "grep", '"name": "grep"'),
         ],
     )
-    def test_one_of_the_built_in_tools_by_either_name(self, model: str, name: str, shown: str, tmp_path: Path) -> None:
+    def test_tool_can_be_named_either_way(self, model: str, name: str, shown: str, tmp_path: Path) -> None:
         over = talk(f"/tools {name}", model=f"simulator:{model}", tools=coding_tools(tmp_path))
         assert over.has(shown)
-
-    def test_either_name_is_completed(self, tmp_path: Path) -> None:
-        words = talk(model="simulator:anthropic/claude-opus-5", tools=coding_tools(tmp_path)).chat.completions("/tools R")
-        assert {"Read", "read", "Bash", "shell"} <= set(words)
-
-    def test_none_at_all(self) -> None:
-        assert talk("/tools", tools=[]).has("no tools")
+        assert name in over.chat.completions("/tools ")
 
     @pytest.mark.parametrize("moves", [True, False])
-    def test_a_long_description_stays_in_its_line(self, moves: bool) -> None:
+    def test_long_description_stays_on_its_line(self, moves: bool) -> None:
         @tool(description="漢字 and words " * 30, effects="write", approval=True)
         def wordy() -> str:
             return ""
@@ -253,27 +211,14 @@ class TestTools:
         assert len([line for line in over.lines if line.strip()]) == 1
 
 
-class TestContext:
-    def test_it_says_how_full_and_of_what(self) -> None:
-        over = talk(SAY, "/context")
-        assert over.has("tokens of", "in the next request")
-        assert over.has("tools")
-        assert over.has("context window: 200,000 tokens")
-
-    def test_the_parts_are_all_of_it(self) -> None:
-        measured = asyncio.run(talk(SAY).agent.context_usage())
-        assert abs(sum(measured.parts.values()) - measured.total) <= len(measured.parts)  # each is rounded
-
-    def test_an_unknown_window_is_said(self) -> None:
-        assert talk("/context", model="simulator:compatible/x").has("the context window is unknown")
-
-    def test_one_word_is_one_word(self) -> None:
-        assert talk("think hm\nsay x").has("1 word ·")
+def test_parts_of_the_context_add_up() -> None:
+    usage = asyncio.run(talk(SAY).agent.context_usage())
+    assert abs(sum(usage.parts.values()) - usage.total) <= len(usage.parts)  # each is rounded
 
 
 class TestSaveAndLoad:
-    def test_what_was_saved_is_loaded(self, tmp_path: Path) -> None:
-        file = tmp_path / "new folder" / "chat.jsonl"
+    def test_saved_conversation_can_be_loaded(self, tmp_path: Path) -> None:
+        file = tmp_path / "new directory" / "chat.jsonl"
         over = talk(SAY, f"/save {file}", "/new", f"/load {file}", "say more")
         assert over.has("saved 2 messages to")
         assert over.has("started a new conversation")
@@ -281,35 +226,27 @@ class TestSaveAndLoad:
         assert len(over.agent.conversation) == 4
         assert len(load(file.read_bytes())[0]) == 2
 
-    def test_only_the_user_may_read_it(self, tmp_path: Path) -> None:
-        file = tmp_path / "deep" / "chat.jsonl"
-        talk(SAY, f"/save {file}")
-        assert stat.S_IMODE(file.stat().st_mode) == 0o600
-        assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
-
-    def test_nobody_may_read_it_while_it_is_written(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        made: list[int] = []
+    def test_only_the_user_can_read_it_even_while_it_is_written(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        modes: list[int] = []
         chmod = Path.chmod
 
-        def seen(self: Path, mode: int) -> None:
-            made.append(stat.S_IMODE(self.stat().st_mode))
+        def record(self: Path, mode: int) -> None:
+            if self.is_file():
+                modes.append(stat.S_IMODE(self.stat().st_mode))
             chmod(self, mode)
 
-        monkeypatch.setattr(Path, "chmod", seen)
-        file = tmp_path / "chat.jsonl"
+        monkeypatch.setattr(Path, "chmod", record)
+        file = tmp_path / "deep" / "chat.jsonl"
         talk(SAY, f"/save {file}")
-        assert {*made, stat.S_IMODE(file.stat().st_mode)} == {0o600}
+        assert {*modes, stat.S_IMODE(file.stat().st_mode)} == {0o600}
+        assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
 
-    def test_without_a_name_it_gets_one(self, tmp_path: Path) -> None:
-        over = talk(SAY, "/save")
-        (file,) = (tmp_path / "state" / "chats").glob("*.jsonl")
-        assert over.has("saved 2 messages") or str(file) in over.shown
+    @pytest.mark.parametrize(("command", "pattern"), [("/save", "state/chats/*.jsonl"), ("/save ~/chat.jsonl", "chat.jsonl")])
+    def test_location(self, command: str, pattern: str, tmp_path: Path) -> None:
+        assert talk(SAY, command).has("saved 2 messages")
+        assert len(list(tmp_path.glob(pattern))) == 1
 
-    def test_a_tilde_is_home(self, tmp_path: Path) -> None:
-        talk(SAY, "/save ~/chat.jsonl", "/load ~/chat.jsonl")
-        assert (tmp_path / "chat.jsonl").is_file()
-
-    def test_a_place_that_cannot_be_written_is_said(self, tmp_path: Path) -> None:
+    def test_unwritable_location_is_reported(self, tmp_path: Path) -> None:
         (tmp_path / "file").write_text("")
         over = talk(SAY, f"/save {tmp_path}/file/chat", f"/save {tmp_path}", SAY)
         assert over.has("cannot save to", "chat")
@@ -317,106 +254,123 @@ class TestSaveAndLoad:
         assert len(over.agent.conversation) == 4
 
     @pytest.mark.parametrize(
+        ("function", "error"),
+        [("os.fsync", errno.ENOSPC), ("os.replace", errno.EIO), ("tempfile.mkstemp", errno.ENOSPC)],
+    )
+    def test_failed_save_keeps_the_old_file(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: str, error: int
+    ) -> None:
+        file = tmp_path / "chats" / "chat.jsonl"
+        talk(SAY, f"/save {file}")
+        before = file.read_bytes()
+
+        def fail(*_: Any, **__: Any) -> Any:
+            raise OSError(error, os.strerror(error))
+
+        def save_with_fault(_: Any) -> str:
+            monkeypatch.setattr(function, fail)
+            return f"/save {file}"
+
+        def continue_without_fault(_: Any) -> str:
+            monkeypatch.undo()
+            return "say on we go"
+
+        over = talk("say other words", save_with_fault, continue_without_fault)
+        assert over.has("cannot save to", os.strerror(error))
+        assert "on we go" in over.shown
+        assert file.read_bytes() == before
+        assert [path.name for path in file.parent.iterdir()] == ["chat.jsonl"]
+
+    def test_unencodable_conversation_keeps_the_old_file(self, tmp_path: Path) -> None:
+        (tmp_path / "chat.jsonl").write_bytes(b"precious")
+
+        def break_save(chat: Any) -> str:
+            chat.agent.save = lambda: (_ for _ in ()).throw(ValueError("cannot be encoded"))
+            return "/save chat.jsonl"
+
+        assert talk(SAY, break_save, SAY).has("cannot save to", "cannot be encoded")
+        assert (tmp_path / "chat.jsonl").read_bytes() == b"precious"
+
+    def test_existing_file_is_replaced_and_made_private(self, tmp_path: Path) -> None:
+        file = tmp_path / "chat.jsonl"
+        file.write_bytes(b"old")
+        file.chmod(0o666)
+        with file.open("rb") as reader:
+            talk(SAY, "/save chat.jsonl")
+            assert reader.read() == b"old"  # a reader of the old file is not disturbed
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        assert len(load(file.read_bytes())[0]) == 2
+
+    def test_symlink_stays_a_symlink(self, tmp_path: Path) -> None:
+        (tmp_path / "real.jsonl").write_bytes(b"old")
+        (tmp_path / "link.jsonl").symlink_to("real.jsonl")
+        talk(SAY, f"/save {tmp_path / 'link.jsonl'}")
+        assert (tmp_path / "link.jsonl").is_symlink()
+        assert len(load((tmp_path / "real.jsonl").read_bytes())[0]) == 2
+
+    @pytest.mark.parametrize(
         "content",
         [b"", b"not json", b"{}", b'{"toolglot": 999}\n', b"\xff\xfe", b"[1]\n[2]\n", b'{"format": 1}\n{"role": 5}\n'],
     )
-    def test_a_damaged_file_keeps_the_conversation(self, content: bytes, tmp_path: Path) -> None:
-        file = tmp_path / "chat.jsonl"
-        file.write_bytes(content)
-        over = talk(SAY, f"/load {file}", SAY)
+    def test_damaged_file_is_named_and_keeps_the_conversation(self, content: bytes, tmp_path: Path) -> None:
+        (tmp_path / "chat.jsonl").write_bytes(content)
+        over = talk(SAY, "/load chat.jsonl", SAY)
         assert over.code == 0
+        assert over.has("chat.jsonl")
         assert len(over.agent.conversation) == 4
         assert not over.has("loaded")
 
-    def test_a_damaged_file_is_named(self, tmp_path: Path) -> None:
-        file = tmp_path / "chat.jsonl"
-        file.write_bytes(b"not json")
-        assert talk(f"/load {file}").has("chat.jsonl")
 
-    def test_a_missing_one_is_named(self) -> None:
-        assert talk("/load nowhere.jsonl").has("cannot read the conversation 'nowhere.jsonl'")
-
-
-class TestUndoAndNew:
-    def test_the_last_prompt_and_its_answer_are_taken_back(self) -> None:
-        over = talk(SAY, 'call add {"a": 1, "b": 2}', "/undo")
-        assert over.has("removed 'call add", "3 messages after it")
-        assert over.has("the effects of its tools are not undone")
-        assert len(over.agent.conversation) == 2
-
-    def test_one_message_is_one_message(self) -> None:
-        assert talk(SAY, "/undo").has("and 1 message after it")
-
-    def test_where_there_is_nothing_it_is_said(self) -> None:
-        over = talk("/undo", SAY, "/undo", "/undo")
-        assert sum("nothing to undo" in line for line in over.lines) == 2
-
-    def test_a_new_conversation_knows_nothing(self) -> None:
-        over = talk(SAY, "/new", "/undo")
-        assert over.has("there is nothing to undo")
-
-    @pytest.mark.parametrize("command", ["/new", "/undo", "/load empty.jsonl"])
-    def test_the_line_below_the_editor_knows_it_too(self, command: str, tmp_path: Path) -> None:
-        talk("/save empty.jsonl")
-        before = talk("/context", f"say {'word ' * 3_000}", command)
-
-        async def fullness() -> str:
-            await before.chat.update_context_usage()
-            return before.chat.status()
-
-        assert before.chat.status() == asyncio.run(fullness())
+@pytest.mark.parametrize("command", ["/new", "/undo", "/load empty.jsonl"])
+def test_status_line_is_updated(command: str) -> None:
+    talk("/save empty.jsonl")
+    chat = talk("/context", f"say {'word ' * 3_000}", command).chat
+    before = chat.status()
+    asyncio.run(chat.update_context_usage())
+    assert chat.status() == before
 
 
 class TestAttach:
-    def test_a_file_goes_with_the_next_prompt_only(self, tmp_path: Path) -> None:
+    def test_file_is_sent_with_the_next_prompt_only(self, tmp_path: Path) -> None:
         (tmp_path / "notes.txt").write_text("remember the milk")
         over = talk("/attach notes.txt", SAY, SAY)
-        first, second = (one for one in over.agent.conversation if one.role == "user")
+        first, second = (message for message in over.agent.conversation if message.role == "user")
         assert over.has("notes.txt will be sent with the next prompt")
         assert over.has("attached: notes.txt")
         assert [type(block) for block in first.blocks] == [Text, Text]
         assert [type(block) for block in second.blocks] == [Text]
 
-    def test_several_add_up(self, tmp_path: Path) -> None:
+    def test_several_files_add_up(self, tmp_path: Path) -> None:
         (tmp_path / "a.png").write_bytes(b"\x89PNG\r\n\x1a\n")
         (tmp_path / "b.txt").write_text("b")
         over = talk("/attach a.png", "/attach 'b.txt'", SAY)
         assert over.has("attached: a.png, b.txt")
         assert any(isinstance(block, Media) for block in over.agent.conversation[0].blocks)
 
-    def test_a_missing_one_is_named(self) -> None:
-        assert talk("/attach nowhere").has("cannot read attachment 'nowhere'")
-
-    def test_a_failed_turn_gives_it_back(self, tmp_path: Path) -> None:
+    def test_failed_turn_keeps_it_for_the_next_prompt(self, tmp_path: Path) -> None:
         (tmp_path / "notes.txt").write_text("remember the milk")
         over = talk("/attach notes.txt", "fault unauthorized 1", SAY)
         assert "remember the milk" in over.agent.conversation[0].text
 
-
-class TestShow:
-    def test_a_long_result_is_shown_whole(self) -> None:
-        over = talk('call many_lines {"count": 50}', "/show 2", tools=[many_lines])
-        assert over.has("line 49")
-
-    def test_without_a_number_it_is_the_last(self) -> None:
-        over = talk("think one\nsay x", "think two\nsay y", "/show")
-        assert over.lines[-1] == "two"
-
-    def test_a_number_that_is_not_there_is_said(self) -> None:
-        assert talk("think one\nsay x", "/show 7").has("there is no folded text '7'")
-
-    def test_where_nothing_is_folded_it_is_said(self) -> None:
-        assert talk("/show").has("nothing has been folded yet")
+    def test_dropped_file_is_attached(self, tmp_path: Path) -> None:
+        (tmp_path / "my notes.txt").write_text("remember the milk")
+        over = talk(str(tmp_path / "my notes.txt").replace(" ", "\\ "))
+        assert over.has("attached: my notes.txt")
+        assert "remember the milk" in over.agent.conversation[0].text
 
 
-class TestQuit:
-    def test_what_comes_after_it_is_not_read(self) -> None:
-        over = talk("/quit", SAY)
-        assert over.code == 0
-        assert over.reader.lines == [SAY]
+def test_show_prints_folded_text_in_full() -> None:
+    assert talk('call many_lines {"count": 50}', "/show 2", tools=[many_lines]).has("line 49")
+    assert talk("think one\nsay x", "think two\nsay y", "/show").lines[-1] == "two"
 
 
-def test_nothing_of_the_real_user_is_touched(tmp_path: Path) -> None:
+def test_nothing_is_read_after_quit() -> None:
+    over = talk("/quit", SAY)
+    assert over.code == 0
+    assert over.reader.lines == [SAY]
+
+
+def test_files_of_the_real_user_are_not_touched(tmp_path: Path) -> None:
     talk('call wipe {"path": "a"}', "y", tools=[add, wipe])
     assert Path(os.environ["TOOLGLOT_STATE"]).parent == tmp_path
     assert (tmp_path / "state" / "audit.jsonl").is_file()
