@@ -4,7 +4,6 @@ They run in this process, because a program takes longer to start than to answer
 """
 
 import base64
-import io
 import json
 import os
 import subprocess
@@ -13,43 +12,13 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+from cli_kit import json_lines, run_cli, run_program
 
-from toolglot.cli.entry import main
-
-PLAIN = {"NO_COLOR": "1", "TERM": "dumb", "COLUMNS": "200"}
-ENV = {**os.environ, **PLAIN}
 CHAT = {"model": "gpt-4o", "messages": [{"role": "user", "content": "Hi"}]}
 REPLY = {"id": "c1", "choices": [{"index": 0, "message": {"role": "assistant", "content": "Hello"}, "finish_reason": "stop"}]}
 
 
-def run(*words: str, given: str | bytes = b"") -> tuple[int, str, str]:
-    data = given.encode() if isinstance(given, str) else given
-    streams = [io.TextIOWrapper(io.BytesIO(one), encoding="utf-8", write_through=True) for one in (data, b"", b"")]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "argv", ["toolglot", *words])
-        patch.setattr(sys.modules["__main__"], "__package__", None, raising=False)
-        for name, stream in zip(("stdin", "stdout", "stderr"), streams, strict=True):
-            patch.setattr(sys, name, stream)
-        for name, value in PLAIN.items():
-            patch.setenv(name, value)
-        with pytest.raises(SystemExit) as end:
-            main()
-    code, (out, err) = end.value.code, (stream.buffer.getvalue().decode() for stream in streams[1:])
-    return (1, out, f"{err}{code}\n") if isinstance(code, str) else (code or 0, out, err)
-
-
-def run_program(*words: str, given: str | bytes = b"") -> tuple[int, str, str]:
-    data = given.encode() if isinstance(given, str) else given
-    program = "import sys; sys.argv[0] = 'toolglot'; from toolglot.cli.entry import main; main()"
-    done = subprocess.run([sys.executable, "-c", program, *words], input=data, capture_output=True, env=ENV)
-    return done.returncode, done.stdout.decode(), done.stderr.decode()
-
-
-def lines(*objects: Any) -> str:
-    return "".join((one if isinstance(one, str) else json.dumps(one)) + "\n" for one in objects)
-
-
-def answers(out: str) -> list[dict[str, Any]]:
+def records(out: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in out.splitlines()]
 
 
@@ -65,13 +34,13 @@ def exchange(body: Any, **more: Any) -> dict[str, Any]:
 
 
 def test_version() -> None:
-    code, out, _ = run("--version")
+    code, out, _ = run_cli("--version")
     assert code == 0
     assert out.startswith("toolglot ")
 
 
 AS_A_PROGRAM: dict[str, tuple[list[str], str]] = {
-    "an answer in a line": (["decode", "--wire", "openai-chat", "--jsonl"], lines(exchange(REPLY), "not json")),
+    "an answer in a line": (["decode", "--wire", "openai-chat", "--jsonl"], json_lines(exchange(REPLY), "not json")),
     "a body": (["convert", "--from", "openai-chat", "--to", "gemini"], json.dumps(CHAT | {"n": 2})),
     "no JSON": (["convert", "--from", "openai-chat", "--to", "gemini"], "{"),
     "wrong usage": (["decode", "--wire", "morse"], ""),
@@ -83,20 +52,20 @@ AS_A_PROGRAM: dict[str, tuple[list[str], str]] = {
 
 @pytest.mark.parametrize("what", AS_A_PROGRAM)
 def test_a_program_says_what_is_said_in_this_process(what: str) -> None:
-    words, given = AS_A_PROGRAM[what]
-    code, out, err = run_program(*words, given=given)
-    assert run(*words, given=given) == (code, out, err)
+    words, stdin = AS_A_PROGRAM[what]
+    code, out, err = run_program(*words, stdin=stdin)
+    assert run_cli(*words, stdin=stdin) == (code, out, err)
     assert out or err
 
 
 class TestDecode:
     def test_a_batch_answers_in_order(self) -> None:
-        given = lines(
+        stdin = json_lines(
             exchange(REPLY, id="a"),
             exchange({"error": {"message": "Slow down", "code": "rate_limit_exceeded"}}, id="b", status=429),
         )
-        code, out, err = run("decode", "--wire", "openai-chat", "--jsonl", given=given)
-        first, second = answers(out)
+        code, out, err = run_cli("decode", "--wire", "openai-chat", "--jsonl", stdin=stdin)
+        first, second = records(out)
         assert (code, err) == (0, "")
         assert first["id"] == "a"
         assert first["reply"]["blocks"] == [{"type": "text", "text": "Hello"}]
@@ -108,8 +77,8 @@ class TestDecode:
     def test_calls_have_every_field(self) -> None:
         call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": "[1]"}}
         body = {"choices": [{"message": {"tool_calls": [call]}, "finish_reason": "tool_calls"}]}
-        _, out, _ = run("decode", "--wire", "openai-chat", "--jsonl", given=lines(exchange(body)))
-        assert answers(out)[0]["reply"]["blocks"] == [
+        _, out, _ = run_cli("decode", "--wire", "openai-chat", "--jsonl", stdin=json_lines(exchange(body)))
+        assert records(out)[0]["reply"]["blocks"] == [
             {"type": "tool_call", "id": "1", "name": "f", "arguments": None, "raw": "[1]"}
         ]
 
@@ -121,8 +90,8 @@ class TestDecode:
             "status": "completed",
             "output": [item, {"type": "reasoning", "summary": []}],
         }
-        _, out, _ = run("decode", "--wire", "openai-responses", "--jsonl", given="\n" + lines(exchange(body)))
-        reply = answers(out)[0]["reply"]
+        _, out, _ = run_cli("decode", "--wire", "openai-responses", "--jsonl", stdin="\n" + json_lines(exchange(body)))
+        reply = records(out)[0]["reply"]
         assert reply["blocks"] == [
             {"type": "foreign", "wire": "openai-responses", "item": item},
             {"type": "thinking", "text": "", "opaque": {"summary": []}},
@@ -138,27 +107,27 @@ class TestDecode:
             {"type": "message_stop"},
         ]
         body = base64.b64encode(b"".join(encode_aws_event(json.dumps(event).encode()) for event in events)).decode()
-        _, out, _ = run(
+        _, out, _ = run_cli(
             "decode",
             "--wire",
             "anthropic-messages",
             "--jsonl",
-            given=lines(exchange(body, streaming=True, response_body_encoding="base64")),
+            stdin=json_lines(exchange(body, streaming=True, response_body_encoding="base64")),
         )
-        assert answers(out)[0]["reply"]["blocks"] == [{"type": "text", "text": "Hi"}]
+        assert records(out)[0]["reply"]["blocks"] == [{"type": "text", "text": "Hi"}]
 
     def test_a_single_raw_body_whole_or_streamed(self, tmp_path: Path) -> None:
         file = tmp_path / "answer"
         file.write_text(json.dumps(REPLY))
-        assert json.loads(run("decode", "--wire", "openai-chat", str(file))[1])["reply"]["blocks"][0]["text"] == "Hello"
+        assert json.loads(run_cli("decode", "--wire", "openai-chat", str(file))[1])["reply"]["blocks"][0]["text"] == "Hello"
         stream = 'data: {"choices":[{"index":0,"delta":{"content":"Yo"},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
-        assert json.loads(run("decode", "--wire", "openai-chat", given=stream)[1])["reply"]["blocks"][0]["text"] == "Yo"
+        assert json.loads(run_cli("decode", "--wire", "openai-chat", stdin=stream)[1])["reply"]["blocks"][0]["text"] == "Yo"
 
     def test_a_truncated_stream_is_an_answer(self) -> None:
         stream = 'data: {"choices":[{"index":0,"delta":{"content":"Yo"}}]}\n\n'
-        code, out, _ = run("decode", "--wire", "openai-chat", "--jsonl", given=lines(exchange(stream, streaming=True)))
+        code, out, _ = run_cli("decode", "--wire", "openai-chat", "--jsonl", stdin=json_lines(exchange(stream, streaming=True)))
         assert code == 0
-        assert answers(out)[0]["error"]["type"] == "TruncatedStream"
+        assert records(out)[0]["error"]["type"] == "TruncatedStream"
 
     @pytest.mark.parametrize(
         ("bad", "words"),
@@ -173,10 +142,10 @@ class TestDecode:
         ids=["text", "array", "no body", "status", "base64", "html"],
     )
     def test_a_bad_line_is_named_and_passed(self, bad: Any, words: str) -> None:
-        code, out, err = run(
-            "decode", "--wire", "openai-chat", "--jsonl", given=lines(exchange(REPLY, id=1), bad, exchange(REPLY, id=3))
+        code, out, err = run_cli(
+            "decode", "--wire", "openai-chat", "--jsonl", stdin=json_lines(exchange(REPLY, id=1), bad, exchange(REPLY, id=3))
         )
-        said = answers(out)
+        said = records(out)
         assert code == 1
         assert [one["id"] for one in said[::2]] == [1, 3]
         assert words in said[1]["error"]["message"]
@@ -186,9 +155,9 @@ class TestDecode:
 
 class TestConvert:
     def test_a_batch(self) -> None:
-        given = lines({"id": "a", "request": CHAT}, {"id": "b", "request": CHAT | {"logit_bias": {"1": 2}}})
-        code, out, err = run("convert", "--from", "openai-chat", "--to", "anthropic-messages", "--jsonl", given=given)
-        first, second = answers(out)
+        stdin = json_lines({"id": "a", "request": CHAT}, {"id": "b", "request": CHAT | {"logit_bias": {"1": 2}}})
+        code, out, err = run_cli("convert", "--from", "openai-chat", "--to", "anthropic-messages", "--jsonl", stdin=stdin)
+        first, second = records(out)
         assert (code, err) == (0, "")
         assert first["model"] == "gpt-4o"
         assert first["request"]["messages"] == [{"role": "user", "content": "Hi"}]
@@ -196,16 +165,16 @@ class TestConvert:
         assert [one["what"] for one in second["losses"]] == ["logit_bias"]
 
     def test_another_model(self) -> None:
-        given = lines({"id": 1, "model": "gemini-2.5-flash", "request": {"contents": [{"parts": [{"text": "Hi"}]}]}})
-        _, out, _ = run("convert", "--from", "gemini", "--to", "openai-chat", "--model", "gpt-4o", "--jsonl", given=given)
-        assert answers(out)[0]["model"] == answers(out)[0]["request"]["model"] == "gpt-4o"
-        _, out, _ = run("convert", "--from", "gemini", "--to", "openai-chat", "--jsonl", given=given)
-        assert answers(out)[0]["request"]["model"] == "gemini-2.5-flash"
+        stdin = json_lines({"id": 1, "model": "gemini-2.5-flash", "request": {"contents": [{"parts": [{"text": "Hi"}]}]}})
+        _, out, _ = run_cli("convert", "--from", "gemini", "--to", "openai-chat", "--model", "gpt-4o", "--jsonl", stdin=stdin)
+        assert records(out)[0]["model"] == records(out)[0]["request"]["model"] == "gpt-4o"
+        _, out, _ = run_cli("convert", "--from", "gemini", "--to", "openai-chat", "--jsonl", stdin=stdin)
+        assert records(out)[0]["request"]["model"] == "gemini-2.5-flash"
 
     def test_one_body_prints_the_body_and_says_the_rest_on_stderr(self, tmp_path: Path) -> None:
         file = tmp_path / "request.json"
         file.write_text(json.dumps(CHAT | {"n": 2}))
-        code, out, err = run("convert", "--from", "openai-chat", "--to", "gemini", str(file))
+        code, out, err = run_cli("convert", "--from", "openai-chat", "--to", "gemini", str(file))
         assert code == 0
         assert json.loads(out) == {"contents": [{"role": "user", "parts": [{"text": "Hi"}]}]}
         assert err.startswith("lost: n at request")
@@ -221,15 +190,15 @@ class TestConvert:
         ids=["missing", "array", "model", "shape"],
     )
     def test_a_bad_line_is_named_and_passed(self, bad: Any, words: str) -> None:
-        given = lines({"id": 1, "request": CHAT}, bad, {"id": 3, "request": CHAT})
-        code, out, err = run("convert", "--from", "openai-chat", "--to", "gemini", "--jsonl", given=given)
+        stdin = json_lines({"id": 1, "request": CHAT}, bad, {"id": 3, "request": CHAT})
+        code, out, err = run_cli("convert", "--from", "openai-chat", "--to", "gemini", "--jsonl", stdin=stdin)
         assert code == 1
-        assert [one["id"] for one in answers(out)] == [1, 2, 3]
-        assert words in answers(out)[1]["error"]["message"]
+        assert [one["id"] for one in records(out)] == [1, 2, 3]
+        assert words in records(out)[1]["error"]["message"]
         assert err.startswith("line 2: ")
 
     def test_no_json_is_one_sentence(self) -> None:
-        code, out, err = run("convert", "--from", "openai-chat", "--to", "gemini", given="{")
+        code, out, err = run_cli("convert", "--from", "openai-chat", "--to", "gemini", stdin="{")
         assert (code, out) == (1, "")
         assert err.startswith("toolglot: the request is not a JSON object")
         assert "Traceback" not in err
@@ -248,7 +217,7 @@ class TestUsage:
         ids=["no wire", "unknown wire", "no target", "no file", "no command"],
     )
     def test_wrong_usage_exits_2(self, words: list[str]) -> None:
-        code, _, err = run(*words)
+        code, _, err = run_cli(*words)
         assert code == 2
         assert "Traceback" not in err
 
@@ -263,15 +232,15 @@ class TestCheck:
     def test_every_provider_is_checked(self) -> None:
         from toolglot.providers.catalog import PROFILES
 
-        code, out, _ = run("check", "-", "--json", given=json.dumps([self.TOOL]))
-        found = {one["provider"]: one for one in answers(out)}
+        code, out, _ = run_cli("check", "-", "--json", stdin=json.dumps([self.TOOL]))
+        found = {one["provider"]: one for one in records(out)}
         assert code == 0
         assert set(found) == set(PROFILES)
         assert found["anthropic"]["losses"] == []
         assert any(loss["where"].startswith("tool 'lookup'") for loss in found["gemini"]["losses"])
 
     def test_text_names_what_is_lost(self) -> None:
-        code, out, _ = run("check", "-", "--for", "gemini:gemini-2.5-flash", given=json.dumps({"tools": [self.TOOL]}))
+        code, out, _ = run_cli("check", "-", "--for", "gemini:gemini-2.5-flash", stdin=json.dumps({"tools": [self.TOOL]}))
         assert code == 0
         assert out.startswith("changed   gemini:gemini-2.5-flash\n")
         assert "lost: " in out
@@ -289,28 +258,23 @@ class TestCheck:
         ids=["mcp", "anthropic", "chat", "responses", "gemini", "ours"],
     )
     def test_a_tool_in_any_form(self, tool: dict[str, Any]) -> None:
-        code, out, _ = run("check", "-", "--for", "openai-chat", "--json", given=json.dumps([tool]))
-        assert (code, answers(out)[0]["losses"]) == (0, [])
+        code, out, _ = run_cli("check", "-", "--for", "openai-chat", "--json", stdin=json.dumps([tool]))
+        assert (code, records(out)[0]["losses"]) == (0, [])
 
     def test_over_a_limit_is_refused(self) -> None:
         many = [{"name": f"t{n}", "inputSchema": {"type": "object"}} for n in range(129)]
-        code, out, _ = run("check", "-", "--for", "openai-chat", given=json.dumps(many))
+        code, out, _ = run_cli("check", "-", "--for", "openai-chat", stdin=json.dumps(many))
         assert code == 1
         assert "limit: number of tools is 129, the limit is 128" in out
 
     def test_module_and_object(self, tmp_path: Path) -> None:
         (tmp_path / "mytools.py").write_text("from toolglot import ToolDefinition\nTOOLS = [ToolDefinition('a', 'b')]\n")
-        done = subprocess.run(
-            [sys.executable, "-m", "toolglot.cli.main", "check", "mytools:TOOLS", "--for", "ollama"],
-            capture_output=True,
-            env=ENV,
-            cwd=tmp_path,
-        )
-        assert done.returncode == 0, done.stderr
-        assert done.stdout.decode().startswith("ok")
+        code, out, err = run_program("check", "mytools:TOOLS", "--for", "ollama", cwd=tmp_path)
+        assert code == 0, err
+        assert out.startswith("ok")
 
     @pytest.mark.parametrize(
-        ("words", "given", "says", "exits"),
+        ("words", "stdin", "says", "exits"),
         [
             (["nope.json"], "", "cannot read nope.json", 2),
             (["nope:tools"], "", "cannot load 'nope:tools'", 2),
@@ -321,16 +285,16 @@ class TestCheck:
         ],
         ids=["file", "module", "json", "number", "object", "provider"],
     )
-    def test_bad_input_is_one_sentence(self, words: list[str], given: str, says: str, exits: int) -> None:
-        code, _, err = run("check", *words, given=given)
+    def test_bad_input_is_one_sentence(self, words: list[str], stdin: str, says: str, exits: int) -> None:
+        code, _, err = run_cli("check", *words, stdin=stdin)
         assert code == exits
         assert says in err
         assert len(err.strip().splitlines()) == 1
 
 
 def test_a_broken_pipe_is_quiet() -> None:
-    given = lines(*({"id": n, "request": CHAT} for n in range(3000)))
+    stdin = json_lines(*({"id": n, "request": CHAT} for n in range(3000)))
     command = f"{sys.executable} -m toolglot.cli.main convert --from openai-chat --to gemini --jsonl | head -n 1"
-    done = subprocess.run(command, shell=True, input=given.encode(), capture_output=True, env=ENV)
+    done = subprocess.run(command, shell=True, input=stdin.encode(), capture_output=True, env=os.environ)
     assert done.stderr.decode() == ""
     assert len(done.stdout.splitlines()) == 1

@@ -1,0 +1,57 @@
+"""Run the command line as a user or a script does: in this process, because a program takes longer to start than to run."""
+
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from toolglot.cli.entry import main
+
+__all__ = ["PLAIN", "Outcome", "json_lines", "run_cli", "run_program"]
+
+PLAIN = {"NO_COLOR": "1", "TERM": "dumb", "COLUMNS": "200"}
+
+
+class Outcome(NamedTuple):
+    """How a command ended, and what it wrote."""
+
+    code: int
+    out: str
+    err: str
+
+    def records(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+def run_cli(*words: str, stdin: str | bytes = b"", **env: str) -> Outcome:
+    """Run a command in this process."""
+    data = stdin.encode() if isinstance(stdin, str) else stdin
+    streams = [io.TextIOWrapper(io.BytesIO(text), encoding="utf-8", write_through=True) for text in (data, b"", b"")]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["toolglot", *words])
+        for name, stream in zip(("stdin", "stdout", "stderr"), streams, strict=True):
+            patch.setattr(sys, name, stream)
+        for name, value in {**PLAIN, **env}.items():
+            patch.setenv(name, value)
+        with pytest.raises(SystemExit) as end:
+            main()
+    code, (out, err) = end.value.code, (stream.buffer.getvalue().decode() for stream in streams[1:])
+    return Outcome(1, out, f"{err}{code}\n") if isinstance(code, str) else Outcome(int(code or 0), out, err)
+
+
+def run_program(*words: str, stdin: str | bytes = b"", cwd: Path | None = None, **env: str) -> Outcome:
+    """Run a command as a program of its own."""
+    data = stdin.encode() if isinstance(stdin, str) else stdin
+    command = [sys.executable, "-m", "toolglot.cli.main", *words]
+    done = subprocess.run(command, input=data, capture_output=True, env={**os.environ, **PLAIN, **env}, cwd=cwd)
+    return Outcome(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+def json_lines(*values: Any) -> str:
+    """Write values as JSON lines; a string is written as it is."""
+    return "".join((value if isinstance(value, str) else json.dumps(value)) + "\n" for value in values)
