@@ -64,7 +64,7 @@ class TestOne:
         assert once("read", {"path": "../a.txt"}, root=inner) == 1
         assert "outside of the workspace" in capsys.readouterr().err
 
-    @pytest.mark.parametrize(("yes", "code", "said"), [(False, 1, "needs an approval"), (True, 0, "did it")])
+    @pytest.mark.parametrize(("yes", "code", "said"), [(False, 1, "needs approval"), (True, 0, "did it")])
     def test_approvals(self, yes: bool, code: int, said: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert once("risky", {"what": "it"}, yes=yes, tools=("call_tools:risky",)) == code
         assert said in "".join(capsys.readouterr())

@@ -190,7 +190,7 @@ class TestApproval:
             assert "\u202e".encode() not in chat.raw
             chat.type("n")
             chat.wait_ready()
-            assert "did not allow the call" in chat.unwrapped
+            assert "It did not run" in chat.unwrapped
             assert not (tmp_path / "deleted").exists()
             chat.leave()
 
@@ -205,7 +205,7 @@ class TestApproval:
             chat.wait_quiet()
             assert not (tmp_path / "deleted").exists()
             chat.type("n")
-            chat.wait_for("did not allow the call")
+            chat.wait_for("It did not run")
             assert not (tmp_path / "deleted").exists()
             chat.wait_until(lambda: chat.waits, "a prompt")
             chat.press("ctrl-a", "ctrl-k")

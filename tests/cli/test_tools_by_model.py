@@ -130,7 +130,7 @@ class TestCall:
         for more in ([], ["--json"]):
             code, out, err = run(capfd, "call", "Read", '{"file_path": "a.txt", "zoom": 2}', "-m", "claude-opus-5", *more)
             assert (code, "one" in out) == (0, True)
-            assert err == "toolglot: parameter 'zoom' at Read: there is none of this name; it was left out\n"
+            assert err == "toolglot: parameter 'zoom' at Read: there is no such parameter; it was ignored\n"
 
     def test_other_tools_take_an_object(self, folder: Path) -> None:
         with pytest.raises(UsageError, match="the arguments are not a JSON object"):

@@ -13,12 +13,11 @@ from toolglot.cli.models import expand_fields, find_profile
 from toolglot.cli.printer import Printer, format_json, write_json_line
 from toolglot.config.loading import load_facade_by_name
 from toolglot.errors import UnknownName, UsageError
-from toolglot.facades.bound_facade import BoundFacade
-from toolglot.facades.catalog import facade_for_model
+from toolglot.loop.model_view import ModelView
 from toolglot.messages import user
 from toolglot.providers.catalog import PROFILES, SURFACES, resolve_profile
 from toolglot.providers.profile import Profile
-from toolglot.request import BUILTIN_TAG, Options, Request, ToolDefinition
+from toolglot.request import Options, Request, ToolDefinition
 from toolglot.tools.registry import ToolRegistry
 from toolglot.wire.codec import encode_request
 from toolglot.wire.spec import SPECS
@@ -34,8 +33,12 @@ def show_tools(tools: list[Any], *, model: str | None, wire: str | None, facade:
     """Print the tools; return 1 if none of them can be sent. Raises UsageError, InvalidTool, NameConflict."""
     profile = _resolve_target(model, wire)
     registry = ToolRegistry(item for item in tools if not isinstance(item, ToolDefinition))
-    definitions = (*registry.definitions(), *(item for item in tools if isinstance(item, ToolDefinition)))
-    definitions = _apply_facade(definitions, facade, profile.model if profile is not None else "")
+    chosen = load_facade_by_name(facade) if facade not in (None, "auto") else None
+    if chosen is None and (profile is None or not profile.model):
+        definitions = registry.definitions()
+    else:
+        definitions = ModelView(profile or resolve_profile("compatible"), registry, facade=chosen or "auto").tools()
+    definitions = (*definitions, *(item for item in tools if isinstance(item, ToolDefinition)))
     if not definitions:
         raise UsageError("there are no tools to show: name some as module:object")
     if profile is None:
@@ -61,18 +64,6 @@ def show_tools(tools: list[Any], *, model: str | None, wire: str | None, facade:
         for text, style in notes:
             printer.print_text(text, style, "", "  ")
     return 0 if entries else 1
-
-
-def _apply_facade(definitions: tuple[ToolDefinition, ...], facade: str | None, model: str) -> tuple[ToolDefinition, ...]:
-    """Show built-in tools under the given facade, or the model's own; other tools follow unchanged."""
-    # A facade that is named is loaded even if there is nothing to show, so that a wrong name is an error.
-    chosen = load_facade_by_name(facade) if facade not in (None, "auto") else None
-    builtin = [definition.name for definition in definitions if BUILTIN_TAG in definition.tags]
-    if not builtin or (facade is None and not model):
-        return definitions
-    chosen = chosen or facade_for_model(model)
-    others = [definition.name for definition in definitions if BUILTIN_TAG not in definition.tags]
-    return BoundFacade(chosen, model, builtin, others).visible_tools(definitions)
 
 
 def _resolve_target(model: str | None, wire: str | None) -> Profile | None:
