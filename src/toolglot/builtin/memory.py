@@ -29,7 +29,7 @@ from toolglot.schema.derive import Internal
 from toolglot.textutil import number_lines, split_lines, unified_diff
 from toolglot.tools.context import Context
 from toolglot.tools.results import ToolOutput
-from toolglot.tools.tool import Tool, tool
+from toolglot.tools.tool import Tool
 
 __all__ = ["ROOT", "MemoryEntry", "MemoryResult", "create_tools"]
 
@@ -102,34 +102,20 @@ def create_tools(state: ToolState) -> list[Tool]:
     """Return the tool `memory`; nothing where there is no directory to keep notes in."""
     if state.state_dir is None:
         return []
-    directory, lock = state.state_dir / "memory", Lock()
+    tools = _MemoryTool(state.state_dir / "memory")
+    view, create = {"command": "view", "path": ROOT}, {"command": "create", "path": f"{ROOT}/style.md"}
+    examples = [view, {**create, "file_text": "Tests are written first.\n"}]
+    return [Tool(tools.memory, effects=("read", "write"), examples=examples, target=tools.target, preview=tools.preview)]
 
-    def target(arguments: dict[str, Any]) -> str:
-        paths = [str(arguments[name]) for name in ("path", "old_path", "new_path") if arguments.get(name)]
-        return ", ".join(path.replace(ROOT, str(directory), 1) if path.startswith(ROOT) else path for path in paths)
 
-    def preview(arguments: dict[str, Any]) -> str:
-        aliases = {"path": arguments.get("old_path"), "file_text": arguments.get("insert_text")}
-        values = {name: arguments.get(name, aliases.get(name)) for name in _Arguments.__struct_fields__}
-        command: Command = arguments.get("command", "view")
-        try:
-            with lock, _open_memory(directory) as notes:
-                result = _Memory(notes, is_preview=True).run(command, _Arguments(**values))
-        except ToolError as e:
-            return f"(this will fail: {e})"
-        return result.diff or " ".join(filter(None, (command, values["path"], values["new_path"])))
+class _MemoryTool:
+    """The tool as a method."""
 
-    @tool(
-        name="memory",
-        effects=("read", "write"),
-        examples=[
-            {"command": "view", "path": ROOT},
-            {"command": "create", "path": f"{ROOT}/style.md", "file_text": "Tests are written first.\n"},
-        ],
-        target=target,
-        preview=preview,
-    )
+    def __init__(self, directory: Path) -> None:
+        self._directory, self._lock = directory, Lock()
+
     def memory(
+        self,
         command: Command,
         path: str | None = None,
         view_range: list[int] | None = None,
@@ -160,11 +146,24 @@ def create_tools(state: ToolState) -> list[Tool]:
         """
         text = insert_text if file_text is None else file_text
         values = _Arguments(old_path if path is None else path, view_range, text, old_str, new_str, insert_line, new_path)
-        with lock, _open_memory(directory) as notes:
+        with self._lock, _open_memory(self._directory) as notes:
             result = _Memory(notes).run(command, values)
         return ToolOutput(_RENDERERS[command](result), to_data(result))
 
-    return [memory]
+    def target(self, arguments: dict[str, Any]) -> str:
+        paths = [str(arguments[name]) for name in ("path", "old_path", "new_path") if arguments.get(name)]
+        return ", ".join(path.replace(ROOT, str(self._directory), 1) if path.startswith(ROOT) else path for path in paths)
+
+    def preview(self, arguments: dict[str, Any]) -> str:
+        aliases = {"path": arguments.get("old_path"), "file_text": arguments.get("insert_text")}
+        values = {name: arguments.get(name, aliases.get(name)) for name in _Arguments.__struct_fields__}
+        command: Command = arguments.get("command", "view")
+        try:
+            with self._lock, _open_memory(self._directory) as notes:
+                result = _Memory(notes, is_preview=True).run(command, _Arguments(**values))
+        except ToolError as e:
+            return f"(this will fail: {e})"
+        return result.diff or " ".join(filter(None, (command, values["path"], values["new_path"])))
 
 
 @contextmanager

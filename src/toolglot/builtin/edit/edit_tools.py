@@ -4,7 +4,7 @@ Laws: a file that the model has not read, or that has changed since, is not edit
 Every byte outside of the changed lines stays what it was.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, get_args
 
@@ -40,7 +40,7 @@ from toolglot.schema.derive import Internal
 from toolglot.textutil import number_lines, pluralize, split_lines
 from toolglot.tools.context import Context
 from toolglot.tools.results import ToolOutput
-from toolglot.tools.tool import Tool, tool
+from toolglot.tools.tool import Tool
 
 __all__ = ["EditPlanner", "EditResult", "TextEdit", "build_snippet", "edit_tools"]
 
@@ -213,54 +213,14 @@ def build_snippet(change: _EditChange, context_lines: int = _CONTEXT_LINES) -> t
     return first, [line[:_MAX_SNIPPET_WIDTH] for line in lines[first - 1 : last]]
 
 
-def _save_edit(state: ToolState, path: str, change: _EditChange) -> ToolOutput:
-    first, lines = build_snippet(change)
-    result = EditResult(
-        **save_change(state, path, change),
-        edits=len(change.replacements),
-        replacements=sum(replacement.count for replacement in change.replacements),
-        strategies=[replacement.strategy for replacement in change.replacements],
-        ranges=list(change.replacements[-1].ranges),
-        first=first,
-        last=first + len(lines) - 1,
-        snippet="\n".join(lines),
-    )
-    return ToolOutput(_render_edit(result), to_data(result))
+class _EditTools:
+    """The tools as methods."""
 
+    def __init__(self, state: ToolState, planner: EditPlanner) -> None:
+        self._state, self._planner = state, planner
 
-def _render_edit(result: EditResult) -> str:
-    if result.created:
-        return f"created {result.path!r} ({pluralize(result.lines, 'line')}, {result.size} bytes)"
-    ranges = [f"{first}-{last}" if first != last else str(first) for first, last in result.ranges[:10]]
-    lines = ", ".join(ranges) + (" …" if len(result.ranges) > len(ranges) else "")
-    lines = f"line{'s' if len(ranges) > 1 or '-' in lines else ''} {lines}"
-    edits, position = (f"{result.edits} edits, ", "; the last in ") if result.edits > 1 else ("", " in ")
-    text = f"edited {result.path!r}: {edits}{pluralize(result.replacements, 'replacement')}{position}{lines}"
-    inexact = [strategy for strategy in result.strategies if strategy != "exact"]
-    if not inexact:
-        return text
-    snippet = number_lines(result.snippet.split("\n")[:_MAX_RENDERED_LINES], result.first)
-    return f"{text}\n[the old text matched only approximately ({', '.join(inexact)}); the file is now:]\n{snippet}"
-
-
-# ---- the tools
-
-
-def edit_tools(state: ToolState, *, require_read: bool = True) -> list[Tool]:
-    """Return `edit`, `multi_edit` and `insert`. require_read: a file that the model has not read is not changed."""
-    planner, target = EditPlanner(state, require_read), file_target(state)
-
-    def plan_edit(path: str, instruction: str = "", **edit: Any) -> TextChange:
-        return planner.plan_replacements(_PREVIEW_CONTEXT, path, [TextEdit(**edit)])
-
-    @tool(
-        name="edit",
-        effects="write",
-        target=target,
-        preview=diff_preview(plan_edit),
-        examples=[{"path": "src/main.py", "old": "retries = 3", "new": "retries = 5"}],
-    )
     def edit(
+        self,
         path: str,
         old: str,
         new: str,
@@ -282,21 +242,9 @@ def edit_tools(state: ToolState, *, require_read: bool = True) -> list[Tool]:
             match: exact (default), or tolerant of differences in whitespace, indentation and small typos.
             instruction: Why the edit is made.
         """
-        with state.lock:
-            edits = [TextEdit(old, new, count, match)]
-            return _save_edit(state, path, planner.plan_replacements(context, path, edits))
+        return self.multi_edit(path, [TextEdit(old, new, count, match)], context)
 
-    def plan_edits(path: str, edits: list[dict[str, object]]) -> TextChange:
-        return planner.plan_replacements(_PREVIEW_CONTEXT, path, [msgspec.convert(edit, TextEdit) for edit in edits])
-
-    @tool(
-        name="multi_edit",
-        effects="write",
-        target=target,
-        preview=diff_preview(plan_edits),
-        examples=[{"path": "a.py", "edits": [{"old": "x = 1", "new": "x = 2"}, {"old": "y", "new": "z", "count": "all"}]}],
-    )
-    def multi_edit(path: str, edits: list[TextEdit], context: Context) -> ToolOutput:
+    def multi_edit(self, path: str, edits: list[TextEdit], context: Context) -> ToolOutput:
         """Make several replacements in one file that you have already read: all of them, or none.
 
         Args:
@@ -304,17 +252,10 @@ def edit_tools(state: ToolState, *, require_read: bool = True) -> list[Tool]:
             edits: 1 to 500 replacements, applied in order; each one sees the result of those before it.
             context: The call.
         """
-        with state.lock:
-            return _save_edit(state, path, planner.plan_replacements(context, path, edits))
+        with self._state.lock:
+            return self._save(path, self._planner.plan_replacements(context, path, edits))
 
-    @tool(
-        name="insert",
-        effects="write",
-        target=target,
-        preview=diff_preview(planner.plan_insertion),
-        examples=[{"path": "src/main.py", "after_line": 0, "text": "import os\n"}],
-    )
-    def insert(path: str, after_line: int, text: str) -> ToolOutput:
+    def insert(self, path: str, after_line: int, text: str) -> ToolOutput:
         """Insert lines into a file that you have already read.
 
         Args:
@@ -322,7 +263,55 @@ def edit_tools(state: ToolState, *, require_read: bool = True) -> list[Tool]:
             after_line: Number of the line after which to insert; 0 inserts at the top of the file.
             text: The lines to insert.
         """
-        with state.lock:
-            return _save_edit(state, path, planner.plan_insertion(path, after_line, text))
+        with self._state.lock:
+            return self._save(path, self._planner.plan_insertion(path, after_line, text))
 
-    return [edit, multi_edit, insert]
+    def _save(self, path: str, change: _EditChange) -> ToolOutput:
+        first, lines = build_snippet(change)
+        result = EditResult(
+            **save_change(self._state, path, change),
+            edits=len(change.replacements),
+            replacements=sum(replacement.count for replacement in change.replacements),
+            strategies=[replacement.strategy for replacement in change.replacements],
+            ranges=list(change.replacements[-1].ranges),
+            first=first,
+            last=first + len(lines) - 1,
+            snippet="\n".join(lines),
+        )
+        return ToolOutput(_render_edit(result), to_data(result))
+
+    def preview_edit(self, path: str, instruction: str = "", **edit: Any) -> TextChange:
+        return self._planner.plan_replacements(_PREVIEW_CONTEXT, path, [TextEdit(**edit)])
+
+    def preview_edits(self, path: str, edits: list[dict[str, object]]) -> TextChange:
+        return self._planner.plan_replacements(_PREVIEW_CONTEXT, path, [msgspec.convert(edit, TextEdit) for edit in edits])
+
+
+def _render_edit(result: EditResult) -> str:
+    if result.created:
+        return f"created {result.path!r} ({pluralize(result.lines, 'line')}, {result.size} bytes)"
+    ranges = [f"{first}-{last}" if first != last else str(first) for first, last in result.ranges[:10]]
+    lines = ", ".join(ranges) + (" …" if len(result.ranges) > len(ranges) else "")
+    lines = f"line{'s' if len(ranges) > 1 or '-' in lines else ''} {lines}"
+    edits, position = (f"{result.edits} edits, ", "; the last in ") if result.edits > 1 else ("", " in ")
+    text = f"edited {result.path!r}: {edits}{pluralize(result.replacements, 'replacement')}{position}{lines}"
+    inexact = [strategy for strategy in result.strategies if strategy != "exact"]
+    if not inexact:
+        return text
+    snippet = number_lines(result.snippet.split("\n")[:_MAX_RENDERED_LINES], result.first)
+    return f"{text}\n[the old text matched only approximately ({', '.join(inexact)}); the file is now:]\n{snippet}"
+
+
+def edit_tools(state: ToolState, *, require_read: bool = True) -> list[Tool]:
+    """Return `edit`, `multi_edit` and `insert`. require_read: a file that the model has not read is not changed."""
+    planner = EditPlanner(state, require_read)
+    tools = _EditTools(state, planner)
+    declarations: list[tuple[Callable[..., ToolOutput], Callable[..., TextChange], dict[str, Any]]] = [
+        (tools.edit, tools.preview_edit, {"path": "src/main.py", "old": "retries = 3", "new": "retries = 5"}),
+        (tools.multi_edit, tools.preview_edits, {"path": "a.py", "edits": [{"old": "x = 1", "new": "x = 2"}]}),
+        (tools.insert, planner.plan_insertion, {"path": "src/main.py", "after_line": 0, "text": "import os\n"}),
+    ]
+    return [
+        Tool(function, effects="write", target=file_target(state), preview=diff_preview(plan), examples=[example])
+        for function, plan, example in declarations
+    ]

@@ -8,8 +8,10 @@ import base64
 import codecs
 import os
 import re
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import PurePosixPath
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 
@@ -49,7 +51,7 @@ from toolglot.schema.derive import Internal
 from toolglot.textutil import number_lines, pluralize, split_lines
 from toolglot.tools.context import Context
 from toolglot.tools.results import MAX_MEDIA, ToolOutput
-from toolglot.tools.tool import Tool, tool
+from toolglot.tools.tool import Tool
 
 __all__ = ["MediaResult", "ReadResult", "WriteResult", "file_tools"]
 
@@ -134,9 +136,6 @@ class WriteResult(msgspec.Struct, frozen=True, kw_only=True):
     """The first lines of the file as it is now."""
 
 
-# ---- read
-
-
 class _ReadRequest(msgspec.Struct, frozen=True):
     """Which part of a file to read."""
 
@@ -178,75 +177,9 @@ class _ReadRequest(msgspec.Struct, frozen=True):
         return LineRange(first, min(limit, _MAX_REQUESTED_LINES), max_bytes, max_width)
 
 
-def _read_path(state: ToolState, context: Context, path: str, request: _ReadRequest) -> ToolOutput:
-    request.check()
-    if _inspect(state, path).is_directory:
-        if request.list_depth is not None:
-            return list_directory(state, path, request.list_depth, context)
-        raise _directory_error(path)
-    with state.workspace.open_file(path) as entry:
-        head = read_all(entry.fd, _HEAD_SIZE)
-        if (media := detect_media(head)) is not None:
-            return _attach_media(state, path, entry, media, pages=request.pages, detail="")
-        if request.pages:
-            message = f"{path!r} is not a PDF document: read it by line numbers instead"
-            raise ToolError(message, kind="validation", code="pages_not_pdf")
-        try:
-            if detect_bom(head) is None and is_binary(head):
-                raise BinaryContent
-            output = _read_lines(state, entry, LineReader(entry.fd, context, head), request, path)
-        except BinaryContent:
-            kind = next((kind for start, kind in _BINARY_KINDS if head.startswith(start)), "binary data")
-            if detect_bom(head) and not head.startswith(codecs.BOM_UTF8):
-                kind = "invalid UTF-16 or UTF-32"
-            message = f"{path!r} is not text but {kind} ({entry.status.st_size} bytes): use a shell command to examine it"
-            raise ToolError(message, code="not_text") from None
-        state.mark_seen(entry.path, entry.version)
-        return output
-
-
-def _inspect(state: ToolState, path: str) -> WorkspaceEntry:
-    entry = state.workspace.inspect(path)
-    if entry is None:
-        raise missing_file_error(state, path)
-    return entry
-
-
-def _directory_error(path: str) -> ToolError:
-    return ToolError(f"{path!r} is a directory: list it to see what it contains", code="is_directory")
-
-
-def _read_lines(state: ToolState, entry: WorkspaceEntry, reader: LineReader, request: _ReadRequest, path: str) -> ToolOutput:
-    line_count = reader.count_lines() if request.tail_lines is not None else None
-    line_range = request.line_range(line_count)
-    scan, is_complete = reader.read_lines(line_range)
-    lines = scan.decode_lines()
-    first, last = line_range.first, line_range.first + len(lines) - 1
-    if not lines and (scan.line_count or first > 1):
-        size = pluralize(scan.line_count, "line") if scan.line_count else "no lines"
-        details = LineOutOfRange(first, scan.line_count)
-        message = f"{path!r} has {size}, so there is no line {first}: start earlier"
-        raise ToolError(message, kind="validation", code="line_out_of_range", details=details)
-    has_more = not is_complete or scan.line_count > last
-    is_as_requested = last >= (request.end_line or last + 1) or len(lines) >= (request.max_lines or len(lines) + 1)
-    result = ReadResult(
-        path=state.display_path(entry.path),
-        absolute=entry.absolute_path,
-        size=entry.status.st_size,
-        lines=lines,
-        first=first,
-        last=last,
-        total=scan.line_count if is_complete else line_count,
-        partial=has_more or first > 1,
-        truncated=has_more and not is_as_requested,
-        next_line=last + 1 if has_more else None,
-        long_lines=scan.truncated_lines,
-        encoding=reader.encoding if scan.is_utf8 else "windows-1252",
-        bom=reader.has_bom and scan.is_utf8,
-        newline=scan.newline,
-        final_newline=not scan.is_unterminated if is_complete else None,
-    )
-    return ToolOutput(_render_read(result, line_range.max_width), to_data(result))
+class _WriteChange(TextChange, frozen=True, kw_only=True):
+    converted: bool = False
+    reencoded: bool = False
 
 
 def _render_read(result: ReadResult, max_width: int) -> str:
@@ -268,98 +201,14 @@ def _render_read(result: ReadResult, max_width: int) -> str:
     return "\n".join([*text, *(f"[{note}]" for note in notes)])
 
 
-def _attach_media(
-    state: ToolState, path: str, entry: WorkspaceEntry, media: tuple[MediaKind, str], *, pages: str | None, detail: str
-) -> ToolOutput:
-    kind, media_type = media
-    if pages and kind == "image":
-        message = f"{path!r} is an image, which has no pages: read it without a page range"
-        raise ToolError(message, kind="validation", code="pages_not_pdf")
-    os.lseek(entry.fd, 0, os.SEEK_SET)
-    data = read_all(entry.fd, MAX_MEDIA + 1)
-    if len(data) > MAX_MEDIA:
-        noun = "an image" if kind == "image" else "a document"
-        message = f"{path!r} is {noun} of {entry.status.st_size >> 20} MB; models accept at most {MAX_MEDIA >> 20} MB"
-        raise ToolError(f"{message}: make it smaller", kind="limit", code="file_too_large")
-    state.mark_seen(entry.path, entry.version)
-    result = MediaResult(
-        kind=kind,
-        path=state.display_path(entry.path),
-        absolute=entry.absolute_path,
-        size=len(data),
-        media_type=media_type,
-        pages=pages or "",
-        detail=detail,
-    )
-    suffix = f"; look at pages {pages}" if pages else ""
-    label = Text(f"[{result.path}: {media_type}, {len(data)} bytes{suffix}]")
-    block = Media(kind, media_type, base64.b64encode(data).decode(), name=entry.path.name)
-    return ToolOutput([label, block], to_data(result))
+class _FileTools:
+    """The tools as methods."""
 
+    def __init__(self, state: ToolState, require_read: bool) -> None:
+        self._state, self._require_read = state, require_read
 
-# ---- write
-
-
-class _WriteChange(TextChange, frozen=True, kw_only=True):
-    converted: bool = False
-    reencoded: bool = False
-
-
-def _plan_write(state: ToolState, path: str, content: str, mode: WriteMode, require_read: bool) -> _WriteChange:
-    check_choice("mode", mode, get_args(WriteMode))
-    check_text(content, "content", MAX_TEXT_BYTES)
-    loaded = load_file(state, path, require_read=require_read if mode == "overwrite" else None)
-    if loaded is None:
-        text_format = TextFormat(newline=detect_newline(content))
-        return _WriteChange(before="", after=content, format=text_format, data=encode_text(content, UTF8), expected="absent")
-    if mode == "create_only":
-        raise ToolError(f"{path!r} already exists: overwrite it, or use another path", code="file_exists")
-    if mode == "append" and loaded.document is None:
-        problem, code = ("too large", "file_too_large") if loaded.too_large else ("not a text file", "not_text")
-        raise ToolError(f"{path!r} is {problem}, so nothing can be appended: use a shell command", code=code)
-    document = loaded.document or Document("", UTF8)
-    text_format = document.format
-    content = content.removeprefix("\ufeff") if text_format.bom else content
-    converted = convert_newlines(content, text_format.newline) if text_format.newline == "crlf" else content
-    after = document.text + converted if mode == "append" else converted
-    check_size(after, path)
-    reencoded = False
-    try:
-        data = encode_text(after, text_format)
-    except ToolError:
-        if mode == "append":
-            raise
-        data, text_format, reencoded = encode_text(after, UTF8), UTF8, True
-    return _WriteChange(
-        before=document.text,
-        after=after,
-        format=msgspec.structs.replace(text_format, newline=detect_newline(after)),
-        data=data,
-        expected=loaded.version,
-        converted=converted != content,
-        reencoded=reencoded,
-    )
-
-
-def _render_write(result: WriteResult) -> str:
-    verb = "created" if result.created else "appended to" if result.mode == "append" else "wrote"
-    notes = "; kept its CRLF line endings" if result.converted else ""
-    if result.reencoded:
-        notes += "; it is UTF-8 now, because its old encoding lacks some of the characters"
-    elif result.encoding != "utf-8":
-        notes += f"; kept its encoding {result.encoding}"
-    return f"{verb} {result.path!r} ({pluralize(result.lines, 'line')}, {result.size} bytes){notes}"
-
-
-# ---- the tools
-
-
-def file_tools(state: ToolState, *, require_read: bool = True) -> list[Tool]:
-    """Return `read`, `write` and `view_image`. require_read: a file that the model has not read is not overwritten."""
-    target = file_target(state)
-
-    @tool(name="read", effects="read", idempotent=True, target=target, examples=[{"path": "src/main.py", "start_line": 1}])
     def read(
+        self,
         path: str,
         context: Context,
         start_line: int | None = None,
@@ -386,19 +235,114 @@ def file_tools(state: ToolState, *, require_read: bool = True) -> list[Tool]:
             list_depth: List a directory, this many levels deep.
         """
         request = _ReadRequest(start_line, end_line, max_lines, tail_lines, pages, allow_large, list_depth)
-        return _read_path(state, context, path, request)
+        request.check()
+        if list_depth is not None and (entry := self._state.workspace.inspect(path)) is not None and entry.is_directory:
+            return list_directory(self._state, path, list_depth, context)
+        with self._open_file(path) as entry:
+            head = read_all(entry.fd, _HEAD_SIZE)
+            if (media := detect_media(head)) is not None:
+                return self._attach_media(path, entry, media, pages=pages, detail="")
+            if pages:
+                message = f"{path!r} is not a PDF document: read it by line numbers instead"
+                raise ToolError(message, kind="validation", code="pages_not_pdf")
+            try:
+                if detect_bom(head) is None and is_binary(head):
+                    raise BinaryContent
+                result = self._read_lines(entry, LineReader(entry.fd, context, head), request, path)
+            except BinaryContent:
+                kind = next((kind for start, kind in _BINARY_KINDS if head.startswith(start)), "binary data")
+                if detect_bom(head) and not head.startswith(codecs.BOM_UTF8):
+                    kind = "invalid UTF-16 or UTF-32"
+                message = f"{path!r} is not text but {kind} ({entry.status.st_size} bytes): use a shell command to examine it"
+                raise ToolError(message, code="not_text") from None
+            self._state.mark_seen(entry.path, entry.version)
+            return ToolOutput(_render_read(result, _LARGE_LINE_CHARS if allow_large else MAX_LINE_CHARS), to_data(result))
 
-    def plan_write(path: str, content: str, mode: WriteMode = "overwrite") -> TextChange:
-        return _plan_write(state, path, content, mode, require_read)
+    @contextmanager
+    def _open_file(self, path: str) -> Generator[WorkspaceEntry]:
+        entry = self._state.workspace.inspect(path)
+        if entry is None:
+            raise missing_file_error(self._state, path)
+        if entry.is_directory:
+            raise ToolError(f"{path!r} is a directory: list it to see what it contains", code="is_directory")
+        with self._state.workspace.open_file(path) as entry:
+            yield entry
 
-    @tool(
-        name="write",
-        effects="write",
-        target=target,
-        preview=diff_preview(plan_write),
-        examples=[{"path": "notes.txt", "content": "first line\n"}],
-    )
-    def write(path: str, content: str, mode: WriteMode = "overwrite") -> ToolOutput:
+    def _read_lines(self, entry: WorkspaceEntry, reader: LineReader, request: _ReadRequest, path: str) -> ReadResult:
+        line_count = reader.count_lines() if request.tail_lines is not None else None
+        line_range = request.line_range(line_count)
+        scan, is_complete = reader.read_lines(line_range)
+        lines = scan.decode_lines()
+        first, last = line_range.first, line_range.first + len(lines) - 1
+        if not lines and (scan.line_count or first > 1):
+            size = pluralize(scan.line_count, "line") if scan.line_count else "no lines"
+            details = LineOutOfRange(first, scan.line_count)
+            message = f"{path!r} has {size}, so there is no line {first}: start earlier"
+            raise ToolError(message, kind="validation", code="line_out_of_range", details=details)
+        has_more = not is_complete or scan.line_count > last
+        is_as_requested = last >= (request.end_line or last + 1) or len(lines) >= (request.max_lines or len(lines) + 1)
+        return ReadResult(
+            path=self._state.display_path(entry.path),
+            absolute=entry.absolute_path,
+            size=entry.status.st_size,
+            lines=lines,
+            first=first,
+            last=last,
+            total=scan.line_count if is_complete else line_count,
+            partial=has_more or first > 1,
+            truncated=has_more and not is_as_requested,
+            next_line=last + 1 if has_more else None,
+            long_lines=scan.truncated_lines,
+            encoding=reader.encoding if scan.is_utf8 else "windows-1252",
+            bom=reader.has_bom and scan.is_utf8,
+            newline=scan.newline,
+            final_newline=not scan.is_unterminated if is_complete else None,
+        )
+
+    def _attach_media(
+        self, path: str, entry: WorkspaceEntry, media: tuple[MediaKind, str], *, pages: str | None, detail: str
+    ) -> ToolOutput:
+        kind, media_type = media
+        if pages and kind == "image":
+            message = f"{path!r} is an image, which has no pages: read it without a page range"
+            raise ToolError(message, kind="validation", code="pages_not_pdf")
+        os.lseek(entry.fd, 0, os.SEEK_SET)
+        data = read_all(entry.fd, MAX_MEDIA + 1)
+        if len(data) > MAX_MEDIA:
+            noun = "an image" if kind == "image" else "a document"
+            message = f"{path!r} is {noun} of {entry.status.st_size >> 20} MB; models accept at most {MAX_MEDIA >> 20} MB"
+            raise ToolError(f"{message}: make it smaller", kind="limit", code="file_too_large")
+        self._state.mark_seen(entry.path, entry.version)
+        result = MediaResult(
+            kind=kind,
+            path=self._state.display_path(entry.path),
+            absolute=entry.absolute_path,
+            size=len(data),
+            media_type=media_type,
+            pages=pages or "",
+            detail=detail,
+        )
+        label = Text(f"[{result.path}: {media_type}, {len(data)} bytes{f'; look at pages {pages}' if pages else ''}]")
+        block = Media(kind, media_type, base64.b64encode(data).decode(), name=entry.path.name)
+        return ToolOutput([label, block], to_data(result))
+
+    def view_image(self, path: str, detail: Detail = "auto") -> ToolOutput:
+        """Show an image file: PNG, JPEG, GIF or WebP.
+
+        Args:
+            path: Image path, relative to the workspace or absolute.
+            detail: Resolution at which to look at it: auto (default), low, high or original.
+        """
+        check_choice("detail", detail, get_args(Detail))
+        with self._open_file(path) as entry:
+            media = detect_media(read_all(entry.fd, _HEAD_SIZE))
+            if media is None or media[0] != "image":
+                suffix = PurePosixPath(path).suffix or "no suffix"
+                message = f"{path!r} ({suffix}) is not a PNG, JPEG, GIF or WebP image: read it as a file instead"
+                raise ToolError(message, code="not_image")
+            return self._attach_media(path, entry, media, pages=None, detail=detail)
+
+    def write(self, path: str, content: str, mode: WriteMode = "overwrite") -> ToolOutput:
         """Write a text file; missing parent directories are created. Read an existing file before you overwrite it.
 
         To change a part of a file, use an edit instead.
@@ -408,30 +352,70 @@ def file_tools(state: ToolState, *, require_read: bool = True) -> list[Tool]:
             content: The complete new text of the file, or the text to append.
             mode: overwrite (default) replaces the file, append adds to its end, create_only fails if it exists.
         """
-        with state.lock:
-            change = _plan_write(state, path, content, mode, require_read)
-            saved = save_change(state, path, change)
+        with self._state.lock:
+            change = self.plan_write(path, content, mode)
+            saved = save_change(self._state, path, change)
         snippet = "\n".join(line[:MAX_LINE_CHARS] for line in split_lines(change.after)[:5])
         result = WriteResult(**saved, mode=mode, converted=change.converted, reencoded=change.reencoded, snippet=snippet)
-        return ToolOutput(_render_write(result), to_data(result))
+        verb = "created" if result.created else "appended to" if mode == "append" else "wrote"
+        notes = "; kept its CRLF line endings" if result.converted else ""
+        if result.reencoded:
+            notes += "; it is UTF-8 now, because its old encoding lacks some of the characters"
+        elif result.encoding != "utf-8":
+            notes += f"; kept its encoding {result.encoding}"
+        text = f"{verb} {result.path!r} ({pluralize(result.lines, 'line')}, {result.size} bytes){notes}"
+        return ToolOutput(text, to_data(result))
 
-    @tool(name="view_image", effects="read", idempotent=True, target=target, examples=[{"path": "docs/plan.png"}])
-    def view_image(path: str, detail: Detail = "auto") -> ToolOutput:
-        """Show an image file: PNG, JPEG, GIF or WebP.
+    def plan_write(self, path: str, content: str, mode: WriteMode = "overwrite") -> _WriteChange:
+        check_choice("mode", mode, get_args(WriteMode))
+        check_text(content, "content", MAX_TEXT_BYTES)
+        loaded = load_file(self._state, path, require_read=self._require_read if mode == "overwrite" else None)
+        if loaded is None:
+            text_format = TextFormat(newline=detect_newline(content))
+            return _WriteChange(
+                before="", after=content, format=text_format, data=encode_text(content, UTF8), expected="absent"
+            )
+        if mode == "create_only":
+            raise ToolError(f"{path!r} already exists: overwrite it, or use another path", code="file_exists")
+        if mode == "append" and loaded.document is None:
+            problem, code = ("too large", "file_too_large") if loaded.too_large else ("not a text file", "not_text")
+            raise ToolError(f"{path!r} is {problem}, so nothing can be appended: use a shell command", code=code)
+        document = loaded.document or Document("", UTF8)
+        text_format = document.format
+        content = content.removeprefix("\ufeff") if text_format.bom else content
+        converted = convert_newlines(content, text_format.newline) if text_format.newline == "crlf" else content
+        after = document.text + converted if mode == "append" else converted
+        check_size(after, path)
+        reencoded = False
+        try:
+            data = encode_text(after, text_format)
+        except ToolError:
+            if mode == "append":
+                raise
+            data, text_format, reencoded = encode_text(after, UTF8), UTF8, True
+        return _WriteChange(
+            before=document.text,
+            after=after,
+            format=msgspec.structs.replace(text_format, newline=detect_newline(after)),
+            data=data,
+            expected=loaded.version,
+            converted=converted != content,
+            reencoded=reencoded,
+        )
 
-        Args:
-            path: Image path, relative to the workspace or absolute.
-            detail: Resolution at which to look at it: auto (default), low, high or original.
-        """
-        check_choice("detail", detail, get_args(Detail))
-        if _inspect(state, path).is_directory:
-            raise _directory_error(path)
-        with state.workspace.open_file(path) as entry:
-            media = detect_media(read_all(entry.fd, _HEAD_SIZE))
-            if media is None or media[0] != "image":
-                suffix = PurePosixPath(path).suffix or "no suffix"
-                message = f"{path!r} ({suffix}) is not a PNG, JPEG, GIF or WebP image: read it as a file instead"
-                raise ToolError(message, code="not_image")
-            return _attach_media(state, path, entry, media, pages=None, detail=detail)
 
-    return [read, write, view_image]
+def file_tools(state: ToolState, *, require_read: bool = True) -> list[Tool]:
+    """Return `read`, `write` and `view_image`. require_read: a file that the model has not read is not overwritten."""
+    tools, target = _FileTools(state, require_read), file_target(state)
+    reading: dict[str, Any] = {"effects": "read", "idempotent": True, "target": target}
+    return [
+        Tool(tools.read, **reading, examples=[{"path": "src/main.py", "start_line": 1}]),
+        Tool(
+            tools.write,
+            effects="write",
+            target=target,
+            preview=diff_preview(tools.plan_write),
+            examples=[{"path": "notes.txt", "content": "first line\n"}],
+        ),
+        Tool(tools.view_image, **reading, examples=[{"path": "docs/plan.png"}]),
+    ]

@@ -216,7 +216,16 @@ class Workspace:
             change_log = ChangeLog(self._backup_dir)
             try:
                 for change in changes:
-                    self._stage_change(change, steps, change_log)
+                    location = self.locate(change.path)
+                    raw_path = location.raw_path
+                    with translate_os_errors(raw_path):
+                        step = StagedChange(change, raw_path, *self._open_parent(location, create=change.data is not None))
+                        steps.append(step)
+                        step.path = self._check_changeable(step.dir_fd, location, [step.name]) / step.name
+                        if any(other.path == step.path for other in steps[:-1]):
+                            message = f"{raw_path!r} would be changed twice at once"
+                            raise ToolError(message, kind="validation", code="concurrent_change")
+                        step.stage(self._backup_dir, change_log)
                 for step in steps:
                     with translate_os_errors(step.raw_path):
                         step.check_expected()
@@ -224,17 +233,6 @@ class Workspace:
             finally:
                 dirty = [step for step in reversed(steps) if not step.clean_up()]
                 change_log.close(keep=bool(dirty))
-
-    def _stage_change(self, change: Change, steps: list[StagedChange], change_log: ChangeLog) -> None:
-        location = self.locate(change.path)
-        with translate_os_errors(location.raw_path):
-            step = StagedChange(change, location.raw_path, *self._open_parent(location, create=change.data is not None))
-            steps.append(step)
-            step.path = self._check_changeable(step.dir_fd, location, [step.name]) / step.name
-            if any(other.path == step.path for other in steps[:-1]):
-                message = f"{location.raw_path!r} would be changed twice at once"
-                raise ToolError(message, kind="validation", code="concurrent_change")
-            step.stage(self._backup_dir, change_log)
 
     def _open_parent(self, location: Location, *, create: bool) -> tuple[int, str, CreatedDirectories]:
         """Open the directory of a file, following a link at the end; return its name there and the directories created."""

@@ -28,13 +28,13 @@ from toolglot.builtin.web.data import (
     WebStepResult,
 )
 from toolglot.builtin.web.page_text import extract_links
-from toolglot.builtin.web.pages import MAX_MATCHES, Format, Page, find_lines, find_relevant_lines, slice_text
+from toolglot.builtin.web.pages import MAX_MATCHES, Format, Page, PageSlice, find_lines, find_relevant_lines, slice_text
 from toolglot.builtin.web.search import SearchQuery, search_web
 from toolglot.errors import ToolError
 from toolglot.schema.derive import Internal
 from toolglot.tools.context import Context
 from toolglot.tools.results import ToolOutput
-from toolglot.tools.tool import Tool, tool
+from toolglot.tools.tool import Tool
 
 __all__ = ["web_tools"]
 
@@ -53,21 +53,51 @@ _DOMAIN = re.compile(r"(?:[^\W_](?:[\w-]{0,61}[^\W_])?\.)*[^\W_](?:[\w-]{0,61}[^
 def web_tools(state: ToolState, web: WebClient | WebConfig | None = None) -> list[Tool]:
     """Return the web tools. Pass a WebClient to close it yourself; otherwise it ends with the tools."""
     client = web if isinstance(web, WebClient) else WebClient(web)
-    single = _make_search_tool(client), _make_open_tool(client), _make_find_tool(client)
-    return [*single, _make_web_tool(client, *single)]
+    tools = _WebTools(client)
+    max_result = client.config.max_chars + 4000
+    common: dict[str, Any] = {"effects": "network", "idempotent": True, "tags": {"web"}}
+    return [
+        Tool(
+            tools.web_search,
+            **common,
+            timeout=60,
+            target=lambda arguments: "; ".join(map(str, arguments.get("queries", ()))),
+            examples=[{"queries": ["python 3.13 release date"], "allowed_domains": ["python.org"]}],
+        ),
+        Tool(
+            tools.web_open,
+            **common,
+            timeout=MAX_TIMEOUT + 30,
+            target=tools.describe_target,
+            max_result=max_result,
+            examples=[{"target": "https://docs.python.org/3/library/asyncio.html"}, {"target": "w2", "start_line": 120}],
+        ),
+        Tool(
+            tools.web_find,
+            **common,
+            timeout=MAX_TIMEOUT + 30,
+            target=tools.describe_target,
+            examples=[{"target": "w1", "pattern": "release date"}],
+        ),
+        Tool(
+            tools.web,
+            **common,
+            timeout=2 * MAX_TIMEOUT + 60,
+            target=tools.describe_steps,
+            max_result=MAX_PARTS * max_result,
+            examples=[{"search_query": [{"q": "asyncio timeout"}], "open": [{"ref_id": "https://docs.python.org/3/"}]}],
+        ),
+    ]
 
 
-def _make_search_tool(client: WebClient) -> Tool:
-    @tool(
-        name="web_search",
-        effects="network",
-        idempotent=True,
-        timeout=60,
-        target=lambda arguments: "; ".join(map(str, arguments.get("queries", ()))),
-        tags={"web"},
-        examples=[{"queries": ["python 3.13 release date"], "allowed_domains": ["python.org"]}],
-    )
+class _WebTools:
+    """The tools as methods."""
+
+    def __init__(self, client: WebClient) -> None:
+        self._client, self._config, self._pages = client, client.config, client.pages
+
     async def web_search(
+        self,
         queries: list[str],
         allowed_domains: list[str] | None = None,
         blocked_domains: list[str] | None = None,
@@ -84,29 +114,24 @@ def _make_search_tool(client: WebClient) -> Tool:
             max_results: Maximum number of results in total, 1-20 (default 8).
         """
         search_queries = _build_queries(queries, allowed_domains, blocked_domains, recency_days, max_results)
-        service, hits = await search_web(client.config, search_queries)
+        service, hits = await search_web(self._config, search_queries)
         items = [
-            SearchItem(ref=client.pages.assign_ref(hit.url), url=hit.url, title=hit.title, snippet=hit.snippet, date=hit.date)
+            SearchItem(ref=self._pages.assign_ref(hit.url), url=hit.url, title=hit.title, snippet=hit.snippet, date=hit.date)
             for hit in hits
         ]
         data = SearchResult(queries=[query.query for query in search_queries], service=service, results=items)
-        return ToolOutput(_render_results(data), to_data(data))
+        searched = ", ".join(f'"{query}"' for query in data.queries)
+        blocks: list[str] = []
+        for item in items:
+            lines = (f"[{item.ref}] {item.title}", item.url, " · ".join(filter(None, (item.date, item.snippet))))
+            blocks.append("\n".join(filter(None, lines)))
+        text = f"Results for {searched}:\n\n" + "\n\n".join(blocks)
+        if not items:
+            text = f"No results for {searched}: try other words, or fewer restrictions."
+        return ToolOutput(text, to_data(data))
 
-    return web_search
-
-
-def _make_open_tool(client: WebClient) -> Tool:
-    @tool(
-        name="web_open",
-        effects="network",
-        idempotent=True,
-        timeout=MAX_TIMEOUT + 30,
-        target=_address_target(client),
-        tags={"web"},
-        max_result=client.config.max_chars + 4000,
-        examples=[{"target": "https://docs.python.org/3/library/asyncio.html"}, {"target": "w2", "start_line": 120}],
-    )
     async def web_open(  # noqa: D417
+        self,
         target: str | list[str],
         context: Context,
         start_line: int | None = None,
@@ -129,7 +154,7 @@ def _make_open_tool(client: WebClient) -> Tool:
             timeout: Seconds for the page to load, 1-120 (default 30).
             link: Number of a link on the page, counted from 1 in its text: opens its target instead.
         """
-        seconds = client.config.timeout if timeout is None else float(timeout)
+        seconds = self._config.timeout if timeout is None else float(timeout)
         if timeout is not None and not 1 <= timeout <= MAX_TIMEOUT:
             raise invalid_argument("timeout", f"is {timeout:g}; use 1 to {MAX_TIMEOUT} seconds")
         if start_line is not None and start_char is not None:
@@ -137,66 +162,55 @@ def _make_open_tool(client: WebClient) -> Tool:
         continues = start_line is not None or start_char is not None
 
         async def open_one(raw_target: str, limit: int) -> OpenResult:
-            url = _resolve_target(client, raw_target)
+            url = self._resolve_target(raw_target)
             if link is not None:
-                page = await _get_page(client, url, seconds, context, allow_cached=True)
+                page = await self._get_page(url, seconds, context, allow_cached=True)
                 links = extract_links(page.text)
                 if not 1 <= link <= len(links):
                     raise invalid_argument("link", f"is {link}; the page {page.url[:200]} has {len(links)} links")
                 url = links[link - 1]
             # A URL that the model wrote is opened anew; a ref, or the next part, shows the page as it was.
-            page = await _get_page(client, url, seconds, context, allow_cached=continues or url != raw_target.strip())
-            text = page.render(format)
-            part = slice_text(text, limit, start_line, start_char)
-            return OpenResult(
-                ref=client.pages.assign_ref(page.requested),
-                url=page.url,
-                requested=page.requested,
-                title=page.title,
-                status=page.status,
-                media_type=page.media_type,
-                how=page.how,
-                sandbox=page.sandbox,
-                format=format,
-                question=question,
-                question_lines=find_relevant_lines(text, question[:2000]) if question else [],
-                notes=list(page.notes),
-                blocked=list(page.blocked),
-                **{name: getattr(part, name) for name in part.__struct_fields__},
-            )
+            page = await self._get_page(url, seconds, context, allow_cached=continues or url != raw_target.strip())
+            part = slice_text(page.render(format), limit, start_line, start_char)
+            return self._build_result(page, part, question, format)
 
         if isinstance(target, list):
-            return await _open_many(target, open_one, client.config.max_chars)
-        data = await open_one(target, client.config.max_chars)
+            return await _open_many(target, open_one, self._config.max_chars)
+        data = await open_one(target, self._config.max_chars)
         return ToolOutput(_render_page(data), to_data(data), is_error=data.status >= 400)
 
-    return web_open
+    def _build_result(self, page: Page, part: PageSlice, question: str | None, format: Format) -> OpenResult:
+        return OpenResult(
+            ref=self._pages.assign_ref(page.requested),
+            url=page.url,
+            requested=page.requested,
+            title=page.title,
+            status=page.status,
+            media_type=page.media_type,
+            how=page.how,
+            sandbox=page.sandbox,
+            format=format,
+            question=question,
+            question_lines=find_relevant_lines(page.render(format), question[:2000]) if question else [],
+            notes=list(page.notes),
+            blocked=list(page.blocked),
+            **{name: getattr(part, name) for name in part.__struct_fields__},
+        )
 
-
-def _make_find_tool(client: WebClient) -> Tool:
-    @tool(
-        name="web_find",
-        effects="network",
-        idempotent=True,
-        timeout=MAX_TIMEOUT + 30,
-        target=_address_target(client),
-        tags={"web"},
-        examples=[{"target": "w1", "pattern": "release date"}],
-    )
-    async def web_find(target: str, pattern: str, context: Context) -> ToolOutput:  # noqa: D417
+    async def web_find(self, target: str, pattern: str, context: Context) -> ToolOutput:  # noqa: D417
         """Find text in a web page. The result shows matching lines with their numbers, which web_open accepts as start_line.
 
         Args:
             target: URL (https://…) or the ref of a page or a search result, such as w3.
             pattern: Text to find, matched case-insensitively; not a regular expression. 1 to 1000 characters.
         """
-        url = _resolve_target(client, target)
+        url = self._resolve_target(target)
         if not pattern.strip() or len(pattern) > MAX_PATTERN_CHARS:
             raise invalid_argument("pattern", f"must be a text of 1 to {MAX_PATTERN_CHARS} characters")
-        page = await _get_page(client, url, client.config.timeout, context, allow_cached=True)
+        page = await self._get_page(url, self._config.timeout, context, allow_cached=True)
         matches, total = find_lines(page.text, pattern)
         data = FindResult(
-            ref=client.pages.assign_ref(page.requested),
+            ref=self._pages.assign_ref(page.requested),
             url=page.url,
             title=page.title,
             pattern=pattern,
@@ -205,30 +219,17 @@ def _make_find_tool(client: WebClient) -> Tool:
             total_lines=page.text.count("\n") + 1,
             how=page.how,
         )
-        return ToolOutput(_render_matches(data), to_data(data))
+        head = f"[{data.ref}] {data.title}\n{data.url}\n"
+        if not matches:
+            text = f"{head}None of the {data.total_lines} lines contains {pattern!r}; try fewer words."
+            return ToolOutput(text, to_data(data))
+        blocks = ["\n".join([*match.before, f"{match.line}: {match.text}", *match.after]).strip("\n") for match in matches]
+        shown = f" (the first {MAX_MATCHES} are shown)" if total > len(matches) else ""
+        head += f"{total} of {data.total_lines} lines contain {pattern!r}{shown}:"
+        return ToolOutput("\n\n".join([head, *blocks]), to_data(data))
 
-    return web_find
-
-
-def _make_web_tool(client: WebClient, web_search: Tool, web_open: Tool, web_find: Tool) -> Tool:
-    """Return the tool `web`, which combines the others in one call."""
-
-    def target(arguments: dict[str, Any]) -> str:
-        names = {"search_query": "q", "open": "ref_id", "find": "ref_id"}
-        steps = [(cast(list[dict[str, Any]], arguments.get(kind) or []), name) for kind, name in names.items()]
-        return "; ".join(str(item.get(name, "")) for items, name in steps for item in items)
-
-    @tool(
-        name="web",
-        effects="network",
-        idempotent=True,
-        timeout=2 * MAX_TIMEOUT + 60,
-        target=target,
-        tags={"web"},
-        max_result=MAX_PARTS * (client.config.max_chars + 4000),
-        examples=[{"search_query": [{"q": "asyncio timeout"}], "open": [{"ref_id": "https://docs.python.org/3/"}]}],
-    )
     async def web(  # noqa: D417
+        self,
         context: Context,
         search_query: list[WebQuery] | None = None,
         open: list[WebOpen] | None = None,
@@ -245,51 +246,50 @@ def _make_web_tool(client: WebClient, web_search: Tool, web_open: Tool, web_find
         if not 1 <= (count := len(queries) + len(pages) + len(finds)) <= MAX_PARTS:
             raise invalid_argument("search_query", f"and the other lists have {count} steps in total; use 1 to {MAX_PARTS}")
         searches = [
-            _run_step("search_query", web_search, queries=[q.q], allowed_domains=q.domains or None, recency_days=q.recency)
-            for q in queries
+            _run_step("search_query", self.web_search([query.q], query.domains or None, None, query.recency))
+            for query in queries
         ]
-        opens = [
-            _run_step("open", web_open, target=page.ref_id, start_line=page.lineno, link=page.link, context=context)
-            for page in pages
-        ]
+        opens = [_run_step("open", self.web_open(page.ref_id, context, page.lineno, link=page.link)) for page in pages]
         results = await asyncio.gather(*searches, *opens)
         # Only now: pages that were just opened need not be opened again.
-        steps = [_run_step("find", web_find, target=item.ref_id, pattern=item.pattern, context=context) for item in finds]
+        steps = [_run_step("find", self.web_find(item.ref_id, item.pattern, context)) for item in finds]
         results += await asyncio.gather(*steps)
         text = "\n\n---\n\n".join(result.text for result in results)
         return ToolOutput(text, to_data(WebResult(parts=results)), is_error=all(result.is_error for result in results))
 
-    return web
-
-
-async def _run_step(kind: Literal["search_query", "open", "find"], step_tool: Tool, **arguments: Any) -> WebStepResult:
-    """Run one step by the tool for it; its failure does not affect the others."""
-    try:
-        output = cast(ToolOutput, await step_tool.function(**arguments))
-    except ToolError as e:
-        return WebStepResult(kind=kind, text=str(e), is_error=True)
-    return WebStepResult(kind=kind, text=str(output.content), data=output.data, is_error=output.is_error)
-
-
-# ---- arguments
-
-
-def _address_target(client: WebClient) -> Callable[[dict[str, Any]], str]:
-    def target(arguments: dict[str, Any]) -> str:
+    def describe_target(self, arguments: dict[str, Any]) -> str:
         value = arguments.get("target", "")
         targets = cast(list[Any], value) if isinstance(value, list) else [value]
         link = f", its link {arguments['link']}" if arguments.get("link") is not None else ""
-        return ", ".join(client.pages.resolve_target(str(item)) for item in targets) + link
+        return ", ".join(self._pages.resolve_target(str(item)) for item in targets) + link
 
-    return target
+    def describe_steps(self, arguments: dict[str, Any]) -> str:
+        names = {"search_query": "q", "open": "ref_id", "find": "ref_id"}
+        steps = [(cast(list[dict[str, Any]], arguments.get(kind) or []), name) for kind, name in names.items()]
+        return "; ".join(str(item.get(name, "")) for items, name in steps for item in items)
+
+    def _resolve_target(self, target: str) -> str:
+        if not target.strip():
+            raise invalid_argument("target", "is empty; use a URL (https://…) or a ref such as w1")
+        if len(target) > MAX_URL:
+            raise invalid_argument("target", f"has over {MAX_URL} characters")
+        return self._pages.resolve_target(target)
+
+    async def _get_page(self, url: str, seconds: float, context: Context, *, allow_cached: bool) -> Page:
+        page = self._pages.get_fresh(url) if allow_cached else None
+        if page is None:
+            context.report(f"opening {url[:200]}")
+            page = await self._client.open(url, seconds)
+        return page
 
 
-def _resolve_target(client: WebClient, target: str) -> str:
-    if not target.strip():
-        raise invalid_argument("target", "is empty; use a URL (https://…) or a ref such as w1")
-    if len(target) > MAX_URL:
-        raise invalid_argument("target", f"has over {MAX_URL} characters")
-    return client.pages.resolve_target(target)
+async def _run_step(kind: Literal["search_query", "open", "find"], step: Awaitable[ToolOutput]) -> WebStepResult:
+    """Run one step; its failure does not affect the others."""
+    try:
+        output = await step
+    except ToolError as e:
+        return WebStepResult(kind=kind, text=str(e), is_error=True)
+    return WebStepResult(kind=kind, text=str(output.content), data=output.data, is_error=output.is_error)
 
 
 def _build_queries(
@@ -318,17 +318,6 @@ def _check_domains(domains: list[str] | None, name: str) -> tuple[str, ...]:
             raise invalid_argument(name, f"contains {text[:100]!r}, which is not a domain; write it as python.org")
         normalized.append(domain)
     return tuple(dict.fromkeys(normalized))
-
-
-# ---- results
-
-
-async def _get_page(client: WebClient, url: str, seconds: float, context: Context, *, allow_cached: bool) -> Page:
-    page = client.pages.get_fresh(url) if allow_cached else None
-    if page is None:
-        context.report(f"opening {url[:200]}")
-        page = await client.open(url, seconds)
-    return page
 
 
 async def _open_many(targets: list[str], open_one: Callable[[str, int], Awaitable[OpenResult]], limit: int) -> ToolOutput:
@@ -365,23 +354,3 @@ def _render_page(data: OpenResult) -> str:
         position = f"start_line {data.next_line}" if data.next_line is not None else f"start_char {data.next_char}"
         tail = f"\n\n(There is more: web_open with target {data.ref} and {position}.)"
     return "\n".join(head) + "\n\n" + (data.text or "(The page has no text.)") + tail
-
-
-def _render_matches(data: FindResult) -> str:
-    head = f"[{data.ref}] {data.title}\n{data.url}\n"
-    if not data.matches:
-        return f"{head}None of the {data.total_lines} lines contains {data.pattern!r}; try fewer words."
-    blocks = ["\n".join([*match.before, f"{match.line}: {match.text}", *match.after]).strip("\n") for match in data.matches]
-    shown = f" (the first {MAX_MATCHES} are shown)" if data.total > len(data.matches) else ""
-    return f"{head}{data.total} of {data.total_lines} lines contain {data.pattern!r}{shown}:\n\n" + "\n\n".join(blocks)
-
-
-def _render_results(data: SearchResult) -> str:
-    queries = ", ".join(f'"{query}"' for query in data.queries)
-    if not data.results:
-        return f"No results for {queries}: try other words, or fewer restrictions."
-    blocks: list[str] = []
-    for item in data.results:
-        lines = (f"[{item.ref}] {item.title}", item.url, " · ".join(filter(None, (item.date, item.snippet))))
-        blocks.append("\n".join(filter(None, lines)))
-    return f"Results for {queries}:\n\n" + "\n\n".join(blocks)
