@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -154,8 +155,8 @@ def test_every_mapped_parameter_is_accepted(shared: Path) -> None:
                 for word in re.findall(r"'([^']+)':", str(view.accepted_schema))
             }
             for target in (value for name, value in row.items() if name != "same_as" and accepted):
-                names = target.get("param", []) if isinstance(target, dict) else target
-                names = [names] if isinstance(names, str) else names
+                param: Any = cast(Arguments, target).get("param", []) if isinstance(target, dict) else target
+                names: list[str] = [param] if isinstance(param, str) else param
                 assert {name.rpartition(".")[2] for name in names} <= accepted, key
     for harness, aliases in mapping["input_aliases"].items():
         known = {alias for facade_id in HARNESSES[harness] for view in find_facade(facade_id).views for alias in view.aliases}

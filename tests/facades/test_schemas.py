@@ -183,7 +183,8 @@ def test_the_neutral_tools_of_the_requirements() -> None:
 
 def to_pattern(rule: str) -> str:
     """The grammar as a regular expression: none of its rules is recursive."""
-    body = dict(line.split(": ", 1) for line in GRAMMAR.strip().split("\n"))[rule]
+    rules: dict[str, str] = {name: body for name, _, body in (line.partition(": ") for line in GRAMMAR.strip().split("\n"))}
+    body = rules[rule]
     if body.startswith("/"):
         return f"(?:{body[1:-1]})"
     parts: list[str] = re.findall(r'"[^"]*"|[A-Za-z_]+|[()|?*+]', body)

@@ -4,7 +4,7 @@ Lines are counted from 1, and from the end where they are negative; times are se
 """
 
 import math
-from typing import Any
+from typing import Any, cast
 
 from msgspec import UNSET
 
@@ -76,7 +76,7 @@ def _read_from_base(base: Arguments) -> Arguments:
 def _legacy_edits(edits: Any) -> list[Arguments]:
     return [
         {"old": edit["old"], "new": edit["new"], "count": "all" if edit.get("replace_all") else "one", "match": "exact"}
-        for edit in (edits if isinstance(edits, list) else [edits])
+        for edit in (cast(list[Arguments], edits) if isinstance(edits, list) else [edits])
     ]
 
 

@@ -151,7 +151,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
 
         Unknown keys of nested objects are allowed and have no effect.
         """
-        shown = self.parameters or {"type": "object", "properties": {}}
+        shown: Schema = self.parameters or {"type": "object", "properties": {}}
         if self.kind == "freeform" and self.parameters is None:  # how it is called on wires that have only functions
             shown = {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}
         properties = {**shown.get("properties", {}), **self.accepts}

@@ -33,7 +33,7 @@ from toolglot.facades.gpt.patches import (
 )
 from toolglot.facades.mapping import call_field, to_milliseconds
 from toolglot.facades.parameters import boolean, closed_schema, integer, number, object_schema, string, string_list
-from toolglot.facades.view import Arguments, Case, Field, Renderer, View
+from toolglot.facades.view import Arguments, Case, Field, RenderContext, Renderer, View
 from toolglot.messages import Opaque
 from toolglot.request import Schema
 from toolglot.schema.arguments import Issue, explain_issues
@@ -86,14 +86,28 @@ def _following_commands(native: Arguments) -> Any:
     return [str(line) for line in native.get("commands") or ()][1:] or UNSET
 
 
-def _patch_case(result: Renderer, **options: Any) -> Case:
+def _cannot_express(base: Arguments) -> None:
+    """Another tool of the facade expresses it."""
+
+
+def _patch_case(
+    result: Renderer,
+    from_base: Callable[[Arguments], Arguments | None] = _cannot_express,
+    native_data: Callable[[RenderContext], Any] | None = None,
+) -> Case:
     """A command that is nothing but a patch is the patch."""
 
     def to_base(native: Arguments) -> Arguments:
         return {"text": rebase_patch(_get_directory(native), extract_patch(_get_command(native) or "") or "")}
 
-    options.setdefault("from_base", lambda base: None)
-    return Case(base="patch", to_base=to_base, result=result, failure=render_patch_failure, **options)
+    return Case(
+        base="patch",
+        to_base=to_base,
+        from_base=from_base,
+        result=result,
+        failure=render_patch_failure,
+        native_data=native_data,
+    )
 
 
 def _make_command_view(
@@ -335,10 +349,13 @@ SHELL_COMMAND = _make_command_view(
 )
 
 
+def _patch_to_argv(base: Arguments) -> Arguments:
+    return {"command": ["apply_patch", render_patch(base)]}
+
+
 def make_shell(*, applies_patches: bool) -> View:
     """The older tool, which takes a program with its arguments. `applies_patches`: files are changed through it alone."""
     patches = f' ["apply_patch", PATCH] changes files. {PATCH_FORMAT}' if applies_patches else ""
-    from_base = {"from_base": lambda base: {"command": ["apply_patch", render_patch(base)]}} if applies_patches else {}
     return _make_command_view(
         "shell",
         'Run a program, such as ["bash", "-lc", "ls -la"], in a sandbox and return its output. Each one starts in the '
@@ -352,7 +369,7 @@ def make_shell(*, applies_patches: bool) -> View:
             workdir=_WORKDIR,
         ),
         _shell_case("shell", render_json, "command", _to_argv, "login", _TIMEOUT_FIELD, _LENGTH_FIELD),
-        _patch_case(render_patch_json, **from_base),
+        _patch_case(render_patch_json, _patch_to_argv if applies_patches else _cannot_express),
         represents=frozenset({"shell", "patch"} if applies_patches else {"shell"}),
     )
 
