@@ -170,14 +170,8 @@ class TestHandOver:
             *("editor", "editor", "apply_patch", run),
         ]
         # What this very model said a moment ago stays as it was said.
-        assert ours == [
-            *("read", "shell", "read", "Read", "Nothing", "edit", "ast_search"),
-            *(*bravo[7:], "read", "patch"),
-        ]
-        assert names(sent[-1].history) == [
-            *acme,
-            *("Read", "editor", "patch", "Bash", "Read", "patch", "Write", "Cat"),
-        ]
+        assert ours == [*("read", "shell", "read", "Read", "Nothing", "edit", "ast_search"), *(*bravo[7:], "read", "patch")]
+        assert names(sent[-1].history) == [*acme, *("Read", "editor", "patch", "Bash", "Read", "patch", "Write", "Cat")]
 
     def test_arguments_are_in_the_same_words(self, first: str, second: str, live: bool) -> None:
         sent = played(first, second, live).sent

@@ -171,10 +171,7 @@ def test_an_agent_works_with_it() -> None:
     transport = make_transport()
     agent = Orchestrator(make_engine("anthropic", transport), tools=base_tools(), facade=mine())
     outcomes = asyncio.run(agent.run('call open_file {"file": "a.txt", "from": 1} call open_file {"file": "b"}')).outcomes
-    assert [one.result.text for one in outcomes] == [
-        "== a.txt from 2 {} ==\ntwo\nthree",
-        "failed (not_found): there is no b",
-    ]
+    assert [one.result.text for one in outcomes] == ["== a.txt from 2 {} ==\ntwo\nthree", "failed (not_found): there is no b"]
     assert list_refusals(transport.sent) == []
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from msgspec import UNSET
 
 from toolglot.errors import ToolError
+from toolglot.facades import anthropic_rendering as anthropic
 from toolglot.facades.claude_code import edit_case, image_case
 from toolglot.facades.claude_rendering import render_page, render_search
 from toolglot.facades.mapping import (
@@ -20,7 +21,7 @@ from toolglot.facades.mapping import (
     to_seconds,
 )
 from toolglot.facades.parameters import array, boolean, integer, object_schema, string
-from toolglot.facades.rendering import exited_nonzero, format_matches, number_lines, output_notes, read_notes
+from toolglot.facades.rendering import exited_nonzero
 from toolglot.facades.view import Arguments, Case, Facade, Field, RenderContext, Renderer, View
 from toolglot.facades.web_search import make_search_view
 from toolglot.messages import Opaque
@@ -29,9 +30,7 @@ from toolglot.wire.spec import ANTHROPIC_MESSAGES
 
 __all__ = ["TABLES"]
 
-MAX_OUTPUT, MAX_READ = 100 * 1024, 256 * 1024
-"""Characters of a command's output, and bytes of a file that is read whole, in the agent tool set."""
-_NUMBERS = "{:>6}\t{}"
+MAX_OUTPUT = 100 * 1024  # characters of output that the agent tool set shows
 _VIEW_RANGE = array(
     integer(), "First and last line to show, counted from 1; -1 is the end of the file.", minItems=2, maxItems=2
 )
@@ -46,7 +45,7 @@ def _native_type(kind: str, name: str) -> dict[str, Opaque]:
 # ---- line ranges
 
 
-def _start_line(native: Arguments) -> Any:
+def start_line(native: Arguments) -> Any:
     if "view_range" not in native:
         return UNSET
     first, last = native["view_range"]
@@ -55,12 +54,12 @@ def _start_line(native: Arguments) -> Any:
     return max(1, first)
 
 
-def _end_line(native: Arguments) -> Any:
+def end_line(native: Arguments) -> Any:
     # An end of 0 or less is the end of the file.
     return native["view_range"][1] if native.get("view_range", (0, 0))[1] > 0 else UNSET
 
 
-def _view_range_from_base(base: Arguments) -> Any:
+def view_range_from_base(base: Arguments) -> Any:
     first, last = base.get("start_line", 1), base.get("end_line", -1)
     if "max_lines" in base and last < 0:
         last = first + base["max_lines"] - 1
@@ -68,13 +67,9 @@ def _view_range_from_base(base: Arguments) -> Any:
 
 
 _RANGE_FIELDS = (
-    call_field("view_range", "start_line", _start_line, _view_range_from_base),
-    call_field("view_range", "end_line", _end_line, _view_range_from_base),
+    call_field("view_range", "start_line", start_line, view_range_from_base),
+    call_field("view_range", "end_line", end_line, view_range_from_base),
 )
-
-
-def _continuation_notes(data: Arguments) -> list[str]:
-    return read_notes(data, "", f"view_range [{data['next_line']}, -1]")
 
 
 # ---- the text editor
@@ -87,7 +82,7 @@ def _command_field(command: str) -> Field:
     return call_field("command", "command", lambda native: UNSET, lambda base: command)
 
 
-def _select_command(native: Arguments) -> str:
+def select_command(native: Arguments) -> str:
     """A path that can only be a directory is listed. An unknown command is refused by the schema."""
     command, path = native.get("command"), str(native.get("path", ""))
     if command == "view" and (path.endswith("/") or path in ("", ".")):
@@ -95,86 +90,19 @@ def _select_command(native: Arguments) -> str:
     return command if command in _COMMANDS else "view"
 
 
-def _insert_text(native: Arguments) -> str:
+def insert_text(native: Arguments) -> str:
     text = native.get("insert_text", native.get("new_str"))
     if text is None:
         raise ToolError("str_replace_based_edit_tool: insert needs insert_text; give the lines", kind="validation")
     return text
 
 
-def _directory_from_base(base: Arguments) -> str:
+def directory_from_base(base: Arguments) -> str:
     path = base.get("path") or "."
     return path if path == "." else path.rstrip("/") + "/"
 
 
-def _render_view(context: RenderContext) -> str:
-    data = context.data
-    if data["kind"] != "text":
-        return _render_directory(context) if data["kind"] == "folder" else context.text
-    lines = [number_lines(data["lines"], data["first"], _NUMBERS)] if data["lines"] else ["[the file is empty]"]
-    return "\n".join([_content_header(context.base["path"]), *lines, *_continuation_notes(data)])
-
-
-def _content_header(path: str) -> str:
-    return f"Here's the content of {path} with line numbers:"
-
-
-def _directory_header(path: str) -> str:
-    return f"Here are the files and directories up to 2 levels deep in {path}, excluding hidden items:"
-
-
-def _format_size(size: int) -> str:
-    return f"{size}B" if size < 1024 else f"{size / 1024:.1f}K" if size < 1024**2 else f"{size / 1024**2:.1f}M"
-
-
-def _render_directory(context: RenderContext) -> str:
-    data = context.data
-    path = context.base["path"].rstrip("/") or "."
-    lines = [_directory_header(path)]
-    for entry in data["entries"]:
-        if not any(name.startswith(".") for name in entry["path"].split("/")):
-            slash = "/" if entry["kind"] == "folder" else ""
-            lines.append(f"{_format_size(entry['size'])}\t{path}/{entry['path']}{slash}")
-    if data["truncated"]:
-        lines.append(f"[{len(data['entries'])} of {data['total']} entries are shown]")
-    return "\n".join(lines)
-
-
-def _render_create(context: RenderContext) -> str:
-    path = context.base["path"]
-    return f"File created successfully at: {path}" if context.data["created"] else f"The file {path} has been overwritten."
-
-
-def _render_change(context: RenderContext) -> str:
-    data = context.data
-    snippet = number_lines(data["snippet"].split("\n"), data["first"], _NUMBERS)
-    return f"The file {context.base['path']} has been edited. The changed lines are now:\n{snippet}"
-
-
-def _render_failure(context: RenderContext) -> str:
-    """A failure as the SDK's reference implementation words it; the memory tool raises the same codes."""
-    base, details = context.base, context.details
-    old, path = base.get("old", base.get("old_str", "")), base.get("path", "")
-    match context.code, getattr(details, "reason", ""):
-        case "edit_failed", "not_found":
-            nearest = f" The most similar text is:\n{details.nearest}" if details.nearest else ""
-            return f"No replacement was performed, old_str `{old}` did not appear verbatim in {path}.{nearest}"
-        case "edit_failed", "ambiguous":
-            lines = ", ".join(map(str, details.lines))
-            return (
-                f"No replacement was performed. Multiple occurrences of old_str `{old}` in lines: {lines}. "
-                "Please ensure it is unique"
-            )
-        case "edit_failed", "identical":
-            return "No replacement was performed: old_str and new_str are identical."
-        case "line_out_of_range", _ if "after_line" in base or "insert_line" in base:
-            line = base.get("after_line", base.get("insert_line"))
-            return f"Invalid `insert_line` parameter: {line}. It should be within the range [0, {details.total}]."
-        case _:
-            return context.text
-
-
-def _required_by(command: str, *parameters: str) -> Schema:
+def require_for(command: str, *parameters: str) -> Schema:
     return {"if": {"properties": {"command": {"const": command}}}, "then": {"required": list(parameters)}}
 
 
@@ -200,7 +128,7 @@ _EDITOR = View(
             base="read",
             fields=(_command_field("view"), "path", *_RANGE_FIELDS),
             fixed={"list_depth": 2},
-            result=_render_view,
+            result=anthropic.render_view,
         ),
         "image": Case(base="view_image", fields=(_command_field("view"), "path")),
         "directory": Case(
@@ -210,17 +138,17 @@ _EDITOR = View(
                 call_field(
                     *("path", "path"),
                     lambda native: native["path"].rstrip("/") or native["path"][:1] or ".",
-                    _directory_from_base,
+                    directory_from_base,
                 ),
             ),
             fixed={"depth": 2},
-            result=_render_directory,
+            result=anthropic.render_directory,
         ),
         "create": Case(
             base="write",
             fields=(_command_field("create"), "path", Field(native="file_text", base="content")),
             fixed={"mode": "overwrite"},
-            result=_render_create,
+            result=anthropic.render_create,
         ),
         "str_replace": Case(
             base="edit",
@@ -231,7 +159,7 @@ _EDITOR = View(
                 default_field("new_str", "new", ""),
             ),
             fixed={"count": "one", "match": "exact"},
-            result=_render_change,
+            result=anthropic.render_change,
         ),
         "insert": Case(
             base="insert",
@@ -239,45 +167,26 @@ _EDITOR = View(
                 _command_field("insert"),
                 "path",
                 Field(native="insert_line", base="after_line"),
-                call_field("insert_text", "text", _insert_text, lambda base: base.get("text", "")),
+                call_field("insert_text", "text", insert_text, lambda base: base.get("text", "")),
             ),
-            result=_render_change,
+            result=anthropic.render_change,
         ),
     },
     aliases=("str_replace_editor",),
     typed=_native_type("text_editor_20250728", "str_replace_based_edit_tool"),
-    select_case=_select_command,
+    select_case=select_command,
     required_schema={
         "required": ["command", "path"],
         "allOf": [
-            _required_by("create", "file_text"),
-            _required_by("str_replace", "old_str"),
-            _required_by("insert", "insert_line"),
+            require_for("create", "file_text"),
+            require_for("str_replace", "old_str"),
+            require_for("insert", "insert_line"),
         ],
     },
 )
 
 
 # ---- bash
-
-
-def _render_command(*, show_exit_code: bool) -> Renderer:
-    def render(context: RenderContext) -> str:
-        data = context.data
-        if "output" not in data:
-            return context.text
-        code = [f"[exit code {data['exit_code']}]"] if show_exit_code and data["exit_code"] else []
-        return "\n".join([data["output"].rstrip("\n") or "(no output)", *code, *output_notes(data)])
-
-    return render
-
-
-def _render_command_failure(context: RenderContext) -> str:
-    data = context.data
-    if not data or "output" not in data:
-        return context.text
-    parts = [f"timed out after {data['seconds']:.1f} s", data["output"].rstrip("\n"), *output_notes(data)]
-    return "\n".join(filter(None, parts))
 
 
 def _make_bash_view(result: Renderer, fixed: Arguments, typed: dict[str, Opaque], **parameters: Any) -> View:
@@ -303,7 +212,7 @@ def _make_bash_view(result: Renderer, fixed: Arguments, typed: dict[str, Opaque]
             fixed=fixed,
             can_express=lambda base: has_command(base) or base.get("restart"),
             result=result,
-            failure=_render_command_failure,
+            failure=anthropic.render_command_failure,
             is_failure=exited_nonzero,
         ),
         accepts={"timeout_ms": integer()},
@@ -316,29 +225,6 @@ def _make_bash_view(result: Renderer, fixed: Arguments, typed: dict[str, Opaque]
 
 
 # ---- memory
-
-
-def _render_memory(context: RenderContext) -> str:
-    data = context.data
-    path = data["path"]
-    match data["command"]:
-        case "view" if data["folder"]:
-            lines = [_directory_header(path), f"{_format_size(data['size'])}\t{path}"]
-            lines += [f"{_format_size(entry['size'])}\t{entry['path']}" for entry in data["entries"]]
-            return "\n".join([*lines, *(["[more entries are not shown]"] if data["truncated"] else ())])
-        case "view":
-            return f"{_content_header(path)}\n{number_lines(data['lines'], data['first'], _NUMBERS)}"
-        case "create":
-            return f"File created successfully at: {path}"
-        case "str_replace":
-            lines = number_lines(data["lines"], data["first"], _NUMBERS)
-            return f"The memory file has been edited. The changed lines are now:\n{lines}"
-        case "insert":
-            return f"The file {path} has been edited."
-        case "delete":
-            return f"Successfully deleted {path}"
-        case _:
-            return f"Successfully renamed {path} to {data['new_path']}"
 
 
 _MEMORY_PARAMETERS: Schema = {
@@ -362,7 +248,7 @@ _MEMORY = simple_view(
         base="memory",
         fields=tuple(_MEMORY_PARAMETERS),
         can_express=lambda base: len(base.get("view_range") or (1, -1)) == 2,
-        result=_render_memory,
+        result=anthropic.render_memory,
     ),
     typed=_native_type("memory_20250818", "memory"),
 )
@@ -370,11 +256,11 @@ _MEMORY = simple_view(
 
 # ---- the web
 
-_render_page = render_page("web_fetch")
+render_fetch = render_page("web_fetch")
 
 
-def _render_page_failure(context: RenderContext) -> str:
-    return _render_page(context) if context.data and "url" in context.data else context.text
+def render_fetch_failure(context: RenderContext) -> str:
+    return render_fetch(context) if context.data and "url" in context.data else context.text
 
 
 _SEARCH = make_search_view(
@@ -382,8 +268,8 @@ _SEARCH = make_search_view(
     "Search the web for titles, addresses and excerpts of pages. Open one with web_fetch.",
     object_schema("query", query=string("What to search for.")),
     result=render_search,
-    page=_render_page,
-    page_failure=_render_page_failure,
+    page=render_fetch,
+    page_failure=render_fetch_failure,
     aliases=("WebSearch",),
 )
 _FETCH = simple_view(
@@ -394,8 +280,8 @@ _FETCH = simple_view(
         base="web_open",
         fields=(Field(native="url", base="target"), Field(native="offset", base="start_char")),
         can_express=is_single_page,
-        result=_render_page,
-        failure=_render_page_failure,
+        result=render_fetch,
+        failure=render_fetch_failure,
     ),
     accepts={"offset": integer()},
     aliases=("WebFetch",),
@@ -404,45 +290,6 @@ _FETCH = simple_view(
 
 
 # ---- the agent tool set
-
-
-def _render_toolset_failure(context: RenderContext) -> str:
-    path, details = context.base.get("path", ""), context.details
-    match context.code, getattr(details, "reason", ""):
-        case "edit_failed", "not_found":
-            return f"edit: old_string not found in {path}"
-        case "edit_failed", "ambiguous":
-            return f"edit: old_string appears {details.match_count} times in {path} (must be unique)"
-        case _:
-            return context.text
-
-
-def _is_too_large(context: RenderContext) -> bool:
-    return context.data["kind"] == "text" and context.data["size"] > MAX_READ and "view_range" not in context.native
-
-
-def _render_raw(context: RenderContext) -> str:
-    data = context.data
-    if _is_too_large(context):
-        return f"read: {context.base['path']} is {data['size']} bytes, over {MAX_READ}; read a part of it with view_range"
-    if data["kind"] != "text":
-        return context.text
-    end = "\n" if data["final_newline"] and not data["next_line"] and data["lines"] else ""
-    return "\n".join(["\n".join(data["lines"]) + end, *_continuation_notes(data)])
-
-
-def _render_paths(context: RenderContext) -> str:
-    data, paths = context.data, [file["absolute"] for file in context.data["files"]]
-    note = [f"[{len(paths)} of {data['total']} are shown]"] if data["truncated"] else []
-    return "\n".join([*paths, *note]) or "no matches"
-
-
-def _render_matches(context: RenderContext) -> str:
-    data = context.data
-    if not data["files"]:
-        return "no matches"
-    note = ["[there are more matches: narrow the pattern or the path]"] if data["truncated"] or not data["complete"] else []
-    return "\n".join([*format_matches(data), *note])
 
 
 def _make_find_view(name: str, description: str, pattern: str, result: Renderer, **fixed: Any) -> View:
@@ -465,8 +312,8 @@ _TOOLSET_VIEWS = (
                 base="read",
                 fields=(_FILE_FIELD, *_RANGE_FIELDS),
                 fixed={"max_lines": 100_000, "allow_large": True},
-                result=_render_raw,
-                is_failure=_is_too_large,
+                result=anthropic.render_raw,
+                is_failure=anthropic.is_too_large,
             ),
             "image": image_case("file_path"),
         },
@@ -496,18 +343,18 @@ _TOOLSET_VIEWS = (
     ),
     _make_find_view(
         *("glob", "Find files by a glob of their paths, newest first, at most 200.", "Glob such as '**/*.py'."),
-        _render_paths,
+        anthropic.render_paths,
         max_results=200,
         order="mtime",
     ),
     _make_find_view(
         *("grep", "Search file contents: matching lines with their paths and numbers.", "Regular expression to search for."),
-        _render_matches,
+        anthropic.render_matches,
         mode="content",
         line_numbers=True,
     ),
     _make_bash_view(
-        _render_command(show_exit_code=False),
+        anthropic.render_command(show_exit_code=False),
         {"max_output": MAX_OUTPUT, "head_share": 0.0},
         {},
         timeout_ms=integer("Milliseconds after which it is stopped (default 120000)."),
@@ -523,10 +370,10 @@ TABLES = (
         title="Anthropic API tools",
         views=(
             _EDITOR,
-            _make_bash_view(_render_command(show_exit_code=True), {}, _native_type("bash_20250124", "bash")),
+            _make_bash_view(anthropic.render_command(show_exit_code=True), {}, _native_type("bash_20250124", "bash")),
             *(_MEMORY, _FETCH, _SEARCH),
         ),
-        failure=_render_failure,
+        failure=anthropic.render_failure,
         note=(
             "View, create and edit files with str_replace_based_edit_tool; view a file before you change it. Find files and "
             "run commands with bash: the working directory persists between commands, variables do not."
@@ -537,7 +384,7 @@ TABLES = (
         id="agent-toolset",
         title="Anthropic agent tool set",
         views=(*_TOOLSET_VIEWS, _FETCH, _SEARCH),
-        failure=_render_toolset_failure,
+        failure=anthropic.render_toolset_failure,
         note=(
             "Read files with read, find them with glob and grep, change them with edit, and use write only for new files and "
             "complete rewrites. Read a file before you change it. Run commands with bash."

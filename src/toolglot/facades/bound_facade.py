@@ -18,7 +18,7 @@ from toolglot.errors import ToolError
 from toolglot.facades.catalog import BASE_TOOLS, strip_model_prefix
 from toolglot.facades.equivalence import SUBSTITUTES, Arguments, alternatives
 from toolglot.facades.validation import check_facade, is_bundled
-from toolglot.facades.view import Case, Facade, RenderContext, View
+from toolglot.facades.view import Facade, RenderContext, View
 from toolglot.jsontext import dumps, json_type_name
 from toolglot.losses import Loss, Repair
 from toolglot.messages import BaseCall, Message, Text, ToolCall, ToolResult
@@ -48,16 +48,13 @@ class BoundFacade:
         self._available_views = tuple(
             view
             for view in facade.views
-            if self._is_available(view)
+            # Of a view with several forms, the base tool of the form that it shows must be registered.
+            if view.base_tools & self.base_tools
+            and ("" not in view.cases or view.cases[""].base in self.base_tools)
             and view.qualified_name not in self._reserved_names
             and (not view.models or re.search(view.models, name))
         )
         self.views = tuple(view for view in self._available_views if not view.hidden)
-
-    def _is_available(self, view: View) -> bool:
-        """Whether the base tool of a view is registered; of one with several forms, that of the form it shows."""
-        shown = view.cases.get("")
-        return bool(view.base_tools & self.base_tools) and (shown is None or shown.base in self.base_tools)
 
     @cached_property
     def _views_by_name(self) -> dict[str, View]:
@@ -69,12 +66,6 @@ class BoundFacade:
             **{alias: view for alias, view in {**hidden, **aliases}.items() if alias not in taken},
             **{view.qualified_name: view for view in self.views},
         }
-
-    def _find_view(self, call: ToolCall) -> View | None:
-        """The view that a call is of; None for a call that another facade interpreted."""
-        if call.base_call is not None and call.base_call.facade != self.facade.id:
-            return None
-        return self._views_by_name.get(_qualified_name(call))
 
     @cached_property
     def definitions(self) -> tuple[ToolDefinition, ...]:
@@ -141,7 +132,8 @@ class BoundFacade:
 
         A call that was interpreted by another facade means what it meant there.
         """
-        view = self._find_view(call)
+        is_foreign = call.base_call is not None and call.base_call.facade != self.facade.id  # interpreted by another facade
+        view = None if is_foreign else self._views_by_name.get(_qualified_name(call))
         if view is None:
             return self._interpret_base_call(call)
         native = call.arguments if call.arguments is not None else {"input": call.raw or ""}
@@ -164,7 +156,8 @@ class BoundFacade:
                 render=partial(self._render_result, view, call.name, native),
             )
         # A failed call counts for the tool that it is about, so that repetitions are noticed.
-        error.tool = error.tool or _sole_base_tool(view)
+        if not error.tool and len(view.base_tools) == 1:
+            (error.tool,) = view.base_tools
         base = ToolCall(call.id, error.tool or call.name, call.arguments, call.raw)
         return InterpretedCall(call, base, error=error, render=partial(self._render_result, view, call.name, native))
 
@@ -229,10 +222,13 @@ class BoundFacade:
             if not isinstance(e, ToolError) and result.error_kind != "validation":  # invalid arguments may lack anything
                 log.warning("facade %s: no case fits a call of %s: %r", self.facade.id, view.name, e)
             return plain
+        text = result.text
+        if isinstance(details, InvalidArgument):  # called by the name that the model knows
+            text = f"{view.native_name(case, details.parameter)} {details.problem}"
         context = RenderContext(
             native=dict(native),
             base=dict(arguments),
-            text=_translate_argument(view, case, result.text, details),
+            text=text,
             data=result.data,
             kind=(result.error_kind or "execution") if result.is_error else None,
             code=result.error_code,
@@ -241,12 +237,10 @@ class BoundFacade:
         if case.native_data is not None:
             plain = replace(plain, data=self._call_table(case.native_data, context, view, _require_json))
         render = (case.failure or self.facade.failure) if result.is_error else case.result
-        text = self._call_table(render, context, view, _require_text) if render is not None else None
-        if text is None and context.text != result.text:
-            text = context.text
-        if text is not None:
+        rendered = self._call_table(render, context, view, _require_text) if render is not None else None
+        if rendered is not None or text != result.text:
             media = tuple(block for block in result.content if not isinstance(block, Text))
-            plain = replace(plain, content=(Text(text), *media), is_rendered=True)
+            plain = replace(plain, content=(Text(text if rendered is None else rendered), *media), is_rendered=True)
         if case.is_failure is not None and not result.is_error and self._call_table(case.is_failure, context, view, bool):
             return replace(plain, is_error=True, error_kind="execution")
         return plain
@@ -311,7 +305,9 @@ class BoundFacade:
         try:
             expression = view.from_base(tool, arguments)
             if expression is not None and not self._is_bundled:
-                _require_object(expression[0])
+                if not isinstance(expression[0], dict):
+                    raise TypeError(f"{json_type_name(expression[0])} is not a dict of arguments")
+                _require_json(expression[0])
             return expression
         except Exception as e:  # a saved conversation may hold anything
             log.warning("facade %s: a call of %s cannot be expressed as %s: %r", self.facade.id, tool, view.name, e)
@@ -325,13 +321,6 @@ class BoundFacade:
             return []
 
 
-def _translate_argument(view: View, case: Case, text: str, details: Any) -> str:
-    """The base tool's text; an invalid argument is called by the name that the model knows."""
-    if not isinstance(details, InvalidArgument):
-        return text
-    return f"{view.native_name(case, details.parameter)} {details.problem}"
-
-
 def _require_text(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{json_type_name(value)} is not a string")
@@ -343,19 +332,8 @@ def _require_json(value: Any) -> Any:
     return value
 
 
-def _require_object(value: Any) -> Any:
-    if not isinstance(value, dict):
-        raise TypeError(f"{json_type_name(value)} is not a dict of arguments")
-    return _require_json(value)
-
-
 def _qualified_name(call: ToolCall) -> str:
     return f"{call.namespace}.{call.name}" if call.namespace else call.name
-
-
-def _sole_base_tool(view: View) -> str:
-    """The base tool of a view that stands for only one, so that its failures can be counted."""
-    return next(iter(view.base_tools)) if len(view.base_tools) == 1 else ""
 
 
 def _without_data(name: str, result: ToolResult, arguments: Arguments, details: Any) -> ToolResult:

@@ -8,29 +8,7 @@ from typing import Any
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from toolglot.facades.claude_rendering import (
-    ARROW_NUMBERS,
-    STATE_IS_CURRENT,
-    TAB_NUMBERS,
-    render_answers,
-    render_command,
-    render_command_failure,
-    render_edit,
-    render_edit_snippet,
-    render_failure,
-    render_glob,
-    render_grep,
-    render_kill,
-    render_list,
-    render_notebook_edit,
-    render_output,
-    render_page,
-    render_page_failure,
-    render_read,
-    render_search,
-    render_todo,
-    render_write,
-)
+from toolglot.facades import claude_rendering as claude
 from toolglot.facades.common_views import make_notebook_view, make_questions_view
 from toolglot.facades.mapping import (
     accepted_field,
@@ -78,7 +56,7 @@ def _make_read_view(offset: Any, limit: Any, template: str, **parameters: Any) -
             "": Case(
                 base="read",
                 fields=(_PATH_FIELD, *line_range_fields("Read", "offset", "limit", 1), "pages", "allow_large"),
-                result=render_read(template),
+                result=claude.render_read(template),
             ),
             "image": image_case("file_path"),
         },
@@ -91,10 +69,10 @@ _OFFSET, _LIMIT = "Line to start at, counted from 1 (default 1).", "Number of li
 _READ = _make_read_view(
     integer(_OFFSET, minimum=0, maximum=_MAX_SAFE_INTEGER),
     integer(_LIMIT, exclusiveMinimum=0, maximum=_MAX_SAFE_INTEGER),
-    TAB_NUMBERS,
+    claude.TAB_NUMBERS,
     pages=string('Pages of a PDF document, such as "3" or "1-5" (at most 20).'),
 )
-_READ_2 = _make_read_view(number(_OFFSET), number(_LIMIT), ARROW_NUMBERS)
+_READ_2 = _make_read_view(number(_OFFSET), number(_LIMIT), claude.ARROW_NUMBERS)
 
 
 def _make_write_view(note: str) -> View:
@@ -103,7 +81,7 @@ def _make_write_view(note: str) -> View:
         "Write a whole file, creating parent directories. An existing file must have been read first. "
         "To change part of a file, use Edit.",
         closed_schema("file_path content", file_path=_FILE, content=string("The complete content of the file.")),
-        Case(base="write", fields=(_PATH_FIELD, "content"), fixed={"mode": "overwrite"}, result=render_write(note)),
+        Case(base="write", fields=(_PATH_FIELD, "content"), fixed={"mode": "overwrite"}, result=claude.render_write(note)),
     )
 
 
@@ -123,7 +101,7 @@ def edit_case(result: Renderer, failure: Renderer | None = None) -> Case:
     )
 
 
-def _edits_to_base(edits: list[Arguments]) -> list[Arguments]:
+def edits_to_base(edits: list[Arguments]) -> list[Arguments]:
     return [
         {
             "old": edit["old_string"],
@@ -155,7 +133,7 @@ def _make_edit_view(result: Renderer) -> View:
             # MultiEdit, an older tool of the program.
             "edits": Case(
                 base="multi_edit",
-                fields=(_PATH_FIELD, Field(native="edits", base="edits", to_base=_edits_to_base)),
+                fields=(_PATH_FIELD, Field(native="edits", base="edits", to_base=edits_to_base)),
                 can_express=lambda base: False,
                 result=result,
             ),
@@ -171,7 +149,7 @@ def _make_edit_view(result: Renderer) -> View:
     )
 
 
-_NOTEBOOK = make_notebook_view("NotebookEdit", "notebook_path new_source", render_notebook_edit, closed_schema)
+_NOTEBOOK = make_notebook_view("NotebookEdit", "notebook_path new_source", claude.render_notebook_edit, closed_schema)
 _LIST = simple_view(
     "LS",
     "List the files and directories in a directory. To find files by name, use Glob.",
@@ -180,14 +158,14 @@ _LIST = simple_view(
         path=string("The directory, absolute or relative to the workspace."),
         ignore=string_list("Globs of names to leave out."),
     ),
-    Case(base="list_dir", fields=(default_field("path", "path", ".", "."), "ignore"), result=render_list),
+    Case(base="list_dir", fields=(default_field("path", "path", ".", "."), "ignore"), result=claude.render_list),
     aliases=("LSTool",),
 )
 
 # ---- commands
 
 
-def _timeout_to_base(native: Arguments) -> Any:
+def timeout_to_base(native: Arguments) -> Any:
     if "timeout" not in native:
         return UNSET
     limit = _MAX_BACKGROUND_TIMEOUT if native.get("run_in_background") else _MAX_TIMEOUT
@@ -214,14 +192,14 @@ def _make_bash_view(output_tool: str) -> View:
             fields=(
                 *("command", "description"),
                 call_field(
-                    "timeout", "timeout", _timeout_to_base, lambda base: to_milliseconds(base.get("timeout") or 0) or UNSET
+                    "timeout", "timeout", timeout_to_base, lambda base: to_milliseconds(base.get("timeout") or 0) or UNSET
                 ),
                 Field(native="run_in_background", base="background"),
                 Field(native="dangerouslyDisableSandbox", base="escalate"),
             ),
             can_express=has_command,
-            result=render_command(output_tool),
-            failure=render_command_failure,
+            result=claude.render_command(output_tool),
+            failure=claude.render_command_failure,
             is_failure=exited_nonzero,
         ),
         aliases=("BashTool",),
@@ -234,20 +212,16 @@ _TASK_IDS = {"bash_id": string(), "shell_id": string(), "task_id": string()}
 _TASK = "ID of the background command, as returned by Bash."
 
 
-def _wait_to_base(native: Arguments) -> Any:
+def wait_to_base(native: Arguments) -> Any:
     # Only the tool that takes task_id waits; BashOutput returned at once.
     return native.get("block", True) if "task_id" in native else UNSET
 
 
-def _wait_timeout_to_base(native: Arguments) -> Any:
+def wait_timeout_to_base(native: Arguments) -> Any:
     return min(max(native.get("timeout", 30_000) / 1000, 0), _MAX_WAIT) if "task_id" in native else UNSET
 
 
-def _waits(base: Arguments) -> bool:
-    return base.get("wait", "timeout" in base)
-
-
-def _wait_timeout_from_base(base: Arguments) -> Any:
+def wait_timeout_from_base(base: Arguments) -> Any:
     waits = bool(base.get("wait") or "timeout" in base)
     return to_milliseconds(min(base.get("timeout", 30.0 if waits else 0.0), _MAX_WAIT))
 
@@ -255,8 +229,8 @@ def _wait_timeout_from_base(base: Arguments) -> Any:
 _OUTPUT_FIELDS = (
     *_TASK_FIELDS,
     "filter",
-    call_field("block", "wait", _wait_to_base, _waits),
-    call_field("timeout", "timeout", _wait_timeout_to_base, _wait_timeout_from_base),
+    call_field("block", "wait", wait_to_base, lambda base: base.get("wait", "timeout" in base)),
+    call_field("timeout", "timeout", wait_timeout_to_base, wait_timeout_from_base),
 )
 _TASK_OUTPUT = simple_view(
     "TaskOutput",
@@ -267,7 +241,7 @@ _TASK_OUTPUT = simple_view(
         block=boolean("Wait until the command ends (default true).", default=True),
         timeout=number("Milliseconds to wait at most.", default=30_000, minimum=0, maximum=600_000),
     ),
-    Case(base="shell_output", fields=_OUTPUT_FIELDS, result=render_output("output")),
+    Case(base="shell_output", fields=_OUTPUT_FIELDS, result=claude.render_output("output")),
     accepts={**_TASK_IDS, "filter": string()},
     aliases=("BashOutput", "AgentOutputTool"),
     required_schema={"anyOf": [{"required": [name]} for name in ("task_id", "bash_id", "shell_id")]},
@@ -275,12 +249,8 @@ _TASK_OUTPUT = simple_view(
 _BASH_OUTPUT = simple_view(
     "BashOutput",
     "Read what a background command has printed since the last time.",
-    closed_schema(
-        "bash_id",
-        bash_id=string(_TASK),
-        filter=string("Regular expression: only lines that match are shown."),
-    ),
-    Case(base="shell_output", fields=_OUTPUT_FIELDS, result=render_output("stdout")),
+    closed_schema("bash_id", bash_id=string(_TASK), filter=string("Regular expression: only lines that match are shown.")),
+    Case(base="shell_output", fields=_OUTPUT_FIELDS, result=claude.render_output("stdout")),
     accepts={**_TASK_IDS, "block": boolean(), "timeout": number()},
     aliases=("TaskOutput", "AgentOutputTool"),
     aliases_for={"bash_id": ("task_id", "shell_id")},
@@ -289,7 +259,7 @@ _TASK_STOP = simple_view(
     "TaskStop",
     "Stop a background command and everything it started.",
     closed_schema(task_id=string(_TASK), shell_id=string("Older name of task_id.")),
-    Case(base="shell_kill", fields=_TASK_FIELDS, result=render_kill),
+    Case(base="shell_kill", fields=_TASK_FIELDS, result=claude.render_kill),
     accepts=_TASK_IDS,
     aliases=("KillShell", "KillBash"),
     aliases_for={"task_id": ("bash_id", "shell_id")},
@@ -298,7 +268,7 @@ _KILL_SHELL = simple_view(
     "KillShell",
     "Stop a background command and everything it started.",
     closed_schema("shell_id", shell_id=string(_TASK)),
-    Case(base="shell_kill", fields=_TASK_FIELDS, result=render_kill),
+    Case(base="shell_kill", fields=_TASK_FIELDS, result=claude.render_kill),
     accepts=_TASK_IDS,
     aliases=("TaskStop", "KillBash"),
     aliases_for={"shell_id": ("task_id", "bash_id")},
@@ -360,7 +330,7 @@ def _make_grep_view(**parameters: Any) -> View:
                 Field(native="head_limit", base="max_results", to_base=int),
                 Field(native="offset", base="skip", to_base=int),
             ),
-            result=render_grep,
+            result=claude.render_grep,
         ),
         accepts={"-o": boolean(), **dict.fromkeys(_GREP_NUMBERS, number(minimum=0))},
     )
@@ -375,7 +345,7 @@ _GLOB = simple_view(
         pattern=string("Glob such as '**/*.py' or 'src/**/*.ts'."),
         path=string("Directory to search (default: the workspace)."),
     ),
-    Case(base="glob", fields=("pattern", "path"), fixed={"max_results": 100, "order": "mtime"}, result=render_glob),
+    Case(base="glob", fields=("pattern", "path"), fixed={"max_results": 100, "order": "mtime"}, result=claude.render_glob),
 )
 
 # ---- web
@@ -398,8 +368,8 @@ _WEB_FETCH = simple_view(
             Field(native="offset", base="start_char", to_base=int),
         ),
         can_express=lambda base: is_single_page(base) and "://" in base["target"],
-        result=render_page("WebFetch"),
-        failure=render_page_failure("WebFetch"),
+        result=claude.render_page("WebFetch"),
+        failure=claude.render_page_failure("WebFetch"),
     ),
     accepts={"offset": number()},
     required_schema={"required": ["url"]},
@@ -413,9 +383,9 @@ _WEB_SEARCH = make_search_view(
         allowed_domains=string_list("Only results from these domains."),
         blocked_domains=string_list("No results from these domains."),
     ),
-    result=render_search,
-    page=render_page("WebFetch"),
-    page_failure=render_page_failure("WebFetch"),
+    result=claude.render_search,
+    page=claude.render_page("WebFetch"),
+    page_failure=claude.render_page_failure("WebFetch"),
     aliases=("web_search",),
 )
 
@@ -446,11 +416,11 @@ _TODO = simple_view(
             ),
         ),
         can_express=lambda base: base.get("items") is not None,
-        result=render_todo,
+        result=claude.render_todo,
     ),
 )
 _ASK = make_questions_view(
-    *("AskUserQuestion", "multiSelect", render_answers),
+    *("AskUserQuestion", "multiSelect", claude.render_answers),
     required=("header", "description", "multiSelect"),
     has_preview=True,
     make_schema=closed_schema,
@@ -469,11 +439,19 @@ TABLES = (
         id="claude-code",
         title="Claude Code",
         views=(
-            *(_READ, _make_write_view(STATE_IS_CURRENT), _make_edit_view(render_edit), _NOTEBOOK, _GLOB, _GREP, _LIST),
+            *(
+                _READ,
+                _make_write_view(claude.STATE_IS_CURRENT),
+                _make_edit_view(claude.render_edit),
+                _NOTEBOOK,
+                _GLOB,
+                _GREP,
+                _LIST,
+            ),
             *(_make_bash_view("TaskOutput"), _TASK_OUTPUT, _TASK_STOP, _WEB_FETCH, _WEB_SEARCH, _ASK),
             replace(_TODO, hidden=True),
         ),
-        failure=render_failure,
+        failure=claude.render_failure,
         note=_NOTE.format(output="TaskOutput", stop="TaskStop"),
         hides=_HIDES | {"todo"},
     ),
@@ -481,10 +459,10 @@ TABLES = (
         id="claude-code-2.0",
         title="Claude Code 2.0",
         views=(
-            *(_READ_2, _make_write_view(""), _make_edit_view(render_edit_snippet), _NOTEBOOK, _GLOB, _GREP_2, _LIST),
+            *(_READ_2, _make_write_view(""), _make_edit_view(claude.render_edit_snippet), _NOTEBOOK, _GLOB, _GREP_2, _LIST),
             *(_make_bash_view("BashOutput"), _BASH_OUTPUT, _KILL_SHELL, _WEB_FETCH, _WEB_SEARCH, _TODO, _ASK),
         ),
-        failure=render_failure,
+        failure=claude.render_failure,
         note=_NOTE.format(output="BashOutput", stop="KillShell")
         + " For work with several steps, keep the list with TodoWrite and complete each task as soon as it is done.",
         hides=_HIDES,

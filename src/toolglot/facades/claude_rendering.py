@@ -1,14 +1,6 @@
 """How Claude Code writes results and failures: renderers for it and for harnesses that follow its format."""
 
-from toolglot.facades.rendering import (
-    format_matches,
-    number_lines,
-    output_notes,
-    page_notes,
-    page_text,
-    plural,
-    read_notes,
-)
+from toolglot.facades.rendering import format_matches, number_lines, output_notes, page_notes, page_text, plural, read_notes
 from toolglot.facades.view import RenderContext, Renderer
 
 __all__ = [
@@ -201,11 +193,11 @@ def render_page(tool: str, continuation: str = "offset") -> Renderer:
     def render(context: RenderContext) -> str:
         data = context.data
         head = "\n".join(filter(None, [data["title"], data["url"], *page_notes(data)]))
-        more = ""
+        continuation_note = ""
         if data["next_char"] is not None:
             part = f"characters {data['start_char']} to {data['end_char']} of {data['total_chars']}"
-            more = f"\n\n[{part}; continue with {tool}, the same URL and {continuation}={data['next_char']}]"
-        return f"{head}\n\n{page_text(data)}{more}"
+            continuation_note = f"\n\n[{part}; continue with {tool}, the same URL and {continuation}={data['next_char']}]"
+        return f"{head}\n\n{page_text(data)}{continuation_note}"
 
     return render
 

@@ -64,12 +64,12 @@ def make_view_image(*, has_detail: bool) -> View:
     )
 
 
-def _question_to_base(question: Arguments) -> Arguments:
+def question_to_base(question: Arguments) -> Arguments:
     kind = "choice" if question.get("options") else "text"
     return {**pick(question, "id", "header", "question", "options"), "kind": kind}
 
 
-def _question_from_base(question: Arguments, position: int) -> Arguments:
+def question_from_base(question: Arguments, position: int) -> Arguments:
     options: list[Arguments] = question.get("options") or []
     return {
         "id": question.get("id") or str(position),
@@ -79,7 +79,7 @@ def _question_from_base(question: Arguments, position: int) -> Arguments:
     }
 
 
-def _render_answers(context: RenderContext) -> str:
+def render_answers(context: RenderContext) -> str:
     return dumps_text({"answers": {item["id"]: {"answers": item["answers"]} for item in context.data_list("answers")}})
 
 
@@ -113,13 +113,13 @@ REQUEST_USER_INPUT = simple_view(
             Field(
                 native="questions",
                 base="questions",
-                to_base=lambda questions: [_question_to_base(question) for question in questions],
+                to_base=lambda questions: [question_to_base(question) for question in questions],
                 from_base=lambda questions: [
-                    _question_from_base(question, position) for position, question in enumerate(questions, 1)
+                    question_from_base(question, position) for position, question in enumerate(questions, 1)
                 ],
             ),
         ),
-        result=_render_answers,
+        result=render_answers,
         failure=lambda context: f"request_user_input failed: {context.text}" if context.kind == "execution" else context.text,
     ),
 )

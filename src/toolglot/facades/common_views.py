@@ -54,8 +54,7 @@ def make_questions_view(
         "Ask the user up to four multiple-choice questions and wait; they may always answer in their own words. Use it only "
         "when the answer affects your work and you cannot find it yourself.",
         make_schema(
-            "questions",
-            questions=array(make_schema(" ".join(names), **question), "The questions.", minItems=1, maxItems=4),
+            "questions", questions=array(make_schema(" ".join(names), **question), "The questions.", minItems=1, maxItems=4)
         ),
         questions_case(multi, result, required=required, option_extras=("preview",) if has_preview else ()),
         ignored=ignored,

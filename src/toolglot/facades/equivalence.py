@@ -99,21 +99,21 @@ def _to_command(tool: str, arguments: Arguments) -> str | None:
     return f"{' '.join(words)} {path}" if words and not remaining else None
 
 
-def _read_command(arguments: Arguments) -> list[str]:
+def read_command(arguments: Arguments) -> list[str]:
     if "tail_lines" in arguments:
         return ["tail", "-n", str(arguments.pop("tail_lines"))]
     first, last = arguments.pop("start_line", 1), arguments.pop("end_line", "$")
     return ["cat"] if (first, last) == (1, "$") else ["sed", "-n", f"'{first},{last}p'"]
 
 
-def _glob_command(arguments: Arguments) -> list[str]:
+def glob_command(arguments: Arguments) -> list[str]:
     flag = "-g" if arguments.pop("case_sensitive", True) else "--iglob"
     respected = [arguments.pop(name, True) for name in ("respect_gitignore", "respect_extra_ignore")]
     no_ignore = [] if all(respected) else ["--no-ignore"]
     return ["rg", "--files", *no_ignore, flag, shlex.quote(str(arguments.pop("pattern", "")))]
 
 
-def _grep_command(arguments: Arguments) -> list[str]:
+def grep_command(arguments: Arguments) -> list[str]:
     words = ["rg", _GREP_MODES.get(str(arguments.pop("mode", "content")), "-n")]
     words += [flag for name, flag in _GREP_FLAGS.items() if arguments.pop(name, False)]
     for name, option in _GREP_OPTIONS.items():
@@ -122,17 +122,17 @@ def _grep_command(arguments: Arguments) -> list[str]:
     return [*words, "-e", shlex.quote(str(arguments.pop("pattern", "")))]
 
 
-def _list_command(arguments: Arguments) -> list[str]:
+def list_command(arguments: Arguments) -> list[str]:
     for name in ("respect_gitignore", "respect_extra_ignore"):  # ls shows everything
         arguments.pop(name, None)
     return ["ls", "-la"] if arguments.pop("depth", 1) == 1 else ["ls", "-laR"]
 
 
 _COMMAND_BUILDERS: dict[str, Callable[[Arguments], list[str]]] = {
-    "read": _read_command,
-    "glob": _glob_command,
-    "grep": _grep_command,
-    "list_dir": _list_command,
+    "read": read_command,
+    "glob": glob_command,
+    "grep": grep_command,
+    "list_dir": list_command,
 }
 
 

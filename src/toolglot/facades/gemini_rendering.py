@@ -82,9 +82,9 @@ def render_write(context: RenderContext) -> str:
     data = context.data
     if not data["created"]:
         return f"Successfully overwrote file: {data['absolute']}. Here is the updated code:\n{_changed_lines(data['diff'])}"
-    more = "\n..." if data["lines"] > data["snippet"].count("\n") + 1 else ""
+    ellipsis = "\n..." if data["lines"] > data["snippet"].count("\n") + 1 else ""
     head = f"Successfully created and wrote to new file: {data['absolute']}. Here is the updated code:"
-    return f"{head}\n{data['snippet']}{more}"
+    return f"{head}\n{data['snippet']}{ellipsis}"
 
 
 def _changed_lines(diff: str) -> str:

@@ -8,23 +8,7 @@ from typing import Any, cast
 
 from msgspec import UNSET
 
-from toolglot.facades.claude_rendering import (
-    TAB_NUMBERS,
-    render_answers,
-    render_command,
-    render_command_failure,
-    render_edit,
-    render_failure,
-    render_glob,
-    render_grep,
-    render_kill,
-    render_output,
-    render_page,
-    render_page_failure,
-    render_read,
-    render_search,
-    render_write,
-)
+from toolglot.facades import claude_rendering as claude
 from toolglot.facades.common_views import make_questions_view
 from toolglot.facades.mapping import (
     QUERY_FIELD,
@@ -53,7 +37,7 @@ _TASK = string("The task_id that Bash returned.")
 _TASK_FIELD = Field(native="task_id", base="handle")
 
 
-def _read_to_base(native: Arguments) -> Arguments:
+def read_to_base(native: Arguments) -> Arguments:
     base, first = pick(native, "path"), native.get("line_offset", 1)
     count = min(native.get("n_lines", MAX_LINES), MAX_LINES)
     if first < 0:
@@ -64,7 +48,7 @@ def _read_to_base(native: Arguments) -> Arguments:
     return {**base, "end_line": max(first, 1) + count - 1} if "n_lines" in native else {**base, "max_lines": count}
 
 
-def _read_from_base(base: Arguments) -> Arguments:
+def read_from_base(base: Arguments) -> Arguments:
     native, start, count = pick(base, "path"), base.get("start_line"), base.get("max_lines")
     if offset := -base["tail_lines"] if base.get("tail_lines") else start:
         native["line_offset"] = offset
@@ -73,14 +57,14 @@ def _read_from_base(base: Arguments) -> Arguments:
     return {**native, **({"n_lines": count} if count else {})}
 
 
-def _legacy_edits(edits: Any) -> list[Arguments]:
+def legacy_edits(edits: Any) -> list[Arguments]:
     return [
         {"old": edit["old"], "new": edit["new"], "count": "all" if edit.get("replace_all") else "one", "match": "exact"}
         for edit in (cast(list[Arguments], edits) if isinstance(edits, list) else [edits])
     ]
 
 
-def _timeout_to_base(native: Arguments) -> Any:
+def timeout_to_base(native: Arguments) -> Any:
     if native.get("run_in_background"):
         if native.get("disable_timeout") or "timeout" not in native:
             return UNSET
@@ -88,16 +72,16 @@ def _timeout_to_base(native: Arguments) -> Any:
     return min(native.get("timeout", DEFAULT_TIMEOUT), MAX_TIMEOUT)
 
 
-def _timeout_from_base(base: Arguments) -> Any:
+def timeout_from_base(base: Arguments) -> Any:
     return UNSET if base.get("timeout") is None else max(1, math.ceil(base["timeout"]))
 
 
-def _wait_from_base(base: Arguments) -> Any:
-    seconds = _timeout_from_base(base)
+def wait_from_base(base: Arguments) -> Any:
+    seconds = timeout_from_base(base)
     return seconds if seconds is UNSET else min(seconds, MAX_WAIT)
 
 
-def _block_from_base(base: Arguments) -> Any:
+def block_from_base(base: Arguments) -> Any:
     if base.get("timeout") is not None:
         return True
     return UNSET if base.get("wait") is None else base["wait"]
@@ -116,9 +100,9 @@ _VIEWS = (
         ),
         Case(
             base="read",
-            to_base=_read_to_base,
-            from_base=_read_from_base,
-            result=render_read(TAB_NUMBERS, "line_offset"),
+            to_base=read_to_base,
+            from_base=read_from_base,
+            result=claude.render_read(claude.TAB_NUMBERS, "line_offset"),
         ),
         aliases=("ReadFile",),
     ),
@@ -139,7 +123,7 @@ _VIEWS = (
                 *("path", "content"),
                 Field(native="mode", base="mode", from_base=lambda mode: UNSET if mode == "create_only" else mode),
             ),
-            result=render_write(""),
+            result=claude.render_write(""),
         ),
         aliases=("WriteFile",),
     ),
@@ -168,9 +152,9 @@ _VIEWS = (
         cases={
             "edits": Case(
                 base="multi_edit",
-                fields=("path", Field(native="edit", base="edits", to_base=_legacy_edits)),
+                fields=("path", Field(native="edit", base="edits", to_base=legacy_edits)),
                 can_express=lambda base: False,
-                result=render_edit,
+                result=claude.render_edit,
             ),
             "": Case(
                 base="edit",
@@ -182,7 +166,7 @@ _VIEWS = (
                 ),
                 fixed={"match": "exact"},
                 can_express=lambda base: base.get("old"),
-                result=render_edit,
+                result=claude.render_edit,
             ),
         },
     ),
@@ -207,13 +191,13 @@ _VIEWS = (
             fields=(
                 *("command", "description"),
                 cwd_field("cwd"),
-                call_field("timeout", "timeout", _timeout_to_base, _timeout_from_base),
+                call_field("timeout", "timeout", timeout_to_base, timeout_from_base),
                 Field(native="run_in_background", base="background"),
             ),
             fixed={"cwd": "."},
             can_express=has_command,
-            result=render_command("TaskOutput"),
-            failure=render_command_failure,
+            result=claude.render_command("TaskOutput"),
+            failure=claude.render_command_failure,
         ),
         aliases=("Shell",),
     ),
@@ -240,7 +224,7 @@ _VIEWS = (
                 ),
             ),
             fixed={"max_results": 100},
-            result=render_glob,
+            result=claude.render_glob,
         ),
         accepts={"directory": string()},
         ignored=frozenset({"include_dirs"}),
@@ -291,7 +275,7 @@ _VIEWS = (
                 Field(native="offset", base="skip"),
                 Field(native="include_ignored", base="no_ignore"),
             ),
-            result=render_grep,
+            result=claude.render_grep,
         ),
         accepts={"context": integer(minimum=0)},
     ),
@@ -303,7 +287,7 @@ _VIEWS = (
             base="web_search",
             fields=(QUERY_FIELD, Field(native="limit", base="max_results", to_base=lambda limit: min(max(limit, 1), 20))),
             can_express=has_single_query(),
-            result=render_search,
+            result=claude.render_search,
         ),
         accepts={"limit": integer()},
         ignored=frozenset({"include_content"}),
@@ -317,8 +301,8 @@ _VIEWS = (
             base="web_open",
             fields=(Field(native="url", base="target"), "start_line", "start_char"),
             can_express=is_single_page,
-            result=render_page("FetchURL", "start_char"),
-            failure=render_page_failure("FetchURL", "start_char"),
+            result=claude.render_page("FetchURL", "start_char"),
+            failure=claude.render_page_failure("FetchURL", "start_char"),
         ),
         accepts={"start_line": integer(minimum=1), "start_char": integer(minimum=0)},
     ),
@@ -333,7 +317,7 @@ _VIEWS = (
                     status=string("State of the task.", enum=["pending", "in_progress", "done"]),
                 ),
                 "The complete list, in order; an empty list clears it (default: the list is only read).",
-            ),
+            )
         ),
         Case(base="todo", fields=(todo_field("todos", "title", done="done"),)),
         aliases=("SetTodoList",),
@@ -344,7 +328,7 @@ _VIEWS = (
         object_schema("path", path=string("Path of the image, absolute or relative to the workspace.")),
         Case(base="view_image", fields=("path",)),
     ),
-    make_questions_view("AskUserQuestion", "multi_select", render_answers, ignored=frozenset({"background"})),
+    make_questions_view("AskUserQuestion", "multi_select", claude.render_answers, ignored=frozenset({"background"})),
     simple_view(
         "TaskOutput",
         "Read what a background command has printed since the last time, optionally waiting for it to end.",
@@ -358,22 +342,22 @@ _VIEWS = (
             base="shell_output",
             fields=(
                 _TASK_FIELD,
-                call_field("block", "wait", lambda native: native.get("block", UNSET), _block_from_base),
+                call_field("block", "wait", lambda native: native.get("block", UNSET), block_from_base),
                 # The timeout is also given where nobody waits.
                 call_field(
                     *("timeout", "timeout"),
                     lambda native: native.get("timeout", UNSET) if native.get("block") else UNSET,
-                    _wait_from_base,
+                    wait_from_base,
                 ),
             ),
-            result=render_output("output"),
+            result=claude.render_output("output"),
         ),
     ),
     simple_view(
         "TaskStop",
         "Stop a background command and everything it started.",
         object_schema("task_id", task_id=_TASK, reason=string("Why it is stopped, for the user.")),
-        Case(base="shell_kill", fields=(_TASK_FIELD,), result=render_kill),
+        Case(base="shell_kill", fields=(_TASK_FIELD,), result=claude.render_kill),
         ignored=frozenset({"reason"}),
     ),
     simple_view(
@@ -392,7 +376,7 @@ TABLES = (
         id="kimi",
         title="Kimi Code",
         views=_VIEWS,
-        failure=render_failure,
+        failure=claude.render_failure,
         note=(
             "Find files with Glob and Grep, read them with Read, change them with Edit, and run commands with Bash. "
             "Read a file before you change it, and give Edit text exactly as it is in the file, without line numbers. "

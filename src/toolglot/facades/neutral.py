@@ -13,15 +13,15 @@ _PATH = string("Path of the file, absolute or relative to the workspace.")
 _MAX_FILES = 1000
 
 
-def _render_files(context: RenderContext) -> str:
+def render_files(context: RenderContext) -> str:
     return dumps_text([file["path"] for file in context.data["files"]])
 
 
-def _list_to_base(native: Arguments) -> Arguments:
+def list_to_base(native: Arguments) -> Arguments:
     return {"path": native.get("path") or ".", "pattern": native.get("pattern") or "**/*"}
 
 
-def _list_from_base(base: Arguments) -> Arguments:
+def list_from_base(base: Arguments) -> Arguments:
     native = {"path": base.get("path") or ".", "pattern": base.get("pattern", "**/*")}
     return {name: value for name, value in native.items() if value not in (".", "**/*")}
 
@@ -70,10 +70,10 @@ _VIEWS = (
         ),
         Case(
             base="glob",
-            to_base=_list_to_base,
-            from_base=_list_from_base,
+            to_base=list_to_base,
+            from_base=list_from_base,
             fixed={"max_results": _MAX_FILES, "order": "mtime"},
-            result=_render_files,
+            result=render_files,
         ),
     ),
 )

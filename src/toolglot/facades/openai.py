@@ -19,11 +19,7 @@ TABLES = (
     Facade(
         id="openai",
         title="OpenAI",
-        views=(
-            make_shell(applies_patches=False),
-            make_apply_patch_function(accepts=OPERATION_PARAMETERS),
-            *_COMMON_VIEWS,
-        ),
+        views=(make_shell(applies_patches=False), make_apply_patch_function(accepts=OPERATION_PARAMETERS), *_COMMON_VIEWS),
         hides=HIDES,
         note=f"{ARGV_NOTE} {_NOTE}",
     ),

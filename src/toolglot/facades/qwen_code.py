@@ -5,21 +5,8 @@ Lines are counted from 0 here, times are milliseconds, and searches are case-ins
 
 from msgspec import UNSET
 
+from toolglot.facades import gemini_rendering as gemini
 from toolglot.facades.common_views import make_notebook_view, make_questions_view
-from toolglot.facades.gemini_rendering import (
-    render_answers,
-    render_command,
-    render_failure,
-    render_glob,
-    render_grep,
-    render_list,
-    render_pages,
-    render_read,
-    render_replace,
-    render_search,
-    render_todos,
-    render_write,
-)
 from toolglot.facades.mapping import (
     QUERY_FIELD,
     call_field,
@@ -61,7 +48,7 @@ _VIEWS = (
         Case(
             base="read",
             fields=(_FILE_FIELD, *line_range_fields("read_file", "offset", "limit", 0), "pages"),
-            result=render_read("read_file with offset: {}", 0),
+            result=gemini.render_read("read_file with offset: {}", 0),
         ),
     ),
     simple_view(
@@ -69,7 +56,7 @@ _VIEWS = (
         "Write a whole file, creating parent directories. An existing file must have been read first. "
         "To change part of a file, use edit.",
         object_schema("file_path content", file_path=_FILE, content=string("The complete content of the file.")),
-        Case(base="write", fields=(_FILE_FIELD, "content"), fixed={"mode": "overwrite"}, result=render_write),
+        Case(base="write", fields=(_FILE_FIELD, "content"), fixed={"mode": "overwrite"}, result=gemini.render_write),
     ),
     simple_view(
         "edit",
@@ -92,7 +79,7 @@ _VIEWS = (
                 replace_all_field("replace_all"),
             ),
             fixed={"match": "exact"},
-            result=render_replace,
+            result=gemini.render_replace,
         ),
         accepts={"expected_replacements": integer(minimum=1)},
         ignored=frozenset({"instruction"}),
@@ -117,7 +104,7 @@ _VIEWS = (
                 Field(native="limit", base="max_results", from_base=lambda limit: limit or UNSET),
             ),
             fixed={"ignore_case": True, "mode": "content", "line_numbers": True},
-            result=render_grep,
+            result=gemini.render_grep,
         ),
         accepts={"include": string()},
         aliases=("search_file_content",),
@@ -130,7 +117,7 @@ _VIEWS = (
             base="glob",
             fields=(*("pattern", "path", "case_sensitive"), Field(native="respect_git_ignore", base="respect_gitignore")),
             fixed={"max_results": 100, "order": "recent_first", "case_sensitive": False},
-            result=render_glob,
+            result=gemini.render_glob,
         ),
         accepts={"case_sensitive": boolean(), "respect_git_ignore": boolean()},
     ),
@@ -156,7 +143,7 @@ _VIEWS = (
                 *ignore_file_fields({"respect_git_ignore": "respect_gitignore", "respect_qwen_ignore": "respect_extra_ignore"}),
             ),
             fixed={"limit": 100},
-            result=render_list,
+            result=gemini.render_list,
         ),
     ),
     simple_view(
@@ -185,8 +172,8 @@ _VIEWS = (
             ),
             fixed={"cwd": ".", "max_output": MAX_OUTPUT},
             can_express=has_command,
-            result=render_command,
-            failure=render_command,
+            result=gemini.render_command,
+            failure=gemini.render_command,
         ),
     ),
     simple_view(
@@ -209,16 +196,14 @@ _VIEWS = (
             fields=(
                 Field(native="url", base="target"),
                 call_field(
-                    *("prompt", "question"),
-                    lambda native: native["prompt"] or UNSET,
-                    lambda base: base.get("question") or "",
+                    *("prompt", "question"), lambda native: native["prompt"] or UNSET, lambda base: base.get("question") or ""
                 ),
                 Field(native="format", base="format", to_base=lambda form: UNSET if form == "auto" else form),
                 *("start_line", "start_char"),
             ),
             can_express=is_single_page,
-            result=render_pages,
-            failure=render_pages,
+            result=gemini.render_pages,
+            failure=gemini.render_pages,
         ),
         accepts={"start_line": integer(minimum=1), "start_char": integer(minimum=0)},
     ),
@@ -226,7 +211,7 @@ _VIEWS = (
         "web_search",
         "Search the web. Open a result with web_fetch.",
         object_schema("query", query=string("What to search for.", minLength=2)),
-        Case(base="web_search", fields=(QUERY_FIELD,), can_express=has_single_query(2), result=render_search),
+        Case(base="web_search", fields=(QUERY_FIELD,), can_express=has_single_query(2), result=gemini.render_search),
     ),
     simple_view(
         "todo_write",
@@ -254,11 +239,11 @@ _VIEWS = (
                 ),
             ),
             can_express=lambda base: base.get("items") is not None,
-            result=render_todos,
+            result=gemini.render_todos,
         ),
     ),
     make_questions_view(
-        *("ask_user_question", "multiSelect", render_answers),
+        *("ask_user_question", "multiSelect", gemini.render_answers),
         required=("header", "description"),
         ignored=frozenset({"metadata"}),
     ),
@@ -269,7 +254,7 @@ TABLES = (
         id="qwen-code",
         title="Qwen Code",
         views=_VIEWS,
-        failure=render_failure,
+        failure=gemini.render_failure,
         note=(
             "Find files with glob and grep_search, read them with read_file, change them with edit, and run commands with "
             "run_shell_command. Read a file before you change it, and give edit text exactly as it is in the file. "

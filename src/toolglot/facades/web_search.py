@@ -11,6 +11,11 @@ from toolglot.request import Schema
 __all__ = ["make_search_view"]
 
 _ACTIONS = {"search": "", "open_page": "open_page", "open": "open_page", "find_in_page": "find_in_page", "find": "find_in_page"}
+_ACCEPTED: Schema = {
+    "action": {"type": ["object", "string"]},
+    **dict.fromkeys(("type", "url", "pattern"), string()),
+    **dict.fromkeys(("queries", "allowed_domains", "blocked_domains"), string_list()),
+}
 
 
 def make_search_view(
@@ -53,11 +58,6 @@ def make_search_view(
     def cannot_express(base: Arguments) -> None:
         """Another tool of the facade expresses it better."""
 
-    accepts = {
-        "action": {"type": ["object", "string"]},
-        **dict.fromkeys(("type", "url", "pattern"), string()),
-        **dict.fromkeys(("queries", "allowed_domains", "blocked_domains"), string_list()),
-    }
     properties = parameters["properties"]
     return View(
         name=name,
@@ -84,7 +84,7 @@ def make_search_view(
                 from_base=cannot_express,
             ),
         },
-        accepts={key: schema for key, schema in accepts.items() if key not in properties},
+        accepts={key: schema for key, schema in _ACCEPTED.items() if key not in properties},
         aliases=aliases,
         select_case=select_case,
         required_schema={

@@ -11,26 +11,8 @@ from msgspec import UNSET
 
 from toolglot.errors import ToolError
 from toolglot.facades.equivalence import canonical_call, render_patch
-from toolglot.facades.gpt.command_rendering import (
-    CHARS_PER_TOKEN,
-    command_outputs,
-    patch_outputs,
-    render_all,
-    render_exec,
-    render_exec_patch,
-    render_json,
-    render_patch_json,
-    render_session_failure,
-    render_shell_command,
-    render_unless_failed,
-)
-from toolglot.facades.gpt.patches import (
-    PATCH_FORMAT,
-    extract_patch,
-    rebase_patch,
-    render_patch_failure,
-    render_patch_result,
-)
+from toolglot.facades.gpt import command_rendering as codex
+from toolglot.facades.gpt.patches import PATCH_FORMAT, extract_patch, rebase_patch, render_patch_failure, render_patch_result
 from toolglot.facades.mapping import call_field, to_milliseconds
 from toolglot.facades.parameters import boolean, closed_schema, integer, number, object_schema, string, string_list
 from toolglot.facades.view import Arguments, Case, Field, RenderContext, Renderer, View
@@ -62,7 +44,7 @@ _IGNORED = frozenset({"shell", "prefix_rule", "environment_id", "additional_perm
 _NAMES = ("exec_command", "shell_command", "shell", "container.exec", "local_shell")
 
 
-def _get_command(native: Arguments) -> str | list[str] | None:
+def get_command(native: Arguments) -> str | list[str] | None:
     """A command line, or a program with its arguments; None if there is neither."""
     if lines := native.get("commands"):
         return str(lines[0])
@@ -78,11 +60,11 @@ def _get_command(native: Arguments) -> str | list[str] | None:
             return argv or None
 
 
-def _get_directory(native: Arguments) -> str:
+def get_directory(native: Arguments) -> str:
     return str(native.get("workdir") or native.get("working_directory") or ".")
 
 
-def _following_commands(native: Arguments) -> Any:
+def following_commands(native: Arguments) -> Any:
     return [str(line) for line in native.get("commands") or ()][1:] or UNSET
 
 
@@ -98,15 +80,10 @@ def _patch_case(
     """A command that is nothing but a patch is the patch."""
 
     def to_base(native: Arguments) -> Arguments:
-        return {"text": rebase_patch(_get_directory(native), extract_patch(_get_command(native) or "") or "")}
+        return {"text": rebase_patch(get_directory(native), extract_patch(get_command(native) or "") or "")}
 
     return Case(
-        base="patch",
-        to_base=to_base,
-        from_base=from_base,
-        result=result,
-        failure=render_patch_failure,
-        native_data=native_data,
+        base="patch", to_base=to_base, from_base=from_base, result=result, failure=render_patch_failure, native_data=native_data
     )
 
 
@@ -124,10 +101,10 @@ def _make_command_view(
     missing = Issue("$", f'"{parameters["required"][0]}" is a required property')
 
     def select_case(native: Arguments) -> str:
-        command = _get_command(native)
+        command = get_command(native)
         if command is None:
             raise ToolError(explain_issues(view.definition, [missing]), kind="validation")
-        return "patch" if _following_commands(native) is UNSET and extract_patch(command) is not None else ""
+        return "patch" if following_commands(native) is UNSET and extract_patch(command) is not None else ""
 
     view = View(
         name=name,
@@ -164,7 +141,7 @@ def _value_or_default(name: str, default: Any, convert: Callable[[Any], Any]) ->
 def _output_limit(native: Arguments) -> int:
     """Characters of output to show."""
     tokens = native.get("max_output_tokens")
-    chars = native.get("max_output_length", CHARS_PER_TOKEN * (DEFAULT_TOKENS if tokens is None else tokens))
+    chars = native.get("max_output_length", codex.CHARS_PER_TOKEN * (DEFAULT_TOKENS if tokens is None else tokens))
     return _clamp_chars(chars)
 
 
@@ -172,22 +149,22 @@ def _clamp_chars(chars: Any) -> int:
     return int(min(max(chars, 1), MAX_CHARS))
 
 
-def _to_tokens(chars: Any) -> Any:
-    tokens = int(chars) / CHARS_PER_TOKEN
+def to_tokens(chars: Any) -> Any:
+    tokens = int(chars) / codex.CHARS_PER_TOKEN
     return int(tokens) if tokens.is_integer() else tokens
 
 
-def _escalate_to_base(native: Arguments) -> Any:
+def escalate_to_base(native: Arguments) -> Any:
     if "sandbox_permissions" in native:
         return native["sandbox_permissions"] not in ("", "use_default")
     return native.get("with_escalated_permissions", UNSET)
 
 
-def _to_command_line(base: Arguments) -> str:
+def to_command_line(base: Arguments) -> str:
     return str(canonical_call("shell", base)["command"])
 
 
-def _to_argv(base: Arguments) -> list[str]:
+def to_argv(base: Arguments) -> list[str]:
     return ["bash", "-lc", str(base["command"])] if base.get("command") else list(base.get("argv") or ())
 
 
@@ -199,18 +176,18 @@ def _command_fields(parameter: str, from_base: Callable[[Arguments], Any]) -> tu
     """What all forms of the tool share. `parameter` has the command; `from_base` writes it."""
 
     def get(kind: type) -> Callable[[Arguments], Any]:
-        return lambda native: command if isinstance(command := _get_command(native), kind) else UNSET
+        return lambda native: command if isinstance(command := get_command(native), kind) else UNSET
 
     return (
         call_field(parameter, "command", get(str), from_base),
         call_field(parameter, "argv", get(list), _omit),
-        call_field("commands", "then", _following_commands, _omit),
-        call_field("workdir", "cwd", _get_directory, lambda base: UNSET if base.get("cwd") in (None, "", ".") else base["cwd"]),
+        call_field("commands", "then", following_commands, _omit),
+        call_field("workdir", "cwd", get_directory, lambda base: UNSET if base.get("cwd") in (None, "", ".") else base["cwd"]),
         "env",
         Field(native="justification", base="description"),
         call_field(
             *("sandbox_permissions", "escalate"),
-            _escalate_to_base,
+            escalate_to_base,
             lambda base: "require_escalated" if base.get("escalate") else UNSET,
         ),
     )
@@ -223,7 +200,7 @@ _YIELD_FIELD = call_field(
     _value_or_default("yield_time_ms", DEFAULT_YIELD, _clamp_milliseconds(250, 30_000)),
     _value_or_default("yield_after", UNSET, to_milliseconds),
 )
-_TOKENS_FIELD = call_field("max_output_tokens", "max_output", _output_limit, _value_or_default("max_output", UNSET, _to_tokens))
+_TOKENS_FIELD = call_field("max_output_tokens", "max_output", _output_limit, _value_or_default("max_output", UNSET, to_tokens))
 _LENGTH_FIELD = call_field("max_output_length", "max_output", _output_limit, _omit)
 _TIMEOUT_FIELD = Field(
     native="timeout_ms", base="timeout", to_base=_clamp_milliseconds(0, _MAX_MILLISECONDS), from_base=to_milliseconds
@@ -239,7 +216,7 @@ def _shell_case(
         fixed=_EVEN_TRUNCATION,
         fields=(*_command_fields(parameter, from_base), *fields),
         result=renderer,
-        failure=render_unless_failed(name, renderer) if name else renderer,
+        failure=codex.render_unless_failed(name, renderer) if name else renderer,
         **options,
     )
 
@@ -272,14 +249,14 @@ EXEC_COMMAND = _make_command_view(
         yield_time_ms=number("Milliseconds to wait for it, 250 to 30000 (default 10000)."),
     ),
     _shell_case(
-        *("exec_command", render_exec, "cmd", _to_command_line),
+        *("exec_command", codex.render_exec, "cmd", to_command_line),
         *("login", "tty", _YIELD_FIELD, _TIMEOUT_FIELD, _TOKENS_FIELD),
     ),
-    _patch_case(render_exec_patch),
+    _patch_case(codex.render_exec_patch),
 )
 
 
-def _wait_seconds(native: Arguments) -> float:
+def wait_seconds(native: Arguments) -> float:
     """An empty call waits; one with text only looks at what comes of it."""
     value = native.get("yield_time_ms")
     if native.get("chars"):
@@ -310,15 +287,13 @@ WRITE_STDIN = View(
             fields=(
                 Field(native="session_id", base="handle", to_base=lambda value: str(int(value)), from_base=int),
                 call_field(
-                    *("chars", "input"),
-                    lambda native: native.get("chars") or UNSET,
-                    _value_or_default("input", UNSET, str),
+                    *("chars", "input"), lambda native: native.get("chars") or UNSET, _value_or_default("input", UNSET, str)
                 ),
-                call_field("yield_time_ms", "timeout", _wait_seconds, _value_or_default("timeout", UNSET, to_milliseconds)),
+                call_field("yield_time_ms", "timeout", wait_seconds, _value_or_default("timeout", UNSET, to_milliseconds)),
                 _TOKENS_FIELD,
             ),
-            result=render_exec,
-            failure=render_session_failure,
+            result=codex.render_exec,
+            failure=codex.render_session_failure,
         )
     },
 )
@@ -336,7 +311,7 @@ SHELL_COMMAND = _make_command_view(
         workdir=_WORKDIR,
     ),
     _shell_case(
-        *("shell_command", render_shell_command, "command", _to_command_line),
+        *("shell_command", codex.render_shell_command, "command", to_command_line),
         "login",
         call_field(
             *("timeout_ms", "timeout"),
@@ -349,7 +324,7 @@ SHELL_COMMAND = _make_command_view(
 )
 
 
-def _patch_to_argv(base: Arguments) -> Arguments:
+def patch_to_argv(base: Arguments) -> Arguments:
     return {"command": ["apply_patch", render_patch(base)]}
 
 
@@ -368,8 +343,8 @@ def make_shell(*, applies_patches: bool) -> View:
             timeout_ms=number(f"{_TIMEOUT} (default 120000)."),
             workdir=_WORKDIR,
         ),
-        _shell_case("shell", render_json, "command", _to_argv, "login", _TIMEOUT_FIELD, _LENGTH_FIELD),
-        _patch_case(render_patch_json, _patch_to_argv if applies_patches else _cannot_express),
+        _shell_case("shell", codex.render_json, "command", to_argv, "login", _TIMEOUT_FIELD, _LENGTH_FIELD),
+        _patch_case(codex.render_patch_json, patch_to_argv if applies_patches else _cannot_express),
         represents=frozenset({"shell", "patch"} if applies_patches else {"shell"}),
     )
 
@@ -384,8 +359,8 @@ HOSTED_SHELL = _make_command_view(
         max_output_length=integer("Characters of output to show."),
     ),
     _shell_case(
-        *("", render_all, "commands"),
-        lambda base: [_to_command_line(base), *map(str, base.get("then") or ())],
+        *("", codex.render_all, "commands"),
+        lambda base: [to_command_line(base), *map(str, base.get("then") or ())],
         Field(
             native="timeout_ms",
             base="timeout",
@@ -393,8 +368,8 @@ HOSTED_SHELL = _make_command_view(
             from_base=lambda seconds: round(seconds * 1000) or UNSET,
         ),
         Field(native="max_output_length", base="max_output", to_base=_clamp_chars),
-        native_data=command_outputs,
+        native_data=codex.command_outputs,
     ),
-    _patch_case(render_patch_result, native_data=patch_outputs),
+    _patch_case(render_patch_result, native_data=codex.patch_outputs),
     typed={OPENAI_RESPONSES: {"type": "shell", "environment": {"type": "local"}}},
 )

@@ -32,21 +32,21 @@ def _call_field(native: str, base: str, to_base: Callable[[Arguments], Any]) -> 
     return Field(native=native, base=base, to_base=to_base, needs_all_arguments=True)
 
 
-def _render_read(context: RenderContext) -> str:
+def render_read(context: RenderContext) -> str:
     data = context.data
     lines = enumerate(data["lines"], data["first"]) if data["kind"] == "text" else ()
     return "\n".join(f"L{number}: {line[:_MAX_LINE_LENGTH]}" for number, line in lines) or context.text
 
 
-def _render_files(context: RenderContext) -> str:
+def render_files(context: RenderContext) -> str:
     return "\n".join(file["absolute"] for file in context.data["files"]) or "No matches found."
 
 
-def _render_entries(context: RenderContext) -> str:
+def render_entries(context: RenderContext) -> str:
     data, marks = context.data, {"folder": "/", "link": "@"}
     lines = [f"{'  ' * (entry['depth'] - 1)}{entry['name']}{marks.get(entry['kind'], '')}" for entry in data["entries"]]
-    more = [f"More than {len(lines)} entries found"] if data["truncated"] else []
-    return "\n".join([f"Absolute path: {data['path']}", *lines, *more])
+    note = [f"More than {len(lines)} entries found"] if data["truncated"] else []
+    return "\n".join([f"Absolute path: {data['path']}", *lines, *note])
 
 
 _VIEWS = (
@@ -64,7 +64,7 @@ _VIEWS = (
                     "limit", "end_line", lambda native: _start_line(native) + _bounded("limit", _DEFAULT_LINES)(native) - 1
                 ),
             ),
-            result=_render_read,
+            result=render_read,
         ),
         accepts={"path": string()},
         ignored=frozenset({"mode", "indentation"}),
@@ -82,7 +82,7 @@ _VIEWS = (
                 _call_field("limit", "max_results", _bounded("limit", _DEFAULT_FILES, _MAX_FILES)),
             ),
             fixed={"mode": "files"},
-            result=_render_files,
+            result=render_files,
         ),
     ),
     simple_view(
@@ -98,7 +98,7 @@ _VIEWS = (
                 _call_field("limit", "limit", _bounded("limit", _DEFAULT_ENTRIES)),
                 _call_field("depth", "depth", _bounded("depth", _DEFAULT_DEPTH)),
             ),
-            result=_render_entries,
+            result=render_entries,
         ),
         accepts={"path": string()},
         aliases_for={"dir_path": ("path",)},

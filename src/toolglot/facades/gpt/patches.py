@@ -95,7 +95,7 @@ def rebase_patch(directory: str, patch: str) -> str:
     return _PATHS.sub(lambda match: match[1] + (match[2] if match[2].startswith("/") else f"{directory}/{match[2]}"), patch)
 
 
-def _patch_to_base(native: Arguments) -> Arguments:
+def patch_to_base(native: Arguments) -> Arguments:
     """A patch in whichever form it came. Raises ToolError."""
     if native.get("input"):
         return {"text": native["input"]}
@@ -122,7 +122,7 @@ def render_patch_failure(context: RenderContext) -> str:
 
 _PATCH_CASE = Case(
     base="patch",
-    to_base=_patch_to_base,
+    to_base=patch_to_base,
     from_base=lambda base: {"input": render_patch(base)},
     result=render_patch_result,
     failure=render_patch_failure,
@@ -167,7 +167,7 @@ _OPERATION_TYPES = {"Add": "create_file", "Update": "update_file", "Delete": "de
 _SECTION = re.compile(r"\*\*\* (Add|Update|Delete) File: (.*)")
 
 
-def _operation_from_base(base: Arguments) -> Arguments | None:
+def operation_from_base(base: Arguments) -> Arguments | None:
     """A patch of one section that moves nothing; None for any other."""
     lines = render_patch(base).strip().split("\n")[1:-1]
     section = _SECTION.fullmatch(lines[0].strip()) if lines else None
@@ -193,7 +193,7 @@ APPLY_PATCH_OPERATION = View(
         diff=string("The chunks; for create_file, all lines prefixed with '+'. Omit it for delete_file."),
     ),
     typed={OPENAI_RESPONSES: {"type": "apply_patch"}},
-    cases={"": Case(base="patch", to_base=_patch_to_base, from_base=_operation_from_base)},
+    cases={"": Case(base="patch", to_base=patch_to_base, from_base=operation_from_base)},
     accepts={"operation": OPERATION_PARAMETERS["operation"], "input": string()},
     aliases_for={"type": ("operation", "input"), "path": ("operation", "input")},
     aliases=("applypatch",),

@@ -33,43 +33,43 @@ def _query_limits(query: Arguments) -> Arguments:
     return pick(_drop_none(query), allowed_domains="domains", recency_days="recency")
 
 
-def _search_to_base(native: Arguments) -> Arguments:
+def search_to_base(native: Arguments) -> Arguments:
     queries = _get_list(native, "search_query")
     return {"queries": [query["q"] for query in queries], **_query_limits(queries[0])}
 
 
-def _search_from_base(base: Arguments) -> Arguments | None:
+def search_from_base(base: Arguments) -> Arguments | None:
     limits = pick(base, recency="recency_days", domains="allowed_domains")
     return {"search_query": [{"q": query, **limits} for query in base["queries"]]} if base.get("queries") else None
 
 
-def _open_to_base(native: Arguments) -> Arguments:
+def open_to_base(native: Arguments) -> Arguments:
     pages = _get_list(native, "open")
     refs = [page["ref_id"] for page in pages]
     return {"target": refs[0] if len(refs) == 1 else refs, **pick(_drop_none(pages[0]), start_line="lineno")}
 
 
-def _open_from_base(base: Arguments) -> Arguments:
+def open_from_base(base: Arguments) -> Arguments:
     target: Any = base["target"]
     refs = cast(list[str], target) if isinstance(target, list) else [target]
     return {"open": [{"ref_id": ref, **pick(base, lineno="start_line")} for ref in refs]}
 
 
-def _find_to_base(native: Arguments) -> Arguments:
+def find_to_base(native: Arguments) -> Arguments:
     (search,) = _get_list(native, "find")
     return {"target": search["ref_id"], "pattern": search["pattern"]}
 
 
-def _find_from_base(base: Arguments) -> Arguments:
+def find_from_base(base: Arguments) -> Arguments:
     return {"find": [{"ref_id": base["target"], "pattern": base["pattern"]}]}
 
 
-def _click_to_base(native: Arguments) -> Arguments:
+def click_to_base(native: Arguments) -> Arguments:
     (click,) = _get_list(native, "click")
     return {"target": click["ref_id"], "link": click["id"]}
 
 
-def _select_case(native: Arguments) -> str:
+def select_web_case(native: Arguments) -> str:
     """The base tool of a call that does one kind of thing in one way; "all" for any other."""
     kinds = [name for name in (*_KINDS, "click") if native.get(name)]
     if len(kinds) != 1:
@@ -88,7 +88,7 @@ def _select_case(native: Arguments) -> str:
 # ---- several things at once
 
 
-def _batch_to_base(native: Arguments) -> Arguments:
+def batch_to_base(native: Arguments) -> Arguments:
     clicks = [{"ref_id": click["ref_id"], "link": click["id"]} for click in _get_list(native, "click")]
     items = {**native, "open": [*_get_list(native, "open"), *clicks]}
     batch = {name: items[name] for name in _KINDS if items.get(name)}
@@ -99,7 +99,7 @@ def _batch_to_base(native: Arguments) -> Arguments:
     return batch
 
 
-def _batch_from_base(base: Arguments) -> Arguments:
+def batch_from_base(base: Arguments) -> Arguments:
     return {name: [_drop_none(item) for item in _get_list(base, name)] for name in _KINDS if base.get(name)}
 
 
@@ -116,13 +116,13 @@ def _render_part(data: Any, text: str) -> str:
         return text
     head = [f"[{page['ref']}] {page['title']}".rstrip(), page["url"], *page_notes(page)]
     head.append(f"Lines {page['start_line']}-{page['end_line']} of {page['total_lines']}.")
-    more = ""
+    note = ""
     if page["next_line"] is not None:
-        more = f"\n\n(There is more: open ref_id {page['ref']} with lineno {page['next_line']}.)"
-    return "\n".join(head) + f"\n\n{page_text(page)}{more}"
+        note = f"\n\n(There is more: open ref_id {page['ref']} with lineno {page['next_line']}.)"
+    return "\n".join(head) + f"\n\n{page_text(page)}{note}"
 
 
-def _render_web(context: RenderContext) -> str:
+def render_web(context: RenderContext) -> str:
     """What was found, and which parts of the call are not supported."""
     parts = context.data_list("parts") or [{"data": context.data, "text": context.text}]
     texts = [_render_part(part.get("data"), str(part["text"])) for part in parts]
@@ -150,23 +150,20 @@ WEB_RUN = View(
             ),
             "Searches, at most four.",
         ),
-        open=array(
-            object_schema("ref_id", ref_id=_REF, lineno=integer("First line to show (default 1).")),
-            "Pages to read.",
-        ),
+        open=array(object_schema("ref_id", ref_id=_REF, lineno=integer("First line to show (default 1).")), "Pages to read."),
         find=array(
             object_schema("ref_id pattern", ref_id=_REF, pattern=string("Text to find, case-insensitively.")),
             "Text to find in pages.",
         ),
     ),
-    select_case=_select_case,
+    select_case=select_web_case,
     cases={
-        "search_query": Case(base="web_search", to_base=_search_to_base, from_base=_search_from_base, result=_render_web),
-        "open": Case(base="web_open", to_base=_open_to_base, from_base=_open_from_base, result=_render_web),
-        "find": Case(base="web_find", to_base=_find_to_base, from_base=_find_from_base, result=_render_web),
+        "search_query": Case(base="web_search", to_base=search_to_base, from_base=search_from_base, result=render_web),
+        "open": Case(base="web_open", to_base=open_to_base, from_base=open_from_base, result=render_web),
+        "find": Case(base="web_find", to_base=find_to_base, from_base=find_from_base, result=render_web),
         # A link is never expressed: the model sees addresses instead of link numbers.
-        "click": Case(base="web_open", to_base=_click_to_base, from_base=lambda base: None, result=_render_web),
-        "all": Case(base="web", to_base=_batch_to_base, from_base=_batch_from_base, result=_render_web),
+        "click": Case(base="web_open", to_base=click_to_base, from_base=lambda base: None, result=render_web),
+        "all": Case(base="web", to_base=batch_to_base, from_base=batch_from_base, result=render_web),
     },
     accepts={
         "click": array(object_schema("ref_id id", ref_id=string(), id=integer())),
