@@ -17,7 +17,7 @@ from typing import Any
 from bench.measure import Figure, Table
 from toolglot.builtin.files.workspace import Workspace
 from toolglot.builtin.shell import SandboxLevel, ShellOptions, close_shell, shell_tools
-from toolglot.builtin.shell.sandbox import probe_level
+from toolglot.builtin.shell.sandbox_probe import probe_level
 from toolglot.builtin.tool_state import ToolState
 from toolglot.messages import ToolCall
 from toolglot.tools.context import Context

@@ -62,6 +62,8 @@ ErrorCode = Literal[
     "session_not_found",  # details: SessionNotFound
     "stdin_closed",
     "session_busy",
+    "session_closed",
+    "too_many_sessions",
     "sandbox_unavailable",
     "command_not_found",
     # the web

@@ -23,7 +23,8 @@ from toolglot.builtin.files.workspace import PROTECTED_NAMES, Root, Workspace
 from toolglot.builtin.search.glob import glob_tools
 from toolglot.builtin.search.grep import grep_tools
 from toolglot.builtin.search.list_dir import list_dir_tools
-from toolglot.builtin.shell.tools import ShellOptions, close_shell, shell_tools
+from toolglot.builtin.shell.manager import ShellOptions
+from toolglot.builtin.shell.tools import close_shell, shell_tools
 from toolglot.builtin.tool_state import AskUser, ToolState
 from toolglot.builtin.web.client import WebClient
 from toolglot.builtin.web.config import WebConfig

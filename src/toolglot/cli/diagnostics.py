@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from toolglot.builtin.shell.sandbox import describe_sandbox
+from toolglot.builtin.shell.sandbox_probe import describe_sandbox
 from toolglot.config.layers import PROJECT_FILE, Configuration
 from toolglot.config.paths import config_file, state_directory
 from toolglot.config.settings import Settings

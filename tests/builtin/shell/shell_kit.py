@@ -1,15 +1,16 @@
-"""A toolbox with the shell's tools, in a folder of its own, driven as the executor drives it."""
+"""The shell tools in a workspace of their own, called as the executor calls them."""
 
 import asyncio
+import inspect
 import os
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from toolglot.builtin.files.workspace import Root, Workspace
 from toolglot.builtin.shell import SandboxLevel, ShellOptions, close_shell, shell_tools
-from toolglot.builtin.shell.sandbox import probe_level
+from toolglot.builtin.shell.sandbox_probe import probe_level
 from toolglot.builtin.tool_state import AskUser, ToolState
 from toolglot.events import ToolOutcome, ToolProgress
 from toolglot.messages import Text, ToolCall
@@ -20,7 +21,7 @@ from toolglot.tools.registry import ToolRegistry
 
 @cache
 def unavailable_reason(level: SandboxLevel) -> str:
-    """Why a level does not hold here; tried once."""
+    """Return why a sandbox does not work here; tried once."""
     return probe_level(level)
 
 
@@ -30,15 +31,16 @@ class Kit:
     def __init__(
         self, base: Path, level: SandboxLevel, *, ask: AskUser | None = None, approve: Approve | None = None, **options: Any
     ) -> None:
-        self.work, self.state = base / "work", base / "state"
+        self.work, self.state_dir = base / "work", base / "state"
         (base / "other").mkdir(exist_ok=True)
         self.work.mkdir(exist_ok=True)
         self.workspace = Workspace(self.work, other_roots=[Root(base / "other")])
-        self.box = ToolState(self.workspace, state_dir=self.state, ask=ask)
-        self.tools = {one.name: one for one in shell_tools(self.box, ShellOptions(level=level, **options))}
+        self.state = ToolState(self.workspace, state_dir=self.state_dir, ask=ask)
+        self.tools = {tool.name: tool for tool in shell_tools(self.state, ShellOptions(level=level, **options))}
         if level is SandboxLevel.NONE and approve is None:
             approve = lambda _: "yes"  # noqa: E731
-        self.executor = ToolExecutor(ToolRegistry(list(self.tools.values())), approve=approve, config=ToolConfig(max_repeats=0))
+        registry = ToolRegistry(list(self.tools.values()))
+        self.executor = ToolExecutor(registry, approve=approve, config=ToolConfig(max_repeats=0))
         self.progress: list[str] = []
         self._count = 0
 
@@ -67,7 +69,7 @@ class Kit:
         return text_of(await self.call(name, arguments))
 
     def close(self) -> None:
-        close_shell(self.box)
+        close_shell(self.state)
         self.workspace.close()
 
 
@@ -75,9 +77,9 @@ def text_of(outcome: ToolOutcome) -> str:
     return "".join(block.text for block in outcome.result.content if isinstance(block, Text))
 
 
-def processes(word: str) -> list[int]:
-    """Those that have a word among theirs."""
-    found: list[int] = []
+def find_processes(word: str) -> list[int]:
+    """Return the processes with this word among their arguments."""
+    pids: list[int] = []
     for name in os.listdir("/proc"):
         if name.isdigit():
             try:
@@ -85,14 +87,24 @@ def processes(word: str) -> list[int]:
             except OSError:
                 continue
             if word.encode() in words:
-                found.append(int(name))
-    return found
+                pids.append(int(name))
+    return pids
 
 
-def open_handles() -> int:
+async def eventually(condition: Callable[[], bool | Awaitable[bool]]) -> bool:
+    """Wait until a condition is true; False if it is not within ten seconds."""
+    for _ in range(1000):
+        value = condition()
+        if (await value) if inspect.isawaitable(value) else value:
+            return True
+        await asyncio.sleep(0.01)
+    return False
+
+
+def count_fds() -> int:
     return len(os.listdir("/proc/self/fd"))
 
 
-def memory() -> int:
-    """Bytes that this process holds now."""
+def resident_memory() -> int:
+    """Return the resident memory of this process in bytes."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")

@@ -12,7 +12,7 @@ from typing import Any
 
 from toolglot.builtin.files.workspace import Root, Workspace
 from toolglot.builtin.shell import SandboxLevel, ShellOptions, close_shell, shell_tools
-from toolglot.builtin.shell.sandbox import probe_level
+from toolglot.builtin.shell.sandbox_probe import probe_level
 from toolglot.builtin.tool_state import ToolState
 from toolglot.errors import ToolError
 from toolglot.messages import ToolCall

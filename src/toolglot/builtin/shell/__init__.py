@@ -1,7 +1,9 @@
-"""Commands of a model, held by the kernel. See `tools` for what a model can call and `sandbox` for what holds them."""
+"""Shell commands of a model, sandboxed by the kernel: `tools` has what a model can call, `sandbox` what confines it."""
 
-from toolglot.builtin.shell.manager import SessionInfo, ShellManager, ShellOptions, ShellResult
-from toolglot.builtin.shell.sandbox import SandboxLevel, describe_sandbox, probe_sandbox
+from toolglot.builtin.shell.manager import ShellManager, ShellOptions
+from toolglot.builtin.shell.results import SessionInfo, ShellResult
+from toolglot.builtin.shell.sandbox import SandboxLevel
+from toolglot.builtin.shell.sandbox_probe import describe_sandbox, probe_sandbox
 from toolglot.builtin.shell.tools import close_shell, shell_tools
 
 __all__ = [

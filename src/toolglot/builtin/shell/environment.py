@@ -1,10 +1,10 @@
-"""The variables that a command sees: a few that say where things are. Nothing that is called a secret, or looks like one."""
+"""The environment variables that a command sees: a few harmless ones, and none that is named or looks like a secret."""
 
 import os
 import re
 from collections.abc import Mapping
 
-from toolglot.errors import ToolError
+from toolglot.base_errors import invalid_argument
 from toolglot.redact import redact
 
 __all__ = ["safe_environment", "validate_environment"]
@@ -17,46 +17,41 @@ _SAFE_NAMES = frozenset(
     }
 )
 _SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL|COOKIE|SESSION|AUTH", re.IGNORECASE)
+# No pager and no editor: nobody is there to leave them, and git must not ask for a password.
 _FIXED_VARIABLES = {"TERM": "dumb", "PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0", "GIT_EDITOR": "true"}
-_VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}")
 _MAX_VARIABLES, _MAX_VALUE_LENGTH = 256, 32_768
 _DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 def safe_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
-    """What of our own environment a command may see, and a few things that keep programs from asking questions."""
+    """Return the part of our own environment that a command may see, with settings that keep programs from prompting."""
     environ = os.environ if environ is None else environ
-    found = {name: value for name, value in environ.items() if _is_safe(name, value)}
-    found.setdefault("PATH", _DEFAULT_PATH)
-    return {**found, **_FIXED_VARIABLES}
+    safe = {name: value for name, value in environ.items() if _is_safe(name, value)}
+    safe.setdefault("PATH", _DEFAULT_PATH)
+    return {**safe, **_FIXED_VARIABLES}
 
 
 def _is_safe(name: str, value: str) -> bool:
-    known = name in _SAFE_NAMES or name.startswith("LC_")
-    return (
-        known
-        and not _SECRET_NAME.search(name)
-        and "\0" not in value
-        and redact(f"{name}={value}", by_name=True) == f"{name}={value}"
-    )
+    if (name not in _SAFE_NAMES and not name.startswith("LC_")) or _SECRET_NAME.search(name) or "\0" in value:
+        return False
+    # Even a harmless name may have a value with a secret in it, such as a URL with a password.
+    return redact(f"{name}={value}", by_name=True) == f"{name}={value}"
 
 
 def validate_environment(variables: Mapping[str, str] | None) -> dict[str, str]:
-    """Variables that a model asks for; set for the command only, never for what makes its sandbox. Raises ToolError."""
+    """Return the variables that a model sets for its command. Raises ToolError."""
     variables = variables or {}
     if len(variables) > _MAX_VARIABLES:
-        raise ToolError(f"env has {len(variables)} variables; at most {_MAX_VARIABLES} are taken", kind="validation")
+        raise invalid_argument("env", f"has {len(variables)} variables; at most {_MAX_VARIABLES} are allowed")
     for name, value in variables.items():
-        if not _VARIABLE_NAME.fullmatch(name) or len(name) > 200:
-            raise ToolError(f"env: {name[:80]!r} is not the name of a variable", kind="validation")
-        if "\0" in value or len(value) > _MAX_VALUE_LENGTH or not _is_encodable(value):
-            raise ToolError(f"env: the value of {name} holds a NUL byte or half a character, or is too long", kind="validation")
+        if not _VARIABLE_NAME.fullmatch(name):
+            raise invalid_argument("env", f"has {name[:80]!r}, which is not a valid variable name")
+        try:
+            os.fsencode(value)
+        except UnicodeEncodeError:
+            raise invalid_argument("env", f"has an unpaired surrogate (invalid Unicode) in the value of {name}") from None
+        if "\0" in value or len(value) > _MAX_VALUE_LENGTH:
+            problem = f"has a value for {name} with a NUL byte or more than {_MAX_VALUE_LENGTH} characters"
+            raise invalid_argument("env", problem)
     return dict(variables)
-
-
-def _is_encodable(text: str) -> bool:
-    try:
-        os.fsencode(text)
-    except UnicodeEncodeError:
-        return False
-    return True

@@ -1,4 +1,4 @@
-"""How many processes a command may have: by cgroup where root can make one, by limit for everybody else."""
+"""Limits on the number of a command's processes: a cgroup where root can create one, otherwise ulimit."""
 
 import itertools
 import os
@@ -9,43 +9,41 @@ from pathlib import Path
 
 import msgspec
 
-__all__ = ["PidsCgroup", "ulimit_prelude"]
+__all__ = ["PidsCgroup", "describe_process_limit", "ulimit_prelude"]
 
-_group_numbers = itertools.count()
 _REMOVE_ATTEMPTS, _RETRY_DELAY = 100, 0.002
+_group_numbers = itertools.count()
 
 
 class PidsCgroup(msgspec.Struct, frozen=True):
-    """A cgroup for one command."""
+    """A cgroup that limits the processes of one command."""
 
     path: Path
 
     @classmethod
     def create(cls, limit: int) -> "PidsCgroup | None":
-        """A new one; None where we cannot make one."""
-        above = _parent_group()
-        if above is None:
+        """Return a new group; None where we cannot create one."""
+        parent = _parent_group()
+        if parent is None:
             return None
-        folder = above / f"toolglot-{os.getpid()}-{next(_group_numbers)}"
+        path = parent / f"toolglot-{os.getpid()}-{next(_group_numbers)}"
         try:
-            folder.mkdir()
-            (folder / "pids.max").write_text(str(limit))
+            path.mkdir()
+            (path / "pids.max").write_text(str(limit))
         except OSError:
             with suppress(OSError):
-                folder.rmdir()
+                path.rmdir()
             return None
-        return cls(folder)
+        return cls(path)
 
-    @staticmethod
-    def is_available() -> bool:
-        return _parent_group() is not None
-
+    @property
     def exec_prefix(self) -> list[str]:
-        """Words before a program: it starts in the group."""
+        """The arguments before a program that start it in the group: a shell moves itself there and becomes the program."""
         return ["/bin/sh", "-c", 'echo $$ >"$0" && exec "$@"', str(self.path / "cgroup.procs")]
 
     def remove(self) -> None:
-        """Once nobody is in it: the kernel still counts those who have just ended, for some milliseconds."""
+        """Remove the group once it is empty."""
+        # The kernel counts processes that have just exited for some milliseconds more, and rmdir fails until then.
         for _ in range(_REMOVE_ATTEMPTS):
             try:
                 self.path.rmdir()
@@ -59,7 +57,7 @@ class PidsCgroup(msgspec.Struct, frozen=True):
 
 @cache
 def _parent_group() -> Path | None:
-    """Our own group, if we may make others in it that count processes."""
+    """Return our own cgroup, if we can create groups in it that count processes."""
     if os.name != "posix" or os.geteuid() != 0:
         return None
     try:
@@ -67,49 +65,48 @@ def _parent_group() -> Path | None:
     except OSError:
         return None
     for _, controllers, path in lines:
-        top = Path("/sys/fs/cgroup/pids") if "pids" in controllers.split(",") else Path("/sys/fs/cgroup")
-        if controllers not in ("", "pids"):
+        if controllers not in ("", "pids"):  # "": version 2, which has one hierarchy for all controllers
             continue
-        above = top / path.lstrip("/")
-        if _has_pids_controller(above, f"toolglot-{os.getpid()}-try"):
-            _remove_stale(above)
-            return above
+        top = Path("/sys/fs/cgroup/pids") if controllers == "pids" else Path("/sys/fs/cgroup")
+        parent = top / path.lstrip("/")
+        trial = parent / f"toolglot-{os.getpid()}-try"
+        try:
+            trial.mkdir()
+        except OSError:
+            continue
+        has_limit = (trial / "pids.max").exists()
+        with suppress(OSError):
+            trial.rmdir()
+        if has_limit:
+            _remove_stale(parent)
+            return parent
     return None
 
 
 def _remove_stale(parent: Path) -> None:
-    """Groups of processes that were killed before they could remove them."""
-    for folder in parent.glob("toolglot-*-*"):
-        if not Path("/proc", folder.name.split("-")[1]).exists():
+    """Remove the groups of processes that were killed before they could do it."""
+    for path in parent.glob("toolglot-*-*"):
+        if not Path("/proc", path.name.split("-")[1]).exists():
             with suppress(OSError):
-                folder.rmdir()
+                path.rmdir()
 
 
-def _has_pids_controller(parent: Path, name: str) -> bool:
-    folder = parent / name
-    try:
-        folder.mkdir()
-    except OSError:
-        return False
-    try:
-        return (folder / "pids.max").exists()
-    finally:
-        with suppress(OSError):
-            folder.rmdir()
+def describe_process_limit() -> str:
+    """Return how the processes of a sandboxed command are limited."""
+    if _parent_group() is not None:
+        return "cgroup"
+    return "rlimit" if os.name == "posix" and os.geteuid() != 0 else "not limited"
 
 
 def ulimit_prelude(shell: str, processes: int) -> str:
-    """What a shell says first: no core files, and so many processes more than the user has (root has no such limit)."""
-    if shell.endswith("bash") and os.geteuid() != 0:
-        return f"ulimit -c 0 -u {_count_processes() + processes} 2>/dev/null; "
-    return "ulimit -c 0; "
-
-
-def _count_processes() -> int:
-    user, found = os.geteuid(), 0
+    """Return shell code that limits a command: no core files, and so many more processes than the user has now."""
+    # RLIMIT_NPROC counts all processes of the user, not those of the command, and does not apply to root.
+    if not shell.endswith("bash") or os.geteuid() == 0:
+        return "ulimit -c 0; "
+    user, count = os.geteuid(), 0
     with suppress(OSError), os.scandir("/proc") as entries:
         for entry in entries:
             if entry.name.isdigit():
                 with suppress(OSError):
-                    found += entry.stat().st_uid == user
-    return found
+                    count += entry.stat().st_uid == user
+    return f"ulimit -c 0 -u {count + processes} 2>/dev/null; "

@@ -1,11 +1,12 @@
-"""The commands of one toolbox: where they run, what holds them, which of them still run, and what there is to tell of each.
+"""The commands of one conversation: where they run, how they are sandboxed, which are still running, and their results.
 
-Laws: a command starts only while the toolbox is open, and there are never more than a few. The next command runs where the last
-one ended, if that is in the workspace. What a command did to protected names is seen to before its result is told.
+The next command runs where the last one ended, if that is in the workspace. What a command did to protected files is dealt with
+before its result is reported.
 """
 
 import os
 import shutil
+import stat
 import tempfile
 import threading
 import time
@@ -15,84 +16,44 @@ from pathlib import Path
 
 import msgspec
 
+from toolglot.base_errors import SessionNotFound
 from toolglot.builtin.files.workspace import Root
-from toolglot.builtin.shell.limits import PidsCgroup
+from toolglot.builtin.shell.limits import describe_process_limit
 from toolglot.builtin.shell.output import Excerpt, OutputLimit, make_excerpt
 from toolglot.builtin.shell.protected_paths import ProtectedSnapshot, ProtectionReport, find_protected, revert_changes
-from toolglot.builtin.shell.sandbox import Confinement, Launch, SandboxLevel, prepare_launch, probe_sandbox
+from toolglot.builtin.shell.results import SessionInfo, ShellResult
+from toolglot.builtin.shell.sandbox import Confinement, Launch, SandboxLevel, prepare_launch
+from toolglot.builtin.shell.sandbox_probe import probe_sandbox
 from toolglot.builtin.shell.session import ShellSession, signal_from_exit_code
 from toolglot.builtin.tool_state import ToolState
 from toolglot.errors import ToolError, UsageError
 
-__all__ = ["Job", "SessionInfo", "ShellManager", "ShellOptions", "ShellResult"]
+__all__ = ["Job", "ShellManager", "ShellOptions", "describe_session"]
 
 MAX_RUNNING, MAX_ENDED, MAX_SPILLS = 16, 32, 20
+# What programs print when the sandbox has no network.
+_NETWORK_ERRORS = (
+    "Network is unreachable",
+    "Could not resolve host",
+    "Temporary failure in name resolution",
+    "Name or service not known",
+)
 
 
 class ShellOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What commands of a toolbox may do. `level`: another than the best that works, for those who know why."""
+    """What commands may do."""
 
     network: bool = False
     unix_sockets: bool = False
-    """Docker, agents of ssh and gpg, and every other service of this machine listen on such sockets."""
+    """Docker, the agents of ssh and gpg, and every other service of this machine listen on such sockets."""
     hidden: tuple[Path, ...] = ()
+    """Paths that commands cannot read."""
     processes: int = 512
+    """The maximum number of processes of one command."""
     level: SandboxLevel | None = None
+    """Another sandbox than the best that works here."""
     separate: bool = False
-    """stdout and stderr apart: their order is lost."""
-
-
-class ShellResult(msgspec.Struct, frozen=True, kw_only=True):
-    """One command: everything that a facade needs to tell of it in its own words."""
-
-    command: str
-    description: str = ""
-    running: bool = False
-    handle: str = ""
-    """Of a command that goes on running, for shell_output and shell_kill."""
-    pid: int = 0
-    exit_code: int | None = None
-    """As shells say it: 128 and the signal, for a command that a signal ended."""
-    signal: int | None = None
-    ended: str = ""
-    """Why we ended it: timeout, inactivity, killed, cancelled, output, closed; "" where it ended by itself."""
-    timed_out: bool = False
-    seconds: float = 0.0
-    output: str = ""
-    """Cut in the middle where it is long."""
-    head: str = ""
-    tail: str = ""
-    omitted: int = 0
-    truncated: bool = False
-    stdout: str = ""
-    stderr: str = ""
-    total_bytes: int = 0
-    total_lines: int = 0
-    spill: str = ""
-    """A file with all of the output, up to 100 MB, where it was long."""
-    spill_is_whole: bool = True
-    cwd: str = ""
-    """Where the next command runs, as the model says it."""
-    sandbox: str = "none"
-    network: bool = False
-    processes: str = "not limited"
-    protected: list[str] = []
-    """Protected names that the command made (they are gone again) or changed (they are as before, where that was possible)."""
-    notes: list[str] = []
-
-
-class SessionInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of shell_list."""
-
-    handle: str
-    command: str
-    pid: int
-    running: bool
-    seconds: float
-    exit_code: int | None = None
-    ended: str = ""
-    total_bytes: int = 0
-    unread_bytes: int = 0
+    """Keep stdout and stderr apart; their order is lost."""
 
 
 class Job(msgspec.Struct, frozen=True):
@@ -104,19 +65,19 @@ class Job(msgspec.Struct, frozen=True):
     cwd: Path
     description: str
     is_background: bool = False
-    """In the background: meanwhile the user may have changed things too."""
+    """While it runs, the user may change files, too."""
 
 
 class ShellManager:
-    """The commands of one toolbox."""
+    """Runs and tracks the commands of one conversation."""
 
     def __init__(self, state: ToolState, options: ShellOptions | None = None) -> None:
-        self._state_ref = weakref.ref(state)
+        self._state_ref = weakref.ref(state)  # the tools live as long as the conversation, and must not keep it alive
         self._workspace = state.workspace
         self.options = options or ShellOptions()
         self.level = probe_sandbox().level if self.options.level is None else self.options.level
         if any(str(root.path) == "/" for root in state.workspace.roots):
-            raise UsageError("commands cannot be held in the workspace '/': choose a folder below it")
+            raise UsageError("commands cannot be confined to the workspace '/': choose a directory below it")
         self._owns_directory = state.state_dir is None
         self._directory = Path(tempfile.mkdtemp(prefix="toolglot-")) if state.state_dir is None else state.state_dir / "shell"
         self._hidden = (*self.options.hidden, *(() if state.state_dir is None else (state.state_dir,)))
@@ -124,31 +85,20 @@ class ShellManager:
         self._reports: dict[str, ProtectionReport] = {}
         self._count = 0
         self._lock = threading.Lock()
-        self._closed = False
+        self._is_closed = False
         self._scratch: Path | None = None
 
     @property
     def state(self) -> ToolState:
-        box = self._state_ref()
-        if box is None:
-            raise ToolError("the conversation is over: nothing can be run any more", kind="execution")
-        return box
-
-    # ---- folders
-
-    def _prepare_directories(self) -> Path:
-        """Where spilt output goes; the command's own /tmp is beside it."""
-        if self._scratch is None:
-            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._scratch = Path(tempfile.mkdtemp(prefix="tmp-", dir=os.path.realpath(self._directory)))
-        spills = self._directory / "output"
-        spills.mkdir(mode=0o700, exist_ok=True)
-        return Path(os.path.realpath(spills))
+        state = self._state_ref()
+        if state is None:
+            raise _closed_error()
+        return state
 
     def close(self) -> None:
-        """Ends everything that runs, and removes what was kept of it."""
+        """Kill everything that runs, and delete its files."""
         with self._lock:
-            self._closed = True
+            self._is_closed = True
             jobs = list(self._jobs.values())
         for job in jobs:
             job.session.kill("closed")
@@ -161,70 +111,67 @@ class ShellManager:
         if self._owns_directory:
             shutil.rmtree(self._directory, ignore_errors=True)
 
-    # ---- running
+    # ---- starting commands
 
     def resolve_cwd(self, raw_path: str | None) -> Path:
-        """The folder of a command. Raises ToolError."""
-        box = self.state
-        found = (
-            self._find_directory(raw_path)
-            if raw_path is not None
-            else self._find_directory(box.cwd)
-            if box.cwd
-            else self._workspace.root
-        )
-        if found is None and raw_path is None:
-            box.cwd = ""
-            return self._workspace.root
-        if found is None:
-            raise ToolError(
-                f"cwd: there is no folder {raw_path!r} in the workspace {str(self._workspace.root)!r}", kind="execution"
-            )
-        return found
+        """Return the directory of a command: the given one, or where the last command ended. Raises ToolError."""
+        if raw_path is None:
+            directory = self._find_directory(self.state.cwd)
+            if directory is None:  # it was deleted meanwhile
+                self.state.cwd = ""
+            return directory or self._workspace.root
+        directory = self._find_directory(raw_path)
+        if directory is None:
+            message = f"there is no directory {raw_path!r} in the workspace {str(self._workspace.root)!r}"
+            raise ToolError(message, code="not_directory")
+        return directory
 
     def _find_directory(self, path: str) -> Path | None:
         if path in ("", ".", "/"):
             return self._workspace.root if path != "/" else None
-        found = self._workspace.inspect(path)
-        return found.path if found is not None and (found.status.st_mode & 0o170000) == 0o040000 else None
+        entry = self._workspace.inspect(path)
+        return entry.path if entry is not None and stat.S_ISDIR(entry.status.st_mode) else None
 
     def build_confinement(self, cwd: Path, *, escalated: bool) -> Confinement:
-        spills = self._prepare_directories()
+        if self._scratch is None:
+            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._scratch = Path(tempfile.mkdtemp(prefix="tmp-", dir=os.path.realpath(self._directory)))
+        spills = self._directory / "output"
+        spills.mkdir(mode=0o700, exist_ok=True)
         level = SandboxLevel.NONE if escalated else self.level
-        roots = self._workspace.roots
-        assert self._scratch is not None
+        roots, names = self._workspace.roots, self._workspace.protected_names
         return Confinement(
             level=level,
             roots=roots,
             scratch=self._scratch,
-            protected_paths=_find_read_only(roots, cwd, self._workspace.protected_names)
-            if level is SandboxLevel.BUBBLEWRAP
-            else (),
+            protected_paths=_find_read_only(roots, cwd, names) if level is SandboxLevel.BUBBLEWRAP else (),
             hidden_paths=self._hidden,
-            readable_paths=(spills,),
+            readable_paths=(Path(os.path.realpath(spills)),),
             network=self.options.network,
             unix_sockets=self.options.unix_sockets,
             max_processes=self.options.processes,
         )
 
-    def start(self, session: ShellSession, build_argv: Callable[[int], list[str]], job: Job, variables: dict[str, str]) -> None:
-        """Starts a command; it can be found by its handle from then on. Raises ToolError."""
+    def start(self, build_argv: Callable[[int], list[str]], job: Job, variables: dict[str, str]) -> None:
+        """Start a command; from then on it can be found by its handle. Raises ToolError."""
+        session = job.session
 
-        def prepare(keep: tuple[int, ...]) -> tuple[Launch, Callable[[], None]]:
-            argv = build_argv(keep[0] if keep else -1)
+        def prepare(cwd_fd: int) -> tuple[Launch, Callable[[], None]]:
+            argv, cwd = build_argv(cwd_fd), str(job.cwd)
             launch, stack = prepare_launch(
-                job.confinement, argv, cwd=str(job.cwd), variables=variables, pass_fds=keep, tty=session.tty
+                job.confinement, argv, cwd=cwd, variables=variables, pass_fds=(cwd_fd,), tty=session.tty
             )
             return launch, stack.close
 
         with self._lock:
-            if self._closed:
-                raise ToolError("the conversation is over: nothing can be run any more", kind="execution")
+            if self._is_closed:
+                raise _closed_error()
             if sum(other.session.is_running for other in self._jobs.values()) >= MAX_RUNNING:
-                raise ToolError(f"{MAX_RUNNING} commands are running: end one with shell_kill first", kind="limit")
+                message = f"{MAX_RUNNING} commands are running: end one of them first"
+                raise ToolError(message, kind="limit", code="too_many_sessions")
             self._jobs[session.handle] = job
         try:
-            session.start(prepare, report_cwd=True)
+            session.start(prepare)
         except BaseException:
             self._jobs.pop(session.handle, None)
             raise
@@ -240,144 +187,157 @@ class ShellManager:
             ended = [job for job in self._jobs.values() if not job.session.is_running]
             for job in ended[: max(0, len(ended) - MAX_ENDED)]:
                 del self._jobs[job.session.handle]
-            spilt = [job for job in ended if job.session.output.spill_path is not None]
-            for job in spilt[: max(0, len(spilt) - MAX_SPILLS)]:
+            spilled = [job for job in ended if job.session.output.spill_path is not None]
+            for job in spilled[: max(0, len(spilled) - MAX_SPILLS)]:
                 job.session.output.delete_spill()
 
+    # ---- running and ended commands
+
     def find_job(self, handle: str) -> Job:
-        """By its handle, or by its process. Raises ToolError."""
-        with self._lock:
-            jobs = dict(self._jobs)
-        found = jobs.get(handle.strip()) or next((job for job in jobs.values() if str(job.session.pid) == handle.strip()), None)
-        if found is None:
-            running = [known for known, job in jobs.items() if job.session.is_running]
-            have = f"running are {', '.join(running)}" if running else "nothing is running"
-            raise ToolError(f"there is no command with the handle {handle[:80]!r}; {have}", kind="not_found")
-        return found
+        """Return a job by its handle or its process id. Raises ToolError."""
+        jobs, key = {job.session.handle: job for job in self.list_jobs()}, handle.strip()
+        job = jobs.get(key) or next((job for job in jobs.values() if str(job.session.pid) == key), None)
+        if job is None:
+            running = ", ".join(name for name, job in jobs.items() if job.session.is_running)
+            message = f"there is no session {handle[:80]!r}; {f'running: {running}' if running else 'nothing is running'}"
+            raise ToolError(message, kind="not_found", code="session_not_found", details=SessionNotFound(handle[:80]))
+        return job
 
     def list_jobs(self) -> list[Job]:
         with self._lock:
             return list(self._jobs.values())
 
     def forget(self, job: Job) -> None:
-        """Of a command that ended in front of the model nothing has to be kept but its spilt output."""
+        """Drop an ended job whose result was reported; one with a spill file stays, so that the file is deleted later."""
         if job.session.output.spill_path is None:
             with self._lock:
                 self._jobs.pop(job.session.handle, None)
 
-    # ---- afterwards
-
     def _revert_changes(self, job: Job) -> ProtectionReport:
-        """What it did to protected names: what it made new goes at each look, the rest is seen to once, when it has ended."""
-        handle, away = job.session.handle, self._directory / "removed"
+        handle, quarantine = job.session.handle, self._directory / "removed"
         if not job.snapshots:
             return ProtectionReport()
-        closely = job.confinement.level is not SandboxLevel.BUBBLEWRAP
-        if job.session.is_running:
-            return revert_changes(job.snapshots, away, recursive=False, may_restore=False, new_only=True)
-        if handle not in self._reports:
-            self._reports[handle] = revert_changes(job.snapshots, away, recursive=closely, may_restore=not job.is_background)
+        if job.session.is_running:  # new files go at once, as another program may obey them any moment
+            return revert_changes(job.snapshots, quarantine, recursive=False, may_restore=False, new_only=True)
+        if handle not in self._reports:  # everything else is dealt with once
+            recursive = job.confinement.level is not SandboxLevel.BUBBLEWRAP
+            may_restore = not job.is_background
+            self._reports[handle] = revert_changes(job.snapshots, quarantine, recursive=recursive, may_restore=may_restore)
             if len(self._reports) > 4 * MAX_ENDED:
                 del self._reports[next(iter(self._reports))]
         return self._reports[handle]
 
     def build_result(self, job: Job, limit: OutputLimit, *, excerpt: Excerpt | None = None) -> ShellResult:
-        """What there is to tell of a command now. `text`: another part of the output than all of it."""
-        session = job.session
-        settled = self._revert_changes(job)
-        notes = [*_describe_report(settled, self._workspace.root), *self._update_cwd(job)]
-        part = excerpt or make_excerpt(*session.output.read_from(0), limit)
-        if not session.is_running and session.exit_code and job.confinement.level is SandboxLevel.BUBBLEWRAP:
-            notes += _explain_failure(part.text, job.confinement)
-        streams = [make_excerpt(*one.read_from(0), limit).text if one else "" for one in (session.stdout, session.stderr)]
+        """Return the result of a command so far. `excerpt`: another part of the output than all of it."""
+        session, confinement = job.session, job.confinement
+        report = self._revert_changes(job)
+        notes = [*_describe_report(report, self._workspace.root), *self._update_cwd(job)]
+        excerpt = excerpt or make_excerpt(*session.output.read_from(0), limit)
+        is_running = session.is_running
+        if not is_running and session.exit_code:
+            notes += _explain_failure(excerpt.text, confinement)
+        stdout, stderr = (
+            make_excerpt(*buffer.read_from(0), limit).text if buffer else "" for buffer in (session.stdout, session.stderr)
+        )
         session.shown_bytes = session.output.total_bytes
-        ended = not session.is_running
+        touched = (*(path for path, _ in report.removed), *report.restored, *report.changed)
         return ShellResult(
             command=session.command,
             description=job.description,
-            running=not ended,
-            handle="" if ended else session.handle,
+            running=is_running,
+            handle=session.handle if is_running else "",
             pid=session.pid,
-            exit_code=session.exit_code if ended else None,
-            signal=signal_from_exit_code(session.exit_code) if ended else None,
+            exit_code=None if is_running else session.exit_code,
+            signal=None if is_running else signal_from_exit_code(session.exit_code),
             ended=session.end_reason,
             timed_out=session.end_reason in ("timeout", "inactivity"),
-            seconds=round(session.duration if ended else time.monotonic() - session.started_at, 4),
-            output=part.text,
-            head=part.head,
-            tail=part.tail,
-            omitted=part.omitted,
-            truncated=bool(part.omitted),
-            stdout=streams[0] if session.stdout else part.text,
-            stderr=streams[1],
+            seconds=round(_elapsed_seconds(session), 4),
+            output=excerpt.text,
+            head=excerpt.head,
+            tail=excerpt.tail,
+            omitted=excerpt.omitted,
+            truncated=bool(excerpt.omitted),
+            stdout=stdout if session.stdout else excerpt.text,
+            stderr=stderr,
             total_bytes=session.output.total_bytes,
             total_lines=session.output.line_count,
             spill=str(session.output.spill_path or ""),
             spill_is_whole=session.output.is_spill_complete,
             cwd=self.state.cwd or ".",
-            sandbox=job.confinement.level.label,
-            network=job.confinement.network or job.confinement.level is SandboxLevel.NONE,
-            processes=_describe_process_limit(job.confinement),
-            protected=[
-                self.state.display_path(path)
-                for path in (*(old for old, _ in settled.removed), *settled.restored, *settled.changed)
-            ],
+            sandbox=confinement.level.label,
+            network=confinement.network or confinement.level is SandboxLevel.NONE,
+            processes="not limited" if confinement.level is SandboxLevel.NONE else describe_process_limit(),
+            protected=[self.state.display_path(path) for path in touched],
             notes=notes,
         )
 
     def _update_cwd(self, job: Job) -> list[str]:
-        """The next command runs where this one ended, if that is in the workspace."""
-        session, box = job.session, self.state
-        told, session.cwd = session.cwd, ""
-        if session.is_running or not told or told == str(job.cwd):
+        """Make the next command run where this one ended; return a note if that is not in the workspace."""
+        session, state = job.session, self.state
+        path, session.cwd = session.cwd, ""
+        if session.is_running or not path or path == str(job.cwd):
             return []
         try:
-            found = self._find_directory(told)
+            directory = self._find_directory(path)
         except ToolError:
-            found = None
-        if found is None:
-            return [f"the next command runs in {box.cwd or '.'} again: {told[:200]} is not a folder of the workspace"]
-        box.cwd = box.display_path(found) if found != self._workspace.root else ""
+            directory = None
+        if directory is None:
+            return [f"the next command runs in {state.cwd or '.'} again: {path[:200]} is not a directory of the workspace"]
+        state.cwd = state.display_path(directory) if directory != self._workspace.root else ""
         return []
 
 
+def describe_session(session: ShellSession) -> SessionInfo:
+    """Return a session's line of the list."""
+    return SessionInfo(
+        handle=session.handle,
+        command=session.command,
+        pid=session.pid,
+        running=session.is_running,
+        seconds=round(_elapsed_seconds(session), 3),
+        exit_code=None if session.is_running else session.exit_code,
+        ended=session.end_reason,
+        total_bytes=session.output.total_bytes,
+        unread_bytes=session.output.total_bytes - session.shown_bytes,
+    )
+
+
+def _elapsed_seconds(session: ShellSession) -> float:
+    return time.monotonic() - session.started_at if session.is_running else session.duration
+
+
+def _closed_error() -> ToolError:
+    return ToolError("the conversation is over: no command can be run any more", code="session_closed")
+
+
 def _describe_report(report: ProtectionReport, root: Path) -> list[str]:
-    def named(path: Path) -> str:
+    def name(path: Path) -> str:
         return str(path.relative_to(root)) if path.is_relative_to(root) else str(path)
 
-    found = [f"{named(old)} is protected: it was taken out of the workspace and is now {new}" for old, new in report.removed]
+    notes = [f"{name(old)} is protected: it was moved out of the workspace to {new}" for old, new in report.removed]
     if report.restored:
-        found.append(f"what is protected was put back as it was: {', '.join(map(named, report.restored[:10]))}")
+        notes.append(f"protected files were restored: {', '.join(map(name, report.restored[:10]))}")
     if report.changed:
-        found.append(f"the command changed what is protected: {', '.join(map(named, report.changed[:10]))}; tell the user")
-    return found
+        notes.append(f"the command changed protected files: {', '.join(map(name, report.changed[:10]))}; tell the user")
+    return notes
 
 
 def _explain_failure(text: str, confinement: Confinement) -> list[str]:
-    """What a model would otherwise search for: the sandbox is why."""
+    """Return a note if the sandbox is the reason of a failure, which a model would otherwise search elsewhere."""
+    if confinement.level is not SandboxLevel.BUBBLEWRAP:
+        return []
     if "Read-only file system" in text:
         names = ", ".join(path.name for path in confinement.protected_paths[:5])
-        return [f"the sandbox lets only the workspace be written{f', without {names}' if names else ''}"]
-    refused = (
-        "Network is unreachable",
-        "Could not resolve host",
-        "Temporary failure in name resolution",
-        "Name or service not known",
-    )
-    return ["there is no network in the sandbox"] if not confinement.network and any(one in text for one in refused) else []
-
-
-def _describe_process_limit(confinement: Confinement) -> str:
-    if confinement.level is SandboxLevel.NONE:
-        return "not limited"
-    return "cgroup" if PidsCgroup.is_available() else "rlimit" if os.geteuid() != 0 else "not limited"
+        return [f"only the workspace is writable in the sandbox{f', except {names}' if names else ''}"]
+    has_network_error = any(error in text for error in _NETWORK_ERRORS)
+    return ["the sandbox has no network"] if not confinement.network and has_network_error else []
 
 
 def _find_read_only(roots: tuple[Root, ...], cwd: Path, names: frozenset[str]) -> tuple[Path, ...]:
-    """Protected names that are there, and what links of these names lead to inside of a root."""
-    found: list[Path] = []
+    """Return existing protected files, and what links of such names lead to inside of a root."""
+    paths: list[Path] = []
     for path in (root.path / name for root in roots if root.writable for name in find_protected(root.path, cwd, names)):
         real = Path(os.path.realpath(path))
         if real.exists() and any(real.is_relative_to(root.path) and real != root.path for root in roots):
-            found.append(real)
-    return tuple(dict.fromkeys(found))
+            paths.append(real)
+    return tuple(dict.fromkeys(paths))

@@ -1,6 +1,6 @@
-"""What a command writes: the beginning and the end are kept, all of it (up to a limit) goes to a private file once it is long.
+"""The output of a command: its beginning and end are kept in memory, and all of it goes to a private file once it is long.
 
-Laws: memory does not grow with output. Whatever the bytes are, a model gets text: no escape sequences, no control characters.
+Memory does not grow with the output. Whatever the bytes are, a model gets text without escape sequences or control characters.
 """
 
 import os
@@ -17,69 +17,71 @@ __all__ = ["Excerpt", "OutputBuffer", "OutputLimit", "make_excerpt", "to_plain_t
 KEEP_BYTES = 512 * 1024
 """Bytes of the beginning, and of the end, that are kept in memory."""
 MAX_SPILL_BYTES = 100 * 1024 * 1024
+# Escape sequences of ECMA-48. The lengths are bounded because a command may write an introducer without an end.
 _ESCAPES = re.compile(
-    r"(?:\x1b\[|\x9b)[0-?]{0,64}[ -/]{0,8}[@-~]?"  # colours, cursor
-    r"|(?:\x1b\]|\x9d)[^\x07\x1b\x9c]{0,4096}(?:\x07|\x1b\\|\x9c)?"  # titles, links
-    r"|(?:\x1b[PX^_]|[\x90\x98\x9e\x9f])[^\x1b\x9c]{0,4096}(?:\x1b\\|\x9c)?"
+    r"(?:\x1b\[|\x9b)[0-?]{0,64}[ -/]{0,8}[@-~]?"  # CSI: colours, cursor
+    r"|(?:\x1b\]|\x9d)[^\x07\x1b\x9c]{0,4096}(?:\x07|\x1b\\|\x9c)?"  # OSC: titles, links
+    r"|(?:\x1b[PX^_]|[\x90\x98\x9e\x9f])[^\x1b\x9c]{0,4096}(?:\x1b\\|\x9c)?"  # DCS, SOS, PM, APC
     r"|\x1b[ -/]{0,8}[0-~]?"
 )
+# Line and paragraph separators and bidirectional overrides, too: they can make a text read differently than it is.
 _CONTROL = re.compile(r"[\x00-\x07\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 _BACKSPACED = re.compile(r"[^\n\x08]\x08")
 
 
 def to_plain_text(data: bytes) -> str:
-    """Bytes of a terminal as text for a model: of a line that was written over, what it said last."""
+    """Return terminal output as text for a model; of a line that was overwritten, what it showed last."""
     text = data.decode("utf-8", "replace")
     if text.isprintable():
         return text
     text = _ESCAPES.sub("", text).replace("\r\n", "\n")
     if "\b" in text:
         text = _BACKSPACED.sub("", text).replace("\b", "")
-    if "\r" in text:
+    if "\r" in text:  # progress bars
         text = "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n"))
     return _CONTROL.sub("\ufffd", text)
 
 
 class OutputLimit(msgspec.Struct, frozen=True):
-    """How much of the output is shown: characters, and which share of them is from its beginning where there is more."""
+    """How many characters of output are shown, and the fraction of them that is kept from the start."""
 
     max_chars: int
     head_fraction: float = 1 / 3
 
 
 class Excerpt(msgspec.Struct, frozen=True):
-    """A part of the output as text: the beginning and the end where it was too long for the whole."""
+    """A part of the output as text: its start and its end if the whole is too long."""
 
     head: str
     tail: str = ""
     omitted: int = 0
-    """Characters (bytes, where they are not in memory any more) between the two."""
+    """Characters between the two (bytes, if they are not in memory any more)."""
 
     @property
     def text(self) -> str:
         if not self.omitted:
             return self.head + self.tail
-        before = "" if not self.head or self.head.endswith("\n") else "\n"
-        return f"{self.head}{before}… {self.omitted} characters left out …\n{self.tail}"
+        newline = "" if not self.head or self.head.endswith("\n") else "\n"
+        return f"{self.head}{newline}… {self.omitted} characters omitted …\n{self.tail}"
 
 
 def make_excerpt(head: bytes, gap: int, tail: bytes, limit: OutputLimit) -> Excerpt:
-    """As much of the output as there is room for."""
-    most, share = limit.max_chars, limit.head_fraction
+    """Return as much of the output as the limit allows. `gap`: bytes between head and tail that are not in memory."""
+    max_chars = limit.max_chars
     if not gap:
         text = to_plain_text(head + tail)
-        if len(text) <= most:
+        if len(text) <= max_chars:
             return Excerpt(text)
-        first = int(most * share)
-        return Excerpt(text[:first], text[len(text) - (most - first) :], len(text) - most)
+        first = int(max_chars * limit.head_fraction)
+        return Excerpt(text[:first], text[len(text) - (max_chars - first) :], len(text) - max_chars)
     start, end = to_plain_text(head), to_plain_text(tail)
-    first = min(int(most * share), len(start))
-    last = min(most - first, len(end))
+    first = min(int(max_chars * limit.head_fraction), len(start))
+    last = min(max_chars - first, len(end))
     return Excerpt(start[:first], end[len(end) - last :], gap + len(start) - first + len(end) - last)
 
 
 class OutputBuffer:
-    """One stream. Safe under threads: one adds, others read."""
+    """One stream of output. Thread-safe: one thread adds, others read."""
 
     def __init__(self, spill_dir: Path | None, spill_after: int = KEEP_BYTES) -> None:
         self._lock = threading.Lock()
@@ -99,20 +101,18 @@ class OutputBuffer:
                 self._head += data[:room]
             if len(data) > room:
                 self._tail += data[max(room, 0) :]
-                if len(self._tail) > 2 * KEEP_BYTES:
+                if len(self._tail) > 2 * KEEP_BYTES:  # twice as much, so that not every write moves all of it
                     del self._tail[: len(self._tail) - KEEP_BYTES]
-            self._write_spill(data)
+            if self._spill_dir is not None and self.total_bytes > self._spill_after:
+                self._write_spill(self._spill_dir, data)
 
-    def _write_spill(self, data: bytes) -> None:
-        if self._spill_dir is None or self.total_bytes <= self._spill_after:
-            return
+    def _write_spill(self, directory: Path, data: bytes) -> None:
         try:
             if self._spill_fd < 0 and self.spill_path is None:
-                self.spill_path = self._spill_dir / f"output-{secrets.token_hex(6)}.txt"
-                self._spill_fd = os.open(
-                    self.spill_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
-                )
-                data = bytes(self._head + self._tail)  # until now, that is all of it
+                self.spill_path = directory / f"output-{secrets.token_hex(6)}.txt"
+                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+                self._spill_fd = os.open(self.spill_path, flags, 0o600)
+                data = bytes(self._head + self._tail)  # everything so far, as the limit is below what is kept in memory
             if self._spill_fd >= 0:
                 room = MAX_SPILL_BYTES - self._spill_size
                 os.write(self._spill_fd, data[:room])
@@ -120,7 +120,7 @@ class OutputBuffer:
                 self.is_spill_complete = len(data) <= room
                 if not self.is_spill_complete:
                     self._close_spill()
-        except OSError:
+        except OSError:  # a full disk must not end the command
             self.is_spill_complete = False
             self._close_spill()
 
@@ -130,19 +130,19 @@ class OutputBuffer:
             self._spill_fd = -1
 
     def close(self) -> None:
-        """Nothing more comes."""
+        """Close the file: no more output comes."""
         with self._lock:
             self._close_spill()
 
     def delete_spill(self) -> None:
-        """The file goes."""
+        """Close and delete the file."""
         self.close()
         if self.spill_path is not None:
             with suppress(OSError):
                 self.spill_path.unlink()
 
     def read_from(self, offset: int) -> tuple[bytes, int, bytes]:
-        """From an offset on: what is kept of the beginning, how many bytes are not, what is kept of the end."""
+        """Return what is kept from an offset on: bytes of the start, the number of lost bytes after them, bytes of the end."""
         with self._lock:
             head = bytes(self._head[offset:])
             start = self.total_bytes - len(self._tail)
@@ -150,7 +150,7 @@ class OutputBuffer:
             return head, max(0, start - max(offset, len(self._head))), tail
 
     def last_line(self) -> str:
-        """What it said last, for people who wait."""
+        """Return the last line, as a progress report."""
         with self._lock:
             end = bytes((self._tail or self._head)[-2048:])
         return to_plain_text(end).rstrip().rpartition("\n")[2][-200:]

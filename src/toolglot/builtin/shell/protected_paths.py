@@ -1,8 +1,8 @@
 """Names that other programs obey (`.git`, `.envrc` …): what a command may do to them, and what it did.
 
-Laws: what is there is read-only where the kernel can say so. What a command made new is taken out of the workspace into a
-private folder before anybody else obeys it. Where the kernel cannot keep a command from changing what is there, it is put back
-as it was, or told. Nothing is left behind in a workspace for this, and nothing outside of it is touched.
+Existing protected files are read-only where the kernel can enforce that. What a command creates under a protected name is moved
+out of the workspace into a private directory before any other program can obey it. Where the kernel cannot keep a command from
+changing existing files, they are restored, or the change is reported.
 """
 
 import os
@@ -15,130 +15,66 @@ from pathlib import Path
 import msgspec
 
 from toolglot.builtin.files.confined_open import open_beneath
-from toolglot.builtin.files.workspace import PROTECTED_NAMES, Root, read_all, write_all
+from toolglot.builtin.files.descriptors import read_all, write_all
+from toolglot.builtin.files.workspace import PROTECTED_NAMES, Root
 
 __all__ = ["ProtectedSnapshot", "ProtectionReport", "find_protected", "revert_changes", "take_snapshots"]
 
 _MAX_ENTRIES, _MAX_FILE_SIZE, _MAX_TOTAL_BYTES = 5000, 256 * 1024, 8 * 1024 * 1024
-_GIT_SENSITIVE = frozenset(
-    {"hooks", "config", "config.worktree", "info"}
-)  # what git runs or obeys; the rest is many and harmless
+# What git runs or obeys. The rest of `.git` is large, and every git command changes it.
+_GIT_SENSITIVE = frozenset({"hooks", "config", "config.worktree", "info"})
 _PROTECTED_NAMES = frozenset(name.casefold() for name in PROTECTED_NAMES)
 
 
 class _FileState(msgspec.Struct, frozen=True):
-    """What something was; two that are alike were not changed in between."""
+    """What a file was. Equal identity and mode: it was not changed in between."""
 
     identity: tuple[int, ...]
     mode: int
     data: bytes | None = None
-    """Of a small file that may have to be put back."""
+    """The content of a small file that may have to be restored."""
+
+    def is_same(self, other: "_FileState | None") -> bool:
+        return other is not None and (self.identity, self.mode) == (other.identity, other.mode)
 
 
 class ProtectedSnapshot(msgspec.Struct, frozen=True):
-    """What there was in one root before a command, by its path below the root."""
+    """The protected files of one root before a command, by their path below the root."""
 
     root: Path
     directories: tuple[str, ...]
     names: frozenset[str]
-    """Those that are protected."""
     states: dict[str, _FileState]
 
 
 class ProtectionReport(msgspec.Struct, frozen=True):
-    """What a command did to protected names, and what became of it."""
+    """What a command did to protected files, and what became of it."""
 
     removed: tuple[tuple[Path, Path], ...] = ()
-    """What it made, and where that is now."""
+    """Files that it created, and where they are now."""
     restored: tuple[Path, ...] = ()
     changed: tuple[Path, ...] = ()
+    """Changes that could not be undone."""
 
 
-def list_guarded_directories(root: Path, cwd: Path) -> tuple[str, ...]:
-    """Where protected names are looked for, below a root: in itself, and in the folders on the way to where a command runs."""
+def find_protected(root: Path, cwd: Path, names: frozenset[str] = _PROTECTED_NAMES) -> list[str]:
+    """Return the paths of existing protected files below a root."""
+    return _find_named(root, _list_guarded_directories(root, cwd), names)
+
+
+def _list_guarded_directories(root: Path, cwd: Path) -> tuple[str, ...]:
+    """Return the directories that are checked: the root, and those on the way to where the command runs."""
     parts = cwd.relative_to(root).parts if cwd.is_relative_to(root) else ()
     return ("", *("/".join(parts[: size + 1]) for size in range(len(parts))))
 
 
-def find_protected(root: Path, cwd: Path, names: frozenset[str] = _PROTECTED_NAMES) -> list[str]:
-    """Those that are there, as paths below a root."""
-    return _find_named(root, list_guarded_directories(root, cwd), names)
-
-
 def _find_named(root: Path, directories: Iterable[str], names: frozenset[str]) -> list[str]:
-    found: list[str] = []
-    for folder in directories:
-        found += [f"{folder}/{name}".lstrip("/") for name in _list_names(root / folder) if name.casefold() in names]
-    return found
-
-
-def take_snapshots(
-    roots: Iterable[Root], cwd: Path, names: frozenset[str] = _PROTECTED_NAMES, *, recursive: bool
-) -> tuple[ProtectedSnapshot, ...]:
-    """What there is. `closely`: also inside of protected folders, where nothing keeps a command from changing them."""
-    found: list[ProtectedSnapshot] = []
-    for root in roots:
-        if root.writable:
-            folders = list_guarded_directories(root.path, cwd)
-            marks = _scan_states(root.path, folders, names, recursive=recursive, keep_data=recursive)
-            found.append(ProtectedSnapshot(root.path, folders, names, marks))
-    return tuple(found)
-
-
-def revert_changes(
-    snapshots: Iterable[ProtectedSnapshot], quarantine: Path, *, recursive: bool, may_restore: bool, new_only: bool = False
-) -> ProtectionReport:
-    """What a command made goes away, what it changed is put back (`may_undo`), and whatever cannot be is told."""
-    removed: list[tuple[Path, Path]] = []
-    restored: list[Path] = []
-    changed: list[Path] = []
-    for stock in snapshots:
-        now = _scan_states(stock.root, stock.directories, stock.names, recursive=recursive, keep_data=False)
-        known = stock.states if not new_only else {name: now.get(name, mark) for name, mark in stock.states.items()}
-        gone = ""
-        for name in sorted({*now, *known}):
-            path, old = stock.root / name, known.get(name)
-            if _is_same(now.get(name), old) or (gone and name.startswith(f"{gone}/")) or (new_only and name not in now):
-                continue
-            if old is None and (target := _move_away(stock.root, name, quarantine)):
-                removed.append((path, target))
-                gone = name
-            elif old is not None and may_restore and _restore_file(stock.root, name, old, quarantine):
-                restored.append(path)
-            else:
-                changed.append(path)
-    return ProtectionReport(tuple(removed), tuple(restored), tuple(changed))
-
-
-def _is_same(before: _FileState | None, after: _FileState | None) -> bool:
-    return before is not None and after is not None and (before.identity, before.mode) == (after.identity, after.mode)
-
-
-def _scan_states(
-    root: Path, directories: Iterable[str], names: frozenset[str], *, recursive: bool, keep_data: bool
-) -> dict[str, _FileState]:
-    found: dict[str, _FileState] = {}
-    room = _MAX_TOTAL_BYTES if keep_data else 0
-    left = _find_named(root, directories, names)
-    while left and len(found) < _MAX_ENTRIES:
-        name = left.pop()
-        try:
-            status = os.lstat(root / name)
-        except OSError:
-            continue
-        if stat.S_ISDIR(status.st_mode):
-            found[name] = _FileState((status.st_dev, status.st_ino), status.st_mode)
-            left += [f"{name}/{one}" for one in _list_names(root / name) if recursive and not _is_harmless(name, one)]
-            continue
-        data = _read_data(root, name) if stat.S_ISREG(status.st_mode) and status.st_size <= min(room, _MAX_FILE_SIZE) else None
-        room -= len(data or b"")
-        numbers = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
-        found[name] = _FileState(numbers, status.st_mode, data)
-    return found
-
-
-def _is_harmless(directory: str, name: str) -> bool:
-    return directory.rpartition("/")[2].casefold() == ".git" and name not in _GIT_SENSITIVE
+    return [
+        f"{directory}/{name}".lstrip("/")
+        for directory in directories
+        for name in _list_names(root / directory)
+        if name.casefold() in names  # a case-insensitive file system obeys .GIT, too
+    ]
 
 
 def _list_names(directory: Path) -> list[str]:
@@ -148,72 +84,142 @@ def _list_names(directory: Path) -> list[str]:
         return []
 
 
-# ---- by descriptors, as a command may have left links behind
+def take_snapshots(
+    roots: Iterable[Root], cwd: Path, names: frozenset[str] = _PROTECTED_NAMES, *, recursive: bool
+) -> tuple[ProtectedSnapshot, ...]:
+    """Record the protected files of all writable roots. `recursive`: with their content, where nothing else protects it."""
+    snapshots: list[ProtectedSnapshot] = []
+    for root in roots:
+        if root.writable:
+            directories = _list_guarded_directories(root.path, cwd)
+            states = _scan_states(root.path, directories, names, recursive=recursive, keep_data=recursive)
+            snapshots.append(ProtectedSnapshot(root.path, directories, names, states))
+    return tuple(snapshots)
+
+
+def revert_changes(
+    snapshots: Iterable[ProtectedSnapshot], quarantine: Path, *, recursive: bool, may_restore: bool, new_only: bool = False
+) -> ProtectionReport:
+    """Move new protected files to the quarantine, restore changed ones (if allowed), and report the rest."""
+    removed: list[tuple[Path, Path]] = []
+    restored: list[Path] = []
+    changed: list[Path] = []
+    for snapshot in snapshots:
+        now = _scan_states(snapshot.root, snapshot.directories, snapshot.names, recursive=recursive, keep_data=False)
+        before = snapshot.states
+        if new_only:  # what existed counts as unchanged
+            before = {name: now.get(name, state) for name, state in before.items()}
+        moved = ""
+        for name in sorted({*now, *before}):
+            path, old_state, state = snapshot.root / name, before.get(name), now.get(name)
+            if state is not None and state.is_same(old_state):
+                continue
+            if (moved and name.startswith(f"{moved}/")) or (new_only and state is None):
+                continue
+            if old_state is None and (target := _move_away(snapshot.root, name, quarantine)):
+                removed.append((path, target))
+                moved = name  # everything below it went with it
+            elif old_state is not None and may_restore and _restore_file(snapshot.root, name, old_state, quarantine):
+                restored.append(path)
+            else:
+                changed.append(path)
+    return ProtectionReport(tuple(removed), tuple(restored), tuple(changed))
+
+
+def _scan_states(
+    root: Path, directories: Iterable[str], names: frozenset[str], *, recursive: bool, keep_data: bool
+) -> dict[str, _FileState]:
+    states: dict[str, _FileState] = {}
+    remaining = _MAX_TOTAL_BYTES if keep_data else 0
+    pending = _find_named(root, directories, names)
+    while pending and len(states) < _MAX_ENTRIES:
+        name = pending.pop()
+        try:
+            status = os.lstat(root / name)
+        except OSError:
+            continue
+        if stat.S_ISDIR(status.st_mode):
+            states[name] = _FileState((status.st_dev, status.st_ino), status.st_mode)
+            is_git = name.rpartition("/")[2].casefold() == ".git"
+            if recursive:
+                children = _list_names(root / name)
+                pending += [f"{name}/{child}" for child in children if not is_git or child in _GIT_SENSITIVE]
+            continue
+        is_small = stat.S_ISREG(status.st_mode) and status.st_size <= min(remaining, _MAX_FILE_SIZE)
+        data = _read_data(root, name) if is_small else None
+        remaining -= len(data or b"")
+        identity = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+        states[name] = _FileState(identity, status.st_mode, data)
+    return states
+
+
+# ---- by descriptor, as a command may have left links behind
 
 
 def _open_parent(root: Path, name: str) -> int:
-    """The folder of a name, below the root whatever links say. Raises OSError."""
-    top = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    """Open the directory of a name; it is below the root, whatever links say. Raises OSError."""
+    root_fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        return open_beneath(top, name.rpartition("/")[0], os.O_RDONLY | os.O_DIRECTORY)
+        return open_beneath(root_fd, name.rpartition("/")[0], os.O_RDONLY | os.O_DIRECTORY)
     finally:
-        os.close(top)
+        os.close(root_fd)
 
 
 def _read_data(root: Path, name: str) -> bytes | None:
     try:
-        folder = _open_parent(root, name)
+        parent = _open_parent(root, name)
         try:
             flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-            handle = os.open(name.rpartition("/")[2], flags, dir_fd=folder)
+            fd = os.open(name.rpartition("/")[2], flags, dir_fd=parent)
         finally:
-            os.close(folder)
+            os.close(parent)
     except OSError:
         return None
     try:
-        return read_all(handle, _MAX_FILE_SIZE + 1)
+        return read_all(fd, _MAX_FILE_SIZE + 1)
     finally:
-        os.close(handle)
+        os.close(fd)
 
 
 def _move_away(root: Path, name: str, quarantine: Path) -> Path | None:
+    """Move a file out of the workspace; return where it is now, None if that failed."""
     last = name.rpartition("/")[2]
     target = quarantine / f"{last}.{secrets.token_hex(4)}"
     try:
         quarantine.mkdir(mode=0o700, parents=True, exist_ok=True)
-        folder = _open_parent(root, name)
+        parent = _open_parent(root, name)
     except OSError:
         return None
     try:
-        os.rename(last, target, src_dir_fd=folder)
-    except OSError:  # another file system
+        os.rename(last, target, src_dir_fd=parent)
+    except OSError:  # another file system: copy and delete
         try:
-            shutil.move(f"/proc/self/fd/{folder}/{last}", target)
+            shutil.move(f"/proc/self/fd/{parent}/{last}", target)
         except (OSError, shutil.Error):
             return None
     finally:
-        os.close(folder)
+        os.close(parent)
     return target
 
 
 def _restore_file(root: Path, name: str, old_state: _FileState, quarantine: Path) -> bool:
-    """A small file as it was; whatever is in its place goes away."""
+    """Write a small file as it was; what is in its place now goes to the quarantine."""
     if old_state.data is None or (os.path.lexists(root / name) and _move_away(root, name, quarantine) is None):
         return False
     try:
-        folder = _open_parent(root, name)
+        parent = _open_parent(root, name)
     except OSError:
         return False
     try:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        handle = os.open(name.rpartition("/")[2], flags, 0o600, dir_fd=folder)
+        fd = os.open(name.rpartition("/")[2], flags, 0o600, dir_fd=parent)
         try:
-            write_all(handle, old_state.data)
-            os.fchmod(handle, stat.S_IMODE(old_state.mode))
+            write_all(fd, old_state.data)
+            os.fchmod(fd, stat.S_IMODE(old_state.mode))
         finally:
-            os.close(handle)
+            os.close(fd)
     except OSError:
         return False
     finally:
-        os.close(folder)
+        os.close(parent)
     return True

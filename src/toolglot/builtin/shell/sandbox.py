@@ -1,23 +1,19 @@
-"""What holds a command: bubblewrap with a filter of system calls, or Landlock with one, or nothing.
+"""How a command is sandboxed: with bubblewrap and seccomp, with Landlock and seccomp, or not at all.
 
-Laws: what is promised was tried: a canary that must not get out has run in this process's surroundings. A level is never less
-than what is said of it; where there is none, that is said in every result, and somebody has to approve each command.
+Without a sandbox, every result says so and every command needs an approval. `sandbox_probe` finds out what works here.
 """
 
 import ctypes
 import os
 import platform
 import shutil
-import socket
 import stat
-import subprocess
 import sys
 import tempfile
-import threading
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack, suppress
 from enum import IntEnum
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -26,46 +22,41 @@ import msgspec
 from toolglot.builtin.files.workspace import Root
 from toolglot.builtin.shell.environment import safe_environment
 from toolglot.builtin.shell.limits import PidsCgroup, ulimit_prelude
-from toolglot.builtin.shell.seccomp import AF_INET, AF_INET6, AF_NETLINK, AF_UNIX, MACHINES, build_seccomp_filter
+from toolglot.builtin.shell.seccomp import AF_INET, AF_INET6, AF_NETLINK, AF_UNIX, build_seccomp_filter
 from toolglot.errors import ToolError
 
 __all__ = [
     "Confinement",
     "Launch",
     "SandboxLevel",
-    "SandboxProbe",
-    "describe_sandbox",
+    "build_program_argv",
+    "build_shell_argv",
+    "find_bubblewrap",
     "find_shell",
+    "landlock_version",
     "prepare_launch",
-    "probe_level",
-    "probe_sandbox",
 ]
 
 SUPERVISOR = str(Path(__file__).with_name("supervisor.py"))
-# What only the user is meant to read: below the home folder, and of the system.
 HOME_SECRETS = (
     *(".ssh", ".aws", ".azure", ".gnupg", ".kube", ".netrc", "_netrc", ".pgpass", ".my.cnf", ".boto", ".vault-token", ".npmrc"),
-    *(
-        ".pypirc",
-        ".git-credentials",
-        ".docker/config.json",
-        ".cargo/credentials",
-        ".cargo/credentials.toml",
-        ".gem/credentials",
-    ),
-    *(".config/gh", ".config/gcloud", ".config/git/credentials", ".config/op", ".config/rclone", ".config/toolglot"),
-    *(".config/google-chrome", ".config/chromium", ".mozilla", ".password-store", ".terraform.d/credentials.tfrc.json"),
-    *(".local/share/keyrings", ".local/share/toolglot", ".local/state/toolglot", ".claude/.credentials.json", ".claude.json"),
-    *(".codex/auth.json", ".gemini/oauth_creds.json", ".bash_history", ".zsh_history", ".python_history"),
+    *(".pypirc", ".git-credentials", ".docker/config.json", ".cargo/credentials", ".cargo/credentials.toml"),
+    *(".gem/credentials", ".config/gh", ".config/gcloud", ".config/git/credentials", ".config/op", ".config/rclone"),
+    *(".config/toolglot", ".config/google-chrome", ".config/chromium", ".mozilla", ".password-store"),
+    *(".terraform.d/credentials.tfrc.json", ".local/share/keyrings", ".local/share/toolglot", ".local/state/toolglot"),
+    *(".claude/.credentials.json", ".claude.json", ".codex/auth.json", ".gemini/oauth_creds.json", ".bash_history"),
+    *(".zsh_history", ".python_history"),
 )
+"""Paths below the home directory that no command may read."""
 SYSTEM_SECRETS = ("/etc/shadow", "/etc/gshadow", "/etc/shadow-", "/etc/gshadow-", "/etc/ssl/private", "/etc/sudoers.d")
-_PRIVATE_DIRECTORIES = ("/run", "/var/tmp", "/dev/shm")
-_VISIBLE_RUN_PATHS = ("/run/current-system", "/run/wrappers")
-_CANARY_TIMEOUT = 10
+_PRIVATE_DIRECTORIES = ("/run", "/var/tmp", "/dev/shm")  # sockets and files of other programs
+_VISIBLE_RUN_PATHS = ("/run/current-system", "/run/wrappers")  # where NixOS has its programs
+# When the shell exits, it writes where it is: that is how a `cd` lasts until the next command.
+_CWD_TRAP = "trap 'pwd -P >&{fd}' EXIT; "
 
 
 class SandboxLevel(IntEnum):
-    """How a command is held."""
+    """How a command is sandboxed."""
 
     NONE = 0
     LANDLOCK = 1
@@ -73,52 +64,47 @@ class SandboxLevel(IntEnum):
 
     @property
     def label(self) -> str:
-        """As results say it."""
+        """The name in results."""
         return ("none", "landlock+seccomp", "bwrap+seccomp")[self]
 
 
-class SandboxProbe(msgspec.Struct, frozen=True):
-    """The best level that works here, and why better ones do not."""
-
-    level: SandboxLevel
-    reasons: dict[str, str] = {}
-    """Label of a level -> what is wrong with it."""
-
-
 class Confinement(msgspec.Struct, frozen=True, kw_only=True):
-    """What a command may touch."""
+    """What a command may access."""
 
     level: SandboxLevel
     roots: tuple[Root, ...]
     scratch: Path
-    """A private folder: the command's /tmp, or at least its TMPDIR."""
+    """A private directory: the command's /tmp, or at least its TMPDIR."""
     protected_paths: tuple[Path, ...] = ()
-    """Inside of roots, and yet only to be read."""
+    """Inside of roots, but read-only."""
     hidden_paths: tuple[Path, ...] = ()
     readable_paths: tuple[Path, ...] = ()
-    """Inside of what is hidden, and yet to be read."""
+    """Inside of hidden paths, but readable."""
     network: bool = False
     unix_sockets: bool = False
     max_processes: int = 512
 
 
 class Launch(msgspec.Struct, frozen=True, kw_only=True):
-    """A program to start, with descriptors that it gets. `env`: for the one that makes the sandbox, never a model's."""
+    """A program to start, and our ends of its pipes. `env`: for the program that makes the sandbox, never a model's."""
 
     argv: list[str]
     env: dict[str, str]
     cwd: str
     pass_fds: tuple[int, ...]
     control_fd: int = -1
-    """Ours; closing it ends everything. -1: killing the program does."""
+    """Closing it ends everything. -1: killing the program does."""
     failure_fd: int = -1
-    """Ours; says why the command could not be run."""
+    """Delivers the reason if the command could not be run."""
     info_fd: int = -1
-    """Ours; says which process is the first of the command's world: when it is gone, so is everybody else there."""
+    """Delivers the first process of the command's PID namespace: when that is gone, so is everything in it."""
     cgroup: PidsCgroup | None = None
 
-
-# ---- how a command is started
+    def close_fds(self) -> None:
+        for fd in (self.control_fd, self.failure_fd, self.info_fd):
+            if fd >= 0:
+                with suppress(OSError):
+                    os.close(fd)
 
 
 def prepare_launch(
@@ -130,15 +116,17 @@ def prepare_launch(
     pass_fds: Iterable[int] = (),
     tty: bool = False,
 ) -> tuple[Launch, ExitStack]:
-    """What to start, and what to let go of once it is started. `keep`: descriptors that the command itself gets."""
+    """Return what to start, and what to close once it is started. `pass_fds`: descriptors for the command itself."""
     stack = ExitStack()
+    prepare = _prepare_bubblewrap if confinement.level is SandboxLevel.BUBBLEWRAP else _prepare_supervisor
     try:
-        if confinement.level is SandboxLevel.BUBBLEWRAP:
-            return _prepare_bubblewrap(confinement, argv, cwd, variables, tuple(pass_fds), tty, stack), stack
-        return _prepare_supervisor(confinement, argv, cwd, variables, tuple(pass_fds), tty, stack), stack
+        return prepare(confinement, argv, cwd, variables, tuple(pass_fds), tty, stack), stack
     except BaseException:
         stack.close()
         raise
+
+
+# ---- bubblewrap
 
 
 def _prepare_bubblewrap(
@@ -152,55 +140,56 @@ def _prepare_bubblewrap(
 ) -> Launch:
     program = find_bubblewrap(confinement.roots)
     if not program:
-        raise ToolError("bubblewrap (bwrap) is gone: the command was not run", kind="execution")
-    filtered = _open_memory_file(stack, _build_filter(confinement, private_network=True))
-    words = [program, "--unshare-all", "--new-session", "--die-with-parent", "--cap-drop", "ALL"]
-    words += ["--share-net"] if confinement.network else []
-    words += _mount_options(confinement)
+        raise ToolError("bubblewrap (bwrap) has gone: the command was not run", code="sandbox_unavailable")
+    filter_fd = _open_memory_file(stack, _build_filter(confinement, private_network=True))
+    info_fd, info_write = os.pipe()
+    stack.callback(os.close, info_write)
+    # --die-with-parent ends the sandbox with the thread that started it: see ShellSession.
+    options = ["--info-fd", str(info_write), "--unshare-all", "--new-session", "--die-with-parent", "--cap-drop", "ALL"]
+    options += ["--share-net"] if confinement.network else []
+    options += _mount_options(confinement)
     for name, value in {**_temp_variables("/tmp"), **variables}.items():
-        words += ["--setenv", name, value]
-    words += ["--chdir", cwd, "--seccomp", str(filtered), "--"]
-    if tty:
-        words += [_find_program("setsid"), "-c", "-w"]
-    first, telling = os.pipe()
-    stack.callback(os.close, telling)
-    words[1:1] = ["--info-fd", str(telling)]
-    pids = PidsCgroup.create(confinement.max_processes)
+        options += ["--setenv", name, value]
+    options += ["--chdir", cwd, "--seccomp", str(filter_fd), "--"]
+    if tty:  # --new-session takes the terminal away: the command gets it back as its own
+        options += [_find_program("setsid"), "-c", "-w"]
+    cgroup = PidsCgroup.create(confinement.max_processes)
     return Launch(
-        argv=[*(pids.exec_prefix() if pids else ()), *words, *argv],
+        argv=[*(cgroup.exec_prefix if cgroup else ()), program, *options, *argv],
         env=safe_environment(),
         cwd="/",
-        pass_fds=(filtered, telling, *pass_fds),
-        info_fd=first,
-        cgroup=pids,
+        pass_fds=(filter_fd, info_write, *pass_fds),
+        info_fd=info_fd,
+        cgroup=cgroup,
     )
 
 
 def _mount_options(confinement: Confinement) -> list[str]:
-    """Everything can be read, little can be written, and what is secret or somebody else's is not there."""
-    words = ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--remount-ro", "/proc"]
-    words += ["--bind", str(confinement.scratch), "/tmp"]
-    for folder in _PRIVATE_DIRECTORIES:
-        if os.path.isdir(folder) and not os.path.islink(folder):
-            words += ["--tmpfs", folder]
+    """Return the mounts: everything is readable, little is writable, secrets and other programs' files do not exist."""
+    # Later mounts cover earlier ones, so the order matters: roots, then what is protected or hidden in them.
+    options = ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--remount-ro", "/proc"]
+    options += ["--bind", str(confinement.scratch), "/tmp"]
+    for directory in _PRIVATE_DIRECTORIES:
+        if os.path.isdir(directory) and not os.path.islink(directory):
+            options += ["--tmpfs", directory]
     for path in (*_VISIBLE_RUN_PATHS, os.path.realpath("/etc/resolv.conf")):
         if path.startswith("/run/") and os.path.exists(path):
-            words += ["--ro-bind", path, path]
+            options += ["--ro-bind", path, path]
     for root in confinement.roots:
-        words += ["--bind" if root.writable else "--ro-bind", str(root.path), str(root.path)]
+        options += ["--bind" if root.writable else "--ro-bind", str(root.path), str(root.path)]
     for path in confinement.protected_paths:
-        words += ["--ro-bind", str(path), str(path)]
-    for path in filter(partial(_is_visible, confinement), _find_secrets(confinement)):
-        words += ["--tmpfs", path] if os.path.isdir(path) else ["--ro-bind", "/dev/null", path]
+        options += ["--ro-bind", str(path), str(path)]
+    for path in _find_secrets(confinement):
+        is_in_root = any(Path(path).is_relative_to(root.path) for root in confinement.roots)
+        is_private = any(path.startswith(f"{directory}/") for directory in ("/tmp", *_PRIVATE_DIRECTORIES))
+        if is_in_root or not is_private:  # otherwise the path does not exist in the sandbox
+            options += ["--tmpfs", path] if os.path.isdir(path) else ["--ro-bind", "/dev/null", path]
     for path in confinement.readable_paths:
-        words += ["--ro-bind", str(path), str(path)]
-    return words
+        options += ["--ro-bind", str(path), str(path)]
+    return options
 
 
-def _is_visible(confinement: Confinement, path: str) -> bool:
-    """Whether a path of the host is there at all in the command's world."""
-    inside = any(Path(path).is_relative_to(root.path) for root in confinement.roots)
-    return inside or not any(path.startswith(f"{folder}/") for folder in ("/tmp", *_PRIVATE_DIRECTORIES))
+# ---- the supervisor: Landlock, or no sandbox
 
 
 def _prepare_supervisor(
@@ -212,38 +201,38 @@ def _prepare_supervisor(
     tty: bool,
     stack: ExitStack,
 ) -> Launch:
-    import marshal
+    import marshal  # built into Python: the supervisor loads it faster than json
 
-    held, control = os.pipe()
-    failed, failing = os.pipe()
-    stack.callback(os.close, held)
-    stack.callback(os.close, failing)
-    confined = confinement.level is not SandboxLevel.NONE
+    control_read, control_fd = os.pipe()
+    failure_fd, failure_write = os.pipe()
+    stack.callback(os.close, control_read)
+    stack.callback(os.close, failure_write)
+    is_confined = confinement.level is not SandboxLevel.NONE
     plan: dict[str, Any] = {
         "argv": list(argv),
         "env": {**safe_environment(), **_temp_variables(str(confinement.scratch)), **variables},
         "cwd": cwd,
-        "control": held,
-        "failed": failing,
+        "control": control_read,
+        "failed": failure_write,
         "keep": list(pass_fds),
         "tty": tty,
-        "limits": _build_limits(confinement) if confined else None,
+        "limits": _build_limits(confinement) if is_confined else None,
     }
     try:
-        plan_handle = _open_memory_file(stack, marshal.dumps(plan, 2))
+        plan_fd = _open_memory_file(stack, marshal.dumps(plan, 2))
     except BaseException:
-        os.close(control)
-        os.close(failed)
+        os.close(control_fd)
+        os.close(failure_fd)
         raise
-    pids = PidsCgroup.create(confinement.max_processes) if confined else None
+    cgroup = PidsCgroup.create(confinement.max_processes) if is_confined else None
     return Launch(
-        argv=[*(pids.exec_prefix() if pids else ()), _find_python(), "-I", "-S", SUPERVISOR, str(plan_handle)],
+        argv=[*(cgroup.exec_prefix if cgroup else ()), _find_python(), "-I", "-S", SUPERVISOR, str(plan_fd)],
         env=safe_environment(),
         cwd="/",
-        pass_fds=(plan_handle, held, failing, *pass_fds),
-        control_fd=control,
-        failure_fd=failed,
-        cgroup=pids,
+        pass_fds=(plan_fd, control_read, failure_write, *pass_fds),
+        control_fd=control_fd,
+        failure_fd=failure_fd,
+        cgroup=cgroup,
     )
 
 
@@ -258,10 +247,16 @@ def _build_limits(confinement: Confinement) -> dict[str, Any]:
     }
 
 
+# ---- what both need
+
+
 def _build_filter(confinement: Confinement, *, private_network: bool) -> bytes:
+    # In a network namespace of its own a command can open sockets, but reach nobody.
     families = [AF_INET, AF_INET6, AF_NETLINK] if private_network or confinement.network else []
     families += [AF_UNIX] if confinement.unix_sockets else []
-    return build_seccomp_filter(platform.machine(), families, may_truncate=private_network or landlock_version() >= 3)
+    # Landlock checks truncate(2) since version 3; before, it would change files that may only be read.
+    may_truncate = private_network or landlock_version() >= 3
+    return build_seccomp_filter(platform.machine(), families, may_truncate=may_truncate)
 
 
 def _temp_variables(scratch: str) -> dict[str, str]:
@@ -269,211 +264,89 @@ def _temp_variables(scratch: str) -> dict[str, str]:
 
 
 def _find_secrets(confinement: Confinement) -> list[str]:
-    """Real paths that are there; nothing that a workspace is in, or that is in another one of them."""
+    """Return the real paths of existing secrets, without those inside of another one."""
     home = os.path.expanduser("~")
-    named = [*(os.path.join(home, name) for name in HOME_SECRETS), *SYSTEM_SECRETS, *map(str, confinement.hidden_paths)]
-    real = sorted({os.path.realpath(path) for path in named if os.path.lexists(path)})
+    paths = [*(os.path.join(home, name) for name in HOME_SECRETS), *SYSTEM_SECRETS, *map(str, confinement.hidden_paths)]
+    real_paths = sorted({os.path.realpath(path) for path in paths if os.path.lexists(path)})
     roots = [str(root.path) for root in confinement.roots]
-    found: list[str] = []
-    for path in real:
-        inside = any(path.startswith(f"{other}/") for other in found)
-        if not inside and _is_file_or_directory(path) and not any(f"{root}/".startswith(f"{path}/") for root in roots):
-            found.append(path)
-    return found
-
-
-def _is_file_or_directory(path: str) -> bool:
-    try:
-        mode = os.stat(path).st_mode
-    except OSError:
-        return False
-    return stat.S_ISDIR(mode) or stat.S_ISREG(mode)
+    secrets: list[str] = []
+    for path in real_paths:
+        if any(path.startswith(f"{other}/") for other in secrets):
+            continue
+        if any(f"{root}/".startswith(f"{path}/") for root in roots):  # a workspace inside of it has to stay visible
+            continue
+        with suppress(OSError):
+            mode = os.stat(path).st_mode
+            if stat.S_ISDIR(mode) or stat.S_ISREG(mode):
+                secrets.append(path)
+    return secrets
 
 
 def _open_memory_file(stack: ExitStack, data: bytes) -> int:
-    """A descriptor that gives these bytes, until the stack is closed."""
+    """Return a descriptor from which these bytes can be read, until the stack is closed."""
     if hasattr(os, "memfd_create"):
-        handle = os.memfd_create("toolglot")
-        stack.callback(os.close, handle)
+        fd = os.memfd_create("toolglot")
+        stack.callback(os.close, fd)
     else:
-        handle, path = tempfile.mkstemp(prefix="toolglot-")
-        stack.callback(os.close, handle)
+        fd, path = tempfile.mkstemp(prefix="toolglot-")
+        stack.callback(os.close, fd)
         os.unlink(path)
-    os.write(handle, data)
-    os.lseek(handle, 0, os.SEEK_SET)
-    return handle
+    os.write(fd, data)
+    os.lseek(fd, 0, os.SEEK_SET)
+    return fd
 
 
-# ---- what there is
+# ---- programs
 
 
 def find_bubblewrap(roots: Iterable[Root] = ()) -> str:
-    """Where bwrap is, outside of the roots that a model can write to; "" where it is not."""
-    for folder in (*os.environ.get("PATH", "").split(os.pathsep), "/usr/bin", "/usr/local/bin", "/bin"):
-        found = shutil.which("bwrap", path=folder) if folder.startswith("/") else None
-        if found and not any(Path(os.path.realpath(found)).is_relative_to(root.path) for root in roots):
-            return os.path.realpath(found)
+    """Return the path of bwrap outside of the roots, which a model can write to; "" if there is none."""
+    for directory in (*os.environ.get("PATH", "").split(os.pathsep), "/usr/bin", "/usr/local/bin", "/bin"):
+        program = shutil.which("bwrap", path=directory) if directory.startswith("/") else None
+        if program and not any(Path(os.path.realpath(program)).is_relative_to(root.path) for root in roots):
+            return os.path.realpath(program)
     return ""
 
 
 def find_shell() -> str:
-    """The shell that commands are for. Raises ToolError."""
+    """Return the shell for commands: bash, otherwise sh. Raises ToolError."""
     return shutil.which("bash", path="/bin:/usr/bin:/usr/local/bin:/opt/homebrew/bin") or _find_program("sh")
 
 
 def _find_program(name: str) -> str:
-    found = shutil.which(name, path="/usr/bin:/bin:/usr/local/bin")
-    if not found:
-        raise ToolError(f"there is no {name} on this system, which the command needs", kind="execution")
-    return found
+    program = shutil.which(name, path="/usr/bin:/bin:/usr/local/bin")
+    if not program:
+        raise ToolError(f"{name} is not installed, but the command needs it", code="missing_program")
+    return program
 
 
 def _find_python() -> str:
-    """A Python that this user may start, for the helper."""
+    # sys.executable may be empty (embedded Python), or not executable for this user.
     for path in (sys.executable, getattr(sys, "_base_executable", ""), "/usr/bin/python3", "/usr/local/bin/python3"):
         if path and os.access(path, os.X_OK):
             return path
-    raise ToolError("there is no Python that may be started for the sandbox", kind="execution")
+    raise ToolError("there is no Python that can be started for the sandbox", code="sandbox_unavailable")
 
 
 @cache
 def landlock_version() -> int:
-    """The version of the kernel's Landlock; 0 where there is none."""
+    """Return the version of the kernel's Landlock; 0 without it."""
     if sys.platform != "linux":
         return 0
     return max(0, int(ctypes.CDLL(None, use_errno=True).syscall(444, None, 0, 1)))
 
 
-# ---- whether it holds
-
-_probe_lock = threading.Lock()
-_probe_cache: list[SandboxProbe] = []
-
-
-def probe_sandbox() -> SandboxProbe:
-    """The best level that holds, tried once per process."""
-    with _probe_lock:
-        if not _probe_cache:
-            _probe_cache.append(_probe_levels())
-        return _probe_cache[0]
-
-
-def _probe_levels() -> SandboxProbe:
-    reasons: dict[str, str] = {}
-    for level in (SandboxLevel.BUBBLEWRAP, SandboxLevel.LANDLOCK):
-        why = probe_level(level)
-        if not why:
-            return SandboxProbe(level, reasons)
-        reasons[level.label] = why
-    return SandboxProbe(SandboxLevel.NONE, reasons)
-
-
-def probe_level(level: SandboxLevel) -> str:
-    """Why a level does not hold here; "" where it does."""
-    if sys.platform != "linux":
-        return "it needs Linux"
-    if platform.machine() not in MACHINES:
-        return f"the system calls of {platform.machine()} are not known"
-    if level is SandboxLevel.BUBBLEWRAP and not find_bubblewrap():
-        return "bubblewrap is not installed: install the package 'bubblewrap'"
-    if level is SandboxLevel.LANDLOCK and not landlock_version():
-        return "the kernel has no Landlock, or it is switched off"
-    if not find_shell().endswith("bash"):
-        return "there is no bash to try it with"
-    try:
-        return _run_canary(level)
-    except (OSError, ToolError, subprocess.SubprocessError) as e:
-        return f"it could not be tried: {e}"
-
-
-_CANARY_SCRIPT = (
-    'echo in >"$1/in"; echo out 2>&- >"$2/out"; : 2>&- >>"$2/there"; exec 2>&-; (exec 3<>"/dev/tcp/127.0.0.1/$3") && echo net; '
-    "echo done"
-)
-
-
-def _run_canary(level: SandboxLevel) -> str:
-    """Runs something that tries to get out."""
-    with tempfile.TemporaryDirectory(prefix="toolglot-") as folder, socket.socket() as listener:
-        base = Path(os.path.realpath(folder))
-        work, outside, scratch = (base / name for name in ("work", "outside", "scratch"))
-        for path in (work, outside, scratch):
-            path.mkdir()
-        listener.bind(("127.0.0.1", 0))
-        listener.listen(1)
-        within = Confinement(level=level, roots=(Root(work),), scratch=scratch)
-        argv = [find_shell(), "-c", _CANARY_SCRIPT, "bash", str(work), str(outside), str(listener.getsockname()[1])]
-        launch, stack = prepare_launch(within, argv, cwd=str(work), variables={})
-        with stack:
-            done = _run_launch(launch)
-        said = done.stdout.decode(errors="replace").split()
-        if "done" not in said:
-            first = done.stderr.decode(errors="replace").strip().partition("\n")[0]
-            return f"it does not run: {first or f'exit code {done.returncode}'}"
-        if not (work / "in").exists():
-            return "the workspace cannot be written from inside"
-        if any(outside.iterdir()):
-            return "it does not keep commands from writing elsewhere"
-        return "it does not keep commands from the network" if "net" in said else ""
-
-
-def _run_launch(launch: Launch) -> "subprocess.CompletedProcess[bytes]":
-    try:
-        return subprocess.run(
-            launch.argv,
-            env=launch.env,
-            cwd=launch.cwd,
-            pass_fds=launch.pass_fds,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=_CANARY_TIMEOUT,
-            check=False,
-        )
-    finally:
-        for handle in (launch.control_fd, launch.failure_fd, launch.info_fd):
-            if handle >= 0:
-                with suppress(OSError):
-                    os.close(handle)
-        if launch.cgroup is not None:
-            launch.cgroup.remove()
-
-
-def describe_sandbox() -> dict[str, Any]:
-    """What `toolglot doctor` says: the level, why better ones do not hold, and what is missing in the one that does."""
-    found = probe_sandbox()
-    limited = "cgroup" if PidsCgroup.is_available() else "rlimit" if os.name == "posix" and os.geteuid() != 0 else "not limited"
-    gaps: list[str] = []
-    if found.level is SandboxLevel.LANDLOCK:
-        gaps += ["other processes can be seen in /proc", "modes and times of own files elsewhere can be changed"]
-        gaps += ["protected names in the workspace are put back after a command only"]
-        gaps += [] if landlock_version() >= 6 else ["own processes elsewhere can be sent signals (Linux 6.12 has a way)"]
-    if found.level is SandboxLevel.NONE:
-        gaps.append("commands are not held by anything: each one has to be approved")
-    return {
-        "level": int(found.level),
-        "sandbox": found.level.label,
-        "reasons": found.reasons,
-        "bwrap": find_bubblewrap(),
-        "landlock": landlock_version(),
-        "processes": limited,
-        "gaps": gaps,
-    }
-
-
-# ---- the words of the shell
-
-CWD_TRAP = "trap 'pwd -P >&{handle}' EXIT; "
-
-
 def build_shell_argv(command: str, *, login: bool, cwd_fd: int, max_processes: int) -> list[str]:
-    """A command for the shell, with limits set before and its last folder told after; the exit code stays its own."""
+    """Return the arguments that run a command line in the shell, with its limits."""
     shell = find_shell()
-    told = CWD_TRAP.format(handle=cwd_fd) if shell.endswith("bash") else ""
-    program = f'{ulimit_prelude(shell, max_processes)}{told}eval "shift; $1"'
+    trap = _CWD_TRAP.format(fd=cwd_fd) if shell.endswith("bash") else ""
+    # The command is a parameter, not part of the program: whatever it contains, it cannot end the quoting. The shift keeps
+    # it from seeing itself as $1, and the exit code is that of eval, which is its own.
+    program = f'{ulimit_prelude(shell, max_processes)}{trap}eval "shift; $1"'
     return [shell, *(["-l"] if login else []), "-c", program, os.path.basename(shell), command]
 
 
 def build_program_argv(argv: Sequence[str], max_processes: int) -> list[str]:
-    """A program with its words, with limits set before."""
+    """Return the arguments that run a program without a shell in between, with its limits."""
     shell = find_shell()
     return [shell, "-c", f'{ulimit_prelude(shell, max_processes)}exec "$@"', os.path.basename(shell), *argv]

@@ -1,8 +1,8 @@
-"""The system calls that a command may not make, as a program for the kernel's filter (classic BPF, as seccomp takes it).
+"""The system calls that a command may not make, as a classic BPF program for seccomp.
 
-Laws: a call of another architecture ends the process, so that no number can be said in another way. What the filter cannot look
-into (clone3, io_uring) does not exist for the command. Whoever asks for a socket of a kind that is not named gets none: a path
-to a socket of the host is no way out, whatever is mounted.
+A call of a foreign architecture kills the process, because the same call has other numbers there. Calls whose arguments the
+filter cannot inspect (clone3, io_uring) do not exist for the command. Sockets of other families than the allowed ones are
+refused, so that a socket of the host is no way out, whatever is mounted.
 """
 
 import errno
@@ -13,15 +13,16 @@ from typing import Final
 __all__ = ["AF_INET", "AF_INET6", "AF_NETLINK", "AF_UNIX", "MACHINES", "build_seccomp_filter"]
 
 AF_UNIX, AF_INET, AF_INET6, AF_NETLINK = 1, 2, 10, 16
-_STREAM, _SEQPACKET = 1, 5  # of a pair: the other kinds can be sent to any address afterwards
-_TIOCSTI, _TIOCLINUX = 0x5412, 0x541C  # typing into somebody's terminal
-_CLONE_NAMESPACES = 0x7E020000
+_STREAM, _SEQPACKET = 1, 5  # a datagram socket of a pair could be sent to any address afterwards
+_TIOCSTI, _TIOCLINUX = 0x5412, 0x541C  # they type into a terminal as if its user did
+_CLONE_NAMESPACES = 0x7E020000  # all CLONE_NEW* flags but CLONE_NEWTIME: a new user namespace would give capabilities back
 _CLONE_NEWTIME = 0x80
-_X32_BIT = 0x40000000
+_X32_BIT = 0x40000000  # the x32 ABI has the same architecture number, and other system call numbers
 
+# Opcodes of classic BPF (linux/bpf_common.h), seccomp return values, and offsets in struct seccomp_data (linux/seccomp.h).
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _AND, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x54, 0x06
 _ALLOW, _KILL, _ERROR = 0x7FFF0000, 0x80000000, 0x00050000
-_NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16  # where they are in what the filter sees
+_NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16
 
 
 def _parse_numbers(text: str) -> dict[str, int]:
@@ -51,52 +52,53 @@ MACHINES: Final = {
     "x86_64": (0xC000003E, {**_X86_SYSCALLS, **_COMMON_SYSCALLS}),
     "aarch64": (0xC00000B7, {**_ARM_SYSCALLS, **_COMMON_SYSCALLS}),
 }
-"""As `platform.machine()` says it: the kernel's number of the architecture, and numbers of system calls."""
+"""`platform.machine()` -> the kernel's AUDIT_ARCH number, and the numbers of its system calls."""
 _INSPECTED_SYSCALLS = frozenset({"ioctl", "socket", "socketpair", "clone", "unshare", "truncate"})
-_HIDDEN_SYSCALLS = frozenset({"clone3", "io_uring_setup", "io_uring_enter", "io_uring_register"})  # programs have another way
+# ENOSYS makes the C library fall back to the older call: clone instead of clone3.
+_HIDDEN_SYSCALLS = frozenset({"clone3", "io_uring_setup", "io_uring_enter", "io_uring_register"})
 
 Instruction = tuple[int, int, int, int]
+"""Opcode, instructions to skip if a test is true, and if it is false, operand."""
 
 
 def build_seccomp_filter(machine: str, families: Iterable[int], *, may_truncate: bool = True) -> bytes:
-    """The program for a machine. `families`: kinds of sockets that a command may have. `may_truncate`: files by their paths."""
+    """Return the program. `families`: allowed sockets. `may_truncate`: truncate(2), which an old Landlock does not check."""
     architecture, numbers = MACHINES[machine]
-    steps: list[Instruction] = [_load(_ARCHITECTURE), _instruction(_EQUAL, architecture, 1, 0), _return(_KILL), _load(_NUMBER)]
+    program: list[Instruction] = [_load(_ARCHITECTURE), _instruction(_EQUAL, architecture, 1, 0), _return(_KILL)]
+    program.append(_load(_NUMBER))
     if machine == "x86_64":
-        steps += [_instruction(_AT_LEAST, _X32_BIT, 0, 1), _return(_KILL)]
+        program += [_instruction(_AT_LEAST, _X32_BIT, 0, 1), _return(_KILL)]
     for name, number in numbers.items():
         if name not in _INSPECTED_SYSCALLS or (name == "truncate" and not may_truncate):
-            steps += [_instruction(_EQUAL, number, 0, 1), _refuse(errno.ENOSYS if name in _HIDDEN_SYSCALLS else errno.EPERM)]
-    steps += _allow_values(numbers["socket"], 0, 0xFFFFFFFF, families)
-    steps += _allow_values(numbers["socketpair"], 1, 0xF, (_STREAM, _SEQPACKET))
-    steps += _deny_bits(numbers["clone"], _CLONE_NAMESPACES)
-    steps += _deny_bits(numbers["unshare"], _CLONE_NAMESPACES | _CLONE_NEWTIME)
-    steps += _deny_values(numbers["ioctl"], 1, (_TIOCSTI, _TIOCLINUX))
-    steps.append(_return(_ALLOW))
-    return b"".join(struct.pack("=HBBI", code, yes, no, value) for code, yes, no, value in steps)
+            program += [_instruction(_EQUAL, number, 0, 1), _refuse(errno.ENOSYS if name in _HIDDEN_SYSCALLS else errno.EPERM)]
+    program += _allow_values(numbers["socket"], 0, 0xFFFFFFFF, families)
+    program += _allow_values(numbers["socketpair"], 1, 0xF, (_STREAM, _SEQPACKET))
+    program += _deny_bits(numbers["clone"], _CLONE_NAMESPACES)
+    program += _deny_bits(numbers["unshare"], _CLONE_NAMESPACES | _CLONE_NEWTIME)
+    ioctl = [_load(_ARGUMENTS + 8)]
+    for request in (_TIOCSTI, _TIOCLINUX):
+        ioctl += [_instruction(_EQUAL, request, 0, 1), _refuse(errno.EPERM)]
+    program += _for_syscall(numbers["ioctl"], [*ioctl, _return(_ALLOW)])
+    program.append(_return(_ALLOW))
+    return b"".join(struct.pack("=HBBI", code, yes, no, value) for code, yes, no, value in program)
 
 
 def _allow_values(number: int, argument: int, mask: int, values: Iterable[int]) -> list[Instruction]:
-    """A call whose argument must be one of a few."""
-    inside = [_load(_ARGUMENTS + 8 * argument), _instruction(_AND, mask)]
+    """Refuse a call unless its argument, masked, is one of the values."""
+    body = [_load(_ARGUMENTS + 8 * argument), _instruction(_AND, mask)]
     for value in values:
-        inside += [_instruction(_EQUAL, value, 0, 1), _return(_ALLOW)]
-    return _for_syscall(number, [*inside, _refuse(errno.EPERM)])
-
-
-def _deny_values(number: int, argument: int, values: Iterable[int]) -> list[Instruction]:
-    """A call whose argument must be none of a few."""
-    inside = [_load(_ARGUMENTS + 8 * argument)]
-    for value in values:
-        inside += [_instruction(_EQUAL, value, 0, 1), _refuse(errno.EPERM)]
-    return _for_syscall(number, [*inside, _return(_ALLOW)])
+        body += [_instruction(_EQUAL, value, 0, 1), _return(_ALLOW)]
+    return _for_syscall(number, [*body, _refuse(errno.EPERM)])
 
 
 def _deny_bits(number: int, bits: int) -> list[Instruction]:
-    return _for_syscall(number, [_load(_ARGUMENTS), _instruction(_ANY_BIT, bits, 0, 1), _refuse(errno.EPERM), _return(_ALLOW)])
+    """Refuse a call whose first argument has any of the bits."""
+    body = [_load(_ARGUMENTS), _instruction(_ANY_BIT, bits, 0, 1), _refuse(errno.EPERM), _return(_ALLOW)]
+    return _for_syscall(number, body)
 
 
 def _for_syscall(number: int, body: list[Instruction]) -> list[Instruction]:
+    # A jump skips at most 255 instructions: the bodies are far shorter.
     return [_instruction(_EQUAL, number, 0, len(body)), *body]
 
 
@@ -105,7 +107,7 @@ def _instruction(code: int, value: int, yes: int = 0, no: int = 0) -> Instructio
 
 
 def _load(offset: int) -> Instruction:
-    """The lower half of a value; both machines keep it first."""
+    # The lower 32 bits of a value; both machines are little-endian and store them first.
     return _instruction(_LOAD, offset)
 
 

@@ -1,8 +1,8 @@
-"""One command that runs: started, read, written to and ended by one thread of its own.
+"""One running command, which a thread of its own starts, reads, writes to and kills.
 
-Laws: the thread that starts a command lives as long as the command, as the kernel ends a sandbox with the thread that made it.
-Nothing that a command started outlives it. Output is always read, so that nobody waits for us. A limit of time is kept here, to
-some milliseconds, whoever else is busy.
+The thread lives as long as the command, because the kernel kills a sandbox together with the thread that made it
+(PR_SET_PDEATHSIG). Nothing that a command started outlives it. Output is always read, so that a command never blocks on us, and
+timeouts are kept here to some milliseconds, whatever else the process is doing.
 """
 
 import atexit
@@ -24,17 +24,22 @@ from toolglot.builtin.shell.output import OutputBuffer
 from toolglot.builtin.shell.sandbox import Launch
 from toolglot.errors import ToolError
 
-__all__ = ["EndReason", "ShellSession"]
+__all__ = ["EndReason", "ShellSession", "signal_from_exit_code"]
 
 EndReason = Literal["", "timeout", "inactivity", "killed", "cancelled", "output", "closed"]
-"""Why we ended a command; "" where it ended by itself."""
+"""Why we ended a command; "" if it ended by itself."""
 MAX_OUTPUT_BYTES = 8 * 1024**3
-"""Bytes after which a command is ended: it would go on for ever."""
+"""Bytes of output after which a command is killed: it would never end."""
+MAX_PENDING_INPUT = 1_000_000
 _CHUNK_SIZE = 256 * 1024
-_POLL_SECONDS = 0.05  # seconds, where the kernel cannot tell us of an end
+_POLL_SECONDS = 0.05  # where the kernel has no pidfd
 _KILL_SECONDS, _GRACE_SECONDS = 5.0, 0.5
-_CWD_SIZE = 65_536
+_MAX_CWD_BYTES = 65_536
 
+Prepare = Callable[[int], tuple[Launch, Callable[[], None]]]
+"""Makes the launch, given the descriptor to which the command writes its last directory; and what to call once it runs."""
+_Process = subprocess.Popen[bytes]
+_Readers = dict[int, list[OutputBuffer]]
 _live_sessions: "weakref.WeakSet[ShellSession]" = weakref.WeakSet()
 
 
@@ -47,7 +52,7 @@ def _kill_all_sessions() -> None:
 
 
 class ShellSession:
-    """A command on its way. `begin` starts it; `watch` tells of its end."""
+    """A command. `start` starts it; `on_end` registers a callback for its end."""
 
     def __init__(
         self,
@@ -67,225 +72,215 @@ class ShellSession:
         self.output = OutputBuffer(spill_dir, spill_after)
         self.stdout, self.stderr = (OutputBuffer(None), OutputBuffer(None)) if separate_streams else (None, None)
         self._timeout, self._inactivity_timeout = timeout, inactivity_timeout
-        self._accepts_input, self._pending_input, self._close_stdin_when_sent = (
-            keep_stdin or tty,
-            bytearray(stdin or b""),
-            not keep_stdin and not tty,
-        )
+        self._accepts_input = keep_stdin or tty
         self._has_stdin = self._accepts_input or stdin is not None
+        self._pending_input = bytearray(stdin or b"")
         self._lock = threading.Lock()
-        self._watchers: list[Callable[[], None]] = []
-        self._wakeup_read = self._wakeup_write = -1  # a pipe, from the beginning to the end of the command
+        self._callbacks: list[Callable[[], None]] = []
+        self._wakeup_read = self._wakeup_write = -1  # a pipe that wakes the thread, while the command runs
         self._thread: threading.Thread | None = None
         self._start_event = threading.Event()
-        self._failure: BaseException | None = None
-        self._finished = False
+        self._is_finished = False
         self._kill_reason: EndReason = ""
         self._stdin_fd = self._cwd_fd = -1
+        self.failure: BaseException | None = None
+        """Why the command never ran."""
         self.pid = 0
-        self.started_at = time.monotonic()
+        self.started_at = self.last_output_at = time.monotonic()
         self.duration = 0.0
         self.exit_code: int | None = None
         self.end_reason: EndReason = ""
         self.cwd = ""
-        """Where the command was when it ended, as it says."""
+        """Where the command was when it ended, as it says itself."""
         self.shown_bytes = 0
         """How much of the output the model has been shown."""
-        self.last_output_at = self.started_at
 
-    # ---- for everybody
+    # ---- for any thread
 
     @property
     def is_running(self) -> bool:
-        return not self._finished
+        return not self._is_finished
 
-    def start(self, prepare: Callable[[tuple[int, ...]], tuple[Launch, Callable[[], None]]], *, report_cwd: bool) -> None:
-        """Starts it. `prepare`: makes the launch, given descriptors that the command itself gets. Raises ToolError."""
+    def start(self, prepare: Prepare) -> None:
+        """Start the command. Raises ToolError."""
         with self._lock:
             self._wakeup_read, self._wakeup_write = os.pipe()
         os.set_blocking(self._wakeup_read, False)
         os.set_blocking(self._wakeup_write, False)
-        if self._kill_reason:  # before there was anybody to tell
+        if self._kill_reason:  # it was killed before there was a thread to wake
             self._wake_thread()
-        self._thread = threading.Thread(
-            target=self._run, args=(prepare, report_cwd), name=f"toolglot-shell-{self.handle}", daemon=True
-        )
+        name = f"toolglot-shell-{self.handle}"
+        self._thread = threading.Thread(target=self._run, args=(prepare,), name=name, daemon=True)
         _live_sessions.add(self)
         self._thread.start()
         self._start_event.wait()
-        if self._failure is not None:
-            raise self._failure
+        if self.failure is not None:
+            raise self.failure
 
     def on_end(self, callback: Callable[[], None]) -> None:
-        """Calls back once, from any thread, when the command has ended."""
+        """Call back once, from any thread, when the command has ended."""
         with self._lock:
-            if not self._finished:
-                self._watchers.append(callback)
+            if not self._is_finished:
+                self._callbacks.append(callback)
                 return
         callback()
 
     def kill(self, reason: EndReason = "killed") -> None:
-        """Ends it and everything that it started; it is gone some milliseconds later."""
+        """Kill the command and everything that it started; it is gone some milliseconds later."""
         with self._lock:
             self._kill_reason = self._kill_reason or reason
         self._wake_thread()
 
     def send_input(self, data: bytes) -> None:
-        """Types into it. Raises ToolError."""
+        """Write to the command's stdin. Raises ToolError."""
         if not self.is_running:
-            raise ToolError(f"the command {self.handle} has ended: it takes no input", kind="execution")
+            raise ToolError(f"the command of session {self.handle} has ended: it takes no input", code="stdin_closed")
         if not self._accepts_input:
-            raise ToolError(
-                f"the command {self.handle} takes no input: start it with background=true or tty=true", kind="execution"
-            )
+            message = f"the command of session {self.handle} takes no input: start it in the background or with a terminal"
+            raise ToolError(message, code="stdin_closed")
         with self._lock:
-            if len(self._pending_input) + len(data) > 1_000_000:
-                raise ToolError(f"the command {self.handle} does not read its input: wait for it", kind="limit")
+            if len(self._pending_input) + len(data) > MAX_PENDING_INPUT:
+                message = f"the command of session {self.handle} does not read its input: wait until it does"
+                raise ToolError(message, kind="limit", code="session_busy")
             self._pending_input += data
         self._wake_thread()
 
     def join(self, seconds: float | None = None) -> None:
+        """Wait for the thread to end."""
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(seconds)
 
     def _wake_thread(self) -> None:
         with self._lock:
             if self._wakeup_write >= 0:
-                with suppress(BlockingIOError):
+                with suppress(BlockingIOError):  # the pipe is full of wake-up calls already
                     os.write(self._wakeup_write, b"!")
 
-    # ---- its thread
+    # ---- the session's thread
 
-    def _run(self, prepare: Callable[[tuple[int, ...]], tuple[Launch, Callable[[], None]]], report_cwd: bool) -> None:
-        process: subprocess.Popen[bytes] | None = None
+    def _run(self, prepare: Prepare) -> None:
+        process: _Process | None = None
         launch: Launch | None = None
-        reads: dict[int, list[OutputBuffer]] = {}
+        readers: _Readers = {}
         try:
             try:
-                process, launch, reads = self._spawn(prepare, report_cwd)
+                process, launch, readers = self._spawn(prepare)
             except OSError as e:
-                raise ToolError(f"the command could not be started: {e.strerror}", kind="execution") from None
+                message = f"the command could not be started: {e.strerror}"
+                raise ToolError(message, code="sandbox_unavailable") from None
             finally:
                 self.started_at = self.last_output_at = time.monotonic()
             self._start_event.set()
-            self._pump(process, launch, reads)
+            self._pump(process, launch, readers)
         except BaseException as e:
-            self._failure = e
+            self.failure = e
             if process is not None:
                 process.kill()
         finally:
-            self._finish(process, launch, reads)
+            self._finish(process, launch, readers)
 
-    def _spawn(
-        self, prepare: Callable[[tuple[int, ...]], tuple[Launch, Callable[[], None]]], report_cwd: bool
-    ) -> tuple["subprocess.Popen[bytes]", Launch, dict[int, list[OutputBuffer]]]:
+    def _spawn(self, prepare: Prepare) -> tuple[_Process, Launch, _Readers]:
+        """Start the process; close its ends of the pipes, and on failure ours, too."""
         ours: list[int] = []
         theirs: list[int] = []
-        done: Callable[[], None] | None = None
+        on_started: Callable[[], None] | None = None
         launch: Launch | None = None
         try:
-            cwd_write: tuple[int, ...] = ()
-            if report_cwd:
-                self._cwd_fd, write = os.pipe()
-                ours.append(self._cwd_fd)
-                theirs.append(write)
-                os.set_blocking(self._cwd_fd, False)
-                cwd_write = (write,)
-            streams, reads = self._open_streams(ours, theirs)
-            launch, done = prepare(cwd_write)
+            self._cwd_fd, cwd_write = os.pipe()
+            ours.append(self._cwd_fd)
+            theirs.append(cwd_write)
+            os.set_blocking(self._cwd_fd, False)
+            (stdin, stdout, stderr), readers = self._open_streams(ours, theirs)
+            launch, on_started = prepare(cwd_write)
             process = subprocess.Popen(
                 launch.argv,
                 env=launch.env,
                 cwd=launch.cwd,
                 pass_fds=launch.pass_fds,
-                stdin=streams[0],
-                stdout=streams[1],
-                stderr=streams[2],
+                stdin=stdin,
+                stdout=stdout,
+                stderr=stderr,
                 start_new_session=True,
             )
             self.pid = process.pid
-            return process, launch, reads
+            return process, launch, readers
         except BaseException:
             self._stdin_fd = self._cwd_fd = -1
-            for handle in ours:
-                os.close(handle)
+            for fd in ours:
+                os.close(fd)
             if launch is not None:
-                _close_launch(launch)
+                launch.close_fds()
                 if launch.cgroup is not None:
                     launch.cgroup.remove()
             raise
         finally:
-            if done is not None:
-                done()
-            for handle in theirs:
-                os.close(handle)
+            if on_started is not None:
+                on_started()
+            for fd in theirs:
+                os.close(fd)
 
-    def _open_streams(self, ours: list[int], theirs: list[int]) -> tuple[tuple[int, int, int], dict[int, list[OutputBuffer]]]:
-        """What the command gets as its three streams, and what we read."""
+    def _open_streams(self, ours: list[int], theirs: list[int]) -> tuple[tuple[int, int, int], _Readers]:
+        """Return the command's three streams, and the descriptors that we read with the buffers that they fill."""
         if self.tty:
-            return self._open_terminal(ours, theirs)
+            master, slave = _open_terminal()
+            self._stdin_fd = os.dup(master)
+            ours += [master, self._stdin_fd]
+            theirs.append(slave)
+            return (slave, slave, slave), {master: [self.output]}
         if self._has_stdin:
-            given, self._stdin_fd = os.pipe()
+            stdin, self._stdin_fd = os.pipe()
             ours.append(self._stdin_fd)
         else:
-            given = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-        theirs.append(given)
-        out, out_write = os.pipe()
-        ours.append(out)
-        theirs.append(out_write)
+            stdin = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        theirs.append(stdin)
+        stdout, stdout_write = os.pipe()
+        ours.append(stdout)
+        theirs.append(stdout_write)
         if self.stdout is None or self.stderr is None:
-            return (given, out_write, out_write), {out: [self.output]}
-        err, err_write = os.pipe()
-        ours.append(err)
-        theirs.append(err_write)
-        return (given, out_write, err_write), {out: [self.output, self.stdout], err: [self.output, self.stderr]}
+            return (stdin, stdout_write, stdout_write), {stdout: [self.output]}
+        stderr, stderr_write = os.pipe()
+        ours.append(stderr)
+        theirs.append(stderr_write)
+        readers = {stdout: [self.output, self.stdout], stderr: [self.output, self.stderr]}
+        return (stdin, stdout_write, stderr_write), readers
 
-    def _open_terminal(self, ours: list[int], theirs: list[int]) -> tuple[tuple[int, int, int], dict[int, list[OutputBuffer]]]:
-        import fcntl
-        import struct
-        import termios
-
-        master, slave = os.openpty()
-        ours.append(master)
-        theirs.append(slave)
-        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
-        self._stdin_fd = os.dup(master)
-        ours.append(self._stdin_fd)
-        return (slave, slave, slave), {master: [self.output]}
-
-    def _pump(self, process: "subprocess.Popen[bytes]", launch: Launch, readers: dict[int, list[OutputBuffer]]) -> None:
-        """Until it has ended: what it writes is read, what it is sent is written, time is kept."""
+    def _pump(self, process: _Process, launch: Launch, readers: _Readers) -> None:
+        """Read output, write input and keep the timeouts until the process has ended."""
         with selectors.DefaultSelector() as selector:
-            for handle in readers:
-                os.set_blocking(handle, False)
-                selector.register(handle, selectors.EVENT_READ)
+            for fd in readers:
+                os.set_blocking(fd, False)
+                selector.register(fd, selectors.EVENT_READ)
             selector.register(self._wakeup_read, selectors.EVENT_READ)
-            ending = _open_pidfd(process.pid)
-            if ending >= 0:
-                selector.register(ending, selectors.EVENT_READ)
+            pidfd = _open_pidfd(process.pid)
+            if pidfd >= 0:
+                selector.register(pidfd, selectors.EVENT_READ)
             if self._stdin_fd >= 0:
                 os.set_blocking(self._stdin_fd, False)
-            writing = False
+            is_writing = False
             try:
                 while process.poll() is None:
-                    writing = self._update_writing(selector, writing)
-                    for key, _ in selector.select(self._select_timeout(ending < 0)):
+                    is_writing = self._update_writing(selector, is_writing)
+                    for key, _ in selector.select(self._select_timeout(must_poll=pidfd < 0)):
                         self._handle_ready(key.fd, selector, readers)
-                    if why := self._find_end_reason():
-                        self.end_reason = why
+                    if reason := self._find_end_reason():
+                        self.end_reason = reason
                         _kill_tree(process, launch)
-                for handle in list(readers):
-                    self._drain_output(handle, readers[handle])
+                # Everybody has gone: what is left is at most what a pipe or a terminal buffers.
+                for fd, buffers in readers.items():
+                    for _ in range(64):
+                        before = buffers[0].total_bytes
+                        if not self._read_output(fd, buffers) or buffers[0].total_bytes == before:
+                            break
             finally:
-                if ending >= 0:
-                    os.close(ending)
+                if pidfd >= 0:
+                    os.close(pidfd)
 
-    def _select_timeout(self, must_poll: bool) -> float | None:
+    def _select_timeout(self, *, must_poll: bool) -> float | None:
         now = time.monotonic()
-        ends = [self.started_at + self._timeout] if self._timeout is not None else []
-        ends += [self.last_output_at + self._inactivity_timeout] if self._inactivity_timeout is not None else []
-        ends += [now + _POLL_SECONDS] if must_poll else []
-        return max(0.0, min(ends) - now) if ends else None
+        deadlines = [self.started_at + self._timeout] if self._timeout is not None else []
+        deadlines += [self.last_output_at + self._inactivity_timeout] if self._inactivity_timeout is not None else []
+        deadlines += [now + _POLL_SECONDS] if must_poll else []
+        return max(0.0, min(deadlines) - now) if deadlines else None
 
     def _find_end_reason(self) -> EndReason:
         if self._kill_reason:
@@ -297,7 +292,7 @@ class ShellSession:
             return "inactivity"
         return "output" if self.output.total_bytes > MAX_OUTPUT_BYTES else ""
 
-    def _handle_ready(self, fd: int, selector: selectors.BaseSelector, readers: dict[int, list[OutputBuffer]]) -> None:
+    def _handle_ready(self, fd: int, selector: selectors.BaseSelector, readers: _Readers) -> None:
         if fd == self._wakeup_read:
             with suppress(BlockingIOError):
                 os.read(self._wakeup_read, 512)
@@ -305,112 +300,111 @@ class ShellSession:
             if not self._read_output(fd, readers[fd]):
                 selector.unregister(fd)
         elif fd == self._stdin_fd:
-            self._write_input(selector)
+            self._write_input()
 
-    def _read_output(self, fd: int, outputs: list[OutputBuffer]) -> bool:
-        """One piece; False where nothing more will come."""
+    def _read_output(self, fd: int, buffers: list[OutputBuffer]) -> bool:
+        """Read one chunk; return False at the end of the stream."""
         try:
             data = os.read(fd, _CHUNK_SIZE)
         except BlockingIOError:
             return True
         except OSError as e:
-            if e.errno != errno.EIO:  # a terminal that everybody has left
+            if e.errno != errno.EIO:  # Linux: the end of a terminal that nobody has open any more
                 raise
             data = b""
-        for output in outputs if data else ():
-            output.add(data)
+        for buffer in buffers if data else ():
+            buffer.add(data)
         self.last_output_at = time.monotonic()
         return bool(data)
 
-    def _drain_output(self, fd: int, outputs: list[OutputBuffer]) -> None:
-        """What is left when everybody has gone: no more than a pipe or a terminal holds."""
-        for _ in range(64):
-            before = outputs[0].total_bytes
-            if not self._read_output(fd, outputs) or outputs[0].total_bytes == before:
-                return
-
     def _update_writing(self, selector: selectors.BaseSelector, is_writing: bool) -> bool:
-        wants = self._stdin_fd >= 0 and bool(self._pending_input)
-        if self._stdin_fd >= 0 and not self._pending_input and self._close_stdin_when_sent:
-            self._close_stdin()
-        if wants and not is_writing:
+        """Wait for a writable stdin only while there is input; close it after input that was given at the start."""
+        wants_writing = self._stdin_fd >= 0 and bool(self._pending_input)
+        if self._stdin_fd >= 0 and not self._pending_input and not self._accepts_input:
+            os.close(self._stdin_fd)
+            self._stdin_fd = -1
+        if wants_writing and not is_writing:
             selector.register(self._stdin_fd, selectors.EVENT_WRITE)
-        elif is_writing and not wants and self._stdin_fd >= 0:
+        elif is_writing and not wants_writing and self._stdin_fd >= 0:
             selector.unregister(self._stdin_fd)
-        return wants
+        return wants_writing
 
-    def _write_input(self, selector: selectors.BaseSelector) -> None:
+    def _write_input(self) -> None:
         with self._lock:
             data = bytes(self._pending_input[:_CHUNK_SIZE])
         try:
             size = os.write(self._stdin_fd, data)
         except BlockingIOError:
             return
-        except OSError:  # nobody reads it
+        except OSError:  # nobody reads it any more
             size = len(self._pending_input)
         with self._lock:
             del self._pending_input[:size]
 
-    def _close_stdin(self) -> None:
-        os.close(self._stdin_fd)
-        self._stdin_fd = -1
-
-    def _finish(
-        self, process: "subprocess.Popen[bytes] | None", launch: Launch | None, readers: dict[int, list[OutputBuffer]]
-    ) -> None:
+    def _finish(self, process: _Process | None, launch: Launch | None, readers: _Readers) -> None:
         if process is not None:
             code = process.wait()
             self.exit_code = code if code >= 0 else 128 - code
         if launch is not None:
-            self._failure = self._failure or _read_failure(launch)
+            self.failure = self.failure or _read_failure(launch)
             _wait_for_namespace(launch)
-            _close_launch(launch)
+            launch.close_fds()
         if self._cwd_fd >= 0:
             self.cwd = _read_last_line(self._cwd_fd)
-        for handle in (*readers, self._stdin_fd, self._cwd_fd):
-            if handle >= 0:
-                os.close(handle)
-        for output in (self.output, self.stdout, self.stderr):
-            if output is not None:
-                output.close()
+        for fd in (*readers, self._stdin_fd, self._cwd_fd):
+            if fd >= 0:
+                os.close(fd)
+        for buffer in (self.output, self.stdout, self.stderr):
+            if buffer is not None:
+                buffer.close()
         self.duration = time.monotonic() - self.started_at
         with self._lock:
-            self._finished = True
-            watchers, self._watchers = self._watchers, []
+            self._is_finished = True
+            callbacks, self._callbacks = self._callbacks, []
             os.close(self._wakeup_read)
             os.close(self._wakeup_write)
             self._wakeup_read = self._wakeup_write = self._stdin_fd = self._cwd_fd = -1
         self._start_event.set()
-        for tell in watchers:
-            with suppress(RuntimeError):  # a loop that is closed
-                tell()
+        for callback in callbacks:
+            with suppress(RuntimeError):  # an event loop that is closed
+                callback()
         if launch is not None and launch.cgroup is not None:
             launch.cgroup.remove()
         _live_sessions.discard(self)
 
-    @property
-    def failure(self) -> BaseException | None:
-        """Why the command never ran."""
-        return self._failure
+
+# ---- processes
+
+
+def _open_terminal() -> tuple[int, int]:
+    import fcntl
+    import struct
+    import termios
+
+    master, slave = os.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))  # rows, columns
+    return master, slave
 
 
 def _open_pidfd(pid: int) -> int:
-    """A descriptor that is ready when a process has ended; -1 where the system has none."""
+    """Return a descriptor that becomes readable when the process has ended; -1 if the system has none."""
     try:
         return os.pidfd_open(pid)
     except (AttributeError, OSError):
         return -1
 
 
-def _kill_tree(process: "subprocess.Popen[bytes]", launch: Launch) -> None:
-    """Everything that was started ends: with the first process of its own world, or by the helper that stays with it."""
+def _kill_tree(process: _Process, launch: Launch) -> None:
+    """Kill everything that was started: by the supervisor, or with the first process of the PID namespace."""
     if launch.control_fd >= 0:
         with suppress(OSError):
             os.write(launch.control_fd, b"!")
         with suppress(subprocess.TimeoutExpired):
             process.wait(_KILL_SECONDS)
             return
-    for pid in _list_children(process.pid):  # the first of its world: who waits for it sees everybody gone
+    # bwrap waits for the first process of the namespace, whose end kills all others: killing bwrap itself first would leave
+    # nobody to wait for them.
+    for pid in _list_children(process.pid):
         with suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)
     with suppress(subprocess.TimeoutExpired):
@@ -429,49 +423,45 @@ def _list_children(pid: int) -> list[int]:
 
 
 def _wait_for_namespace(launch: Launch) -> None:
-    """bwrap ends when the command has; the others of its world end at that moment too, and are waited for."""
+    """Wait until the whole PID namespace has gone: bwrap ends with the command, some milliseconds before the others."""
     if launch.info_fd < 0:
         return
     os.set_blocking(launch.info_fd, False)
     with suppress(OSError):
-        found = re.search(rb'"child-pid"\s*:\s*(\d+)', os.read(launch.info_fd, 4096))
-        ending = _open_pidfd(int(found[1])) if found else -1
-        if ending >= 0:
+        match = re.search(rb'"child-pid"\s*:\s*(\d+)', os.read(launch.info_fd, 4096))
+        pidfd = _open_pidfd(int(match[1])) if match else -1
+        if pidfd >= 0:
             with selectors.DefaultSelector() as selector:
-                selector.register(ending, selectors.EVENT_READ)
+                selector.register(pidfd, selectors.EVENT_READ)
                 selector.select(_GRACE_SECONDS)
-            os.close(ending)
+            os.close(pidfd)
 
 
 def _read_failure(launch: Launch) -> ToolError | None:
+    """Return the reason why the supervisor could not run the command, if it could not."""
     if launch.failure_fd < 0:
         return None
     os.set_blocking(launch.failure_fd, False)
     try:
-        said = os.read(launch.failure_fd, 4096).decode(errors="replace")
+        message = os.read(launch.failure_fd, 4096).decode(errors="replace")
     except BlockingIOError:
         return None
-    return (
-        ToolError(f"the command could not be run in its sandbox: {said.partition(' ')[2]}", kind="execution") if said else None
-    )
-
-
-def _close_launch(launch: Launch) -> None:
-    for handle in (launch.control_fd, launch.failure_fd, launch.info_fd):
-        if handle >= 0:
-            os.close(handle)
+    if not message:
+        return None
+    reason = message.partition(" ")[2]  # after the error number
+    return ToolError(f"the command could not be run in its sandbox: {reason}", code="sandbox_unavailable")
 
 
 def _read_last_line(fd: int) -> str:
     try:
-        data = os.read(fd, _CWD_SIZE)
-    except (BlockingIOError, OSError):
+        data = os.read(fd, _MAX_CWD_BYTES)
+    except OSError:
         return ""
     return os.fsdecode(data).rstrip("\n").rpartition("\n")[2]
 
 
 def signal_from_exit_code(exit_code: int | None) -> int | None:
-    """The signal that ended a command, where its code says so."""
+    """Return the signal that ended a command, if its exit code says so."""
     if exit_code is not None and exit_code > 128:
         with suppress(ValueError):
             return int(signal.Signals(exit_code - 128))

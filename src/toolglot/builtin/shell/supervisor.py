@@ -1,8 +1,8 @@
-"""Starts one command and stays with it: `python -I -S helper.py FD`, where the descriptor holds the plan.
+"""Start one command and stay with it: `python -I -S supervisor.py FD`, where the descriptor contains the plan.
 
-Laws: it stands alone (nothing of toolglot is imported) and starts fast. The command gets its limits before it is run, by the
-kernel (Landlock, seccomp), and never loses them. When the command ends, or whoever started it lets go of the control pipe,
-everything that it started is ended, also what made itself a session or a daemon.
+It imports nothing of toolglot, so that it starts fast. The kernel's limits (Landlock, seccomp) are applied before the command
+runs and cannot be removed. When the command ends, or its owner closes the control pipe, every descendant is killed, including
+daemons and processes with a session of their own.
 """
 
 from __future__ import annotations
@@ -22,62 +22,57 @@ TYPE_CHECKING = False  # `typing` takes longer to import than everything else he
 if TYPE_CHECKING:
     from typing import Any
 
+# Numbers of linux/prctl.h, linux/landlock.h and linux/capability.h, which Python's standard library does not have.
 _NO_NEW_PRIVS, _SUBREAPER, _SECCOMP, _CAPBSET_DROP = 38, 36, 22, 24
 _CAP_AMBIENT, _CAP_AMBIENT_CLEAR = 47, 4
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # the same on every architecture
 _CAPSET = {"x86_64": 126, "aarch64": 91}
-_EXECUTE, _WRITE, _READ, _LIST, _IOCTL = 1 << 0, 1 << 1, 1 << 2, 1 << 3, 1 << 15
-_TRUNCATE = 1 << 14
+_CAPABILITY_VERSION_3 = 0x20080522
+_EXECUTE, _WRITE, _READ, _LIST = 1 << 0, 1 << 1, 1 << 2, 1 << 3
+_TRUNCATE, _IOCTL = 1 << 14, 1 << 15
 _DIRECTORY_RIGHTS = ((1 << 14) - 1) & ~(_EXECUTE | _WRITE | _READ)
-_RIGHT_COUNTS = (13, 14, 15, 15, 16)  # how many rights to files the versions of Landlock know; later ones as the last
+_RIGHT_COUNTS = (13, 14, 15, 15, 16)  # file system rights known by each Landlock version; later ones know the last number
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts")
-_KILL_SECONDS = 5.0  # seconds for ending what keeps making children
+_KILL_SECONDS = 5.0  # for killing processes that keep forking
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
+# ---- the supervisor
+
+
 def main() -> None:
-    """Reads the plan, starts the command, stays with it."""
-    handle = int(sys.argv[1])
-    with os.fdopen(handle, "rb") as file:
+    """Read the plan, start the command, wait for it, and exit with its exit code."""
+    with os.fdopen(int(sys.argv[1]), "rb") as file:
         plan: dict[str, Any] = marshal.load(file)
     if sys.platform == "linux":
-        _libc.prctl(_SUBREAPER, 1, 0, 0, 0)
-    woken, wake = os.pipe()
-    os.set_blocking(wake, False)
-    signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
-    signal.signal(signal.SIGCHLD, _ignore_signal)
+        _libc.prctl(_SUBREAPER, 1, 0, 0, 0)  # orphans become our children, so that none can escape by daemonizing
+    wakeup_read, wakeup_write = os.pipe()
+    os.set_blocking(wakeup_write, False)
+    signal.set_wakeup_fd(wakeup_write, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda number, frame: None)  # only a handler makes Python write to the wakeup pipe
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM, signal.SIGTTOU, signal.SIGTTIN, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)
     child = os.fork()
     if child == 0:
         _exec_command(plan)
-    _release_streams(plan)
-    code = _supervise(child, plan["control"], woken)
-    os._exit(code)
-
-
-def _ignore_signal(number: int, frame: object) -> None:
-    """A child has ended: the wakeup pipe says so."""
-
-
-def _release_streams(plan: dict[str, Any]) -> None:
-    """The supervisor holds nothing that the command writes to: whoever reads must see the end."""
-    nothing = os.open(os.devnull, os.O_RDWR)
-    for handle in (0, 1, 2):
-        os.dup2(nothing, handle)
-    for handle in (*plan["keep"], plan["failed"]):
-        os.close(handle)
+    # The reader of the output sees its end only once nobody holds the other side: not even we.
+    devnull = os.open(os.devnull, os.O_RDWR)
+    for fd in (0, 1, 2):
+        os.dup2(devnull, fd)
+    for fd in (*plan["keep"], plan["failed"]):
+        os.close(fd)
+    os._exit(_supervise(child, plan["control"], wakeup_read))
 
 
 def _supervise(child: int, control_fd: int, wakeup_fd: int) -> int:
-    """Waits for the command, or for the word to end it; its exit code, as a shell says it."""
+    """Wait for the command, or for the order to kill it; return its exit code as a shell does."""
     code = None
     poll = select.poll()
     poll.register(control_fd, select.POLLIN | select.POLLHUP)
     poll.register(wakeup_fd, select.POLLIN)
     while code is None:
-        ready = {handle for handle, _ in poll.poll()}
+        ready = {fd for fd, _ in poll.poll()}
         if wakeup_fd in ready:
             os.read(wakeup_fd, 512)
             code = _reap(child)
@@ -88,7 +83,7 @@ def _supervise(child: int, control_fd: int, wakeup_fd: int) -> int:
 
 
 def _reap(child: int) -> int | None:
-    """Takes note of whoever has ended; the code of the command, if it has."""
+    """Collect exited processes; return the command's exit code if it is among them."""
     code = None
     while True:
         try:
@@ -98,27 +93,27 @@ def _reap(child: int) -> int | None:
         if pid == 0:
             return code
         if pid == child:
-            found = os.waitstatus_to_exitcode(status)
-            code = found if found >= 0 else 128 - found
+            exit_code = os.waitstatus_to_exitcode(status)
+            code = exit_code if exit_code >= 0 else 128 - exit_code
 
 
 def _kill_all(child: int) -> None:
-    """Ends all descendants: orphans become ours, so that there is an end."""
-    until = time.monotonic() + _KILL_SECONDS
-    while time.monotonic() < until:
-        for pid in _descendants(child):
+    """Kill all descendants, again and again: while they die, they may fork."""
+    deadline = time.monotonic() + _KILL_SECONDS
+    while time.monotonic() < deadline:
+        for pid in _list_descendants(child):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
         try:
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
-        except ChildProcessError:
+        except ChildProcessError:  # nobody is left
             return
         time.sleep(0.001)
 
 
-def _descendants(child: int) -> list[int]:
-    if sys.platform != "linux":
+def _list_descendants(child: int) -> list[int]:
+    if sys.platform != "linux":  # no /proc: the process group has to do
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(child, signal.SIGKILL)
         return [child]
@@ -127,31 +122,32 @@ def _descendants(child: int) -> list[int]:
         if name.isdigit():
             try:
                 with open(f"/proc/{name}/stat", "rb") as file:
+                    # pid (name) state ppid …: the name may contain spaces and parentheses
                     parent = int(file.read().rpartition(b")")[2].split()[1])
             except (OSError, ValueError, IndexError):
                 continue
             children.setdefault(parent, []).append(int(name))
-    found: list[int] = []
-    left = [os.getpid()]
-    while left:
-        below = children.get(left.pop(), [])
-        found += below
-        left += below
-    return found
+    descendants: list[int] = []
+    pending = [os.getpid()]
+    while pending:
+        below = children.get(pending.pop(), [])
+        descendants += below
+        pending += below
+    return descendants
 
 
-# ---- the command's side
+# ---- the command
 
 
 def _exec_command(plan: dict[str, Any]) -> None:
-    """Turns into the command; does not return."""
+    """Apply the limits and become the command; never return."""
     try:
         signal.set_wakeup_fd(-1)
         for number in range(1, 32):
             if number not in (signal.SIGKILL, signal.SIGSTOP):
                 signal.signal(number, signal.SIG_DFL)
         os.close(plan["control"])
-        os.set_inheritable(plan["failed"], False)
+        os.set_inheritable(plan["failed"], False)  # a successful exec closes it, which tells that the command runs
         os.setsid()
         if plan["tty"]:
             import termios
@@ -162,11 +158,11 @@ def _exec_command(plan: dict[str, Any]) -> None:
             _apply_limits(plan["limits"])
         os.execvpe(plan["argv"][0], plan["argv"], plan["env"])
     except OSError as e:
-        said = f"{e.errno or 0} {e.strerror}"
-    except BaseException as e:  # whatever it is: the command does not run
-        said = f"0 {type(e).__name__}: {e}"
+        message = f"{e.errno or 0} {e.strerror}"
+    except BaseException as e:  # whatever it is, the command must not run without its limits
+        message = f"0 {type(e).__name__}: {e}"
     try:
-        os.write(plan["failed"], said.encode()[:4000])
+        os.write(plan["failed"], message.encode()[:4000])
     finally:
         os._exit(127)
 
@@ -176,39 +172,39 @@ def _apply_limits(limits: dict[str, Any]) -> None:
     if os.geteuid() == 0:
         _drop_capabilities(limits["machine"])
     _apply_landlock(limits)
+    # seccomp comes last: it may forbid calls that the steps before need.
     program = limits["filter"]
     buffer = ctypes.create_string_buffer(program, len(program))
-    size = len(program) // 8
 
     class Program(ctypes.Structure):
         _fields_ = (("size", ctypes.c_ushort), ("steps", ctypes.c_void_p))
 
-    _check_result(_libc.prctl(_SECCOMP, 2, ctypes.byref(Program(size, ctypes.cast(buffer, ctypes.c_void_p))), 0, 0))
+    filter_program = Program(len(program) // 8, ctypes.cast(buffer, ctypes.c_void_p))
+    _check_result(_libc.prctl(_SECCOMP, 2, ctypes.byref(filter_program), 0, 0))
 
 
 def _drop_capabilities(machine: str) -> None:
     for number in range(64):
-        if _libc.prctl(_CAPBSET_DROP, number, 0, 0, 0) != 0:
+        if _libc.prctl(_CAPBSET_DROP, number, 0, 0, 0) != 0:  # a number that this kernel does not have
             break
     _libc.prctl(_CAP_AMBIENT, _CAP_AMBIENT_CLEAR, 0, 0, 0)
-    header, data = struct.pack("=Ii", 0x20080522, 0), bytes(24)
+    header, data = struct.pack("=Ii", _CAPABILITY_VERSION_3, 0), bytes(24)
     _check_result(_libc.syscall(_CAPSET[machine], header, data))
 
 
 def _apply_landlock(limits: dict[str, Any]) -> None:
-    """Files: all of the system may be read but for what is hidden; few folders may be written. No TCP without network."""
+    """Everything but hidden paths can be read, few directories can be written; no TCP without network."""
     version: int = _libc.syscall(_CREATE_RULESET, None, 0, 1)
     _check_result(version)
     known = (1 << _RIGHT_COUNTS[min(version, len(_RIGHT_COUNTS)) - 1]) - 1
-    network = 3 if version >= 4 and not limits["network"] else 0
-    scope = 3 if version >= 6 else 0
+    network = 3 if version >= 4 and not limits["network"] else 0  # bind and connect of TCP
+    scope = 3 if version >= 6 else 0  # abstract unix sockets, and signals to processes outside
+    # An older kernel refuses a longer struct than it knows.
     attributes = struct.pack("=QQQ", known, network, scope)[: 24 if version >= 6 else 16 if version >= 4 else 8]
     rules: int = _libc.syscall(_CREATE_RULESET, attributes, len(attributes), 0)
     _check_result(rules)
     _add_path_rule(rules, "/", _LIST & known)
-    for path in _paths_except(limits["hidden"]):
-        _add_path_rule(rules, path, (_EXECUTE | _READ | _LIST) & known)
-    for path in limits["read"]:
+    for path in (*_paths_except(limits["hidden"]), *limits["read"]):
         _add_path_rule(rules, path, (_EXECUTE | _READ | _LIST) & known)
     for path in limits["write"]:
         _add_path_rule(rules, path, known & ~_IOCTL)
@@ -219,41 +215,41 @@ def _apply_landlock(limits: dict[str, Any]) -> None:
 
 
 def _paths_except(hidden_paths: list[str]) -> list[str]:
-    """Paths that together are everything but what is hidden."""
+    """Return paths that together are everything but the hidden ones: Landlock can allow, but not deny."""
     hidden = set(hidden_paths)
-    above: set[str] = set()
+    parents: set[str] = set()
     for path in hidden_paths:
         names = path.split("/")
-        above.update("/".join(names[:size]) or "/" for size in range(1, len(names)))
-    if not above:
+        parents.update("/".join(names[:size]) or "/" for size in range(1, len(names)))
+    if not parents:
         return ["/"]
-    found: list[str] = []
-    for folder in above - hidden:
+    visible: list[str] = []
+    for directory in parents - hidden:
         try:
-            names = os.listdir(folder)
+            names = os.listdir(directory)
         except OSError:
             continue
-        inside = [os.path.join(folder, name) for name in names]
-        found += [path for path in inside if path not in hidden and path not in above]
-    return found
+        paths = [os.path.join(directory, name) for name in names]
+        visible += [path for path in paths if path not in hidden and path not in parents]
+    return visible
 
 
 def _add_path_rule(rules: int, path: str, rights: int) -> None:
-    """A rule about what is at a path, not about where a link there leads; what is gone needs none."""
+    # O_NOFOLLOW: a rule is about what is at the path, not about where a link there leads.
     try:
-        handle = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError:
+        fd = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:  # it has gone, and needs no rule
         return
     try:
-        mode = os.fstat(handle).st_mode & 0o170000
-        if mode == 0o120000:
+        file_type = os.fstat(fd).st_mode & 0o170000
+        if file_type == 0o120000:  # a symbolic link
             return
-        if mode != 0o040000:
+        if file_type != 0o040000:  # the kernel refuses rights of directories for anything else
             rights &= ~_DIRECTORY_RIGHTS
         if rights:
-            _check_result(_libc.syscall(_ADD_RULE, rules, 1, struct.pack("=Qi", rights, handle), 0))
+            _check_result(_libc.syscall(_ADD_RULE, rules, 1, struct.pack("=Qi", rights, fd), 0))
     finally:
-        os.close(handle)
+        os.close(fd)
 
 
 def _check_result(result: int) -> None:

@@ -1,0 +1,136 @@
+"""The arguments of the shell tools: checked, and described for whoever approves a command."""
+
+import os
+import shlex
+from typing import Any, cast
+
+import msgspec
+
+from toolglot.base_errors import invalid_argument
+from toolglot.builtin.shell.output import OutputLimit
+
+__all__ = [
+    "DEFAULT_OUTPUT",
+    "MAX_OUTPUT",
+    "MAX_TIMEOUT",
+    "RunOptions",
+    "check_commands",
+    "check_output_limit",
+    "check_seconds",
+    "check_timeouts",
+    "describe_command",
+    "encode_input",
+    "preview_command",
+]
+
+DEFAULT_TIMEOUT, MAX_TIMEOUT = 120.0, 7200.0
+DEFAULT_OUTPUT, MAX_OUTPUT = 30_000, 200_000
+_MAX_COMMAND_BYTES = 100_000  # Linux allows 128 KB in one argument (MAX_ARG_STRLEN)
+_MAX_ARGUMENTS, _MAX_COMMANDS, _MAX_INPUT_BYTES = 1000, 50, 1_000_000
+
+
+class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How the commands of one call are run."""
+
+    cwd: str | None
+    timeouts: tuple[float | None, float | None]
+    """Of the whole command, and of its inactivity."""
+    output_limit: OutputLimit
+    variables: dict[str, str]
+    stdin: bytes | None
+    tty: bool
+    background: bool
+    yield_after: float | None
+    login: bool
+    escalate: bool
+    description: str
+
+
+def describe_command(arguments: dict[str, Any]) -> str:
+    """Return all command lines of a call: what a policy decides about."""
+    command = arguments.get("command") or shlex.join(map(str, arguments.get("argv") or ()))
+    return "\n".join([str(command), *map(str, cast(list[Any], arguments.get("then") or []))])
+
+
+def preview_command(arguments: dict[str, Any]) -> str:
+    """Return the whole command, where and with what it runs, for whoever approves it."""
+    lines = [describe_command(arguments)]
+    lines += [f"in: {arguments['cwd']}"] if arguments.get("cwd") else []
+    lines += [f"with: {name}={value}" for name, value in cast(dict[str, Any], arguments.get("env") or {}).items()]
+    lines += ["OUTSIDE OF THE SANDBOX"] if arguments.get("escalate") else []
+    lines += [f"input: {arguments['stdin']}"] if arguments.get("stdin") else []
+    return "\n".join(lines)
+
+
+def check_commands(command: str, argv: list[str] | None, then: list[str] | None) -> list[str]:
+    """Return all command lines of a call. Raises ToolError."""
+    then = then or []
+    if len(then) >= _MAX_COMMANDS:
+        raise invalid_argument("then", f"has {len(then)} lines; at most {_MAX_COMMANDS} commands run in one call")
+    if argv is None:
+        lines = [command, *then]
+        for line in lines:
+            _check_words("command", [line])
+        return lines
+    if command:
+        raise invalid_argument("argv", "cannot be combined with a command line: give one of them")
+    _check_words("argv", argv)
+    for line in then:
+        _check_words("then", [line])
+    return [shlex.join(argv), *then]
+
+
+def _check_words(parameter: str, words: list[str]) -> None:
+    if not words or not words[0].strip():
+        raise invalid_argument(parameter, "is empty: give a command to run")
+    if len(words) > _MAX_ARGUMENTS:
+        raise invalid_argument(parameter, f"has {len(words)} arguments; at most {_MAX_ARGUMENTS} are allowed")
+    for word in words:
+        if "\0" in word:
+            raise invalid_argument(parameter, "contains a NUL byte: write it to a file, or use printf '\\0'")
+        try:
+            size = len(os.fsencode(word))
+        except UnicodeEncodeError:
+            raise invalid_argument(parameter, "contains an unpaired surrogate (invalid Unicode)") from None
+        if size > _MAX_COMMAND_BYTES:
+            problem = f"has {size} bytes; at most {_MAX_COMMAND_BYTES} are allowed: write it to a file and run that"
+            raise invalid_argument(parameter, problem)
+
+
+def check_timeouts(
+    timeout: float | None, inactivity_timeout: float | None, *, is_foreground: bool
+) -> tuple[float | None, float | None]:
+    """Return the timeouts of a command and of its inactivity. Raises ToolError."""
+    check_seconds("inactivity_timeout", inactivity_timeout)
+    if check_seconds("timeout", timeout) is None and is_foreground:
+        timeout = DEFAULT_TIMEOUT if inactivity_timeout is None else MAX_TIMEOUT
+    return timeout, inactivity_timeout
+
+
+def check_seconds(name: str, value: float | None) -> float | None:
+    """Return a number of seconds. Raises ToolError."""
+    if value is not None and not 0 <= value <= MAX_TIMEOUT:
+        raise invalid_argument(name, f"is {value:g}; it must be between 0 and {MAX_TIMEOUT:g} seconds")
+    return value
+
+
+def check_output_limit(max_output: int, head_share: float | None) -> OutputLimit:
+    """Return the limit of shown output. Raises ToolError."""
+    if not 1 <= max_output <= MAX_OUTPUT:
+        raise invalid_argument("max_output", f"is {max_output}; it must be between 1 and {MAX_OUTPUT} characters")
+    if head_share is not None and not 0 <= head_share <= 1:
+        raise invalid_argument("head_share", f"is {head_share:g}; it must be between 0 and 1")
+    return OutputLimit(max_output) if head_share is None else OutputLimit(max_output, head_share)
+
+
+def encode_input(name: str, text: str | None) -> bytes | None:
+    """Return input as bytes. Raises ToolError."""
+    if text is None:
+        return None
+    try:
+        data = text.encode()
+    except UnicodeEncodeError:
+        raise invalid_argument(name, "contains an unpaired surrogate (invalid Unicode)") from None
+    if len(data) > _MAX_INPUT_BYTES:
+        raise invalid_argument(name, f"has {len(data)} bytes; at most {_MAX_INPUT_BYTES} are allowed")
+    return data

@@ -1,0 +1,142 @@
+"""Which sandbox works here. What is promised was tried: a canary that must not get out has run on this machine."""
+
+import os
+import platform
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from toolglot.builtin.files.workspace import Root
+from toolglot.builtin.shell.limits import describe_process_limit
+from toolglot.builtin.shell.sandbox import (
+    Confinement,
+    Launch,
+    SandboxLevel,
+    find_bubblewrap,
+    find_shell,
+    landlock_version,
+    prepare_launch,
+)
+from toolglot.builtin.shell.seccomp import MACHINES
+from toolglot.errors import ToolError
+
+__all__ = ["SandboxProbe", "describe_sandbox", "probe_level", "probe_sandbox"]
+
+_CANARY_TIMEOUT = 10
+# Writes inside, then tries to write outside in two ways and to reach a port of this machine.
+_CANARY_SCRIPT = (
+    'echo in >"$1/in"; echo out 2>&- >"$2/out"; : 2>&- >>"$2/there"; exec 2>&-; (exec 3<>"/dev/tcp/127.0.0.1/$3") && echo net; '
+    "echo done"
+)
+_probe_lock = threading.Lock()
+_probe_cache: "list[SandboxProbe]" = []
+
+
+class SandboxProbe(msgspec.Struct, frozen=True):
+    """The best level that works here. `reasons`: label of a better level -> why it does not."""
+
+    level: SandboxLevel
+    reasons: dict[str, str] = {}
+
+
+def probe_sandbox() -> SandboxProbe:
+    """Return the best level that works here, tried once per process."""
+    with _probe_lock:
+        if not _probe_cache:
+            reasons: dict[str, str] = {}
+            for level in (SandboxLevel.BUBBLEWRAP, SandboxLevel.LANDLOCK):
+                reason = probe_level(level)
+                if not reason:
+                    break
+                reasons[level.label] = reason
+            else:
+                level = SandboxLevel.NONE
+            _probe_cache.append(SandboxProbe(level, reasons))
+        return _probe_cache[0]
+
+
+def probe_level(level: SandboxLevel) -> str:
+    """Return why a level does not work here; "" if it does."""
+    if sys.platform != "linux":
+        return "it needs Linux"
+    if platform.machine() not in MACHINES:
+        return f"the system calls of {platform.machine()} are not known"
+    if level is SandboxLevel.BUBBLEWRAP and not find_bubblewrap():
+        return "bubblewrap is not installed: install the package 'bubblewrap'"
+    if level is SandboxLevel.LANDLOCK and not landlock_version():
+        return "the kernel has no Landlock, or it is disabled"
+    if not find_shell().endswith("bash"):
+        return "there is no bash to test it with"
+    try:
+        return _run_canary(level)
+    except (OSError, ToolError, subprocess.SubprocessError) as e:
+        return f"it could not be tested: {e}"
+
+
+def _run_canary(level: SandboxLevel) -> str:
+    with tempfile.TemporaryDirectory(prefix="toolglot-") as directory, socket.socket() as listener:
+        base = Path(os.path.realpath(directory))
+        work, outside, scratch = (base / name for name in ("work", "outside", "scratch"))
+        for path in (work, outside, scratch):
+            path.mkdir()
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(1)
+        confinement = Confinement(level=level, roots=(Root(work),), scratch=scratch)
+        argv = [find_shell(), "-c", _CANARY_SCRIPT, "bash", str(work), str(outside), str(listener.getsockname()[1])]
+        launch, stack = prepare_launch(confinement, argv, cwd=str(work), variables={})
+        with stack:
+            process = _run_launch(launch)
+        words = process.stdout.decode(errors="replace").split()
+        if "done" not in words:
+            error = process.stderr.decode(errors="replace").strip().partition("\n")[0]
+            return f"it does not run: {error or f'exit code {process.returncode}'}"
+        if not (work / "in").exists():
+            return "the workspace cannot be written from inside"
+        if any(outside.iterdir()):
+            return "it does not keep commands from writing elsewhere"
+        return "it does not keep commands from the network" if "net" in words else ""
+
+
+def _run_launch(launch: Launch) -> "subprocess.CompletedProcess[bytes]":
+    try:
+        return subprocess.run(
+            launch.argv,
+            env=launch.env,
+            cwd=launch.cwd,
+            pass_fds=launch.pass_fds,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_CANARY_TIMEOUT,
+            check=False,
+        )
+    finally:
+        launch.close_fds()
+        if launch.cgroup is not None:
+            launch.cgroup.remove()
+
+
+def describe_sandbox() -> dict[str, Any]:
+    """Return what `toolglot doctor` shows: the level, why better ones do not work, and the gaps of the one that does."""
+    probe = probe_sandbox()
+    gaps: list[str] = []
+    if probe.level is SandboxLevel.LANDLOCK:
+        gaps += ["other processes are visible in /proc", "modes and times of your files elsewhere can be changed"]
+        gaps += ["protected files in the workspace are only restored after a command"]
+        gaps += [] if landlock_version() >= 6 else ["your processes elsewhere can be sent signals (fixed by Linux 6.12)"]
+    if probe.level is SandboxLevel.NONE:
+        gaps.append("commands are not sandboxed: each one needs an approval")
+    return {
+        "level": int(probe.level),
+        "sandbox": probe.level.label,
+        "reasons": probe.reasons,
+        "bwrap": find_bubblewrap(),
+        "landlock": landlock_version(),
+        "processes": describe_process_limit(),
+        "gaps": gaps,
+    }
