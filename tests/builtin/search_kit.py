@@ -5,7 +5,7 @@ import threading
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -26,7 +26,8 @@ BAD_NUMBERS: list[Any] = [-1, -(10**30), "many", 0.5, {}, []]
 
 def plant(root: Path, files: Mapping[str, str | bytes] | Iterable[str]) -> Path:
     """Create files with their content; with their own path as content if only paths are given."""
-    for path, content in (files if isinstance(files, Mapping) else dict(zip(files, files, strict=True))).items():
+    for path in files:
+        content = cast(Mapping[str, str | bytes], files)[path] if isinstance(files, Mapping) else path
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).write_bytes(content if isinstance(content, bytes) else content.encode())
     return root

@@ -3,6 +3,7 @@
 The first three are declared by their type to models that know them; elsewhere they are functions with the same parameters.
 """
 
+from math import ceil
 from typing import Any
 
 from msgspec import UNSET
@@ -206,7 +207,7 @@ def _make_bash_view(result: Renderer, fixed: Arguments, typed: dict[str, Opaque]
                     native="timeout_ms",
                     base="timeout",
                     to_base=lambda value: to_seconds("bash: timeout_ms", value),
-                    from_base=lambda seconds: to_milliseconds(seconds) or UNSET,
+                    from_base=lambda seconds: ceil(to_milliseconds(seconds)) or UNSET,
                 ),
             ),
             fixed=fixed,

@@ -3,7 +3,7 @@
 import io
 import json
 import os
-import threading
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -60,10 +60,10 @@ def state(root: Path) -> Iterator[ToolState]:
     workspace.close()
 
 
-def call_tool(state: ToolState, name: str, flag: threading.Event | None = None, **arguments: Any) -> ToolOutput:
+def call_tool(state: ToolState, name: str, /, **arguments: Any) -> ToolOutput:
     tool = (ast_search_tools if name == "ast_search" else ast_rewrite_tools)(state)[0]
     call = ToolCall("c1", name, arguments)
-    return tool.call(tool.bind(call).values, Context(call, cancel_flag=flag))
+    return tool.call(tool.bind(call).values, Context(call))
 
 
 def search(state: ToolState, pattern: Any, **arguments: Any) -> ToolOutput:
@@ -256,14 +256,14 @@ class TestParserProcess:
 
     def test_it_does_not_see_the_environment(self, state: ToolState, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         seen: list[dict[str, str]] = []
-        real = ast_worker.subprocess.Popen
+        real = subprocess.Popen
 
         def spy(*arguments: Any, **options: Any) -> Any:
             seen.append(options["env"])
             return real(*arguments, **options)
 
         monkeypatch.setenv("SOME_API_KEY", "secret")
-        monkeypatch.setattr(ast_worker.subprocess, "Popen", spy)
+        monkeypatch.setattr(subprocess, "Popen", spy)
         plant(root, {"a.py": "foo(1)\n"})
         search(state, "foo($A)")
         assert [env for env in seen if "SOME_API_KEY" not in env] == seen != []

@@ -324,8 +324,11 @@ async def _wait_for_end(session: ShellSession, seconds: float | None, context: C
     """Wait until the command ends or the seconds have passed, reporting progress. `kill`: kill it on cancellation."""
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[None] = loop.create_future()
-    # The callback comes from the session's thread, perhaps after this wait was given up.
-    session.on_end(lambda: loop.call_soon_threadsafe(lambda: ended.done() or ended.set_result(None)))
+
+    def set_ended() -> None:  # called by the session's thread, perhaps after this wait was given up
+        loop.call_soon_threadsafe(lambda: ended.done() or ended.set_result(None))
+
+    session.on_end(set_ended)
     deadline = None if seconds is None else loop.time() + seconds
     last_report = ""
     try:
