@@ -819,20 +819,16 @@ REFUSED = error_reply(
 LIMITED = Options(max_tokens=7)
 
 
-def test_cured_once_and_told() -> None:
+async def test_cured_once_and_told() -> None:
     transport = ScriptedTransport(REFUSED, whole_reply(), whole_reply())
     engine = chat_engine(transport, "compatible:m", base_url="http://host/v1")
-
-    async def main() -> None:
-        answered = await engine.ask(text_request(options=LIMITED))
-        assert answered.retries == 0
-        (repair,) = answered.repairs
-        assert repair.subject == "max_tokens"
-        assert engine.applied_heals == (repair,)
-        later = await engine.ask(text_request(options=LIMITED))
-        assert later.repairs == ()
-
-    run(main())
+    answered = await engine.ask(text_request(options=LIMITED))
+    assert answered.retries == 0
+    (repair,) = answered.repairs
+    assert repair.subject == "max_tokens"
+    assert engine.applied_heals == (repair,)
+    later = await engine.ask(text_request(options=LIMITED))
+    assert later.repairs == ()
     first, second, third = transport.bodies
     assert first["max_tokens"] == 7
     assert second == third
@@ -841,17 +837,13 @@ def test_cured_once_and_told() -> None:
     assert transport.all_closed
 
 
-def test_a_running_session_is_cured_for_its_next_requests() -> None:
+async def test_a_running_session_is_cured_for_its_next_requests() -> None:
     transport = ScriptedTransport(whole_reply(), REFUSED, whole_reply(), whole_reply())
-
-    async def main() -> None:
-        session = chat_engine(transport, "compatible:m", base_url="http://host/v1").new_state()
-        talk = Conversation([user("Hi")])
-        for number in range(3):
-            await session.ask(Request("", talk, options=LIMITED))
-            talk.append(assistant("so"), user(f"more {number}"))
-
-    run(main())
+    session = chat_engine(transport, "compatible:m", base_url="http://host/v1").new_state()
+    talk = Conversation([user("Hi")])
+    for number in range(3):
+        await session.ask(Request("", talk, options=LIMITED))
+        talk.append(assistant("so"), user(f"more {number}"))
     assert [len(body["messages"]) for body in transport.bodies] == [1, 3, 3, 5]
     assert ["max_completion_tokens" in body for body in transport.bodies] == [False, False, True, True]
 

@@ -284,7 +284,7 @@ def more_of(model: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_cured_once_and_for_later(case: Case) -> None:
+async def test_cured_once_and_for_later(case: Case) -> None:
     """The refused body had what was refused, the next one has not; the same words again are final; later requests are right."""
     refused = error_reply(400, case.words, code=case.code)
 
@@ -298,23 +298,19 @@ def test_cured_once_and_for_later(case: Case) -> None:
     transport = ScriptedTransport(refused, fine, fine)
     engine = chat_engine(transport, case.model, **more_of(case.model))
     before = engine.profile
-
-    async def main() -> None:
-        session = engine.new_state()
-        async for _ in session.stream_batches(request):
-            pass
-        answered = session.result
-        assert answered is not None
-        assert answered.retries == 0
-        healed = [repair for repair in answered.repairs if repair in engine.applied_heals]
-        assert len(healed) == len(engine.applied_heals) == 1
-        assert healed[0].reason.endswith("retried")
-        await session.ask(request) if not case.stream else [batch async for batch in session.stream_batches(request)]
-        assert session.result is not None
-        assert not [repair for repair in session.result.repairs if repair in engine.applied_heals]
-        assert len(engine.applied_heals) == 1
-
-    asyncio.run(main())
+    session = engine.new_state()
+    async for _ in session.stream_batches(request):
+        pass
+    answered = session.result
+    assert answered is not None
+    assert answered.retries == 0
+    healed = [repair for repair in answered.repairs if repair in engine.applied_heals]
+    assert len(healed) == len(engine.applied_heals) == 1
+    assert healed[0].reason.endswith("retried")
+    await session.ask(request) if not case.stream else [batch async for batch in session.stream_batches(request)]
+    assert session.result is not None
+    assert not [repair for repair in session.result.repairs if repair in engine.applied_heals]
+    assert len(engine.applied_heals) == 1
     first, second, third = transport.bodies
     assert case.before(first), first
     assert not case.after(first)
@@ -327,22 +323,18 @@ def test_cured_once_and_for_later(case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_words_that_come_again_are_final(case: Case) -> None:
+async def test_words_that_come_again_are_final(case: Case) -> None:
     """Also for later requests: a cure is never taken back by the words it was made for."""
     refused = error_reply(400, case.words, code=case.code)
     transport = ScriptedTransport(*[refused] * 6)
     engine = chat_engine(transport, case.model, **more_of(case.model))
     request = Request("", case.messages, stream=case.stream, **case.fields)
-
-    async def main() -> None:
-        for asked in (2, 3, 4):
-            with pytest.raises(ToolglotError):
-                async for _ in engine.new_state().stream_batches(request):
-                    pass
-            assert len(transport.requests) == asked
-        assert len(engine.applied_heals) == 1
-
-    asyncio.run(main())
+    for asked in (2, 3, 4):
+        with pytest.raises(ToolglotError):
+            async for _ in engine.new_state().stream_batches(request):
+                pass
+        assert len(transport.requests) == asked
+    assert len(engine.applied_heals) == 1
     assert transport.bodies[1] == transport.bodies[2] == transport.bodies[3]
 
 

@@ -189,30 +189,21 @@ def test_several_files(tmp_path: Path) -> None:
     assert both.remaining_count == 0
 
 
-def test_many_at_once_give_whole_lines(tmp_path: Path) -> None:
+async def test_many_at_once_give_whole_lines(tmp_path: Path) -> None:
     path = tmp_path / "many.jsonl"
-
-    async def main() -> None:
-        engine = chat_engine(
-            RecordingTransport(ScriptedTransport(*[whole_reply(f"{n} " + "x" * 5000) for n in range(30)]), path)
-        )
-        await asyncio.gather(*(engine.ask(text_request(f"number {number}")) for number in range(30)))
-
-    asyncio.run(main())
+    engine = chat_engine(RecordingTransport(ScriptedTransport(*[whole_reply(f"{n} " + "x" * 5000) for n in range(30)]), path))
+    await asyncio.gather(*(engine.ask(text_request(f"number {number}")) for number in range(30)))
     assert ReplayTransport(path).remaining_count == 30
 
 
-def test_cancelling_closes_what_is_recorded(tmp_path: Path) -> None:
-    async def main() -> None:
-        inner = ScriptedTransport(stream_reply(STARTED, HELLO, HangForever()))
-        task = asyncio.create_task(chat_engine(RecordingTransport(inner, tmp_path / "x.jsonl")).ask(text_request()))
-        await inner.waiting.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert inner.all_closed
-
-    asyncio.run(main())
+async def test_cancelling_closes_what_is_recorded(tmp_path: Path) -> None:
+    inner = ScriptedTransport(stream_reply(STARTED, HELLO, HangForever()))
+    task = asyncio.create_task(chat_engine(RecordingTransport(inner, tmp_path / "x.jsonl")).ask(text_request()))
+    await inner.waiting.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert inner.all_closed
     assert (tmp_path / "x.jsonl").read_bytes() == b""
 
 
@@ -464,17 +455,13 @@ def test_no_key_of_the_users_headers(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("query", [f"key={KEY}", "key=AIza" + "SyA1234567890abcdefghijklmnopqrstu"])
-def test_no_key_of_the_url(query: str, tmp_path: Path) -> None:
+async def test_no_key_of_the_url(query: str, tmp_path: Path) -> None:
     path = tmp_path / "keys.jsonl"
-
-    async def main() -> None:
-        answer = await RecordingTransport(ScriptedTransport(whole_reply()), path).send(
-            HttpRequest(f"https://h/p?{query}", {"authorization": f"Bearer {KEY}"}, b"{}")
-        )
-        while await answer.read():
-            pass
-
-    asyncio.run(main())
+    answer = await RecordingTransport(ScriptedTransport(whole_reply()), path).send(
+        HttpRequest(f"https://h/p?{query}", {"authorization": f"Bearer {KEY}"}, b"{}")
+    )
+    while await answer.read():
+        pass
     assert clean(path, query.partition("=")[2])
 
 

@@ -286,7 +286,7 @@ class TestASignInOfTheCallers:
         assert len(server.asked) == 2
         assert "token-2" not in said
 
-    def test_many_refusals_at_once_take_one_fetch(self, server: StandIn) -> None:
+    async def test_many_refusals_at_once_take_one_fetch(self, server: StandIn) -> None:
         fetches = Fetches()
 
         class Shared:
@@ -298,11 +298,7 @@ class TestASignInOfTheCallers:
 
         server.says["/v1/chat/completions"] = say
         engine = create_engine("compatible:m", base_url=f"{server.url}/v1", key=Shared())
-
-        async def main() -> None:
-            await asyncio.gather(*(engine.ask(Request("m", [user("hello")])) for _ in range(10)))
-
-        asyncio.run(main())
+        await asyncio.gather(*(engine.ask(Request("m", [user("hello")])) for _ in range(10)))
         assert fetches.count == 2
         assert len(server.asked) == 20
 
