@@ -20,7 +20,7 @@ import pytest
 from keyring.backends import null
 
 from toolglot.engine import auth
-from toolglot.engine.auth import KeySource, SignIn
+from toolglot.engine.auth import KeySource, SignIn, describe_key_origin
 from toolglot.engine.engine import EngineResult
 from toolglot.engine.factory import create_engine
 from toolglot.engine.signin import copilot
@@ -641,6 +641,12 @@ class TestCopilot:
     @pytest.mark.parametrize("api", ["http://api.example.com", "file:///etc", ""])
     def test_a_login_goes_over_https_only(self, api: str) -> None:
         refused(lambda: headers("copilot", CopilotSignIn(Login(LOGIN, api))), "not https", "toolglot login copilot")
+
+    def test_it_needs_its_extra(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        copilot.store_login(Login(LOGIN))
+        monkeypatch.setattr("toolglot.engine.signin.keyring_store.is_installed", lambda: False)
+        refused(lambda: headers("copilot"), "pip install 'toolglot[copilot]'", "GITHUB_COPILOT_API_KEY")
+        assert describe_key_origin(resolve_profile("copilot", "m")) is None
 
     @pytest.mark.parametrize("name", ["GITHUB_COPILOT_API_KEY", "GITHUB_COPILOT_API_TOKEN", "COPILOT_GITHUB_TOKEN"])
     def test_a_variable_goes_first_and_as_it_is(self, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
