@@ -1,23 +1,19 @@
-"""The catalog: rows that hold together, names that lead to them, facts about models; and the limits checked before sending."""
+"""The catalog: consistent rows, the names that lead to them, and facts about models."""
 
 import re
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
-from toolglot.errors import LimitExceeded, UnknownName
+from toolglot.errors import UnknownName
 from toolglot.providers.catalog import ALIASES, PROFILES, resolve_profile
 from toolglot.providers.model_facts import FACTS
-from toolglot.providers.preflight import Problem, drop_refused_tools, preflight
-from toolglot.providers.profile import Profile
-from toolglot.request import ToolDefinition
+from toolglot.providers.profile import ANY_CHOICE, Profile
 from toolglot.schema import dialects
 from toolglot.wire.codec import WIRES
 from toolglot.wire.spec import SPECS
 from toolglot.wire.writer import Writer
 
-SCHEMA: dict[str, Any] = {"type": "object", "properties": {}}
 ORDER = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 
 
@@ -25,7 +21,7 @@ ORDER = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 
 
 @pytest.mark.parametrize("profile", PROFILES.values(), ids=PROFILES)
-def test_row_holds_together(profile: Profile) -> None:
+def test_rows_are_consistent(profile: Profile) -> None:
     assert profile.wire in WIRES
     assert isinstance(getattr(dialects, profile.dialect), dialects.Dialect)
     assert not profile.strict_dialect or isinstance(getattr(dialects, profile.strict_dialect), dialects.Dialect)
@@ -41,7 +37,7 @@ def test_row_holds_together(profile: Profile) -> None:
 
 
 @pytest.mark.parametrize("profile", PROFILES.values(), ids=PROFILES)
-def test_what_is_made_up_for_a_row_fits_its_own_patterns(profile: Profile) -> None:
+def test_generated_names_and_ids_match_the_row(profile: Profile) -> None:
     """The safe forms of names and ids are legal everywhere, and so is whatever the writer maps to."""
     assert re.fullmatch(profile.limits.name, "get_weather")
     assert re.fullmatch(profile.limits.call_id, "aB3dE6gH9")
@@ -52,7 +48,7 @@ def test_what_is_made_up_for_a_row_fits_its_own_patterns(profile: Profile) -> No
         assert re.fullmatch(profile.limits.call_id, writer.map_call_id(id))
 
 
-def test_rows_have_the_names_that_people_use() -> None:
+def test_rows_have_the_usual_names() -> None:
     wanted = "openai-chat openai-responses azure-chat azure-responses anthropic gemini vertex ollama openrouter "
     wanted += "copilot xai deepseek mistral groq compatible"
     assert {*wanted.split()} <= {*PROFILES}
@@ -74,18 +70,18 @@ def test_aliases(name: str, id: str) -> None:
 
 
 @pytest.mark.parametrize("server", ["llama.cpp", "vllm", "sglang", "lmstudio"])
-def test_servers_at_home_speak_chat(server: str) -> None:
+def test_local_servers_speak_chat(server: str) -> None:
     assert resolve_profile(server, "m").wire == "openai-chat"
 
 
-def test_profile_knows_its_model() -> None:
+def test_a_profile_has_its_model() -> None:
     assert resolve_profile("groq", "llama").model == "llama"
     assert resolve_profile("groq").model == ""
     assert resolve_profile("groq", "llama") is resolve_profile("groq", "llama")
     assert PROFILES["groq"].model == ""
 
 
-def test_unknown_provider_names_the_nearest() -> None:
+def test_an_unknown_provider_gets_a_suggestion() -> None:
     with pytest.raises(UnknownName, match="did you mean 'anthropic'"):
         resolve_profile("antropic")
     with pytest.raises(UnknownName, match=r"there are anthropic, .* and \d+ more"):
@@ -124,62 +120,36 @@ def test_unknown_provider_names_the_nearest() -> None:
     ("openrouter", "openai/gpt-5", "dialect", "COMPATIBLE"),
     ("xai", "grok-4.3", "efforts", ("none", "low", "medium", "high")),
     ("xai", "grok-4.6", "efforts", ("low", "medium", "high")),
+    ("xai", "grok-4.7", "efforts", ("low", "medium", "high", "xhigh")),
+    ("openai-responses", "gpt-6-astra", "efforts", ("low", "medium", "high", "xhigh")),
+    ("openai-responses", "gpt-6.1-sol", "efforts", ("low", "medium", "high", "xhigh")),
+    ("openai-responses", "gpt-5.4-nano", "sampling", "all"),  # recorded 200 with `temperature` and no `reasoning`
+    ("gemini", "gemini-3.5-flash", "thinking_budget", True),  # recorded 200 with `thinkingBudget`
 ])  # fmt: skip
-def test_what_is_known_of_models(provider: str, model: str, field: str, value: object) -> None:
+def test_facts_about_models(provider: str, model: str, field: str, value: object) -> None:
     assert getattr(resolve_profile(provider, model), field) == value
 
 
-@pytest.mark.parametrize("model", ["gpt-6-astra", "gpt-6.1-sol"])
-def test_models_that_cannot_stop_reasoning(model: str) -> None:
-    """They do not accept effort `none`."""
-    assert "none" not in resolve_profile("openai-responses", model).efforts
-
-
-def test_small_gpt_5_4_takes_a_temperature() -> None:
-    """Recorded 200: gpt-5.4-nano with `temperature` and no `reasoning`."""
-    assert resolve_profile("openai-responses", "gpt-5.4-nano").sampling == "all"
-
-
-def test_gemini_3_5_takes_a_budget() -> None:
-    """Recorded 200: gemini-3.5-flash with `thinkingBudget`."""
-    assert resolve_profile("gemini", "gemini-3.5-flash").thinking_budget is True
-
-
-def test_grok_4_7_knows_one_level_more() -> None:
-    assert resolve_profile("xai", "grok-4.7").efforts == ("low", "medium", "high", "xhigh")
-
-
-@pytest.mark.parametrize(("model", "forced"), [
-    ("claude-sonnet-4-5", True),
-    ("claude-opus-5", True),
-    ("claude-haiku-5-5", True),
-    ("claude-opus-5-5", False),
-    ("claude-sonnet-5-5", False),
-    ("claude-fable-5-1", False),
-    ("claude-mythos-5-2", False),
+@pytest.mark.parametrize(("provider", "model", "field", "value"), [
+    *((("anthropic", model, "features.choices", ANY_CHOICE - {"subset"})) for model in ("claude-sonnet-4-5", "claude-opus-5")),
+    ("anthropic", "claude-haiku-5-5", "features.choices", ANY_CHOICE - {"subset"}),
+    *((("anthropic", model, "features.choices", {"auto", "none"})) for model in ("claude-opus-5-5", "claude-sonnet-5-5")),
+    *((("anthropic", model, "features.choices", {"auto", "none"})) for model in ("claude-fable-5-1", "claude-mythos-5-2")),
+    ("anthropic", "claude-sonnet-4-5", "history.ends_with_user", False),
+    ("anthropic", "claude-3-5-haiku", "history.ends_with_user", False),
+    ("anthropic", "claude-sonnet-4-6", "history.ends_with_user", True),
+    ("anthropic", "claude-haiku-5-5", "history.ends_with_user", True),
+    ("anthropic", "claude-haiku-5-5", "history.calls_last", True),
+    ("anthropic", "claude-haiku-5-5", "features.error_flag", True),
+    ("gemini", "gemini-2.5-pro", "features.result_media", frozenset()),
+    ("gemini", "gemini-3-pro", "features.result_media", {"image", "file"}),
 ])  # fmt: skip
-def test_claude_that_can_be_forced_to_call(model: str, forced: bool) -> None:
-    features = resolve_profile("anthropic", model).features
-    assert ("required" in features.choices) is forced
-    assert features.error_flag is True
+def test_facts_reach_the_parts_of_a_profile(provider: str, model: str, field: str, value: object) -> None:
+    part, _, name = field.partition(".")
+    assert getattr(getattr(resolve_profile(provider, model), part), name) == value
 
 
-@pytest.mark.parametrize(
-    ("model", "prefill"),
-    [("claude-sonnet-4-5", True), ("claude-3-5-haiku", True), ("claude-sonnet-4-6", False), ("claude-haiku-5-5", False)],
-)
-def test_claude_that_goes_on_with_a_begun_answer(model: str, prefill: bool) -> None:
-    rules = resolve_profile("anthropic", model).history
-    assert rules.ends_with_user is not prefill
-    assert (rules.calls_last, rules.starts_with_user, rules.no_blank_text, rules.needs_turn) == (True, True, True, True)
-
-
-def test_result_media_of_gemini() -> None:
-    assert resolve_profile("gemini", "gemini-2.5-pro").features.result_media == frozenset()
-    assert resolve_profile("gemini", "gemini-3-pro").features.result_media == {"image", "file"}
-
-
-def test_facts_name_profiles_and_fields_that_exist_and_their_source() -> None:
+def test_facts_have_a_source_and_name_existing_fields() -> None:
     for fact in FACTS:
         assert {*fact.profiles} <= {*PROFILES}
         assert fact.source
@@ -190,74 +160,3 @@ def test_facts_name_profiles_and_fields_that_exist_and_their_source() -> None:
             for step in inner:
                 holder = getattr(holder, step)
             assert hasattr(holder, name)
-
-
-# ---- preflight
-
-OPENAI, CLAUDE = resolve_profile("openai-chat"), resolve_profile("anthropic")
-
-
-def tools(count: int) -> list[ToolDefinition]:
-    return [ToolDefinition(f"t{number}", "", SCHEMA) for number in range(count)]
-
-
-def test_preflight_finds_nothing_where_all_is_well() -> None:
-    assert preflight(tools(128), OPENAI, {"messages": []}) == []
-    assert drop_refused_tools(tools(2), OPENAI) == (tools(2), [])
-
-
-def test_preflight_counts_tools() -> None:
-    assert preflight(tools(129), OPENAI) == [Problem("", "number of tools", 129, 128)]
-    assert preflight(tools(500), CLAUDE) == []
-    kept, losses = drop_refused_tools(tools(130), OPENAI)
-    assert len(kept) == 128
-    assert [(loss.subject, loss.where) for loss in losses] == [("tool 't128'", "tools"), ("tool 't129'", "tools")]
-
-
-def test_preflight_names_the_tool_its_value_and_the_limit() -> None:
-    short = replace(OPENAI, limits=replace(OPENAI.limits, description=5))
-    bad = [
-        ToolDefinition("", "", SCHEMA),
-        ToolDefinition("a.b", "", SCHEMA),
-        ToolDefinition("long", "123456", SCHEMA),
-        ToolDefinition("web", kind="hosted"),
-    ]
-    problems = preflight(bad, short)
-    assert [(problem.tool, problem.what, problem.refused) for problem in problems] == [
-        ("", "name", True),
-        ("a.b", "name", False),
-        ("long", "length of the description", True),
-    ]
-    assert str(problems[2]) == "tool 'long': length of the description is 6, the limit is 5"
-    kept, losses = drop_refused_tools(bad[1:], short)
-    assert [tool.name for tool in kept] == ["a.b", "web"]
-    assert [loss.subject for loss in losses] == ["tool 'long'"]
-
-
-def test_preflight_finds_a_name_that_stands_twice() -> None:
-    one = ToolDefinition("one", "", SCHEMA)
-    web = ToolDefinition("web", kind="hosted")
-    twice = [one, one, replace(one, namespace="crm"), web, web]
-    assert preflight(twice, OPENAI) == [Problem("one", "number of tools of this name", 2, 1, refused=False)]
-
-
-def test_preflight_measures_the_body() -> None:
-    small = replace(CLAUDE, limits=replace(CLAUDE.limits, request_bytes=20))
-    assert [problem.what for problem in preflight([], small, {"messages": ["x" * 20]})] == ["size of the request in bytes"]
-    mark: dict[str, Any] = {"cache_control": {"type": "ephemeral"}}
-    body = {"system": [mark, mark], "messages": [{"content": [mark, mark, {"cache_control": None}]}], "tools": [mark]}
-    assert preflight([], CLAUDE, body) == [Problem("", "number of cache_control marks", 5, 4)]
-
-
-def test_problem_as_an_error() -> None:
-    error = Problem("t", "name", "x", "y").to_error(OPENAI)
-    assert isinstance(error, LimitExceeded)
-    assert (error.quantity, error.limit, error.value, error.provider) == (
-        "name of tool 't'",
-        "y",
-        "x",
-        "OpenAI Chat Completions",
-    )
-    whole = Problem("", "number of tools", 129, 128)
-    assert str(whole) == "number of tools is 129, the limit is 128"
-    assert str(whole.to_error(OPENAI)) == "number of tools is 129, over the limit of OpenAI Chat Completions: 128"

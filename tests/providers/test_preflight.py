@@ -25,6 +25,7 @@ CASES: dict[str, tuple[Profile, list[ToolDefinition], Any, list[Problem]]] = {
     "a name that is mapped": (resolve_profile("openai-chat"), [ToolDefinition("a.b")], None,
         [Problem("a.b", "name", "3 characters", "pattern [a-zA-Z0-9_-]{1,64}", refused=False)]),
     "a long description": (SHORT, [ToolDefinition("a", "abcdef")], None, [Problem("a", "length of the description", 6, 5)]),
+    "the same name in two namespaces": (SHORT, [ToolDefinition("a"), ToolDefinition("a", namespace="crm")], None, []),
     "twice": (SHORT, [ToolDefinition("a"), ToolDefinition("a", "x")], None,
         [Problem("a", "number of tools of this name", 2, 1, refused=False)]),
     "hosted tools have no limits of ours": (SHORT, [ToolDefinition("web:search", kind="hosted")] * 2, None, []),
