@@ -12,7 +12,10 @@ import pytest
 
 from toolglot.cli.entry import main
 
-__all__ = ["PLAIN", "Outcome", "json_lines", "run_cli", "run_program"]
+__all__ = ["PLAIN", "Capture", "Outcome", "Patch", "json_lines", "run_cli", "run_program"]
+
+Capture = pytest.CaptureFixture[str]
+Patch = pytest.MonkeyPatch
 
 PLAIN = {"NO_COLOR": "1", "TERM": "dumb", "COLUMNS": "200"}
 

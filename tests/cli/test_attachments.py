@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
+from cli_kit import Patch
 
 from toolglot.cli.attachments import extract_attachments, load_attachment
 from toolglot.errors import UsageError
@@ -12,7 +13,7 @@ from toolglot.messages import Media, Text
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, monkeypatch: Patch) -> Path:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("USERPROFILE", str(tmp_path))
     monkeypatch.setenv("TOOLGLOT_CONFIG", str(tmp_path / "config.toml"))
@@ -93,7 +94,7 @@ class TestRefused:
         with pytest.raises(UsageError, match="20,000,001 bytes, the limit is 20,000,000"):
             load_attachment(tmp_path / "huge.bin")
 
-    def test_a_huge_file_is_not_read_first(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_huge_file_is_not_read_first(self, tmp_path: Path, monkeypatch: Patch) -> None:
         with (tmp_path / "huge.bin").open("wb") as file:
             file.truncate(10**12)
         monkeypatch.setattr(Path, "read_bytes", _never)
@@ -101,7 +102,7 @@ class TestRefused:
             load_attachment(tmp_path / "huge.bin")
 
     @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with a name here")
-    def test_what_is_no_file_is_not_waited_for(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_what_is_no_file_is_not_waited_for(self, tmp_path: Path, monkeypatch: Patch) -> None:
         os.mkfifo(tmp_path / "pipe")
         monkeypatch.setattr(Path, "read_bytes", _never)
         with pytest.raises(UsageError):

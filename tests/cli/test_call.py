@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cli_kit import Capture, Patch
 
 from toolglot.cli import main as command_line
 from toolglot.cli.call import call_lines, call_once
@@ -29,7 +30,7 @@ def picture() -> list:
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, monkeypatch: Patch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TOOLGLOT_STATE", str(tmp_path.parent / f"{tmp_path.name}-state"))
     (tmp_path / "call_tools.py").write_text(TOOLS)
@@ -47,29 +48,29 @@ def _dumps(value: Any) -> str:
 
 
 class TestOne:
-    def test_its_text_is_printed(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_its_text_is_printed(self, folder: Path, capsys: Capture) -> None:
         assert once("read", {"path": "a.txt"}) == 0
         assert capsys.readouterr().out.startswith("1\tone\n2\ttwo")
 
-    def test_a_failure_is_a_sentence_and_exit_1(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_a_failure_is_a_sentence_and_exit_1(self, folder: Path, capsys: Capture) -> None:
         assert once("read", {"path": "b.txt"}) == 1
         said = capsys.readouterr()
         assert said.out == ""
         assert said.err.startswith("toolglot: ")
         assert "b.txt" in said.err
 
-    def test_the_workspace_is_the_root_and_nothing_else(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_the_workspace_is_the_root_and_nothing_else(self, folder: Path, capsys: Capture) -> None:
         inner = folder / "inner"
         inner.mkdir()
         assert once("read", {"path": "../a.txt"}, root=inner) == 1
         assert "outside of the workspace" in capsys.readouterr().err
 
     @pytest.mark.parametrize(("yes", "code", "said"), [(False, 1, "needs approval"), (True, 0, "did it")])
-    def test_approvals(self, yes: bool, code: int, said: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_approvals(self, yes: bool, code: int, said: str, folder: Path, capsys: Capture) -> None:
         assert once("risky", {"what": "it"}, yes=yes, tools=("call_tools:risky",)) == code
         assert said in "".join(capsys.readouterr())
 
-    def test_media_are_named(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_media_are_named(self, folder: Path, capsys: Capture) -> None:
         assert once("picture", tools=("call_tools:picture",)) == 0
         assert capsys.readouterr().out == "see\n[image image/png a.png]\n"
 
@@ -78,7 +79,7 @@ class TestOne:
         with pytest.raises(UsageError, match="not a JSON object"):
             once("read", arguments)
 
-    def test_the_audit_log_has_the_real_target(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_the_audit_log_has_the_real_target(self, folder: Path, capsys: Capture) -> None:
         (folder / "link.txt").symlink_to("a.txt")
         assert once("write", {"path": "new/b.txt", "content": "x"}) == 0
         assert once("read", {"path": "link.txt"}) == 0
@@ -134,7 +135,7 @@ class TestLines:
     def test_all_good_is_exit_0(self, folder: Path, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
         assert self.run(folder, [{"id": 1, "tool": "list_dir", "arguments": {"path": "."}}], capsysbinary)[0] == 0
 
-    def test_what_still_runs_at_the_end_is_named_once(self, folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    def test_what_still_runs_at_the_end_is_named_once(self, folder: Path, capfd: Capture) -> None:
         line = {"id": 1, "tool": "shell", "arguments": {"command": "sleep 60", "background": True}}
         file = folder / "calls.jsonl"
         file.write_text(f"{_dumps(line)}\n{_dumps(line)}\n")
@@ -155,7 +156,7 @@ class TestWhatEnds:
         ],
     )
     def test_a_command_that_goes_on_is_named(
-        self, model: str | None, name: str, arguments: Any, ended: str, folder: Path, capsys: pytest.CaptureFixture[str]
+        self, model: str | None, name: str, arguments: Any, ended: str, folder: Path, capsys: Capture
     ) -> None:
         assert call_once(Flags(), name, _dumps(arguments), model=model, yes=True, json=False) == 0
         said = capsys.readouterr().err
@@ -163,7 +164,7 @@ class TestWhatEnds:
         assert said.count("\n") == bool(ended)
 
 
-def entered(monkeypatch: pytest.MonkeyPatch, *words: str) -> object:
+def entered(monkeypatch: Patch, *words: str) -> object:
     """The exit code of a command line."""
     monkeypatch.setattr(sys, "argv", ["toolglot", *words])
     with pytest.raises(SystemExit) as left:
@@ -182,12 +183,7 @@ class TestWrongUsage:
         ],
     )
     def test_what_would_be_ignored_is_refused(
-        self,
-        words: tuple[str, ...],
-        named: str,
-        folder: Path,
-        monkeypatch: pytest.MonkeyPatch,
-        capsys: pytest.CaptureFixture[str],
+        self, words: tuple[str, ...], named: str, folder: Path, monkeypatch: Patch, capsys: Capture
     ) -> None:
         assert entered(monkeypatch, "call", *words) == 2
         out, err = capsys.readouterr()
@@ -207,7 +203,7 @@ class TestWrongUsage:
         ids=" ".join,
     )
     def test_a_folder_that_is_gone_is_one_sentence(
-        self, words: tuple[str, ...], folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+        self, words: tuple[str, ...], folder: Path, monkeypatch: Patch, capsys: Capture
     ) -> None:
         gone = folder / "gone"
         gone.mkdir()
@@ -216,9 +212,7 @@ class TestWrongUsage:
         assert entered(monkeypatch, *words) == 2
         assert capsys.readouterr().err == "toolglot: the current directory no longer exists: change to another one\n"
 
-    def test_a_failure_of_the_system_is_a_sentence_too(
-        self, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_a_failure_of_the_system_is_a_sentence_too(self, folder: Path, monkeypatch: Patch, capsys: Capture) -> None:
         def fails(**_: object) -> None:
             raise PermissionError(13, "Permission denied", "x")
 

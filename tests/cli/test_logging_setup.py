@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from cli_kit import Patch
 
 from toolglot.cli.logging_setup import configure_logging, effective_level
 from toolglot.engine.factory import create_engine
@@ -73,7 +74,7 @@ def lines(tmp_path: Path) -> Any:
 
 
 @pytest.fixture(autouse=True)
-def a_terminal_with_colours(monkeypatch: pytest.MonkeyPatch) -> None:
+def a_terminal_with_colours(monkeypatch: Patch) -> None:
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm")
 
@@ -151,7 +152,7 @@ class TestLinesForPeople:
     @pytest.mark.parametrize(
         ("variable", "value", "dim"), [("TERM", "xterm", True), ("TERM", "dumb", False), ("NO_COLOR", "1", False)]
     )
-    def test_it_is_dim_on_a_terminal(self, variable: str, value: str, dim: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_it_is_dim_on_a_terminal(self, variable: str, value: str, dim: bool, monkeypatch: Patch) -> None:
         monkeypatch.setenv(variable, value)
         out = written(out=Terminal())
         log.info("hello")
@@ -299,7 +300,7 @@ class TestTheFile:
         log.info("after")
         assert [line[:6] for line in path.read_text().splitlines()] == ["before", '{"time']
 
-    def test_a_home_is_found(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_home_is_found(self, tmp_path: Path, monkeypatch: Patch) -> None:
         monkeypatch.setenv("HOME", str(tmp_path))
         configure_logging("info", Path("~/log"), secrets=secrets)
         assert (tmp_path / "log").exists()
@@ -367,7 +368,7 @@ class TestWhatIsTold:
         asyncio.run(engine.ask(Request("", [user("say hi")], stream=True)))
         assert lines()[0]["url"] == "http://simulator/@gemini/v1beta/models/gemini-3-pro-preview:generateContent"
 
-    def test_nothing_is_made_for_a_log_that_is_off(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_nothing_is_made_for_a_log_that_is_off(self, monkeypatch: Patch) -> None:
         def never() -> None:
             raise AssertionError("an id was made")
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import keyring
 import pytest
+from cli_kit import Capture, Patch
 from keyring.backend import KeyringBackend
 from keyring.backends import fail
 
@@ -59,7 +60,7 @@ class Stubborn(Memory):
 
 
 @pytest.fixture(autouse=True)
-def memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Memory]:
+def memory(monkeypatch: Patch, tmp_path: Path) -> Iterator[Memory]:
     for name in KEY_VARIABLES:
         monkeypatch.delenv(name, raising=False)
     for name in ("HOME", "USERPROFILE", "APPDATA", "XDG_DATA_HOME"):
@@ -72,7 +73,7 @@ def memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Memory]:
     keyring.set_keyring(before)
 
 
-def pipe(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+def pipe(monkeypatch: Patch, text: str) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO(text))
 
 
@@ -86,23 +87,14 @@ class TestKeys:
         ("provider", "account"),
         [("anthropic", "anthropic"), ("openai", "openai"), ("openai-chat", "openai"), ("azure", "azure"), ("google", "gemini")],
     )
-    def test_a_key_from_a_pipe(
-        self,
-        provider: str,
-        account: str,
-        memory: Memory,
-        monkeypatch: pytest.MonkeyPatch,
-        capsys: pytest.CaptureFixture[str],
-    ) -> None:
+    def test_a_key_from_a_pipe(self, provider: str, account: str, memory: Memory, monkeypatch: Patch, capsys: Capture) -> None:
         pipe(monkeypatch, f"{KEY}\nanother line\n")
         assert login(provider) == 0
         assert memory.kept == {("toolglot", account): KEY}
         out, err = capsys.readouterr()
         assert (out, err) == (f"stored the key for {account} in the system keyring\n", "")
 
-    def test_a_key_that_is_typed_is_not_shown(
-        self, memory: Memory, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_a_key_that_is_typed_is_not_shown(self, memory: Memory, monkeypatch: Patch, capsys: Capture) -> None:
         monkeypatch.setattr(sys, "stdin", Terminal())
         asked: list[str] = []
 
@@ -118,7 +110,7 @@ class TestKeys:
 
     @pytest.mark.parametrize(("error", "code"), [(KeyboardInterrupt, 130), (EOFError, None)])
     def test_somebody_thinks_better_of_it(
-        self, error: type[BaseException], code: int | None, memory: Memory, monkeypatch: pytest.MonkeyPatch
+        self, error: type[BaseException], code: int | None, memory: Memory, monkeypatch: Patch
     ) -> None:
         monkeypatch.setattr(sys, "stdin", Terminal())
 
@@ -136,15 +128,13 @@ class TestKeys:
     @pytest.mark.parametrize(
         ("text", "words"), [("", "no key was entered"), ("\n", "GROQ_API_KEY"), ("a b c", "not a key"), ("ключ", "not a key")]
     )
-    def test_what_is_no_key(self, text: str, words: str, memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_what_is_no_key(self, text: str, words: str, memory: Memory, monkeypatch: Patch) -> None:
         pipe(monkeypatch, text)
         with pytest.raises(UsageError, match=words):
             login("groq")
         assert memory.kept == {}
 
-    def test_a_variable_that_goes_first_is_named(
-        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_a_variable_that_goes_first_is_named(self, monkeypatch: Patch, capsys: Capture) -> None:
         monkeypatch.setenv("ANTHROPIC_AUTH_TOKEN", "other-key")
         pipe(monkeypatch, KEY)
         login("anthropic")
@@ -152,7 +142,7 @@ class TestKeys:
         logout("anthropic")
         assert capsys.readouterr().err == "note: ANTHROPIC_AUTH_TOKEN is still set\n"
 
-    def test_no_package(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_no_package(self, monkeypatch: Patch) -> None:
         monkeypatch.setitem(sys.modules, "keyring", None)
         with pytest.raises(ToolglotError, match=r"pip install 'toolglot\[keyring\]'`, or set GROQ_API_KEY"):
             login("groq")
@@ -162,7 +152,7 @@ class TestKeys:
         with pytest.raises(ToolglotError, match="no usable keyring: set GROQ_API_KEY"):
             login("groq")
 
-    def test_a_keyring_that_does_not_do_it(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_keyring_that_does_not_do_it(self, monkeypatch: Patch) -> None:
         stubborn = Stubborn()
         keyring.set_keyring(stubborn)
         pipe(monkeypatch, KEY)
@@ -186,7 +176,7 @@ class TestKeys:
         with pytest.raises(UsageError, match="only applies to copilot"):
             login("groq", host="company.ghe.com")
 
-    def test_logout(self, memory: Memory, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_logout(self, memory: Memory, monkeypatch: Patch, capsys: Capture) -> None:
         pipe(monkeypatch, KEY)
         login("azure-chat")
         capsys.readouterr()
@@ -265,7 +255,7 @@ class TestCopilot:
 
     @pytest.mark.parametrize("backend", [Memory, fail.Keyring], ids=["keyring", "file"])
     def test_from_the_code_to_an_answer_and_out_again(
-        self, backend: type[KeyringBackend], github: StandIn, capsys: pytest.CaptureFixture[str]
+        self, backend: type[KeyringBackend], github: StandIn, capsys: Capture
     ) -> None:
         keyring.set_keyring(backend())
         assert self.login(github) == 0
@@ -300,7 +290,7 @@ class TestCopilot:
             self.login(github)
         assert copilot.find_login() is None
 
-    def test_somebody_thinks_better_of_it(self, github: StandIn, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_somebody_thinks_better_of_it(self, github: StandIn, capsys: Capture) -> None:
         assert self.login(github, interrupt=True) == 130
         assert "Traceback" not in "".join(capsys.readouterr())
         assert copilot.find_login() is None

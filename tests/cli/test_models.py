@@ -5,6 +5,7 @@ import json
 from typing import Any
 
 import pytest
+from cli_kit import Capture, Patch
 
 from toolglot.cli.models import Printer, find_profile, show_models
 from toolglot.errors import UnknownName
@@ -20,13 +21,13 @@ class Terminal(io.StringIO):
 
 
 @pytest.fixture(autouse=True)
-def _quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+def _quiet(monkeypatch: Patch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("NO_COLOR", raising=False)
 
 
-def shown(capsys: pytest.CaptureFixture[str], pattern: str | None = None, *, json: bool = False) -> str:
+def shown(capsys: Capture, pattern: str | None = None, *, json: bool = False) -> str:
     assert show_models(pattern, json=json) == 0
     out, err = capsys.readouterr()
     assert err == ""
@@ -37,9 +38,7 @@ def shown(capsys: pytest.CaptureFixture[str], pattern: str | None = None, *, jso
 
 
 @pytest.mark.parametrize("columns", [30, 40, 60, 80, 120, 200])
-def test_all_providers_fit_the_terminal(
-    columns: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_all_providers_fit_the_terminal(columns: int, capsys: Capture, monkeypatch: Patch) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
     out = shown(capsys)
     assert max(map(len, out.splitlines())) <= columns
@@ -47,7 +46,7 @@ def test_all_providers_fit_the_terminal(
     assert "\x1b" not in out
 
 
-def test_a_wide_terminal_has_all_columns(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wide_terminal_has_all_columns(capsys: Capture, monkeypatch: Patch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     head, *rows = shown(capsys).splitlines()
     assert head.split() == ["provider", "wire", "tools", "strict", "choice", "facade", "key", "as", "of"]
@@ -57,11 +56,11 @@ def test_a_wide_terminal_has_all_columns(capsys: pytest.CaptureFixture[str], mon
     assert found["ollama"][3] == "auto"
 
 
-def test_what_has_no_room_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_has_no_room_is_said(capsys: Capture) -> None:
     assert "Columns hidden (use a wider terminal or --json): facade, key, as of" in shown(capsys)
 
 
-def test_colours_are_for_terminals_only(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_colours_are_for_terminals_only(monkeypatch: Patch) -> None:
     terminal = Terminal()
     monkeypatch.setattr("sys.stdout", terminal)
     show_models(None, json=False)
@@ -72,7 +71,7 @@ def test_colours_are_for_terminals_only(monkeypatch: pytest.MonkeyPatch) -> None
     assert "\x1b" not in plain.getvalue()
 
 
-def test_json_has_one_complete_object_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_has_one_complete_object_a_line(capsys: Capture) -> None:
     lines = [json.loads(line) for line in shown(capsys, json=True).splitlines()]
     assert [line["id"] for line in lines] == list(PROFILES)
     for line in lines:
@@ -84,7 +83,7 @@ def test_json_has_one_complete_object_a_line(capsys: pytest.CaptureFixture[str])
 # ---- one of them
 
 
-def test_one_model_in_full(capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_model_in_full(capsys: Capture) -> None:
     out = shown(capsys, "anthropic:claude-opus-5")
     for part in (
         "Anthropic Messages · anthropic:claude-opus-5",
@@ -101,7 +100,7 @@ def test_one_model_in_full(capsys: pytest.CaptureFixture[str]) -> None:
         assert part in out
 
 
-def test_what_is_not_known_is_said_so(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_not_known_is_said_so(capsys: Capture) -> None:
     out = shown(capsys, "groq:some-model")
     assert out.count("unknown") == 2
     assert "For this model" not in out
@@ -109,14 +108,12 @@ def test_what_is_not_known_is_said_so(capsys: pytest.CaptureFixture[str]) -> Non
 
 @pytest.mark.parametrize("pattern", ["openai", "compatible", "vertex:gemini-3-pro-preview", "openrouter:google/gemini-2.5-pro"])
 @pytest.mark.parametrize("columns", [40, 80])
-def test_one_of_them_fits_the_terminal(
-    pattern: str, columns: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_of_them_fits_the_terminal(pattern: str, columns: int, capsys: Capture, monkeypatch: Patch) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
     assert max(map(len, shown(capsys, pattern).splitlines())) <= columns
 
 
-def test_json_of_a_model_has_its_facts_with_sources(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_of_a_model_has_its_facts_with_sources(capsys: Capture) -> None:
     (line,) = shown(capsys, "anthropic:claude-opus-5", json=True).splitlines()
     said: dict[str, Any] = json.loads(line)
     assert said["model"] == "claude-opus-5"
@@ -152,7 +149,7 @@ def test_an_unknown_provider_names_the_nearest(pattern: str) -> None:
 # ---- the sheet
 
 
-def test_a_sheet_shows_nothing_that_a_terminal_obeys(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sheet_shows_nothing_that_a_terminal_obeys(monkeypatch: Patch) -> None:
     sheet = Printer(out := io.StringIO())
     sheet.print_text("a\x1b[31mb\x07")
     sheet.print_pairs([("label\x1b", "value\u202e")])
@@ -167,7 +164,7 @@ def test_a_sheet_writes_what_the_encoding_can_say() -> None:
     assert out.read() == "über ? ?\n"
 
 
-def test_a_long_label_stands_over_its_value(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_label_stands_over_its_value(monkeypatch: Patch) -> None:
     sheet = Printer(out := io.StringIO())
     sheet.print_pairs([("short", "1"), ("x" * 30, "2")])
     assert out.getvalue() == f"  short  1\n  {'x' * 30}\n    2\n"

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cli_kit import Capture, Patch
 
 from toolglot.cli.startup import DEFAULT_MODELS, Flags, prepare, require_key
 from toolglot.config.trust import is_trusted
@@ -43,7 +44,7 @@ ODD = [1, 2]
 
 
 @pytest.fixture(autouse=True)
-def home(isolated_home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def home(isolated_home: Path, monkeypatch: Patch) -> Iterator[Path]:
     work = isolated_home / "work"
     work.mkdir()
     (isolated_home / "user").mkdir()
@@ -152,9 +153,7 @@ class TestTools:
             ({}, ""),
         ],
     )
-    def test_facade_without_tools_is_reported(
-        self, flags: dict[str, Any], reason: str, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_facade_without_tools_is_reported(self, flags: dict[str, Any], reason: str, capsys: Capture) -> None:
         with prepare(Flags(model="simulator", **flags)):
             assert capsys.readouterr().err == (f"toolglot: --facade codex has no effect: {reason}\n" if reason else "")
 
@@ -245,7 +244,7 @@ class TestTrust:
         ("project", "note"), [(PROJECT, "ignoring tools in"), (f'facade = "mine.toml"\n{PROJECT}', "ignoring facade, tools in")]
     )
     def test_ignored_settings_are_reported_if_nobody_can_be_asked(
-        self, project: str, note: str, home: Path, capsys: pytest.CaptureFixture[str]
+        self, project: str, note: str, home: Path, capsys: Capture
     ) -> None:
         (home / "toolglot.toml").write_text(project)
         assert prepare(Flags()).tools == []

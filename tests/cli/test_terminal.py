@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cli_kit import Patch
 
 pytest.importorskip("pty", reason="there are no pseudo-terminals here")
 
@@ -73,7 +74,7 @@ class TestTerminal:
         gc.collect()
         assert len(os.listdir("/dev/fd")) == before
 
-    def test_environment_is_independent_of_the_test_run(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_environment_is_independent_of_the_test_run(self, tmp_path: Path, monkeypatch: Patch) -> None:
         monkeypatch.setenv("NO_COLOR", "1")
         monkeypatch.setenv("COLUMNS", "7")
         values = "getcwd(), environ['TERM'], environ['MINE'], 'NO_COLOR' in environ, get_terminal_size()[0]"

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cli_kit import Capture, Patch
 
 from toolglot.builtin.tools import coding_tools
 from toolglot.cli.tools import show_tools
@@ -48,12 +49,12 @@ LOOK = ToolDefinition("look", "Look.", {"type": "object", "properties": {}}, nam
 
 
 @pytest.fixture(autouse=True)
-def _width(monkeypatch: pytest.MonkeyPatch) -> None:
+def _width(monkeypatch: Patch) -> None:
     monkeypatch.setenv("COLUMNS", "100")
 
 
 def shown(
-    capsys: pytest.CaptureFixture[str],
+    capsys: Capture,
     tools: list[Any],
     *,
     model: str | None = None,
@@ -90,7 +91,7 @@ class Wiretap:
         "simulator:openrouter/google/gemini-2.5-pro",
     ],
 )
-def test_json_is_what_an_agent_sends(model: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_is_what_an_agent_sends(model: str, capsys: Capture) -> None:
     tools: list[Any] = [get_weather, add]
     transport = Wiretap()
     asyncio.run(Orchestrator(create_engine(model, transport=transport), tools=tools).run("say hello"))
@@ -100,13 +101,13 @@ def test_json_is_what_an_agent_sends(model: str, capsys: pytest.CaptureFixture[s
 
 
 @pytest.mark.parametrize("wire", SPECS)
-def test_a_wire_is_enough(wire: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_wire_is_enough(wire: str, capsys: Capture) -> None:
     out, err = shown(capsys, [add], wire=wire, json=True)
     assert "Adds two numbers." in out
     assert err == ""
 
 
-def test_with_json_what_is_lost_goes_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+def test_with_json_what_is_lost_goes_to_stderr(capsys: Capture) -> None:
     out, err = shown(capsys, [ROUTE], model="anthropic:claude-opus-5", json=True)
     assert json.loads(out)[0]["name"].startswith("maps_plan_route")
     assert err.startswith("repaired: tool name 'maps.plan_route' at tools")
@@ -115,7 +116,7 @@ def test_with_json_what_is_lost_goes_to_stderr(capsys: pytest.CaptureFixture[str
     assert [line.split(" at ")[0] for line in err.splitlines()] == ["lost: default", "lost: map"]
 
 
-def test_where_no_tool_is_left_the_field_is_null(capsys: pytest.CaptureFixture[str]) -> None:
+def test_where_no_tool_is_left_the_field_is_null(capsys: Capture) -> None:
     assert show_tools([SEARCH], model=None, wire="ollama-chat", facade=None, json=True) == 1
     out, err = capsys.readouterr()
     assert out == "null\n"
@@ -125,7 +126,7 @@ def test_where_no_tool_is_left_the_field_is_null(capsys: pytest.CaptureFixture[s
 # ---- for people
 
 
-def test_the_text_has_what_the_model_sees_and_what_it_does_not(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_text_has_what_the_model_sees_and_what_it_does_not(capsys: Capture) -> None:
     out, err = shown(capsys, [get_weather, ROUTE], model="gemini:gemini-3-pro-preview")
     assert err == ""
     assert out.startswith("Google Gemini (Developer API) · gemini-3-pro-preview · gemini\n")
@@ -145,19 +146,19 @@ def test_the_text_has_what_the_model_sees_and_what_it_does_not(capsys: pytest.Ca
         ("ollama-chat", ["add", "patch", "files__look"]),
     ],
 )
-def test_every_tool_is_shown_by_its_name_on_the_wire(wire: str, names: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_tool_is_shown_by_its_name_on_the_wire(wire: str, names: list[str], capsys: Capture) -> None:
     out, _ = shown(capsys, [add, SEARCH, PATCH, LOOK], wire=wire)
     heads = [line for before, line in pairwise(out.splitlines()) if not before and not line.startswith(("lost:", "mended:"))]
     assert heads == names
 
 
-def test_a_tool_without_a_name_has_its_type(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_tool_without_a_name_has_its_type(capsys: Capture) -> None:
     built_in = ToolDefinition("search", kind="hosted", wire="gemini", opaque={"googleSearch": {}})
     out, _ = shown(capsys, [built_in], wire="gemini")
     assert "\ngoogleSearch\n" in out
 
 
-def test_without_a_target_tools_are_shown_as_they_were_defined(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_target_tools_are_shown_as_they_were_defined(capsys: Capture) -> None:
     out, _ = shown(capsys, [add, ROUTE, LOOK])
     assert out.startswith("As defined")
     assert '{"namespace":"files"}' in out
@@ -167,13 +168,13 @@ def test_without_a_target_tools_are_shown_as_they_were_defined(capsys: pytest.Ca
     assert err == ""
 
 
-def test_a_description_cannot_command_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_description_cannot_command_the_terminal(capsys: Capture) -> None:
     evil = ToolDefinition("evil", "a\x1b]0;b\x07\u202e", {"type": "object", "properties": {"x": {"description": "\u202e\x9b"}}})
     out, _ = shown(capsys, [evil], wire="openai-chat")
     assert not {"\x1b", "\x07", "\x9b", "\u202e"} & {*out}
 
 
-def test_words_fit_a_narrow_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_words_fit_a_narrow_terminal(capsys: Capture, monkeypatch: Patch) -> None:
     monkeypatch.setenv("COLUMNS", "40")
     out, _ = shown(capsys, [get_weather, ROUTE], model="gemini:gemini-3-pro-preview")
     assert max(len(line) for line in out.splitlines() if '"' not in line) <= 40
@@ -234,9 +235,7 @@ def sent_by_an_agent(model: str, tools: list[Any], **options: Any) -> Any:
 
 @pytest.mark.untraced
 @pytest.mark.parametrize("model", FACED)
-def test_built_in_tools_are_shown_as_the_models_own_harness_shows_them(
-    model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_built_in_tools_are_shown_as_the_models_own_harness_shows_them(model: str, tmp_path: Path, capsys: Capture) -> None:
     tools: list[Any] = [*coding_tools(tmp_path), get_weather]
     out, _ = shown(capsys, tools, model=model, json=True)
     assert json.loads(out) == sent_by_an_agent(model, tools)
@@ -244,13 +243,13 @@ def test_built_in_tools_are_shown_as_the_models_own_harness_shows_them(
 
 @pytest.mark.untraced
 @pytest.mark.parametrize("facade", FACADE_MODULES)
-def test_a_facade_may_be_named(facade: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_facade_may_be_named(facade: str, tmp_path: Path, capsys: Capture) -> None:
     model, tools = "simulator:anthropic/claude-sonnet-4-5", coding_tools(tmp_path)
     assert show_tools(tools, model=model, wire=None, facade=facade, json=True) == 0
     assert json.loads(capsys.readouterr().out) == sent_by_an_agent(model, tools, facade=facade)
 
 
-def test_a_facade_may_be_somebodys_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_facade_may_be_somebodys_own(tmp_path: Path, capsys: Capture) -> None:
     file = tmp_path / "own.toml"
     file.write_text(OWN)
     tools: list[Any] = [*coding_tools(tmp_path), add]
@@ -275,16 +274,16 @@ def test_what_is_wrong_with_ones_own_facade_is_told(content: bytes, sentence: st
         show_tools(coding_tools(tmp_path), model=None, wire=None, facade=str(file), json=True)
 
 
-def test_without_a_model_built_in_tools_have_our_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_model_built_in_tools_have_our_names(tmp_path: Path, capsys: Capture) -> None:
     out, _ = shown(capsys, list(coding_tools(tmp_path)), wire="gemini", json=True)
     assert {"read", "multi_edit", "patch"} <= {one["name"] for one in json.loads(out)[0]["functionDeclarations"]}
 
 
-def test_neutral_is_a_facade(capsys: pytest.CaptureFixture[str]) -> None:
+def test_neutral_is_a_facade(capsys: Capture) -> None:
     assert show_tools([add], model=None, wire="gemini", facade="neutral", json=True) == 0
     assert "add" in capsys.readouterr().out
 
 
-def test_model_and_wire_may_agree(capsys: pytest.CaptureFixture[str]) -> None:
+def test_model_and_wire_may_agree(capsys: Capture) -> None:
     out, _ = shown(capsys, [add], model="xai:grok-4", wire="openai-chat")
     assert out.startswith("xAI Grok · grok-4 · openai-chat")

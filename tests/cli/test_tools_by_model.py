@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cli_kit import Capture, Patch
 
 from toolglot.cli.main import app
 from toolglot.errors import UnknownName, UsageError
@@ -25,20 +26,20 @@ other = 5
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, monkeypatch: Patch) -> Path:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.txt").write_text("one\n")
     (tmp_path / "own_harness.py").write_text(MINE)
     return tmp_path
 
 
-def run(capfd: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+def run(capfd: Capture, *words: str) -> tuple[int, str, str]:
     code = app(list(words), standalone_mode=False)
     out, err = capfd.readouterr()
     return int(code or 0), out, err
 
 
-def tools(capfd: pytest.CaptureFixture[str], *words: str) -> Any:
+def tools(capfd: Capture, *words: str) -> Any:
     return json.loads(run(capfd, "tools", *words, "--json")[1])
 
 
@@ -51,19 +52,17 @@ def tools(capfd: pytest.CaptureFixture[str], *words: str) -> Any:
         (("-m", "openai:gpt-5.2"), "shell_command"),
     ],
 )
-def test_a_model_may_stand_alone_beside_its_wire(
-    folder: Path, capfd: pytest.CaptureFixture[str], words: tuple[str, ...], name: str
-) -> None:
+def test_a_model_may_stand_alone_beside_its_wire(folder: Path, capfd: Capture, words: tuple[str, ...], name: str) -> None:
     assert name in [one.get("name") for one in tools(capfd, *words)]
 
 
-def test_a_provider_with_two_wires_is_asked_on_the_one_that_is_named(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_provider_with_two_wires_is_asked_on_the_one_that_is_named(folder: Path, capfd: Capture) -> None:
     found = tools(capfd, "--wire", "openai-chat", "-m", "openai:gpt-5.5")
     assert {one["type"] for one in found} <= {"function", "custom"}
     assert "exec_command" in [one["function"]["name"] for one in found if one["type"] == "function"]
 
 
-def test_tools_that_a_model_knows_are_declared_by_their_types(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_tools_that_a_model_knows_are_declared_by_their_types(folder: Path, capfd: Capture) -> None:
     hosted = tools(capfd, "--facade", "openai-hosted", "-m", "openai:gpt-5.2")
     assert hosted[:2] == [{"type": "shell", "environment": {"type": "local"}}, {"type": "apply_patch"}]
     typed = tools(capfd, "--facade", "anthropic-api", "-m", "anthropic:claude-opus-5")
@@ -71,7 +70,7 @@ def test_tools_that_a_model_knows_are_declared_by_their_types(folder: Path, capf
 
 
 class TestAFacadeOfOnesOwn:
-    def test_is_named_as_an_object_of_a_module(self, folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    def test_is_named_as_an_object_of_a_module(self, folder: Path, capfd: Capture) -> None:
         found = tools(capfd, "--facade", "own_harness:mine", "--wire", "ollama-chat")
         names = [one["function"]["name"] for one in found]
         assert names[0] == "show"
@@ -103,14 +102,14 @@ class TestCall:
         ],
     )
     def test_goes_by_the_names_of_a_model(
-        self, folder: Path, capfd: pytest.CaptureFixture[str], model: str, name: str, arguments: str, said: str
+        self, folder: Path, capfd: Capture, model: str, name: str, arguments: str, said: str
     ) -> None:
         code, out, _ = run(capfd, "call", name, arguments, "-m", model, "-y")
         assert code == 0
         assert said in out
 
     @pytest.mark.parametrize("model", ["xai:grok-4", "grok-4", "simulator:xai/grok-4"])
-    def test_a_tool_for_some_models_is_theirs(self, folder: Path, capfd: pytest.CaptureFixture[str], model: str) -> None:
+    def test_a_tool_for_some_models_is_theirs(self, folder: Path, capfd: Capture, model: str) -> None:
         (folder / "own.toml").write_text(
             'id = "own"\n[[views]]\nname = "look"\nbase = "read"\nmodels = "^grok"\nfields = { file = "path" }\n'
             '[views.parameters]\ntype = "object"\nrequired = ["file"]\nproperties.file = { type = "string" }\n'
@@ -119,14 +118,14 @@ class TestCall:
         assert run(capfd, "call", "look", '{"file": "a.txt"}', "--facade", "own.toml", "-m", "gpt-5")[0] == 1
 
     @pytest.mark.parametrize("plain", [True, False], ids=["text", "object"])
-    def test_a_patch_may_be_plain_text(self, folder: Path, capfd: pytest.CaptureFixture[str], plain: bool) -> None:
+    def test_a_patch_may_be_plain_text(self, folder: Path, capfd: Capture, plain: bool) -> None:
         patch = "*** Begin Patch\n*** Add File: b.txt\n+two\n*** End Patch"
         patch = patch if plain else json.dumps({"input": patch})
         code, out, _ = run(capfd, "call", "apply_patch", patch, "-m", "gpt-5.5", "-y")
         assert (code, out.endswith("A b.txt\n")) == (0, True)
         assert (folder / "b.txt").read_text() == "two\n"
 
-    def test_what_is_left_out_of_a_call_is_said(self, folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    def test_what_is_left_out_of_a_call_is_said(self, folder: Path, capfd: Capture) -> None:
         for more in ([], ["--json"]):
             code, out, err = run(capfd, "call", "Read", '{"file_path": "a.txt", "zoom": 2}', "-m", "claude-opus-5", *more)
             assert (code, "one" in out) == (0, True)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from chat_harness import add, talk, wipe
+from cli_kit import Patch
 
 from toolglot import coding_tools
 from toolglot.cli.chat.commands import COMMANDS, find_command
@@ -154,7 +155,7 @@ class TestModel:
         assert over.agent.model.startswith("simulator:anthropic/")
         assert len(over.agent.conversation) == 4
 
-    def test_key_in_the_environment_is_enough(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_key_in_the_environment_is_enough(self, monkeypatch: Patch) -> None:
         monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
         environment.hide_environment()
         over = talk("/model openai:gpt-5.1")
@@ -226,7 +227,7 @@ class TestSaveAndLoad:
         assert len(over.agent.conversation) == 4
         assert len(load(file.read_bytes())[0]) == 2
 
-    def test_only_the_user_can_read_it_even_while_it_is_written(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_only_the_user_can_read_it_even_while_it_is_written(self, tmp_path: Path, monkeypatch: Patch) -> None:
         modes: list[int] = []
         chmod = Path.chmod
 
@@ -257,9 +258,7 @@ class TestSaveAndLoad:
         ("function", "error"),
         [("os.fsync", errno.ENOSPC), ("os.replace", errno.EIO), ("tempfile.mkstemp", errno.ENOSPC)],
     )
-    def test_failed_save_keeps_the_old_file(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: str, error: int
-    ) -> None:
+    def test_failed_save_keeps_the_old_file(self, tmp_path: Path, monkeypatch: Patch, function: str, error: int) -> None:
         file = tmp_path / "chats" / "chat.jsonl"
         talk(SAY, f"/save {file}")
         before = file.read_bytes()

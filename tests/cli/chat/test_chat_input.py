@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from cli_kit import Patch
 from prompt_toolkit.application import create_app_session
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.input import PipeInput, create_pipe_input
@@ -102,7 +103,7 @@ class TestPipe:
 
         assert asyncio.run(both()) == "late"
 
-    def test_a_line_that_cannot_be_read_is_the_end(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_line_that_cannot_be_read_is_the_end(self, monkeypatch: Patch) -> None:
         """A terminal that is gone, a descriptor that is closed: nobody waits for ever."""
 
         class Gone(io.BytesIO):
@@ -140,7 +141,7 @@ class TestKeyboard:
         with os.fdopen(reading, "rb") as file:
             assert Keyboard(file).read_pending() == ""
 
-    def test_while_a_turn_lasts_tools_find_an_empty_input(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_while_a_turn_lasts_tools_find_an_empty_input(self, tmp_path: Path, monkeypatch: Patch) -> None:
         (tmp_path / "prompts").write_text("one\ntwo\n")
         with (tmp_path / "prompts").open() as stdin:
             monkeypatch.setattr(sys, "stdin", stdin)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from cli_kit import Capture, Patch
 
 from toolglot.cli.chat import launch as module
 from toolglot.cli.chat.launch import launch, read_saved
@@ -26,7 +27,7 @@ def quiet_again() -> Iterator[None]:
 
 
 @pytest.fixture
-def piped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def piped(tmp_path: Path, monkeypatch: Patch) -> Iterator[Path]:
     """What is written to this file is typed."""
     file = tmp_path / "prompts"
     file.write_text("")
@@ -36,7 +37,7 @@ def piped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 class TestLaunch:
-    def test_prompts_of_a_pipe_are_answered(self, piped: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_prompts_of_a_pipe_are_answered(self, piped: Path, capsys: Capture) -> None:
         piped.write_text('say one\ncall add_reminder {"text": "tea", "date": "2026-12-24"}\ny\n/quit\nsay never\n')
         assert launch(Flags(), None, None) == 0
         shown = capsys.readouterr()
@@ -46,16 +47,14 @@ class TestLaunch:
         assert "\x1b" not in shown.out
         assert "the simulator answers" in shown.err
 
-    def test_a_first_prompt_is_answered_before(self, piped: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_a_first_prompt_is_answered_before(self, piped: Path, capsys: Capture) -> None:
         piped.write_text("say second\n")
         assert launch(Flags(model="simulator"), "say first", None) == 0
         shown = capsys.readouterr()
         assert shown.out.index("first") < shown.out.index("second")
         assert shown.err == ""
 
-    def test_a_saved_conversation_is_gone_on_with(
-        self, piped: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_a_saved_conversation_is_gone_on_with(self, piped: Path, tmp_path: Path, capsys: Capture) -> None:
         (tmp_path / "saved.jsonl").write_bytes(save([user("say old"), assistant("old")]))
         piped.write_text("/undo\n")
         assert launch(Flags(model="simulator"), None, Path("saved.jsonl")) == 0
@@ -92,7 +91,7 @@ class TestHistory:
 
 class TestAsking:
     @pytest.mark.parametrize(("said", "means"), [("y", True), (" YES ", True), ("n", False), ("", False), ("yesterday", False)])
-    def test_only_yes_is_yes(self, said: str, means: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_only_yes_is_yes(self, said: str, means: bool, monkeypatch: Patch) -> None:
         def answered(question: str) -> str:
             assert question.startswith("Sure? ")
             return said
@@ -101,7 +100,7 @@ class TestAsking:
         assert module._confirm("Sure?") is means  # pyright: ignore[reportPrivateUsage]
 
     @pytest.mark.parametrize("error", [EOFError, KeyboardInterrupt])
-    def test_leaving_is_no(self, error: type[BaseException], monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_leaving_is_no(self, error: type[BaseException], monkeypatch: Patch) -> None:
         def left(question: str) -> str:
             raise error
 

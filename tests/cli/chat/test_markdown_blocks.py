@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
 import pytest
+from cli_kit import Patch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -179,7 +180,7 @@ class TestLongThings:
 
     @pytest.mark.untraced
     @pytest.mark.parametrize("piece", ["some words of a line\n", "word ", "x", "```\ncode\n```\n", "- item\n\n"])
-    def test_every_character_is_looked_at_about_once(self, piece: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_every_character_is_looked_at_about_once(self, piece: str, monkeypatch: Patch) -> None:
         """However it comes: in one piece or in many."""
         looked = 0
         taken, cut_off = BlockSplitter._add_line, BlockSplitter._split_long_line  # pyright: ignore[reportPrivateUsage]

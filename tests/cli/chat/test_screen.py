@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from chat_harness import a_screen, add, plain
+from cli_kit import Patch
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
@@ -255,7 +256,7 @@ class TestNothingIsObeyed:
         assert harmful("".join(bottom(screen, 100))) == []
 
     @pytest.mark.parametrize("encoding", ["utf-8", "ascii", "cp1252"])
-    def test_it_can_be_written_whatever_the_terminal_can_write(self, encoding: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_it_can_be_written_whatever_the_terminal_can_write(self, encoding: str, monkeypatch: Patch) -> None:
         monkeypatch.setattr("sys.stdout", io.TextIOWrapper(io.BytesIO(), encoding))
         screen = Screen(_create_console())
         with screen.turn():
