@@ -132,11 +132,25 @@ def recordings(shared: Path) -> Callable[[str], list[Recording]]:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """A test that asks for `streamed` runs once for every streamed recording of the five wires."""
+    """A test that asks for `streamed` runs once for every stream of this repository and every streamed recording."""
     if "streamed" not in metafunc.fixturenames:
         return
-    if not SHARED.is_dir():
-        metafunc.parametrize("streamed", [pytest.param({}, marks=pytest.mark.skip(reason=ABSENT), id="absent")])
-        return
-    found = [record for wire in WIRES for record in _recordings(wire) if record["streaming"] and record["status"] == 200]
-    metafunc.parametrize("streamed", found, ids=[record["id"] for record in found])
+    records = _own_streams()
+    if SHARED.is_dir():
+        every = (record for wire in WIRES for record in _recordings(wire))
+        records = [*records, *(record for record in every if record["streaming"] and record["status"] == 200)]
+    metafunc.parametrize("streamed", records, ids=[record["id"] for record in records])
+
+
+@cache
+def _own_streams() -> list[Recording]:
+    """The streams of this repository, in the form of recordings: a fresh clone checks the laws on them."""
+    records: list[Recording] = []
+    for folder in sorted((Path(__file__).parent / "wire" / "streams").iterdir()):
+        if not (folder / "expected.json").is_file():
+            continue
+        for name, expected in loads_object((folder / "expected.json").read_bytes()).items():
+            record = {"id": f"{folder.name}/{name}", "api": folder.name, "response_content_type": ""}
+            calls = len(expected.get("calls", ()))
+            records.append({**record, "bytes": (folder / name).read_bytes(), "n_tool_calls": calls, "expected": expected})
+    return records

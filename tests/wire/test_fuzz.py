@@ -16,7 +16,7 @@ from toolglot.wire.codec import WIRES, create_reader
 
 pytestmark = pytest.mark.untraced
 
-MUTANTS = 50_000  # of each wire
+MUTANTS = 10_000  # of each wire
 EVERY_WIRE = pytest.mark.parametrize("wire", WIRES)
 
 # ---- mutations
