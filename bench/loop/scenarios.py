@@ -77,7 +77,7 @@ _S5 = Scenario("S5", "50 turns, 20 tools, 4 KB results", "turn", turns=50, calls
 
 def _crowd_scenario(count: int) -> Scenario:
     title = f"{count:,} conversations of S3 at once"
-    return replace(_S3, name=f"C{count}", title=title, indent="conversation", route="S3", conversations=count)
+    return replace(_S3, name=f"C{count}", title=title, unit="conversation", route="S3", conversations=count)
 
 
 ALL = {

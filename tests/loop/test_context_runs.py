@@ -920,7 +920,7 @@ def offers() -> list[Tool]:
 def test_measured_adds_up(provider: str) -> None:
     talker = agent(provider, tools=offers(), system="i" * 4_000, conversation=old())
     measured = run(talker.context_usage())
-    assert set(measured.parts) == {"instructions", "tools", "what you said", "answers"}
+    assert set(measured.parts) == {"instructions", "tools", "prompts", "answers"}
     assert abs(sum(measured.parts.values()) - measured.total) <= len(measured.parts) + 1
     assert measured.window == talker.engine.profile.limits.context
     assert measured.omitted_messages == 0

@@ -411,9 +411,9 @@ class TestWeighing:
             user("now"),
         ]
         parts = ContextMeter().tokens_by_part(messages, PLAIN)
-        assert set(parts) == {"what you said", "media", "thinking", "answers", "tool calls", "tool results"}
+        assert set(parts) == {"prompts", "media", "thinking", "answers", "tool calls", "tool results"}
         assert sum(parts.values()) == sum(map(estimate_message, messages))
-        assert set(ContextMeter(Truncation(3)).tokens_by_part(messages, PLAIN)) == {"what you said"}
+        assert set(ContextMeter(Truncation(3)).tokens_by_part(messages, PLAIN)) == {"prompts"}
 
 
 class TestBudget:
@@ -548,7 +548,7 @@ class TestView:
             (Truncation(3, 2), "[The 2 older messages of this conversation are no longer shown.]"),
             (
                 Truncation(3, None, "They met."),
-                "[The conversation so far, summed up: its 3 older messages are no longer shown.]\nThey met.",
+                "[Summary of the conversation so far; its 3 older messages are no longer shown.]\nThey met.",
             ),
         ],
     )
@@ -569,7 +569,7 @@ class TestTranscript:
         assert render_transcript(messages, "", 10_000) == (
             "user: What is in a.txt?\n\n"
             'assistant: Let me see.\ncalls read {"path":"a.txt"}\n\n'
-            "tool: read gave: hello\ntool gave: bye"
+            "tool: read returned: hello\ntool returned: bye"
         )
 
     def test_begins_with_what_was_summed_up_before(self) -> None:
@@ -585,7 +585,7 @@ class TestTranscript:
         text = render_transcript([user("BEGIN" + "x" * 9_000 + "END"), user("short")], "", 2_000)
         assert "BEGIN" in text
         assert "END\n\nuser: short" in text
-        assert "[… cut …]" in text
+        assert "[… omitted …]" in text
 
 
 def test_the_text_of_tokens_is_measured_like_the_rest() -> None:

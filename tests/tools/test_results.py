@@ -199,14 +199,14 @@ def deep() -> Any:
     [
         (lambda: object(), "an object, which is neither text nor data nor media"),
         (lambda: print, "a builtin_function_or_method, which is neither"),
-        (lambda: {"a": object()}, "a dict that JSON cannot say"),
-        (lambda: Point(1, object()), "a Point that JSON cannot say"),
+        (lambda: {"a": object()}, "a dict that JSON cannot represent"),
+        (lambda: Point(1, object()), "a Point that JSON cannot represent"),
         (lambda: SELF, "refers to itself or is nested too deeply"),
         (deep, "refers to itself or is nested too deeply"),
         (lambda: float("nan"), "NaN or infinity"),
         (lambda: {"a": [float("-inf")]}, "NaN or infinity"),
         (lambda: Point(1, float("nan")), "NaN or infinity"),
-        (lambda: {(1, 2): 3}, "a dict that JSON cannot say"),
+        (lambda: {(1, 2): 3}, "a dict that JSON cannot represent"),
         (lambda: never_awaited(), "a coroutine that was never awaited"),
         (lambda: breaks(), "OSError: disk"),
         (lambda: Sly(), "RuntimeError: no dump"),
@@ -257,7 +257,7 @@ def test_generators_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         finally:
             closed.append(True)
 
-    note = "abcabcabca\n… the tool gave more; it was stopped after 10 characters"
+    note = "abcabcabca\n… the tool was stopped after 10 characters"
     assert as_result(endless(), CALL).text == note
     assert asyncio.run(collect_async_generator(async_endless())) == note
     assert closed == [True, True]
@@ -312,7 +312,7 @@ def test_media_stay_beside_a_cut_text() -> None:
 def test_huge_media_are_refused_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(results, "MAX_MEDIA", 2**20)
     found = limit_result(result(media("image", "image/png", b"x" * (2**20 + 9))), 1000, ResultStore())
-    assert found.content == (Text("[image of 1 MB left out: models take at most 1 MB]"),)
+    assert found.content == (Text("[image of 1 MB left out: models accept at most 1 MB]"),)
 
 
 def test_huge_data_beside_a_short_text_are_left_out() -> None:
@@ -371,14 +371,14 @@ def test_the_tool_that_reads_on() -> None:
         made = ToolCall("1", "read_result", arguments)
         return reader.call(reader.bind(made).values, Context(made))
 
-    assert read(handle=handle, offset=2, limit=3) == "234\n[characters 2 to 5 of 10; go on with offset=5]"
+    assert read(handle=handle, offset=2, limit=3) == "234\n[characters 2 to 5 of 10; continue with offset=5]"
     assert read(handle=handle, offset="8") == "89\n[characters 8 to 10 of 10; this is the end]"
     with pytest.raises(ToolError, match="there is no result"):
         read(handle="r7")
     with pytest.raises(ToolError, match="outside"):
         read(handle=handle, offset=-1)
     reader = read_result_tool(store, page_size=4)
-    assert read(handle=handle) == "0123\n[characters 0 to 4 of 10; go on with offset=4]"
+    assert read(handle=handle) == "0123\n[characters 0 to 4 of 10; continue with offset=4]"
     assert read(handle=handle, limit=5) == read(handle=handle), "a page is the most that is read at once"
 
 

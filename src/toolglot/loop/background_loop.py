@@ -1,4 +1,4 @@
-"""One event loop in a thread for the whole process: sync callers, notebooks included, share its connections."""
+"""One event loop in a thread for the whole process: synchronous callers, including notebooks, share its connections."""
 
 import asyncio
 import os
@@ -17,13 +17,41 @@ _lock = threading.Lock()
 _loop: asyncio.AbstractEventLoop | None = None
 
 
-def _get_loop() -> asyncio.AbstractEventLoop:
+def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine in the background loop. Ctrl-C cancels it, waits until it has cleaned up, and is raised again."""
     global _loop
     with _lock:
         if _loop is None or _loop.is_closed():
             _loop = asyncio.new_event_loop()
             threading.Thread(target=_run_loop, args=(_loop,), name=_THREAD_NAME, daemon=True).start()
-        return _loop
+        loop = _loop
+    if threading.current_thread().name == _THREAD_NAME:
+        coroutine.close()
+        raise UsageError("run_sync was called inside a run; await run(…) there")
+    outcome: Future[T] = Future()
+    tasks: list[asyncio.Task[T]] = []
+
+    def transfer_result(task: "asyncio.Task[T]") -> None:
+        if task.cancelled():
+            outcome.cancel()
+            outcome.set_running_or_notify_cancel()
+        elif (error := task.exception()) is not None:
+            outcome.set_exception(error)
+        else:
+            outcome.set_result(task.result())
+
+    def start() -> None:
+        task = loop.create_task(coroutine)
+        tasks.append(task)
+        task.add_done_callback(transfer_result)
+
+    loop.call_soon_threadsafe(start)
+    try:
+        return outcome.result()
+    except KeyboardInterrupt:
+        loop.call_soon_threadsafe(lambda: tasks[0].cancel())
+        wait([outcome])
+        raise
 
 
 def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
@@ -31,48 +59,14 @@ def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
     while True:
         try:
             loop.run_forever()
-        except (KeyboardInterrupt, SystemExit):  # the task has it, and whoever waits for the task gets it
+        except (KeyboardInterrupt, SystemExit):  # the task keeps it, and whoever waits for the task gets it
             continue
         return
 
 
-def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
-    """The result of a coroutine. Ctrl-C cancels it, waits until it has cleaned up, and is raised again."""
-    loop = _get_loop()
-    if threading.current_thread().name == _THREAD_NAME:
-        coroutine.close()
-        raise UsageError("run_sync was called from inside of a run; await run(…) there")
-    outcome: Future[T] = Future()
-    started: list[asyncio.Task[T]] = []
-
-    def start() -> None:
-        task = loop.create_task(coroutine)
-        started.append(task)
-        task.add_done_callback(lambda done: _transfer_result(done, outcome))
-
-    loop.call_soon_threadsafe(start)
-    try:
-        return outcome.result()
-    except KeyboardInterrupt:
-        loop.call_soon_threadsafe(lambda: started[0].cancel())
-        wait([outcome])
-        raise
-
-
-def _transfer_result(task: "asyncio.Task[T]", outcome: "Future[T]") -> None:
-    if task.cancelled():
-        outcome.cancel()
-        outcome.set_running_or_notify_cancel()
-    elif (error := task.exception()) is not None:
-        outcome.set_exception(error)
-    else:
-        outcome.set_result(task.result())
-
-
 def _forget_loop() -> None:
-    """A forked child has the loop but not its thread."""
     global _loop
     _loop = None
 
 
-os.register_at_fork(after_in_child=_forget_loop)
+os.register_at_fork(after_in_child=_forget_loop)  # a forked child has the loop but not its thread

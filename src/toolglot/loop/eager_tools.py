@@ -25,10 +25,12 @@ from toolglot.events import (
 from toolglot.loop.run import Run
 from toolglot.messages import ToolCall
 from toolglot.tools.calls import InterpretedCall
+from toolglot.tools.config import Effect
 from toolglot.tools.executor import AnyCall, ToolExecutor
 
 __all__ = ["EagerTools"]
 
+_READ_ONLY: frozenset[Effect] = frozenset({"read"})
 _BLOCK_EVENTS = (BlockReady, BlockStarted, TextDelta, ThinkingDelta, ToolCallStarted)
 
 
@@ -94,7 +96,7 @@ class EagerTools:
         self._is_blocked = self._is_blocked or (tool is not None and tool.ordered)
         if self._is_blocked or call.id in self._running:
             return
-        if tool is None or tool.effects != {"read"} or executor.policy.needs_approval(tool):
+        if tool is None or tool.effects != _READ_ONLY or executor.policy.needs_approval(tool):
             return
         if sum(not task.done() for _, task in self._running.values()) >= executor.config.max_parallel:
             return  # it gets its turn when the reply is complete

@@ -1,5 +1,6 @@
-"""One JSON line for every execution: what ran, on what, for how long, with what outcome. Arguments are there as a hash only;
-keys and secrets are hidden.
+"""One JSON line per execution: what ran, on what, for how long, with which outcome.
+
+Arguments appear only as a hash; keys and secrets are redacted.
 """
 
 import os
@@ -17,19 +18,31 @@ from toolglot.redact import redact
 
 __all__ = ["AuditLog", "AuditSink"]
 
-_MAX_TARGET = 2000  # characters of a target
+_MAX_TARGET = 2000  # characters
 AuditSink = Callable[[bytes], object]
 
 
 class AuditLog:
-    """Writes to a file, which it only appends to, or hands each line to a function. `secrets`: keys to hide in targets."""
+    """Appends to a file, or passes each line to a function. `secrets`: keys to redact in targets."""
 
     def __init__(self, destination: str | Path | AuditSink, *, secrets: Callable[[], Iterable[str]] = tuple) -> None:
         self._lock, self._secrets = Lock(), secrets
-        self._sink: AuditSink = destination if callable(destination) else _file_sink(Path(destination))
+        if callable(destination):
+            self._sink: AuditSink = destination
+            return
+
+        def append(line: bytes) -> None:
+            with open(destination, "ab", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
+                file.write(line)
+
+        try:
+            append(b"")  # a file that cannot be written is an error now, not after the first call
+        except OSError as e:
+            raise UsageError(f"the audit log {str(destination)!r} cannot be written: {e.strerror}") from None
+        self._sink = append
 
     def write(self, outcome: ToolOutcome, *, run_id: str, target: str, effects: frozenset[str], approved: bool | None) -> None:
-        """One execution, or one refusal."""
+        """Write one execution, or one refusal."""
         result = outcome.result
         line: dict[str, Any] = {
             "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
@@ -48,15 +61,3 @@ class AuditLog:
             line["approved"] = approved
         with self._lock:
             self._sink(dumps(line) + b"\n")
-
-
-def _file_sink(path: Path) -> AuditSink:
-    def write(line: bytes) -> None:
-        with open(path, "ab", opener=lambda name, mode: os.open(name, mode, 0o600)) as file:
-            file.write(line)
-
-    try:
-        write(b"")
-    except OSError as e:
-        raise UsageError(f"the audit log {str(path)!r} cannot be written: {e.strerror}") from None
-    return write

@@ -1,4 +1,4 @@
-"""How tools are run: plain data, immutable, complete."""
+"""How tools are run; immutable data."""
 
 from typing import Annotated, Literal
 
@@ -11,10 +11,10 @@ from toolglot.request import ToolChoice
 __all__ = ["Effect", "RetryConfig", "ToolConfig", "ToolErrorHandling"]
 
 ToolErrorHandling = Literal["continue", "abort", "retry"]
-"""continue: tell the model. abort: end the run with the error. retry: try the call again where that is allowed, then tell."""
+"""continue: tell the model. abort: end the run with the error. retry: retry the call if it may be retried, then continue."""
 Effect = Literal["read", "write", "execute", "network"]
 ANY_EFFECT: frozenset[Effect] = frozenset({"read", "write", "execute", "network"})
-"""Of a tool that does not say."""
+"""The effects of a tool that declares none."""
 
 
 class RetryConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,7 +41,7 @@ class RetryConfig(msgspec.Struct, frozen=True, kw_only=True):
             raise UsageError("jitter of a retry must be at most 1")
 
     def delay(self, attempt: int, random_fraction: float) -> float:
-        """Seconds after attempt `attempt` (the first is 0). `chance`: in [0, 1)."""
+        """Seconds to wait after an attempt (the first is 0). `random_fraction`: in [0, 1)."""
         try:
             delay = min(self.max_delay, self.base * self.factor**attempt)
         except OverflowError:
@@ -56,42 +56,42 @@ class ToolConfig(msgspec.Struct, frozen=True, kw_only=True):
     tool_choice: ToolChoice | None = None
     """For the first request of a run; later ones are auto, so that a forced choice cannot loop."""
     parallel: bool | None = None
-    """False asks the model for one call at a time."""
+    """False asks the model to make one call at a time."""
     max_iterations: int = 25
-    """Requests with tools in one run; one last request follows in which no tool may be called."""
+    """Requests with tools per run; one last request follows in which no tool may be called."""
     timeout: float | None = 120.0
-    """Seconds for one call; a tool's own timeout goes first."""
+    """Seconds per call; a tool's own `timeout` takes precedence."""
     run_timeout: float | None = None
-    """Seconds for a whole run."""
+    """Seconds per run."""
     max_parallel: int = 8
-    """Calls that run at the same time."""
+    """Calls that run in parallel."""
     allowed_tools: frozenset[str] | None = None
     """Names of the tools that may run; others are not shown to the model."""
     approval_effects: frozenset[Effect] = frozenset()
-    """Effects that need an approval; a tool's own `approval` goes first."""
+    """Effects that need approval; a tool's own `approval` takes precedence."""
     max_uses: dict[str, int] = {}
-    """Calls of a tool in one conversation; a tool's own `max_uses` goes first."""
+    """Calls per conversation, by tool; a tool's own `max_uses` takes precedence."""
     on_error: ToolErrorHandling = "continue"
     retry: RetryConfig = RetryConfig()
     max_result: int = 60_000
-    """Characters of one result that the model sees; the rest is kept behind a handle."""
+    """Characters of a result that the model sees; it can read the rest with `read_result`."""
     max_tokens: int | None = None
-    """Tokens, in and out, for a whole run."""
+    """Input and output tokens per run."""
     max_cost: float | None = None
-    """US dollars for a whole run, where the catalog knows the model's price."""
+    """US dollars per run, where the model's price is known."""
     max_repeats: int = 3
-    """Calls that are all but identical and gave the same result, before the loop is broken. 0: never."""
+    """Equal calls with equal results before the next one is refused. 0: no limit."""
     eager_start: bool = False
-    """Start tools that only read while the reply still streams."""
+    """Start read-only tools while the reply still streams."""
 
     def __post_init__(self) -> None:
-        least_of = {"max_parallel": 1, "max_iterations": 0, "max_result": 100, "max_repeats": 0}
-        least_of |= dict.fromkeys(("timeout", "run_timeout", "max_tokens", "max_cost"), 0)
-        for name, least in least_of.items():
+        minimums = {"max_parallel": 1, "max_iterations": 0, "max_result": 100, "max_repeats": 0}
+        minimums |= dict.fromkeys(("timeout", "run_timeout", "max_tokens", "max_cost"), 0)
+        for name, minimum in minimums.items():
             value = getattr(self, name)
-            if value is not None and value < least:
-                raise UsageError(f"{name} must be at least {least}")
-        for name in ("allowed_tools", "approval_effects"):  # any collection of names will do
+            if value is not None and value < minimum:
+                raise UsageError(f"{name} must be at least {minimum}")
+        for name in ("allowed_tools", "approval_effects"):  # any collection of names is accepted
             value = getattr(self, name)
             if value is not None and not isinstance(value, frozenset):
                 msgspec.structs.force_setattr(self, name, frozenset((value,) if isinstance(value, str) else value))

@@ -255,7 +255,7 @@ class Execution:
         except BaseException as error:
             if not isinstance(error, asyncio.CancelledError):  # KeyboardInterrupt passes through the event loop
                 batch.fail(error)
-                self.task.add_done_callback(asyncio.Task.exception)  # it is retrieved
+                self.task.add_done_callback(lambda task: task.exception())  # somebody has seen it
             raise
 
     def _record(self, outcome: ToolOutcome) -> None:

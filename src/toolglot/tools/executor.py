@@ -148,8 +148,8 @@ class ToolExecutor:
 
     async def prepare(self, call: AnyCall) -> PreparedCall | ToolOutcome:
         """A call that is ready to run, or the outcome that says why it does not run."""
-        interpreted = call if isinstance(call, InterpretedCall) else None
-        base, name = base_call(call), (interpreted.call if interpreted else call).name
+        interpreted, name = (call, call.call.name) if isinstance(call, InterpretedCall) else (None, call.name)
+        base = base_call(call)
         tool, policy = self.find_tool(call), self.policy
         if (error := policy.check_repetition(base, tool)) is not None:
             return self._refuse(base, interpreted, error, is_repetition=True)

@@ -1,7 +1,7 @@
-"""Places where a program looks into a run: before and after a request, before and after a call.
+"""Observe or change a run: before a request, after a reply, before and after a call.
 
-A hook returns None to let things be, or the value to go on with. Methods may be sync or async; only those that a class
-overrides are called.
+A hook returns None to leave the value as it is, or the value to continue with. Methods may be sync or async; only those that a
+class overrides are called.
 """
 
 from collections.abc import Awaitable, Callable, Iterable
@@ -18,7 +18,7 @@ __all__ = ["HookChain", "Hooks", "Veto"]
 
 
 class Veto(msgspec.Struct, frozen=True):
-    """A call may not run, and this is what the model is told."""
+    """Refuse a call; the model is told the reason."""
 
     reason: str
 
@@ -27,20 +27,20 @@ class Hooks:
     """Override what you need."""
 
     def before_request(self, request: Request) -> Request | Awaitable[Request | None] | None:
-        """A request is about to be sent: observe it, or change it for this once (redact)."""
+        """Observe a request before it is sent, or change it for this once (redact)."""
 
     def after_reply(self, reply: Reply) -> Reply | Awaitable[Reply | None] | None:
-        """A reply is whole: observe it, or change what goes into the conversation."""
+        """Observe a complete reply, or change what goes into the conversation."""
 
     def before_tool(self, call: ToolCall) -> "ToolCall | Veto | Awaitable[ToolCall | Veto | None] | None":
-        """A call is about to run: observe it, change its arguments, or veto it."""
+        """Observe a call before it runs, change its arguments, or veto it."""
 
     def after_tool(self, outcome: ToolOutcome) -> ToolOutcome | Awaitable[ToolOutcome | None] | None:
-        """A call has run: observe it, or change what the model is told (redact)."""
+        """Observe the outcome of a call, or change what the model is told (redact)."""
 
 
 class HookChain:
-    """Several hooks as one; what nobody overrides costs nothing."""
+    """Several hooks as one; methods that no hook overrides cost nothing."""
 
     def __init__(self, hooks: Iterable[Hooks] = ()) -> None:
         self._hooks = tuple(hooks)
@@ -53,39 +53,39 @@ class HookChain:
         return tuple(getattr(hook, name) for hook in self._hooks if getattr(type(hook), name) is not getattr(Hooks, name))
 
     async def before_request(self, request: Request) -> Request:
-        """The request as it is sent."""
+        """Pass a request through the hooks."""
         return await _apply_hooks(self._request_hooks, request) if self._request_hooks else request
 
     async def after_reply(self, reply: Reply) -> Reply:
-        """The reply as it goes into the conversation."""
+        """Pass a reply through the hooks."""
         return await _apply_hooks(self._reply_hooks, reply) if self._reply_hooks else reply
 
     async def before_tool(self, call: ToolCall) -> ToolCall | Veto:
-        """The call as it runs, or a veto."""
+        """Pass a call through the hooks, until one vetoes it."""
         for hook in self._call_hooks:
-            found = await _resolve(hook(call))
-            if isinstance(found, Veto):
-                return found
-            call = found or call
+            answer = await _resolve(hook(call))
+            if isinstance(answer, Veto):
+                return answer
+            call = answer or call
         return call
 
     async def after_tool(self, outcome: ToolOutcome) -> ToolOutcome:
-        """The outcome as the model is told."""
+        """Pass an outcome through the hooks."""
         return await _apply_hooks(self._outcome_hooks, outcome) if self._outcome_hooks else outcome
 
     @property
     def has_request_hooks(self) -> bool:
-        """Whether requests or replies go through a hook."""
+        """Whether any hook wants requests or replies."""
         return bool(self._request_hooks or self._reply_hooks)
 
     @property
     def has_outcome_hooks(self) -> bool:
-        """Whether outcomes go through a hook."""
+        """Whether any hook wants outcomes."""
         return bool(self._outcome_hooks)
 
     @property
     def has_call_hooks(self) -> bool:
-        """Whether calls go through a hook before they run."""
+        """Whether any hook wants calls before they run."""
         return bool(self._call_hooks)
 
 

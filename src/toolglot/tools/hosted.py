@@ -19,5 +19,5 @@ def find_hosted_tool(name: str, wire: str) -> ToolDefinition | None:
     """Return the hosted tool for a wire, or None if the wire has no such tool."""
     if name not in HOSTED_TOOLS:
         raise UnknownName("hosted tool", name, HOSTED_TOOLS)
-    found = HOSTED_TOOLS[name].get(wire)
-    return ToolDefinition(name, kind="hosted", wire=wire, opaque=found) if found is not None else None
+    definition = HOSTED_TOOLS[name].get(wire)
+    return ToolDefinition(name, kind="hosted", wire=wire, opaque=definition) if definition is not None else None

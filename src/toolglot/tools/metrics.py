@@ -1,7 +1,6 @@
-"""Numbers of every tool: calls, errors by kind, how long they took. Cheap enough to be always on; safe under threads."""
+"""Statistics of every tool: calls, errors by kind, durations. Cheap enough to be always on; thread-safe."""
 
 from bisect import bisect_left
-from collections import Counter
 from collections.abc import Mapping
 from threading import Lock
 
@@ -13,14 +12,13 @@ __all__ = ["BUCKETS", "ToolMetrics", "ToolStatistics"]
 
 BUCKETS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 """Upper bounds of the latency histogram in seconds; the last bucket has none."""
-
-
 OTHER_TOOLS = "(others)"
-_MAX_TOOLS = 1000  # names: a model may invent any number of them
+_MAX_TOOLS = 1000  # a model can make up any number of names
+_LOCK = Lock()  # one for all: it is held for a microsecond
 
 
 class ToolStatistics(msgspec.Struct):
-    """What is known of one tool. `latency[i]`: calls that took at most BUCKETS[i] seconds and longer than the bound before."""
+    """The statistics of one tool. `latency[i]`: calls that took at most BUCKETS[i] seconds and longer than the bound before."""
 
     calls: int = 0
     retries: int = 0
@@ -34,24 +32,28 @@ class ToolMetrics:
 
     def __init__(self) -> None:
         self._tools: dict[str, ToolStatistics] = {}
-        self._lock = Lock()
 
     def add(self, outcome: ToolOutcome) -> None:
-        """Counts one call."""
-        with self._lock:
+        """Count one call."""
+        with _LOCK:
             name = outcome.call.name
             if name not in self._tools and len(self._tools) >= _MAX_TOOLS:
                 name = OTHER_TOOLS
-            found = self._tools.setdefault(name, ToolStatistics())
-            found.calls += 1
-            found.retries += outcome.retries
-            found.seconds += outcome.seconds
-            found.latency[bisect_left(BUCKETS, outcome.seconds)] += 1
+            statistics = self._tools.get(name)
+            if statistics is None:
+                statistics = self._tools[name] = ToolStatistics()
+            statistics.calls += 1
+            statistics.retries += outcome.retries
+            statistics.seconds += outcome.seconds
+            statistics.latency[bisect_left(BUCKETS, outcome.seconds)] += 1
             if outcome.result.is_error:
                 kind = outcome.result.error_kind or "execution"
-                found.errors = Counter(found.errors) + Counter({kind: 1})
+                statistics.errors[kind] = statistics.errors.get(kind, 0) + 1
 
     def snapshot(self) -> Mapping[str, ToolStatistics]:
-        """The numbers so far, by tool; a copy."""
-        with self._lock:
-            return {name: msgspec.convert(msgspec.to_builtins(found), ToolStatistics) for name, found in self._tools.items()}
+        """The statistics so far, by tool; a copy."""
+        with _LOCK:
+            return {
+                name: msgspec.convert(msgspec.to_builtins(statistics), ToolStatistics)
+                for name, statistics in self._tools.items()
+            }
