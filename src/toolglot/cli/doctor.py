@@ -42,6 +42,8 @@ EXTRAS: dict[str, tuple[tuple[str, ...], str]] = {
     "azure": (("azure-identity",), "sign in to Azure with Entra"),
     "vertex": (("google-auth", "requests"), "sign in to Vertex AI with Google credentials"),
     "keyring": (("keyring",), "store keys in the system keyring"),
+    "copilot": (("keyring",), "sign in to Copilot with GitHub"),
+    "rich": (("rich",), "render Markdown and live output in the chat"),
     "web": (("playwright", "trafilatura"), "open web pages in a real browser"),
     "ast": (("ast-grep-py",), "search and rewrite code by syntax"),
 }

@@ -30,6 +30,7 @@ def login(provider: str, *, host: str | None = None, github: GitHub | None = Non
         raise UsageError("--host only applies to copilot: it names a GitHub Enterprise host such as company.ghe.com")
     try:
         if profile.sign_in == "copilot":
+            copilot.check_installed()
             location = copilot.store_login(asyncio.run(_run_device_flow(github or GitHub.for_host(host), sleep)))
             print(f"signed in; the Copilot login is stored in {'the ' if os.sep not in location else ''}{location}")
         else:
