@@ -1,6 +1,6 @@
-"""Plays a short chat with the simulator in a real terminal and draws what it shows: docs/chat.svg.
+"""Run a short chat with the simulator in a real terminal and draw what it shows: docs/chat.svg.
 
-The drawing is a function of the screen. Durations are the only thing that differs from run to run; they are drawn as 0.1 s.
+The drawing depends only on the screen. Durations differ from run to run, so they are always drawn as 0.1 s.
 """
 
 import re

@@ -2,6 +2,7 @@
 
 import logging
 import stat
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -106,3 +107,14 @@ class TestAsking:
 
         monkeypatch.setattr("builtins.input", left)
         assert module._confirm("Sure?") is False  # pyright: ignore[reportPrivateUsage]
+
+
+def test_without_rich_the_chat_is_plain_text(piped: Path, capsys: Capture, monkeypatch: Patch) -> None:
+    for name in [name for name in sys.modules if name.partition(".")[0] in ("rich", "markdown_it")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "rich.console", None)
+    piped.write_text("say **bold**\n/help\n")
+    assert launch(Flags(model="simulator"), None, None) == 0
+    out = capsys.readouterr().out
+    assert "**bold**" in out
+    assert "/help" in out
