@@ -115,31 +115,25 @@ class TestWhatAModelSees:
 
 
 class TestCalls:
-    @pytest.mark.parametrize(
-        ("face", "made", "tool", "arguments"),
-        [
-            (acme, call("Read", {"file_path": "a", "limit": 2}), "read", {"path": "a", "end_line": 2}),
-            (acme, call("Cat", {"file_path": "a"}), "read", {"path": "a"}),
-            (bravo, call("apply_patch", raw="*** Begin"), "patch", {"text": "*** Begin"}),
-            (bravo, call("apply_patch", {"input": "*** Begin"}), "patch", {"text": "*** Begin"}),
-            (bravo, call("apply_patch"), "patch", {"text": ""}),
-            (bravo, call("run", {"argv": ["ls"]}, namespace="term"), "shell", {"command": "ls"}),
-            (bravo, call("run", {"argv": ["ls"]}), "shell", {"command": "ls"}),
-            (acme, call("Bash", raw="{'command': 'ls',}"), "shell", {"command": "ls"}),
-        ],
-    )
+    @pytest.mark.parametrize(("face", "made", "tool", "arguments"), [
+        (acme, call("Read", {"file_path": "a", "limit": 2}), "read", {"path": "a", "end_line": 2}),
+        (acme, call("Cat", {"file_path": "a"}), "read", {"path": "a"}),
+        (bravo, call("apply_patch", raw="*** Begin"), "patch", {"text": "*** Begin"}),
+        (bravo, call("apply_patch", {"input": "*** Begin"}), "patch", {"text": "*** Begin"}),
+        (bravo, call("apply_patch"), "patch", {"text": ""}),
+        (bravo, call("run", {"argv": ["ls"]}, namespace="term"), "shell", {"command": "ls"}),
+        (bravo, call("run", {"argv": ["ls"]}), "shell", {"command": "ls"}),
+        (acme, call("Bash", raw="{'command': 'ls',}"), "shell", {"command": "ls"}),
+    ])  # fmt: skip
     def test_a_call_is_understood(self, face: BoundFacade, made: ToolCall, tool: str, arguments: Arguments) -> None:
         assert understood(face, made) == (tool, arguments)
         assert face.annotate(made).base_call == BaseCall(tool, arguments, face.facade.id)
 
-    @pytest.mark.parametrize(
-        ("arguments", "base", "what"),
-        [
-            ({"command": "ls", "timeout": "2500"}, {"command": "ls", "timeout": 2.5}, "arguments"),
-            ({"Command": "ls"}, {"command": "ls"}, "arguments"),
-            ({"command": "ls", "colour": True}, {"command": "ls"}, "parameter 'colour'"),
-        ],
-    )
+    @pytest.mark.parametrize(("arguments", "base", "what"), [
+        ({"command": "ls", "timeout": "2500"}, {"command": "ls", "timeout": 2.5}, "arguments"),
+        ({"Command": "ls"}, {"command": "ls"}, "arguments"),
+        ({"command": "ls", "colour": True}, {"command": "ls"}, "parameter 'colour'"),
+    ])  # fmt: skip
     def test_what_is_clear_is_mended_and_said(self, arguments: Arguments, base: Arguments, what: str) -> None:
         meaning = meaning_of(acme, call("Bash", arguments))
         assert meaning is not None
@@ -149,16 +143,13 @@ class TestCalls:
     def test_what_means_nothing_here_is_taken_without_a_word(self) -> None:
         assert meaning_of(acme, call("Bash", {"command": "ls", "description": "Lists."})) == Meaning("shell", {"command": "ls"})
 
-    @pytest.mark.parametrize(
-        ("made", "words"),
-        [
-            (call("Read", {}), ("Read", "file_path")),
-            (call("Read", {"file_path": "a", "limit": 0}), ("Read", "limit")),
-            (call("Edit", {"file_path": ["a"], "old_string": "x", "new_string": "y"}), ("Edit", "file_path")),
-            (call("Bash", raw="not JSON at all"), ("Bash", "not valid JSON")),
-            (call("Bash", raw="[1]"), ("Bash", "object")),
-        ],
-    )
+    @pytest.mark.parametrize(("made", "words"), [
+        (call("Read", {}), ("Read", "file_path")),
+        (call("Read", {"file_path": "a", "limit": 0}), ("Read", "limit")),
+        (call("Edit", {"file_path": ["a"], "old_string": "x", "new_string": "y"}), ("Edit", "file_path")),
+        (call("Bash", raw="not JSON at all"), ("Bash", "not valid JSON")),
+        (call("Bash", raw="[1]"), ("Bash", "object")),
+    ])  # fmt: skip
     def test_what_is_wrong_is_told_in_the_models_own_words(self, made: ToolCall, words: tuple[str, ...]) -> None:
         with pytest.raises(ToolError) as error:
             meaning_of(acme, made)
@@ -262,14 +253,11 @@ class TestResults:
         found = acme.render_result(call("Write", {"file_path": "a", "content": ""}), {}, result("wrote a"))
         assert (found.text, found.name) == ("wrote a", "Write")
 
-    @pytest.mark.parametrize(
-        ("made", "said"),
-        [
-            (call("Read", {"file_path": "a"}), "<error kind=not_found>gone</error>"),
-            (call("Bash", {"command": "ls"}), "Exit: gone"),
-            (call("get_weather", {}), "gone"),
-        ],
-    )
+    @pytest.mark.parametrize(("made", "said"), [
+        (call("Read", {"file_path": "a"}), "<error kind=not_found>gone</error>"),
+        (call("Bash", {"command": "ls"}), "Exit: gone"),
+        (call("get_weather", {}), "gone"),
+    ])  # fmt: skip
     def test_a_failure_has_the_words_of_its_case_or_of_the_facade(self, made: ToolCall, said: str) -> None:
         found = acme.render_result(made, {}, result("gone", is_error=True, error_kind="not_found"))
         assert (found.text, found.is_error, found.error_kind) == (said, True, "not_found")

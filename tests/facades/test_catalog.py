@@ -18,6 +18,7 @@ from toolglot.facades.catalog import (
 from toolglot.facades.view import Facade
 from toolglot.providers.catalog import PROFILES
 
+# fmt: off
 MODELS: dict[str, tuple[str, ...]] = {
     "claude-code": (
         *(
@@ -41,12 +42,8 @@ MODELS: dict[str, tuple[str, ...]] = {
         *("claude-3-5-sonnet-20241022", "claude-3.7-sonnet", "anthropic/claude-sonnet-4.5", "~anthropic/claude-opus-4.6"),
         *("us.anthropic.claude-sonnet-4-5-v1:0", "anthropic.claude-3-haiku-20240307-v1:0", "claude-2.1"),
     ),
-    "gemini-cli": (
-        "gemini-3-pro-preview",
-        "gemini-3.1-pro-preview-customtools",
-        "google/gemini-3-flash",
-        "models/gemini-3-pro",
-    ),
+    "gemini-cli": ("gemini-3-pro-preview", "gemini-3.1-pro-preview-customtools", "google/gemini-3-flash",
+        "models/gemini-3-pro"),
     "gemini-cli-2": ("gemini-2.5-pro", "gemini-2.5-flash-lite", "google/gemini-2.5-flash", "gemini-pro-latest", "gemini-30b"),
     "codex": ("gpt-5.5", "gpt-5.6-mini", "gpt-5.10", "gpt-6", "gpt-12-preview", "openai/gpt-5.5"),
     "codex-shell-command": (
@@ -55,10 +52,8 @@ MODELS: dict[str, tuple[str, ...]] = {
     ),
     "codex-shell": ("gpt-5", "GPT-5", "gpt-5-mini", "gpt-5-2025-08-07", "openai/gpt-5-nano"),
     "codex-oss": ("gpt-oss-120b", "openai/gpt-oss-20b", "gpt-oss:20b"),
-    "openai": (
-        *("gpt-4o", "GPT-4o", "gpt-4.1-mini", "chatgpt-4o-latest", "o3", "o4-mini", "openai/o1-pro"),
-        *("ft:gpt-4o-mini-2024-07-18:org::abc", "gpt-3.5-turbo"),
-    ),
+    "openai": (*("gpt-4o", "GPT-4o", "gpt-4.1-mini", "chatgpt-4o-latest", "o3", "o4-mini", "openai/o1-pro"),
+        *("ft:gpt-4o-mini-2024-07-18:org::abc", "gpt-3.5-turbo")),
     "qwen-code": ("qwen3-coder-plus", "qwen/qwen3-32b", "Qwen2.5-Coder:7b", "qwen3", "qwen.qwen3-coder-480b"),
     "kimi": ("kimi-k2-instruct", "moonshotai/kimi-k3", "kimi:latest"),
     NEUTRAL: (
@@ -75,6 +70,7 @@ MODELS: dict[str, tuple[str, ...]] = {
         *("deepseek-r1-distill-qwen-32b", "google/gemma-3-27b-it", "openai:my-model", "some-model", "", "~x/y", "gpt4all-j"),
     ),
 }
+# fmt: on
 
 
 @pytest.mark.parametrize(("model", "facade"), [(model, facade) for facade, models in MODELS.items() for model in models])
@@ -82,17 +78,14 @@ def test_the_facade_follows_the_name_of_the_model(model: str, facade: str) -> No
     assert facade_id_for_model(model) == facade
 
 
-@pytest.mark.parametrize(
-    ("model", "bare"),
-    [
-        ("anthropic/claude-opus-4.8", "claude-opus-4.8"),
-        ("~anthropic/claude-opus-4.6", "claude-opus-4.6"),
-        ("eu.anthropic.claude-opus-5-v1:0", "claude-opus-5-v1:0"),
-        ("ft:gpt-4o:org::abc", "gpt-4o:org::abc"),
-        ("qwen:latest", "qwen:latest"),
-        ("~some/Thing-1", "thing-1"),
-    ],
-)
+@pytest.mark.parametrize(("model", "bare"), [
+    ("anthropic/claude-opus-4.8", "claude-opus-4.8"),
+    ("~anthropic/claude-opus-4.6", "claude-opus-4.6"),
+    ("eu.anthropic.claude-opus-5-v1:0", "claude-opus-5-v1:0"),
+    ("ft:gpt-4o:org::abc", "gpt-4o:org::abc"),
+    ("qwen:latest", "qwen:latest"),
+    ("~some/Thing-1", "thing-1"),
+])  # fmt: skip
 def test_what_routers_put_before_a_name_is_taken_off(model: str, bare: str) -> None:
     assert strip_model_prefix(model) == bare
 

@@ -19,93 +19,65 @@ DELETED = "*** Begin Patch\n*** Delete File: a\n*** End Patch"
 CHUNK = "*** Begin Patch\n*** Update File: a.py\n@@ def f():\n x\n-y\n+z\n\n*** End Patch"
 
 
-@pytest.mark.parametrize(
-    ("tool", "one", "other"),
-    [
-        ("read", {"path": "a", "start_line": 3, "max_lines": 4}, {"path": "a", "start_line": 3, "end_line": 6}),
-        ("read", {"path": "a", "max_lines": 4}, {"path": "a", "start_line": 1, "end_line": 4}),
-        ("read", {"path": "a", "start_line": 1, "end_line": None}, {"path": "a"}),
-        ("shell", {"argv": ["ls", "a b"]}, {"command": "ls 'a b'"}),
-        (
-            "patch",
-            {"ops": [{"type": "delete_file", "path": "a"}]},
-            {"text": "*** Begin Patch\n*** Delete File: a\n*** End Patch"},
-        ),
-    ],
-)
+@pytest.mark.parametrize(("tool", "one", "other"), [
+    ("read", {"path": "a", "start_line": 3, "max_lines": 4}, {"path": "a", "start_line": 3, "end_line": 6}),
+    ("read", {"path": "a", "max_lines": 4}, {"path": "a", "start_line": 1, "end_line": 4}),
+    ("read", {"path": "a", "start_line": 1, "end_line": None}, {"path": "a"}),
+    ("shell", {"argv": ["ls", "a b"]}, {"command": "ls 'a b'"}),
+    ("patch", {"ops": [{"type": "delete_file", "path": "a"}]}, {"text": "*** Begin Patch\n*** Delete File: a\n*** End Patch"}),
+])  # fmt: skip
 def test_forms_of_one_call_are_the_same(tool: str, one: Doc, other: Doc) -> None:
     assert canonical_call(tool, one) == canonical_call(tool, other)
 
 
-@pytest.mark.parametrize(
-    ("tool", "one", "other"),
-    [
-        ("read", {"path": "a", "max_lines": 4}, {"path": "a", "max_lines": 5}),
-        ("read", {"path": "a", "start_line": 2}, {"path": "a"}),
-        ("shell", {"command": "ls"}, {"command": "ls", "then": ["pwd"]}),
-        ("grep", {"pattern": "a", "max_lines": 4}, {"pattern": "a", "end_line": 4}),
-    ],
-)
+@pytest.mark.parametrize(("tool", "one", "other"), [
+    ("read", {"path": "a", "max_lines": 4}, {"path": "a", "max_lines": 5}),
+    ("read", {"path": "a", "start_line": 2}, {"path": "a"}),
+    ("shell", {"command": "ls"}, {"command": "ls", "then": ["pwd"]}),
+    ("grep", {"pattern": "a", "max_lines": 4}, {"pattern": "a", "end_line": 4}),
+])  # fmt: skip
 def test_calls_that_differ_stay_different(tool: str, one: Doc, other: Doc) -> None:
     assert canonical_call(tool, one) != canonical_call(tool, other)
 
 
-@pytest.mark.parametrize(
-    ("tool", "arguments", "others"),
-    [
-        ("shell", {"command": "a", "then": ["b", "c"], "cwd": "x"}, [("shell", {"command": "a\nb\nc", "cwd": "x"})]),
-        ("shell", {"command": "a"}, []),
-        ("read", {"path": "a b"}, [("shell", {"command": "cat 'a b'"})]),
-        ("read", {"path": "a", "start_line": 3, "max_lines": 2}, [("shell", {"command": "sed -n '3,4p' a"})]),
-        ("read", {"path": "a", "start_line": 3}, [("shell", {"command": "sed -n '3,$p' a"})]),
-        ("read", {"path": "a", "tail_lines": 7, "allow_large": True}, [("shell", {"command": "tail -n 7 a"})]),
-        ("read", {"path": "a", "pages": "1-2"}, []),
-        ("list_dir", {"path": "a", "depth": 2, "respect_gitignore": False}, [("shell", {"command": "ls -laR a"})]),
-        ("list_dir", {"path": "a", "ignore": ["*.o"]}, []),
-        (
-            "glob",
-            {"pattern": "*.py", "case_sensitive": False, "respect_gitignore": False, "max_results": 100},
-            [("shell", {"command": "rg --files --no-ignore --iglob '*.py' ."})],
-        ),
-        ("list_dir", {"path": "src"}, [("shell", {"command": "ls -la src"})]),
-        ("glob", {"pattern": "*.py"}, [("shell", {"command": "rg --files -g '*.py' ."})]),
-        (
-            "grep",
-            {"pattern": "a|b", "path": "src", "ignore_case": True, "include_glob": "*.c"},
-            [("shell", {"command": "rg -n -i -g '*.c' -e 'a|b' src"})],
-        ),
-        ("grep", {"pattern": "a", "mode": "files"}, [("shell", {"command": "rg -l -e a ."})]),
-        (
-            "grep",
-            {"pattern": "a", "multiline": True, "literal": False, "after": 2, "file_type": "py", "max_results": 9},
-            [("shell", {"command": "rg -n -U -A 2 -t py -e a ."})],
-        ),
-        ("grep", {"pattern": "a", "exclude_line_regex": "b"}, []),
-        ("write", {"path": "a", "content": "x\n", "mode": "append"}, []),
-        ("write", {"path": "a", "content": ""}, [("patch", {"text": "*** Begin Patch\n*** Add File: a\n*** End Patch"})]),
-        ("multi_edit", {"path": "a", "edits": [{"old": "x", "new": "y"}]}, [("edit", {"path": "a", "old": "x", "new": "y"})]),
-        ("multi_edit", {"path": "a", "edits": [{"old": "x", "new": "y"}] * 2}, []),
-        (
-            "multi_edit",
-            {"path": "a", "edits": [{"old": "x\ny", "new": "z"}, {"old": "v\n", "new": ""}]},
-            [("patch", {"text": "*** Begin Patch\n*** Update File: a\n@@\n-x\n-y\n+z\n@@\n-v\n*** End Patch"})],
-        ),
-        (
-            "edit",
-            {"path": "a", "old": "x\ny\n", "new": "x\nz\n", "match": "exact"},
-            [("patch", {"text": "*** Begin Patch\n*** Update File: a\n@@\n-x\n-y\n+x\n+z\n*** End Patch"})],
-        ),
-        ("edit", {"path": "a", "old": "x", "new": "y"}, []),
-        ("edit", {"path": "a", "old": "x\ny", "new": "y", "count": "all"}, []),
-        ("patch", {"text": CHUNK}, [("edit", {"path": "a.py", "old": "x\ny\n", "new": "x\nz\n"})]),
-        ("patch", {"text": DELETED}, []),
-        ("shell", {"argv": ["a", "b c"]}, [("shell", {"command": "a 'b c'"})]),
-        ("patch", {"text": CHUNK.replace("\n\n", "\n@@\n-b\n")}, []),
-        ("patch", {"text": CHUNK.replace("@@ def f():", "*** Move to: b.py\n@@")}, []),
-        ("patch", {"text": ""}, []),
-        ("todo", {"items": []}, []),
-    ],
-)
+@pytest.mark.parametrize(("tool", "arguments", "others"), [
+    ("shell", {"command": "a", "then": ["b", "c"], "cwd": "x"}, [("shell", {"command": "a\nb\nc", "cwd": "x"})]),
+    ("shell", {"command": "a"}, []),
+    ("read", {"path": "a b"}, [("shell", {"command": "cat 'a b'"})]),
+    ("read", {"path": "a", "start_line": 3, "max_lines": 2}, [("shell", {"command": "sed -n '3,4p' a"})]),
+    ("read", {"path": "a", "start_line": 3}, [("shell", {"command": "sed -n '3,$p' a"})]),
+    ("read", {"path": "a", "tail_lines": 7, "allow_large": True}, [("shell", {"command": "tail -n 7 a"})]),
+    ("read", {"path": "a", "pages": "1-2"}, []),
+    ("list_dir", {"path": "a", "depth": 2, "respect_gitignore": False}, [("shell", {"command": "ls -laR a"})]),
+    ("list_dir", {"path": "a", "ignore": ["*.o"]}, []),
+    ("glob", {"pattern": "*.py", "case_sensitive": False, "respect_gitignore": False, "max_results": 100},
+        [("shell", {"command": "rg --files --no-ignore --iglob '*.py' ."})]),
+    ("list_dir", {"path": "src"}, [("shell", {"command": "ls -la src"})]),
+    ("glob", {"pattern": "*.py"}, [("shell", {"command": "rg --files -g '*.py' ."})]),
+    ("grep", {"pattern": "a|b", "path": "src", "ignore_case": True, "include_glob": "*.c"},
+        [("shell", {"command": "rg -n -i -g '*.c' -e 'a|b' src"})]),
+    ("grep", {"pattern": "a", "mode": "files"}, [("shell", {"command": "rg -l -e a ."})]),
+    ("grep", {"pattern": "a", "multiline": True, "literal": False, "after": 2, "file_type": "py", "max_results": 9},
+        [("shell", {"command": "rg -n -U -A 2 -t py -e a ."})]),
+    ("grep", {"pattern": "a", "exclude_line_regex": "b"}, []),
+    ("write", {"path": "a", "content": "x\n", "mode": "append"}, []),
+    ("write", {"path": "a", "content": ""}, [("patch", {"text": "*** Begin Patch\n*** Add File: a\n*** End Patch"})]),
+    ("multi_edit", {"path": "a", "edits": [{"old": "x", "new": "y"}]}, [("edit", {"path": "a", "old": "x", "new": "y"})]),
+    ("multi_edit", {"path": "a", "edits": [{"old": "x", "new": "y"}] * 2}, []),
+    ("multi_edit", {"path": "a", "edits": [{"old": "x\ny", "new": "z"}, {"old": "v\n", "new": ""}]},
+        [("patch", {"text": "*** Begin Patch\n*** Update File: a\n@@\n-x\n-y\n+z\n@@\n-v\n*** End Patch"})]),
+    ("edit", {"path": "a", "old": "x\ny\n", "new": "x\nz\n", "match": "exact"},
+        [("patch", {"text": "*** Begin Patch\n*** Update File: a\n@@\n-x\n-y\n+x\n+z\n*** End Patch"})]),
+    ("edit", {"path": "a", "old": "x", "new": "y"}, []),
+    ("edit", {"path": "a", "old": "x\ny", "new": "y", "count": "all"}, []),
+    ("patch", {"text": CHUNK}, [("edit", {"path": "a.py", "old": "x\ny\n", "new": "x\nz\n"})]),
+    ("patch", {"text": DELETED}, []),
+    ("shell", {"argv": ["a", "b c"]}, [("shell", {"command": "a 'b c'"})]),
+    ("patch", {"text": CHUNK.replace("\n\n", "\n@@\n-b\n")}, []),
+    ("patch", {"text": CHUNK.replace("@@ def f():", "*** Move to: b.py\n@@")}, []),
+    ("patch", {"text": ""}, []),
+    ("todo", {"items": []}, []),
+])  # fmt: skip
 def test_what_would_have_done_the_same(tool: str, arguments: Doc, others: list[tuple[str, Doc]]) -> None:
     assert list(alternatives(tool, arguments)) == others
 
@@ -144,39 +116,28 @@ def shown(facade: str, model: str, tool: str, arguments: Doc) -> tuple[ToolCall,
     return found, list(lost)
 
 
-@pytest.mark.parametrize(
-    ("facade", "tool", "arguments", "name", "said"),
-    [
-        ("codex", "read", {"path": "a", "end_line": 9}, "exec_command", {"cmd": "sed -n '1,9p' a"}),
-        ("codex-shell", "grep", {"pattern": "x"}, "shell", {"command": ["bash", "-lc", "rg -n -e x ."]}),
-        ("codex-shell-command", "list_dir", {"path": "."}, "shell_command", {"command": "ls -la ."}),
-        ("openai", "glob", {"pattern": "*.c"}, "shell", {"command": ["bash", "-lc", "rg --files -g '*.c' ."]}),
-        ("gemini-cli", "shell", {"command": "a", "then": ["b"]}, "run_shell_command", {"command": "a\nb"}),
-        ("kimi", "shell", {"argv": ["a", "b c"]}, "Bash", {"command": "a 'b c'"}),
-        ("qwen-code", "patch", {"text": CHUNK}, "edit", {"file_path": "a.py", "old_string": "x\ny\n", "new_string": "x\nz\n"}),
-        ("neutral", "patch", {"text": CHUNK}, "edit", {"path": "a.py", "old": "x\ny\n", "new": "x\nz\n"}),
-        (
-            "claude-code",
-            "read",
-            {"path": "a", "start_line": 2, "max_lines": 3},
-            "Read",
-            {"file_path": "a", "offset": 2, "limit": 3},
-        ),
-    ],
-)
+@pytest.mark.parametrize(("facade", "tool", "arguments", "name", "said"), [
+    ("codex", "read", {"path": "a", "end_line": 9}, "exec_command", {"cmd": "sed -n '1,9p' a"}),
+    ("codex-shell", "grep", {"pattern": "x"}, "shell", {"command": ["bash", "-lc", "rg -n -e x ."]}),
+    ("codex-shell-command", "list_dir", {"path": "."}, "shell_command", {"command": "ls -la ."}),
+    ("openai", "glob", {"pattern": "*.c"}, "shell", {"command": ["bash", "-lc", "rg --files -g '*.c' ."]}),
+    ("gemini-cli", "shell", {"command": "a", "then": ["b"]}, "run_shell_command", {"command": "a\nb"}),
+    ("kimi", "shell", {"argv": ["a", "b c"]}, "Bash", {"command": "a 'b c'"}),
+    ("qwen-code", "patch", {"text": CHUNK}, "edit", {"file_path": "a.py", "old_string": "x\ny\n", "new_string": "x\nz\n"}),
+    ("neutral", "patch", {"text": CHUNK}, "edit", {"path": "a.py", "old": "x\ny\n", "new": "x\nz\n"}),
+    ("claude-code", "read", {"path": "a", "start_line": 2, "max_lines": 3}, "Read",
+        {"file_path": "a", "offset": 2, "limit": 3}),
+])  # fmt: skip
 def test_a_model_sees_a_call_through_tools_that_it_has(facade: str, tool: str, arguments: Doc, name: str, said: Doc) -> None:
     call, lost = shown(facade, "some-model", tool, arguments)
     assert (call.name, call.arguments, lost) == (name, said, [])
 
 
-@pytest.mark.parametrize(
-    ("facade", "tool", "arguments"),
-    [
-        ("codex", "edit", {"path": "a", "old": "b", "new": "c"}),
-        ("neutral", "patch", {"text": DELETED}),
-        ("gemini-cli", "todo", {}),
-    ],
-)
+@pytest.mark.parametrize(("facade", "tool", "arguments"), [
+    ("codex", "edit", {"path": "a", "old": "b", "new": "c"}),
+    ("neutral", "patch", {"text": DELETED}),
+    ("gemini-cli", "todo", {}),
+])  # fmt: skip
 def test_what_no_tool_says_has_our_name_and_that_is_told(facade: str, tool: str, arguments: Doc) -> None:
     call, lost = shown(facade, "some-model", tool, arguments)
     assert (call.name, call.arguments) == (tool, arguments)

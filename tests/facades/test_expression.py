@@ -85,15 +85,12 @@ def test_what_cannot_be_expressed_is_not(facade_id: str, scenario: Arguments) ->
     assert view_of(facade_id, scenario["tool"]).from_base(*scenario["inexpressible"]) is None
 
 
-@pytest.mark.parametrize(
-    ("facade_id", "base", "arguments"),
-    [
-        ("qwen-code", "ask_user", {"questions": [{"question": "q", "kind": "text"}]}),
-        ("qwen-code", "shell", {"restart": True}),
-        ("kimi", "web_search", {"queries": ["a", "b"]}),
-        ("claude-code", "shell", {"restart": True}),
-    ],
-)
+@pytest.mark.parametrize(("facade_id", "base", "arguments"), [
+    ("qwen-code", "ask_user", {"questions": [{"question": "q", "kind": "text"}]}),
+    ("qwen-code", "shell", {"restart": True}),
+    ("kimi", "web_search", {"queries": ["a", "b"]}),
+    ("claude-code", "shell", {"restart": True}),
+])  # fmt: skip
 def test_an_inexpressible_call_has_our_own_name(facade_id: str, base: str, arguments: Arguments) -> None:
     call = ToolCall("c1", "Other", {}, base_call=BaseCall(base, arguments, "another"))
     (rendered,) = bind(facade_id).render_message(Message("assistant", (call,)), is_own=False).calls

@@ -187,44 +187,35 @@ class TestAnthropic:
 # ---- what can be said
 
 
-@pytest.mark.parametrize(
-    ("native", "base"),
-    [
-        (ONE, {"ops": [ONE]}),
-        ({"operation": ONE}, {"ops": [ONE]}),
-        ({"input": ONE_TEXT}, {"text": ONE_TEXT}),
-        ({"type": "delete_file", "path": "x"}, {"ops": [{"type": "delete_file", "path": "x"}]}),
-    ],
-)
+@pytest.mark.parametrize(("native", "base"), [
+    (ONE, {"ops": [ONE]}),
+    ({"operation": ONE}, {"ops": [ONE]}),
+    ({"input": ONE_TEXT}, {"text": ONE_TEXT}),
+    ({"type": "delete_file", "path": "x"}, {"ops": [{"type": "delete_file", "path": "x"}]}),
+])  # fmt: skip
 def test_a_patch_is_understood_in_every_form(native: Doc, base: Doc) -> None:
     assert HOSTED["apply_patch"].to_base(native) == ("patch", base)
 
 
-@pytest.mark.parametrize(
-    ("base", "native"),
-    [
-        ({"ops": [ONE]}, ONE),
-        ({"text": ONE_TEXT}, ONE),
-        ({"text": "*** Begin Patch\n*** Delete File: x\n*** End Patch"}, {"type": "delete_file", "path": "x"}),
-        ({"ops": [ONE, ONE]}, None),
-        ({"text": ONE_TEXT.replace("@@", "*** Move to: b.txt\n@@")}, None),
-        ({"text": "*** Begin Patch\n*** End Patch"}, None),
-    ],
-)
+@pytest.mark.parametrize(("base", "native"), [
+    ({"ops": [ONE]}, ONE),
+    ({"text": ONE_TEXT}, ONE),
+    ({"text": "*** Begin Patch\n*** Delete File: x\n*** End Patch"}, {"type": "delete_file", "path": "x"}),
+    ({"ops": [ONE, ONE]}, None),
+    ({"text": ONE_TEXT.replace("@@", "*** Move to: b.txt\n@@")}, None),
+    ({"text": "*** Begin Patch\n*** End Patch"}, None),
+])  # fmt: skip
 def test_a_patch_of_one_operation_can_be_said_and_no_other(base: Doc, native: Doc | None) -> None:
     found = HOSTED["apply_patch"].from_base("patch", base)
     assert found == (None if native is None else (native, ()))
 
 
-@pytest.mark.parametrize(
-    ("base", "native"),
-    [
-        ({"command": "a"}, {"commands": ["a"]}),
-        ({"command": "a", "then": ["b", "c"]}, {"commands": ["a", "b", "c"]}),
-        ({"argv": ["a", "b c"]}, {"commands": ["a 'b c'"]}),
-        ({"command": "a", "timeout": 1.5, "max_output": 7}, {"commands": ["a"], "timeout_ms": 1500, "max_output_length": 7}),
-    ],
-)
+@pytest.mark.parametrize(("base", "native"), [
+    ({"command": "a"}, {"commands": ["a"]}),
+    ({"command": "a", "then": ["b", "c"]}, {"commands": ["a", "b", "c"]}),
+    ({"argv": ["a", "b c"]}, {"commands": ["a 'b c'"]}),
+    ({"command": "a", "timeout": 1.5, "max_output": 7}, {"commands": ["a"], "timeout_ms": 1500, "max_output_length": 7}),
+])  # fmt: skip
 def test_commands_can_be_said(base: Doc, native: Doc) -> None:
     assert HOSTED["shell"].from_base("shell", base) == (native, ())
 

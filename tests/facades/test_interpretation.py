@@ -166,42 +166,23 @@ def test_every_mapped_parameter_is_accepted(shared: Path) -> None:
 # ---- patches as commands
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        f"apply_patch <<'EOF'\n{PATCH}\nEOF",
-        f'applypatch <<"X"\n{PATCH}\nX\n',
-        f"  apply_patch << EOF\n{PATCH}\nEOF\n\n",
-        f"cd . && apply_patch <<EOF\n{PATCH}\nEOF",
-        f"apply_patch '{PATCH}'",
-        PATCH,
-        f"apply_patch <<-EOF\n\t{PATCH}\n\tEOF",
-        ["apply_patch", PATCH],
-        ["bash", "-lc", f"apply_patch <<'EOF'\n{PATCH}\nEOF"],
-    ],
-)
+@pytest.mark.parametrize("command", [
+    f"apply_patch <<'EOF'\n{PATCH}\nEOF", f'applypatch <<"X"\n{PATCH}\nX\n', f"  apply_patch << EOF\n{PATCH}\nEOF\n\n",
+    f"cd . && apply_patch <<EOF\n{PATCH}\nEOF", f"apply_patch '{PATCH}'", PATCH, f"apply_patch <<-EOF\n\t{PATCH}\n\tEOF",
+    ["apply_patch", PATCH], ["bash", "-lc", f"apply_patch <<'EOF'\n{PATCH}\nEOF"],
+])  # fmt: skip
 @pytest.mark.parametrize(("facade_id", "name"), [("codex", "exec_command"), ("codex-shell", "shell"), ("codex-oss", "shell")])
 def test_a_command_that_is_nothing_but_a_patch_is_the_patch(facade_id: str, name: str, command: str | list[str]) -> None:
     tool, arguments, _ = interpret(facade_id, name, {"cmd" if name == "exec_command" else "command": command})
     assert (tool, arguments["text"].strip()) == ("patch", PATCH)
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        "ls",
-        "apply_patch",
-        "apply_patch < a.patch",
-        f"apply_patch <<'EOF'\n{PATCH}\nEOF\nrm -rf src",
-        f"apply_patch <<'EOF' && ls\n{PATCH}\nEOF",
-        f"ls && apply_patch <<'EOF'\n{PATCH}\nEOF",
-        "apply_patch <<'EOF'\nno patch\nEOF",
-        f"cd $HOME && apply_patch <<'EOF'\n{PATCH}\nEOF",
-        "apply_patch 'a",
-        f"cd - && apply_patch <<'EOF'\n{PATCH}\nEOF",
-        f"cat <<'EOF'\n{PATCH}\nEOF",
-    ],
-)
+@pytest.mark.parametrize("command", [
+    "ls", "apply_patch", "apply_patch < a.patch", f"apply_patch <<'EOF'\n{PATCH}\nEOF\nrm -rf src",
+    f"apply_patch <<'EOF' && ls\n{PATCH}\nEOF", f"ls && apply_patch <<'EOF'\n{PATCH}\nEOF",
+    "apply_patch <<'EOF'\nno patch\nEOF", f"cd $HOME && apply_patch <<'EOF'\n{PATCH}\nEOF", "apply_patch 'a",
+    f"cd - && apply_patch <<'EOF'\n{PATCH}\nEOF", f"cat <<'EOF'\n{PATCH}\nEOF",
+])  # fmt: skip
 def test_any_other_command_is_a_command(command: str) -> None:
     assert extract_patch(command) is None
     assert interpret("codex", "exec_command", {"cmd": command})[0] == "shell"

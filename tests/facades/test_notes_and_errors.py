@@ -81,14 +81,11 @@ class TestTheNote:
 PATCH = ToolCall("", "apply_patch", None, "*** Begin Patch\n*** Delete File: x\n*** End Patch", freeform=True)
 
 
-@pytest.mark.parametrize(
-    ("model", "call", "begins"),
-    [
-        ("gpt-5", ToolCall("", "shell", {"command": ["bash", "-lc", "sleep 9"], "timeout_ms": 50}), '{"output":"command timed'),
-        ("gpt-5.2", ToolCall("", "shell_command", {"command": "sleep 9", "timeout_ms": 50}), "Exit code: 124"),
-        ("gpt-5.5", PATCH, "apply_patch verification failed"),
-    ],
-)
+@pytest.mark.parametrize(("model", "call", "begins"), [
+    ("gpt-5", ToolCall("", "shell", {"command": ["bash", "-lc", "sleep 9"], "timeout_ms": 50}), '{"output":"command timed'),
+    ("gpt-5.2", ToolCall("", "shell_command", {"command": "sleep 9", "timeout_ms": 50}), "Exit code: 124"),
+    ("gpt-5.5", PATCH, "apply_patch verification failed"),
+])  # fmt: skip
 def test_errors_read_as_the_harness_says_them_and_nothing_stands_before(
     own: Builtins, model: str, call: ToolCall, begins: str
 ) -> None:
@@ -128,36 +125,30 @@ def offered(own: Builtins, model: str, names: set[str], *others: Any) -> set[str
     return {one.name for one in agent.view().tools()}
 
 
-@pytest.mark.parametrize(
-    ("model", "names", "seen"),
-    [
-        ("openai-responses/gpt-5.5", {"read", "grep"}, {"read", "grep"}),
-        ("openai-responses/gpt-5.5", {"read", "grep", "shell"}, {"exec_command"}),
-        ("openai-responses/gpt-5.5", {"patch", "write", "edit"}, {"apply_patch"}),
-        ("openai-responses/gpt-5.5", {"write", "edit"}, {"write", "edit"}),
-        ("openai-responses/gpt-5.5", {"patch", "glob"}, {"apply_patch", "glob"}),
-        ("openai-responses/gpt-5", {"patch", "shell"}, {"shell"}),
-        ("openai-responses/gpt-5", {"patch", "read"}, {"patch", "read"}),
-        ("anthropic/claude-opus-5", {"patch", "read_many"}, {"patch", "read_many"}),
-        ("anthropic/claude-opus-5", {"read", "edit", "patch", "read_many"}, {"Read", "Edit"}),
-        ("gemini/gemini-3-pro-preview", {"multi_edit"}, {"multi_edit"}),
-    ],
-)
+@pytest.mark.parametrize(("model", "names", "seen"), [
+    ("openai-responses/gpt-5.5", {"read", "grep"}, {"read", "grep"}),
+    ("openai-responses/gpt-5.5", {"read", "grep", "shell"}, {"exec_command"}),
+    ("openai-responses/gpt-5.5", {"patch", "write", "edit"}, {"apply_patch"}),
+    ("openai-responses/gpt-5.5", {"write", "edit"}, {"write", "edit"}),
+    ("openai-responses/gpt-5.5", {"patch", "glob"}, {"apply_patch", "glob"}),
+    ("openai-responses/gpt-5", {"patch", "shell"}, {"shell"}),
+    ("openai-responses/gpt-5", {"patch", "read"}, {"patch", "read"}),
+    ("anthropic/claude-opus-5", {"patch", "read_many"}, {"patch", "read_many"}),
+    ("anthropic/claude-opus-5", {"read", "edit", "patch", "read_many"}, {"Read", "Edit"}),
+    ("gemini/gemini-3-pro-preview", {"multi_edit"}, {"multi_edit"}),
+])  # fmt: skip
 def test_a_tool_that_no_other_does_the_work_of_is_shown_as_it_is(
     own: Builtins, model: str, names: set[str], seen: set[str]
 ) -> None:
     assert offered(own, model, names) == seen
 
 
-@pytest.mark.parametrize(
-    ("model", "taken", "base"),
-    [
-        ("anthropic/claude-opus-5", "Read", "read"),
-        ("openai-responses/gpt-5.5", "exec_command", "shell"),
-        ("openai-responses/gpt-5.5", "apply_patch", "patch"),
-        ("gemini/gemini-3-pro-preview", "read_file", "read"),
-    ],
-)
+@pytest.mark.parametrize(("model", "taken", "base"), [
+    ("anthropic/claude-opus-5", "Read", "read"),
+    ("openai-responses/gpt-5.5", "exec_command", "shell"),
+    ("openai-responses/gpt-5.5", "apply_patch", "patch"),
+    ("gemini/gemini-3-pro-preview", "read_file", "read"),
+])  # fmt: skip
 def test_where_ones_own_tool_has_the_name_the_built_in_one_has_its_own(
     own: Builtins, model: str, taken: str, base: str
 ) -> None:

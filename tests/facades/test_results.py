@@ -8,13 +8,14 @@ import msgspec
 import pytest
 
 from toolglot import Orchestrator, ToolConfig
-from toolglot.base_errors import EditFailed, LineOutOfRange, MissingPath, SessionNotFound
+from toolglot.base_errors import EditFailed, InvalidArgument, LineOutOfRange, MissingPath, SessionNotFound
 from toolglot.builtin.tools import builtins
 from toolglot.facades.catalog import find_facade
 from toolglot.facades.view import RenderContext
 from toolglot.jsontext import dumps_text
+from toolglot.messages import Text, ToolCall, ToolResult
 
-from .scenarios import FACADES, Arguments, is_updating, load, save, scenarios, view_of
+from .scenarios import FACADES, Arguments, bind, is_updating, load, save, scenarios, view_of
 
 DETAILS: dict[str, type[msgspec.Struct]] = {
     "edit_failed": EditFailed,
@@ -65,6 +66,10 @@ def test_real_calls_read_as_the_model_expects(facade_id: str, tmp_path: Path) ->
         text = outcome.result.text.replace(str(tmp_path), "")
         for pattern, replacement in VOLATILE:
             text = pattern.sub(replacement, text)
+        if "mentions" in record:  # the message is the base tool's, whose own tests cover its wording
+            assert outcome.result.is_error is record["error"], text
+            assert all(mention in text for mention in record["mentions"]), text
+            continue
         if is_updating():
             record["text"], record["error"] = text, outcome.result.is_error
         assert (text, outcome.result.is_error) == (record["text"], record["error"]), record["call"]
@@ -120,3 +125,24 @@ def test_no_renderer_depends_on_data_of_a_failure_that_has_none(facade_id: str) 
             if renderer is not None:
                 context = RenderContext(native={}, base={}, text="It failed.", kind="execution")
                 assert "It failed." in renderer(context), (view.name, case.base)
+
+
+@pytest.mark.parametrize(
+    ("facade_id", "name", "arguments", "parameter", "native"),
+    [
+        ("claude-code", "Read", {"file_path": "a"}, "start_line", "offset"),
+        ("claude-code-2.0", "BashOutput", {"bash_id": "1"}, "handle", "bash_id"),
+        ("gemini-cli", "run_shell_command", {"command": "ls"}, "cwd", "dir_path"),
+        ("codex", "exec_command", {"cmd": "ls"}, "cwd", "workdir"),
+        ("openai-hosted", "shell", {"commands": ["ls"]}, "timeout", "timeout_ms"),
+        ("neutral", "read_file", {"path": "a"}, "tail_lines", "tail_lines"),
+    ],
+)
+def test_an_invalid_argument_has_its_native_name(
+    facade_id: str, name: str, arguments: Arguments, parameter: str, native: str
+) -> None:
+    call = bind(facade_id).interpret(ToolCall("c1", name, arguments))
+    result = ToolResult("c1", (Text("."),), is_error=True, error_kind="validation", error_code="invalid_argument")
+    assert call.render is not None
+    text = call.render(result, {}, InvalidArgument(parameter, "is too large")).text
+    assert f"{native} is too large" in text

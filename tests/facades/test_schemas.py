@@ -62,17 +62,14 @@ def test_a_tool_is_as_the_program_shows_it(facade_id: str, program: str, model: 
     assert {tool["name"] for tool in tools if tool.get("type") == "custom"} == freeform
 
 
-@pytest.mark.parametrize(
-    ("facade_id", "source", "names"),
-    [
-        ("claude-code", "claude-code", ADDED["claude-code"]),
-        ("anthropic-api", "anthropic-api", {"str_replace_based_edit_tool", "memory"}),
-        ("agent-toolset", "anthropic-api", {"read", "write", "edit", "glob", "grep", "bash"}),
-        ("gemini-cli", "gemini-cli", {"ask_user"}),
-        ("qwen-code", "qwen-code", None),
-        ("kimi", "kimi", None),
-    ],
-)
+@pytest.mark.parametrize(("facade_id", "source", "names"), [
+    ("claude-code", "claude-code", ADDED["claude-code"]),
+    ("anthropic-api", "anthropic-api", {"str_replace_based_edit_tool", "memory"}),
+    ("agent-toolset", "anthropic-api", {"read", "write", "edit", "glob", "grep", "bash"}),
+    ("gemini-cli", "gemini-cli", {"ask_user"}),
+    ("qwen-code", "qwen-code", None),
+    ("kimi", "kimi", None),
+])  # fmt: skip
 def test_a_tool_that_was_not_observed_is_as_its_schema_says(
     facade_id: str, source: str, names: set[str] | None, shared: Path
 ) -> None:

@@ -91,16 +91,13 @@ def test_a_facade_is_read_whole() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("name", "native", "tool", "base"),
-    [
-        ("open_file", {"file": "a", "from": 0}, "read", {"path": "a", "start_line": 1}),
-        ("cat", {"file": "a"}, "read", {"path": "a"}),
-        ("terminal", {"line": "ls", "wait": 2500, "why": "to see"}, "shell", {"command": "ls", "timeout": 2.5}),
-        ("terminal", {"line": "ls", "wait": 3000}, "shell", {"command": "ls", "timeout": 3}),
-        ("save", {"path": "a", "content": "b"}, "write", {"path": "a", "content": "b", "mode": "append"}),
-    ],
-)
+@pytest.mark.parametrize(("name", "native", "tool", "base"), [
+    ("open_file", {"file": "a", "from": 0}, "read", {"path": "a", "start_line": 1}),
+    ("cat", {"file": "a"}, "read", {"path": "a"}),
+    ("terminal", {"line": "ls", "wait": 2500, "why": "to see"}, "shell", {"command": "ls", "timeout": 2.5}),
+    ("terminal", {"line": "ls", "wait": 3000}, "shell", {"command": "ls", "timeout": 3}),
+    ("save", {"path": "a", "content": "b"}, "write", {"path": "a", "content": "b", "mode": "append"}),
+])  # fmt: skip
 def test_calls_mean_what_the_rows_say(name: str, native: dict[str, Any], tool: str, base: dict[str, Any]) -> None:
     assert meaning(name, **native) == (tool, base)
 
@@ -187,50 +184,42 @@ def shaped(schema: str) -> str:
     return VIEW + "parameters = { type = 'object', " + schema + " }\n"
 
 
-@pytest.mark.parametrize(
-    ("text", "sentence"),
-    [
-        ("id = ", "not TOML: "),
-        ("", "id: it is missing"),
-        ('id = ""', "id: it is empty"),
-        ("id = 3", "id: expected a string, got an integer"),
-        ('id = "x"\nhidden = []', "hidden: unknown key; did you mean 'hides'?"),
-        ('id = "x"\ntitel = "X"', "titel: unknown key; did you mean 'title'?"),
-        ('id = "x"\nzzz = 1', "zzz: unknown key; there are failure, hides, id, note, title, views"),
-        ('id = "x"\nhides = ["reed"]', "hides: there is no built-in tool 'reed'; did you mean 'read'?"),
-        ('id = "x"\n[views]\nname = "a"', "views: expected a list, got a table; start each tool with [[views]]"),
-        (VIEW, "views[0].parameters: it is missing"),
-        (TOOL + "feilds = {}", "views[0].feilds: unknown key; did you mean 'fields'?"),
-        (TOOL.replace('"a"', '""'), "views[0].name: it is empty"),
-        (TOOL.replace('"read"', '"reed"'), "views[0].base: there is no built-in tool 'reed'; did you mean 'read'?"),
-        (TOOL + 'models = "("', "views[0].models: not a regular expression"),
-        (TOOL + SECOND.replace('"b"', '"a"'), "views[1].name: 'a' is already a tool"),
-        pytest.param(f"x = {'[' * 9999}", "it is nested too deeply", id="nested"),
-    ],
-)
+@pytest.mark.parametrize(("text", "sentence"), [
+    ("id = ", "not TOML: "),
+    ("", "id: it is missing"),
+    ('id = ""', "id: it is empty"),
+    ("id = 3", "id: expected a string, got an integer"),
+    ('id = "x"\nhidden = []', "hidden: unknown key; did you mean 'hides'?"),
+    ('id = "x"\ntitel = "X"', "titel: unknown key; did you mean 'title'?"),
+    ('id = "x"\nzzz = 1', "zzz: unknown key; there are failure, hides, id, note, title, views"),
+    ('id = "x"\nhides = ["reed"]', "hides: there is no built-in tool 'reed'; did you mean 'read'?"),
+    ('id = "x"\n[views]\nname = "a"', "views: expected a list, got a table; start each tool with [[views]]"),
+    (VIEW, "views[0].parameters: it is missing"),
+    (TOOL + "feilds = {}", "views[0].feilds: unknown key; did you mean 'fields'?"),
+    (TOOL.replace('"a"', '""'), "views[0].name: it is empty"),
+    (TOOL.replace('"read"', '"reed"'), "views[0].base: there is no built-in tool 'reed'; did you mean 'read'?"),
+    (TOOL + 'models = "("', "views[0].models: not a regular expression"),
+    (TOOL + SECOND.replace('"b"', '"a"'), "views[1].name: 'a' is already a tool"),
+    pytest.param(f"x = {'[' * 9999}", "it is nested too deeply", id="nested"),
+])  # fmt: skip
 def test_what_is_wrong_with_a_file_is_told_with_its_key(text: str, sentence: str) -> None:
     assert wrong(text).startswith(sentence)
 
 
-@pytest.mark.parametrize(
-    ("text", "sentence"),
-    [
-        (VIEW + "parameters = {}", "parameters: they need type"),
-        (VIEW + 'parameters = { type = "object", properties = 3 }', "parameters: they need type"),
-        (shaped("properties.p.type = 'strng'"), "parameters.properties.p: there is no type 'strng'; did you mean 'string'?"),
-        (
-            shaped("properties.p.type = 'array', properties.p.items.type = 'text'"),
-            "parameters.properties.p: there is no type 'text'; there are array, boolean, ",
-        ),
-        (shaped("properties.p = 'string'"), "parameters.properties.p: not a JSON Schema: "),
-        (shaped("properties.p.maximum = 2025-01-31"), "parameters.properties.p: not a JSON Schema: "),
-        (shaped("required = 'p'"), "parameters.required: not a JSON Schema: "),
-        (shaped("properties.p = { '$ref' = '#/$defs/q' }"), "parameters.properties.p: not a JSON Schema: "),
-        (shaped("properties.path = {}, required = ['q']"), "parameters.required: 'q' is not one of the properties"),
-        (shaped("result = 'x'"), "parameters.result: it has no effect there; move it above [views.parameters]"),
-        (TOOL + "accepts = { q = { type = 'nmber' } }", "accepts.q: there is no type 'nmber'; did you mean 'number'?"),
-    ],
-)
+@pytest.mark.parametrize(("text", "sentence"), [
+    (VIEW + "parameters = {}", "parameters: they need type"),
+    (VIEW + 'parameters = { type = "object", properties = 3 }', "parameters: they need type"),
+    (shaped("properties.p.type = 'strng'"), "parameters.properties.p: there is no type 'strng'; did you mean 'string'?"),
+    (shaped("properties.p.type = 'array', properties.p.items.type = 'text'"),
+        "parameters.properties.p: there is no type 'text'; there are array, boolean, "),
+    (shaped("properties.p = 'string'"), "parameters.properties.p: not a JSON Schema: "),
+    (shaped("properties.p.maximum = 2025-01-31"), "parameters.properties.p: not a JSON Schema: "),
+    (shaped("required = 'p'"), "parameters.required: not a JSON Schema: "),
+    (shaped("properties.p = { '$ref' = '#/$defs/q' }"), "parameters.properties.p: not a JSON Schema: "),
+    (shaped("properties.path = {}, required = ['q']"), "parameters.required: 'q' is not one of the properties"),
+    (shaped("result = 'x'"), "parameters.result: it has no effect there; move it above [views.parameters]"),
+    (TOOL + "accepts = { q = { type = 'nmber' } }", "accepts.q: there is no type 'nmber'; did you mean 'number'?"),
+])  # fmt: skip
 def test_what_is_wrong_with_a_schema_is_told_with_its_key(text: str, sentence: str) -> None:
     assert wrong(text).startswith(f"views[0].{sentence}")
 
@@ -240,58 +229,49 @@ def test_a_schema_may_name_its_parts() -> None:
     assert load_facade(text, "x.toml", PARAMETERS).views[0].accepted_schema["$defs"] == {"q": {"type": "string"}}
 
 
-@pytest.mark.parametrize(
-    ("text", "sentence"),
-    [
-        ('fields = { p = "path", n = "start_line", q = "path" }', "fields: 'q' is not one of the parameters or accepts"),
-        ('fields = { p = "path", n = 3 }', "fields.n: expected a string, got an integer"),
-        ('fields = { p = "pth", n = "start_line" }', "fields: read has no parameter 'pth'; did you mean 'path'?"),
-        ('fields = { p = "path", n = "path" }', "fields: 'p' and 'n' both map to 'path'"),
-        ('fields = { p = "path" }', "fields: 'n' is not mapped; add it here or to ignored"),
-        ('fields = { p = "path", n = "start_line" }\nignored = ["p"]', "ignored: 'p' is also in fields"),
-        ("", "parameters: read has no parameter 'p'; map it under fields; "),
-    ],
-)
+@pytest.mark.parametrize(("text", "sentence"), [
+    ('fields = { p = "path", n = "start_line", q = "path" }', "fields: 'q' is not one of the parameters or accepts"),
+    ('fields = { p = "path", n = 3 }', "fields.n: expected a string, got an integer"),
+    ('fields = { p = "pth", n = "start_line" }', "fields: read has no parameter 'pth'; did you mean 'path'?"),
+    ('fields = { p = "path", n = "path" }', "fields: 'p' and 'n' both map to 'path'"),
+    ('fields = { p = "path" }', "fields: 'n' is not mapped; add it here or to ignored"),
+    ('fields = { p = "path", n = "start_line" }\nignored = ["p"]', "ignored: 'p' is also in fields"),
+    ("", "parameters: read has no parameter 'p'; map it under fields; "),
+])  # fmt: skip
 def test_what_is_wrong_with_fields_is_told_with_its_key(text: str, sentence: str) -> None:
     assert wrong(VIEW + OBJECT + text).startswith(f"views[0].{sentence}")
 
 
-@pytest.mark.parametrize(
-    ("text", "sentence"),
-    [
-        ("scale = { q = 2 }", "scale: 'q' is not one of the fields"),
-        ("scale = { n = 0 }", "scale: a scale of 0"),
-        ("scale = { n = inf }", "scale.n: inf is not a finite number"),
-        ("offset = { q = 2 }", "offset: 'q' is not one of the fields"),
-        ("offset = { n = nan }", "offset.n: nan is not a finite number"),
-        ("offset = { n = 'one' }", "offset.n: expected a number, got a string"),
-        ("scale = { n = 2, p = true }", "scale.p: expected a number, got true or false"),
-        ("offset = { p = 1 }", "offset: 'p' is not a number; its type is string"),
-        ("scale = { p = 2 }", "scale: 'p' is not a number; its type is string"),
-        ("fixed = { end_lin = 3 }", "fixed: read has no parameter 'end_lin'; did you mean 'end_line'?"),
-        ("fixed = { path = 'a' }", "fixed: 'path' is also set by the field 'p'"),
-        ("fixed = { end_line = 'last' }", 'fixed.end_line: "last" is not of type "integer"'),
-        ("fixed = { end_line = 2025-01-31 }", 'fixed.end_line: "2025-01-31" is not of type "integer"'),
-    ],
-)
+@pytest.mark.parametrize(("text", "sentence"), [
+    ("scale = { q = 2 }", "scale: 'q' is not one of the fields"),
+    ("scale = { n = 0 }", "scale: a scale of 0"),
+    ("scale = { n = inf }", "scale.n: inf is not a finite number"),
+    ("offset = { q = 2 }", "offset: 'q' is not one of the fields"),
+    ("offset = { n = nan }", "offset.n: nan is not a finite number"),
+    ("offset = { n = 'one' }", "offset.n: expected a number, got a string"),
+    ("scale = { n = 2, p = true }", "scale.p: expected a number, got true or false"),
+    ("offset = { p = 1 }", "offset: 'p' is not a number; its type is string"),
+    ("scale = { p = 2 }", "scale: 'p' is not a number; its type is string"),
+    ("fixed = { end_lin = 3 }", "fixed: read has no parameter 'end_lin'; did you mean 'end_line'?"),
+    ("fixed = { path = 'a' }", "fixed: 'path' is also set by the field 'p'"),
+    ("fixed = { end_line = 'last' }", 'fixed.end_line: "last" is not of type "integer"'),
+    ("fixed = { end_line = 2025-01-31 }", 'fixed.end_line: "2025-01-31" is not of type "integer"'),
+])  # fmt: skip
 def test_what_is_wrong_with_values_is_told_with_its_key(text: str, sentence: str) -> None:
     assert wrong(TOOL + text).startswith(f"views[0].{sentence}")
 
 
-@pytest.mark.parametrize(
-    ("template", "sentence"),
-    [
-        ("{txt}", "there is no {txt}"),
-        ("{}", "there is no {}"),
-        ("{native}", "there is no {native}"),
-        ("{data.}", "there is no {data.}"),
-        ("{text", "unmatched brace"),
-        ("text}", "unmatched brace"),
-        ("{{text}", "unmatched brace"),
-        ("{native.nope}", "there is no {native.nope}; the model's tool has no parameter 'nope'"),
-        ("{base.pth}", "there is no {base.pth}; the base tool has no parameter 'pth', did you mean 'path'?"),
-    ],
-)
+@pytest.mark.parametrize(("template", "sentence"), [
+    ("{txt}", "there is no {txt}"),
+    ("{}", "there is no {}"),
+    ("{native}", "there is no {native}"),
+    ("{data.}", "there is no {data.}"),
+    ("{text", "unmatched brace"),
+    ("text}", "unmatched brace"),
+    ("{{text}", "unmatched brace"),
+    ("{native.nope}", "there is no {native.nope}; the model's tool has no parameter 'nope'"),
+    ("{base.pth}", "there is no {base.pth}; the base tool has no parameter 'pth', did you mean 'path'?"),
+])  # fmt: skip
 @pytest.mark.parametrize("key", ["result", "failure"])
 def test_what_is_wrong_with_a_text_is_told_with_its_key(key: str, template: str, sentence: str) -> None:
     assert wrong(TOOL + f"{key} = '{template}'").startswith(f"views[0].{key}: {sentence}")
@@ -303,13 +283,10 @@ def test_a_failure_has_no_data_to_tell_of() -> None:
     assert wrong(TOOL + "failure = '{data.lines}'").startswith("views[0].failure: there is no {data.lines} when a call has")
 
 
-@pytest.mark.parametrize(
-    ("text", "sentence"),
-    [
-        (TOOL + "aliases = ['b']\n" + SECOND, "views[0].aliases: 'b' is already a tool"),
-        (TOOL + "aliases = ['c']\n" + SECOND + "aliases = ['c']", "views[1].aliases: 'c' is already an alias"),
-    ],
-)
+@pytest.mark.parametrize(("text", "sentence"), [
+    (TOOL + "aliases = ['b']\n" + SECOND, "views[0].aliases: 'b' is already a tool"),
+    (TOOL + "aliases = ['c']\n" + SECOND + "aliases = ['c']", "views[1].aliases: 'c' is already an alias"),
+])  # fmt: skip
 def test_a_name_is_of_one_tool(text: str, sentence: str) -> None:
     assert wrong(text).startswith(sentence)
 

@@ -123,15 +123,12 @@ def test_kimi_reads_a_thousand_lines_at_once(start: StartSession) -> None:
     assert call("Read", path="many.txt").count("\n") == 999
 
 
-@pytest.mark.parametrize(
-    ("facade_id", "name", "arguments", "beginning"),
-    [
-        ("claude-code", "Bash", {"command": "sleep 9", "timeout": 50}, "Command timed out after 0."),
-        ("agent-toolset", "bash", {"command": "sleep 9", "timeout_ms": 50}, "timed out after 0."),
-        ("codex-shell-command", "shell_command", {"command": "sleep 9", "timeout_ms": 50}, "Exit code: 124\n"),
-        ("qwen-code", "run_shell_command", {"command": "sleep 9", "timeout": 50}, "<untrusted_context>\nOutput: (empty)\nErr"),
-    ],
-)
+@pytest.mark.parametrize(("facade_id", "name", "arguments", "beginning"), [
+    ("claude-code", "Bash", {"command": "sleep 9", "timeout": 50}, "Command timed out after 0."),
+    ("agent-toolset", "bash", {"command": "sleep 9", "timeout_ms": 50}, "timed out after 0."),
+    ("codex-shell-command", "shell_command", {"command": "sleep 9", "timeout_ms": 50}, "Exit code: 124\n"),
+    ("qwen-code", "run_shell_command", {"command": "sleep 9", "timeout": 50}, "<untrusted_context>\nOutput: (empty)\nErr"),
+])  # fmt: skip
 def test_a_command_that_takes_too_long(
     facade_id: str, name: str, arguments: Arguments, beginning: str, start: StartSession
 ) -> None:
@@ -206,15 +203,12 @@ def test_pages_of_gemini_are_marked_as_untrusted(start: StartSession, site: str)
     )
 
 
-@pytest.mark.parametrize(
-    ("facade_id", "fetch", "search", "beginning"),
-    [
-        ("claude-code", "WebFetch", "WebSearch", 'Web search results for "a thing":\n\n1. A title\n'),
-        ("anthropic-api", "web_fetch", "web_search", 'Web search results for "a thing":\n\n1. A title\n'),
-        ("qwen-code", "web_fetch", "web_search", 'Web search results for "a thing":\n\n<untrusted_context>\n'),
-        ("kimi", "FetchURL", "WebSearch", 'Web search results for "a thing":\n\n1. A title\n'),
-    ],
-)
+@pytest.mark.parametrize(("facade_id", "fetch", "search", "beginning"), [
+    ("claude-code", "WebFetch", "WebSearch", 'Web search results for "a thing":\n\n1. A title\n'),
+    ("anthropic-api", "web_fetch", "web_search", 'Web search results for "a thing":\n\n1. A title\n'),
+    ("qwen-code", "web_fetch", "web_search", 'Web search results for "a thing":\n\n<untrusted_context>\n'),
+    ("kimi", "FetchURL", "WebSearch", 'Web search results for "a thing":\n\n1. A title\n'),
+])  # fmt: skip
 def test_pages_and_searches_of_others(
     facade_id: str, fetch: str, search: str, beginning: str, start: StartSession, site: str
 ) -> None:

@@ -30,22 +30,19 @@ PICKED = View(
 # ---- there
 
 
-@pytest.mark.parametrize(
-    ("view", "native", "tool", "base"),
-    [
-        (READ, {"file_path": "a"}, "read", {"path": "a"}),
-        (READ, {"file_path": "a", "offset": 3, "limit": 2}, "read", {"path": "a", "start_line": 3, "end_line": 4}),
-        (READ, {"file_path": "a", "limit": 2}, "read", {"path": "a", "end_line": 2}),
-        (WRITE, {"file_path": "a", "content": ""}, "write", {"path": "a", "content": "", "mode": "overwrite"}),
-        (BASH, {"command": "ls", "timeout": 2500}, "shell", {"command": "ls", "timeout": 2.5}),
-        (EDITOR, {"command": "view", "path": "a"}, "read", {"path": "a"}),
-        (EDITOR, {"command": "add", "path": "a", "text": "x"}, "write", {"path": "a", "content": "x", "mode": "append"}),
-        (PATCH, {"input": "p"}, "patch", {"text": "p"}),
-        (RUN, {"argv": ["ls", "-l"]}, "shell", {"command": "ls -l"}),
-        (PICKED, {"command": "ls"}, "shell", {"command": "ls"}),
-        (PICKED, {"command": "*** Begin"}, "patch", {"text": "*** Begin"}),
-    ],
-)
+@pytest.mark.parametrize(("view", "native", "tool", "base"), [
+    (READ, {"file_path": "a"}, "read", {"path": "a"}),
+    (READ, {"file_path": "a", "offset": 3, "limit": 2}, "read", {"path": "a", "start_line": 3, "end_line": 4}),
+    (READ, {"file_path": "a", "limit": 2}, "read", {"path": "a", "end_line": 2}),
+    (WRITE, {"file_path": "a", "content": ""}, "write", {"path": "a", "content": "", "mode": "overwrite"}),
+    (BASH, {"command": "ls", "timeout": 2500}, "shell", {"command": "ls", "timeout": 2.5}),
+    (EDITOR, {"command": "view", "path": "a"}, "read", {"path": "a"}),
+    (EDITOR, {"command": "add", "path": "a", "text": "x"}, "write", {"path": "a", "content": "x", "mode": "append"}),
+    (PATCH, {"input": "p"}, "patch", {"text": "p"}),
+    (RUN, {"argv": ["ls", "-l"]}, "shell", {"command": "ls -l"}),
+    (PICKED, {"command": "ls"}, "shell", {"command": "ls"}),
+    (PICKED, {"command": "*** Begin"}, "patch", {"text": "*** Begin"}),
+])  # fmt: skip
 def test_a_native_call_means_a_call_of_a_base_tool(view: View, native: Arguments, tool: str, base: Arguments) -> None:
     assert view.to_base(native) == (tool, base)
     assert view.from_base(tool, base) == (native, ())
@@ -61,17 +58,14 @@ def test_a_command_that_there_is_not_is_told_in_the_models_words(command: Any) -
 # ---- back
 
 
-@pytest.mark.parametrize(
-    ("view", "tool", "base", "native", "lost"),
-    [
-        (READ, "read", {"path": "a", "pages": "1-2"}, {"file_path": "a"}, ["pages"]),
-        (WRITE, "write", {"path": "a", "content": "x", "mode": "append"}, {"file_path": "a", "content": "x"}, ["mode"]),
-        (EDIT, "edit", {"path": "a", "old": "x", "count": 3}, {"file_path": "a", "old_string": "x"}, ["count"]),
-        (EDITOR, "write", {"path": "a", "content": "x", "mode": "append"}, {"command": "add", "path": "a", "text": "x"}, []),
-        (EDITOR, "write", {"path": "a", "content": "x"}, {"command": "create", "path": "a", "text": "x"}, []),
-        (EDITOR, "read", {"path": "a", "start_line": 2}, {"command": "view", "path": "a"}, ["start_line"]),
-    ],
-)
+@pytest.mark.parametrize(("view", "tool", "base", "native", "lost"), [
+    (READ, "read", {"path": "a", "pages": "1-2"}, {"file_path": "a"}, ["pages"]),
+    (WRITE, "write", {"path": "a", "content": "x", "mode": "append"}, {"file_path": "a", "content": "x"}, ["mode"]),
+    (EDIT, "edit", {"path": "a", "old": "x", "count": 3}, {"file_path": "a", "old_string": "x"}, ["count"]),
+    (EDITOR, "write", {"path": "a", "content": "x", "mode": "append"}, {"command": "add", "path": "a", "text": "x"}, []),
+    (EDITOR, "write", {"path": "a", "content": "x"}, {"command": "create", "path": "a", "text": "x"}, []),
+    (EDITOR, "read", {"path": "a", "start_line": 2}, {"command": "view", "path": "a"}, ["start_line"]),
+])  # fmt: skip
 def test_what_a_model_has_no_words_for_is_a_loss(
     view: View, tool: str, base: Arguments, native: Arguments, lost: list[str]
 ) -> None:

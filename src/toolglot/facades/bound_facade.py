@@ -114,7 +114,7 @@ class BoundFacade:
         """How to work with the tools: the sentences of the facade's note that name no missing tool."""
         views = [view for view in self.facade.views if not view.hidden]
         # Many base names are English words: only those that this facade shows can be meant.
-        shown = BASE_TOOLS.keys() - self.facade.hides - {base for view in views for base in view.base_tools}
+        shown = BASE_TOOLS - self.facade.hides - {base for view in views for base in view.base_tools}
         missing = ({view.qualified_name for view in views} | shown) - {*self.names}
         pattern = re.compile(rf"(?<![\w.`])(?:{'|'.join(map(re.escape, sorted(missing)))})(?!\w)") if missing else None
         sentences = re.split(r"(?<=\.) (?=[A-Z])", self.facade.note)

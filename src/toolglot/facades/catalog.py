@@ -21,39 +21,15 @@ __all__ = [
 ]
 
 NEUTRAL = "neutral"
-# The base tools that a view may stand for, with their parameters. A test compares them with the tools.
-BASE_TOOLS: dict[str, frozenset[str]] = {
-    name: frozenset(parameters.split())
-    for name, parameters in {
-        "read": "allow_large end_line list_depth max_lines pages path start_line tail_lines",
-        "write": "content mode path",
-        "view_image": "detail path",
-        "edit": "count instruction match new old path",
-        "multi_edit": "edits path",
-        "insert": "after_line path text",
-        "patch": "ops text",
-        "grep": "after auto_context before exclude_line_regex file_type ignore_case include_glob line_numbers literal"
-        " max_per_file max_results mode multiline no_ignore only_matching path pattern skip",
-        "glob": "case_sensitive max_results order path pattern respect_extra_ignore respect_gitignore",
-        "list_dir": "depth ignore limit path respect_extra_ignore respect_gitignore skip",
-        "read_many": "default_excludes exclude include",
-        "shell": "argv background command cwd description env escalate head_share inactivity_timeout login max_output"
-        " restart stdin then timeout tty yield_after",
-        "shell_output": "filter handle head_share input max_output tail_lines timeout wait wait_first",
-        "shell_kill": "handle",
-        "shell_list": "",
-        "ast_search": "include_glob language max_results path pattern",
-        "ast_rewrite": "dry_run include_glob language max_results path pattern replacement",
-        "web_search": "allowed_domains blocked_domains max_results queries recency_days",
-        "web_open": "format link question start_char start_line target timeout",
-        "web_find": "pattern target",
-        "web": "find open search_query",
-        "notebook_edit": "cell_id cell_type mode path source",
-        "todo": "explanation items",
-        "ask_user": "questions",
-        "memory": "command file_text insert_line insert_text new_path new_str old_path old_str path view_range",
-    }.items()
-}
+# The base tools that our tables name. A new tool needs no row here: it is shown under its own name wherever it is registered.
+BASE_TOOLS = frozenset(
+    {
+        *("read", "write", "view_image", "read_many", "edit", "multi_edit", "insert", "patch", "notebook_edit"),
+        *("grep", "glob", "list_dir", "ast_search", "ast_rewrite"),
+        *("shell", "shell_output", "shell_kill", "shell_list"),
+        *("web_search", "web_open", "web_find", "web", "todo", "ask_user", "memory"),
+    }
+)
 # id -> the module with its table
 FACADE_MODULES: dict[str, str] = {
     "claude-code": "claude_code",
