@@ -23,11 +23,11 @@ CASES: dict[str, tuple[Profile, list[ToolDefinition], Any, list[Problem]]] = {
     "no known limit": (resolve_profile("anthropic"), tools(500), None, []),
     "no name": (SHORT, [ToolDefinition("")], None, [Problem("", "name", "empty", "at least one character")]),
     "a name that is mapped": (resolve_profile("openai-chat"), [ToolDefinition("a.b")], None,
-        [Problem("a.b", "name", "3 characters", "pattern [a-zA-Z0-9_-]{1,64}", refused=False)]),
+        [Problem("a.b", "name", "3 characters", "pattern [a-zA-Z0-9_-]{1,64}", is_refused=False)]),
     "a long description": (SHORT, [ToolDefinition("a", "abcdef")], None, [Problem("a", "length of the description", 6, 5)]),
     "the same name in two namespaces": (SHORT, [ToolDefinition("a"), ToolDefinition("a", namespace="crm")], None, []),
     "twice": (SHORT, [ToolDefinition("a"), ToolDefinition("a", "x")], None,
-        [Problem("a", "number of tools of this name", 2, 1, refused=False)]),
+        [Problem("a", "number of tools of this name", 2, 1, is_refused=False)]),
     "hosted tools have no limits of ours": (SHORT, [ToolDefinition("web:search", kind="hosted")] * 2, None, []),
     "a large body": (SHORT, [], {"a": "x" * 20}, [Problem("", "size of the request in bytes", 28, 20)]),
     "cache marks": (

@@ -1,7 +1,6 @@
 """The laws of `lower`, for any input: legal, idempotent, pure, quick; and `restore` leads back to the original."""
 
 import copy
-import time
 from random import Random
 from typing import Any
 
@@ -23,8 +22,10 @@ from toolglot.schema.dialects import (
     OPENAI_STRICT,
     Dialect,
 )
+from toolglot.schema.json_schema import iter_nodes
 from toolglot.schema.lower import lower
-from toolglot.schema.lowering_result import restore
+from toolglot.schema.lowering_context import EXTRA_NODES
+from toolglot.schema.lowering_result import LoweredSchema, restore
 
 SEEDS = st.integers(0, 2**32)
 SCALARS = (
@@ -38,17 +39,18 @@ JSON = st.recursive(
 )
 
 
-def obeys(schema: Any, dialect: Dialect) -> None:
+def obeys(schema: Any, dialect: Dialect) -> LoweredSchema:
     before = copy.deepcopy(schema)
     once = lower(schema, dialect, tool_name="t")
     assert schema == before, "the input was changed"
     assert violations(once.schema, dialect.name) == []
     twice = lower(once.schema, dialect, tool_name="t")
     assert (twice.schema, twice.losses, twice.restorations, twice.root_description) == (once.schema, (), (), "")
+    return once
 
 
 @pytest.mark.untraced
-@settings(deadline=None, derandomize=True, max_examples=250)
+@settings(deadline=None, derandomize=True, max_examples=150)
 @given(seed=SEEDS)
 def test_any_schema_becomes_legal_and_stays_so(seed: int) -> None:
     schema = storm(Random(seed))
@@ -64,7 +66,7 @@ def test_nonsense_becomes_legal_and_stays_so(schema: Any) -> None:
 
 
 @pytest.mark.untraced
-@settings(deadline=None, derandomize=True, max_examples=200)
+@settings(deadline=None, derandomize=True, max_examples=120)
 @given(seed=SEEDS)
 def test_what_is_valid_for_the_lowered_schema_is_valid_for_the_original(seed: int) -> None:
     r = Random(seed)
@@ -153,9 +155,9 @@ HOSTILE: dict[str, Any] = {
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_schemas_are_lowered_in_bounds(name: str) -> None:
     for dialect in (OPENAI, ANTHROPIC_STRICT, OPENAI_STRICT, GEMINI, GEMINI_OPENAPI, COMPATIBLE_INLINE):  # one of each kind
-        start = time.perf_counter()
-        obeys(HOSTILE[name], dialect)
-        assert time.perf_counter() - start < 10
+        lowered = obeys(HOSTILE[name], dialect)
+        size = sum(1 for _ in iter_nodes(HOSTILE[name]))
+        assert sum(1 for _ in iter_nodes(lowered.schema)) <= 2 * (EXTRA_NODES + 2 * size)
 
 
 def cyclic() -> Any:

@@ -37,7 +37,7 @@ class CheckResult(msgspec.Struct, frozen=True):
     @property
     def is_refused(self) -> bool:
         """Whether the provider would reject a tool, or the whole set."""
-        return any(problem.refused for problem in self.problems)
+        return any(problem.is_refused for problem in self.problems)
 
 
 def check_tools(tools: Iterable[ToolDefinition], targets: Iterable[str]) -> Iterator[CheckResult]:

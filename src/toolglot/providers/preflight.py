@@ -18,23 +18,23 @@ __all__ = ["Problem", "drop_refused_tools", "preflight"]
 class Problem(msgspec.Struct, frozen=True):
     """A limit that a tool, or the request as a whole (`tool` is ""), exceeds.
 
-    `refused`: the provider answers with an error; otherwise the encoder works around it and reports that.
+    `is_refused`: the provider answers with an error; otherwise the encoder works around it and reports that.
     """
 
     tool: str
-    what: str
+    quantity: str
     value: int | str
     limit: int | str
-    refused: bool = True
+    is_refused: bool = True
 
     def __str__(self) -> str:
         owner = f"tool {self.tool!r}: " if self.tool else ""
-        return f"{owner}{self.what} is {self.value}, the limit is {self.limit}"
+        return f"{owner}{self.quantity} is {self.value}, the limit is {self.limit}"
 
     def to_error(self, profile: Profile) -> LimitExceeded:
         """Return the problem as an error."""
-        what = f"{self.what} of tool {self.tool!r}" if self.tool else self.what
-        return LimitExceeded(what, self.limit, self.value, profile.title)
+        quantity = f"{self.quantity} of tool {self.tool!r}" if self.tool else self.quantity
+        return LimitExceeded(quantity, self.limit, self.value, profile.title)
 
 
 def preflight(tools: Sequence[ToolDefinition], profile: Profile, body: Any = None) -> list[Problem]:
@@ -48,11 +48,11 @@ def preflight(tools: Sequence[ToolDefinition], profile: Profile, body: Any = Non
             problems.append(Problem(tool.name, "name", "empty", "at least one character"))
         elif not re.fullmatch(limits.name, tool.name):
             length = f"{len(tool.name)} characters"
-            problems.append(Problem(tool.name, "name", length, f"pattern {limits.name}", refused=False))
+            problems.append(Problem(tool.name, "name", length, f"pattern {limits.name}", is_refused=False))
         if limits.description is not None and len(tool.description) > limits.description:
             problems.append(Problem(tool.name, "length of the description", len(tool.description), limits.description))
         if (tool.namespace, tool.name) in seen:
-            problems.append(Problem(tool.name, "number of tools of this name", 2, 1, refused=False))
+            problems.append(Problem(tool.name, "number of tools of this name", 2, 1, is_refused=False))
         seen.add((tool.namespace, tool.name))
     if limits.tools is not None and len(tools) > limits.tools:
         problems.append(Problem("", "number of tools", len(tools), limits.tools))
@@ -66,7 +66,7 @@ def preflight(tools: Sequence[ToolDefinition], profile: Profile, body: Any = Non
 
 def drop_refused_tools(tools: Sequence[ToolDefinition], profile: Profile) -> tuple[list[ToolDefinition], list[Loss]]:
     """Return the tools that the provider accepts, and a Loss for each other one: a bad tool must not cost the request."""
-    refused = {problem.tool: problem for problem in preflight(tools, profile) if problem.refused and problem.tool}
+    refused = {problem.tool: problem for problem in preflight(tools, profile) if problem.is_refused and problem.tool}
     kept = [tool for tool in tools if tool.name not in refused]
     limit = profile.limits.tools or len(kept)
     losses = [Loss(f"tool {name!r}", "tools", f"left out: {problem}") for name, problem in refused.items()]

@@ -11,5 +11,8 @@ __all__ = ["WireRules", "load_rules"]
 
 @cache
 def load_rules(wire: str) -> type[WireRules]:
-    """Return the rules of a wire."""
-    return import_module(f"{__name__}.{SPECS[wire].package.rpartition('.')[2]}").Rules
+    """Return the rules of a wire; the shared ones for a wire without a module here."""
+    try:
+        return import_module(f"{__name__}.{SPECS[wire].package.rpartition('.')[2]}").Rules
+    except ModuleNotFoundError:
+        return WireRules

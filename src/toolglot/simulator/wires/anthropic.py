@@ -40,6 +40,13 @@ class _Turn(msgspec.Struct, frozen=True):
         return any(block.get("type") == block_type for block in self.blocks)
 
 
+def _missing_results(index: int, ids: list[str]) -> Refusal:
+    return Refusal(
+        f"messages.{index}: `tool_use` ids were found without `tool_result` blocks immediately after: {', '.join(ids)}. "
+        "Each `tool_use` block must have a corresponding `tool_result` block in the next message."
+    )
+
+
 class Rules(WireRules):
     """What Messages refuses."""
 
@@ -151,7 +158,7 @@ class Rules(WireRules):
                     "Each `tool_result` block must have a corresponding `tool_use` block in the previous message."
                 )
             if missing := [id for id in pending if id not in results[:leading]]:
-                raise self.missing_results(turn.index - 1, missing)
+                raise _missing_results(turn.index - 1, missing)
             if double := next((id for id in results if results.count(id) > 1), None):
                 raise Refusal(
                     f"messages.{turn.index}.content: each tool_use must have a single result. "
@@ -161,14 +168,8 @@ class Rules(WireRules):
             for number, block in enumerate(turn.blocks):
                 self.check_block(f"messages.{turn.index}.content.{number}", turn.role, block)
         if pending:
-            raise self.missing_results(turns[-1].index, pending)
+            raise _missing_results(turns[-1].index, pending)
         self.check_last_turn(turns)
-
-    def missing_results(self, index: int, ids: list[str]) -> Refusal:
-        return Refusal(
-            f"messages.{index}: `tool_use` ids were found without `tool_result` blocks immediately after: {', '.join(ids)}. "
-            "Each `tool_use` block must have a corresponding `tool_result` block in the next message."
-        )
 
     def merge_turns(self) -> Iterator[_Turn]:
         role, blocks, last = "", list[Doc](), 0
@@ -212,7 +213,7 @@ class Rules(WireRules):
                     raise Refusal(f"{path}.tool_use.input: Input should be a valid dictionary")
                 ids.append(id)
             elif ids and block.get("type") in ("text", "thinking"):
-                raise self.missing_results(turn.index, ids)
+                raise _missing_results(turn.index, ids)
         return ids
 
     def check_block(self, path: str, role: str, block: Doc) -> None:
