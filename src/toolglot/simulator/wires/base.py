@@ -76,7 +76,7 @@ class WireRules:
         vendor = self.vendor_fields()
         allowed = {*self.fields, *vendor} - {name[1:] for name in vendor if name.startswith("-")}
         for name, value in self.doc.items():
-            if name not in allowed and self.refuses_unknown_fields:
+            if self.fields and name not in allowed and self.refuses_unknown_fields:
                 raise self.unknown_field(name)
             types = [type for word in self.fields.get(name, "").split(" or ") for type in _JSON_TYPES.get(word, ())]
             is_wrong_bool = isinstance(value, bool) and bool not in types  # True is an int in Python, not in JSON
