@@ -128,12 +128,18 @@ def create_tools(state: ToolState) -> list[Tool]:
             if len({getattr(question, name) for question in validated}) < len(validated):
                 raise invalid_argument("questions", f"must differ, and two have the same {name}: change one")
         answers = await _ask(state, validated)
-        answered = [_build_answer(question, answer) for question, answer in zip(validated, answers, strict=True)]
-        lines = [
-            f"{answer.question}\n  {', '.join(answer.answers) or '(no answer)'}"
-            + (" (in the user's own words)" if answer.own_words else "")
-            for answer in answered
-        ]
+        answered: list[AnsweredQuestion] = []
+        lines: list[str] = []
+        for question, answer in zip(validated, answers, strict=True):
+            texts = [answer] if isinstance(answer, str) else list(map(str, answer))
+            texts = [text.strip()[:_MAX_ANSWER_CHARS] for text in texts if text.strip()]
+            labels = {option["label"] for option in question.options}
+            own_words = question.kind == "choice" and any(text not in labels for text in texts)
+            texts = texts if question.multi or len(texts) < 2 else [", ".join(texts)]
+            fields = {name: getattr(question, name) for name in ("id", "question", "header", "kind", "multi")}
+            answered.append(AnsweredQuestion(**fields, answers=texts, own_words=own_words))
+            suffix = " (in the user's own words)" if own_words else ""
+            lines.append(f"{question.question}\n  {', '.join(texts) or '(no answer)'}{suffix}")
         return ToolOutput("\n".join(lines), to_data(AskUserResult(answers=answered)))
 
     return [ask_user]
@@ -192,18 +198,3 @@ async def _ask(state: ToolState, questions: list[UserQuestion]) -> list[UserAnsw
         message = f"{len(answers)} answers came back for {len(questions)} questions: ask them one by one"
         raise ToolError(message, code="user_unavailable")
     return answers
-
-
-def _build_answer(question: UserQuestion, answer: UserAnswer) -> AnsweredQuestion:
-    texts = [answer] if isinstance(answer, str) else list(map(str, answer))
-    texts = [text.strip()[:_MAX_ANSWER_CHARS] for text in texts if text.strip()]
-    labels = {option["label"] for option in question.options}
-    return AnsweredQuestion(
-        id=question.id,
-        question=question.question,
-        header=question.header,
-        kind=cast(Kind, question.kind),
-        multi=question.multi,
-        answers=texts if question.multi or len(texts) < 2 else [", ".join(texts)],
-        own_words=question.kind == "choice" and any(text not in labels for text in texts),
-    )

@@ -259,7 +259,8 @@ class _Memory:
                     if (status := stat_at(fd, name)) is not None and stat.S_ISREG(status.st_mode):
                         files[prefix + name] = status.st_size
                 # fwalk lists links to directories too, although it does not follow them.
-                subdirectories[:] = [name for name in subdirectories if not _is_link(fd, name)]
+                statuses = {name: stat_at(fd, name) for name in subdirectories}
+                subdirectories[:] = [name for name, status in statuses.items() if status and stat.S_ISDIR(status.st_mode)]
                 directories += [prefix + name for name in subdirectories]
                 if prefix.count("/") >= _MAX_WALK_DEPTH:
                     subdirectories.clear()
@@ -379,24 +380,22 @@ class _Memory:
         if self._find_status(new) is not None:
             raise ToolError(f"{new!r} already exists: use another path, or delete it first", code="file_exists")
         if not self._is_preview:
-            with translate_os_errors(new):
-                self._move(old, new, is_directory)
+            (old_parent, _, old_name), (new_parent, _, new_name) = old.rpartition("/"), new.rpartition("/")
+            names = new_parent.split("/")[2:]
+            for depth, name in enumerate(names):
+                parent = "/".join((ROOT, *names[:depth]))
+                with self._workspace.open_directory(parent) as entry, translate_os_errors(new), suppress(FileExistsError):
+                    os.mkdir(name, 0o700, dir_fd=entry.fd)
+            workspace = self._workspace
+            with workspace.open_directory(old_parent) as source, workspace.open_directory(new_parent) as target:
+                fds = {"src_dir_fd": source.fd, "dst_dir_fd": target.fd}
+                with translate_os_errors(new):
+                    if is_directory:
+                        os.rename(old_name, new_name, **fds)
+                    else:  # a link instead of a rename: it never replaces a file that has just appeared
+                        os.link(old_name, new_name, **fds, follow_symlinks=False)
+                        os.unlink(old_name, dir_fd=source.fd)
         return MemoryResult(command="rename", path=old, new_path=new, folder=is_directory)
-
-    def _move(self, old: str, new: str, is_directory: bool) -> None:
-        (old_parent, _, old_name), (new_parent, _, new_name) = old.rpartition("/"), new.rpartition("/")
-        names = new_parent.split("/")[2:]
-        for depth, name in enumerate(names):
-            with self._workspace.open_directory("/".join((ROOT, *names[:depth]))) as parent, suppress(FileExistsError):
-                os.mkdir(name, 0o700, dir_fd=parent.fd)
-        with self._workspace.open_directory(old_parent) as source, self._workspace.open_directory(new_parent) as target:
-            fds = {"src_dir_fd": source.fd, "dst_dir_fd": target.fd}
-            if is_directory:
-                os.rename(old_name, new_name, **fds)
-                return
-            # A link instead of a rename: it never replaces a file that has just appeared.
-            os.link(old_name, new_name, **fds, follow_symlinks=False)
-            os.unlink(old_name, dir_fd=source.fd)
 
 
 _COMMANDS: dict[Command, Callable[[_Memory, _Arguments], MemoryResult]] = {
@@ -407,10 +406,6 @@ _COMMANDS: dict[Command, Callable[[_Memory, _Arguments], MemoryResult]] = {
     "delete": _Memory.delete,
     "rename": _Memory.rename,
 }
-
-
-def _is_link(dir_fd: int, name: str) -> bool:
-    return (status := stat_at(dir_fd, name)) is not None and stat.S_ISLNK(status.st_mode)
 
 
 def _is_hidden(path: str) -> bool:

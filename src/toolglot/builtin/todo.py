@@ -101,7 +101,12 @@ def create_tools(state: ToolState) -> list[Tool]:
             explanation=explanation,
             notes=_collect_notes(current),
         )
-        lines = [_render_item(number, item) for number, item in enumerate(result.items, 1)] or ["The list is empty."]
+        lines: list[str] = []
+        for number, item in enumerate(current, 1):
+            id = f" (id {item.id})" if item.id != str(number) else ""
+            blocked_by = f" (blocked by {', '.join(item.blocked_by)})" if item.blocked_by else ""
+            lines.append(f"{number}. [{item.status}] {item.text}{id}{blocked_by}")
+        lines = lines or ["The list is empty."]
         return ToolOutput("\n".join([*lines, *(f"[{note}]" for note in result.notes)]), to_data(result))
 
     return [todo]
@@ -160,9 +165,3 @@ def _collect_notes(items: tuple[TodoItem, ...]) -> list[str]:
         elif item.id in item.blocked_by:
             notes.append(f"item {item.id!r} is blocked by itself")
     return notes[:10]
-
-
-def _render_item(number: int, item: TodoItem) -> str:
-    id = f" (id {item.id})" if item.id != str(number) else ""
-    blocked_by = f" (blocked by {', '.join(item.blocked_by)})" if item.blocked_by else ""
-    return f"{number}. [{item.status}] {item.text}{id}{blocked_by}"

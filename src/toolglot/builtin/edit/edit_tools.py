@@ -172,7 +172,17 @@ class EditPlanner:
         for _ in range(after_line):
             line_feed = document.text.find("\n", offset)
             offset = len(document.text) if line_feed < 0 else line_feed + 1
-        after = document.text[:offset] + _fit_insertion(document, offset, text) + document.text[offset:]
+        before, newline = document.text, document.format.newline
+        if newline == "mixed":
+            is_crlf = before[:offset].endswith("\r\n") or (not offset and before[: before.find("\n")].endswith("\r"))
+            newline = "crlf" if is_crlf else "lf"
+        ending = "\r\n" if newline == "crlf" or (newline == "none" and "\r\n" in text) else "\n"
+        new = convert_newlines(text, newline)
+        if offset < len(before) or not before or before.endswith("\n"):
+            new = new if new.endswith("\n") else new + ending
+        else:  # after a last line that is not terminated, and then neither is the new one
+            new = ending + new.removesuffix(ending)
+        after = before[:offset] + new + before[offset:]
         lines = (after_line + 1, after_line + max(len(split_lines(text)), 1))
         return _build_change(document, path, after, expected, [Replacement(after, 1, "exact", (lines,))])
 
@@ -189,19 +199,6 @@ def _build_change(
         expected=expected,
         replacements=tuple(replacements),
     )
-
-
-def _fit_insertion(document: Document, offset: int, new: str) -> str:
-    """Return lines with the file's line endings; separated from an unterminated line before and the line after them."""
-    text, newline = document.text, document.format.newline
-    if newline == "mixed":
-        is_crlf = text[:offset].endswith("\r\n") or (not offset and text[: text.find("\n")].endswith("\r"))
-        newline = "crlf" if is_crlf else "lf"
-    ending = "\r\n" if newline == "crlf" or (newline == "none" and "\r\n" in new) else "\n"
-    new = convert_newlines(new, newline)
-    if offset < len(text) or not text or text.endswith("\n"):
-        return new if new.endswith("\n") else new + ending
-    return ending + new.removesuffix(ending)
 
 
 def build_snippet(change: _EditChange, context_lines: int = _CONTEXT_LINES) -> tuple[int, list[str]]:

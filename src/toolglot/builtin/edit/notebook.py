@@ -299,12 +299,6 @@ def _plan_edit(state: ToolState, edit: _CellEdit, require_read: bool) -> _CellCh
     )
 
 
-def _render_edit(result: NotebookEditResult) -> str:
-    verb = {"replace": "replaced", "insert": "inserted", "delete": "deleted"}[result.mode]
-    cell = f"the {result.cell_type} cell {result.cell_id!r} (index {result.index})"
-    return f"{verb} {cell} of {result.path!r}; it has {pluralize(result.cells, 'cell')} now"
-
-
 def notebook_tools(state: ToolState, *, require_read: bool = True) -> list[Tool]:
     """Return `notebook_edit`. require_read: a notebook that the model has not read is not changed."""
 
@@ -351,6 +345,9 @@ def notebook_tools(state: ToolState, *, require_read: bool = True) -> list[Tool]
             before=change.old_source,
             source="" if mode == "delete" else source,
         )
-        return ToolOutput(_render_edit(result), to_data(result))
+        verb = {"replace": "replaced", "insert": "inserted", "delete": "deleted"}[mode]
+        cell = f"the {result.cell_type} cell {result.cell_id!r} (index {result.index})"
+        text = f"{verb} {cell} of {result.path!r}; it has {pluralize(result.cells, 'cell')} now"
+        return ToolOutput(text, to_data(result))
 
     return [notebook_edit]

@@ -4,12 +4,11 @@ Laws: the new content of every file is worked out before the first one is touche
 overwritten only if it still is what this call has read. Sections of one patch see what the sections before them did.
 """
 
-import os
 import posixpath
 import stat
 import unicodedata
 from collections.abc import Sequence
-from itertools import islice
+from contextlib import suppress
 from pathlib import Path
 from time import monotonic
 from typing import Annotated, Any, Literal
@@ -31,14 +30,15 @@ from toolglot.builtin.edit.patch.parse import (
 )
 from toolglot.builtin.files.descriptors import check_regular_file
 from toolglot.builtin.files.text import check_text, decode_document, encode_text
+from toolglot.builtin.files.text_files import suggest_paths
 from toolglot.builtin.files.workspace import Change, Workspace, WorkspaceEntry
 from toolglot.builtin.tool_state import ToolState, to_data
 from toolglot.errors import ToolError
 from toolglot.schema.derive import Internal
-from toolglot.textutil import LineEdit, did_you_mean, render_diff, split_lines, suggest, truncate
+from toolglot.textutil import LineEdit, did_you_mean, render_diff, split_lines, truncate
 from toolglot.tools.context import Context
 from toolglot.tools.results import ToolOutput
-from toolglot.tools.tool import Tool, tool
+from toolglot.tools.tool import Tool
 
 __all__ = ["PatchFileResult", "PatchResult", "patch_tools"]
 
@@ -47,7 +47,7 @@ MAX_FILES = 200  # each is held open while all are changed
 MAX_FILE_BYTES = 16 * 2**20
 MAX_TOTAL_BYTES = 64 * 2**20
 MAX_DIFF_CHARS = 100_000  # of all files together
-_MAX_SCANNED_NAMES, _MAX_SHOWN_PATH = 2000, 300
+_MAX_SHOWN_PATH = 300
 _EXAMPLE = """*** Begin Patch
 *** Update File: app/cart.py
 @@ class Cart:
@@ -84,25 +84,20 @@ class PatchResult(msgspec.Struct, frozen=True):
 
 def patch_tools(state: ToolState) -> list[Tool]:
     """Return the tool `patch`."""
+    tools = _PatchTool(state)
+    examples = [{"text": _EXAMPLE}]
+    return [Tool(tools.patch, effects=("read", "write"), examples=examples, target=tools.target, preview=tools.preview)]
 
-    def display(path: str) -> str:
-        """Return the file that a path leads to; the path itself where there is none, or where it may not be looked at."""
-        try:
-            entry = state.workspace.inspect(path)
-        except ToolError:
-            return path
-        return state.display_path(entry.path) if entry else path
 
-    def target(arguments: dict[str, Any]) -> str:
-        ops = _parse_arguments(arguments)
-        paths = [path for op in ops for path in (op.path, op.move_to if isinstance(op, UpdateFile) else "") if path]
-        return ", ".join(dict.fromkeys(map(display, paths)))
+class _PatchTool:
+    """The tool as a method."""
 
-    def preview(arguments: dict[str, Any]) -> str:
-        return arguments.get("text") or render_patch(_parse_arguments(arguments))
+    def __init__(self, state: ToolState) -> None:
+        self._state = state
 
-    @tool(name="patch", effects=("read", "write"), examples=[{"text": _EXAMPLE}], target=target, preview=preview)
-    def patch(context: Context, text: str = "", ops: Annotated[list[PatchOperation] | None, Internal] = None) -> ToolOutput:
+    def patch(
+        self, context: Context, text: str = "", ops: Annotated[list[PatchOperation] | None, Internal] = None
+    ) -> ToolOutput:
         """Apply a patch to one or more files: all of it, or nothing if any part does not fit. Read the files first.
 
         A patch has sections between '*** Begin Patch' and '*** End Patch': '*** Add File: PATH' with the content, each line
@@ -116,11 +111,44 @@ def patch_tools(state: ToolState) -> list[Tool]:
             text: The complete patch.
             ops: The same as a list of operations, instead of text.
         """
-        started_at = monotonic()
+        started_at, state = monotonic(), self._state
         with state.lock:
-            return _apply_patch(state, context, _parse_ops(text, ops), started_at)
+            draft = _PatchDraft(state.workspace)
+            for op in _parse_ops(text, ops):
+                if context.is_cancelled:
+                    raise ToolError("the patch was cancelled; nothing was changed", kind="cancelled", code="cancelled")
+                match op:
+                    case AddFile():
+                        draft.add_file(op)
+                    case DeleteFile():
+                        draft.delete_file(op)
+                    case UpdateFile():
+                        draft.update_file(op)
+            files = [file for file in draft.files.values() if file.exists or file.version is not None]
+            # The model knows the new content only of files that it wrote whole, or whose old content it knew.
+            seen = state.seen_versions
+            known = {file.real_path for file in files if file.is_fully_known or seen.get(file.real_path, "") == file.version}
+            for file, change in zip(files, state.workspace.apply_changes(file.to_change() for file in files), strict=True):
+                if change.version is None or file.real_path in known:
+                    state.mark_seen(change.path, change.version)
+        letters = {"add": "A", "update": "M", "delete": "D"}
+        lines = [f"{letters[result.op]} {result.moved_to or result.path}" for result in draft.results]
+        data = PatchResult(draft.results, round(monotonic() - started_at, 4))
+        return ToolOutput("\n".join(["Success. Updated the following files:", *lines]), to_data(data))
 
-    return [patch]
+    def target(self, arguments: dict[str, Any]) -> str:
+        """Return the files that the paths of a patch lead to; a path itself where it leads nowhere."""
+        names: list[str] = []
+        for op in _parse_arguments(arguments):
+            for path in filter(None, (op.path, op.move_to if isinstance(op, UpdateFile) else "")):
+                entry = None
+                with suppress(ToolError):
+                    entry = self._state.workspace.inspect(path)
+                names.append(self._state.display_path(entry.path) if entry else path)
+        return ", ".join(dict.fromkeys(names))
+
+    def preview(self, arguments: dict[str, Any]) -> str:
+        return arguments.get("text") or render_patch(_parse_arguments(arguments))
 
 
 def _parse_ops(text: str, operations: Sequence[PatchOperation] | None) -> list[PatchOp]:
@@ -171,6 +199,9 @@ class _FileDraft:
     def mark_deleted(self) -> None:
         self.data, self.exists = None, False
 
+    def to_change(self) -> Change:
+        return Change(self.raw_path, self.data if self.exists else None, self.version or "absent", self.new_mode)
+
 
 class _PatchDraft:
     """All files of one patch, by their real paths: two names of one file are one file."""
@@ -178,7 +209,8 @@ class _PatchDraft:
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
         self.files: dict[Path, _FileDraft] = {}
-        self._loaded_bytes = 0
+        self.results: list[PatchFileResult] = []
+        self._loaded_bytes, self._diff_budget = 0, MAX_DIFF_CHARS
 
     def get_file(self, path: str) -> _FileDraft:
         """Return the file at a path. Raises ToolError."""
@@ -190,7 +222,7 @@ class _PatchDraft:
             self.files[real_path] = _FileDraft(path, real_path, entry)
         return self.files[real_path]
 
-    def get_existing_file(self, path: str, *, is_moved: bool = False) -> _FileDraft:
+    def _get_existing_file(self, path: str, *, is_moved: bool = False) -> _FileDraft:
         """Return a file that must exist; one that leaves its path must not be a link. Raises ToolError."""
         file = self.get_file(path)
         if is_moved and file.version is not None:
@@ -199,13 +231,13 @@ class _PatchDraft:
                 message = f"{path!r} is a link: use the path of the file that it leads to"
                 raise ToolError(message, kind="not_allowed", code="path_not_allowed")
         if not file.exists:
-            suggestions = self._suggest_paths(path)
+            suggestions = suggest_paths(self._workspace, path, cutoff=0.7)
             hint = f"; {did_you_mean(suggestions)}" if suggestions else ""
             details = MissingPath(path, suggestions)
             raise ToolError(f"No such file or directory{hint}", code="path_not_found", details=details)
         return file
 
-    def read_content(self, file: _FileDraft) -> bytes:
+    def _read_content(self, file: _FileDraft) -> bytes:
         """Return the current content of an existing file. Raises ToolError."""
         if file.data is None:
             if file.size > MAX_FILE_BYTES:
@@ -222,23 +254,14 @@ class _PatchDraft:
             file.data = data
         return file.data
 
-    def read_old_lines(self, file: _FileDraft) -> list[str] | None:
+    def _read_old_lines(self, file: _FileDraft) -> list[str] | None:
         """Return the lines of a file that is replaced or removed; None where it is too large or not text."""
         if not file.exists:
             return []
         if file.data is None and file.size > MAX_FILE_BYTES:
             return None
-        document = decode_document(self.read_content(file))
+        document = decode_document(self._read_content(file))
         return split_lines(document.text) if document else None
-
-    def _suggest_paths(self, path: str) -> tuple[str, ...]:
-        parent, name = posixpath.split(path)
-        try:
-            with self._workspace.open_directory(parent or ".") as directory, os.scandir(directory.fd) as entries:
-                names = [entry.name for entry in islice(entries, _MAX_SCANNED_NAMES)]
-        except (ToolError, OSError):
-            return ()
-        return tuple(posixpath.join(parent, similar) for similar in suggest(name, names, cutoff=0.7))
 
     def _resolve_parent(self, path: str) -> tuple[Path | None, str]:
         """Return the real directory of a path where it exists, and the last name."""
@@ -259,111 +282,74 @@ class _PatchDraft:
             raise ToolError(message, kind="validation", code="invalid_path")
         return directory.joinpath(*missing)
 
+    # ---- operations
+
+    def add_file(self, op: AddFile) -> None:
+        try:
+            file = self.get_file(op.path)
+            old = self._read_old_lines(file)
+        except ToolError as e:
+            raise _operation_error("write file", op.path, e) from None
+        before = op.path if file.exists else "/dev/null"
+        file.set_content(op.content.encode(), is_fully_known=True)
+        self._record_whole("add", op.path, (before, op.path), old, op.content.split("\n")[:-1])
+
+    def delete_file(self, op: DeleteFile) -> None:
+        try:
+            file = self._get_existing_file(op.path, is_moved=True)
+            old = self._read_old_lines(file)
+        except ToolError as e:
+            raise _operation_error("delete file", op.path, e) from None
+        file.mark_deleted()
+        self._record_whole("delete", op.path, (op.path, "/dev/null"), old, [])
+
+    def _record_whole(
+        self, op: Literal["add", "delete"], path: str, names: tuple[str, str], old: list[str] | None, new: list[str]
+    ) -> None:
+        if old is None:
+            self.results.append(PatchFileResult(op, path, None, len(new), None, "", truncated=True))
+            return
+        diff, truncated = self._take_diff(render_diff(*names, old, [LineEdit(0, old, new)] if old or new else []))
+        self.results.append(PatchFileResult(op, path, None, len(new), len(old), diff, truncated))
+
+    def _take_diff(self, diff: str) -> tuple[str, bool]:
+        """Return as much of a diff as the budget of the whole patch allows, and whether that is not all."""
+        shown = diff[: self._diff_budget]
+        self._diff_budget -= len(shown)
+        return shown, len(shown) < len(diff)
+
+    def update_file(self, op: UpdateFile) -> None:
+        try:
+            file = self._get_existing_file(op.path, is_moved=bool(op.move_to))
+            document = decode_document(self._read_content(file))
+            if document is None:
+                raise ToolError("it is not a text file", code="not_text")
+        except ToolError as e:
+            raise _operation_error("read file to update", op.path, e) from None
+        lines = split_lines(document.text)
+        text, edits = apply_placements(document.text, locate_chunks(op.path, lines, op.chunks))
+        data, mode, destination = encode_text(text, document.format), file.new_mode, file
+        if op.move_to:
+            try:
+                destination = self.get_file(op.move_to)
+            except ToolError as e:
+                raise _operation_error("write file", op.move_to, e) from None
+            if destination is file:
+                message = f"{op.path!r} cannot be moved to itself: remove '*** Move to' to update it"
+                raise ToolError(message, kind="validation", code="invalid_patch")
+            mode = mode if mode is not None else file.mode
+            file.mark_deleted()
+        destination.set_content(data, mode=mode, is_fully_known=file.is_fully_known)
+        diff, truncated = self._take_diff(render_diff(op.path, op.move_to or op.path, lines, edits))
+        added, removed = sum(len(edit.added) for edit in edits), sum(len(edit.removed) for edit in edits)
+        self.results.append(PatchFileResult("update", op.path, op.move_to or None, added, removed, diff, truncated))
+
 
 def _fold_case(path: Path) -> str:
     """Return a path as a case-insensitive file system compares it."""
     return unicodedata.normalize("NFC", str(path)).casefold()
 
 
-# ---- applying
-
-
-def _apply_patch(state: ToolState, context: Context, ops: list[PatchOp], started_at: float) -> ToolOutput:
-    draft, diff_budget = _PatchDraft(state.workspace), MAX_DIFF_CHARS
-    results: list[PatchFileResult] = []
-    for op in ops:
-        if context.is_cancelled:
-            raise ToolError("the patch was cancelled; nothing was changed", kind="cancelled", code="cancelled")
-        match op:
-            case AddFile():
-                result = _apply_add(draft, op, diff_budget)
-            case DeleteFile():
-                result = _apply_delete(draft, op, diff_budget)
-            case UpdateFile():
-                result = _apply_update(draft, op, diff_budget)
-        results.append(result)
-        diff_budget = max(diff_budget - len(result.diff), 0)
-    files = [file for file in draft.files.values() if file.exists or file.version is not None]
-    # The model knows the new content only of files that it wrote whole, or whose old content it knew.
-    seen = state.seen_versions
-    known = {file.real_path for file in files if file.is_fully_known or seen.get(file.real_path, "") == file.version}
-    changes = [
-        Change(file.raw_path, file.data if file.exists else None, file.version or "absent", file.new_mode) for file in files
-    ]
-    for file, change in zip(files, state.workspace.apply_changes(changes), strict=True):
-        if change.version is None or file.real_path in known:
-            state.mark_seen(change.path, change.version)
-    letters = {"add": "A", "update": "M", "delete": "D"}
-    lines = [f"{letters[result.op]} {result.moved_to or result.path}" for result in results]
-    data = PatchResult(results, round(monotonic() - started_at, 4))
-    return ToolOutput("\n".join(["Success. Updated the following files:", *lines]), to_data(data))
-
-
-def _apply_add(draft: _PatchDraft, op: AddFile, diff_budget: int) -> PatchFileResult:
-    try:
-        file = draft.get_file(op.path)
-        old = draft.read_old_lines(file)
-    except ToolError as e:
-        raise _operation_error("write file", op.path, e) from None
-    before = op.path if file.exists else "/dev/null"
-    file.set_content(op.content.encode(), is_fully_known=True)
-    return _whole_file_result("add", op.path, (before, op.path), old, op.content.split("\n")[:-1], diff_budget)
-
-
-def _apply_delete(draft: _PatchDraft, op: DeleteFile, diff_budget: int) -> PatchFileResult:
-    try:
-        file = draft.get_existing_file(op.path, is_moved=True)
-        old = draft.read_old_lines(file)
-    except ToolError as e:
-        raise _operation_error("delete file", op.path, e) from None
-    file.mark_deleted()
-    return _whole_file_result("delete", op.path, (op.path, "/dev/null"), old, [], diff_budget)
-
-
-def _apply_update(draft: _PatchDraft, op: UpdateFile, diff_budget: int) -> PatchFileResult:
-    try:
-        file = draft.get_existing_file(op.path, is_moved=bool(op.move_to))
-        document = decode_document(draft.read_content(file))
-        if document is None:
-            raise ToolError("it is not a text file", code="not_text")
-    except ToolError as e:
-        raise _operation_error("read file to update", op.path, e) from None
-    lines = split_lines(document.text)
-    text, edits = apply_placements(document.text, locate_chunks(op.path, lines, op.chunks))
-    data = encode_text(text, document.format)
-    mode = file.new_mode
-    if op.move_to:
-        try:
-            destination = draft.get_file(op.move_to)
-        except ToolError as e:
-            raise _operation_error("write file", op.move_to, e) from None
-        if destination is file:
-            message = f"{op.path!r} cannot be moved to itself: remove '*** Move to' to update it"
-            raise ToolError(message, kind="validation", code="invalid_patch")
-        mode = mode if mode is not None else file.mode
-        file.mark_deleted()
-        destination.set_content(data, mode=mode, is_fully_known=file.is_fully_known)
-    else:
-        file.set_content(data, mode=mode, is_fully_known=file.is_fully_known)
-    diff, truncated = _truncate_diff(render_diff(op.path, op.move_to or op.path, lines, edits), diff_budget)
-    added, removed = sum(len(edit.added) for edit in edits), sum(len(edit.removed) for edit in edits)
-    return PatchFileResult("update", op.path, op.move_to or None, added, removed, diff, truncated)
-
-
 def _operation_error(action: str, path: str, error: ToolError) -> ToolError:
     message = f"Failed to {action} {truncate(path, _MAX_SHOWN_PATH)}: {error}"
     return ToolError(message, kind=error.kind, code=error.code, details=error.details)
-
-
-def _whole_file_result(
-    op: Literal["add", "delete"], path: str, names: tuple[str, str], old: list[str] | None, new: list[str], diff_budget: int
-) -> PatchFileResult:
-    if old is None:
-        return PatchFileResult(op, path, None, len(new), None, "", truncated=True)
-    edits = [LineEdit(0, old, new)] if old or new else []
-    diff, truncated = _truncate_diff(render_diff(*names, old, edits), diff_budget)
-    return PatchFileResult(op, path, None, len(new), len(old), diff, truncated)
-
-
-def _truncate_diff(diff: str, diff_budget: int) -> tuple[str, bool]:
-    return diff[:diff_budget], len(diff) > diff_budget

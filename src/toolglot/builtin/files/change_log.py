@@ -70,23 +70,18 @@ class ChangeLog:
         if self._directory is None:
             return
         if self._fd < 0:
-            self._create(self._directory)
+            import fcntl
+
+            self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+            path = self._path = self._directory / secrets.token_hex(8)
+            self._fd = os.open(path, CREATE_FLAGS, 0o600)
+            fcntl.flock(self._fd, fcntl.LOCK_EX)
+            # Other processes look only at *.journal, so they never see it unlocked.
+            self._path = path.rename(path.with_suffix(".journal"))
         # A newline first: a line that an earlier crash truncated must not swallow this one.
         write_all(self._fd, b"".join(b"\n" + msgspec.json.encode(line) for line in lines) + b"\n")
         if sync:
             os.fsync(self._fd)
-
-    def _create(self, directory: Path) -> None:
-        import fcntl
-
-        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-        path = directory / secrets.token_hex(8)
-        self._fd = os.open(path, CREATE_FLAGS, 0o600)
-        self._path = path
-        fcntl.flock(self._fd, fcntl.LOCK_EX)
-        # Other processes look only at *.journal, so they never see it unlocked.
-        os.rename(path, path.with_suffix(".journal"))
-        self._path = path.with_suffix(".journal")
 
     def close(self, *, keep: bool) -> None:
         """Remove the log, or keep it for the next start where something could not be cleaned up."""

@@ -117,7 +117,14 @@ def _open_by_walking(dir_fd: int, path: str, flags: int, mode: int) -> int:
             elif parts:
                 parents.append(os.open(name, _STEP_FLAGS, dir_fd=parents[-1]))
             else:
-                return _open_last(parents[-1], name, flags, mode)
+                fd = os.open(name, flags | os.O_NOFOLLOW, mode, dir_fd=parents[-1])
+                try:
+                    if flags & _O_PATH and _follows_links(flags) and stat.S_ISLNK(os.fstat(fd).st_mode):
+                        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), name)  # it became a link after the check
+                except OSError:
+                    close_quietly(fd)
+                    raise
+                return fd
         return os.open(".", flags & ~os.O_CREAT, dir_fd=parents[-1])
     finally:
         for fd in parents:
@@ -135,17 +142,6 @@ def _split_path(path: str) -> list[str]:
 def _follows_links(flags: int) -> bool:
     """Whether a link at the end of a path is followed; O_EXCL never creates a file behind a link."""
     return not flags & (os.O_NOFOLLOW | os.O_EXCL)
-
-
-def _open_last(dir_fd: int, name: str, flags: int, mode: int) -> int:
-    fd = os.open(name, flags | os.O_NOFOLLOW, mode, dir_fd=dir_fd)
-    try:
-        if flags & _O_PATH and _follows_links(flags) and stat.S_ISLNK(os.fstat(fd).st_mode):
-            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), name)  # it became a link after it was checked
-    except OSError:
-        close_quietly(fd)
-        raise
-    return fd
 
 
 def _read_link(dir_fd: int, name: str) -> str | None:

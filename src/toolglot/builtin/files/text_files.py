@@ -5,6 +5,7 @@ Law: a file that the model has not read, or that has changed since, is not chang
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import islice
 from typing import Any
 
@@ -13,7 +14,7 @@ import msgspec
 from toolglot.base_errors import MissingPath
 from toolglot.builtin.arguments import make_preview
 from toolglot.builtin.files.text import Document, TextFormat, count_changed_lines, decode_document
-from toolglot.builtin.files.workspace import FileVersion
+from toolglot.builtin.files.workspace import FileVersion, Workspace
 from toolglot.builtin.tool_state import ToolState
 from toolglot.errors import ToolError
 from toolglot.textutil import did_you_mean, split_lines, suggest, unified_diff
@@ -28,6 +29,7 @@ __all__ = [
     "load_file",
     "missing_file_error",
     "save_change",
+    "suggest_paths",
 ]
 
 MAX_TEXT_BYTES = 10 * 1024 * 1024
@@ -129,16 +131,24 @@ def save_change(state: ToolState, path: str, change: TextChange) -> dict[str, An
 
 def missing_file_error(state: ToolState, path: str) -> ToolError:
     """Return the error for a path where nothing is, with existing paths of similar names."""
+    parent = path.rstrip("/").rpartition("/")[0] or ("/" if path.startswith("/") else ".")
+    suggestions = suggest_paths(state.workspace, path, cutoff=0.5)
+    message = f"there is no {path!r}: {did_you_mean(suggestions) or 'list its directory to see what is there'}"
+    with suppress(ToolError):
+        if state.workspace.inspect(parent) is None:
+            message = f"there is no {path!r}, and no directory {parent!r} either: list the directory above it"
+    return ToolError(message, kind="not_found", code="path_not_found", details=MissingPath(path, suggestions))
+
+
+def suggest_paths(workspace: Workspace, path: str, *, cutoff: float) -> tuple[str, ...]:
+    """Return existing paths in the same directory with similar names, best first."""
     parent, _, name = path.rstrip("/").rpartition("/")
     directory = parent or ("/" if path.startswith("/") else ".")
     try:
-        with state.workspace.open_directory(directory) as entry, os.scandir(entry.fd) as entries:
+        with workspace.open_directory(directory) as entry, os.scandir(entry.fd) as entries:
             names = [child.name for child in islice(entries, _MAX_SCANNED_NAMES)]
-    except ToolError:
-        message = f"there is no {path!r}, and no directory {directory!r} either: list the directory above it"
-        return ToolError(message, kind="not_found", code="path_not_found", details=MissingPath(path))
-    similar = suggest(name, names, cutoff=0.5)
+    except (ToolError, OSError):
+        return ()
+    similar = suggest(name, names, cutoff=cutoff)
     similar = similar or [other for other in names if name and name.casefold() in other.casefold()][:3]
-    paths = tuple(f"{parent}/{other}" if parent or path.startswith("/") else other for other in similar)
-    message = f"there is no {path!r}: {did_you_mean(paths) or 'list its directory to see what is there'}"
-    return ToolError(message, kind="not_found", code="path_not_found", details=MissingPath(path, paths))
+    return tuple(f"{parent}/{other}" if parent or path.startswith("/") else other for other in similar)

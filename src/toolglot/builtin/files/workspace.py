@@ -252,9 +252,6 @@ class Workspace:
         if not is_link:
             return dir_fd, name, []
         close_quietly(dir_fd)
-        return self._open_link_target(location)
-
-    def _open_link_target(self, location: Location) -> tuple[int, str, CreatedDirectories]:
         try:
             fd = self._roots.open(location, PATH_ONLY)
         except FileNotFoundError:

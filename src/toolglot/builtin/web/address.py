@@ -131,40 +131,31 @@ class AddressGuard:
     async def resolve_allowed(self, host: str, port: int) -> list[str]:
         """Return the addresses to which a connection may be made. Raises ToolError."""
         host = host.rstrip(".").lower()
-        is_allowed_name = any(entry.name == host and entry.port in (0, port) for entry in self._entries)
+        entries = [entry for entry in self._entries if entry.port in (0, port)]
+        is_allowed_name = any(entry.name == host for entry in entries)
         if port in _BLOCKED_PORTS and not is_allowed_name:
             raise _site_error(f"port {port} of {host} is not a web port", "address_not_allowed")
-        addresses = [_parse_address(text) for text in await self._resolve_host(host, port)]
-        for address in addresses:
-            if not (is_allowed_name or is_public(address) or self._is_allowed(address, port)):
+        texts: list[str] = []
+        try:
+            texts = [str(ip_address(host))]
+        except ValueError:
+            with suppress(OSError, UnicodeError):
+                texts = await self._resolve(host, port)
+        if not texts:
+            raise ToolError(f"the host {host[:260]!r} does not exist; check the URL", code="url_failed")
+        addresses: list[str] = []
+        for text in texts:
+            address: Address = IPv4Address(0)  # what cannot be read is refused
+            with suppress(ValueError):
+                address = ip_address(text.partition("%")[0])
+            plain = address.ipv4_mapped or address if isinstance(address, IPv6Address) else address
+            is_allowed = any(entry.network is not None and plain in entry.network for entry in entries)
+            if not (is_allowed_name or is_public(address) or is_allowed):
                 name = host if host == str(address) else f"{host} ({address})"
                 message = f"{name} is not a public address; the user can allow it (allow_private)"
                 raise _site_error(message, "address_not_allowed")
-        return [str(address) for address in addresses]
-
-    async def _resolve_host(self, host: str, port: int) -> list[str]:
-        with suppress(ValueError):
-            return [str(ip_address(host))]
-        addresses: list[str] = []
-        with suppress(OSError, UnicodeError):
-            addresses = await self._resolve(host, port)
-        if not addresses:
-            raise ToolError(f"the host {host[:260]!r} does not exist; check the URL", code="url_failed")
+            addresses.append(str(address))
         return addresses
-
-    def _is_allowed(self, address: Address, port: int) -> bool:
-        address = address.ipv4_mapped or address if isinstance(address, IPv6Address) else address
-        return any(
-            entry.network is not None and address in entry.network and entry.port in (0, port) for entry in self._entries
-        )
-
-
-def _parse_address(text: str) -> Address:
-    """Return an address; an unreadable one becomes one that is refused."""
-    try:
-        return ip_address(text.partition("%")[0])
-    except ValueError:
-        return IPv4Address(0)
 
 
 def _parse_allow_entry(text: str) -> _AllowEntry:

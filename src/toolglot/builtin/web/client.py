@@ -126,7 +126,10 @@ class _Backend:
         max_bytes = self._config.max_bytes
         page = await fetch_page(self._proxy, ticket, url, max_bytes, self._ssl)
         is_html = "html" in page.media_type
-        if not is_html and not page.media_type.startswith(_TEXT_TYPES) and not _is_text(page.body):
+        is_text = is_html or page.media_type.startswith(_TEXT_TYPES)
+        with suppress(UnicodeDecodeError):  # valid UTF-8 without NUL is text too; the sample may end within a character
+            is_text = is_text or "\0" not in page.body[:4096][:-4].decode("utf-8")
+        if not is_text:
             size = f"{'over ' if page.truncated else ''}{len(page.body)} bytes"
             raise ToolError(f"{url[:200]!r} is a file ({page.media_type}, {size}), not a page", code="not_text")
         markup = decode_page(page.body, page.charset)
@@ -147,15 +150,6 @@ class _Backend:
 
 def _list_refused_hosts(ticket: Ticket) -> tuple[str, ...]:
     return tuple(dict.fromkeys(host for host, _ in ticket.refusals))[:20]
-
-
-def _is_text(body: bytes) -> bool:
-    """Whether a body without a useful media type is text: valid UTF-8 without NUL."""
-    head = body[:4096]
-    with suppress(UnicodeDecodeError):
-        head[:-4].decode("utf-8")
-        return b"\0" not in head
-    return False
 
 
 async def _extract_text(html: str, url: str) -> str:

@@ -51,6 +51,18 @@ class SearchQuery(msgspec.Struct, frozen=True):
         age = self.max_age_days
         return next((name for days, name in _TIME_RANGES if age is not None and age <= days), "")
 
+    def allows(self, url: str) -> bool:
+        """Whether a result's domain is one of those that were asked for."""
+        try:
+            host = (urlsplit(url).hostname or "").lower()
+        except ValueError:
+            return False
+
+        def is_in(domains: Iterable[str]) -> bool:
+            return any(host == domain or host.endswith(f".{domain}") for domain in domains)
+
+        return (not self.allowed_domains or is_in(self.allowed_domains)) and not is_in(self.blocked_domains)
+
 
 class SearchHit(msgspec.Struct, frozen=True):
     """One result."""
@@ -119,7 +131,7 @@ async def _fetch_hits(request: _ServiceRequest, query: SearchQuery) -> list[Sear
         value = cast(dict[str, Any], value).get(name, []) if isinstance(value, dict) else []
     items = cast(list[Any], value) if isinstance(value, list) else []
     hits = (_parse_hit(cast(dict[str, Any], item), request) for item in items if isinstance(item, dict))
-    return [hit for hit in hits if hit is not None and _matches_domains(hit.url, query)][: query.limit]
+    return [hit for hit in hits if hit is not None and query.allows(hit.url)][: query.limit]
 
 
 async def _send_request(request: _ServiceRequest) -> Any:
@@ -179,15 +191,3 @@ def _parse_hit(item: dict[str, Any], request: _ServiceRequest) -> SearchHit | No
     url, title, snippet = clean(url), clean(item.get("title"), is_html=True), clean(item.get(request.snippet_key), is_html=True)
     date = next((clean(str(item[name])) for name in request.date_keys if item.get(name)), "")
     return SearchHit(url, title[:300] or url, snippet[:MAX_SNIPPET_CHARS], date[:40])
-
-
-def _matches_domains(url: str, query: SearchQuery) -> bool:
-    try:
-        host = (urlsplit(url).hostname or "").lower()
-    except ValueError:
-        return False
-
-    def is_in(domains: Iterable[str]) -> bool:
-        return any(host == domain or host.endswith(f".{domain}") for domain in domains)
-
-    return (not query.allowed_domains or is_in(query.allowed_domains)) and not is_in(query.blocked_domains)

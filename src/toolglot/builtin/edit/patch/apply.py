@@ -4,13 +4,15 @@ Laws: a line that is kept stays as it is, with its blanks and its line ending. A
 Every line of the result has a line ending.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from toolglot.builtin.edit.patch.locate import Placement
 from toolglot.builtin.edit.patch.parse import ADDED, CONTEXT, REMOVED
 from toolglot.textutil import LineEdit, split_lines
 
 __all__ = ["apply_placements"]
+
+_END = ""
 
 
 def apply_placements(text: str, placements: Sequence[Placement]) -> tuple[str, list[LineEdit]]:
@@ -24,33 +26,20 @@ def apply_placements(text: str, placements: Sequence[Placement]) -> tuple[str, l
     index = 0
     for placement in placements:
         pieces += full_lines[index : placement.start]
-        index = placement.start
-        for kind, added in placement.lines:
+        index = start = placement.start
+        added: list[str] = []
+        for kind, content in (*placement.lines, (_END, "")):
             if kind == ADDED:
-                pieces.append(added + newline)
+                added.append(content)
+                pieces.append(content + newline)
                 continue
+            if kind != REMOVED:
+                # A run of changed lines is over.
+                if added or index > start:
+                    edits.append(LineEdit(start, lines[start:index], added))
+                added, start = [], index + 1
             if kind == CONTEXT:
                 pieces.append(full_lines[index])
-            index += 1
-        edits += _iter_edits(lines, placement)
+            index += kind != _END
     pieces += full_lines[index:]
     return "".join(pieces), edits
-
-
-def _iter_edits(lines: list[str], placement: Placement) -> Iterator[LineEdit]:
-    """Yield the runs of lines that change, in a chunk that has context lines between them."""
-    index = start = placement.start
-    removed: list[str] = []
-    added: list[str] = []
-    for kind, text in (*placement.lines, (CONTEXT, "")):
-        if kind == ADDED:
-            added.append(text)
-        elif kind == REMOVED:
-            removed.append(lines[index])
-            index += 1
-        else:
-            if removed or added:
-                yield LineEdit(start, removed, added)
-                removed, added = [], []
-            index += 1
-            start = index

@@ -45,7 +45,16 @@ def locate_chunks(path: str, lines: Sequence[str], chunks: Sequence[Chunk]) -> l
     placements: list[Placement] = []
     for chunk in chunks:
         for anchor in chunk.anchors:
-            cursor = _skip_past_anchor(index, anchor, cursor, path)
+            position = index.find([anchor], cursor)
+            if position is None:
+                message = f"Failed to find context '{anchor[:_MAX_SHOWN_LINE]}' in {path}: "
+                if (earlier := index.find([anchor], 0)) is not None:
+                    message += f"it is at line {earlier + 1}, {_ORDER_HINT}"
+                else:
+                    message += "write a whole line of the file after @@, without line numbers, or nothing"
+                details = PatchFailed(path, context=anchor, after_line=cursor)
+                raise ToolError(message, code="patch_failed", details=details)
+            cursor = position + 1
         if (placement := _place_chunk(index, chunk, cursor)) is None:
             block = _old_lines(chunk.lines)
             text = truncate("\n".join(block), _MAX_SHOWN_BLOCK)
@@ -58,12 +67,12 @@ def locate_chunks(path: str, lines: Sequence[str], chunks: Sequence[Chunk]) -> l
     return sorted(placements, key=lambda placement: placement.start)
 
 
-def _normalize_punctuation(line: str) -> str:
-    line = line.strip()
-    return line if line.isascii() else line.translate(_ASCII_PUNCTUATION)
-
-
-_COMPARISONS: tuple[Callable[[str], str], ...] = (str, str.rstrip, str.strip, _normalize_punctuation)
+_COMPARISONS: tuple[Callable[[str], str], ...] = (
+    str,
+    str.rstrip,
+    str.strip,
+    lambda line: line.strip() if line.isascii() else line.strip().translate(_ASCII_PUNCTUATION),
+)
 
 
 class _LineIndex:
@@ -92,18 +101,6 @@ class _LineIndex:
 def _old_lines(lines: Sequence[PatchLine]) -> list[str]:
     """Return the lines that the file must have."""
     return [text for kind, text in lines if kind != ADDED]
-
-
-def _skip_past_anchor(index: _LineIndex, anchor: str, cursor: int, path: str) -> int:
-    position = index.find([anchor], cursor)
-    if position is not None:
-        return position + 1
-    message = f"Failed to find context '{anchor[:_MAX_SHOWN_LINE]}' in {path}: "
-    if (earlier := index.find([anchor], 0)) is not None:
-        message += f"it is at line {earlier + 1}, {_ORDER_HINT}"
-    else:
-        message += "write a whole line of the file after @@, without line numbers, or nothing"
-    raise ToolError(message, code="patch_failed", details=PatchFailed(path, context=anchor, after_line=cursor))
 
 
 def _place_chunk(index: _LineIndex, chunk: Chunk, cursor: int) -> Placement | None:

@@ -106,13 +106,27 @@ class _LineCursor:
 
 def parse_patch(text: str) -> list[PatchOp]:
     """Return the operations of a patch in order. Raises ToolError."""
-    cursor = _LineCursor(_strip_envelope(text), lines_before=1)
+    lines = _split_lines(text.strip())
+    # Models that are used to shells wrap the patch in a here-document.
+    if len(lines) >= 4 and lines[0].strip() in _HEREDOCS and lines[-1].strip() == "EOF":
+        lines = lines[1:-1]
+    if lines[0].strip() != BEGIN_PATCH:
+        raise _patch_error(f"Invalid patch: The first line of the patch must be '{BEGIN_PATCH}'")
+    if len(lines) < 2 or lines[-1].strip() != END_PATCH:
+        raise _patch_error(f"Invalid patch: The last line of the patch must be '{END_PATCH}'")
+    cursor = _LineCursor(lines[1:-1], lines_before=1)
     ops: list[PatchOp] = []
-    while (line := cursor.current) is not None:
-        if line.strip():
-            ops.append(_parse_section(cursor))
-        else:
-            cursor.advance()
+    while cursor.current is not None:
+        line_number, header = cursor.line_number, cursor.advance().strip()
+        if header.startswith(ADD_FILE):
+            ops.append(AddFile(header.removeprefix(ADD_FILE).strip(), _parse_added_lines(cursor)))
+        elif header.startswith(DELETE_FILE):
+            ops.append(DeleteFile(header.removeprefix(DELETE_FILE).strip()))
+        elif header.startswith(UPDATE_FILE):
+            ops.append(_parse_update(cursor, header.removeprefix(UPDATE_FILE).strip(), line_number))
+        elif header:
+            message = f"'{_quote(header)}' is not a valid hunk header. Valid hunk headers: {_HEADER_HINT}"
+            raise _line_error(line_number, message)
     if not ops:
         raise _patch_error("No files were modified. Write sections between the first and the last line of the patch")
     return ops
@@ -156,29 +170,6 @@ def render_patch(ops: Sequence[PatchOp]) -> str:
 # ---- sections
 
 
-def _strip_envelope(text: str) -> list[str]:
-    """Return the lines between the first and the last one; a here-document around the patch is removed."""
-    lines = _split_lines(text.strip())
-    if len(lines) >= 4 and lines[0].strip() in _HEREDOCS and lines[-1].strip() == "EOF":
-        lines = lines[1:-1]
-    if lines[0].strip() != BEGIN_PATCH:
-        raise _patch_error(f"Invalid patch: The first line of the patch must be '{BEGIN_PATCH}'")
-    if len(lines) < 2 or lines[-1].strip() != END_PATCH:
-        raise _patch_error(f"Invalid patch: The last line of the patch must be '{END_PATCH}'")
-    return lines[1:-1]
-
-
-def _parse_section(cursor: _LineCursor) -> PatchOp:
-    number, header = cursor.line_number, cursor.advance().strip()
-    if header.startswith(ADD_FILE):
-        return AddFile(header.removeprefix(ADD_FILE).strip(), _parse_added_lines(cursor))
-    if header.startswith(DELETE_FILE):
-        return DeleteFile(header.removeprefix(DELETE_FILE).strip())
-    if header.startswith(UPDATE_FILE):
-        return _parse_update(cursor, header.removeprefix(UPDATE_FILE).strip(), number)
-    raise _line_error(number, f"'{_quote(header)}' is not a valid hunk header. Valid hunk headers: {_HEADER_HINT}")
-
-
 def _parse_added_lines(cursor: _LineCursor) -> str:
     lines: list[str] = []
     while (line := cursor.current) is not None and line.startswith(ADDED):
@@ -202,8 +193,11 @@ def _parse_update(cursor: _LineCursor, path: str, line_number: int) -> UpdateFil
 
 
 def _parse_chunk(cursor: _LineCursor, *, is_first: bool) -> Chunk:
-    anchors, has_marker = _parse_anchors(cursor)
-    if not has_marker and not is_first:
+    texts: list[str] = []
+    while (line := cursor.current) is not None and (line.rstrip() == "@@" or line.startswith("@@ ")):
+        texts.append(cursor.advance()[3:].rstrip())
+    anchors = tuple(filter(None, texts))
+    if not texts and not is_first:
         got = _quote(cursor.current or "")
         raise _line_error(cursor.line_number, f"Expected update hunk to start with a @@ context marker, got: '{got}'")
     lines: list[PatchLine] = []
@@ -221,17 +215,6 @@ def _parse_chunk(cursor: _LineCursor, *, is_first: bool) -> Chunk:
             raise _line_error(cursor.line_number, "Update hunk does not contain any lines")
         raise _line_error(cursor.line_number, f"Unexpected line found in update hunk: '{_quote(line)}'. {_PREFIX_HINT}")
     return Chunk(tuple(lines), anchors)
-
-
-def _parse_anchors(cursor: _LineCursor) -> tuple[tuple[str, ...], bool]:
-    """Return the texts after '@@', and whether there was any '@@'."""
-    anchors: list[str] = []
-    has_marker = False
-    while (line := cursor.current) is not None and (line.rstrip() == "@@" or line.startswith("@@ ")):
-        has_marker = True
-        if text := cursor.advance()[3:].rstrip():
-            anchors.append(text)
-    return tuple(anchors), has_marker
 
 
 def _split_lines(text: str) -> list[str]:
