@@ -11,7 +11,8 @@ from typing import Any
 
 from toolglot.errors import InvalidTool, NameConflict, UnknownName
 from toolglot.request import ToolDefinition
-from toolglot.tools.tool import Tool, qualified_name
+from toolglot.tools.inspection import qualified_name
+from toolglot.tools.tool import Tool
 
 __all__ = ["ToolRegistry"]
 
