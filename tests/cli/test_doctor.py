@@ -310,7 +310,7 @@ def test_any_response_means_reachable(doctor: Doctor, server: ThreadingHTTPServe
     (reached,) = doctor.report(configuration, online=True)["online"]
     assert reached["providers"] == ["openai-chat", "openai-responses"]
     assert (reached["address"], reached["status"], reached["problem"]) == (address, 404, None)
-    assert 0 < reached["seconds"] < 10
+    assert reached["seconds"] >= 0
     ((method, path, headers),) = Answering.seen
     assert (method, path) == ("GET", "/v1")
     assert KEY not in str(headers)

@@ -48,14 +48,10 @@ class TestTalking:
         over = talk("say second", first="say first")
         assert [one.text for one in over.agent.conversation if one.role == "user"] == ["say first", "say second"]
 
-    def test_the_first_prompt_may_be_a_command(self) -> None:
-        assert talk(first="/help").has("/quit")
-
-    def test_the_end_of_the_input_is_the_end(self) -> None:
+    def test_input_can_be_empty_blank_or_a_command(self) -> None:
         assert talk().code == 0
-
-    def test_blank_lines_say_nothing(self) -> None:
         assert roles(talk("", "   ", "\n", SAY)) == ["user", "assistant"]
+        assert talk(first="/help").has("/quit")
 
     def test_a_line_that_cannot_be_read_is_said_and_left_out(self) -> None:
         over = talk(UsageError("line 1 of the input is not UTF-8 text and was skipped"), SAY)
@@ -96,18 +92,14 @@ class TestApprovals:
         assert not unanswered(over.agent.conversation)
         assert over.code == 0
 
-    def test_what_is_no_answer_is_asked_again(self) -> None:
-        over = talk(WIPE, "maybe", "y")
-        assert over.has("please answer y, n or a")
-        assert len(over.reader.questions) == 2
-
-    def test_always_is_not_asked_again(self) -> None:
-        over = talk(WIPE, "a", WIPE)
-        assert len(over.reader.questions) == 1
-        assert roles(over).count("tool") == 2
-
-    def test_yes_is_asked_again(self) -> None:
-        assert len(talk(WIPE, "y", WIPE, "y").reader.questions) == 2
+    @pytest.mark.parametrize(
+        ("lines", "questions"), [([WIPE, "maybe", "y"], 2), ([WIPE, "a", WIPE], 1), ([WIPE, "y", WIPE, "y"], 2)]
+    )
+    def test_number_of_questions(self, lines: list[str], questions: int) -> None:
+        over = talk(*lines)
+        assert len(over.reader.questions) == questions
+        assert over.has("please answer y, n or a") == ("maybe" in lines)
+        assert roles(over).count("tool") == lines.count(WIPE)
 
     def test_two_at_once_are_asked_one_after_the_other(self) -> None:
         over = talk(f'{WIPE}\ncall wipe {{"path": "b.txt"}}', "y", "n")

@@ -1,4 +1,4 @@
-"""Where a chat's words come from: a pipe, or a line editor that is typed into."""
+"""Input of a chat: a pipe, or a line editor."""
 
 import asyncio
 import io
@@ -24,6 +24,7 @@ from toolglot.errors import UsageError
 ENTER, ALT_ENTER, CTRL_C, CTRL_D, CTRL_J, TAB, UP = "\r", "\x1b\r", "\x03", "\x04", "\n", "\t", "\x1b[A"
 ANSWERS = ("yes", "no", "always")
 LONG = "\n".join(f"line {number}" for number in range(20))
+OTHER = LONG.replace("line", "other")
 
 
 def paste(text: str) -> str:
@@ -63,10 +64,10 @@ class TestPipe:
             (b"\xef\xbb\xbfone\n", ["one"]),
         ],
     )
-    def test_a_prompt_a_line(self, data: bytes, lines: list[str]) -> None:
+    def test_one_prompt_per_line(self, data: bytes, lines: list[str]) -> None:
         assert self.all_of(data) == lines
 
-    def test_a_line_that_is_not_text_is_told_by_its_number(self) -> None:
+    def test_invalid_line_is_reported_by_number(self) -> None:
         found = self.all_of(b"one\n\n\xff\xfe\ntwo\n")
         assert found == ["one", "! line 3 of the input is not UTF-8 text and was skipped", "two"]
 
@@ -74,20 +75,20 @@ class TestPipe:
         ("said", "answer"),
         [("y", "yes"), ("YES", "yes"), ("n", "no"), ("a", "always"), ("maybe", ""), ("yesterday", ""), ("\n\nno", "no")],
     )
-    def test_an_answer_is_a_line(self, said: str, answer: str) -> None:
+    def test_answer_is_a_line(self, said: str, answer: str) -> None:
         shown: list[str] = []
         reader = PipeReader(a_keyboard(f"{said}\n".encode()), shown.append)
         assert asyncio.run(reader.choose("really? ", ANSWERS)) == answer
         assert "".join(shown) == "really? \n"
 
-    def test_on_a_terminal_that_cannot_edit_there_is_a_prompt(self) -> None:
+    def test_dumb_terminal_has_a_prompt(self) -> None:
         shown: list[str] = []
         reader = PipeReader(a_keyboard(b"one\ny\n", is_terminal=True), shown.append)
         assert asyncio.run(reader.read()) == "one"
         assert asyncio.run(reader.choose("really? ", ANSWERS)) == "yes"
         assert "".join(shown) == "> really? "
 
-    def test_waiting_for_a_line_holds_up_nothing(self) -> None:
+    def test_waiting_does_not_block_the_loop(self) -> None:
         go = threading.Event()
 
         class Slow(io.BytesIO):
@@ -103,7 +104,7 @@ class TestPipe:
 
         assert asyncio.run(both()) == "late"
 
-    def test_a_line_that_cannot_be_read_is_the_end(self, monkeypatch: Patch) -> None:
+    def test_read_error_is_the_end(self, monkeypatch: Patch) -> None:
         """A terminal that is gone, a descriptor that is closed: nobody waits for ever."""
 
         class Gone(io.BytesIO):
@@ -123,7 +124,7 @@ class TestPipe:
 
 
 class TestKeyboard:
-    def test_what_waits_is_taken_at_once(self) -> None:
+    def test_pending_input_is_read(self) -> None:
         reading, writing = os.pipe()
         with os.fdopen(reading, "rb") as file, os.fdopen(writing, "wb", buffering=0) as keys:
             keyboard = Keyboard(file)
@@ -135,13 +136,13 @@ class TestKeyboard:
                 pass
         assert not keyboard.is_terminal
 
-    def test_a_pipe_that_is_closed_has_nothing(self) -> None:
+    def test_closed_pipe_has_no_pending_input(self) -> None:
         reading, writing = os.pipe()
         os.close(writing)
         with os.fdopen(reading, "rb") as file:
             assert Keyboard(file).read_pending() == ""
 
-    def test_while_a_turn_lasts_tools_find_an_empty_input(self, tmp_path: Path, monkeypatch: Patch) -> None:
+    def test_tools_see_an_empty_stdin_during_a_turn(self, tmp_path: Path, monkeypatch: Patch) -> None:
         (tmp_path / "prompts").write_text("one\ntwo\n")
         with (tmp_path / "prompts").open() as stdin:
             monkeypatch.setattr(sys, "stdin", stdin)
@@ -220,24 +221,17 @@ class TestTerminal:
             ([paste("win\r\ndows\rmac"), ENTER], "win\ndows\nmac"),
             (["see ", paste("x"), " here", ENTER], "see x here"),
             ([paste("nothing is sent\r"), "yet", ENTER], "nothing is sent\nyet"),
+            (["word", CTRL_D, ENTER], "word"),
+            ([paste(LONG), " and ", paste(OTHER), ENTER], f"{LONG} and {OTHER}"),
+            (["[pasted text 7: 20 lines]", ENTER], "[pasted text 7: 20 lines]"),
+            ([paste(f"[pasted text 1: 20 lines]\n{LONG}"), ENTER], f"[pasted text 1: 20 lines]\n{LONG}"),
         ],
     )
     def test_what_is_typed_is_read(self, typist: Typist, keys: list[str], text: str) -> None:
         assert typist.types(*keys) == text
 
-    def test_ctrl_c_on_an_empty_line_is_ctrl_c(self, typist: Typist) -> None:
-        with pytest.raises(KeyboardInterrupt):
-            typist.types(CTRL_C)
-
-    def test_ctrl_d_is_the_end(self, typist: Typist) -> None:
-        with pytest.raises(EndOfInput):
-            typist.types(CTRL_D)
-
-    def test_ctrl_d_after_a_word_is_not_the_end(self, typist: Typist) -> None:
-        assert typist.types("word", CTRL_D, ENTER) == "word"
-
     @pytest.mark.parametrize("text", [LONG, "x" * 3_000, LONG.replace("\n", "\r\n")])
-    def test_a_long_paste_is_folded_and_unfolded_again(self, typist: Typist, text: str) -> None:
+    def test_long_paste_is_folded_and_expanded(self, typist: Typist, text: str) -> None:
         seen: list[str] = []
 
         def changed(buffer: Buffer) -> None:
@@ -247,17 +241,6 @@ class TestTerminal:
         whole = text.replace("\r\n", "\n")
         assert typist.types("look: ", paste(text), " ok", ENTER) == f"look: {whole} ok"
         assert max(map(len, seen)) < 60
-
-    def test_two_pastes_are_told_apart(self, typist: Typist) -> None:
-        other = LONG.replace("line", "other")
-        assert typist.types(paste(LONG), " and ", paste(other), ENTER) == f"{LONG} and {other}"
-
-    def test_words_that_look_like_a_fold_stay_words(self, typist: Typist) -> None:
-        assert typist.types("[pasted text 7: 20 lines]", ENTER) == "[pasted text 7: 20 lines]"
-
-    def test_a_paste_that_looks_like_a_fold_is_not_unfolded(self, typist: Typist) -> None:
-        tricky = "[pasted text 1: 20 lines]\n" + LONG
-        assert typist.types(paste(tricky), ENTER) == tricky
 
     @pytest.mark.parametrize(("begun", "whole"), [("/mo", "/model"), ("/model ge", "/model gemini:")])
     def test_tab_completes(self, typist: Typist, begun: str, whole: str) -> None:
@@ -277,69 +260,55 @@ class TestTerminal:
 
         assert asyncio.run(completed()) == whole
 
-    def test_up_brings_the_last_prompt(self, typist: Typist) -> None:
+    def test_up_recalls_the_last_prompt(self, typist: Typist) -> None:
         typist.types("first", ENTER)
         assert typist.types(UP, " again", ENTER) == "first again"
 
-    @pytest.mark.parametrize(("key", "answer"), [("y", "yes"), ("n", "no"), ("a", "always"), (ENTER, ""), (f"x{ENTER}", "")])
-    def test_one_key_answers(self, typist: Typist, key: str, answer: str) -> None:
-        assert typist.answers(key) == answer
+    @pytest.mark.parametrize(
+        ("keys", "answer"),
+        [("y", "yes"), ("n", "no"), ("a", "always"), (ENTER, ""), (f"x{ENTER}", ""), (f"Y{ENTER}", "yes")],
+    )
+    def test_one_key_answers(self, typist: Typist, keys: str, answer: str) -> None:
+        assert typist.answers(keys) == answer
 
-    def test_a_capital_answers_too(self, typist: Typist) -> None:
-        assert typist.answers("Y", ENTER) == "yes"
+    def test_ctrl_c_interrupts_and_ctrl_d_ends(self, typist: Typist) -> None:
+        for read in (typist.types, typist.answers):
+            with pytest.raises(KeyboardInterrupt):
+                read(CTRL_C)
+            with pytest.raises(EndOfInput):
+                read(CTRL_D)
 
-    def test_ctrl_c_and_ctrl_d_answer_a_question_as_they_answer_a_prompt(self, typist: Typist) -> None:
-        with pytest.raises(KeyboardInterrupt):
-            typist.answers(CTRL_C)
-        with pytest.raises(EndOfInput):
-            typist.answers(CTRL_D)
-
-    def test_a_paste_is_no_answer(self, typist: Typist) -> None:
-        assert typist.answers(paste("yes"), ENTER) in ("", "yes")
-
-    def test_an_answer_is_no_prompt(self, typist: Typist) -> None:
+    def test_answer_is_not_a_prompt(self, typist: Typist) -> None:
         """Neither in the history, nor in the next line, even if it was typed as a word."""
         typist.types("first", ENTER)
         typist.answers("yes", ENTER)
         assert typist.types("next", ENTER) == "next"
         assert typist.types(UP, UP, ENTER) == "first"
 
-    def test_what_was_typed_before_the_question_is_no_answer(self) -> None:
-        """Somebody types the next prompt while a turn runs: its letters approve nothing, and are not lost."""
+    @pytest.mark.parametrize(("typed", "prompt"), [("try ", "try again"), (f"{UP}\x1b[3~\t", "again")])
+    def test_typeahead_is_no_answer_but_the_start_of_the_next_prompt(self, typed: str, prompt: str) -> None:
+        """The user types the next prompt while a turn runs: its letters must not approve anything."""
         with create_pipe_input() as keys, create_app_session(input=keys, output=DummyOutput()):
-            typist = Typist(keys, None, typed="try ")
+            typist = Typist(keys, None, typed=typed)
             assert typist.answers("n") == "no"
-            assert typist.types("again", ENTER) == "try again"
-
-    def test_keys_without_a_letter_leave_nothing_behind(self) -> None:
-        with create_pipe_input() as keys, create_app_session(input=keys, output=DummyOutput()):
-            typist = Typist(keys, None, typed=f"{UP}\x1b[3~\t")
-            typist.answers("n")
-            assert typist.types("next", ENTER) == "next"
+            assert typist.types("again", ENTER) == prompt
 
 
 class TestHistory:
-    def test_prompts_are_kept_for_the_next_time(self, tmp_path: Path) -> None:
-        file = tmp_path / "history"
-        for keys, text in ((["first\\", ENTER, "two", ENTER], "first\ntwo"), ([UP, ENTER], "first\ntwo")):
+    @pytest.mark.parametrize(("keys", "text"), [(["first\\", ENTER, "two"], "first\ntwo"), ([paste(LONG)], LONG)])
+    def test_prompts_are_kept_in_full(self, keys: list[str], text: str, tmp_path: Path) -> None:
+        for pressed in (keys, [UP]):
             with create_pipe_input() as pipe, create_app_session(input=pipe, output=DummyOutput()):
-                assert Typist(pipe, file).types(*keys) == text
-        assert "first" in file.read_text()
+                assert Typist(pipe, tmp_path / "history").types(*pressed, ENTER) == text
 
-    def test_a_long_paste_is_whole_the_next_time_too(self, tmp_path: Path) -> None:
-        file = tmp_path / "history"
-        for keys in ([paste(LONG), ENTER], [UP, ENTER]):
-            with create_pipe_input() as pipe, create_app_session(input=pipe, output=DummyOutput()):
-                assert Typist(pipe, file).types(*keys) == LONG
-
-    def test_a_file_that_cannot_be_written_does_not_end_the_chat(self, tmp_path: Path) -> None:
+    def test_unwritable_history_is_ignored(self, tmp_path: Path) -> None:
         with create_pipe_input() as pipe, create_app_session(input=pipe, output=DummyOutput()):
             assert Typist(pipe, tmp_path).types("word", ENTER) == "word"
 
 
 class TestCompleter:
     @pytest.mark.parametrize("text", ["hello", "say /mo", "one\n/mo"])
-    def test_a_word_of_a_prompt_is_not_completed(self, text: str) -> None:
+    def test_words_of_a_prompt_are_not_completed(self, text: str) -> None:
         from prompt_toolkit.completion import CompleteEvent
         from prompt_toolkit.document import Document
 
