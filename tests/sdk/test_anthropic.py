@@ -1,10 +1,10 @@
 """The official `anthropic` client reads what our Messages codec writes, and the codec reads what the client writes."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Any, cast
 
 import anthropic
-import msgspec
 import pytest
 from anthropic.lib.streaming._messages import accumulate_event
 from anthropic.types import Message, MessageCreateParams, RawMessageStreamEvent
@@ -12,29 +12,24 @@ from pydantic import TypeAdapter
 
 from toolglot.jsontext import dumps, loads
 from toolglot.messages import Foreign, Origin, Reply, StopReason, Text, Thinking, ToolCall, Usage
-from toolglot.request import Request
 from toolglot.wire.anthropic.reply_encode import AnthropicReplyEncoder
-from toolglot.wire.codec import decode_request
 from toolglot.wire.json_values import unknown_fields
 from toolglot.wire.reply_encoding import split_reply
 
 from .loopback import Loopback
 from .sample_replies import (
-    NAMES,
-    TABLE,
     Client,
-    Recorded,
     Seen,
     as_objects,
     checked,
-    each_recorded,
     said,
     sse_data,
     stream,
     types_by_name,
 )
-from .sample_requests import REQUESTS, exhausted, gist, kept, written
+from .sample_requests import REQUESTS, exhausted, written
 
+WIRE = "anthropic-messages"
 MODEL = "claude-opus-4-5"
 STOPS: dict[StopReason, str] = {
     "end": "end_turn",
@@ -108,15 +103,16 @@ CLIENT = Client(
 )
 
 
-@pytest.fixture(scope="module")
-def sdk(server: Loopback) -> Iterator[anthropic.Anthropic]:
+@contextmanager
+def connect(url: str) -> Generator[anthropic.Anthropic]:
     http = anthropic.DefaultHttpxClient(trust_env=False)
-    with anthropic.Anthropic(base_url=server.url, api_key="none", max_retries=0, http_client=http) as client:
+    with anthropic.Anthropic(base_url=url, api_key="none", max_retries=0, http_client=http) as client:
         yield client
 
 
-@pytest.fixture(scope="module")
-def client(server: Loopback, sdk: anthropic.Anthropic) -> Client:
+def live_client(server: Loopback, sdk: anthropic.Anthropic) -> Client:
+    """A client that reads over HTTP."""
+
     def body(data: bytes) -> Seen:
         server.say(data)
         return seen(sdk.messages.create(model=MODEL, max_tokens=9, messages=[]))
@@ -129,17 +125,38 @@ def client(server: Loopback, sdk: anthropic.Anthropic) -> Client:
     return Client("anthropic", MODEL, AnthropicReplyEncoder, expected, body, streaming, expected_streamed)
 
 
-# ---- replies
+# ---- requests
+
+EVERY = (1, 1, 3)  # of the recordings: as bodies, as streams, as events
+PATH = "/v1/messages"
+KEPT = {"max_tokens", "temperature", "top_p", "top_k", "stop", "effort", "thinking_budget"}
+PARAMS: TypeAdapter[Any] = TypeAdapter(MessageCreateParams)
+# claude-3-5-sonnet takes temperature and top_p together
+MODELS = {"options": "claude-3-5-sonnet-20241022"}
+BODIES = {name: written(name, "anthropic-messages", MODELS.get(name, MODEL)).body for name in REQUESTS}
+SAMPLING = ("temperature", "top_p", "top_k")  # gone from the client with the models that took them
+# "json": there is no JSON mode without a schema. "choice-subset": there is no such choice; other tools are left out.
+INEXPRESSIBLE = ("json", "choice-subset")
 
 
-@pytest.mark.parametrize("record", TABLE, ids=NAMES)
-def test_the_client_reads_our_body(record: Recorded, client: Client) -> None:
-    client.reads_body(record)
+def send(sdk: anthropic.Anthropic, fields: Any) -> None:
+    """Sends a body through the client."""
+    extra = {name: fields[name] for name in SAMPLING if name in fields}
+    cast(Any, sdk.messages.create)(**(unknown_fields(fields, SAMPLING) or {}), extra_body=extra)
 
 
-@pytest.mark.parametrize("record", TABLE, ids=NAMES)
-def test_the_client_reads_our_stream(record: Recorded, client: Client) -> None:
-    client.reads_events(record)
+def check_types(name: str) -> None:
+    """A field that the client's types do not know would be missing from what they return."""
+    assert exhausted(PARAMS.validate_python(BODIES[name])) == unknown_fields(BODIES[name], SAMPLING)
+
+
+# ---- what only this client has
+
+
+def test_a_blank_stop_sequence_is_refused_and_so_a_loss() -> None:
+    encoded = written("options", "anthropic-messages", MODELS["options"])
+    assert encoded.body["stop_sequences"] == ["END"]
+    assert {loss.subject for loss in encoded.losses} == {"stop", "seed", "presence_penalty", "frequency_penalty"}
 
 
 OWN = Origin("anthropic-messages", model=MODEL)
@@ -190,78 +207,3 @@ def test_state_of_the_origin_comes_back_whole(streaming: bool, server: Loopback,
     ]
     assert message.container is not None
     assert (message.id, message.model, message.container.id) == ("msg_1", MODEL, "c1")
-
-
-@pytest.mark.parametrize(("read", "every"), [("reads_body", 1), ("reads_stream", 1), ("reads_events", 3)])
-def test_recorded_replies_are_read(read: str, every: int) -> None:
-    each_recorded(getattr(CLIENT, read), every)
-
-
-def test_recorded_replies_are_read_over_http(client: Client) -> None:
-    each_recorded(client.reads_body, 60)
-    each_recorded(client.reads_stream, 61)
-
-
-# ---- requests
-
-KEPT = {"max_tokens", "temperature", "top_p", "top_k", "stop", "effort", "thinking_budget"}
-PARAMS: TypeAdapter[Any] = TypeAdapter(MessageCreateParams)
-# claude-3-5-sonnet takes temperature and top_p together
-MODELS = {"options": "claude-3-5-sonnet-20241022"}
-BODIES = {name: written(name, "anthropic-messages", MODELS.get(name, MODEL)).body for name in REQUESTS}
-SAMPLING = ("temperature", "top_p", "top_k")  # gone from the client with the models that took them
-# "json": there is no JSON mode without a schema. "choice-subset": there is no such choice; other tools are left out.
-SAYABLE = [name for name in REQUESTS if name not in ("json", "choice-subset")]
-
-
-@pytest.fixture
-def send(server: Loopback, sdk: anthropic.Anthropic) -> Callable[[Any], Any]:
-    """Sends a body's fields through the client; what arrived."""
-
-    def send(fields: Any) -> Any:
-        server.say(dumps(AnthropicReplyEncoder(MODEL).encode_reply(Reply(()))))
-        extra = {name: fields[name] for name in SAMPLING if name in fields}
-        cast(Any, sdk.messages.create)(**(unknown_fields(fields, SAMPLING) or {}), extra_body=extra)
-        assert server.paths == ["/v1/messages"]
-        return server.sent
-
-    return send
-
-
-@pytest.mark.parametrize("name", REQUESTS)
-def test_the_clients_types_know_all_of_our_body(name: str) -> None:
-    """A field that the client's types do not know would be missing from what they return."""
-    assert exhausted(PARAMS.validate_python(BODIES[name])) == unknown_fields(BODIES[name], SAMPLING)
-
-
-@pytest.mark.parametrize("name", REQUESTS)
-def test_the_client_sends_our_body(name: str, send: Callable[[Any], Any]) -> None:
-    assert send(BODIES[name]) == BODIES[name]
-
-
-@pytest.mark.parametrize("name", SAYABLE)
-def test_what_the_client_sends_is_what_we_asked(name: str, send: Callable[[Any], Any]) -> None:
-    request, decoded = REQUESTS[name], decode_request("anthropic-messages", send(BODIES[name]))
-    assert gist(decoded) == gist(request)
-    assert decoded.options == kept(msgspec.structs.replace(request.options, stop=_stops(request)), KEPT)
-    assert (decoded.model, decoded.parallel) == (BODIES[name]["model"], request.parallel)
-    errors = [[result.is_error for result in message.results] for message in request.messages]
-    assert [[result.is_error for result in message.results] for message in decoded.messages] == errors
-
-
-def _stops(request: Request) -> tuple[str, ...]:
-    return tuple(stop for stop in request.options.stop if stop.strip())
-
-
-def test_a_blank_stop_sequence_is_refused_and_so_a_loss() -> None:
-    encoded = written("options", "anthropic-messages", MODELS["options"])
-    assert encoded.body["stop_sequences"] == ["END"]
-    assert {loss.subject for loss in encoded.losses} == {"stop", "seed", "presence_penalty", "frequency_penalty"}
-
-
-def test_the_client_sends_the_stream_flag(server: Loopback, sdk: anthropic.Anthropic) -> None:
-    body = written("user", "anthropic-messages", MODEL, stream=True).body
-    assert body["stream"] is True
-    server.say(stream(AnthropicReplyEncoder(MODEL), split_reply(Reply(()))), "text/event-stream")
-    with cast(Any, sdk.messages.create)(**body):
-        assert server.sent == body

@@ -1,7 +1,8 @@
 """The official `google-genai` client reads what our Gemini codec writes, and the codec reads what the client writes."""
 
 import base64
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, cast
 
 import pytest
@@ -11,17 +12,15 @@ from pydantic.alias_generators import to_camel
 
 from toolglot.jsontext import dumps, loads
 from toolglot.messages import Foreign, Media, Origin, Reply, StopReason, Text, Thinking, ToolCall, Usage
-from toolglot.wire.codec import decode_request
 from toolglot.wire.gemini.reply_encode import GeminiReplyEncoder
 from toolglot.wire.json_values import unknown_fields
 from toolglot.wire.reply_encoding import split_reply
 
 from .loopback import Loopback
-from .sample_replies import DOT, NAMES, PIXEL, TABLE, Client, Recorded, Seen, as_objects, each_recorded, said, sse_data, stream
-from .sample_requests import REQUESTS, gist, kept, written
+from .sample_replies import DOT, PIXEL, Client, Recorded, Seen, as_objects, said, sse_data, stream
+from .sample_requests import REQUESTS, written
 
-pytestmark = pytest.mark.untraced
-
+WIRE = "gemini"
 MODEL = "gemini-3-pro-preview"
 STOPS: dict[StopReason, str] = {
     "end": "STOP",
@@ -98,9 +97,9 @@ CLIENT = Client(
 )
 
 
-@pytest.fixture(scope="module")
-def sdk(server: Loopback) -> Iterator[genai.Client]:
-    options = types.HttpOptions(base_url=server.url, api_version="v1beta", client_args={"trust_env": False})
+@contextmanager
+def connect(url: str) -> Generator[genai.Client]:
+    options = types.HttpOptions(base_url=url, api_version="v1beta", client_args={"trust_env": False})
     with genai.Client(api_key="none", http_options=options) as client:
         yield client
 
@@ -113,8 +112,9 @@ def asked_streaming(sdk: genai.Client) -> Iterator[types.GenerateContentResponse
     return cast(Any, sdk.models).generate_content_stream(model=MODEL, contents="hi")
 
 
-@pytest.fixture(scope="module")
-def client(server: Loopback, sdk: genai.Client) -> Client:
+def live_client(server: Loopback, sdk: genai.Client) -> Client:
+    """A client that reads over HTTP."""
+
     def body(data: bytes) -> Seen:
         server.say(data)
         return seen([asked(sdk)])
@@ -126,17 +126,58 @@ def client(server: Loopback, sdk: genai.Client) -> Client:
     return Client("gemini", MODEL, GeminiReplyEncoder, expected, body, streaming)
 
 
-# ---- replies
+# ---- requests
+
+EVERY = (1, 1, 3)  # of the recordings: as bodies, as streams, as events
+PATH = f"/v1beta/models/{MODEL}:generateContent"
+KEPT = {
+    *("max_tokens", "temperature", "top_p", "top_k", "stop", "seed", "presence_penalty", "frequency_penalty"),
+    *("effort", "thinking_budget"),
+}
+# models before 3 take a budget, later ones a level
+BODIES = {name: written(name, "gemini", "gemini-2.5-flash" if name == "budget" else MODEL).body for name in REQUESTS}
 
 
-@pytest.mark.parametrize("record", TABLE, ids=NAMES)
-def test_the_client_reads_our_body(record: Recorded, client: Client) -> None:
-    client.reads_body(record)
+def send(sdk: genai.Client, body: Any) -> None:
+    """Sends a body through the client."""
+    asked(sdk, contents=contents(body), config=config(body))
 
 
-@pytest.mark.parametrize("record", TABLE, ids=NAMES)
-def test_the_client_reads_our_stream(record: Recorded, client: Client) -> None:
-    client.reads_events(record)
+def check_types(name: str) -> None:
+    """Nothing of the body is missing from what the client's types say of it."""
+    body = url_safe(BODIES[name])
+    said_contents = [loads(content.model_dump_json(by_alias=True, exclude_none=True)) for content in contents(body)]
+    assert said_contents == body["contents"]
+    fields = loads(config(body).model_dump_json(by_alias=True, exclude_none=True))
+    assert fields == {**(unknown_fields(body, ("contents", "generationConfig")) or {}), **body.get("generationConfig", {})}
+
+
+# ---- what only this client has
+
+
+def config(body: Any) -> types.GenerateContentConfig:
+    """The client's configuration: all of a body but its contents, in one object. It refuses fields that it does not know."""
+    fields = {**(unknown_fields(body, ("contents", "generationConfig")) or {}), **body.get("generationConfig", {})}
+    return types.GenerateContentConfig.model_validate_json(dumps(fields))
+
+
+def url_safe(body: Any) -> Any:
+    """The client writes bytes in the URL-safe alphabet of base64; Google reads both."""
+    return loads(dumps(body).replace(PIXEL.encode(), PIXEL.replace("+", "-").replace("/", "_").encode()))
+
+
+def camel(value: Any) -> Any:
+    """The client writes some names in snake case; Google reads both. What is data and no name stays as it is."""
+    if isinstance(value, list):
+        return [camel(item) for item in cast(list[Any], value)]
+    if not isinstance(value, dict):
+        return value
+    data = ("args", "response", "parameters_json_schema", "responseJsonSchema")
+    return {to_camel(key): item if key in data else camel(item) for key, item in cast(dict[str, Any], value).items()}
+
+
+def contents(body: Any) -> list[types.Content]:
+    return [types.Content.model_validate_json(dumps(content)) for content in body["contents"]]
 
 
 def test_the_client_reads_two_generated_images(client: Client) -> None:
@@ -205,86 +246,3 @@ def test_a_blocked_prompt_is_read_as_one(server: Loopback, sdk: genai.Client) ->
     assert [response.candidates for response in responses] == [None, None]
     reasons = [response.prompt_feedback and response.prompt_feedback.block_reason for response in responses]
     assert reasons == [types.BlockedReason.SAFETY] * 2
-
-
-@pytest.mark.parametrize(("read", "every"), [("reads_body", 1), ("reads_stream", 1), ("reads_events", 3)])
-def test_recorded_replies_are_read(read: str, every: int) -> None:
-    each_recorded(getattr(CLIENT, read), every)
-
-
-def test_recorded_replies_are_read_over_http(client: Client) -> None:
-    each_recorded(client.reads_body, 60)
-    each_recorded(client.reads_stream, 61)
-
-
-# ---- requests
-
-KEPT = {
-    *("max_tokens", "temperature", "top_p", "top_k", "stop", "seed", "presence_penalty", "frequency_penalty"),
-    *("effort", "thinking_budget"),
-}
-# models before 3 take a budget, later ones a level
-BODIES = {name: written(name, "gemini", "gemini-2.5-flash" if name == "budget" else MODEL).body for name in REQUESTS}
-
-
-def config(body: Any) -> types.GenerateContentConfig:
-    """The client's configuration: all of a body but its contents, in one object. It refuses fields that it does not know."""
-    fields = {**(unknown_fields(body, ("contents", "generationConfig")) or {}), **body.get("generationConfig", {})}
-    return types.GenerateContentConfig.model_validate_json(dumps(fields))
-
-
-def url_safe(body: Any) -> Any:
-    """The client writes bytes in the URL-safe alphabet of base64; Google reads both."""
-    return loads(dumps(body).replace(PIXEL.encode(), PIXEL.replace("+", "-").replace("/", "_").encode()))
-
-
-def camel(value: Any) -> Any:
-    """The client writes some names in snake case; Google reads both. What is data and no name stays as it is."""
-    if isinstance(value, list):
-        return [camel(item) for item in cast(list[Any], value)]
-    if not isinstance(value, dict):
-        return value
-    data = ("args", "response", "parameters_json_schema", "responseJsonSchema")
-    return {to_camel(key): item if key in data else camel(item) for key, item in cast(dict[str, Any], value).items()}
-
-
-def contents(body: Any) -> list[types.Content]:
-    return [types.Content.model_validate_json(dumps(content)) for content in body["contents"]]
-
-
-@pytest.fixture
-def send(server: Loopback, sdk: genai.Client) -> Callable[[Any], Any]:
-    """Sends a body through the client; what arrived."""
-
-    def send(body: Any) -> Any:
-        server.say(dumps(GeminiReplyEncoder(MODEL).encode_reply(Reply(()))))
-        asked(sdk, contents=contents(body), config=config(body))
-        assert server.paths == [f"/v1beta/models/{MODEL}:generateContent"]
-        return server.sent
-
-    return send
-
-
-@pytest.mark.parametrize("name", REQUESTS)
-def test_the_clients_types_know_all_of_our_body(name: str) -> None:
-    """Nothing of the body is missing from what the client's types say of it."""
-    body = url_safe(BODIES[name])
-    said_contents = [loads(content.model_dump_json(by_alias=True, exclude_none=True)) for content in contents(body)]
-    assert said_contents == body["contents"]
-    fields = loads(config(body).model_dump_json(by_alias=True, exclude_none=True))
-    assert fields == {**(unknown_fields(body, ("contents", "generationConfig")) or {}), **body.get("generationConfig", {})}
-
-
-@pytest.mark.parametrize("name", REQUESTS)
-def test_the_client_sends_our_body(name: str, send: Callable[[Any], Any]) -> None:
-    assert camel(send(BODIES[name])) == url_safe(BODIES[name])
-
-
-@pytest.mark.parametrize("name", REQUESTS)
-def test_what_the_client_sends_is_what_we_asked(name: str, send: Callable[[Any], Any]) -> None:
-    request, decoded = REQUESTS[name], decode_request("gemini", send(BODIES[name]), model=MODEL)
-    assert gist(decoded) == gist(request)
-    assert decoded.options == kept(request.options, KEPT)
-    assert decoded.model == MODEL
-    errors = [[result.is_error for result in message.results] for message in request.messages]
-    assert [[result.is_error for result in message.results] for message in decoded.messages] == errors

@@ -1,6 +1,7 @@
 """The official `ollama` client reads what our Ollama codec writes, and the codec reads what the client writes."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
 from typing import Any, cast
 
 import ollama
@@ -9,14 +10,14 @@ from ollama._types import ChatRequest
 
 from toolglot.jsontext import dumps
 from toolglot.messages import Media, Reply, StopReason, Text, Usage
-from toolglot.wire.codec import decode_request
 from toolglot.wire.ollama.reply_encode import OllamaReplyEncoder
 from toolglot.wire.reply_encoding import split_reply
 
 from .loopback import Loopback
-from .sample_replies import NAMES, PIXEL, TABLE, Client, Recorded, Seen, as_objects, each_recorded, said, stream
-from .sample_requests import REQUESTS, gist, kept, written
+from .sample_replies import PIXEL, Client, Seen, as_objects, said, stream
+from .sample_requests import REQUESTS, written
 
+WIRE = "ollama-chat"
 MODEL = "qwen3"
 STOPS: dict[StopReason, str] = {"end": "stop", "tools": "stop", "length": "length"}
 
@@ -61,9 +62,9 @@ CLIENT = Client(
 )
 
 
-@pytest.fixture(scope="module")
-def sdk(server: Loopback) -> Iterator[ollama.Client]:
-    client = ollama.Client(host=server.url, trust_env=False)
+@contextmanager
+def connect(url: str) -> Generator[ollama.Client]:
+    client = ollama.Client(host=url, trust_env=False)
     yield client
     cast(Any, client)._client.close()  # the client itself offers no way to close it
 
@@ -72,8 +73,9 @@ def asked(sdk: ollama.Client, **fields: Any) -> Any:
     return cast(Any, sdk).chat(**{"model": MODEL, "messages": [], **fields})
 
 
-@pytest.fixture(scope="module")
-def client(server: Loopback, sdk: ollama.Client) -> Client:
+def live_client(server: Loopback, sdk: ollama.Client) -> Client:
+    """A client that reads over HTTP."""
+
     def body(data: bytes) -> Seen:
         server.say(data)
         return seen([asked(sdk)])
@@ -85,51 +87,30 @@ def client(server: Loopback, sdk: ollama.Client) -> Client:
     return Client("ollama", MODEL, OllamaReplyEncoder, expected, body, streaming)
 
 
-# ---- replies
-
-
-@pytest.mark.parametrize("record", TABLE, ids=NAMES)
-def test_the_client_reads_our_body(record: Recorded, client: Client) -> None:
-    client.reads_body(record)
-
-
-@pytest.mark.parametrize("record", TABLE, ids=NAMES)
-def test_the_client_reads_our_stream(record: Recorded, client: Client) -> None:
-    client.reads_events(record)
-
-
-def test_the_client_reads_model_and_time(server: Loopback, sdk: ollama.Client) -> None:
-    server.say(dumps(OllamaReplyEncoder(MODEL, created=86_400).encode_reply(Reply(()))))
-    response = asked(sdk)
-    assert (response.model, response.created_at) == (MODEL, "1970-01-02T00:00:00+00:00")
-
-
-@pytest.mark.parametrize("streaming", [False, True], ids=["body", "stream"])
-def test_an_image_does_not_cost_the_client_the_reply(streaming: bool, client: Client) -> None:
-    """The client dies of images in an answer (its `Image` takes no plain text): they are lost, and said to be."""
-    reply = Reply((Text("Here: "), Media("image", "image/png", PIXEL), Text("nice?")))
-    answer = OllamaReplyEncoder(MODEL)
-    data = stream(answer, split_reply(reply)) if streaming else dumps(answer.encode_reply(reply))
-    assert (client.stream if streaming else client.body)(data).text == "Here: nice?"
-    assert [loss.subject for loss in answer.losses] == ["image"]
-
-
-@pytest.mark.parametrize(("read", "every"), [("reads_body", 1), ("reads_stream", 1), ("reads_events", 3)])
-def test_recorded_replies_are_read(read: str, every: int) -> None:
-    each_recorded(getattr(CLIENT, read), every)
-
-
-def test_recorded_replies_are_read_over_http(client: Client) -> None:
-    each_recorded(client.reads_body, 60)
-    each_recorded(client.reads_stream, 61)
-
-
 # ---- requests
 
+EVERY = (1, 1, 3)  # of the recordings: as bodies, as streams, as events
+PATH = "/api/chat"
 KEPT = {"max_tokens", "temperature", "top_p", "top_k", "stop", "seed", "presence_penalty", "frequency_penalty", "effort"}
 BODIES = {name: written(name, "ollama-chat", MODEL).body for name in REQUESTS}
 # There is no choice of tools: they are left out or the model is asked, in words.
-SAYABLE = [name for name in REQUESTS if name not in ("choice-none", "choice-required", "choice-named", "choice-subset")]
+INEXPRESSIBLE = ("choice-none", "choice-required", "choice-named", "choice-subset")
+
+
+def send(sdk: ollama.Client, fields: Any) -> None:
+    """Sends a body through the client."""
+    asked(sdk, **fields)
+
+
+def check_types(name: str) -> None:
+    body = BODIES[name]
+    assert ChatRequest.model_validate(body).model_dump(exclude_none=True)["messages"] == body["messages"]
+    messages = [ollama.Message.model_validate({**message, "images": None}) for message in body["messages"]]
+    assert [message.role for message in messages] == [message["role"] for message in body["messages"]]
+    assert ollama.Options.model_validate(body.get("options", {})).model_dump(exclude_none=True) == body.get("options", {})
+
+
+# ---- what only this client has
 
 
 def known(body: Any) -> Any:
@@ -150,40 +131,17 @@ def _known(tool: Any) -> Any:
     return {key: value for key, value in schema.items() if key in ("type", "$defs", "items", "required", "properties")}
 
 
-@pytest.fixture
-def send(server: Loopback, sdk: ollama.Client) -> Callable[[Any], Any]:
-    """Sends a body's fields through the client; what arrived."""
-
-    def send(fields: Any) -> Any:
-        server.say(dumps(OllamaReplyEncoder(MODEL).encode_reply(Reply(()))))
-        asked(sdk, **fields)
-        assert server.paths == ["/api/chat"]
-        return server.sent
-
-    return send
+def test_the_client_reads_model_and_time(server: Loopback, sdk: ollama.Client) -> None:
+    server.say(dumps(OllamaReplyEncoder(MODEL, created=86_400).encode_reply(Reply(()))))
+    response = asked(sdk)
+    assert (response.model, response.created_at) == (MODEL, "1970-01-02T00:00:00+00:00")
 
 
-@pytest.mark.parametrize("name", REQUESTS)
-def test_the_clients_types_know_our_body(name: str) -> None:
-    body = BODIES[name]
-    assert ChatRequest.model_validate(body).model_dump(exclude_none=True)["messages"] == body["messages"]
-    messages = [ollama.Message.model_validate({**message, "images": None}) for message in body["messages"]]
-    assert [message.role for message in messages] == [message["role"] for message in body["messages"]]
-    assert ollama.Options.model_validate(body.get("options", {})).model_dump(exclude_none=True) == body.get("options", {})
-
-
-@pytest.mark.parametrize("name", REQUESTS)
-def test_the_client_sends_our_body(name: str, send: Callable[[Any], Any]) -> None:
-    assert send(BODIES[name]) == known(BODIES[name])
-
-
-@pytest.mark.parametrize("name", SAYABLE)
-def test_what_the_client_sends_is_what_we_asked(name: str, send: Callable[[Any], Any]) -> None:
-    """Results find their calls by name and order: the client sends no ids."""
-    request, decoded = REQUESTS[name], decode_request("ollama-chat", send(BODIES[name]))
-    mine, asked = gist(decoded), gist(request)
-    assert mine.turns == asked.turns
-    assert [tool[:2] for tool in mine.tools] == [tool[:2] for tool in asked.tools]
-    assert mine.output == asked.output
-    assert decoded.options == kept(request.options, KEPT)
-    assert decoded.model == MODEL
+@pytest.mark.parametrize("streaming", [False, True], ids=["body", "stream"])
+def test_an_image_does_not_cost_the_client_the_reply(streaming: bool, client: Client) -> None:
+    """The client dies of images in an answer (its `Image` takes no plain text): they are lost, and said to be."""
+    reply = Reply((Text("Here: "), Media("image", "image/png", PIXEL), Text("nice?")))
+    answer = OllamaReplyEncoder(MODEL)
+    data = stream(answer, split_reply(reply)) if streaming else dumps(answer.encode_reply(reply))
+    assert (client.stream if streaming else client.body)(data).text == "Here: nice?"
+    assert [loss.subject for loss in answer.losses] == ["image"]

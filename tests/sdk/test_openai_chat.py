@@ -1,10 +1,10 @@
 """The official `openai` client reads what our Chat Completions codec writes, and the codec reads what the client writes."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
 from typing import Any, cast
 
 import openai
-import pytest
 from openai.lib.streaming.chat import ChatCompletionStreamState
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from openai.types.chat.completion_create_params import CompletionCreateParams
@@ -12,30 +12,24 @@ from pydantic import TypeAdapter
 
 from toolglot.jsontext import dumps, loads
 from toolglot.messages import Media, Reply, StopReason, Usage
-from toolglot.wire.codec import decode_request
 from toolglot.wire.openai_chat.reply_encode import ChatReplyEncoder
 from toolglot.wire.reply_encoding import split_reply
 
 from .loopback import Loopback
 from .sample_replies import (
     DOT,
-    NAMES,
     PIXEL,
-    TABLE,
     Client,
-    Recorded,
     Seen,
-    each_recorded,
     is_marked,
     parsed,
     said,
     sse_data,
     stream,
 )
-from .sample_requests import REQUESTS, exhausted, gist, kept, written
+from .sample_requests import REQUESTS, exhausted, written
 
-pytestmark = pytest.mark.untraced
-
+WIRE = "openai-chat"
 MODEL = "gpt-4.1"
 STOPS: dict[StopReason, str] = {
     "end": "stop",
@@ -111,15 +105,16 @@ CLIENT = Client(
 )
 
 
-@pytest.fixture(scope="module")
-def sdk(server: Loopback) -> Iterator[openai.OpenAI]:
+@contextmanager
+def connect(url: str) -> Generator[openai.OpenAI]:
     http = openai.DefaultHttpxClient(trust_env=False)
-    with openai.OpenAI(base_url=server.url, api_key="none", max_retries=0, http_client=http) as client:
+    with openai.OpenAI(base_url=url, api_key="none", max_retries=0, http_client=http) as client:
         yield client
 
 
-@pytest.fixture(scope="module")
-def client(server: Loopback, sdk: openai.OpenAI) -> Client:
+def live_client(server: Loopback, sdk: openai.OpenAI) -> Client:
+    """A client that reads over HTTP."""
+
     def body(data: bytes) -> Seen:
         server.say(data)
         return seen(sdk.chat.completions.create(model=MODEL, messages=[]))
@@ -131,17 +126,26 @@ def client(server: Loopback, sdk: openai.OpenAI) -> Client:
     return Client("openai-chat", MODEL, ChatReplyEncoder, CLIENT.said, body, streaming)
 
 
-# ---- replies
+# ---- requests
+
+EVERY = (1, 2, 5)  # of the recordings: as bodies, as streams, as events
+PATH = "/chat/completions"
+KEPT = {"max_tokens", "temperature", "top_p", "stop", "seed", "presence_penalty", "frequency_penalty", "effort"}
+PARAMS: TypeAdapter[Any] = TypeAdapter(CompletionCreateParams)
+BODIES = {name: written(name, "openai-chat", "gpt-5" if name == "effort" else MODEL).body for name in REQUESTS}
 
 
-@pytest.mark.parametrize("record", TABLE, ids=NAMES)
-def test_the_client_reads_our_body(record: Recorded, client: Client) -> None:
-    client.reads_body(record)
+def send(sdk: openai.OpenAI, fields: Any) -> None:
+    """Sends a body through the client."""
+    cast(Any, sdk.chat.completions.create)(**fields)
 
 
-@pytest.mark.parametrize("record", TABLE, ids=NAMES)
-def test_the_client_reads_our_stream(record: Recorded, client: Client) -> None:
-    client.reads_events(record)
+def check_types(name: str) -> None:
+    """A field that the client's types do not know would be missing from what they return."""
+    assert exhausted(PARAMS.validate_python(BODIES[name])) == BODIES[name]
+
+
+# ---- what only this client has
 
 
 def test_the_client_reads_id_model_and_time(server: Loopback, sdk: openai.OpenAI) -> None:
@@ -164,60 +168,3 @@ def test_the_client_reads_two_generated_images(server: Loopback, sdk: openai.Ope
         for choice in chunk.choices:
             images += (choice.delta.model_extra or {}).get("images") or []
     assert [image["image_url"]["url"] for image in images] == [f"data:image/png;base64,{PIXEL}", f"data:image/gif;base64,{DOT}"]
-
-
-@pytest.mark.parametrize(("read", "every"), [("reads_body", 1), ("reads_stream", 2), ("reads_events", 5)])
-def test_recorded_replies_are_read(read: str, every: int) -> None:
-    each_recorded(getattr(CLIENT, read), every)
-
-
-def test_recorded_replies_are_read_over_http(client: Client) -> None:
-    each_recorded(client.reads_body, 60)
-    each_recorded(client.reads_stream, 61)
-
-
-# ---- requests
-
-KEPT = {"max_tokens", "temperature", "top_p", "stop", "seed", "presence_penalty", "frequency_penalty", "effort"}
-PARAMS: TypeAdapter[Any] = TypeAdapter(CompletionCreateParams)
-BODIES = {name: written(name, "openai-chat", "gpt-5" if name == "effort" else MODEL).body for name in REQUESTS}
-
-
-@pytest.fixture
-def send(server: Loopback, sdk: openai.OpenAI) -> Callable[[Any], Any]:
-    """Sends a body's fields through the client; what arrived."""
-
-    def send(fields: Any) -> Any:
-        server.say(dumps(ChatReplyEncoder(MODEL).encode_reply(Reply(()))))
-        cast(Any, sdk.chat.completions.create)(**fields)
-        assert server.paths == ["/chat/completions"]
-        return server.sent
-
-    return send
-
-
-@pytest.mark.parametrize("name", REQUESTS)
-def test_the_clients_types_know_all_of_our_body(name: str) -> None:
-    """A field that the client's types do not know would be missing from what they return."""
-    assert exhausted(PARAMS.validate_python(BODIES[name])) == BODIES[name]
-
-
-@pytest.mark.parametrize("name", REQUESTS)
-def test_the_client_sends_our_body(name: str, send: Callable[[Any], Any]) -> None:
-    assert send(BODIES[name]) == BODIES[name]
-
-
-@pytest.mark.parametrize("name", REQUESTS)
-def test_what_the_client_sends_is_what_we_asked(name: str, send: Callable[[Any], Any]) -> None:
-    request, decoded = REQUESTS[name], decode_request("openai-chat", send(BODIES[name]))
-    assert gist(decoded) == gist(request)
-    assert decoded.options == kept(request.options, KEPT)
-    assert (decoded.model, decoded.parallel) == (BODIES[name]["model"], request.parallel)
-
-
-def test_the_client_sends_the_stream_flag(server: Loopback, sdk: openai.OpenAI) -> None:
-    body = written("user", "openai-chat", MODEL, stream=True).body
-    assert body["stream"] is True
-    server.say(stream(ChatReplyEncoder(MODEL), split_reply(Reply(()))), "text/event-stream")
-    with cast(Any, sdk.chat.completions.create)(**body):
-        assert server.sent == body

@@ -1,6 +1,7 @@
 """The official `openai` client reads what our Responses codec writes, and the codec reads what the client writes."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Any, cast
 
 import openai
@@ -12,32 +13,26 @@ from pydantic import TypeAdapter
 
 from toolglot.jsontext import dumps, loads
 from toolglot.messages import Foreign, Media, Origin, Reply, StopReason, Text, Thinking, ToolCall, Usage
-from toolglot.wire.codec import decode_request
 from toolglot.wire.openai_responses.reply_encode import ResponsesReplyEncoder
 from toolglot.wire.reply_encoding import split_reply
 
 from .loopback import Loopback
 from .sample_replies import (
     DOT,
-    NAMES,
     PIXEL,
-    TABLE,
     Client,
     Recorded,
     Seen,
     checked,
-    each_recorded,
     is_marked,
     parsed,
     said,
     sse_data,
-    stream,
     types_by_name,
 )
-from .sample_requests import REQUESTS, exhausted, gist, kept, written
+from .sample_requests import REQUESTS, exhausted, written
 
-pytestmark = pytest.mark.untraced
-
+WIRE = "openai-responses"
 MODEL = "gpt-5"
 OWN = Origin("openai-responses", model=MODEL)
 STOPS: dict[StopReason, str] = {
@@ -131,15 +126,16 @@ CLIENT = Client(
 )
 
 
-@pytest.fixture(scope="module")
-def sdk(server: Loopback) -> Iterator[openai.OpenAI]:
+@contextmanager
+def connect(url: str) -> Generator[openai.OpenAI]:
     http = openai.DefaultHttpxClient(trust_env=False)
-    with openai.OpenAI(base_url=server.url, api_key="none", max_retries=0, http_client=http) as client:
+    with openai.OpenAI(base_url=url, api_key="none", max_retries=0, http_client=http) as client:
         yield client
 
 
-@pytest.fixture(scope="module")
-def client(server: Loopback, sdk: openai.OpenAI) -> Client:
+def live_client(server: Loopback, sdk: openai.OpenAI) -> Client:
+    """A client that reads over HTTP."""
+
     def body(data: bytes) -> Seen:
         server.say(data)
         return seen(sdk.responses.create(model=MODEL, input="hi"))
@@ -156,22 +152,29 @@ def client(server: Loopback, sdk: openai.OpenAI) -> Client:
     return Client("openai-responses", MODEL, ResponsesReplyEncoder, expected, body, streaming)
 
 
-# ---- replies
+# ---- requests
+
+EVERY = (1, 3, 5)  # of the recordings: as bodies, as streams, as events
+PATH = "/responses"
+KEPT = {"max_tokens", "temperature", "top_p", "effort"}
+PARAMS: TypeAdapter[Any] = TypeAdapter(ResponseCreateParams)
+BODIES = {name: written(name, "openai-responses", MODEL if name == "effort" else "gpt-4.1").body for name in REQUESTS}
 
 
-@pytest.mark.parametrize("record", TABLE, ids=NAMES)
-def test_the_client_reads_our_body(record: Recorded, client: Client) -> None:
-    client.reads_body(record)
+def send(sdk: openai.OpenAI, fields: Any) -> None:
+    """Sends a body through the client."""
+    cast(Any, sdk.responses.create)(**fields)
 
 
-@pytest.mark.parametrize("record", TABLE, ids=NAMES)
-def test_the_client_reads_our_stream(record: Recorded, client: Client) -> None:
-    client.reads_events(record)
+def check_types(name: str) -> None:
+    """A field that the client's types do not know would be missing from what they return. They ask for an image's `detail`,
+    which the service does not (recorded with status 200).
+    """
+    body = loads(dumps(BODIES[name]).replace(b'"type":"input_image",', b'"type":"input_image","detail":"auto",'))
+    assert exhausted(PARAMS.validate_python(body)) == body
 
 
-@pytest.mark.parametrize("record", TABLE, ids=NAMES)
-def test_every_event_has_the_clients_type(record: Recorded) -> None:
-    CLIENT.reads_events(record)
+# ---- what only this client has
 
 
 REPLAYED = {
@@ -223,63 +226,3 @@ def test_the_client_reads_two_generated_images(client: Client) -> None:
     record = Recorded("images", reply, list(split_reply(reply)))
     client.reads_body(record)
     client.reads_events(record)
-
-
-@pytest.mark.parametrize(("read", "every"), [("reads_body", 1), ("reads_stream", 3), ("reads_events", 5)])
-def test_recorded_replies_are_read(read: str, every: int) -> None:
-    each_recorded(getattr(CLIENT, read), every)
-
-
-def test_recorded_replies_are_read_over_http(client: Client) -> None:
-    each_recorded(client.reads_body, 60)
-    each_recorded(client.reads_stream, 61)
-
-
-# ---- requests
-
-KEPT = {"max_tokens", "temperature", "top_p", "effort"}
-PARAMS: TypeAdapter[Any] = TypeAdapter(ResponseCreateParams)
-BODIES = {name: written(name, "openai-responses", MODEL if name == "effort" else "gpt-4.1").body for name in REQUESTS}
-
-
-@pytest.fixture
-def send(server: Loopback, sdk: openai.OpenAI) -> Callable[[Any], Any]:
-    """Sends a body's fields through the client; what arrived."""
-
-    def send(fields: Any) -> Any:
-        server.say(dumps(ResponsesReplyEncoder(MODEL).encode_reply(Reply(()))))
-        cast(Any, sdk.responses.create)(**fields)
-        assert server.paths == ["/responses"]
-        return server.sent
-
-    return send
-
-
-@pytest.mark.parametrize("name", REQUESTS)
-def test_the_clients_types_know_all_of_our_body(name: str) -> None:
-    """A field that the client's types do not know would be missing from what they return. They ask for an image's `detail`,
-    which the service does not (recorded with status 200).
-    """
-    body = loads(dumps(BODIES[name]).replace(b'"type":"input_image",', b'"type":"input_image","detail":"auto",'))
-    assert exhausted(PARAMS.validate_python(body)) == body
-
-
-@pytest.mark.parametrize("name", REQUESTS)
-def test_the_client_sends_our_body(name: str, send: Callable[[Any], Any]) -> None:
-    assert send(BODIES[name]) == BODIES[name]
-
-
-@pytest.mark.parametrize("name", REQUESTS)
-def test_what_the_client_sends_is_what_we_asked(name: str, send: Callable[[Any], Any]) -> None:
-    request, decoded = REQUESTS[name], decode_request("openai-responses", send(BODIES[name]))
-    assert gist(decoded) == gist(request)
-    assert decoded.options == kept(request.options, KEPT)
-    assert (decoded.model, decoded.parallel) == (BODIES[name]["model"], request.parallel)
-
-
-def test_the_client_sends_the_stream_flag(server: Loopback, sdk: openai.OpenAI) -> None:
-    body = written("user", "openai-responses", MODEL, stream=True).body
-    assert body["stream"] is True
-    server.say(stream(ResponsesReplyEncoder(MODEL), split_reply(Reply(()))), "text/event-stream")
-    with cast(Any, sdk.responses.create)(**body):
-        assert server.sent == body
