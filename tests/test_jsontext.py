@@ -15,21 +15,18 @@ from toolglot.messages import Text
 BIG = 123456789012345678901234567890
 
 
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        ('{"a": [1, 2.5, true, null, "x"]}', {"a": [1, 2.5, True, None, "x"]}),
-        ("7", 7),
-        (' "é" \n', "é"),
-        ("\ufeff{}", {}),
-        ('"\\ud800"', "\ud800"),
-        ('"\\ud83e\\udd9c"', "🦜"),
-        ("1e400", math.inf),
-        ("-Infinity", -math.inf),
-        (str(BIG), BIG),
-        ('{"a":1,"a":2}', {"a": 2}),
-    ],
-)
+@pytest.mark.parametrize(("text", "value"), [
+    ('{"a": [1, 2.5, true, null, "x"]}', {"a": [1, 2.5, True, None, "x"]}),
+    ("7", 7),
+    (' "é" \n', "é"),
+    ("\ufeff{}", {}),
+    ('"\\ud800"', "\ud800"),
+    ('"\\ud83e\\udd9c"', "🦜"),
+    ("1e400", math.inf),
+    ("-Infinity", -math.inf),
+    (str(BIG), BIG),
+    ('{"a":1,"a":2}', {"a": 2}),
+])  # fmt: skip
 def test_what_providers_send_is_read(text: str, value: Any) -> None:
     assert loads(text) == value
     assert loads(text.encode()) == value
@@ -73,19 +70,15 @@ def test_an_object_is_asked_for_and_anything_else_refused() -> None:
             loads_object(text)
 
 
-@pytest.mark.parametrize(
-    ("value", "data"),
-    [
-        ({"a": [1, "é"], "b": None}, '{"a":[1,"é"],"b":null}'.encode()),
-        (["\ud800", "é"], b'["\\ud800","\\u00e9"]'),
-        ({"\ud800": 1}, b'{"\\ud800":1}'),
-        (Text("\ud800"), b'{"type":"text","text":"\\ud800"}'),
-        (float("nan"), b"null"),
-        (BIG, str(BIG).encode()),
-        ((1, 2), b"[1,2]"),
-    ],
-    ids=["compact", "surrogate", "surrogate key", "struct", "nan", "big", "tuple"],
-)
+@pytest.mark.parametrize(("value", "data"), [
+    ({"a": [1, "é"], "b": None}, '{"a":[1,"é"],"b":null}'.encode()),
+    (["\ud800", "é"], b'["\\ud800","\\u00e9"]'),
+    ({"\ud800": 1}, b'{"\\ud800":1}'),
+    (Text("\ud800"), b'{"type":"text","text":"\\ud800"}'),
+    (float("nan"), b"null"),
+    (BIG, str(BIG).encode()),
+    ((1, 2), b"[1,2]"),
+], ids=["compact", "surrogate", "surrogate key", "struct", "nan", "big", "tuple"])  # fmt: skip
 def test_values_are_written_compact(value: Any, data: bytes) -> None:
     assert dumps(value) == data
     assert dumps_text(value) == data.decode()
@@ -110,19 +103,16 @@ def test_what_is_written_is_read_back(value: Any) -> None:
     assert json.loads(dumps(value)) == value
 
 
-@pytest.mark.parametrize(
-    ("value", "name"),
-    [
-        (None, "null"),
-        (True, "a boolean"),
-        (0, "a number"),
-        (0.5, "a number"),
-        ("", "a string"),
-        ([], "an array"),
-        ((), "an array"),
-        ({}, "an object"),
-        (object(), "an object"),
-    ],
-)
+@pytest.mark.parametrize(("value", "name"), [
+    (None, "null"),
+    (True, "a boolean"),
+    (0, "a number"),
+    (0.5, "a number"),
+    ("", "a string"),
+    ([], "an array"),
+    ((), "an array"),
+    ({}, "an object"),
+    (object(), "an object"),
+])  # fmt: skip
 def test_the_name_of_a_type(value: Any, name: str) -> None:
     assert json_type_name(value) == name

@@ -66,17 +66,14 @@ def test_a_reply_is_a_message_of_the_history() -> None:
     assert (reply.text, reply.calls) == ("ab", (CALL,))
 
 
-@pytest.mark.parametrize(
-    ("call", "text"),
-    [
-        (ToolCall("c", "f", {"a": 1}), '{"a":1}'),
-        (ToolCall("c", "f", {"a": 1}, '{ "a": 1 }'), '{ "a": 1 }'),
-        (ToolCall("c", "f", {}), "{}"),
-        (ToolCall("c", "f"), "{}"),
-        (ToolCall("c", "f", {}, ""), ""),
-        (ToolCall("c", "f", None, "select 1", True), "select 1"),
-    ],
-)
+@pytest.mark.parametrize(("call", "text"), [
+    (ToolCall("c", "f", {"a": 1}), '{"a":1}'),
+    (ToolCall("c", "f", {"a": 1}, '{ "a": 1 }'), '{ "a": 1 }'),
+    (ToolCall("c", "f", {}), "{}"),
+    (ToolCall("c", "f"), "{}"),
+    (ToolCall("c", "f", {}, ""), ""),
+    (ToolCall("c", "f", None, "select 1", True), "select 1"),
+])  # fmt: skip
 def test_the_text_of_a_calls_arguments(call: ToolCall, text: str) -> None:
     assert call.text == text
 
@@ -186,25 +183,22 @@ def test_unknown_fields_do_not_stand_in_the_way() -> None:
     assert load(save([]) + line)[0] == Conversation([user("a")])
 
 
-@pytest.mark.parametrize(
-    ("data", "where", "words"),
-    [
-        (b"", 1, "format"),
-        (b"{}", 1, "format"),
-        (b'{"toolglot": 2}', 1, "2"),
-        (b'{"role":"user","blocks":[]}', 1, "format"),
-        (b"hello", 1, "line"),
-        (b"[]", 1, "an array"),
-        (b'{"toolglot": 1}\nhello', 2, "line"),
-        (b'{"toolglot": 1}\n{"role":"user","blocks":[]}\n7', 3, "a number"),
-        (b'{"toolglot": 1}\n{}', 2, "role"),
-        (b'{"toolglot": 1}\n{"role":"robot","blocks":[]}', 2, "robot"),
-        (b'{"toolglot": 1}\n{"role":"user","blocks":7}', 2, "blocks"),
-        (b'{"toolglot": 1}\n{"role":"user","blocks":[7]}', 2, "blocks"),
-        (b'{"toolglot": 1}\n{"role":"user","blocks":[{"type":"text","text":7}]}', 2, "text"),
-        (b'{"toolglot": 1}\n\xff', 2, ""),
-    ],
-)
+@pytest.mark.parametrize(("data", "where", "words"), [
+    (b"", 1, "format"),
+    (b"{}", 1, "format"),
+    (b'{"toolglot": 2}', 1, "2"),
+    (b'{"role":"user","blocks":[]}', 1, "format"),
+    (b"hello", 1, "line"),
+    (b"[]", 1, "an array"),
+    (b'{"toolglot": 1}\nhello', 2, "line"),
+    (b'{"toolglot": 1}\n{"role":"user","blocks":[]}\n7', 3, "a number"),
+    (b'{"toolglot": 1}\n{}', 2, "role"),
+    (b'{"toolglot": 1}\n{"role":"robot","blocks":[]}', 2, "robot"),
+    (b'{"toolglot": 1}\n{"role":"user","blocks":7}', 2, "blocks"),
+    (b'{"toolglot": 1}\n{"role":"user","blocks":[7]}', 2, "blocks"),
+    (b'{"toolglot": 1}\n{"role":"user","blocks":[{"type":"text","text":7}]}', 2, "text"),
+    (b'{"toolglot": 1}\n\xff', 2, ""),
+])  # fmt: skip
 def test_what_is_no_conversation_is_malformed_and_names_the_line(data: bytes, where: int, words: str) -> None:
     with pytest.raises(MalformedData, match=f"line {where}: .*{re.escape(words)}"):
         load(data)

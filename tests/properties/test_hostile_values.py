@@ -156,15 +156,7 @@ REQUESTS: dict[str, Request] = {
     ),
     "structured output": asked(HI, output=Output(DEEP, "deep", strict=True)),
     "content of other wires": asked(
-        HI,
-        assistant(
-            [
-                Foreign("gemini", {"executableCode": {"code": "1"}}),
-                Foreign("anthropic-messages", SEARCH),
-                "x",
-            ]
-        ),
-        ON,
+        HI, assistant([Foreign("gemini", {"executableCode": {"code": "1"}}), Foreign("anthropic-messages", SEARCH), "x"]), ON
     ),
 }
 

@@ -17,16 +17,7 @@ from toolglot.wire.json_values import unknown_fields
 from toolglot.wire.reply_encoding import split_reply
 
 from .loopback import Loopback
-from .sample_replies import (
-    Client,
-    Seen,
-    as_objects,
-    checked,
-    said,
-    sse_data,
-    stream,
-    types_by_name,
-)
+from .sample_replies import Client, Seen, as_objects, checked, said, sse_data, stream, types_by_name
 from .sample_requests import REQUESTS, exhausted, written
 
 WIRE = "anthropic-messages"

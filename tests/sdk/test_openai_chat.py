@@ -16,27 +16,12 @@ from toolglot.wire.openai_chat.reply_encode import ChatReplyEncoder
 from toolglot.wire.reply_encoding import split_reply
 
 from .loopback import Loopback
-from .sample_replies import (
-    DOT,
-    PIXEL,
-    Client,
-    Seen,
-    is_marked,
-    parsed,
-    said,
-    sse_data,
-    stream,
-)
+from .sample_replies import DOT, PIXEL, Client, Seen, is_marked, parsed, said, sse_data, stream
 from .sample_requests import REQUESTS, exhausted, written
 
 WIRE = "openai-chat"
 MODEL = "gpt-4.1"
-STOPS: dict[StopReason, str] = {
-    "end": "stop",
-    "tools": "tool_calls",
-    "length": "length",
-    "filtered": "content_filter",
-}
+STOPS: dict[StopReason, str] = {"end": "stop", "tools": "tool_calls", "length": "length", "filtered": "content_filter"}
 
 # ---- what the client reads
 

@@ -17,19 +17,7 @@ from toolglot.wire.openai_responses.reply_encode import ResponsesReplyEncoder
 from toolglot.wire.reply_encoding import split_reply
 
 from .loopback import Loopback
-from .sample_replies import (
-    DOT,
-    PIXEL,
-    Client,
-    Recorded,
-    Seen,
-    checked,
-    is_marked,
-    parsed,
-    said,
-    sse_data,
-    types_by_name,
-)
+from .sample_replies import DOT, PIXEL, Client, Recorded, Seen, checked, is_marked, parsed, said, sse_data, types_by_name
 from .sample_requests import REQUESTS, exhausted, written
 
 WIRE = "openai-responses"
@@ -117,12 +105,7 @@ def _stream_in_process(data: bytes) -> Seen:
 
 
 CLIENT = Client(
-    "openai-responses",
-    MODEL,
-    ResponsesReplyEncoder,
-    said=expected,
-    body=_body_in_process,
-    stream=_stream_in_process,
+    "openai-responses", MODEL, ResponsesReplyEncoder, said=expected, body=_body_in_process, stream=_stream_in_process
 )
 
 

@@ -184,16 +184,12 @@ def test_json_read_in_random_cuts(body: bytes, values: list[Any], data: st.DataO
     assert values_of(frames_of(JsonStreamDecoder, cut(body, data.draw(st.lists(st.integers(0, len(body))))))) == values
 
 
-@pytest.mark.parametrize(
-    ("body", "count", "rest"),
-    [
-        (b'{"a":1}\n{"b":', 1, b'{"b":'),
-        (b'{"a":1}\n{"b":\n', 1, b'{"b":'),
-        (b'[{"a":1},\n{"b":"}', 1, b'{"b":"}'),
-        (b'{"a":1}\nwhat\n', 1, b"what"),
-    ],
-    ids=["in a line", "after a line", "in an array", "no json"],
-)
+@pytest.mark.parametrize(("body", "count", "rest"), [
+    (b'{"a":1}\n{"b":', 1, b'{"b":'),
+    (b'{"a":1}\n{"b":\n', 1, b'{"b":'),
+    (b'[{"a":1},\n{"b":"}', 1, b'{"b":"}'),
+    (b'{"a":1}\nwhat\n', 1, b"what"),
+], ids=["in a line", "after a line", "in an array", "no json"])  # fmt: skip
 def test_what_is_no_whole_value_comes_last_as_it_is(body: bytes, count: int, rest: bytes) -> None:
     for pieces in ([body], single(body)):
         frames = frames_of(JsonStreamDecoder, pieces)
@@ -332,20 +328,17 @@ def test_a_whole_body_is_one_frame_at_the_end() -> None:
     assert body.close() == [("", b'{"a":1}\n')]
 
 
-@pytest.mark.parametrize(
-    ("content_type", "start", "framing"),
-    [
-        ("text/event-stream", b"data: 1", SseDecoder),
-        ("", b": hello", SseDecoder),
-        ("", b"event: a", SseDecoder),
-        ("application/json", b"data: 1", SseDecoder),
-        ("application/x-ndjson", b'{"a"', JsonStreamDecoder),
-        ("text/event-stream", b'{"error"', JsonStreamDecoder),
-        ("", b"\xef\xbb\xbf \n[", JsonStreamDecoder),
-        ("application/vnd.amazon.eventstream", b"\x00", AwsEventDecoder),
-        ("", b"\x00\x00\x01", AwsEventDecoder),
-        ("application/vnd.amazon.eventstream; charset=x", b"{", AwsEventDecoder),
-    ],
-)
+@pytest.mark.parametrize(("content_type", "start", "framing"), [
+    ("text/event-stream", b"data: 1", SseDecoder),
+    ("", b": hello", SseDecoder),
+    ("", b"event: a", SseDecoder),
+    ("application/json", b"data: 1", SseDecoder),
+    ("application/x-ndjson", b'{"a"', JsonStreamDecoder),
+    ("text/event-stream", b'{"error"', JsonStreamDecoder),
+    ("", b"\xef\xbb\xbf \n[", JsonStreamDecoder),
+    ("application/vnd.amazon.eventstream", b"\x00", AwsEventDecoder),
+    ("", b"\x00\x00\x01", AwsEventDecoder),
+    ("application/vnd.amazon.eventstream; charset=x", b"{", AwsEventDecoder),
+])  # fmt: skip
 def test_the_framing_is_known_by_its_type_or_its_first_bytes(content_type: str, start: bytes, framing: type) -> None:
     assert type(detect_framing(content_type, start)) is framing

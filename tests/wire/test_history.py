@@ -108,18 +108,15 @@ def test_legal_repairs_after_it_took_out() -> None:
     assert [(done.subject, done.where) for done in writer.repairs] == [("empty assistant message", "messages[3]")]
 
 
-@pytest.mark.parametrize(
-    ("item", "text"),
-    [
-        ({"executableCode": {"language": "PYTHON", "code": "1+1"}}, "[ran code]\n1+1"),
-        ({"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "2"}}, "[output]\n2"),
-        ({"type": "search_result", "content": []}, "[] "),
-        ({"type": "output_audio", "text": "spoken"}, "spoken"),
-        ({"type": "refusal", "refusal": "no"}, "no"),
-        ({"type": "web_search_call", "id": "ws_1"}, ""),
-        ({"executableCode": {}, "text": 3}, ""),
-    ],
-)
+@pytest.mark.parametrize(("item", "text"), [
+    ({"executableCode": {"language": "PYTHON", "code": "1+1"}}, "[ran code]\n1+1"),
+    ({"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "2"}}, "[output]\n2"),
+    ({"type": "search_result", "content": []}, "[] "),
+    ({"type": "output_audio", "text": "spoken"}, "spoken"),
+    ({"type": "refusal", "refusal": "no"}, "no"),
+    ({"type": "web_search_call", "id": "ws_1"}, ""),
+    ({"executableCode": {}, "text": 3}, ""),
+])  # fmt: skip
 def test_readable_text_of_foreign_content(item: Opaque, text: str) -> None:
     assert extract_text(Foreign("gemini", item)) == text
 

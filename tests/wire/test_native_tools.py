@@ -34,21 +34,18 @@ def declared(profile: str, model: str) -> list[str]:
     return [tool.get("type") or "function" for tool in found]
 
 
-@pytest.mark.parametrize(
-    ("profile", "model", "types"),
-    [
-        ("openai-responses", "gpt-5.1", ["shell", "apply_patch", "function"]),
-        ("openai-responses", "gpt-5.2-codex", ["shell", "apply_patch", "function"]),
-        ("openai-responses", "gpt-6", ["shell", "apply_patch", "function"]),
-        ("openai-responses", "gpt-5", ["function"] * 3),
-        ("openai-responses", "gpt-4.1", ["function"] * 3),
-        ("azure-responses", "gpt-5.1", ["function"] * 3),
-        ("openai-chat", "gpt-5.1", ["function"] * 3),
-        ("anthropic", "claude-opus-5", ["function", "function", "bash_20250124"]),
-        ("anthropic", "claude-sonnet-4-5", ["function", "function", "bash_20250124"]),
-        ("anthropic", "claude-3-5-haiku-latest", ["function"] * 3),
-    ],
-)
+@pytest.mark.parametrize(("profile", "model", "types"), [
+    ("openai-responses", "gpt-5.1", ["shell", "apply_patch", "function"]),
+    ("openai-responses", "gpt-5.2-codex", ["shell", "apply_patch", "function"]),
+    ("openai-responses", "gpt-6", ["shell", "apply_patch", "function"]),
+    ("openai-responses", "gpt-5", ["function"] * 3),
+    ("openai-responses", "gpt-4.1", ["function"] * 3),
+    ("azure-responses", "gpt-5.1", ["function"] * 3),
+    ("openai-chat", "gpt-5.1", ["function"] * 3),
+    ("anthropic", "claude-opus-5", ["function", "function", "bash_20250124"]),
+    ("anthropic", "claude-sonnet-4-5", ["function", "function", "bash_20250124"]),
+    ("anthropic", "claude-3-5-haiku-latest", ["function"] * 3),
+])  # fmt: skip
 def test_a_tool_is_declared_by_its_type_only_where_the_model_knows_it(profile: str, model: str, types: list[str]) -> None:
     assert declared(profile, model) == types
 

@@ -34,21 +34,18 @@ def test_the_whole_text_gives_the_value_however_it_is_cut(value: dict[str, Any],
     assert fed(text).value == value
 
 
-@pytest.mark.parametrize(
-    ("text", "value", "path", "open"),
-    [
-        ("", None, (), ""),
-        ("{", {}, (), ""),
-        ('{"a', {}, (), "a"),
-        ('{"a": "he', {}, ("a",), "he"),
-        ('{"a": "he\\"l', {}, ("a",), 'he\\"l'),
-        ('{"a": "x", "b": {"c": [1, "y', {"a": "x", "b": {"c": [1]}}, ("b", "c", 1), "y"),
-        ('{"a": 1', {}, ("a",), ""),
-        ('{"a": 1,', {"a": 1}, (), ""),
-        ('{"a": [true, nul', {"a": [True]}, ("a", 1), ""),
-        ('{"a": {}, "b": []}', {"a": {}, "b": []}, (), ""),
-    ],
-)
+@pytest.mark.parametrize(("text", "value", "path", "open"), [
+    ("", None, (), ""),
+    ("{", {}, (), ""),
+    ('{"a', {}, (), "a"),
+    ('{"a": "he', {}, ("a",), "he"),
+    ('{"a": "he\\"l', {}, ("a",), 'he\\"l'),
+    ('{"a": "x", "b": {"c": [1, "y', {"a": "x", "b": {"c": [1]}}, ("b", "c", 1), "y"),
+    ('{"a": 1', {}, ("a",), ""),
+    ('{"a": 1,', {"a": 1}, (), ""),
+    ('{"a": [true, nul', {"a": [True]}, ("a", 1), ""),
+    ('{"a": {}, "b": []}', {"a": {}, "b": []}, (), ""),
+])  # fmt: skip
 def test_what_is_whole_and_what_is_open(text: str, value: Any, path: tuple[Any, ...], open: str) -> None:
     for found in (fed(text), PartialArguments()):
         if found.value is None:

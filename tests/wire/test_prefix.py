@@ -93,17 +93,10 @@ def test_closed_turns_are_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sum(seen) <= 3 * len(said)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"tools": (GET, replace(GET, name="put"))},
-        {"model": "other"},
-        {"options": Options(max_tokens=7)},
-        {"tool_choice": ToolChoice("none")},
-        {"extras": {"openai": {"user": "u"}}},
-    ],
-    ids=lambda change: next(iter(change)),
-)
+@pytest.mark.parametrize("change", [
+    {"tools": (GET, replace(GET, name="put"))}, {"model": "other"}, {"options": Options(max_tokens=7)},
+    {"tool_choice": ToolChoice("none")}, {"extras": {"openai": {"user": "u"}}},
+], ids=lambda change: next(iter(change)))  # fmt: skip
 def test_change_of_the_request_starts_a_new_prefix(change: dict[str, Any]) -> None:
     profile, messages = resolve_profile("openai-chat"), Conversation(HISTORY[1:])
     encoder, request = PrefixEncoder(profile), Request("m", messages, (GET,))

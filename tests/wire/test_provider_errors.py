@@ -26,33 +26,30 @@ def google(code: int, status: str, message: str = "no", details: Any = None) -> 
 # ---- the status of the HTTP answer decides
 
 
-@pytest.mark.parametrize(
-    ("status", "kind", "retryable"),
-    [
-        (400, E.InvalidRequest, False),
-        (401, E.AuthenticationFailed, False),
-        (402, E.QuotaExceeded, False),
-        (403, E.PermissionDenied, False),
-        (404, E.NotFound, False),
-        (405, E.InvalidRequest, False),
-        (408, E.ServerFailed, True),
-        (409, E.ServerFailed, True),
-        (410, E.InvalidRequest, False),
-        (413, E.InvalidRequest, False),
-        (415, E.InvalidRequest, False),
-        (422, E.InvalidRequest, False),
-        (425, E.ServerFailed, True),
-        (429, E.RateLimited, True),
-        (498, E.Overloaded, True),
-        (500, E.ServerFailed, True),
-        (502, E.ServerFailed, True),
-        (503, E.Overloaded, True),
-        (504, E.ServerFailed, True),
-        (520, E.ServerFailed, True),
-        (524, E.ServerFailed, True),
-        (529, E.Overloaded, True),
-    ],
-)
+@pytest.mark.parametrize(("status", "kind", "retryable"), [
+    (400, E.InvalidRequest, False),
+    (401, E.AuthenticationFailed, False),
+    (402, E.QuotaExceeded, False),
+    (403, E.PermissionDenied, False),
+    (404, E.NotFound, False),
+    (405, E.InvalidRequest, False),
+    (408, E.ServerFailed, True),
+    (409, E.ServerFailed, True),
+    (410, E.InvalidRequest, False),
+    (413, E.InvalidRequest, False),
+    (415, E.InvalidRequest, False),
+    (422, E.InvalidRequest, False),
+    (425, E.ServerFailed, True),
+    (429, E.RateLimited, True),
+    (498, E.Overloaded, True),
+    (500, E.ServerFailed, True),
+    (502, E.ServerFailed, True),
+    (503, E.Overloaded, True),
+    (504, E.ServerFailed, True),
+    (520, E.ServerFailed, True),
+    (524, E.ServerFailed, True),
+    (529, E.Overloaded, True),
+])  # fmt: skip
 @pytest.mark.parametrize("body", [openai(), {"error": "no"}, {"detail": "no"}, "no"], ids=["object", "text", "detail", "bare"])
 def test_the_status_decides(status: int, kind: type[ProviderError], retryable: bool, body: Any) -> None:
     error = error_from_body(body, status)
@@ -106,47 +103,38 @@ def test_a_400_says_more_in_its_code_or_message(body: Any, status: int, kind: ty
 # ---- inside a stream or a 200 there is no status: the body decides
 
 
-@pytest.mark.parametrize(
-    ("body", "kind", "status", "code"),
-    [
-        (anthropic("invalid_request_error"), E.InvalidRequest, None, "invalid_request_error"),
-        (anthropic("authentication_error"), E.AuthenticationFailed, None, "authentication_error"),
-        (anthropic("billing_error"), E.QuotaExceeded, None, "billing_error"),
-        (anthropic("permission_error"), E.PermissionDenied, None, "permission_error"),
-        (anthropic("not_found_error"), E.NotFound, None, "not_found_error"),
-        (anthropic("request_too_large"), E.InvalidRequest, None, "request_too_large"),
-        (anthropic("rate_limit_error"), E.RateLimited, None, "rate_limit_error"),
-        (anthropic("api_error"), E.ServerFailed, None, "api_error"),
-        (anthropic("timeout_error"), E.ServerFailed, None, "timeout_error"),
-        (anthropic("overloaded_error"), E.Overloaded, None, "overloaded_error"),
-        (google(429, "RESOURCE_EXHAUSTED"), E.RateLimited, 429, "RESOURCE_EXHAUSTED"),
-        (google(503, "UNAVAILABLE"), E.Overloaded, 503, "UNAVAILABLE"),
-        (google(500, "INTERNAL"), E.ServerFailed, 500, "INTERNAL"),
-        (google(400, "INVALID_ARGUMENT"), E.InvalidRequest, 400, "INVALID_ARGUMENT"),
-        ([google(403, "PERMISSION_DENIED")], E.PermissionDenied, 403, "PERMISSION_DENIED"),
-        (openai(code=402), E.QuotaExceeded, 402, ""),
-        (openai(code="502"), E.ServerFailed, 502, "502"),
-        (openai(code="server_error"), E.ServerFailed, None, "server_error"),
-        (openai(code="unheard_of"), E.ServerFailed, None, "unheard_of"),
-        (
-            openai(code="string_above_max_length", type="invalid_request_error"),
-            E.InvalidRequest,
-            None,
-            "string_above_max_length",
-        ),
-        (openai(code=200), E.ServerFailed, None, ""),
-        ({"error": {"message": "no", "status_code": 404}}, E.NotFound, 404, ""),
-        ({"error": "no", "status": 400}, E.InvalidRequest, 400, ""),
-        ({"code": "invalid_argument", "error": "no"}, E.InvalidRequest, None, "invalid_argument"),
-        ({"type": "error", "code": "rate_limit_exceeded", "message": "no"}, E.RateLimited, None, "rate_limit_exceeded"),
-        ({"response": {"error": {"code": "server_error", "message": "no"}}}, E.ServerFailed, None, "server_error"),
-        ({"response": {"error": {"code": "invalid_prompt", "message": "no"}}}, E.InvalidRequest, None, "invalid_prompt"),
-        ({"__type": "ThrottlingException", "message": "no"}, E.RateLimited, None, "ThrottlingException"),
-        ({"error": "no"}, E.ServerFailed, None, ""),
-        ("no", E.ServerFailed, None, ""),
-    ],
-    ids=lambda value: value if isinstance(value, str) else None,
-)
+@pytest.mark.parametrize(("body", "kind", "status", "code"), [
+    (anthropic("invalid_request_error"), E.InvalidRequest, None, "invalid_request_error"),
+    (anthropic("authentication_error"), E.AuthenticationFailed, None, "authentication_error"),
+    (anthropic("billing_error"), E.QuotaExceeded, None, "billing_error"),
+    (anthropic("permission_error"), E.PermissionDenied, None, "permission_error"),
+    (anthropic("not_found_error"), E.NotFound, None, "not_found_error"),
+    (anthropic("request_too_large"), E.InvalidRequest, None, "request_too_large"),
+    (anthropic("rate_limit_error"), E.RateLimited, None, "rate_limit_error"),
+    (anthropic("api_error"), E.ServerFailed, None, "api_error"),
+    (anthropic("timeout_error"), E.ServerFailed, None, "timeout_error"),
+    (anthropic("overloaded_error"), E.Overloaded, None, "overloaded_error"),
+    (google(429, "RESOURCE_EXHAUSTED"), E.RateLimited, 429, "RESOURCE_EXHAUSTED"),
+    (google(503, "UNAVAILABLE"), E.Overloaded, 503, "UNAVAILABLE"),
+    (google(500, "INTERNAL"), E.ServerFailed, 500, "INTERNAL"),
+    (google(400, "INVALID_ARGUMENT"), E.InvalidRequest, 400, "INVALID_ARGUMENT"),
+    ([google(403, "PERMISSION_DENIED")], E.PermissionDenied, 403, "PERMISSION_DENIED"),
+    (openai(code=402), E.QuotaExceeded, 402, ""),
+    (openai(code="502"), E.ServerFailed, 502, "502"),
+    (openai(code="server_error"), E.ServerFailed, None, "server_error"),
+    (openai(code="unheard_of"), E.ServerFailed, None, "unheard_of"),
+    (openai(code="string_above_max_length", type="invalid_request_error"), E.InvalidRequest, None, "string_above_max_length"),
+    (openai(code=200), E.ServerFailed, None, ""),
+    ({"error": {"message": "no", "status_code": 404}}, E.NotFound, 404, ""),
+    ({"error": "no", "status": 400}, E.InvalidRequest, 400, ""),
+    ({"code": "invalid_argument", "error": "no"}, E.InvalidRequest, None, "invalid_argument"),
+    ({"type": "error", "code": "rate_limit_exceeded", "message": "no"}, E.RateLimited, None, "rate_limit_exceeded"),
+    ({"response": {"error": {"code": "server_error", "message": "no"}}}, E.ServerFailed, None, "server_error"),
+    ({"response": {"error": {"code": "invalid_prompt", "message": "no"}}}, E.InvalidRequest, None, "invalid_prompt"),
+    ({"__type": "ThrottlingException", "message": "no"}, E.RateLimited, None, "ThrottlingException"),
+    ({"error": "no"}, E.ServerFailed, None, ""),
+    ("no", E.ServerFailed, None, ""),
+], ids=lambda value: value if isinstance(value, str) else None)  # fmt: skip
 def test_an_error_without_a_status(body: Any, kind: type[ProviderError], status: int | None, code: str) -> None:
     error = error_from_body(body)
     assert (type(error), error.status, error.code, str(error)) == (kind, status, code, "no")
@@ -157,25 +145,21 @@ def test_a_status_of_success_counts_as_none() -> None:
     assert error_from_body(google(404, "NOT_FOUND"), 200).status == 404
 
 
-@pytest.mark.parametrize(
-    ("body", "message"),
-    [
-        ("  text \n", "text"),
-        ("", "the provider gave no reason"),
-        ("  ", "the provider gave no reason"),
-        (None, "the provider gave no reason"),
-        ([], "the provider gave no reason"),
-        ({}, "the provider gave no reason"),
-        ({"error": {"message": "", "detail": "why"}}, "why"),
-        ({"detail": [{"loc": ["a"], "msg": "why"}]}, '[{"loc":["a"],"msg":"why"}]'),
-        ({"Message": "why"}, "why"),
-        ({"msg": "why"}, "why"),
-        ({"error": {"error": "why"}}, "why"),
-        ({"error": {"code": 7}}, '{"error":{"code":7}}'),
-        ([7], "7"),
-    ],
-    ids=repr,
-)
+@pytest.mark.parametrize(("body", "message"), [
+    ("  text \n", "text"),
+    ("", "the provider gave no reason"),
+    ("  ", "the provider gave no reason"),
+    (None, "the provider gave no reason"),
+    ([], "the provider gave no reason"),
+    ({}, "the provider gave no reason"),
+    ({"error": {"message": "", "detail": "why"}}, "why"),
+    ({"detail": [{"loc": ["a"], "msg": "why"}]}, '[{"loc":["a"],"msg":"why"}]'),
+    ({"Message": "why"}, "why"),
+    ({"msg": "why"}, "why"),
+    ({"error": {"error": "why"}}, "why"),
+    ({"error": {"code": 7}}, '{"error":{"code":7}}'),
+    ([7], "7"),
+], ids=repr)  # fmt: skip
 def test_the_message_is_found_wherever_it_lies(body: Any, message: str) -> None:
     assert str(error_from_body(body, 400)) == message
 
@@ -184,17 +168,14 @@ def test_a_message_made_of_a_body_is_short() -> None:
     assert len(str(error_from_body({"x": "y" * 9000}, 400))) == 500
 
 
-@pytest.mark.parametrize(
-    ("details", "seconds"),
-    [
-        ([{"@type": "a"}, {"@type": "RetryInfo", "retryDelay": "37s"}], 37.0),
-        ([{"retryDelay": "1.5s"}], 1.5),
-        ([{"retryDelay": "soon"}, {"retryDelay": 7}, 7, None], None),
-        ([], None),
-        ("37s", None),
-        (None, None),
-    ],
-)
+@pytest.mark.parametrize(("details", "seconds"), [
+    ([{"@type": "a"}, {"@type": "RetryInfo", "retryDelay": "37s"}], 37.0),
+    ([{"retryDelay": "1.5s"}], 1.5),
+    ([{"retryDelay": "soon"}, {"retryDelay": 7}, 7, None], None),
+    ([], None),
+    ("37s", None),
+    (None, None),
+])  # fmt: skip
 def test_google_says_when_to_ask_again(details: Any, seconds: float | None) -> None:
     assert error_from_body({"error": {"code": 429, "details": details}}, 429).retry_after == seconds
     assert error_from_body("no", 429).retry_after is None

@@ -150,16 +150,12 @@ def test_an_unknown_notification_is_ignored_wherever_it_comes(wire: str, frame: 
 
 @EVERY_WIRE
 @pytest.mark.parametrize("at", [0, 1, -1])
-@pytest.mark.parametrize(
-    ("error", "kind", "words"),
-    [
-        ({"error": "boom"}, ServerFailed, "boom"),
-        ({"error": {"message": "busy", "code": 503}}, Overloaded, "busy"),
-        ({"error": {"message": "wait", "status": "RESOURCE_EXHAUSTED"}}, RateLimited, "wait"),
-        ({"error": {"message": "bad", "type": "invalid_request_error"}}, InvalidRequest, "bad"),
-    ],
-    ids=["text", "code", "status", "type"],
-)
+@pytest.mark.parametrize(("error", "kind", "words"), [
+    ({"error": "boom"}, ServerFailed, "boom"),
+    ({"error": {"message": "busy", "code": 503}}, Overloaded, "busy"),
+    ({"error": {"message": "wait", "status": "RESOURCE_EXHAUSTED"}}, RateLimited, "wait"),
+    ({"error": {"message": "bad", "type": "invalid_request_error"}}, InvalidRequest, "bad"),
+], ids=["text", "code", "status", "type"])  # fmt: skip
 def test_an_error_inside_a_200_is_the_providers_error(
     wire: str, at: int, error: Doc, kind: type[ProviderError], words: str
 ) -> None:
@@ -195,16 +191,13 @@ def exception(headers: dict[str, str], payload: bytes) -> bytes:
     return message + crc32(message).to_bytes(4, "big")
 
 
-@pytest.mark.parametrize(
-    ("kind", "error"),
-    [
-        ("throttlingException", RateLimited),
-        ("validationException", InvalidRequest),
-        ("serviceUnavailableException", Overloaded),
-        ("internalServerException", ServerFailed),
-        ("modelStreamErrorException", ServerFailed),
-    ],
-)
+@pytest.mark.parametrize(("kind", "error"), [
+    ("throttlingException", RateLimited),
+    ("validationException", InvalidRequest),
+    ("serviceUnavailableException", Overloaded),
+    ("internalServerException", ServerFailed),
+    ("modelStreamErrorException", ServerFailed),
+])  # fmt: skip
 def test_an_aws_exception_is_the_providers_error(kind: str, error: type[ProviderError]) -> None:
     body = exception({":message-type": "exception", ":exception-type": kind}, b'{"message":"no luck"}')
     for before in ([], ANSWERS["anthropic-messages"][:2]):
@@ -243,17 +236,13 @@ def test_a_content_type_that_lies_does_not_matter() -> None:
             assert read_pieces("gemini", [body], content_type=content_type).reply.text == "héy"
 
 
-@pytest.mark.parametrize(
-    ("status", "body", "kind", "words"),
-    [
-        (500, b"<html>oops</html>", ServerFailed, "oops"),
-        (503, b"", Overloaded, "no reason"),
-        (400, b'{"error": {"message": "bad"}}', InvalidRequest, "bad"),
-        (429, b'[{"error": {"message": "wait"}}]', RateLimited, "wait"),
-        (400, b"\xff\xfe", InvalidRequest, "\ufffd"),
-    ],
-    ids=["html", "nothing", "object", "list", "no utf-8"],
-)
+@pytest.mark.parametrize(("status", "body", "kind", "words"), [
+    (500, b"<html>oops</html>", ServerFailed, "oops"),
+    (503, b"", Overloaded, "no reason"),
+    (400, b'{"error": {"message": "bad"}}', InvalidRequest, "bad"),
+    (429, b'[{"error": {"message": "wait"}}]', RateLimited, "wait"),
+    (400, b"\xff\xfe", InvalidRequest, "\ufffd"),
+], ids=["html", "nothing", "object", "list", "no utf-8"])  # fmt: skip
 def test_the_body_of_an_http_error(status: int, body: bytes, kind: type[ProviderError], words: str) -> None:
     error = error_from_response(status, body)
     assert (type(error), error.status) == (kind, status)

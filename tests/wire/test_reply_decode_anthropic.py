@@ -105,18 +105,14 @@ def test_thinking_text_and_a_call_with_their_events() -> None:
     assert (result.reply.id, result.reply.origin) == ("msg_1", Origin(WIRE, model="m1"))
 
 
-@pytest.mark.parametrize(
-    ("docs", "arguments", "raw"),
-    [
-        (tool(0, "a", "f", '{"x":', "1}"), {"x": 1}, '{"x":1}'),
-        (tool(0, "a", "f"), {}, ""),
-        (tool(0, "a", "f", "", ""), {}, ""),
-        (tool(0, "a", "f", input={"x": 1}), {"x": 1}, None),
-        (tool(0, "a", "f", "[1]"), None, "[1]"),
-        (tool(0, "a", "f", '{"x":'), None, '{"x":'),
-    ],
-    ids=["pieces", "none", "empty pieces", "at the start", "a list", "cut"],
-)
+@pytest.mark.parametrize(("docs", "arguments", "raw"), [
+    (tool(0, "a", "f", '{"x":', "1}"), {"x": 1}, '{"x":1}'),
+    (tool(0, "a", "f"), {}, ""),
+    (tool(0, "a", "f", "", ""), {}, ""),
+    (tool(0, "a", "f", input={"x": 1}), {"x": 1}, None),
+    (tool(0, "a", "f", "[1]"), None, "[1]"),
+    (tool(0, "a", "f", '{"x":'), None, '{"x":'),
+], ids=["pieces", "none", "empty pieces", "at the start", "a list", "cut"])  # fmt: skip
 def test_arguments_of_a_call(docs: list[Doc], arguments: Any, raw: str | None) -> None:
     assert stream(begin(), *docs, *end("tool_use")).call == ToolCall("a", "f", arguments, raw)
 
@@ -286,20 +282,17 @@ def test_deltas_of_unknown_kinds_are_added_to_unknown_blocks() -> None:
 # ---- how it ends
 
 
-@pytest.mark.parametrize(
-    ("reason", "want"),
-    [
-        ("end_turn", "end"),
-        ("stop_sequence", "end"),
-        ("tool_use", "end"),
-        ("max_tokens", "length"),
-        ("model_context_window_exceeded", "length"),
-        ("pause_turn", "pause"),
-        ("refusal", "refusal"),
-        ("of_next_year", "end"),
-        (None, "end"),
-    ],
-)
+@pytest.mark.parametrize(("reason", "want"), [
+    ("end_turn", "end"),
+    ("stop_sequence", "end"),
+    ("tool_use", "end"),
+    ("max_tokens", "length"),
+    ("model_context_window_exceeded", "length"),
+    ("pause_turn", "pause"),
+    ("refusal", "refusal"),
+    ("of_next_year", "end"),
+    (None, "end"),
+])  # fmt: skip
 def test_why_it_stopped(reason: str | None, want: StopReason) -> None:
     assert stream(begin(), *text(0, "a"), *end(reason)).reply.stop == want
     assert whole({"type": "text", "text": "a"}, stop_reason=reason).reply.stop == want
@@ -325,17 +318,13 @@ def test_usage_is_cumulative_and_input_is_the_sum() -> None:
     assert stream(begin(usage=None), *end("end_turn", None)).reply.usage == Usage()
 
 
-@pytest.mark.parametrize(
-    ("doc", "kind", "words"),
-    [
-        ({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}, Overloaded, "Overloaded"),
-        ({"type": "error", "error": {"type": "rate_limit_error", "message": "wait"}}, RateLimited, "wait"),
-        ({"type": "error", "error": {"type": "api_error", "message": "oops"}}, ServerFailed, "oops"),
-        ({"error": {"type": "invalid_request_error", "message": "bad"}}, InvalidRequest, "bad"),
-        ({"type": "error", "message": "unwrapped"}, ServerFailed, "unwrapped"),
-    ],
-    ids=["overloaded", "rate", "api", "no type", "bedrock"],
-)
+@pytest.mark.parametrize(("doc", "kind", "words"), [
+    ({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}, Overloaded, "Overloaded"),
+    ({"type": "error", "error": {"type": "rate_limit_error", "message": "wait"}}, RateLimited, "wait"),
+    ({"type": "error", "error": {"type": "api_error", "message": "oops"}}, ServerFailed, "oops"),
+    ({"error": {"type": "invalid_request_error", "message": "bad"}}, InvalidRequest, "bad"),
+    ({"type": "error", "message": "unwrapped"}, ServerFailed, "unwrapped"),
+], ids=["overloaded", "rate", "api", "no type", "bedrock"])  # fmt: skip
 def test_errors_in_the_middle(doc: Doc, kind: type[ProviderError], words: str) -> None:
     for before in ([], [begin()], [begin(), *text(0, "a")]):
         with pytest.raises(kind, match=words) as caught:
@@ -343,22 +332,13 @@ def test_errors_in_the_middle(doc: Doc, kind: type[ProviderError], words: str) -
         assert type(caught.value) is kind
 
 
-@pytest.mark.parametrize(
-    "doc",
-    [
-        {"type": "message_start"},
-        {"type": "message_start", "message": {"content": [None]}},
-        {"type": "content_block_start", "index": 0},
-        {"type": "content_block_start", "content_block": {"type": "text", "text": ""}},
-        {"type": "content_block_delta", "index": 0, "delta": None},
-        {"type": "content_block_delta", "index": 0, "delta": {}},
-        delta(0, "text_delta"),
-        delta(0, "text_delta", text=7),
-        delta(0, "input_json_delta", partial_json=7),
-        {"type": "content_block_start", "index": [], "content_block": {"type": "text", "text": ""}},
-        {"type": "message_delta"},
-    ],
-)
+@pytest.mark.parametrize("doc", [
+    {"type": "message_start"}, {"type": "message_start", "message": {"content": [None]}},
+    {"type": "content_block_start", "index": 0}, {"type": "content_block_start", "content_block": {"type": "text", "text": ""}},
+    {"type": "content_block_delta", "index": 0, "delta": None}, {"type": "content_block_delta", "index": 0, "delta": {}},
+    delta(0, "text_delta"), delta(0, "text_delta", text=7), delta(0, "input_json_delta", partial_json=7),
+    {"type": "content_block_start", "index": [], "content_block": {"type": "text", "text": ""}}, {"type": "message_delta"},
+])  # fmt: skip
 def test_wrong_shapes_are_malformed(doc: Doc) -> None:
     with pytest.raises(MalformedReply):
         read_pieces(WIRE, [sse_of(doc, *end())])

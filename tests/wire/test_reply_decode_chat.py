@@ -245,19 +245,16 @@ def test_usage(top: Doc, usage: Usage) -> None:
     assert stream(END, {"id": "c1", "choices": [], **top}).reply.usage == usage
 
 
-@pytest.mark.parametrize(
-    ("reason", "stop"),
-    [
-        ("stop", "end"),
-        ("length", "length"),
-        ("tool_calls", "end"),
-        ("content_filter", "filtered"),
-        ("model_length", "length"),
-        ("insufficient_system_resource", "error"),
-        ("error", "error"),
-        ("eos", "end"),
-    ],
-)
+@pytest.mark.parametrize(("reason", "stop"), [
+    ("stop", "end"),
+    ("length", "length"),
+    ("tool_calls", "end"),
+    ("content_filter", "filtered"),
+    ("model_length", "length"),
+    ("insufficient_system_resource", "error"),
+    ("error", "error"),
+    ("eos", "end"),
+])  # fmt: skip
 def test_why_it_stopped(reason: str, stop: StopReason) -> None:
     assert stream(chunk({"content": "a"}, reason)).reply.stop == stop
     assert whole({"content": "a"}, reason).reply.stop == stop
@@ -318,21 +315,11 @@ def test_done_without_any_choice_is_an_error_and_not_an_empty_reply(body: bytes)
         read_pieces(WIRE, [body])
 
 
-@pytest.mark.parametrize(
-    "doc",
-    [
-        {"choices": [None]},
-        {"choices": 7},
-        {"choices": {"a": 1}},
-        chunk("text"),
-        chunk({"tool_calls": [None]}),
-        chunk({"content": [{"type": "text"}]}),
-        chunk({"content": [{"type": "text", "text": 7}]}),
-        chunk({"function_call": "f"}),
-        chunk({}, ["stop"]),
-        {"choices": [], "usage": [1]},
-    ],
-)
+@pytest.mark.parametrize("doc", [
+    {"choices": [None]}, {"choices": 7}, {"choices": {"a": 1}}, chunk("text"), chunk({"tool_calls": [None]}),
+    chunk({"content": [{"type": "text"}]}), chunk({"content": [{"type": "text", "text": 7}]}), chunk({"function_call": "f"}),
+    chunk({}, ["stop"]), {"choices": [], "usage": [1]},
+])  # fmt: skip
 def test_wrong_shapes_are_malformed(doc: Doc) -> None:
     with pytest.raises(MalformedReply):
         read_pieces(WIRE, [sse_of(doc, END)])

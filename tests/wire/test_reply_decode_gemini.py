@@ -7,15 +7,7 @@ import pytest
 from reply_reading import Doc, Result, lines_of, read, read_pieces, read_whole, sse_of
 
 from toolglot.errors import MalformedReply, Overloaded, RateLimited, TruncatedStream
-from toolglot.events import (
-    BlockReady,
-    ReplyDone,
-    ReplyStarted,
-    TextDelta,
-    ThinkingDelta,
-    ToolCallReady,
-    ToolCallStarted,
-)
+from toolglot.events import BlockReady, ReplyDone, ReplyStarted, TextDelta, ThinkingDelta, ToolCallReady, ToolCallStarted
 from toolglot.losses import Loss
 from toolglot.messages import Foreign, Media, Origin, StopReason, Text, Thinking, ToolCall, Usage
 from toolglot.wire.gemini.reply_decode import snake_to_camel
@@ -199,42 +191,27 @@ def test_texts_and_thoughts_take_turns() -> None:
 # ---- other parts
 
 
-@pytest.mark.parametrize(
-    "part",
-    [
-        {"executableCode": {"language": "PYTHON", "code": "1"}},
-        {"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "1"}, "thoughtSignature": "s"},
-        {"toolCall": {"toolType": "x", "id": "t", "args": {}}},
-        {"toolResponse": {"id": "t"}},
-        {"ofNextYear": {"name": "f", "args": {}}},
-        {"thoughtSignature": "s"},
-        {},
-    ],
-    ids=["code", "result", "tool call", "tool response", "new", "only a signature", "nothing"],
-)
+@pytest.mark.parametrize("part", [
+    {"executableCode": {"language": "PYTHON", "code": "1"}},
+    {"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "1"}, "thoughtSignature": "s"},
+    {"toolCall": {"toolType": "x", "id": "t", "args": {}}}, {"toolResponse": {"id": "t"}},
+    {"ofNextYear": {"name": "f", "args": {}}}, {"thoughtSignature": "s"}, {},
+], ids=["code", "result", "tool call", "tool response", "new", "only a signature", "nothing"])  # fmt: skip
 def test_a_part_of_the_server_is_kept_whole_and_never_a_call(part: Doc) -> None:
     result = stream(event({"text": "a"}), event(part), event({"text": "b"}), END)
     assert result.reply.blocks == (Text("a"), Foreign(WIRE, part), Text("b"))
     assert result.reply.stop == "end"
 
 
-@pytest.mark.parametrize(
-    ("part", "media"),
-    [
-        ({"inlineData": {"mimeType": "image/png", "data": "AA=="}}, Media("image", "image/png", "AA==")),
-        ({"inlineData": {"mimeType": "audio/wav", "data": "AA=="}}, Media("audio", "audio/wav", "AA==")),
-        ({"inlineData": {"data": "AA=="}}, Media("file", "", "AA==")),
-        (
-            {"fileData": {"mimeType": "application/pdf", "fileUri": "gs://x", "displayName": "n"}},
-            Media("file", "application/pdf", url="gs://x", name="n"),
-        ),
-        (
-            {"inlineData": {"mimeType": "video/mp4", "data": "AA==", "fps": 2}, "thoughtSignature": "s"},
-            Media("video", "video/mp4", "AA==", opaque={"thoughtSignature": "s", "source": {"fps": 2}}),
-        ),
-    ],
-    ids=["image", "audio", "no type", "file", "state"],
-)
+@pytest.mark.parametrize(("part", "media"), [
+    ({"inlineData": {"mimeType": "image/png", "data": "AA=="}}, Media("image", "image/png", "AA==")),
+    ({"inlineData": {"mimeType": "audio/wav", "data": "AA=="}}, Media("audio", "audio/wav", "AA==")),
+    ({"inlineData": {"data": "AA=="}}, Media("file", "", "AA==")),
+    ({"fileData": {"mimeType": "application/pdf", "fileUri": "gs://x", "displayName": "n"}},
+        Media("file", "application/pdf", url="gs://x", name="n")),
+    ({"inlineData": {"mimeType": "video/mp4", "data": "AA==", "fps": 2}, "thoughtSignature": "s"},
+        Media("video", "video/mp4", "AA==", opaque={"thoughtSignature": "s", "source": {"fps": 2}})),
+], ids=["image", "audio", "no type", "file", "state"])  # fmt: skip
 def test_data_is_media(part: Doc, media: Media) -> None:
     assert stream(event(part), END).reply.blocks == (media,)
 
@@ -242,32 +219,29 @@ def test_data_is_media(part: Doc, media: Media) -> None:
 # ---- how it ends
 
 
-@pytest.mark.parametrize(
-    ("reason", "stop"),
-    [
-        ("STOP", "end"),
-        ("MAX_TOKENS", "length"),
-        ("SAFETY", "filtered"),
-        ("RECITATION", "filtered"),
-        ("LANGUAGE", "filtered"),
-        ("BLOCKLIST", "filtered"),
-        ("PROHIBITED_CONTENT", "filtered"),
-        ("SPII", "filtered"),
-        ("IMAGE_SAFETY", "filtered"),
-        ("CONTINUATION", "pause"),
-        ("OTHER", "error"),
-        ("MALFORMED_FUNCTION_CALL", "error"),
-        ("UNEXPECTED_TOOL_CALL", "error"),
-        ("TOO_MANY_TOOL_CALLS", "error"),
-        ("MALFORMED_RESPONSE", "error"),
-        ("OF_NEXT_YEAR", "error"),
-        (1, "end"),
-        (2, "length"),
-        (3, "filtered"),
-        (4, "filtered"),
-        (5, "error"),
-    ],
-)
+@pytest.mark.parametrize(("reason", "stop"), [
+    ("STOP", "end"),
+    ("MAX_TOKENS", "length"),
+    ("SAFETY", "filtered"),
+    ("RECITATION", "filtered"),
+    ("LANGUAGE", "filtered"),
+    ("BLOCKLIST", "filtered"),
+    ("PROHIBITED_CONTENT", "filtered"),
+    ("SPII", "filtered"),
+    ("IMAGE_SAFETY", "filtered"),
+    ("CONTINUATION", "pause"),
+    ("OTHER", "error"),
+    ("MALFORMED_FUNCTION_CALL", "error"),
+    ("UNEXPECTED_TOOL_CALL", "error"),
+    ("TOO_MANY_TOOL_CALLS", "error"),
+    ("MALFORMED_RESPONSE", "error"),
+    ("OF_NEXT_YEAR", "error"),
+    (1, "end"),
+    (2, "length"),
+    (3, "filtered"),
+    (4, "filtered"),
+    (5, "error"),
+])  # fmt: skip
 def test_why_it_stopped(reason: Any, stop: StopReason) -> None:
     assert stream(event({"text": "a"}), event(reason=reason)).reply.stop == stop
     assert read_whole(WIRE, event({"text": "a"}, reason=reason)).reply.stop == stop
@@ -378,27 +352,15 @@ def test_bare_json_errors_in_the_middle() -> None:
         assert caught.value.retry_after == 7.0
 
 
-@pytest.mark.parametrize(
-    "doc",
-    [
-        {"candidates": [None]},
-        {"candidates": {"a": 1}},
-        {"candidates": [{"content": {"parts": [None]}}]},
-        {"candidates": [{"content": {"parts": 7}}]},
-        {"candidates": [{"content": "text"}]},
-        event({"text": 7}),
-        event({"text": ["a"]}),
-        event({"functionCall": "f"}),
-        event({"inlineData": "x"}),
-        event(call("f", partialArgs=[{"stringValue": "x"}])),
-        event(call("f", partialArgs=[{"jsonPath": 7}])),
-        event(call("f", {"a": "x"}, partialArgs=[{"jsonPath": "$.a.b", "stringValue": "x"}])),
-        event(call("f", partialArgs=[{"jsonPath": f"$.a[{'9' * 5000}]", "stringValue": "x"}])),
-        event(reason=["STOP"]),
-        {"promptFeedback": "no"},
-        event({"text": "a"}, usageMetadata="no"),
-    ],
-)
+@pytest.mark.parametrize("doc", [
+    {"candidates": [None]}, {"candidates": {"a": 1}}, {"candidates": [{"content": {"parts": [None]}}]},
+    {"candidates": [{"content": {"parts": 7}}]}, {"candidates": [{"content": "text"}]}, event({"text": 7}),
+    event({"text": ["a"]}), event({"functionCall": "f"}), event({"inlineData": "x"}),
+    event(call("f", partialArgs=[{"stringValue": "x"}])), event(call("f", partialArgs=[{"jsonPath": 7}])),
+    event(call("f", {"a": "x"}, partialArgs=[{"jsonPath": "$.a.b", "stringValue": "x"}])),
+    event(call("f", partialArgs=[{"jsonPath": f"$.a[{'9' * 5000}]", "stringValue": "x"}])), event(reason=["STOP"]),
+    {"promptFeedback": "no"}, event({"text": "a"}, usageMetadata="no"),
+])  # fmt: skip
 def test_wrong_shapes_are_malformed(doc: Doc) -> None:
     with pytest.raises(MalformedReply):
         read_pieces(WIRE, [sse_of(doc, END)])

@@ -129,18 +129,10 @@ def test_an_error_line_is_an_error(before: list[Doc]) -> None:
         read_pieces(WIRE, [lines_of(*before, {"error": "out of memory"})])
 
 
-@pytest.mark.parametrize(
-    "doc",
-    [
-        {"message": "text"},
-        {"message": [1]},
-        line(content=7),
-        line(content=["a"]),
-        line(thinking={"a": 1}),
-        line(tool_calls=[None]),
-        line(tool_calls=["f"]),
-    ],
-)
+@pytest.mark.parametrize("doc", [
+    {"message": "text"}, {"message": [1]}, line(content=7), line(content=["a"]), line(thinking={"a": 1}),
+    line(tool_calls=[None]), line(tool_calls=["f"]),
+])  # fmt: skip
 def test_wrong_shapes_are_malformed(doc: Doc) -> None:
     with pytest.raises(MalformedReply):
         read_pieces(WIRE, [lines_of(doc, END)])

@@ -5,9 +5,7 @@ from typing import Any
 import pytest
 from reply_reading import Doc, Result, read, read_pieces, read_whole, sse_of
 
-from toolglot.errors import (
-    TruncatedStream,
-)
+from toolglot.errors import TruncatedStream
 from toolglot.events import (
     BlockReady,
     BlockStarted,
@@ -231,23 +229,17 @@ def test_a_built_in_that_the_client_runs_is_a_call(item: Doc, name: str, argumen
         assert result.reply.stop == "tools"
 
 
-@pytest.mark.parametrize(
-    "item",
-    [
-        {"type": "web_search_call", "id": "w", "action": {"query": "q"}},
-        {"type": "file_search_call", "id": "w", "queries": ["q"]},
-        {"type": "code_interpreter_call", "id": "w", "code": "1"},
-        {"type": "image_generation_call", "id": "w", "result": "AA=="},
-        {"type": "mcp_call", "id": "w", "name": "f", "arguments": "{}", "output": "1"},
-        {"type": "mcp_list_tools", "id": "w", "tools": []},
-        {"type": "mcp_approval_request", "id": "w", "name": "f", "arguments": "{}"},
-        {"type": "tool_search_call", "id": "w", "call_id": "a", "execution": "server", "arguments": {}},
-        {"type": "shell_call", "id": "w", "call_id": None, "action": {}},
-        {"type": "compaction", "id": "w", "encrypted_content": "x"},
-        {"type": "of_next_year", "id": "w", "call_id": "a", "name": "f", "arguments": "{}"},
-    ],
-    ids=lambda item: item["type"],
-)
+@pytest.mark.parametrize("item", [
+    {"type": "web_search_call", "id": "w", "action": {"query": "q"}}, {"type": "file_search_call", "id": "w", "queries": ["q"]},
+    {"type": "code_interpreter_call", "id": "w", "code": "1"}, {"type": "image_generation_call", "id": "w", "result": "AA=="},
+    {"type": "mcp_call", "id": "w", "name": "f", "arguments": "{}", "output": "1"},
+    {"type": "mcp_list_tools", "id": "w", "tools": []},
+    {"type": "mcp_approval_request", "id": "w", "name": "f", "arguments": "{}"},
+    {"type": "tool_search_call", "id": "w", "call_id": "a", "execution": "server", "arguments": {}},
+    {"type": "shell_call", "id": "w", "call_id": None, "action": {}},
+    {"type": "compaction", "id": "w", "encrypted_content": "x"},
+    {"type": "of_next_year", "id": "w", "call_id": "a", "name": "f", "arguments": "{}"},
+], ids=lambda item: item["type"])  # fmt: skip
 def test_an_item_of_the_server_is_kept_whole_and_never_a_call(item: Doc) -> None:
     for result in (
         whole(item, message("a")),

@@ -55,20 +55,17 @@ def whole(*output: Doc, **fields: Any) -> Result:
     return read_whole(WIRE, terminal(*output)["response"] | fields)
 
 
-@pytest.mark.parametrize(
-    ("fields", "stop"),
-    [
-        ({"status": "completed"}, "end"),
-        ({"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}, "length"),
-        ({"status": "incomplete", "incomplete_details": {"reason": "content_filter"}}, "filtered"),
-        ({"status": "incomplete", "incomplete_details": {"reason": "steered"}}, "length"),
-        ({"status": "incomplete", "incomplete_details": None}, "length"),
-        ({"status": "cancelled"}, "error"),
-        ({"status": "queued"}, "pause"),
-        ({"status": "in_progress"}, "pause"),
-        ({"status": None}, "end"),
-    ],
-)
+@pytest.mark.parametrize(("fields", "stop"), [
+    ({"status": "completed"}, "end"),
+    ({"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}, "length"),
+    ({"status": "incomplete", "incomplete_details": {"reason": "content_filter"}}, "filtered"),
+    ({"status": "incomplete", "incomplete_details": {"reason": "steered"}}, "length"),
+    ({"status": "incomplete", "incomplete_details": None}, "length"),
+    ({"status": "cancelled"}, "error"),
+    ({"status": "queued"}, "pause"),
+    ({"status": "in_progress"}, "pause"),
+    ({"status": None}, "end"),
+])  # fmt: skip
 def test_why_it_stopped(fields: Doc, stop: StopReason) -> None:
     assert whole(message("a"), **fields).reply.stop == stop
     kind = fields["status"] if fields["status"] in ("incomplete", "cancelled") else "completed"
@@ -88,19 +85,15 @@ def test_the_kind_of_the_terminal_decides_where_it_holds_no_status() -> None:
         read_pieces(WIRE, [sse_of(CREATED, {"type": "response.failed", "response": bare})])
 
 
-@pytest.mark.parametrize(
-    ("doc", "kind", "words"),
-    [
-        (terminal(kind="failed", error={"code": "rate_limit_exceeded", "message": "wait"}), RateLimited, "wait"),
-        (terminal(kind="failed", error={"code": "server_error", "message": "oops"}), ServerFailed, "oops"),
-        (terminal(kind="failed", error={"code": "invalid_prompt", "message": "bad"}), InvalidRequest, "bad"),
-        (terminal(kind="failed"), ServerFailed, "failed"),
-        ({"type": "error", "code": "server_is_overloaded", "message": "busy", "param": None}, Overloaded, "busy"),
-        ({"type": "error", "error": {"type": "invalid_request_error", "message": "bad"}}, InvalidRequest, "bad"),
-        ({"error": {"message": "bad", "code": 400}}, InvalidRequest, "bad"),
-    ],
-    ids=["rate", "server", "prompt", "no reason", "error", "nested error", "no type"],
-)
+@pytest.mark.parametrize(("doc", "kind", "words"), [
+    (terminal(kind="failed", error={"code": "rate_limit_exceeded", "message": "wait"}), RateLimited, "wait"),
+    (terminal(kind="failed", error={"code": "server_error", "message": "oops"}), ServerFailed, "oops"),
+    (terminal(kind="failed", error={"code": "invalid_prompt", "message": "bad"}), InvalidRequest, "bad"),
+    (terminal(kind="failed"), ServerFailed, "failed"),
+    ({"type": "error", "code": "server_is_overloaded", "message": "busy", "param": None}, Overloaded, "busy"),
+    ({"type": "error", "error": {"type": "invalid_request_error", "message": "bad"}}, InvalidRequest, "bad"),
+    ({"error": {"message": "bad", "code": 400}}, InvalidRequest, "bad"),
+], ids=["rate", "server", "prompt", "no reason", "error", "nested error", "no type"])  # fmt: skip
 def test_errors_in_the_middle(doc: Doc, kind: type[ProviderError], words: str) -> None:
     with pytest.raises(kind, match=words) as caught:
         read_pieces(WIRE, [sse_of(CREATED, done(0, message("a")), doc)])
@@ -127,19 +120,13 @@ def test_usage() -> None:
     assert whole(usage=None).reply.usage == Usage()
 
 
-@pytest.mark.parametrize(
-    "doc",
-    [
-        {"type": "response.output_text.delta", "delta": "a"},
-        {"type": "response.output_text.delta", "output_index": 0, "delta": 7},
-        {"type": "response.output_item.done", "output_index": 0},
-        {"type": "response.output_item.done", "output_index": 0, "item": "x"},
-        {"type": "response.output_item.done", "output_index": [], "item": {}},
-        {"type": "response.created"},
-        {"type": "response.completed", "response": None},
-        done(0, {"type": "message", "content": [{"type": "output_text"}]}),
-    ],
-)
+@pytest.mark.parametrize("doc", [
+    {"type": "response.output_text.delta", "delta": "a"}, {"type": "response.output_text.delta", "output_index": 0, "delta": 7},
+    {"type": "response.output_item.done", "output_index": 0},
+    {"type": "response.output_item.done", "output_index": 0, "item": "x"},
+    {"type": "response.output_item.done", "output_index": [], "item": {}}, {"type": "response.created"},
+    {"type": "response.completed", "response": None}, done(0, {"type": "message", "content": [{"type": "output_text"}]}),
+])  # fmt: skip
 def test_wrong_shapes_are_malformed(doc: Doc) -> None:
     with pytest.raises(MalformedReply):
         read_pieces(WIRE, [sse_of(doc, END)])

@@ -210,28 +210,18 @@ def test_state_that_is_bound_to_a_model_stays_with_it(wire: str, streaming: bool
 
 
 @each_way
-@pytest.mark.parametrize(
-    "reply",
-    [
-        *STATEFUL.values(),
-        own("anthropic-messages", Thinking("", {"redacted": SECRET}), Thinking("", {"signature": SECRET}), Text("x")),
-        own("anthropic-messages", Text("x", {"citations": [{"cited_text": "a"}, {"cited_text": "b"}]})),
-        own("anthropic-messages", Text("x"), opaque={"container": {"id": "c1"}}),
-        own("gemini", Thinking("hm", {"thoughtSignature": SECRET}), Text("x"), opaque={"groundingMetadata": {"a": 1}}),
-        own(
-            "openai-chat", Thinking("hm", {"field": "reasoning"}), Text("x"), opaque={"annotations": [{"type": "url_citation"}]}
-        ),
-        own("openai-chat", Text("No.", {"refusal": True}), stop="refusal"),
-        own("openai-responses", Text("No.", {"refusal": True, "id": "msg_1", "status": "completed"}), stop="refusal"),
-        own(
-            "openai-responses", ToolCall("c1", "f", {}, "{}", False, "ns", {"id": "fc_1", "status": "completed"}), stop="tools"
-        ),
-        own(
-            "openai-responses", ToolCall("c1", "p", None, "+a", True, "", {"id": "ctc_1", "status": "completed"}), stop="tools"
-        ),
-    ],
-    ids=lambda reply: f"{reply.origin.wire}-{type(reply.blocks[0]).__name__}-{reply.stop}",
-)
+@pytest.mark.parametrize("reply", [
+    *STATEFUL.values(),
+    own("anthropic-messages", Thinking("", {"redacted": SECRET}), Thinking("", {"signature": SECRET}), Text("x")),
+    own("anthropic-messages", Text("x", {"citations": [{"cited_text": "a"}, {"cited_text": "b"}]})),
+    own("anthropic-messages", Text("x"), opaque={"container": {"id": "c1"}}),
+    own("gemini", Thinking("hm", {"thoughtSignature": SECRET}), Text("x"), opaque={"groundingMetadata": {"a": 1}}),
+    own("openai-chat", Thinking("hm", {"field": "reasoning"}), Text("x"), opaque={"annotations": [{"type": "url_citation"}]}),
+    own("openai-chat", Text("No.", {"refusal": True}), stop="refusal"),
+    own("openai-responses", Text("No.", {"refusal": True, "id": "msg_1", "status": "completed"}), stop="refusal"),
+    own("openai-responses", ToolCall("c1", "f", {}, "{}", False, "ns", {"id": "fc_1", "status": "completed"}), stop="tools"),
+    own("openai-responses", ToolCall("c1", "p", None, "+a", True, "", {"id": "ctc_1", "status": "completed"}), stop="tools"),
+], ids=lambda reply: f"{reply.origin.wire}-{type(reply.blocks[0]).__name__}-{reply.stop}")  # fmt: skip
 def test_a_reply_of_a_wire_is_replayed_whole(reply: Reply, streaming: bool) -> None:
     assert back(reply, streaming=streaming) == reply
 

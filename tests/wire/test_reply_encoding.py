@@ -119,6 +119,7 @@ def test_a_reply_without_origin_and_with_a_stray_result_is_still_told() -> None:
 A, B, T = Text("ab"), Text("x"), Thinking("t", {"signature": "s"})
 F, G = ToolCall("c1", "f", {}, "{}"), ToolCall("c2", "g", {})
 IMAGE, DONE, BEGIN = Media("image", data=""), Reply((A,)), ReplyBegin("", "")
+# fmt: off
 SEQUENCES: dict[str, tuple[list[Event], list[Any]]] = {
     "one text": (
         [ReplyStarted("r", "m"), TextDelta(0, "a"), TextDelta(0, "b"), BlockReady(0, A), ReplyDone(DONE)],
@@ -147,14 +148,10 @@ SEQUENCES: dict[str, tuple[list[Event], list[Any]]] = {
             *(BlockBegin(2, "other", IMAGE), BlockEnd(2, "other", False, IMAGE)),
         ],
     ),
-    "a call that comes whole": (
-        [ToolCallReady(0, F)],
-        [BEGIN, BlockBegin(0, "call", F), BlockPiece(0, "call", "{}"), BlockEnd(0, "call", True, F)],
-    ),
-    "a call without an id waits until it has one": (
-        [ToolCallStarted(0, "", "f"), ToolCallDelta(0, "{}"), ToolCallReady(0, F)],
-        [BEGIN, BlockBegin(0, "call", F), BlockPiece(0, "call", "{}"), BlockEnd(0, "call", True, F)],
-    ),
+    "a call that comes whole": ([ToolCallReady(0, F)],
+        [BEGIN, BlockBegin(0, "call", F), BlockPiece(0, "call", "{}"), BlockEnd(0, "call", True, F)]),
+    "a call without an id waits until it has one": ([ToolCallStarted(0, "", "f"), ToolCallDelta(0, "{}"), ToolCallReady(0, F)],
+        [BEGIN, BlockBegin(0, "call", F), BlockPiece(0, "call", "{}"), BlockEnd(0, "call", True, F)]),
     "text that is interrupted goes on in a new block": (
         [TextDelta(0, "a"), ThinkingDelta(1, "t"), TextDelta(0, "b"), BlockReady(1, T), ReplyDone(DONE)],
         [
@@ -181,11 +178,10 @@ SEQUENCES: dict[str, tuple[list[Event], list[Any]]] = {
             *(BlockBegin(2, "text"), BlockPiece(2, "text", "x"), BlockEnd(2, "text", True, B)),
         ],
     ),
-    "the end closes what is open": (
-        [TextDelta(0, "ab"), ReplyDone(DONE)],
-        [BEGIN, BlockBegin(0, "text"), BlockPiece(0, "text", "ab"), BlockEnd(0, "text", True, A), ReplyEnd(DONE)],
-    ),
+    "the end closes what is open": ([TextDelta(0, "ab"), ReplyDone(DONE)],
+        [BEGIN, BlockBegin(0, "text"), BlockPiece(0, "text", "ab"), BlockEnd(0, "text", True, A), ReplyEnd(DONE)]),
 }
+# fmt: on
 
 
 @pytest.mark.parametrize("name", SEQUENCES)

@@ -102,18 +102,15 @@ def test_rich_body_comes_out_as_it_went_in() -> None:
     assert (encoded.losses, encoded.repairs) == ((), ())
 
 
+# fmt: off
 CONTENTS: list[tuple[Any, tuple[Block, ...]]] = [
     ("hi", (Text("hi"),)),
     ([{"type": "text", "text": "a", "cache_control": {}}], (Text("a", {"cache_control": {}}),)),
-    (
-        [{"type": "text"}, {"type": "new"}],
-        (Foreign("anthropic-messages", {"type": "text"}), Foreign("anthropic-messages", {"type": "new"})),
-    ),
+    ([{"type": "text"}, {"type": "new"}],
+        (Foreign("anthropic-messages", {"type": "text"}), Foreign("anthropic-messages", {"type": "new"}))),
     ([{"type": "image"}], (Foreign("anthropic-messages", {"type": "image"}),)),
-    (
-        [{"type": "document", "title": "T", "source": {"type": "base64", "media_type": "application/pdf", "data": "AA"}}],
-        (Media("file", "application/pdf", "AA", name="T", opaque={"title": "T"}),),
-    ),
+    ([{"type": "document", "title": "T", "source": {"type": "base64", "media_type": "application/pdf", "data": "AA"}}],
+        (Media("file", "application/pdf", "AA", name="T", opaque={"title": "T"}),)),
     ([{"type": "image", "source": {"type": "url", "url": "http://x"}}], (Media("image", url="http://x"),)),
     (
         [{"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "hello"}}],
@@ -137,11 +134,10 @@ CONTENTS: list[tuple[Any, tuple[Block, ...]]] = [
             ),
         ),
     ),
-    (
-        [{"type": "document", "source": {"type": "file", "file_id": "f"}, "context": "c"}],
-        (Media("file", file_id="f", opaque={"context": "c", "source": {"type": "file", "file_id": "f"}}),),
-    ),
+    ([{"type": "document", "source": {"type": "file", "file_id": "f"}, "context": "c"}],
+        (Media("file", file_id="f", opaque={"context": "c", "source": {"type": "file", "file_id": "f"}}),)),
 ]
+# fmt: on
 
 
 @pytest.mark.parametrize(("content", "blocks"), CONTENTS)
@@ -196,17 +192,14 @@ def test_instructions_before_and_between_turns() -> None:
     assert said("now", "system") == [Message("system", (Text("now"),), OWN)]
 
 
-@pytest.mark.parametrize(
-    ("choice", "wanted", "parallel"),
-    [
-        ({"type": "auto"}, ToolChoice("auto"), None),
-        ({"type": "none"}, ToolChoice("none"), None),
-        ({"type": "any", "disable_parallel_tool_use": True}, ToolChoice("required"), False),
-        ({"type": "tool", "name": "f", "disable_parallel_tool_use": False}, ToolChoice("required", ("f",)), True),
-        ({"type": "odd"}, None, None),
-        (None, None, None),
-    ],
-)
+@pytest.mark.parametrize(("choice", "wanted", "parallel"), [
+    ({"type": "auto"}, ToolChoice("auto"), None),
+    ({"type": "none"}, ToolChoice("none"), None),
+    ({"type": "any", "disable_parallel_tool_use": True}, ToolChoice("required"), False),
+    ({"type": "tool", "name": "f", "disable_parallel_tool_use": False}, ToolChoice("required", ("f",)), True),
+    ({"type": "odd"}, None, None),
+    (None, None, None),
+])  # fmt: skip
 def test_choice(choice: Any, wanted: ToolChoice | None, parallel: bool | None) -> None:
     request = decode(tool_choice=choice)
     assert (request.tool_choice, request.parallel) == (wanted, parallel)

@@ -114,18 +114,13 @@ def test_effort_of_tomorrow_goes_back() -> None:
     assert again(body) == body
 
 
-@pytest.mark.parametrize(
-    ("form", "output"),
-    [
-        ({"type": "text"}, None),
-        ({"type": "json_object"}, Output()),
-        (
-            {"type": "json_schema", "json_schema": {"name": "n", "description": "d", "schema": {"a": 1}, "strict": True}},
-            Output({"a": 1}, "n", "d", True),
-        ),
-        ({"type": "json_schema", "json_schema": {}}, Output({}, "output")),
-    ],
-)
+@pytest.mark.parametrize(("form", "output"), [
+    ({"type": "text"}, None),
+    ({"type": "json_object"}, Output()),
+    ({"type": "json_schema", "json_schema": {"name": "n", "description": "d", "schema": {"a": 1}, "strict": True}},
+        Output({"a": 1}, "n", "d", True)),
+    ({"type": "json_schema", "json_schema": {}}, Output({}, "output")),
+])  # fmt: skip
 def test_output(form: Doc, output: Output | None) -> None:
     assert decode(response_format=form).output == output
 

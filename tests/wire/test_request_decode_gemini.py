@@ -198,18 +198,15 @@ def test_equal_calls_of_two_turns_have_their_own_ids() -> None:
     assert [message.results[0].call_id for message in request.messages if message.results] == ids
 
 
-@pytest.mark.parametrize(
-    ("response", "text", "is_error"),
-    [
-        ({"output": "a"}, "a", False),
-        ({"result": {"x": 1}}, '{"x":1}', False),
-        ({"error": "boom"}, "boom", True),
-        ({"a": 1, "error": None}, '{"a":1,"error":null}', False),
-        ({"other": 1}, '{"other":1}', False),
-        ({}, "", False),
-        (None, "", False),
-    ],
-)
+@pytest.mark.parametrize(("response", "text", "is_error"), [
+    ({"output": "a"}, "a", False),
+    ({"result": {"x": 1}}, '{"x":1}', False),
+    ({"error": "boom"}, "boom", True),
+    ({"a": 1, "error": None}, '{"a":1,"error":null}', False),
+    ({"other": 1}, '{"other":1}', False),
+    ({}, "", False),
+    (None, "", False),
+])  # fmt: skip
 def test_response_as_text(response: Any, text: str, is_error: bool) -> None:
     (result,) = (
         decode({"role": "user", "parts": [{"functionResponse": {"name": "f", "response": response}}]}).messages[0].results
@@ -253,15 +250,12 @@ def test_instructions_may_be_plain_text() -> None:
     assert decode(systemInstruction=None).messages == []
 
 
-@pytest.mark.parametrize(
-    ("config", "choice", "extras"),
-    [
-        ({"mode": "NONE"}, ToolChoice("none"), {}),
-        ({"mode": "AUTO"}, ToolChoice("auto"), {}),
-        ({"mode": "VALIDATED"}, None, {"toolConfig": {"functionCallingConfig": {"mode": "VALIDATED"}}}),
-        ({"mode": "MODE_OF_TOMORROW"}, None, {"toolConfig": {"functionCallingConfig": {"mode": "MODE_OF_TOMORROW"}}}),
-    ],
-)
+@pytest.mark.parametrize(("config", "choice", "extras"), [
+    ({"mode": "NONE"}, ToolChoice("none"), {}),
+    ({"mode": "AUTO"}, ToolChoice("auto"), {}),
+    ({"mode": "VALIDATED"}, None, {"toolConfig": {"functionCallingConfig": {"mode": "VALIDATED"}}}),
+    ({"mode": "MODE_OF_TOMORROW"}, None, {"toolConfig": {"functionCallingConfig": {"mode": "MODE_OF_TOMORROW"}}}),
+])  # fmt: skip
 def test_choice(config: Doc, choice: ToolChoice | None, extras: Doc) -> None:
     request = decode(toolConfig={"functionCallingConfig": config})
     assert request.tool_choice == choice
@@ -298,13 +292,10 @@ def test_other_fields_are_extras() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    "contents",
-    [
-        [{"role": "user", "parts": [{"functionResponse": 3}]}],
-        [{"role": "model", "parts": [{"functionCall": {"args": 3, "partialArgs": [3]}}]}],
-    ],
-)
+@pytest.mark.parametrize("contents", [
+    [{"role": "user", "parts": [{"functionResponse": 3}]}],
+    [{"role": "model", "parts": [{"functionCall": {"args": 3, "partialArgs": [3]}}]}],
+])  # fmt: skip
 def test_wrong_shapes_are_malformed_requests(contents: Any) -> None:
     with pytest.raises(MalformedRequest):
         decode(*contents)

@@ -31,40 +31,25 @@ def lost(encoded: EncodedRequest) -> list[str]:
 # ---- written
 
 
-@pytest.mark.parametrize(
-    ("media", "part"),
-    [
-        (Media("image", url="http://x/y.png"), {"type": "input_image", "image_url": "http://x/y.png"}),
-        (
-            Media("file", "application/pdf", "AA"),
-            {"type": "input_file", "filename": "file.pdf", "file_data": "data:application/pdf;base64,AA"},
-        ),
-        (Media("file", url="http://x/y.pdf"), {"type": "input_file", "file_url": "http://x/y.pdf"}),
-        (Media("file", "text/plain", "aGVsbG8="), {"type": "input_text", "text": "hello"}),
-        (Media("file", file_id="f", opaque={"more": {}}), {"type": "input_file", "file_id": "f"}),
-        (
-            Media("image", file_id="f", opaque={"more": {"detail": "low"}}),
-            {"type": "input_image", "file_id": "f", "detail": "low"},
-        ),
-    ],
-)
+@pytest.mark.parametrize(("media", "part"), [
+    (Media("image", url="http://x/y.png"), {"type": "input_image", "image_url": "http://x/y.png"}),
+    (Media("file", "application/pdf", "AA"),
+        {"type": "input_file", "filename": "file.pdf", "file_data": "data:application/pdf;base64,AA"}),
+    (Media("file", url="http://x/y.pdf"), {"type": "input_file", "file_url": "http://x/y.pdf"}),
+    (Media("file", "text/plain", "aGVsbG8="), {"type": "input_text", "text": "hello"}),
+    (Media("file", file_id="f", opaque={"more": {}}), {"type": "input_file", "file_id": "f"}),
+    (Media("image", file_id="f", opaque={"more": {"detail": "low"}}), {"type": "input_image", "file_id": "f", "detail": "low"}),
+])  # fmt: skip
 def test_media_that_can_be_said(media: Media, part: Doc) -> None:
     encoded = encode([Message("user", (Text("x"), media), OWN)])
     assert encoded.body["input"][0]["content"] == [{"type": "input_text", "text": "x"}, part]
     assert encoded.losses == ()
 
 
-@pytest.mark.parametrize(
-    "media",
-    [
-        Media("audio", "audio/wav", "AA"),
-        Media("video", url="http://x"),
-        Media("file", "application/zip", "AA"),
-        Media("file", file_id="f"),
-        Media("file", url="gs://x"),
-    ],
-    ids=["audio", "video", "zip", "file of somebody else", "no http"],
-)
+@pytest.mark.parametrize("media", [
+    Media("audio", "audio/wav", "AA"), Media("video", url="http://x"), Media("file", "application/zip", "AA"),
+    Media("file", file_id="f"), Media("file", url="gs://x"),
+], ids=["audio", "video", "zip", "file of somebody else", "no http"])  # fmt: skip
 def test_media_that_cannot_be_said(media: Media) -> None:
     encoded = encode([user(media)])
     assert encoded.body["input"][0]["content"][0]["text"].startswith(f"[{media.kind} not shown")
@@ -130,16 +115,10 @@ def test_choice_of_several_tools() -> None:
     assert body["tool_choice"] == {"type": "allowed_tools", "mode": "auto", "tools": named}
 
 
-@pytest.mark.parametrize(
-    "choice",
-    [
-        {"type": "web_search"},
-        {"type": "mcp", "server_label": "s"},
-        {"type": "mcp", "server_label": "s", "name": "t"},
-        {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "web_search"}, {"type": "function", "name": "get"}]},
-    ],
-    ids=["built-in", "server", "tool of a server", "some of each"],
-)
+@pytest.mark.parametrize("choice", [
+    {"type": "web_search"}, {"type": "mcp", "server_label": "s"}, {"type": "mcp", "server_label": "s", "name": "t"},
+    {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "web_search"}, {"type": "function", "name": "get"}]},
+], ids=["built-in", "server", "tool of a server", "some of each"])  # fmt: skip
 def test_choice_of_hosted_tools_goes_back_verbatim_and_is_a_loss_elsewhere(choice: Doc) -> None:
     """{"type": "mcp"} alone is refused: `server_label` says which one."""
     tools = [{"type": "web_search"}, {"type": "mcp", "server_label": "s"}, {"type": "function", "name": "get"}]

@@ -75,36 +75,27 @@ def test_max_tokens_is_required_and_made_up_where_it_is_missing() -> None:
 # ---- history
 
 
-@pytest.mark.parametrize(
-    ("call", "sent"),
-    [
-        (ToolCall("c1", "get", {"x": "1"}, '{"x": "1"}'), {"x": "1"}),
-        (ToolCall("c1", "get", {}, ""), {}),
-        (ToolCall("c1", "sql", None, "select 1", freeform=True), {"input": "select 1"}),
-        (ToolCall("c1", "get", None, '{"x": "cut'), {"invalid_arguments": '{"x": "cut'}),
-        (ToolCall("c1", "get", None, "[1]"), {"invalid_arguments": "[1]"}),
-    ],
-)
+@pytest.mark.parametrize(("call", "sent"), [
+    (ToolCall("c1", "get", {"x": "1"}, '{"x": "1"}'), {"x": "1"}),
+    (ToolCall("c1", "get", {}, ""), {}),
+    (ToolCall("c1", "sql", None, "select 1", freeform=True), {"input": "select 1"}),
+    (ToolCall("c1", "get", None, '{"x": "cut'), {"invalid_arguments": '{"x": "cut'}),
+    (ToolCall("c1", "get", None, "[1]"), {"invalid_arguments": "[1]"}),
+])  # fmt: skip
 def test_arguments_are_an_object(call: ToolCall, sent: Doc) -> None:
     assert body([user("hi"), assistant(call), DONE])["messages"][1]["content"][0]["input"] == sent
 
 
-@pytest.mark.parametrize(
-    ("result", "fields"),
-    [
-        (ToolResult("c1", (Text("1"),)), {"content": "1"}),
-        (ToolResult("c1", (Text("1"), Text("2"))), {"content": [{"type": "text", "text": "1"}, {"type": "text", "text": "2"}]}),
-        (ToolResult("c1", (Text(" "),)), {}),
-        (ToolResult("c1"), {}),
-        (ToolResult("c1", (Text("boom"),), is_error=True), {"content": "boom", "is_error": True}),
-        (ToolResult("c1", is_error=True), {"content": "Error", "is_error": True}),
-        (
-            ToolResult("c1", (Media("file", "application/pdf", "AA"),)),
-            {"content": [{"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": "AA"}}]},
-        ),
-    ],
-    ids=["text", "two texts", "blank", "nothing", "error", "error without words", "pdf"],
-)
+@pytest.mark.parametrize(("result", "fields"), [
+    (ToolResult("c1", (Text("1"),)), {"content": "1"}),
+    (ToolResult("c1", (Text("1"), Text("2"))), {"content": [{"type": "text", "text": "1"}, {"type": "text", "text": "2"}]}),
+    (ToolResult("c1", (Text(" "),)), {}),
+    (ToolResult("c1"), {}),
+    (ToolResult("c1", (Text("boom"),), is_error=True), {"content": "boom", "is_error": True}),
+    (ToolResult("c1", is_error=True), {"content": "Error", "is_error": True}),
+    (ToolResult("c1", (Media("file", "application/pdf", "AA"),)),
+        {"content": [{"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": "AA"}}]}),
+], ids=["text", "two texts", "blank", "nothing", "error", "error without words", "pdf"])  # fmt: skip
 def test_result(result: ToolResult, fields: Doc) -> None:
     sent = body([user("hi"), assistant(CALL), tool(result)])["messages"][2]["content"]
     assert sent == [{"type": "tool_result", "tool_use_id": "c1", **fields}]

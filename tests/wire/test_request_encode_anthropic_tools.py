@@ -38,18 +38,13 @@ def lost(encoded: EncodedRequest) -> list[str]:
 # ---- media
 
 
-@pytest.mark.parametrize(
-    ("media", "source"),
-    [
-        (Media("image", url="http://x/y.png"), {"type": "url", "url": "http://x/y.png"}),
-        (Media("image", data="/9j/AA"), {"type": "base64", "media_type": "image/jpeg", "data": "/9j/AA"}),
-        (Media("file", url="https://x/y.pdf"), {"type": "url", "url": "https://x/y.pdf"}),
-        (
-            Media("file", "text/csv", "aGVsbG8=", name="a.csv"),
-            {"type": "text", "media_type": "text/plain", "data": "[file a.csv]\nhello"},
-        ),
-    ],
-)
+@pytest.mark.parametrize(("media", "source"), [
+    (Media("image", url="http://x/y.png"), {"type": "url", "url": "http://x/y.png"}),
+    (Media("image", data="/9j/AA"), {"type": "base64", "media_type": "image/jpeg", "data": "/9j/AA"}),
+    (Media("file", url="https://x/y.pdf"), {"type": "url", "url": "https://x/y.pdf"}),
+    (Media("file", "text/csv", "aGVsbG8=", name="a.csv"),
+        {"type": "text", "media_type": "text/plain", "data": "[file a.csv]\nhello"}),
+])  # fmt: skip
 def test_media_that_can_be_said(media: Media, source: Doc) -> None:
     encoded = encode([user(["x", media])])
     assert encoded.body["messages"][0]["content"][1] == {
@@ -59,18 +54,10 @@ def test_media_that_can_be_said(media: Media, source: Doc) -> None:
     assert encoded.losses == ()
 
 
-@pytest.mark.parametrize(
-    "media",
-    [
-        Media("audio", "audio/wav", "AA"),
-        Media("video", url="http://x"),
-        Media("image", "image/tiff", "AA"),
-        Media("image", url="gs://bucket/x"),
-        Media("file", file_id="file-1"),
-        Media("file", "application/zip", "AA"),
-    ],
-    ids=["audio", "video", "tiff", "no http", "file of somebody else", "zip"],
-)
+@pytest.mark.parametrize("media", [
+    Media("audio", "audio/wav", "AA"), Media("video", url="http://x"), Media("image", "image/tiff", "AA"),
+    Media("image", url="gs://bucket/x"), Media("file", file_id="file-1"), Media("file", "application/zip", "AA"),
+], ids=["audio", "video", "tiff", "no http", "file of somebody else", "zip"])  # fmt: skip
 def test_media_that_cannot_be_said(media: Media) -> None:
     encoded = encode([user(media)])
     assert encoded.body["messages"][0]["content"].startswith(f"[{media.kind} not shown")
@@ -80,23 +67,16 @@ def test_media_that_cannot_be_said(media: Media) -> None:
 # ---- thinking, sampling, output
 
 
-@pytest.mark.parametrize(
-    ("model", "options", "more", "thinking"),
-    [
-        (MODEL, Options(9000, thinking_budget=2000), {}, {"type": "enabled", "budget_tokens": 2000}),
-        (MODEL, Options(9000, thinking_budget=5), {}, {"type": "enabled", "budget_tokens": 1024}),
-        (MODEL, Options(3000, thinking_budget=9000), {}, {"type": "enabled", "budget_tokens": 2999}),
-        (MODEL, Options(9000, thinking_budget=0), {}, None),
-        (MODEL, Options(1024, thinking_budget=2000), {}, "leaves no room"),
-        ("claude-opus-5", Options(9000, thinking_budget=2000), {}, "accepts no thinking budget"),
-        (
-            MODEL,
-            Options(9000, thinking_budget=2000),
-            {"tools": (GET,), "tool_choice": ToolChoice("required")},
-            "forced tool choice",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("model", "options", "more", "thinking"), [
+    (MODEL, Options(9000, thinking_budget=2000), {}, {"type": "enabled", "budget_tokens": 2000}),
+    (MODEL, Options(9000, thinking_budget=5), {}, {"type": "enabled", "budget_tokens": 1024}),
+    (MODEL, Options(3000, thinking_budget=9000), {}, {"type": "enabled", "budget_tokens": 2999}),
+    (MODEL, Options(9000, thinking_budget=0), {}, None),
+    (MODEL, Options(1024, thinking_budget=2000), {}, "leaves no room"),
+    ("claude-opus-5", Options(9000, thinking_budget=2000), {}, "accepts no thinking budget"),
+    (MODEL, Options(9000, thinking_budget=2000), {"tools": (GET,), "tool_choice": ToolChoice("required")},
+        "forced tool choice"),
+])  # fmt: skip
 def test_thinking_budget(model: str, options: Options, more: Doc, thinking: Doc | str | None) -> None:
     encoded = encode([user("hi")], model, options=options, **more)
     if isinstance(thinking, str):

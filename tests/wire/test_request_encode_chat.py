@@ -136,14 +136,11 @@ def test_media_of_the_assistant_are_a_loss() -> None:
 # ---- results
 
 
-@pytest.mark.parametrize(
-    ("result", "content"),
-    [
-        (ToolResult("c1", (Text("1"), Text("2"))), "12"),
-        (ToolResult("c1", (Text("boom"),), is_error=True), "Error: boom"),
-        (ToolResult("c1"), ""),
-    ],
-)
+@pytest.mark.parametrize(("result", "content"), [
+    (ToolResult("c1", (Text("1"), Text("2"))), "12"),
+    (ToolResult("c1", (Text("boom"),), is_error=True), "Error: boom"),
+    (ToolResult("c1"), ""),
+])  # fmt: skip
 def test_result_is_text(result: ToolResult, content: str) -> None:
     assert messages("openai-chat", [assistant(CALL), tool(result)])[1]["content"] == content
 

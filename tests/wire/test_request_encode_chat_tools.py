@@ -35,43 +35,30 @@ def lost(encoded: EncodedRequest) -> list[str]:
 # ---- media
 
 
-@pytest.mark.parametrize(
-    ("provider", "media", "part"),
-    [
-        ("openai-chat", Media("image", url="http://x/y.png"), {"type": "image_url", "image_url": {"url": "http://x/y.png"}}),
-        (
-            "openrouter",
-            Media("audio", "audio/wav", "UklGRg=="),
-            {"type": "input_audio", "input_audio": {"data": "UklGRg==", "format": "wav"}},
-        ),
-        (
-            "openai-chat",
-            Media("file", "application/pdf", "AAAA"),
-            {"type": "file", "file": {"filename": "file.pdf", "file_data": "data:application/pdf;base64,AAAA"}},
-        ),
-        ("openai-chat", Media("file", "text/plain", "aGVsbG8=", name="a.txt"), {"type": "text", "text": "[file a.txt]\nhello"}),
-    ],
-    ids=["image", "audio", "pdf", "text"],
-)
+@pytest.mark.parametrize(("provider", "media", "part"), [
+    ("openai-chat", Media("image", url="http://x/y.png"), {"type": "image_url", "image_url": {"url": "http://x/y.png"}}),
+    ("openrouter", Media("audio", "audio/wav", "UklGRg=="),
+        {"type": "input_audio", "input_audio": {"data": "UklGRg==", "format": "wav"}}),
+    ("openai-chat", Media("file", "application/pdf", "AAAA"),
+        {"type": "file", "file": {"filename": "file.pdf", "file_data": "data:application/pdf;base64,AAAA"}}),
+    ("openai-chat", Media("file", "text/plain", "aGVsbG8=", name="a.txt"), {"type": "text", "text": "[file a.txt]\nhello"}),
+], ids=["image", "audio", "pdf", "text"])  # fmt: skip
 def test_media_that_can_be_said(provider: str, media: Media, part: Doc) -> None:
     encoded = encode(provider, [user(["x", media])])
     assert encoded.body["messages"][0]["content"][1] == part
     assert encoded.losses == ()
 
 
-@pytest.mark.parametrize(
-    ("provider", "media", "kind"),
-    [
-        ("deepseek", PNG, "image"),
-        ("azure-chat", PDF, "file"),
-        ("openai-chat", Media("audio", "audio/wav", "UklGRg=="), "audio"),
-        ("openrouter", Media("audio", "audio/ogg", "AAAA"), "audio"),
-        ("openai-chat", Media("video", "video/mp4", "AAAA"), "video"),
-        ("openai-chat", Media("file", "application/zip", "AAAA"), "file"),
-        ("openai-chat", Media("file", file_id="file-of-somebody-else"), "file"),
-        ("openai-chat", Media("image", file_id="file-of-somebody-else"), "image"),
-    ],
-)
+@pytest.mark.parametrize(("provider", "media", "kind"), [
+    ("deepseek", PNG, "image"),
+    ("azure-chat", PDF, "file"),
+    ("openai-chat", Media("audio", "audio/wav", "UklGRg=="), "audio"),
+    ("openrouter", Media("audio", "audio/ogg", "AAAA"), "audio"),
+    ("openai-chat", Media("video", "video/mp4", "AAAA"), "video"),
+    ("openai-chat", Media("file", "application/zip", "AAAA"), "file"),
+    ("openai-chat", Media("file", file_id="file-of-somebody-else"), "file"),
+    ("openai-chat", Media("image", file_id="file-of-somebody-else"), "image"),
+])  # fmt: skip
 def test_media_that_cannot_be_said_are_a_loss_and_a_word(provider: str, media: Media, kind: str) -> None:
     encoded = encode(provider, [user(["x", media])])
     assert encoded.body["messages"][0]["content"][1]["text"].startswith(f"[{kind} not shown")

@@ -132,17 +132,13 @@ def test_old_models_get_no_ids_of_others() -> None:
 # ---- results
 
 
-@pytest.mark.parametrize(
-    ("result", "response"),
-    [
-        (ToolResult("c1", (Text("a"), Text("b"))), {"output": "ab"}),
-        (ToolResult("c1"), {"output": ""}),
-        (ToolResult("c1", (Text("boom"),), is_error=True), {"error": "boom"}),
-        (ToolResult("c1", (Text("{}"),), data={"a": 1}), {"a": 1}),
-        (ToolResult("c1", (Text("[1]"),), data=[1]), {"output": "[1]"}),
-    ],
-    ids=["text", "nothing", "error", "object", "list"],
-)
+@pytest.mark.parametrize(("result", "response"), [
+    (ToolResult("c1", (Text("a"), Text("b"))), {"output": "ab"}),
+    (ToolResult("c1"), {"output": ""}),
+    (ToolResult("c1", (Text("boom"),), is_error=True), {"error": "boom"}),
+    (ToolResult("c1", (Text("{}"),), data={"a": 1}), {"a": 1}),
+    (ToolResult("c1", (Text("[1]"),), data=[1]), {"output": "[1]"}),
+], ids=["text", "nothing", "error", "object", "list"])  # fmt: skip
 def test_response_is_an_object(result: ToolResult, response: Doc) -> None:
     assert contents(user("hi"), assistant(CALL), tool(result))[2]["parts"][0]["functionResponse"]["response"] == response
 
@@ -195,13 +191,10 @@ def test_own_parts_of_a_result_go_back() -> None:
     assert sent[2]["parts"] == [{"functionResponse": {"name": "get", "response": {"output": "1"}, **own}}]
 
 
-@pytest.mark.parametrize(
-    ("call", "args"),
-    [
-        (ToolCall("c1", "sql", None, "select 1", freeform=True), {"input": "select 1"}),
-        (ToolCall("c1", "get", None, '{"x'), {"invalid_arguments": '{"x'}),
-    ],
-)
+@pytest.mark.parametrize(("call", "args"), [
+    (ToolCall("c1", "sql", None, "select 1", freeform=True), {"input": "select 1"}),
+    (ToolCall("c1", "get", None, '{"x'), {"invalid_arguments": '{"x'}),
+])  # fmt: skip
 def test_arguments_are_an_object(call: ToolCall, args: Doc) -> None:
     assert contents(user("hi"), assistant(call), DONE)[1]["parts"][0]["functionCall"]["args"] == args
 
@@ -228,14 +221,11 @@ def test_own_parts_go_back_and_those_of_others_do_not_get_into_the_instructions(
     assert lost(encoded) == ["odd"]
 
 
-@pytest.mark.parametrize(
-    ("media", "part"),
-    [
-        (Media("image", data="R0lGODlh"), {"inlineData": {"mimeType": "image/gif", "data": "R0lGODlh"}}),
-        (Media("video", url="gs://b/x.mp4"), {"fileData": {"fileUri": "gs://b/x.mp4", "mimeType": "video/mp4"}}),
-        (Media("file", "text/plain", "aGVsbG8="), {"inlineData": {"mimeType": "text/plain", "data": "aGVsbG8="}}),
-    ],
-)
+@pytest.mark.parametrize(("media", "part"), [
+    (Media("image", data="R0lGODlh"), {"inlineData": {"mimeType": "image/gif", "data": "R0lGODlh"}}),
+    (Media("video", url="gs://b/x.mp4"), {"fileData": {"fileUri": "gs://b/x.mp4", "mimeType": "video/mp4"}}),
+    (Media("file", "text/plain", "aGVsbG8="), {"inlineData": {"mimeType": "text/plain", "data": "aGVsbG8="}}),
+])  # fmt: skip
 def test_media(media: Media, part: Doc) -> None:
     assert contents(user(media))[0]["parts"] == [part]
 
@@ -280,15 +270,12 @@ def test_tools() -> None:
     assert lost(encoded) == ["parallel"]
 
 
-@pytest.mark.parametrize(
-    ("choice", "config"),
-    [
-        (ToolChoice("auto"), {"mode": "AUTO"}),
-        (ToolChoice("none"), {"mode": "NONE"}),
-        (ToolChoice("required"), {"mode": "ANY"}),
-        (ToolChoice("auto", ("get",)), {"mode": "VALIDATED", "allowedFunctionNames": ["get"]}),
-    ],
-)
+@pytest.mark.parametrize(("choice", "config"), [
+    (ToolChoice("auto"), {"mode": "AUTO"}),
+    (ToolChoice("none"), {"mode": "NONE"}),
+    (ToolChoice("required"), {"mode": "ANY"}),
+    (ToolChoice("auto", ("get",)), {"mode": "VALIDATED", "allowedFunctionNames": ["get"]}),
+])  # fmt: skip
 def test_choice(choice: ToolChoice, config: Doc) -> None:
     assert encode([user("hi")], tools=(GET,), tool_choice=choice).body["toolConfig"] == {"functionCallingConfig": config}
 

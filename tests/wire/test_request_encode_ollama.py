@@ -80,14 +80,11 @@ def test_model_of_the_profile_where_the_request_has_none() -> None:
     assert encode_request(Request("", [user("hi")]), resolve_profile("ollama", "qwen3")).body["model"] == "qwen3"
 
 
-@pytest.mark.parametrize(
-    ("call", "arguments"),
-    [
-        (ToolCall("c1", "get", {}, ""), {}),
-        (ToolCall("c1", "sql", None, "select 1", freeform=True), {"input": "select 1"}),
-        (ToolCall("c1", "get", None, '{"x'), {"invalid_arguments": '{"x'}),
-    ],
-)
+@pytest.mark.parametrize(("call", "arguments"), [
+    (ToolCall("c1", "get", {}, ""), {}),
+    (ToolCall("c1", "sql", None, "select 1", freeform=True), {"input": "select 1"}),
+    (ToolCall("c1", "get", None, '{"x'), {"invalid_arguments": '{"x'}),
+])  # fmt: skip
 def test_arguments_are_an_object(call: ToolCall, arguments: Doc) -> None:
     assert sent(assistant(call), DONE)[0]["tool_calls"][0]["function"]["arguments"] == arguments
 
@@ -122,31 +119,24 @@ def test_results_are_text_and_media_follow() -> None:
     assert [done.subject for done in encoded.repairs] == ["media of a tool result"]
 
 
-@pytest.mark.parametrize(
-    ("media", "content", "losses"),
-    [
-        (Media("file", "text/plain", "aGVsbG8="), "hello", []),
-        (Media("image", url="http://x/y.png"), "[image not shown: http://x/y.png]", ["image"]),
-        (Media("file", "application/pdf", "AA"), "[file not shown: application/pdf]", ["file"]),
-    ],
-)
+@pytest.mark.parametrize(("media", "content", "losses"), [
+    (Media("file", "text/plain", "aGVsbG8="), "hello", []),
+    (Media("image", url="http://x/y.png"), "[image not shown: http://x/y.png]", ["image"]),
+    (Media("file", "application/pdf", "AA"), "[file not shown: application/pdf]", ["file"]),
+])  # fmt: skip
 def test_media_that_are_no_bytes_of_an_image(media: Media, content: str, losses: list[str]) -> None:
     encoded = encode([user(media)])
     assert encoded.body["messages"] == [{"role": "user", "content": content}]
     assert lost(encoded) == losses
 
 
-@pytest.mark.parametrize(
-    ("choice", "names", "nudge"),
-    [
-        (ToolChoice("auto"), ["get", "put"], ""),
-        (ToolChoice("none"), [], "These tools cannot be called now: get, put."),
-        (ToolChoice("required"), ["get", "put"], "Answer with a call to get or put."),
-        (ToolChoice("required", ("put",)), ["put"], "These tools cannot be called now: get. Answer with a call to put."),
-        (ToolChoice("auto", ("get",)), ["get"], "These tools cannot be called now: put."),
-    ],
-    ids=["auto", "none", "required", "named", "subset"],
-)
+@pytest.mark.parametrize(("choice", "names", "nudge"), [
+    (ToolChoice("auto"), ["get", "put"], ""),
+    (ToolChoice("none"), [], "These tools cannot be called now: get, put."),
+    (ToolChoice("required"), ["get", "put"], "Answer with a call to get or put."),
+    (ToolChoice("required", ("put",)), ["put"], "These tools cannot be called now: get. Answer with a call to put."),
+    (ToolChoice("auto", ("get",)), ["get"], "These tools cannot be called now: put."),
+], ids=["auto", "none", "required", "named", "subset"])  # fmt: skip
 def test_choice_is_emulated(choice: ToolChoice, names: list[str], nudge: str) -> None:
     encoded = encode([user("hi")], tools=(GET, PUT), tool_choice=choice)
     assert [tool["function"]["name"] for tool in encoded.body.get("tools", [])] == names

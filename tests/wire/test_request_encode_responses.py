@@ -263,29 +263,17 @@ def shell_call(id: str = "c1") -> ToolCall:
     return ToolCall(id, "shell", {"commands": ["ls"]}, opaque={"item": {**SHELL, "call_id": id}})
 
 
-@pytest.mark.parametrize(
-    ("kind", "result", "fields"),
-    [
-        (
-            "shell_call",
-            ToolResult("c1", (Text("a"),)),
-            {"output": [{"stdout": "a", "stderr": "", "outcome": {"type": "exit", "exit_code": 0}}]},
-        ),
-        (
-            "shell_call",
-            ToolResult("c1", (Text("a"),), is_error=True),
-            {"output": [{"stdout": "a", "stderr": "", "outcome": {"type": "exit", "exit_code": 1}}]},
-        ),
-        ("apply_patch_call", ToolResult("c1", (Text("a"),)), {"status": "completed", "output": "a"}),
-        ("apply_patch_call", ToolResult("c1", (Text("a"),), is_error=True), {"status": "failed", "output": "a"}),
-        ("local_shell_call", ToolResult("c1", (Text("a"),)), {"output": "a"}),
-        (
-            "tool_search_call",
-            ToolResult("c1", data=[{"type": "function"}]),
-            {"execution": "client", "status": "completed", "tools": [{"type": "function"}]},
-        ),
-    ],
-)
+@pytest.mark.parametrize(("kind", "result", "fields"), [
+    ("shell_call", ToolResult("c1", (Text("a"),)),
+        {"output": [{"stdout": "a", "stderr": "", "outcome": {"type": "exit", "exit_code": 0}}]}),
+    ("shell_call", ToolResult("c1", (Text("a"),), is_error=True),
+        {"output": [{"stdout": "a", "stderr": "", "outcome": {"type": "exit", "exit_code": 1}}]}),
+    ("apply_patch_call", ToolResult("c1", (Text("a"),)), {"status": "completed", "output": "a"}),
+    ("apply_patch_call", ToolResult("c1", (Text("a"),), is_error=True), {"status": "failed", "output": "a"}),
+    ("local_shell_call", ToolResult("c1", (Text("a"),)), {"output": "a"}),
+    ("tool_search_call", ToolResult("c1", data=[{"type": "function"}]),
+        {"execution": "client", "status": "completed", "tools": [{"type": "function"}]}),
+])  # fmt: skip
 def test_built_in_that_the_client_ran_is_answered_in_its_own_form(kind: str, result: ToolResult, fields: Doc) -> None:
     item = {"type": kind, "call_id": "c1"}
     call = Message("assistant", (ToolCall("c1", kind.removesuffix("_call"), {}, opaque={"item": item}),), OWN)

@@ -138,23 +138,20 @@ def test_structured_output_on_every_profile(provider: str) -> None:
     assert [loss.subject for loss in encoded.losses] == (["output schema"] if provider == "deepseek" else [])
 
 
-@pytest.mark.parametrize(
-    ("provider", "field"),
-    [
-        ("openai-chat", "max_completion_tokens"),
-        ("azure-chat", "max_completion_tokens"),
-        ("copilot", "max_completion_tokens"),
-        ("groq", "max_completion_tokens"),
-        ("xai", "max_tokens"),
-        ("deepseek", "max_tokens"),
-        ("mistral", "max_tokens"),
-        ("openrouter", "max_tokens"),
-        ("compatible", "max_tokens"),
-        ("anthropic", "max_tokens"),
-        ("openai-responses", "max_output_tokens"),
-        ("azure-responses", "max_output_tokens"),
-    ],
-)
+@pytest.mark.parametrize(("provider", "field"), [
+    ("openai-chat", "max_completion_tokens"),
+    ("azure-chat", "max_completion_tokens"),
+    ("copilot", "max_completion_tokens"),
+    ("groq", "max_completion_tokens"),
+    ("xai", "max_tokens"),
+    ("deepseek", "max_tokens"),
+    ("mistral", "max_tokens"),
+    ("openrouter", "max_tokens"),
+    ("compatible", "max_tokens"),
+    ("anthropic", "max_tokens"),
+    ("openai-responses", "max_output_tokens"),
+    ("azure-responses", "max_output_tokens"),
+])  # fmt: skip
 def test_field_of_the_most_tokens(provider: str, field: str) -> None:
     encoded = encode_request(Request("m", HI, options=Options(max_tokens=99)), resolve_profile(provider, "m"))
     assert {key: value for key, value in encoded.body.items() if "max" in key} == {field: 99}

@@ -150,16 +150,13 @@ def test_results_are_named_by_their_call() -> None:
     assert writer.result_tool_name(ToolResult("b")) == ""
 
 
-@pytest.mark.parametrize(
-    ("result", "text"),
-    [
-        (ToolResult("a", (Text("1"), Text("2"))), "12"),
-        (ToolResult("a", (Text("boom"),), is_error=True), "Error: boom"),
-        (ToolResult("a", (Text("ERROR: boom"),), is_error=True), "ERROR: boom"),
-        (ToolResult("a", (Text('{"error": 1}'),), is_error=True), '{"error": 1}'),
-        (ToolResult("a", (), is_error=True), "Error: "),
-    ],
-)
+@pytest.mark.parametrize(("result", "text"), [
+    (ToolResult("a", (Text("1"), Text("2"))), "12"),
+    (ToolResult("a", (Text("boom"),), is_error=True), "Error: boom"),
+    (ToolResult("a", (Text("ERROR: boom"),), is_error=True), "ERROR: boom"),
+    (ToolResult("a", (Text('{"error": 1}'),), is_error=True), '{"error": 1}'),
+    (ToolResult("a", (), is_error=True), "Error: "),
+])  # fmt: skip
 def test_result_as_text(result: ToolResult, text: str) -> None:
     assert format_result_text(result) == text
 
@@ -171,16 +168,13 @@ def test_media_beside_a_result_say_whose_they_are() -> None:
     assert detach_media(ToolResult("a", (Text("1"),))) == []
 
 
-@pytest.mark.parametrize(
-    ("media", "text"),
-    [
-        (Media("image", "image/png", "AAAA", name="cat.png"), "[image not shown: cat.png]"),
-        (Media("video", url="http://x/y"), "[video not shown: http://x/y]"),
-        (Media("audio", "audio/wav", "AAAA"), "[audio not shown: audio/wav]"),
-        (Media("file", file_id="f"), "[file not shown: file]"),
-        (Media("image", url="u" * 300), f"[image not shown: {'u' * 200}]"),
-    ],
-)
+@pytest.mark.parametrize(("media", "text"), [
+    (Media("image", "image/png", "AAAA", name="cat.png"), "[image not shown: cat.png]"),
+    (Media("video", url="http://x/y"), "[video not shown: http://x/y]"),
+    (Media("audio", "audio/wav", "AAAA"), "[audio not shown: audio/wav]"),
+    (Media("file", file_id="f"), "[file not shown: file]"),
+    (Media("image", url="u" * 300), f"[image not shown: {'u' * 200}]"),
+])  # fmt: skip
 def test_placeholder(media: Media, text: str) -> None:
     assert media_placeholder(media) == Text(text)
 

@@ -77,18 +77,14 @@ def test_drain_gives_every_event_once() -> None:
     assert track.drain() == [TextDelta(0, "b")]
 
 
-@pytest.mark.parametrize(
-    ("begins", "id", "model"),
-    [
-        ([("", "")], "", "asked"),
-        ([("", ""), ("i", "m")], "i", "m"),
-        ([("i", "m"), ("j", "n")], "i", "m"),
-        ([("i", "")], "i", "asked"),
-        ([("i", ""), ("", "m"), ("j", "n")], "i", "m"),
-        ([], "", "asked"),
-    ],
-    ids=["empty", "empty, then full", "the first counts", "no model", "one after the other", "nothing"],
-)
+@pytest.mark.parametrize(("begins", "id", "model"), [
+    ([("", "")], "", "asked"),
+    ([("", ""), ("i", "m")], "i", "m"),
+    ([("i", "m"), ("j", "n")], "i", "m"),
+    ([("i", "")], "i", "asked"),
+    ([("i", ""), ("", "m"), ("j", "n")], "i", "m"),
+    ([], "", "asked"),
+], ids=["empty", "empty, then full", "the first counts", "no model", "one after the other", "nothing"])  # fmt: skip
 def test_an_id_and_a_model_count_once(begins: list[tuple[str, str]], id: str, model: str) -> None:
     track = tracker()
     for begin in begins:
@@ -98,19 +94,16 @@ def test_an_id_and_a_model_count_once(begins: list[tuple[str, str]], id: str, mo
     assert len([event for event in events if isinstance(event, ReplyStarted)]) == bool(id)
 
 
-@pytest.mark.parametrize(
-    ("said", "with_call", "without"),
-    [
-        (None, "tools", "end"),
-        ("end", "tools", "end"),
-        ("tools", "tools", "end"),
-        ("length", "length", "length"),
-        ("pause", "pause", "pause"),
-        ("refusal", "refusal", "refusal"),
-        ("filtered", "filtered", "filtered"),
-        ("error", "error", "error"),
-    ],
-)
+@pytest.mark.parametrize(("said", "with_call", "without"), [
+    (None, "tools", "end"),
+    ("end", "tools", "end"),
+    ("tools", "tools", "end"),
+    ("length", "length", "length"),
+    ("pause", "pause", "pause"),
+    ("refusal", "refusal", "refusal"),
+    ("filtered", "filtered", "filtered"),
+    ("error", "error", "error"),
+])  # fmt: skip
 def test_the_presence_of_calls_decides_between_end_and_tools(
     said: StopReason | None, with_call: StopReason, without: StopReason
 ) -> None:
@@ -174,18 +167,14 @@ def test_state_of_a_block_is_kept_and_its_last_fields_win() -> None:
     assert reply.blocks == (Text("t", {"x": 1, "y": 2, "z": 3}),)
 
 
-@pytest.mark.parametrize(
-    ("block", "said"),
-    [
-        (Text("abc"), [TextDelta(0, "abc")]),
-        (Thinking("abc", {"s": 1}), [ThinkingDelta(0, "abc")]),
-        (Text(""), []),
-        (Thinking("", {"cipher": "x"}), []),
-        (Media("image", url="u"), []),
-        (Foreign("w", {"a": 1}), []),
-    ],
-    ids=["text", "thinking", "empty text", "cipher", "media", "foreign"],
-)
+@pytest.mark.parametrize(("block", "said"), [
+    (Text("abc"), [TextDelta(0, "abc")]),
+    (Thinking("abc", {"s": 1}), [ThinkingDelta(0, "abc")]),
+    (Text(""), []),
+    (Thinking("", {"cipher": "x"}), []),
+    (Media("image", url="u"), []),
+    (Foreign("w", {"a": 1}), []),
+], ids=["text", "thinking", "empty text", "cipher", "media", "foreign"])  # fmt: skip
 def test_a_whole_block_is_said_and_ready_at_once(block: Any, said: list[Event]) -> None:
     track = tracker()
     track.reserve(0)

@@ -27,23 +27,20 @@ def losses(writer: Writer) -> list[tuple[str, str]]:
 # ---- names
 
 
-@pytest.mark.parametrize(
-    ("profile", "name", "wire"),
-    [
-        (OPENAI, "get_weather-2", "get_weather-2"),
-        (OPENAI, "9lives", "9lives"),
-        (OPENAI, "a.b", r"a_b_[0-9a-f]{6}"),
-        (OPENAI, "x" * 64, "x" * 64),
-        (OPENAI, "x" * 65, r"x{57}_[0-9a-f]{6}"),
-        (OPENAI, "über", r"_ber_[0-9a-f]{6}"),
-        (OPENAI, "", r"__[0-9a-f]{6}"),
-        (CLAUDE, "x" * 128, "x" * 128),
-        (CLAUDE, "mcp.files/read", r"mcp_files_read_[0-9a-f]{6}"),
-        (GEMINI, "a.b:c-d", r"a\.b:c-d"),
-        (GEMINI, "9lives", r"_9lives_[0-9a-f]{6}"),
-        (resolve_profile("ollama"), "any name at all. " * 9, re.escape("any name at all. " * 9)),
-    ],
-)
+@pytest.mark.parametrize(("profile", "name", "wire"), [
+    (OPENAI, "get_weather-2", "get_weather-2"),
+    (OPENAI, "9lives", "9lives"),
+    (OPENAI, "a.b", r"a_b_[0-9a-f]{6}"),
+    (OPENAI, "x" * 64, "x" * 64),
+    (OPENAI, "x" * 65, r"x{57}_[0-9a-f]{6}"),
+    (OPENAI, "über", r"_ber_[0-9a-f]{6}"),
+    (OPENAI, "", r"__[0-9a-f]{6}"),
+    (CLAUDE, "x" * 128, "x" * 128),
+    (CLAUDE, "mcp.files/read", r"mcp_files_read_[0-9a-f]{6}"),
+    (GEMINI, "a.b:c-d", r"a\.b:c-d"),
+    (GEMINI, "9lives", r"_9lives_[0-9a-f]{6}"),
+    (resolve_profile("ollama"), "any name at all. " * 9, re.escape("any name at all. " * 9)),
+])  # fmt: skip
 def test_names_stay_where_they_are_legal_and_are_mapped_where_not(profile: Profile, name: str, wire: str) -> None:
     writer = Writer(profile)
     sent = writer.map_tool_name(name)
@@ -100,25 +97,22 @@ def test_tools_have_the_first_choice_of_names() -> None:
 # ---- ids
 
 
-@pytest.mark.parametrize(
-    ("provider", "id", "kept"),
-    [
-        ("openai-chat", "call_" + "x" * 59, True),
-        ("openai-chat", "call_" + "x" * 60, False),
-        ("azure-chat", "c" * 40, True),
-        ("azure-chat", "c" * 41, False),
-        ("copilot", "c" * 41, False),
-        ("openrouter", "c" * 41, False),
-        ("anthropic", "toolu_01-A", True),
-        ("anthropic", "c" * 200, True),
-        ("anthropic", "functions.get:0", False),
-        ("anthropic", "a|b", False),
-        ("mistral", "aB3dE6gH9", True),
-        ("mistral", "call_1", False),
-        ("mistral", "aB3dE6gH90", False),
-        ("ollama", "any id | at all", True),
-    ],
-)
+@pytest.mark.parametrize(("provider", "id", "kept"), [
+    ("openai-chat", "call_" + "x" * 59, True),
+    ("openai-chat", "call_" + "x" * 60, False),
+    ("azure-chat", "c" * 40, True),
+    ("azure-chat", "c" * 41, False),
+    ("copilot", "c" * 41, False),
+    ("openrouter", "c" * 41, False),
+    ("anthropic", "toolu_01-A", True),
+    ("anthropic", "c" * 200, True),
+    ("anthropic", "functions.get:0", False),
+    ("anthropic", "a|b", False),
+    ("mistral", "aB3dE6gH9", True),
+    ("mistral", "call_1", False),
+    ("mistral", "aB3dE6gH90", False),
+    ("ollama", "any id | at all", True),
+])  # fmt: skip
 def test_ids_stay_where_they_are_legal(provider: str, id: str, kept: bool) -> None:
     profile = resolve_profile(provider)
     writer = Writer(profile)
@@ -147,40 +141,34 @@ def test_mapped_id_gives_way_to_nobody() -> None:
 # ---- opaque state
 
 
-@pytest.mark.parametrize(
-    ("provider", "model", "origin", "owned"),
-    [
-        ("anthropic", "claude-sonnet-4-5", Origin("anthropic-messages", "anthropic", "claude-sonnet-4-5-20250929"), True),
-        ("anthropic", "claude-sonnet-4-5", Origin("anthropic-messages", "", "claude-sonnet-4-5"), True),
-        ("anthropic", "claude-sonnet-4-5", Origin("anthropic-messages", "anthropic", "claude-opus-4-5"), False),
-        ("anthropic", "claude-sonnet-5-5", Origin("anthropic-messages", "anthropic", "claude-sonnet-5"), False),
-        ("anthropic", "claude-opus-4-1-20250805", Origin("anthropic-messages", "anthropic", "claude-opus-4-1"), True),
-        ("openai-responses", "gpt-5", Origin("openai-responses", "openai-responses", "o3"), True),
-        ("azure-responses", "gpt-5", Origin("openai-responses", "openai-responses", "gpt-5"), False),
-        ("vertex", "gemini-3-pro", Origin("gemini", "gemini", "gemini-3-pro"), False),
-        ("gemini", "gemini-3-pro", Origin("gemini", "gemini", "gemini-2.5-pro"), False),
-        ("openrouter", "anthropic/claude-sonnet-4.5", Origin("openai-chat", "openrouter", "claude-sonnet-4.5"), True),
-        ("openrouter", "anthropic/claude-sonnet-4.5", Origin("openai-chat", "openrouter", "openai/gpt-5"), False),
-        ("openai-chat", "gpt-4o", Origin("ollama-chat"), False),
-        ("openai-chat", "gpt-4o", None, False),
-    ],
-)
+@pytest.mark.parametrize(("provider", "model", "origin", "owned"), [
+    ("anthropic", "claude-sonnet-4-5", Origin("anthropic-messages", "anthropic", "claude-sonnet-4-5-20250929"), True),
+    ("anthropic", "claude-sonnet-4-5", Origin("anthropic-messages", "", "claude-sonnet-4-5"), True),
+    ("anthropic", "claude-sonnet-4-5", Origin("anthropic-messages", "anthropic", "claude-opus-4-5"), False),
+    ("anthropic", "claude-sonnet-5-5", Origin("anthropic-messages", "anthropic", "claude-sonnet-5"), False),
+    ("anthropic", "claude-opus-4-1-20250805", Origin("anthropic-messages", "anthropic", "claude-opus-4-1"), True),
+    ("openai-responses", "gpt-5", Origin("openai-responses", "openai-responses", "o3"), True),
+    ("azure-responses", "gpt-5", Origin("openai-responses", "openai-responses", "gpt-5"), False),
+    ("vertex", "gemini-3-pro", Origin("gemini", "gemini", "gemini-3-pro"), False),
+    ("gemini", "gemini-3-pro", Origin("gemini", "gemini", "gemini-2.5-pro"), False),
+    ("openrouter", "anthropic/claude-sonnet-4.5", Origin("openai-chat", "openrouter", "claude-sonnet-4.5"), True),
+    ("openrouter", "anthropic/claude-sonnet-4.5", Origin("openai-chat", "openrouter", "openai/gpt-5"), False),
+    ("openai-chat", "gpt-4o", Origin("ollama-chat"), False),
+    ("openai-chat", "gpt-4o", None, False),
+])  # fmt: skip
 def test_who_owns_opaque_state(provider: str, model: str, origin: Origin | None, owned: bool) -> None:
     assert Writer(resolve_profile(provider, model)).owns_state(origin) is owned
 
 
-@pytest.mark.parametrize(
-    ("one", "other", "same"),
-    [
-        ("gpt-5", "gpt-5", True),
-        ("gpt-5", "gpt-5-2025-08-07", True),
-        ("anthropic/claude-x", "claude-x", True),
-        ("claude-sonnet-5", "claude-sonnet-5-5", False),
-        ("gpt-5", "gpt-5-mini", False),
-        ("gpt-4", "gpt-4o", False),
-        ("gpt-5", "o3", False),
-    ],
-)
+@pytest.mark.parametrize(("one", "other", "same"), [
+    ("gpt-5", "gpt-5", True),
+    ("gpt-5", "gpt-5-2025-08-07", True),
+    ("anthropic/claude-x", "claude-x", True),
+    ("claude-sonnet-5", "claude-sonnet-5-5", False),
+    ("gpt-5", "gpt-5-mini", False),
+    ("gpt-4", "gpt-4o", False),
+    ("gpt-5", "o3", False),
+])  # fmt: skip
 def test_same_model(one: str, other: str, same: bool) -> None:
     """An alias and its dated snapshot are one model; a name that merely starts alike is another."""
     assert is_same_model(one, other) is same
@@ -202,33 +190,19 @@ def test_state_of_others_is_dropped_and_said_where_it_told_the_model_something()
 # ---- options
 
 
-@pytest.mark.parametrize(
-    ("provider", "model", "options", "sent", "lost"),
-    [
-        ("openai-chat", "gpt-4o", Options(temperature=0.5, top_p=0.9, top_k=4), {"temperature": 0.5, "top_p": 0.9}, ["top_k"]),
-        ("openai-chat", "gpt-5", Options(temperature=1, seed=7, stop=("a",)), {"seed": 7, "stop": ["a"]}, ["temperature"]),
-        ("openai-chat", "gpt-5-chat-latest", Options(temperature=1), {"temperature": 1}, []),
-        ("openai-responses", "gpt-4o", Options(temperature=1, seed=7, stop=("a",)), {"temperature": 1}, ["stop", "seed"]),
-        ("anthropic", "claude-sonnet-4-5", Options(temperature=1.5, top_p=0.9), {"temperature": 1.0}, ["temperature", "top_p"]),
-        ("anthropic", "claude-sonnet-4-5", Options(top_p=0.9, top_k=4), {"top_p": 0.9, "top_k": 4}, []),
-        (
-            "anthropic",
-            "claude-opus-5-5",
-            Options(temperature=1, top_k=4, stop=("a",)),
-            {"stop": ["a"]},
-            ["temperature", "top_k"],
-        ),
-        ("anthropic", "claude-3-5-haiku", Options(temperature=0.1, top_p=0.9), {"temperature": 0.1, "top_p": 0.9}, []),
-        ("gemini", "gemini-2.5-pro", Options(temperature=2, top_k=4), {"temperature": 2, "top_k": 4}, []),
-        (
-            "xai",
-            "grok-4",
-            Options(temperature=0, stop=("a",), presence_penalty=1),
-            {"temperature": 0},
-            ["stop", "presence_penalty"],
-        ),
-    ],
-)
+@pytest.mark.parametrize(("provider", "model", "options", "sent", "lost"), [
+    ("openai-chat", "gpt-4o", Options(temperature=0.5, top_p=0.9, top_k=4), {"temperature": 0.5, "top_p": 0.9}, ["top_k"]),
+    ("openai-chat", "gpt-5", Options(temperature=1, seed=7, stop=("a",)), {"seed": 7, "stop": ["a"]}, ["temperature"]),
+    ("openai-chat", "gpt-5-chat-latest", Options(temperature=1), {"temperature": 1}, []),
+    ("openai-responses", "gpt-4o", Options(temperature=1, seed=7, stop=("a",)), {"temperature": 1}, ["stop", "seed"]),
+    ("anthropic", "claude-sonnet-4-5", Options(temperature=1.5, top_p=0.9), {"temperature": 1.0}, ["temperature", "top_p"]),
+    ("anthropic", "claude-sonnet-4-5", Options(top_p=0.9, top_k=4), {"top_p": 0.9, "top_k": 4}, []),
+    ("anthropic", "claude-opus-5-5", Options(temperature=1, top_k=4, stop=("a",)), {"stop": ["a"]}, ["temperature", "top_k"]),
+    ("anthropic", "claude-3-5-haiku", Options(temperature=0.1, top_p=0.9), {"temperature": 0.1, "top_p": 0.9}, []),
+    ("gemini", "gemini-2.5-pro", Options(temperature=2, top_k=4), {"temperature": 2, "top_k": 4}, []),
+    ("xai", "grok-4", Options(temperature=0, stop=("a",), presence_penalty=1), {"temperature": 0},
+        ["stop", "presence_penalty"]),
+])  # fmt: skip
 def test_sampling_is_kept_dropped_or_clamped_by_the_facts(
     provider: str, model: str, options: Options, sent: dict[str, object], lost: list[str]
 ) -> None:
@@ -237,21 +211,18 @@ def test_sampling_is_kept_dropped_or_clamped_by_the_facts(
     assert losses(writer) == [(name, "options") for name in lost]
 
 
-@pytest.mark.parametrize(
-    ("provider", "model", "asked", "sent"),
-    [
-        ("openai-chat", "gpt-5", "minimal", "minimal"),
-        ("openai-chat", "o3", "minimal", "low"),
-        ("openai-chat", "gpt-5", "max", "xhigh"),
-        ("openai-chat", "gpt-4o", "high", None),
-        ("gemini", "gemini-3-pro-preview", "none", "low"),
-        ("anthropic", "claude-opus-4-6", "xhigh", "high"),
-        ("anthropic", "claude-opus-5", "xhigh", "xhigh"),
-        ("deepseek", "deepseek-v4-pro", "xhigh", "high"),
-        ("xai", "grok-4.6", "none", "low"),
-        ("xai", "grok-4.3", "none", "none"),
-    ],
-)
+@pytest.mark.parametrize(("provider", "model", "asked", "sent"), [
+    ("openai-chat", "gpt-5", "minimal", "minimal"),
+    ("openai-chat", "o3", "minimal", "low"),
+    ("openai-chat", "gpt-5", "max", "xhigh"),
+    ("openai-chat", "gpt-4o", "high", None),
+    ("gemini", "gemini-3-pro-preview", "none", "low"),
+    ("anthropic", "claude-opus-4-6", "xhigh", "high"),
+    ("anthropic", "claude-opus-5", "xhigh", "xhigh"),
+    ("deepseek", "deepseek-v4-pro", "xhigh", "high"),
+    ("xai", "grok-4.6", "none", "low"),
+    ("xai", "grok-4.3", "none", "none"),
+])  # fmt: skip
 def test_effort_moves_to_the_nearest_level(provider: str, model: str, asked: str, sent: str | None) -> None:
     writer = Writer(resolve_profile(provider, model))
     assert encode_effort(Options(effort=asked), writer) == sent  # pyright: ignore[reportArgumentType]
