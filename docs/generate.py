@@ -174,8 +174,8 @@ def render_events() -> str:
     """docs/run.md: one row per event, described by its docstring."""
     rows = [
         (
-            f"`{event.__name__}`",
-            ", ".join(f"`{name}`" for name in event.__struct_fields__),
+            f"`{event.__struct_config__.tag}`",
+            ", ".join(f"`{name}`" for name in event.__struct_encode_fields__),
             re.sub(r"\s+", " ", (event.__doc__ or "").split("\n\n")[0]),
         )
         for event in get_args(RunEvent)

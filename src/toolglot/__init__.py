@@ -49,7 +49,7 @@ if TYPE_CHECKING:
         ApprovalNeeded,
         BlockReady,
         BlockStarted,
-        ContextCut,
+        ContextTruncated,
         ModelSwitched,
         ReplyDone,
         ReplyStarted,
@@ -124,9 +124,9 @@ __all__ = [
     "ConnectionLost",
     "ContentBlocked",
     "Context",
-    "ContextCut",
     "ContextPolicy",
     "ContextTooLong",
+    "ContextTruncated",
     "Conversation",
     "Engine",
     "Facade",
@@ -242,7 +242,7 @@ _HOMES = {
     "LimitExceeded MalformedData MalformedReply MalformedRequest NameConflict InvalidTool NotFound "
     "Overloaded PermissionDenied ProviderError QuotaExceeded RateLimited ReplayMiss ServerFailed TimedOut "
     "ToolError ToolglotError TransportError TruncatedStream UnknownName UsageError LossyEncoding",
-    "events": "ApprovalNeeded BlockReady BlockStarted ContextCut ModelSwitched ReplyDone ReplyStarted Retrying "
+    "events": "ApprovalNeeded BlockReady BlockStarted ContextTruncated ModelSwitched ReplyDone ReplyStarted Retrying "
     "RunDone RunEvent RunResult TextDelta ThinkingDelta ToolCallDelta ToolCallReady ToolCallStarted "
     "ToolFinished ToolOutcome ToolProgress ToolStarted",
     "losses": "Loss Repair",

@@ -1,8 +1,9 @@
 """What a caller sees while a reply streams and while tools run.
 
-Of a reply: `index` is the place of the block in it. Every block ends with `ToolCallReady` (a call) or `BlockReady` (anything
+In a reply, `index` is the position of the block. Every block ends with `ToolCallReady` (a call) or `BlockReady` (anything
 else); the last event is `ReplyDone`.
-Of a run: replies, and between them `ToolStarted` … `ToolFinished` for every call that ran; the last event is `RunDone`.
+A run consists of replies, and between them `ToolStarted` … `ToolFinished` for every call that ran; the last event is `RunDone`.
+Attributes with a `rename` keep their older names in the JSON of `toolglot run --json`.
 """
 
 from typing import Any, Literal
@@ -16,7 +17,7 @@ __all__ = [
     "ApprovalNeeded",
     "BlockReady",
     "BlockStarted",
-    "ContextCut",
+    "ContextTruncated",
     "Event",
     "ModelSwitched",
     "ReplyDone",
@@ -43,35 +44,35 @@ class _Event(msgspec.Struct, frozen=True, tag_field="type", tag=True):
 
 
 class ReplyStarted(_Event, frozen=True, gc=False):
-    """The provider began to answer."""
+    """The provider has started to reply."""
 
     id: str
     model: str
 
 
 class BlockStarted(_Event, frozen=True, gc=False):
-    """State of a text or a thought that is known before its first piece; `block` has no text yet."""
+    """A block of text or reasoning whose opaque state is known before its first delta; `block` has no text yet."""
 
     index: int
     block: Text | Thinking
 
 
 class TextDelta(_Event, frozen=True, gc=False):
-    """More visible text."""
+    """A piece of visible text."""
 
     index: int
     text: str
 
 
 class ThinkingDelta(_Event, frozen=True, gc=False):
-    """More reasoning."""
+    """A piece of reasoning."""
 
     index: int
     text: str
 
 
 class ToolCallStarted(_Event, frozen=True, gc=False):
-    """A call began: its name is known. `freeform`: its input is plain text, not JSON."""
+    """A call has started: its name is known. `freeform`: its input is plain text, not JSON."""
 
     index: int
     id: str
@@ -82,28 +83,28 @@ class ToolCallStarted(_Event, frozen=True, gc=False):
 
 
 class ToolCallDelta(_Event, frozen=True, gc=False):
-    """More of the arguments' text."""
+    """A piece of the arguments' text."""
 
     index: int
     text: str
 
 
 class ToolCallReady(_Event, frozen=True, gc=False):
-    """A call is whole."""
+    """A call is complete."""
 
     index: int
     call: ToolCall
 
 
 class BlockReady(_Event, frozen=True, gc=False):
-    """Any other block is whole."""
+    """A block other than a call is complete."""
 
     index: int
     block: Text | Thinking | Media | Foreign
 
 
 class ReplyDone(_Event, frozen=True, gc=False):
-    """The reply is whole."""
+    """The reply is complete."""
 
     reply: Reply
 
@@ -125,7 +126,7 @@ Event = (
 
 
 class ToolOutcome(msgspec.Struct, frozen=True, gc=False):
-    """How a call went: its result, how long it took, how often it was tried again, what was mended in its arguments."""
+    """How a call went: its result, duration, number of retries, and what was repaired in its arguments."""
 
     call: ToolCall
     result: ToolResult
@@ -139,64 +140,66 @@ class ToolOutcome(msgspec.Struct, frozen=True, gc=False):
 
 
 class ToolStarted(_Event, frozen=True, gc=False):
-    """A call is running."""
+    """A call has started to run."""
 
     call: ToolCall
 
 
 class ToolProgress(_Event, frozen=True, gc=False):
-    """A running tool says how far it is."""
+    """A running tool reports its progress."""
 
     call: ToolCall
     text: str
 
 
 class ToolFinished(_Event, frozen=True, gc=False):
-    """A call is over, whatever came of it."""
+    """A call has its outcome, whether it ran or not."""
 
     outcome: ToolOutcome
 
 
 class ApprovalNeeded(_Event, frozen=True, gc=False):
-    """The run waits for a decision on these calls: it goes on with `resume`."""
+    """The run waits for a decision on these calls; `resume` continues it."""
 
     calls: tuple[ToolCall, ...]
 
 
-class Retrying(_Event, frozen=True, gc=False):
-    """The provider is asked again after a while. Nothing of the failed attempt was shown."""
+class Retrying(_Event, frozen=True, gc=False, rename={"reason": "why"}):
+    """The request is retried after a delay. Nothing of the failed attempt was shown."""
 
-    why: str
+    reason: str
     seconds: float
     attempt: int
 
 
-class ModelSwitched(_Event, frozen=True, gc=False):
-    """The conversation goes on with another model."""
+class ModelSwitched(_Event, frozen=True, gc=False, rename={"reason": "why"}):
+    """The conversation continues with another model."""
 
     model: str
-    why: str
+    reason: str
 
 
-class ContextCut(_Event, frozen=True, gc=False):
-    """The conversation has outgrown its model: requests no longer show its older part. The conversation still has it."""
+class ContextTruncated(
+    _Event, frozen=True, gc=False, tag="ContextCut", rename={"message": "said", "omitted_messages": "left_out"}
+):
+    """The conversation has outgrown the model: requests no longer contain its older part. The conversation still does."""
 
-    said: str
+    message: str
     """What was left out, in a sentence."""
-    left_out: int
-    """Messages that requests no longer show."""
+    omitted_messages: int
+    """Messages that requests no longer contain."""
     before: int
     after: int
-    """Tokens of a request, about."""
+    """Estimated tokens of a request."""
     summary: str = ""
-    """What stands in their place."""
+    """The summary that replaces them."""
 
 
 RunStop = Literal["end", "length", "refusal", "filtered", "error", "max_iterations", "budget", "approval", "interrupted"]
 
 
 class RunResult(msgspec.Struct, frozen=True):
-    """What came of a run. `output`: the structured output where one was asked for."""
+    """The result of a run. `output`: the structured output, if one was requested."""
 
     text: str
     stop: RunStop = "end"
@@ -212,7 +215,7 @@ class RunResult(msgspec.Struct, frozen=True):
     """Calls that wait for approval."""
     iterations: int = 0
     cost: float | None = None
-    """US dollars, where the catalog knows the model's price."""
+    """US dollars, where the model's price is known."""
 
 
 class RunDone(_Event, frozen=True, gc=False):
@@ -221,4 +224,6 @@ class RunDone(_Event, frozen=True, gc=False):
     result: RunResult
 
 
-RunEvent = Event | ToolStarted | ToolProgress | ToolFinished | ApprovalNeeded | Retrying | ModelSwitched | ContextCut | RunDone
+RunEvent = (
+    Event | ToolStarted | ToolProgress | ToolFinished | ApprovalNeeded | Retrying | ModelSwitched | ContextTruncated | RunDone
+)

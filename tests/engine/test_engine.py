@@ -227,7 +227,7 @@ def test_failures_before_a_stream_are_retried(case: str) -> None:
     transport = ScriptedTransport(RETRIED[case], RETRIED[case], HELLO_WORLD)
     events = shown(transport)
     assert [(event.attempt, event.seconds) for event in events[:2]] == [(1, 0.0), (2, 0.0)]
-    assert all(isinstance(event, Retrying) and event.why for event in events[:2])
+    assert all(isinstance(event, Retrying) and event.reason for event in events[:2])
     assert isinstance(events[2], ReplyStarted)
     assert text_of(events) == "Hello world"
     assert len({request.body for request in transport.requests}) == 1

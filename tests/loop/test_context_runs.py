@@ -10,7 +10,7 @@ import pytest
 from toolglot.engine.engine import Engine
 from toolglot.engine.factory import create_engine
 from toolglot.errors import ConnectFailed, ContextTooLong, ProviderError, ToolglotError
-from toolglot.events import ContextCut, ModelSwitched, ReplyDone, ReplyStarted, RunDone, RunEvent, RunResult, ToolFinished
+from toolglot.events import ContextTruncated, ModelSwitched, ReplyDone, ReplyStarted, RunDone, RunEvent, RunResult, ToolFinished
 from toolglot.jsontext import dumps_text
 from toolglot.loop.context_window import SUMMARY_PROMPT, ContextPolicy
 from toolglot.loop.orchestrator import Orchestrator
@@ -70,8 +70,8 @@ def old(turns: int = 8, size: int = 1_200) -> Conversation:
     return Conversation([one for n in range(turns) for one in (user(f"prompt {n}"), assistant(f"answer {n} " + "a" * size))])
 
 
-def cuts_of(events: Sequence[RunEvent]) -> list[ContextCut]:
-    return [event for event in events if isinstance(event, ContextCut)]
+def cuts_of(events: Sequence[RunEvent]) -> list[ContextTruncated]:
+    return [event for event in events if isinstance(event, ContextTruncated)]
 
 
 def streamed(talker: Orchestrator, prompt: str = "go") -> list[RunEvent]:
@@ -204,20 +204,20 @@ def test_a_cut_is_an_event_before_the_reply_and_a_loss_in_the_result(context: Co
     model = Model()
     events = streamed(agent("anthropic", model.tap(), context=context, conversation=old()))
     [cut] = cuts_of(events)
-    assert isinstance(events[0], ContextCut)
+    assert isinstance(events[0], ContextTruncated)
     assert isinstance(events[1], ReplyStarted)
-    assert how in cut.said
-    assert f"{cut.left_out} older messages" in cut.said
+    assert how in cut.message
+    assert f"{cut.omitted_messages} older messages" in cut.message
     assert cut.after < 1_500 < cut.before
     [loss] = [loss for loss in result_of(events).losses if loss.where == "context"]
-    assert loss.reason == cut.said
-    assert str(cut.left_out) in loss.subject
+    assert loss.reason == cut.message
+    assert str(cut.omitted_messages) in loss.subject
     assert cut.summary == ("They looked at things." if how == "summarized" else "")
 
 
 def test_a_cut_in_the_middle_of_a_loop_comes_between_the_tools_and_the_next_reply() -> None:
     events = streamed(agent("anthropic", Model(12).tap(), tools=[look], context=TRIM, config=MANY))
-    places = [at for at, event in enumerate(events) if isinstance(event, ContextCut)]
+    places = [at for at, event in enumerate(events) if isinstance(event, ContextTruncated)]
     assert len(places) >= 2
     for at in places:
         assert isinstance(events[at - 1], ToolFinished | ReplyDone)
@@ -231,7 +231,7 @@ def test_the_model_is_told_that_something_is_missing() -> None:
     [cut] = cuts_of(events)
     first = model.seen[0].messages[0]
     assert HERE in first.text
-    assert str(cut.left_out) in first.text
+    assert str(cut.omitted_messages) in first.text
     assert model.seen[0].messages[-1].text.endswith("the new prompt")
     assert len(talker.conversation) == 16 + 2
 
@@ -250,7 +250,7 @@ def test_a_request_for_more_than_nothing_says_how_many_messages() -> None:
     long = Model(1)
     talker = agent("openai-chat", long.tap(), tools=[look], context=ContextPolicy(budget=20))
     events = streamed(talker, "go " + "g" * 4_000)
-    assert [cut.said for cut in cuts_of(events) if cut.left_out == 0] == []
+    assert [cut.message for cut in cuts_of(events) if cut.omitted_messages == 0] == []
     assert long.summed == []
 
 
@@ -331,8 +331,8 @@ def test_a_model_that_gives_no_summary_is_trimmed_and_that_is_said(reply: Reply)
     events = streamed(agent("openai-chat", tap, context=COMPACT, conversation=old()))
     [cut] = cuts_of(events)
     assert cut.summary == ""
-    assert "left out" in cut.said
-    assert "no summary" in cut.said
+    assert "left out" in cut.message
+    assert "no summary" in cut.message
     assert result_of(events).text == "done"
     assert result_of(events).usage.input == sum(max(1, len(request.body) // 4) for request in tap.requests), "it was paid for"
 
@@ -380,8 +380,8 @@ def test_a_hook_sums_up_in_the_place_of_the_model(slow: bool) -> None:
     talker = agent("openai-chat", tap, context=COMPACT, conversation=old(), summarize=later if slow else at_once)
     [cut] = cuts_of(streamed(talker))
     assert len(given) == 1
-    assert list(given[0]) == talker.conversation[: cut.left_out]
-    assert cut.summary == f"{cut.left_out} things were said"
+    assert list(given[0]) == talker.conversation[: cut.omitted_messages]
+    assert cut.summary == f"{cut.omitted_messages} things were said"
     assert cut.summary in model.seen[0].messages[0].text
     assert (model.summed, len(tap.requests)) == ([], 1)
 
@@ -398,7 +398,7 @@ def test_a_hook_is_given_what_is_left_out_and_nothing_else() -> None:
         "openai-chat", Model(9).tap(), tools=[look], context=COMPACT, summarize=summarize, conversation=old(2), config=MANY
     )
     cuts = cuts_of(streamed(talker, "the prompt of the turn"))
-    assert [len(messages) for messages in given] == [cut.left_out for cut in cuts]
+    assert [len(messages) for messages in given] == [cut.omitted_messages for cut in cuts]
     assert not any(message.text == "the prompt of the turn" for message in given[-1])
 
 
@@ -410,7 +410,7 @@ def test_a_hook_that_has_nothing_to_say_leaves_a_trimmed_conversation(empty: str
     model = Model()
     talker = agent("openai-chat", model.tap(), context=COMPACT, conversation=old(), summarize=silent)
     [cut] = cuts_of(streamed(talker))
-    assert (cut.summary, "left out" in cut.said) == ("", True)
+    assert (cut.summary, "left out" in cut.message) == ("", True)
     assert HERE in model.seen[0].messages[0].text
 
 
@@ -420,7 +420,7 @@ def test_an_error_of_ours_in_a_hook_is_a_summary_that_failed() -> None:
 
     events = streamed(agent("openai-chat", Model().tap(), context=COMPACT, conversation=old(), summarize=summarize))
     [cut] = cuts_of(events)
-    assert "no summary service" in cut.said
+    assert "no summary service" in cut.message
     assert result_of(events).text == "done"
 
 
@@ -521,7 +521,7 @@ def test_a_refused_request_is_summed_up_where_that_is_the_policy() -> None:
     events = streamed(agent("openai-chat", tap, conversation=old()))
     assert len(tap.requests) == 3
     assert len(model.summed) == 1
-    assert isinstance(events[0], ContextCut)
+    assert isinstance(events[0], ContextTruncated)
     assert [type(event) for event in events].count(ReplyStarted) == 1
 
 
@@ -633,8 +633,8 @@ def test_a_cut_and_a_fall_are_told_in_order() -> None:
         conversation=old(),
         context=ContextPolicy(when_full="trim"),
     )
-    told = [event for event in streamed(talker) if isinstance(event, ContextCut | ModelSwitched)]
-    assert [type(event) for event in told] == [ContextCut, ModelSwitched]
+    told = [event for event in streamed(talker) if isinstance(event, ContextTruncated | ModelSwitched)]
+    assert [type(event) for event in told] == [ContextTruncated, ModelSwitched]
 
 
 @LIVE
@@ -789,7 +789,7 @@ def test_a_reader_that_leaves_after_a_cut_leaves_a_valid_conversation() -> None:
 
     async def play() -> str:
         events = talker.stream("go")
-        assert isinstance(await anext(events), ContextCut)
+        assert isinstance(await anext(events), ContextTruncated)
         await events.aclose()
         check(talker.conversation, everywhere=False)
         return (await talker.run("on")).text
@@ -930,7 +930,7 @@ def test_measured_after_a_cut_says_what_the_event_said() -> None:
     talker = agent("openai-chat", Model(9).tap(), tools=[look], context=TRIM, conversation=old(2), config=MANY)
     events = streamed(talker)
     measured = run(talker.context_usage())
-    assert measured.omitted_messages == cuts_of(events)[-1].left_out
+    assert measured.omitted_messages == cuts_of(events)[-1].omitted_messages
     assert measured.budget == 1_500
     assert abs(sum(measured.parts.values()) - measured.total) < measured.total * 0.1
 

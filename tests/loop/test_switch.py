@@ -372,7 +372,7 @@ def test_a_fallback_is_announced() -> None:
     events = run(gathered(talker.stream("say x")))
     [switched] = [event for event in events if isinstance(event, ModelSwitched)]
     assert "gemini" in switched.model
-    assert "verload" in switched.why
+    assert "verload" in switched.reason
     assert isinstance(events[-1], RunDone)
 
 

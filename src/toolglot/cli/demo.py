@@ -144,7 +144,7 @@ async def _run_prompt(printer: Printer, agent: Orchestrator, prompt: str, row: _
                 note = f"  ←  {tool_result.text}  {event.outcome.seconds * 1000:.0f} ms{attempts}"
                 writer.write_line(note, "red" if tool_result.is_error else "dim")
             case Retrying():
-                writer.write_line(f"  …  retrying in {event.seconds:.1f} s: {event.why}", "yellow")
+                writer.write_line(f"  …  retrying in {event.seconds:.1f} s: {event.reason}", "yellow")
             case ReplyDone():
                 writer.end_line()
             case RunDone():

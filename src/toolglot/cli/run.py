@@ -19,7 +19,7 @@ from toolglot.cli.startup import Flags, prepare, require_key
 from toolglot.engine.model_list import describe_error
 from toolglot.errors import ToolglotError
 from toolglot.events import (
-    ContextCut,
+    ContextTruncated,
     ModelSwitched,
     Retrying,
     RunDone,
@@ -115,11 +115,11 @@ class _TextPresenter:
                 head = f"{symbol} {outcome.call.name} {outcome.seconds:.2f} s"
                 self._print_note(f"{head}  {shorten(outcome.result.text, 100)}", color)
             case Retrying():
-                self._print_note(f"retrying in {event.seconds:.1f} s: {event.why}", "33")
+                self._print_note(f"retrying in {event.seconds:.1f} s: {event.reason}", "33")
             case ModelSwitched():
-                self._print_note(f"continuing with {event.model}: {event.why}", "33")
-            case ContextCut():
-                self._print_note(event.said, "33")
+                self._print_note(f"continuing with {event.model}: {event.reason}", "33")
+            case ContextTruncated():
+                self._print_note(event.message, "33")
             case RunDone():
                 self._end_line()
                 result = event.result

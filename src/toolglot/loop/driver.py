@@ -192,9 +192,9 @@ class Driver:
             return []
         event, usage = fitted
         self._count_usage(usage, self._requests.engine_state().engine.profile.price)
-        self.add_losses([Loss(count_phrase(event.left_out), "context", event.said)])
-        fields = {"left_out": event.left_out, "before": event.before, "after": event.after}
-        log.info("the context was truncated: %s", event.said, extra=fields)
+        self.add_losses([Loss(count_phrase(event.omitted_messages), "context", event.message)])
+        fields = {"left_out": event.omitted_messages, "before": event.before, "after": event.after}
+        log.info("the context was truncated: %s", event.message, extra=fields)
         return [event]
 
     async def _shorten(self, error: ToolglotError) -> list[RunEvent]:

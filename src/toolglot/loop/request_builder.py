@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from toolglot.engine.engine import EngineState
 from toolglot.errors import ToolglotError, UsageError
-from toolglot.events import ContextCut
+from toolglot.events import ContextTruncated
 from toolglot.loop.agent_core import AgentCore
 from toolglot.loop.context_window import SUMMARY_PROMPT, Truncation, count_phrase, elide_middle, render_transcript
 from toolglot.loop.conversation_state import ConversationState
@@ -126,7 +126,7 @@ class RequestBuilder:
         budget = self._budget()
         return (was_rejected and agent.context.when_full != "off") or (budget is not None and tokens > budget)
 
-    async def fit_context(self, *, was_rejected: bool = False) -> tuple[ContextCut, Usage] | None:
+    async def fit_context(self, *, was_rejected: bool = False) -> tuple[ContextTruncated, Usage] | None:
         """Leave out older messages; the event that tells of it and what the summary cost. None if nothing can be left out."""
         agent, conversation, meter = self._agent, self._state.conversation, self._state.meter
         policy, profile = agent.context, agent.engine.profile
@@ -148,7 +148,7 @@ class RequestBuilder:
         after = self._estimated_tokens = meter.estimate_tokens(conversation, profile, overhead)
         omitted = truncation.omitted_count(conversation)
         text = f"{count_phrase(omitted)} {'summarized' if summary else 'left out'}: about {before:,} tokens, {budget:,} fit"
-        return ContextCut(text + (f" ({problem})" if problem else ""), omitted, before, after, summary), usage
+        return ContextTruncated(text + (f" ({problem})" if problem else ""), omitted, before, after, summary), usage
 
     async def _summarize(self, truncation: Truncation, budget: int) -> tuple[str, Usage, str]:
         """A summary of what is going to be left out, what it cost, and why there is none."""

@@ -23,7 +23,7 @@ from toolglot.events import (
     ApprovalNeeded,
     BlockReady,
     BlockStarted,
-    ContextCut,
+    ContextTruncated,
     ModelSwitched,
     ReplyDone,
     ReplyStarted,
@@ -79,7 +79,7 @@ EVENTS: list[RunEvent] = [
     outcome(),
     Retrying("busy", 2.0, 1),
     ModelSwitched("other:model", "it failed"),
-    ContextCut("2 older messages are left out", 2, 100, 50, "they spoke"),
+    ContextTruncated("2 older messages are left out", 2, 100, 50, "they spoke"),
     RunDone(RunResult("Some", usage=Usage(12, 3), losses=(LOSS,), iterations=2)),
 ]
 
@@ -129,7 +129,7 @@ class TestEvents:
         [
             (Retrying("busy", 2.0, 1), "retrying in 2.0 s: busy"),
             (ModelSwitched("other:model", "it failed"), "continuing with other:model: it failed"),
-            (ContextCut("2 older messages are left out", 2, 100, 50), "2 older messages are left out"),
+            (ContextTruncated("2 older messages are left out", 2, 100, 50), "2 older messages are left out"),
             (BlockReady(0, Media("image", "image/png", "aGk=")), "[image image/png, 3 bytes]"),
             (BlockReady(0, Media("file", url="https://x")), "[file"),
             (BlockReady(0, Foreign("gemini", {"type": "code"})), "[gemini code] · /show 1"),
@@ -174,7 +174,7 @@ class TestEvents:
 
     def test_a_summary_is_folded(self) -> None:
         screen, _ = a_screen()
-        screen.show_event(ContextCut("cut", 1, 2, 1, "they spoke"))
+        screen.show_event(ContextTruncated("cut", 1, 2, 1, "they spoke"))
         assert [one.text for one in screen.folded_texts] == ["they spoke"]
 
 
@@ -243,7 +243,7 @@ class TestNothingIsObeyed:
             BlockReady(4, Foreign(HOSTILE, {"type": HOSTILE})),
             Retrying(HOSTILE, 1, 1),
             ModelSwitched(HOSTILE, HOSTILE),
-            ContextCut(HOSTILE, 1, 1, 1),
+            ContextTruncated(HOSTILE, 1, 1, 1),
             RunDone(RunResult("", losses=(Loss(HOSTILE, HOSTILE, HOSTILE),))),
         ]
         screen, out = a_screen(100, moves=moves, settings=ChatSettings(thinking=thinking))
@@ -395,7 +395,7 @@ class TestLosses:
     def test_what_a_cut_has_said_is_not_said_again(self) -> None:
         said = "2 older messages are summed up: about 357 tokens, 267 fit"
         loss = Loss("2 older messages", "context", said)
-        assert shown([ContextCut(said, 2, 357, 200), RunDone(RunResult("", losses=(loss,)))]).count(said) == 1
+        assert shown([ContextTruncated(said, 2, 357, 200), RunDone(RunResult("", losses=(loss,)))]).count(said) == 1
 
 
 class TestMovingLines:

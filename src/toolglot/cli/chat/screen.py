@@ -18,7 +18,7 @@ from toolglot.cli.styled import Line, cell_width, chop
 from toolglot.config.settings import ChatSettings
 from toolglot.events import (
     BlockReady,
-    ContextCut,
+    ContextTruncated,
     ModelSwitched,
     Retrying,
     RunDone,
@@ -187,12 +187,12 @@ class Screen:
             case ToolFinished():
                 self._show_outcome(event)
             case Retrying():
-                self.note(f"retrying in {event.seconds:.1f} s: {event.why}", "yellow")
+                self.note(f"retrying in {event.seconds:.1f} s: {event.reason}", "yellow")
             case ModelSwitched():
-                self.note(f"continuing with {event.model}: {event.why}", "yellow")
-            case ContextCut():
-                self._truncation_notes.add(event.said)
-                self.note(event.said, "yellow")
+                self.note(f"continuing with {event.model}: {event.reason}", "yellow")
+            case ContextTruncated():
+                self._truncation_notes.add(event.message)
+                self.note(event.message, "yellow")
                 if event.summary:
                     self.fold("summary of the older part", event.summary)
             case RunDone():
