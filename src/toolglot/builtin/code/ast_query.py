@@ -111,7 +111,10 @@ class AstQuery:
             if self._is_expired():
                 self.complete = False
                 break
-            if self._accepts_pattern(language) and (file := self._search_file(path, language, limit)):
+            if language not in self._pattern_checks:
+                answer = self._run_task(ParseTask(language, self.pattern))
+                self._pattern_checks[language] = answer or ParseAnswer(error="the parser fails on it")
+            if not self._pattern_checks[language].error and (file := self._search_file(path, language, limit)):
                 yield file
         errors = [(language, answer.error) for language, answer in self._pattern_checks.items() if answer.error]
         if errors and len(errors) == len(self._pattern_checks):
@@ -161,12 +164,6 @@ class AstQuery:
         is_named = self._globs is not None and not language and not all(negated for negated, _ in self._globs.patterns)
         return self._language if language == self._language or is_named else ""
 
-    def _accepts_pattern(self, language: str) -> bool:
-        if language not in self._pattern_checks:
-            answer = self._run_task(ParseTask(language, self.pattern))
-            self._pattern_checks[language] = answer or ParseAnswer(error="the parser fails on it")
-        return not self._pattern_checks[language].error
-
     def _search_file(self, path: str, language: str, limit: int) -> AstFileMatches | None:
         try:
             data, opened = self._state.workspace.read(path, MAX_FILE_SIZE)
@@ -182,8 +179,16 @@ class AstQuery:
         word = "" if language in CASE_INSENSITIVE else self._required_word
         if word.isascii() and word.encode() not in data and detect_bom(data) is None and len(data) <= MAX_FILE_SIZE:
             return None
-        document = self._decode_source(data)
-        if document is None or word not in document.text:
+        document = decode_document(data) if len(data) <= MAX_FILE_SIZE else None
+        if document is None or has_lone_surrogate(document.text):
+            if self._is_single_file:
+                is_large = len(data) > MAX_FILE_SIZE
+                problem = f"is larger than {MAX_FILE_SIZE >> 20} MB" if is_large else "is not a text file"
+                code = "file_too_large" if is_large else "not_text"
+                raise ToolError(f"{self._path!r} {problem}, so it is not parsed", code=code)
+            self.omitted_count += 1
+            return None
+        if word not in document.text:
             return None
         task = ParseTask(language, self.pattern, document.text, limit, self.single_names, self.multi_names)
         answer = self._run_task(task)
@@ -191,19 +196,6 @@ class AstQuery:
             self.failed_paths.append(replace_surrogates(self._state.display_path(opened.path)))
             return None
         return AstFileMatches(path, opened, language, document, answer.spans, answer.is_truncated) if answer.spans else None
-
-    def _decode_source(self, data: bytes) -> Document | None:
-        """Decode a file; None leaves it out. Raises ToolError for a file that was asked for by name."""
-        document = decode_document(data) if len(data) <= MAX_FILE_SIZE else None
-        if document is not None and not has_lone_surrogate(document.text):
-            return document
-        if not self._is_single_file:
-            self.omitted_count += 1
-            return None
-        if len(data) > MAX_FILE_SIZE:
-            message = f"{self._path!r} is larger than {MAX_FILE_SIZE >> 20} MB, so it is not parsed"
-            raise ToolError(message, code="file_too_large")
-        raise ToolError(f"{self._path!r} is not a text file, so it is not parsed", code="not_text")
 
     def _run_task(self, task: ParseTask) -> ParseAnswer | None:
         """Return the parser's answer; None if it failed."""

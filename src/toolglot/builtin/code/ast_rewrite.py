@@ -166,45 +166,42 @@ def _draft_files(query: AstQuery, replacement: str, limit: int) -> list[_Draft]:
     """Return all files that change, with their new texts. Raises ToolError where that is too much for one call."""
     drafts: list[_Draft] = []
     total = size = 0
+    template, names = replacement.removesuffix("\n").removesuffix("\r"), query.capture_names  # the line has its own end
     for file in query.iter_files(limit + 1):
         total += len(file.spans)
         if total > limit or file.is_truncated:
             message = f"the pattern matches more than {limit} times; narrow the pattern or search a smaller directory"
             raise ToolError(message, kind="limit", code="too_many_matches")
-        draft = _rewrite_file(file, replacement, query.capture_names)
-        if draft.new_text != file.document.text:
-            drafts.append(draft)
-            size += len(draft.new_text)
+        text, is_crlf = file.document.text, file.document.format.newline == "crlf"
+        parts: list[str] = []
+        position = count = nested = 0
+        for span in sorted(file.spans, key=lambda span: (span.start, -span.end)):
+            if span.start < position:
+                nested += 1
+                continue
+            code = _fill_template(convert_newlines(template, "crlf") if is_crlf else template, span, file, names)
+            parts += (text[position : span.start], code)
+            position, count = span.end, count + 1
+        new_text = "".join([*parts, text[position:]])
+        if new_text != text:
+            drafts.append(_Draft(file, new_text, count, nested))
+            size += len(new_text)
         if len(drafts) > MAX_FILES or size > MAX_BYTES:
             message = f"more than {MAX_FILES} files or {MAX_BYTES >> 20} MB would change; search a smaller directory"
             raise ToolError(message, kind="limit", code="too_many_matches")
     return drafts
 
 
-def _rewrite_file(source: AstFileMatches, replacement: str, names: set[str]) -> _Draft:
-    text = source.document.text
-    template = replacement.removesuffix("\n").removesuffix("\r")  # the line of the match has its own line ending
-    template = convert_newlines(template, "crlf") if source.document.format.newline == "crlf" else template
-    parts: list[str] = []
-    position = count = nested = 0
-    for span in sorted(source.spans, key=lambda span: (span.start, -span.end)):
-        if span.start < position:
-            nested += 1
-            continue
-        parts += (text[position : span.start], _fill_template(template, span, text, source.language, names))
-        position, count = span.end, count + 1
-    return _Draft(source, "".join([*parts, text[position:]]), count, nested)
-
-
-def _fill_template(template: str, span: Span, text: str, language: str, names: set[str]) -> str:
+def _fill_template(template: str, span: Span, file: AstFileMatches, names: set[str]) -> str:
     """Return the replacement of one match. Its lines, and those of captured code, get the indentation of their new place."""
+    text = file.document.text
     outer = _indentation_at(text, span.start)
     template = re.sub(r"\n(?!\r?\n)", "\n" + outer, template)
 
     def insert(variable: re.Match[str]) -> str:
         name = variable[1] or variable[2]
         if name not in names:
-            if language in DOLLAR_LANGUAGES:
+            if file.language in DOLLAR_LANGUAGES:
                 return variable[0]
             known = ", ".join(f"${name}" for name in sorted(names)) or "nothing"
             message = f"the replacement uses {variable[0]}, but the pattern captures only {known}"

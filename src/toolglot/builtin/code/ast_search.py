@@ -2,12 +2,11 @@
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator
 
 import msgspec
 
 from toolglot.builtin.arguments import check_minimum, path_target
-from toolglot.builtin.code.ast_query import AstFileMatches, AstQuery, render_notes
+from toolglot.builtin.code.ast_query import AstQuery, render_notes
 from toolglot.builtin.search.walk import replace_surrogates
 from toolglot.builtin.tool_state import ToolState, to_data
 from toolglot.tools.context import Context
@@ -102,8 +101,25 @@ def _collect_matches(state: ToolState, query: AstQuery, path: str, limit: int) -
     matches: list[AstMatch] = []
     truncated, files = False, 0
     for file in query.iter_files(limit + 1):
-        remaining = limit - len(matches)
-        matches += _build_matches(state, file, remaining)
+        remaining, text = limit - len(matches), file.document.text
+        line_starts = [0, *(match.end() for match in re.finditer("\n", text))]
+        for span in file.spans[:remaining]:
+            line, end_line = bisect_right(line_starts, span.start), bisect_right(line_starts, span.end)
+            captures = {name: text[start : min(end, start + MAX_MATCH_LENGTH)] for name, (start, end) in span.captures.items()}
+            matches.append(
+                AstMatch(
+                    path=replace_surrogates(state.display_path(file.opened.path)),
+                    absolute=replace_surrogates(str(file.opened.path)),
+                    language=file.language,
+                    line=line,
+                    column=span.start - line_starts[line - 1] + 1,
+                    end_line=end_line,
+                    end_column=span.end - line_starts[end_line - 1] + 1,
+                    text=text[span.start : min(span.end, span.start + MAX_MATCH_LENGTH)],
+                    truncated=span.end - span.start > MAX_MATCH_LENGTH,
+                    captures=captures,
+                )
+            )
         files += remaining > 0
         if len(file.spans) > remaining:
             truncated = True
@@ -121,25 +137,6 @@ def _collect_matches(state: ToolState, query: AstQuery, path: str, limit: int) -
         left_out=query.omitted_count,
         note="" if matches else query.note,
     )
-
-
-def _build_matches(state: ToolState, file: AstFileMatches, limit: int) -> Iterator[AstMatch]:
-    text = file.document.text
-    line_starts = [0, *(match.end() for match in re.finditer("\n", text))]
-    for span in file.spans[:limit]:
-        line, end_line = bisect_right(line_starts, span.start), bisect_right(line_starts, span.end)
-        yield AstMatch(
-            path=replace_surrogates(state.display_path(file.opened.path)),
-            absolute=replace_surrogates(str(file.opened.path)),
-            language=file.language,
-            line=line,
-            column=span.start - line_starts[line - 1] + 1,
-            end_line=end_line,
-            end_column=span.end - line_starts[end_line - 1] + 1,
-            text=text[span.start : min(span.end, span.start + MAX_MATCH_LENGTH)],
-            truncated=span.end - span.start > MAX_MATCH_LENGTH,
-            captures={name: text[start : min(end, start + MAX_MATCH_LENGTH)] for name, (start, end) in span.captures.items()},
-        )
 
 
 def _render_result(result: AstSearchResult, multi_names: set[str]) -> str:

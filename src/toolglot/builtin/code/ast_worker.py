@@ -66,7 +66,12 @@ class ParseAnswer(msgspec.Struct):
 def worker(source: IO[bytes] | None = None, sink: IO[bytes] | None = None) -> None:
     """Answer tasks until stdin ends: one line of JSON each way."""
     if source is None:
-        _set_limits()
+        import resource
+
+        limits = {resource.RLIMIT_AS: _MEMORY_LIMIT, resource.RLIMIT_CORE: 0, resource.RLIMIT_CPU: CPU_SECONDS}
+        for name, limit in limits.items():
+            with suppress(OSError, ValueError):  # a system without this limit
+                resource.setrlimit(name, (limit, limit))
     output = sink or sys.stdout.buffer
     for line in source or sys.stdin.buffer:
         task = msgspec.json.decode(line, type=ParseTask)
@@ -81,22 +86,18 @@ def worker(source: IO[bytes] | None = None, sink: IO[bytes] | None = None) -> No
         output.flush()
 
 
-def _set_limits() -> None:
-    import resource
-
-    limits = {resource.RLIMIT_AS: _MEMORY_LIMIT, resource.RLIMIT_CORE: 0, resource.RLIMIT_CPU: CPU_SECONDS}
-    for name, limit in limits.items():
-        with suppress(OSError, ValueError):  # a system without this limit
-            resource.setrlimit(name, (limit, limit))
-
-
 def _find_matches(task: ParseTask, text: str) -> ParseAnswer:
     from ast_grep_py import SgRoot
 
     root = SgRoot(text, task.language).root()
     nodes = root.find_all(pattern=task.pattern)
-    if not nodes and task.language == "c" and (kind := _c_expression_kind(task.pattern)):
-        nodes = root.find_all(pattern={"context": _C_WRAPPER.format(task.pattern), "selector": kind, "strictness": "smart"})
+    if not nodes and task.language == "c":  # outside of a function, C reads a call as a type
+        source = _C_WRAPPER.format(METAVARIABLE.sub("A", task.pattern))
+        statements = SgRoot(source, "c").root().find_all(kind="expression_statement")
+        if len(statements) == 1:
+            kind = statements[0].children()[0].kind()
+            context = _C_WRAPPER.format(task.pattern)
+            nodes = root.find_all(pattern={"context": context, "selector": kind, "strictness": "smart"})
     spans: list[Span] = []
     for node in nodes[: task.limit]:
         captures: dict[str, tuple[int, int]] = {}
@@ -108,15 +109,6 @@ def _find_matches(task: ParseTask, text: str) -> ParseAnswer:
                 captures[name] = (parts[0].range().start.index, parts[-1].range().end.index)
         spans.append(Span(node.range().start.index, node.range().end.index, captures))
     return ParseAnswer(spans, len(nodes) > task.limit)
-
-
-def _c_expression_kind(pattern: str) -> str:
-    """Return the node kind of a C expression; "" if the pattern is none. Outside of a function, C reads a call as a type."""
-    from ast_grep_py import SgRoot
-
-    source = _C_WRAPPER.format(METAVARIABLE.sub("A", pattern))
-    statements = SgRoot(source, "c").root().find_all(kind="expression_statement")
-    return statements[0].children()[0].kind() if len(statements) == 1 else ""
 
 
 def _check_pattern(task: ParseTask) -> ParseAnswer:

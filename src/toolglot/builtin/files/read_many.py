@@ -142,33 +142,27 @@ class _FileSelection:
 
 def _read_files(state: ToolState, selection: _FileSelection, context: Context | None) -> ReadManyResult:
     files, skipped, remaining, done = list[FileContent](), selection.skipped, MAX_TOTAL_BYTES, 0
+    root = str(state.workspace.root).rstrip("/") + "/"
     for path in list(selection.paths)[:MAX_FILES]:
         if remaining <= 0 or (context is not None and context.is_cancelled):
             break
         done += 1
-        match _read_file(state, path, min(MAX_FILE_BYTES, remaining)):
-            case FileContent() as file:
-                files.append(file)
-                remaining -= len(file.text)
-            case skip:
-                skipped.append(skip)
+        name, limit = replace_surrogates(path.removeprefix(root)), min(MAX_FILE_BYTES, remaining)
+        try:
+            with state.workspace.open_file(path) as opened:
+                data, size = read_all(opened.fd, limit + 1), opened.status.st_size
+                if b"\0" in data[:BINARY_PROBE_SIZE]:
+                    skipped.append(SkippedFile(name, f"a binary file of {size} bytes"))
+                    continue
+                if len(data) <= limit:  # seen as a whole, so it may be edited
+                    state.mark_seen(opened.path, opened.version)
+                text = data[:limit].decode("utf-8", "replace")
+                files.append(FileContent(name, replace_surrogates(str(opened.path)), size, text, len(data) > limit))
+                remaining -= len(text)
+        except ToolError as e:
+            skipped.append(SkippedFile(name, str(e)))
     matched = len(selection.paths)
     return ReadManyResult(files=tuple(files), skipped=tuple(skipped[:MAX_SKIPPED]), matched=matched, left_out=matched - done)
-
-
-def _read_file(state: ToolState, path: str, limit: int) -> FileContent | SkippedFile:
-    name = replace_surrogates(path.removeprefix(str(state.workspace.root).rstrip("/") + "/"))
-    try:
-        with state.workspace.open_file(path) as opened:
-            data = read_all(opened.fd, limit + 1)
-            if b"\0" in data[:BINARY_PROBE_SIZE]:
-                return SkippedFile(name, f"a binary file of {opened.status.st_size} bytes")
-            if len(data) <= limit:  # seen as a whole, so it may be edited
-                state.mark_seen(opened.path, opened.version)
-            text = data[:limit].decode("utf-8", "replace")
-            return FileContent(name, replace_surrogates(str(opened.path)), opened.status.st_size, text, len(data) > limit)
-    except ToolError as e:
-        return SkippedFile(name, str(e))
 
 
 def _render_files(result: ReadManyResult) -> str:

@@ -4,7 +4,6 @@ import os
 import re
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from heapq import nsmallest
 from itertools import compress
 from typing import Annotated, Literal
@@ -122,7 +121,15 @@ class GlobSearch:
             local = "" if by_name else prefix[root.prefix_length :]
             if max_depth is not None and local.count("/") >= max_depth:
                 directory.subdirectories.clear()
-            self._record(prefix, _filter_entries(directory.files, local, test), with_times)
+            for entry in _filter_entries(directory.files, local, test):
+                path = prefix + entry.name
+                if with_times:
+                    try:
+                        status = entry.stat(follow_symlinks=False)
+                    except OSError:  # it has gone meanwhile
+                        continue
+                    self._status[path] = status.st_size, status.st_mtime_ns
+                self.paths.append(path)
             ignored = [entry for entry in directory.ignored if not entry.is_dir(follow_symlinks=False)]
             self.ignored_directories += len(directory.ignored) - len(ignored)
             self.ignored += len(_filter_entries(ignored, local, test))
@@ -144,16 +151,6 @@ class GlobSearch:
         flags = re.DOTALL if self._case_sensitive else re.DOTALL | re.IGNORECASE
         return by_name, build_regex_test(map(glob_to_regex, globs), flags)
 
-    def _record(self, prefix: str, entries: _Entries, with_times: bool) -> None:
-        if not with_times:
-            self.paths += [prefix + entry.name for entry in entries]
-            return
-        for entry in entries:
-            with suppress(OSError):  # it has gone meanwhile
-                status = entry.stat(follow_symlinks=False)
-                self._status[prefix + entry.name] = status.st_size, status.st_mtime_ns
-                self.paths.append(prefix + entry.name)
-
     def rank_files(self, order: Order, limit: int | None = None) -> list[tuple[str, int, int]]:
         """Return the first matches as (path, size, mtime in ns); size and time are 0 if times were not recorded."""
         if order == "name":
@@ -165,6 +162,26 @@ class GlobSearch:
             recent = {path: mtime for path, (_, mtime) in self._status.items() if mtime >= threshold}
             paths = sorted(self.paths, key=lambda path: (path not in recent, -recent.get(path, 0), path))
         return [(path, *self._status.get(path, (0, 0))) for path in paths[:limit]]
+
+    def build_result(self, pattern: str, root: SearchRoot, order: Order, limit: int) -> GlobResult:
+        files: list[GlobFile] = []
+        for path, size, mtime_ns in self.rank_files(order, limit):
+            if not mtime_ns and (status := stat_beneath(root.root_fd, path)) is not None:
+                size, mtime_ns = status.st_size, status.st_mtime_ns
+            absolute = replace_surrogates(f"{root.root_path}/{path}")
+            files.append(GlobFile(replace_surrogates(path), absolute, size, mtime_ns / 1e9))
+        return GlobResult(
+            pattern=pattern,
+            path=replace_surrogates(root.path),
+            order=order,
+            files=tuple(files),
+            total=len(self.paths),
+            truncated=len(self.paths) > len(files),
+            ignored=self.ignored,
+            ignored_folders=self.ignored_directories,
+            missed=self.missed,
+            complete=self.complete,
+        )
 
 
 def _filter_entries(entries: _Entries, prefix: str, test: BatchTest | None) -> _Entries:
@@ -221,33 +238,10 @@ def glob_tools(state: ToolState) -> list[Tool]:
         )
         with open_search_root(state, path) as root:
             search.run(root, start_deadline(context), with_times=order != "name")
-            limit = min(max_results or MAX_RESULTS, MAX_RESULTS)
-            files = tuple(_build_file(root, *file) for file in search.rank_files(order, limit))
-        result = _build_result(search, pattern, root, order, files)
+            result = search.build_result(pattern, root, order, min(max_results or MAX_RESULTS, MAX_RESULTS))
         return ToolOutput(_render_text(state, result), to_data(result))
 
     return [glob]
-
-
-def _build_result(search: GlobSearch, pattern: str, root: SearchRoot, order: Order, files: tuple[GlobFile, ...]) -> GlobResult:
-    return GlobResult(
-        pattern=pattern,
-        path=replace_surrogates(root.path),
-        order=order,
-        files=files,
-        total=len(search.paths),
-        truncated=len(search.paths) > len(files),
-        ignored=search.ignored,
-        ignored_folders=search.ignored_directories,
-        missed=search.missed,
-        complete=search.complete,
-    )
-
-
-def _build_file(root: SearchRoot, path: str, size: int, mtime_ns: int) -> GlobFile:
-    if not mtime_ns and (status := stat_beneath(root.root_fd, path)) is not None:
-        size, mtime_ns = status.st_size, status.st_mtime_ns
-    return GlobFile(replace_surrogates(path), replace_surrogates(f"{root.root_path}/{path}"), size, mtime_ns / 1e9)
 
 
 def _render_text(state: ToolState, result: GlobResult) -> str:

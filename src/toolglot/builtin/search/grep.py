@@ -6,8 +6,7 @@ Every search ends: after a timeout, after a limit of output, or when the call is
 import os
 import re
 import stat
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import Annotated, Literal
 
 import msgspec
@@ -91,7 +90,7 @@ class GrepResult(msgspec.Struct, frozen=True, kw_only=True):
     """How the engine's pattern syntax differs from ripgrep's."""
 
 
-class _View(msgspec.Struct, kw_only=True):
+class _View(msgspec.Struct):
     """Which part of the matches a call wants to see, and how. Raises ToolError for numbers that are out of range."""
 
     limit: int
@@ -175,15 +174,10 @@ class _GrepTool:
             after: Lines of context to show after each match (0-100, default 0).
             max_results: Maximum number of lines or files to show (default 250, 0 for the limit of 10000).
         """
-        view = _View(
-            limit=max_results,
-            skip=skip,
-            before=before or 0,
-            after=after or 0,
-            auto_context=auto_context and mode == "content" and before is None and after is None,
-            only_matching=only_matching,
-            line_numbers=line_numbers,
-        )
+        is_auto = auto_context and mode == "content" and before is None and after is None
+        view = _View(max_results, skip, before or 0, after or 0, is_auto, only_matching, line_numbers)
+        if file_type and not re.fullmatch(r"[A-Za-z0-9_+-]{1,40}", file_type):  # it becomes part of ripgrep's options
+            raise unknown_type_error(file_type)
         limit = UNLIMITED if max_per_file is None else check_minimum("max_per_file", max_per_file, 1)
         query = GrepQuery(
             pattern=_check_pattern(pattern, "pattern", multiline=multiline),
@@ -201,16 +195,22 @@ class _GrepTool:
         return self._search(path or ".", query, view)
 
     def _search(self, path: str, query: GrepQuery, view: _View) -> ToolOutput:
-        if query.file_type and not re.fullmatch(r"[A-Za-z0-9_+-]{1,40}", query.file_type):
-            raise unknown_type_error(query.file_type)
-        with _open_target(self._state, path) as (root, is_file):
-            query = msgspec.structs.replace(
-                query,
-                root_fd=root.root_fd,
-                directory="" if is_file else root.relative,
-                file=root.relative if is_file else "",
-            )
-            program = find_ripgrep(self._state, query.root_fd) if self._engine != "python" else ""
+        state = self._state
+        entry = state.workspace.inspect(path)
+        if entry is None:
+            raise missing_file_error(state, path)
+        is_file = not stat.S_ISDIR(entry.status.st_mode)
+        if is_file:
+            with state.workspace.open_file(path) as opened:
+                if opened.status.st_size > MAX_FILE_SIZE:
+                    message = f"{path!r} is larger than {MAX_FILE_SIZE >> 20} MB; read parts of it instead"
+                    raise ToolError(message, kind="limit", code="file_too_large")
+                if b"\0" in os.read(opened.fd, BINARY_PROBE_SIZE):
+                    raise ToolError(f"{path!r} is a binary file; only text can be searched", code="not_text")
+        with open_root_of(state, entry) as root:
+            location = {"file": root.relative} if is_file else {"directory": root.relative}
+            query = msgspec.structs.replace(query, root_fd=root.root_fd, **location)
+            program = find_ripgrep(state, query.root_fd) if self._engine != "python" else ""
             if self._engine == "ripgrep" and not program:
                 message = "ripgrep (rg) is not installed, is too old, or cannot be confined by this kernel"
                 raise ToolError(message, code="missing_program")
@@ -221,9 +221,9 @@ class _GrepTool:
                 raise ToolError(message, kind="timeout", code="search_timeout")
             matches.files.sort(key=lambda file: file.path)
             if query.mode == "files":
-                times = {file.path: _modified_ns(query.root_fd, file.path) for file in matches.files[:MAX_RESULTS]}
+                times = {file.path: _read_mtime_ns(root, file.path) for file in matches.files[:MAX_RESULTS]}
                 matches.files.sort(key=lambda file: (-times.get(file.path, 0), file.path))
-            result = _build_result(self._state, root, query, matches, view)
+            result = _build_result(state, root, query, matches, view)
         return ToolOutput(_render_text(result, view), to_data(result))
 
 
@@ -241,26 +241,8 @@ def _check_pattern(pattern: str, name: str, *, multiline: bool = False) -> str:
     return pattern
 
 
-@contextmanager
-def _open_target(state: ToolState, path: str) -> Generator[tuple[SearchRoot, bool]]:
-    """Open the root of what is searched; tell whether that is a single file. Raises ToolError."""
-    entry = state.workspace.inspect(path)
-    if entry is None:
-        raise missing_file_error(state, path)
-    is_file = not stat.S_ISDIR(entry.status.st_mode)
-    if is_file:
-        with state.workspace.open_file(path) as opened:
-            if opened.status.st_size > MAX_FILE_SIZE:
-                message = f"{path!r} is larger than {MAX_FILE_SIZE >> 20} MB; read parts of it instead"
-                raise ToolError(message, kind="limit", code="file_too_large")
-            if b"\0" in os.read(opened.fd, BINARY_PROBE_SIZE):
-                raise ToolError(f"{path!r} is a binary file; only text can be searched", code="not_text")
-    with open_root_of(state, entry) as root:
-        yield root, is_file
-
-
-def _modified_ns(root_fd: int, path: str) -> int:
-    status = stat_beneath(root_fd, path)
+def _read_mtime_ns(root: SearchRoot, path: str) -> int:
+    status = stat_beneath(root.root_fd, path)
     return status.st_mtime_ns if status else 0
 
 
@@ -268,11 +250,19 @@ def _modified_ns(root_fd: int, path: str) -> int:
 
 
 def _build_result(state: ToolState, root: SearchRoot, query: GrepQuery, matches: GrepMatches, view: _View) -> GrepResult:
-    files, total, count = _select_page(matches, query.mode, view)
+    files, total, count = matches.files[view.skip : view.skip + view.limit], len(matches.files), 0
+    if query.mode == "content":  # then a page is made of lines
+        files, total = [], 0
+        for file in matches.files:
+            start, total = view.skip - total, total + file.count
+            if lines := file.lines[max(start, 0) : max(start + view.limit, 0)]:
+                files.append(FileMatches(file.path, file.count, lines))
+                count += len(lines)
+    else:
+        count = len(files)
     auto_context = view.auto_context and 1 <= total <= 3
     before, after = (50, 50) if auto_context and total == 1 else (15, 15) if auto_context else (view.before, view.after)
     context_lines = (0, 0) if view.only_matching else (before, after)
-    prefix = "" if root.root_path == str(state.workspace.root).rstrip("/") else f"{root.root_path}/"
     # A file that reached the limit of this call may have more matches than were counted.
     is_capped = query.with_lines and query.limit_per_file == view.match_limit
     is_exact = not (is_capped and any(file.count >= view.match_limit for file in matches.files))
@@ -280,7 +270,7 @@ def _build_result(state: ToolState, root: SearchRoot, query: GrepQuery, matches:
         pattern=query.pattern,
         path=replace_surrogates(root.path),
         mode=query.mode,
-        files=tuple(_build_file(state, root, file, prefix, context_lines) for file in files),
+        files=tuple(_build_file(state, root, file, *context_lines) for file in files),
         total=total,
         total_lines=sum(file.count for file in matches.files) if query.mode != "files" else 0,
         shown=count,
@@ -296,28 +286,32 @@ def _build_result(state: ToolState, root: SearchRoot, query: GrepQuery, matches:
     )
 
 
-def _select_page(matches: GrepMatches, mode: str, view: _View) -> tuple[list[FileMatches], int, int]:
-    """Return the files to show, the number of all results, and the number of results shown."""
-    start, stop = view.skip, view.skip + view.limit
-    if mode != "content":
-        files = matches.files[start:stop]
-        return files, len(matches.files), len(files)
-    files, total, count = list[FileMatches](), 0, 0
-    for file in matches.files:
-        first, total = total, total + file.count
-        if lines := file.lines[max(start - first, 0) : max(stop - first, 0)]:
-            files.append(FileMatches(file.path, file.count, lines))
-            count += len(lines)
-    return files, total, count
-
-
-def _build_file(state: ToolState, root: SearchRoot, file: FileMatches, prefix: str, context_lines: tuple[int, int]) -> GrepFile:
+def _build_file(state: ToolState, root: SearchRoot, file: FileMatches, before: int, after: int) -> GrepFile:
     absolute = f"{root.root_path}/{file.path}"
-    lines = [GrepLine(number, _shorten_line(text, at), True, tuple(parts)) for number, text, parts, at in file.lines]
-    if any(context_lines) and lines:
-        lines = _add_context(state, absolute, lines, *context_lines)
-    mtime = _modified_ns(root.root_fd, file.path) / 1e9
-    return GrepFile(replace_surrogates(prefix + file.path), replace_surrogates(absolute), file.count, mtime, tuple(lines))
+    path = file.path if root.root_path == str(state.workspace.root).rstrip("/") else absolute
+    lines = {number: GrepLine(number, _shorten_line(text, at), True, tuple(parts)) for number, text, parts, at in file.lines}
+    if (before or after) and lines:
+        numbers = {number for match in lines for number in range(match - before, match + after + 1)}
+        last = max(numbers)
+        # The file may have gone or changed since the search: then there is no context.
+        with (
+            suppress(ToolError, OSError),
+            state.workspace.open_file(absolute) as opened,
+            os.fdopen(os.dup(opened.fd), "rb") as content,
+        ):
+            for number, raw in enumerate(content, 1):
+                if number > last:
+                    break
+                if number in numbers and number not in lines:
+                    text = raw.removesuffix(b"\n").decode("utf-8", "replace")
+                    lines[number] = GrepLine(number, _shorten_line(text), False)
+    return GrepFile(
+        replace_surrogates(path),
+        replace_surrogates(absolute),
+        file.count,
+        _read_mtime_ns(root, file.path) / 1e9,
+        tuple(lines[number] for number in sorted(lines)),
+    )
 
 
 def _shorten_line(text: str, match_start: int = 0) -> str:
@@ -332,30 +326,20 @@ def _shorten_line(text: str, match_start: int = 0) -> str:
     return f"{before}{text[start:end]}{after}"
 
 
-def _add_context(state: ToolState, path: str, lines: list[GrepLine], before: int, after: int) -> list[GrepLine]:
-    """Add the lines around matches, read from the file itself."""
-    numbers = {number for line in lines for number in range(line.line - before, line.line + after + 1)}
-    by_number = {line.line: line for line in lines}
-    last = max(numbers)
-    # The file may have gone or changed since the search: then there is no context.
-    with suppress(ToolError, OSError), state.workspace.open_file(path) as opened, os.fdopen(os.dup(opened.fd), "rb") as file:
-        for number, raw in enumerate(file, 1):
-            if number > last:
-                break
-            if number in numbers and number not in by_number:
-                text = raw.removesuffix(b"\n").decode("utf-8", "replace")
-                by_number[number] = GrepLine(number, _shorten_line(text), False)
-    return [by_number[number] for number in sorted(by_number)]
-
-
 def _render_text(result: GrepResult, view: _View) -> str:
-    match result.mode:
-        case "files":
-            lines = [file.path for file in result.files]
-        case "count":
-            lines = [f"{file.path}:{file.count}" for file in result.files]
-        case _:
-            lines = list(_render_content(result, view))
+    """Write `path:line:text` for matches and `path-line-text` for context, groups separated by `--`, as grep does."""
+    lines: list[str] = []
+    has_groups = bool(result.before or result.after) and not view.only_matching
+    for file in result.files:
+        if result.mode != "content":
+            lines.append(file.path if result.mode == "files" else f"{file.path}:{file.count}")
+        last = -1
+        for line in file.lines:
+            if has_groups and lines and (last < 0 or line.line > last + 1):
+                lines.append("--")
+            last, mark = line.line, ":" if line.is_match else "-"
+            head = f"{file.path}{mark}{line.line}{mark}" if view.line_numbers else f"{file.path}{mark}"
+            lines += [head + text for text in (map(_shorten_line, line.matches) if view.only_matching else (line.text,))]
     unit = "matching lines" if result.mode == "content" else "files"
     if result.truncated:
         total = f"{result.total}" if result.exact else f"at least {result.total}"
@@ -370,19 +354,3 @@ def _render_text(result: GrepResult, view: _View) -> str:
     if result.note:
         lines.append(f"[{result.note}]")
     return "\n".join(lines)
-
-
-def _render_content(result: GrepResult, view: _View) -> Iterator[str]:
-    """Yield `path:line:text` for matches and `path-line-text` for context, groups separated by `--`, as grep does."""
-    has_groups = bool(result.before or result.after) and not view.only_matching
-    is_first = True
-    for file in result.files:
-        last = -1
-        for line in file.lines:
-            if has_groups and not is_first and (last < 0 or line.line > last + 1):
-                yield "--"
-            last, is_first = line.line, False
-            mark = ":" if line.is_match else "-"
-            head = f"{file.path}{mark}{line.line}{mark}" if view.line_numbers else f"{file.path}{mark}"
-            for text in map(_shorten_line, line.matches) if view.only_matching else (line.text,):
-                yield head + text

@@ -69,36 +69,35 @@ def find_ripgrep(state: ToolState, root_fd: int) -> str:
     roots = tuple(str(root.path).rstrip("/") + "/" for root in state.workspace.roots)
     if program.startswith(roots) or real_path.startswith(roots):
         return ""
-    return real_path if _read_version(real_path, root_fd) >= _MIN_VERSION else ""
-
-
-def _read_version(program: str, root_fd: int) -> int:
-    """Return the major version, asked once per program file; 0 if it does not run."""
-    key = program, os.stat(program).st_mtime_ns
-    if key not in _version_cache:
-        version = 0
+    key = real_path, os.stat(real_path).st_mtime_ns
+    if key not in _version_cache:  # asked once per program file
+        _version_cache[key] = 0
         with suppress(OSError, ProcessStopped), tempfile.TemporaryFile() as stdin, tempfile.TemporaryFile() as errors:
-            process = start_confined(program, ["--no-config", "--version"], root_fd, stdin, errors)
-            output = b"".join(read_output(process, start_deadline(None, 5)))
-            if match := re.match(rb"ripgrep (\d{1,4})\.", output):
-                version = int(match[1])
-        _version_cache[key] = version
-    return _version_cache[key]
+            process = start_confined(real_path, ["--no-config", "--version"], root_fd, stdin, errors)
+            if match := re.match(rb"ripgrep (\d{1,4})\.", b"".join(read_output(process, start_deadline(None, 5)))):
+                _version_cache[key] = int(match[1])
+    return real_path if _version_cache[key] >= _MIN_VERSION else ""
 
 
 def search_with_ripgrep(program: str, query: GrepQuery) -> GrepMatches:
     """Search with this ripgrep. Raises ToolError."""
     # Only --json tells the lines apart, which excluding lines and counting lines of multi-line matches need.
     use_json = query.with_lines or bool(query.exclude) or query.multiline
-    parse = _parse_json if use_json else _parse_paths if query.mode == "files" else _parse_counts
     matches = GrepMatches("ripgrep")
     with tempfile.TemporaryFile() as stdin, tempfile.TemporaryFile() as errors, _write_ignore_file(query) as ignore:
         arguments = [*_BASE_OPTIONS, *_build_options(query, use_json), f"--ignore-file=/proc/self/fd/{ignore.fileno()}"]
         arguments += [f"--regexp={query.pattern}", "--", f"./{query.file or query.directory}"]
         process = start_confined(program, arguments, query.root_fd, stdin, errors, ignore.fileno())
         extra_scope = load_extra_scope(query.root_fd) if query.respect_ignore else None
+        output = read_output(process, query.should_stop)
+        if use_json:
+            files = _parse_json(output)
+        elif query.mode == "files":
+            files = (_make_file(path, 1, []) for path in split_records(output, b"\0"))
+        else:
+            files = _parse_counts(output)
         try:
-            for file in parse(read_output(process, query.should_stop)):
+            for file in files:
                 if query.file or _is_included(file.path, query, extra_scope):
                     matches.files.append(file)
         except ProcessStopped:
@@ -224,26 +223,18 @@ def _parse_json(chunks: Iterator[bytes]) -> Iterator[FileMatches]:
         if event.type == "begin":
             lines = []
         elif event.type == "match" and data.lines is not None:
-            lines += _split_match(data.lines.raw, data.line_number or 0, data.submatches)
+            start = 0  # a match over several lines is one event: each line gets its part of the submatches
+            for number, line in enumerate(data.lines.raw.removesuffix(b"\n").split(b"\n"), data.line_number or 0):
+                spans = [(max(sub.start - start, 0), min(sub.end - start, len(line))) for sub in data.submatches]
+                spans = [(a, b) for a, b in spans if a <= min(b, len(line)) and b >= 0]
+                first = spans[0][0] if spans else 0
+                matches = [_decode(line[a:b]) for a, b in spans if b > a]
+                lines.append((number, _decode(line), matches, len(_decode(line[:first]))))
+                start += len(line) + 1
         elif event.type == "end" and lines and data.path is not None:
             # ripgrep searches a file up to its first NUL; one near the start makes it binary for us
             if data.binary_offset is None or data.binary_offset >= BINARY_PROBE_SIZE:
                 yield _make_file(data.path.raw, len(lines), lines)
-
-
-def _split_match(raw: bytes, number: int, submatches: list[_RgSubmatch]) -> Iterator[MatchedLine]:
-    """Yield the lines of a matched block, each with its part of the submatches."""
-    start = 0
-    for line in raw.removesuffix(b"\n").split(b"\n"):
-        spans = [(max(sub.start - start, 0), min(sub.end - start, len(line))) for sub in submatches if sub.end >= start]
-        spans = [(a, b) for a, b in spans if a <= b and a <= len(line)]
-        first = spans[0][0] if spans else 0
-        yield number, _decode(line), [_decode(line[a:b]) for a, b in spans if b > a], len(_decode(line[:first]))
-        number, start = number + 1, start + len(line) + 1
-
-
-def _parse_paths(chunks: Iterator[bytes]) -> Iterator[FileMatches]:
-    return (_make_file(path, 1, []) for path in split_records(chunks, b"\0"))
 
 
 def _parse_counts(chunks: Iterator[bytes]) -> Iterator[FileMatches]:

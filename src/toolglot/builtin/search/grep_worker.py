@@ -46,11 +46,16 @@ def run_task(task: dict[str, Any], emit: Emit) -> None:
         return
     walk = Walk(task["root_fd"], task["directory"], respect_gitignore=task["ignore"], respect_extra_ignore=task["ignore"])
     for path, data in _read_files(walk, task):
-        text = _decode_text(data)
-        matches: list[Any] = []
-        for number, line, spans in (_match_blocks if task["multiline"] else _match_lines)(regex, text):
+        nul = data.find(b"\0")
+        if 0 <= nul < BINARY_PROBE_SIZE:
+            continue
+        # Like ripgrep, stop at a NUL further down.
+        text = (data if nul < 0 else data[:nul]).decode("utf-8", "surrogateescape")
+        matches: list[Any] = []  # as `MatchedLine`
+        for number, line, spans in _match_text(regex, text, multiline=task["multiline"]):
             if exclude is None or not exclude.search(line):
-                matches.append(_encode_line(number, line, spans) if task["with_lines"] else None)
+                parts = [replace_surrogates(line[start:end]) for start, end in spans if end > start]
+                matches.append([number, replace_surrogates(line), parts, len(replace_surrogates(line[: spans[0][0]]))])
                 if len(matches) >= task["limit_per_file"]:
                     break
         if matches:
@@ -76,23 +81,14 @@ def _read_files(walk: Walk, task: dict[str, Any]) -> Iterator[tuple[str, bytes]]
                 continue
 
 
-def _decode_text(data: bytes) -> str:
-    """Return what ripgrep would search: nothing of a binary file, otherwise everything before the first NUL."""
-    nul = data.find(b"\0")
-    if 0 <= nul < BINARY_PROBE_SIZE:
-        return ""
-    return (data if nul < 0 else data[:nul]).decode("utf-8", "surrogateescape")
-
-
-def _match_lines(regex: re.Pattern[str], text: str) -> Iterator[tuple[int, str, Spans]]:
-    for number, line in enumerate(text.removesuffix("\n").split("\n") if text else (), 1):
-        if regex.search(line):
-            yield number, line, [match.span() for match in regex.finditer(line)]
-
-
-def _match_blocks(regex: re.Pattern[str], text: str) -> Iterator[tuple[int, str, Spans]]:
+def _match_text(regex: re.Pattern[str], text: str, *, multiline: bool) -> Iterator[tuple[int, str, Spans]]:
     """Yield every line that a match touches, with the parts of the matches that are in it."""
     lines = text.removesuffix("\n").split("\n") if text else []
+    if not multiline:
+        for number, line in enumerate(lines, 1):
+            if spans := [match.span() for match in regex.finditer(line)]:
+                yield number, line, spans
+        return
     starts = [0, *accumulate(len(line) + 1 for line in lines)]
     touched: dict[int, Spans] = {}
     for match in regex.finditer(text):
@@ -100,13 +96,7 @@ def _match_blocks(regex: re.Pattern[str], text: str) -> Iterator[tuple[int, str,
         index = bisect_right(starts, start) - 1
         while index < len(lines) and (starts[index] < end or starts[index] <= start):
             offset = starts[index]
-            span = (max(start - offset, 0), min(end - offset, len(lines[index])))
-            touched.setdefault(index, []).append(span)
+            touched.setdefault(index, []).append((max(start - offset, 0), min(end - offset, len(lines[index]))))
             index += 1
-    return ((index + 1, lines[index], touched[index]) for index in sorted(touched))
-
-
-def _encode_line(number: int, line: str, spans: Spans) -> list[Any]:
-    """Return the line as a `MatchedLine`: number, text, matched texts, start of the first match."""
-    matches = [replace_surrogates(line[start:end]) for start, end in spans if end > start]
-    return [number, replace_surrogates(line), matches, len(replace_surrogates(line[: spans[0][0]])) if spans else 0]
+    for index in sorted(touched):
+        yield index + 1, lines[index], touched[index]

@@ -2,6 +2,7 @@
 
 import os
 import stat
+from contextlib import suppress
 from typing import Annotated, Literal
 
 import msgspec
@@ -23,6 +24,7 @@ MAX_SCANNED = 50_000
 MAX_ENTRIES = 10_000
 MAX_DEPTH = 50
 MAX_PATTERNS = 200
+EntryKind = Literal["file", "folder", "link", "other"]
 
 
 class DirectoryEntry(msgspec.Struct, frozen=True):
@@ -30,7 +32,7 @@ class DirectoryEntry(msgspec.Struct, frozen=True):
 
     path: str
     name: str
-    kind: Literal["file", "folder", "link", "other"]
+    kind: EntryKind
     size: int
     mtime: float
     depth: int
@@ -129,7 +131,15 @@ def _build_listing(
             complete = False
             break
     entries = tree.flatten()
-    page = tuple(_make_displayable(entry) for entry in entries[skip : skip + limit])
+    page = tuple(
+        msgspec.structs.replace(
+            entry,
+            path=replace_surrogates(entry.path),
+            name=replace_surrogates(entry.name),
+            target=replace_surrogates(entry.target),
+        )
+        for entry in entries[skip : skip + limit]
+    )
     listing = DirectoryListing(
         path=replace_surrogates(root.path),
         entries=page,
@@ -156,13 +166,21 @@ class _EntryTree:
         local = directory.path[self._prefix_length :]
         depth = local.count("/") + 2 if local else 1
         children: list[DirectoryEntry] = []
-        for kind, entries in (("folder", directory.subdirectories), ("file", directory.files), ("other", directory.others)):
+        kinds: list[tuple[EntryKind, list[os.DirEntry[str]]]]
+        kinds = [("folder", directory.subdirectories), ("file", directory.files), ("other", directory.others)]
+        for kind, entries in kinds:
             for entry in sorted(entries, key=lambda entry: entry.name):
                 path = f"{local}/{entry.name}" if local else entry.name
                 if self._excludes and not self._excludes.admits(path):
                     self.ignored += 1
-                else:
-                    children.append(_build_entry(directory.fd, entry, path, kind, depth))
+                    continue
+                entry_kind, size, mtime, target = kind, 0, 0.0, ""
+                with suppress(OSError):  # it has gone meanwhile
+                    status = entry.stat(follow_symlinks=False)
+                    size, mtime = status.st_size, status.st_mtime
+                    if stat.S_ISLNK(status.st_mode):
+                        entry_kind, target = "link", os.readlink(entry.name, dir_fd=directory.fd)
+                children.append(DirectoryEntry(path, entry.name, entry_kind, size, mtime, depth, target))
         self.ignored += len(directory.ignored)
         self.count += len(children)
         self._children[local] = children
@@ -177,25 +195,6 @@ class _EntryTree:
             if entry.kind == "folder":
                 entries += self.flatten(entry.path)
         return entries
-
-
-def _build_entry(directory_fd: int, entry: os.DirEntry[str], path: str, kind: str, depth: int) -> DirectoryEntry:
-    size, mtime, target = 0, 0.0, ""
-    try:
-        status = entry.stat(follow_symlinks=False)
-        size, mtime = status.st_size, status.st_mtime
-        if stat.S_ISLNK(status.st_mode):
-            kind, target = "link", os.readlink(entry.name, dir_fd=directory_fd)
-    except OSError:
-        pass  # it has gone meanwhile
-    return DirectoryEntry(path, entry.name, kind, size, mtime, depth, target)  # pyright: ignore[reportArgumentType]
-
-
-def _make_displayable(entry: DirectoryEntry) -> DirectoryEntry:
-    if entry.path.isascii() and entry.target.isascii():
-        return entry
-    path, name, target = map(replace_surrogates, (entry.path, entry.name, entry.target))
-    return msgspec.structs.replace(entry, path=path, name=name, target=target)
 
 
 _SUFFIXES = {"folder": "/", "link": " -> {0.target}", "file": " ({0.size} bytes)", "other": " (not a regular file)"}

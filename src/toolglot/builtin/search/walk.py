@@ -116,9 +116,16 @@ class Walk:
         excluded: set[int] = set()
         if not self._special_names.isdisjoint(names):
             excluded = {index for index, name in enumerate(names) if name in self._skip_names}
-            scope = self._nested_scope(fd, key, scope, names) if self._respect_gitignore else scope
-        scopes = [rules for rules in (scope, self._extra_scope) if rules]
-        excluded |= self._find_ignored(entries, names, f"{key}/" if key else "", scopes)
+            scope = self._load_scope(fd, key, scope, names) if self._respect_gitignore else scope
+        prefix = f"{key}/" if key else ""
+        if not "".join(names).isascii():
+            names = [to_byte_key(name) for name in names]
+        for rules in filter(None, (scope, self._extra_scope)):
+            # Most names appear in no rule, so candidates are found in bulk first.
+            for index in rules.find_candidates(prefix, names) - excluded:
+                name = names[index]
+                if rules.ignores(prefix + name, name, entries[index].is_dir(follow_symlinks=False)):
+                    excluded.add(index)
         kept, ignored = entries, list[os.DirEntry[str]]()
         if excluded:
             kept = [entry for index, entry in enumerate(entries) if index not in excluded]
@@ -134,19 +141,7 @@ class Walk:
                     others.append(entry)
         return Directory(path, fd, files, subdirectories, others, ignored), scope
 
-    def _find_ignored(self, entries: _Entries, names: list[str], prefix: str, scopes: list[IgnoreScope]) -> set[int]:
-        """Return the indices of ignored entries. Most names appear in no rule, so candidates are found in bulk first."""
-        ignored: set[int] = set()
-        if scopes and not "".join(names).isascii():
-            names = [to_byte_key(name) for name in names]
-        for scope in scopes:
-            for index in scope.find_candidates(prefix, names) - ignored:
-                name = names[index]
-                if scope.ignores(prefix + name, name, entries[index].is_dir(follow_symlinks=False)):
-                    ignored.add(index)
-        return ignored
-
-    def _nested_scope(self, fd: int, key: str, scope: IgnoreScope | None, names: list[str]) -> IgnoreScope | None:
+    def _load_scope(self, fd: int, key: str, scope: IgnoreScope | None, names: list[str]) -> IgnoreScope | None:
         """Return the rules inside of a directory. As in git, a nested repository does not see the rules above it."""
         if ".git" in names and key != to_byte_key(self._start):
             scope = self._parent_scope

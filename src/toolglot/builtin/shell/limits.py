@@ -77,18 +77,14 @@ def _parent_group() -> Path | None:
         has_limit = (trial / "pids.max").exists()
         with suppress(OSError):
             trial.rmdir()
-        if has_limit:
-            _remove_stale(parent)
-            return parent
+        if not has_limit:
+            continue
+        for group in parent.glob("toolglot-*-*"):  # of processes that were killed before they could remove them
+            if not Path("/proc", group.name.split("-")[1]).exists():
+                with suppress(OSError):
+                    group.rmdir()
+        return parent
     return None
-
-
-def _remove_stale(parent: Path) -> None:
-    """Remove the groups of processes that were killed before they could do it."""
-    for path in parent.glob("toolglot-*-*"):
-        if not Path("/proc", path.name.split("-")[1]).exists():
-            with suppress(OSError):
-                path.rmdir()
 
 
 def describe_process_limit() -> str:

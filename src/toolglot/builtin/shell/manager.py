@@ -12,12 +12,12 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
 from toolglot.base_errors import SessionNotFound
-from toolglot.builtin.files.workspace import Root
 from toolglot.builtin.shell.limits import describe_process_limit
 from toolglot.builtin.shell.output import Excerpt, OutputLimit, make_excerpt
 from toolglot.builtin.shell.protected_paths import ProtectedSnapshot, ProtectionReport, find_protected, revert_changes
@@ -92,7 +92,7 @@ class ShellManager:
     def state(self) -> ToolState:
         state = self._state_ref()
         if state is None:
-            raise _closed_error()
+            raise _over_error()
         return state
 
     def close(self) -> None:
@@ -140,11 +140,18 @@ class ShellManager:
         spills.mkdir(mode=0o700, exist_ok=True)
         level = SandboxLevel.NONE if escalated else self.level
         roots, names = self._workspace.roots, self._workspace.protected_names
+        protected: dict[Path, None] = {}
+        if level is SandboxLevel.BUBBLEWRAP:
+            for root in roots:
+                for name in find_protected(root.path, cwd, names) if root.writable else ():
+                    path = Path(os.path.realpath(root.path / name))  # a link of such a name protects what it leads to
+                    if path.exists() and any(path.is_relative_to(root.path) and path != root.path for root in roots):
+                        protected[path] = None
         return Confinement(
             level=level,
             roots=roots,
             scratch=self._scratch,
-            protected_paths=_find_read_only(roots, cwd, names) if level is SandboxLevel.BUBBLEWRAP else (),
+            protected_paths=tuple(protected),
             hidden_paths=self._hidden,
             readable_paths=(Path(os.path.realpath(spills)),),
             network=self.options.network,
@@ -165,7 +172,7 @@ class ShellManager:
 
         with self._lock:
             if self._is_closed:
-                raise _closed_error()
+                raise _over_error()
             if sum(other.session.is_running for other in self._jobs.values()) >= MAX_RUNNING:
                 message = f"{MAX_RUNNING} commands are running: end one of them first"
                 raise ToolError(message, kind="limit", code="too_many_sessions")
@@ -175,21 +182,18 @@ class ShellManager:
         except BaseException:
             self._jobs.pop(session.handle, None)
             raise
-        self._forget_old()
-
-    def new_handle(self) -> str:
-        with self._lock:
-            self._count += 1
-            return str(self._count)
-
-    def _forget_old(self) -> None:
-        with self._lock:
+        with self._lock:  # forget old commands
             ended = [job for job in self._jobs.values() if not job.session.is_running]
             for job in ended[: max(0, len(ended) - MAX_ENDED)]:
                 del self._jobs[job.session.handle]
             spilled = [job for job in ended if job.session.output.spill_path is not None]
             for job in spilled[: max(0, len(spilled) - MAX_SPILLS)]:
                 job.session.output.delete_spill()
+
+    def new_handle(self) -> str:
+        with self._lock:
+            self._count += 1
+            return str(self._count)
 
     # ---- running and ended commands
 
@@ -231,11 +235,9 @@ class ShellManager:
         """Return the result of a command so far. `excerpt`: another part of the output than all of it."""
         session, confinement = job.session, job.confinement
         report = self._revert_changes(job)
-        notes = [*_describe_report(report, self._workspace.root), *self._update_cwd(job)]
         excerpt = excerpt or make_excerpt(*session.output.read_from(0), limit)
         is_running = session.is_running
-        if not is_running and session.exit_code:
-            notes += _explain_failure(excerpt.text, confinement)
+        notes = self._collect_notes(job, report, excerpt.text)
         stdout, stderr = (
             make_excerpt(*buffer.read_from(0), limit).text if buffer else "" for buffer in (session.stdout, session.stderr)
         )
@@ -251,7 +253,7 @@ class ShellManager:
             signal=None if is_running else signal_from_exit_code(session.exit_code),
             ended=session.end_reason,
             timed_out=session.end_reason in ("timeout", "inactivity"),
-            seconds=round(_elapsed_seconds(session), 4),
+            seconds=round(_measure_seconds(session), 4),
             output=excerpt.text,
             head=excerpt.head,
             tail=excerpt.tail,
@@ -271,20 +273,34 @@ class ShellManager:
             notes=notes,
         )
 
-    def _update_cwd(self, job: Job) -> list[str]:
-        """Make the next command run where this one ended; return a note if that is not in the workspace."""
-        session, state = job.session, self.state
+    def _collect_notes(self, job: Job, report: ProtectionReport, output: str) -> list[str]:
+        """Return what the model should know besides the output; make the next command run where this one ended."""
+        session, state, confinement = job.session, self.state, job.confinement
+        notes = [f"{state.display_path(old)} is protected: it was moved to {new}" for old, new in report.removed]
+        if report.restored:
+            notes.append(f"protected files were restored: {', '.join(map(state.display_path, report.restored[:10]))}")
+        if report.changed:
+            names = ", ".join(map(state.display_path, report.changed[:10]))
+            notes.append(f"the command changed protected files: {names}; tell the user")
+        if session.is_running:
+            return notes
         path, session.cwd = session.cwd, ""
-        if session.is_running or not path or path == str(job.cwd):
-            return []
-        try:
-            directory = self._find_directory(path)
-        except ToolError:
+        if path and path != str(job.cwd):
             directory = None
-        if directory is None:
-            return [f"the next command runs in {state.cwd or '.'} again: {path[:200]} is not a directory of the workspace"]
-        state.cwd = state.display_path(directory) if directory != self._workspace.root else ""
-        return []
+            with suppress(ToolError):
+                directory = self._find_directory(path)
+            if directory is not None:
+                state.cwd = state.display_path(directory) if directory != self._workspace.root else ""
+            else:
+                notes.append(f"the next command runs in {state.cwd or '.'}: {path[:200]} is not a directory of the workspace")
+        # The reason of these failures is the sandbox; a model would search for it elsewhere.
+        if session.exit_code and confinement.level is SandboxLevel.BUBBLEWRAP:
+            if "Read-only file system" in output:
+                names = ", ".join(path.name for path in confinement.protected_paths[:5])
+                notes.append(f"only the workspace is writable in the sandbox{f', except {names}' if names else ''}")
+            elif not confinement.network and any(error in output for error in _NETWORK_ERRORS):
+                notes.append("the sandbox has no network")
+        return notes
 
 
 def describe_session(session: ShellSession) -> SessionInfo:
@@ -294,7 +310,7 @@ def describe_session(session: ShellSession) -> SessionInfo:
         command=session.command,
         pid=session.pid,
         running=session.is_running,
-        seconds=round(_elapsed_seconds(session), 3),
+        seconds=round(_measure_seconds(session), 3),
         exit_code=None if session.is_running else session.exit_code,
         ended=session.end_reason,
         total_bytes=session.output.total_bytes,
@@ -302,42 +318,9 @@ def describe_session(session: ShellSession) -> SessionInfo:
     )
 
 
-def _elapsed_seconds(session: ShellSession) -> float:
+def _measure_seconds(session: ShellSession) -> float:
     return time.monotonic() - session.started_at if session.is_running else session.duration
 
 
-def _closed_error() -> ToolError:
+def _over_error() -> ToolError:
     return ToolError("the conversation is over: no command can be run any more", code="session_closed")
-
-
-def _describe_report(report: ProtectionReport, root: Path) -> list[str]:
-    def name(path: Path) -> str:
-        return str(path.relative_to(root)) if path.is_relative_to(root) else str(path)
-
-    notes = [f"{name(old)} is protected: it was moved out of the workspace to {new}" for old, new in report.removed]
-    if report.restored:
-        notes.append(f"protected files were restored: {', '.join(map(name, report.restored[:10]))}")
-    if report.changed:
-        notes.append(f"the command changed protected files: {', '.join(map(name, report.changed[:10]))}; tell the user")
-    return notes
-
-
-def _explain_failure(text: str, confinement: Confinement) -> list[str]:
-    """Return a note if the sandbox is the reason of a failure, which a model would otherwise search elsewhere."""
-    if confinement.level is not SandboxLevel.BUBBLEWRAP:
-        return []
-    if "Read-only file system" in text:
-        names = ", ".join(path.name for path in confinement.protected_paths[:5])
-        return [f"only the workspace is writable in the sandbox{f', except {names}' if names else ''}"]
-    has_network_error = any(error in text for error in _NETWORK_ERRORS)
-    return ["the sandbox has no network"] if not confinement.network and has_network_error else []
-
-
-def _find_read_only(roots: tuple[Root, ...], cwd: Path, names: frozenset[str]) -> tuple[Path, ...]:
-    """Return existing protected files, and what links of such names lead to inside of a root."""
-    paths: list[Path] = []
-    for path in (root.path / name for root in roots if root.writable for name in find_protected(root.path, cwd, names)):
-        real = Path(os.path.realpath(path))
-        if real.exists() and any(real.is_relative_to(root.path) and real != root.path for root in roots):
-            paths.append(real)
-    return tuple(dict.fromkeys(paths))

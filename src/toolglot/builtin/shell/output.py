@@ -103,26 +103,23 @@ class OutputBuffer:
                 self._tail += data[max(room, 0) :]
                 if len(self._tail) > 2 * KEEP_BYTES:  # twice as much, so that not every write moves all of it
                     del self._tail[: len(self._tail) - KEEP_BYTES]
-            if self._spill_dir is not None and self.total_bytes > self._spill_after:
-                self._write_spill(self._spill_dir, data)
-
-    def _write_spill(self, directory: Path, data: bytes) -> None:
-        try:
-            if self._spill_fd < 0 and self.spill_path is None:
-                self.spill_path = directory / f"output-{secrets.token_hex(6)}.txt"
-                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-                self._spill_fd = os.open(self.spill_path, flags, 0o600)
-                data = bytes(self._head + self._tail)  # everything so far, as the limit is below what is kept in memory
-            if self._spill_fd >= 0:
-                room = MAX_SPILL_BYTES - self._spill_size
-                os.write(self._spill_fd, data[:room])
-                self._spill_size += min(len(data), room)
-                self.is_spill_complete = len(data) <= room
-                if not self.is_spill_complete:
-                    self._close_spill()
-        except OSError:  # a full disk must not end the command
-            self.is_spill_complete = False
-            self._close_spill()
+            if self._spill_dir is None or self.total_bytes <= self._spill_after:
+                return
+            try:
+                if self._spill_fd < 0 and self.spill_path is None:
+                    self.spill_path = self._spill_dir / f"output-{secrets.token_hex(6)}.txt"
+                    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+                    self._spill_fd = os.open(self.spill_path, flags, 0o600)
+                    data = bytes(self._head + self._tail)  # everything so far, as less than KEEP_BYTES came before
+                if self._spill_fd >= 0:
+                    room = MAX_SPILL_BYTES - self._spill_size
+                    os.write(self._spill_fd, data[:room])
+                    self._spill_size += min(len(data), room)
+                    self.is_spill_complete = len(data) <= room
+            except OSError:  # a full disk must not end the command
+                self.is_spill_complete = False
+            if not self.is_spill_complete:
+                self._close_spill()
 
     def _close_spill(self) -> None:
         if self._spill_fd >= 0:

@@ -16,7 +16,6 @@ from toolglot.builtin.files.workspace import Root
 from toolglot.builtin.shell.limits import describe_process_limit
 from toolglot.builtin.shell.sandbox import (
     Confinement,
-    Launch,
     SandboxLevel,
     find_bubblewrap,
     find_shell,
@@ -90,8 +89,22 @@ def _run_canary(level: SandboxLevel) -> str:
         confinement = Confinement(level=level, roots=(Root(work),), scratch=scratch)
         argv = [find_shell(), "-c", _CANARY_SCRIPT, "bash", str(work), str(outside), str(listener.getsockname()[1])]
         launch, stack = prepare_launch(confinement, argv, cwd=str(work), variables={})
-        with stack:
-            process = _run_launch(launch)
+        try:
+            process = subprocess.run(
+                launch.argv,
+                env=launch.env,
+                cwd=launch.cwd,
+                pass_fds=launch.pass_fds,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=_CANARY_TIMEOUT,
+                check=False,
+            )
+        finally:
+            stack.close()
+            launch.close_fds()
+            if launch.cgroup is not None:
+                launch.cgroup.remove()
         words = process.stdout.decode(errors="replace").split()
         if "done" not in words:
             error = process.stderr.decode(errors="replace").strip().partition("\n")[0]
@@ -101,24 +114,6 @@ def _run_canary(level: SandboxLevel) -> str:
         if any(outside.iterdir()):
             return "it does not keep commands from writing elsewhere"
         return "it does not keep commands from the network" if "net" in words else ""
-
-
-def _run_launch(launch: Launch) -> "subprocess.CompletedProcess[bytes]":
-    try:
-        return subprocess.run(
-            launch.argv,
-            env=launch.env,
-            cwd=launch.cwd,
-            pass_fds=launch.pass_fds,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=_CANARY_TIMEOUT,
-            check=False,
-        )
-    finally:
-        launch.close_fds()
-        if launch.cgroup is not None:
-            launch.cgroup.remove()
 
 
 def describe_sandbox() -> dict[str, Any]:

@@ -261,16 +261,19 @@ class ShellSession:
                 while process.poll() is None:
                     is_writing = self._update_writing(selector, is_writing)
                     for key, _ in selector.select(self._select_timeout(must_poll=pidfd < 0)):
-                        self._handle_ready(key.fd, selector, readers)
+                        if key.fd == self._wakeup_read:
+                            with suppress(BlockingIOError):
+                                os.read(self._wakeup_read, 512)
+                        elif key.fd in readers:
+                            if not self._read_output(key.fd, readers[key.fd]):
+                                selector.unregister(key.fd)
+                        elif key.fd == self._stdin_fd:
+                            self._write_input()
                     if reason := self._find_end_reason():
                         self.end_reason = reason
                         _kill_tree(process, launch)
-                # Everybody has gone: what is left is at most what a pipe or a terminal buffers.
                 for fd, buffers in readers.items():
-                    for _ in range(64):
-                        before = buffers[0].total_bytes
-                        if not self._read_output(fd, buffers) or buffers[0].total_bytes == before:
-                            break
+                    self._drain_output(fd, buffers)
             finally:
                 if pidfd >= 0:
                     os.close(pidfd)
@@ -292,16 +295,6 @@ class ShellSession:
             return "inactivity"
         return "output" if self.output.total_bytes > MAX_OUTPUT_BYTES else ""
 
-    def _handle_ready(self, fd: int, selector: selectors.BaseSelector, readers: _Readers) -> None:
-        if fd == self._wakeup_read:
-            with suppress(BlockingIOError):
-                os.read(self._wakeup_read, 512)
-        elif fd in readers:
-            if not self._read_output(fd, readers[fd]):
-                selector.unregister(fd)
-        elif fd == self._stdin_fd:
-            self._write_input()
-
     def _read_output(self, fd: int, buffers: list[OutputBuffer]) -> bool:
         """Read one chunk; return False at the end of the stream."""
         try:
@@ -316,6 +309,13 @@ class ShellSession:
             buffer.add(data)
         self.last_output_at = time.monotonic()
         return bool(data)
+
+    def _drain_output(self, fd: int, buffers: list[OutputBuffer]) -> None:
+        # Everybody has gone: what is left is at most what a pipe or a terminal buffers.
+        for _ in range(64):
+            before = buffers[0].total_bytes
+            if not self._read_output(fd, buffers) or buffers[0].total_bytes == before:
+                return
 
     def _update_writing(self, selector: selectors.BaseSelector, is_writing: bool) -> bool:
         """Wait for a writable stdin only while there is input; close it after input that was given at the start."""
@@ -350,7 +350,8 @@ class ShellSession:
             _wait_for_namespace(launch)
             launch.close_fds()
         if self._cwd_fd >= 0:
-            self.cwd = _read_last_line(self._cwd_fd)
+            with suppress(OSError):  # the last line: a trap of the command itself may have written there, too
+                self.cwd = os.fsdecode(os.read(self._cwd_fd, _MAX_CWD_BYTES)).rstrip("\n").rpartition("\n")[2]
         for fd in (*readers, self._stdin_fd, self._cwd_fd):
             if fd >= 0:
                 os.close(fd)
@@ -404,7 +405,10 @@ def _kill_tree(process: _Process, launch: Launch) -> None:
             return
     # bwrap waits for the first process of the namespace, whose end kills all others: killing bwrap itself first would leave
     # nobody to wait for them.
-    for pid in _list_children(process.pid):
+    children: list[int] = []
+    with suppress(OSError, ValueError), open(f"/proc/{process.pid}/task/{process.pid}/children") as file:
+        children = [int(word) for word in file.read().split()]
+    for pid in children:
         with suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)
     with suppress(subprocess.TimeoutExpired):
@@ -412,14 +416,6 @@ def _kill_tree(process: _Process, launch: Launch) -> None:
     process.kill()
     with suppress(subprocess.TimeoutExpired):
         process.wait(_KILL_SECONDS)
-
-
-def _list_children(pid: int) -> list[int]:
-    try:
-        with open(f"/proc/{pid}/task/{pid}/children") as file:
-            return [int(word) for word in file.read().split()]
-    except (OSError, ValueError):
-        return []
 
 
 def _wait_for_namespace(launch: Launch) -> None:
@@ -450,14 +446,6 @@ def _read_failure(launch: Launch) -> ToolError | None:
         return None
     reason = message.partition(" ")[2]  # after the error number
     return ToolError(f"the command could not be run in its sandbox: {reason}", code="sandbox_unavailable")
-
-
-def _read_last_line(fd: int) -> str:
-    try:
-        data = os.read(fd, _MAX_CWD_BYTES)
-    except OSError:
-        return ""
-    return os.fsdecode(data).rstrip("\n").rpartition("\n")[2]
 
 
 def signal_from_exit_code(exit_code: int | None) -> int | None:

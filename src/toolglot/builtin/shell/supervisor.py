@@ -75,26 +75,15 @@ def _supervise(child: int, control_fd: int, wakeup_fd: int) -> int:
         ready = {fd for fd, _ in poll.poll()}
         if wakeup_fd in ready:
             os.read(wakeup_fd, 512)
-            code = _reap(child)
+            with contextlib.suppress(ChildProcessError):
+                while (exited := os.waitpid(-1, os.WNOHANG))[0]:  # orphans are ours, too
+                    if exited[0] == child:
+                        exit_code = os.waitstatus_to_exitcode(exited[1])
+                        code = exit_code if exit_code >= 0 else 128 - exit_code
         if control_fd in ready:
             break
     _kill_all(child)
     return 128 + signal.SIGKILL if code is None else code
-
-
-def _reap(child: int) -> int | None:
-    """Collect exited processes; return the command's exit code if it is among them."""
-    code = None
-    while True:
-        try:
-            pid, status = os.waitpid(-1, os.WNOHANG)
-        except ChildProcessError:
-            return code
-        if pid == 0:
-            return code
-        if pid == child:
-            exit_code = os.waitstatus_to_exitcode(status)
-            code = exit_code if exit_code >= 0 else 128 - exit_code
 
 
 def _kill_all(child: int) -> None:
@@ -170,7 +159,12 @@ def _exec_command(plan: dict[str, Any]) -> None:
 def _apply_limits(limits: dict[str, Any]) -> None:
     _check_result(_libc.prctl(_NO_NEW_PRIVS, 1, 0, 0, 0))
     if os.geteuid() == 0:
-        _drop_capabilities(limits["machine"])
+        for number in range(64):
+            if _libc.prctl(_CAPBSET_DROP, number, 0, 0, 0) != 0:  # a capability that this kernel does not have
+                break
+        _libc.prctl(_CAP_AMBIENT, _CAP_AMBIENT_CLEAR, 0, 0, 0)
+        header, data = struct.pack("=Ii", _CAPABILITY_VERSION_3, 0), bytes(24)
+        _check_result(_libc.syscall(_CAPSET[limits["machine"]], header, data))
     _apply_landlock(limits)
     # seccomp comes last: it may forbid calls that the steps before need.
     program = limits["filter"]
@@ -181,15 +175,6 @@ def _apply_limits(limits: dict[str, Any]) -> None:
 
     filter_program = Program(len(program) // 8, ctypes.cast(buffer, ctypes.c_void_p))
     _check_result(_libc.prctl(_SECCOMP, 2, ctypes.byref(filter_program), 0, 0))
-
-
-def _drop_capabilities(machine: str) -> None:
-    for number in range(64):
-        if _libc.prctl(_CAPBSET_DROP, number, 0, 0, 0) != 0:  # a number that this kernel does not have
-            break
-    _libc.prctl(_CAP_AMBIENT, _CAP_AMBIENT_CLEAR, 0, 0, 0)
-    header, data = struct.pack("=Ii", _CAPABILITY_VERSION_3, 0), bytes(24)
-    _check_result(_libc.syscall(_CAPSET[machine], header, data))
 
 
 def _apply_landlock(limits: dict[str, Any]) -> None:

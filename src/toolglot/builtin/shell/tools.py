@@ -29,7 +29,7 @@ from toolglot.builtin.shell.environment import validate_environment
 from toolglot.builtin.shell.manager import Job, ShellManager, ShellOptions, describe_session
 from toolglot.builtin.shell.output import Excerpt, OutputLimit, make_excerpt
 from toolglot.builtin.shell.protected_paths import ProtectedSnapshot, take_snapshots
-from toolglot.builtin.shell.results import SessionInfo, ShellResult
+from toolglot.builtin.shell.results import ShellResult
 from toolglot.builtin.shell.sandbox import SandboxLevel, build_program_argv, build_shell_argv
 from toolglot.builtin.shell.session import ShellSession
 from toolglot.builtin.tool_state import ToolState, UserQuestion, to_data
@@ -216,10 +216,12 @@ class _ShellTools:
     def shell_list(self) -> ToolOutput:
         """List background commands: running ones, and those that ended recently."""
         sessions = [describe_session(job.session) for job in self._manager.list_jobs()]
-        lines = [
-            f"{session.handle}: {_describe_status(session)}, {session.unread_bytes} unread bytes: {session.command[:200]}"
-            for session in sessions
-        ]
+        lines: list[str] = []
+        for session in sessions:
+            status = f"running for {session.seconds:.1f} s"
+            if not session.running:
+                status = f"ended ({session.ended})" if session.ended else f"ended with exit code {session.exit_code}"
+            lines.append(f"{session.handle}: {status}, {session.unread_bytes} unread bytes: {session.command[:200]}")
         return ToolOutput("\n".join(lines) or "There are no background commands.", {"sessions": to_data(sessions)})
 
     # ---- running commands
@@ -358,12 +360,6 @@ def _describe_end(result: ShellResult) -> list[str]:
     if result.truncated and result.spill:
         notes.append(f"{'all' if result.spill_is_whole else 'the first 100 MB'} of the output is in {result.spill}")
     return notes
-
-
-def _describe_status(session: SessionInfo) -> str:
-    if session.running:
-        return f"running for {session.seconds:.1f} s"
-    return f"ended ({session.ended})" if session.ended else f"ended with exit code {session.exit_code}"
 
 
 def _excerpt_output(job: Job, limit: OutputLimit, tail_lines: int | None, pattern: str | None) -> Excerpt:
