@@ -173,17 +173,14 @@ class TestSearch:
 
 
 class TestPatterns:
-    @pytest.mark.parametrize(
-        ("pattern", "reason"),
-        [
-            ("foo(", "not a whole expression or statement"),
-            ("class A", "not a whole expression or statement"),
-            ("$A; $B", "more than one piece of code"),
-            ("$$$A", "cannot stand alone"),
-            ("a\nb", "more than one piece of code"),
-            ("$lower", "more than one piece of code"),
-        ],
-    )
+    @pytest.mark.parametrize(("pattern", "reason"), [
+        ("foo(", "not a whole expression or statement"),
+        ("class A", "not a whole expression or statement"),
+        ("$A; $B", "more than one piece of code"),
+        ("$$$A", "cannot stand alone"),
+        ("a\nb", "more than one piece of code"),
+        ("$lower", "more than one piece of code"),
+    ])  # fmt: skip
     def test_an_invalid_pattern_is_refused_with_the_reason(
         self, state: ToolState, root: Path, pattern: str, reason: str
     ) -> None:

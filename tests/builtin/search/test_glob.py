@@ -241,17 +241,14 @@ def test_ripgrep_lists_the_same_files(tmp_path_factory: pytest.TempPathFactory, 
     assert sorted(paths_of(glob_of(root)(pattern="**", max_results=0))) == sorted(listed)
 
 
-@pytest.mark.parametrize(
-    ("pattern", "directory", "glob"),
-    [
-        ("a/b/*.py", "a/b", "*.py"),
-        ("*.py", "", "*.py"),
-        ("a/*/b", "a", "*/b"),
-        ("a", "", "a"),
-        ("**/a", "", "**/a"),
-        ("a\\b/c", "", "a\\b/c"),
-    ],
-)
+@pytest.mark.parametrize(("pattern", "directory", "glob"), [
+    ("a/b/*.py", "a/b", "*.py"),
+    ("*.py", "", "*.py"),
+    ("a/*/b", "a", "*/b"),
+    ("a", "", "a"),
+    ("**/a", "", "**/a"),
+    ("a\\b/c", "", "a\\b/c"),
+])  # fmt: skip
 def test_split_literal_prefix(pattern: str, directory: str, glob: str) -> None:
     assert split_literal_prefix(pattern) == (directory, glob)
 

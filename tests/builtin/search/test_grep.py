@@ -101,54 +101,48 @@ class TestResults:
         assert output.data["total"] == 2
         assert output.data["engine"] == engine
 
-    @pytest.mark.parametrize(
-        ("options", "expected"),
-        [
-            ({"pattern": "dog", "ignore_case": True, "mode": "files"}, WITH_DOGS | SMALL_DOGS),
-            ({"pattern": "(?i)DOG DAYS"}, {"sub/c.txt"}),
-            ({"pattern": "Dog", "include_glob": "*.py"}, {"a.py", "sub/b.py"}),
-            ({"pattern": "Dog", "include_glob": "*.{py,md}"}, {"a.py", "sub/b.py", "sub/deep/e.md"}),
-            ({"pattern": "Dog", "include_glob": "!*.py"}, {"sub/deep/e.md"}),
-            ({"pattern": "Dog", "include_glob": "*.py,!b*"}, {"a.py"}),
-            ({"pattern": "Dog", "include_glob": "sub/**"}, {"sub/b.py", "sub/deep/e.md"}),
-            ({"pattern": "Dog", "include_glob": "[ab].py"}, {"a.py", "sub/b.py"}),
-            ({"pattern": "Dog", "include_glob": "!sub"}, {"a.py"}),
-            ({"pattern": "Dog", "file_type": "py"}, {"a.py", "sub/b.py"}),
-            ({"pattern": "Dog", "file_type": "md"}, {"sub/deep/e.md"}),
-            ({"pattern": "Dog", "path": "sub"}, {"sub/b.py", "sub/deep/e.md"}),
-            ({"pattern": "Dog", "path": "sub", "include_glob": "deep/*"}, {"sub/deep/e.md"}),
-            ({"pattern": "Dog", "path": "out"}, {"out/gen.py"}),
-            ({"pattern": "Dog", "path": "ignored.log"}, {"ignored.log"}),
-            ({"pattern": "Dog", "no_ignore": True, "mode": "count"}, WITH_DOGS | IGNORED_DOGS),
-            ({"pattern": "Dog", "no_ignore": True, "path": "sub", "include_glob": "*.log"}, {"sub/deep/ignored.log"}),
-            ({"pattern": "(self)", "literal": True}, {"a.py"}),
-            ({"pattern": "größe"}, {"latin.txt"}),
-            ({"pattern": "without end: dog$"}, {"no-end"}),
-            ({"pattern": "--help"}, set[str]()),
-            ({"pattern": "--pre=/bin/sh"}, set[str]()),
-            ({"pattern": "-e"}, set[str]()),
-            ({"pattern": r"^\s*def\s+\w+\("}, {"a.py"}),
-        ],
-    )
+    @pytest.mark.parametrize(("options", "expected"), [
+        ({"pattern": "dog", "ignore_case": True, "mode": "files"}, WITH_DOGS | SMALL_DOGS),
+        ({"pattern": "(?i)DOG DAYS"}, {"sub/c.txt"}),
+        ({"pattern": "Dog", "include_glob": "*.py"}, {"a.py", "sub/b.py"}),
+        ({"pattern": "Dog", "include_glob": "*.{py,md}"}, {"a.py", "sub/b.py", "sub/deep/e.md"}),
+        ({"pattern": "Dog", "include_glob": "!*.py"}, {"sub/deep/e.md"}),
+        ({"pattern": "Dog", "include_glob": "*.py,!b*"}, {"a.py"}),
+        ({"pattern": "Dog", "include_glob": "sub/**"}, {"sub/b.py", "sub/deep/e.md"}),
+        ({"pattern": "Dog", "include_glob": "[ab].py"}, {"a.py", "sub/b.py"}),
+        ({"pattern": "Dog", "include_glob": "!sub"}, {"a.py"}),
+        ({"pattern": "Dog", "file_type": "py"}, {"a.py", "sub/b.py"}),
+        ({"pattern": "Dog", "file_type": "md"}, {"sub/deep/e.md"}),
+        ({"pattern": "Dog", "path": "sub"}, {"sub/b.py", "sub/deep/e.md"}),
+        ({"pattern": "Dog", "path": "sub", "include_glob": "deep/*"}, {"sub/deep/e.md"}),
+        ({"pattern": "Dog", "path": "out"}, {"out/gen.py"}),
+        ({"pattern": "Dog", "path": "ignored.log"}, {"ignored.log"}),
+        ({"pattern": "Dog", "no_ignore": True, "mode": "count"}, WITH_DOGS | IGNORED_DOGS),
+        ({"pattern": "Dog", "no_ignore": True, "path": "sub", "include_glob": "*.log"}, {"sub/deep/ignored.log"}),
+        ({"pattern": "(self)", "literal": True}, {"a.py"}),
+        ({"pattern": "größe"}, {"latin.txt"}),
+        ({"pattern": "without end: dog$"}, {"no-end"}),
+        ({"pattern": "--help"}, set[str]()),
+        ({"pattern": "--pre=/bin/sh"}, set[str]()),
+        ({"pattern": "-e"}, set[str]()),
+        ({"pattern": r"^\s*def\s+\w+\("}, {"a.py"}),
+    ])  # fmt: skip
     def test_matching_files(self, tree: Path, engine: str, options: dict[str, Any], expected: set[str]) -> None:
         assert paths_of(grep_of(tree, engine)(**options).data) == expected
 
-    @pytest.mark.parametrize(
-        ("options", "expected"),
-        [
-            ({"pattern": "[Dd]og", "only_matching": True, "path": "sub/b.py"}, "sub/b.py:5:Dog\nsub/b.py:5:Dog"),
-            ({"pattern": r"Cat:\n    pass", "multiline": True, "mode": "count"}, "sub/b.py:2"),
-            ({"pattern": r"Dog:.*?bark", "multiline": True, "only_matching": True}, "a.py:2:Dog:\na.py:3:    def bark"),
-            ({"pattern": "class", "exclude_line_regex": r"Dog\d|Cat"}, "a.py:2:class Dog:"),
-            ({"pattern": "class", "exclude_line_regex": "Dog", "mode": "files"}, "sub/b.py"),
-            ({"pattern": "class|pass", "max_per_file": 1}, "a.py:2:class Dog:\nsub/b.py:1:class Cat:"),
-            ({"pattern": "bark", "line_numbers": False}, "a.py:    def bark(self):"),
-            ({"pattern": "# Dog"}, "sub/deep/e.md:1:# Dog"),
-            ({"pattern": "dog", "path": "latin.txt"}, "latin.txt:1:gr\ufffd\ufffde dog"),
-            ({"pattern": "class|pass", "mode": "count", "include_glob": "*.py"}, "a.py:1\nsub/b.py:4"),
-            ({"pattern": "class", "skip": 50}, "[there are only 3 matching lines]"),
-        ],
-    )
+    @pytest.mark.parametrize(("options", "expected"), [
+        ({"pattern": "[Dd]og", "only_matching": True, "path": "sub/b.py"}, "sub/b.py:5:Dog\nsub/b.py:5:Dog"),
+        ({"pattern": r"Cat:\n    pass", "multiline": True, "mode": "count"}, "sub/b.py:2"),
+        ({"pattern": r"Dog:.*?bark", "multiline": True, "only_matching": True}, "a.py:2:Dog:\na.py:3:    def bark"),
+        ({"pattern": "class", "exclude_line_regex": r"Dog\d|Cat"}, "a.py:2:class Dog:"),
+        ({"pattern": "class", "exclude_line_regex": "Dog", "mode": "files"}, "sub/b.py"),
+        ({"pattern": "class|pass", "max_per_file": 1}, "a.py:2:class Dog:\nsub/b.py:1:class Cat:"),
+        ({"pattern": "bark", "line_numbers": False}, "a.py:    def bark(self):"),
+        ({"pattern": "# Dog"}, "sub/deep/e.md:1:# Dog"),
+        ({"pattern": "dog", "path": "latin.txt"}, "latin.txt:1:gr\ufffd\ufffde dog"),
+        ({"pattern": "class|pass", "mode": "count", "include_glob": "*.py"}, "a.py:1\nsub/b.py:4"),
+        ({"pattern": "class", "skip": 50}, "[there are only 3 matching lines]"),
+    ])  # fmt: skip
     def test_text(self, tree: Path, engine: str, options: dict[str, Any], expected: str) -> None:
         assert text_of(grep_of(tree, engine)(**options)) == expected
 

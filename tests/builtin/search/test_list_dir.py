@@ -79,20 +79,17 @@ class TestListDir:
         assert output.content == "deep/\n  er/\n  y.py (6 bytes)\nx.py (6 bytes)"
         assert [entry["path"] for entry in output.data["entries"]] == ["deep", "deep/er", "deep/y.py", "x.py"]
 
-    @pytest.mark.parametrize(
-        ("options", "absent", "present"),
-        [
-            ({}, "x.log", "a.py"),
-            ({"respect_gitignore": False}, "nothing", "x.log"),
-            ({"ignore": ["*.py"]}, "a.py", "b.txt"),
-            ({"ignore": ["src", "*.bin"]}, "src", "b.txt"),
-            ({"ignore": ["src/"], "depth": 3}, "src/x.py", "b.txt"),
-            ({"ignore": ["src/deep/**"], "depth": 4}, "src/deep/y.py", "src/x.py"),
-            ({"ignore": ["*.{py,txt}"]}, "b.txt", "blob.bin"),
-            ({"depth": 9}, ".git/config", ".git"),
-            ({"path": ".git"}, "a.py", "config"),
-        ],
-    )
+    @pytest.mark.parametrize(("options", "absent", "present"), [
+        ({}, "x.log", "a.py"),
+        ({"respect_gitignore": False}, "nothing", "x.log"),
+        ({"ignore": ["*.py"]}, "a.py", "b.txt"),
+        ({"ignore": ["src", "*.bin"]}, "src", "b.txt"),
+        ({"ignore": ["src/"], "depth": 3}, "src/x.py", "b.txt"),
+        ({"ignore": ["src/deep/**"], "depth": 4}, "src/deep/y.py", "src/x.py"),
+        ({"ignore": ["*.{py,txt}"]}, "b.txt", "blob.bin"),
+        ({"depth": 9}, ".git/config", ".git"),
+        ({"path": ".git"}, "a.py", "config"),
+    ])  # fmt: skip
     def test_excluded_entries(self, tree: Path, options: dict[str, Any], absent: str, present: str) -> None:
         paths = [entry["path"] for entry in list_dir_of(tree)(**options).data["entries"]]
         assert absent not in paths
@@ -147,20 +144,17 @@ class TestReadMany:
             "--- b.txt ---\n\nbee\n\n--- src/deep/y.py ---\n\ny = 2\n\n--- src/x.py ---\n\nx = 1\n\n--- End of content ---"
         )
 
-    @pytest.mark.parametrize(
-        ("options", "expected"),
-        [
-            ({"include": ["**/*.py"]}, ["a.py", "src/deep/er/z.py", "src/deep/y.py", "src/x.py"]),
-            ({"include": ["src/x.py", "**/x.py", "src/x.py"]}, ["src/x.py"]),
-            ({"include": ["src"]}, ["src/deep/er/z.py", "src/deep/y.py", "src/x.py"]),
-            ({"include": ["src/"], "exclude": ["deep"]}, ["src/x.py"]),
-            ({"include": ["**/*.{js,log}"], "default_excludes": False}, ["node_modules/m/index.js", "x.log"]),
-            ({"include": ["**/*.js", "b.txt"]}, ["b.txt"]),
-            ({"include": ["node_modules/m/index.js", "x.log"]}, ["node_modules/m/index.js", "x.log"]),
-            ({"include": ["link"]}, ["a.py"]),
-            ({"include": ["b.txt", "nowhere"]}, ["b.txt"]),
-        ],
-    )
+    @pytest.mark.parametrize(("options", "expected"), [
+        ({"include": ["**/*.py"]}, ["a.py", "src/deep/er/z.py", "src/deep/y.py", "src/x.py"]),
+        ({"include": ["src/x.py", "**/x.py", "src/x.py"]}, ["src/x.py"]),
+        ({"include": ["src"]}, ["src/deep/er/z.py", "src/deep/y.py", "src/x.py"]),
+        ({"include": ["src/"], "exclude": ["deep"]}, ["src/x.py"]),
+        ({"include": ["**/*.{js,log}"], "default_excludes": False}, ["node_modules/m/index.js", "x.log"]),
+        ({"include": ["**/*.js", "b.txt"]}, ["b.txt"]),
+        ({"include": ["node_modules/m/index.js", "x.log"]}, ["node_modules/m/index.js", "x.log"]),
+        ({"include": ["link"]}, ["a.py"]),
+        ({"include": ["b.txt", "nowhere"]}, ["b.txt"]),
+    ])  # fmt: skip
     def test_selected_files(self, tree: Path, options: dict[str, Any], expected: list[str]) -> None:
         assert [file["path"] for file in read_many_of(tree)(**options).data["files"]] == expected
 

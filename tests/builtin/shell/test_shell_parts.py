@@ -105,24 +105,21 @@ class TestSeccomp:
 
 
 class TestEnvironment:
-    @pytest.mark.parametrize(
-        ("name", "value"),
-        [
-            ("OPENAI_API_KEY", "x"),
-            ("MY_TOKEN", "x"),
-            ("AWS_SECRET_ACCESS_KEY", "x"),
-            ("PASSWORD", "x"),
-            ("SSH_AUTH_SOCK", "/tmp/agent"),
-            ("LD_PRELOAD", "/tmp/evil.so"),
-            ("BASH_ENV", "/tmp/evil"),
-            ("PYTHONPATH", "/tmp"),
-            ("DATABASE_URL", "postgres://u:p@host"),
-            ("GIT_SSH_COMMAND", "x"),
-            ("LANG", "sk-abcdefghij0123456789abcd"),
-            ("LC_TOKEN", "x"),
-            ("HOSTNAME", "https://user:hunter2@host"),
-        ],
-    )
+    @pytest.mark.parametrize(("name", "value"), [
+        ("OPENAI_API_KEY", "x"),
+        ("MY_TOKEN", "x"),
+        ("AWS_SECRET_ACCESS_KEY", "x"),
+        ("PASSWORD", "x"),
+        ("SSH_AUTH_SOCK", "/tmp/agent"),
+        ("LD_PRELOAD", "/tmp/evil.so"),
+        ("BASH_ENV", "/tmp/evil"),
+        ("PYTHONPATH", "/tmp"),
+        ("DATABASE_URL", "postgres://u:p@host"),
+        ("GIT_SSH_COMMAND", "x"),
+        ("LANG", "sk-abcdefghij0123456789abcd"),
+        ("LC_TOKEN", "x"),
+        ("HOSTNAME", "https://user:hunter2@host"),
+    ])  # fmt: skip
     def test_possible_secrets_are_left_out(self, name: str, value: str) -> None:
         assert name not in safe_environment({name: value})
 
@@ -248,22 +245,19 @@ class TestProtectedPaths:
         removed, restored, changed = ({str(path.relative_to(work)) for path in paths} for paths in parts)
         return removed, restored, changed
 
-    @pytest.mark.parametrize(
-        ("act", "removed", "restored"),
-        [
-            ("true", set[str](), set[str]()),
-            ("touch src.py; mkdir sub", set[str](), set[str]()),
-            ("touch .mcp.json", {".mcp.json"}, set[str]()),
-            ("mkdir .VSCode; touch .VSCode/x", {".VSCode"}, set[str]()),
-            ("ln -s /etc .claude", {".claude"}, set[str]()),
-            ("echo x > .git/hooks/pre-commit", {".git/hooks/pre-commit"}, set[str]()),
-            ("touch .git/objects/x .git/index", set[str](), set[str]()),
-            ("echo x >> .git/config", set[str](), {".git/config"}),
-            ("rm .envrc", set[str](), {".envrc"}),
-            ("rm .envrc; ln -s ../outside/file .envrc", set[str](), {".envrc"}),
-            ("chmod 777 .envrc", set[str](), {".envrc"}),
-        ],
-    )
+    @pytest.mark.parametrize(("act", "removed", "restored"), [
+        ("true", set[str](), set[str]()),
+        ("touch src.py; mkdir sub", set[str](), set[str]()),
+        ("touch .mcp.json", {".mcp.json"}, set[str]()),
+        ("mkdir .VSCode; touch .VSCode/x", {".VSCode"}, set[str]()),
+        ("ln -s /etc .claude", {".claude"}, set[str]()),
+        ("echo x > .git/hooks/pre-commit", {".git/hooks/pre-commit"}, set[str]()),
+        ("touch .git/objects/x .git/index", set[str](), set[str]()),
+        ("echo x >> .git/config", set[str](), {".git/config"}),
+        ("rm .envrc", set[str](), {".envrc"}),
+        ("rm .envrc; ln -s ../outside/file .envrc", set[str](), {".envrc"}),
+        ("chmod 777 .envrc", set[str](), {".envrc"}),
+    ])  # fmt: skip
     def test_new_files_are_removed_and_changed_ones_restored(
         self, tmp_path: Path, act: str, removed: set[str], restored: set[str]
     ) -> None:

@@ -63,8 +63,7 @@ class TestResults:
         assert data["seconds"] > 0
 
     @pytest.mark.parametrize(
-        ("command", "text"),
-        [("echo hi", "hi"), ("true", "(no output)"), ("echo no >&2; exit 2", "no\n[exit code 2]")],
+        ("command", "text"), [("echo hi", "hi"), ("true", "(no output)"), ("echo no >&2; exit 2", "no\n[exit code 2]")]
     )
     def test_text(self, sandboxed: Kit, command: str, text: str) -> None:
         assert sandboxed.run(sandboxed.text(command=command)) == text
@@ -77,21 +76,18 @@ class TestResults:
         data = kit.run(kit.shell(command="kill -9 $$"))
         assert (data["exit_code"], data["signal"]) == (137, 9)
 
-    @pytest.mark.parametrize(
-        ("command", "code"),
-        [
-            ("true", 0),
-            ("false", 1),
-            ("exit 200", 200),
-            ("nosuchprogram", 127),
-            ("if", 2),
-            ("trap 'exit 9' EXIT", 9),
-            ("set -e; false; true", 1),
-            ("exec sh -c 'exit 4'", 4),
-            ("(exit 5)", 5),
-            ("echo $# $1; exit 6", 6),
-        ],
-    )
+    @pytest.mark.parametrize(("command", "code"), [
+        ("true", 0),
+        ("false", 1),
+        ("exit 200", 200),
+        ("nosuchprogram", 127),
+        ("if", 2),
+        ("trap 'exit 9' EXIT", 9),
+        ("set -e; false; true", 1),
+        ("exec sh -c 'exit 4'", 4),
+        ("(exit 5)", 5),
+        ("echo $# $1; exit 6", 6),
+    ])  # fmt: skip
     def test_exit_codes(self, sandboxed: Kit, command: str, code: int) -> None:
         assert sandboxed.run(sandboxed.shell(command=command))["exit_code"] == code
 

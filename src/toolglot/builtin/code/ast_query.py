@@ -13,13 +13,7 @@ import msgspec
 
 from toolglot.base_errors import invalid_argument
 from toolglot.builtin.code.ast_worker import METAVARIABLE, ParseAnswer, ParserFailed, ParserProcess, ParseTask, Span
-from toolglot.builtin.code.languages import (
-    CASE_INSENSITIVE,
-    EXTRA_SUFFIXES,
-    LANGUAGE_BY_SUFFIX,
-    NON_CODE,
-    resolve_language,
-)
+from toolglot.builtin.code.languages import CASE_INSENSITIVE, EXTRA_SUFFIXES, LANGUAGE_BY_SUFFIX, NON_CODE, resolve_language
 from toolglot.builtin.files.text import Document, check_text, decode_document, detect_bom, has_lone_surrogate
 from toolglot.builtin.files.text_files import missing_file_error
 from toolglot.builtin.files.workspace import WorkspaceEntry

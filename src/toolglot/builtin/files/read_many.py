@@ -69,11 +69,7 @@ def read_many_tools(state: ToolState) -> list[Tool]:
         examples=[{"include": ["README.md", "docs/*.md"]}, {"include": ["src/**/*.py"], "exclude": ["*_test.py"]}],
     )
     def read_many(  # noqa: D417
-        include: list[str],
-        exclude: list[str] | None = None,
-        default_excludes: bool = True,
-        *,
-        context: Context | None = None,
+        include: list[str], exclude: list[str] | None = None, default_excludes: bool = True, *, context: Context | None = None
     ) -> ToolOutput:
         """Read several text files at once, each after a line with its path. Binary files are only named.
 

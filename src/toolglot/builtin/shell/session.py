@@ -262,13 +262,11 @@ class ShellSession:
                     is_writing = self._update_writing(selector, is_writing)
                     for key, _ in selector.select(self._select_timeout(must_poll=pidfd < 0)):
                         if key.fd == self._wakeup_read:
-                            with suppress(BlockingIOError):
-                                os.read(self._wakeup_read, 512)
-                        elif key.fd in readers:
-                            if not self._read_output(key.fd, readers[key.fd]):
-                                selector.unregister(key.fd)
+                            os.read(self._wakeup_read, 512)
                         elif key.fd == self._stdin_fd:
                             self._write_input()
+                        elif key.fd in readers and not self._read_output(key.fd, readers[key.fd]):
+                            selector.unregister(key.fd)
                     if reason := self._find_end_reason():
                         self.end_reason = reason
                         _kill_tree(process, launch)
