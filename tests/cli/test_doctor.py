@@ -177,7 +177,7 @@ def test_keys_are_never_shown(doctor: Doctor, capsys: Capture) -> None:
     doctor.setenv("MY_GROQ", KEY)
     configuration = doctor.configure(
         f'[providers.groq]\nkey_env = "MY_GROQ"\n[providers.google]\nkey_env = "ABSENT"\n'
-        f'[providers.anthropic.headers]\nx-team = "plain-looking"\nauthorization = "Bearer {KEY}"\n',
+        f'[providers.anthropic.headers]\nx-team = "plain-looking"\nauthorization = "Bearer {KEY}"\n'
     )
     keys = doctor.report(configuration)["keys"]
     assert {id: origin for id, origin in keys.items() if origin} == {

@@ -54,12 +54,7 @@ def _width(monkeypatch: Patch) -> None:
 
 
 def shown(
-    capsys: Capture,
-    tools: list[Any],
-    *,
-    model: str | None = None,
-    wire: str | None = None,
-    json: bool = False,
+    capsys: Capture, tools: list[Any], *, model: str | None = None, wire: str | None = None, json: bool = False
 ) -> tuple[str, str]:
     assert show_tools(tools, model=model, wire=wire, facade=None, json=json) == 0
     return capsys.readouterr()

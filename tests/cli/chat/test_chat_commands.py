@@ -255,8 +255,7 @@ class TestSaveAndLoad:
         assert len(over.agent.conversation) == 4
 
     @pytest.mark.parametrize(
-        ("function", "error"),
-        [("os.fsync", errno.ENOSPC), ("os.replace", errno.EIO), ("tempfile.mkstemp", errno.ENOSPC)],
+        ("function", "error"), [("os.fsync", errno.ENOSPC), ("os.replace", errno.EIO), ("tempfile.mkstemp", errno.ENOSPC)]
     )
     def test_failed_save_keeps_the_old_file(self, tmp_path: Path, monkeypatch: Patch, function: str, error: int) -> None:
         file = tmp_path / "chats" / "chat.jsonl"

@@ -265,8 +265,7 @@ class TestTerminal:
         assert typist.types(UP, " again", ENTER) == "first again"
 
     @pytest.mark.parametrize(
-        ("keys", "answer"),
-        [("y", "yes"), ("n", "no"), ("a", "always"), (ENTER, ""), (f"x{ENTER}", ""), (f"Y{ENTER}", "yes")],
+        ("keys", "answer"), [("y", "yes"), ("n", "no"), ("a", "always"), (ENTER, ""), (f"x{ENTER}", ""), (f"Y{ENTER}", "yes")]
     )
     def test_one_key_answers(self, typist: Typist, keys: str, answer: str) -> None:
         assert typist.answers(keys) == answer
