@@ -2,9 +2,11 @@
 
 from typing import Any, NamedTuple
 
+from msgspec.structs import replace
+
 from toolglot.facades.bound_facade import BoundFacade
 from toolglot.losses import Repair
-from toolglot.messages import ToolCall
+from toolglot.messages import ToolCall, ToolResult
 
 
 class Meaning(NamedTuple):
@@ -21,3 +23,11 @@ def meaning_of(facade: BoundFacade, call: ToolCall) -> Meaning | None:
     if interpreted.base is call:
         return None
     return Meaning(interpreted.base.name, interpreted.base.arguments or {}, interpreted.repairs)
+
+
+def render(
+    facade: BoundFacade, call: ToolCall, arguments: dict[str, Any], result: ToolResult, details: Any = None
+) -> ToolResult:
+    """A result as the facade renders it; `arguments` are those of the base tool."""
+    renderer = facade.interpret(call).render
+    return replace(result, name=call.name) if renderer is None else renderer(result, arguments, details)

@@ -15,7 +15,7 @@ from toolglot.facades.view import Case, Facade, RenderContext, View
 from toolglot.losses import Loss
 from toolglot.messages import BaseCall, Media, Message, Text, ToolCall, ToolResult, assistant, user
 
-from .meaning import Meaning, meaning_of
+from .meaning import Meaning, meaning_of, render
 from .sample_facades import ACME, BASES, BASH, BRAVO, READ
 
 Arguments = dict[str, Any]
@@ -127,7 +127,7 @@ class TestCalls:
     ])  # fmt: skip
     def test_a_call_is_understood(self, face: BoundFacade, made: ToolCall, tool: str, arguments: Arguments) -> None:
         assert understood(face, made) == (tool, arguments)
-        assert face.annotate(made).base_call == BaseCall(tool, arguments, face.facade.id)
+        assert face.interpret(made).call.base_call == BaseCall(tool, arguments, face.facade.id)
 
     @pytest.mark.parametrize(("arguments", "base", "what"), [
         ({"command": "ls", "timeout": "2500"}, {"command": "ls", "timeout": 2.5}, "arguments"),
@@ -157,7 +157,7 @@ class TestCalls:
         assert error.value.tool in BASES
         assert all(word in str(error.value) for word in words)
         assert not any(base in str(error.value) for base in ("start_line", "'path'", "shell"))
-        assert acme.annotate(made) is made
+        assert acme.interpret(made).call is made
 
     def test_an_error_of_a_tool_with_commands_names_no_base_tool(self) -> None:
         with pytest.raises(ToolError, match="command") as error:
@@ -167,17 +167,20 @@ class TestCalls:
     def test_other_tools_are_not_touched(self) -> None:
         made = call("get_weather", {"city": "Paris"})
         assert meaning_of(acme, made) is None
-        assert acme.annotate(made) is made
+        assert acme.interpret(made).call is made
 
     def test_a_base_tool_under_its_own_name_means_itself(self) -> None:
-        made = acme.annotate(call("ast_search", {"pattern": "x"}))
+        made = acme.interpret(call("ast_search", {"pattern": "x"})).call
         assert made.base_call == BaseCall("ast_search", {"pattern": "x"}, "acme")
         assert meaning_of(acme, made) is None
-        assert acme.annotate(call("ast_search", raw="{")).base_call is None
-        assert BoundFacade(ACME, "m", BASES, reserved_names=["ast_search"]).annotate(call("ast_search", {})).base_call is None
+        assert acme.interpret(call("ast_search", raw="{")).call.base_call is None
+        assert (
+            BoundFacade(ACME, "m", BASES, reserved_names=["ast_search"]).interpret(call("ast_search", {})).call.base_call
+            is None
+        )
 
     def test_what_was_understood_through_another_facade_means_what_it_meant(self) -> None:
-        made = acme.annotate(call("Bash", {"command": "ls", "timeout": 1000}))
+        made = acme.interpret(call("Bash", {"command": "ls", "timeout": 1000})).call
         assert understood(bravo, made) == ("shell", {"command": "ls", "timeout": 1.0})
 
     def test_a_tables_function_may_refuse_a_call_itself(self) -> None:
@@ -228,10 +231,10 @@ def test_whatever_a_model_says_is_understood_or_explained(
         meaning = meaning_of(face, made)
     except ToolError as e:
         meaning, result = None, replace(result, content=(Text(str(e)),), is_error=True, error_kind=e.kind)
-    worded = face.render_result(made, meaning.arguments if meaning else {}, result)
+    worded = render(face, made, meaning.arguments if meaning else {}, result)
     assert worded.name == name
     assert worded.text
-    again = face.render_message(Message("assistant", (face.annotate(made),)), is_own=False)
+    again = face.render_message(Message("assistant", (face.interpret(made).call,)), is_own=False)
     assert len(again.calls) == 1
 
 
@@ -244,13 +247,13 @@ def result(words: str = "one\ntwo", data: Any = None, **more: Any) -> ToolResult
 
 class TestResults:
     def test_a_good_one_reads_as_the_harness_says_it(self) -> None:
-        found = acme.render_result(
-            call("Read", {"file_path": "a"}), {"path": "a"}, result(data={"lines": ["one", "two"], "first": 1})
+        found = render(
+            acme, call("Read", {"file_path": "a"}), {"path": "a"}, result(data={"lines": ["one", "two"], "first": 1})
         )
         assert (found.text, found.name, found.is_error) == ("1\tone\n2\ttwo", "Read", False)
 
     def test_without_words_of_its_own_it_reads_as_the_base_tool_says_it(self) -> None:
-        found = acme.render_result(call("Write", {"file_path": "a", "content": ""}), {}, result("wrote a"))
+        found = render(acme, call("Write", {"file_path": "a", "content": ""}), {}, result("wrote a"))
         assert (found.text, found.name) == ("wrote a", "Write")
 
     @pytest.mark.parametrize(("made", "said"), [
@@ -259,11 +262,11 @@ class TestResults:
         (call("get_weather", {}), "gone"),
     ])  # fmt: skip
     def test_a_failure_has_the_words_of_its_case_or_of_the_facade(self, made: ToolCall, said: str) -> None:
-        found = acme.render_result(made, {}, result("gone", is_error=True, error_kind="not_found"))
+        found = render(acme, made, {}, result("gone", is_error=True, error_kind="not_found"))
         assert (found.text, found.is_error, found.error_kind) == (said, True, "not_found")
 
     def test_a_failure_without_a_kind_is_one_of_execution(self) -> None:
-        assert "kind=execution" in acme.render_result(call("Read", {"file_path": "a"}), {}, result(is_error=True)).text
+        assert "kind=execution" in render(acme, call("Read", {"file_path": "a"}), {}, result(is_error=True)).text
 
     def test_what_was_mended_in_the_call_is_mended_in_its_words(self) -> None:
         seen: list[RenderContext] = []
@@ -275,7 +278,7 @@ class TestResults:
         bash = replace(BASH, cases={"": replace(BASH.cases[""], result=heard)})
         face = BoundFacade(replace(ACME, views=(bash,)), "m", BASES)
         made = call("Bash", {"command": "ls", "timeout": "2000", "description": "Lists."})
-        face.render_result(made, {"command": "ls", "timeout": 2.0}, result())
+        render(face, made, {"command": "ls", "timeout": 2.0}, result())
         assert seen[0].native == {"command": "ls", "timeout": 2000, "description": "Lists."}
         assert seen[0].base == {"command": "ls", "timeout": 2.0}
 
@@ -284,21 +287,19 @@ class TestResults:
             return f"near: {said.details['near']}"
 
         facade = replace(ACME, failure=near)
-        found = BoundFacade(facade, "m", BASES).render_result(
-            call("Read", {"file_path": "a"}), {}, result(is_error=True), {"near": ["b"]}
+        found = render(
+            BoundFacade(facade, "m", BASES), call("Read", {"file_path": "a"}), {}, result(is_error=True), {"near": ["b"]}
         )
         assert found.text == "near: ['b']"
 
     def test_pictures_stay_beside_the_words(self) -> None:
         picture = Media("image", "image/png", "aGk=")
-        found = acme.render_result(
-            call("Bash", {"command": "ls"}), {}, ToolResult("c1", (Text("a"), picture, Text("b")), data=None)
-        )
+        found = render(acme, call("Bash", {"command": "ls"}), {}, ToolResult("c1", (Text("a"), picture, Text("b")), data=None))
         assert found.content == (Text("ab\n[ls]"), picture)
 
     def test_words_that_cannot_be_found_are_the_base_tools(self, caplog: pytest.LogCaptureFixture) -> None:
         with caplog.at_level(logging.WARNING):
-            assert acme.render_result(call("Read", {"file_path": "a"}), {}, result("one", data=None)).text == "one"
+            assert render(acme, call("Read", {"file_path": "a"}), {}, result("one", data=None)).text == "one"
         assert "Read" in caplog.text
 
     def test_a_call_that_was_never_valid_may_lack_anything(self, caplog: pytest.LogCaptureFixture) -> None:
@@ -309,16 +310,16 @@ class TestResults:
         face = BoundFacade(replace(ACME, views=(bash,)), "m", BASES)
         wrong = result("no command", is_error=True, error_kind="validation")
         with caplog.at_level(logging.WARNING):
-            assert face.render_result(call("Bash", {}), {}, wrong).text == "no command"
-            assert face.render_result(call("Bash", raw="{"), {}, wrong).text == "no command"
+            assert render(face, call("Bash", {}), {}, wrong).text == "no command"
+            assert render(face, call("Bash", raw="{"), {}, wrong).text == "no command"
         assert caplog.text == ""
 
     def test_a_command_that_there_is_not_has_the_base_tools_words(self) -> None:
-        assert bravo.render_result(call("editor", {"command": "undo"}), {}, result("no", is_error=True)).text == "no"
+        assert render(bravo, call("editor", {"command": "undo"}), {}, result("no", is_error=True)).text == "no"
 
     def test_a_call_of_another_facade_has_the_base_tools_words(self) -> None:
-        made = acme.annotate(call("Bash", {"command": "ls"}))
-        assert (bravo.render_result(made, {}, result()).text, bravo.render_result(made, {}, result()).name) == (
+        made = acme.interpret(call("Bash", {"command": "ls"})).call
+        assert (render(bravo, made, {}, result()).text, render(bravo, made, {}, result()).name) == (
             "one\ntwo",
             "Bash",
         )
@@ -333,7 +334,9 @@ def said(*calls: ToolCall) -> Message:
 
 class TestHistory:
     def test_calls_of_another_facade_are_shown_under_its_names(self) -> None:
-        before = said(acme.annotate(call("Bash", {"command": "ls -l"})), acme.annotate(call("Read", {"file_path": "a"})))
+        before = said(
+            acme.interpret(call("Bash", {"command": "ls -l"})).call, acme.interpret(call("Read", {"file_path": "a"})).call
+        )
         shell, read = bravo.render_message(before, is_own=False).calls
         assert (shell.name, shell.namespace, shell.arguments) == ("run", "term", {"argv": ["ls", "-l"]})
         assert (read.name, read.arguments) == ("editor", {"command": "view", "path": "a"})
@@ -341,37 +344,39 @@ class TestHistory:
         assert [one.base_call for one in (shell, read)] == [one.base_call for one in before.calls]
 
     def test_and_back_again_they_are_the_same(self) -> None:
-        before = said(acme.annotate(call("Read", {"file_path": "a"})))
+        before = said(acme.interpret(call("Read", {"file_path": "a"})).call)
         assert acme.render_message(bravo.render_message(before, is_own=False), is_own=False).calls[0].arguments == {
             "file_path": "a"
         }
         assert acme.render_message(before, is_own=False) is before
 
     def test_what_the_model_said_itself_stays(self) -> None:
-        before = said(acme.annotate(call("Bash", {"command": "ls"})))
+        before = said(acme.interpret(call("Bash", {"command": "ls"})).call)
         assert bravo.render_message(before, is_own=True) is before
 
     def test_a_freeform_call_is_text(self) -> None:
         neutral = BoundFacade(Facade(id="neutral", title="", views=()), "m", BASES)
-        shown = bravo.render_message(said(neutral.annotate(call("patch", {"text": "*** Begin"}))), is_own=False).calls[0]
+        shown = bravo.render_message(said(neutral.interpret(call("patch", {"text": "*** Begin"})).call), is_own=False).calls[0]
         assert (shown.name, shown.arguments, shown.raw, shown.freeform) == ("apply_patch", None, "*** Begin", True)
 
     def test_our_own_names_become_native_ones_and_native_ones_ours(self) -> None:
         neutral = BoundFacade(Facade(id="neutral", title="", views=()), "m", BASES)
-        before = said(neutral.annotate(call("read", {"path": "a"})))
+        before = said(neutral.interpret(call("read", {"path": "a"})).call)
         native = acme.render_message(before, is_own=False)
         assert (native.calls[0].name, native.calls[0].arguments) == ("Read", {"file_path": "a"})
-        again = neutral.render_message(said(acme.annotate(call("Read", {"file_path": "a", "limit": 3}))), is_own=False).calls[0]
+        again = neutral.render_message(
+            said(acme.interpret(call("Read", {"file_path": "a", "limit": 3})).call), is_own=False
+        ).calls[0]
         assert (again.name, again.arguments) == ("read", {"path": "a", "end_line": 3})
         assert neutral.render_message(before, is_own=False) is before
 
     def test_what_no_view_can_say_has_our_name(self) -> None:
-        before = said(acme.annotate(call("Edit", {"file_path": "a", "old_string": "x", "new_string": "y"})))
+        before = said(acme.interpret(call("Edit", {"file_path": "a", "old_string": "x", "new_string": "y"})).call)
         shown = bravo.render_message(before, is_own=False).calls[0]
         assert (shown.name, shown.arguments) == ("edit", {"path": "a", "old": "x", "new": "y"})
 
     def test_a_base_tool_that_both_show_stays_as_it_is(self) -> None:
-        before = said(acme.annotate(call("ast_search", {"pattern": "x"})))
+        before = said(acme.interpret(call("ast_search", {"pattern": "x"})).call)
         assert bravo.render_message(before, is_own=False) is before
 
     def test_the_view_that_can_say_most_is_taken(self) -> None:
@@ -386,12 +391,14 @@ class TestHistory:
 
     def test_what_is_lost_is_told(self) -> None:
         lost: dict[Loss, None] = {}
-        bravo.render_message(said(acme.annotate(call("Bash", {"command": "ls", "timeout": 1000}))), is_own=False, losses=lost)
+        bravo.render_message(
+            said(acme.interpret(call("Bash", {"command": "ls", "timeout": 1000})).call), is_own=False, losses=lost
+        )
         assert [str(loss) for loss in lost] == ["parameter 'timeout' at run: this model's tool cannot express it"]
 
     @pytest.mark.parametrize("made", [call("get_weather", {"city": "Paris"}), call("Bash", raw="{"), call("Read", {})])
     def test_what_was_not_understood_stays_as_it_was_said(self, made: ToolCall) -> None:
-        before = said(acme.annotate(made))
+        before = said(acme.interpret(made).call)
         assert bravo.render_message(before, is_own=False) is before
 
     def test_other_messages_are_not_touched(self) -> None:
@@ -406,5 +413,5 @@ class TestHistory:
         assert "shell" in caplog.text
 
     def test_state_of_the_one_who_called_is_not_told_to_another(self) -> None:
-        made = replace(acme.annotate(call("Bash", {"command": "ls"})), opaque={"thoughtSignature": "s"})
+        made = replace(acme.interpret(call("Bash", {"command": "ls"})).call, opaque={"thoughtSignature": "s"})
         assert bravo.render_message(said(made), is_own=False).calls[0].opaque is None

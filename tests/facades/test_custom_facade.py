@@ -18,6 +18,7 @@ from toolglot.facades.view import Case, Facade, Field, RenderContext, View
 from toolglot.loop.orchestrator import Orchestrator
 from toolglot.messages import BaseCall, Conversation, Message, Text, ToolCall, ToolResult, tool_results, user
 
+from .meaning import render
 from .sample_facades import base_tools
 
 CASE = Case(base="read", fields=(Field(native="file", base="path"),))
@@ -137,7 +138,7 @@ def test_what_falls_is_logged_and_the_base_tools_words_stand(
 ) -> None:
     face = BoundFacade(mine(table), "m", ["read"])
     with caplog.at_level("WARNING"):
-        found = face.render_result(ToolCall("c", "show", {"file": "a"}), {"path": "a"}, ToolResult("c", (Text("one"),)))
+        found = render(face, ToolCall("c", "show", {"file": "a"}), {"path": "a"}, ToolResult("c", (Text("one"),)))
     assert (found.text, found.is_error, found.data, found.name) == ("one", False, None, "show")
     assert logged in caplog.text
 
@@ -146,7 +147,7 @@ def test_a_call_that_was_not_checked_is_not_logged_for_what_it_lacks(caplog: pyt
     face = BoundFacade(mine(view(select_case=gone)), "m", ["read"])
     wrong = ToolResult("c", (Text("no file"),), is_error=True, error_kind="validation")
     with caplog.at_level("WARNING"):
-        assert face.render_result(ToolCall("c", "show", {}), {}, wrong).text == "no file"
+        assert render(face, ToolCall("c", "show", {}), {}, wrong).text == "no file"
     assert caplog.text == ""
 
 
@@ -154,7 +155,7 @@ def test_a_result_may_be_an_error_without_words_of_its_own() -> None:
     face = BoundFacade(mine(view({"is_failure": exit_code})), "m", ["read"])
     for code, failed in ((3, True), (0, False)):
         result = ToolResult("c", (Text("one"),), data={"exit": code})
-        assert face.render_result(ToolCall("c", "show", {"file": "a"}), {}, result).is_error is failed
+        assert render(face, ToolCall("c", "show", {"file": "a"}), {}, result).is_error is failed
 
 
 def test_a_function_that_empties_what_it_is_given_changes_nothing() -> None:
@@ -168,7 +169,7 @@ def test_a_function_that_empties_what_it_is_given_changes_nothing() -> None:
         ToolCall("c", "show", {"x": 1}),
         {"path": "a"},
     )
-    assert face.render_result(made, arguments, ToolResult("c", (Text("no"),), is_error=True)).text == "words"
+    assert render(face, made, arguments, ToolResult("c", (Text("no"),), is_error=True)).text == "words"
     assert (made.arguments, arguments) == ({"x": 1}, {"path": "a"})
 
 

@@ -15,7 +15,7 @@ from toolglot.facades.view import Facade, RenderContext
 from toolglot.loop.orchestrator import Orchestrator
 from toolglot.messages import Text, ToolCall, ToolResult
 
-from .meaning import meaning_of
+from .meaning import meaning_of, render
 from .sample_facades import BASES, base_tools
 
 PARAMETERS = {
@@ -141,9 +141,7 @@ def test_a_parameter_that_was_not_given_leaves_its_blank_empty() -> None:
 def test_a_text_that_data_does_not_fill_gives_way_to_the_base_tools_own(data: Any, caplog: pytest.LogCaptureFixture) -> None:
     result = ToolResult("c", (Text("one"),), data=data)
     with caplog.at_level("WARNING"):
-        found = BoundFacade(mine(), "mine-1", BASES).render_result(
-            ToolCall("c", "open_file", {"file": "a"}), {"path": "a"}, result
-        )
+        found = render(BoundFacade(mine(), "mine-1", BASES), ToolCall("c", "open_file", {"file": "a"}), {"path": "a"}, result)
     assert (found.text, found.is_error) == ("one", False)
     assert "{data.first}" in caplog.text
 
@@ -151,8 +149,8 @@ def test_a_text_that_data_does_not_fill_gives_way_to_the_base_tools_own(data: An
 def test_failures_have_their_words() -> None:
     face = BoundFacade(mine(), "mine-1", BASES)
     wrong = ToolResult("c", (Text("gone"),), is_error=True, error_kind="not_found")
-    assert face.render_result(ToolCall("c", "open_file", {"file": "a"}), {}, wrong).text == "failed (not_found): gone"
-    assert face.render_result(ToolCall("c", "save", {"path": "a"}), {}, wrong).text == "not saved: gone"
+    assert render(face, ToolCall("c", "open_file", {"file": "a"}), {}, wrong).text == "failed (not_found): gone"
+    assert render(face, ToolCall("c", "save", {"path": "a"}), {}, wrong).text == "not saved: gone"
 
 
 def test_some_tools_are_for_some_models() -> None:

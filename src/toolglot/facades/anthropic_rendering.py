@@ -4,9 +4,20 @@ from toolglot.facades.rendering import format_matches, number_lines, output_note
 from toolglot.facades.view import Arguments, RenderContext, Renderer
 
 __all__ = [
-    *("MAX_READ", "is_too_large", "render_change", "render_command", "render_command_failure", "render_create"),
-    *("render_directory", "render_failure", "render_matches", "render_memory", "render_paths", "render_raw"),
-    *("render_toolset_failure", "render_view"),
+    "MAX_READ",
+    "is_too_large",
+    "render_change",
+    "render_command",
+    "render_command_failure",
+    "render_create",
+    "render_directory",
+    "render_failure",
+    "render_matches",
+    "render_memory",
+    "render_paths",
+    "render_raw",
+    "render_toolset_failure",
+    "render_view",
 ]
 
 MAX_READ = 256 * 1024

@@ -161,15 +161,6 @@ class BoundFacade:
         base = ToolCall(call.id, error.tool or call.name, call.arguments, call.raw)
         return InterpretedCall(call, base, error=error, render=partial(self._render_result, view, call.name, native))
 
-    def annotate(self, call: ToolCall) -> ToolCall:
-        """The call with its base call attached."""
-        return self.interpret(call).call
-
-    def render_result(self, call: ToolCall, arguments: Arguments, result: ToolResult, details: Any = None) -> ToolResult:
-        """A result as this harness words it. `call`: as the model made it; `arguments`: those of the base tool."""
-        render = self.interpret(call).render
-        return replace(result, name=call.name) if render is None else render(result, arguments, details)
-
     def _interpret_base_call(self, call: ToolCall) -> InterpretedCall:
         """A call under no name of this facade: of another facade, of a base tool under its own name, or of any other tool."""
         base_call = call.base_call
@@ -305,9 +296,10 @@ class BoundFacade:
         try:
             expression = view.from_base(tool, arguments)
             if expression is not None and not self._is_bundled:
-                if not isinstance(expression[0], dict):
-                    raise TypeError(f"{json_type_name(expression[0])} is not a dict of arguments")
-                _require_json(expression[0])
+                native: Any = expression[0]  # whatever a custom function returned
+                if not isinstance(native, dict):
+                    raise TypeError(f"{json_type_name(native)} is not a dict of arguments")
+                _require_json(native)
             return expression
         except Exception as e:  # a saved conversation may hold anything
             log.warning("facade %s: a call of %s cannot be expressed as %s: %r", self.facade.id, tool, view.name, e)

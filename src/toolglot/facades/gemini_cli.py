@@ -1,14 +1,10 @@
 """DATA: the built-in tools as Gemini CLI shows them: to Gemini 3, and, with a list of tasks, to Gemini 2.x and others."""
 
-import re
-from typing import Any
-
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from toolglot.errors import ToolError
+from toolglot.facades import gemini_mapping
 from toolglot.facades import gemini_rendering as gemini
-from toolglot.facades.elision import find_elision
 from toolglot.facades.mapping import (
     accepted_field,
     call_field,
@@ -19,131 +15,19 @@ from toolglot.facades.mapping import (
     todo_field,
 )
 from toolglot.facades.parameters import array, boolean, closed_schema, integer, object_schema, string, string_list
-from toolglot.facades.view import Arguments, Case, Facade, Field, View
+from toolglot.facades.view import Case, Facade, Field, View
 
 __all__ = ["TABLES"]
 
-MAX_URLS = 20
 MAX_MATCHES, LOG_LINES, MAX_OUTPUT, MAX_FILES = 100, 100, 40_000, 1000
 INACTIVITY_TIMEOUT, HEAD_SHARE = 300, 0.2
 """Seconds without output after which a command is stopped; the fraction kept from the start of truncated output."""
-MAX_DELAY = 3600
-DEFAULT_INSTRUCTION = "Make this change."
-"""The instruction of an edit in history that had none; the parameter is required."""
 _IGNORE_FILES = {"respect_git_ignore": "respect_gitignore", "respect_gemini_ignore": "respect_extra_ignore"}
 _FILE = string("Path of the file, relative to the workspace or absolute.")
 _FILE_FIELDS = (Field(native="path", base="path"), Field(native="file_path", base="path"))
 _DIRECTORY_FIELDS = (Field(native="path", base="path"), Field(native="dir_path", base="path"))
 _GITIGNORE = boolean("Respect .gitignore files (default true).")
 _GEMINIIGNORE = boolean("Respect .geminiignore files (default true).")
-
-# ---- values
-
-
-def legacy_end_line(native: Arguments) -> Any:
-    return native.get("offset", 0) + native["limit"] if "limit" in native else UNSET
-
-
-def end_line_from_base(base: Arguments) -> Any:
-    if "max_lines" in base and not base.keys() & {"end_line", "tail_lines"}:
-        return base.get("start_line", 1) + base["max_lines"] - 1
-    return base.get("end_line", UNSET)
-
-
-def count_to_base(native: Arguments) -> Any:
-    expected = native.get("expected_replacements", 1)
-    return "all" if native.get("allow_multiple") else "one" if expected == 1 else expected
-
-
-def reject_elision(content: str) -> str:
-    if line := find_elision(content):
-        raise ToolError(
-            f"write_file: 'content' has the line {line!r}, which stands for omitted text; write the complete file",
-            kind="validation",
-        )
-    return content
-
-
-def delay_to_seconds(value: float) -> float:
-    return min(max(value / 1000, 0), MAX_DELAY)
-
-
-def delay_to_base(native: Arguments) -> Any:
-    return delay_to_seconds(native["delay_ms"]) if native.get("is_background") and "delay_ms" in native else UNSET
-
-
-def delay_from_base(base: Arguments) -> Any:
-    if not base.get("background") or base.get("yield_after") is None:
-        return UNSET
-    return round(base["yield_after"] * 1000)
-
-
-def is_process_id(base: Arguments) -> bool:
-    handle = str(base.get("handle", "")).strip()
-    return handle.isascii() and handle.isdigit()
-
-
-_URL = re.compile(r"https?://[^\s<>\"'`]+", re.IGNORECASE)
-_GITHUB_BLOB = re.compile(r"^https://github\.com/([^/]+/[^/]+)/blob/", re.IGNORECASE)
-_BRACKETS = {")": "(", "]": "[", "}": "{"}
-
-
-def find_urls(prompt: str) -> list[str]:
-    """The URLs in a text, each once, without the punctuation of the sentence they are in."""
-    return list(dict.fromkeys(_strip_punctuation(url) for url in _URL.findall(prompt)))[:MAX_URLS]
-
-
-def _strip_punctuation(url: str) -> str:
-    while url:
-        last = url[-1]
-        # A closing bracket belongs to the URL if it closes one inside of it.
-        is_unpaired = last in _BRACKETS and url.count(_BRACKETS[last]) < url.count(last)
-        if last not in ".,;:!?*" and not is_unpaired:
-            break
-        url = url[:-1]
-    return url
-
-
-def fetch_to_base(native: Arguments) -> Arguments:
-    prompt: str = native.get("prompt") or native.get("url", "")
-    urls = find_urls(prompt)
-    if not urls:
-        raise ToolError(
-            "web_fetch: 'prompt' has no URL; include at least one that starts with http:// or https://", kind="validation"
-        )
-    raw = [_GITHUB_BLOB.sub(r"https://raw.githubusercontent.com/\1/", url) for url in urls]
-    target: Any = raw[0] if len(raw) == 1 else raw
-    return {"target": target} if prompt == " ".join(urls) else {"target": target, "question": prompt}
-
-
-def fetch_from_base(base: Arguments) -> Arguments | None:
-    target: Any = base.get("target") or []
-    targets: list[str] = [target] if isinstance(target, str) else target
-    question: str = base.get("question") or ""
-    if not targets or not all(find_urls(url) == [url] for url in targets):
-        return None
-    missing = [url for url in targets if url not in find_urls(question)]
-    return {"prompt": " ".join(filter(None, (*missing, question)))}
-
-
-def question_to_base(question: Arguments) -> Arguments:
-    base: Arguments = {"question": question["question"], "header": question["header"], "kind": question["type"]}
-    if question["type"] == "choice":
-        options = question.get("options") or ()
-        base["options"] = [{"label": option["label"], "description": option["description"]} for option in options]
-        base["multi"] = bool(question.get("multiSelect"))
-    return base
-
-
-def question_from_base(question: Arguments) -> Arguments:
-    kind = question.get("kind", "choice")
-    native: Arguments = {"question": question["question"], "header": question.get("header", ""), "type": kind}
-    if kind == "choice":
-        options = question.get("options") or ()
-        native["options"] = [{"label": option["label"], "description": option.get("description", "")} for option in options]
-        native["multiSelect"] = bool(question.get("multi"))
-    return native
-
 
 # ---- the tools
 
@@ -190,9 +74,9 @@ _READ = simple_view(
             Field(native="absolute_path", base="path"),
             *_FILE_FIELDS,
             accepted_field("offset", "start_line", lambda offset: offset + 1),
-            call_field("limit", "end_line", legacy_end_line, lambda base: UNSET),
+            call_field("limit", "end_line", gemini_mapping.legacy_end_line, lambda base: UNSET),
             "start_line",
-            call_field("end_line", "end_line", lambda native: native.get("end_line", UNSET), end_line_from_base),
+            call_field("end_line", "end_line", lambda native: native.get("end_line", UNSET), gemini_mapping.end_line_from_base),
         ),
         result=gemini.render_read("read_file with start_line: {}"),
     ),
@@ -301,13 +185,13 @@ _REPLACE = simple_view(
             Field(native="new_string", base="new"),
             call_field(
                 *("allow_multiple", "count"),
-                count_to_base,
+                gemini_mapping.count_to_base,
                 lambda base: UNSET if base.get("count", "one") in ("one", 1) else True,
             ),
             call_field(
                 *("instruction", "instruction"),
-                lambda native: UNSET if native.get("instruction") in (None, "", DEFAULT_INSTRUCTION) else native["instruction"],
-                lambda base: base.get("instruction") or DEFAULT_INSTRUCTION,
+                gemini_mapping.instruction_to_base,
+                lambda base: base.get("instruction") or gemini_mapping.DEFAULT_INSTRUCTION,
             ),
         ),
         fixed={"match": "tolerant"},
@@ -323,7 +207,7 @@ _WRITE = simple_view(
     object_schema("file_path content", file_path=_FILE, content=string("The complete content of the file.")),
     Case(
         base="write",
-        fields=(*_FILE_FIELDS, Field(native="content", base="content", to_base=reject_elision)),
+        fields=(*_FILE_FIELDS, Field(native="content", base="content", to_base=gemini_mapping.reject_elision)),
         fixed={"mode": "overwrite"},
         result=gemini.render_write,
     ),
@@ -336,8 +220,8 @@ _FETCH = simple_view(
     object_schema("prompt", prompt=string("The URLs (https://…), and what you want to know about the pages.")),
     Case(
         base="web_open",
-        to_base=fetch_to_base,
-        from_base=fetch_from_base,
+        to_base=gemini_mapping.fetch_to_base,
+        from_base=gemini_mapping.fetch_from_base,
         result=gemini.render_pages,
         failure=gemini.render_pages,
     ),
@@ -363,7 +247,7 @@ _SHELL = simple_view(
             Field(native="directory", base="cwd"),
             cwd_field("dir_path"),
             Field(native="is_background", base="background"),
-            call_field("delay_ms", "yield_after", delay_to_base, delay_from_base),
+            call_field("delay_ms", "yield_after", gemini_mapping.delay_to_base, gemini_mapping.delay_from_base),
         ),
         fixed={"cwd": ".", "inactivity_timeout": INACTIVITY_TIMEOUT, "max_output": MAX_OUTPUT, "head_share": HEAD_SHARE},
         can_express=has_command,
@@ -396,11 +280,14 @@ _LOG = simple_view(
             _PID_FIELD,
             Field(native="lines", base="tail_lines"),
             Field(
-                native="delay_ms", base="wait_first", to_base=delay_to_seconds, from_base=lambda seconds: round(seconds * 1000)
+                native="delay_ms",
+                base="wait_first",
+                to_base=gemini_mapping.delay_to_seconds,
+                from_base=lambda seconds: round(seconds * 1000),
             ),
         ),
         fixed={"tail_lines": LOG_LINES, "head_share": 0.0},
-        can_express=is_process_id,
+        can_express=gemini_mapping.is_process_id,
         result=gemini.render_log,
         failure=gemini.render_log,
     ),
@@ -474,8 +361,8 @@ _ASK = simple_view(
             Field(
                 native="questions",
                 base="questions",
-                to_base=lambda questions: [question_to_base(question) for question in questions],
-                from_base=lambda questions: [question_from_base(question) for question in questions],
+                to_base=lambda questions: [gemini_mapping.question_to_base(question) for question in questions],
+                from_base=lambda questions: [gemini_mapping.question_from_base(question) for question in questions],
             ),
         ),
         can_express=lambda base: 1 <= len(base.get("questions") or ()) <= 4,
@@ -488,7 +375,7 @@ _KILL = simple_view(
     "shell_kill",
     "Stop a background process and everything it started.",
     object_schema("pid", pid=_PID),
-    Case(base="shell_kill", fields=(_PID_FIELD,), can_express=is_process_id),
+    Case(base="shell_kill", fields=(_PID_FIELD,), can_express=gemini_mapping.is_process_id),
 )
 _FIND = simple_view(
     "web_find",
