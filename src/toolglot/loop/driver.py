@@ -18,7 +18,6 @@ from toolglot.errors import (
     ProviderError,
     QuotaExceeded,
     ToolError,
-    ToolglotError,
     TransportError,
 )
 from toolglot.events import ApprovalNeeded, ModelSwitched, Retrying, RunEvent, RunResult, ToolFinished, ToolOutcome
@@ -30,7 +29,6 @@ from toolglot.loop.structured_output import StructuredOutput
 from toolglot.losses import Loss, Repair
 from toolglot.messages import ToolCall, Usage
 from toolglot.providers.profile import Price
-from toolglot.request import Request
 from toolglot.tools.calls import InterpretedCall
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.execution import CallBatch, CallWork
@@ -42,6 +40,34 @@ __all__ = ["Driver"]
 log = getLogger("toolglot.loop")
 T = TypeVar("T")
 Emit = Callable[[Any], None] | None
+
+
+class _Spending:
+    """What a run has used of its budget."""
+
+    def __init__(self, config: ToolConfig) -> None:
+        self._config = config
+        self.usage, self.cost = Usage(), 0.0
+        self.is_priced = True  # until a model without a known price is used
+
+    def add(self, usage: Usage, price: Price | None) -> None:
+        total = self.usage
+        self.usage = Usage(
+            total.input + usage.input,
+            total.output + usage.output,
+            total.cached + usage.cached,
+            total.cache_write + usage.cache_write,
+            total.reasoning + usage.reasoning,
+        )
+        self.is_priced = self.is_priced and price is not None
+        self.cost += price.cost(usage) if price else 0.0
+
+    @property
+    def is_over_budget(self) -> bool:
+        config, usage = self._config, self.usage
+        if config.max_tokens is not None and usage.input + usage.output >= config.max_tokens:
+            return True
+        return config.max_cost is not None and self.is_priced and self.cost >= config.max_cost
 
 
 class Driver:
@@ -62,7 +88,7 @@ class Driver:
         self._requests, self._executor, self._config, self._hooks = requests, executor, config, hooks
         self._structured_output, self._streaming = structured_output, streaming
         self._start = len(run.conversation)
-        self._usage, self._cost, self._is_priced = Usage(), 0.0, True
+        self._spending = _Spending(config)
         self._outcomes: list[ToolOutcome] = []
         self._turn_outcomes: dict[int, ToolOutcome] = {}  # of the open turn, by the index of the call
         self._interpreted: Mapping[str, InterpretedCall] = {}  # of the open turn, by call id
@@ -99,7 +125,7 @@ class Driver:
         while True:
             step = self.run.next()
             if isinstance(step, AskModel | CallTools):
-                if not self._is_over_budget():
+                if not self._spending.is_over_budget:
                     return step
                 self._is_out_of_budget = True
                 self.run.abandon("limit", "the run has used up its budget")
@@ -145,14 +171,14 @@ class Driver:
             "budget" if self._is_out_of_budget else stop,
             run.reply,
             self._structured_output.output if self._structured_output else None,
-            self._usage,
+            self._spending.usage,
             tuple(self._outcomes),
             tuple(self._losses),
             tuple(self._repairs),
             tuple(run.conversation[self._start :]),
             self._pending,
             run.iteration,
-            self._cost if self._is_priced and run.iteration else None,
+            self._spending.cost if self._spending.is_priced and run.iteration else None,
         )
 
     # ---- the model
@@ -163,7 +189,11 @@ class Driver:
         if news := await self._fit_context():
             yield news
         while True:
-            request, has_shown = await self._build_request(step, state), False
+            self._close_turn()
+            request, has_shown = requests.build_request(step, self._streaming), False
+            if self._hooks.has_request_hooks:
+                request = await self._before_deadline(self._hooks.before_request(request))
+            self._reading_from = state
             try:
                 async with aclosing(state.stream_batches(request)) as batches:
                     while (batch := await self._before_deadline(anext(batches, None))) is not None:
@@ -177,7 +207,10 @@ class Driver:
             except (ProviderError, TransportError, MalformedReply) as error:
                 if has_shown:  # what was shown is never taken back
                     raise
-                news = await self._shorten(error)
+                news = list[RunEvent]()
+                if isinstance(error, ContextTooLong) and not self._was_rejected:  # shortened once in a run
+                    self._was_rejected = True
+                    news = await self._fit_context(was_rejected=True)
                 if not news:
                     state = self._use_fallback(error, state)
                     news += [ModelSwitched(state.engine.name, str(error)), *await self._fit_context()]
@@ -191,31 +224,16 @@ class Driver:
         if fitted is None:
             return []
         event, usage = fitted
-        self._count_usage(usage, self._requests.engine_state().engine.profile.price)
+        self._spending.add(usage, self._requests.engine_state().engine.profile.price)
         self.add_losses([Loss(count_phrase(event.omitted_messages), "context", event.message)])
         fields = {"left_out": event.omitted_messages, "before": event.before, "after": event.after}
         log.info("the context was truncated: %s", event.message, extra=fields)
         return [event]
 
-    async def _shorten(self, error: ToolglotError) -> list[RunEvent]:
-        """Shorten a conversation that the provider refused as too long; once in a run."""
-        if not isinstance(error, ContextTooLong) or self._was_rejected:
-            return []
-        self._was_rejected = True
-        return await self._fit_context(was_rejected=True)
-
-    async def _build_request(self, step: AskModel, state: EngineState) -> Request:
-        self._close_turn()
-        request = self._requests.build_request(step, self._streaming)
-        if self._hooks.has_request_hooks:
-            request = await self._before_deadline(self._hooks.before_request(request))
-        self._reading_from = state
-        return request
-
     async def _take_reply(self, state: EngineState) -> None:
         result = state.result
         assert result is not None
-        self._count_usage(result.reply.usage, state.engine.profile.price)
+        self._spending.add(result.reply.usage, state.engine.profile.price)
         self._requests.record_usage(result.reply.usage)
         self.add_losses(result.losses)
         self.add_losses(self._requests.history_losses)
@@ -242,30 +260,7 @@ class Driver:
 
     def _before_deadline(self, awaitable: Awaitable[T]) -> Awaitable[T]:
         """Limit a wait to the time that the run has left."""
-        return awaitable if self._deadline is None else self._wait_until_deadline(awaitable, self._deadline)
-
-    @staticmethod
-    async def _wait_until_deadline(awaitable: Awaitable[T], deadline: float) -> T:
-        async with asyncio.timeout(max(0.0, deadline - time.monotonic())):
-            return await awaitable
-
-    def _is_over_budget(self) -> bool:
-        config, usage = self._config, self._usage
-        if config.max_tokens is not None and usage.input + usage.output >= config.max_tokens:
-            return True
-        return config.max_cost is not None and self._is_priced and self._cost >= config.max_cost
-
-    def _count_usage(self, usage: Usage, price: Price | None) -> None:
-        total = self._usage
-        self._usage = Usage(
-            total.input + usage.input,
-            total.output + usage.output,
-            total.cached + usage.cached,
-            total.cache_write + usage.cache_write,
-            total.reasoning + usage.reasoning,
-        )
-        self._is_priced = self._is_priced and price is not None
-        self._cost += price.cost(usage) if price else 0.0
+        return awaitable if self._deadline is None else _wait_until(self._deadline, awaitable)
 
     # ---- the tools
 
@@ -363,3 +358,8 @@ class Driver:
                     call_id=outcome.call.id,
                     details=outcome.details,
                 )
+
+
+async def _wait_until(deadline: float, awaitable: Awaitable[T]) -> T:
+    async with asyncio.timeout(max(0.0, deadline - time.monotonic())):
+        return await awaitable

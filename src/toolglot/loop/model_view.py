@@ -52,8 +52,8 @@ class HostedTools:
         """The definitions that a wire is sent."""
         if not self.names:
             return self.definitions
-        found = (find_hosted_tool(name, wire) for name in self.names)
-        return (*self.definitions, *(definition for definition in found if definition is not None))
+        named = (find_hosted_tool(name, wire) for name in self.names)
+        return (*self.definitions, *(definition for definition in named if definition is not None))
 
 
 class ModelView:
@@ -122,7 +122,7 @@ class ModelView:
         hosted = self._hosted.definitions_for(self.profile.wire) if self._hosted is not None else ()
         if allowed is not None:
             native = {definition.name for definition in facade.definitions} if facade is not None else set[str]()
-            definitions = tuple(one for one in definitions if one.name in allowed or one.name in native)
+            definitions = tuple(item for item in definitions if item.name in allowed or item.name in native)
             hosted = tuple(definition for definition in hosted if definition.name in allowed)
         return (*definitions, *added, *hosted) if added or hosted else definitions
 

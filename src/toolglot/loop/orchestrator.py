@@ -27,6 +27,7 @@ from toolglot.loop.structured_output import FINAL_ANSWER_TOOL, StructuredOutput
 from toolglot.messages import Block, Conversation, Message, load, save, user
 from toolglot.providers.tokens import estimate_message, estimate_tool
 from toolglot.request import Request
+from toolglot.tools.registry import ToolRegistry
 from toolglot.tools.tool import Tool
 from toolglot.wire.prefix import EncodedBody, PrefixEncoder
 
@@ -110,7 +111,7 @@ class Orchestrator(AgentCore):
 
     def save(self) -> bytes:
         """The conversation, and a run that is paused, as JSON lines: `Orchestrator.load` continues it in any process."""
-        return save(self.conversation, model=self.engine.name, **self._state.save_header(self._fingerprint()))
+        return save(self.conversation, model=self.engine.name, **self._state.save_header(_fingerprint(self.registry)))
 
     @classmethod
     def load(cls, data: bytes, model: str | Engine | None = None, **options: Any) -> "Orchestrator":
@@ -127,7 +128,7 @@ class Orchestrator(AgentCore):
         state = self.new_state(conversation)
         run_state = state.restore_header(header)
         if run_state is not None:
-            if run_state.tools != self._fingerprint():
+            if run_state.tools != _fingerprint(self.registry):
                 log.warning("the tools have changed since the run was saved")
             state.paused = self.new_run(conversation, run_state)
         self._replace_state(state)
@@ -185,9 +186,6 @@ class Orchestrator(AgentCore):
 
     # ---- inside
 
-    def _fingerprint(self) -> str:
-        return sha256(dumps(self.registry.definitions())).hexdigest()[:16]
-
     def _state_for(self, conversation: Conversation | None) -> ConversationState:
         """The state of a conversation; it lives as long as the conversation does."""
         if conversation is None or conversation is self._state.conversation:
@@ -240,6 +238,10 @@ class Orchestrator(AgentCore):
         driver = Driver(run, requests, state.executor, self.config, self.hooks, output, streaming=streaming)
         driver.add_losses(requests.view.hosted_losses)
         return driver
+
+
+def _fingerprint(registry: ToolRegistry) -> str:
+    return sha256(dumps(registry.definitions())).hexdigest()[:16]
 
 
 async def _finish(state: ConversationState, driver: Driver) -> RunResult:
