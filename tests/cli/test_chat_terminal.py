@@ -158,27 +158,6 @@ class TestConversation:
             assert not (tmp_path / "deleted").exists()
             chat.leave()
 
-    @pytest.mark.untraced
-    def test_undo_context_save_new_and_load(self, tmp_path: Path) -> None:
-        with Chat(tmp_path, "-m", "simulator:gemini") as chat:
-            chat.hear("say the first")
-            chat.hear("say the second")
-            chat.hear("/undo")
-            assert "removed 'say the second'" in chat.everything
-            chat.hear("/context")
-            assert re.search(r"about [\d,]+ tokens", chat.everything)
-            chat.hear("/save talk.jsonl")
-            assert "saved 2 messages to talk.jsonl" in chat.everything
-            assert (tmp_path / "talk.jsonl").stat().st_mode & 0o777 == 0o600
-            chat.hear("/new")
-            chat.hear("/undo")
-            assert "nothing to undo" in chat.everything
-            chat.hear("/load talk.jsonl")
-            assert "loaded 2 messages; your last prompt was 'say the first'" in chat.everything
-            chat.hear("say the third")
-            assert chat.says("the third") == 1
-            chat.leave()
-
 
 class TestApproval:
     @pytest.mark.untraced
