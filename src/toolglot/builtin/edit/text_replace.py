@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from operator import methodcaller
 from typing import Literal
 from unicodedata import normalize
@@ -94,9 +94,10 @@ def replace_text(
     if tolerant and (line := find_elision(lf_new, lf_old)):
         message = f"the new text has the line {line!r}, which stands for omitted code: write all of the code"
         raise _edit_error(message, EditFailed("elision"))
-    strategy, spans = _find_spans(lf_text, lf_old, lf_new, tolerant, should_stop)
+    search = _Search(lf_text, lf_old, should_stop)
+    strategy, spans = search.find(lf_new, tolerant=tolerant)
     if not spans:
-        raise _not_found_error(lf_text, lf_old, name, should_stop)
+        raise search.not_found_error(name)
     expected = 1 if count == "one" else len(spans) if count == "all" else count
     if len(spans) != expected:
         raise _ambiguous_error(lf_text, spans, count, name)
@@ -141,45 +142,47 @@ def _iter_line_ranges(lf_text: str, spans: list[_Span]) -> Iterator[tuple[int, i
 # ---- finding the old text
 
 
-def _find_spans(lf_text: str, old: str, new: str, tolerant: bool, should_stop: ShouldStop) -> tuple[Strategy, list[_Span]]:
-    spans: list[_Span] = []
-    position = lf_text.find(old)
-    while position >= 0:
-        spans.append((position, position + len(old), new))
-        position = lf_text.find(old, position + len(old))
-    if spans or not tolerant or not old.strip():
-        return "exact", spans
-    if spans := _find_flexible(lf_text, old, new):
-        return "flexible", spans
-    if spans := _find_by_tokens(lf_text, old, new):
-        return "tokens", spans
-    return "fuzzy", _find_fuzzy(lf_text, old, new, should_stop)
+class _Search:
+    """The old text in a text, both with LF line endings."""
 
+    def __init__(self, text: str, old: str, should_stop: ShouldStop) -> None:
+        self._text, self._old, self._should_stop = text, old, should_stop
+        self._is_terminated = old.endswith("\n")
+        self._block = old.split("\n")[:-1] if self._is_terminated else old.split("\n")
+        """The lines of the old text."""
+        self._lines = text.split("\n")
+        starts = accumulate((len(line) + 1 for line in self._lines), initial=0)
+        self._starts = list(starts)[: len(self._lines)]
+        if not self._lines[-1]:
+            self._lines.pop()
 
-class _LineIndex:
-    """The lines of a text, and where each begins."""
+    def find(self, new: str, *, tolerant: bool) -> tuple[Strategy, list[_Span]]:
+        """Return the matches of the first strategy that has any."""
+        text, old = self._text, self._old
+        spans: list[_Span] = []
+        position = text.find(old)
+        while position >= 0:
+            spans.append((position, position + len(old), new))
+            position = text.find(old, position + len(old))
+        if spans or not tolerant or not old.strip():
+            return "exact", spans
+        if spans := [self._block_span(index, new) for index in self.find_blocks()]:
+            return "flexible", spans
+        if spans := self.find_by_tokens(new):
+            return "tokens", spans
+        return "fuzzy", self.find_fuzzy(new)
 
-    def __init__(self, lf_text: str) -> None:
-        self.lines = lf_text.split("\n")
-        self.starts: list[int] = []
-        position = 0
-        for line in self.lines:
-            self.starts.append(position)
-            position += len(line) + 1
-        self.size = len(lf_text)
-        if not self.lines[-1]:
-            self.lines.pop()
+    def _block_span(self, index: int, new: str) -> _Span:
+        """Return the span of the lines from an index on that the new text replaces, indented as the first of them is."""
+        last = index + len(self._block) - 1
+        end = self._starts[last] + len(self._lines[last])
+        end = min(end + 1, len(self._text)) if self._is_terminated else end
+        return self._starts[index], end, _reindent(new, _leading_whitespace(self._lines[index]))
 
-    def span(self, first: int, count: int, *, include_newline: bool) -> tuple[int, int]:
-        """Return where some lines begin and end."""
-        last = first + count - 1
-        end = self.starts[last] + len(self.lines[last])
-        return self.starts[first], min(end + 1, self.size) if include_newline else end
-
-    def find_blocks(self, block: list[str]) -> Iterator[int]:
-        """Yield where lines stand that equal the block apart from surrounding whitespace, without overlaps."""
-        stripped, wanted = [line.strip() for line in self.lines], [line.strip() for line in block]
-        index = 0
+    def find_blocks(self) -> Iterator[int]:
+        """Yield where lines stand that equal the old ones apart from surrounding whitespace, without overlaps."""
+        stripped, wanted = ([line.strip() for line in lines] for lines in (self._lines, self._block))
+        index = 0 if any(wanted) else len(stripped)
         while index <= len(stripped) - len(wanted):
             if stripped[index] == wanted[0] and stripped[index : index + len(wanted)] == wanted:
                 yield index
@@ -187,24 +190,133 @@ class _LineIndex:
             else:
                 index += 1
 
+    def find_by_tokens(self, new: str) -> list[_Span]:
+        """Find the same tokens from the beginning of a line on, whatever whitespace is between them."""
+        tokens = _DELIMITERS.sub(r" \1 ", self._old).split()
+        if not tokens or len(tokens) > _MAX_TOKENS or "".join(tokens) not in "".join(self._text.split()):
+            return []
+        if self._text.count(tokens[0]) * len(tokens) > _MAX_TOKEN_WORK:
+            return []
 
-def _split_old(old: str) -> list[str]:
-    lines = old.split("\n")
-    return lines[:-1] if old.endswith("\n") else lines
+        def is_word(character: str) -> bool:
+            return character.isalnum() or character == "_"
+
+        pattern = re.escape(tokens[0])
+        for before, token in pairwise(tokens):
+            pattern += (r"\s+" if is_word(before[-1]) and is_word(token[0]) else r"\s*") + re.escape(token)
+        if is_word(tokens[-1][-1]):
+            pattern += r"(?!\w)"
+        if self._is_terminated:
+            pattern += r"[ \t]*(?:\n|\Z)"
+        matches = re.finditer(rf"^([ \t]*){pattern}", self._text, re.MULTILINE)
+        return [(match.start(), match.end(), _reindent(new, match[1])) for match in matches]
+
+    def find_fuzzy(self, new: str) -> list[_Span]:
+        """Find as many lines as the old text has that are nearly equal to it: the best ones that do not overlap."""
+        search, count = "\n".join(self._block), len(self._block)
+        if len(self._old) < _MIN_FUZZY_CHARS or not 0 < len(self._lines) * len(search) ** 2 <= _MAX_FUZZY_WORK:
+            return []
+        limit = _FUZZY_TOLERANCE * len(search)
+        fuzzy = _FuzzyText(search)
+        scores: list[tuple[float, int]] = []
+        for index in range(len(self._lines) - count + 1):
+            if index % 256 == 0 and self._should_stop():
+                raise ToolError("the edit was cancelled; nothing was changed", kind="cancelled", code="cancelled")
+            cost = fuzzy.cost("\n".join(self._lines[index : index + count]), limit)
+            if cost is not None:
+                scores.append((cost, index))
+        chosen: list[int] = []
+        for _, index in sorted(scores):
+            if all(abs(index - other) >= count for other in chosen):
+                chosen.append(index)
+        return [self._block_span(index, new) for index in sorted(chosen)]
+
+    # ---- explaining why it is not there
+
+    def not_found_error(self, name: str) -> ToolError:
+        near = self.find_near_match()
+        if near is None:
+            message = f"the text to replace is not in {name!r}, and nothing there is similar: read the file again"
+            return _edit_error(message, EditFailed("not_found"))
+        lines = self._text.split("\n")[near.first - 1 : near.last]
+        nearest = number_lines((truncate(line, _MAX_SHOWN_WIDTH) for line in lines[:_MAX_SHOWN_LINES]), near.first)
+        if len(lines) > _MAX_SHOWN_LINES:
+            nearest += f"\n… {len(lines) - _MAX_SHOWN_LINES} more lines"
+        lines_text = f"line {near.first}" if near.first == near.last else f"lines {near.first}-{near.last}"
+        difference = near.difference.format(lines=lines_text)
+        details = EditFailed("not_found", 0, (near.first, near.last), difference, nearest)
+        return _edit_error(f"the text to replace is not in {name!r}: {difference}:\n{nearest}", details)
+
+    def find_near_match(self) -> _NearMatch | None:
+        """Find what the old text was probably meant to be."""
+        near = self.find_variant(_MODEL_MISTAKES) or self.find_whitespace_variant() or self.find_variant(_EQUIVALENCES)
+        if near is None and (spans := self.find_by_tokens("")):
+            near = _near_match_at(self._text, *spans[0][:2], "it differs from {lines} only in spaces or line breaks")
+        return near or self.find_most_similar()
+
+    def find_variant(self, variants: "tuple[_Variant, ...]") -> _NearMatch | None:
+        for difference, convert, converts_file in variants:
+            text, wanted = convert(self._text) if converts_file else self._text, convert(self._old)
+            if wanted and (start := text.find(wanted)) >= 0:
+                return _near_match_at(text, start, start + len(wanted), difference)
+        return None
+
+    def find_whitespace_variant(self) -> _NearMatch | None:
+        index = next(self.find_blocks(), None)
+        if index is None:
+            return None
+        block, lines = self._block, self._lines[index : index + len(self._block)]
+        if [line.rstrip() for line in lines] == [line.rstrip() for line in block]:
+            difference = "it differs from {lines} only in trailing whitespace"
+        else:
+            has_tabs, old_has_tabs = (any("\t" in _leading_whitespace(line) for line in text) for text in (lines, block))
+            difference = "it differs from {lines} only in indentation"
+            if has_tabs != old_has_tabs:
+                difference += f" (the file uses {'tabs' if has_tabs else 'spaces'})"
+        return _NearMatch(index + 1, index + len(block), difference)
+
+    def find_most_similar(self) -> _NearMatch | None:
+        """Find the lines around the one that is most similar to the longest line of the old text."""
+        block = [line.strip() for line in self._block]
+        longest = max(block, key=len)
+        key = longest[:_MAX_SHOWN_WIDTH]
+        if not key:
+            return None
+        lines = self._text.split("\n")
+        fuzzy, limit = _FuzzyText(key), len(key) * (1 - _MIN_SIMILARITY)
+        best: tuple[float, int] | None = None
+        for index, line in enumerate(lines[:_MAX_SEARCHED_LINES]):
+            if index % 256 == 0 and self._should_stop():
+                return None
+            cost = fuzzy.cost(line.strip()[: 2 * _MAX_SHOWN_WIDTH], limit)
+            if cost is not None and (best is None or cost < best[0]):
+                best, limit = (cost, index), cost
+        if best is None:
+            return None
+        first = max(best[1] - block.index(longest), 0)
+        last = min(first + len(block), len(lines))
+        similarity = round(100 * (1 - best[0] / len(key)))
+        return _NearMatch(first + 1, max(last, first + 1), f"the most similar text is {{lines}} ({similarity} % alike)")
 
 
-def _find_flexible(lf_text: str, old: str, new: str) -> list[_Span]:
-    """Find whole lines that are equal apart from the whitespace around them."""
-    index, block = _LineIndex(lf_text), _split_old(old)
-    if not any(line.strip() for line in block):
-        return []
-    return [
-        (
-            *index.span(at, len(block), include_newline=old.endswith("\n")),
-            _reindent(new, _leading_whitespace(index.lines[at])),
-        )
-        for at in index.find_blocks(block)
-    ]
+def _near_match_at(text: str, start: int, end: int, difference: str) -> _NearMatch:
+    first = text.count("\n", 0, start) + 1
+    return _NearMatch(first, first + text.count("\n", start, max(end - 1, start)), difference)
+
+
+_Variant = tuple[str, Callable[[str], str], bool]
+"""How texts differ that are equal after this conversion, and whether the file is converted too."""
+_MODEL_MISTAKES: tuple[_Variant, ...] = (
+    ("it contains line numbers, which are not part of the file; it is {lines}", partial(_LINE_NUMBER.sub, ""), False),
+    ("it has escape sequences instead of the characters of {lines}", partial(_ESCAPE.sub, lambda m: _ESCAPES[m[0]]), False),
+    ("it has one backslash where {lines} has two", methodcaller("replace", "\\", "\\\\"), False),
+    ("it has HTML entities instead of the characters of {lines}", html.unescape, False),
+)
+_EQUIVALENCES: tuple[_Variant, ...] = (
+    ("it differs from {lines} only in quotes, dashes or other typographic characters", _to_ascii_punctuation, True),
+    ("it differs from {lines} only in how accents are composed", lambda t: normalize("NFC", _to_ascii_punctuation(t)), True),
+    ("it differs from {lines} only in upper and lower case", str.lower, True),
+)
 
 
 def _leading_whitespace(line: str) -> str:
@@ -224,54 +336,6 @@ def _reindent(new: str, indent: str) -> str:
         else:
             output.append(indent + line.lstrip(" \t"))
     return "\n".join(output)
-
-
-def _find_by_tokens(lf_text: str, old: str, new: str) -> list[_Span]:
-    """Find the same tokens from the beginning of a line on, whatever whitespace is between them."""
-    tokens = _DELIMITERS.sub(r" \1 ", old).split()
-    if not tokens or len(tokens) > _MAX_TOKENS or "".join(tokens) not in "".join(lf_text.split()):
-        return []
-    if lf_text.count(tokens[0]) * len(tokens) > _MAX_TOKEN_WORK:
-        return []
-
-    def is_word(character: str) -> bool:
-        return character.isalnum() or character == "_"
-
-    pattern = re.escape(tokens[0])
-    for before, token in pairwise(tokens):
-        pattern += (r"\s+" if is_word(before[-1]) and is_word(token[0]) else r"\s*") + re.escape(token)
-    if is_word(tokens[-1][-1]):
-        pattern += r"(?!\w)"
-    if old.endswith("\n"):
-        pattern += r"[ \t]*(?:\n|\Z)"
-    matches = re.finditer(rf"^([ \t]*){pattern}", lf_text, re.MULTILINE)
-    return [(match.start(), match.end(), _reindent(new, match[1])) for match in matches]
-
-
-def _find_fuzzy(lf_text: str, old: str, new: str, should_stop: ShouldStop) -> list[_Span]:
-    """Find as many lines as the old text has that are nearly equal to it: the best ones that do not overlap."""
-    index, block = _LineIndex(lf_text), _split_old(old)
-    search, count = "\n".join(block), len(block)
-    if len(old) < _MIN_FUZZY_CHARS or not 0 < len(index.lines) * len(search) ** 2 <= _MAX_FUZZY_WORK:
-        return []
-    limit = _FUZZY_TOLERANCE * len(search)
-    fuzzy = _FuzzyText(search)
-    scores: list[tuple[float, int]] = []
-    for at in range(len(index.lines) - count + 1):
-        if at % 256 == 0 and should_stop():
-            raise ToolError("the edit was cancelled; nothing was changed", kind="cancelled", code="cancelled")
-        cost = fuzzy.cost("\n".join(index.lines[at : at + count]), limit)
-        if cost is not None:
-            scores.append((cost, at))
-    chosen: list[int] = []
-    for _, at in sorted(scores):
-        if all(abs(at - other) >= count for other in chosen):
-            chosen.append(at)
-    is_terminated = old.endswith("\n")
-    return [
-        (*index.span(at, count, include_newline=is_terminated), _reindent(new, _leading_whitespace(index.lines[at])))
-        for at in sorted(chosen)
-    ]
 
 
 class _FuzzyText:
@@ -378,103 +442,3 @@ class _NewlineMap:
         nearest = self._text.find("\n", offset)
         nearest = nearest if nearest >= 0 else self._text.rfind("\n")
         return new.replace("\n", "\r\n") if self._text[nearest - 1 : nearest] == "\r" else new
-
-
-# ---- explaining why it is not there
-
-
-def _not_found_error(lf_text: str, old: str, name: str, should_stop: ShouldStop) -> ToolError:
-    near = _find_near_match(lf_text, old, should_stop)
-    if near is None:
-        message = f"the text to replace is not in {name!r}, and nothing there is similar: read the file again"
-        return _edit_error(message, EditFailed("not_found"))
-    lines = lf_text.split("\n")[near.first - 1 : near.last]
-    nearest = number_lines((truncate(line, _MAX_SHOWN_WIDTH) for line in lines[:_MAX_SHOWN_LINES]), near.first)
-    if len(lines) > _MAX_SHOWN_LINES:
-        nearest += f"\n… {len(lines) - _MAX_SHOWN_LINES} more lines"
-    lines_text = f"line {near.first}" if near.first == near.last else f"lines {near.first}-{near.last}"
-    difference = near.difference.format(lines=lines_text)
-    details = EditFailed("not_found", 0, (near.first, near.last), difference, nearest)
-    return _edit_error(f"the text to replace is not in {name!r}: {difference}:\n{nearest}", details)
-
-
-def _find_near_match(lf_text: str, old: str, should_stop: ShouldStop) -> _NearMatch | None:
-    near = (
-        _find_variant(lf_text, old, _MODEL_MISTAKES)
-        or _find_whitespace_variant(lf_text, old)
-        or _find_variant(lf_text, old, _EQUIVALENCES)
-    )
-    if near is None and (spans := _find_by_tokens(lf_text, old, "")):
-        near = _near_match_at(lf_text, *spans[0][:2], "it differs from {lines} only in spaces or line breaks")
-    return near or _find_most_similar(lf_text, old, should_stop)
-
-
-def _near_match_at(lf_text: str, start: int, end: int, difference: str) -> _NearMatch:
-    first = lf_text.count("\n", 0, start) + 1
-    return _NearMatch(first, first + lf_text.count("\n", start, max(end - 1, start)), difference)
-
-
-_Variant = tuple[str, Callable[[str], str], bool]
-"""How texts differ that are equal after this conversion, and whether the file is converted too."""
-_MODEL_MISTAKES: tuple[_Variant, ...] = (
-    ("it contains line numbers, which are not part of the file; it is {lines}", partial(_LINE_NUMBER.sub, ""), False),
-    ("it has escape sequences instead of the characters of {lines}", partial(_ESCAPE.sub, lambda m: _ESCAPES[m[0]]), False),
-    ("it has one backslash where {lines} has two", methodcaller("replace", "\\", "\\\\"), False),
-    ("it has HTML entities instead of the characters of {lines}", html.unescape, False),
-)
-_EQUIVALENCES: tuple[_Variant, ...] = (
-    ("it differs from {lines} only in quotes, dashes or other typographic characters", _to_ascii_punctuation, True),
-    ("it differs from {lines} only in how accents are composed", lambda t: normalize("NFC", _to_ascii_punctuation(t)), True),
-    ("it differs from {lines} only in upper and lower case", str.lower, True),
-)
-
-
-def _find_variant(lf_text: str, old: str, variants: tuple[_Variant, ...]) -> _NearMatch | None:
-    for difference, convert, converts_file in variants:
-        text, wanted = convert(lf_text) if converts_file else lf_text, convert(old)
-        if wanted and (start := text.find(wanted)) >= 0:
-            return _near_match_at(text, start, start + len(wanted), difference)
-    return None
-
-
-def _find_whitespace_variant(lf_text: str, old: str) -> _NearMatch | None:
-    block = _split_old(old)
-    if not any(line.strip() for line in block):
-        return None
-    index = _LineIndex(lf_text)
-    at = next(index.find_blocks(block), None)
-    if at is None:
-        return None
-    lines = index.lines[at : at + len(block)]
-    if [line.rstrip() for line in lines] == [line.rstrip() for line in block]:
-        difference = "it differs from {lines} only in trailing whitespace"
-    else:
-        has_tabs, old_has_tabs = (any("\t" in _leading_whitespace(line) for line in text) for text in (lines, block))
-        difference = "it differs from {lines} only in indentation"
-        if has_tabs != old_has_tabs:
-            difference += f" (the file uses {'tabs' if has_tabs else 'spaces'})"
-    return _NearMatch(at + 1, at + len(block), difference)
-
-
-def _find_most_similar(lf_text: str, old: str, should_stop: ShouldStop) -> _NearMatch | None:
-    """Find the lines around the one that is most similar to the longest line of the old text."""
-    block = [line.strip() for line in _split_old(old)]
-    longest = max(block, key=len)
-    key = longest[:_MAX_SHOWN_WIDTH]
-    if not key:
-        return None
-    lines = lf_text.split("\n")
-    fuzzy, limit = _FuzzyText(key), len(key) * (1 - _MIN_SIMILARITY)
-    best: tuple[float, int] | None = None
-    for at, line in enumerate(lines[:_MAX_SEARCHED_LINES]):
-        if at % 256 == 0 and should_stop():
-            return None
-        cost = fuzzy.cost(line.strip()[: 2 * _MAX_SHOWN_WIDTH], limit)
-        if cost is not None and (best is None or cost < best[0]):
-            best, limit = (cost, at), cost
-    if best is None:
-        return None
-    first = max(best[1] - block.index(longest), 0)
-    last = min(first + len(block), len(lines))
-    similarity = round(100 * (1 - best[0] / len(key)))
-    return _NearMatch(first + 1, max(last, first + 1), f"the most similar text is {{lines}} ({similarity} % alike)")

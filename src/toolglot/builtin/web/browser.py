@@ -231,40 +231,29 @@ class _PageVisit:
         from playwright.async_api import Error
         from playwright.async_api import TimeoutError as LoadTimeout
 
-        page = await context.new_page()
-        self._page = page
-        context.on("page", self._on_popup)
-        page.on("dialog", lambda dialog: self._run_in_background(dialog.dismiss()))
-        page.on("request", self._on_request)
-        page.on("requestfinished", self._on_request_done)
-        page.on("requestfailed", self._on_request_done)
-        page.on("response", self._on_response)
-        await context.add_init_script(_DISABLE_UDP_SCRIPT)
-        await context.route("**/*", self._route)
-        await self._count_decoded_bytes(context, page)
+        page = self._page = await context.new_page()
+        await self._watch(context, page)
         deadline = monotonic() + self._seconds * LOAD_SHARE
         self._response = await page.goto(self._url, wait_until="commit", timeout=_remaining_ms(deadline))
         try:
             await page.wait_for_load_state("domcontentloaded", timeout=_remaining_ms(deadline))
-            await self._wait_until_idle(page, deadline)
+            # Idle: loaded, the same for one poll, and no requests. Pages that are never idle get SETTLE_SECONDS.
+            end, last = min(deadline, monotonic() + SETTLE_SECONDS), None
+            while monotonic() < end:
+                state = await page.evaluate(_STATE_SCRIPT)
+                if state == last and state[0] == "complete" and not self._pending_requests:
+                    break
+                last = state
+                await asyncio.sleep(POLL_SECONDS)
+            else:
+                if last is not None and last[0] != "complete":
+                    self._notes["the page was still loading when it was read"] = None
         except LoadTimeout:
             self._notes["the page was still loading when its time was over"] = None
         except Error:
             if page.is_closed() or not self._ticket.is_exhausted:
                 raise
         return await self._read_page(page)
-
-    async def _wait_until_idle(self, page: "Page", deadline: float) -> None:
-        """Wait until it is loaded, stays the same for one poll and has no requests; busy pages get SETTLE_SECONDS."""
-        end, last = min(deadline, monotonic() + SETTLE_SECONDS), None
-        while monotonic() < end:
-            state = await page.evaluate(_STATE_SCRIPT)
-            if state == last and state[0] == "complete" and not self._pending_requests:
-                return
-            last = state
-            await asyncio.sleep(POLL_SECONDS)
-        if last is not None and last[0] != "complete":
-            self._notes["the page was still loading when it was read"] = None
 
     async def _read_page(self, page: "Page") -> RenderedPage:
         content = await page.evaluate(_READ_SCRIPT, self._max_bytes)
@@ -282,8 +271,49 @@ class _PageVisit:
 
     # ---- events
 
+    async def _watch(self, context: "BrowserContext", page: "Page") -> None:
+        """Register the handlers of a page."""
+
+        def on_request(request: "Request") -> None:
+            self._pending_requests.add(request)
+            if self._is_main_navigation(request):
+                self._navigation_urls.append(request.url)
+
+        def on_request_done(request: "Request") -> None:
+            self._pending_requests.discard(request)
+
+        def on_response(response: "Response") -> None:
+            if self._is_main_navigation(response.request):
+                self._response = response
+
+        def on_popup(popup: "Page") -> None:
+            if popup != page:
+                self._run_in_background(popup.close())
+
+        failed: set[str] = set()  # the browser shows an error page of its own for each, which does not count
+
+        def on_data(event: dict[str, Any]) -> None:
+            # Bytes after decompression: a small response may be a huge page.
+            self._decoded_bytes += 0 if event["requestId"] in failed else int(event["dataLength"])
+            if self._decoded_bytes > 2 * self._max_bytes and not page.is_closed():
+                self._ticket.abort()
+                self._run_in_background(page.close())
+
+        context.on("page", on_popup)
+        page.on("dialog", lambda dialog: self._run_in_background(dialog.dismiss()))
+        page.on("request", on_request)
+        page.on("requestfinished", on_request_done)
+        page.on("requestfailed", on_request_done)
+        page.on("response", on_response)
+        await context.add_init_script(_DISABLE_UDP_SCRIPT)
+        await context.route("**/*", self._route)
+        session = cast(Any, await context.new_cdp_session(page))
+        session.on("Network.loadingFailed", lambda event: failed.add(event["requestId"]))
+        session.on("Network.dataReceived", on_data)
+        await session.send("Network.enable", {"maxTotalBufferSize": 1_000_000, "maxResourceBufferSize": 1_000_000})
+
     async def _route(self, route: "Route", request: "Request") -> None:
-        """Let the page, its scripts, styles and data through; frames stay empty, and what has no text is not loaded."""
+        """Let the page, its scripts, styles and data pass; frames stay empty, and what has no text is not loaded."""
         is_main = self._is_main_navigation(request)
         try:
             parse_site(request.url)
@@ -296,18 +326,6 @@ class _PageVisit:
             else:
                 await (route.continue_() if is_wanted else route.abort("blockedbyclient"))
 
-    def _on_request(self, request: "Request") -> None:
-        self._pending_requests.add(request)
-        if self._is_main_navigation(request):
-            self._navigation_urls.append(request.url)
-
-    def _on_request_done(self, request: "Request") -> None:
-        self._pending_requests.discard(request)
-
-    def _on_response(self, response: "Response") -> None:
-        if self._is_main_navigation(response.request):
-            self._response = response
-
     def _is_main_navigation(self, request: "Request") -> bool:
         """Whether a request is for the page itself, and not for something inside it."""
         from playwright.async_api import Error
@@ -316,10 +334,6 @@ class _PageVisit:
             return request.is_navigation_request() and self._page is not None and request.frame == self._page.main_frame
         except Error:  # the request of a popup that has no frame yet
             return False
-
-    def _on_popup(self, page: "Page") -> None:
-        if page != self._page:
-            self._run_in_background(page.close())
 
     def _run_in_background(self, awaitable: Any) -> None:
         def forget(task: "asyncio.Future[Any]") -> None:
@@ -330,21 +344,6 @@ class _PageVisit:
         task = asyncio.ensure_future(awaitable)
         self._background_tasks.add(task)
         task.add_done_callback(forget)
-
-    async def _count_decoded_bytes(self, context: "BrowserContext", page: "Page") -> None:
-        """Count bytes after decompression: a small response may be a huge page."""
-        session = cast(Any, await context.new_cdp_session(page))
-        failed: set[str] = set()  # the browser shows an error page of its own for each, which does not count
-
-        def on_data(event: dict[str, Any]) -> None:
-            self._decoded_bytes += 0 if event["requestId"] in failed else int(event["dataLength"])
-            if self._decoded_bytes > 2 * self._max_bytes and not page.is_closed():
-                self._ticket.abort()
-                self._run_in_background(page.close())
-
-        session.on("Network.loadingFailed", lambda event: failed.add(event["requestId"]))
-        session.on("Network.dataReceived", on_data)
-        await session.send("Network.enable", {"maxTotalBufferSize": 1_000_000, "maxResourceBufferSize": 1_000_000})
 
     # ---- failures
 

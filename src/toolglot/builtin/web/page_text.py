@@ -216,78 +216,83 @@ class _MarkdownWriter:
         self._out.append(" " if self._in_row else "\n" * lines)
 
     def open_tag(self, tag: str, attributes: str) -> None:
-        if tag in ("head", "title"):
-            self._in_head = True
-        elif tag == "body":
-            self._in_head = False
-        elif tag in _HEADINGS:
+        """Open a tag: by the method `open_TAG` where there is one, like `ast.NodeVisitor`."""
+        if tag in _HEADINGS:
             self._break(2)
             self._out.append(_HEADINGS[tag] + " ")
-        elif tag == "a":
-            self._links = [(_get_attribute(attributes, "href"), len(self._out))]  # links cannot be nested
-        elif tag == "img":
-            self._out.append(_SPACES.sub(" ", _get_attribute(attributes, "alt")))
-        elif tag == "base":
-            self._url = _resolve_url(self._url, entities.unescape(_get_attribute(attributes, "href"))) or self._url
-        elif tag in _OPEN_HANDLERS:
-            _OPEN_HANDLERS[tag](self)
+        elif (handler := getattr(self, f"open_{tag}", None)) is not None:
+            handler(attributes)
         elif tag in _BLOCK_TAGS:
             self._break(2)
 
     def close_tag(self, tag: str) -> None:
-        if tag in ("head", "title"):
-            self._in_head = False
-        elif tag in _HEADINGS:
-            self._break(2)
-        elif tag == "a":
-            self._close_link()
-        elif tag in _CLOSE_HANDLERS:
-            _CLOSE_HANDLERS[tag](self)
-        elif tag in _BLOCK_TAGS:
+        self._in_row = self._in_row and tag != "table"  # rows need not be closed
+        if (handler := getattr(self, f"close_{tag}", None)) is not None:
+            handler()
+        elif tag in _BLOCK_TAGS or tag in _HEADINGS:
             self._break(2)
 
-    def _open_item(self) -> None:
+    def open_head(self, attributes: str) -> None:
+        self._in_head = True
+
+    def close_head(self, attributes: str = "") -> None:
+        self._in_head = False
+
+    open_title, close_title, open_body = open_head, close_head, close_head
+
+    def open_base(self, attributes: str) -> None:
+        self._url = _resolve_url(self._url, entities.unescape(_get_attribute(attributes, "href"))) or self._url
+
+    def open_br(self, attributes: str) -> None:
+        self._break()
+
+    def open_img(self, attributes: str) -> None:
+        self._out.append(_SPACES.sub(" ", _get_attribute(attributes, "alt")))
+
+    def open_li(self, attributes: str) -> None:
         self._break()
         self._out.append("- ")
 
-    def _open_pre(self) -> None:
+    def open_pre(self, attributes: str) -> None:
         self._break(2)
         self._pre += 1
         if not self._in_row:
             self._out.append("```\n")
 
-    def _close_pre(self) -> None:
-        if not self._pre:
-            return
-        self._pre -= 1
-        if not self._in_row:
-            self._out.append("\n```\n")
+    def close_pre(self) -> None:
+        if self._pre:
+            self._pre -= 1
+            if not self._in_row:
+                self._out.append("\n```\n")
 
-    def _toggle_code(self) -> None:
+    def open_code(self, attributes: str = "") -> None:
         if not self._pre:
             self._out.append("`")
 
-    def _open_row(self) -> None:
+    close_code = open_code
+
+    def open_tr(self, attributes: str) -> None:
         self._in_row = False
         self._break()
         self._in_row, self._cells = True, 0
 
-    def _open_cell(self) -> None:
+    def open_td(self, attributes: str) -> None:
         if self._in_row:
             self._cells += 1
             self._out.append("| " if self._cells == 1 else " | ")
 
-    def _close_row(self) -> None:
+    open_th = open_td
+
+    def close_tr(self) -> None:
         if self._in_row:
             self._out.append(" |" if self._cells else "")
             self._in_row = False
             self._break()
 
-    def _close_table(self) -> None:
-        self._in_row = False
-        self._break(2)
+    def open_a(self, attributes: str) -> None:
+        self._links = [(_get_attribute(attributes, "href"), len(self._out))]  # links cannot be nested
 
-    def _close_link(self) -> None:
+    def close_a(self) -> None:
         if not self._links:
             return
         href, start = self._links.pop()
@@ -295,23 +300,6 @@ class _MarkdownWriter:
         target = _resolve_url(self._url, entities.unescape(href))
         if text and target and not self._pre and len(text) <= 300 and "\n" not in text:
             self._out[start:] = [f"[{text}]({target})"]
-
-
-_OPEN_HANDLERS = {
-    "br": _MarkdownWriter._break,  # pyright: ignore[reportPrivateUsage]
-    "li": _MarkdownWriter._open_item,  # pyright: ignore[reportPrivateUsage]
-    "pre": _MarkdownWriter._open_pre,  # pyright: ignore[reportPrivateUsage]
-    "code": _MarkdownWriter._toggle_code,  # pyright: ignore[reportPrivateUsage]
-    "tr": _MarkdownWriter._open_row,  # pyright: ignore[reportPrivateUsage]
-    "td": _MarkdownWriter._open_cell,  # pyright: ignore[reportPrivateUsage]
-    "th": _MarkdownWriter._open_cell,  # pyright: ignore[reportPrivateUsage]
-}
-_CLOSE_HANDLERS = {
-    "pre": _MarkdownWriter._close_pre,  # pyright: ignore[reportPrivateUsage]
-    "code": _MarkdownWriter._toggle_code,  # pyright: ignore[reportPrivateUsage]
-    "tr": _MarkdownWriter._close_row,  # pyright: ignore[reportPrivateUsage]
-    "table": _MarkdownWriter._close_table,  # pyright: ignore[reportPrivateUsage]
-}
 
 
 def _get_attribute(attributes: str, name: str) -> str:

@@ -209,8 +209,13 @@ async def _relay_streams(client: Streams, upstream: Streams, ticket: Ticket, *, 
     ticket.add_connection(upstream[1])
     sending = asyncio.ensure_future(send())
     try:
-        if has_head:
-            await _relay_response_head(upstream[0], client[1])
+        status = b"1" if has_head else b""
+        while status.startswith(b"1"):  # interim responses, then the final one
+            first, headers = _parse_head(await upstream[0].readuntil(b"\r\n\r\n"))
+            status = first.partition(b" ")[2]
+            lines = [first, *(name + b":" + value for name, value in headers if name.lower() not in _HOP_HEADERS)]
+            # Marked as the last one, so that the client sends no second request on this connection.
+            client[1].write(b"\r\n".join([*lines, b"Connection: close"]) + b"\r\n\r\n")
         while data := await upstream[0].read(_CHUNK_SIZE):
             if not ticket.consume(len(data)):
                 ticket.abort()
@@ -222,13 +227,3 @@ async def _relay_streams(client: Streams, upstream: Streams, ticket: Ticket, *, 
         await asyncio.gather(sending, return_exceptions=True)
         ticket.remove_connection(upstream[1])
         upstream[1].close()
-
-
-async def _relay_response_head(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Copy the head of a response, marked as the last on its connection, so that the client sends no second request."""
-    status = b"100"
-    while status.startswith(b"1"):
-        first, headers = _parse_head(await reader.readuntil(b"\r\n\r\n"))
-        status = first.partition(b" ")[2]
-        lines = [first, *(name + b":" + value for name, value in headers if name.lower() not in _HOP_HEADERS)]
-        writer.write(b"\r\n".join([*lines, b"Connection: close"]) + b"\r\n\r\n")
