@@ -26,7 +26,7 @@ SECTIONS: dict[str, Callable[..., Table]] = {
     "startup": startup_table,
     "commands": commands_table,
 }
-# Only where they are asked for by name: they install the peers, each in its own environment, and take minutes.
+# Only by name: they take minutes, and those of the loop install each peer in its own environment.
 LONG: dict[str, Callable[..., Table]] = {
     "loop": loop_table,
     "loop-growth": growth_table,
@@ -40,36 +40,38 @@ LONG: dict[str, Callable[..., Table]] = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m bench", description="Speed, as ratios: CPU time on one core, medians.")
+    parser = argparse.ArgumentParser(
+        prog="python -m bench", description="Measure speed as ratios: CPU time on one core, medians."
+    )
     parser.add_argument(
         "sections",
         nargs="*",
         metavar="SECTION",
-        help=f"any of {' '.join(SECTIONS)}, which run without one, and {' '.join(LONG)}",
+        help=f"any of {' '.join(SECTIONS)} (the default), or of {' '.join(LONG)}",
     )
     parser.add_argument("--quick", action="store_true", help="fewer cases and rounds")
-    parser.add_argument("--json", action="store_true", help="one JSON object for scripts")
-    parser.add_argument("--docs", action="store_true", help="write the tables into docs/performance.md too")
-    given = parser.parse_args()
-    if unknown := set(given.sections) - set(SECTIONS) - set(LONG):
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--docs", action="store_true", help="also write the tables to docs/performance.md")
+    options = parser.parse_args()
+    if unknown := set(options.sections) - set(SECTIONS) - set(LONG):
         parser.error(f"no such section: {' '.join(sorted(unknown))}")
     pin()
     shown: list[str] = []
     results: dict[str, object] = {"python": platform.python_version(), "machine": platform.machine()}
-    for name in given.sections or SECTIONS:
-        table = {**SECTIONS, **LONG}[name](quick=given.quick)
-        if given.json:
+    for name in options.sections or SECTIONS:
+        table = {**SECTIONS, **LONG}[name](quick=options.quick)
+        if options.json:
             results[name] = {"title": table.title, "rows": table.as_json()}
         else:
             print(table, flush=True)
             shown.append(str(table).strip("\n"))
-    if given.json:
+    if options.json:
         print(json.dumps(results, ensure_ascii=False, indent=2))
-    if given.docs:
+    if options.docs:
         text = PAGE.read_text(encoding="utf-8")
         tables = "\n\n".join(shown)
-        mark = "tools" if all(name.startswith("tools") for name in given.sections or ("",)) else ""
-        mark = mark or ("loop" if set(given.sections) & set(LONG) else "bench")
+        mark = "tools" if all(name.startswith("tools") for name in options.sections or ("",)) else ""
+        mark = mark or ("loop" if set(options.sections) & set(LONG) else "bench")
         pattern = rf"(<!-- {mark} -->\n).*?(<!-- /{mark} -->)"
         text = re.sub(pattern, lambda m: f"{m[1]}```text\n{tables}\n```\n{m[2]}", text, flags=re.DOTALL)
         PAGE.write_text(text, encoding="utf-8")

@@ -67,10 +67,10 @@ def _check_reply(answer: dict[str, Any]) -> None:
 
 def _check_request(answer: dict[str, Any]) -> None:
     body = answer["request"]
-    said = json.dumps(body)
+    text = json.dumps(body)
     assert len(body["tools"]) == len(_TOOLS), answer
-    assert said.count("sunny in place") == 4, answer
-    assert all(f"place {n}" in said for n in range(4)), answer
+    assert text.count("sunny in place") == 4, answer
+    assert all(f"place {n}" in text for n in range(4)), answer
 
 
 # ---- requests: instructions, three tools, four calls with results

@@ -22,12 +22,12 @@ RECORDINGS = Path(__file__).parents[2] / "shared" / "corpus" / "recordings"
 
 
 def decode_ours(wire: str, reads: Iterable[bytes]) -> StreamOutcome:
-    found = create_reader(wire)
+    reader = create_reader(wire)
     for data in reads:
-        found.feed(data)
-    found.close()
-    assert found.reply is not None
-    return summarize_reply(found.reply)
+        reader.feed(data)
+    reader.close()
+    assert reader.reply is not None
+    return summarize_reply(reader.reply)
 
 
 def summarize_reply(reply: Reply) -> StreamOutcome:
@@ -40,9 +40,9 @@ def summarize_reply(reply: Reply) -> StreamOutcome:
 def parse_floor(separator: bytes, reads: Iterable[bytes]) -> int:
     """Split and parse, nothing else: no decoder that reads every event can cost less."""
     parse = msgspec.json.Decoder().decode
-    count, rest = 0, b""
+    count, remainder = 0, b""
     for data in reads:
-        *events, rest = (rest + data).split(separator)
+        *events, remainder = (remainder + data).split(separator)
         for event in events:
             at = event.find(b"{")
             if at >= 0:
@@ -53,24 +53,24 @@ def parse_floor(separator: bytes, reads: Iterable[bytes]) -> int:
 
 def decode_live(wire: str, reads: Iterable[bytes]) -> StreamOutcome:
     """As `ours`, with the arguments kept readable while they grow."""
-    found, growing = create_reader(wire), PartialArguments()
+    reader, growing = create_reader(wire), PartialArguments()
     value: object = None
     for data in reads:
-        for event in found.feed(data):
+        for event in reader.feed(data):
             if type(event) is ToolCallDelta:
                 growing.feed(event.text)
                 value = growing.value
-    found.close()
-    assert found.reply is not None
-    if found.reply.calls[0].raw is not None:
-        assert value == found.reply.calls[0].arguments
-    return summarize_reply(found.reply)
+    reader.close()
+    assert reader.reply is not None
+    if reader.reply.calls[0].raw is not None:
+        assert value == reader.reply.calls[0].arguments
+    return summarize_reply(reader.reply)
 
 
 def check_streaming(stream_case: Stream) -> None:
     """What is measured tells everything while it streams, not only at the end."""
-    found = create_reader(stream_case.wire)
-    events = [event for data in stream_case.events for event in found.feed(data)]
+    reader = create_reader(stream_case.wire)
+    events = [event for data in stream_case.events for event in reader.feed(data)]
     assert "".join(event.text for event in events if isinstance(event, TextDelta)) == stream_case.expected.text
     assert stream_case.wire in ("gemini", "ollama-chat") or stream_case.expected.arguments == sum(
         len(event.text) for event in events if isinstance(event, ToolCallDelta)
@@ -81,17 +81,17 @@ def decode_table(*, quick: bool) -> Table:
     deltas = 500 if quick else 2000
     table = Table(
         "Reading a stream: CPU µs per event",
-        f"text = {deltas} text deltas; call = one call, {deltas} fragments of arguments; floor = split + parse, nothing else",
+        f"text = {deltas} text deltas; call = case call, {deltas} fragments of arguments; floor = split + parse, nothing else",
     )
     for wire in BUILDERS:
-        for one in (
+        for case in (
             stream(wire, "text", text=words(deltas)),
             stream(wire, "call", call=arguments(10 * deltas)),
         ):
-            check_streaming(one)
-            table.rows.append(_row(one, "64 KB reads", [one.blocks()], quick))
+            check_streaming(case)
+            table.rows.append(_row(case, "64 KB reads", [case.blocks()], quick))
             if not quick:
-                table.rows.append(_row(one, "a read an event", [one.events], quick))
+                table.rows.append(_row(case, "a read an event", [case.events], quick))
     if not quick and RECORDINGS.is_dir():
         table.rows += [_measure_recordings(wire) for wire in ("openai-chat", "openai-responses", "anthropic-messages")]
     return table
@@ -126,14 +126,14 @@ def _add_outcomes(outcomes: Iterable[StreamOutcome]) -> StreamOutcome:
 
 
 def _measure_recordings(wire: str) -> dict[str, object]:
-    """Real streams one after another. What they say is taken from the official SDK: ours must read the same."""
+    """Real streams case after another. What they say is taken from the official SDK: ours must read the same."""
     lines = (RECORDINGS / f"{wire}.jsonl").read_bytes().splitlines()
     bodies = [record["response_body"].encode() for record in map(json.loads, lines) if _is_plain_recording(record)]
     official = load_sdk_reader(wire)
     expected = _add_outcomes(official([body]) if official else decode_ours(wire, [body]) for body in bodies)
     events = [event + b"\n\n" for body in bodies for event in body.split(b"\n\n")]
-    one = Stream(wire, f"{len(bodies)} recordings", events, expected)
-    return _row(one, "whole", [[body] for body in bodies], quick=False)
+    case = Stream(wire, f"{len(bodies)} recordings", events, expected)
+    return _row(case, "whole", [[body] for body in bodies], quick=False)
 
 
 def _is_plain_recording(record: dict[str, Any]) -> bool:
@@ -155,9 +155,9 @@ def flat_table(*, quick: bool) -> Table:
         "Gemini has no fragments of JSON (pieces of values instead), so nothing is live there; Ollama sends calls whole",
     )
     for wire in ("openai-chat", "openai-responses", "anthropic-messages", "gemini"):
-        made = {f"{size} KB": stream(wire, "call", call=arguments(1000 * size)) for size in sizes}
-        runs = {name: partial(decode_live, wire, one.blocks()) for name, one in made.items()}
-        took = cpu_seconds(runs, {name: one.expected for name, one in made.items()}, 3 if quick else 15)
-        each = {name: 1e6 * seconds / len(made[name].events) for name, seconds in took.items()}
+        streams = {f"{size} KB": stream(wire, "call", call=arguments(1000 * size)) for size in sizes}
+        runs = {name: partial(decode_live, wire, case.blocks()) for name, case in streams.items()}
+        took = cpu_seconds(runs, {name: case.expected for name, case in streams.items()}, 3 if quick else 15)
+        each = {name: 1e6 * seconds / len(streams[name].events) for name, seconds in took.items()}
         table.rows.append({"": wire, "39 KB ÷ 5 KB": Figure(each["39 KB"] / each["5 KB"], maximum=1.1), **each})
     return table

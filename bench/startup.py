@@ -34,9 +34,9 @@ def startup_table(*, quick: bool) -> Table:
     each = {name: max(0.1, median(times)) for name, times in took.items()}
     table = Table("Import: CPU ms beyond a bare interpreter", "ratio: against toolglot with its five wires")
     for name, ms in each.items():
-        own = name.startswith("toolglot")
-        ratio = None if own else Figure(ms / each["toolglot with its five wires"])
+        is_ours = name.startswith("toolglot")
+        ratio = None if is_ours else Figure(ms / each["toolglot with its five wires"])
         table.rows.append(
-            {"": f"import {name}", "÷ toolglot": ratio, "ms": Figure(ms, " ms", maximum=MAX_MILLISECONDS) if own else ms}
+            {"": f"import {name}", "÷ toolglot": ratio, "ms": Figure(ms, " ms", maximum=MAX_MILLISECONDS) if is_ours else ms}
         )
     return table

@@ -81,7 +81,7 @@ def stream(wire: str, name: str, text: Sequence[str] = (), call: dict[str, str] 
 
 
 def chat(text: Sequence[str], call: dict[str, str] | None) -> Iterator[bytes]:
-    def event(choices: list[Any], said: str = "", usage: Any = None) -> bytes:
+    def event(choices: list[Any], text_part: str = "", usage: Any = None) -> bytes:
         doc = {
             "id": "chatcmpl-Dk2mWv9RkHs4Nq7Xc0bTzL5pYaEuI",
             "object": "chat.completion.chunk",
@@ -91,12 +91,12 @@ def chat(text: Sequence[str], call: dict[str, str] | None) -> Iterator[bytes]:
             "system_fingerprint": "fp_3b7c90d2e1",
             "choices": choices,
             "usage": usage,
-            "obfuscation": NOISE[: max(0, 16 - len(said))],
+            "obfuscation": NOISE[: max(0, 16 - len(text_part))],
         }
         return b"data: " + dumps(doc) + b"\n\n"
 
-    def delta(said: str = "", finish: str | None = None, **fields: Any) -> bytes:
-        return event([{"index": 0, "delta": fields, "logprobs": None, "finish_reason": finish}], said)
+    def delta(text_part: str = "", finish: str | None = None, **fields: Any) -> bytes:
+        return event([{"index": 0, "delta": fields, "logprobs": None, "finish_reason": finish}], text_part)
 
     yield delta(role="assistant", content="", refusal=None)
     for piece in text:
@@ -206,9 +206,9 @@ def anthropic(text: Sequence[str], call: dict[str, str] | None) -> Iterator[byte
 
     usage = {"input_tokens": 52, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0}
     cached = {"ephemeral_5m_input_tokens": 0, "ephemeral_1h_input_tokens": 0}
-    more = {"cache_creation": cached, "output_tokens": 1, "service_tier": "standard", "inference_geo": "global"}
+    usage_details = {"cache_creation": cached, "output_tokens": 1, "service_tier": "standard", "inference_geo": "global"}
     message = {"model": "claude-sonnet-4-6", "id": "msg_01Wv9RkHs4Nq7Xc0bTzL2mQd", "type": "message", "role": "assistant"}
-    message |= {"content": [], "stop_reason": None, "stop_sequence": None, "usage": {**usage, **more}}
+    message |= {"content": [], "stop_reason": None, "stop_sequence": None, "usage": {**usage, **usage_details}}
     yield event("message_start", message=message)
     index = 0
     if text:
@@ -256,8 +256,13 @@ def ollama(text: Sequence[str], call: dict[str, str] | None) -> Iterator[bytes]:
     def event(message: dict[str, Any], **fields: Any) -> bytes:
         nonlocal number
         number += 1
-        said = {"role": "assistant", "content": "", **message}
-        doc = {"model": "qwen3:4b", "created_at": f"2026-08-17T15:57:12.{number:06d}Z", "message": said, "done": bool(fields)}
+        full_message = {"role": "assistant", "content": "", **message}
+        doc = {
+            "model": "qwen3:4b",
+            "created_at": f"2026-08-17T15:57:12.{number:06d}Z",
+            "message": full_message,
+            "done": bool(fields),
+        }
         return dumps({**doc, **fields}) + b"\n"
 
     for piece in text:

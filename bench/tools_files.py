@@ -78,12 +78,12 @@ def _operations(root: Path, workspace: Workspace):
         return len("new.txt")
 
     def list_ours() -> int:
-        with workspace.open_directory("a/b") as opened, os.scandir(opened.fd) as found:
-            return sum(1 for _ in found)
+        with workspace.open_directory("a/b") as opened, os.scandir(opened.fd) as entries:
+            return sum(1 for _ in entries)
 
     def list_bare() -> int:
-        with os.scandir(root / "a/b") as found:
-            return sum(1 for _ in found)
+        with os.scandir(root / "a/b") as entries:
+            return sum(1 for _ in entries)
 
     def open_below() -> int:
         handle = open_beneath(root_handle, _DEEP_FILE, os.O_RDONLY | os.O_NONBLOCK)

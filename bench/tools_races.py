@@ -57,8 +57,8 @@ class Arena:
         }
 
     def _check_stat(self, path: str) -> bool:
-        found = self.workspace.inspect(path)
-        return found is not None and found.status.st_ino in {inode for inode, _ in self.before.values()}
+        info = self.workspace.inspect(path)
+        return info is not None and info.status.st_ino in {inode for inode, _ in self.before.values()}
 
     def _check_listing(self, path: str) -> bool:
         with self.workspace.open_directory(os.path.dirname(path) or ".") as opened:
@@ -70,9 +70,11 @@ class Arena:
 
     def _create(self, path: str) -> bool:
         self.number += 1
-        made = self.workspace.write(f"{os.path.dirname(path) or 'flip'}/new{self.number % 7}/x.txt", b"by the model").path
+        path_created = self.workspace.write(
+            f"{os.path.dirname(path) or 'flip'}/new{self.number % 7}/x.txt", b"by the model"
+        ).path
         if self.number % 3 == 0:
-            shutil.rmtree(made.parent, ignore_errors=True)
+            shutil.rmtree(path_created.parent, ignore_errors=True)
         return False
 
     def _remove(self, path: str) -> bool:
@@ -118,24 +120,24 @@ def main() -> None:
     parser.add_argument("--tries", type=int, default=100_000, help="of each operation")
     parser.add_argument("--walk", action="store_true", help="without openat2, as on other systems")
     parser.add_argument("--user", action="store_true", help="as an ordinary user, where it is started as root")
-    given = parser.parse_args()
-    if given.user and os.geteuid() == 0:
+    options = parser.parse_args()
+    if options.user and os.geteuid() == 0:
         os.setgroups([])
         os.setgid(NOBODY_UID)
         os.setuid(NOBODY_UID)
-    if given.walk:
+    if options.walk:
         beneath.has_openat2 = lambda: False
     print(f"opened by {'openat2' if beneath.has_openat2() else 'the walk'}, as user {os.geteuid()}")
     fast = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     failures = 0
-    for name in given.operations or ("look", "read", "listing", "write", "create", "remove", "change"):
+    for name in options.operations or ("look", "read", "listing", "write", "create", "remove", "change"):
         with tempfile.TemporaryDirectory(dir=fast) as folder:
             arena, begin = Arena(Path(folder)), perf_counter()
-            done, refused, leaks = arena.run(name, given.tries)
+            done, refused, leaks = arena.run(name, options.tries)
             took, left = perf_counter() - begin, arena.count_leftovers()
             failures += leaks + left
             print(
-                f"{name:8}{given.tries:9,} tries{done:9,} done{refused:9,} refused {leaks} leaks {left} left{took:7.1f} s",
+                f"{name:8}{options.tries:9,} tries{done:9,} done{refused:9,} refused {leaks} leaks {left} left{took:7.1f} s",
                 flush=True,
             )
             arena.workspace.close()

@@ -51,12 +51,12 @@ def count_with_ripgrep(root: Path, *arguments: str) -> int:
 
 def naive_grep(root: Path) -> int:
     """As one writes it in a minute: no ignore files, no limits, links followed."""
-    regex, found = re.compile(NEEDLE), 0
+    regex, count = re.compile(NEEDLE), 0
     for path in root.rglob("*"):
         if path.is_file():
             with open(path, encoding="utf-8", errors="replace") as file:
-                found += sum(1 for line in file if regex.search(line))
-    return found
+                count += sum(1 for line in file if regex.search(line))
+    return count
 
 
 def naive_glob(root: Path) -> int:
@@ -66,19 +66,19 @@ def naive_glob(root: Path) -> int:
 def cpu_time() -> float:
     """CPU seconds of this process and of those that have ended."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(one.ru_utime + one.ru_stime for one in used)
+    return sum(usage.ru_utime + usage.ru_stime for usage in used)
 
 
 def time_runs(runs: dict[str, Callable[[], int]], rounds: int) -> dict[str, tuple[float, float, int]]:
     """Clock and CPU milliseconds of each, and what it found."""
-    found = {name: run() for name, run in runs.items()}  # warm-up
+    counts = {name: run() for name, run in runs.items()}  # warm-up
     took: dict[str, list[tuple[float, float]]] = {name: [] for name in runs}
     for _ in range(rounds):
         for name, run in runs.items():
             clock, cpu = perf_counter(), cpu_time()
             run()
             took[name].append((1e3 * (perf_counter() - clock), 1e3 * (cpu_time() - cpu)))
-    return {name: (median(a for a, _ in times), median(b for _, b in times), found[name]) for name, times in took.items()}
+    return {name: (median(a for a, _ in times), median(b for _, b in times), counts[name]) for name, times in took.items()}
 
 
 def tools_search_table(*, quick: bool) -> Table:
@@ -119,7 +119,7 @@ GOALS = {
 
 def _build_table(took: dict[str, tuple[float, float, int]]) -> Table:
     table = Table("Search: 50,000 files", "÷ rg: against ripgrep on the same tree, on the clock and in CPU time")
-    for name, (clock, cpu, found) in took.items():
+    for name, (clock, cpu, count) in took.items():
         peer, most_clock, most_cpu = GOALS.get(name, ("", None, None))
         against = took.get(peer)
         table.rows.append(
@@ -129,7 +129,7 @@ def _build_table(took: dict[str, tuple[float, float, int]]) -> Table:
                 "÷ rg, CPU": Figure(cpu / against[1], maximum=most_cpu) if against else None,
                 "ms": clock,
                 "CPU ms": cpu,
-                "found": found,
+                "found": count,
             }
         )
     return table

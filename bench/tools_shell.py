@@ -72,10 +72,10 @@ def start_table(base: Path, rounds: int) -> Table:
 async def flood(bench: ShellBench, size: int) -> str:
     """Output that nobody could keep."""
     start = time.perf_counter()
-    found = await bench.run(command=f"yes 0123456789abcdef | head -c {size}", timeout=600)
+    result = await bench.run(command=f"yes 0123456789abcdef | head -c {size}", timeout=600)
     took, held = time.perf_counter() - start, int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    if found["total_bytes"] != size:
-        raise AssertionError(f"read {found['total_bytes']} of {size} bytes")
+    if result["total_bytes"] != size:
+        raise AssertionError(f"read {result['total_bytes']} of {size} bytes")
     return f"flood of {size / 1e9:g} GB: {took:.1f} s, {held / 2**20:.0f} MB held by this process"
 
 
@@ -84,11 +84,11 @@ async def run_timeouts(bench: ShellBench, times: int) -> str:
     await bench.run(command="true")
     handles, late = len(os.listdir("/proc/self/fd")), list[float]()
     for _ in range(times):
-        found = await bench.run(command=DAEMONS, timeout=0.1)
-        late.append(1e3 * (found["seconds"] - 0.1))
+        result = await bench.run(command=DAEMONS, timeout=0.1)
+        late.append(1e3 * (result["seconds"] - 0.1))
     left = sum(MARKER.encode() in _command_line(name) for name in os.listdir("/proc") if name.isdigit())
-    more = len(os.listdir("/proc/self/fd")) - handles
-    return f"{times} limits of time: {left} survivors, {more} more descriptors, ended {median(late):.1f} ms late"
+    extra = len(os.listdir("/proc/self/fd")) - handles
+    return f"{times} limits of time: {left} survivors, {extra} more descriptors, ended {median(late):.1f} ms late"
 
 
 def _command_line(pid: str) -> list[bytes]:
@@ -112,8 +112,8 @@ def main() -> None:
         base = Path(folder)
         print(start_table(base, 5 if quick else 40), end="\n\n")
         for level in (SandboxLevel.BUBBLEWRAP, SandboxLevel.LANDLOCK):
-            if why := probe_level(level):
-                print(f"{level.label}: {why}")
+            if reason := probe_level(level):
+                print(f"{level.label}: {reason}")
                 continue
             bench = ShellBench(base / f"load-{level.name}", level)
             print(f"{level.label}: {asyncio.run(flood(bench, 10**8 if quick else 2 * 10**9))}")

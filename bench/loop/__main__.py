@@ -25,14 +25,16 @@ def main() -> None:
     parser.add_argument("--scenario", type=_name_list(ALL), default=[], help=f"of {','.join(ALL)}")
     parser.add_argument("--wire", type=_name_list(WIRES), default=[], help=f"of {','.join(WIRES)}")
     parser.add_argument("--folder", type=Path, default=DIRECTORY, help="where the peers' environments are kept (%(default)s)")
-    parser.add_argument("--json", action="store_true", help="one JSON object for scripts")
-    given = parser.parse_args()
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    options = parser.parse_args()
     start = monotonic()
-    results = run(plan(quick=given.quick, scenarios=given.scenario, peers=given.peers, wires=given.wire), given.folder)
-    if given.json:
+    results = run(
+        plan(quick=options.quick, scenarios=options.scenario, peers=options.peers, wires=options.wire), options.folder
+    )
+    if options.json:
         print(json.dumps(_to_json(results), ensure_ascii=False, indent=2))
     else:
-        print(*build_tables(results, whole=not given.scenario), sep="\n")
+        print(*build_tables(results, whole=not options.scenario), sep="\n")
     print(f"\n{monotonic() - start:.0f} s", file=sys.stderr)
 
 
@@ -67,7 +69,7 @@ def _to_json(results: Results) -> dict[str, object]:
         "python": platform.python_version(),
         "machine": platform.machine(),
         "samples": samples,
-        "imports": {name: {"cpu_seconds": found.cpu, "mb": found.memory} for name, found in results.imports.items()},
+        "imports": {name: {"cpu_seconds": cost.cpu, "mb": cost.memory} for name, cost in results.imports.items()},
         "goals": build_goal_table(results).as_json(),
         "not_installed": results.missing,
     }

@@ -1,4 +1,4 @@
-"""What the loop should reach, as data: ratios inside one run, slopes, memory. A value is None where it was not measured."""
+"""DATA: the goals of the loop: ratios within one run, slopes, memory. A value is None if it was not measured."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -25,8 +25,8 @@ class Goal:
     minimum: float | None = None
 
     def figure(self, results: Results) -> Figure | None:
-        found = self.value(results)
-        return None if found is None else Figure(found, self.unit, self.maximum, self.minimum)
+        value = self.value(results)
+        return None if value is None else Figure(value, self.unit, self.maximum, self.minimum)
 
     @property
     def target_text(self) -> str:
@@ -127,8 +127,8 @@ def _slopes() -> Iterator[Goal]:
 
     def micro(scenario: str) -> Value:
         def value(results: Results) -> float | None:
-            found = slope(CHAT, OURS, scenario)(results)
-            return None if found is None else 1e6 * found
+            cost = slope(CHAT, OURS, scenario)(results)
+            return None if cost is None else 1e6 * cost
 
         return value
 
@@ -159,10 +159,10 @@ def _crowd() -> Iterator[Goal]:
 
 def _imports() -> Iterator[Goal]:
     def cpu(name: str) -> Value:
-        return lambda results: 1e3 * found.cpu if (found := results.imports.get(name)) else None
+        return lambda results: 1e3 * cost.cpu if (cost := results.imports.get(name)) else None
 
     def memory(name: str) -> Value:
-        return lambda results: found.memory if (found := results.imports.get(name)) else None
+        return lambda results: cost.memory if (cost := results.imports.get(name)) else None
 
     yield Goal("must", "import", cpu(OURS), " ms", maximum=100)
     yield Goal("must", "import: memory", memory(OURS), " MB", maximum=15)

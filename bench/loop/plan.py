@@ -1,4 +1,4 @@
-"""Who takes part in what: data."""
+"""DATA: which runners measure which scenarios."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

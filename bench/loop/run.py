@@ -1,4 +1,4 @@
-"""Takes the figures: round after round, everybody in turn, so that a slow moment of the machine hits all; medians count."""
+"""Take the measurements, round by round with all runners in turn, so that a slow moment affects them all; report medians."""
 
 import os
 import subprocess
@@ -41,29 +41,29 @@ class Samples:
         """CPU seconds for one unit of the scenario."""
         if not self.samples or self.failure:  # who gives up early is not fast
             return None
-        return median(one["cpu"] for one in self.samples) / self.scenario.units
+        return median(sample["cpu"] for sample in self.samples) / self.scenario.units
 
     @property
     def wall(self) -> float | None:
-        return median(one["wall"] for one in self.samples) if self.samples else None
+        return median(sample["wall"] for sample in self.samples) if self.samples else None
 
     @property
     def peak(self) -> float | None:
-        return max(one["peak"] for one in self.samples) if self.samples else None
+        return max(sample["peak"] for sample in self.samples) if self.samples else None
 
     @property
     def growth(self) -> float | None:
         """MB over what was there before the first crowd of the process; later ones find memory ready."""
-        return max(one["growth"] for one in self.samples) if self.samples and "growth" in self.samples[0] else None
+        return max(sample["growth"] for sample in self.samples) if self.samples and "growth" in self.samples[0] else None
 
     @property
     def errors(self) -> int | None:
-        return sum(one.get("errors", 0) for one in self.samples) if self.samples else None
+        return sum(sample.get("errors", 0) for sample in self.samples) if self.samples else None
 
     @property
     def turns(self) -> list[float]:
         """CPU seconds of each turn."""
-        return [median(times) for times in zip(*(one["turns"] for one in self.samples), strict=True)]
+        return [median(times) for times in zip(*(sample["turns"] for sample in self.samples), strict=True)]
 
     @property
     def slope(self) -> float | None:
@@ -115,13 +115,13 @@ def run(plan: Plan, directory: Path = DIRECTORY) -> Results:
 
 
 def _find_pythons(plan: Plan, directory: Path, results: Results) -> dict[str, str]:
-    found: dict[str, str] = {}
+    pythons: dict[str, str] = {}
     for runner in {runner.name: runner for wire in plan.wires for runner in plan.runners(wire)}.values():
         if python := find_python(runner.name, directory) if runner.is_peer else sys.executable:
-            found[runner.name] = python
+            pythons[runner.name] = python
         else:
             results.missing.append(runner.name)
-    return found
+    return pythons
 
 
 def _run_group(plan: Plan, wire: str, group: Iterable[str], address: str, pythons: dict[str, str], results: Results) -> None:
@@ -189,10 +189,10 @@ def _run_fresh(python: str, code: str) -> tuple[float, float]:
     )
     pin(process.pid)
     assert process.stdout
-    said = process.stdout.read()
+    output = process.stdout.read()
     _, status, used = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     process.stdout.close()
     if process.returncode:
         raise subprocess.CalledProcessError(process.returncode, code)
-    return used.ru_utime + used.ru_stime, int(said) / 1024
+    return used.ru_utime + used.ru_stime, int(output) / 1024

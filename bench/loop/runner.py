@@ -83,11 +83,11 @@ class Job:
 
     async def call(self, name: str, arguments: str | dict[str, Any]) -> str:
         """Runs a tool by hand, for those who have no loop of their own."""
-        given = json.loads(arguments) if isinstance(arguments, str) else arguments
+        values = json.loads(arguments) if isinstance(arguments, str) else arguments
         function = self._by_name[name]
         if self.scenario.has_sync_tools:
-            return await asyncio.to_thread(function, **given)
-        return await function(**given)
+            return await asyncio.to_thread(function, **values)
+        return await function(**values)
 
     async def call_all(self, calls: Iterable[tuple[str, str | dict[str, Any]]]) -> list[str]:
         return await asyncio.gather(*(self.call(name, arguments) for name, arguments in calls))
@@ -180,8 +180,8 @@ def serve(open: OpenRunner) -> None:
     """Answers commands until standard input ends. Arguments of the program: the server's address and the wire."""
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     sys.stdout = sys.stderr  # libraries may say what they like
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    _, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard_limit, hard_limit))
     bench = _Sampler(open, *sys.argv[1:3])
     answers.write("ready\n")
     with asyncio.Runner() as runner:  # one event loop for all: clients belong to it
@@ -253,10 +253,10 @@ class _Sampler:
         talk = await self._open(job)
         gc.collect()
         wall, cpu = perf_counter(), process_time()
-        said = await asyncio.gather(*(talk() for _ in range(scenario.conversations)), return_exceptions=True)
+        output = await asyncio.gather(*(talk() for _ in range(scenario.conversations)), return_exceptions=True)
         cpu, wall = process_time() - cpu, perf_counter() - wall
         peak = _read_memory("VmHWM")
-        errors = [one for one in said if isinstance(one, BaseException) or one.text != expected[0]]
+        errors = [item for item in output if isinstance(item, BaseException) or item.text != expected[0]]
         first = repr(errors[0])[:300] if errors else ""
         if not errors:
             _check_calls(job.ledger, expected)
@@ -276,12 +276,12 @@ async def _run(ready: _WarmJob, expected: Expected) -> tuple[float, float, list[
     ledger = ready.job.ledger
     ledger.clear()
     wall, start = perf_counter(), process_time()
-    said = await ready.run_conversation()
+    output = await ready.run_conversation()
     end, wall = process_time(), perf_counter() - wall
     text, pieces = expected[0], expected[3]
-    if said.text != text or said.pieces < pieces:
+    if output.text != text or output.pieces < pieces:
         raise AssertionError(
-            f"said {said.text[:100]!r} ({len(said.text)}) in {said.pieces} pieces, not {text[:100]!r} ({len(text)}) in {pieces}"
+            f"output {output.text[:100]!r} ({len(output.text)}) in {output.pieces} pieces, not {text[:100]!r} ({len(text)}) in {pieces}"
         )
     _check_calls(ledger, expected)
     stamps = [start, *ledger.stamps, end] if ledger.keeps_times else []

@@ -1,4 +1,4 @@
-"""What is asked of everybody: the conversations, as data.
+"""DATA: the conversations that every runner has to hold.
 
 Only the standard library: this file is read in the environments of the peers too. A turn is one request. The server counts the
 tool results in a request to know the turn, so that nobody needs an id of a conversation.

@@ -77,8 +77,8 @@ class Connection(asyncio.Protocol):
                 return False
             self._head = bytes(buffer[:end])
             del buffer[: end + 4]
-            _, found, rest = self._head.lower().partition(CONTENT_LENGTH)
-            self._missing = int(rest.split(b"\r\n", 1)[0]) if found else 0
+            _, separator, remainder = self._head.lower().partition(CONTENT_LENGTH)
+            self._missing = int(remainder.split(b"\r\n", 1)[0]) if separator else 0
         if len(buffer) < self._missing:
             return False
         body = bytes(buffer[: self._missing])
@@ -110,8 +110,8 @@ class Connection(asyncio.Protocol):
 
 
 async def main() -> None:
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    _, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard_limit, hard_limit))
     ready, loop = prepare_answers(), asyncio.get_running_loop()
     server = await loop.create_server(lambda: Connection(ready), "127.0.0.1", 0, backlog=4096)
     print(server.sockets[0].getsockname()[1], flush=True)

@@ -1,4 +1,4 @@
-"""The run as tables: costs with their ratios to ours, what grows, crowds, and the goals."""
+"""Tables of a run: costs and their ratios to ours, growth, crowds, and the goals."""
 
 from collections.abc import Callable, Iterable
 from functools import cache
@@ -54,8 +54,8 @@ def build_tables(results: Results, *, whole: bool = True) -> list[Table]:
 
 def build_cost_table(results: Results) -> Table:
     columns = {name: _column(name) for name in (*STREAMS, *LOOPS)}
-    told = [f"{name} {ALL[name].title}" for name in (*STREAMS, *LOOPS[:3])]
-    note = " · ".join(told[:3]) + "\n" + " · ".join(told[3:]) + "\n"
+    titles = [f"{name} {ALL[name].title}" for name in (*STREAMS, *LOOPS[:3])]
+    note = " · ".join(titles[:3]) + "\n" + " · ".join(titles[3:]) + "\n"
     note += f"µs per event (S1, S2, S1P), ms per turn (S3 to S5); in brackets: ÷ {OURS}"
     table = Table("The tool loop: CPU of the client", note)
     return _fill_table(table, results, columns)
@@ -77,8 +77,8 @@ def _cell(results: Results, wire: str, runner: str, scenario: str, read: Read, s
     if (value := read(samples)) is None:
         return "failed" if samples.failure else None
     ours = results.find_samples(wire, OURS, scenario)
-    own = None if ours is None or runner == OURS else read(ours)
-    return _digits(value * scale) + (f" ({_digits(value / own)}{TIMES})" if own and own > 0 else "")
+    own_value = None if ours is None or runner == OURS else read(ours)
+    return _digits(value * scale) + (f" ({_digits(value / own_value)}{TIMES})" if own_value and own_value > 0 else "")
 
 
 def _digits(value: float) -> str:
@@ -92,8 +92,8 @@ def build_growth_table(results: Results) -> Table:
     def turns(scenario: str) -> Callable[[Results, str, str], str | None]:
         def cell(results: Results, wire: str, runner: str) -> str | None:
             samples = results.find_samples(wire, runner, scenario)
-            found = samples.early_and_late_turns if samples else None
-            return None if found is None else " → ".join(_digits(MILLI * time) for time in found)
+            values = samples.early_and_late_turns if samples else None
+            return None if values is None else " → ".join(_digits(MILLI * time) for time in values)
 
         return cell
 
@@ -134,8 +134,8 @@ def build_crowd_table(results: Results) -> Table:
 
 def build_import_table(results: Results) -> Table:
     table = Table("Import: beyond a bare interpreter")
-    for name, found in results.imports.items():
-        table.rows.append({"": name, "CPU ms": MILLI * found.cpu, "MB": found.memory})
+    for name, values in results.imports.items():
+        table.rows.append({"": name, "CPU ms": MILLI * values.cpu, "MB": values.memory})
     return table
 
 
@@ -168,5 +168,5 @@ def _fill_table(table: Table, results: Results, columns: dict[str, Callable[[Res
 
 
 def _pairs(results: Results) -> Iterable[tuple[str, str]]:
-    found = {(wire, runner) for wire, runner, _ in results.samples}
-    return [(wire, runner) for wire in WIRES for runner in RUNNERS if (wire, runner) in found]
+    values = {(wire, runner) for wire, runner, _ in results.samples}
+    return [(wire, runner) for wire in WIRES for runner in RUNNERS if (wire, runner) in values]

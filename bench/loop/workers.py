@@ -79,9 +79,9 @@ class Worker:
     """A runner's process. A scenario that fails once is not asked for again."""
 
     def __init__(self, command: list[str], address: str, wire: str) -> None:
-        python, module, *more = command
+        python, module, *extra = command
         self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed with the process
-        self._process = start_process([python, "-m", module, address, wire, *more], self._log)
+        self._process = start_process([python, "-m", module, address, wire, *extra], self._log)
         self._failures: dict[str, str] = {}
 
     def wait(self) -> None:

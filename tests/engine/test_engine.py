@@ -517,7 +517,7 @@ def test_prepared_tools() -> None:
     prepared = engine.prepare_tools(iter(tools))
     assert prepared.tools == tuple(tools[:128])
     assert [loss.subject for loss in prepared.losses] == ["tool 't128'", "tool 't129'"]
-    assert [problem.what for problem in prepared.problems] == ["number of tools"]
+    assert [problem.quantity for problem in prepared.problems] == ["number of tools"]
     fine = engine.prepare_tools([WEATHER])
     assert (fine.tools, fine.problems, fine.losses) == ((WEATHER,), (), ())
 

@@ -9,7 +9,7 @@ import ssl
 import subprocess
 import sys
 import traceback
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncGenerator, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
@@ -49,7 +49,7 @@ async def fetch(transport: Transport, url: str, *, stream: bool = True, **more: 
 
 
 @asynccontextmanager
-async def serve(timeouts: Timeouts = Timeouts()) -> AsyncIterator[tuple[Server, HttpTransport]]:  # noqa: B008
+async def serve(timeouts: Timeouts = Timeouts()) -> AsyncGenerator[tuple[Server, HttpTransport]]:  # noqa: B008
     async with Server() as server:
         transport = HttpTransport(timeouts)
         yield server, transport
