@@ -84,10 +84,7 @@ def decode_table(*, quick: bool) -> Table:
         f"text = {deltas} text deltas; call = case call, {deltas} fragments of arguments; floor = split + parse, nothing else",
     )
     for wire in BUILDERS:
-        for case in (
-            stream(wire, "text", text=words(deltas)),
-            stream(wire, "call", call=arguments(10 * deltas)),
-        ):
+        for case in (stream(wire, "text", text=words(deltas)), stream(wire, "call", call=arguments(10 * deltas))):
             check_streaming(case)
             table.rows.append(_row(case, "64 KB reads", [case.blocks()], quick))
             if not quick:

@@ -280,9 +280,8 @@ async def _run(ready: _WarmJob, expected: Expected) -> tuple[float, float, list[
     end, wall = process_time(), perf_counter() - wall
     text, pieces = expected[0], expected[3]
     if output.text != text or output.pieces < pieces:
-        raise AssertionError(
-            f"output {output.text[:100]!r} ({len(output.text)}) in {output.pieces} pieces, not {text[:100]!r} ({len(text)}) in {pieces}"
-        )
+        seen = f"{output.text[:100]!r} ({len(output.text)}) in {output.pieces} pieces"
+        raise AssertionError(f"got {seen}, expected {text[:100]!r} ({len(text)}) in {pieces}")
     _check_calls(ledger, expected)
     stamps = [start, *ledger.stamps, end] if ledger.keeps_times else []
     return end - start, wall, [after - before for before, after in pairwise(stamps)]

@@ -179,11 +179,7 @@ class TestErrors:
             ('system = """\nnever', "line 2, column 6", "this is not TOML: "),
             ("[policy]\n[policy]\n", "line 2, column 8", "this is not TOML: "),
             ("modle = 'x'", "line 1", "there is no setting 'modle'; did you mean 'model'?"),
-            (
-                "\n[policy]\nmax_turn = 3",
-                "line 3",
-                "there is no setting 'policy.max_turn'; did you mean 'policy.max_turns'",
-            ),
+            ("\n[policy]\nmax_turn = 3", "line 3", "there is no setting 'policy.max_turn'; did you mean 'policy.max_turns'"),
             ("max_turns = 3", "line 1", "there is no setting 'max_turns'; did you mean 'policy.max_turns'?"),
             ("[polic]\nmax_turns = 3", "line 1", "there is no setting 'polic'; did you mean 'policy'?"),
             ("[log]\nzzz = 3", "line 2", "there is no setting 'log.zzz'; there are file, level"),

@@ -55,12 +55,7 @@ OLLAMA = {"models": [{"name": "qwen3:8b"}]}
     [
         ("openai-chat:gpt-4", OPENAI, "https://api.openai.com/v1/models", ("gpt-4o", "gpt-4o-mini", "o3")),
         ("anthropic:x", {"data": []}, "https://api.anthropic.com/v1/models", ()),
-        (
-            "gemini:x",
-            GEMINI,
-            "https://generativelanguage.googleapis.com/v1beta/models",
-            ("gemini-2.5-flash", "gemini-2.5-pro"),
-        ),
+        ("gemini:x", GEMINI, "https://generativelanguage.googleapis.com/v1beta/models", ("gemini-2.5-flash", "gemini-2.5-pro")),
         ("ollama:x", OLLAMA, "http://127.0.0.1:11434/api/tags", ("qwen3:8b",)),
     ],
 )
@@ -95,8 +90,7 @@ def test_who_has_no_list_is_not_asked() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "near"),
-    [(OPENAI, ("gpt-4o", "gpt-4o-mini")), (ConnectFailed("gone"), ()), (b"<html>", ()), (GEMINI, ())],
+    ("answer", "near"), [(OPENAI, ("gpt-4o", "gpt-4o-mini")), (ConnectFailed("gone"), ()), (b"<html>", ()), (GEMINI, ())]
 )
 def test_the_nearest_names_or_none(answer: Any, near: tuple[str, ...]) -> None:
     assert asyncio.run(find_similar_models(engine("openai-chat:gpt-40", _Provider(answer)))) == near

@@ -266,11 +266,7 @@ class EngineState:
         """Create the reader for the response."""
         profile = self._profile
         self._reader = create_reader(
-            profile.wire,
-            streaming=bool(request.stream),
-            content_type=content_type,
-            profile=profile.id,
-            model=profile.model,
+            profile.wire, streaming=bool(request.stream), content_type=content_type, profile=profile.id, model=profile.model
         )
         return self._reader
 
