@@ -34,14 +34,14 @@ __all__ = ["TABLES", "edit_case", "image_case"]
 _MAX_SAFE_INTEGER = 9007199254740991
 _MAX_TIMEOUT, _MAX_BACKGROUND_TIMEOUT, _MAX_WAIT = 600.0, 7200.0, 600.0  # seconds
 _FILE = string("Path of the file, absolute or relative to the workspace.")
-_PATH_FIELD = Field(native="file_path", base="path")
+_PATH_FIELD = Field("file_path", "path")
 
 # ---- files
 
 
 def image_case(native_path: str) -> Case:
     """For history only: an image that another model looked at, this one would have read."""
-    return Case(base="view_image", fields=(Field(native=native_path, base="path"),))
+    return Case(base="view_image", fields=(Field(native_path, "path"),))
 
 
 def _make_read_view(offset: Any, limit: Any, template: str, **parameters: Any) -> View:
@@ -81,7 +81,10 @@ def _make_write_view(note: str) -> View:
         "Write a whole file, creating parent directories. An existing file must have been read first. "
         "To change part of a file, use Edit.",
         closed_schema("file_path content", file_path=_FILE, content=string("The complete content of the file.")),
-        Case(base="write", fields=(_PATH_FIELD, "content"), fixed={"mode": "overwrite"}, result=claude.render_write(note)),
+        "write",
+        (_PATH_FIELD, "content"),
+        fixed={"mode": "overwrite"},
+        result=claude.render_write(note),
     )
 
 
@@ -89,12 +92,7 @@ def edit_case(result: Renderer, failure: Renderer | None = None) -> Case:
     """One exact replacement: file_path, old_string, new_string, replace_all."""
     return Case(
         base="edit",
-        fields=(
-            _PATH_FIELD,
-            Field(native="old_string", base="old"),
-            Field(native="new_string", base="new"),
-            replace_all_field("replace_all"),
-        ),
+        fields=(_PATH_FIELD, Field("old_string", "old"), Field("new_string", "new"), replace_all_field("replace_all")),
         fixed={"match": "exact"},
         result=result,
         failure=failure,
@@ -133,7 +131,7 @@ def _make_edit_view(result: Renderer) -> View:
             # MultiEdit, an older tool of the program.
             "edits": Case(
                 base="multi_edit",
-                fields=(_PATH_FIELD, Field(native="edits", base="edits", to_base=edits_to_base)),
+                fields=(_PATH_FIELD, Field("edits", "edits", to_base=edits_to_base)),
                 can_express=lambda base: False,
                 result=result,
             ),
@@ -158,7 +156,9 @@ _LIST = simple_view(
         path=string("The directory, absolute or relative to the workspace."),
         ignore=string_list("Globs of names to leave out."),
     ),
-    Case(base="list_dir", fields=(default_field("path", "path", ".", "."), "ignore"), result=claude.render_list),
+    "list_dir",
+    (default_field("path", "path", ".", "."), "ignore"),
+    result=claude.render_list,
     aliases=("LSTool",),
 )
 
@@ -187,27 +187,23 @@ def _make_bash_view(output_tool: str) -> View:
             ),
             dangerouslyDisableSandbox=boolean("Ask the user to run it outside the sandbox (default false)."),
         ),
-        Case(
-            base="shell",
-            fields=(
-                *("command", "description"),
-                call_field(
-                    "timeout", "timeout", timeout_to_base, lambda base: to_milliseconds(base.get("timeout") or 0) or UNSET
-                ),
-                Field(native="run_in_background", base="background"),
-                Field(native="dangerouslyDisableSandbox", base="escalate"),
-            ),
-            can_express=has_command,
-            result=claude.render_command(output_tool),
-            failure=claude.render_command_failure,
-            is_failure=exited_nonzero,
+        "shell",
+        (
+            *("command", "description"),
+            call_field("timeout", "timeout", timeout_to_base, lambda base: to_milliseconds(base.get("timeout") or 0) or UNSET),
+            Field("run_in_background", "background"),
+            Field("dangerouslyDisableSandbox", "escalate"),
         ),
+        can_express=has_command,
+        result=claude.render_command(output_tool),
+        failure=claude.render_command_failure,
+        is_failure=exited_nonzero,
         aliases=("BashTool",),
     )
 
 
 # A background command was identified by bash_id, then shell_id, then task_id.
-_TASK_FIELDS = tuple(Field(native=name, base="handle") for name in ("bash_id", "shell_id", "task_id"))
+_TASK_FIELDS = tuple(Field(name, "handle") for name in ("bash_id", "shell_id", "task_id"))
 _TASK_IDS = {"bash_id": string(), "shell_id": string(), "task_id": string()}
 _TASK = "ID of the background command, as returned by Bash."
 
@@ -241,7 +237,9 @@ _TASK_OUTPUT = simple_view(
         block=boolean("Wait until the command ends (default true).", default=True),
         timeout=number("Milliseconds to wait at most.", default=30_000, minimum=0, maximum=600_000),
     ),
-    Case(base="shell_output", fields=_OUTPUT_FIELDS, result=claude.render_output("output")),
+    "shell_output",
+    _OUTPUT_FIELDS,
+    result=claude.render_output("output"),
     accepts={**_TASK_IDS, "filter": string()},
     aliases=("BashOutput", "AgentOutputTool"),
     required_schema={"anyOf": [{"required": [name]} for name in ("task_id", "bash_id", "shell_id")]},
@@ -250,7 +248,9 @@ _BASH_OUTPUT = simple_view(
     "BashOutput",
     "Read what a background command has printed since the last time.",
     closed_schema("bash_id", bash_id=string(_TASK), filter=string("Regular expression: only lines that match are shown.")),
-    Case(base="shell_output", fields=_OUTPUT_FIELDS, result=claude.render_output("stdout")),
+    "shell_output",
+    _OUTPUT_FIELDS,
+    result=claude.render_output("stdout"),
     accepts={**_TASK_IDS, "block": boolean(), "timeout": number()},
     aliases=("TaskOutput", "AgentOutputTool"),
     aliases_for={"bash_id": ("task_id", "shell_id")},
@@ -259,7 +259,9 @@ _TASK_STOP = simple_view(
     "TaskStop",
     "Stop a background command and everything it started.",
     closed_schema(task_id=string(_TASK), shell_id=string("Older name of task_id.")),
-    Case(base="shell_kill", fields=_TASK_FIELDS, result=claude.render_kill),
+    "shell_kill",
+    _TASK_FIELDS,
+    result=claude.render_kill,
     accepts=_TASK_IDS,
     aliases=("KillShell", "KillBash"),
     aliases_for={"task_id": ("bash_id", "shell_id")},
@@ -268,7 +270,9 @@ _KILL_SHELL = simple_view(
     "KillShell",
     "Stop a background command and everything it started.",
     closed_schema("shell_id", shell_id=string(_TASK)),
-    Case(base="shell_kill", fields=_TASK_FIELDS, result=claude.render_kill),
+    "shell_kill",
+    _TASK_FIELDS,
+    result=claude.render_kill,
     accepts=_TASK_IDS,
     aliases=("TaskStop", "KillBash"),
     aliases_for={"shell_id": ("task_id", "bash_id")},
@@ -310,28 +314,26 @@ def _make_grep_view(**parameters: Any) -> View:
             },
             **parameters,
         ),
-        Case(
-            base="grep",
-            fields=(
-                *("pattern", "path", "multiline"),
-                Field(native="glob", base="include_glob"),
-                Field(native="type", base="file_type"),
-                choice_field(
-                    *("output_mode", "mode"),
-                    {"content": "content", "files_with_matches": "files", "count": "count"},
-                    *("files_with_matches", "content"),
-                ),
-                *(accepted_field(name, side, int) for name in ("context", "-C") for side in ("before", "after")),
-                Field(native="-B", base="before", to_base=int),
-                Field(native="-A", base="after", to_base=int),
-                Field(native="-n", base="line_numbers"),
-                Field(native="-i", base="ignore_case"),
-                Field(native="-o", base="only_matching"),
-                Field(native="head_limit", base="max_results", to_base=int),
-                Field(native="offset", base="skip", to_base=int),
+        "grep",
+        (
+            *("pattern", "path", "multiline"),
+            Field("glob", "include_glob"),
+            Field("type", "file_type"),
+            choice_field(
+                *("output_mode", "mode"),
+                {"content": "content", "files_with_matches": "files", "count": "count"},
+                *("files_with_matches", "content"),
             ),
-            result=claude.render_grep,
+            *(accepted_field(name, side, int) for name in ("context", "-C") for side in ("before", "after")),
+            Field("-B", "before", to_base=int),
+            Field("-A", "after", to_base=int),
+            Field("-n", "line_numbers"),
+            Field("-i", "ignore_case"),
+            Field("-o", "only_matching"),
+            Field("head_limit", "max_results", to_base=int),
+            Field("offset", "skip", to_base=int),
         ),
+        result=claude.render_grep,
         accepts={"-o": boolean(), **dict.fromkeys(_GREP_NUMBERS, number(minimum=0))},
     )
 
@@ -345,7 +347,10 @@ _GLOB = simple_view(
         pattern=string("Glob such as '**/*.py' or 'src/**/*.ts'."),
         path=string("Directory to search (default: the workspace)."),
     ),
-    Case(base="glob", fields=("pattern", "path"), fixed={"max_results": 100, "order": "mtime"}, result=claude.render_glob),
+    "glob",
+    ("pattern", "path"),
+    fixed={"max_results": 100, "order": "mtime"},
+    result=claude.render_glob,
 )
 
 # ---- web
@@ -358,19 +363,15 @@ _WEB_FETCH = simple_view(
         url=string("Address of the page (https://…).", format="uri"),
         prompt=string("What you want to know; lines with its words are pointed out."),
     ),
-    Case(
-        base="web_open",
-        fields=(
-            Field(native="url", base="target"),
-            call_field(
-                "prompt", "question", lambda native: native.get("prompt") or UNSET, lambda base: base.get("question", "")
-            ),
-            Field(native="offset", base="start_char", to_base=int),
-        ),
-        can_express=lambda base: is_single_page(base) and "://" in base["target"],
-        result=claude.render_page("WebFetch"),
-        failure=claude.render_page_failure("WebFetch"),
+    "web_open",
+    (
+        Field("url", "target"),
+        call_field("prompt", "question", lambda native: native.get("prompt") or UNSET, lambda base: base.get("question", "")),
+        Field("offset", "start_char", to_base=int),
     ),
+    can_express=lambda base: is_single_page(base) and "://" in base["target"],
+    result=claude.render_page("WebFetch"),
+    failure=claude.render_page_failure("WebFetch"),
     accepts={"offset": number()},
     required_schema={"required": ["url"]},
 )
@@ -406,18 +407,16 @@ _TODO = simple_view(
             "The complete list, in order.",
         ),
     ),
-    Case(
-        base="todo",
-        fields=(
-            todo_field(
-                *("todos", "content"),
-                extras={"activeForm": "active_form"},
-                defaults=lambda item, position: {"activeForm": item["text"]},
-            ),
+    "todo",
+    (
+        todo_field(
+            *("todos", "content"),
+            extras={"activeForm": "active_form"},
+            defaults=lambda item, position: {"activeForm": item["text"]},
         ),
-        can_express=lambda base: base.get("items") is not None,
-        result=claude.render_todo,
     ),
+    can_express=lambda base: base.get("items") is not None,
+    result=claude.render_todo,
 )
 _ASK = make_questions_view(
     *("AskUserQuestion", "multiSelect", claude.render_answers),

@@ -11,7 +11,7 @@ from toolglot.facades.gpt.patches import APPLY_PATCH, make_apply_patch_function
 from toolglot.facades.gpt.web import WEB_RUN, WEB_SEARCH
 from toolglot.facades.mapping import pick, simple_view, todo_field
 from toolglot.facades.parameters import array, closed_schema, string
-from toolglot.facades.view import Arguments, Case, Facade, Field, RenderContext, View
+from toolglot.facades.view import Arguments, Facade, Field, RenderContext, View
 from toolglot.jsontext import dumps_text
 
 __all__ = ["ARGV_NOTE", "HIDES", "SEARCH_HINT", "TABLES", "make_update_plan", "make_view_image"]
@@ -30,12 +30,10 @@ def make_update_plan(**status: Any) -> View:
         "update_plan",
         "Replace the whole plan: its steps in order, at most one in progress. The user sees it.",
         closed_schema("plan", explanation=string("Why the plan changes (optional)."), plan=array(step, "All steps, in order.")),
-        Case(
-            base="todo",
-            can_express=lambda base: base.get("items") is not None,  # a plan is always written, never only read
-            fields=("explanation", todo_field("plan", "step")),
-            result=lambda context: "Plan updated",
-        ),
+        "todo",
+        ("explanation", todo_field("plan", "step")),
+        can_express=lambda base: base.get("items") is not None,
+        result=lambda context: "Plan updated",
     )
 
 
@@ -46,19 +44,10 @@ def make_view_image(*, has_detail: bool) -> View:
         "view_image",
         "Show an image file of the workspace.",
         closed_schema("path", **({"detail": detail} if has_detail else {}), path=string("Path of the image.")),
-        Case(
-            base="view_image",
-            fields=(
-                "path",
-                Field(
-                    native="detail", base="detail", from_base=lambda value: value if value in ("high", "original") else UNSET
-                ),
-            ),
-            result=lambda context: "attached local image path",
-            failure=lambda context: (
-                f"unable to locate image: {context.text}" if context.code == "path_not_found" else context.text
-            ),
-        ),
+        "view_image",
+        ("path", Field("detail", "detail", from_base=lambda value: value if value in ("high", "original") else UNSET)),
+        result=lambda context: "attached local image path",
+        failure=lambda context: f"unable to locate image: {context.text}" if context.code == "path_not_found" else context.text,
         accepts={} if has_detail else {"detail": detail},
         ignored=frozenset({"environment_id"}),
     )
@@ -107,21 +96,19 @@ REQUEST_USER_INPUT = simple_view(
             "The questions, at most three.",
         ),
     ),
-    Case(
-        base="ask_user",
-        fields=(
-            Field(
-                native="questions",
-                base="questions",
-                to_base=lambda questions: [question_to_base(question) for question in questions],
-                from_base=lambda questions: [
-                    question_from_base(question, position) for position, question in enumerate(questions, 1)
-                ],
-            ),
+    "ask_user",
+    (
+        Field(
+            "questions",
+            "questions",
+            to_base=lambda questions: [question_to_base(question) for question in questions],
+            from_base=lambda questions: [
+                question_from_base(question, position) for position, question in enumerate(questions, 1)
+            ],
         ),
-        result=render_answers,
-        failure=lambda context: f"request_user_input failed: {context.text}" if context.kind == "execution" else context.text,
     ),
+    result=render_answers,
+    failure=lambda context: f"request_user_input failed: {context.text}" if context.kind == "execution" else context.text,
 )
 
 

@@ -7,7 +7,7 @@ from msgspec import UNSET
 
 from toolglot.facades.mapping import default_field, questions_case, simple_view
 from toolglot.facades.parameters import array, boolean, object_schema, string
-from toolglot.facades.view import Case, Field, Renderer, View
+from toolglot.facades.view import Field, Renderer, View
 from toolglot.request import Schema
 
 __all__ = ["make_notebook_view", "make_questions_view"]
@@ -65,9 +65,7 @@ def make_notebook_view(
     name: str, required: str, result: Renderer | None = None, make_schema: _SchemaMaker = object_schema
 ) -> View:
     """One cell of a Jupyter notebook is replaced, inserted or deleted."""
-    source = (
-        default_field("new_source", "source", "", "") if "new_source" in required else Field(native="new_source", base="source")
-    )
+    source = default_field("new_source", "source", "", "") if "new_source" in required else Field("new_source", "source")
     return simple_view(
         name,
         "Replace, insert or delete one cell of a Jupyter notebook you have already read.",
@@ -79,15 +77,13 @@ def make_notebook_view(
             cell_type=string("Type of the cell; required for insert.", enum=["code", "markdown"]),
             edit_mode=string("What to do (default replace).", enum=["replace", "insert", "delete"]),
         ),
-        Case(
-            base="notebook_edit",
-            fields=(
-                Field(native="notebook_path", base="path"),
-                "cell_id",
-                source,
-                Field(native="cell_type", base="cell_type", from_base=lambda kind: UNSET if kind == "raw" else kind),
-                Field(native="edit_mode", base="mode"),
-            ),
-            result=result,
+        "notebook_edit",
+        (
+            Field("notebook_path", "path"),
+            "cell_id",
+            source,
+            Field("cell_type", "cell_type", from_base=lambda kind: UNSET if kind == "raw" else kind),
+            Field("edit_mode", "mode"),
         ),
+        result=result,
     )

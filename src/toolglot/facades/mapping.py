@@ -82,19 +82,24 @@ def has_single_query(min_length: int = 0) -> Callable[[Arguments], bool]:
 # ---- views and fields
 
 
-def simple_view(name: str, description: str, parameters: Schema, case: Case, **options: Any) -> View:
-    """A view with a single case."""
-    return View(name=name, description=description, parameters=parameters, cases={"": case}, **options)
+def simple_view(
+    name: str, description: str, parameters: Schema, base: str | Case, fields: tuple[Field | str, ...] = (), **options: Any
+) -> View:
+    """A view with a single case: that of a base tool and its fields, or one that is given. Options are those of both."""
+    if isinstance(base, str):
+        case_options = {key: options.pop(key) for key in Case.__struct_fields__ if key in options}
+        base = Case(base=base, fields=fields, **case_options)
+    return View(name=name, description=description, parameters=parameters, cases={"": base}, **options)
 
 
 def accepted_field(native: str, base: str, to_base: Callable[[Any], Any] | None = None) -> Field:
     """A parameter that calls may have and that history never uses."""
-    return Field(native=native, base=base, to_base=to_base, from_base=omit)
+    return Field(native, base, to_base=to_base, from_base=omit)
 
 
 def call_field(native: str, base: str, to_base: Callable[[Arguments], Any], from_base: Callable[[Arguments], Any]) -> Field:
     """A parameter that is computed from all arguments of a call."""
-    return Field(native=native, base=base, to_base=to_base, from_base=from_base, needs_all_arguments=True)
+    return Field(native, base, to_base=to_base, from_base=from_base, needs_all_arguments=True)
 
 
 def default_field(native: str, base: str, native_default: Any, base_default: Any = UNSET) -> Field:
@@ -123,7 +128,7 @@ def choice_field(native: str, base: str, choices: Mapping[str, str], native_defa
 
 def cwd_field(native: str) -> Field:
     """The directory that a command runs in; the workspace root is expressed by omitting it."""
-    return Field(native=native, base="cwd", from_base=lambda directory: UNSET if directory == "." else directory)
+    return Field(native, "cwd", from_base=lambda directory: UNSET if directory == "." else directory)
 
 
 def ignore_file_fields(options: dict[str, str]) -> tuple[Field, ...]:
@@ -142,14 +147,11 @@ def replace_all_field(native: str) -> Field:
     """Whether every occurrence is replaced: a boolean here, "all" or "one" in the base tool."""
     flags = {"all": True, "one": False}
     return Field(
-        native=native,
-        base="count",
-        to_base=lambda every: "all" if every else "one",
-        from_base=lambda count: flags.get(count, UNSET),
+        native, "count", to_base=lambda every: "all" if every else "one", from_base=lambda count: flags.get(count, UNSET)
     )
 
 
-QUERY_FIELD = Field(native="query", base="queries", to_base=lambda query: [query], from_base=lambda queries: queries[0])
+QUERY_FIELD = Field("query", "queries", to_base=lambda query: [query], from_base=lambda queries: queries[0])
 """One search query, where the base tool takes several."""
 
 
@@ -233,7 +235,7 @@ def todo_field(
             for position, item in enumerate(items, 1)
         ]
 
-    return Field(native=native, base="items", to_base=to_base, from_base=from_base)
+    return Field(native, "items", to_base=to_base, from_base=from_base)
 
 
 def _pick_nonempty(arguments: Arguments, *names: str) -> Arguments:
@@ -284,8 +286,8 @@ def questions_case(
         }
 
     field = Field(
-        native="questions",
-        base="questions",
+        "questions",
+        "questions",
         to_base=lambda questions: [question_to_base(question) for question in questions],
         from_base=lambda questions: [question_from_base(question) for question in questions],
     )

@@ -4,7 +4,7 @@ from msgspec import UNSET
 
 from toolglot.facades.mapping import simple_view
 from toolglot.facades.parameters import integer, object_schema, string
-from toolglot.facades.view import Arguments, Case, Facade, Field, RenderContext
+from toolglot.facades.view import Arguments, Facade, Field, RenderContext
 from toolglot.jsontext import dumps_text
 
 __all__ = ["TABLES"]
@@ -37,7 +37,8 @@ _VIEWS = (
             end_line=integer("Last line to read, inclusive (default: 2000 lines after the first).", minimum=1),
             pages=string('Pages of a PDF document, such as "3" or "1-5" (at most 20).'),
         ),
-        Case(base="read", fields=("path", "start_line", "end_line", "pages", "max_lines", "tail_lines", "allow_large")),
+        "read",
+        ("path", "start_line", "end_line", "pages", "max_lines", "tail_lines", "allow_large"),
         aliases=("read",),
         accepts={"max_lines": integer(), "tail_lines": integer(), "allow_large": {"type": "boolean"}},
     ),
@@ -51,13 +52,8 @@ _VIEWS = (
             content=string("The complete content, or the text to append."),
             mode=string("overwrite replaces the file (default); append adds to its end.", enum=["overwrite", "append"]),
         ),
-        Case(
-            base="write",
-            fields=(
-                *("path", "content"),
-                Field(native="mode", base="mode", from_base=lambda mode: UNSET if mode == "create_only" else mode),
-            ),
-        ),
+        "write",
+        (*("path", "content"), Field("mode", "mode", from_base=lambda mode: UNSET if mode == "create_only" else mode)),
         aliases=("write",),
         accepts={"mode": string(enum=["overwrite", "append", "create_only"])},
     ),
@@ -68,13 +64,11 @@ _VIEWS = (
             path=string("Directory to list, with everything below it (default: the workspace)."),
             pattern=string("Glob relative to the directory, such as '*.py' or 'src/**/*.ts' (default: all files)."),
         ),
-        Case(
-            base="glob",
-            to_base=list_to_base,
-            from_base=list_from_base,
-            fixed={"max_results": _MAX_FILES, "order": "mtime"},
-            result=render_files,
-        ),
+        "glob",
+        to_base=list_to_base,
+        from_base=list_from_base,
+        fixed={"max_results": _MAX_FILES, "order": "mtime"},
+        result=render_files,
     ),
 )
 TABLES = (

@@ -24,14 +24,14 @@ from toolglot.facades.mapping import (
     todo_field,
 )
 from toolglot.facades.parameters import array, boolean, integer, number, object_schema, string, string_list
-from toolglot.facades.view import Case, Facade, Field
+from toolglot.facades.view import Facade, Field
 
 __all__ = ["TABLES"]
 
 MAX_TIMEOUT, MAX_OUTPUT = 600.0, 30_000
 """Seconds that a command may take, and characters of its output."""
 _FILE = string("Path of the file, absolute or relative to the workspace.")
-_FILE_FIELD = Field(native="file_path", base="path")
+_FILE_FIELD = Field("file_path", "path")
 _DIRECTORY = string("Directory to search (default: the workspace).")
 
 _VIEWS = (
@@ -45,18 +45,19 @@ _VIEWS = (
             limit=integer("Number of lines to read (default 2000)."),
             pages=string("Pages of a PDF document, such as '1-5' (at most 20)."),
         ),
-        Case(
-            base="read",
-            fields=(_FILE_FIELD, *line_range_fields("read_file", "offset", "limit", 0), "pages"),
-            result=gemini.render_read("read_file with offset: {}", 0),
-        ),
+        "read",
+        (_FILE_FIELD, *line_range_fields("read_file", "offset", "limit", 0), "pages"),
+        result=gemini.render_read("read_file with offset: {}", 0),
     ),
     simple_view(
         "write_file",
         "Write a whole file, creating parent directories. An existing file must have been read first. "
         "To change part of a file, use edit.",
         object_schema("file_path content", file_path=_FILE, content=string("The complete content of the file.")),
-        Case(base="write", fields=(_FILE_FIELD, "content"), fixed={"mode": "overwrite"}, result=gemini.render_write),
+        "write",
+        (_FILE_FIELD, "content"),
+        fixed={"mode": "overwrite"},
+        result=gemini.render_write,
     ),
     simple_view(
         "edit",
@@ -69,18 +70,16 @@ _VIEWS = (
             new_string=string("The text to put in its place."),
             replace_all=boolean("Replace every occurrence (default false)."),
         ),
-        Case(
-            base="edit",
-            fields=(
-                _FILE_FIELD,
-                Field(native="old_string", base="old"),
-                Field(native="new_string", base="new"),
-                Field(native="expected_replacements", base="count", to_base=lambda count: "one" if count == 1 else count),
-                replace_all_field("replace_all"),
-            ),
-            fixed={"match": "exact"},
-            result=gemini.render_replace,
+        "edit",
+        (
+            _FILE_FIELD,
+            Field("old_string", "old"),
+            Field("new_string", "new"),
+            Field("expected_replacements", "count", to_base=lambda count: "one" if count == 1 else count),
+            replace_all_field("replace_all"),
         ),
+        fixed={"match": "exact"},
+        result=gemini.render_replace,
         accepts={"expected_replacements": integer(minimum=1)},
         ignored=frozenset({"instruction"}),
         aliases=("replace",),
@@ -95,17 +94,15 @@ _VIEWS = (
             path=string("File or directory to search (default: the workspace)."),
             limit=integer("Maximum number of lines to show (default 250).", minimum=1),
         ),
-        Case(
-            base="grep",
-            fields=(
-                *("pattern", "path"),
-                Field(native="include", base="include_glob"),
-                Field(native="glob", base="include_glob"),
-                Field(native="limit", base="max_results", from_base=lambda limit: limit or UNSET),
-            ),
-            fixed={"ignore_case": True, "mode": "content", "line_numbers": True},
-            result=gemini.render_grep,
+        "grep",
+        (
+            *("pattern", "path"),
+            Field("include", "include_glob"),
+            Field("glob", "include_glob"),
+            Field("limit", "max_results", from_base=lambda limit: limit or UNSET),
         ),
+        fixed={"ignore_case": True, "mode": "content", "line_numbers": True},
+        result=gemini.render_grep,
         accepts={"include": string()},
         aliases=("search_file_content",),
     ),
@@ -113,12 +110,10 @@ _VIEWS = (
         "glob",
         "Find files by a glob of their paths, recently changed files first, at most 100.",
         object_schema("pattern", pattern=string("Glob such as 'src/**/*.ts'."), path=_DIRECTORY),
-        Case(
-            base="glob",
-            fields=(*("pattern", "path", "case_sensitive"), Field(native="respect_git_ignore", base="respect_gitignore")),
-            fixed={"max_results": 100, "order": "recent_first", "case_sensitive": False},
-            result=gemini.render_glob,
-        ),
+        "glob",
+        (*("pattern", "path", "case_sensitive"), Field("respect_git_ignore", "respect_gitignore")),
+        fixed={"max_results": 100, "order": "recent_first", "case_sensitive": False},
+        result=gemini.render_glob,
         accepts={"case_sensitive": boolean(), "respect_git_ignore": boolean()},
     ),
     simple_view(
@@ -135,16 +130,14 @@ _VIEWS = (
                 respect_qwen_ignore=boolean("Respect .qwenignore files (default true)."),
             ),
         ),
-        Case(
-            base="list_dir",
-            fields=(
-                default_field("path", "path", ".", "."),
-                "ignore",
-                *ignore_file_fields({"respect_git_ignore": "respect_gitignore", "respect_qwen_ignore": "respect_extra_ignore"}),
-            ),
-            fixed={"limit": 100},
-            result=gemini.render_list,
+        "list_dir",
+        (
+            default_field("path", "path", ".", "."),
+            "ignore",
+            *ignore_file_fields({"respect_git_ignore": "respect_gitignore", "respect_qwen_ignore": "respect_extra_ignore"}),
         ),
+        fixed={"limit": 100},
+        result=gemini.render_list,
     ),
     simple_view(
         "run_shell_command",
@@ -157,30 +150,29 @@ _VIEWS = (
             description=string("What the command does, in a few words, for the user."),
             directory=string("Directory to run in (default: the workspace)."),
         ),
-        Case(
-            base="shell",
-            fields=(
-                *("command", "description"),
-                Field(native="is_background", base="background"),
-                Field(
-                    native="timeout",
-                    base="timeout",
-                    to_base=lambda value: to_seconds("run_shell_command: timeout", value, MAX_TIMEOUT),
-                    from_base=lambda seconds: to_milliseconds(seconds) or UNSET if seconds <= MAX_TIMEOUT else UNSET,
-                ),
-                cwd_field("directory"),
+        "shell",
+        (
+            *("command", "description"),
+            Field("is_background", "background"),
+            Field(
+                "timeout",
+                "timeout",
+                to_base=lambda value: to_seconds("run_shell_command: timeout", value, MAX_TIMEOUT),
+                from_base=lambda seconds: to_milliseconds(seconds) or UNSET if seconds <= MAX_TIMEOUT else UNSET,
             ),
-            fixed={"cwd": ".", "max_output": MAX_OUTPUT},
-            can_express=has_command,
-            result=gemini.render_command,
-            failure=gemini.render_command,
+            cwd_field("directory"),
         ),
+        fixed={"cwd": ".", "max_output": MAX_OUTPUT},
+        can_express=has_command,
+        result=gemini.render_command,
+        failure=gemini.render_command,
     ),
     simple_view(
         "task_stop",
         "Stop a background command and everything it started.",
         object_schema("task_id", task_id=string("The session that run_shell_command returned.")),
-        Case(base="shell_kill", fields=(Field(native="task_id", base="handle"),)),
+        "shell_kill",
+        (Field("task_id", "handle"),),
     ),
     simple_view(
         "web_fetch",
@@ -191,27 +183,28 @@ _VIEWS = (
             prompt=string("What you want to know about the page."),
             format=string("Form of the text (default auto, which is markdown).", enum=["auto", "markdown", "html", "text"]),
         ),
-        Case(
-            base="web_open",
-            fields=(
-                Field(native="url", base="target"),
-                call_field(
-                    *("prompt", "question"), lambda native: native["prompt"] or UNSET, lambda base: base.get("question") or ""
-                ),
-                Field(native="format", base="format", to_base=lambda form: UNSET if form == "auto" else form),
-                *("start_line", "start_char"),
+        "web_open",
+        (
+            Field("url", "target"),
+            call_field(
+                *("prompt", "question"), lambda native: native["prompt"] or UNSET, lambda base: base.get("question") or ""
             ),
-            can_express=is_single_page,
-            result=gemini.render_pages,
-            failure=gemini.render_pages,
+            Field("format", "format", to_base=lambda form: UNSET if form == "auto" else form),
+            *("start_line", "start_char"),
         ),
+        can_express=is_single_page,
+        result=gemini.render_pages,
+        failure=gemini.render_pages,
         accepts={"start_line": integer(minimum=1), "start_char": integer(minimum=0)},
     ),
     simple_view(
         "web_search",
         "Search the web. Open a result with web_fetch.",
         object_schema("query", query=string("What to search for.", minLength=2)),
-        Case(base="web_search", fields=(QUERY_FIELD,), can_express=has_single_query(2), result=gemini.render_search),
+        "web_search",
+        (QUERY_FIELD,),
+        can_express=has_single_query(2),
+        result=gemini.render_search,
     ),
     simple_view(
         "todo_write",
@@ -229,18 +222,16 @@ _VIEWS = (
                 "The complete list, in order.",
             ),
         ),
-        Case(
-            base="todo",
-            fields=(
-                todo_field(
-                    *("todos", "content"),
-                    extras={"id": "id", "blockedBy": "blocked_by"},
-                    defaults=lambda item, position: {"id": str(position)},
-                ),
+        "todo",
+        (
+            todo_field(
+                *("todos", "content"),
+                extras={"id": "id", "blockedBy": "blocked_by"},
+                defaults=lambda item, position: {"id": str(position)},
             ),
-            can_express=lambda base: base.get("items") is not None,
-            result=gemini.render_todos,
         ),
+        can_express=lambda base: base.get("items") is not None,
+        result=gemini.render_todos,
     ),
     make_questions_view(
         *("ask_user_question", "multiSelect", gemini.render_answers),

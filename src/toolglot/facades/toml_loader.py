@@ -235,7 +235,7 @@ def _check_fixed(row: _Row, fields: dict[str, str], base: frozenset[str] | None,
 
 def _build_field(row: _Row, native: str, base: str, schema: Any) -> Field:
     if native not in row.scale and native not in row.offset:
-        return Field(native=native, base=base)
+        return Field(native, base)
     # Fractions, so that 0.1 x 1000 is 100 and comes back as 0.1.
     scale, offset = (Fraction(str(table.get(native, default))) for table, default in ((row.scale, 1), (row.offset, 0)))
     is_integer = isinstance(schema, dict) and cast(Schema, schema).get("type") == "integer"
@@ -250,8 +250,8 @@ def _build_field(row: _Row, native: str, base: str, schema: Any) -> Field:
         return apply
 
     return Field(
-        native=native,
-        base=base,
+        native,
+        base,
         to_base=convert(lambda value: value * scale + offset, rounds=False),
         from_base=convert(lambda value: (value - offset) / scale, rounds=is_integer),
     )

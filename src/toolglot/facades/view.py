@@ -24,7 +24,7 @@ def omit(_: Any) -> Any:
     return msgspec.UNSET
 
 
-class Field(msgspec.Struct, frozen=True, kw_only=True):
+class Field(msgspec.Struct, frozen=True):
     """One native parameter and the base parameter it corresponds to.
 
     `to_base` and `from_base` convert the value where the two sides differ; UNSET omits the parameter. With
@@ -245,7 +245,7 @@ class Facade(msgspec.Struct, frozen=True, kw_only=True):
 def _map_fields(fields: tuple[Field | str, ...], arguments: Arguments, *, to_base: bool) -> Arguments:
     mapped: Arguments = {}
     for row in fields:
-        field = Field(native=row, base=row) if isinstance(row, str) else row
+        field = Field(row, row) if isinstance(row, str) else row
         source, target = (field.native, field.base) if to_base else (field.base, field.native)
         convert = field.to_base if to_base else field.from_base
         if field.needs_all_arguments and convert is not None:

@@ -184,7 +184,7 @@ def _command_fields(parameter: str, from_base: Callable[[Arguments], Any]) -> tu
         call_field("commands", "then", following_commands, _omit),
         call_field("workdir", "cwd", get_directory, lambda base: UNSET if base.get("cwd") in (None, "", ".") else base["cwd"]),
         "env",
-        Field(native="justification", base="description"),
+        Field("justification", "description"),
         call_field(
             *("sandbox_permissions", "escalate"),
             escalate_to_base,
@@ -202,9 +202,7 @@ _YIELD_FIELD = call_field(
 )
 _TOKENS_FIELD = call_field("max_output_tokens", "max_output", _output_limit, _value_or_default("max_output", UNSET, to_tokens))
 _LENGTH_FIELD = call_field("max_output_length", "max_output", _output_limit, _omit)
-_TIMEOUT_FIELD = Field(
-    native="timeout_ms", base="timeout", to_base=_clamp_milliseconds(0, _MAX_MILLISECONDS), from_base=to_milliseconds
-)
+_TIMEOUT_FIELD = Field("timeout_ms", "timeout", to_base=_clamp_milliseconds(0, _MAX_MILLISECONDS), from_base=to_milliseconds)
 
 
 def _shell_case(
@@ -285,7 +283,7 @@ WRITE_STDIN = View(
             can_express=lambda base: str(base.get("handle", "")).isdecimal(),  # a session ID is a number here
             fixed=_EVEN_TRUNCATION,
             fields=(
-                Field(native="session_id", base="handle", to_base=lambda value: str(int(value)), from_base=int),
+                Field("session_id", "handle", to_base=lambda value: str(int(value)), from_base=int),
                 call_field(
                     *("chars", "input"), lambda native: native.get("chars") or UNSET, _value_or_default("input", UNSET, str)
                 ),
@@ -362,12 +360,12 @@ HOSTED_SHELL = _make_command_view(
         *("", codex.render_all, "commands"),
         lambda base: [to_command_line(base), *map(str, base.get("then") or ())],
         Field(
-            native="timeout_ms",
-            base="timeout",
+            "timeout_ms",
+            "timeout",
             to_base=_clamp_milliseconds(0, _MAX_MILLISECONDS),
             from_base=lambda seconds: round(seconds * 1000) or UNSET,
         ),
-        Field(native="max_output_length", base="max_output", to_base=_clamp_chars),
+        Field("max_output_length", "max_output", to_base=_clamp_chars),
         native_data=codex.command_outputs,
     ),
     _patch_case(render_patch_result, native_data=codex.patch_outputs),

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from toolglot.facades.mapping import simple_view
 from toolglot.facades.parameters import closed_schema, number, string
-from toolglot.facades.view import Arguments, Case, Field, RenderContext
+from toolglot.facades.view import Arguments, Field, RenderContext
 
 __all__ = ["LEGACY_VIEWS"]
 
@@ -29,7 +29,7 @@ def _bounded(name: str, default: int, limit: int | None = None) -> Callable[[Arg
 
 
 def _call_field(native: str, base: str, to_base: Callable[[Arguments], Any]) -> Field:
-    return Field(native=native, base=base, to_base=to_base, needs_all_arguments=True)
+    return Field(native, base, to_base=to_base, needs_all_arguments=True)
 
 
 def render_read(context: RenderContext) -> str:
@@ -54,18 +54,16 @@ _VIEWS = (
         "read_file",
         "",
         closed_schema("file_path", file_path=string(), offset=number(), limit=number()),
-        Case(
-            base="read",
-            fields=(
-                "path",
-                Field(native="file_path", base="path"),
-                _call_field("offset", "start_line", _start_line),
-                _call_field(
-                    "limit", "end_line", lambda native: _start_line(native) + _bounded("limit", _DEFAULT_LINES)(native) - 1
-                ),
+        "read",
+        (
+            "path",
+            Field("file_path", "path"),
+            _call_field("offset", "start_line", _start_line),
+            _call_field(
+                "limit", "end_line", lambda native: _start_line(native) + _bounded("limit", _DEFAULT_LINES)(native) - 1
             ),
-            result=render_read,
         ),
+        result=render_read,
         accepts={"path": string()},
         ignored=frozenset({"mode", "indentation"}),
         aliases_for={"file_path": ("path",)},
@@ -74,32 +72,28 @@ _VIEWS = (
         "grep_files",
         "",
         closed_schema("pattern", pattern=string(), include=string(), path=string(), limit=number()),
-        Case(
-            base="grep",
-            fields=(
-                *("pattern", "path"),
-                Field(native="include", base="include_glob"),
-                _call_field("limit", "max_results", _bounded("limit", _DEFAULT_FILES, _MAX_FILES)),
-            ),
-            fixed={"mode": "files"},
-            result=render_files,
+        "grep",
+        (
+            *("pattern", "path"),
+            Field("include", "include_glob"),
+            _call_field("limit", "max_results", _bounded("limit", _DEFAULT_FILES, _MAX_FILES)),
         ),
+        fixed={"mode": "files"},
+        result=render_files,
     ),
     simple_view(
         "list_dir",
         "",
         closed_schema("dir_path", dir_path=string(), offset=number(), limit=number(), depth=number()),
-        Case(
-            base="list_dir",
-            fields=(
-                "path",
-                Field(native="dir_path", base="path"),
-                _call_field("offset", "skip", lambda native: _start_line(native) - 1 or UNSET),
-                _call_field("limit", "limit", _bounded("limit", _DEFAULT_ENTRIES)),
-                _call_field("depth", "depth", _bounded("depth", _DEFAULT_DEPTH)),
-            ),
-            result=render_entries,
+        "list_dir",
+        (
+            "path",
+            Field("dir_path", "path"),
+            _call_field("offset", "skip", lambda native: _start_line(native) - 1 or UNSET),
+            _call_field("limit", "limit", _bounded("limit", _DEFAULT_ENTRIES)),
+            _call_field("depth", "depth", _bounded("depth", _DEFAULT_DEPTH)),
         ),
+        result=render_entries,
         accepts={"path": string()},
         aliases_for={"dir_path": ("path",)},
     ),
