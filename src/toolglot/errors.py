@@ -78,8 +78,8 @@ class UnknownName(UsageError):
 
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
         known = sorted(known)
-        more = f" and {len(known) - _MAX_LISTED_NAMES} more" if len(known) > _MAX_LISTED_NAMES else ""
-        offered = f"there are {', '.join(known[:_MAX_LISTED_NAMES]) or 'none'}{more}"
+        others = f" and {len(known) - _MAX_LISTED_NAMES} more" if len(known) > _MAX_LISTED_NAMES else ""
+        offered = f"there are {', '.join(known[:_MAX_LISTED_NAMES]) or 'none'}{others}"
         super().__init__(f"unknown {kind} {name!r}; {did_you_mean(suggest(name, known)) or offered}")
         self.name = name
 

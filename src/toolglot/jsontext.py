@@ -1,7 +1,7 @@
-"""JSON text and values: the only place that parses or writes JSON.
+"""JSON text and values. All parsing and writing of JSON goes through here.
 
-msgspec does the work. It refuses what some providers really send (lone surrogates, NaN, a BOM, 1e400), so a refusal is tried
-once more with the standard library. Whatever fails after that is `ValueError`, never anything else.
+msgspec does the work. It refuses what some providers really send (lone surrogates, NaN, a BOM, 1e400), so whatever it refuses is
+tried again with the standard library. What fails after that raises `ValueError` and nothing else.
 """
 
 import json
@@ -12,29 +12,25 @@ import msgspec
 
 _decode = msgspec.json.Decoder().decode
 decode_object = msgspec.json.Decoder(dict[str, Any]).decode
-"""An object, at full speed: for hot paths, which catch `REFUSED` and try `loads`."""
+"""Decode an object at full speed, for hot paths. They catch `DECODE_ERRORS` and fall back to `loads`."""
 DECODE_ERRORS = (msgspec.MsgspecError, UnicodeError, RecursionError)
 _encode = msgspec.json.Encoder().encode
 
 
 def loads(data: bytes | str) -> Any:
-    """The value of a JSON document. Raises ValueError."""
+    """Parse a JSON document. Raises ValueError."""
     try:
         return _decode(data)
     except DECODE_ERRORS:
-        return _loads_leniently(data)
-
-
-def _loads_leniently(data: bytes | str) -> Any:
+        pass
     try:
-        text = data.decode("utf-8-sig") if isinstance(data, bytes) else data.removeprefix("\ufeff")
-        return json.loads(text)
+        return json.loads(data.decode("utf-8-sig") if isinstance(data, bytes) else data.removeprefix("\ufeff"))
     except RecursionError:
         raise ValueError("JSON is nested too deeply") from None
 
 
 def loads_object(data: bytes | str) -> dict[str, Any]:
-    """The value of a JSON document that must be an object. Raises ValueError."""
+    """Parse a JSON document that must be an object. Raises ValueError."""
     value = loads(data)
     if not isinstance(value, dict):
         raise ValueError(f"expected a JSON object, got {json_type_name(value)}")
@@ -42,7 +38,7 @@ def loads_object(data: bytes | str) -> dict[str, Any]:
 
 
 def dumps(value: Any) -> bytes:
-    """Compact JSON in UTF-8. Lone surrogates are written as escapes, as they came."""
+    """Write compact JSON in UTF-8. Lone surrogates are written as escapes, as they came."""
     try:
         return _encode(value)
     except UnicodeEncodeError:
@@ -52,7 +48,7 @@ def dumps(value: Any) -> bytes:
 
 
 def _replace_nonfinite(value: Any) -> Any:
-    """Infinity and NaN as null, as msgspec writes them."""
+    """Replace infinity and NaN with null, as msgspec does."""
     match value:
         case float():
             return value if isfinite(value) else None
@@ -65,12 +61,12 @@ def _replace_nonfinite(value: Any) -> Any:
 
 
 def dumps_text(value: Any) -> str:
-    """`dumps` as text."""
+    """Write compact JSON as text."""
     return dumps(value).decode()
 
 
 def json_type_name(value: Any) -> str:
-    """What JSON calls the type of a value."""
+    """Return JSON's name of a value's type, with an article."""
     match value:
         case None:
             return "null"

@@ -1,7 +1,6 @@
-"""Text without secrets: keys that are known, and whatever looks like one. Used wherever text leaves the program.
+"""Hides secrets in text: known keys, and whatever looks like one. Used wherever text leaves the program.
 
-Laws: time grows with the length of the text only: whatever looks further is bounded. JSON stays JSON, unless what is only
-called a secret is to be hidden too.
+Time grows only with the length of the text, because every look-ahead is bounded. JSON stays JSON, unless `by_name` is set.
 """
 
 import re
@@ -13,9 +12,9 @@ from toolglot.jsontext import dumps_text
 __all__ = ["REDACTED", "redact"]
 
 REDACTED = "[hidden]"
-_MIN_SECRET_LENGTH = 6  # a known key that is shorter is a word
-_MIN_PREFIX_LENGTH = 8  # so much of a known key at the end of a text is no word either: the text was cut
-# A key begins where a word does, also after an escape of JSON (\n, \u00e4) or of a URL (%3D).
+_MIN_SECRET_LENGTH = 6  # a shorter one may be an ordinary word
+_MIN_PREFIX_LENGTH = 8  # of a secret at the end of a truncated text
+# A key starts where a word does, also after an escape of JSON (\n, \u00e4) or of a URL (%3D).
 _KEY_BOUNDARY = r"(?:(?<![A-Za-z0-9_])|(?<=\\[bfnrt])|(?<=\\u[0-9a-fA-F]{4})|(?<=%[0-9a-fA-F]{2}))"
 _KEY_PATTERNS = (
     r"sk-(?=[\w-]{0,80}\d)[\w-]{16,}",  # OpenAI, Anthropic, OpenRouter, DeepSeek …
@@ -24,7 +23,7 @@ _KEY_PATTERNS = (
     r"ya29\.[\w.-]{16,}",
     r"1//0[\w-]{30,}",
     r"GOCSPX-[\w-]{16,}",
-    r"gh[oprsu]_\w{16,}",  # GitHub; then a session of Copilot
+    r"gh[oprsu]_\w{16,}",  # GitHub; below, a Copilot session
     r"github_pat_\w{16,}",
     r"tid=[\w-]{6,};[^\s\"'`<>\\,]{8,}",
     r"xai-\w{16,}",
@@ -67,31 +66,30 @@ _NAMED_SECRET_PATTERN = re.compile(
 
 
 def redact(text: str, secrets: Iterable[str] = (), *, by_name: bool = False) -> str:
-    """The text, with keys hidden. `named`: also whatever is called a key, a token or a password."""
-    for key in sorted(secrets, key=len, reverse=True):
-        if len(key) >= _MIN_SECRET_LENGTH:
-            for form in _encoded_forms(key):
+    """Hide the given secrets and anything that looks like a key. `by_name` also hides values called key, token or password."""
+    for secret in sorted(secrets, key=len, reverse=True):  # one secret may contain another
+        if len(secret) >= _MIN_SECRET_LENGTH:
+            for form in _encoded_forms(secret):
                 text = _hide_truncated_secret(text.replace(form, REDACTED), form)
     text = _KEY_PATTERN.sub(REDACTED, text)
-    return _NAMED_SECRET_PATTERN.sub(_keep_name, text) if by_name else text
+    if not by_name:
+        return text
+    names = ("name", "more", "scheme", "cookie")
+    return _NAMED_SECRET_PATTERN.sub(lambda match: "".join(match[name] or "" for name in names) + REDACTED, text)
 
 
 def _encoded_forms(secret: str) -> Iterable[str]:
-    """A key as it is, as it stands in a URL, in JSON, and in JSON that is a text in JSON; the longest first."""
+    """Return a secret as it is, in a URL, in JSON, and in JSON inside of JSON; the longest first."""
     if secret.isascii() and secret.isalnum():
         return (secret,)
     in_json = dumps_text(secret)[1:-1]
-    return sorted({secret, quote(secret, safe="", errors="replace"), in_json, dumps_text(in_json)[1:-1]}, key=len, reverse=True)
+    forms = {secret, quote(secret, safe="", errors="replace"), in_json, dumps_text(in_json)[1:-1]}
+    return sorted(forms, key=len, reverse=True)
 
 
 def _hide_truncated_secret(text: str, secret: str) -> str:
-    """The text without the beginning of a key at its end, where it was cut; quotes may stand around it."""
+    """Hide the beginning of a secret at the end of a text that was truncated, perhaps inside of quotes."""
     end = text.rstrip("\"'…")
     at = end.rfind(secret[:_MIN_PREFIX_LENGTH], max(0, len(end) - len(secret)))
-    cut = at >= 0 and len(end) - at >= _MIN_PREFIX_LENGTH and secret.startswith(end[at:])
-    return text[:at] + REDACTED + text[len(end) :] if cut else text
-
-
-def _keep_name(match: re.Match[str]) -> str:
-    """What a secret is called, without it."""
-    return "".join(match[part] or "" for part in ("name", "more", "scheme", "cookie")) + REDACTED
+    is_truncated = at >= 0 and len(end) - at >= _MIN_PREFIX_LENGTH and secret.startswith(end[at:])
+    return text[:at] + REDACTED + text[len(end) :] if is_truncated else text

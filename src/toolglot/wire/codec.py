@@ -90,7 +90,7 @@ def encode_messages(history: Sequence[Message], encoder: RequestEncoder, writer:
     items: list[Doc] = []
     for index, message in enumerate(history, first):
         for call in message.calls:
-            writer.calls[call.id] = call
+            writer.calls[call.id] = call  # a result is encoded by the call that it answers
         items += encoder.encode_message(message, writer, f"messages[{index}]")
     return items
 

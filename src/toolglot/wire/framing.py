@@ -125,7 +125,7 @@ class SseDecoder:
             elif field == b"id":
                 self.last_id = value.decode("utf-8", "replace")
             elif field == b"retry" and value.isdigit():
-                self.retry = int(value[:9])
+                self.retry = int(value[:9])  # bounded: int() of a long line is quadratic
             elif field[:1] in (b"{", b"}", b" ", b"]", b"["):
                 data.append(line)
         return (name, b"\n".join(data)) if data else None
@@ -298,7 +298,7 @@ class WholeBodyDecoder:
 
 def detect_framing(content_type: str, start: bytes) -> FrameDecoder:
     """Choose the framing by the content type or, because that is often missing or wrong, by the first bytes."""
-    first = start.removeprefix(BOM).lstrip()[:1]
+    first = start.removeprefix(BOM).lstrip()[:1]  # a NUL byte starts an AWS message: its length is below 16 MiB
     if "vnd.amazon.eventstream" in content_type or first == b"\x00":
         return AwsEventDecoder()
     if first in (b"{", b"["):

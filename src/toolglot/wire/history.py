@@ -76,7 +76,7 @@ def _filter_block(block: Block, message: Message, writer: Writer, where: str) ->
             subject = as_text(item.get("type")) or next(iter(item), "content")
             writer.record_loss(subject, where, f"only {block.wire} understands it")
             text = extract_text(block)
-            return [Text(text)] if text else []
+            return [Text(text)] if text else []  # the model still reads what was found
         case Text(text="") if not writer.owns_state(message.origin):  # it only carried a signature
             return []
         case ToolCall() if message.role != "assistant":

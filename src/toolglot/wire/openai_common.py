@@ -10,7 +10,7 @@ __all__ = ["SHARED_FIELDS", "decode_output", "encode_output_schema"]
 
 # Request fields with the same meaning on both wires: they survive a conversion between the two.
 SHARED_FIELDS = {
-    *("metadata", "prompt_cache_key", "prompt_cache_retention", "safety_identifier", "service_tier", "store", "user"),
+    *("metadata", "prompt_cache_key", "prompt_cache_retention", "safety_identifier", "service_tier", "store", "user")
 }
 
 
@@ -32,7 +32,7 @@ def encode_output_schema(output: Output, writer: Writer) -> Doc:
     strict = output.strict
     if strict and not writer.profile.strict_dialect:
         writer.record_loss("strict", "output", f"{writer.profile.title} has no strict mode")
-        strict = None
+        strict = None  # omitted: the server would refuse it
     schema = output.schema or {}
     if strict:
         lowered = lower(output.schema, getattr(dialects, writer.profile.strict_dialect), tool_name=output.name)

@@ -62,7 +62,7 @@ def select_extras(request: Request, writer: Writer) -> dict[str, Any]:
     accepted: dict[str, Any] = {}
     for family, fields in request.extras.items():
         if family in (writer.profile.wire, SPECS[writer.profile.wire].family):
-            accepted.update(fields)
+            accepted.update(fields)  # the caller's own fields are never checked
             continue
         for field, value in fields.items():
             if value is not None:

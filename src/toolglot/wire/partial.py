@@ -100,7 +100,7 @@ class PartialArguments:
     def _finish_token(self, token: str) -> None:
         self._inside, self._pieces = "", []
         try:
-            value = loads(token)
+            value = loads(token)  # also decodes escapes
         except ValueError:
             self.is_broken = True
             return

@@ -145,7 +145,7 @@ class PrefixEncoder:
             if turn.stop == len(request.messages) and (is_prefill or not is_turn_closed(messages)):
                 break
             history = self._repairer.repair_turn(filter_visible(messages, self._writer, turn.start), turn.start)
-            self._closed_items += self._encode_items(history, self._writer, turn.start)
+            self._closed_items += self._encode_items(history, self._writer, turn.start)  # a bytearray grows in place
             self._closed_count = turn.stop
 
     def _encode_items(self, history: Sequence[Message], writer: Writer, first: int) -> bytes:

@@ -104,7 +104,7 @@ class ReplyReader:
         try:
             self._read_frames(self._framing.close())
         except MalformedReply as e:
-            if self._streaming and not self._decoder.is_complete:
+            if self._streaming and not self._decoder.is_complete:  # half a frame after the terminal event is not an early end
                 raise TruncatedStream(f"the stream ended in the middle of a frame: {e}") from e
             raise
         try:
@@ -160,5 +160,5 @@ def error_from_response(status: int, body: bytes) -> ProviderError:
     try:
         value: Any = loads(body)
     except ValueError:
-        value = body.decode("utf-8", "replace")[:2000]
+        value = body.decode("utf-8", "replace")[:2000]  # a proxy sends HTML
     return error_from_body(value, status)

@@ -269,7 +269,7 @@ def _pair_results(messages: list[Message], first: int, repairs: list[Repair], *,
         if not message.results:
             repaired.append(message)
         elif remaining and stateful and message.role == "tool":  # their calls may be stored by the provider
-            repaired.append(replace(message, blocks=remaining))
+            repaired.append(replace(message, blocks=remaining))  # nothing to pair them with here
         elif remaining:
             repaired.append(_orphans_as_text(message, remaining, first + index, repairs))
         if message.role == "assistant" and message.calls:
@@ -299,7 +299,7 @@ def _build_results(
     """Build the tool message for an assistant message, or return the following one if it is already right."""
     missing = [call for call in message.calls if call.id not in results]
     repairs += [Repair(f"call {call.name!r}", f"messages[{index}]", "it had no result; one was added") for call in missing]
-    blocks = tuple(results.get(call.id) or make_unknown_result(call) for call in message.calls)
+    blocks = tuple(results.get(call.id) or make_unknown_result(call) for call in message.calls)  # never invent success
     if following is not None and following.role == "tool" and following.blocks == blocks:
         return following
     if any(sources.get(call.id, following) is not following for call in message.calls):

@@ -61,6 +61,7 @@ def restore_reply(reply: Reply, encoded: EncodedTools) -> Reply:
 def restore_call(call: ToolCall, encoded: EncodedTools) -> ToolCall:
     """Restore one call."""
     namespace, name = _original_name(call, encoded)
+    # The wire's name: the map is from the wire.
     if call.name in encoded.freeform and call.arguments and isinstance(text := call.arguments.get("input"), str):
         return replace(call, name=name, namespace=namespace, arguments=None, raw=text, freeform=True)
     arguments = call.arguments

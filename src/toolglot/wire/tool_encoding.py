@@ -51,7 +51,7 @@ def reserve_names(tools: Iterable[ToolDefinition], writer: Writer) -> None:
         if definition := native_definition(tool, writer) or _hosted_definition(tool, writer):
             writer.native_types[tool.name] = str(definition.get("type", ""))
         if tool.kind != "hosted":
-            name = writer.map_tool_name(tool.name, tool.namespace)
+            name = writer.map_tool_name(tool.name, tool.namespace)  # before any call of the history
             if tool.strict and writer.profile.strict_dialect:
                 with suppress(UsageError):  # `select_tools` drops a tool with a broken schema, and says why
                     strict[name] = _lower_schema(tool, writer.profile.strict_dialect, writer).schema
@@ -105,6 +105,7 @@ def _emulate_choice(
     if mode == "required" and "required" not in choices:
         writer.record_loss("tool_choice", "tool_choice", f"{model} cannot be forced to call a tool; a prompt hint asks for it")
         wanted = [writer.map_tool_name(tool.name, tool.namespace) for tool in tools if not names or tool.name in names]
+        # A long list of names distracts the model.
         hint = f"Answer with a call to {' or '.join(wanted)}." if len(tools) <= 3 else "Answer with a call to a tool."
         writer.prompt_hints.append(hint)
         mode, names = "auto", ()

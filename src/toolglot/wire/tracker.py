@@ -77,7 +77,7 @@ class ToolCallTracker:
             self._has_model = True
             self.origin = Origin(self.origin.wire, self.origin.profile, model)
         if (id or model) and not self._is_announced:
-            self._is_announced = True
+            self._is_announced = True  # at most once
             if not self._ordered_slots:
                 self.events.append(ReplyStarted(id, model))
 
@@ -119,10 +119,10 @@ class ToolCallTracker:
     ) -> None:
         """Start a call or add to it. `value` are arguments that came at once, as text or as a JSON value."""
         state = self._slots.get(slot) or self._open_slot(slot, "call")
-        if state.block is not None:
+        if state.block is not None:  # late deltas after the final version are ignored
             return
         if isinstance(id, str) and id and not state.id:
-            state.id = id
+            state.id = id  # set once: some servers send another id with every delta
             self._slot_by_id.setdefault(id, slot)
         if isinstance(name, str) and name and not (state.has_started and state.pieces):
             state.name = name

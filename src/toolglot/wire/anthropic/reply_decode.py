@@ -97,7 +97,7 @@ class AnthropicReplyDecoder:
             case "text":
                 if len(block) > 2:
                     if citations := as_list(block.get("citations")):
-                        self._citations[index] = list(citations)
+                        self._citations[index] = list(citations)  # a copy: deltas are appended to it
                     tracker.merge_opaque(index, "text", unknown_fields(block, ("type", "text", "citations")) or {})
                 tracker.add_text(index, block["text"])
             case "thinking":
@@ -106,6 +106,7 @@ class AnthropicReplyDecoder:
             case "redacted_thinking":
                 tracker.set_block(index, Thinking("", {"redacted": block.get("data")}))
             case "tool_use":
+                # `caller` and `toolset_name` must be echoed.
                 tracker.merge_opaque(index, "call", unknown_fields(block, ("type", "id", "name", "input")) or {})
                 tracker.update_call(index, block.get("id"), block.get("name"), block.get("input") or None)
             case _:  # server tools and their results: kept whole, never run here
@@ -136,14 +137,14 @@ class AnthropicReplyDecoder:
             self._tracker.close(index)
             return
         block, pieces = self._foreign.pop(index)
-        if text := "".join(pieces):
+        if text := "".join(pieces):  # results of server tools come whole, without deltas
             block["input"] = parse_arguments(text) or {}
         self._tracker.set_block(index, Foreign(ANTHROPIC_MESSAGES, block))
 
     def _read_stop(self, delta: Doc) -> None:
         if reason := delta.get("stop_reason"):
             self._tracker.stop_reason = STOP_REASONS.get(reason, "end")
-        for field in ("container", "stop_details", "context_management"):
+        for field in ("container", "stop_details", "context_management"):  # the container is needed to continue code execution
             if value := delta.get(field):
                 self._tracker.merge_message_opaque({field: value})
 

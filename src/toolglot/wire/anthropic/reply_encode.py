@@ -29,7 +29,7 @@ class AnthropicReplyEncoder(ReplyEncoder):
         "tools": "tool_use",
         "length": "max_tokens",
         "refusal": "refusal",
-        "filtered": "refusal",
+        "filtered": "refusal",  # there is no other reason for it
         "pause": "pause_turn",
         "error": "end_turn",
     }
@@ -48,6 +48,7 @@ class AnthropicReplyEncoder(ReplyEncoder):
     def encode_step(self, step: ReplyStep) -> Iterator[Doc]:
         match step:
             case ReplyBegin():
+                # Clients build their snapshot from exactly these fields.
                 start: Doc = {"content": [], "stop_reason": None, "stop_sequence": None, "usage": encode_usage(Usage())}
                 yield {"type": "message_start", "message": {**self._message_head(), **start}}
             case BlockBegin():
@@ -70,7 +71,7 @@ class AnthropicReplyEncoder(ReplyEncoder):
                 self._has_arguments = False
             case ReplyEnd(reply=reply):
                 yield {"type": "message_delta", "delta": self._stop_fields(reply), "usage": encode_usage(reply.usage)}
-                yield {"type": "message_stop"}
+                yield {"type": "message_stop"}  # there is no [DONE]
 
     def _message_head(self) -> Doc:
         return {"id": self.id or "msg_0", "type": "message", "role": "assistant", "model": self.model}
@@ -107,7 +108,7 @@ class AnthropicReplyEncoder(ReplyEncoder):
                 state = self.echo_opaque(block)
                 for citation in as_list(state.get("citations")):
                     yield self._block_delta("citations_delta", "citation", citation)
-                if signature := state.get("signature"):
+                if signature := state.get("signature"):  # right before the block stops, as Anthropic sends it
                     yield self._block_delta("signature_delta", "signature", signature)
             case _:
                 pass

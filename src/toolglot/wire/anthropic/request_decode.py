@@ -2,6 +2,7 @@
 
 import base64
 from collections.abc import Iterator
+from itertools import groupby
 from typing import Any
 
 from toolglot.messages import Block, Foreign, Media, Message, Origin, Text, ToolResult
@@ -21,23 +22,27 @@ _NEUTRAL_FIELDS = {
 
 
 def decode(body: Doc, profile: Profile) -> Request:
-    """A body as a Request. What has no neutral form stays in `extras`."""
+    """Decode a request body."""
     origin = Origin(ANTHROPIC_MESSAGES, profile.id, as_text(body.get("model")))
     extras = unknown_fields(body, _NEUTRAL_FIELDS) or {}
     thinking, config = as_dict(body.get("thinking")), as_dict(body.get("output_config"))
+    # Only the plain form has a neutral equivalent; adaptive thinking and its settings stay as they are.
     budget = thinking.get("budget_tokens") if thinking.keys() == {"type", "budget_tokens"} else None
     if thinking and budget is None:
         extras["thinking"] = thinking
     effort = parse_effort(config.get("effort"))
-    if more := unknown_fields(config, ("effort", "format") if effort or "effort" not in config else ("format",)):
-        extras["output_config"] = more
-    choice = as_dict(body.get("tool_choice"))
+    known = ("effort", "format") if effort or "effort" not in config else ("format",)  # a new level is kept verbatim
+    if extra := unknown_fields(config, known):
+        extras["output_config"] = extra
+    choice, system = as_dict(body.get("tool_choice")), body.get("system")
     parallel = choice.get("disable_parallel_tool_use")
+    schema = as_dict(config.get("format")).get("schema")
+    instructions = [Message("system", tuple(decode_blocks(system)), origin)] if system else []
     return Request(
         model=as_text(body.get("model")),
-        messages=[*_decode_system(body.get("system"), origin), *_decode_messages(body.get("messages"), origin)],
-        tools=tuple(_decode_tool(tool) for tool in iter_dicts(body.get("tools"))),
-        tool_choice=_decode_choice(choice),
+        messages=[*instructions, *decode_messages(body.get("messages"), origin)],
+        tools=tuple(decode_tool(tool) for tool in iter_dicts(body.get("tools"))),
+        tool_choice=decode_choice(choice),
         parallel=None if parallel is None else not parallel,
         options=Options(
             max_tokens=body.get("max_tokens"),
@@ -48,103 +53,76 @@ def decode(body: Doc, profile: Profile) -> Request:
             effort=effort,
             thinking_budget=budget,
         ),
-        output=_decode_format(config.get("format")),
+        output=Output(as_dict(schema), strict=True) if schema is not None else None,
         stream=body.get("stream"),
         extras={ANTHROPIC_MESSAGES: extras} if extras else {},
     )
 
 
-def _decode_format(form: Any) -> Output | None:
-    schema = as_dict(form).get("schema")
-    return Output(as_dict(schema), strict=True) if schema is not None else None
-
-
-def _decode_system(system: Any, origin: Origin) -> Iterator[Message]:
-    if system:
-        yield Message("system", tuple(_decode_blocks(system)), origin)
-
-
-def _decode_messages(messages: Any, origin: Origin) -> Iterator[Message]:
-    names: dict[str, str] = {}
+def decode_messages(messages: Any, origin: Origin) -> Iterator[Message]:
+    """Decode the history. A user message with results becomes tool and user messages, in order."""
+    names: dict[str, str] = {}  # results do not name their tool
     for message in iter_dicts(messages):
-        content = message.get("content")
         if message.get("role") == "assistant":
-            decoded = decode_assistant_content(content, origin)
-            names.update({call.id: call.name for call in decoded.calls})
+            decoded = decode_assistant_content(message.get("content"), origin)
+            names.update({call.id: call.name for call in decoded.calls})  # a later call may reuse an id
             yield decoded
             continue
         role = "system" if message.get("role") == "system" else "user"
-        said: list[Block] = []
-        results: list[ToolResult] = []
-        for block in _decode_blocks(content, names):
-            if isinstance(block, ToolResult):
-                if said:
-                    yield Message(role, tuple(said), origin)
-                    said = []
-                results.append(block)
-            else:
-                if results:
-                    yield Message("tool", tuple(results), origin)
-                    results = []
-                said.append(block)
-        if results:
-            yield Message("tool", tuple(results), origin)
-        if said:
-            yield Message(role, tuple(said), origin)
+        blocks = decode_blocks(message.get("content"), names)
+        for are_results, group in groupby(blocks, lambda block: isinstance(block, ToolResult)):
+            yield Message("tool" if are_results else role, tuple(group), origin)
 
 
 def decode_assistant_content(content: Any, origin: Origin) -> Message:
-    """An assistant message of the history: read as a reply is."""
+    """Decode an assistant message of the history, as a reply is decoded."""
     tracker = ToolCallTracker(origin)
     decoder = AnthropicReplyDecoder(tracker)
     decoder.read_blocks([{"type": "text", "text": content}] if isinstance(content, str) else as_list(content))
     decoder.finish()
-    reply = tracker.finish()
-    return Message("assistant", reply.blocks, origin)
+    return Message("assistant", tracker.finish().blocks, origin)
 
 
-def _decode_blocks(content: Any, names: dict[str, str] | None = None) -> Iterator[Block]:
+def decode_blocks(content: Any, names: dict[str, str] | None = None) -> Iterator[Block]:
+    """Decode the content of a user or system message, or of a result."""
     if isinstance(content, str):
         yield Text(content)
     for block in iter_dicts(content):
         match block.get("type"):
             case "text" if isinstance(block.get("text"), str):
-                yield Text(block["text"], unknown_fields(block, ("type", "text")))
+                yield Text(block["text"], unknown_fields(block, ("type", "text")))  # citations and cache marks
             case "tool_result":
-                yield _decode_result(block, names or {})
+                id = as_text(block.get("tool_use_id"))
+                parts = tuple(b for b in decode_blocks(block.get("content")) if isinstance(b, Text | Media | Foreign))
+                opaque = unknown_fields(block, ("type", "tool_use_id", "content", "is_error"))
+                yield ToolResult(id, parts, (names or {}).get(id, ""), is_error=bool(block.get("is_error")), opaque=opaque)
             case "image" | "document" if block.get("source"):
-                yield _decode_media(block)
-            case _:
+                yield decode_media(block)
+            case _:  # search_result, container_upload …
                 yield Foreign(ANTHROPIC_MESSAGES, block)
 
 
-def _decode_result(block: Doc, names: dict[str, str]) -> ToolResult:
-    id = as_text(block.get("tool_use_id"))
-    content = tuple(b for b in _decode_blocks(block.get("content")) if isinstance(b, Text | Media | Foreign))
-    own = unknown_fields(block, ("type", "tool_use_id", "content", "is_error"))
-    return ToolResult(id, content, names.get(id, ""), is_error=bool(block.get("is_error")), opaque=own)
-
-
-def _decode_media(block: Doc) -> Media:
+def decode_media(block: Doc) -> Media:
+    """Decode an image or a document."""
     source = as_dict(block["source"])
     kind = "image" if block["type"] == "image" else "file"
-    own = unknown_fields(block, ("type", "source"))
-    name = as_text(block.get("title"))
+    opaque, name = unknown_fields(block, ("type", "source")), as_text(block.get("title"))
     match source.get("type"):
         case "base64":
-            return Media(kind, as_text(source.get("media_type")), source.get("data"), name=name, opaque=own)
+            return Media(kind, as_text(source.get("media_type")), source.get("data"), name=name, opaque=opaque)
         case "url":
-            return Media(kind, url=source.get("url"), name=name, opaque=own)
-        case "text" | "content":
+            return Media(kind, url=source.get("url"), name=name, opaque=opaque)
+        case "text" | "content":  # the exact source goes back to Anthropic; others get a text file
             texts = source.get("data") or source.get("content")
             text = texts if isinstance(texts, str) else "\n".join(as_text(part.get("text")) for part in iter_dicts(texts))
             data = base64.b64encode(text.encode("utf-8", "surrogatepass")).decode()
-            return Media(kind, "text/plain", data, name=name, opaque={**(own or {}), "source": source})
+            return Media(kind, "text/plain", data, name=name, opaque={**(opaque or {}), "source": source})
         case _:
-            return Media(kind, file_id=source.get("file_id"), name=name, opaque={**(own or {}), "source": source})
+            return Media(kind, file_id=source.get("file_id"), name=name, opaque={**(opaque or {}), "source": source})
 
 
-def _decode_tool(tool: Doc) -> ToolDefinition:
+def decode_tool(tool: Doc) -> ToolDefinition:
+    """Decode a tool. One with a type of its own is the vendor's: its definition is kept whole."""
     if tool.get("type") not in (None, "custom"):
         name = as_text(tool.get("name")) or as_text(tool.get("type"))
         return ToolDefinition(name, kind="hosted", wire=ANTHROPIC_MESSAGES, opaque=tool)
@@ -158,7 +136,8 @@ def _decode_tool(tool: Doc) -> ToolDefinition:
     )
 
 
-def _decode_choice(choice: Doc) -> ToolChoice | None:
+def decode_choice(choice: Doc) -> ToolChoice | None:
+    """Decode the tool choice."""
     match choice.get("type"):
         case "auto" | "none" as mode:
             return ToolChoice(mode)

@@ -40,7 +40,7 @@ def encode_message(message: Message, writer: Writer, where: str) -> list[Doc]:
             return [{"role": "user", "content": f"<system>\n{message.text}\n</system>"}]
         case "tool":
             # All results of a turn must be in one message: 400 "tool_use ids were found without tool_result blocks".
-            return [{"role": "user", "content": [_encode_result(result, message, writer, where) for result in message.results]}]
+            return [{"role": "user", "content": [encode_result(result, message, writer, where) for result in message.results]}]
         case _:
             return [{"role": message.role, "content": _encode_content(message.blocks, message, writer, where)}]
 
@@ -72,14 +72,15 @@ def encode_block(block: Block, origin: Origin | None, writer: Writer, where: str
             arguments = writer.to_arguments_object(block, where)
             return {**head, "input": arguments, **writer.echo_opaque(block.opaque, origin, where)}
         case Media():
-            return _encode_media(block, origin, writer, where)
+            return encode_media(block, origin, writer, where)
         case Foreign():
             return block.item
         case ToolResult():  # results have a message of their own
             return None
 
 
-def _encode_result(result: ToolResult, message: Message, writer: Writer, where: str) -> Doc:
+def encode_result(result: ToolResult, message: Message, writer: Writer, where: str) -> Doc:
+    """Encode a result."""
     encoded: Doc = {"type": "tool_result", "tool_use_id": writer.map_call_id(result.call_id, where)}
     blocks = [block for block in result.content if not (isinstance(block, Text) and not block.text.strip())]
     if blocks:  # omitted rather than []: not every host accepts an empty list
@@ -90,7 +91,8 @@ def _encode_result(result: ToolResult, message: Message, writer: Writer, where: 
     return {**encoded, **writer.echo_opaque(result.opaque, message.origin, where)}
 
 
-def _encode_media(media: Media, origin: Origin | None, writer: Writer, where: str) -> Doc:
+def encode_media(media: Media, origin: Origin | None, writer: Writer, where: str) -> Doc:
+    """Encode media."""
     state = writer.echo_opaque(media.opaque, origin, where)
     media_type = media.media_type or guess_media_type(media)
     source: Doc | None = state.get("source")
@@ -127,15 +129,15 @@ def encode_body(request: Request, writer: Writer, system: Sequence[Message], mes
         sampling["stop_sequences"] = [stop for stop in stops if stop.strip()]
         for _ in range(len(stops) - len(sampling["stop_sequences"])):
             writer.record_loss("stop", "options", "a stop sequence must not be blank")
-    encoded = [tool for definition in tools if (tool := _encode_tool(definition, writer))]
-    wire_choice = _encode_choice(choice, tools, request.parallel, writer) if encoded else None
-    if thinking := _encode_thinking(request, wire_choice, max_tokens, writer):
+    encoded = [tool for definition in tools if (tool := encode_tool(definition, writer))]
+    wire_choice = encode_choice(choice, tools, request.parallel, writer) if encoded else None
+    if thinking := encode_thinking(request, wire_choice, max_tokens, writer):
         body["thinking"] = thinking
         if "temperature" in sampling and sampling["temperature"] != 1:
             writer.record_loss("temperature", "options", "it must be 1 while thinking is enabled")
             del sampling["temperature"]
     body.update(sampling)
-    if config := _encode_output_config(request, as_dict(extras.pop("output_config", None)), writer):
+    if config := encode_output_config(request, as_dict(extras.pop("output_config", None)), writer):
         body["output_config"] = config
     if request.stream is not None:
         body["stream"] = request.stream
@@ -163,7 +165,7 @@ def _encode_system(system: Sequence[Message], writer: Writer) -> Any:
     return encoded[0]["text"] if is_plain else encoded
 
 
-def _encode_thinking(request: Request, choice: Doc | None, max_tokens: int, writer: Writer) -> Doc | None:
+def encode_thinking(request: Request, choice: Doc | None, max_tokens: int, writer: Writer) -> Doc | None:
     """Encode extended thinking if the rest of the request permits it."""
     budget = request.options.thinking_budget
     if budget is None or budget <= 0:
@@ -203,7 +205,8 @@ def _is_loop_without_thinking(messages: Sequence[Message], writer: Writer) -> bo
     return not (first.blocks and isinstance(first.blocks[0], Thinking) and writer.owns_state(first.origin))
 
 
-def _encode_output_config(request: Request, extra: Doc, writer: Writer) -> Doc:
+def encode_output_config(request: Request, extra: Doc, writer: Writer) -> Doc:
+    """Encode effort and structured output."""
     config = dict(extra)
     if effort := encode_effort(request.options, writer):
         config = {"effort": effort, **config}
@@ -212,15 +215,16 @@ def _encode_output_config(request: Request, extra: Doc, writer: Writer) -> Doc:
     if output.schema is None:
         writer.record_loss("output", "output", f"{writer.profile.title} has no JSON mode without a schema")
         return config
-    lowered = lower(output.schema, dialects.ANTHROPIC_STRICT, tool_name=output.name)
+    lowered = lower(output.schema, dialects.ANTHROPIC_STRICT, tool_name=output.name)  # always constrained: there is no lax mode
     writer.losses.extend(lowered.losses)
     return {**config, "format": {"type": "json_schema", "schema": lowered.schema}}
 
 
-def _encode_tool(tool: ToolDefinition, writer: Writer) -> Doc | None:
+def encode_tool(tool: ToolDefinition, writer: Writer) -> Doc | None:
+    """Encode a tool; None if the provider does not run it."""
     if tool.kind == "hosted":
         return encode_hosted(tool, writer)
-    if native := native_definition(tool, writer):
+    if native := native_definition(tool, writer):  # `bash_20250124` and the like: sent without a schema
         return native
     function = encode_function(tool, writer)
     encoded: Doc = {"name": function.name}
@@ -229,17 +233,19 @@ def _encode_tool(tool: ToolDefinition, writer: Writer) -> Doc | None:
     encoded["input_schema"] = function.schema
     if function.strict or (tool.strict is False and tool.wire == ANTHROPIC_MESSAGES):
         encoded["strict"] = function.strict
-    return {**encoded, **function.extra}
+    return {**encoded, **function.extra}  # `cache_control`, `defer_loading` …
 
 
-def _encode_choice(
+def encode_choice(
     choice: ToolChoice | None, tools: Sequence[ToolDefinition], parallel: bool | None, writer: Writer
 ) -> Doc | None:
+    """Encode the tool choice."""
     if choice is None:
         return {"type": "auto", "disable_parallel_tool_use": True} if parallel is False else None
     encoded: Doc = {"type": _CHOICES[choice.mode]}
     if choice.names:
+        # Only one name: a subset is emulated before.
         encoded = {"type": "tool", "name": select_chosen(choice, tools, writer)[0][1]}
     if parallel is False and choice.mode != "none":
-        encoded["disable_parallel_tool_use"] = True
+        encoded["disable_parallel_tool_use"] = True  # with "any" and "tool" it means exactly one call
     return encoded

@@ -55,12 +55,12 @@ class GeminiReplyDecoder:
         if doc.get("error"):
             raise error_from_body(doc)
         if not self._has_identity:
-            id, model = as_text(doc.get("responseId")), as_text(doc.get("modelVersion"))
+            id, model = as_text(doc.get("responseId")), as_text(doc.get("modelVersion"))  # proxies leave out one or both
             self._has_identity = bool(id and model)
             self._tracker.begin(id, model)
         if candidates := doc.get("candidates"):
             self._read_candidate(candidates[0])
-            if len(candidates) > 1:
+            if len(candidates) > 1:  # only if candidateCount was requested
                 self._has_other_candidates = True
         if (feedback := doc.get("promptFeedback")) and feedback.get("blockReason"):  # no candidates then
             self.is_complete = True
@@ -71,6 +71,7 @@ class GeminiReplyDecoder:
 
     def read_body(self, doc: Doc, event: str) -> None:
         self.read_frame(doc, event)
+        # A body without candidates is legal if the prompt was blocked.
         self.is_complete = any(key in doc for key in ("candidates", "promptFeedback", "usageMetadata"))
 
     def read_done(self) -> None: ...
@@ -131,7 +132,7 @@ class GeminiReplyDecoder:
     def _read_call(self, call: Doc, state: Doc | None) -> None:
         if self._open_kind != "call":
             self._begin_block("call")
-            self._arguments = dict(as_dict(call.get("args")))
+            self._arguments = dict(as_dict(call.get("args")))  # a copy: partial arguments are added to it
         if pieces := call.get("partialArgs"):
             self._has_partial_arguments = True
             for piece in pieces:

@@ -42,6 +42,7 @@ class GeminiReplyEncoder(ReplyEncoder):
                 yield self._chunk([{"text": step.text, "thought": True}])
             case BlockEnd(block=Text() | Thinking() as block):
                 if state := self.echo_opaque(block):  # a signature comes on an empty part after its text
+                    # A signature alone must not turn a thought into text.
                     thought = {"thought": True} if step.kind == "thinking" else {}
                     yield self._chunk([{"text": "", **thought, **state}])
             case BlockEnd(block=block):
@@ -81,5 +82,5 @@ class GeminiReplyEncoder(ReplyEncoder):
         tail = {"usageMetadata": counts, **self._head()}
         if feedback and not reply.blocks:
             return {"promptFeedback": feedback, **tail}
-        content: Doc = {"role": "model", "parts": parts or [{"text": ""}]}
+        content: Doc = {"role": "model", "parts": parts or [{"text": ""}]}  # clients expect at least one part
         return {"candidates": [{"content": content, "finishReason": self.encode_stop(reply), "index": 0, **state}], **tail}

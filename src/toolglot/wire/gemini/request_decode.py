@@ -20,25 +20,23 @@ _NEUTRAL_FIELDS = ("model", "contents", "systemInstruction", "tools", "toolConfi
 
 
 def decode(body: Doc, profile: Profile) -> Request:
-    """A body as a Request. What has no neutral form stays in `extras`."""
+    """Decode a request body."""
     body = _camel_keys(body)
+    # The URL names the model, some clients also the body.
     model = profile.model or as_text(body.get("model")).removeprefix("models/")
     origin = Origin(GEMINI, profile.id, model)
     extras = unknown_fields(body, _NEUTRAL_FIELDS) or {}
     config = _camel_keys(as_dict(body.get("toolConfig")))
-    choice, calling = _decode_choice(_camel_keys(as_dict(config.get("functionCallingConfig"))))
-    if more := {**(unknown_fields(config, ("functionCallingConfig",)) or {}), **calling}:
-        extras["toolConfig"] = more
-    options, output, generation = _decode_generation(_camel_keys(as_dict(body.get("generationConfig"))))
+    choice, calling = decode_choice(_camel_keys(as_dict(config.get("functionCallingConfig"))))
+    if extra := {**(unknown_fields(config, ("functionCallingConfig",)) or {}), **calling}:
+        extras["toolConfig"] = extra
+    options, output, generation = decode_generation(_camel_keys(as_dict(body.get("generationConfig"))))
     if generation:
         extras["generationConfig"] = generation
     return Request(
         model=model,
-        messages=[
-            *_decode_system(body.get("systemInstruction"), origin),
-            *_decode_contents(body.get("contents"), origin),
-        ],
-        tools=tuple(_decode_tools(body.get("tools"))),
+        messages=[*decode_system(body.get("systemInstruction"), origin), *decode_contents(body.get("contents"), origin)],
+        tools=tuple(decode_tools(body.get("tools"))),
         tool_choice=choice,
         options=options,
         output=output,
@@ -47,16 +45,17 @@ def decode(body: Doc, profile: Profile) -> Request:
 
 
 def _camel_keys(doc: Doc) -> Doc:
-    """Google's JSON takes snake_case keys too."""
+    """Convert keys to camelCase: Google's JSON accepts snake_case, too."""
     return {snake_to_camel(key): value for key, value in doc.items()}
 
 
 def _iter_camel(value: Any) -> Iterator[Doc]:
-    """A repeated field may also be one bare value."""
+    """Iterate over a repeated field, which may also be one bare value."""
     return (_camel_keys(item) for item in iter_dicts(value if isinstance(value, list) else [value]))
 
 
-def _decode_system(system: Any, origin: Origin) -> Iterator[Message]:
+def decode_system(system: Any, origin: Origin) -> Iterator[Message]:
+    """Decode systemInstruction, which may be a bare string."""
     if isinstance(system, str):
         system = {"parts": [{"text": system}]}
     blocks = tuple(
@@ -67,40 +66,42 @@ def _decode_system(system: Any, origin: Origin) -> Iterator[Message]:
         yield Message("system", blocks, origin)
 
 
-def _decode_contents(contents: Any, origin: Origin) -> Iterator[Message]:
+def decode_contents(contents: Any, origin: Origin) -> Iterator[Message]:
+    """Decode the history. Results find their calls by id, else by name."""
     open_calls: list[tuple[str, str, str]] = []  # (id as sent, name, neutral id) of calls without a result
     for number, content in enumerate(_iter_camel(contents)):
         parts = list(_iter_camel(content.get("parts")))
         if content.get("role") == "model":
-            message = _decode_model(parts, origin, number)
+            message = decode_model(parts, origin, number)
             open_calls += [(as_text((call.opaque or {}).get("id")), call.name, call.id) for call in message.calls]
             yield message
             continue
         results = tuple(
-            _decode_result(_camel_keys(p["functionResponse"]), open_calls) for p in parts if p.get("functionResponse")
+            decode_result(_camel_keys(p["functionResponse"]), open_calls) for p in parts if p.get("functionResponse")
         )
         if results:
             yield Message("tool", results, origin)
-        if said := tuple(_decode_part(part) for part in parts if not part.get("functionResponse")):
-            yield Message("user", said, origin)
+        if blocks := tuple(decode_part(part) for part in parts if not part.get("functionResponse")):
+            yield Message("user", blocks, origin)
 
 
-def _decode_model(parts: list[Doc], origin: Origin, number: int) -> Message:
-    """A model's content of the history: read as a reply is."""
+def decode_model(parts: list[Doc], origin: Origin, number: int) -> Message:
+    """Decode a model's content of the history, as a reply is decoded."""
     tracker = ToolCallTracker(origin)
-    tracker.begin(f"contents[{number}]", origin.model)
+    tracker.begin(f"contents[{number}]", origin.model)  # a seed for ids: calls of different turns must not get the same one
     decoder = GeminiReplyDecoder(tracker)
     for part in parts:
         if "functionCall" in part:
             part = {**part, "functionCall": _camel_keys(as_dict(part["functionCall"]))}
             if part.get("thought") is False:
-                del part["thought"]
+                del part["thought"]  # clients write defaults out
         decoder.read_part(part)
     decoder.finish()
     return Message("assistant", tracker.finish().blocks, origin)
 
 
-def _decode_part(part: Doc) -> Block:
+def decode_part(part: Doc) -> Block:
+    """Decode one part of a user content."""
     if isinstance(part.get("text"), str):
         return Text(part["text"], unknown_fields(part, ("text", "thought")))
     if media := part.get("inlineData") or part.get("fileData"):
@@ -108,30 +109,29 @@ def _decode_part(part: Doc) -> Block:
     return Foreign(GEMINI, part)
 
 
-def _decode_result(answer: Doc, open_calls: list[tuple[str, str, str]]) -> ToolResult:
+def decode_result(answer: Doc, open_calls: list[tuple[str, str, str]]) -> ToolResult:
+    """Decode a functionResponse."""
     id, name = as_text(answer.get("id")), as_text(answer.get("name"))
-    found = next((call for call in open_calls if id and call[0] == id), None)
-    found = found or next((call for call in open_calls if call[1] == name), None)
-    if found:
-        open_calls.remove(found)
+    open_call = next((call for call in open_calls if id and call[0] == id), None)
+    open_call = open_call or next((call for call in open_calls if call[1] == name), None)
+    if open_call:
+        open_calls.remove(open_call)
     response = answer.get("response")
-    own = unknown_fields(answer, ("name", "response"))
-    media = tuple(
-        block for part in _iter_camel(answer.get("parts")) if isinstance(block := _decode_part(part), Media | Foreign)
-    )
+    opaque = unknown_fields(answer, ("name", "response"))
+    media = tuple(block for part in _iter_camel(answer.get("parts")) if isinstance(block := decode_part(part), Media | Foreign))
     is_error = isinstance(response, dict) and set(cast(Doc, response)) == {"error"}
     return ToolResult(
-        found[2] if found else id or name,
+        open_call[2] if open_call else id or name,
         (Text(_response_text(response)), *media),
         name,
         response,
         is_error=is_error,
-        opaque=own,
+        opaque=opaque,
     )
 
 
 def _response_text(response: Any) -> str:
-    """The text of a response object: what stands under a lone `output` or `error`, else all of it."""
+    """Return the text of a response: the value of a lone `output`, `error` or `result`, else all of it."""
     if isinstance(response, dict) and len(cast(Doc, response)) == 1:
         key, value = next(iter(cast(Doc, response).items()))
         if key in ("output", "error", "result"):
@@ -139,11 +139,12 @@ def _response_text(response: Any) -> str:
     return response if isinstance(response, str) else "" if response in (None, {}) else dumps_text(response)
 
 
-def _decode_tools(tools: Any) -> Iterator[ToolDefinition]:
+def decode_tools(tools: Any) -> Iterator[ToolDefinition]:
+    """Decode functions and hosted tools."""
     for tool in _iter_camel(tools):
         for declared in _iter_camel(tool.get("functionDeclarations") or []):
             schema = declared.get("parametersJsonSchema")
-            if schema is None and declared.get("parameters") is not None:
+            if schema is None and declared.get("parameters") is not None:  # the older, OpenAPI form
                 schema = from_openapi(as_dict(declared["parameters"]))
             yield ToolDefinition(
                 as_text(declared.get("name")),
@@ -157,20 +158,21 @@ def _decode_tools(tools: Any) -> Iterator[ToolDefinition]:
                 yield ToolDefinition(key, kind="hosted", wire=GEMINI, opaque={key: value})
 
 
-def _decode_choice(calling: Doc) -> tuple[ToolChoice | None, Doc]:
-    """The choice, and what of functionCallingConfig it does not say."""
+def decode_choice(calling: Doc) -> tuple[ToolChoice | None, Doc]:
+    """Decode the choice. Also return what of functionCallingConfig it does not express."""
     mode = as_text(calling.get("mode")).upper()
     names = tuple(as_text(name) for name in as_list(calling.get("allowedFunctionNames")))
     choice: ToolChoice | None = None
     if mode in ("ANY", "NONE", "AUTO"):
         choice = ToolChoice({"ANY": "required", "NONE": "none"}.get(mode, "auto"), names if mode == "ANY" else ())  # pyright: ignore[reportArgumentType]
-    elif mode == "VALIDATED" and names:
+    elif mode == "VALIDATED" and names:  # AUTO limited to some tools
         choice = ToolChoice("auto", names)
-    more = unknown_fields(calling, ("mode", "allowedFunctionNames") if choice else ())
-    return choice, {"functionCallingConfig": more} if more else {}
+    extra = unknown_fields(calling, ("mode", "allowedFunctionNames") if choice else ())
+    return choice, {"functionCallingConfig": extra} if extra else {}
 
 
-def _decode_generation(config: Doc) -> tuple[Options, Output | None, Doc]:
+def decode_generation(config: Doc) -> tuple[Options, Output | None, Doc]:
+    """Decode generationConfig. Also return what has no neutral form."""
     neutral: Doc = {name: config[field] for name, field in GENERATION_FIELDS.items() if config.get(field) is not None}
     if "stop" in neutral:
         neutral["stop"] = tuple(neutral["stop"])

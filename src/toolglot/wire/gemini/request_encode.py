@@ -41,7 +41,7 @@ def encode_message(message: Message, writer: Writer, where: str) -> list[Doc]:
             writer.record_repair("system message", where, "not at the start; sent as a user message")
             return [{"role": "user", "parts": [{"text": f"<system>\n{message.text}\n</system>"}]}]
         case "tool":
-            return list(_encode_results(message, writer, where))
+            return list(encode_results(message, writer, where))
         case role:
             parts = _encode_parts(message.blocks, message, writer, where)
             if role == "assistant" and writer.profile.signatures:
@@ -59,7 +59,7 @@ def encode_block(block: Block, origin: Origin | None, writer: Writer, where: str
         case Text():
             return {"text": block.text, **writer.echo_opaque(block.opaque, origin, where)}
         case Thinking():
-            return {"text": block.text, "thought": True, **(block.opaque or {})}
+            return {"text": block.text, "thought": True, **(block.opaque or {})}  # its signature is bound to this endpoint
         case ToolCall():
             state = dict(writer.echo_opaque(block.opaque, origin, where))
             call: Doc = {"name": writer.map_tool_name(block.name, block.namespace, where)}
@@ -72,7 +72,7 @@ def encode_block(block: Block, origin: Origin | None, writer: Writer, where: str
             writer.wire_call_ids[block.id] = as_text(call.get("id"))
             return {"functionCall": call, **state}
         case Media():
-            return _encode_media(block, origin, writer, where)
+            return encode_media(block, origin, writer, where)
         case Foreign():
             return block.item
         case ToolResult():  # results have a message of their own
@@ -90,7 +90,7 @@ def _sign_first_call(parts: list[Doc], writer: Writer, where: str) -> None:
             return
 
 
-def _encode_results(message: Message, writer: Writer, where: str) -> Iterator[Doc]:
+def encode_results(message: Message, writer: Writer, where: str) -> Iterator[Doc]:
     """Encode results, then their media in another content: Gemini treats a content with results as the model's."""
     parts: list[Doc] = []
     detached: list[Block] = []
@@ -124,11 +124,12 @@ def _response_object(result: ToolResult) -> Doc:
         response = cast(Doc, data)
         if not result.is_error or "error" in response:
             return response
-        return {"error": {"message": result.text, **response}}
+        return {"error": {"message": result.text, **response}}  # keeps the data of a failed call
     return {"error" if result.is_error else "output": result.text}
 
 
-def _encode_media(media: Media, origin: Origin | None, writer: Writer, where: str) -> Doc:
+def encode_media(media: Media, origin: Origin | None, writer: Writer, where: str) -> Doc:
+    """Encode media."""
     state = writer.echo_opaque(media.opaque, origin, where)
     extra = dict(as_dict(state.get("source")))
     if media.name and writer.owns_state(origin):
@@ -137,7 +138,7 @@ def _encode_media(media: Media, origin: Origin | None, writer: Writer, where: st
     media_type = media.media_type or guess_media_type(media)
     if media.data is not None:
         return {"inlineData": {"mimeType": media_type, "data": media.data, **extra}, **siblings}
-    if media.url:
+    if media.url:  # also the URI of a file that was uploaded to Google
         return {"fileData": {"fileUri": media.url, "mimeType": media_type, **extra}, **siblings}
     writer.record_loss(media.kind, where, "a file of another provider cannot be sent")
     return {"text": media_placeholder(media).text}
@@ -151,17 +152,17 @@ def encode_body(request: Request, writer: Writer, system: Sequence[Message], con
     parts = [part for message in system for part in _encode_parts(message.blocks, message, writer, "system")]
     if parts := [*parts, *({"text": hint} for hint in writer.prompt_hints)]:
         body["systemInstruction"] = {"parts": parts}
-    if encoded := _encode_tools(tools, writer):
+    if encoded := encode_tools(tools, writer):
         body["tools"] = encoded
     config: Doc = {}
     # 400 "Function calling config is set without function_declarations"
     if choice and any("functionDeclarations" in tool for tool in encoded):
-        config["functionCallingConfig"] = _encode_choice(choice, tools, writer)
+        config["functionCallingConfig"] = encode_choice(choice, tools, writer)
     if config := _deep_merge(config, as_dict(extras.pop("toolConfig", None))):
         body["toolConfig"] = config
     if request.parallel is False:
         writer.record_loss("parallel", "request", f"{writer.profile.title} cannot be limited to one call at a time")
-    if generation := _deep_merge(_encode_generation(request, writer), as_dict(extras.pop("generationConfig", None))):
+    if generation := _deep_merge(encode_generation(request, writer), as_dict(extras.pop("generationConfig", None))):
         body["generationConfig"] = generation
     return {**body, **extras, "contents": contents}
 
@@ -175,12 +176,13 @@ def _deep_merge(ours: Doc, extra: Doc) -> Doc:
     return merged
 
 
-def _encode_tools(tools: Sequence[ToolDefinition], writer: Writer) -> list[Doc]:
+def encode_tools(tools: Sequence[ToolDefinition], writer: Writer) -> list[Doc]:
+    """Encode the tools and the choice among them."""
     declarations: list[Doc] = []
     hosted: Doc = {}
     for tool in tools:
         if tool.kind == "hosted":
-            hosted.update(encode_hosted(tool, writer) or {})
+            hosted.update(encode_hosted(tool, writer) or {})  # each is a tool object of its own
             continue
         function = encode_function(tool, writer)
         declaration: Doc = {"name": function.name, "description": function.description or function.name}  # required
@@ -192,14 +194,16 @@ def _encode_tools(tools: Sequence[ToolDefinition], writer: Writer) -> list[Doc]:
     return [*encoded, *({key: value} for key, value in hosted.items())]
 
 
-def _encode_choice(choice: ToolChoice, tools: Sequence[ToolDefinition], writer: Writer) -> Doc:
+def encode_choice(choice: ToolChoice, tools: Sequence[ToolDefinition], writer: Writer) -> Doc:
+    """Encode the tool choice."""
     if choice.names:  # names are allowed with ANY and VALIDATED only; VALIDATED is AUTO with constrained decoding
         names = [name for _, name in select_chosen(choice, tools, writer)]
         return {"mode": "ANY" if choice.mode == "required" else "VALIDATED", "allowedFunctionNames": names}
     return {"mode": {"auto": "AUTO", "none": "NONE", "required": "ANY"}[choice.mode]}
 
 
-def _encode_generation(request: Request, writer: Writer) -> Doc:
+def encode_generation(request: Request, writer: Writer) -> Doc:
+    """Encode generationConfig."""
     options, config = request.options, dict[str, Any]()
     if options.max_tokens is not None:
         config["maxOutputTokens"] = options.max_tokens
@@ -216,7 +220,7 @@ def _encode_generation(request: Request, writer: Writer) -> Doc:
     if thinking:
         config["thinkingConfig"] = thinking
     if request.output:
-        config["responseMimeType"] = "application/json"
+        config["responseMimeType"] = "application/json"  # required with a schema
         if request.output.schema is not None:
             config["responseJsonSchema"] = request.output.schema
     return config

@@ -59,7 +59,7 @@ class OllamaReplyEncoder(ReplyEncoder):
                 arguments = self.writer.to_arguments_object(block, "reply")
                 return {"tool_calls": [{"id": id, "function": {"name": name, "arguments": arguments}}]}
             case _:
-                self.is_unsupported(block)
+                self.is_unsupported(block)  # records the loss
                 return {}
 
     def _head(self) -> Doc:
@@ -72,7 +72,7 @@ class OllamaReplyEncoder(ReplyEncoder):
         return {
             "done": True,
             "done_reason": self.encode_stop(reply),
-            "total_duration": 0,
+            "total_duration": 0,  # clients require the durations
             "load_duration": 0,
             "prompt_eval_count": reply.usage.input,
             "prompt_eval_duration": 0,

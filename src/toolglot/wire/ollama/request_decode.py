@@ -19,45 +19,38 @@ _NEUTRAL_FIELDS = ("model", "messages", "tools", "options", "format", "stream", 
 
 
 def decode(body: Doc, profile: Profile) -> Request:
-    """A body as a Request. What has no neutral form stays in `extras`."""
+    """Decode a request body."""
     origin = Origin(OLLAMA_CHAT, profile.id, as_text(body.get("model")))
     extras = unknown_fields(body, _NEUTRAL_FIELDS) or {}
-    given = as_dict(body.get("options"))
-    neutral: Doc = {name: given[field] for name, field in OPTION_FIELDS.items() if given.get(field) is not None}
-    if more := unknown_fields(given, OPTION_FIELDS.values()):
-        extras["options"] = more
+    options = as_dict(body.get("options"))
+    neutral: Doc = {name: options[field] for name, field in OPTION_FIELDS.items() if options.get(field) is not None}
+    if extra := unknown_fields(options, OPTION_FIELDS.values()):  # num_ctx, mirostat …
+        extras["options"] = extra
     if "stop" in neutral:
         neutral["stop"] = (neutral["stop"],) if isinstance(neutral["stop"], str) else tuple(neutral["stop"])
-    think = body.get("think")
-    effort = "none" if think is False else parse_effort(think)
-    if effort:
+    think, format = body.get("think"), body.get("format")
+    if effort := "none" if think is False else parse_effort(think):
         neutral["effort"] = effort
-    elif think is not None:
+    elif think is not None:  # true has no level
         extras["think"] = think
     return Request(
         model=as_text(body.get("model")),
-        messages=list(_decode_messages(body.get("messages"), origin)),
-        tools=tuple(_decode_tool(tool) for tool in iter_dicts(body.get("tools"))),
+        messages=list(decode_messages(body.get("messages"), origin)),
+        tools=tuple(decode_tool(tool) for tool in iter_dicts(body.get("tools"))),
         options=Options(**neutral),
-        output=_decode_format(body.get("format")),
+        output=Output(as_dict(format)) if isinstance(format, dict) else Output() if format == "json" else None,
         stream=body.get("stream"),
         extras={OLLAMA_CHAT: extras} if extras else {},
     )
 
 
-def _decode_format(form: Any) -> Output | None:
-    if isinstance(form, dict):
-        return Output(as_dict(form))
-    return Output() if form == "json" else None
-
-
-def _decode_messages(messages: Any, origin: Origin) -> Iterator[Message]:
-    """Results come without ids from older clients: they answer the calls of their name in order."""
+def decode_messages(messages: Any, origin: Origin) -> Iterator[Message]:
+    """Decode the history. Results in a row are one message."""
     results: list[ToolResult] = []
     open_calls: list[ToolCall] = []
     for message in iter_dicts(messages):
         if message.get("role") == "tool":
-            results.append(_decode_result(message, open_calls))
+            results.append(decode_result(message, open_calls))
             continue
         if results:
             yield Message("tool", tuple(results), origin)
@@ -68,13 +61,13 @@ def _decode_messages(messages: Any, origin: Origin) -> Iterator[Message]:
         role = message.get("role")
         if role == "assistant":
             open_calls = [*open_calls, *reply.calls]
-        neutral = role if role in ("assistant", "user") else "system"
-        yield Message(neutral, reply.blocks, origin, reply.opaque)
+        yield Message(role if role in ("assistant", "user") else "system", reply.blocks, origin, reply.opaque)
     if results:
         yield Message("tool", tuple(results), origin)
 
 
-def _decode_result(message: Doc, open_calls: list[ToolCall]) -> ToolResult:
+def decode_result(message: Doc, open_calls: list[ToolCall]) -> ToolResult:
+    """Decode a result. Older clients send no ids: then it belongs to the first open call of its name."""
     name, id = as_text(message.get("tool_name")), as_text(message.get("tool_call_id"))
     call = next((call for call in open_calls if call.id == id or (not id and name in ("", call.name))), None)
     if call:
@@ -82,11 +75,13 @@ def _decode_result(message: Doc, open_calls: list[ToolCall]) -> ToolResult:
     content = message.get("content")
     text = content if isinstance(content, str) else dumps_text(content)
     images = [Media("image", data=image) for image in as_list(message.get("images"))]
-    own = unknown_fields(message, ("role", "content", "tool_name", "tool_call_id", "images"))
-    return ToolResult(call.id if call else id or name, (Text(text), *images), name or (call.name if call else ""), opaque=own)
+    opaque = unknown_fields(message, ("role", "content", "tool_name", "tool_call_id", "images"))
+    call_id, name = call.id if call else id or name, name or (call.name if call else "")
+    return ToolResult(call_id, (Text(text), *images), name, opaque=opaque)
 
 
-def _decode_tool(tool: Doc) -> ToolDefinition:
+def decode_tool(tool: Doc) -> ToolDefinition:
+    """Decode a tool."""
     function = as_dict(tool.get("function"))
     return ToolDefinition(
         as_text(function.get("name")),

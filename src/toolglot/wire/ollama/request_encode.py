@@ -37,7 +37,7 @@ def encode_message(message: Message, writer: Writer, where: str) -> list[Doc]:
         encoded: Doc = {"role": "assistant", **_encode_content(message.blocks, writer, where)}
         if thinking := "".join(block.text for block in message.blocks if isinstance(block, Thinking)):
             encoded["thinking"] = thinking  # templates such as those of gpt-oss and qwen use it
-        if calls := [_encode_call(call, message, writer, where) for call in message.calls]:
+        if calls := [encode_call(call, message, writer, where) for call in message.calls]:
             encoded["tool_calls"] = calls
         return [{**state, **encoded}]
     if message.role != "tool":
@@ -46,6 +46,7 @@ def encode_message(message: Message, writer: Writer, where: str) -> list[Doc]:
     media: list[Block] = []
     for result in message.results:
         id, name = writer.map_call_id(result.call_id, where), writer.result_tool_name(result)
+        # Newer servers pair by id, older ones by name.
         encoded = {"role": "tool", "content": format_result_text(result), "tool_call_id": id, "tool_name": name}
         messages.append({**encoded, **writer.echo_opaque(result.opaque, message.origin, where)})
         media += detach_media(result)
@@ -56,7 +57,8 @@ def encode_message(message: Message, writer: Writer, where: str) -> list[Doc]:
     return messages
 
 
-def _encode_call(call: ToolCall, message: Message, writer: Writer, where: str) -> Doc:
+def encode_call(call: ToolCall, message: Message, writer: Writer, where: str) -> Doc:
+    """Encode a call."""
     state = writer.echo_opaque(call.opaque, message.origin, where)
     name = writer.map_tool_name(call.name, call.namespace, where)
     function: Doc = {"name": name, "arguments": writer.to_arguments_object(call, where)}
@@ -72,7 +74,7 @@ def _encode_content(blocks: Sequence[Block], writer: Writer, where: str) -> Doc:
             texts.append(block.text)
         elif isinstance(block, Media):
             if block.kind == "image" and block.data is not None:
-                images.append(block.data)
+                images.append(block.data)  # raw base64, without a data URL
             elif (text := extract_file_text(block)) is not None:
                 texts.append(text)
             else:
@@ -94,7 +96,7 @@ def encode_body(request: Request, writer: Writer, system: Sequence[Message], mes
     if request.options.thinking_budget is not None:
         writer.record_loss("thinking_budget", "options", f"{writer.profile.title} has no thinking budget")
     if effort := encode_effort(request.options, writer):
-        body["think"] = False if effort == "none" else effort
+        body["think"] = False if effort == "none" else effort  # 400 "does not support thinking" for models without it
     if request.output:
         body["format"] = request.output.schema if request.output.schema is not None else "json"
     if request.parallel is False:

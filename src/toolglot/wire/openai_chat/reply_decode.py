@@ -54,7 +54,7 @@ class ChatReplyDecoder:
 
     def read_frame(self, doc: Doc, event: str) -> None:
         if "error" in doc and (error := doc["error"]):
-            raise error_from_body(error if "error" in as_dict(error) else doc)
+            raise error_from_body(error if "error" in as_dict(error) else doc)  # some routers nest the error twice
         if event == "error":
             raise error_from_body(doc)
         if not self._has_identity:
@@ -144,6 +144,7 @@ class ChatReplyDecoder:
         for number, call in enumerate(as_list(message.get("tool_calls"))):
             self._read_call(call, ("call", number) if whole else None)
         if (legacy := message.get("function_call")) and (legacy.get("name") or legacy.get("arguments")):
+            # Sent back in the new form, which every server accepts.
             tracker.merge_opaque(("call", "legacy"), "call", {"legacy": True})
             tracker.update_call(("call", "legacy"), None, legacy.get("name"), legacy.get("arguments"))
         if isinstance(refusal := message.get("refusal"), str) and refusal:
@@ -157,7 +158,7 @@ class ChatReplyDecoder:
             elif field == "images":  # OpenRouter's generated images
                 for image in iter_dicts(value):
                     self._add_whole_block(_decode_image(image))
-            elif isinstance(value, list):
+            elif isinstance(value, list):  # annotations and citations come in several deltas
                 self._lists.setdefault(field, []).extend(cast(list[Any], value))
             elif field == "audio":
                 self._read_audio(as_dict(value))

@@ -47,7 +47,7 @@ class ChatReplyEncoder(ReplyEncoder):
         parts = any(isinstance(block, Foreign) for block in blocks)
         for block in blocks:
             for field, value in self._message_fields(block, parts).items():
-                message[field] = message[field] + value if message.get(field) else value
+                message[field] = message[field] + value if message.get(field) else value  # several texts are one content here
         whole = Message("assistant", reply.blocks, reply.origin)
         if calls := [encode_call(call, whole, self.writer, "reply", verbatim=True) for call in reply.calls]:
             message["tool_calls"] = calls
@@ -60,7 +60,7 @@ class ChatReplyEncoder(ReplyEncoder):
     def encode_step(self, step: ReplyStep) -> Iterator[Doc]:
         match step:
             case ReplyBegin():
-                yield self._chunk({"role": "assistant", "content": ""})
+                yield self._chunk({"role": "assistant", "content": ""})  # clients take the role from the first chunk
             case BlockBegin(block=ToolCall() as call):
                 self._call_index += 1
                 id, name = self.map_call_head(call)
@@ -82,6 +82,7 @@ class ChatReplyEncoder(ReplyEncoder):
                 if state := self.echo_message_opaque(reply):
                     yield self._chunk(state)
                 yield self._chunk({}, self.encode_stop(reply))
+                # As with stream_options.include_usage.
                 yield {**self._head("chat.completion.chunk"), "choices": [], "usage": encode_usage(reply.usage)}
                 yield {}  # [DONE]
             case _:

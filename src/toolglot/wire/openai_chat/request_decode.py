@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from toolglot.jsontext import dumps_text as json_text
+from toolglot.jsontext import dumps_text
 from toolglot.messages import Block, Foreign, Media, Message, Origin, Text, ToolResult
 from toolglot.providers.profile import Profile
 from toolglot.request import Options, Request, ToolChoice, ToolDefinition, parse_effort
@@ -17,49 +17,42 @@ from toolglot.wire.tracker import ToolCallTracker
 __all__ = ["decode", "decode_assistant_message"]
 
 _NEUTRAL_FIELDS = {
-    *(
-        "model",
-        "messages",
-        "tools",
-        "tool_choice",
-        "parallel_tool_calls",
-        "max_tokens",
-        "max_completion_tokens",
-        "stream",
-    ),
+    *("model", "messages", "tools", "tool_choice", "parallel_tool_calls", "max_tokens", "max_completion_tokens", "stream"),
     *("temperature", "top_p", "top_k", "stop", "seed", "presence_penalty", "frequency_penalty", "reasoning_effort"),
     *("response_format", "functions", "function_call"),
 }
 
 
 def decode(body: Doc, profile: Profile) -> Request:
-    """A body as a Request. What has no neutral form stays in `extras`."""
+    """Decode a request body."""
     origin = Origin(OPENAI_CHAT, profile.id, as_text(body.get("model")))
     extras: dict[str, Doc] = {}
     effort = parse_effort(body.get("reasoning_effort"))
     for key, value in body.items():
         if key not in _NEUTRAL_FIELDS or (key == "reasoning_effort" and value is not None and not effort):
             extras.setdefault("openai" if key in SHARED_FIELDS else OPENAI_CHAT, {})[key] = value
-    tools = [_decode_tool(tool) for tool in iter_dicts(body.get("tools"))]
-    tools += [_decode_tool({"type": "function", "function": function}) for function in iter_dicts(body.get("functions"))]
+    tools = [decode_tool(tool) for tool in iter_dicts(body.get("tools"))]
+    functions = iter_dicts(body.get("functions"))  # deprecated in 2023, still sent by old clients
+    tools += [decode_tool({"type": "function", "function": function}) for function in functions]
     return Request(
         model=as_text(body.get("model")),
-        messages=list(_decode_messages(body.get("messages"), origin)),
+        messages=list(decode_messages(body.get("messages"), origin)),
         tools=tuple(tools),
-        tool_choice=_decode_choice(body.get("tool_choice", body.get("function_call"))),
+        tool_choice=decode_choice(body.get("tool_choice", body.get("function_call"))),
         parallel=body.get("parallel_tool_calls"),
-        options=_decode_options(body),
+        options=decode_options(body),
         output=decode_output(as_dict(body.get("response_format")), "json_schema"),
         stream=body.get("stream"),
         extras=extras,
     )
 
 
-def _decode_options(body: Doc) -> Options:
+def decode_options(body: Doc) -> Options:
+    """Decode the generation options."""
     stop = body.get("stop")
-    most = body.get("max_completion_tokens")
+    max_tokens = body.get("max_completion_tokens")  # wins over the deprecated field
     return Options(
-        max_tokens=most if most is not None else body.get("max_tokens"),
+        max_tokens=max_tokens if max_tokens is not None else body.get("max_tokens"),
         temperature=body.get("temperature"),
         top_p=body.get("top_p"),
         top_k=body.get("top_k"),
@@ -71,33 +64,34 @@ def _decode_options(body: Doc) -> Options:
     )
 
 
-def _decode_messages(messages: Any, origin: Origin) -> Iterable[Message]:
+def decode_messages(messages: Any, origin: Origin) -> Iterable[Message]:
+    """Decode the history. Results in a row are one message."""
     results: list[ToolResult] = []
     names: dict[str, str] = {}
     for message in iter_dicts(messages):
         role = message.get("role")
         if role in ("tool", "function"):
-            results.append(_decode_result(message, names))
+            results.append(decode_result(message, names))
             continue
         if results:
             yield Message("tool", tuple(results), origin)
             results = []
         if role == "assistant":
             decoded = decode_assistant_message(message, origin)
-            names.update({call.id: call.name for call in decoded.calls})
+            names.update({call.id: call.name for call in decoded.calls})  # results do not name their tool
             yield decoded
         else:
-            kept = unknown_fields(message, ("role", "content")) or {}
-            if role not in ("system", "user"):
-                kept["role"] = role
+            opaque = unknown_fields(message, ("role", "content")) or {}
+            if role not in ("system", "user"):  # developer
+                opaque["role"] = role
             neutral = "user" if role == "user" else "system"
-            yield Message(neutral, tuple(_decode_content(message.get("content"))), origin, kept or None)
+            yield Message(neutral, tuple(decode_content(message.get("content"))), origin, opaque or None)
     if results:
         yield Message("tool", tuple(results), origin)
 
 
 def decode_assistant_message(message: Doc, origin: Origin) -> Message:
-    """An assistant message of the history: read as a reply is."""
+    """Decode an assistant message of the history, as a reply is decoded."""
     tracker = ToolCallTracker(origin)
     decoder = ChatReplyDecoder(tracker)
     decoder.read_message(message, whole=True)
@@ -106,26 +100,29 @@ def decode_assistant_message(message: Doc, origin: Origin) -> Message:
     return Message("assistant", reply.blocks, origin, reply.opaque)
 
 
-def _decode_result(message: Doc, names: dict[str, str]) -> ToolResult:
+def decode_result(message: Doc, names: dict[str, str]) -> ToolResult:
+    """Decode a result. The deprecated `function` role has a name and no id: the last call of that name is meant."""
     name = as_text(message.get("name"))
     id = as_text(message.get("tool_call_id")) or next((i for i, n in reversed(names.items()) if n == name), name)
-    content = tuple(b for b in _decode_content(message.get("content")) if isinstance(b, Text | Media | Foreign))
+    content = tuple(b for b in decode_content(message.get("content")) if isinstance(b, Text | Media | Foreign))
     return ToolResult(
         id, content, name or names.get(id, ""), opaque=unknown_fields(message, ("role", "content", "tool_call_id", "name"))
     )
 
 
-def _decode_content(content: Any) -> Iterable[Block]:
+def decode_content(content: Any) -> Iterable[Block]:
+    """Decode content: text, parts, or a JSON value."""
     if isinstance(content, str):
         yield Text(content)
     elif isinstance(content, list):
         for part in iter_dicts(content):  # pyright: ignore[reportUnknownArgumentType]
-            yield _decode_part(part)
+            yield decode_part(part)
     elif content is not None:
-        yield Text(json_text(content))
+        yield Text(dumps_text(content))
 
 
-def _decode_part(part: Doc) -> Block:
+def decode_part(part: Doc) -> Block:
+    """Decode one part of the content."""
     match part.get("type"):
         case "text" if isinstance(part.get("text"), str):
             return Text(part["text"], unknown_fields(part, ("type", "text")))
@@ -135,6 +132,7 @@ def _decode_part(part: Doc) -> Block:
             return media_from_url("image", as_text(image.get("url")), extra=unknown_fields(image, ("url",)))
         case "input_audio":
             audio = as_dict(part.get("input_audio"))
+            # The API has no others.
             media_type = {"wav": "audio/wav", "mp3": "audio/mpeg"}.get(as_text(audio.get("format")), "audio/*")
             return Media("audio", media_type, audio.get("data"))
         case "file" if as_dict(part.get("file")).get("file_data"):
@@ -152,7 +150,8 @@ def _decode_part(part: Doc) -> Block:
             return Foreign(OPENAI_CHAT, part)
 
 
-def _decode_tool(tool: Doc) -> ToolDefinition:
+def decode_tool(tool: Doc) -> ToolDefinition:
+    """Decode a function, a custom tool or a hosted one."""
     if custom := as_dict(tool.get("custom")):
         form = as_dict(custom.get("format"))
         return ToolDefinition(
@@ -176,11 +175,12 @@ def _decode_tool(tool: Doc) -> ToolDefinition:
     )
 
 
-def _decode_choice(choice: Any) -> ToolChoice | None:
+def decode_choice(choice: Any) -> ToolChoice | None:
+    """Decode the tool choice."""
     match choice:
         case "auto" | "none" | "required":
             return ToolChoice(choice)
-        case "any":
+        case "any":  # Mistral
             return ToolChoice("required")
         case {"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": tools}}:
             names = (as_dict(tool.get("function") or tool.get("custom")).get("name") for tool in iter_dicts(tools))

@@ -46,18 +46,19 @@ def encode_message(message: Message, writer: Writer, where: str) -> list[Doc]:
             state = writer.echo_opaque(message.opaque, message.origin, where)
             return [{"role": "user", **state, "content": _encode_content(message, writer, where)}]
         case "assistant":
-            return [_encode_assistant(message, writer, where)]
+            return [encode_assistant(message, writer, where)]
         case "tool":
-            return _encode_results(message, writer, where)
+            return encode_results(message, writer, where)
 
 
-def _encode_assistant(message: Message, writer: Writer, where: str) -> Doc:
+def encode_assistant(message: Message, writer: Writer, where: str) -> Doc:
+    """Encode an assistant message."""
     state = writer.echo_opaque(message.opaque, message.origin, where)
     texts = [block for block in message.blocks if isinstance(block, Text | Foreign)]
     refusals = [block for block in texts if isinstance(block, Text) and writer.owns_state(message.origin) and is_refusal(block)]
     texts = [block for block in texts if block not in refusals]
     calls = [encode_call(block, message, writer, where) for block in message.calls]
-    reasoning = _encode_reasoning(message, writer, where, bool(calls))
+    reasoning = encode_reasoning(message, writer, where, bool(calls))
     parts = as_list(reasoning.pop("content", None))
     encoded: Doc = {"role": "assistant"}
     if parts or any(isinstance(block, Foreign) for block in texts):
@@ -93,7 +94,7 @@ def encode_call(call: ToolCall, message: Message, writer: Writer, where: str, *,
     return {**head, "type": "function", "function": {"name": name, "arguments": text}, **state}
 
 
-def _encode_reasoning(message: Message, writer: Writer, where: str, has_calls: bool) -> Doc:
+def encode_reasoning(message: Message, writer: Writer, where: str, has_calls: bool) -> Doc:
     """Encode reasoning under the field it came in. Reasoning of others was removed before."""
     thoughts = [block for block in message.blocks if isinstance(block, Thinking)]
     if thoughts:
@@ -111,14 +112,15 @@ def _encode_reasoning(message: Message, writer: Writer, where: str, has_calls: b
     return {}
 
 
-def _encode_results(message: Message, writer: Writer, where: str) -> list[Doc]:
+def encode_results(message: Message, writer: Writer, where: str) -> list[Doc]:
+    """Encode results, and their media after them."""
     messages: list[Doc] = []
     media: list[Block] = []
     for result in message.results:
         state = writer.echo_opaque(result.opaque, message.origin, where)
         head: Doc = {"role": "tool", "tool_call_id": writer.map_call_id(result.call_id, where)}
         if writer.profile.result_name and (name := writer.result_tool_name(result)):
-            head["name"] = name
+            head["name"] = name  # Mistral
         messages.append({**head, **state, "content": format_result_text(result)})
         media += detach_media(result)
     if media:  # a tool message is text only (openai SDK 3.49); the media must follow all results
@@ -149,7 +151,7 @@ def _encode_part(block: Block, message: Message, writer: Writer, where: str) -> 
     elif isinstance(block, Foreign):
         yield block.item
     elif isinstance(block, Media):
-        part = _encode_media(block, writer.echo_opaque(block.opaque, message.origin, where), writer)
+        part = encode_media(block, writer.echo_opaque(block.opaque, message.origin, where), writer)
         if part is None and (text := extract_file_text(block)) is not None:
             part = {"type": "text", "text": text}
         if part is None:
@@ -158,7 +160,8 @@ def _encode_part(block: Block, message: Message, writer: Writer, where: str) -> 
         yield part
 
 
-def _encode_media(media: Media, state: Opaque, writer: Writer) -> Doc | None:
+def encode_media(media: Media, state: Opaque, writer: Writer) -> Doc | None:
+    """Encode media."""
     if media.kind not in writer.profile.media:
         return None
     extra = as_dict(state.get("more"))
@@ -179,7 +182,7 @@ def encode_body(request: Request, writer: Writer, system: Sequence[Message], mes
     options, body = request.options, dict[str, Any]()
     body["model"] = request.model
     if options.max_tokens is not None:
-        body[writer.profile.max_tokens] = options.max_tokens
+        body[writer.profile.max_tokens] = options.max_tokens  # reasoning models refuse `max_tokens`
     body.update(encode_sampling(options, writer))
     if effort := encode_effort(options, writer):
         body["reasoning_effort"] = effort
@@ -195,20 +198,21 @@ def encode_body(request: Request, writer: Writer, system: Sequence[Message], mes
         body["response_format"] = {"type": "json_object"}
     if options.cache and writer.profile.limits.cache_marks:  # a router that passes the mark on to Anthropic
         body["cache_control"] = {"type": "ephemeral"}
-    body.update(_encode_tools(request, writer))
+    body.update(encode_tools(request, writer))
     if writer.prompt_hints:
         messages = [{"role": writer.profile.system_role, "content": " ".join(writer.prompt_hints)}, *messages]
     return {**body, **select_extras(request, writer), "messages": messages}
 
 
-def _encode_tools(request: Request, writer: Writer) -> Doc:
+def encode_tools(request: Request, writer: Writer) -> Doc:
+    """Encode the tools and the choice among them."""
     tools, choice = select_tools(request, writer)
-    encoded = [tool for definition in tools if (tool := _encode_tool(definition, writer))]
+    encoded = [tool for definition in tools if (tool := encode_tool(definition, writer))]
     if not encoded:  # tool_choice and parallel_tool_calls are refused without tools
         return {}
     body: Doc = {"tools": encoded}
     if choice:
-        body["tool_choice"] = _encode_choice(choice, tools, writer)
+        body["tool_choice"] = encode_choice(choice, tools, writer)
     if request.parallel is not None and writer.profile.features.parallel_off:
         body["parallel_tool_calls"] = request.parallel
     elif request.parallel is False:
@@ -216,7 +220,8 @@ def _encode_tools(request: Request, writer: Writer) -> Doc:
     return body
 
 
-def _encode_tool(tool: ToolDefinition, writer: Writer) -> Doc | None:
+def encode_tool(tool: ToolDefinition, writer: Writer) -> Doc | None:
+    """Encode a tool; None if the provider does not run it."""
     if tool.kind == "hosted":
         return encode_hosted(tool, writer)
     if tool.kind == "freeform" and writer.profile.features.freeform:
@@ -224,7 +229,7 @@ def _encode_tool(tool: ToolDefinition, writer: Writer) -> Doc | None:
         if tool.description:
             custom["description"] = tool.description
         if tool.grammar:
-            custom["format"] = {"type": "grammar", "grammar": tool.grammar}
+            custom["format"] = {"type": "grammar", "grammar": tool.grammar}  # nested here, flat on Responses
         return {"type": "custom", "custom": custom}
     function = encode_function(tool, writer)
     fields: Doc = {"name": function.name}
@@ -236,7 +241,8 @@ def _encode_tool(tool: ToolDefinition, writer: Writer) -> Doc | None:
     return {"type": "function", "function": fields, **function.extra}
 
 
-def _encode_choice(choice: ToolChoice, tools: Iterable[ToolDefinition], writer: Writer) -> Any:
+def encode_choice(choice: ToolChoice, tools: Iterable[ToolDefinition], writer: Writer) -> Any:
+    """Encode the tool choice."""
     if not choice.names:
         return choice.mode
     named: list[Doc] = []
@@ -245,4 +251,5 @@ def _encode_choice(choice: ToolChoice, tools: Iterable[ToolDefinition], writer: 
         named.append({"type": kind, kind: {"name": name}})
     if len(named) == 1 and choice.mode == "required":
         return named[0]
+    # Routers ignore it; their profiles have no subset.
     return {"type": "allowed_tools", "allowed_tools": {"mode": choice.mode, "tools": named}}

@@ -91,7 +91,7 @@ class ResponsesReplyDecoder:
                 tracker.reserve(index)  # it comes complete
 
     def _finish_item(self, index: int, item: Doc) -> None:
-        self._whole_items.update((index, item.get("id") or index))
+        self._whole_items.update((index, item.get("id") or index))  # the terminal event may number items differently
         for slot, block in decode_item(item, index):
             self._tracker.set_block(slot, block)
             if isinstance(block, Text) and block.opaque and "refusal" in block.opaque:  # there is no status for it
@@ -119,7 +119,7 @@ class ResponsesReplyDecoder:
             self._tracker.stop_reason = _INCOMPLETE_REASONS.get(reason, "length")
         elif status == "cancelled":
             self._tracker.stop_reason = "error"
-        elif status in ("queued", "in_progress"):
+        elif status in ("queued", "in_progress"):  # a background response
             self._tracker.stop_reason = "pause"
         self.is_complete = True
 
@@ -151,7 +151,7 @@ def decode_item(item: Doc, slot: Hashable = 0) -> Iterator[tuple[Hashable, Text 
             is_freeform = kind == "custom_tool_call"
             value = item.get("input") or "" if is_freeform else item.get("arguments")
             name, namespace = as_text(item.get("name")), as_text(item.get("namespace"))
-            id = as_text(item.get("call_id")) or as_text(item.get("id"))
+            id = as_text(item.get("call_id")) or as_text(item.get("id"))  # some servers leave out the call_id
             opaque = unknown_fields(item, _CALL_FIELDS)
             yield slot, make_call(id, name, value, freeform=is_freeform, namespace=namespace, opaque=opaque)
         case str(kind) if kind in NATIVE_ITEMS and item.get("call_id") and item.get("execution") != "server":

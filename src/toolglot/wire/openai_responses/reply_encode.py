@@ -63,7 +63,7 @@ class ResponsesReplyEncoder(ReplyEncoder):
     def encode_step(self, step: ReplyStep) -> Iterator[Doc]:
         match step:
             case ReplyBegin():
-                for kind in ("created", "in_progress"):
+                for kind in ("created", "in_progress"):  # clients fail on a stream that starts otherwise
                     yield {"type": f"response.{kind}", "response": self._response_object(None)}
             case BlockBegin():
                 yield from self._encode_block_start(step)
@@ -97,7 +97,7 @@ class ResponsesReplyEncoder(ReplyEncoder):
             case _:  # a call
                 self._kind = "custom" if isinstance(block, ToolCall) and block.freeform else "call"
                 item = {**item, _PIECE_EVENTS[self._kind][1]: ""}
-        item["status"] = "in_progress"
+        item["status"] = "in_progress"  # also for an item that is complete at once
         yield {"type": "response.output_item.added", "output_index": len(self._output), "item": item}
         if part:
             yield {"type": f"response.{self._part_event()}.added", **self._event_position(), "part": part}

@@ -26,26 +26,27 @@ _OUTPUT_TYPES = ("function_call_output", "custom_tool_call_output", *_NATIVE_OUT
 
 
 def decode(body: Doc, profile: Profile) -> Request:
-    """A body as a Request. What has no neutral form stays in `extras`."""
+    """Decode a request body."""
     origin = Origin(OPENAI_RESPONSES, profile.id, as_text(body.get("model")))
     extras: dict[str, Doc] = {}
     for key, value in body.items():
         if key not in _NEUTRAL_FIELDS:
+            # These survive a conversion to Chat.
             extras.setdefault("openai" if key in SHARED_FIELDS else OPENAI_RESPONSES, {})[key] = value
-    choice = _decode_choice(body.get("tool_choice"))
-    if choice is None and body.get("tool_choice") is not None:  # of a hosted tool
+    choice = decode_choice(body.get("tool_choice"))
+    if choice is None and body.get("tool_choice") is not None:  # a form that has no neutral equivalent
         extras.setdefault(OPENAI_RESPONSES, {})["tool_choice"] = body["tool_choice"]
     reasoning, text = as_dict(body.get("reasoning")), as_dict(body.get("text"))
     effort = parse_effort(reasoning.get("effort"))
     output = decode_output(as_dict(text.get("format")))
-    if more := unknown_fields(reasoning, ("effort",) if effort else ()):
-        extras.setdefault(OPENAI_RESPONSES, {})["reasoning"] = more
-    if more := unknown_fields(text, ("format",) if output or as_dict(text.get("format")).get("type") == "text" else ()):
-        extras.setdefault(OPENAI_RESPONSES, {})["text"] = more
+    if extra := unknown_fields(reasoning, ("effort",) if effort else ()):
+        extras.setdefault(OPENAI_RESPONSES, {})["reasoning"] = extra
+    if extra := unknown_fields(text, ("format",) if output or as_dict(text.get("format")).get("type") == "text" else ()):
+        extras.setdefault(OPENAI_RESPONSES, {})["text"] = extra
     return Request(
         model=as_text(body.get("model")),
-        messages=[*_decode_instructions(body.get("instructions"), origin), *_decode_input(body.get("input"), origin)],
-        tools=tuple(tool for item in iter_dicts(body.get("tools")) for tool in _decode_tool(item)),
+        messages=[*decode_instructions(body.get("instructions"), origin), *decode_input(body.get("input"), origin)],
+        tools=tuple(tool for item in iter_dicts(body.get("tools")) for tool in decode_tool(item)),
         tool_choice=choice,
         parallel=body.get("parallel_tool_calls"),
         options=Options(
@@ -60,69 +61,73 @@ def decode(body: Doc, profile: Profile) -> Request:
     )
 
 
-def _decode_instructions(instructions: Any, origin: Origin) -> Iterator[Message]:
+def decode_instructions(instructions: Any, origin: Origin) -> Iterator[Message]:
+    """Decode `instructions`: text, or items."""
     if isinstance(instructions, str):
-        yield Message("system", (Text(instructions),), origin, {"instructions": True})
+        yield Message("system", (Text(instructions),), origin, {"instructions": True})  # the mark tells it from a system item
     elif instructions:
-        yield from _decode_input(instructions, origin)
+        yield from decode_input(instructions, origin)
 
 
-def _decode_input(input: Any, origin: Origin) -> Iterator[Message]:
-    """Items of one speaker in a row are one message."""
+def decode_input(input: Any, origin: Origin) -> Iterator[Message]:
+    """Decode input items. Items of one role in a row are one message."""
     if isinstance(input, str):
         yield Message("user", (Text(input),), origin)
         return
-    said: list[Block] = []
+    blocks: list[Block] = []
     results: list[ToolResult] = []
     built_in = {item.get("call_id") for item in iter_dicts(input) if item.get("type") in NATIVE_ITEMS}
     for item in iter_dicts(input):
         kind = item.get("type") or "message"
         if kind in _OUTPUT_TYPES and item.get("call_id"):
-            if said:
-                yield Message("assistant", tuple(said), origin)
-                said = []
-            results.append(_decode_result(item, is_native=item["call_id"] in built_in))
+            if blocks:
+                yield Message("assistant", tuple(blocks), origin)
+                blocks = []
+            results.append(decode_result(item, is_native=item["call_id"] in built_in))
             continue
         if results:
             yield Message("tool", tuple(results), origin)
             results = []
         if kind == "message" and item.get("role") != "assistant":
-            if said:
-                yield Message("assistant", tuple(said), origin)
-                said = []
-            yield _decode_message(item, origin)
+            if blocks:
+                yield Message("assistant", tuple(blocks), origin)
+                blocks = []
+            yield decode_message(item, origin)
         else:
-            said += [block for _, block in decode_item({"type": "message", **item})]
-    if said:
-        yield Message("assistant", tuple(said), origin)
+            blocks += [block for _, block in decode_item({"type": "message", **item})]
+    if blocks:
+        yield Message("assistant", tuple(blocks), origin)
     if results:
         yield Message("tool", tuple(results), origin)
 
 
-def _decode_message(item: Doc, origin: Origin) -> Message:
+def decode_message(item: Doc, origin: Origin) -> Message:
+    """Decode a user, system or developer message."""
     role = as_text(item.get("role"))
-    own = unknown_fields(item, ("role", "content")) or {}
+    opaque = unknown_fields(item, ("role", "content")) or {}
     if role not in ("user", "system"):
-        own["role"] = role
-    return Message("user" if role == "user" else "system", tuple(_decode_content(item.get("content"))), origin, own or None)
+        opaque["role"] = role
+    return Message("user" if role == "user" else "system", tuple(decode_content(item.get("content"))), origin, opaque or None)
 
 
-def _decode_content(content: Any) -> Iterable[Block]:
+def decode_content(content: Any) -> Iterable[Block]:
+    """Decode content: text or parts."""
     if isinstance(content, str):
         yield Text(content)
     for part in iter_dicts(content):
-        yield _decode_part(part)
+        yield decode_part(part)
 
 
-def _decode_part(part: Doc) -> Text | Media | Foreign:
+def decode_part(part: Doc) -> Text | Media | Foreign:
+    """Decode one part of the content."""
     match part.get("type"):
         case "input_text" | "output_text" | "text" if isinstance(part.get("text"), str):
             return Text(part["text"], unknown_fields(part, ("type", "text")))
         case "input_image" if part.get("image_url"):
             return media_from_url("image", part["image_url"], extra=unknown_fields(part, ("type", "image_url")))
         case "input_file" if part.get("file_data"):
-            more = unknown_fields(part, ("type", "file_data", "filename"))
-            return media_from_url("file", part["file_data"], name=as_text(part.get("filename")), extra=more)
+            extra = unknown_fields(part, ("type", "file_data", "filename"))
+            return media_from_url("file", part["file_data"], name=as_text(part.get("filename")), extra=extra)
         case "input_file" if part.get("file_url"):
             return Media("file", url=part["file_url"], opaque={"more": unknown_fields(part, ("type", "file_url")) or {}})
         case "input_image" | "input_file" as kind if part.get("file_id"):
@@ -132,15 +137,16 @@ def _decode_part(part: Doc) -> Text | Media | Foreign:
             return Foreign(OPENAI_RESPONSES, part)
 
 
-def _decode_result(item: Doc, *, is_native: bool) -> ToolResult:
+def decode_result(item: Doc, *, is_native: bool) -> ToolResult:
+    """Decode the output of a call."""
     if item["type"] in _NATIVE_OUTPUTS:
         return ToolResult(item["call_id"], (Text(_native_output_text(item)),), opaque={"item": item})
     output = item.get("output")
-    content = tuple(_decode_part(part) for part in iter_dicts(output)) if isinstance(output, list) else (Text(_text(output)),)
-    own = unknown_fields(item, ("type", "call_id", "output")) or {}
+    content = tuple(decode_part(part) for part in iter_dicts(output)) if isinstance(output, list) else (Text(_text(output)),)
+    opaque = unknown_fields(item, ("type", "call_id", "output")) or {}
     if is_native or item["type"] == "custom_tool_call_output":
-        own["type"] = item["type"]
-    return ToolResult(as_text(item.get("call_id")), content, opaque=own or None)
+        opaque["type"] = item["type"]
+    return ToolResult(as_text(item.get("call_id")), content, opaque=opaque or None)
 
 
 def _native_output_text(item: Doc) -> str:
@@ -153,7 +159,8 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else "" if value is None else dumps_text(value)
 
 
-def _decode_tool(item: Doc) -> Iterator[ToolDefinition]:
+def decode_tool(item: Doc) -> Iterator[ToolDefinition]:
+    """Decode a tool. A namespace contains several."""
     match item.get("type"):
         case "function" | None:
             yield ToolDefinition(
@@ -177,20 +184,21 @@ def _decode_tool(item: Doc) -> Iterator[ToolDefinition]:
         case "namespace":
             space = unknown_fields(item, ("type", "name", "tools"))
             for inner in iter_dicts(item.get("tools")):
-                for tool in _decode_tool(inner):
-                    own = {**(tool.opaque or {}), **({"namespace": space} if space else {})}
-                    yield replace(tool, namespace=as_text(item.get("name")), opaque=own or None)
+                for tool in decode_tool(inner):
+                    opaque = {**(tool.opaque or {}), **({"namespace": space} if space else {})}
+                    yield replace(tool, namespace=as_text(item.get("name")), opaque=opaque or None)
         case _:
             yield ToolDefinition(_name_hosted_tool(item), kind="hosted", wire=OPENAI_RESPONSES, opaque=item)
 
 
 def _name_hosted_tool(item: Doc) -> str:
-    """The name of a hosted tool: its type; there may be several MCP servers, each with a label."""
+    """Name a hosted tool by its type. There may be several MCP servers, each with a label."""
     label = as_text(item.get("server_label"))
     return f"{as_text(item.get('type'))}:{label}" if label else as_text(item.get("type"))
 
 
-def _decode_choice(choice: Any) -> ToolChoice | None:
+def decode_choice(choice: Any) -> ToolChoice | None:
+    """Decode the tool choice."""
     match choice:
         case "auto" | "none" | "required":
             return ToolChoice(choice)

@@ -43,16 +43,17 @@ def encode_message(message: Message, writer: Writer, where: str) -> list[Doc]:
     """Encode one neutral message as input items."""
     match message.role:
         case "assistant":
-            return list(_encode_assistant(message, writer, where))
+            return list(encode_assistant(message, writer, where))
         case "tool":
-            return [_encode_result(result, message, writer, where) for result in message.results]
+            return [encode_result(result, message, writer, where) for result in message.results]
         case _:
             state = {"role": message.role, **writer.echo_opaque(message.opaque, message.origin, where)}
-            state.pop("instructions", None)
+            state.pop("instructions", None)  # our own mark, not a field
             return [{**state, "content": _encode_content(message.blocks, message, writer, where)}]
 
 
-def _encode_assistant(message: Message, writer: Writer, where: str) -> Iterator[Doc]:
+def encode_assistant(message: Message, writer: Writer, where: str) -> Iterator[Doc]:
+    """Encode an assistant message."""
     blocks = message.blocks
     index = 0
     while index < len(blocks):
@@ -117,7 +118,7 @@ def encode_call(call: ToolCall, message: Message, writer: Writer, where: str, *,
         return {"type": native_type, "call_id": writer.map_call_id(call.id, where), **fields}
     head: Doc = {"call_id": writer.map_call_id(call.id, where), "name": writer.map_tool_name(call.name, call.namespace, where)}
     if call.namespace and writer.profile.features.namespaces:
-        head["namespace"] = call.namespace
+        head["namespace"] = call.namespace  # required for tools that were found by tool_search
     if call.freeform:
         return {"type": "custom_tool_call", **head, "input": call.raw or "", **state}
     text = call.text if call.text.strip() else "{}"
@@ -126,7 +127,8 @@ def encode_call(call: ToolCall, message: Message, writer: Writer, where: str, *,
     return {"type": "function_call", **head, "arguments": text, **state}
 
 
-def _encode_result(result: ToolResult, message: Message, writer: Writer, where: str) -> Doc:
+def encode_result(result: ToolResult, message: Message, writer: Writer, where: str) -> Doc:
+    """Encode a result."""
     state = dict(writer.echo_opaque(result.opaque, message.origin, where))
     id = writer.map_call_id(result.call_id, where)
     if item := state.get("item"):
@@ -172,7 +174,7 @@ def _encode_content(blocks: Sequence[Block], message: Message, writer: Writer, w
                 state = writer.echo_opaque(block.opaque, message.origin, where)
                 parts.append({"type": "input_text", "text": block.text, **state})
             case Media():
-                parts.append(_encode_media(block, message, writer, where))
+                parts.append(encode_media(block, message, writer, where))
             case Foreign():
                 parts.append(block.item)
             case _:
@@ -180,10 +182,11 @@ def _encode_content(blocks: Sequence[Block], message: Message, writer: Writer, w
     return parts
 
 
-def _encode_media(media: Media, message: Message, writer: Writer, where: str) -> Doc:
+def encode_media(media: Media, message: Message, writer: Writer, where: str) -> Doc:
+    """Encode media."""
     state = writer.echo_opaque(media.opaque, message.origin, where)
     kind, extra = "input_image" if media.kind == "image" else "input_file", as_dict(state.get("more"))
-    if media.file_id and writer.owns_state(message.origin):
+    if media.file_id and writer.owns_state(message.origin):  # file ids are bound to an organization
         return {"type": kind, "file_id": media.file_id, **extra}
     url = to_data_url(media)
     if media.kind == "image" and url:
@@ -201,7 +204,7 @@ def _encode_media(media: Media, message: Message, writer: Writer, where: str) ->
 def encode_body(request: Request, writer: Writer, system: Sequence[Message], input: list[Any]) -> Doc:
     """Encode the body around the encoded items, which come last."""
     options, extras = request.options, select_extras(request, writer)
-    tools = _encode_tools(request, writer)
+    tools = encode_tools(request, writer)
     body: Doc = {"model": request.model}
     for block in (block for message in system for block in message.blocks if not isinstance(block, Text)):
         subject = block.kind if isinstance(block, Media) else as_text(as_dict(getattr(block, "item", None)).get("type"))
@@ -233,12 +236,13 @@ def encode_body(request: Request, writer: Writer, system: Sequence[Message], inp
     return {**body, **tools, **extras, "input": input}
 
 
-def _encode_tools(request: Request, writer: Writer) -> Doc:
+def encode_tools(request: Request, writer: Writer) -> Doc:
+    """Encode the tools and the choice among them."""
     tools, choice = select_tools(request, writer)
     encoded: list[Doc] = []
     namespaces: dict[str, Doc] = {}
     for tool in tools:
-        item = _encode_tool(tool, writer) or {}
+        item = encode_tool(tool, writer) or {}
         if not tool.namespace or not writer.profile.features.namespaces:
             encoded.append(item)
         elif tool.namespace in namespaces:
@@ -253,13 +257,14 @@ def _encode_tools(request: Request, writer: Writer) -> Doc:
         return {}
     body: Doc = {"tools": encoded}
     if choice:
-        body["tool_choice"] = _encode_choice(choice, tools, writer)
+        body["tool_choice"] = encode_choice(choice, tools, writer)
     if request.parallel is not None:
         body["parallel_tool_calls"] = request.parallel
     return body
 
 
-def _encode_tool(tool: ToolDefinition, writer: Writer) -> Doc | None:
+def encode_tool(tool: ToolDefinition, writer: Writer) -> Doc | None:
+    """Encode a tool; None if the provider does not run it."""
     if tool.kind == "hosted":
         return encode_hosted(tool, writer)
     if native := native_definition(tool, writer):
@@ -282,7 +287,8 @@ def _encode_tool(tool: ToolDefinition, writer: Writer) -> Doc | None:
     return {**encoded, **(unknown_fields(extra, ("namespace",)) or {})}
 
 
-def _encode_choice(choice: ToolChoice, tools: Sequence[ToolDefinition], writer: Writer) -> Any:
+def encode_choice(choice: ToolChoice, tools: Sequence[ToolDefinition], writer: Writer) -> Any:
+    """Encode the tool choice."""
     if not choice.names:
         return choice.mode
     named: list[Doc] = []
