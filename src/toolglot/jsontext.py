@@ -1,7 +1,7 @@
 """JSON text and values. All parsing and writing of JSON goes through here.
 
-msgspec does the work. It refuses what some providers really send (lone surrogates, NaN, a BOM, 1e400), so whatever it refuses is
-tried again with the standard library. What fails after that raises `ValueError` and nothing else.
+msgspec does the work. It refuses what some providers really send (lone surrogates, NaN, a BOM, 1e400), so whatever it refuses
+is tried again with the standard library. What fails after that raises `ValueError` and nothing else.
 """
 
 import json
