@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
+import pytest
 
 from toolglot.engine.engine import Engine
 from toolglot.engine.factory import create_engine
@@ -189,3 +190,10 @@ def stream_request(text: str = "Hi", **fields: Any) -> Request:
 async def collect_events(engine: Engine, request: Request) -> Sequence[Any]:
     """All events of a stream."""
     return [event async for event in engine.stream(request)]
+
+
+async def cancel(task: "asyncio.Future[Any]") -> None:
+    """Cancel a task and wait until it has ended."""
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task

@@ -22,6 +22,7 @@ from scripted_transport import (
     ScriptedReply,
     ScriptedTransport,
     call_reply,
+    cancel,
     chat_engine,
     chunk,
     collect_events,
@@ -592,9 +593,7 @@ async def test_cancelling_closes_the_answer(say: ScriptedReply, way: str) -> Non
 
     task = asyncio.create_task(consume() if way == "stream" else engine.ask(text_request()))
     await transport.waiting.wait()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
+    await cancel(task)
     assert len(transport.requests) == 1
     assert transport.all_closed
     assert len(asyncio.all_tasks()) <= 2  # this one, and the one of wait_for
@@ -604,9 +603,7 @@ async def test_cancelling_before_the_head() -> None:
     transport = ScriptedTransport(ScriptedReply((HangForever(),), delays_head=True), HELLO_WORLD)
     task = asyncio.create_task(chat_engine(transport).ask(text_request()))
     await transport.waiting.wait()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
+    await cancel(task)
     assert transport.remaining == 1
 
 
@@ -617,9 +614,7 @@ async def test_cancelling_while_it_waits_to_ask_again() -> None:
     task = asyncio.ensure_future(anext(events))
     await ticks()
     assert transport.all_closed  # no connection is held while it waits
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
+    await cancel(task)
     assert transport.remaining == 1
 
 
@@ -635,9 +630,7 @@ def test_cancelling_while_the_key_is_asked_for() -> None:
         transport = ScriptedTransport(whole_reply())
         task = asyncio.create_task(chat_engine(transport, key=key).ask(text_request()))
         await asked_for.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
+        await cancel(task)
         assert transport.requests == []
 
     run(main())
@@ -699,9 +692,7 @@ async def test_said_is_not_of_an_earlier_reply(late: bool) -> None:
         pass
     task = asyncio.create_task(session.ask(stream_request("And now?")))
     await transport.waiting.wait()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
+    await cancel(task)
     assert session.partial_text == ""
 
 

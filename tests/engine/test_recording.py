@@ -19,6 +19,7 @@ from scripted_transport import (
     HangForever,
     ScriptedReply,
     ScriptedTransport,
+    cancel,
     chat_engine,
     collect_events,
     error_reply,
@@ -200,9 +201,7 @@ async def test_cancelling_closes_what_is_recorded(tmp_path: Path) -> None:
     inner = ScriptedTransport(stream_reply(STARTED, HELLO, HangForever()))
     task = asyncio.create_task(chat_engine(RecordingTransport(inner, tmp_path / "x.jsonl")).ask(text_request()))
     await inner.waiting.wait()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
+    await cancel(task)
     assert inner.all_closed
     assert (tmp_path / "x.jsonl").read_bytes() == b""
 
