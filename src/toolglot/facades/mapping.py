@@ -9,7 +9,7 @@ from typing import Any, cast
 from msgspec import UNSET
 
 from toolglot.errors import ToolError
-from toolglot.facades.view import Arguments, Case, Field, Renderer, View, omit
+from toolglot.facades.view import Arguments, Case, Field, RenderContext, Renderer, View, omit
 from toolglot.request import Schema
 
 __all__ = [
@@ -83,12 +83,34 @@ def has_single_query(min_length: int = 0) -> Callable[[Arguments], bool]:
 
 
 def simple_view(
-    name: str, description: str, parameters: Schema, base: str | Case, fields: tuple[Field | str, ...] = (), **options: Any
+    name: str,
+    description: str,
+    parameters: Schema,
+    base: str | Case,
+    fields: tuple[Field | str, ...] = (),
+    *,
+    fixed: Arguments | None = None,
+    to_base: Callable[[Arguments], Arguments] | None = None,
+    from_base: Callable[[Arguments], Arguments | None] | None = None,
+    can_express: Callable[[Arguments], object] | None = None,
+    result: Renderer | None = None,
+    failure: Renderer | None = None,
+    is_failure: Callable[[RenderContext], bool] | None = None,
+    **options: Any,
 ) -> View:
-    """A view with a single case: that of a base tool and its fields, or one that is given. Options are those of both."""
+    """A view with a single case: one that is given, or that of a base tool with the arguments of `Case`."""
     if isinstance(base, str):
-        case_options = {key: options.pop(key) for key in Case.__struct_fields__ if key in options}
-        base = Case(base=base, fields=fields, **case_options)
+        base = Case(
+            base=base,
+            fields=fields,
+            fixed=fixed or {},
+            to_base=to_base,
+            from_base=from_base,
+            can_express=can_express,
+            result=result,
+            failure=failure,
+            is_failure=is_failure,
+        )
     return View(name=name, description=description, parameters=parameters, cases={"": base}, **options)
 
 
