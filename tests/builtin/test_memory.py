@@ -127,8 +127,7 @@ class TestCommands:
         assert said.content.splitlines()[1:4] == ["2\tb", "3\tc", "4\tD"]
 
     @pytest.mark.parametrize(
-        ("old", "words"),
-        [("x", "is not in '/memories/n.md'"), ("a", "(lines 1, 2, 3)"), ("", "is empty")],
+        ("old", "words"), [("x", "is not in '/memories/n.md'"), ("a", "(lines 1, 2, 3)"), ("", "is empty")]
     )
     def test_str_replace_wants_exactly_one(self, box: ToolState, folder: Path, old: str, words: str) -> None:
         make(box, n="a\na\na\n")
@@ -136,14 +135,7 @@ class TestCommands:
         assert words in str(refused(box, command="str_replace", path="/memories/n.md", old_str=old, new_str="z"))
         assert kept(folder) == before
 
-    @pytest.mark.parametrize(
-        ("line", "text", "after"),
-        [
-            (0, "x", "x\na\nb"),
-            (1, "x\n", "a\nx\nb"),
-            (2, "x\ny", "a\nb\nx\ny"),
-        ],
-    )
+    @pytest.mark.parametrize(("line", "text", "after"), [(0, "x", "x\na\nb"), (1, "x\n", "a\nx\nb"), (2, "x\ny", "a\nb\nx\ny")])
     def test_insert_puts_lines_after_a_line(self, box: ToolState, folder: Path, line: int, text: str, after: str) -> None:
         make(box, n="a\nb")
         told(box, command="insert", path="/memories/n.md", insert_line=line, insert_text=text)

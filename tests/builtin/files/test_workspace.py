@@ -190,7 +190,6 @@ class TestRoots:
         box = Workspace(tmp_path / "link", other_roots=[Root(Path("/"), writable=False)])
         assert box.roots == (Root(tmp_path), Root(Path("/"), writable=False))
         assert box.read("/etc/passwd", 9)[1].relative_path == "etc/passwd"
-        box.close()
 
     def test_that_are_closed_are_closed_once(self, root: Path, way: str) -> None:
         box = Workspace(root)
@@ -213,7 +212,6 @@ class TestRoots:
         monkeypatch.setattr("fcntl.fcntl", lambda *args: os.fsencode(root) + b"\0" * 9)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
         box = Workspace(root)
         assert box.root == root
-        box.close()
 
     def test_need_a_system_with_handles(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(os, "name", "nt")
@@ -289,7 +287,6 @@ class TestChanging:
         assert stat.S_IMODE(backups.stat().st_mode) == 0o700
         assert len(os.listdir(backups)) == 3
         assert box.write("new.txt", b"x").backup is None
-        box.close()
 
     def test_everything_or_nothing(self, box: Workspace, root: Path, way: str) -> None:
         before = tree(root)
@@ -368,7 +365,6 @@ class TestChanging:
             monkeypatch.setattr(os, "supports_effective_ids", set[Any]())
             assert "another program" in str(refused(box.write, "a.txt", b"x"))
         assert os.listdir(top / "backups") == []
-        box.close()
 
     def test_a_folder_that_somebody_makes_meanwhile_is_used(self, box: Workspace, root: Path) -> None:
         with pytest.MonkeyPatch.context() as monkeypatch:
@@ -416,7 +412,6 @@ class TestChanging:
         assert found["one.txt"] == found["two.txt"]
         assert len(found) == 2 + 16 * 3 + 3
         assert not [name for name in os.listdir(top / "backups") if not name.rpartition(".")[2].isalnum()]
-        box.close()
 
 
 class TestOpeningBeneath:

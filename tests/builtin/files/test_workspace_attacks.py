@@ -251,7 +251,6 @@ class TestNoPathLeadsOut:
                 act()
         with pytest.raises(ToolError, match="not a directory"), box.open_directory(path):
             pass
-        box.close()
 
     def test_and_nobody_who_waits_at_a_pipe_feels_it(self, top: Path, way: str) -> None:
         """Opening it for reading would let a writer go on, and then break his pipe."""
@@ -269,7 +268,6 @@ class TestNoPathLeadsOut:
         finally:
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
-        box.close()
 
     def test_and_a_second_name_of_a_file_outside_is_read_but_not_written_through(self, top: Path, way: str) -> None:
         root = world(top)
@@ -280,7 +278,6 @@ class TestNoPathLeadsOut:
         assert (top / "outside" / "secret.txt").read_bytes() == SECRET
         box.remove("hard.txt")
         assert (top / "outside" / "secret.txt").read_bytes() == SECRET
-        box.close()
 
     def test_and_a_huge_file_costs_what_is_read_of_it(self, top: Path, way: str) -> None:
         root = world(top)
@@ -294,7 +291,6 @@ class TestNoPathLeadsOut:
             assert raised.value.kind == "limit"
         assert (root / "huge").stat().st_size == 1 << 40
         assert not list((top / "backups").iterdir())
-        box.close()
 
 
 DISGUISES: tuple[Callable[[str], str], ...] = (
@@ -330,7 +326,6 @@ class TestProtectedNames:
                     box.write(path, b"x")
                 assert raised.value.kind == "not_allowed"
         assert not list(tmp_path.iterdir())
-        box.close()
 
     @pytest.mark.parametrize(
         "path", [".github/x", ".gitignore", "git", "a.git", "gitx~1", ".git2", "...", ".gitattributes", "x.~1~"]
@@ -338,7 +333,6 @@ class TestProtectedNames:
     def test_do_not_catch_others(self, tmp_path: Path, path: str) -> None:
         box = Workspace(tmp_path)
         box.write(path, b"x")
-        box.close()
 
     @pytest.fixture
     def repository(self, tmp_path: Path) -> Path:
@@ -383,25 +377,21 @@ class TestProtectedNames:
             with pytest.raises(ToolError):
                 act()
         assert state(repository) == before
-        box.close()
 
     def test_can_be_read(self, repository: Path, way: str) -> None:
         box = Workspace(repository)
         assert box.read("alias/config", 99)[0] == b"[core]"
-        box.close()
 
     def test_a_second_name_is_not_written_through(self, repository: Path, way: str) -> None:
         box = Workspace(repository)
         box.write("second", b"x")
         assert (repository / ".git" / "config").read_bytes() == b"[core]"
-        box.close()
 
     def test_are_the_callers_own_too(self, tmp_path: Path) -> None:
         box = Workspace(tmp_path, protected_names=["", "Geheim\u00fc.txt"])
         with pytest.raises(ToolError, match="protected"):
             box.write("GEHEIMU\u0308.TXT", b"x")
         box.write(".git/x", b"x")
-        box.close()
 
     def test_the_folder_for_backups_is_one(self, tmp_path: Path) -> None:
         box = Workspace(tmp_path, backup_dir=tmp_path / "state" / "backups")
@@ -410,7 +400,6 @@ class TestProtectedNames:
             with pytest.raises(ToolError):
                 box.write(path, b"x")
         assert not (tmp_path / "state").exists()
-        box.close()
 
 
 class TestRoots:
@@ -428,7 +417,6 @@ class TestRoots:
         assert (tmp_path / "real" / "x").read_bytes() == b"new"
         assert (tmp_path / "other" / "x").read_bytes() == b"other"
         assert box.root == tmp_path / "real"
-        box.close()
 
     def test_one_that_is_renamed_and_replaced_stays_what_it_was(self, tmp_path: Path, way: str) -> None:
         (tmp_path / "work").mkdir()
@@ -442,7 +430,6 @@ class TestRoots:
         written = box.write("new/y", b"y")
         assert written.path == tmp_path / "moved" / "new" / "y"
         assert state(tmp_path / "work").keys() == {str(tmp_path / "work" / "x")}
-        box.close()
 
     def test_one_that_is_removed_holds_nothing(self, tmp_path: Path, way: str) -> None:
         (tmp_path / "work").mkdir()
@@ -461,7 +448,6 @@ class TestRoots:
         with pytest.raises(ToolError):
             box.write(f"{tmp_path}/work/x", b"x")
         assert not list((tmp_path / "work").iterdir())
-        box.close()
 
     def test_others_that_are_read_only_are(self, tmp_path: Path, way: str) -> None:
         for name in ("work", "library"):
@@ -481,7 +467,6 @@ class TestRoots:
             with pytest.raises(ToolError, match="is read-only"):
                 box.write(path, b"x")
         assert state(library) == before
-        box.close()
 
     @pytest.mark.parametrize("is_writable", [True, False])
     def test_the_nearest_one_counts(self, tmp_path: Path, way: str, is_writable: bool) -> None:
@@ -492,7 +477,6 @@ class TestRoots:
         for path in (cannot, f"{tmp_path}/{cannot}"):
             with pytest.raises(ToolError, match="is read-only"):
                 box.write(path, b"x")
-        box.close()
 
     def test_arguments_cannot_widen_them(self, tmp_path: Path) -> None:
         (tmp_path / "work").mkdir()
@@ -506,7 +490,6 @@ class TestRoots:
         finally:
             os.chdir(here)
         assert [path.name for path in tmp_path.iterdir()] == ["work"]
-        box.close()
 
 
 class TestStaleness:
@@ -541,7 +524,6 @@ class TestStaleness:
             assert outside.read_bytes() == SECRET
             for left in root.iterdir():
                 left.rmdir() if left.is_dir() and not left.is_symlink() else left.unlink()
-        box.close()
 
 
 def exchange(one: Path, other: Path) -> None:

@@ -294,9 +294,8 @@ class TestRecovery:
         self.halfway(top / "work", top / "backups")
         shutil.rmtree(top / "work")
         (top / "work").mkdir()
-        box = Workspace(top / "work", backup_dir=top / "backups")
+        Workspace(top / "work", backup_dir=top / "backups")
         assert not list((top / "backups").glob("*.journal"))
-        box.close()
 
     def test_forgets_a_folder_below_that_is_gone(self, top: Path) -> None:
         fill(top / "work")
@@ -401,7 +400,6 @@ class TestARefusalAtEveryCall:
             assert len(os.listdir("/proc/self/fd")) == handles
             if not met:
                 break
-        box.close()
 
     @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
     def test_an_interruption_takes_back_too(self, top: Path, error: type[BaseException]) -> None:
@@ -423,7 +421,6 @@ class TestARefusalAtEveryCall:
                     box.apply_changes(changes)
             assert tree(top / "work") == OLD
             assert not list((top / "backups").iterdir())
-        box.close()
 
     def test_that_stays_keeps_the_old_file_and_says_where(self, top: Path) -> None:
         fill(top / "work")
@@ -489,7 +486,6 @@ class TestARefusalAtEveryCall:
         with pytest.raises(ToolError):
             box.apply_changes(changes)
         assert tree(top / "work") == OLD
-        box.close()
 
     def test_of_syncing_folders_is_lived_with(self, top: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         fill(top / "work")
@@ -502,4 +498,3 @@ class TestARefusalAtEveryCall:
         monkeypatch.setattr(os, "fsync", fsync)
         box.write("a.txt", NEW_A)
         assert tree(top / "work") == {**OLD, "a.txt": NEW_A}
-        box.close()

@@ -121,15 +121,15 @@ class _Notebook:
         try:
             start = _skip_whitespace(text, 0)
             parsed = _parse_value(text, start)
+            self._content = _as_object(parsed.value)
             if _skip_whitespace(text, parsed.end) != len(text):
                 raise ValueError("there is more after its end")
-            cells = _parse_members(text, start).get("cells") if isinstance(parsed.value, dict) else None
+            cells = _parse_members(text, start).get("cells") if self._content else None
             if cells is None or not isinstance(cells.value, list):
                 problem = "it has no list of cells (format 4)"
             else:
                 self.cells = list(_iter_items(text, cells.start))
                 self.start, self.end = cells.start, cells.end
-                self._content = cast(dict[str, Any], parsed.value)
                 if not all(isinstance(cell.value, dict) for cell in self.cells):
                     problem = "a cell is not an object"
         except (ValueError, IndexError, RecursionError) as e:
@@ -313,11 +313,7 @@ def notebook_tools(state: ToolState, *, require_read: bool = True) -> list[Tool]
         examples=[{"path": "analysis.ipynb", "cell_id": "2", "source": "print(1)"}],
     )
     def notebook_edit(
-        path: str,
-        source: str = "",
-        cell_id: str | None = None,
-        cell_type: CellType | None = None,
-        mode: EditMode = "replace",
+        path: str, source: str = "", cell_id: str | None = None, cell_type: CellType | None = None, mode: EditMode = "replace"
     ) -> ToolOutput:
         """Replace, insert or delete one cell of a Jupyter notebook that you have already read.
 

@@ -292,6 +292,9 @@ class _PageVisit:
 
         failed: set[str] = set()  # the browser shows an error page of its own for each, which does not count
 
+        def on_failure(event: dict[str, Any]) -> None:
+            failed.add(event["requestId"])
+
         def on_data(event: dict[str, Any]) -> None:
             # Bytes after decompression: a small response may be a huge page.
             self._decoded_bytes += 0 if event["requestId"] in failed else int(event["dataLength"])
@@ -308,7 +311,7 @@ class _PageVisit:
         await context.add_init_script(_DISABLE_UDP_SCRIPT)
         await context.route("**/*", self._route)
         session = cast(Any, await context.new_cdp_session(page))
-        session.on("Network.loadingFailed", lambda event: failed.add(event["requestId"]))
+        session.on("Network.loadingFailed", on_failure)
         session.on("Network.dataReceived", on_data)
         await session.send("Network.enable", {"maxTotalBufferSize": 1_000_000, "maxResourceBufferSize": 1_000_000})
 
