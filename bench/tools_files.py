@@ -1,4 +1,4 @@
-"""The guarded folder against the bare system calls: what safety costs."""
+"""The guarded directory against the bare system calls: what safety costs."""
 
 import asyncio
 import os
@@ -22,8 +22,8 @@ _DEEP_FILE = "a/b/c/d/file.txt"
 def files_table(*, quick: bool) -> Table:
     """Opening, reading, writing and listing: ours, the bare call, and the usual check of a real path before it."""
     table = Table("built-in tools: files")
-    with tempfile.TemporaryDirectory() as folder:
-        root = Path(folder)
+    with tempfile.TemporaryDirectory() as directory:
+        root = Path(directory)
         (root / "a/b/c/d").mkdir(parents=True)
         (root / _DEEP_FILE).write_text("".join(f"line {number}\n" for number in range(200)))
         for number in range(200):
@@ -93,7 +93,7 @@ def _operations(root: Path, workspace: Workspace):
             os.close(handle)
 
     root_handle = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
-    yield "open a file below the root, five folders deep", open_below, open_bare, open_usual
+    yield "open a file below the root, five directories deep", open_below, open_bare, open_usual
     yield "the same, with its kind, version and real path", open_ours, open_bare, open_usual
     yield "write a file, whole or not at all", write_ours, write_bare, write_bare
     yield "list 201 entries", list_ours, list_bare, list_bare

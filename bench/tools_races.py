@@ -1,6 +1,6 @@
 """Races for a way out of the workspace: `python -m bench.tools_races [--tries N] [--walk] [--user] [OPERATION …]`.
 
-Another process exchanges a folder, and a file, with links to the outside as fast as it can, while each operation is tried.
+Another process exchanges a directory, and a file, with links to the outside as fast as it can, while each operation is tried.
 Prints how often each was done and refused, and how often it leaked; a leak, or anything left beside the files, is exit 1.
 """
 
@@ -26,12 +26,12 @@ AT_FDCWD, RENAME_EXCHANGE, NOBODY_UID = -100, 2, 65534
 
 
 class Arena:
-    """A workspace whose folder `flip` and file `target` are links to the outside half of the time."""
+    """A workspace whose directory `flip` and file `target` are links to the outside half of the time."""
 
     def __init__(self, top: Path) -> None:
         self.root, self.outside = top / "work", top / "outside"
-        for folder in (self.root / "flip" / "sub", self.outside / "sub"):
-            folder.mkdir(parents=True)
+        for directory in (self.root / "flip" / "sub", self.outside / "sub"):
+            directory.mkdir(parents=True)
         for name in ("f.txt", "sub/f.txt", ONLY_OUTSIDE):
             (self.outside / name).write_bytes(SECRET)
         for name in PATHS:
@@ -131,8 +131,8 @@ def main() -> None:
     fast = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     failures = 0
     for name in options.operations or ("look", "read", "listing", "write", "create", "remove", "change"):
-        with tempfile.TemporaryDirectory(dir=fast) as folder:
-            arena, begin = Arena(Path(folder)), perf_counter()
+        with tempfile.TemporaryDirectory(dir=fast) as directory:
+            arena, begin = Arena(Path(directory)), perf_counter()
             done, refused, leaks = arena.run(name, options.tries)
             took, left = perf_counter() - begin, arena.count_leftovers()
             failures += leaks + left

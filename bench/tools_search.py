@@ -36,11 +36,11 @@ def create_tree(root: Path, files: int) -> None:
     words = [f"word{number}" for number in range(400)]
     texts = ["\n".join(" ".join(random.choices(words, k=8)) for _ in range(25)) + "\n" for _ in range(200)]
     for number in range(files):
-        folder = root / f"top{number // 1000}" / f"sub{number // 50 % 20}"
+        directory = root / f"top{number // 1000}" / f"sub{number // 50 % 20}"
         if number % 50 == 0:
-            folder.mkdir(parents=True)
+            directory.mkdir(parents=True)
         extra = f"{NEEDLE} here\n" if number % 500 == 0 else ""
-        (folder / f"file{number}.{random.choice(ENDINGS)}").write_text(random.choice(texts) + extra)
+        (directory / f"file{number}.{random.choice(ENDINGS)}").write_text(random.choice(texts) + extra)
     (root / ".gitignore").write_text(IGNORED)
 
 
@@ -83,8 +83,8 @@ def time_runs(runs: dict[str, Callable[[], int]], rounds: int) -> dict[str, tupl
 
 def tools_search_table(*, quick: bool) -> Table:
     """Ratios against ripgrep; a machine without it has none."""
-    with tempfile.TemporaryDirectory() as folder:
-        root = Path(folder).resolve()
+    with tempfile.TemporaryDirectory() as directory:
+        root = Path(directory).resolve()
         create_tree(root, 5_000 if quick else 50_000)
         box = ToolState(Workspace(root))
         grep, fallback, glob = grep_tools(box)[0], grep_tools(box, engine="python")[0], glob_tools(box)[0]

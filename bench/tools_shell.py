@@ -70,7 +70,7 @@ def start_table(base: Path, rounds: int) -> Table:
 
 
 async def flood(bench: ShellBench, size: int) -> str:
-    """Output that nobody could keep."""
+    """A flood of output, more than fits in memory."""
     start = time.perf_counter()
     result = await bench.run(command=f"yes 0123456789abcdef | head -c {size}", timeout=600)
     took, held = time.perf_counter() - start, int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
@@ -100,16 +100,16 @@ def _command_line(pid: str) -> list[bytes]:
 
 def shell_table(*, quick: bool) -> Table:
     """What it costs to start a command at each level."""
-    with tempfile.TemporaryDirectory() as folder:
-        return start_table(Path(folder), 5 if quick else 40)
+    with tempfile.TemporaryDirectory() as directory:
+        return start_table(Path(directory), 5 if quick else 40)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.tools_shell")
     parser.add_argument("--quick", action="store_true", help="fewer rounds, a smaller flood")
     quick: bool = parser.parse_args().quick
-    with tempfile.TemporaryDirectory() as folder:
-        base = Path(folder)
+    with tempfile.TemporaryDirectory() as directory:
+        base = Path(directory)
         print(start_table(base, 5 if quick else 40), end="\n\n")
         for level in (SandboxLevel.BUBBLEWRAP, SandboxLevel.LANDLOCK):
             if reason := probe_level(level):

@@ -1,4 +1,4 @@
-"""`python -m bench.loop [--quick] [--peers a,b] [--scenario S3,S4] [--wire W] [--folder DIR] [--json]`."""
+"""`python -m bench.loop [--quick] [--peers a,b] [--scenario S3,S4] [--wire W] [--directory DIR] [--json]`."""
 
 import argparse
 import json
@@ -24,12 +24,14 @@ def main() -> None:
     )
     parser.add_argument("--scenario", type=_name_list(ALL), default=[], help=f"of {','.join(ALL)}")
     parser.add_argument("--wire", type=_name_list(WIRES), default=[], help=f"of {','.join(WIRES)}")
-    parser.add_argument("--folder", type=Path, default=DIRECTORY, help="where the peers' environments are kept (%(default)s)")
+    parser.add_argument(
+        "--directory", type=Path, default=DIRECTORY, help="where the peers' environments are kept (%(default)s)"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args()
     start = monotonic()
     results = run(
-        plan(quick=options.quick, scenarios=options.scenario, peers=options.peers, wires=options.wire), options.folder
+        plan(quick=options.quick, scenarios=options.scenario, peers=options.peers, wires=options.wire), options.directory
     )
     if options.json:
         print(json.dumps(_to_json(results), ensure_ascii=False, indent=2))

@@ -1,7 +1,7 @@
 """DATA: the conversations that every runner has to hold.
 
 Only the standard library: this file is read in the environments of the peers too. A turn is one request. The server counts the
-tool results in a request to know the turn, so that nobody needs an id of a conversation.
+tool results in a request to know the turn, so that no conversation needs an id.
 """
 
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""The processes of a run: the server on one core, everybody else on another, one sample at a time."""
+"""The processes of a run: the server on one core, the runners on another, one sample at a time."""
 
 import json
 import os
@@ -85,7 +85,7 @@ class Worker:
         self._failures: dict[str, str] = {}
 
     def wait(self) -> None:
-        """Until everything is imported: nobody is measured meanwhile."""
+        """Wait until everything is imported: nothing is measured meanwhile."""
         if self._read_line() == "ready\n":
             pin(self._process.pid)
 
