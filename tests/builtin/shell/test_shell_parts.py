@@ -12,6 +12,7 @@ from toolglot.builtin.shell.environment import safe_environment, validate_enviro
 from toolglot.builtin.shell.output import KEEP_BYTES, OutputBuffer, OutputLimit, make_excerpt, to_plain_text
 from toolglot.builtin.shell.protected_paths import revert_changes, take_snapshots
 from toolglot.builtin.shell.seccomp import AF_INET, MACHINES, build_seccomp_filter
+from toolglot.builtin.shell.session import ShellSession
 from toolglot.errors import ToolError
 
 ALLOWED, KILLED = 0x7FFF0000, 0x80000000
@@ -209,6 +210,15 @@ class TestOutput:
         assert head + tail == b"two" + b"x" * KEEP_BYTES
         assert gap == 0
         assert output.read_from(output.total_bytes) == (b"", 0, b"")
+
+    def test_output_that_arrives_while_a_result_is_built_is_shown_next(self) -> None:
+        session = ShellSession("1", "true", spill_dir=None, spill_after=1000)
+        for chunk in (b"one", b"x" * 3 * KEEP_BYTES, b"two"):
+            session.output.add(chunk)
+            head, gap, tail = session.take_output(session.shown_bytes)
+            assert len(head) + gap + len(tail) == len(chunk)
+            session.output.add(b"late")
+            assert session.take_output(session.shown_bytes) in [(b"late", 0, b""), (b"", 0, b"late")]
 
     def test_the_spill_file_is_bounded(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("toolglot.builtin.shell.output.MAX_SPILL_BYTES", 5000)

@@ -60,6 +60,22 @@ class AstRewriteResult(msgspec.Struct, frozen=True, kw_only=True):
     """Diffs are shortened or left out."""
     note: str
 
+    def render(self) -> str:
+        """Return the text for a model."""
+        notes = render_notes(self.skipped, self.note)
+        if not self.files:
+            searched = f"({self.searched} files searched)"
+            return "\n".join(
+                [f"No code matches {self.pattern[:200]!r} in {self.path!r} {searched}: nothing to change.", *notes]
+            )
+        count = f"{pluralize(self.replacements, 'match', 'matches')} in {pluralize(len(self.files), 'file')}"
+        head = f"would replace {count}; set dry_run to false to write the changes" if self.dry_run else f"replaced {count}"
+        lines = [head, *(f"{file.path}: {file.replacements}" for file in self.files)]
+        if self.nested:
+            lines.append(f"[{self.nested} matches inside of other matches were left: repeat the call for them]")
+        lines += [*notes, *(file.diff.rstrip("\n") for file in self.files if file.diff)]
+        return "\n".join([*lines, *(["[the rest of the diff is omitted]"] if self.truncated else [])])
+
 
 class _Draft(msgspec.Struct, frozen=True):
     """A file with its new text."""
@@ -81,7 +97,7 @@ def ast_rewrite_tools(state: ToolState) -> list[Tool]:
             return "(writes nothing: it only shows what would change)"
         language, include = arguments.get("language", ""), arguments.get("include_glob", "")
         with AstQuery(state, arguments["pattern"], path, language, include) as query:
-            return _render_result(_plan_rewrite(state, query, path or ".", arguments["replacement"], max_results, False)[1])
+            return _plan_rewrite(state, query, path or ".", arguments["replacement"], max_results, False)[1].render()
 
     @tool(
         name="ast_rewrite",
@@ -118,7 +134,7 @@ def ast_rewrite_tools(state: ToolState) -> list[Tool]:
             drafts, result = _plan_rewrite(state, query, path, replacement, max_results, dry_run)
             if drafts and not dry_run:
                 _write_drafts(state, drafts)
-        return ToolOutput(_render_result(result), to_data(result))
+        return ToolOutput(result.render(), to_data(result))
 
     return [ast_rewrite]
 
@@ -256,19 +272,3 @@ def _describe_drafts(state: ToolState, drafts: list[_Draft]) -> tuple[list[FileR
             )
         )
     return files, truncated
-
-
-def _render_result(result: AstRewriteResult) -> str:
-    notes = render_notes(result.skipped, result.note)
-    if not result.files:
-        searched = f"({result.searched} files searched)"
-        return "\n".join(
-            [f"No code matches {result.pattern[:200]!r} in {result.path!r} {searched}: nothing to change.", *notes]
-        )
-    count = f"{pluralize(result.replacements, 'match', 'matches')} in {pluralize(len(result.files), 'file')}"
-    head = f"would replace {count}; set dry_run to false to write the changes" if result.dry_run else f"replaced {count}"
-    lines = [head, *(f"{file.path}: {file.replacements}" for file in result.files)]
-    if result.nested:
-        lines.append(f"[{result.nested} matches inside of other matches were left: repeat the call for them]")
-    lines += [*notes, *(file.diff.rstrip("\n") for file in result.files if file.diff)]
-    return "\n".join([*lines, *(["[the rest of the diff is omitted]"] if result.truncated else [])])

@@ -57,6 +57,24 @@ class AstSearchResult(msgspec.Struct, frozen=True, kw_only=True):
     """The number of files that are too large or not text."""
     note: str
 
+    def render(self, multi_names: list[str]) -> str:
+        """Return the text for a model."""
+        lines: list[str] = []
+        for match in self.matches:
+            first, *others = match.text.replace("\r\n", "\n").split("\n")
+            lines += [f"{match.path}:{match.line}:{match.column}: {first}", *(f"    {line}" for line in others)]
+            if match.truncated:
+                lines.append("    …")
+            for name, text in match.captures.items():
+                lines.append(f"    {'$$$' if name in multi_names else '$'}{name} = {' '.join(text.split())[:200]}")
+        if not lines:
+            lines.append(f"No code matches {self.pattern[:200]!r} in {self.path!r} ({self.searched} files searched).")
+        if self.truncated:
+            lines.append(f"[showing the first {len(self.matches)} matches; narrow the search or raise max_results]")
+        if not self.complete:
+            lines.append("[stopped before everything was searched; search a smaller directory]")
+        return "\n".join([*lines, *render_notes(self.skipped, self.note)])
+
 
 def ast_search_tools(state: ToolState) -> list[Tool]:
     """Return the tool `ast_search`."""
@@ -92,7 +110,7 @@ def ast_search_tools(state: ToolState) -> list[Tool]:
         limit = min(check_minimum("max_results", max_results, 1), MAX_RESULTS)
         with AstQuery(state, pattern, path, language, include_glob, context) as query:
             result = _collect_matches(state, query, path, limit)
-        return ToolOutput(_render_result(result, set(query.multi_names)), to_data(result))
+        return ToolOutput(result.render(query.multi_names), to_data(result))
 
     return [ast_search]
 
@@ -137,21 +155,3 @@ def _collect_matches(state: ToolState, query: AstQuery, path: str, limit: int) -
         left_out=query.omitted_count,
         note="" if matches else query.note,
     )
-
-
-def _render_result(result: AstSearchResult, multi_names: set[str]) -> str:
-    lines: list[str] = []
-    for match in result.matches:
-        first, *others = match.text.replace("\r\n", "\n").split("\n")
-        lines += [f"{match.path}:{match.line}:{match.column}: {first}", *(f"    {line}" for line in others)]
-        if match.truncated:
-            lines.append("    …")
-        for name, text in match.captures.items():
-            lines.append(f"    {'$$$' if name in multi_names else '$'}{name} = {' '.join(text.split())[:200]}")
-    if not lines:
-        lines.append(f"No code matches {result.pattern[:200]!r} in {result.path!r} ({result.searched} files searched).")
-    if result.truncated:
-        lines.append(f"[showing the first {len(result.matches)} matches; narrow the search or raise max_results]")
-    if not result.complete:
-        lines.append("[stopped before everything was searched; search a smaller directory]")
-    return "\n".join([*lines, *render_notes(result.skipped, result.note)])

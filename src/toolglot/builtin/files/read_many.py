@@ -57,6 +57,19 @@ class ReadManyResult(msgspec.Struct, frozen=True, kw_only=True):
     matched: int
     left_out: int
 
+    def render(self) -> str:
+        """Return the text for a model."""
+        parts: list[str] = []
+        for file in self.files:
+            note = ""
+            if file.truncated:
+                note = f"\n[showing the first {len(file.text)} characters of {file.size} bytes; read the file for more]"
+            parts.append(f"--- {file.path} ---\n\n{file.text.rstrip(chr(10))}{note}\n")
+        parts += [f"[{skipped.path} was not read: {skipped.reason}]" for skipped in self.skipped]
+        if self.left_out:
+            parts.append(f"[{self.left_out} more files match; include fewer to read them]")
+        return "\n".join([*parts, "--- End of content ---"])
+
 
 def read_many_tools(state: ToolState) -> list[Tool]:
     """Return the tool `read_many`."""
@@ -91,7 +104,7 @@ def read_many_tools(state: ToolState) -> list[Tool]:
                 message += f"; {selection.skipped[0].path!r}: {selection.skipped[0].reason}"
             raise ToolError(message, kind="not_found", code="path_not_found")
         result = _read_files(state, selection, context)
-        return ToolOutput(_render_files(result), to_data(result))
+        return ToolOutput(result.render(), to_data(result))
 
     return [read_many]
 
@@ -159,16 +172,3 @@ def _read_files(state: ToolState, selection: _FileSelection, context: Context | 
             skipped.append(SkippedFile(name, str(e)))
     matched = len(selection.paths)
     return ReadManyResult(files=tuple(files), skipped=tuple(skipped[:MAX_SKIPPED]), matched=matched, left_out=matched - done)
-
-
-def _render_files(result: ReadManyResult) -> str:
-    parts: list[str] = []
-    for file in result.files:
-        note = ""
-        if file.truncated:
-            note = f"\n[showing the first {len(file.text)} characters of {file.size} bytes; read the file for more]"
-        parts.append(f"--- {file.path} ---\n\n{file.text.rstrip(chr(10))}{note}\n")
-    parts += [f"[{skipped.path} was not read: {skipped.reason}]" for skipped in result.skipped]
-    if result.left_out:
-        parts.append(f"[{result.left_out} more files match; include fewer to read them]")
-    return "\n".join([*parts, "--- End of content ---"])

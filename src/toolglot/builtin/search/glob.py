@@ -65,6 +65,20 @@ class GlobResult(msgspec.Struct, frozen=True, kw_only=True):
     complete: bool = True
     """False: the search was stopped before everything was searched."""
 
+    def render(self, state: ToolState) -> str:
+        """Return the text for a model."""
+        workspace = str(state.workspace.root)
+        is_inside = self.path == workspace or self.path.startswith(workspace.rstrip("/") + "/")
+        lines = [file.path if is_inside else file.absolute for file in self.files]
+        if self.truncated:
+            lines.append(f"[showing {len(self.files)} of {self.total} files; narrow the pattern or raise max_results]")
+        if not lines:
+            ignored = f" {self.ignored} matching files are ignored." if self.ignored else ""
+            lines.append(f"No files match {self.pattern!r} in {self.path!r}.{ignored}")
+        if not self.complete:
+            lines.append("[stopped before everything was searched; search a smaller directory]")
+        return "\n".join(lines)
+
 
 def split_literal_prefix(pattern: str) -> tuple[str, str]:
     """Split a glob without braces into the leading directories without wildcards, and everything after them."""
@@ -239,20 +253,6 @@ def glob_tools(state: ToolState) -> list[Tool]:
         with open_search_root(state, path) as root:
             search.run(root, start_deadline(context), with_times=order != "name")
             result = search.build_result(pattern, root, order, min(max_results or MAX_RESULTS, MAX_RESULTS))
-        return ToolOutput(_render_text(state, result), to_data(result))
+        return ToolOutput(result.render(state), to_data(result))
 
     return [glob]
-
-
-def _render_text(state: ToolState, result: GlobResult) -> str:
-    workspace = str(state.workspace.root)
-    is_inside = result.path == workspace or result.path.startswith(workspace.rstrip("/") + "/")
-    lines = [file.path if is_inside else file.absolute for file in result.files]
-    if result.truncated:
-        lines.append(f"[showing {len(result.files)} of {result.total} files; narrow the pattern or raise max_results]")
-    if not lines:
-        ignored = f" {result.ignored} matching files are ignored." if result.ignored else ""
-        lines.append(f"No files match {result.pattern!r} in {result.path!r}.{ignored}")
-    if not result.complete:
-        lines.append("[stopped before everything was searched; search a smaller directory]")
-    return "\n".join(lines)

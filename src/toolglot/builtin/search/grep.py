@@ -89,6 +89,35 @@ class GrepResult(msgspec.Struct, frozen=True, kw_only=True):
     note: str = ""
     """How the engine's pattern syntax differs from ripgrep's."""
 
+    def render(self, *, only_matching: bool, line_numbers: bool) -> str:
+        """Write `path:line:text` for matches and `path-line-text` for context, groups separated by `--`, as grep does."""
+        lines: list[str] = []
+        has_groups = bool(self.before or self.after) and not only_matching
+        for file in self.files:
+            if self.mode != "content":
+                lines.append(file.path if self.mode == "files" else f"{file.path}:{file.count}")
+            last = -1
+            for line in file.lines:
+                if has_groups and lines and (last < 0 or line.line > last + 1):
+                    lines.append("--")
+                last, mark = line.line, ":" if line.is_match else "-"
+                head = f"{file.path}{mark}{line.line}{mark}" if line_numbers else f"{file.path}{mark}"
+                lines += [head + text for text in (map(_shorten_line, line.matches) if only_matching else (line.text,))]
+        unit = "matching lines" if self.mode == "content" else "files"
+        if self.truncated:
+            total = f"{self.total}" if self.exact else f"at least {self.total}"
+            page = f"{self.skip + 1}-{self.skip + self.shown}"
+            lines.append(f"[showing {unit} {page} of {total}; narrow the search or raise max_results]")
+        elif not self.files and self.skip and self.total:
+            lines.append(f"[there are only {self.total} {unit}]")
+        elif not self.files:
+            lines.append(f"No matches for {self.pattern[:200]!r} in {self.path!r}.")
+        if not self.complete:
+            lines.append("[stopped before everything was searched; search a smaller directory or fewer files]")
+        if self.note:
+            lines.append(f"[{self.note}]")
+        return "\n".join(lines)
+
 
 class _View(msgspec.Struct):
     """Which part of the matches a call wants to see, and how. Raises ToolError for numbers that are out of range."""
@@ -224,7 +253,8 @@ class _GrepTool:
                 times = {file.path: _read_mtime_ns(root, file.path) for file in matches.files[:MAX_RESULTS]}
                 matches.files.sort(key=lambda file: (-times.get(file.path, 0), file.path))
             result = _build_result(state, root, query, matches, view)
-        return ToolOutput(_render_text(result, view), to_data(result))
+        text = result.render(only_matching=view.only_matching, line_numbers=view.line_numbers)
+        return ToolOutput(text, to_data(result))
 
 
 def _check_pattern(pattern: str, name: str, *, multiline: bool = False) -> str:
@@ -324,33 +354,3 @@ def _shorten_line(text: str, match_start: int = 0) -> str:
     before = f"[… {start} characters] " if start else ""
     after = f" [{len(text) - end} more characters …]" if len(text) > end else ""
     return f"{before}{text[start:end]}{after}"
-
-
-def _render_text(result: GrepResult, view: _View) -> str:
-    """Write `path:line:text` for matches and `path-line-text` for context, groups separated by `--`, as grep does."""
-    lines: list[str] = []
-    has_groups = bool(result.before or result.after) and not view.only_matching
-    for file in result.files:
-        if result.mode != "content":
-            lines.append(file.path if result.mode == "files" else f"{file.path}:{file.count}")
-        last = -1
-        for line in file.lines:
-            if has_groups and lines and (last < 0 or line.line > last + 1):
-                lines.append("--")
-            last, mark = line.line, ":" if line.is_match else "-"
-            head = f"{file.path}{mark}{line.line}{mark}" if view.line_numbers else f"{file.path}{mark}"
-            lines += [head + text for text in (map(_shorten_line, line.matches) if view.only_matching else (line.text,))]
-    unit = "matching lines" if result.mode == "content" else "files"
-    if result.truncated:
-        total = f"{result.total}" if result.exact else f"at least {result.total}"
-        page = f"{result.skip + 1}-{result.skip + result.shown}"
-        lines.append(f"[showing {unit} {page} of {total}; narrow the search or raise max_results]")
-    elif not result.files and result.skip and result.total:
-        lines.append(f"[there are only {result.total} {unit}]")
-    elif not result.files:
-        lines.append(f"No matches for {result.pattern[:200]!r} in {result.path!r}.")
-    if not result.complete:
-        lines.append("[stopped before everything was searched; search a smaller directory or fewer files]")
-    if result.note:
-        lines.append(f"[{result.note}]")
-    return "\n".join(lines)

@@ -15,6 +15,7 @@ __all__ = ["IgnoreRules", "IgnoreScope", "rebase_rules"]
 
 MAX_RULES = 5000
 MAX_RULE_LENGTH = 4096
+_WITHOUT_TRAILING_SPACES = re.compile(r"(?: *(?:\\.?|[^ \\]))*", re.DOTALL)  # a backslash keeps the space after it
 
 
 class _Rule(NamedTuple):
@@ -44,26 +45,13 @@ def _parse_rules(text: str) -> Iterator[_Rule]:
         line = raw.removesuffix("\r")
         if line.startswith("#") or len(line) > MAX_RULE_LENGTH:
             continue
-        line = _trim_trailing_spaces(line)
+        line = _WITHOUT_TRAILING_SPACES.match(line)[0]  # pyright: ignore[reportOptionalSubscript]
         negated = line.startswith("!")
         line = line[negated:]
         directories_only = line.endswith("/")
         line = line[: len(line) - directories_only]
         if line:
             yield _Rule(negated, directories_only, "/" in line, line.removeprefix("/"))
-
-
-def _trim_trailing_spaces(line: str) -> str:
-    """Remove trailing spaces, except one that a backslash quotes."""
-    end, index = None, 0
-    while index < len(line):
-        if line[index] == " ":
-            end = index if end is None else end
-        else:
-            end = None
-            index += line[index] == "\\"
-        index += 1
-    return line if end is None else line[:end]
 
 
 _RuleMatcher = tuple[bool, Callable[[str], re.Match[str] | None], list[int]]

@@ -25,6 +25,7 @@ MAX_ENTRIES = 10_000
 MAX_DEPTH = 50
 MAX_PATTERNS = 200
 EntryKind = Literal["file", "folder", "link", "other"]
+_SUFFIXES = {"folder": "/", "link": " -> {0.target}", "file": " ({0.size} bytes)", "other": " (not a regular file)"}
 
 
 class DirectoryEntry(msgspec.Struct, frozen=True):
@@ -52,6 +53,23 @@ class DirectoryListing(msgspec.Struct, frozen=True, kw_only=True):
     """Directories that could not be opened."""
     complete: bool = True
     kind: Literal["folder"] = "folder"
+
+    def render(self) -> str:
+        """Return the text for a model."""
+        lines = [f"{'  ' * (entry.depth - 1)}{entry.name}{_SUFFIXES[entry.kind].format(entry)}" for entry in self.entries]
+        if not self.total:
+            ignored = f" except for {self.ignored} ignored entries" if self.ignored else ""
+            lines.append(f"The directory {self.path!r} is empty{ignored}.")
+        elif not self.entries:
+            lines.append(f"[there are only {self.total} entries]")
+        elif self.truncated:
+            end = self.skip + len(self.entries)
+            lines.append(f"[showing entries {self.skip + 1}-{end} of {self.total}; continue with skip={end}]")
+        if self.total and self.ignored:
+            lines.append(f"({self.ignored} ignored)")
+        if not self.complete:
+            lines.append("[stopped before everything was listed; list a subdirectory or fewer levels]")
+        return "\n".join(lines)
 
 
 def build_excludes(globs: list[str], parameter: str = "exclude") -> GlobFilter:
@@ -150,7 +168,7 @@ def _build_listing(
         missed=walk.missed,
         complete=complete and not walk.stopped_early,
     )
-    return ToolOutput(_render_listing(listing), to_data(listing))
+    return ToolOutput(listing.render(), to_data(listing))
 
 
 class _EntryTree:
@@ -195,23 +213,3 @@ class _EntryTree:
             if entry.kind == "folder":
                 entries += self.flatten(entry.path)
         return entries
-
-
-_SUFFIXES = {"folder": "/", "link": " -> {0.target}", "file": " ({0.size} bytes)", "other": " (not a regular file)"}
-
-
-def _render_listing(listing: DirectoryListing) -> str:
-    lines = [f"{'  ' * (entry.depth - 1)}{entry.name}{_SUFFIXES[entry.kind].format(entry)}" for entry in listing.entries]
-    if not listing.total:
-        ignored = f" except for {listing.ignored} ignored entries" if listing.ignored else ""
-        lines.append(f"The directory {listing.path!r} is empty{ignored}.")
-    elif not listing.entries:
-        lines.append(f"[there are only {listing.total} entries]")
-    elif listing.truncated:
-        end = listing.skip + len(listing.entries)
-        lines.append(f"[showing entries {listing.skip + 1}-{end} of {listing.total}; continue with skip={end}]")
-    if listing.total and listing.ignored:
-        lines.append(f"({listing.ignored} ignored)")
-    if not listing.complete:
-        lines.append("[stopped before everything was listed; list a subdirectory or fewer levels]")
-    return "\n".join(lines)

@@ -111,6 +111,15 @@ class ShellManager:
         if self._owns_directory:
             shutil.rmtree(self._directory, ignore_errors=True)
 
+    def restart(self) -> None:
+        """Kill everything that runs, and go back to the workspace's root."""
+        jobs = self.list_jobs()
+        for job in jobs:
+            job.session.kill()
+        for job in jobs:
+            job.session.join(5.0)
+        self.state.cwd = ""
+
     # ---- starting commands
 
     def resolve_cwd(self, raw_path: str | None) -> Path:
@@ -235,13 +244,12 @@ class ShellManager:
         """Return the result of a command so far. `excerpt`: another part of the output than all of it."""
         session, confinement = job.session, job.confinement
         report = self._revert_changes(job)
-        excerpt = excerpt or make_excerpt(*session.output.read_from(0), limit)
+        excerpt = excerpt or make_excerpt(*session.take_output(0), limit)
         is_running = session.is_running
         notes = self._collect_notes(job, report, excerpt.text)
         stdout, stderr = (
             make_excerpt(*buffer.read_from(0), limit).text if buffer else "" for buffer in (session.stdout, session.stderr)
         )
-        session.shown_bytes = session.output.total_bytes
         touched = (*(path for path, _ in report.removed), *report.restored, *report.changed)
         return ShellResult(
             command=session.command,

@@ -6,17 +6,23 @@ Memory does not grow with the output. Whatever the bytes are, a model gets text 
 import os
 import re
 import secrets
+import shutil
+import subprocess
 import threading
 from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
-__all__ = ["Excerpt", "OutputBuffer", "OutputLimit", "make_excerpt", "to_plain_text"]
+from toolglot.base_errors import invalid_argument
+from toolglot.errors import ToolError
+
+__all__ = ["Excerpt", "OutputBuffer", "OutputLimit", "filter_lines", "make_excerpt", "to_plain_text"]
 
 KEEP_BYTES = 512 * 1024
 """Bytes of the beginning, and of the end, that are kept in memory."""
 MAX_SPILL_BYTES = 100 * 1024 * 1024
+_FILTER_TIMEOUT = 2
 # Escape sequences of ECMA-48. The lengths are bounded because a command may write an introducer without an end.
 _ESCAPES = re.compile(
     r"(?:\x1b\[|\x9b)[0-?]{0,64}[ -/]{0,8}[@-~]?"  # CSI: colours, cursor
@@ -40,6 +46,31 @@ def to_plain_text(data: bytes) -> str:
     if "\r" in text:  # progress bars
         text = "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n"))
     return _CONTROL.sub("\ufffd", text)
+
+
+def filter_lines(text: str, pattern: str) -> str:
+    """Return the lines that match a regular expression (grep -E). Raises ToolError."""
+    # grep, because its time is bounded by its input, while a pattern of `re` may backtrack for years.
+    program = shutil.which("grep", path="/usr/bin:/bin")
+    if program is None:
+        raise ToolError("output cannot be filtered: grep is not installed", code="missing_program")
+    if "\0" in pattern or len(pattern) > 1000:
+        raise invalid_argument("filter", "contains a NUL byte or is longer than 1000 characters")
+    try:
+        process = subprocess.run(
+            [program, "-aE", "-e", pattern],
+            input=text.encode("utf-8", "replace"),
+            capture_output=True,
+            timeout=_FILTER_TIMEOUT,
+            check=False,
+            env={"LC_ALL": "C.UTF-8"},
+        )
+    except (OSError, ValueError, subprocess.TimeoutExpired):
+        raise invalid_argument("filter", "took too long: use a simpler expression") from None
+    if process.returncode > 1:
+        reason = process.stderr.decode(errors="replace").strip().rpartition(":")[2].strip()
+        raise invalid_argument("filter", f"{pattern[:80]!r} is not a regular expression: {reason}")
+    return process.stdout.decode("utf-8", "replace")
 
 
 class OutputLimit(msgspec.Struct, frozen=True):

@@ -4,6 +4,8 @@ import msgspec
 
 __all__ = ["SessionInfo", "ShellResult"]
 
+_END_TEXTS = {"timeout": "it took too long", "inactivity": "it wrote nothing for too long", "output": "it wrote too much"}
+
 
 class ShellResult(msgspec.Struct, frozen=True, kw_only=True):
     """One command."""
@@ -42,6 +44,20 @@ class ShellResult(msgspec.Struct, frozen=True, kw_only=True):
     protected: list[str] = []
     """Protected files that the command created (they were moved away) or changed (they were restored if possible)."""
     notes: list[str] = []
+
+    def describe_end(self) -> list[str]:
+        """Return how the command ended, and where all of its output is."""
+        notes: list[str] = []
+        if self.running:
+            notes.append(f"still running after {self.seconds:.1f} s: continue with shell_output(handle={self.handle!r})")
+        elif self.ended:
+            reason = _END_TEXTS.get(self.ended, self.ended)
+            notes.append(f"killed after {self.seconds:.1f} s with everything it started: {reason}")
+        elif self.exit_code:
+            notes.append(f"exit code {self.exit_code}{f' (signal {self.signal})' if self.signal else ''}")
+        if self.truncated and self.spill:
+            notes.append(f"{'all' if self.spill_is_whole else 'the first 100 MB'} of the output is in {self.spill}")
+        return notes
 
 
 class SessionInfo(msgspec.Struct, frozen=True, kw_only=True):

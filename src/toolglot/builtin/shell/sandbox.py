@@ -6,6 +6,8 @@ Without a sandbox, every result says so and every command needs an approval. `sa
 import ctypes
 import os
 import platform
+import re
+import selectors
 import shutil
 import stat
 import sys
@@ -34,6 +36,7 @@ __all__ = [
     "find_bubblewrap",
     "find_shell",
     "landlock_version",
+    "open_pidfd",
     "prepare_launch",
 ]
 
@@ -51,6 +54,7 @@ HOME_SECRETS = (
 SYSTEM_SECRETS = ("/etc/shadow", "/etc/gshadow", "/etc/shadow-", "/etc/gshadow-", "/etc/ssl/private", "/etc/sudoers.d")
 _PRIVATE_DIRECTORIES = ("/run", "/var/tmp", "/dev/shm")  # sockets and files of other programs
 _VISIBLE_RUN_PATHS = ("/run/current-system", "/run/wrappers")  # where NixOS has its programs
+_GRACE_SECONDS = 0.5
 # When the shell exits, it writes where it is: that is how a `cd` lasts until the next command.
 _CWD_TRAP = "trap 'pwd -P >&{fd}' EXIT; "
 
@@ -84,6 +88,66 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
     unix_sockets: bool = False
     max_processes: int = 512
 
+    def mount_options(self) -> list[str]:
+        """Return the mounts: everything is readable, little is writable, secrets and other programs' files do not exist."""
+        # Later mounts cover earlier ones, so the order matters: roots, then what is protected or hidden in them.
+        options = ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--remount-ro", "/proc"]
+        options += ["--bind", str(self.scratch), "/tmp"]
+        for directory in _PRIVATE_DIRECTORIES:
+            if os.path.isdir(directory) and not os.path.islink(directory):
+                options += ["--tmpfs", directory]
+        for path in (*_VISIBLE_RUN_PATHS, os.path.realpath("/etc/resolv.conf")):
+            if path.startswith("/run/") and os.path.exists(path):
+                options += ["--ro-bind", path, path]
+        for root in self.roots:
+            options += ["--bind" if root.writable else "--ro-bind", str(root.path), str(root.path)]
+        for path in self.protected_paths:
+            options += ["--ro-bind", str(path), str(path)]
+        for path in self.find_secrets():
+            is_in_root = any(Path(path).is_relative_to(root.path) for root in self.roots)
+            is_private = any(path.startswith(f"{directory}/") for directory in ("/tmp", *_PRIVATE_DIRECTORIES))
+            if is_in_root or not is_private:  # otherwise the path does not exist in the sandbox
+                options += ["--tmpfs", path] if os.path.isdir(path) else ["--ro-bind", "/dev/null", path]
+        for path in self.readable_paths:
+            options += ["--ro-bind", str(path), str(path)]
+        return options
+
+    def landlock_limits(self) -> dict[str, Any]:
+        return {
+            "machine": platform.machine(),
+            "filter": self.build_filter(private_network=False),
+            "hidden": ["/dev", *self.find_secrets()],
+            "read": [*map(str, self.readable_paths), *(str(root.path) for root in self.roots if not root.writable)],
+            "write": [str(self.scratch), *(str(root.path) for root in self.roots if root.writable)],
+            "network": self.network,
+        }
+
+    def build_filter(self, *, private_network: bool) -> bytes:
+        # In a network namespace of its own a command can open sockets, but reach nobody.
+        families = [AF_INET, AF_INET6, AF_NETLINK] if private_network or self.network else []
+        families += [AF_UNIX] if self.unix_sockets else []
+        # Landlock checks truncate(2) since version 3; before, it would change files that may only be read.
+        may_truncate = private_network or landlock_version() >= 3
+        return build_seccomp_filter(platform.machine(), families, may_truncate=may_truncate)
+
+    def find_secrets(self) -> list[str]:
+        """Return the real paths of existing secrets, without those inside of another one."""
+        home = os.path.expanduser("~")
+        paths = [*(os.path.join(home, name) for name in HOME_SECRETS), *SYSTEM_SECRETS, *map(str, self.hidden_paths)]
+        real_paths = sorted({os.path.realpath(path) for path in paths if os.path.lexists(path)})
+        roots = [str(root.path) for root in self.roots]
+        secrets: list[str] = []
+        for path in real_paths:
+            if any(path.startswith(f"{other}/") for other in secrets):
+                continue
+            if any(f"{root}/".startswith(f"{path}/") for root in roots):  # a workspace inside of it has to stay visible
+                continue
+            with suppress(OSError):
+                mode = os.stat(path).st_mode
+                if stat.S_ISDIR(mode) or stat.S_ISREG(mode):
+                    secrets.append(path)
+        return secrets
+
 
 class Launch(msgspec.Struct, frozen=True, kw_only=True):
     """A program to start, and our ends of its pipes. `env`: for the program that makes the sandbox, never a model's."""
@@ -105,6 +169,34 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
             if fd >= 0:
                 with suppress(OSError):
                     os.close(fd)
+
+    def read_failure(self) -> ToolError | None:
+        """Return the reason why the supervisor could not run the command, if it could not."""
+        if self.failure_fd < 0:
+            return None
+        os.set_blocking(self.failure_fd, False)
+        try:
+            message = os.read(self.failure_fd, 4096).decode(errors="replace")
+        except BlockingIOError:
+            return None
+        if not message:
+            return None
+        reason = message.partition(" ")[2]  # after the error number
+        return ToolError(f"the command could not be run in its sandbox: {reason}", code="sandbox_unavailable")
+
+    def wait_for_namespace(self) -> None:
+        """Wait until the whole PID namespace has gone: bwrap ends with the command, some milliseconds before the others."""
+        if self.info_fd < 0:
+            return
+        os.set_blocking(self.info_fd, False)
+        with suppress(OSError):
+            match = re.search(rb'"child-pid"\s*:\s*(\d+)', os.read(self.info_fd, 4096))
+            pidfd = open_pidfd(int(match[1])) if match else -1
+            if pidfd >= 0:
+                with selectors.DefaultSelector() as selector:
+                    selector.register(pidfd, selectors.EVENT_READ)
+                    selector.select(_GRACE_SECONDS)
+                os.close(pidfd)
 
 
 def prepare_launch(
@@ -141,13 +233,13 @@ def _prepare_bubblewrap(
     program = find_bubblewrap(confinement.roots)
     if not program:
         raise ToolError("bubblewrap (bwrap) has gone: the command was not run", code="sandbox_unavailable")
-    filter_fd = _open_memory_file(stack, _build_filter(confinement, private_network=True))
+    filter_fd = _open_memory_file(stack, confinement.build_filter(private_network=True))
     info_fd, info_write = os.pipe()
     stack.callback(os.close, info_write)
     # --die-with-parent ends the sandbox with the thread that started it: see ShellSession.
     options = ["--info-fd", str(info_write), "--unshare-all", "--new-session", "--die-with-parent", "--cap-drop", "ALL"]
     options += ["--share-net"] if confinement.network else []
-    options += _mount_options(confinement)
+    options += confinement.mount_options()
     for name, value in {**_temp_variables("/tmp"), **variables}.items():
         options += ["--setenv", name, value]
     options += ["--chdir", cwd, "--seccomp", str(filter_fd), "--"]
@@ -162,31 +254,6 @@ def _prepare_bubblewrap(
         info_fd=info_fd,
         cgroup=cgroup,
     )
-
-
-def _mount_options(confinement: Confinement) -> list[str]:
-    """Return the mounts: everything is readable, little is writable, secrets and other programs' files do not exist."""
-    # Later mounts cover earlier ones, so the order matters: roots, then what is protected or hidden in them.
-    options = ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--remount-ro", "/proc"]
-    options += ["--bind", str(confinement.scratch), "/tmp"]
-    for directory in _PRIVATE_DIRECTORIES:
-        if os.path.isdir(directory) and not os.path.islink(directory):
-            options += ["--tmpfs", directory]
-    for path in (*_VISIBLE_RUN_PATHS, os.path.realpath("/etc/resolv.conf")):
-        if path.startswith("/run/") and os.path.exists(path):
-            options += ["--ro-bind", path, path]
-    for root in confinement.roots:
-        options += ["--bind" if root.writable else "--ro-bind", str(root.path), str(root.path)]
-    for path in confinement.protected_paths:
-        options += ["--ro-bind", str(path), str(path)]
-    for path in _find_secrets(confinement):
-        is_in_root = any(Path(path).is_relative_to(root.path) for root in confinement.roots)
-        is_private = any(path.startswith(f"{directory}/") for directory in ("/tmp", *_PRIVATE_DIRECTORIES))
-        if is_in_root or not is_private:  # otherwise the path does not exist in the sandbox
-            options += ["--tmpfs", path] if os.path.isdir(path) else ["--ro-bind", "/dev/null", path]
-    for path in confinement.readable_paths:
-        options += ["--ro-bind", str(path), str(path)]
-    return options
 
 
 # ---- the supervisor: Landlock, or no sandbox
@@ -216,7 +283,7 @@ def _prepare_supervisor(
         "failed": failure_write,
         "keep": list(pass_fds),
         "tty": tty,
-        "limits": _build_limits(confinement) if is_confined else None,
+        "limits": confinement.landlock_limits() if is_confined else None,
     }
     try:
         plan_fd = _open_memory_file(stack, marshal.dumps(plan, 2))
@@ -236,50 +303,11 @@ def _prepare_supervisor(
     )
 
 
-def _build_limits(confinement: Confinement) -> dict[str, Any]:
-    return {
-        "machine": platform.machine(),
-        "filter": _build_filter(confinement, private_network=False),
-        "hidden": ["/dev", *_find_secrets(confinement)],
-        "read": [*map(str, confinement.readable_paths), *(str(root.path) for root in confinement.roots if not root.writable)],
-        "write": [str(confinement.scratch), *(str(root.path) for root in confinement.roots if root.writable)],
-        "network": confinement.network,
-    }
-
-
 # ---- what both need
-
-
-def _build_filter(confinement: Confinement, *, private_network: bool) -> bytes:
-    # In a network namespace of its own a command can open sockets, but reach nobody.
-    families = [AF_INET, AF_INET6, AF_NETLINK] if private_network or confinement.network else []
-    families += [AF_UNIX] if confinement.unix_sockets else []
-    # Landlock checks truncate(2) since version 3; before, it would change files that may only be read.
-    may_truncate = private_network or landlock_version() >= 3
-    return build_seccomp_filter(platform.machine(), families, may_truncate=may_truncate)
 
 
 def _temp_variables(scratch: str) -> dict[str, str]:
     return {"TMPDIR": scratch, "XDG_CACHE_HOME": f"{scratch}/.cache"}
-
-
-def _find_secrets(confinement: Confinement) -> list[str]:
-    """Return the real paths of existing secrets, without those inside of another one."""
-    home = os.path.expanduser("~")
-    paths = [*(os.path.join(home, name) for name in HOME_SECRETS), *SYSTEM_SECRETS, *map(str, confinement.hidden_paths)]
-    real_paths = sorted({os.path.realpath(path) for path in paths if os.path.lexists(path)})
-    roots = [str(root.path) for root in confinement.roots]
-    secrets: list[str] = []
-    for path in real_paths:
-        if any(path.startswith(f"{other}/") for other in secrets):
-            continue
-        if any(f"{root}/".startswith(f"{path}/") for root in roots):  # a workspace inside of it has to stay visible
-            continue
-        with suppress(OSError):
-            mode = os.stat(path).st_mode
-            if stat.S_ISDIR(mode) or stat.S_ISREG(mode):
-                secrets.append(path)
-    return secrets
 
 
 def _open_memory_file(stack: ExitStack, data: bytes) -> int:
@@ -297,6 +325,14 @@ def _open_memory_file(stack: ExitStack, data: bytes) -> int:
 
 
 # ---- programs
+
+
+def open_pidfd(pid: int) -> int:
+    """Return a descriptor that becomes readable when the process has ended; -1 if the system has none."""
+    try:
+        return os.pidfd_open(pid)
+    except (AttributeError, OSError):
+        return -1
 
 
 def find_bubblewrap(roots: Iterable[Root] = ()) -> str:

@@ -8,7 +8,6 @@ timeouts are kept here to some milliseconds, whatever else the process is doing.
 import atexit
 import errno
 import os
-import re
 import selectors
 import signal
 import subprocess
@@ -21,7 +20,7 @@ from pathlib import Path
 from typing import Literal
 
 from toolglot.builtin.shell.output import OutputBuffer
-from toolglot.builtin.shell.sandbox import Launch
+from toolglot.builtin.shell.sandbox import Launch, open_pidfd
 from toolglot.errors import ToolError
 
 __all__ = ["EndReason", "ShellSession", "signal_from_exit_code"]
@@ -145,6 +144,13 @@ class ShellSession:
             self._pending_input += data
         self._wake_thread()
 
+    def take_output(self, offset: int) -> tuple[bytes, int, bytes]:
+        """Return the output from an offset on, as `OutputBuffer.read_from` does, and mark it as shown."""
+        head, gap, tail = self.output.read_from(offset)
+        # Not the current total: output that arrives meanwhile would never be shown.
+        self.shown_bytes = offset + len(head) + gap + len(tail)
+        return head, gap, tail
+
     def join(self, seconds: float | None = None) -> None:
         """Wait for the thread to end."""
         if self._thread is not None and self._thread is not threading.current_thread():
@@ -251,7 +257,7 @@ class ShellSession:
                 os.set_blocking(fd, False)
                 selector.register(fd, selectors.EVENT_READ)
             selector.register(self._wakeup_read, selectors.EVENT_READ)
-            pidfd = _open_pidfd(process.pid)
+            pidfd = open_pidfd(process.pid)
             if pidfd >= 0:
                 selector.register(pidfd, selectors.EVENT_READ)
             if self._stdin_fd >= 0:
@@ -344,8 +350,8 @@ class ShellSession:
             code = process.wait()
             self.exit_code = code if code >= 0 else 128 - code
         if launch is not None:
-            self.failure = self.failure or _read_failure(launch)
-            _wait_for_namespace(launch)
+            self.failure = self.failure or launch.read_failure()
+            launch.wait_for_namespace()
             launch.close_fds()
         if self._cwd_fd >= 0:
             with suppress(OSError):  # the last line: a trap of the command itself may have written there, too
@@ -385,14 +391,6 @@ def _open_terminal() -> tuple[int, int]:
     return master, slave
 
 
-def _open_pidfd(pid: int) -> int:
-    """Return a descriptor that becomes readable when the process has ended; -1 if the system has none."""
-    try:
-        return os.pidfd_open(pid)
-    except (AttributeError, OSError):
-        return -1
-
-
 def _kill_tree(process: _Process, launch: Launch) -> None:
     """Kill everything that was started: by the supervisor, or with the first process of the PID namespace."""
     if launch.control_fd >= 0:
@@ -414,36 +412,6 @@ def _kill_tree(process: _Process, launch: Launch) -> None:
     process.kill()
     with suppress(subprocess.TimeoutExpired):
         process.wait(_KILL_SECONDS)
-
-
-def _wait_for_namespace(launch: Launch) -> None:
-    """Wait until the whole PID namespace has gone: bwrap ends with the command, some milliseconds before the others."""
-    if launch.info_fd < 0:
-        return
-    os.set_blocking(launch.info_fd, False)
-    with suppress(OSError):
-        match = re.search(rb'"child-pid"\s*:\s*(\d+)', os.read(launch.info_fd, 4096))
-        pidfd = _open_pidfd(int(match[1])) if match else -1
-        if pidfd >= 0:
-            with selectors.DefaultSelector() as selector:
-                selector.register(pidfd, selectors.EVENT_READ)
-                selector.select(_GRACE_SECONDS)
-            os.close(pidfd)
-
-
-def _read_failure(launch: Launch) -> ToolError | None:
-    """Return the reason why the supervisor could not run the command, if it could not."""
-    if launch.failure_fd < 0:
-        return None
-    os.set_blocking(launch.failure_fd, False)
-    try:
-        message = os.read(launch.failure_fd, 4096).decode(errors="replace")
-    except BlockingIOError:
-        return None
-    if not message:
-        return None
-    reason = message.partition(" ")[2]  # after the error number
-    return ToolError(f"the command could not be run in its sandbox: {reason}", code="sandbox_unavailable")
 
 
 def signal_from_exit_code(exit_code: int | None) -> int | None:

@@ -6,8 +6,6 @@ Everything ends with the conversation, and with the process.
 
 import asyncio
 import inspect
-import shutil
-import subprocess
 import weakref
 from typing import Annotated
 
@@ -27,9 +25,8 @@ from toolglot.builtin.shell.arguments import (
 )
 from toolglot.builtin.shell.environment import validate_environment
 from toolglot.builtin.shell.manager import Job, ShellManager, ShellOptions, describe_session
-from toolglot.builtin.shell.output import Excerpt, OutputLimit, make_excerpt
+from toolglot.builtin.shell.output import Excerpt, OutputLimit, filter_lines, make_excerpt
 from toolglot.builtin.shell.protected_paths import ProtectedSnapshot, take_snapshots
-from toolglot.builtin.shell.results import ShellResult
 from toolglot.builtin.shell.sandbox import SandboxLevel, build_program_argv, build_shell_argv
 from toolglot.builtin.shell.session import ShellSession
 from toolglot.builtin.tool_state import ToolState, UserQuestion, to_data
@@ -41,10 +38,8 @@ from toolglot.tools.tool import Tool, tool
 
 __all__ = ["close_shell", "shell_tools"]
 
-_FILTER_TIMEOUT = 2
 _MAX_FILTERED_CHARS = 2_000_000
 _PROGRESS_INTERVAL = 1.0
-_END_TEXTS = {"timeout": "it took too long", "inactivity": "it wrote nothing for too long", "output": "it wrote too much"}
 
 _managers: "weakref.WeakKeyDictionary[ToolState, list[ShellManager]]" = weakref.WeakKeyDictionary()
 
@@ -137,7 +132,7 @@ class _ShellTools:
             escalate: Ask the user to run the command outside of the sandbox (default false).
         """
         if restart:
-            await self._restart()
+            await asyncio.to_thread(self._manager.restart)
             if not command and argv is None:
                 return ToolOutput("All commands were killed; the next one runs in the workspace's root.", {"restarted": True})
         lines = check_commands(command, argv, then)
@@ -286,18 +281,10 @@ class _ShellTools:
         result = self._manager.build_result(job, limit, excerpt=excerpt)
         if not result.running and excerpt is None:
             self._manager.forget(job)
-        notes = [f"[{note}]" for note in (*_describe_end(result), *result.notes)]
+        notes = [f"[{note}]" for note in (*result.describe_end(), *result.notes)]
         text = "\n".join([result.output.rstrip("\n") or "(no output)", *notes])
         is_error = result.timed_out and not result.running
         return ToolOutput(text, to_data(result), is_error, "timeout" if is_error else None)
-
-    async def _restart(self) -> None:
-        jobs = self._manager.list_jobs()
-        for job in jobs:
-            job.session.kill()
-        for job in jobs:
-            await asyncio.to_thread(job.session.join, 5.0)
-        self._manager.state.cwd = ""
 
     async def _ask_to_escalate(self, command: str, description: str) -> None:
         """Ask the user to approve a command outside of the sandbox. Raises ToolError."""
@@ -348,52 +335,14 @@ async def _wait_for_end(session: ShellSession, seconds: float | None, context: C
         raise
 
 
-def _describe_end(result: ShellResult) -> list[str]:
-    notes: list[str] = []
-    if result.running:
-        notes.append(f"still running after {result.seconds:.1f} s: continue with shell_output(handle={result.handle!r})")
-    elif result.ended:
-        reason = _END_TEXTS.get(result.ended, result.ended)
-        notes.append(f"killed after {result.seconds:.1f} s with everything it started: {reason}")
-    elif result.exit_code:
-        notes.append(f"exit code {result.exit_code}{f' (signal {result.signal})' if result.signal else ''}")
-    if result.truncated and result.spill:
-        notes.append(f"{'all' if result.spill_is_whole else 'the first 100 MB'} of the output is in {result.spill}")
-    return notes
-
-
 def _excerpt_output(job: Job, limit: OutputLimit, tail_lines: int | None, pattern: str | None) -> Excerpt:
     """Return the new output, or its last lines; only lines that match the pattern. Raises ToolError."""
-    head, gap, tail = job.session.output.read_from(0 if tail_lines is not None else job.session.shown_bytes)
+    head, gap, tail = job.session.take_output(0 if tail_lines is not None else job.session.shown_bytes)
     if pattern is None and tail_lines is None:
         return make_excerpt(head, gap, tail, limit)
     text = make_excerpt(head, gap, tail, OutputLimit(max(limit.max_chars, _MAX_FILTERED_CHARS))).text
     if pattern is not None:
-        text = _filter_lines(text, pattern)
+        text = filter_lines(text, pattern)
     if tail_lines is not None:
         text = "".join(text.splitlines(keepends=True)[-tail_lines:])
     return make_excerpt(text.encode("utf-8", "replace"), 0, b"", limit)
-
-
-def _filter_lines(text: str, pattern: str) -> str:
-    # grep, because its time is bounded by its input, while a pattern of `re` may backtrack for years.
-    program = shutil.which("grep", path="/usr/bin:/bin")
-    if program is None:
-        raise ToolError("output cannot be filtered: grep is not installed", code="missing_program")
-    if "\0" in pattern or len(pattern) > 1000:
-        raise invalid_argument("filter", "contains a NUL byte or is longer than 1000 characters")
-    try:
-        process = subprocess.run(
-            [program, "-aE", "-e", pattern],
-            input=text.encode("utf-8", "replace"),
-            capture_output=True,
-            timeout=_FILTER_TIMEOUT,
-            check=False,
-            env={"LC_ALL": "C.UTF-8"},
-        )
-    except (OSError, ValueError, subprocess.TimeoutExpired):
-        raise invalid_argument("filter", "took too long: use a simpler expression") from None
-    if process.returncode > 1:
-        reason = process.stderr.decode(errors="replace").strip().rpartition(":")[2].strip()
-        raise invalid_argument("filter", f"{pattern[:80]!r} is not a regular expression: {reason}")
-    return process.stdout.decode("utf-8", "replace")
