@@ -1,7 +1,7 @@
-"""A reader who leaves a stream, or a caller who cancels a run, at any point: the run is over when they are told so.
+"""A reader leaves a stream, or a caller cancels a run, at any point.
 
-Laws: by then no tool of the run is running and nothing of it is read any more; the conversation is valid and says what was
-interrupted; the next run works at once; no call ran twice.
+Laws: when the exit returns, no tool of the run is running and nothing is read any more; the conversation is valid and records
+what was interrupted; the next run works at once; no call ran twice.
 """
 
 import asyncio
@@ -39,21 +39,13 @@ pytestmark = pytest.mark.untraced
 
 PROMPT = 'say I look.\ncall quick {"n": 1} call hang {"n": 2} call quick {"n": 3}'
 MOMENTS: tuple[type[Any], ...] = (
-    Retrying,
-    ReplyStarted,
-    TextDelta,
-    BlockReady,
-    ToolCallStarted,
-    ToolCallReady,
-    ReplyDone,
-    ToolStarted,
-    ToolFinished,
+    *(Retrying, ReplyStarted, TextDelta, BlockReady, ToolCallStarted, ToolCallReady, ReplyDone, ToolStarted, ToolFinished),
 )
-WAYS = ("closes", "breaks", "cancels")
+EXITS = ("closes", "breaks", "cancels")
 
 
-class Open:
-    """A transport that knows which answers are open."""
+class WatchingTransport:
+    """A transport that counts open responses."""
 
     def __init__(self, inner: SimulatedTransport) -> None:
         self.inner, self.open = inner, 0
@@ -61,11 +53,11 @@ class Open:
     async def send(self, request: HttpRequest) -> HttpResponse:
         answer = await self.inner.send(request)
         self.open += 1
-        return _Watched(answer, self)
+        return _WatchedResponse(answer, self)
 
 
-class _Watched:
-    def __init__(self, inner: HttpResponse, transport: Open) -> None:
+class _WatchedResponse:
+    def __init__(self, inner: HttpResponse, transport: WatchingTransport) -> None:
         self.status, self.headers = inner.status, inner.headers
         self._inner, self._transport, self._closed = inner, transport, False
 
@@ -80,7 +72,7 @@ class _Watched:
 
 class Scene:
     def __init__(self, profile: str, faults: Sequence[str] = ("overloaded",), **config: Any) -> None:
-        self.transport = Open(SimulatedTransport(Simulator(faults=faults)))
+        self.transport = WatchingTransport(SimulatedTransport(Simulator(faults=faults)))
         self.running, self.ran = 0, list[int]()
 
         @tool(effects="read")
@@ -104,12 +96,8 @@ class Scene:
         engine = make_engine(profile, self.transport, retry=QUICK)
         self.agent = Orchestrator(engine, tools=[quick, hang], config=ToolConfig(retry=QUICK, **config))
 
-    async def leave(self, moment: type[Any], way: str) -> None:
-        async with asyncio.timeout(5):
-            await self._leave(moment, way)
-
-    async def _leave(self, moment: type[Any], way: str) -> None:
-        match way:
+    async def leave(self, moment: type[Any], exit: str) -> None:
+        match exit:
             case "closes":
                 stream: Any = self.agent.stream(PROMPT)
                 async with aclosing(stream):
@@ -133,8 +121,8 @@ class Scene:
             if isinstance(event, moment):
                 reached.set()
 
-    async def is_over(self) -> None:
-        """The next run works at once, and everything is in order."""
+    async def check_finished(self) -> None:
+        """The next run works at once, and nothing is left over."""
         assert (await self.agent.run("say I am back.")).text == "I am back."
         assert self.running == 0
         assert self.transport.open == 0
@@ -145,41 +133,41 @@ class Scene:
 
 
 @pytest.mark.parametrize("moment", MOMENTS, ids=lambda kind: kind.__name__)
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("exit", EXITS)
 @pytest.mark.parametrize("profile", WIRE_PROFILES)
-def test_leaving(profile: str, way: str, moment: type[Any]) -> None:
+def test_leaving_a_stream(profile: str, exit: str, moment: type[Any]) -> None:
     async def play() -> None:
         scene = Scene(profile)
-        await scene.leave(moment, way)
-        if way != "breaks":  # a loop that is broken off leaves it to the event loop to close the stream
+        await scene.leave(moment, exit)
+        if exit != "breaks":  # after a plain break, the event loop closes the stream later
             assert (scene.running, scene.transport.open) == (0, 0)
-        await scene.is_over()
+        await scene.check_finished()
 
     asyncio.run(play())
 
 
 @pytest.mark.parametrize("moment", MOMENTS[4:7], ids=lambda kind: kind.__name__)
-@pytest.mark.parametrize("way", WAYS)
-def test_leaving_with_early_starts(way: str, moment: type[Any]) -> None:
+@pytest.mark.parametrize("exit", EXITS)
+def test_leaving_with_eager_tools(exit: str, moment: type[Any]) -> None:
     async def play() -> None:
         scene = Scene("anthropic", eager_start=True)
-        await scene.leave(moment, way)
-        await scene.is_over()
+        await scene.leave(moment, exit)
+        await scene.check_finished()
 
     asyncio.run(play())
 
 
-@pytest.mark.parametrize("early", [False, True], ids=["later", "early"])
-def test_what_has_run_is_told_and_what_ran_was_interrupted(early: bool) -> None:
-    """Of three calls two are done and one hangs when the run is cancelled."""
+@pytest.mark.parametrize("eager", [False, True], ids=["later", "eager"])
+def test_finished_and_interrupted_calls_are_recorded(eager: bool) -> None:
+    """When the run is cancelled, two of three calls are done and one hangs."""
 
     async def play() -> list[str | None]:
-        scene = Scene("anthropic", eager_start=early)
+        scene = Scene("anthropic", eager_start=eager)
         run = asyncio.create_task(scene.read(RunDone, asyncio.Event()))
         async with asyncio.timeout(5):
             while len(scene.ran) < 3 or len(scene.agent.conversation) < 2:
                 await asyncio.sleep(0)
-        for _ in range(20):  # both results have come
+        for _ in range(20):  # both results are in
             await asyncio.sleep(0)
         run.cancel()
         await asyncio.gather(run, return_exceptions=True)
@@ -188,10 +176,10 @@ def test_what_has_run_is_told_and_what_ran_was_interrupted(early: bool) -> None:
     assert asyncio.run(play()) == [None, "interrupted", None]
 
 
-@pytest.mark.parametrize("early", [False, True], ids=["later", "early"])
-def test_every_call_that_ran_is_told_to_have_started(early: bool) -> None:
+@pytest.mark.parametrize("eager", [False, True], ids=["later", "eager"])
+def test_every_call_that_ran_has_a_start_event(eager: bool) -> None:
     async def play() -> list[str]:
-        agent = Scene("anthropic", eager_start=early).agent
+        agent = Scene("anthropic", eager_start=eager).agent
         events = [event async for event in agent.stream('call quick {"n": 1} call quick {"n": 2}')]
         return [type(event).__name__ for event in events if isinstance(event, ToolStarted | ToolFinished)]
 
@@ -199,9 +187,9 @@ def test_every_call_that_ran_is_told_to_have_started(early: bool) -> None:
 
 
 @pytest.mark.parametrize("profile", WIRE_PROFILES)
-def test_an_engine_s_stream_that_is_left_is_closed(profile: str) -> None:
+def test_leaving_an_engine_stream_closes_it(profile: str) -> None:
     async def play() -> None:
-        transport = Open(SimulatedTransport())
+        transport = WatchingTransport(SimulatedTransport())
         stream: Any = make_engine(profile, transport).stream(Request("", [user("say one two three")], stream=True))
         async with aclosing(stream):
             async for event in stream:
@@ -212,7 +200,7 @@ def test_an_engine_s_stream_that_is_left_is_closed(profile: str) -> None:
     asyncio.run(play())
 
 
-def test_the_conversation_says_what_was_interrupted() -> None:
+def test_interruptions_are_in_the_conversation() -> None:
     async def play() -> list[str | None]:
         scene = Scene("anthropic")
         await scene.leave(ToolFinished, "closes")
@@ -221,15 +209,15 @@ def test_the_conversation_says_what_was_interrupted() -> None:
     assert asyncio.run(play()) == [None, "interrupted", None]
 
 
-@pytest.mark.parametrize("early", [False, True], ids=["later", "early"])
+@pytest.mark.parametrize("eager", [False, True], ids=["later", "eager"])
 @pytest.mark.parametrize("live", [False, True], ids=["whole", "live"])
 @pytest.mark.parametrize("profile", WIRE_PROFILES)
-def test_a_run_that_is_cancelled_at_any_step(profile: str, live: bool, early: bool) -> None:
-    """After each number of steps of the event loop, until the run is done. A coroutine that nobody awaits is an error here."""
+def test_cancelling_at_any_step(profile: str, live: bool, eager: bool) -> None:
+    """After 1, 2, … steps of the event loop, until the run is done. A coroutine that is never awaited is an error here."""
     prompt = 'say I look.\ncall quick {"n": 1} call quick {"n": 2}\nthen say Done.'
 
-    async def cancelled_after(steps: int) -> bool:
-        scene = Scene(profile, (), eager_start=early)
+    async def cancel_after(steps: int) -> bool:
+        scene = Scene(profile, (), eager_start=eager)
         run = asyncio.create_task(run_agent(scene.agent, prompt, live=live))
         for _ in range(steps):
             await asyncio.sleep(0)
@@ -245,7 +233,7 @@ def test_a_run_that_is_cancelled_at_any_step(profile: str, live: bool, early: bo
 
     async def play() -> None:
         steps = 1
-        while not await cancelled_after(steps):
+        while not await cancel_after(steps):
             steps += 1
         assert steps > 5
 

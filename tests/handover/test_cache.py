@@ -75,7 +75,7 @@ def bodies(profile: str, live: bool) -> list[SentRequest]:
 
 @pytest.mark.parametrize("live", [False, True], ids=["whole", "live"])
 @pytest.mark.parametrize("profile", PROFILES)
-def test_every_body_starts_with_the_one_before(profile: str, live: bool) -> None:
+def test_every_body_extends_the_previous_one(profile: str, live: bool) -> None:
     sent = bodies(profile, live)
     assert len(sent) == LOOPS + 1 + 4
     assert list_refusals(sent) == []
@@ -113,7 +113,7 @@ def test_a_failure_and_an_interruption_keep_the_prefix(profile: str) -> None:
 
 
 @pytest.mark.parametrize("profile", WIRE_PROFILES)
-def test_another_model_starts_anew_and_coming_back_goes_on(profile: str) -> None:
+def test_switching_starts_a_new_prefix_and_back_resumes_it(profile: str) -> None:
     """After a visit to another model, the bytes of the first are still a prefix of what it gets."""
     other = WIRE_PROFILES[(WIRE_PROFILES.index(profile) + 1) % 5]
 

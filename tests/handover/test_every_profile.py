@@ -81,7 +81,7 @@ EXPECTED: list[tuple[str, str | None, int, bool, str]] = [
 ]
 
 
-class Played(msgspec.Struct):
+class Playback(msgspec.Struct):
     first: RunResult
     second: RunResult
     sent: list[SentRequest]
@@ -89,7 +89,7 @@ class Played(msgspec.Struct):
     wrong: list[str]
 
 
-def tools_of(ran: list[str]) -> list[Tool]:
+def make_tools(ran: list[str]) -> list[Tool]:
     """Tools that note each time they run."""
 
     @tool
@@ -135,20 +135,20 @@ def tools_of(ran: list[str]) -> list[Tool]:
 
 
 @cache
-def conversation(profile: str, live: bool) -> Played:
+def conversation(profile: str, live: bool) -> Playback:
     """The whole conversation, played once."""
 
-    async def play() -> Played:
+    async def play() -> Playback:
         transport, ran = make_transport(SCRIPT), list[str]()
-        agent = Orchestrator(make_engine(profile, transport), tools=tools_of(ran), config=CONFIG, system="Be brief.")
+        agent = Orchestrator(make_engine(profile, transport), tools=make_tools(ran), config=CONFIG, system="Be brief.")
         first = await run_agent(agent, "Please do it all.", live=live)
         second = await run_agent(agent, "And ten and five?", live=live)
-        return Played(first, second, transport.sent, ran, list_unpaired(agent.conversation))
+        return Playback(first, second, transport.sent, ran, list_unpaired(agent.conversation))
 
     return asyncio.run(play())
 
 
-def told(outcome: ToolOutcome) -> tuple[str, str | None, int, bool]:
+def summarize(outcome: ToolOutcome) -> tuple[str, str | None, int, bool]:
     return outcome.call.name, outcome.result.error_kind, outcome.retries, outcome.ran
 
 
@@ -173,17 +173,17 @@ def test_the_catalog_has_twenty_profiles_or_more() -> None:
 @pytest.mark.parametrize(("profile", "live"), EVERYWHERE)
 class TestEverywhere:
     @pytest.mark.untraced
-    def test_the_outcomes_are_those_that_were_planned(self, profile: str, live: bool) -> None:
+    def test_outcomes_are_as_planned(self, profile: str, live: bool) -> None:
         found = conversation(profile, live)
         outcomes = [*found.first.outcomes, *found.second.outcomes]
-        assert [told(outcome) for outcome in outcomes] == [row[:4] for row in EXPECTED]
+        assert [summarize(outcome) for outcome in outcomes] == [row[:4] for row in EXPECTED]
         for outcome, (_, kind, _, _, text) in zip(outcomes, EXPECTED, strict=True):
             assert outcome.result.text.startswith(text)
             assert outcome.result.is_error is (kind is not None)
         assert (found.first.text, found.first.stop, found.first.iterations) == ("All of it is done.", "end", 6)
         assert (found.second.text, found.second.stop, found.second.iterations) == ("Fifteen.", "end", 2)
 
-    def test_the_results_are_those_of_everybody(self, profile: str, live: bool) -> None:
+    def test_results_are_the_same_on_every_profile(self, profile: str, live: bool) -> None:
         found, other = conversation(profile, live), conversation("openai-chat", False)
         assert texts(found.first) == texts(other.first)
         assert texts(found.second) == texts(other.second)
@@ -204,7 +204,7 @@ class TestEverywhere:
         assert {one.profile.id for one in found.sent} == {profile}
         assert found.wrong == []
 
-    def test_nothing_that_was_said_is_lost(self, profile: str, live: bool) -> None:
+    def test_nothing_is_lost(self, profile: str, live: bool) -> None:
         found = conversation(profile, live)
         losses = [*found.first.losses, *found.second.losses]
         assert [str(loss) for loss in losses if not loss.where.startswith("tool ")] == []
@@ -221,19 +221,19 @@ def calls(result: RunResult) -> list[ToolCall]:
 
 
 @pytest.mark.parametrize("profile", WIRE_PROFILES)
-def test_who_wants_no_loss_can_page_too(profile: str) -> None:
+def test_paging_in_strict_mode(profile: str) -> None:
     """The tool that reads on in a long result is ours: no wire may lose anything of it."""
 
     async def play() -> RunResult:
         script = Script((*SCRIPT.turns[3:5], "say read"))
         engine = make_engine(profile, make_transport(script), strict=True)
-        return await Orchestrator(engine, tools=tools_of([]), config=CONFIG).run("Read it.")
+        return await Orchestrator(engine, tools=make_tools([]), config=CONFIG).run("Read it.")
 
     result = asyncio.run(play())
     assert [outcome.result.is_error for outcome in result.outcomes] == [False, False]
 
 
-def test_a_recording_notes_what_is_refused() -> None:
+def test_the_recording_transport_notes_refusals() -> None:
     """The judge can say no: a body that the provider does not take is seen as such."""
 
     async def ask() -> RecordingTransport:

@@ -1,7 +1,7 @@
-"""Every fault of the simulator, on every wire, streamed and whole, in this process and over real connections.
+"""Every fault of the simulator, on every wire, streamed and whole, in process and over HTTP.
 
-Laws: it ends as the tables say; no tool runs twice; afterwards the conversation is valid on every wire, and the next run on
-the same orchestrator works.
+Laws: it ends as the tables say; no tool runs twice; afterwards the conversation is valid on every wire, and the next run on the
+same orchestrator works.
 """
 
 import asyncio
@@ -40,11 +40,11 @@ pytestmark = pytest.mark.untraced
 
 PROMPT = 'call weather {"city": "Paris"} call weather {"city": "Rome"}\nthen say Done.'
 STALLS = ("stall", "stall-first")
-RACES = ("reset-mid-stream", "error-in-200")  # where all comes in one piece, nothing is shown, and it is asked again
-PATIENCE = 0.15  # seconds, where waiting is what is tested
+RACES = ("reset-mid-stream", "error-in-200")  # if everything arrives at once, nothing was shown yet, and it is retried
+WAIT = 0.15  # seconds
 
-# ---- how each fault ends. "retried": asked once more, then as if nothing had been; else the stop of the run, or the error.
-# Keys, the first that fits counts: "wire whole|live first|second", with * for any.
+# ---- how each fault ends. "retried": once, and then it succeeds; else the stop reason of the run, or the error.
+# Keys are "wire whole|live first|second", with * for any; the first match counts.
 Ends = str | type[ToolglotError]
 TABLE: dict[str, dict[str, Ends]] = {
     "rate-limit": {"* * *": "retried"},
@@ -69,22 +69,21 @@ TABLE: dict[str, dict[str, Ends]] = {
     "length": {"* * first": "end", "* * second": "length"},
     "not-json-args": {"gemini * first": "error", "* * *": "end"},
 }
-# What the tools did and how: fault -> the cities that were looked up, where the first reply has the fault, and the kinds of
-# all results of the run. Faults that are not here: both cities, no error.
-BOTH = ["Paris", "Rome"]
+# Fault -> the cities that were looked up, and the error kinds of all results of the run. Other faults: both cities, no error.
+CITIES = ["Paris", "Rome"]
 TOOLS: dict[str, dict[str, tuple[list[str], list[str | None]]]] = {
-    "unknown-tool": {"* * first": ([], ["not_found", "not_found"]), "* * second": (BOTH, [None, None, "not_found"])},
-    "duplicate-ids": {"* * second": (BOTH, [None, None, "not_found", "not_found"])},
+    "unknown-tool": {"* * first": ([], ["not_found", "not_found"]), "* * second": (CITIES, [None, None, "not_found"])},
+    "duplicate-ids": {"* * second": (CITIES, [None, None, "not_found", "not_found"])},
     "length": {"* * first": (["Paris"], [None, "truncated"])},
     "not-json-args": {
         "gemini * first": ([], []),
-        "ollama * first": (BOTH, [None, None]),
-        "anthropic whole first": (BOTH, [None, None]),
+        "ollama * first": (CITIES, [None, None]),
+        "anthropic whole first": (CITIES, [None, None]),
         "* * first": ([], ["validation", "validation"]),
     },
 }
-# The error that is left where a fault does not go away.
-FOR_EVER: dict[str, dict[str, type[ToolglotError]]] = {
+# The error if a fault persists.
+PERMANENT_ERRORS: dict[str, dict[str, type[ToolglotError]]] = {
     "rate-limit": {"* * *": errors.RateLimited},
     "rate-limit-date": {"* * *": errors.RateLimited},
     "server-error": {"* * *": errors.ServerFailed},
@@ -98,7 +97,7 @@ FOR_EVER: dict[str, dict[str, type[ToolglotError]]] = {
 }
 
 
-def chosen(table: dict[str, Any], key: str, default: Any = None) -> Any:
+def look_up(table: dict[str, Any], key: str, default: Any = None) -> Any:
     for pattern, value in table.items():
         if all(wanted in ("*", word) for wanted, word in zip(pattern.split(), key.split(), strict=True)):
             return value
@@ -110,7 +109,7 @@ class Case(msgspec.Struct, frozen=True):
     profile: str
     live: bool
     second: bool
-    """Whether the fault is in the answer after the tools have run."""
+    """Whether the fault is in the reply after the tools have run."""
 
     @property
     def key(self) -> str:
@@ -120,8 +119,8 @@ class Case(msgspec.Struct, frozen=True):
         return f"{self.fault}-{self.key}".replace(" ", "-")
 
     @property
-    def ends(self) -> Ends:
-        return chosen(TABLE[self.fault], self.key)
+    def expected_end(self) -> Ends:
+        return look_up(TABLE[self.fault], self.key)
 
     def faults(self, times: int = 1) -> list[str]:
         return [*([""] if self.second else []), *[self.fault] * times]
@@ -136,8 +135,8 @@ CASES = [
 ]
 
 
-class Play:
-    """A run with a fault in it, and what came of it."""
+class FaultRun:
+    """A run with a fault, and its result."""
 
     def __init__(self, case: Case, engine: Engine, **config: Any) -> None:
         self.case, self.ran = case, list[str]()
@@ -160,14 +159,14 @@ class Play:
         except ToolglotError as e:
             self.error = e
 
-    def ended(self) -> Ends:
+    def actual_end(self) -> Ends:
         if self.error is not None:
             return type(self.error)
         assert self.result is not None
         return self.result.stop
 
-    async def goes_on(self) -> None:
-        """The next run works, and what was said before stands."""
+    async def check_next_run(self) -> None:
+        """The next run works, and the history is unchanged."""
         before = list(self.agent.conversation)
         assert [note for note in list_unpaired(before) if self.case.fault != "duplicate-ids"] == []
         result = await run_agent(self.agent, "say It works again.", live=self.case.live)
@@ -176,59 +175,59 @@ class Play:
         assert len({*self.ran}) == len(self.ran), "a tool ran twice"
 
 
-def check(play: Play, transport: RecordingTransport, *, real: bool = False) -> None:
-    """What a run with a fault must have come to. `real`: the network decides how much was seen before it broke."""
-    case, ends, requests = play.case, play.case.ends, len(transport.sent)
+def check(play: FaultRun, transport: RecordingTransport, *, real: bool = False) -> None:
+    """Check the end of a run with a fault. `real`: how much arrives before the fault depends on the network."""
+    case, expected_end, requests = play.case, play.case.expected_end, len(transport.sent)
     if real and case.live and case.fault in RACES and play.error is None:
-        ends = "retried"
-    if not isinstance(ends, str):
-        assert issubclass(type(play.error), ends), play.error
+        expected_end = "retried"
+    if not isinstance(expected_end, str):
+        assert issubclass(type(play.error), expected_end), play.error
         assert requests == 1 + case.second
-        assert sorted(play.ran) == (BOTH if case.second else [])
+        assert sorted(play.ran) == (CITIES if case.second else [])
         return
-    assert play.ended() == ("end" if ends == "retried" else ends), play.error
+    assert play.actual_end() == ("end" if expected_end == "retried" else expected_end), play.error
     assert play.result is not None
-    ran, kinds = chosen(TOOLS.get(case.fault, {}), case.key, (BOTH, [None, None]))
+    ran, kinds = look_up(TOOLS.get(case.fault, {}), case.key, (CITIES, [None, None]))
     assert sorted(play.ran) == ran
     results = [result for message in play.result.messages for result in message.results]
     assert [result.error_kind for result in results] == kinds
-    assert requests == play.result.iterations + (ends == "retried")
+    assert requests == play.result.iterations + (expected_end == "retried")
 
 
-def test_the_table_holds_every_fault() -> None:
+def test_the_table_has_every_fault() -> None:
     assert sorted(TABLE) == sorted(FAULTS)
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.fault not in STALLS], ids=str)
-def test_in_this_process(case: Case) -> None:
+def test_faults_in_process(case: Case) -> None:
     async def play() -> None:
         transport = RecordingTransport(SimulatedTransport(Simulator(faults=case.faults())))
-        scene = Play(case, make_engine(case.profile, transport, retry=QUICK, heal=True))
+        scene = FaultRun(case, make_engine(case.profile, transport, retry=QUICK, heal=True))
         await scene.run()
         check(scene, transport)
-        await scene.goes_on()
+        await scene.check_next_run()
         assert await check_every_profile(scene.agent.conversation) == []
 
     asyncio.run(play())
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.fault in STALLS], ids=str)
-def test_a_stall_ends_with_the_time_of_the_run(case: Case) -> None:
+def test_a_stall_ends_with_the_run_timeout(case: Case) -> None:
     async def play() -> None:
         transport = RecordingTransport(SimulatedTransport(Simulator(faults=case.faults())))
-        scene = Play(case, make_engine(case.profile, transport), run_timeout=PATIENCE)
+        scene = FaultRun(case, make_engine(case.profile, transport), run_timeout=WAIT)
         await scene.run()
-        assert scene.ended() == "budget"
-        assert sorted(scene.ran) == (BOTH if case.second else [])
-        await scene.goes_on()
+        assert scene.actual_end() == "budget"
+        assert sorted(scene.ran) == (CITIES if case.second else [])
+        await scene.check_next_run()
         assert await check_every_profile(scene.agent.conversation) == []
 
     asyncio.run(play())
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.second], ids=str)
-def test_over_real_connections(case: Case) -> None:
-    wait = PATIENCE if case.fault in STALLS else 30.0
+def test_faults_over_http(case: Case) -> None:
+    wait = WAIT if case.fault in STALLS else 30.0
 
     async def play() -> None:
         server = SimulatorServer(Simulator(faults=case.faults()))
@@ -241,31 +240,31 @@ def test_over_real_connections(case: Case) -> None:
                 transport=transport,
                 retry=QUICK,
             )
-            scene = Play(case, engine)
+            scene = FaultRun(case, engine)
             await scene.run()
             check(scene, transport, real=True)
-            await scene.goes_on()
+            await scene.check_next_run()
             await transport.close()
 
     asyncio.run(play())
 
 
-@pytest.mark.parametrize("fault", FOR_EVER)
+@pytest.mark.parametrize("fault", PERMANENT_ERRORS)
 @pytest.mark.parametrize("profile", WIRE_PROFILES)
 @pytest.mark.parametrize("live", [False, True])
 @pytest.mark.parametrize("second", [False, True])
-def test_a_fault_that_does_not_go_away(fault: str, profile: str, live: bool, second: bool) -> None:
+def test_permanent_faults(fault: str, profile: str, live: bool, second: bool) -> None:
     case = Case(fault, profile, live, second)
-    tries = 1 if case.ends != "retried" else 1 + QUICK.max_retries
+    tries = 1 if case.expected_end != "retried" else 1 + QUICK.max_retries
 
     async def play() -> None:
         transport = RecordingTransport(SimulatedTransport(Simulator(faults=case.faults(tries))))
-        scene = Play(case, make_engine(profile, transport, retry=QUICK, heal=True))
+        scene = FaultRun(case, make_engine(profile, transport, retry=QUICK, heal=True))
         await scene.run()
-        assert issubclass(type(scene.error), chosen(FOR_EVER[fault], case.key)), scene.ended()
+        assert issubclass(type(scene.error), look_up(PERMANENT_ERRORS[fault], case.key)), scene.actual_end()
         assert len(transport.sent) == tries + second
-        assert sorted(scene.ran) == (BOTH if second else [])
-        await scene.goes_on()
+        assert sorted(scene.ran) == (CITIES if second else [])
+        await scene.check_next_run()
         assert await check_every_profile(scene.agent.conversation) == []
 
     asyncio.run(play())
@@ -274,7 +273,7 @@ def test_a_fault_that_does_not_go_away(fault: str, profile: str, live: bool, sec
 # ---- calls that share an id, calls that never ran
 
 
-def twice(fault: str, profile: str, **options: Any) -> tuple[Orchestrator, list[str]]:
+def make_agent(fault: str, profile: str, **options: Any) -> tuple[Orchestrator, list[str]]:
     ran: list[str] = []
 
     @tool(**options)
@@ -288,17 +287,17 @@ def twice(fault: str, profile: str, **options: Any) -> tuple[Orchestrator, list[
 
 
 @pytest.mark.parametrize("profile", WIRE_PROFILES)
-def test_ids_that_came_twice_are_told_apart_in_the_conversation(profile: str) -> None:
-    agent, ran = twice("duplicate-ids", profile)
+def test_duplicate_ids_become_unique(profile: str) -> None:
+    agent, ran = make_agent("duplicate-ids", profile)
     asyncio.run(agent.run(PROMPT))
-    assert sorted(ran) == BOTH
+    assert sorted(ran) == CITIES
     assert list_unpaired(agent.conversation) == []
 
 
 @pytest.mark.parametrize("profile", WIRE_PROFILES)
-def test_an_approval_is_for_one_call_even_where_ids_came_twice(profile: str) -> None:
+def test_an_approval_is_for_one_of_two_calls_with_the_same_id(profile: str) -> None:
     async def play() -> list[str]:
-        agent, ran = twice("duplicate-ids", profile, approval=True)
+        agent, ran = make_agent("duplicate-ids", profile, approval=True)
         paused = await agent.run(PROMPT)
         assert [call.arguments for call in paused.pending] == [{"city": "Paris"}, {"city": "Rome"}]
         await agent.resume({paused.pending[0].id: "yes"})
@@ -308,15 +307,15 @@ def test_an_approval_is_for_one_call_even_where_ids_came_twice(profile: str) -> 
 
 
 @pytest.mark.parametrize("profile", WIRE_PROFILES)
-def test_a_call_that_was_cut_is_among_the_outcomes(profile: str) -> None:
-    agent, _ = twice("length", profile)
+def test_a_truncated_call_has_an_outcome(profile: str) -> None:
+    agent, _ = make_agent("length", profile)
     result = asyncio.run(agent.run(PROMPT))
     assert [(outcome.result.error_kind, outcome.ran) for outcome in result.outcomes] == [(None, True), ("truncated", False)]
 
 
-def test_a_call_that_was_refused_later_is_among_the_outcomes() -> None:
+def test_a_rejected_call_has_an_outcome() -> None:
     async def play() -> RunResult:
-        agent, _ = twice("", "anthropic", approval=True)
+        agent, _ = make_agent("", "anthropic", approval=True)
         paused = await agent.run(PROMPT)
         first, second = paused.pending
         return await agent.resume({first.id: "yes", second.id: "no"})
@@ -327,8 +326,8 @@ def test_a_call_that_was_refused_later_is_among_the_outcomes() -> None:
 
 @pytest.mark.parametrize("live", [False, True], ids=["whole", "live"])
 @pytest.mark.parametrize("profile", WIRE_PROFILES)
-def test_a_call_that_was_cut_is_never_run_not_even_early(profile: str, live: bool) -> None:
-    """Without its city the second call still looks whole: only the end of the reply tells that it was cut."""
+def test_a_truncated_call_never_runs(profile: str, live: bool) -> None:
+    """Without its city the second call still looks complete: only the end of the reply shows that it was truncated."""
 
     async def play() -> list[str]:
         ran: list[str] = []

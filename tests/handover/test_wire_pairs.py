@@ -1,8 +1,8 @@
-"""A conversation goes from one wire to another in the middle of a tool loop, and back.
+"""A conversation moves from one wire to another in the middle of a tool loop, and back.
 
-In it: thinking, parallel calls, an image in a result, a failed call, an interrupted call. Every ordered pair of the five wires
-(and of a Chat vendor that shows its reasoning), at five moments, streamed and whole. Laws: nobody refuses a request; whoever
-is asked is told every text, call and result; opaque state goes back to the one who made it, unchanged, and to nobody else.
+It has thinking, parallel calls, an image in a result, a failed call and an interrupted call. Every ordered pair of the five
+wires (and of a Chat vendor that shows its reasoning), at five moments, streamed and whole. Laws: no request is refused; every
+request has all texts, calls and results; opaque state goes back to its maker, unchanged, and to nobody else.
 """
 
 import asyncio
@@ -41,24 +41,24 @@ from .harness import (
 pytestmark = pytest.mark.untraced
 
 PNG = base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==")
-# what Google lets others say in place of a signature
-STAND_IN = base64.b64encode(b"skip_thought_signature_validator").decode()
-SIX = (*WIRE_PROFILES, "deepseek")
+# Google documents this for calls that Gemini did not make
+DUMMY_SIGNATURE = base64.b64encode(b"skip_thought_signature_validator").decode()
+PROFILES_WITH_REASONING = (*WIRE_PROFILES, "deepseek")
 MOMENTS = ("approval", "saved", "fallback", "answered", "cancelled")
 
 
-def thought(who: str, *calls: ToolCall, text: str = "") -> Reply:
-    said = (Text(text),) if text else ()
-    return Reply((Thinking(f"{who} thinks."), *said, *calls), "tools" if calls else "end")
+def make_thought(who: str, *calls: ToolCall, text: str = "") -> Reply:
+    texts = (Text(text),) if text else ()
+    return Reply((Thinking(f"{who} thinks."), *texts, *calls), "tools" if calls else "end")
 
 
 def script(moment: str) -> Script:
-    """Turns of all models, one after another."""
+    """The turns of all models, in order."""
     last = {"approval": "deploy", "saved": "deploy", "cancelled": "hang"}.get(moment, "add")
     return Script(
         (
-            thought("A", ToolCall("", "hang", {"name": "one"}), ToolCall("", "add", {"a": 1, "b": 1}), text="I begin."),
-            thought(
+            make_thought("A", ToolCall("", "hang", {"name": "one"}), ToolCall("", "add", {"a": 1, "b": 1}), text="I begin."),
+            make_thought(
                 "A again",
                 ToolCall("", "chart", {"of": "sales"}),
                 ToolCall("", "broken", {}),
@@ -66,19 +66,19 @@ def script(moment: str) -> Script:
                 ToolCall("", last, {"name": "two"} if last != "add" else {"a": 4, "b": 4}),
                 text="I look.",
             ),
-            thought("B", ToolCall("", "add", {"a": 5, "b": 6}), ToolCall("", "chart", {"of": "costs"}), text="I go on."),
-            thought("B again", text="B is done."),
-            thought("C", ToolCall("", "add", {"a": 7, "b": 8}), text="I take over."),
-            thought("C again", text="C is done."),
-            thought("A at last", ToolCall("", "add", {"a": 9, "b": 10})),
-            thought("A at the end", text="A is done."),
-            *(thought(f"turn {number}", text=f"Turn {number} is done.") for number in range(8, 12)),
+            make_thought("B", ToolCall("", "add", {"a": 5, "b": 6}), ToolCall("", "chart", {"of": "costs"}), text="I go on."),
+            make_thought("B again", text="B is done."),
+            make_thought("C", ToolCall("", "add", {"a": 7, "b": 8}), text="I take over."),
+            make_thought("C again", text="C is done."),
+            make_thought("A at last", ToolCall("", "add", {"a": 9, "b": 10})),
+            make_thought("A at the end", text="A is done."),
+            *(make_thought(f"turn {number}", text=f"Turn {number} is done.") for number in range(8, 12)),
         )
     )
 
 
 class Scene:
-    """A conversation and those who hold it."""
+    """A conversation, its tools, and the agent that holds it."""
 
     def __init__(self, first: str, moment: str, *, live: bool, fallback: str = "") -> None:
         faults = ["", "", "overloaded"] if moment == "fallback" else []
@@ -94,7 +94,7 @@ class Scene:
         async def hang(name: str) -> str:
             """Never comes back."""
             self.ran.append(f"hang {name}")
-            for _ in range(50):  # the calls beside it have come back by then
+            for _ in range(50):  # the parallel calls are finished by then
                 await asyncio.sleep(0)
             self.started.set()
             await asyncio.Event().wait()
@@ -129,8 +129,8 @@ class Scene:
     async def run(self, prompt: str) -> RunResult:
         return await run_agent(self.agent, prompt, live=self.live)
 
-    async def interrupted(self, prompt: str) -> None:
-        """A run that is cancelled while a tool runs."""
+    async def interrupt(self, prompt: str) -> None:
+        """Cancel a run while a tool is running."""
         self.started.clear()
         run = asyncio.create_task(self.run(prompt))
         await self.started.wait()
@@ -145,7 +145,7 @@ class Scene:
         return await self.agent.resume({pending: decision})
 
     def load(self, data: bytes, profile: str) -> None:
-        """As another process would."""
+        """Continue as another process would."""
         self.agent = Orchestrator.load(data, make_engine(profile, self.transport), **self.options)
         self.transport.watched = self.agent.conversation
 
@@ -153,9 +153,9 @@ class Scene:
         self.agent.switch(make_engine(profile, self.transport))
 
 
-async def handed_over(scene: Scene, second: str, moment: str) -> None:
-    """A is interrupted, begins anew, and B goes on in the middle of A's turn."""
-    await scene.interrupted("Start.")
+async def hand_over(scene: Scene, second: str, moment: str) -> None:
+    """A is interrupted and starts again; B continues in the middle of A's turn."""
+    await scene.interrupt("Start.")
     match moment:
         case "approval":
             result = await scene.run("Now properly.")
@@ -170,7 +170,7 @@ async def handed_over(scene: Scene, second: str, moment: str) -> None:
         case "fallback":
             result = await scene.run("Now properly.")
         case "cancelled":
-            await scene.interrupted("Now properly.")
+            await scene.interrupt("Now properly.")
             scene.switch(second)
             result = await scene.run("Go on.")
         case _:
@@ -180,36 +180,36 @@ async def handed_over(scene: Scene, second: str, moment: str) -> None:
     assert result.stop == "end"
 
 
-class Told(msgspec.Struct):
+class Playback(msgspec.Struct):
     sent: list[SentRequest]
     conversation: list[Message]
     ran: list[str]
     elsewhere: list[str]
 
 
-@lru_cache(maxsize=1)  # the tests of a scene come one after another
-def there_and_back(path: tuple[str, ...], moment: str, live: bool) -> Told:
-    """A conversation along a path of profiles."""
+@lru_cache(maxsize=1)  # the tests of a scene run in sequence
+def play_path(path: tuple[str, ...], moment: str, live: bool) -> Playback:
+    """Play a conversation along a path of profiles."""
 
-    async def play() -> Told:
+    async def play() -> Playback:
         first, second, *others = path
         scene = Scene(first, moment, live=live, fallback=second if moment == "fallback" else "")
-        await handed_over(scene, second, moment)
+        await hand_over(scene, second, moment)
         for number, profile in enumerate(others):
             scene.switch(profile)
             assert (await scene.run(f"Your turn, number {number}.")).stop == "end"
         conversation = scene.agent.conversation
         elsewhere = [] if live else await check_every_profile(conversation)
-        return Told(scene.transport.sent, list(conversation), scene.ran, elsewhere)
+        return Playback(scene.transport.sent, list(conversation), scene.ran, elsewhere)
 
     return asyncio.run(play())
 
 
-# ---- what a request holds
+# ---- what is in a request
 
 
-def state_in(sent: SentRequest) -> list[tuple[str, str]]:
-    """The opaque state in a body, in order."""
+def sent_state(sent: SentRequest) -> list[tuple[str, str]]:
+    """Return the opaque state in a body, in order."""
     body = sent.body
     match sent.profile.wire:
         case "anthropic-messages":
@@ -221,7 +221,7 @@ def state_in(sent: SentRequest) -> list[tuple[str, str]]:
         case "gemini":
             parts = [part for content in body["contents"] for part in content["parts"] if "functionCall" in part]
             signed = [(part["functionCall"]["name"], part.get("thoughtSignature", "")) for part in parts]
-            return [pair for pair in signed if pair[1] not in ("", STAND_IN)]
+            return [pair for pair in signed if pair[1] not in ("", DUMMY_SIGNATURE)]
         case "ollama-chat":
             return [("", m["thinking"]) for m in body["messages"] if m.get("thinking")]
         case _:
@@ -233,9 +233,9 @@ def _summary(item: Doc) -> str:
     return "".join(part["text"] for part in item["summary"])
 
 
-def state_of(sent: SentRequest) -> list[tuple[str, str]]:
-    """The opaque state that the one who is asked has made itself."""
-    profile, found = sent.profile, list[tuple[str, str]]()
+def own_state(sent: SentRequest) -> list[tuple[str, str]]:
+    """Return the opaque state that the target itself made."""
+    profile, playback = sent.profile, list[tuple[str, str]]()
     own = [
         m
         for m in sent.conversation
@@ -244,17 +244,17 @@ def state_of(sent: SentRequest) -> list[tuple[str, str]]:
     for block in (block for message in own for block in message.blocks):
         state: Doc = getattr(block, "opaque", None) or {}
         if profile.wire == "gemini":
-            found += (
+            playback += (
                 [(block.name, state["thoughtSignature"])] if isinstance(block, ToolCall) and "thoughtSignature" in state else []
             )
         elif isinstance(block, Thinking):
             key = {"anthropic-messages": "signature", "openai-responses": "encrypted_content"}.get(profile.wire, "")
-            found.append((block.text, state[key]) if key else ("", block.text))
-    return found
+            playback.append((block.text, state[key]) if key else ("", block.text))
+    return playback
 
 
-def untold(sent: SentRequest) -> list[str]:
-    """What the conversation holds and the request does not."""
+def missing_content(sent: SentRequest) -> list[str]:
+    """Return what the conversation has and the request lacks."""
     told, said = sent.history, sent.conversation
     calls = [(call.name, call.arguments) for message in told for call in message.calls]
     wanted = [(call.name, call.arguments) for message in said for call in message.calls]
@@ -287,8 +287,8 @@ def images(messages: Any) -> int:
     return sum(isinstance(block, Media) and block.data == base64.b64encode(PNG).decode() for block in [*blocks, *inside])
 
 
-def bound_in(wire: str, body: Doc, *, answer: bool) -> list[Any]:
-    """What a provider wants back as it made it: the items of an answer, or of a history, that carry state or make a call."""
+def bound_items(wire: str, body: Doc, *, answer: bool) -> list[Any]:
+    """Return the items of a reply, or of a history, that must come back unchanged: those with state, and calls."""
     match wire:
         case "anthropic-messages":
             messages = [body] if answer else body["messages"]
@@ -311,23 +311,23 @@ def bound_in(wire: str, body: Doc, *, answer: bool) -> list[Any]:
 Path = tuple[str, ...]
 PAIRS = [
     pytest.param(((first, second, first), moment, live), id=f"{first}-{second}-{moment}-{'streamed' if live else 'whole'}")
-    for first, second in permutations(SIX, 2)
+    for first, second in permutations(PROFILES_WITH_REASONING, 2)
     for moment in MOMENTS
     for live in (False, True)
 ]
-# each wire once in every place, with its neighbours and with those after them
-WAYS = [
+# each wire once in every position, with two orders of the others
+PATHS = [
     (WIRE_PROFILES[at], WIRE_PROFILES[(at + step) % 5], WIRE_PROFILES[(at + 2 * step) % 5], WIRE_PROFILES[at])
     for at in range(5)
     for step in (1, 2)
 ]
 TRIPLES = [
     pytest.param((way, moment, live), id=f"{'-'.join(way)}-{moment}-{'streamed' if live else 'whole'}")
-    for way in WAYS
+    for way in PATHS
     for moment, live in (("approval", True), ("fallback", False), ("cancelled", True))
 ]
-# vendors that speak one wire and do not share their state, and those with rules of their own
-KIN = [
+# vendors of one wire that do not share their state, and those with special rules
+SAME_WIRE = [
     pytest.param((path, moment, live), id=f"{'-'.join(path)}-{moment}-{'streamed' if live else 'whole'}")
     for path in (
         ("gemini", "vertex", "gemini"),
@@ -341,85 +341,86 @@ KIN = [
 ]
 
 
-def refused_or_led_astray(path: Path, moment: str, found: Told) -> list[Any]:
-    failed = [at for at, one in enumerate(found.sent) if one.status != 200]
-    asked = [one.profile.id for one in found.sent]
-    went = [asked[0], *(new for old, new in pairwise(asked) if new != old)]
-    return [] if (failed, went) == ([2] if moment == "fallback" else [], list(path)) else [failed, went]
+def wrong_requests(path: Path, moment: str, playback: Playback) -> list[Any]:
+    failed = [index for index, sent in enumerate(playback.sent) if sent.status != 200]
+    targets = [sent.profile.id for sent in playback.sent]
+    visited = [targets[0], *(new for old, new in pairwise(targets) if new != old)]
+    return [] if (failed, visited) == ([2] if moment == "fallback" else [], list(path)) else [failed, visited]
 
 
-def not_told(path: Path, moment: str, found: Told) -> list[Any]:
-    return [(at, wrong) for at, one in enumerate(found.sent) if (wrong := untold(one))]
+def incomplete_requests(path: Path, moment: str, playback: Playback) -> list[Any]:
+    return [(index, missing) for index, sent in enumerate(playback.sent) if (missing := missing_content(sent))]
 
 
-def state_astray(path: Path, moment: str, found: Told) -> list[Any]:
-    """State goes back to its maker and to nobody else; some show no reasoning at all."""
+def misplaced_state(path: Path, moment: str, playback: Playback) -> list[Any]:
+    """State goes back to its maker and to nobody else; some models show no reasoning."""
     is_shown = path[-1] not in ("openai-chat", "azure-chat", "mistral")
-    wrong = [(at, state_in(one), state_of(one)) for at, one in enumerate(found.sent) if state_in(one) != state_of(one)]
-    return [*wrong, *([] if bool(state_in(found.sent[-1])) is is_shown else ["the last"])]
+    pairs = [(index, sent_state(sent), own_state(sent)) for index, sent in enumerate(playback.sent)]
+    wrong: list[Any] = [(index, actual, expected) for index, actual, expected in pairs if actual != expected]
+    return [*wrong, *([] if bool(sent_state(playback.sent[-1])) is is_shown else ["the last"])]
 
 
-def not_valid_everywhere(path: Path, moment: str, found: Told) -> list[Any]:
-    return [*list_unpaired(found.conversation), *found.elsewhere]
+def invalid_elsewhere(path: Path, moment: str, playback: Playback) -> list[Any]:
+    return [*list_unpaired(playback.conversation), *playback.elsewhere]
 
 
-def ran_twice(path: Path, moment: str, found: Told) -> list[Any]:
-    return [name for name, times in Counter(found.ran).items() if times > 1]
+def repeated_calls(path: Path, moment: str, playback: Playback) -> list[Any]:
+    return [name for name, times in Counter(playback.ran).items() if times > 1]
 
 
-def interrupted_untold(path: Path, moment: str, found: Told) -> list[Any]:
-    kinds = [[result.error_kind for result in message.results] for message in found.conversation if message.results]
+def missing_interruptions(path: Path, moment: str, playback: Playback) -> list[Any]:
+    kinds = [[result.error_kind for result in message.results] for message in playback.conversation if message.results]
     last = "interrupted" if moment == "cancelled" else None
     return [] if kinds[:2] == [["interrupted", None], [None, "execution", None, last]] else [kinds]
 
 
-def came_back_otherwise(path: Path, moment: str, found: Told) -> list[Any]:
-    """What a provider made comes back as it was; looked at where answers are whole."""
-    made: dict[str, list[Any]] = {}
-    wrong: list[Any] = []
-    for one in found.sent:
-        wire, profile = one.profile.wire, one.profile.id
-        held = bound_in(wire, one.body, answer=False)
-        wrong += [item for item in made.get(profile, []) if item not in held]
-        if one.status == 200:
-            made.setdefault(profile, []).extend(bound_in(wire, loads_object(bytes(one.answer)), answer=True))
-    return wrong if made[path[0]] else ["nothing was made"]
+def altered_items(path: Path, moment: str, playback: Playback) -> list[Any]:
+    """Items come back as the provider made them; checked on replies that are not streamed."""
+    made_by: dict[str, list[Any]] = {}
+    altered: list[Any] = []
+    for sent in playback.sent:
+        wire, profile = sent.profile.wire, sent.profile.id
+        present = bound_items(wire, sent.body, answer=False)
+        altered += [item for item in made_by.get(profile, []) if item not in present]
+        if sent.status == 200:
+            made_by.setdefault(profile, []).extend(bound_items(wire, loads_object(bytes(sent.answer)), answer=True))
+    return altered if made_by[path[0]] else ["no items"]
 
 
-LAWS = (refused_or_led_astray, not_told, state_astray, not_valid_everywhere, ran_twice, interrupted_untold)
+LAWS = (wrong_requests, incomplete_requests, misplaced_state, invalid_elsewhere, repeated_calls, missing_interruptions)
 
 
-@pytest.fixture(scope="module", params=[*PAIRS, *TRIPLES, *KIN])
-def played_scene(request: pytest.FixtureRequest) -> tuple[Path, str, bool, Told]:
+@pytest.fixture(scope="module", params=[*PAIRS, *TRIPLES, *SAME_WIRE])
+def played_scene(request: pytest.FixtureRequest) -> tuple[Path, str, bool, Playback]:
     path, moment, live = request.param
-    return path, moment, live, there_and_back(path, moment, live)
+    return path, moment, live, play_path(path, moment, live)
 
 
-def test_a_hand_over_keeps_all_laws(played_scene: tuple[Path, str, bool, Told]) -> None:
-    path, moment, live, found = played_scene
-    laws = LAWS if live else (*LAWS, came_back_otherwise)
-    assert {law.__name__: wrong for law in laws if (wrong := law(path, moment, found))} == {}
+def test_handovers_keep_all_laws(played_scene: tuple[Path, str, bool, Playback]) -> None:
+    path, moment, live, playback = played_scene
+    laws = LAWS if live else (*LAWS, altered_items)
+    assert {law.__name__: wrong for law in laws if (wrong := law(path, moment, playback))} == {}
 
 
 @needs_referee
-def test_the_referee_accepts_every_request(played_scene: tuple[Path, str, bool, Told]) -> None:
-    assert [said for one in played_scene[3].sent for said in referee_errors(one)] == []
+def test_the_referee_accepts_every_request(played_scene: tuple[Path, str, bool, Playback]) -> None:
+    assert [error for sent in played_scene[3].sent for error in referee_errors(sent)] == []
 
 
-def test_a_picture_that_the_next_model_cannot_see_is_a_loss() -> None:
+def test_an_image_that_the_next_model_cannot_see_is_a_loss() -> None:
     async def play() -> list[str]:
         scene = Scene("anthropic", "answered", live=False)
-        await scene.interrupted("Start.")
+        await scene.interrupt("Start.")
         assert (await scene.run("Now properly.")).losses == ()
         scene.switch("deepseek")
         return [loss.subject for loss in (await scene.run("Go on.")).losses]
 
-    assert any("image" in what for what in asyncio.run(play()))
+    assert any("image" in subject for subject in asyncio.run(play()))
 
 
-# ---- the judges can say no
+# ---- the laws can fail
 
-MANGLED: dict[str, tuple[bytes, bytes]] = {
+CHANGES: dict[str, tuple[bytes, bytes]] = {
     "a text": (b'"text":"I go on."', b'"text":"I go."'),
     "a call": (b'"input":{"of":"costs"}', b'"input":{"of":"cats"}'),
     "a result": (b'"content":"11"', b'"content":"12"'),
@@ -428,41 +429,41 @@ MANGLED: dict[str, tuple[bytes, bytes]] = {
 }
 
 
-@pytest.mark.parametrize("what", MANGLED)
-def test_the_judge_sees_what_is_missing(what: str) -> None:
-    sent = there_and_back(("anthropic", "ollama", "anthropic"), "approval", False).sent[-1]
-    assert untold(sent) == []
-    assert untold(mangled(sent, *MANGLED[what])) != []
+@pytest.mark.parametrize("change", CHANGES)
+def test_missing_content_is_detected(change: str) -> None:
+    sent = play_path(("anthropic", "ollama", "anthropic"), "approval", False).sent[-1]
+    assert missing_content(sent) == []
+    assert missing_content(mangle(sent, *CHANGES[change])) != []
 
 
-def test_the_judge_sees_state_that_is_missing() -> None:
-    sent = there_and_back(("anthropic", "ollama", "anthropic"), "approval", False).sent[-1]
-    assert state_in(mangled(sent, b'"signature":"', b'"signature":"x')) != state_of(sent)
+def test_altered_state_is_detected() -> None:
+    sent = play_path(("anthropic", "ollama", "anthropic"), "approval", False).sent[-1]
+    assert sent_state(mangle(sent, b'"signature":"', b'"signature":"x')) != own_state(sent)
 
 
-SPOILT: dict[str, Callable[[Told], object]] = {
-    "refused_or_led_astray": lambda found: found.sent.pop(0),
-    "not_told": lambda found: found.sent.append(mangled(found.sent.pop(), *MANGLED["a result"])),
-    "state_astray": lambda found: found.sent.append(mangled(found.sent.pop(), b'"signature":"', b'"signature":"x')),
-    "not_valid_everywhere": lambda found: found.conversation.pop(2),
-    "ran_twice": lambda found: found.ran.append(found.ran[0]),
-    "interrupted_untold": lambda found: found.conversation.clear(),
-    "came_back_otherwise": lambda found: found.sent.append(mangled(found.sent.pop(), b'"input":{"a":2', b'"input":{"a":3')),
+VIOLATIONS: dict[str, Callable[[Playback], object]] = {
+    "wrong_requests": lambda playback: playback.sent.pop(0),
+    "incomplete_requests": lambda playback: playback.sent.append(mangle(playback.sent.pop(), *CHANGES["a result"])),
+    "misplaced_state": lambda playback: playback.sent.append(mangle(playback.sent.pop(), b'"signature":"', b'"signature":"x')),
+    "invalid_elsewhere": lambda playback: playback.conversation.pop(2),
+    "repeated_calls": lambda playback: playback.ran.append(playback.ran[0]),
+    "missing_interruptions": lambda playback: playback.conversation.clear(),
+    "altered_items": lambda playback: playback.sent.append(mangle(playback.sent.pop(), b'"input":{"a":2', b'"input":{"a":3')),
 }
 
 
-def test_each_law_can_say_no() -> None:
-    assert [*SPOILT] == [law.__name__ for law in (*LAWS, came_back_otherwise)]
+def test_each_law_can_fail() -> None:
+    assert [*VIOLATIONS] == [law.__name__ for law in (*LAWS, altered_items)]
     path, moment = ("anthropic", "ollama", "anthropic"), "fallback"
-    for law in (*LAWS, came_back_otherwise):
-        found = there_and_back(path, moment, False)
-        spoilt = Told([*found.sent], [*found.conversation], [*found.ran], [*found.elsewhere])
-        assert law(path, moment, spoilt) == []
-        SPOILT[law.__name__](spoilt)
-        assert law(path, moment, spoilt) != [], law.__name__
+    for law in (*LAWS, altered_items):
+        playback = play_path(path, moment, False)
+        damaged = Playback([*playback.sent], [*playback.conversation], [*playback.ran], [*playback.elsewhere])
+        assert law(path, moment, damaged) == []
+        VIOLATIONS[law.__name__](damaged)
+        assert law(path, moment, damaged) != [], law.__name__
 
 
-def mangled(sent: SentRequest, old: bytes, new: bytes) -> SentRequest:
+def mangle(sent: SentRequest, old: bytes, new: bytes) -> SentRequest:
     body = sent.request.body
     assert old in body
     return msgspec.structs.replace(sent, request=msgspec.structs.replace(sent.request, body=body.replace(old, new, 1)))

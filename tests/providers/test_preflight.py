@@ -49,7 +49,7 @@ def test_limits(profile: Profile, given: list[ToolDefinition], body: Any, proble
     assert preflight(given, profile, body) == problems
 
 
-def test_a_problem_is_a_sentence_and_an_error_that_names_the_limit() -> None:
+def test_a_problem_as_text_and_as_an_error() -> None:
     problem = Problem("t", "length of the description", 6, 5)
     assert str(problem) == "tool 't': length of the description is 6, the limit is 5"
     error = problem.to_error(SHORT)
@@ -58,7 +58,7 @@ def test_a_problem_is_a_sentence_and_an_error_that_names_the_limit() -> None:
     assert str(Problem("", "number of tools", 3, 2).to_error(SHORT)) == "number of tools is 3, over the limit of Short: 2"
 
 
-def test_one_bad_tool_is_left_out_and_the_rest_is_sent() -> None:
+def test_refused_tools_are_dropped() -> None:
     kept, losses = drop_refused_tools([ToolDefinition("long", "abcdef"), *tools(3)], SHORT)
     assert [tool.name for tool in kept] == ["t0", "t1"]
     assert [loss.subject for loss in losses] == ["tool 'long'", "tool 't2'"]
@@ -66,5 +66,5 @@ def test_one_bad_tool_is_left_out_and_the_rest_is_sent() -> None:
     assert "at most 2 tools" in losses[1].reason
 
 
-def test_nothing_is_left_out_where_nothing_is_wrong() -> None:
+def test_accepted_tools_are_kept() -> None:
     assert drop_refused_tools(tools(3), resolve_profile("anthropic")) == (tools(3), [])

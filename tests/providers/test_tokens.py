@@ -45,47 +45,47 @@ class TestText:
         ("😀" * 4, 6, 6),
         ("\ud800", 1, 1),
     ])  # fmt: skip
-    def test_of_every_script(self, text: str, tokens: int, dense: int) -> None:
+    def test_scripts(self, text: str, tokens: int, dense: int) -> None:
         assert (estimate_text(text), estimate_text(text, is_code=True)) == (tokens, dense)
 
-    def test_of_a_page_of_english_is_near_the_truth(self) -> None:
+    def test_english_estimate_is_close(self) -> None:
         """The words and the points are what any tokenizer makes at least."""
         words = len(ENGLISH.split()) + ENGLISH.count(",") + ENGLISH.count(".")
         assert words * 0.8 < estimate_text(ENGLISH) < words * 1.5
 
     @given(TEXTS)
-    def test_some_text_is_some_tokens_and_never_more_than_its_bytes(self, text: str) -> None:
+    def test_tokens_are_between_one_and_the_bytes(self, text: str) -> None:
         tokens = estimate_text(text)
         assert bool(tokens) == bool(text)
         assert tokens <= estimate_text(text, is_code=True) <= len(text.encode("utf-8", "surrogatepass"))
 
     @given(TEXTS, TEXTS)
-    def test_parts_are_about_as_long_as_the_whole(self, one: str, other: str) -> None:
+    def test_parts_add_up_to_the_whole(self, one: str, other: str) -> None:
         apart = estimate_text(one) + estimate_text(other)
         assert apart - 2 <= estimate_text(one + other) <= apart + 1
 
 
 class TestMessages:
     @pytest.mark.parametrize(("block", "kind", "tokens"), BLOCKS.values(), ids=BLOCKS)
-    def test_of_every_block(self, block: Any, kind: str, tokens: int) -> None:
+    def test_blocks(self, block: Any, kind: str, tokens: int) -> None:
         message = Message("user", (block,))
         assert estimate_message(message) == 4 + tokens
         assert estimate_by_kind(message) == {kind: 4 + tokens}
 
-    def test_of_a_block_of_no_known_kind(self) -> None:
+    def test_unknown_block(self) -> None:
         stranger: Any = "a string is no block"
         assert estimate_by_kind(Message("user", (stranger,))) == {"other": 4}
 
-    def test_a_message_without_blocks_still_is_one(self) -> None:
+    def test_an_empty_message_has_overhead(self) -> None:
         empty = Message("assistant", ())
         assert (estimate_message(empty), estimate_by_kind(empty)) == (4, {"text": 4})
 
     @given(st.lists(st.sampled_from([block for block, _, _ in BLOCKS.values()]), max_size=6))
-    def test_the_kinds_add_up_to_the_message(self, blocks: list[Any]) -> None:
+    def test_kinds_add_up_to_the_message(self, blocks: list[Any]) -> None:
         message = Message("assistant", tuple(blocks))
         assert sum(estimate_by_kind(message).values()) == estimate_message(message)
 
-    def test_the_speaker_does_not_matter(self) -> None:
+    def test_roles_do_not_matter(self) -> None:
         result = ToolResult("c", (Text("words"),))
         assert estimate_message(user("words")) == estimate_message(assistant("words"))
         assert estimate_message(tool_results(result)) == estimate_message(Message("user", (result,)))
@@ -97,10 +97,10 @@ class TestTools:
         (ToolDefinition("name", "d" * 40), 8 + 1 + 10),
         (ToolDefinition("name", "", {"type": "object"}), 8 + 1 + 5),
     ])  # fmt: skip
-    def test_of_a_tool(self, tool: ToolDefinition, tokens: int) -> None:
+    def test_tool(self, tool: ToolDefinition, tokens: int) -> None:
         assert estimate_tool(tool) == tokens
 
-    def test_a_longer_schema_is_more(self) -> None:
+    def test_a_longer_schema_costs_more(self) -> None:
         schema: dict[str, Any] = {"type": "object", "properties": {f"p{n}": {"type": "string"} for n in range(20)}}
         assert estimate_tool(ToolDefinition("name", "", schema)) > 100
 
@@ -115,5 +115,5 @@ class TestTools:
     ("mixtral-8x7b", 1.1),
     ("mistral-large-latest", 1.1),
 ])  # fmt: skip
-def test_vendors_count_by_tokens_of_their_own(model: str, factor: float) -> None:
+def test_model_factors(model: str, factor: float) -> None:
     assert token_factor(model) == factor

@@ -15,7 +15,7 @@ ROWS = [(vendor, row) for vendor, rows in WINDOWS.items() for row in rows]
 
 
 @pytest.mark.parametrize(("vendor", "row"), ROWS, ids=[f"{vendor} {row.model}" for vendor, row in ROWS])
-def test_a_row_has_a_source_and_a_day_and_holds_together(vendor: str, row: Window) -> None:
+def test_rows_have_a_source_and_a_month(vendor: str, row: Window) -> None:
     assert row.source
     assert re.fullmatch(r"20\d\d-\d\d", row.as_of)
     assert row.model.startswith("^")
@@ -97,23 +97,23 @@ def test_a_row_has_a_source_and_a_day_and_holds_together(vendor: str, row: Windo
     ("openrouter", "qwen/qwen3-32b", None, None),
     ("openrouter", "gpt-5", None, None),
 ])  # fmt: skip
-def test_a_window_goes_into_the_limits(provider: str, model: str, context: int | None, answer: int | None) -> None:
+def test_windows_set_the_limits(provider: str, model: str, context: int | None, answer: int | None) -> None:
     limits = resolve_profile(provider, model).limits
     assert (limits.context, limits.answer) == (context, answer)
 
 
 @pytest.mark.parametrize("provider", ["ollama", "llama.cpp", "lmstudio", "vllm", "compatible", "copilot"])
 @pytest.mark.parametrize("model", ["gpt-4o", "claude-opus-5", "openai/gpt-5", "qwen3", ""])
-def test_servers_at_home_and_copilot_have_windows_of_their_own(provider: str, model: str) -> None:
+def test_local_servers_and_copilot_have_no_known_window(provider: str, model: str) -> None:
     assert resolve_profile(provider, model).limits.context is None
     assert find_window(provider, model) is None
 
 
-def test_without_a_model_no_window_is_known() -> None:
+def test_no_model_no_window() -> None:
     assert all(resolve_profile(id).limits.context is None for id in PROFILES)
 
 
-def test_other_limits_stay_as_they_are() -> None:
+def test_other_limits_are_unchanged() -> None:
     assert resolve_profile("openai-chat", "gpt-4o").limits.tools == PROFILES["openai-chat"].limits.tools
     assert resolve_profile("openrouter", "anthropic/claude-sonnet-4.5").limits.cache_marks == 4
 
@@ -144,10 +144,10 @@ def test_other_limits_stay_as_they_are() -> None:
     ("openrouter", "openai/gpt-5", None),
     ("compatible", "grok-4", None),
 ])  # fmt: skip
-def test_a_price_is_that_of_the_vendor_who_serves(provider: str, model: str, dollars: tuple[float, ...] | None) -> None:
+def test_prices_are_those_of_the_serving_vendor(provider: str, model: str, dollars: tuple[float, ...] | None) -> None:
     price = resolve_profile(provider, model).price
     assert (price and (price.input, price.cached, price.output)) == dollars
 
 
-def test_a_price_has_a_month() -> None:
+def test_prices_have_a_month() -> None:
     assert all(re.fullmatch(r"20\d\d-\d\d", price.as_of) for rows in PRICES.values() for _, price in rows)

@@ -43,29 +43,29 @@ SCHEMA: dict[str, Any] = {
     ({"city": "Paris", "tags": ["x", 7]}, ["$.tags[1]"]),
     ([], ["$"]),
 ])  # fmt: skip
-def test_what_is_wrong_and_where(arguments: Any, paths: list[str]) -> None:
+def test_issues_name_the_path(arguments: Any, paths: list[str]) -> None:
     assert [wrong.path for wrong in find_issues(arguments, SCHEMA)] == paths
 
 
-def test_words_for_the_model() -> None:
+def test_messages_for_the_model() -> None:
     (wrong,) = find_issues({"city": "paris"}, SCHEMA)
     assert str(wrong) == '$.city: "paris" does not match "^[A-Z]"'
     assert wrong == Issue("$.city", '"paris" does not match "^[A-Z]"')
 
 
 @pytest.mark.parametrize("schema", [None, {}])
-def test_no_schema_no_rules(schema: dict[str, Any] | None) -> None:
+def test_no_schema_allows_anything(schema: dict[str, Any] | None) -> None:
     assert find_issues({"anything": 1}, schema) == []
 
 
 @pytest.mark.parametrize("schema", [{"type": "nonsense"}, {"$ref": "#/$defs/nobody"}, {"$ref": "http://localhost:9/schema"}])
-def test_a_broken_schema_is_the_callers_mistake(schema: dict[str, Any]) -> None:
+def test_a_broken_schema_is_a_usage_error(schema: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match="not a JSON Schema"):
         find_issues({}, schema)
 
 
 @pytest.mark.parametrize("provider", ["gemini", "ollama", "anthropic", "openai-responses"])
-def test_a_rule_that_moved_into_the_description_still_holds(provider: str) -> None:
+def test_a_described_rule_is_still_enforced(provider: str) -> None:
     tool = ToolDefinition("look", "Looks.", SCHEMA, strict=True)
     sent = encode_request(Request("m", [user("hi")], (tool,)), resolve_profile(provider, "m"))
     assert any(loss.subject in ("format", "uniqueItems") for loss in sent.losses)
@@ -93,7 +93,7 @@ def test_a_rule_that_moved_into_the_description_still_holds(provider: str) -> No
     (None, "{'a': 1,}", {"a": 1}, ["' for a quote", "extra comma"]),
     (None, '"{\\"a\\":1}"', {"a": 1}, ["JSON inside a JSON string"]),
 ])  # fmt: skip
-def test_read(arguments: Any, raw: str | None, expected: Any, mends: list[str]) -> None:
+def test_read_arguments(arguments: Any, raw: str | None, expected: Any, mends: list[str]) -> None:
     found, repairs = read_arguments(ToolCall("1", "look", arguments, raw))
     assert found == expected
     assert [(repair.where, repair.reason) for repair in repairs] == [("look", mend) for mend in mends]
@@ -105,13 +105,13 @@ def test_read(arguments: Any, raw: str | None, expected: Any, mends: list[str]) 
     ("5", "expected a JSON object, got a number"),
     ("look it up", "not valid JSON"),
 ])  # fmt: skip
-def test_unreadable(raw: str, words: str) -> None:
+def test_unreadable_arguments(raw: str, words: str) -> None:
     with pytest.raises(InvalidArguments) as e:
         read_arguments(ToolCall("1", "look", None, raw))
     assert words in e.value.issues[0].message
 
 
-def test_mended_by_a_plain_schema() -> None:
+def test_repair_by_a_json_schema() -> None:
     binder = SchemaBinder(SCHEMA)
     assert binder.bind({"city": "Paris"}) == {"city": "Paris"}
     assert binder.bind({"city": 1}) is None
@@ -131,7 +131,7 @@ def test_a_closed_schema_refuses_other_names() -> None:
 # ---- words for the model
 
 
-def test_explain_tells_what_came_what_is_expected_and_an_example() -> None:
+def test_explanation_has_issues_parameters_and_an_example() -> None:
     tool = ToolDefinition("look", "Looks.", SCHEMA)
     assert explain_issues(tool, [Issue("$.city", "is missing"), Issue("$", "odd")]) == (
         "The call to look was not run because its arguments are invalid:\n"
@@ -144,14 +144,14 @@ def test_explain_tells_what_came_what_is_expected_and_an_example() -> None:
     assert explain_issues(tool, []).endswith('Example: {"city":"Rome"}')
 
 
-def test_explain_is_short() -> None:
+def test_explanation_is_short() -> None:
     tool = ToolDefinition("look", "Looks.", SCHEMA)
     text = explain_issues(tool, [Issue("$.x" * 500, "bad " * 500)] * 100)
     assert "- and 88 more" in text
     assert len(text) < 4000
 
 
-def test_explain_without_parameters() -> None:
+def test_explanation_without_parameters() -> None:
     assert "Parameters: none\nExample: {}" in explain_issues(ToolDefinition("look"), [])
 
 
@@ -165,7 +165,7 @@ def test_explain_without_parameters() -> None:
     ({}, "any"),
     (True, "any"),
 ])  # fmt: skip
-def test_brief(schema: Any, expected: str) -> None:
+def test_parameter_summary(schema: Any, expected: str) -> None:
     point = {"type": "object", "properties": {"x": {"type": "integer"}, "next": {}}}
     assert summarize_parameters({"properties": {"v": schema}, "$defs": {"P": point}}) == f"v ({expected})"
 
@@ -178,7 +178,7 @@ def test_brief(schema: Any, expected: str) -> None:
     {"const": 7}, {"type": "string", "format": "uri"}, {"anyOf": [{"$ref": "#/$defs/T"}, {"type": "null"}]},
     {"$ref": "#/$defs/T"}, {},
 ])  # fmt: skip
-def test_a_sample_is_right(schema: Any) -> None:
+def test_examples_are_valid(schema: Any) -> None:
     tree: dict[str, Any] = {
         "type": "object",
         "properties": {"v": {"type": "integer"}, "next": {"$ref": "#/$defs/T"}},
@@ -188,7 +188,7 @@ def test_a_sample_is_right(schema: Any) -> None:
     assert find_issues(make_example(whole), whole) == []
 
 
-def test_a_sample_of_endless_schemas_ends() -> None:
+def test_examples_of_recursive_schemas_end() -> None:
     endless: dict[str, Any] = {
         "$ref": "#/$defs/T",
         "$defs": {"T": {"type": "object", "properties": {"n": {"$ref": "#/$defs/T"}}, "required": ["n"]}},

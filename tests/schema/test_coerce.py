@@ -72,7 +72,7 @@ CASES: list[tuple[Any, Any, Any]] = [
 
 
 @pytest.mark.parametrize(("schema", "value", "expected"), CASES, ids=[f"{row[0]}-{row[1]!r:.20}" for row in CASES])
-def test_one_way_to_read_it(schema: Any, value: Any, expected: Any) -> None:
+def test_unambiguous_conversions(schema: Any, value: Any, expected: Any) -> None:
     whole: dict[str, Any] = {"type": "object", "properties": {"v": schema}, "required": ["v"]}
     found, notes = coerce({"v": value}, whole)
     if expected is SAME:
@@ -87,7 +87,7 @@ def test_one_way_to_read_it(schema: Any, value: Any, expected: Any) -> None:
         assert find_issues(found, whole) == []
 
 
-def test_each_change_is_named() -> None:
+def test_each_change_is_reported() -> None:
     whole: dict[str, Any] = {"type": "object", "properties": {"n": INTEGER, "points": {"type": "array", "items": POINT}}}
     found, notes = coerce({"N": "10", "points": {"x": 1, "y": None}}, whole)
     assert found == {"n": 10, "points": [{"x": 1}]}
@@ -107,7 +107,7 @@ def test_each_change_is_named() -> None:
     ({"path": 1}, {"path": 1}),
     ({"AB": 1}, {"AB": 1}),
 ])  # fmt: skip
-def test_names(given: dict[str, Any], expected: dict[str, Any]) -> None:
+def test_renames(given: dict[str, Any], expected: dict[str, Any]) -> None:
     named: dict[str, Any] = dict.fromkeys(("file_path", "ab", "a_b"), STRING)
     assert rename_arguments(given, {"properties": named})[0] == expected
 
@@ -125,7 +125,7 @@ def test_references_and_cycles() -> None:
     assert coerce(deep, tree)[0] == deep
 
 
-def test_branches_of_branches_end() -> None:
+def test_nested_unions_are_bounded() -> None:
     def branch(name: str) -> dict[str, Any]:
         return {"type": "object", "properties": {"next": {"$ref": "#/$defs/T"}}, "required": [name]}
 
@@ -145,7 +145,7 @@ def test_branches_of_branches_end() -> None:
     (2, {"const": 1}, False),
     (None, {"anyOf": [INTEGER, {"type": "null"}]}, True),
 ])  # fmt: skip
-def test_what_looks_right(value: Any, schema: dict[str, Any], expected: bool) -> None:
+def test_looks_like(value: Any, schema: dict[str, Any], expected: bool) -> None:
     assert looks_like(value, schema) is expected
 
 
@@ -182,7 +182,7 @@ SCHEMAS: Schemas = st.recursive(LEAF, larger, max_leaves=8)
 
 
 @given(JSON, SCHEMAS)
-def test_what_fits_is_not_touched_and_nothing_breaks(value: Any, schema: dict[str, Any]) -> None:
+def test_valid_values_are_not_touched(value: Any, schema: dict[str, Any]) -> None:
     found, notes = coerce(value, schema)
     if not notes or not find_issues(value, schema):
         assert notes == ()

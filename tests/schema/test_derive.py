@@ -147,7 +147,7 @@ NESTED: list[tuple[Any, Any, Any]] = [
 
 
 @pytest.mark.parametrize(("annotation", "sent", "value"), NESTED, ids=[str(row[0]) for row in NESTED])
-def test_values_with_parts(annotation: Any, sent: Any, value: Any) -> None:
+def test_structured_values(annotation: Any, sent: Any, value: Any) -> None:
     found = derive(of(annotation))
     assert found.bind({"x": sent}) == {"x": value}
     assert find_issues({"x": sent}, found.schema) == []
@@ -192,7 +192,7 @@ def test_defaults(annotation: Any, default: Any, expected: dict[str, Any]) -> No
     assert "required" not in found
 
 
-def test_the_functions_own_default_holds_and_a_fields_default_is_filled_in() -> None:
+def test_function_defaults_apply_and_field_defaults_are_added() -> None:
     assert derive(of(list[int], default=[1])).bind({}) == {}
     found = derive(of(list[int], default=Field(default_factory=list)))
     assert found.bind({}) == {"x": []}
@@ -221,7 +221,7 @@ def test_unannotated_is_any() -> None:
     assert derive(f).bind({"a": [None]}) == {"a": [None]}
 
 
-def test_any_name() -> None:
+def test_extra_names() -> None:
     def f(a: int, **more: int) -> None: ...
     def g(a: int, **more: Any) -> None: ...
 
@@ -233,7 +233,7 @@ def test_any_name() -> None:
     assert derive(g).bind({"a": 1, "b": "x"}) == {"a": 1, "b": "x"}
 
 
-def test_unpacked_names() -> None:
+def test_unpacked_typed_dict() -> None:
     def f(a: int, **more: Unpack[Shape]) -> None: ...
 
     assert list(schema(f)["properties"]) == ["a", "name", "sides"]
@@ -242,7 +242,7 @@ def test_unpacked_names() -> None:
 
 
 @pytest.mark.parametrize("annotation", [Hidden, Hidden | None, "Hidden", "Hidden | None", Annotated[Hidden, "x"]])
-def test_the_hidden_parameter(annotation: Any) -> None:
+def test_the_context_parameter(annotation: Any) -> None:
     def f(a: int, anything: Any = None) -> None: ...
 
     f.__annotations__["anything"] = annotation
@@ -251,7 +251,7 @@ def test_the_hidden_parameter(annotation: Any) -> None:
     assert found.context_parameter == "anything"
 
 
-def test_the_hidden_parameter_under_type_checking_only() -> None:
+def test_the_context_parameter_under_type_checking_only() -> None:
     names: dict[str, Any] = {}
     exec("def f(a: int, c: 'Hidden'): ...", names)
     assert derive(names["f"], context_type=Hidden).context_parameter == "c"
@@ -274,7 +274,7 @@ def test_internal_parameters_are_bound_but_not_shown() -> None:
     assert derived.bind({"path": "a"}) == {"path": "a"}
 
 
-def test_definitions_that_shown_parameters_use_stay() -> None:
+def test_definitions_used_by_shown_parameters_stay() -> None:
     def f(box: Box[Point], hidden: Annotated[Query | Point | None, Internal] = None) -> None: ...
 
     assert sorted(derive(f).schema["$defs"]) == ["Box_Point_", "Point"]
@@ -287,7 +287,7 @@ def test_an_internal_parameter_needs_a_default() -> None:
         derive(f)
 
 
-def test_text_annotations() -> None:
+def test_string_annotations() -> None:
     def f(point: "Point", local: "Any") -> None: ...
 
     f.__annotations__ |= {"local": "Local", "return": "Nobody"}
@@ -355,12 +355,12 @@ def odd(**more: socket.socket) -> None: ...
     (of("Nobody"), "parameter 'x' of f: its type 'Nobody' cannot be resolved"),
     (of("List["), "parameter 'x' of f: its type .* cannot be resolved"),
 ])  # fmt: skip
-def test_what_cannot_be_a_tool(function: Any, words: str) -> None:
+def test_functions_that_cannot_be_tools(function: Any, words: str) -> None:
     with pytest.raises(InvalidTool, match=words):
         derive(function)
 
 
-def test_two_parameters_of_one_name() -> None:
+def test_duplicate_aliases() -> None:
     def f(a: int, b: Annotated[int, Field(alias="a")]) -> None: ...
 
     with pytest.raises(InvalidTool, match="two of its parameters have the same name"):
@@ -381,7 +381,7 @@ def explode(value: Any) -> Any:
     (int | bool, "z", "$.x", "; or "),
     (Annotated[int, BeforeValidator(explode)], 1, "$", "KeyError"),
 ])  # fmt: skip
-def test_what_is_wrong_and_where(annotation: Any, sent: Any, path: str, words: str) -> None:
+def test_issues_name_the_path(annotation: Any, sent: Any, path: str, words: str) -> None:
     found = derive(of(annotation))
     assert found.bind({"x": sent}) is None
     wrong = next(wrong for wrong in found.find_issues({"x": sent}) if wrong.path == path)

@@ -52,7 +52,7 @@ def test_no_parameters_mean_no_arguments(schema: Any) -> None:
 
 
 @pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
-def test_at_least_one_of_goes_into_the_description(dialect: Dialect) -> None:
+def test_required_alternatives_are_described(dialect: Dialect) -> None:
     """dearlordylord/huly-mcp#66: 24 tools had a root anyOf only to say this."""
     schema = {
         "type": "object",
@@ -159,7 +159,7 @@ def test_odd_roots(schema: Any, losses: list[str], note: str | None) -> None:
     assert lowered.schema == NOTHING | ({"description": note} if note else {})
 
 
-def test_what_is_fine_stays_as_it_is() -> None:
+def test_legal_schemas_are_unchanged() -> None:
     schema: Any = {
         "$schema": "http://json-schema.org/draft-07/schema#",
         "properties": {
@@ -196,7 +196,7 @@ def tree(**more: Any) -> Any:
     }
 
 
-def test_recursion_stays_where_it_may() -> None:
+def test_recursion_is_kept_where_allowed() -> None:
     """pydantic/pydantic-ai#1598: recursive models must work on Gemini."""
     assert lower(tree(), OPENAI, tool_name="t") == LoweredSchema(tree())
     assert lower(tree(), GEMINI, tool_name="t") == LoweredSchema(tree())
@@ -208,7 +208,7 @@ def test_recursion_stays_where_it_may() -> None:
     }
 
 
-def test_recursion_is_cut_where_it_may_not_stay() -> None:
+def test_recursion_is_truncated_where_not_allowed() -> None:
     def last(schema: Any) -> Any:
         for _ in range(2):
             kids = schema["properties"]["kids"]
@@ -229,14 +229,14 @@ def test_recursion_is_cut_where_it_may_not_stay() -> None:
     assert last(strict.schema["$defs"]["Node"]) == OBJECT_TEXT
 
 
-def test_gemini_takes_a_cycle_only_through_what_may_be_left_out() -> None:
+def test_gemini_keeps_cycles_through_optional_properties_only() -> None:
     lowered = lower(tree(required=["v", "kids"]), GEMINI, tool_name="t")
     items = lowered.schema["$defs"]["Node"]["properties"]["kids"]["items"]
     assert items["properties"]["kids"] == {"type": "array", "items": {"type": "object"}}
     assert [loss.subject for loss in lowered.losses] == ["schema"]
 
 
-def test_what_stands_beside_a_reference() -> None:
+def test_siblings_of_a_reference() -> None:
     noted: Any = {
         "type": "object",
         "properties": {"a": {"$ref": "#/$defs/A", "description": "D."}},
@@ -272,7 +272,7 @@ def test_a_note_beside_a_recursive_reference_is_lost_on_gemini() -> None:
     "#/$defs/None", "https://example.com/s.json", "other.json#/a", "#/properties/x/description", "#none", "#/anyOf/7", "#None",
     "#/anyOf/" + "9" * 5000,
 ])  # fmt: skip
-def test_references_to_nothing(ref: str) -> None:
+def test_dangling_references(ref: str) -> None:
     for dialect in DIALECTS:
         got, losses = of({"$ref": ref, "type": "string"}, dialect, description="Root.", anyOf=[{}, {"required": ["x"]}])
         assert got == STRING
@@ -300,7 +300,7 @@ def test_references_of_all_kinds(ref: str, more: Any) -> None:
     assert losses == []
 
 
-def test_definitions_that_meet_keep_apart() -> None:
+def test_definitions_with_the_same_name() -> None:
     schema = {
         "type": "object",
         "properties": {
@@ -372,7 +372,7 @@ def test_objects_of_all_of() -> None:
 # ---- names
 
 
-def test_names_that_a_provider_does_not_take() -> None:
+def test_illegal_property_names() -> None:
     """beautyfree/appstore-connect-mcp#2; the top level only: decocms/studio#6874."""
     inner = {"type": "object", "properties": {"in/side": STRING}, "required": ["in/side"]}
     schema = {
@@ -424,14 +424,14 @@ def test_names_that_a_provider_does_not_take() -> None:
     ({"default": None, "const": None}, {"default": None, "const": None}, None),
     ({"exclusiveMinimum": True}, {}, None),
 ])  # fmt: skip
-def test_nonsense_is_dropped_and_named(schema: Any, wanted: Any, what: str | None) -> None:
+def test_nonsense_is_dropped_and_reported(schema: Any, wanted: Any, what: str | None) -> None:
     assert of(schema, ANTHROPIC) == (wanted, [what] if what else [])
 
 
 @pytest.mark.parametrize(
     "schema", ["text", [1], 5, {"a": object()}, {"a": float("nan")}, {"a": 10**5000}, {1: 2}, {"a": {"b"}}]
 )
-def test_what_is_no_schema_is_a_usage_error(schema: Any) -> None:
+def test_not_a_schema_is_a_usage_error(schema: Any) -> None:
     with pytest.raises(UsageError, match=r"(?i)schema"):
         lower(schema, OPENAI, tool_name="t")
 
@@ -482,7 +482,7 @@ def test_a_lowered_schema_can_be_stored() -> None:
     assert msgspec.json.decode(msgspec.json.encode(ways), type=tuple[Restoration, ...]) == ways
 
 
-def test_dialects_have_names_of_their_own() -> None:
+def test_dialect_names_are_unique() -> None:
     assert len({dialect.name for dialect in DIALECTS}) == len(DIALECTS)
     rows = [value for value in vars(dialects).values() if isinstance(value, Dialect)]
     assert sorted(rows, key=lambda row: row.name) == sorted(DIALECTS, key=lambda row: row.name)

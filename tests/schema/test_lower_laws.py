@@ -39,7 +39,7 @@ JSON = st.recursive(
 )
 
 
-def obeys(schema: Any, dialect: Dialect) -> LoweredSchema:
+def check_laws(schema: Any, dialect: Dialect) -> LoweredSchema:
     before = copy.deepcopy(schema)
     once = lower(schema, dialect, tool_name="t")
     assert schema == before, "the input was changed"
@@ -52,23 +52,23 @@ def obeys(schema: Any, dialect: Dialect) -> LoweredSchema:
 @pytest.mark.untraced
 @settings(deadline=None, derandomize=True, max_examples=150)
 @given(seed=SEEDS)
-def test_any_schema_becomes_legal_and_stays_so(seed: int) -> None:
+def test_any_schema_becomes_legal_and_lowering_is_idempotent(seed: int) -> None:
     schema = storm(Random(seed))
     for dialect in DIALECTS:
-        obeys(schema, dialect)
+        check_laws(schema, dialect)
 
 
 @settings(deadline=None, derandomize=True, max_examples=60)
 @given(schema=st.dictionaries(KEYS, JSON, max_size=4))
-def test_nonsense_becomes_legal_and_stays_so(schema: Any) -> None:
+def test_nonsense_becomes_legal_and_lowering_is_idempotent(schema: Any) -> None:
     for dialect in DIALECTS:
-        obeys(schema, dialect)
+        check_laws(schema, dialect)
 
 
 @pytest.mark.untraced
 @settings(deadline=None, derandomize=True, max_examples=120)
 @given(seed=SEEDS)
-def test_what_is_valid_for_the_lowered_schema_is_valid_for_the_original(seed: int) -> None:
+def test_restored_arguments_are_valid_for_the_original(seed: int) -> None:
     r = Random(seed)
     schema = fair_root(r)
     original = jsonschema_rs.Draft202012Validator(schema)
@@ -83,7 +83,7 @@ def test_what_is_valid_for_the_lowered_schema_is_valid_for_the_original(seed: in
 
 @settings(deadline=None, derandomize=True, max_examples=100)
 @given(seed=SEEDS, arguments=st.dictionaries(st.sampled_from(["a", "b", "c_d", "e", "key"]), JSON, max_size=3))
-def test_restore_bears_any_arguments(seed: int, arguments: dict[str, Any]) -> None:
+def test_restore_accepts_any_arguments(seed: int, arguments: dict[str, Any]) -> None:
     lowered = lower(fair_root(Random(seed)), OPENAI_STRICT, tool_name="t")
     before = copy.deepcopy(arguments)
     restore(arguments, lowered)
@@ -101,7 +101,7 @@ def nested(levels: int, *keys: str) -> Any:
     return {"type": "object", "properties": {"x": schema}}
 
 
-def laughs(levels: int, width: int, key: str) -> Any:
+def billion_laughs(levels: int, width: int, key: str) -> Any:
     """Each definition names the next one several times."""
     definitions: dict[str, Any] = {f"d{levels}": {"type": "object", "properties": {"z": {"type": "string"}}}}
     for i in range(levels):
@@ -116,7 +116,7 @@ def chain(length: int) -> Any:
     return {"type": "object", "properties": {"x": {"$ref": "#/$defs/d0"}}, "$defs": definitions}
 
 
-def everyone(count: int) -> Any:
+def complete_graph(count: int) -> Any:
     named = {f"p{j}": {"$ref": f"#/$defs/d{j}"} for j in range(count)}
     definitions = {f"d{i}": {"type": "object", "properties": named} for i in range(count)}
     return {"type": "object", "properties": {"x": {"$ref": "#/$defs/d0"}}, "$defs": definitions}
@@ -130,13 +130,13 @@ HOSTILE: dict[str, Any] = {
     "items in items": nested(150, "items"),
     "not in not": nested(150, "not"),
     "tuples in maps": nested(45, "prefixItems", "additionalProperties"),
-    "laughs in anyOf": laughs(30, 2, "anyOf"),
-    "laughs in allOf": laughs(30, 2, "allOf"),
-    "laughs in properties": laughs(30, 3, "properties"),
-    "wide laughs": laughs(4, 50, "properties"),
-    "laughs at the root": {**laughs(30, 2, "anyOf"), "anyOf": [{"$ref": "#/$defs/d0"}, {"$ref": "#/$defs/d1"}]},
+    "laughs in anyOf": billion_laughs(30, 2, "anyOf"),
+    "laughs in allOf": billion_laughs(30, 2, "allOf"),
+    "laughs in properties": billion_laughs(30, 3, "properties"),
+    "wide laughs": billion_laughs(4, 50, "properties"),
+    "laughs at the root": {**billion_laughs(30, 2, "anyOf"), "anyOf": [{"$ref": "#/$defs/d0"}, {"$ref": "#/$defs/d1"}]},
     "a chain": chain(1500),
-    "everyone knows everyone": everyone(20),
+    "everyone knows everyone": complete_graph(20),
     "an object that is its own alternative": {
         "properties": {"x": {"$ref": "#/$defs/A"}},
         "$defs": {"A": {"properties": {"p": {"$ref": "#/$defs/A"}}, "anyOf": [{"$ref": "#/$defs/A"}, {"required": ["p"]}]}},
@@ -153,9 +153,9 @@ HOSTILE: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_hostile_schemas_are_lowered_in_bounds(name: str) -> None:
+def test_hostile_schemas_are_bounded(name: str) -> None:
     for dialect in (OPENAI, ANTHROPIC_STRICT, OPENAI_STRICT, GEMINI, GEMINI_OPENAPI, COMPATIBLE_INLINE):  # one of each kind
-        lowered = obeys(HOSTILE[name], dialect)
+        lowered = check_laws(HOSTILE[name], dialect)
         size = sum(1 for _ in iter_nodes(HOSTILE[name]))
         assert sum(1 for _ in iter_nodes(lowered.schema)) <= 2 * (EXTRA_NODES + 2 * size)
 
@@ -174,6 +174,6 @@ def shared() -> Any:
 
 
 @pytest.mark.parametrize("make", [lambda: nested(10_000, "items"), cyclic, shared], ids=["deep", "cyclic", "shared"])
-def test_what_is_too_large_to_be_a_schema_is_a_usage_error(make: Any) -> None:
+def test_oversized_schemas_are_a_usage_error(make: Any) -> None:
     with pytest.raises(UsageError, match="more than 200 levels or 100000 values"):
         lower(make(), OPENAI, tool_name="t")

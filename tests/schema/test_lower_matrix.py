@@ -287,5 +287,5 @@ ROWS: list[tuple[str, list[Dialect], Any, Any, list[str]]] = [
         for dialect in some
     ],
 )
-def test_the_matrix(dialect: Dialect, schema: Any, wanted: Any, losses: list[str]) -> None:
+def test_keyword_in_dialect(dialect: Dialect, schema: Any, wanted: Any, losses: list[str]) -> None:
     assert lowered_property(schema, dialect) == (wanted, losses)

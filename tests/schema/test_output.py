@@ -73,7 +73,7 @@ GOOD: list[tuple[Any, Any, Any]] = [
 
 
 @pytest.mark.parametrize(("shape", "answer", "value"), GOOD)
-def test_a_good_answer_is_a_value_of_the_type(shape: Any, answer: Any, value: Any) -> None:
+def test_a_valid_answer_becomes_a_value(shape: Any, answer: Any, value: Any) -> None:
     found = OutputType(shape).validate(answer)
     assert found == value
     assert type(found) is type(value)
@@ -96,7 +96,7 @@ BAD: list[tuple[Any, Any, str]] = [
 
 
 @pytest.mark.parametrize(("shape", "answer", "where"), BAD)
-def test_a_bad_answer_is_told_where_it_is_wrong(shape: Any, answer: Any, where: str) -> None:
+def test_errors_name_the_path(shape: Any, answer: Any, where: str) -> None:
     with pytest.raises(ValueError, match=r": ") as caught:
         OutputType(shape).validate(answer)
     assert where in str(caught.value)
@@ -104,13 +104,13 @@ def test_a_bad_answer_is_told_where_it_is_wrong(shape: Any, answer: Any, where: 
     assert "\n" not in str(caught.value)
 
 
-def test_an_answer_with_many_faults_is_told_briefly() -> None:
+def test_many_errors_are_summarized() -> None:
     with pytest.raises(ValueError, match="0: ") as caught:
         OutputType(list[int]).validate(["x"] * 1000)
     assert len(str(caught.value)) < 1000
 
 
-def test_titles_of_pydantic_are_not_sent_and_those_of_fields_are() -> None:
+def test_generated_titles_are_removed() -> None:
     schema = OutputType(Entry).schema
     assert set(schema["properties"]) == {"title", "done"}
     assert "title" not in schema
@@ -118,7 +118,7 @@ def test_titles_of_pydantic_are_not_sent_and_those_of_fields_are() -> None:
     assert schema["required"] == ["title", "done"]
 
 
-def test_values_that_are_called_title_stay() -> None:
+def test_properties_called_title_stay() -> None:
     class Page(BaseModel):
         title: Literal["title", "x"] = "title"
         labels: dict[str, str] = {"title": "kept"}
@@ -146,7 +146,7 @@ class Odd:
 
 
 @pytest.mark.parametrize("shape", [Odd, "NoSuchType", 5])
-def test_a_type_that_cannot_be_a_shape_is_named(shape: Any) -> None:
+def test_unsupported_types_are_named(shape: Any) -> None:
     with pytest.raises(UsageError, match="cannot be an output type") as caught:
         OutputType(shape)
     assert "\n" not in str(caught.value)
@@ -159,6 +159,6 @@ def test_a_type_without_a_json_form_is_named() -> None:
         OutputType(Callable[[int], int])
 
 
-def test_pydantic_is_loaded_with_the_first_shape() -> None:
+def test_pydantic_is_imported_with_the_first_type() -> None:
     code = "import sys, toolglot.schema.output, toolglot.loop.orchestrator; print('pydantic' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"

@@ -41,17 +41,17 @@ def there_and_back(properties: Any, arguments: Any, dialect: Dialect = OPENAI_ST
     ({"x": {"type": "array", "prefixItems": [STRING, {}]}}, {"x": ["a", "1"]}, {"x": ["a", "1"]}),
     ({}, {"unknown": [{"key": 1}], "other": None}, {"unknown": [{"key": 1}], "other": None}),
 ])  # fmt: skip
-def test_back_from_openai_strict(properties: Any, arguments: Any, wanted: Any) -> None:
+def test_restore_from_openai_strict(properties: Any, arguments: Any, wanted: Any) -> None:
     assert there_and_back(properties, arguments) == wanted
 
 
-def test_back_through_recursion() -> None:
+def test_restore_recursion() -> None:
     arguments = {"tree": {"v": 1, "kids": [{"v": None, "kids": [{"v": 3, "kids": None}]}]}}
     wanted = {"tree": {"v": 1, "kids": [{"kids": [{"v": 3}]}]}}
     assert there_and_back({"tree": {"$ref": "#/$defs/Node"}}, arguments, defs={"Node": NODE}) == wanted
 
 
-def test_back_through_recursion_without_an_end() -> None:
+def test_restore_endless_recursion() -> None:
     deep: Any = {"v": None}
     for _ in range(500):
         deep = {"v": None, "kids": [deep]}
@@ -59,7 +59,7 @@ def test_back_through_recursion_without_an_end() -> None:
     assert "v" not in back["tree"]
 
 
-def test_back_through_the_branch_that_suits() -> None:
+def test_restore_uses_the_matching_branch() -> None:
     maps = {
         "type": "object",
         "properties": {"kind": {"const": "m"}, "m": {"additionalProperties": STRING}},
@@ -85,7 +85,7 @@ def test_back_through_the_branch_that_suits() -> None:
     assert there_and_back(properties, arguments, defs={"T": text}) == wanted
 
 
-def test_back_from_gemini() -> None:
+def test_restore_from_gemini() -> None:
     properties = {
         "pair": {
             "type": "array",
@@ -102,7 +102,7 @@ def test_back_from_gemini() -> None:
     assert there_and_back(union, {"x": None}, GEMINI_OPENAPI) == {"x": None}
 
 
-def test_back_from_other_names() -> None:
+def test_restore_names() -> None:
     properties = {"a b": STRING, "next": {"$ref": "#"}}
     assert there_and_back(properties, {"a_b": "x", "next": {"a_b": "y"}}, ANTHROPIC) == {"a b": "x", "next": {"a b": "y"}}
 
@@ -112,7 +112,7 @@ def test_nothing_to_restore() -> None:
     assert restore(arguments, lower({"properties": {"a": STRING}}, OPENAI, tool_name="t")) is arguments
 
 
-def test_ways_that_lead_nowhere() -> None:
+def test_restorations_without_a_target() -> None:
     lowered = LoweredSchema(
         {"properties": {"a": {"$ref": "#/$defs/None"}}},
         restorations=(Omit(("b",), "#/properties/b"), Pairs("#"), Rename({"a": "A"}, "#")),
@@ -154,7 +154,7 @@ def test_from_openapi(schema: Any, wanted: Any) -> None:
     assert from_openapi(read) == read
 
 
-def test_plain_json_schema_is_read_as_it_is() -> None:
+def test_plain_json_schema_is_unchanged() -> None:
     schema = {
         "$schema": "x",
         "type": ["object", "null"],
@@ -165,12 +165,12 @@ def test_plain_json_schema_is_read_as_it_is() -> None:
     assert from_openapi(schema) == schema
 
 
-def test_properties_come_in_the_order_that_is_said() -> None:
+def test_property_ordering() -> None:
     read = from_openapi({"properties": {"a": {}, "b": {}, "c": {}}, "propertyOrdering": ["c", "a"]})
     assert list(read["properties"]) == ["c", "a", "b"]
 
 
-def test_openapi_there_and_back() -> None:
+def test_openapi_round_trip() -> None:
     schema = {
         "type": "object",
         "properties": {"a": {"type": ["string", "null"], "enum": ["x", None]}, "b": {"type": "number", "minimum": 1}},

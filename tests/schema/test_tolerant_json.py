@@ -120,14 +120,14 @@ VALUES = st.recursive(
 
 
 @given(st.dictionaries(st.text(), VALUES) | st.lists(VALUES), st.booleans(), st.sampled_from([None, 2]))
-def test_right_json_is_read_as_it_is(value: Any, ascii: bool, indent: int | None) -> None:
+def test_valid_json_is_not_repaired(value: Any, ascii: bool, indent: int | None) -> None:
     text = json.dumps(value, ensure_ascii=ascii, indent=indent)
     assert tolerant_loads(text) == (value, ())
 
 
 @pytest.mark.untraced
 @given(st.dictionaries(st.text(min_size=1), VALUES, min_size=1))
-def test_what_surrounds_json_does_not_change_it(value: dict[str, Any]) -> None:
+def test_surrounding_text_is_ignored(value: dict[str, Any]) -> None:
     text = json.dumps(value)
     for around in (
         f"```json\n{text}\n```",

@@ -119,7 +119,7 @@ REQUESTS: dict[str, Request] = {
 
 @pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("name", REQUESTS)
-def test_taken(name: str, profile: str) -> None:
+def test_encoded_requests_are_accepted(name: str, profile: str) -> None:
     target = resolve_profile(profile, pick_model(profile))
     body = {**encode_request(replace(REQUESTS[name], model=target.model), target).body, **target.defaults}
     for stream in (False, True):

@@ -36,17 +36,17 @@ REFUSED: dict[str, dict[str, tuple[type[ToolglotError], int]]] = {
 }
 
 
-def answered(profile: str, fault: str, *, stream: bool, prompt: str = PROMPT) -> SimulatedResponse:
+def get_response(profile: str, fault: str, *, stream: bool, prompt: str = PROMPT) -> SimulatedResponse:
     target = resolve_profile(profile, pick_model(profile))
     body = encode_body(target, [user(prompt)], stream=stream, tools=(WEATHER, ADD))
     return post(Simulator(faults=[fault]), target, body, stream=stream)
 
 
 def reply_of(profile: str, fault: str, *, stream: bool) -> Reply:
-    return read_reply(resolve_profile(profile, pick_model(profile)), answered(profile, fault, stream=stream), stream=stream)
+    return read_reply(resolve_profile(profile, pick_model(profile)), get_response(profile, fault, stream=stream), stream=stream)
 
 
-def partly(profile: str, answer: SimulatedResponse, *, stream: bool) -> tuple[list[Any], ToolglotError | None]:
+def read_partly(profile: str, answer: SimulatedResponse, *, stream: bool) -> tuple[list[Any], ToolglotError | None]:
     """The events that came, and how it ended, for a client that reads until the end of the bytes."""
     reading = create_reader(profile_wire(profile), streaming=stream, content_type=answer.headers["content-type"])
     events: list[Any] = []
@@ -67,7 +67,7 @@ def profile_wire(profile: str) -> str:
 @pytest.mark.parametrize("profile", WIRE_PROFILES)
 @pytest.mark.parametrize("fault", REFUSED)
 def test_refusals(fault: str, profile: str) -> None:
-    answer = answered(profile, fault, stream=True)
+    answer = get_response(profile, fault, stream=True)
     kind, status = REFUSED[fault].get(profile) or REFUSED[fault][""]
     error = error_from_response(answer.status, answer.body)
     assert (type(error), answer.status) == (kind, status)
@@ -75,22 +75,22 @@ def test_refusals(fault: str, profile: str) -> None:
 
 
 @pytest.mark.parametrize("profile", WIRE_PROFILES)
-def test_waiting_is_said_in_the_provider_s_way(profile: str) -> None:
-    answer = answered(profile, "rate-limit:0.01", stream=False)
+def test_retry_after_in_the_providers_form(profile: str) -> None:
+    answer = get_response(profile, "rate-limit:0.01", stream=False)
     said = str(error_from_response(429, answer.body).retry_after) if profile == "gemini" else answer.headers["retry-after"]
     assert said == "0.01"
-    assert answered(profile, "rate-limit-date", stream=False).headers["retry-after"].endswith("GMT")
+    assert get_response(profile, "rate-limit-date", stream=False).headers["retry-after"].endswith("GMT")
 
 
 @pytest.mark.parametrize("stream", STREAMED)
 @pytest.mark.parametrize("profile", WIRE_PROFILES)
 def test_broken_connections(profile: str, stream: bool) -> None:
-    assert answered(profile, "reset", stream=stream).parts == [Reset()]
-    assert answered(profile, "stall-first", stream=stream).parts == [Stall()]
+    assert get_response(profile, "reset", stream=stream).parts == [Reset()]
+    assert get_response(profile, "stall-first", stream=stream).parts == [Stall()]
     for fault, end in (("reset-mid-stream", Reset()), ("stall", Stall())):
-        answer = answered(profile, fault, stream=stream)
+        answer = get_response(profile, fault, stream=stream)
         assert answer.parts[-1] == end
-        events, error = partly(profile, answer, stream=stream)
+        events, error = read_partly(profile, answer, stream=stream)
         assert isinstance(error, errors.MalformedReply)
         assert not stream or events
 
@@ -98,9 +98,9 @@ def test_broken_connections(profile: str, stream: bool) -> None:
 @pytest.mark.parametrize("stream", STREAMED)
 @pytest.mark.parametrize("profile", WIRE_PROFILES)
 @pytest.mark.parametrize("fault", ["half-json", "truncated"])
-def test_answers_without_their_end(fault: str, profile: str, stream: bool) -> None:
-    answer = answered(profile, fault, stream=stream)
-    events, error = partly(profile, answer, stream=stream)
+def test_truncated_responses(fault: str, profile: str, stream: bool) -> None:
+    answer = get_response(profile, fault, stream=stream)
+    events, error = read_partly(profile, answer, stream=stream)
     assert isinstance(error, errors.TruncatedStream if stream else errors.MalformedReply)
     assert not stream or events
 
@@ -109,16 +109,16 @@ def test_answers_without_their_end(fault: str, profile: str, stream: bool) -> No
 @pytest.mark.parametrize("profile", WIRE_PROFILES)
 @pytest.mark.parametrize("fault", ["error-in-200", "error-in-200-first"])
 def test_errors_inside_a_200(fault: str, profile: str, stream: bool) -> None:
-    answer = answered(profile, fault, stream=stream)
+    answer = get_response(profile, fault, stream=stream)
     assert answer.status == 200
-    events, error = partly(profile, answer, stream=stream)
+    events, error = read_partly(profile, answer, stream=stream)
     assert isinstance(error, errors.Overloaded if profile == "anthropic" else errors.ServerFailed)
     assert bool(events) is (stream and fault == "error-in-200")
 
 
 @pytest.mark.parametrize("stream", STREAMED)
 @pytest.mark.parametrize("profile", WIRE_PROFILES)
-def test_replies_that_are_wrong(profile: str, stream: bool) -> None:
+def test_faulty_replies(profile: str, stream: bool) -> None:
     objects = profile in ("gemini", "ollama") or (profile == "anthropic" and not stream)
     unknown = reply_of(profile, "unknown-tool", stream=stream)
     assert [call.name for call in unknown.calls] == ["no_such_tool", "no_such_tool"]
@@ -132,9 +132,9 @@ def test_replies_that_are_wrong(profile: str, stream: bool) -> None:
 
 
 @pytest.mark.parametrize("profile", WIRE_PROFILES)
-def test_a_text_is_cut_by_length(profile: str) -> None:
+def test_a_text_is_truncated_by_length(profile: str) -> None:
     target = resolve_profile(profile, pick_model(profile))
-    answer = answered(profile, "length", stream=False, prompt="hello")
+    answer = get_response(profile, "length", stream=False, prompt="hello")
     assert (read_reply(target, answer).text, read_reply(target, answer).stop) == ("You sai", "length")
 
 
@@ -142,20 +142,20 @@ def test_a_text_is_cut_by_length(profile: str) -> None:
 @pytest.mark.parametrize("profile", WIRE_PROFILES)
 @pytest.mark.parametrize("prompt", [PROMPT, "weather in Paris", "hello"])
 def test_duplicate_ids_are_on_the_wire(profile: str, stream: bool, prompt: str) -> None:
-    body = answered(profile, "duplicate-ids", stream=stream, prompt=prompt).body
+    body = get_response(profile, "duplicate-ids", stream=stream, prompt=prompt).body
     id = {"anthropic": b"toolu_000002", "gemini": b"fc_000002"}.get(profile, b"call_000002")
     assert body.count(b'"' + id + b'"') >= 2
 
 
-def test_wrong_index_is_read_right() -> None:
-    answer = answered("openai-chat", "wrong-index", stream=True)
+def test_wrong_index_is_tolerated() -> None:
+    answer = get_response("openai-chat", "wrong-index", stream=True)
     assert b'"index":1' not in answer.body
     assert len(reply_of("openai-chat", "wrong-index", stream=True).calls) == 2
     assert len(reply_of("anthropic", "wrong-index", stream=True).calls) == 2
 
 
 @pytest.mark.parametrize("profile", WIRE_PROFILES)
-def test_directive_counts_and_then_works(profile: str) -> None:
+def test_fault_directives_count_down(profile: str) -> None:
     simulator, target = Simulator(), resolve_profile(profile, pick_model(profile))
     body = encode_body(target, [user(f"fault overloaded 2\nfault rate-limit\n{PROMPT}")], tools=(WEATHER,))
     statuses = [post(simulator, target, body).status for _ in range(4)]
@@ -173,7 +173,7 @@ def test_faults_of_a_later_turn() -> None:
 
 @pytest.mark.parametrize("profile", WIRE_PROFILES)
 @pytest.mark.parametrize("fault", ["unknown-tool", "length", "not-json-args", "wrong-index"])
-def test_the_conversation_goes_on(fault: str, profile: str) -> None:
+def test_the_conversation_continues(fault: str, profile: str) -> None:
     """What a model said wrongly is taken back as it was said."""
     simulator, conversation = Simulator(faults=[fault]), Conversation([user(PROMPT)])
     first = ask(simulator, profile, conversation, stream=True, tools=(WEATHER,))
@@ -182,7 +182,7 @@ def test_the_conversation_goes_on(fault: str, profile: str) -> None:
     assert ask(simulator, profile, conversation, stream=True, tools=(WEATHER,)).blocks
 
 
-def test_header_and_list() -> None:
+def test_faults_by_header_and_list() -> None:
     simulator, target = Simulator(faults=["", "server-error"]), resolve_profile("openai-chat", "gpt-4o")
     body = encode_body(target, [user("hi")])
     assert post(simulator, target, body, headers={"X-Simulate": "overloaded"}).status == 503
@@ -204,10 +204,10 @@ def test_unknown_faults_are_named() -> None:
     assert "unknown fault 'explode'" in error_text(answer)
 
 
-def test_every_fault_is_answered_on_every_profile() -> None:
+def test_every_fault_on_every_profile() -> None:
     for fault in FAULTS:
         for profile in (*WIRE_PROFILES, "azure-chat", "mistral", "xai", "openrouter", "deepseek", "copilot", "vertex"):
-            assert answered(profile, fault, stream=True).parts
+            assert get_response(profile, fault, stream=True).parts
 
 
 def test_gemini_streams_an_array_without_alt_sse() -> None:

@@ -25,20 +25,20 @@ def calls_of(reply: Reply) -> list[tuple[str, Any]]:
     return [(call.name, call.arguments) for call in reply.calls]
 
 
-def answered(reply: Reply, text: str = "sunny in {city}") -> Any:
+def add_results(reply: Reply, text: str = "sunny in {city}") -> Any:
     results = [ToolResult(call.id, (Text(text.format(**(call.arguments or {}))),), call.name) for call in reply.calls]
     return tool_results(*results)
 
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("profile", PROFILES)
-def test_a_whole_loop_is_the_same_everywhere(profile: str, stream: bool) -> None:
+def test_a_tool_loop_is_the_same_on_every_wire(profile: str, stream: bool) -> None:
     simulator = Simulator()
     conversation = Conversation([user("What is the weather in Paris and in Rome?")])
     first = ask(simulator, profile, conversation, stream=stream, tools=TOOLS)
     assert (calls_of(first), first.stop) == ([("get_weather", {"city": "Paris"}), ("get_weather", {"city": "Rome"})], "tools")
     assert len({call.id for call in first.calls}) == 2
-    conversation.append(first.message, answered(first))
+    conversation.append(first.message, add_results(first))
     second = ask(simulator, profile, conversation, stream=stream, tools=TOOLS)
     assert second.text == "Here is what came back. get_weather: sunny in Paris. get_weather: sunny in Rome."
     assert (second.stop, second.calls) == ("end", ())
@@ -53,7 +53,7 @@ def test_a_whole_loop_is_the_same_everywhere(profile: str, stream: bool) -> None
     ("deepseek", "deepseek-v4-pro", ""),
     ("ollama", "deepseek-r1", ""),
 ])  # fmt: skip
-def test_models_that_think_carry_their_state(profile: str, model: str, state: str) -> None:
+def test_thinking_models_add_state(profile: str, model: str, state: str) -> None:
     reply = ask(Simulator(), profile, [user("weather in Paris")], tools=TOOLS, model=model)
     (thought,) = [block for block in reply.blocks if isinstance(block, Thinking)]
     assert thought.text == "I should call get_weather."
@@ -85,7 +85,7 @@ def test_plain_prompts(prompt: str, expected: Any) -> None:
 
 
 @pytest.mark.parametrize("profile", ["openai-chat", "openai-responses", "anthropic", "gemini"])
-def test_choices_are_obeyed(profile: str) -> None:
+def test_tool_choice(profile: str) -> None:
     asked = [user("weather in Paris and in Rome")]
 
     def calls(**fields: Any) -> list[tuple[str, Any]]:
@@ -98,13 +98,13 @@ def test_choices_are_obeyed(profile: str) -> None:
         assert calls(parallel=False) == [("get_weather", {"city": "Paris"})]
 
 
-def test_one_call_at_a_time_makes_the_rest_in_later_turns() -> None:
+def test_parallel_off_spreads_calls_over_turns() -> None:
     simulator, conversation = Simulator(), Conversation([user("weather in Paris and in Rome")])
     made: list[Any] = []
     for _ in range(3):
         reply = ask(simulator, "openai-chat", conversation, tools=TOOLS, parallel=False)
         made.append(calls_of(reply))
-        conversation.append(reply.message, *([answered(reply)] if reply.calls else []))
+        conversation.append(reply.message, *([add_results(reply)] if reply.calls else []))
     assert made == [[("get_weather", {"city": "Paris"})], [("get_weather", {"city": "Rome"})], []]
 
 
@@ -117,7 +117,7 @@ def test_directives_by_turn(profile: str) -> None:
     for _ in range(3):
         reply = ask(simulator, profile, conversation, tools=TOOLS)
         seen.append((calls_of(reply), reply.text))
-        conversation.append(reply.message, *([answered(reply, "ok")] if reply.calls else []))
+        conversation.append(reply.message, *([add_results(reply, "ok")] if reply.calls else []))
     assert seen == [
         ([("add", {"a": 1, "b": 2}), ("add", {"a": 3, "b": 4})], ""),
         ([("get_weather", {"city": "}"})], ""),
@@ -133,7 +133,7 @@ def test_a_tool_is_called_with_its_namespace_on_every_wire(profile: str) -> None
     assert [(call.namespace, call.name, call.arguments) for call in reply.calls] == [(*as_written, {"q": "x"})]
 
 
-def test_grammar() -> None:
+def test_directive_grammar() -> None:
     turns, rest = parse_directives(
         'Hi.\nfault rate-limit:0.1 3\nfault reset\nsay a\nsay b\nstop length\nthen stop pause\nthen call x {"y": [1]} bye'
     )
@@ -147,7 +147,7 @@ def test_grammar() -> None:
 @pytest.mark.parametrize(
     "text", ["call me later", "I say hello", "call x {not json}", 'call x ["y"]', "we all stop here", "then what", "call x {"]
 )
-def test_plain_words_are_no_directives(text: str) -> None:
+def test_prose_is_not_a_directive(text: str) -> None:
     assert parse_directives(text) == ([], text)
 
 
@@ -173,7 +173,7 @@ def test_structured_output(profile: str) -> None:
     assert reply.text.replace(" ", "") == '{"name":"Mary","age":31,"tags":["Mary"]}'
 
 
-def test_images_are_counted_and_long_texts_cut() -> None:
+def test_images_are_counted_and_long_texts_truncated() -> None:
     image = Media("image", "image/png", "iVBORw0KGgo=")
     reply = ask(Simulator(), "anthropic", [user(["Look.", image, image])])
     assert reply.text == "You said: Look. I see 2 images."
@@ -181,7 +181,7 @@ def test_images_are_counted_and_long_texts_cut() -> None:
     assert (len(short.text), short.stop) == (80, "length")
 
 
-def test_script_goes_by_turn() -> None:
+def test_scripts_by_turn() -> None:
     def third(request: Request) -> Reply:
         return Reply((Text(f"{len(request.messages)} messages"),))
 
@@ -189,9 +189,9 @@ def test_script_goes_by_turn() -> None:
     for profile in WIRE_PROFILES:
         simulator, conversation = Simulator(script), Conversation([user("hi")])
         first = ask(simulator, profile, conversation, tools=TOOLS)
-        conversation.append(first.message, answered(first, "1"))
+        conversation.append(first.message, add_results(first, "1"))
         second = ask(simulator, profile, conversation, tools=TOOLS)
-        conversation.append(second.message, answered(second, "2"))
+        conversation.append(second.message, add_results(second, "2"))
         assert [calls_of(first), calls_of(second)] == [[("add", {"a": 1})], [("add", {"a": 2})]]
         last = ask(simulator, profile, conversation, tools=TOOLS)
         assert last.text == "5 messages"
@@ -214,7 +214,7 @@ def test_script_goes_by_turn() -> None:
     ({"type": "string", "format": "email"}, "ada@example.org"),
     ({"allOf": [{"type": "object"}, {"properties": {"x": {"const": 1}}, "required": ["x"]}]}, {"x": 1}),
 ])  # fmt: skip
-def test_values_from_words(schema: dict[str, Any], expected: Any) -> None:
+def test_values_from_the_prompt(schema: dict[str, Any], expected: Any) -> None:
     words = "Send 12 or 7 blue ones to Ada Lovelace on 2026-01-31, ada@example.org, see https://example.org/a."
     root: dict[str, Any] = {
         "$defs": {"D": {"type": "object", "properties": {"d": {"type": "string", "format": "date"}}, "required": ["d"]}}
@@ -222,6 +222,6 @@ def test_values_from_words(schema: dict[str, Any], expected: Any) -> None:
     assert ArgumentFiller(words).fill_value(schema, "value", root) == expected
 
 
-def test_a_schema_that_holds_itself_ends() -> None:
+def test_recursive_schemas_end() -> None:
     root: dict[str, Any] = {"type": "object", "properties": {"next": {"$ref": "#"}}, "required": ["next"]}
     assert "next" in ArgumentFiller("x").fill_object(root)

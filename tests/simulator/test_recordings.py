@@ -30,7 +30,7 @@ EXPECTED = (
 
 
 @pytest.mark.parametrize("wire", WIRES)
-def test_recorded_requests_are_taken(wire: str, recordings: Callable[[str], list[dict[str, Any]]]) -> None:
+def test_recorded_requests_are_accepted(wire: str, recordings: Callable[[str], list[dict[str, Any]]]) -> None:
     refused: list[str] = []
     taken = 0
     for record in recordings(wire):

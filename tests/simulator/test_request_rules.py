@@ -502,7 +502,7 @@ def test_rule(profile: str, model: str, taken: Doc, refused: Doc, words: str) ->
     assert not error_from_response(bad.status, bad.body).retryable
 
 
-def test_sampling_is_refused_by_the_newest_version_of_anthropic() -> None:
+def test_the_newest_anthropic_version_refuses_sampling() -> None:
     target, body = resolve_profile("anthropic", CLAUDE), claude(temperature=1)
     assert post(Simulator(), target, body).status == 200
     answer = post(Simulator(), target, body, headers={"anthropic-version": "2026-10-21"})
@@ -525,7 +525,7 @@ def test_keys(profile: str) -> None:
 
 
 @pytest.mark.parametrize("profile", ["openai-chat", "openai-responses", "anthropic", "gemini", "ollama"])
-def test_bodies_that_are_no_json_objects(profile: str) -> None:
+def test_bodies_that_are_not_json_objects(profile: str) -> None:
     target = resolve_profile(profile, pick_model(profile))
     for body in (b"", b"{", b"[]", b'"x"', b"\xff"):
         assert post(Simulator(), target, body).status == 400
@@ -542,7 +542,7 @@ def test_too_large() -> None:
     assert post(Simulator(), resolve_profile("anthropic", CLAUDE), b" " * 32_000_001).status == 413
 
 
-def test_junk_never_escapes() -> None:
+def test_junk_is_refused_without_a_crash() -> None:
     """Whatever stands where an object, a list or a text is expected, the answer is a refusal and no crash."""
     junk: list[Any] = [None, 1, "x", [], {}, [None], [[]], [{}], {"x": None}, True]
     for profile, _, taken, refused, _ in ROWS:

@@ -15,7 +15,7 @@ def double(x: int) -> int:
     return 2 * x
 
 
-def test_ids_go_on_where_a_conversation_has_got_to() -> None:
+def test_item_ids_continue_after_a_switch() -> None:
     agent = Orchestrator("simulator:openai-responses/gpt-5.5", tools=[double])
     agent.run_sync('call double {"x": 1}')
     agent.switch("simulator:anthropic/claude-opus-5")
@@ -29,12 +29,12 @@ def test_ids_go_on_where_a_conversation_has_got_to() -> None:
 
 
 @pytest.mark.parametrize("provider", ["openai-chat", "azure-chat"])
-def test_a_model_that_takes_tools_only_elsewhere_is_asked_there(provider: str) -> None:
+def test_models_with_tools_on_responses_only_move_there(provider: str) -> None:
     result = Orchestrator(f"simulator:{provider}/gpt-5.5", tools=[double]).run_sync('call double {"x": 2}')
     assert [one.result.text for one in result.outcomes] == ["4"]
 
 
 @pytest.mark.parametrize("names", [{"double"}, ["double"], ("double",), "double"])
-def test_names_may_come_in_any_collection(names: Any) -> None:
+def test_allowed_names_in_any_collection(names: Any) -> None:
     agent = Orchestrator("simulator", tools=[double], config=ToolConfig(allowed_tools=names))
     assert agent.run_sync('call double {"x": 2}').outcomes[0].result.text == "4"

@@ -67,13 +67,13 @@ def test_about() -> None:
     assert (answer.status, loads_object(answer.body)["simulator"]) == (200, "toolglot")
 
 
-def test_answers_are_the_same_every_time() -> None:
+def test_responses_are_deterministic() -> None:
     body = b'{"model": "gpt-4o", "messages": [{"role": "user", "content": "hi"}], "stream": true}'
     first, second = (Simulator().handle("POST", "/v1/chat/completions", KEYS, body) for _ in range(2))
     assert first == second
 
 
-def test_usage_is_sent_where_it_is_asked_for() -> None:
+def test_usage_on_request() -> None:
     body = '{"model": "gpt-4o", "messages": [{"role": "user", "content": "hi"}], "stream": true%s}'
     for path, sent in (("/v1/chat/completions", False), ("/@mistral/v1/chat/completions", True)):
         assert (b'"usage"' in Simulator().handle("POST", path, KEYS, (body % "").encode()).body) is sent

@@ -92,7 +92,7 @@ def test_one_exchange(profile: str, stream: bool) -> None:
     against(Simulator(), use)
 
 
-def test_about_and_nowhere() -> None:
+def test_about_page_and_unknown_path() -> None:
     async def use(raw: Raw, url: str) -> None:
         raw.send("/", {}, method="GET")
         assert loads_object((await raw.whole())[2])["simulator"] == "toolglot"
@@ -137,7 +137,7 @@ def test_stall_lasts_until_the_client_leaves(fault: str, begins: bool) -> None:
     against(Simulator(), use)
 
 
-def test_a_stalled_client_is_let_go_when_the_server_stops(caplog: pytest.LogCaptureFixture) -> None:
+def test_stopping_releases_stalled_clients(caplog: pytest.LogCaptureFixture) -> None:
     async def run() -> None:
         server = SimulatorServer()
         raw = await Raw.to(await server.start())
