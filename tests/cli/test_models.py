@@ -95,7 +95,7 @@ def test_one_model_in_full(capsys: Capture) -> None:
         "as of 2026-11-15 (anthropic SDK 2.8.0",
         "low, medium, high, xhigh, max",
         "All results of one turn come first",
-        "history.ends_with_user = yes",
+        "history.ends_with_user = true",
     ):
         assert part in out
 

@@ -9,7 +9,6 @@ import asyncio
 import sys
 from contextlib import redirect_stdout
 from pathlib import Path
-from typing import Any, cast
 
 from toolglot.cli.jsonl import Record, process_lines
 from toolglot.cli.printer import write_json_line
@@ -59,12 +58,21 @@ def call_lines(flags: Flags, file: Path | None, *, model: str | None = None, yes
         with asyncio.Runner() as runner:
 
             def handle(record: Record) -> Record:
-                call = _parse_call(record)
+                name, arguments = record.get("tool"), record.get("arguments", {})
+                if not isinstance(name, str):
+                    raise UsageError('a line needs "tool", the name of a tool')
+                call = ToolCall(str(record.get("id", "")), name)
+                if isinstance(arguments, str):  # the input of a freeform tool
+                    call = replace(call, raw=arguments, freeform=True)
+                elif isinstance(arguments, dict):
+                    call = replace(call, arguments=cast(dict[str, Any], arguments))
+                else:
+                    raise UsageError('"arguments" must be an object')
                 outcome = runner.run(executor.run(call if facade is None else facade.interpret(call)))
                 _print_repairs(outcome)
                 if outcome.result.is_error:
-                    failed_ids.append(record.get("id"))
-                return _outcome_record(record.get("id"), outcome)
+                    failed_ids.append(id)
+                return _outcome_record(id, outcome)
 
             def refuse(id: object, error: ToolglotError) -> Record:
                 details = {"kind": "validation", "message": str(error)}
@@ -93,17 +101,6 @@ def _create_executor(cli_setup: CliSetup, model: str | None, *, yes: bool) -> tu
     bound = BoundFacade(facade, model_name, builtin, others)
     executor.native_names = bound.names
     return executor, bound
-
-
-def _parse_call(record: Record) -> ToolCall:
-    name, arguments = record.get("tool"), record.get("arguments", {})
-    if not isinstance(name, str):
-        raise UsageError('a line needs "tool", the name of a tool')
-    if isinstance(arguments, str):  # the input of a freeform tool
-        return ToolCall(str(record.get("id", "")), name, None, arguments, freeform=True)
-    if not isinstance(arguments, dict):
-        raise UsageError('"arguments" must be an object')
-    return ToolCall(str(record.get("id", "")), name, cast(dict[str, Any], arguments))
 
 
 def _outcome_record(id: object, outcome: ToolOutcome) -> Record:

@@ -21,7 +21,7 @@ from toolglot.config.setup import Setup
 from toolglot.engine.auth import describe_key_origin
 from toolglot.engine.http import HttpTransport
 from toolglot.engine.signin.environment import read_key_variable
-from toolglot.engine.transport import HttpRequest, Timeouts, Transport
+from toolglot.engine.transport import HttpRequest, Timeouts
 from toolglot.errors import ToolglotError, UsageError
 from toolglot.jsontext import loads_object
 from toolglot.providers.catalog import ALIASES, PROFILES, SURFACES
@@ -234,19 +234,17 @@ async def check_online(providers: Iterable[str], settings: Settings) -> list[Rea
         except UsageError as e:
             failures.append(Reachability([id], PROFILES[id].base_url, problem=f"{id}: {e}"))
     transport = HttpTransport(_TIMEOUTS)
+
+    async def probe(url: str, providers: list[str]) -> Reachability:
+        start = time.perf_counter()
+        try:
+            response = await transport.send(HttpRequest(url, {}, b"", stream=True, method="GET"))
+        except ToolglotError as e:
+            return Reachability(providers, redact(url), problem=f"{', '.join(providers)}: {redact(str(e))}")
+        await response.close()
+        return Reachability(providers, redact(url), response.status, round(time.perf_counter() - start, 3))
+
     try:
-        probes = (_probe(transport, url, ids) for url, ids in providers_by_url.items())
-        return [*await asyncio.gather(*probes), *failures]
+        return [*await asyncio.gather(*(probe(url, ids) for url, ids in providers_by_url.items())), *failures]
     finally:
         await transport.close()
-
-
-async def _probe(transport: Transport, url: str, providers: list[str]) -> Reachability:
-    start = time.perf_counter()
-    address = redact(url)
-    try:
-        response = await transport.send(HttpRequest(url, {}, b"", stream=True, method="GET"))
-    except ToolglotError as e:
-        return Reachability(providers, address, problem=f"{', '.join(providers)}: {redact(str(e))}")
-    await response.close()
-    return Reachability(providers, address, response.status, round(time.perf_counter() - start, 3))

@@ -357,10 +357,15 @@ def logout(provider: str) -> None:
 
 def _read_prompt(prompt: str | None) -> str:
     """Combine the prompt argument with piped input. Raises UsageError if there is no prompt."""
+    try:
+        mode = os.fstat(sys.stdin.fileno()).st_mode
+    except (OSError, ValueError, AttributeError):
+        mode = 0
     if prompt in (None, "-"):
         prompt = _read_stdin()
-    elif _has_piped_input() and (piped := _read_stdin()).strip():
-        prompt = f"{prompt}\n\n{piped}"
+    elif stat.S_ISFIFO(mode) or stat.S_ISREG(mode):  # reading anything else could wait forever
+        piped = _read_stdin()
+        prompt = f"{prompt}\n\n{piped}" if piped.strip() else prompt
     if not prompt or not prompt.strip():
         raise UsageError("the prompt is empty: pass one as an argument, or pipe it in")
     return prompt
@@ -371,15 +376,6 @@ def _read_stdin() -> str:
         return read_input(None).decode()
     except UnicodeDecodeError as e:
         raise UsageError(f"the prompt on stdin is not UTF-8 text: byte {e.start} is {e.object[e.start]:#04x}") from None
-
-
-def _has_piped_input() -> bool:
-    """Whether stdin is a pipe or a file; reading anything else could wait forever."""
-    try:
-        mode = os.fstat(sys.stdin.fileno()).st_mode
-    except (OSError, ValueError, AttributeError):
-        return False
-    return stat.S_ISFIFO(mode) or stat.S_ISREG(mode)
 
 
 def main() -> None:

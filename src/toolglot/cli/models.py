@@ -12,6 +12,7 @@ import msgspec
 
 from toolglot.cli.printer import Printer, Row, write_json_line
 from toolglot.facades.catalog import facade_id_for_model, facade_id_for_provider
+from toolglot.jsontext import dumps_text
 from toolglot.providers.catalog import PROFILES, resolve_profile
 from toolglot.providers.model_facts import FACTS, Fact
 from toolglot.providers.profile import ANY_CHOICE, Profile
@@ -126,7 +127,7 @@ def _print_profile(printer: Printer, profile: Profile) -> None:
     ]
     printer.print_section("Requests", rows)
     facts = [
-        ", ".join(f"{name} = {_format_value(value)}" for name, value in fact.changes.items())
+        ", ".join(f"{name} = {dumps_text(expand_fields(value))}" for name, value in fact.changes.items())
         + f" (model {fact.model}; {fact.source})"
         for fact in _model_facts(profile)
     ]
@@ -167,13 +168,6 @@ def _tool_rows(profile: Profile) -> Iterator[Row]:
         yield name.replace("_", " "), _yes_no(getattr(features, name))
     yield "result media", ", ".join(sorted(features.result_media)) or "text only"
     yield "dialect", " or ".join(filter(None, (profile.dialect, profile.strict_dialect)))
-
-
-def _format_value(value: Any) -> str:
-    if isinstance(value, bool):
-        return _yes_no(value)
-    value = expand_fields(value)
-    return " ".join(map(str, cast(list[Any], value))) if isinstance(value, list) else str(value)
 
 
 def _yes_no(value: object) -> str:

@@ -29,7 +29,6 @@ from toolglot.events import (
     ToolProgress,
     ToolStarted,
 )
-from toolglot.loop.orchestrator import Orchestrator
 
 __all__ = ["EVENTS_VERSION", "run_once"]
 
@@ -47,27 +46,27 @@ def run_once(flags: Flags, prompt: str, files: Sequence[Path], *, yes: bool, jso
         if cli_setup.model_reason:
             print(f"toolglot: {cli_setup.model_reason}", file=sys.stderr)
         presenter = _JsonPresenter(sys.stdout) if json else _TextPresenter(sys.stdout)
+
+        async def stream() -> int:
+            presenter.show_start(agent.model)
+            exit_code = 1
+            try:
+                async for event in agent.stream(content):
+                    presenter.show_event(event)
+                    if isinstance(event, RunDone):
+                        exit_code = 0 if event.result.stop == "end" else 3
+            except ToolglotError as error:
+                presenter.show_failure(error.type, await describe_error(error, agent.engine))
+            finally:
+                await agent.engine.close()
+            return exit_code
+
         with contextlib.redirect_stdout(sys.stderr):  # output printed by a tool is not part of the answer
             try:
-                return asyncio.run(_stream_run(agent, content, presenter))
+                return asyncio.run(stream())
             except KeyboardInterrupt:
                 presenter.show_failure("Interrupted", "interrupted; the conversation is still valid")
                 return 130
-
-
-async def _stream_run(agent: Orchestrator, prompt: Any, presenter: "_JsonPresenter | _TextPresenter") -> int:
-    presenter.show_start(agent.model)
-    try:
-        async for event in agent.stream(prompt):
-            presenter.show_event(event)
-            if isinstance(event, RunDone):
-                return 0 if event.result.stop == "end" else 3
-    except ToolglotError as error:
-        presenter.show_failure(error.type, await describe_error(error, agent.engine))
-        return 1
-    finally:
-        await agent.engine.close()
-    raise AssertionError("a run ends with RunDone")
 
 
 class _JsonPresenter:

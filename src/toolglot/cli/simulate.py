@@ -21,18 +21,17 @@ _BASE_URL_PATHS = {
 
 def serve(host: str, port: int, faults: Sequence[str]) -> int:
     """Serve until interrupted; return the exit code."""
-    simulator = Simulator(faults=faults)
+
+    def announce(url: str) -> None:
+        print(f"simulating every provider at {url} (any key works; press Ctrl-C to stop)", flush=True)
+        for client, path in _BASE_URL_PATHS.items():
+            print(f"  base URL for {client:25} {url}{path}", flush=True)
+
     try:
-        asyncio.run(serve_simulator(host, port, simulator=simulator, on_ready=_announce))
+        asyncio.run(serve_simulator(host, port, simulator=Simulator(faults=faults), on_ready=announce))
     except KeyboardInterrupt:
         return 0
     except OSError as e:
         print(f"toolglot: cannot listen on {host}:{port}: {e.strerror or e}", file=sys.stderr)
         return 1
     return 0
-
-
-def _announce(url: str) -> None:
-    print(f"simulating every provider at {url} (any key works; press Ctrl-C to stop)", flush=True)
-    for client, path in _BASE_URL_PATHS.items():
-        print(f"  base URL for {client:25} {url}{path}", flush=True)

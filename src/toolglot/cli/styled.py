@@ -39,7 +39,11 @@ class Line:
 
     def render(self, *, use_color: bool) -> str:
         """Return the text, with escape sequences if `use_color` is set."""
-        return "".join(_render_part(text, style) if use_color else text for text, style in self.parts)
+        rendered: list[str] = []
+        for text, style in self.parts:
+            codes = ";".join(_CODES[word] for word in style.split())
+            rendered.append(f"\x1b[{codes}m{text}\x1b[0m" if use_color and codes and text else text)
+        return "".join(rendered)
 
     def truncate(self, width: int) -> "Line":
         """Return a line of at most `width` columns that ends in an ellipsis if something was cut off."""
@@ -58,11 +62,6 @@ class Line:
         from rich.text import Text
 
         return Text.assemble(*self.parts)
-
-
-def _render_part(text: str, style: str) -> str:
-    codes = ";".join(_CODES[word] for word in style.split())
-    return f"\x1b[{codes}m{text}\x1b[0m" if codes and text else text
 
 
 class PlainConsole:

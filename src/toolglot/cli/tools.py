@@ -6,7 +6,7 @@ the given one, or the model's own.
 """
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any, cast
 
 from toolglot.cli.models import expand_fields, find_profile
@@ -42,7 +42,15 @@ def show_tools(tools: list[Any], *, model: str | None, wire: str | None, facade:
     if not definitions:
         raise UsageError("there are no tools to show: name some as module:object")
     if profile is None:
-        _print_definitions(definitions, json=json)
+        if json:
+            write_json_line(sys.stdout, list(definitions))
+            return 0
+        printer = Printer(sys.stdout)
+        printer.print_text("As defined. Use -m PROVIDER:MODEL or --wire to see them as a model does.", "bold")
+        defaults = expand_fields(ToolDefinition(""))
+        for definition in definitions:
+            fields = expand_fields(definition)
+            _print_entry(printer, {name: value for name, value in fields.items() if value != defaults[name]})
         return 0
     # Agents enable caching, and the cache marks are part of the tools field.
     request = Request(profile.model, [user("…")], definitions, options=Options(cache=True))
@@ -81,18 +89,6 @@ def _resolve_target(model: str | None, wire: str | None) -> Profile | None:
         if PROFILES[row].wire == wire:
             return resolve_profile(row, name)
     raise UsageError(f"{model} uses the wire {profile.wire}, not {wire}: omit one of the two")
-
-
-def _print_definitions(definitions: Iterable[ToolDefinition], *, json: bool) -> None:
-    if json:
-        write_json_line(sys.stdout, list(definitions))
-        return
-    printer = Printer(sys.stdout)
-    printer.print_text("As defined. Use -m PROVIDER:MODEL or --wire to see them as a model does.", "bold")
-    defaults = expand_fields(ToolDefinition(""))
-    for definition in definitions:
-        fields = expand_fields(definition)
-        _print_entry(printer, {name: value for name, value in fields.items() if value != defaults[name]})
 
 
 def _print_entry(printer: Printer, entry: Entry) -> None:

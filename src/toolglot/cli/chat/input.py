@@ -107,8 +107,10 @@ class TerminalReader:
         completions: Callable[[str], Iterable[str]],
     ) -> None:
         from prompt_toolkit import PromptSession
+        from prompt_toolkit.filters import Always
         from prompt_toolkit.history import FileHistory, InMemoryHistory
         from prompt_toolkit.input import create_input
+        from prompt_toolkit.layout import BufferControl
 
         self._keyboard, self._typeahead = keyboard, ""
         self._input = create_input(TextIOWrapper(cast(BufferedReader, keyboard.file), encoding="utf-8"))
@@ -125,7 +127,10 @@ class TerminalReader:
             enable_open_in_editor=True,
             enable_suspend=True,
         )
-        _limit_editor_height(self._session)
+        # Use only the lines that are needed; by default the editor fills the screen and pushes the toolbar to the bottom.
+        for window in self._session.layout.find_all_windows():
+            if isinstance(window.content, BufferControl) and window.content.buffer is self._session.default_buffer:
+                window.dont_extend_height = Always()
 
     async def read(self) -> str:
         typeahead, self._typeahead = self._typeahead, ""
@@ -204,16 +209,6 @@ class PasteFolder:
             return self._pastes[number - 1] if 0 < number <= len(self._pastes) else match[0]
 
         return re.sub(r"\[pasted text (\d+): \d+ lines?\]", replace, text).strip()
-
-
-def _limit_editor_height(session: Any) -> None:
-    """Let the editor use only the lines it needs; by default it fills the screen and pushes the toolbar to the bottom."""
-    from prompt_toolkit.filters import Always
-    from prompt_toolkit.layout import BufferControl
-
-    for window in session.layout.find_all_windows():
-        if isinstance(window.content, BufferControl) and window.content.buffer is session.default_buffer:
-            window.dont_extend_height = Always()
 
 
 def _ignore_mouse(bindings: "KeyBindings") -> None:

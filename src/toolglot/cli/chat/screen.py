@@ -344,7 +344,9 @@ class Screen:
         cards = [*self._streaming_cards.values(), *self._cards.values()][-(limit - 1) :]
         available = limit - len(cards) - is_thinking
         if available > 0 and (tail := self._blocks.tail.strip()):
-            lines += map(Line, _tail_lines(tail, width, available))
+            # Only the end of a long text is looked at, so that the work is bounded.
+            pieces = (chop(line.expandtabs(4), width) for line in tail[-width * available :].split("\n"))
+            lines += [Line(part) for piece in pieces for part in list(piece) or [""]][-available:]
         if is_thinking:
             thought = "".join(self._thinking_parts[-40:]).strip().rpartition("\n")[2]
             head = f"{frame} thinking {now - self._thinking_started_at:.0f} s  "
@@ -383,12 +385,6 @@ class PrintCapture:
 
 def _live_line(head: str, text: str, width: int, style: str) -> Line:
     return Line(head, style).append(shorten(text, width), "dim").truncate(width - 1)
-
-
-def _tail_lines(text: str, width: int, limit: int) -> list[str]:
-    """Return the last lines of a text as they fill a terminal; the work is bounded, whatever its length."""
-    lines = [part for line in text[-width * limit :].split("\n") for part in list(chop(line.expandtabs(4), width)) or [""]]
-    return lines[-limit:]
 
 
 def _pluralize(number: int, noun: str) -> str:
