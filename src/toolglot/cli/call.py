@@ -9,6 +9,9 @@ import asyncio
 import sys
 from contextlib import redirect_stdout
 from pathlib import Path
+from typing import cast
+
+from msgspec.structs import replace
 
 from toolglot.cli.jsonl import Record, process_lines
 from toolglot.cli.printer import write_json_line
@@ -65,14 +68,14 @@ def call_lines(flags: Flags, file: Path | None, *, model: str | None = None, yes
                 if isinstance(arguments, str):  # the input of a freeform tool
                     call = replace(call, raw=arguments, freeform=True)
                 elif isinstance(arguments, dict):
-                    call = replace(call, arguments=cast(dict[str, Any], arguments))
+                    call = replace(call, arguments=cast(Record, arguments))
                 else:
                     raise UsageError('"arguments" must be an object')
                 outcome = runner.run(executor.run(call if facade is None else facade.interpret(call)))
                 _print_repairs(outcome)
                 if outcome.result.is_error:
-                    failed_ids.append(id)
-                return _outcome_record(id, outcome)
+                    failed_ids.append(record.get("id"))
+                return _outcome_record(record.get("id"), outcome)
 
             def refuse(id: object, error: ToolglotError) -> Record:
                 details = {"kind": "validation", "message": str(error)}
