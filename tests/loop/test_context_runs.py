@@ -15,7 +15,7 @@ from toolglot.jsontext import dumps_text
 from toolglot.loop.context_window import SUMMARY_PROMPT, ContextPolicy
 from toolglot.loop.orchestrator import Orchestrator
 from toolglot.messages import Conversation, Message, Reply, Text, ToolCall, Usage, assistant, system, user
-from toolglot.providers.tokens import estimate_text
+from toolglot.providers.tokens import estimate_message, estimate_text
 from toolglot.request import Request
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.tool import Tool, tool
@@ -164,7 +164,7 @@ def test_a_message_is_weighed_once_in_its_life(monkeypatch: pytest.MonkeyPatch) 
     from toolglot.loop import context_window as context
 
     weighed: list[Message] = []
-    weigh = context.estimate_message
+    weigh = estimate_message
     monkeypatch.setattr(context, "estimate_message", lambda message: weighed.append(message) or weigh(message))  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
     talker = agent("openai-chat", Model(20).tap(), tools=[look], context=TRIM, config=MANY)
     run(talker.run("go"))

@@ -44,7 +44,7 @@ def remover(ran: list[Any] | None = None, **options: Any) -> Tool:
         (ran if ran is not None else []).append((path, times))
         return "removed"
 
-    return tool(remove, **{"approval": True, "inline": True, "target": path_of, **options})
+    return tool(remove, approval=True, inline=True, target=path_of).replace(**options)
 
 
 def asked(tool_: Tool, arguments: dict[str, Any] | None, raw: str | None = None, answer: Any = "yes") -> list[ApprovalRequest]:

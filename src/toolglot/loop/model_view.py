@@ -4,7 +4,6 @@ Pure: nothing is sent and nothing runs here, so that a request can be previewed,
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property
 
 from msgspec.structs import replace
 
@@ -75,6 +74,8 @@ class ModelView:
         self._facade, self._hosted = facade, hosted
         self._version = registry.version
         self._tools: tuple[Sequence[Tool], tuple[ToolDefinition, ...]] | None = None
+        self._bound_facade: BoundFacade | None = None
+        self._is_bound = False
 
     def is_current(self, profile: Profile, facade: str | Facade, config: ToolConfig) -> bool:
         """Whether this is still what the model sees."""
@@ -85,9 +86,14 @@ class ModelView:
             and (profile is self.profile or (profile.wire, profile.model) == (self.profile.wire, self.profile.model))
         )
 
-    @cached_property
+    @property
     def facade(self) -> BoundFacade | None:
         """The model's own names for the built-in tools; None where none is registered."""
+        if not self._is_bound:
+            self._bound_facade, self._is_bound = self._bind_facade(), True
+        return self._bound_facade
+
+    def _bind_facade(self) -> BoundFacade | None:
         allowed = self.config.allowed_tools
         base_tools: list[str] = []
         other_names = [] if self._hosted is None else [*self._hosted.all_names]

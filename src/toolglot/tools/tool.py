@@ -9,7 +9,7 @@ import re
 import sys
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from types import FunctionType, GeneratorType, MethodType, ModuleType
-from typing import Any, cast, get_args, overload
+from typing import Any, TypedDict, Unpack, cast, get_args, overload
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -328,32 +328,35 @@ _DEFINITION_FIELDS = ("name", "description", "tags", "version", "strict", "names
 # ---- making tools
 
 
+class ToolOptions(TypedDict, total=False):
+    """The options of `tool`; see `Tool`."""
+
+    name: str
+    description: str | None
+    examples: Iterable[ToolExample | Mapping[str, Any]]
+    tags: Iterable[str]
+    version: str
+    strict: bool | None
+    namespace: str
+    parameters: Mapping[str, Any] | None
+    effects: Effect | Iterable[Effect]
+    inline: bool
+    idempotent: bool
+    polls: bool
+    ordered: bool
+    timeout: float | None
+    max_uses: int | None
+    rate: Rate | None
+    approval: bool | None
+    target: Callable[[dict[str, Any]], str] | None
+    preview: Callable[[dict[str, Any]], str] | None
+    max_result: int | None
+
+
 @overload
-def tool(function: Function, /) -> Tool: ...
+def tool(function: Function, /, **options: Unpack[ToolOptions]) -> Tool: ...
 @overload
-def tool(
-    *,
-    name: str = "",
-    description: str | None = None,
-    examples: Iterable[ToolExample | Mapping[str, Any]] = (),
-    tags: Iterable[str] = (),
-    version: str = "",
-    strict: bool | None = None,
-    namespace: str = "",
-    parameters: Mapping[str, Any] | None = None,
-    effects: Effect | Iterable[Effect] = (),
-    inline: bool = False,
-    idempotent: bool = False,
-    polls: bool = False,
-    ordered: bool = False,
-    timeout: float | None = None,
-    max_uses: int | None = None,
-    rate: Rate | None = None,
-    approval: bool | None = None,
-    target: Callable[[dict[str, Any]], str] | None = None,
-    preview: Callable[[dict[str, Any]], str] | None = None,
-    max_result: int | None = None,
-) -> Callable[[Function], Tool]: ...
+def tool(**options: Unpack[ToolOptions]) -> Callable[[Function], Tool]: ...
 def tool(function: Function | None = None, /, **options: Any) -> Tool | Callable[[Function], Tool]:
     """Make a function a tool: `@tool`, `@tool(effects="read", timeout=5)`, `tool(some.callable, name="search")`."""
     if isinstance(function, Tool):
