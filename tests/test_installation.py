@@ -69,3 +69,14 @@ def test_a_program_without_builtin_tools_loads_no_tables() -> None:
     assert "toolglot.facades.catalog" in loaded
     assert [name for name in loaded if name.startswith(unwanted)] == []
     assert [name for name in loaded if name in {f"toolglot.facades.{table}" for table in tables - {"catalog"}}] == []
+
+
+def test_every_pin_is_of_a_package_that_is_installed() -> None:
+    requirements, extras = list(PROJECT["dependencies"]), PROJECT["optional-dependencies"]
+    for names in extras.values():
+        requirements += [name for name in names if not name.startswith("toolglot[")]
+    pins = re.findall(r"^([\w.-]+)==", (ROOT / "constraints.txt").read_text(encoding="utf-8"), re.MULTILINE)
+    pinned = {name.lower().replace("_", "-").replace(".", "-") for name in pins}
+    direct = {Requirement(text).name.lower().replace("_", "-") for text in requirements}
+    assert direct <= pinned
+    assert not {"typer", "griffelib", "platformdirs", "pyreqwest"} & pinned
