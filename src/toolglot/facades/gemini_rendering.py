@@ -289,7 +289,7 @@ def render_failure(context: RenderContext) -> str:
     """A failure in Gemini CLI's words."""
     path = context.base.get("path", "")
     match context.code:
-        case "path_not_found" if path:
+        case "path_not_found" if {"file_path", "absolute_path"} & context.native.keys():
             return f"File not found: {path}\n{context.text}"
         case "file_exists":
             return f"File already exists, cannot create: {path}"
