@@ -15,7 +15,7 @@ __all__ = ["IgnoreRules", "IgnoreScope", "rebase_rules"]
 
 MAX_RULES = 5000
 MAX_RULE_LENGTH = 4096
-_WITHOUT_TRAILING_SPACES = re.compile(r"(?: *(?:\\.?|[^ \\]))*", re.DOTALL)  # a backslash keeps the space after it
+_TRAILING_SPACES = re.compile(r"((?: *(?:\\.?|[^ \\]))*) *", re.DOTALL)  # a backslash keeps the space after it
 
 
 class _Rule(NamedTuple):
@@ -45,7 +45,7 @@ def _parse_rules(text: str) -> Iterator[_Rule]:
         line = raw.removesuffix("\r")
         if line.startswith("#") or len(line) > MAX_RULE_LENGTH:
             continue
-        line = _WITHOUT_TRAILING_SPACES.match(line)[0]  # pyright: ignore[reportOptionalSubscript]
+        line = _TRAILING_SPACES.sub(r"\1", line)
         negated = line.startswith("!")
         line = line[negated:]
         directories_only = line.endswith("/")

@@ -102,7 +102,7 @@ def check_timeouts(
 ) -> tuple[float | None, float | None]:
     """Return the timeouts of a command and of its inactivity. Raises ToolError."""
     check_seconds("inactivity_timeout", inactivity_timeout)
-    if check_seconds("timeout", timeout) is None and is_foreground:
+    if check_seconds("timeout", timeout) is None and is_foreground:  # a command that writes may take longer
         timeout = DEFAULT_TIMEOUT if inactivity_timeout is None else MAX_TIMEOUT
     return timeout, inactivity_timeout
 

@@ -9,6 +9,7 @@ from toolglot.redact import redact
 
 __all__ = ["safe_environment", "validate_environment"]
 
+# An allowlist, as there is no list of all variables that contain secrets or change what programs load.
 _SAFE_NAMES = frozenset(
     {
         *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "HOSTNAME", "SSL_CERT_FILE", "SSL_CERT_DIR"),

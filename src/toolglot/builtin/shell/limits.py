@@ -58,7 +58,7 @@ class PidsCgroup(msgspec.Struct, frozen=True):
 @cache
 def _parent_group() -> Path | None:
     """Return our own cgroup, if we can create groups in it that count processes."""
-    if os.name != "posix" or os.geteuid() != 0:
+    if os.name != "posix" or os.geteuid() != 0:  # only root may create groups
         return None
     try:
         lines = [line.split(":", 2) for line in Path("/proc/self/cgroup").read_text().splitlines()]

@@ -30,7 +30,7 @@ from toolglot.errors import ToolError, UsageError
 
 __all__ = ["Job", "ShellManager", "ShellOptions", "describe_session"]
 
-MAX_RUNNING, MAX_ENDED, MAX_SPILLS = 16, 32, 20
+MAX_RUNNING, MAX_ENDED, MAX_SPILLS = 16, 32, 20  # ended commands stay for a while, so that they can be asked about
 # What programs print when the sandbox has no network.
 _NETWORK_ERRORS = (
     "Network is unreachable",
@@ -104,7 +104,7 @@ class ShellManager:
             job.session.kill("closed")
         for job in jobs:
             job.session.join(5.0)
-            self._revert_changes(job)
+            self._revert_changes(job)  # nobody will ask for the result of this command any more
             job.session.output.delete_spill()
         if self._scratch is not None:
             shutil.rmtree(self._scratch, ignore_errors=True)
@@ -144,6 +144,7 @@ class ShellManager:
     def build_confinement(self, cwd: Path, *, escalated: bool) -> Confinement:
         if self._scratch is None:
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            # One /tmp for all commands of a conversation; a real path, as it is mounted.
             self._scratch = Path(tempfile.mkdtemp(prefix="tmp-", dir=os.path.realpath(self._directory)))
         spills = self._directory / "output"
         spills.mkdir(mode=0o700, exist_ok=True)
@@ -179,7 +180,7 @@ class ShellManager:
             )
             return launch, stack.close
 
-        with self._lock:
+        with self._lock:  # count and register in one step, or two calls could both take the last slot
             if self._is_closed:
                 raise _over_error()
             if sum(other.session.is_running for other in self._jobs.values()) >= MAX_RUNNING:
@@ -234,7 +235,7 @@ class ShellManager:
             return revert_changes(job.snapshots, quarantine, recursive=False, may_restore=False, new_only=True)
         if handle not in self._reports:  # everything else is dealt with once
             recursive = job.confinement.level is not SandboxLevel.BUBBLEWRAP
-            may_restore = not job.is_background
+            may_restore = not job.is_background  # otherwise the change may be the user's
             self._reports[handle] = revert_changes(job.snapshots, quarantine, recursive=recursive, may_restore=may_restore)
             if len(self._reports) > 4 * MAX_ENDED:
                 del self._reports[next(iter(self._reports))]

@@ -20,6 +20,7 @@ from toolglot.builtin.files.workspace import PROTECTED_NAMES, Root
 
 __all__ = ["ProtectedSnapshot", "ProtectionReport", "find_protected", "revert_changes", "take_snapshots"]
 
+# Entries that are checked; content that is kept for restoring, per file and in total.
 _MAX_ENTRIES, _MAX_FILE_SIZE, _MAX_TOTAL_BYTES = 5000, 256 * 1024, 8 * 1024 * 1024
 # What git runs or obeys. The rest of `.git` is large, and every git command changes it.
 _GIT_SENSITIVE = frozenset({"hooks", "config", "config.worktree", "info"})
@@ -110,7 +111,7 @@ def revert_changes(
         if new_only:  # what existed counts as unchanged
             before = {name: now.get(name, state) for name, state in before.items()}
         moved = ""
-        for name in sorted({*now, *before}):
+        for name in sorted({*now, *before}):  # a directory comes before what is in it
             path, old_state, state = snapshot.root / name, before.get(name), now.get(name)
             if state is not None and state.is_same(old_state):
                 continue
@@ -148,6 +149,7 @@ def _scan_states(
         is_small = stat.S_ISREG(status.st_mode) and status.st_size <= min(remaining, _MAX_FILE_SIZE)
         data = _read_data(root, name) if is_small else None
         remaining -= len(data or b"")
+        # The ctime is in it because a command can set the mtime back, but not the ctime.
         identity = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
         states[name] = _FileState(identity, status.st_mode, data)
     return states
@@ -169,7 +171,7 @@ def _read_data(root: Path, name: str) -> bytes | None:
     try:
         parent = _open_parent(root, name)
         try:
-            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a pipe of this name must not block us
             fd = os.open(name.rpartition("/")[2], flags, dir_fd=parent)
         finally:
             os.close(parent)
@@ -211,6 +213,7 @@ def _restore_file(root: Path, name: str, old_state: _FileState, quarantine: Path
     except OSError:
         return False
     try:
+        # O_EXCL: whatever appears there meanwhile is not overwritten, and no link is followed.
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         fd = os.open(name.rpartition("/")[2], flags, 0o600, dir_fd=parent)
         try:

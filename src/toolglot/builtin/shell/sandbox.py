@@ -62,7 +62,7 @@ _CWD_TRAP = "trap 'pwd -P >&{fd}' EXIT; "
 class SandboxLevel(IntEnum):
     """How a command is sandboxed."""
 
-    NONE = 0
+    NONE = 0  # ordered: a higher level is a stronger sandbox
     LANDLOCK = 1
     BUBBLEWRAP = 2
 
@@ -91,6 +91,7 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
     def mount_options(self) -> list[str]:
         """Return the mounts: everything is readable, little is writable, secrets and other programs' files do not exist."""
         # Later mounts cover earlier ones, so the order matters: roots, then what is protected or hidden in them.
+        # /proc is read-only, because root could change kernel settings in /proc/sys.
         options = ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--remount-ro", "/proc"]
         options += ["--bind", str(self.scratch), "/tmp"]
         for directory in _PRIVATE_DIRECTORIES:
@@ -116,7 +117,7 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
         return {
             "machine": platform.machine(),
             "filter": self.build_filter(private_network=False),
-            "hidden": ["/dev", *self.find_secrets()],
+            "hidden": ["/dev", *self.find_secrets()],  # devices are allowed one by one
             "read": [*map(str, self.readable_paths), *(str(root.path) for root in self.roots if not root.writable)],
             "write": [str(self.scratch), *(str(root.path) for root in self.roots if root.writable)],
             "network": self.network,
@@ -240,6 +241,7 @@ def _prepare_bubblewrap(
     options = ["--info-fd", str(info_write), "--unshare-all", "--new-session", "--die-with-parent", "--cap-drop", "ALL"]
     options += ["--share-net"] if confinement.network else []
     options += confinement.mount_options()
+    # Not through the environment of bwrap itself: LD_PRELOAD would act on the program that makes the sandbox.
     for name, value in {**_temp_variables("/tmp"), **variables}.items():
         options += ["--setenv", name, value]
     options += ["--chdir", cwd, "--seccomp", str(filter_fd), "--"]
@@ -288,9 +290,10 @@ def _prepare_supervisor(
     try:
         plan_fd = _open_memory_file(stack, marshal.dumps(plan, 2))
     except BaseException:
-        os.close(control_fd)
+        os.close(control_fd)  # our ends belong to the launch, which does not exist yet
         os.close(failure_fd)
         raise
+    # A command outside of the sandbox has all rights of the user: it is not limited, either.
     cgroup = PidsCgroup.create(confinement.max_processes) if is_confined else None
     return Launch(
         argv=[*(cgroup.exec_prefix if cgroup else ()), _find_python(), "-I", "-S", SUPERVISOR, str(plan_fd)],
@@ -312,7 +315,7 @@ def _temp_variables(scratch: str) -> dict[str, str]:
 
 def _open_memory_file(stack: ExitStack, data: bytes) -> int:
     """Return a descriptor from which these bytes can be read, until the stack is closed."""
-    if hasattr(os, "memfd_create"):
+    if hasattr(os, "memfd_create"):  # a crash leaves no file behind
         fd = os.memfd_create("toolglot")
         stack.callback(os.close, fd)
     else:

@@ -46,7 +46,7 @@ class SandboxProbe(msgspec.Struct, frozen=True):
 
 def probe_sandbox() -> SandboxProbe:
     """Return the best level that works here, tried once per process."""
-    with _probe_lock:
+    with _probe_lock:  # several conversations may start at once: one of them tries
         if not _probe_cache:
             reasons: dict[str, str] = {}
             for level in (SandboxLevel.BUBBLEWRAP, SandboxLevel.LANDLOCK):

@@ -32,7 +32,7 @@ MAX_OUTPUT_BYTES = 8 * 1024**3
 MAX_PENDING_INPUT = 1_000_000
 _CHUNK_SIZE = 256 * 1024
 _POLL_SECONDS = 0.05  # where the kernel has no pidfd
-_KILL_SECONDS, _GRACE_SECONDS = 5.0, 0.5
+_KILL_SECONDS, _GRACE_SECONDS = 5.0, 0.5  # for the supervisor to kill a tree; for bwrap to notice that its child is gone
 _MAX_CWD_BYTES = 65_536
 
 Prepare = Callable[[int], tuple[Launch, Callable[[], None]]]
@@ -78,7 +78,7 @@ class ShellSession:
         self._callbacks: list[Callable[[], None]] = []
         self._wakeup_read = self._wakeup_write = -1  # a pipe that wakes the thread, while the command runs
         self._thread: threading.Thread | None = None
-        self._start_event = threading.Event()
+        self._start_event = threading.Event()  # set once the process runs, or could not be started
         self._is_finished = False
         self._kill_reason: EndReason = ""
         self._stdin_fd = self._cwd_fd = -1
@@ -108,6 +108,7 @@ class ShellSession:
         os.set_blocking(self._wakeup_write, False)
         if self._kill_reason:  # it was killed before there was a thread to wake
             self._wake_thread()
+        # A daemon, as a program that ends must not wait for its commands: _kill_all_sessions ends them.
         name = f"toolglot-shell-{self.handle}"
         self._thread = threading.Thread(target=self._run, args=(prepare,), name=name, daemon=True)
         _live_sessions.add(self)
@@ -195,7 +196,8 @@ class ShellSession:
             self._cwd_fd, cwd_write = os.pipe()
             ours.append(self._cwd_fd)
             theirs.append(cwd_write)
-            os.set_blocking(self._cwd_fd, False)
+            os.set_blocking(self._cwd_fd, False)  # a process that keeps it open must not block us at the end
+            # The sandbox is prepared in this thread: bubblewrap dies with the thread that started it.
             (stdin, stdout, stderr), readers = self._open_streams(ours, theirs)
             launch, on_started = prepare(cwd_write)
             process = subprocess.Popen(
@@ -206,7 +208,7 @@ class ShellSession:
                 stdin=stdin,
                 stdout=stdout,
                 stderr=stderr,
-                start_new_session=True,
+                start_new_session=True,  # Ctrl-C in our terminal is not for the command
             )
             self.pid = process.pid
             return process, launch, readers
@@ -348,8 +350,9 @@ class ShellSession:
     def _finish(self, process: _Process | None, launch: Launch | None, readers: _Readers) -> None:
         if process is not None:
             code = process.wait()
-            self.exit_code = code if code >= 0 else 128 - code
+            self.exit_code = code if code >= 0 else 128 - code  # as a shell reports a signal
         if launch is not None:
+            # The reason is in a pipe of the supervisor: it has to be read before the descriptors are closed.
             self.failure = self.failure or launch.read_failure()
             launch.wait_for_namespace()
             launch.close_fds()
@@ -363,18 +366,18 @@ class ShellSession:
             if buffer is not None:
                 buffer.close()
         self.duration = time.monotonic() - self.started_at
-        with self._lock:
+        with self._lock:  # on_end and _wake_thread see a running session with its pipe, or a finished one
             self._is_finished = True
             callbacks, self._callbacks = self._callbacks, []
             os.close(self._wakeup_read)
             os.close(self._wakeup_write)
             self._wakeup_read = self._wakeup_write = self._stdin_fd = self._cwd_fd = -1
         self._start_event.set()
-        for callback in callbacks:
+        for callback in callbacks:  # without the lock: a callback may ask us something
             with suppress(RuntimeError):  # an event loop that is closed
                 callback()
         if launch is not None and launch.cgroup is not None:
-            launch.cgroup.remove()
+            launch.cgroup.remove()  # last: it may take some milliseconds, for which nobody has to wait
         _live_sessions.discard(self)
 
 

@@ -51,6 +51,7 @@ def main() -> None:
     os.set_blocking(wakeup_write, False)
     signal.set_wakeup_fd(wakeup_write, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda number, frame: None)  # only a handler makes Python write to the wakeup pipe
+    # Only the control pipe ends us: otherwise the command could outlive its supervisor.
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM, signal.SIGTTOU, signal.SIGTTIN, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)
     child = os.fork()
@@ -80,7 +81,7 @@ def _supervise(child: int, control_fd: int, wakeup_fd: int) -> int:
                     if exited[0] == child:
                         exit_code = os.waitstatus_to_exitcode(exited[1])
                         code = exit_code if exit_code >= 0 else 128 - exit_code
-        if control_fd in ready:
+        if control_fd in ready:  # a byte or the end of the pipe: the owner wants an end, or has died
             break
     _kill_all(child)
     return 128 + signal.SIGKILL if code is None else code
@@ -132,12 +133,12 @@ def _exec_command(plan: dict[str, Any]) -> None:
     """Apply the limits and become the command; never return."""
     try:
         signal.set_wakeup_fd(-1)
-        for number in range(1, 32):
+        for number in range(1, 32):  # ignored signals would stay ignored after exec
             if number not in (signal.SIGKILL, signal.SIGSTOP):
                 signal.signal(number, signal.SIG_DFL)
         os.close(plan["control"])
         os.set_inheritable(plan["failed"], False)  # a successful exec closes it, which tells that the command runs
-        os.setsid()
+        os.setsid()  # a session of its own, which can have a controlling terminal
         if plan["tty"]:
             import termios
 
@@ -157,8 +158,8 @@ def _exec_command(plan: dict[str, Any]) -> None:
 
 
 def _apply_limits(limits: dict[str, Any]) -> None:
-    _check_result(_libc.prctl(_NO_NEW_PRIVS, 1, 0, 0, 0))
-    if os.geteuid() == 0:
+    _check_result(_libc.prctl(_NO_NEW_PRIVS, 1, 0, 0, 0))  # setuid programs give no rights; Landlock and seccomp require it
+    if os.geteuid() == 0:  # root without capabilities is bound by file modes, too
         for number in range(64):
             if _libc.prctl(_CAPBSET_DROP, number, 0, 0, 0) != 0:  # a capability that this kernel does not have
                 break

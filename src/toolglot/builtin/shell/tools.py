@@ -61,7 +61,7 @@ def shell_tools(state: ToolState, options: ShellOptions | None = None) -> list[T
         {"input": {"command": "git status --short"}},
         {"input": {"command": "npm run dev", "background": True, "description": "start the development server"}},
     ]
-    timeout, max_result = MAX_TIMEOUT + 60, 2 * MAX_OUTPUT
+    timeout, max_result = MAX_TIMEOUT + 60, 2 * MAX_OUTPUT  # the executor's limits must not come before ours
     return [
         tool(
             effects=("read", "write", "execute", *network),
@@ -73,7 +73,7 @@ def shell_tools(state: ToolState, options: ShellOptions | None = None) -> list[T
             examples=examples,
         )(methods.shell),
         tool(
-            polls=True,
+            polls=True,  # the same call again and again is not a loop: it waits for output
             effects=("read", "execute"),
             timeout=timeout,
             max_result=max_result,
@@ -242,6 +242,7 @@ class _ShellTools:
     async def _run_command(self, context: Context, options: RunOptions, line: str, argv: list[str] | None) -> ToolOutput:
         manager = self._manager
         cwd = manager.resolve_cwd(options.cwd)
+        # In threads, as they read directories and files.
         confinement = await asyncio.to_thread(manager.build_confinement, cwd, escalated=options.escalate)
         snapshots: tuple[ProtectedSnapshot, ...] = ()
         if confinement.level is not SandboxLevel.NONE:
@@ -256,7 +257,7 @@ class _ShellTools:
             spill_after=options.output_limit.max_chars,
             separate_streams=manager.options.separate and not options.tty,
             tty=options.tty,
-            keep_stdin=options.background,
+            keep_stdin=options.background,  # a foreground command that waits for input would hang
             stdin=options.stdin,
             timeout=options.timeouts[0],
             inactivity_timeout=options.timeouts[1],
@@ -275,6 +276,7 @@ class _ShellTools:
         return self._build_output(job, options.output_limit)
 
     def _build_output(self, job: Job, limit: OutputLimit, excerpt: Excerpt | None = None) -> ToolOutput:
+        # The sandbox may fail after the process has started, so start() did not raise it.
         if not job.session.is_running and isinstance(job.session.failure, Exception):
             self._manager.forget(job)
             raise job.session.failure
