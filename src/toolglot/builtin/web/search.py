@@ -87,11 +87,68 @@ class _ServiceRequest(msgspec.Struct, frozen=True):
     json: Any = None
     key: str = ""
 
+    async def send(self) -> Any:
+        """Return the parsed response. Raises ToolError."""
+        import aiohttp
+
+        host = urlsplit(self.url).netloc.rpartition("@")[2]
+        service = f"the search service {self.service} ({host})"
+        try:
+            timeout = aiohttp.ClientTimeout(total=TIMEOUT_SECONDS)
+            options: dict[str, Any] = {"params": self.params or None, "headers": self.headers, "json": self.json}
+            async with (
+                aiohttp.ClientSession(timeout=timeout, cookie_jar=aiohttp.DummyCookieJar()) as session,
+                session.request(self.method, self.url, **options, allow_redirects=False) as response,
+            ):
+                if response.status != 200:
+                    raise _status_error(response.status, service, self.service)
+                data = bytearray()
+                async for chunk in response.content.iter_chunked(1 << 16):
+                    data += chunk
+                    if len(data) > MAX_RESPONSE_BYTES:
+                        raise ToolError(f"{service} sent over {MAX_RESPONSE_BYTES} bytes", kind="limit", code="search_failed")
+            return loads(bytes(data))
+        except TimeoutError:
+            message = f"{service} did not answer within {TIMEOUT_SECONDS:g} s"
+            raise ToolError(message, kind="timeout", code="search_failed", retryable=True) from None
+        except (aiohttp.ClientError, OSError):
+            raise ToolError(f"{service} could not be reached", code="search_failed") from None
+        except ValueError:
+            raise ToolError(f"{service} sent something that is not JSON", code="search_failed") from None
+
+    def parse_hit(self, item: dict[str, Any]) -> SearchHit | None:
+        """Return a result; None for one that is not a web page."""
+        url = item.get("url")
+        if not isinstance(url, str) or not url.startswith(("http://", "https://")) or len(url) > 4000:
+            return None
+
+        def clean(value: Any, *, is_html: bool = False) -> str:
+            text = str(value) if isinstance(value, str | int | float) else ""
+            # Services highlight matches with HTML tags.
+            text = html_to_markdown(text[:8000]) if is_html and isinstance(value, str) else "" if is_html else text
+            text = _SPACES.sub(" ", clean_text(text)).strip()
+            return text.replace(self.key, REDACTED) if self.key else text
+
+        url, title, snippet = (
+            clean(url),
+            clean(item.get("title"), is_html=True),
+            clean(item.get(self.snippet_key), is_html=True),
+        )
+        date = next((clean(str(item[name])) for name in self.date_keys if item.get(name)), "")
+        return SearchHit(url, title[:300] or url, snippet[:MAX_SNIPPET_CHARS], date[:40])
+
 
 async def search_web(config: WebConfig, queries: list[SearchQuery]) -> tuple[str, list[SearchHit]]:
     """Return the service that answered, and its results: the best of every query first. Raises ToolError."""
     requests = [_build_request(config, query) for query in queries]
-    rankings = await asyncio.gather(*map(_fetch_hits, requests, queries))
+    rankings: list[list[SearchHit]] = []
+    responses = await asyncio.gather(*(request.send() for request in requests))
+    for value, request, query in zip(responses, requests, queries, strict=True):
+        for name in request.result_path:
+            value = cast(dict[str, Any], value).get(name, []) if isinstance(value, dict) else []
+        items = cast(list[Any], value) if isinstance(value, list) else []
+        parsed = (request.parse_hit(cast(dict[str, Any], item)) for item in items if isinstance(item, dict))
+        rankings.append([hit for hit in parsed if hit is not None and query.allows(hit.url)][: query.limit])
     hits: dict[str, SearchHit] = {}
     for rank in range(max(map(len, rankings), default=0)):
         for ranking in rankings:
@@ -125,44 +182,6 @@ def _build_request(config: WebConfig, query: SearchQuery) -> _ServiceRequest:
     raise ToolError(NOT_CONFIGURED, kind="not_allowed", code="search_unavailable")
 
 
-async def _fetch_hits(request: _ServiceRequest, query: SearchQuery) -> list[SearchHit]:
-    value: Any = await _send_request(request)
-    for name in request.result_path:
-        value = cast(dict[str, Any], value).get(name, []) if isinstance(value, dict) else []
-    items = cast(list[Any], value) if isinstance(value, list) else []
-    hits = (_parse_hit(cast(dict[str, Any], item), request) for item in items if isinstance(item, dict))
-    return [hit for hit in hits if hit is not None and query.allows(hit.url)][: query.limit]
-
-
-async def _send_request(request: _ServiceRequest) -> Any:
-    import aiohttp
-
-    host = urlsplit(request.url).netloc.rpartition("@")[2]
-    service = f"the search service {request.service} ({host})"
-    try:
-        timeout = aiohttp.ClientTimeout(total=TIMEOUT_SECONDS)
-        options: dict[str, Any] = {"params": request.params or None, "headers": request.headers, "json": request.json}
-        async with (
-            aiohttp.ClientSession(timeout=timeout, cookie_jar=aiohttp.DummyCookieJar()) as session,
-            session.request(request.method, request.url, **options, allow_redirects=False) as response,
-        ):
-            if response.status != 200:
-                raise _status_error(response.status, service, request.service)
-            data = bytearray()
-            async for chunk in response.content.iter_chunked(1 << 16):
-                data += chunk
-                if len(data) > MAX_RESPONSE_BYTES:
-                    raise ToolError(f"{service} sent over {MAX_RESPONSE_BYTES} bytes", kind="limit", code="search_failed")
-        return loads(bytes(data))
-    except TimeoutError:
-        message = f"{service} did not answer within {TIMEOUT_SECONDS:g} s"
-        raise ToolError(message, kind="timeout", code="search_failed", retryable=True) from None
-    except (aiohttp.ClientError, OSError):
-        raise ToolError(f"{service} could not be reached", code="search_failed") from None
-    except ValueError:
-        raise ToolError(f"{service} sent something that is not JSON", code="search_failed") from None
-
-
 def _status_error(status: int, service: str, name: str) -> ToolError:
     if status == 403 and name == "searxng":
         message = f"{service} refused (403): the user must add json to search.formats in its settings"
@@ -174,20 +193,3 @@ def _status_error(status: int, service: str, name: str) -> ToolError:
         message = f"{service} has had too many requests (429): search less often"
         return ToolError(message, kind="limit", code="search_failed")
     return ToolError(f"{service} answered with status {status}", code="search_failed")
-
-
-def _parse_hit(item: dict[str, Any], request: _ServiceRequest) -> SearchHit | None:
-    url = item.get("url")
-    if not isinstance(url, str) or not url.startswith(("http://", "https://")) or len(url) > 4000:
-        return None
-
-    def clean(value: Any, *, is_html: bool = False) -> str:
-        text = str(value) if isinstance(value, str | int | float) else ""
-        # Services highlight matches with HTML tags.
-        text = html_to_markdown(text[:8000]) if is_html and isinstance(value, str) else "" if is_html else text
-        text = _SPACES.sub(" ", clean_text(text)).strip()
-        return text.replace(request.key, REDACTED) if request.key else text
-
-    url, title, snippet = clean(url), clean(item.get("title"), is_html=True), clean(item.get(request.snippet_key), is_html=True)
-    date = next((clean(str(item[name])) for name in request.date_keys if item.get(name)), "")
-    return SearchHit(url, title[:300] or url, snippet[:MAX_SNIPPET_CHARS], date[:40])
