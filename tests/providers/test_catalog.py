@@ -131,10 +131,13 @@ def test_facts_about_models(provider: str, model: str, field: str, value: object
 
 
 @pytest.mark.parametrize(("provider", "model", "field", "value"), [
-    *((("anthropic", model, "features.choices", ANY_CHOICE - {"subset"})) for model in ("claude-sonnet-4-5", "claude-opus-5")),
+    ("anthropic", "claude-sonnet-4-5", "features.choices", ANY_CHOICE - {"subset"}),
+    ("anthropic", "claude-opus-5", "features.choices", ANY_CHOICE - {"subset"}),
     ("anthropic", "claude-haiku-5-5", "features.choices", ANY_CHOICE - {"subset"}),
-    *((("anthropic", model, "features.choices", {"auto", "none"})) for model in ("claude-opus-5-5", "claude-sonnet-5-5")),
-    *((("anthropic", model, "features.choices", {"auto", "none"})) for model in ("claude-fable-5-1", "claude-mythos-5-2")),
+    ("anthropic", "claude-opus-5-5", "features.choices", {"auto", "none"}),
+    ("anthropic", "claude-sonnet-5-5", "features.choices", {"auto", "none"}),
+    ("anthropic", "claude-fable-5-1", "features.choices", {"auto", "none"}),
+    ("anthropic", "claude-mythos-5-2", "features.choices", {"auto", "none"}),
     ("anthropic", "claude-sonnet-4-5", "history.ends_with_user", False),
     ("anthropic", "claude-3-5-haiku", "history.ends_with_user", False),
     ("anthropic", "claude-sonnet-4-6", "history.ends_with_user", True),

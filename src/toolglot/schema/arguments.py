@@ -20,6 +20,7 @@ from toolglot.schema.json_schema import Schema, SchemaDocument, allowed_types
 from toolglot.schema.tolerant_json import tolerant_loads
 from toolglot.textutil import truncate
 
+# An explanation is read by a model, and paid for: it must not be longer than the call.
 MAX_ISSUES = 12
 MAX_ISSUE_LENGTH = 200
 MAX_DEPTH = 6  # of examples and summaries
@@ -119,6 +120,7 @@ def find_issues(arguments: Any, schema: Mapping[str, Any] | None) -> list[Issue]
     return issues
 
 
+# Keyed by the schema's bytes: equal schemas of many conversations share one validator.
 @lru_cache(maxsize=256)
 def _compile_validator(schema: bytes) -> Any:
     import jsonschema_rs
@@ -179,6 +181,7 @@ def repair_arguments(
     if not binder.allows_extra:
         notes += tuple(f"$.{key}: not a parameter; dropped" for key in renamed if key not in binder.parameter_names)
         renamed = {key: value for key, value in renamed.items() if key in binder.parameter_names}
+    # Without a rename nothing has changed: the caller has already tried these arguments.
     values = binder.bind(renamed) if notes else None
     repaired = renamed
     if values is None:
@@ -247,6 +250,7 @@ def make_example(schema: Schema) -> Any:
 
 def _make_example(node: Any, document: SchemaDocument, depth: int) -> Any:
     node = document.follow(node)
+    # The author's own values are better examples than anything derived from types.
     for key in ("default", "const"):
         if key in node:
             return node[key]

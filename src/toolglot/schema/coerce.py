@@ -16,7 +16,9 @@ __all__ = ["coerce", "looks_like", "rename_arguments"]
 
 MAX_DEPTH = 60
 MAX_STEPS = 50_000  # unions in unions multiply: what is beyond this stays as it is
+# 18 digits: more would lose precision in a client that reads numbers as doubles, and no tool means them.
 _INTEGER = re.compile(r"[+-]?\d{1,18}(?:\.0+)?")
+# Models trained on Python and YAML write these for booleans.
 _BOOLEANS = {"true": True, "false": False, "yes": True, "no": False, "1": True, "0": False}
 _MAX_PREVIEW = 40
 _NO_VALUE = object()
@@ -50,6 +52,7 @@ class Coercion:
         self.steps += 1
         if depth > MAX_DEPTH or self.steps > MAX_STEPS or not node:
             return value
+        # A node with a union and siblings is rare; the union alone decides here, validation checks the rest.
         branches = node.get("anyOf") or node.get("oneOf")
         if branches:
             return self.coerce_union(value, branches, path, depth)
@@ -196,6 +199,7 @@ def _parse_as(text: str, type_name: str) -> Any:
         return None if text.lower() in ("null", "none") else _NO_VALUE
     if type_name not in ("number", "object", "array"):
         return _NO_VALUE
+    # A string is only parsed as a structure if it looks like one: "a,b" stays a string.
     if type_name != "number" and text[:1] not in ("{", "["):
         return _NO_VALUE
     try:

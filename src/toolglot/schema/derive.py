@@ -67,6 +67,7 @@ class FunctionSchema:
     def bind(self, arguments: dict[str, Any]) -> dict[str, Any] | None:
         """Return the function's keyword arguments, or None if the arguments are invalid."""
         try:
+            # The function may change its arguments; the conversation must keep what the model sent.
             if self.has_untyped:
                 arguments = deep_copy(arguments)
             values = self.validate(arguments)
@@ -250,6 +251,7 @@ def _build_schema(description: str, parameters: list[_Parameter], label: str) ->
                 ) from None
         raise InvalidTool(f"{label} cannot be a tool: {str(error).partition(chr(10))[0]}") from None
     schema = strip_titles(schema)
+    # It would be the docstring of the TypedDict.
     schema.pop("description", None)
     properties: Schema = schema.pop("properties", {})
     if len(properties) != len(parameters):

@@ -58,7 +58,8 @@ def lower(schema: Mapping[str, Any] | None, dialect: Dialect, *, tool_name: str)
     root = root if "type" in root else {"type": "object", **root}
     out = _lower_node({**root, "type": "object", "properties": root.get("properties", {})}, start, lowering)
     definitions: Schema = {}
-    for name, target in lowering.definitions:  # grows while it is read
+    # Lowering a definition may refer to more of them.
+    for name, target in lowering.definitions:
         in_cycle = target.pointer in lowering.cyclic_pointers
         path = SchemaPath(f"$.$defs.{name}", 1, in_cycle, (target.pointer,), is_definition=True)
         definitions[name] = _lower_node(target.node, path, lowering)

@@ -131,6 +131,7 @@ def _apply_restoration(value: Any, restoration: Restoration) -> Any:
             return {names.get(name, name): sub for name, sub in cast("Schema", value).items()}
         case Pairs() if isinstance(value, list):
             entries = cast("list[Any]", value)
+            # A model that ignored the schema and sent something else gets it back unchanged.
             is_map = all(json_type(entry) == "object" and isinstance(entry.get("key"), str) for entry in entries)
             return {entry["key"]: entry.get("value") for entry in entries} if is_map else entries
         case JsonText(type_name=type_name) if isinstance(value, str):
@@ -138,6 +139,7 @@ def _apply_restoration(value: Any, restoration: Restoration) -> Any:
                 parsed = loads(value)
             except ValueError:
                 return value
+            # The text may be a plain string that happens to be JSON: "5" where an object was meant.
             return parsed if type_name in ("", json_type(parsed)) else value
         case _:
             return value

@@ -93,6 +93,7 @@ def lower_object(node: Schema, path: SchemaPath, lowering: Lowering) -> Schema:
     dialect, extra, map_values = lowering.dialect, node.get("additionalProperties"), _find_map_values(node)
     properties = {name: sub for name, sub in node.get("properties", {}).items() if not is_impossible(sub)}
     is_closed = is_impossible(extra)
+    # The root keeps its form whatever it holds: arguments are always an object.
     if path.depth and not properties:
         if map_values is not None and dialect.maps == "pairs":
             return _map_as_pairs(node, map_values, path, lowering)
@@ -172,6 +173,7 @@ def _map_as_pairs(node: Schema, values: Any, path: SchemaPath, lowering: Lowerin
         if ours in out:
             out[theirs] = out.pop(ours)
     out = lowering.move_to_description(out, [name for name in out if APPLICABLE_TYPES.get(name) == ("object",)], path)
+    # The model must be told: an array of pairs is an unusual way to ask for a map.
     out = add_description(_replace_type(out, "array"), "A map: one entry for each key.")
     entry = {"type": "object", "properties": {"key": key, "value": values}, "required": ["key", "value"]}
     return {**out, "items": {**entry, "additionalProperties": False}, RESTORATIONS_KEY: [Pairs()]}

@@ -14,13 +14,16 @@ __all__ = ["tolerant_loads"]
 MAX_DEPTH = 128
 MAX_DOCUMENTS = 8  # in one text, and places where one may begin
 
+# White space that JSON does not allow (no-break and zero-width spaces, a byte order mark), and three kinds of comments.
 _BLANK = re.compile(r"(?:[\s\ufeff\u200b]|//[^\n]*|/\*(?:[^*]|\*(?!/))*\*/|#[^\n]*)*")
 _SPACE = re.compile(r"[ \t\r\n]*")
+# Also +1, .5, 1., 0x1F and 1_000: what Python and JavaScript write.
 _NUMBER = re.compile(r"([+-]?)(?:(0[xX][0-9a-fA-F]+)|(?:(?:\d+(?:_\d+)*)(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)(?![\w.])")
 _STRICT_NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?")
 _WORD = re.compile(r"[A-Za-z_$][\w$]*")
 _KEY = re.compile(r"[A-Za-z_$][\w$.\-]*")
 _OBJECT_START, _VALUE_START = re.compile("{"), re.compile(r"[{\[]")
+# Python's literals, which models mix up with JSON's.
 _WORDS = {"true": True, "false": False, "null": None, "True": True, "False": False, "None": None}
 _ESCAPES = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 _HEX = re.compile(r"u([0-9a-fA-F]{4})(?:\\u([dD][c-fC-F][0-9a-fA-F]{2}))?")
@@ -118,6 +121,7 @@ class _Parser:
             if any(before.count(left) != before.count(right) for left, right in ("{}", "[]")):
                 raise error or self.error("readable JSON", start)
             self.position, self.depth = begin, 0
+            # A failed attempt must not leave its repairs behind.
             try:
                 return self.parse_value(), begin
             except ValueError as e:

@@ -44,7 +44,8 @@ def find_route(path: str) -> Route:
         if row and row not in PROFILES:  # `openai` and `azure` have a profile for each of their wires
             row = f"{row}-{wire.removeprefix('openai-')}"
         # A model that supports tools only on Responses is asked there, though Chat was named.
-        siblings = next((ids for surfaces in SURFACES.values() if row in (ids := [id for _, id in surfaces])), [])
+        rows = [[id for _, id in surfaces] for surfaces in SURFACES.values()]
+        siblings = next((ids for ids in rows if row in ids), list[str]())
         row = next((id for id in siblings if PROFILES[id].wire == wire), row)
         parts = match.groupdict()
         verb = parts.get("verb")
