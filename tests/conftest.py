@@ -151,6 +151,6 @@ def _own_streams() -> list[Recording]:
             continue
         for name, expected in loads_object((folder / "expected.json").read_bytes()).items():
             record = {"id": f"{folder.name}/{name}", "api": folder.name, "response_content_type": ""}
-            calls = len(expected.get("calls", ()))
+            calls = expected.get("calls", 0)
             records.append({**record, "bytes": (folder / name).read_bytes(), "n_tool_calls": calls, "expected": expected})
     return records

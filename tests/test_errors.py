@@ -15,10 +15,12 @@ from toolglot.errors import (
     QuotaExceeded,
     RateLimited,
     ServerFailed,
+    ToolError,
     ToolglotError,
     TruncatedStream,
     UnknownName,
 )
+from toolglot.jsontext import dumps
 from toolglot.losses import Loss, Repair
 
 
@@ -97,3 +99,14 @@ def test_losses_and_repairs_are_values(kind: type[Loss] | type[Repair]) -> None:
     assert str(value) == "what at where: why"
     with pytest.raises(AttributeError):
         value.subject = "x"  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_losses_keep_their_keys_in_json() -> None:
+    """`--json` output and saved runs have them since format 1."""
+    assert dumps(Loss("audio", "messages[0]", "no sound")) == b'{"what":"audio","where":"messages[0]","why":"no sound"}'
+
+
+def test_a_tool_error_has_a_code_and_details() -> None:
+    error = ToolError("no such file", kind="not_found", code="missing_path", details={"path": "a"})
+    assert (error.kind, error.code, error.details, error.retryable) == ("not_found", "missing_path", {"path": "a"}, False)
+    assert (ToolError("x").code, ToolError("x").details) == ("", None)

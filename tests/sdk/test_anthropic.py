@@ -118,7 +118,6 @@ def live_client(server: Loopback, sdk: anthropic.Anthropic) -> Client:
 
 # ---- requests
 
-EVERY = (1, 1, 3)  # of the recordings: as bodies, as streams, as events
 PATH = "/v1/messages"
 KEPT = {"max_tokens", "temperature", "top_p", "top_k", "stop", "effort", "thinking_budget"}
 PARAMS: TypeAdapter[Any] = TypeAdapter(MessageCreateParams)

@@ -128,7 +128,6 @@ def live_client(server: Loopback, sdk: genai.Client) -> Client:
 
 # ---- requests
 
-EVERY = (1, 1, 3)  # of the recordings: as bodies, as streams, as events
 PATH = f"/v1beta/models/{MODEL}:generateContent"
 KEPT = {
     *("max_tokens", "temperature", "top_p", "top_k", "stop", "seed", "presence_penalty", "frequency_penalty"),

@@ -89,7 +89,6 @@ def live_client(server: Loopback, sdk: ollama.Client) -> Client:
 
 # ---- requests
 
-EVERY = (1, 1, 3)  # of the recordings: as bodies, as streams, as events
 PATH = "/api/chat"
 KEPT = {"max_tokens", "temperature", "top_p", "top_k", "stop", "seed", "presence_penalty", "frequency_penalty", "effort"}
 BODIES = {name: written(name, "ollama-chat", MODEL).body for name in REQUESTS}

@@ -113,7 +113,6 @@ def live_client(server: Loopback, sdk: openai.OpenAI) -> Client:
 
 # ---- requests
 
-EVERY = (1, 2, 5)  # of the recordings: as bodies, as streams, as events
 PATH = "/chat/completions"
 KEPT = {"max_tokens", "temperature", "top_p", "stop", "seed", "presence_penalty", "frequency_penalty", "effort"}
 PARAMS: TypeAdapter[Any] = TypeAdapter(CompletionCreateParams)

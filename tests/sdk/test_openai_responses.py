@@ -137,7 +137,6 @@ def live_client(server: Loopback, sdk: openai.OpenAI) -> Client:
 
 # ---- requests
 
-EVERY = (1, 3, 5)  # of the recordings: as bodies, as streams, as events
 PATH = "/responses"
 KEPT = {"max_tokens", "temperature", "top_p", "effort"}
 PARAMS: TypeAdapter[Any] = TypeAdapter(ResponseCreateParams)

@@ -47,10 +47,11 @@ def test_every_event_has_the_clients_type(record: Recorded, adapter: Any) -> Non
     adapter.CLIENT.reads_events(record)
 
 
+@pytest.mark.parametrize("share", [5, pytest.param(1, marks=pytest.mark.slow)], ids=["some", "all"])
 @pytest.mark.parametrize("number", range(3), ids=["bodies", "streams", "events"])
-def test_recorded_replies_are_read(number: int, adapter: Any) -> None:
+def test_recorded_replies_are_read(number: int, share: int, adapter: Any) -> None:
     client: Client = adapter.CLIENT
-    each_recorded((client.reads_body, client.reads_stream, client.reads_events)[number], adapter.EVERY[number])
+    each_recorded((client.reads_body, client.reads_stream, client.reads_events)[number], share)
 
 
 def test_recorded_replies_are_read_over_http(client: Client) -> None:

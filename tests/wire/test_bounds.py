@@ -12,7 +12,7 @@ from stream_samples import CALL, block, chunk, delta, framed, in_aws, item, line
 from toolglot.wire.codec import WIRES, create_reader
 from toolglot.wire.framing import encode_aws_event
 
-SIZE = 4_000_000
+SIZE = 1_000_000
 PIECES: dict[str, tuple[Callable[[str], Doc], Doc]] = {  # a frame with some text, the terminal
     "openai-chat": (lambda text: tool(0, text, name="f"), chunk({}, "stop")),
     "openai-responses": (
