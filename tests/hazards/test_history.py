@@ -74,63 +74,40 @@ def none_of(*words: str) -> Callable[[str], bool]:
 Case = tuple[str, list[Message], tuple[str, ...], Callable[[str], bool]]
 
 # ---- B. a conversation can never become unusable
+# fmt: off
 BROKEN: list[Case] = [
     ("anthropics/claude-code#1237", [HI, assistant(CALL), ON], EVERYONE, all_of("go on", "may or may not have run")),
     ("anthropics/claude-code#6521", [HI, assistant([CALL, ToolCall("call_2", "get", {})]), tool(OK)], EVERYONE, all_of("one")),
     ("strands-agents/harness-sdk#1610", [HI, assistant(CALL), ON, assistant("x"), ON], EVERYONE, all_of("go on")),
     ("strands-agents/harness-sdk#1123", [HI, assistant(CALL), tool(OK, OK)], EVERYONE, all_of("one")),
     ("langgenius/dify#41846", [HI, assistant(CALL), user("new prompt")], EVERYONE, all_of("new prompt")),
-    (
-        "tidyverse/ellmer#459",
-        [HI, assistant(CALL), tool(make_interrupted_result(CALL)), ON],
-        EVERYONE,
-        all_of("interrupted while it ran"),
-    ),
-    (
-        "NousResearch/hermes-agent#76460",
-        [HI, assistant([CALL, ToolCall("call_2", "get", {}), ToolCall("call_3", "get", {})]), tool(OK), ON],
-        EVERYONE,
-        all_of("one", "go on"),
-    ),
+    ("tidyverse/ellmer#459", [HI, assistant(CALL), tool(make_interrupted_result(CALL)), ON], EVERYONE,
+        all_of("interrupted while it ran")),
+    ("NousResearch/hermes-agent#76460",
+        [HI, assistant([CALL, ToolCall("call_2", "get", {}), ToolCall("call_3", "get", {})]), tool(OK), ON], EVERYONE,
+        all_of("one", "go on")),
     ("langchain-ai/deepagents#6321", [HI, assistant(CALL), assistant(CALL), tool(OK)], EVERYONE, all_of("one")),
     ("docker/docker-agent#1676", [tool(OK), HI], EVERYONE, all_of("one", "hi")),
     ("QwenLM/qwen-code#9573", [HI, assistant(CALL), ON, tool(OK)], EVERYONE, all_of("one", "go on")),
     ("vercel/ai#4584", [HI, assistant(["thinking aloud", CALL])], EVERYONE, all_of("thinking aloud")),
-    (
-        "langchain-ai/langgraph-swarm-py#53",
-        [HI, assistant([ToolCall("t", "transfer_to_bob", {}), CALL]), tool(OK), ON],
-        EVERYONE,
-        all_of("transfer_to_bob"),
-    ),
-    (
-        "LibreChat-AI/agents#366",
-        [HI, assistant(ToolCall("call_1", "get", None, '{"x": "cut')), tool(OK)],
-        EVERYONE,
-        all_of("cut", "one"),
-    ),
-    (
-        "openai/openai-agents-python#2426",
-        [HI, assistant(CALL), tool(OK), assistant("done"), ON],
-        EVERYONE,
-        all_of("get", "one", "done"),
-    ),
+    ("langchain-ai/langgraph-swarm-py#53", [HI, assistant([ToolCall("t", "transfer_to_bob", {}), CALL]), tool(OK), ON],
+        EVERYONE, all_of("transfer_to_bob")),
+    ("LibreChat-AI/agents#366", [HI, assistant(ToolCall("call_1", "get", None, '{"x": "cut')), tool(OK)], EVERYONE,
+        all_of("cut", "one")),
+    ("openai/openai-agents-python#2426", [HI, assistant(CALL), tool(OK), assistant("done"), ON], EVERYONE,
+        all_of("get", "one", "done")),
     ("Kilo-Org/kilocode#5163", [HI, assistant([CALL, "said after"]), ON, tool(OK)], EVERYONE, all_of("said after", "one")),
 ]
+# fmt: on
 
 # ---- C. carry opaque provider state for me
+# fmt: off
 STATE: list[Case] = [
-    (
-        "langgenius/dify-official-plugins#2088",
-        [HI, assistant(CALL), tool(OK)],
-        ("gemini", "vertex"),
-        all_of('"thoughtSignature"'),
-    ),
-    (
-        "lbjlaq/Antigravity-Manager#733",
-        [HI, said_by(GEMINI, ToolCall("call_1", "get", {}, opaque={"thoughtSignature": "cmVhbA=="})), tool(OK)],
-        ("gemini",),
-        all_of("cmVhbA=="),
-    ),
+    ("langgenius/dify-official-plugins#2088", [HI, assistant(CALL), tool(OK)], ("gemini", "vertex"),
+        all_of('"thoughtSignature"')),
+    ("lbjlaq/Antigravity-Manager#733",
+        [HI, said_by(GEMINI, ToolCall("call_1", "get", {}, opaque={"thoughtSignature": "cmVhbA=="})), tool(OK)], ("gemini",),
+        all_of("cmVhbA==")),
     (
         "openai/openai-python#3008",
         [
@@ -145,32 +122,17 @@ STATE: list[Case] = [
         ("openai-responses",),
         all_of('"rs_1"', '"fc_1"', "cipher", '"summary":[]'),
     ),
-    (
-        "openai/openai-agents-python#1611",
-        [HI, said_by(GPT, Thinking("", {"id": "rs_1", "summary": []})), ON],
-        ("openai-responses",),
-        none_of("rs_1"),
-    ),
-    (
-        "openai/openai-agents-python#678",
-        [HI, said_by(CLAUDE, SIGNED, CALL), tool(OK)],
-        ("anthropic",),
-        all_of("SECRET-thought", "SECRET-signature"),
-    ),
-    (
-        "earendil-works/pi#3636",
-        [HI, said_by(DEEPSEEK, Thinking("why", {"field": "reasoning_content"}), CALL), tool(OK)],
-        ("deepseek",),
-        all_of('"reasoning_content":"why"'),
-    ),
+    ("openai/openai-agents-python#1611", [HI, said_by(GPT, Thinking("", {"id": "rs_1", "summary": []})), ON],
+        ("openai-responses",), none_of("rs_1")),
+    ("openai/openai-agents-python#678", [HI, said_by(CLAUDE, SIGNED, CALL), tool(OK)], ("anthropic",),
+        all_of("SECRET-thought", "SECRET-signature")),
+    ("earendil-works/pi#3636", [HI, said_by(DEEPSEEK, Thinking("why", {"field": "reasoning_content"}), CALL), tool(OK)],
+        ("deepseek",), all_of('"reasoning_content":"why"')),
     ("langchain-ai/langchain#34166", [HI, assistant(CALL), tool(OK)], ("deepseek",), all_of('"reasoning_content":""')),
-    (
-        "andrewyng/aisuite#369",
-        [HI, said_by(DEEPSEEK, Thinking("why", {"field": "reasoning_content"}), CALL), tool(OK)],
-        ("groq", "ollama", "openai-chat"),
-        none_of("why", "reasoning_content"),
-    ),
+    ("andrewyng/aisuite#369", [HI, said_by(DEEPSEEK, Thinking("why", {"field": "reasoning_content"}), CALL), tool(OK)],
+        ("groq", "ollama", "openai-chat"), none_of("why", "reasoning_content")),
 ]
+# fmt: on
 
 # ---- D. switch, and just keep talking
 MIXED = [
@@ -181,51 +143,33 @@ MIXED = [
     said_by(GPT, Thinking("SECRET", {"id": "rs_SECRET"}), Text("c", {"id": "msg_SECRET"})),
     ON,
 ]
+# fmt: off
 SWITCH: list[Case] = [
     ("decolua/9router#4136", [HI, said_by(CLAUDE, SIGNED, CALL), tool(OK), ON], ("gemini", "vertex"), none_of("SECRET")),
     ("CommonstackAI/UncommonRoute#19", [HI, said_by(OPUS, SIGNED, CALL), tool(OK), ON], ("anthropic",), none_of("SECRET")),
-    (
-        "RooCodeInc/Roo-Code#10461",
+    ("RooCodeInc/Roo-Code#10461",
         [HI, said_by(GEMINI, ToolCall("call_1", "get", {}, opaque={"thoughtSignature": "U0VDUkVU"})), tool(OK)],
-        ("anthropic", "openai-chat"),
-        none_of("U0VDUkVU", "thoughtSignature"),
-    ),
-    (
-        "anomalyco/opencode#11571",
-        [HI, said_by(DEEPSEEK, Thinking("SECRET", {"field": "reasoning_content"}), Text("x")), ON],
-        ("openai-chat", "mistral", "groq"),
-        none_of("SECRET", "reasoning"),
-    ),
+        ("anthropic", "openai-chat"), none_of("U0VDUkVU", "thoughtSignature")),
+    ("anomalyco/opencode#11571", [HI, said_by(DEEPSEEK, Thinking("SECRET", {"field": "reasoning_content"}), Text("x")), ON],
+        ("openai-chat", "mistral", "groq"), none_of("SECRET", "reasoning")),
     ("suitenumerique/conversations#402", [HI, said_by(CLAUDE, SIGNED), ON], ("mistral",), none_of("SECRET")),
-    (
-        "farion1231/cc-switch#1181",
+    ("farion1231/cc-switch#1181",
         [HI, assistant(ToolCall("functions.get:0|x", "get", {})), tool(ToolResult("functions.get:0|x", (Text("one"),)))],
-        ("anthropic",),
-        none_of("functions.get:0"),
-    ),
-    (
-        "earendil-works/pi#9048",
-        MIXED,
+        ("anthropic",), none_of("functions.get:0")),
+    ("earendil-works/pi#9048", MIXED,
         tuple(provider for provider in EVERYONE if provider not in ("anthropic", "gemini", "openai-responses")),
-        none_of("SECRET", 'thoughtSignature":"SECRETsg'),
-    ),
+        none_of("SECRET", 'thoughtSignature":"SECRETsg')),
     ("openai/openai-agents-python#684", MIXED, EVERYONE, all_of("hi", "one", "go on")),
 ]
+# fmt: on
 
 # ---- F. malformed, empty, truncated arguments
+# fmt: off
 ARGUMENTS: list[Case] = [
-    (
-        "vllm-project/vllm#19419",
-        [HI, assistant(ToolCall("call_1", "get", {}, "")), tool(OK)],
-        EVERYONE,
-        none_of('"arguments":""', "invalid_arguments"),
-    ),
-    (
-        "langchain-ai/langchain#34123",
-        [HI, assistant(ToolCall("call_1", "get", {})), tool(OK)],
-        EVERYONE,
-        none_of("null}", "invalid_arguments"),
-    ),
+    ("vllm-project/vllm#19419", [HI, assistant(ToolCall("call_1", "get", {}, "")), tool(OK)], EVERYONE,
+        none_of('"arguments":""', "invalid_arguments")),
+    ("langchain-ai/langchain#34123", [HI, assistant(ToolCall("call_1", "get", {})), tool(OK)], EVERYONE,
+        none_of("null}", "invalid_arguments")),
     (
         "ahwurm/localharness#77",
         [
@@ -238,6 +182,7 @@ ARGUMENTS: list[Case] = [
     ),
     ("BerriAI/litellm#24095", [HI, assistant(CALL), tool(OK)], ("ollama",), all_of('"arguments":{"x":"1"}')),
 ]
+# fmt: on
 
 # ---- I. content: null, "" or absent
 CONTENT: list[Case] = [
@@ -248,19 +193,12 @@ CONTENT: list[Case] = [
 ]
 
 # ---- J. images and files in tool results
+# fmt: off
 IMAGES: list[Case] = [
-    (
-        "anthropics/claude-ai-mcp#643",
-        [HI, assistant(CALL), tool(ToolResult("call_1", (Text("shot"), PNG)))],
-        tuple(p for p in EVERYONE if p != "deepseek"),
-        all_of("iVBORw0KGgo=", "shot"),
-    ),
-    (
-        "openai/codex#4819",
-        [HI, assistant(CALL), tool(ToolResult("call_1", (PNG,))), ON],
-        ("openai-responses",),
-        all_of('"input_image"'),
-    ),
+    ("anthropics/claude-ai-mcp#643", [HI, assistant(CALL), tool(ToolResult("call_1", (Text("shot"), PNG)))],
+        tuple(p for p in EVERYONE if p != "deepseek"), all_of("iVBORw0KGgo=", "shot")),
+    ("openai/codex#4819", [HI, assistant(CALL), tool(ToolResult("call_1", (PNG,))), ON], ("openai-responses",),
+        all_of('"input_image"')),
     (
         "danny-avila/LibreChat#6951",
         [
@@ -272,14 +210,12 @@ IMAGES: list[Case] = [
         tuple(p for p in EVERYONE if p != "deepseek"),
         all_of("iVBORw0KGgo="),
     ),
-    (
-        "langgenius/dify-docs#439",
+    ("langgenius/dify-docs#439",
         [HI, assistant(CALL), tool(ToolResult("call_1", (Media("file", "application/pdf", "JVBERi0xLjQ=", name="a.pdf"),)))],
-        ("anthropic", "openai-responses", "openai-chat", "gemini"),
-        all_of("JVBERi0xLjQ="),
-    ),
+        ("anthropic", "openai-responses", "openai-chat", "gemini"), all_of("JVBERi0xLjQ=")),
     ("QwenLM/Qwen-Agent#628", [HI, assistant(CALL), tool(ToolResult("call_1", (PNG,)))], ("deepseek",), all_of("not shown")),
 ]
+# fmt: on
 
 CASES = [
     pytest.param(provider, messages, wanted, id=f"{thread}-{provider}")

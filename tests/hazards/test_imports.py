@@ -19,18 +19,14 @@ print(*sorted(name for name in {heavy!r} if name in sys.modules), file=sys.stder
 """
 
 
-@pytest.mark.parametrize(
-    ("words", "loads"),
-    [
-        (["--version"], set[str]()),
-        (["--help"], set[str]()),
-        (["run", "--help"], set[str]()),
-        (["models"], {"pydantic"}),
-        (["config", "show"], {"pydantic"}),
-        (["run", "-m", "simulator", "say hi"], {"pydantic"}),
-    ],
-    ids=["version", "help", "help of a command", "models", "config", "run"],
-)
+@pytest.mark.parametrize(("words", "loads"), [
+    (["--version"], set[str]()),
+    (["--help"], set[str]()),
+    (["run", "--help"], set[str]()),
+    (["models"], {"pydantic"}),
+    (["config", "show"], {"pydantic"}),
+    (["run", "-m", "simulator", "say hi"], {"pydantic"}),
+], ids=["version", "help", "help of a command", "models", "config", "run"])  # fmt: skip
 def test_a_command_loads_what_it_needs(words: list[str], loads: set[str]) -> None:
     code = TEMPLATE.format(words=words, heavy=sorted(HEAVY))
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

@@ -9,17 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.loop.agents import (
-    QUICK,
-    Wiretap,
-    agent,
-    check,
-    check_bodies,
-    kinds_of,
-    results_of,
-    run,
-    texts_of,
-)
+from tests.loop.agents import QUICK, Wiretap, agent, check, check_bodies, kinds_of, results_of, run, texts_of
 
 from toolglot.engine.engine import Engine
 from toolglot.engine.factory import create_engine

@@ -613,10 +613,7 @@ def test_a_model_that_fails_after_it_was_shortened_falls_back(live: bool) -> Non
     tap, model = Model().tap(faults=["context-too-long", *["overloaded"] * 9]), Model()
     other = model.tap()
     talker = Orchestrator(
-        sim("openai-chat", tap),
-        fallbacks=[sim("gemini", other)],
-        conversation=old(),
-        context=ContextPolicy(when_full="trim"),
+        sim("openai-chat", tap), fallbacks=[sim("gemini", other)], conversation=old(), context=ContextPolicy(when_full="trim")
     )
     result = run(outcome(talker, "go", streamed=live))
     assert result.text == "done"
@@ -628,10 +625,7 @@ def test_a_model_that_fails_after_it_was_shortened_falls_back(live: bool) -> Non
 def test_a_cut_and_a_fall_are_told_in_order() -> None:
     tap, other = Model().tap(faults=["context-too-long", *["overloaded"] * 9]), Model().tap()
     talker = Orchestrator(
-        sim("openai-chat", tap),
-        fallbacks=[sim("gemini", other)],
-        conversation=old(),
-        context=ContextPolicy(when_full="trim"),
+        sim("openai-chat", tap), fallbacks=[sim("gemini", other)], conversation=old(), context=ContextPolicy(when_full="trim")
     )
     told = [event for event in streamed(talker) if isinstance(event, ContextTruncated | ModelSwitched)]
     assert [type(event) for event in told] == [ContextTruncated, ModelSwitched]
@@ -700,9 +694,7 @@ def test_a_fallback_does_not_learn_from_an_estimate_of_another_model() -> None:
     model = Model()
     tap = model.tap()
     talker = Orchestrator(
-        sim("anthropic", Model().tap(faults=["overloaded"] * 9)),
-        fallbacks=[sim("openai-chat", tap)],
-        conversation=old(),
+        sim("anthropic", Model().tap(faults=["overloaded"] * 9)), fallbacks=[sim("openai-chat", tap)], conversation=old()
     )
     alone = agent("openai-chat", Model().tap(), conversation=old())
 
@@ -725,12 +717,7 @@ def test_the_time_of_a_run_counts_for_its_summary(live: bool) -> None:
         return ""
 
     talker = agent(
-        "openai-chat",
-        Model().tap(),
-        context=COMPACT,
-        conversation=old(),
-        summarize=never,
-        config=ToolConfig(run_timeout=0.05),
+        "openai-chat", Model().tap(), context=COMPACT, conversation=old(), summarize=never, config=ToolConfig(run_timeout=0.05)
     )
     before = len(talker.conversation)
     result = run(outcome(talker, "go", streamed=live))

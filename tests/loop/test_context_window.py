@@ -270,18 +270,10 @@ class TestWhereItIsCut:
         assert (note.role, prompt.text, first.role) == ("user", "begin", "assistant")
         assert f" {cut.start - 1} older messages" in note.text
 
-    @pytest.mark.parametrize(
-        "messages",
-        [
-            [],
-            [user("x" * 9_000)],
-            [user("x" * 9_000), *step(0)],
-            [user("x"), *step(0, size=9_000)],
-            [assistant("x" * 9_000)],
-            [user("x"), assistant([ToolCall("a", "get", {})])],
-        ],
-        ids=["nothing", "one prompt", "one step", "one long step", "only an answer", "calls that wait"],
-    )
+    @pytest.mark.parametrize("messages", [
+        [], [user("x" * 9_000)], [user("x" * 9_000), *step(0)], [user("x"), *step(0, size=9_000)], [assistant("x" * 9_000)],
+        [user("x"), assistant([ToolCall("a", "get", {})])],
+    ], ids=["nothing", "one prompt", "one step", "one long step", "only an answer", "calls that wait"])  # fmt: skip
     def test_where_nothing_can_be_left_out_there_is_no_cut(self, messages: list[Message]) -> None:
         assert ContextMeter().find_truncation(messages, PLAIN, 0, 1) is None
 
@@ -365,20 +357,17 @@ class TestWeighing:
             ContextMeter().estimate_tokens(messages, PLAIN) * 1.2
         )
 
-    @pytest.mark.parametrize(
-        ("estimated", "counted", "factor"),
-        [
-            (1_000, 1_500, 1.5),
-            (1_000, 500, 0.5),
-            (1_000, 1, 0.4),
-            (1_000, 10**9, 3.0),
-            (199, 400, 1.0),
-            (200, 400, 2.0),
-            (1_000, 0, 1.0),
-            (0, 1_000, 1.0),
-            (1_000, -5, 1.0),
-        ],
-    )
+    @pytest.mark.parametrize(("estimated", "counted", "factor"), [
+        (1_000, 1_500, 1.5),
+        (1_000, 500, 0.5),
+        (1_000, 1, 0.4),
+        (1_000, 10**9, 3.0),
+        (199, 400, 1.0),
+        (200, 400, 2.0),
+        (1_000, 0, 1.0),
+        (0, 1_000, 1.0),
+        (1_000, -5, 1.0),
+    ])  # fmt: skip
     def test_a_real_count_corrects_the_estimate_within_reason(self, estimated: int, counted: int, factor: float) -> None:
         memory, messages = ContextMeter(), talk(20)
         before = memory.estimate_tokens(messages, PLAIN)
@@ -417,36 +406,30 @@ class TestWeighing:
 
 
 class TestBudget:
-    @pytest.mark.parametrize(
-        ("window", "own", "max_tokens", "budget"),
-        [
-            (None, None, None, None),
-            (None, 500, None, 500),
-            (100_000, None, None, 95_000 - 8_192),
-            (100_000, None, 1_000, 94_000),
-            (100_000, None, 90_000, 95_000 - 25_000),
-            (100_000, 500, None, 500),
-            (100_000, 10**6, None, 95_000 - 8_192),
-            (8_192, None, None, 7_782 - 2_048),
-            (4, None, None, 2),
-        ],
-    )
+    @pytest.mark.parametrize(("window", "own", "max_tokens", "budget"), [
+        (None, None, None, None),
+        (None, 500, None, 500),
+        (100_000, None, None, 95_000 - 8_192),
+        (100_000, None, 1_000, 94_000),
+        (100_000, None, 90_000, 95_000 - 25_000),
+        (100_000, 500, None, 500),
+        (100_000, 10**6, None, 95_000 - 8_192),
+        (8_192, None, None, 7_782 - 2_048),
+        (4, None, None, 2),
+    ])  # fmt: skip
     def test_is_what_the_model_takes_less_room_for_the_answer(
         self, window: int | None, own: int | None, max_tokens: int | None, budget: int | None
     ) -> None:
         assert ContextMeter().token_budget(profile_of(window), ContextPolicy(budget=own), max_tokens) == budget
 
-    @pytest.mark.parametrize(
-        ("window", "default", "max_tokens", "room"),
-        [
-            (None, None, None, 8_192),
-            (None, None, 100, 100),
-            (None, 4_096, None, 4_096),
-            (None, 10**6, None, 8_192),
-            (1_000, None, None, 250),
-            (200_000, 16_384, 500, 500),
-        ],
-    )
+    @pytest.mark.parametrize(("window", "default", "max_tokens", "room"), [
+        (None, None, None, 8_192),
+        (None, None, 100, 100),
+        (None, 4_096, None, 4_096),
+        (None, 10**6, None, 8_192),
+        (1_000, None, None, 250),
+        (200_000, 16_384, 500, 500),
+    ])  # fmt: skip
     def test_the_room_for_an_answer(self, window: int | None, default: int | None, max_tokens: int | None, room: int) -> None:
         assert answer_tokens(profile_of(window, default=default), max_tokens) == room
 
@@ -541,17 +524,12 @@ class TestView:
         assert Truncation().leading_messages(talk(1)) == ()
         assert Truncation(0, None, "a summary").leading_messages(talk(1)) == ()
 
-    @pytest.mark.parametrize(
-        ("cut", "said"),
-        [
-            (Truncation(3), "[The 3 older messages of this conversation are no longer shown.]"),
-            (Truncation(3, 2), "[The 2 older messages of this conversation are no longer shown.]"),
-            (
-                Truncation(3, None, "They met."),
-                "[Summary of the conversation so far; its 3 older messages are no longer shown.]\nThey met.",
-            ),
-        ],
-    )
+    @pytest.mark.parametrize(("cut", "said"), [
+        (Truncation(3), "[The 3 older messages of this conversation are no longer shown.]"),
+        (Truncation(3, 2), "[The 2 older messages of this conversation are no longer shown.]"),
+        (Truncation(3, None, "They met."),
+            "[Summary of the conversation so far; its 3 older messages are no longer shown.]\nThey met."),
+    ])  # fmt: skip
     def test_the_head_says_what_is_missing(self, cut: Truncation, said: str) -> None:
         messages = talk(3)
         head = cut.leading_messages(messages)

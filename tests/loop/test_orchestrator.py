@@ -7,15 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from toolglot.errors import (
-    MalformedReply,
-    NameConflict,
-    ProviderError,
-    ToolError,
-    TransportError,
-    UnknownName,
-    UsageError,
-)
+from toolglot.errors import MalformedReply, NameConflict, ProviderError, ToolError, TransportError, UnknownName, UsageError
 from toolglot.events import (
     Retrying,
     RunDone,
@@ -301,13 +293,7 @@ def test_a_conversation_with_an_open_call_is_mended_and_says_so() -> None:
     check_bodies(talker.engine, tap)
 
 
-PROMPTS: list[Any] = [
-    "say hi",
-    user("say hi"),
-    Text("say hi"),
-    ["say", " hi"],
-    [Text("say hi")],
-]
+PROMPTS: list[Any] = ["say hi", user("say hi"), Text("say hi"), ["say", " hi"], [Text("say hi")]]
 
 
 @pytest.mark.parametrize("prompt", PROMPTS)

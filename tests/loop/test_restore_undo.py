@@ -173,18 +173,10 @@ class TestDamaged:
             assert str(caught.value) == "line 1: the saved model is not a string"
         assert len(Orchestrator.load(data, "simulator", tools=[look, write]).conversation) == 20
 
-    @pytest.mark.parametrize(
-        "changes",
-        [
-            {"context": {"start": -1}},
-            {"uses": 5},
-            {"uses": [["", "look"]]},
-            {"run": {"iteration": "many"}},
-            {"run": {"iteration": 1, "length": 3}},
-            {"toolglot": 99},
-        ],
-        ids=["context", "uses", "uses of a tool", "run", "a run of another conversation", "version"],
-    )
+    @pytest.mark.parametrize("changes", [
+        {"context": {"start": -1}}, {"uses": 5}, {"uses": [["", "look"]]}, {"run": {"iteration": "many"}},
+        {"run": {"iteration": 1, "length": 3}}, {"toolglot": 99},
+    ], ids=["context", "uses", "uses of a tool", "run", "a run of another conversation", "version"])  # fmt: skip
     def test_nothing_has_changed_where_it_is_refused(self, changes: dict[str, Any]) -> None:
         talker = looker(conversation=Conversation(old()))
         run(talker.run("go"))
@@ -411,16 +403,13 @@ class TestUndo:
         assert run(talker.context_usage()).budget == budget
 
 
-@pytest.mark.parametrize(
-    ("make", "config", "asks"),
-    [
-        (lambda: write, ToolConfig(), False),
-        (lambda: write, ToolConfig(approval_effects=frozenset({"write"})), True),
-        (lambda: look, ToolConfig(approval_effects=frozenset({"write"})), False),
-        (lambda: look.replace(approval=True), ToolConfig(), True),
-        (lambda: write.replace(approval=False), ToolConfig(approval_effects=frozenset({"write"})), False),
-    ],
-)
+@pytest.mark.parametrize(("make", "config", "asks"), [
+    (lambda: write, ToolConfig(), False),
+    (lambda: write, ToolConfig(approval_effects=frozenset({"write"})), True),
+    (lambda: look, ToolConfig(approval_effects=frozenset({"write"})), False),
+    (lambda: look.replace(approval=True), ToolConfig(), True),
+    (lambda: write.replace(approval=False), ToolConfig(approval_effects=frozenset({"write"})), False),
+])  # fmt: skip
 def test_whether_a_tool_has_to_be_approved(make: Callable[[], Tool], config: ToolConfig, asks: bool) -> None:
     one = make()
     assert agent("openai-chat", tools=[one], config=config).needs_approval(one) is asks

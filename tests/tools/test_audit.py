@@ -82,20 +82,17 @@ class No(Hooks):
         return Veto("no")
 
 
-@pytest.mark.parametrize(
-    ("options", "name", "arguments", "outcome", "ran"),
-    [
-        ({}, "fetch", {"url": "x"}, "ok", True),
-        ({}, "fetch", {"url": "bad"}, "not_found", True),
-        ({}, "fetch", {"url": "busy"}, "execution", True),
-        ({}, "fetch", {}, "validation", False),
-        ({}, "nobody", {}, "not_found", False),
-        ({"config": ToolConfig(allowed_tools=frozenset())}, "fetch", {"url": "x"}, "not_allowed", False),
-        ({"config": ToolConfig(max_uses={"fetch": 0})}, "fetch", {"url": "x"}, "limit", False),
-        ({"config": ToolConfig(approval_effects=frozenset({"network"}))}, "fetch", {"url": "x"}, "rejected", False),
-        ({"hooks": [No()]}, "fetch", {"url": "x"}, "rejected", False),
-    ],
-)
+@pytest.mark.parametrize(("options", "name", "arguments", "outcome", "ran"), [
+    ({}, "fetch", {"url": "x"}, "ok", True),
+    ({}, "fetch", {"url": "bad"}, "not_found", True),
+    ({}, "fetch", {"url": "busy"}, "execution", True),
+    ({}, "fetch", {}, "validation", False),
+    ({}, "nobody", {}, "not_found", False),
+    ({"config": ToolConfig(allowed_tools=frozenset())}, "fetch", {"url": "x"}, "not_allowed", False),
+    ({"config": ToolConfig(max_uses={"fetch": 0})}, "fetch", {"url": "x"}, "limit", False),
+    ({"config": ToolConfig(approval_effects=frozenset({"network"}))}, "fetch", {"url": "x"}, "rejected", False),
+    ({"hooks": [No()]}, "fetch", {"url": "x"}, "rejected", False),
+])  # fmt: skip
 def test_one_line_for_whatever_came_of_a_call(
     options: dict[str, Any], name: str, arguments: dict[str, Any], outcome: str, ran: bool
 ) -> None:
@@ -122,18 +119,10 @@ def test_nothing_is_said_of_approval_where_nobody_was_asked() -> None:
     assert "approved" not in desk.lines[0]
 
 
-@pytest.mark.parametrize(
-    "secret",
-    [
-        KEY,
-        "sk-proj-ABCDEFGH12345678",
-        "AIza" + "B" * 35,
-        "ghp_" + "a" * 36,
-        "github_pat_" + "a" * 30,
-        "AKIAIOSFODNN7EXAMPLE",
-        "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.c2lnbmF0dXJl",
-    ],
-)
+@pytest.mark.parametrize("secret", [
+    KEY, "sk-proj-ABCDEFGH12345678", "AIza" + "B" * 35, "ghp_" + "a" * 36, "github_pat_" + "a" * 30, "AKIAIOSFODNN7EXAMPLE",
+    "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.c2lnbmF0dXJl",
+])  # fmt: skip
 def test_keys_are_hidden_in_the_target(secret: str) -> None:
     desk = Desk()
     desk.run(url=f"https://example.org/?a=1&x={secret}&b=2")
@@ -141,17 +130,14 @@ def test_keys_are_hidden_in_the_target(secret: str) -> None:
     assert "https://example.org/?a=1" in desk.lines[0]["target"]
 
 
-@pytest.mark.parametrize(
-    ("target", "secret"),
-    [
-        ("https://user:hunter2-hunter2@example.org/", "hunter2-hunter2"),
-        ("https://example.org/?api_key=0123456789abcdef", "0123456789abcdef"),
-        ("https://example.org/?access_token=0123456789abcdef&x=1", "0123456789abcdef"),
-        ("curl -H 'Authorization: Bearer 0123456789abcdef'", "0123456789abcdef"),
-        ("psql postgres://me:hunter2-hunter2@db/x", "hunter2-hunter2"),
-        ("OPENAI_API_KEY=0123456789abcdef python x.py", "0123456789abcdef"),
-    ],
-)
+@pytest.mark.parametrize(("target", "secret"), [
+    ("https://user:hunter2-hunter2@example.org/", "hunter2-hunter2"),
+    ("https://example.org/?api_key=0123456789abcdef", "0123456789abcdef"),
+    ("https://example.org/?access_token=0123456789abcdef&x=1", "0123456789abcdef"),
+    ("curl -H 'Authorization: Bearer 0123456789abcdef'", "0123456789abcdef"),
+    ("psql postgres://me:hunter2-hunter2@db/x", "hunter2-hunter2"),
+    ("OPENAI_API_KEY=0123456789abcdef python x.py", "0123456789abcdef"),
+])  # fmt: skip
 def test_secrets_that_are_called_so_are_hidden_in_the_target(target: str, secret: str) -> None:
     desk = Desk()
     desk.run(url=target)

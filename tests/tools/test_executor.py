@@ -133,24 +133,17 @@ async def pieces_later(n: int) -> AsyncIterator[str]:
     yield str(n * 2)
 
 
-@pytest.mark.parametrize(
-    "made",
-    [
-        pytest.param(tool(double), id="sync"),
-        pytest.param(tool(inline=True)(double), id="inline"),
-        pytest.param(tool(double_later), id="async"),
-        pytest.param(tool(inline=True)(double_later), id="async inline"),
-        pytest.param(tool(returns_a_coroutine), id="sync that returns a coroutine"),
-        pytest.param(tool(name="p")(partial(times, 2)), id="partial"),
-        pytest.param(tool(name="p")(partial(times_later, 2)), id="async partial"),
-        pytest.param(tool(name="p")(partial(times, factor=2)), id="partial with a keyword"),
-        pytest.param(tool(name="o")(Doubler()), id="callable object"),
-        pytest.param(tool(name="o")(AsyncDoubler()), id="async callable object"),
-        pytest.param(tool(pieces), id="generator"),
-        pytest.param(tool(pieces_later), id="async generator"),
-        pytest.param(double, id="plain function"),
-    ],
-)
+@pytest.mark.parametrize("made", [
+    pytest.param(tool(double), id="sync"), pytest.param(tool(inline=True)(double), id="inline"),
+    pytest.param(tool(double_later), id="async"), pytest.param(tool(inline=True)(double_later), id="async inline"),
+    pytest.param(tool(returns_a_coroutine), id="sync that returns a coroutine"),
+    pytest.param(tool(name="p")(partial(times, 2)), id="partial"),
+    pytest.param(tool(name="p")(partial(times_later, 2)), id="async partial"),
+    pytest.param(tool(name="p")(partial(times, factor=2)), id="partial with a keyword"),
+    pytest.param(tool(name="o")(Doubler()), id="callable object"),
+    pytest.param(tool(name="o")(AsyncDoubler()), id="async callable object"), pytest.param(tool(pieces), id="generator"),
+    pytest.param(tool(pieces_later), id="async generator"), pytest.param(double, id="plain function"),
+])  # fmt: skip
 def test_every_kind_of_callable_runs(made: Tool) -> None:
     outcome = outcome_of(made, n=21)
     assert (outcome.result.text, kind_of(outcome), outcome.ran, outcome.retries) == ("42", None, True, 0)
@@ -321,18 +314,15 @@ def test_the_parallel_cap_is_reached_and_never_exceeded(flavour: str, most: int)
     assert crowd.peak == most
 
 
-@pytest.mark.parametrize(
-    ("calls", "parts"),
-    [
-        ("", []),
-        ("a", ["a"]),
-        ("abc", ["abc"]),
-        ("A", ["A"]),
-        ("AB", ["A", "B"]),
-        ("abAcd", ["ab", "A", "cd"]),
-        ("AabBcC", ["A", "ab", "B", "c", "C"]),
-    ],
-)
+@pytest.mark.parametrize(("calls", "parts"), [
+    ("", []),
+    ("a", ["a"]),
+    ("abc", ["abc"]),
+    ("A", ["A"]),
+    ("AB", ["A", "B"]),
+    ("abAcd", ["ab", "A", "cd"]),
+    ("AabBcC", ["A", "ab", "B", "c", "C"]),
+])  # fmt: skip
 def test_what_is_ordered_is_a_part_of_its_own(calls: str, parts: list[str]) -> None:
     assert ["".join(part) for part in split_by_order(calls, str.isupper)] == parts
 
@@ -595,21 +585,18 @@ def test_errors_that_are_marked_are_tried_again_always(on_error: str, idempotent
     assert (outcome.result.text, outcome.retries, flaky.attempts) == ("done", 2, [1, 2, 3])
 
 
-@pytest.mark.parametrize(
-    ("error", "on_error", "idempotent", "attempts"),
-    [
-        (ValueError("x"), "retry", True, 2),
-        (ToolError("x"), "retry", True, 2),
-        (ToolError("x", kind="timeout"), "retry", True, 2),
-        (ValueError("x"), "retry", False, 1),
-        (ValueError("x"), "continue", True, 1),
-        (ValueError("x"), "abort", True, 1),
-        (ToolError("x", kind="validation"), "retry", True, 1),
-        (ToolError("x", kind="not_found"), "retry", True, 1),
-        (ToolError("x", kind="rejected"), "retry", True, 1),
-        (ToolError("x", kind="unknown_outcome"), "retry", True, 1),
-    ],
-)
+@pytest.mark.parametrize(("error", "on_error", "idempotent", "attempts"), [
+    (ValueError("x"), "retry", True, 2),
+    (ToolError("x"), "retry", True, 2),
+    (ToolError("x", kind="timeout"), "retry", True, 2),
+    (ValueError("x"), "retry", False, 1),
+    (ValueError("x"), "continue", True, 1),
+    (ValueError("x"), "abort", True, 1),
+    (ToolError("x", kind="validation"), "retry", True, 1),
+    (ToolError("x", kind="not_found"), "retry", True, 1),
+    (ToolError("x", kind="rejected"), "retry", True, 1),
+    (ToolError("x", kind="unknown_outcome"), "retry", True, 1),
+])  # fmt: skip
 def test_other_errors_only_where_it_is_allowed(error: Exception, on_error: str, idempotent: bool, attempts: int) -> None:
     flaky = Flaky(error)
     outcome = outcome_of(tool(name="f", idempotent=idempotent)(flaky), {"on_error": on_error, "retry": QUICK})
@@ -872,25 +859,19 @@ FLAVOURS = ["thread", "inline", "async", "later"]
 
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
-@pytest.mark.parametrize(
-    ("error", "words"),
-    [
-        pytest.param(ValueError("the disk is full"), "ValueError: the disk is full", id="words"),
-        pytest.param(KeyError("name"), "KeyError: 'name'", id="KeyError"),
-        pytest.param(ValueError(), "ValueError", id="no words"),
-        pytest.param(ToolError("Say the city."), "Say the city.", id="ToolError"),
-        pytest.param(StopIteration("x"), "StopIteration", id="StopIteration"),
-        pytest.param(StopAsyncIteration("x"), "StopAsyncIteration", id="StopAsyncIteration"),
-        pytest.param(ExceptionGroup("two", [ValueError("a"), ValueError("b")]), "two", id="group"),
-        pytest.param(Odd(), "Odd", id="str() raises"),
-        pytest.param(OddTimeout(), "OddTimeout", id="str() of a timeout raises"),
-        pytest.param(OddToolError("x"), "", id="str() of a ToolError raises"),
-        pytest.param(RecursionError("deep"), "RecursionError: deep", id="RecursionError"),
-        pytest.param(MemoryError(), "MemoryError", id="MemoryError"),
-        pytest.param(SystemExit(3), "SystemExit", id="SystemExit"),
-        pytest.param(NotAnError("x"), "NotAnError", id="BaseException"),
-    ],
-)
+@pytest.mark.parametrize(("error", "words"), [
+    pytest.param(ValueError("the disk is full"), "ValueError: the disk is full", id="words"),
+    pytest.param(KeyError("name"), "KeyError: 'name'", id="KeyError"), pytest.param(ValueError(), "ValueError", id="no words"),
+    pytest.param(ToolError("Say the city."), "Say the city.", id="ToolError"),
+    pytest.param(StopIteration("x"), "StopIteration", id="StopIteration"),
+    pytest.param(StopAsyncIteration("x"), "StopAsyncIteration", id="StopAsyncIteration"),
+    pytest.param(ExceptionGroup("two", [ValueError("a"), ValueError("b")]), "two", id="group"),
+    pytest.param(Odd(), "Odd", id="str() raises"), pytest.param(OddTimeout(), "OddTimeout", id="str() of a timeout raises"),
+    pytest.param(OddToolError("x"), "", id="str() of a ToolError raises"),
+    pytest.param(RecursionError("deep"), "RecursionError: deep", id="RecursionError"),
+    pytest.param(MemoryError(), "MemoryError", id="MemoryError"), pytest.param(SystemExit(3), "SystemExit", id="SystemExit"),
+    pytest.param(NotAnError("x"), "NotAnError", id="BaseException"),
+])  # fmt: skip
 def test_a_tool_that_raises_has_an_outcome(error: BaseException, words: str, flavour: str) -> None:
     try:
         outcome = outcome_of(raiser(error, flavour))
@@ -987,36 +968,29 @@ class BrokenModel:
 
 
 @pytest.mark.parametrize("flavour", ["thread", "async"])
-@pytest.mark.parametrize(
-    ("make", "error", "words"),
-    [
-        pytest.param(object, True, "object", id="object()"),
-        pytest.param(lambda: {"a": object()}, True, "object", id="object inside"),
-        pytest.param(lambda: object, True, "type", id="a class"),
-        pytest.param(lambda: print, True, "function", id="a function"),
-        pytest.param(threading.Lock, True, "lock", id="a lock"),
-        pytest.param(lambda: float("nan"), True, "NaN", id="NaN"),
-        pytest.param(lambda: {"a": [float("inf"), None]}, True, "infinity", id="infinity inside"),
-        pytest.param(_itself, True, "itself", id="a list in itself"),
-        pytest.param(_deep, True, "deep", id="nested too deeply"),
-        pytest.param(BrokenModel, True, "no data", id="a broken model"),
-        pytest.param(lambda: {(1, 2): 3}, True, "JSON", id="keys that are no text"),
-        pytest.param(lambda: 10**5000, True, "", id="a number that is too long"),
-        pytest.param(lambda: None, False, "(no output)", id="None"),
-        pytest.param(lambda: "", False, "", id="empty text"),
-        pytest.param(lambda: "half \ud800 character", False, "half \\ud800 character", id="lone surrogate"),
-        pytest.param(lambda: {"a\udcff": ["\ud800"]}, False, "\\ud800", id="lone surrogates inside"),
-        pytest.param(lambda: Text("\ud800"), False, "\\ud800", id="lone surrogate in a block"),
-        pytest.param(lambda: [Text("a"), "\ud800"], False, "a\\ud800", id="lone surrogate beside a block"),
-        pytest.param(lambda: ToolResult("?", (Text("\ud800"),)), False, "\\ud800", id="lone surrogate in a result"),
-        pytest.param(lambda: ToolResult("?", (Text("x"),), data=object()), None, "", id="result with garbage"),
-        pytest.param(lambda: ToolResult("?", (Text("x"),), data=_itself()), None, "", id="result with data in itself"),
-        pytest.param(lambda: ToolOutput("bad", is_error=True), True, "bad", id="an error that is returned"),
-        pytest.param(lambda: (str(n) for n in range(3)), False, "012", id="a generator"),
-        pytest.param(lambda: (n for n in range(3)), False, "[0,1,2]", id="a generator of numbers"),
-        pytest.param(lambda: ValueError("returned"), True, "ValueError", id="an exception that is returned"),
-    ],
-)
+@pytest.mark.parametrize(("make", "error", "words"), [
+    pytest.param(object, True, "object", id="object()"),
+    pytest.param(lambda: {"a": object()}, True, "object", id="object inside"),
+    pytest.param(lambda: object, True, "type", id="a class"), pytest.param(lambda: print, True, "function", id="a function"),
+    pytest.param(threading.Lock, True, "lock", id="a lock"), pytest.param(lambda: float("nan"), True, "NaN", id="NaN"),
+    pytest.param(lambda: {"a": [float("inf"), None]}, True, "infinity", id="infinity inside"),
+    pytest.param(_itself, True, "itself", id="a list in itself"), pytest.param(_deep, True, "deep", id="nested too deeply"),
+    pytest.param(BrokenModel, True, "no data", id="a broken model"),
+    pytest.param(lambda: {(1, 2): 3}, True, "JSON", id="keys that are no text"),
+    pytest.param(lambda: 10**5000, True, "", id="a number that is too long"),
+    pytest.param(lambda: None, False, "(no output)", id="None"), pytest.param(lambda: "", False, "", id="empty text"),
+    pytest.param(lambda: "half \ud800 character", False, "half \\ud800 character", id="lone surrogate"),
+    pytest.param(lambda: {"a\udcff": ["\ud800"]}, False, "\\ud800", id="lone surrogates inside"),
+    pytest.param(lambda: Text("\ud800"), False, "\\ud800", id="lone surrogate in a block"),
+    pytest.param(lambda: [Text("a"), "\ud800"], False, "a\\ud800", id="lone surrogate beside a block"),
+    pytest.param(lambda: ToolResult("?", (Text("\ud800"),)), False, "\\ud800", id="lone surrogate in a result"),
+    pytest.param(lambda: ToolResult("?", (Text("x"),), data=object()), None, "", id="result with garbage"),
+    pytest.param(lambda: ToolResult("?", (Text("x"),), data=_itself()), None, "", id="result with data in itself"),
+    pytest.param(lambda: ToolOutput("bad", is_error=True), True, "bad", id="an error that is returned"),
+    pytest.param(lambda: (str(n) for n in range(3)), False, "012", id="a generator"),
+    pytest.param(lambda: (n for n in range(3)), False, "[0,1,2]", id="a generator of numbers"),
+    pytest.param(lambda: ValueError("returned"), True, "ValueError", id="an exception that is returned"),
+])  # fmt: skip
 def test_whatever_a_tool_returns_is_a_result(make: Callable[[], Any], error: bool | None, words: str, flavour: str) -> None:
     def give() -> Any:
         return make()
@@ -1143,22 +1117,11 @@ def test_broken_json_is_mended_and_that_is_told(raw: str) -> None:
     assert raw == '{"n": "4"}' or outcome.repairs
 
 
-@pytest.mark.parametrize(
-    "raw",
-    [
-        '{"path": "README.md", "content": "half of it',
-        '{"path": "README.md", "content": "all of it"',
-        '{"path": "README.md", "content": ',
-        '{"path": "README.md", "cont',
-        "{",
-        "not JSON at all",
-        "[1, 2]",
-        '"text"',
-        "\ud800",
-        "[" * 100_000,
-    ],
-    ids=lambda raw: raw[:20].encode("ascii", "replace").decode(),
-)
+@pytest.mark.parametrize("raw", [
+    '{"path": "README.md", "content": "half of it', '{"path": "README.md", "content": "all of it"',
+    '{"path": "README.md", "content": ', '{"path": "README.md", "cont', "{", "not JSON at all", "[1, 2]", '"text"', "\ud800",
+    "[" * 100_000,
+], ids=lambda raw: raw[:20].encode("ascii", "replace").decode())  # fmt: skip
 def test_arguments_that_cannot_be_known_never_run(raw: str) -> None:
     ran: list[str] = []
 

@@ -89,16 +89,13 @@ class Desk:
 # ---- allowed
 
 
-@pytest.mark.parametrize(
-    ("config", "kinds"),
-    [
-        ({}, ["ok", "ok"]),
-        ({"enabled": False}, ["not_allowed", "not_allowed"]),
-        ({"allowed_tools": frozenset({"look"})}, ["ok", "not_allowed"]),
-        ({"allowed_tools": frozenset[str]()}, ["not_allowed", "not_allowed"]),
-        ({"allowed_tools": frozenset({"look", "write", "unheard of"})}, ["ok", "ok"]),
-    ],
-)
+@pytest.mark.parametrize(("config", "kinds"), [
+    ({}, ["ok", "ok"]),
+    ({"enabled": False}, ["not_allowed", "not_allowed"]),
+    ({"allowed_tools": frozenset({"look"})}, ["ok", "not_allowed"]),
+    ({"allowed_tools": frozenset[str]()}, ["not_allowed", "not_allowed"]),
+    ({"allowed_tools": frozenset({"look", "write", "unheard of"})}, ["ok", "ok"]),
+])  # fmt: skip
 def test_only_allowed_tools_run(config: dict[str, Any], kinds: list[str]) -> None:
     outcomes = Desk(**config).run(call("look"), call("write"))
     assert [outcome.result.error_kind or "ok" for outcome in outcomes] == kinds
@@ -233,21 +230,18 @@ async def _later_no(question: ApprovalRequest) -> str:
     return "no"
 
 
-@pytest.mark.parametrize(
-    ("approve", "kind"),
-    [
-        (says("yes"), "ok"),
-        (says(True), "ok"),
-        (says("always"), "ok"),
-        (_later_yes, "ok"),
-        (says("no"), "rejected"),
-        (says(False), "rejected"),
-        (says(None), "rejected"),
-        (_later_no, "rejected"),
-        (says("later"), "rejected"),
-        (None, "rejected"),
-    ],
-)
+@pytest.mark.parametrize(("approve", "kind"), [
+    (says("yes"), "ok"),
+    (says(True), "ok"),
+    (says("always"), "ok"),
+    (_later_yes, "ok"),
+    (says("no"), "rejected"),
+    (says(False), "rejected"),
+    (says(None), "rejected"),
+    (_later_no, "rejected"),
+    (says("later"), "rejected"),
+    (None, "rejected"),
+])  # fmt: skip
 def test_an_answer_decides(approve: Callable[[ApprovalRequest], Any] | None, kind: str) -> None:
     desk = Desk(approve=approve, approval_effects=frozenset({"write"}))
     (outcome,) = desk.run(call("write", path="a"))
@@ -308,17 +302,14 @@ def test_yes_is_for_this_once() -> None:
     assert len(desk.asked) == 2
 
 
-@pytest.mark.parametrize(
-    ("ask", "asked"),
-    [
-        (frozenset[str](), []),
-        (frozenset({"read"}), ["look", "silent"]),
-        (frozenset({"write"}), ["write", "silent"]),
-        (frozenset({"execute"}), ["silent"]),
-        (frozenset({"network"}), ["silent"]),
-        (frozenset({"read", "write"}), ["look", "write", "silent"]),
-    ],
-)
+@pytest.mark.parametrize(("ask", "asked"), [
+    (frozenset[str](), []),
+    (frozenset({"read"}), ["look", "silent"]),
+    (frozenset({"write"}), ["write", "silent"]),
+    (frozenset({"execute"}), ["silent"]),
+    (frozenset({"network"}), ["silent"]),
+    (frozenset({"read", "write"}), ["look", "write", "silent"]),
+])  # fmt: skip
 def test_effects_decide_who_is_asked_about_and_unknown_ones_may_be_any(ask: frozenset[Any], asked: list[str]) -> None:
     desk = Desk(approve=says("yes"), approval_effects=ask)
     desk.run(call("look"), call("write"), call("silent"))

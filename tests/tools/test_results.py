@@ -140,22 +140,16 @@ def test_blocks(value: Any, content: tuple[Any, ...]) -> None:
     assert as_result(value, CALL) == ToolResult("c1", content, "look")
 
 
-@pytest.mark.parametrize(
-    ("value", "expected"),
-    [
-        (ToolOutput("a", data={"n": 1}), ToolResult("c1", (Text("a"),), "look", {"n": 1})),
-        (ToolOutput({"n": 1}), ToolResult("c1", (Text('{"n":1}'),), "look", {"n": 1})),
-        (ToolOutput("no", is_error=True), ToolResult("c1", (Text("no"),), "look", None, True, "execution")),
-        (ToolOutput("no", error_kind="timeout"), ToolResult("c1", (Text("no"),), "look", None, True, "timeout")),
-        (ToolOutput([PNG]), ToolResult("c1", (media("image", "image/png", PNG),), "look")),
-        (
-            ToolResult("other", (Text("\udcff"),), data=Point(1)),
-            ToolResult("c1", (Text("\\udcff"),), "look", {"x": 1, "y": None}),
-        ),
-        (ToolOutput([Text("\udcff")]), ToolResult("c1", (Text("\\udcff"),), "look")),
-        (ToolResult("other", (Text("a"),), "other", {"n": 1}), ToolResult("c1", (Text("a"),), "look", {"n": 1})),
-    ],
-)
+@pytest.mark.parametrize(("value", "expected"), [
+    (ToolOutput("a", data={"n": 1}), ToolResult("c1", (Text("a"),), "look", {"n": 1})),
+    (ToolOutput({"n": 1}), ToolResult("c1", (Text('{"n":1}'),), "look", {"n": 1})),
+    (ToolOutput("no", is_error=True), ToolResult("c1", (Text("no"),), "look", None, True, "execution")),
+    (ToolOutput("no", error_kind="timeout"), ToolResult("c1", (Text("no"),), "look", None, True, "timeout")),
+    (ToolOutput([PNG]), ToolResult("c1", (media("image", "image/png", PNG),), "look")),
+    (ToolResult("other", (Text("\udcff"),), data=Point(1)), ToolResult("c1", (Text("\\udcff"),), "look", {"x": 1, "y": None})),
+    (ToolOutput([Text("\udcff")]), ToolResult("c1", (Text("\\udcff"),), "look")),
+    (ToolResult("other", (Text("a"),), "other", {"n": 1}), ToolResult("c1", (Text("a"),), "look", {"n": 1})),
+])  # fmt: skip
 def test_explicit_results(value: Any, expected: ToolResult) -> None:
     assert as_result(value, CALL) == expected
 
@@ -194,29 +188,26 @@ def deep() -> Any:
     return value
 
 
-@pytest.mark.parametrize(
-    ("make", "words"),
-    [
-        (lambda: object(), "an object, which is neither text nor data nor media"),
-        (lambda: print, "a builtin_function_or_method, which is neither"),
-        (lambda: {"a": object()}, "a dict that JSON cannot represent"),
-        (lambda: Point(1, object()), "a Point that JSON cannot represent"),
-        (lambda: SELF, "refers to itself or is nested too deeply"),
-        (deep, "refers to itself or is nested too deeply"),
-        (lambda: float("nan"), "NaN or infinity"),
-        (lambda: {"a": [float("-inf")]}, "NaN or infinity"),
-        (lambda: Point(1, float("nan")), "NaN or infinity"),
-        (lambda: {(1, 2): 3}, "a dict that JSON cannot represent"),
-        (lambda: never_awaited(), "a coroutine that was never awaited"),
-        (lambda: breaks(), "OSError: disk"),
-        (lambda: Sly(), "RuntimeError: no dump"),
-        (lambda: 10**5000, "an int"),
-        (lambda: ToolOutput(object()), "an object, which is neither"),
-        (Mute, "Wordless"),
-        (lambda: ToolResult("?", (Text("a"),), data=SELF), "refers to itself"),
-        (lambda: ToolOutput("a", data=object()), "an object, which is neither"),
-    ],
-)
+@pytest.mark.parametrize(("make", "words"), [
+    (lambda: object(), "an object, which is neither text nor data nor media"),
+    (lambda: print, "a builtin_function_or_method, which is neither"),
+    (lambda: {"a": object()}, "a dict that JSON cannot represent"),
+    (lambda: Point(1, object()), "a Point that JSON cannot represent"),
+    (lambda: SELF, "refers to itself or is nested too deeply"),
+    (deep, "refers to itself or is nested too deeply"),
+    (lambda: float("nan"), "NaN or infinity"),
+    (lambda: {"a": [float("-inf")]}, "NaN or infinity"),
+    (lambda: Point(1, float("nan")), "NaN or infinity"),
+    (lambda: {(1, 2): 3}, "a dict that JSON cannot represent"),
+    (lambda: never_awaited(), "a coroutine that was never awaited"),
+    (lambda: breaks(), "OSError: disk"),
+    (lambda: Sly(), "RuntimeError: no dump"),
+    (lambda: 10**5000, "an int"),
+    (lambda: ToolOutput(object()), "an object, which is neither"),
+    (Mute, "Wordless"),
+    (lambda: ToolResult("?", (Text("a"),), data=SELF), "refers to itself"),
+    (lambda: ToolOutput("a", data=object()), "an object, which is neither"),
+])  # fmt: skip
 def test_garbage_is_an_error_in_one_sentence(make: Any, words: str) -> None:
     found = as_result(make(), CALL)
     assert (found.is_error, found.error_kind) == (True, "execution")
@@ -332,17 +323,14 @@ def test_the_store_drops_the_oldest() -> None:
     assert store.size(huge) == 1250, "of a text that is too large, the beginning is kept"
 
 
-@pytest.mark.parametrize(
-    ("handle", "offset", "words"),
-    [
-        ("r9", 0, "there is no result 'r9'; there are r1"),
-        ("", 0, "there is no result ''"),
-        ("r²", 0, "there is no result"),
-        ("r" + "9" * 9999, 0, "there is no result"),
-        ("r1", 3, "offset 3 is outside of result 'r1', which has 3 characters"),
-        ("r1", -1, "outside"),
-    ],
-)
+@pytest.mark.parametrize(("handle", "offset", "words"), [
+    ("r9", 0, "there is no result 'r9'; there are r1"),
+    ("", 0, "there is no result ''"),
+    ("r²", 0, "there is no result"),
+    ("r" + "9" * 9999, 0, "there is no result"),
+    ("r1", 3, "offset 3 is outside of result 'r1', which has 3 characters"),
+    ("r1", -1, "outside"),
+])  # fmt: skip
 def test_what_is_not_in_the_store(handle: str, offset: int, words: str) -> None:
     store = ResultStore()
     store.put("abc")

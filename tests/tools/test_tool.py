@@ -163,15 +163,12 @@ def test_replaced_examples_of_a_given_schema_are_examples(example: Any) -> None:
     assert with_a_schema().replace(examples=[example]).definition.examples == (ToolExample({"a": 1}),)
 
 
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"name": "not a name!"}, "'not a name!' .* cannot be the name of a tool"),
-        ({"name": ""}, "cannot be the name of a tool"),
-        ({"name": "x" * 129}, "over 128 characters"),
-        ({"examples": [5]}, "an example is"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "words"), [
+    ({"name": "not a name!"}, "'not a name!' .* cannot be the name of a tool"),
+    ({"name": ""}, "cannot be the name of a tool"),
+    ({"name": "x" * 129}, "over 128 characters"),
+    ({"examples": [5]}, "an example is"),
+])  # fmt: skip
 def test_replace_checks_what_it_puts_into_a_given_schema(changes: dict[str, Any], words: str) -> None:
     with pytest.raises(InvalidTool, match=words):
         with_a_schema().replace(**changes)
@@ -187,22 +184,16 @@ def test_a_tool_is_ordered_where_it_says_so() -> None:
     assert with_a_schema().replace(ordered=True).ordered
 
 
-@pytest.mark.parametrize(
-    ("make", "words"),
-    [
-        (lambda: tool(WRONG), "cannot be a tool: it cannot be called"),
-        (lambda: tool(lambda: 1), "'<lambda>' .* cannot be the name of a tool .*name="),
-        (lambda: tool(name="a b")(print), "'a b' .* cannot be the name"),
-        (lambda: tool(name="x" * 129)(print), "over 128 characters"),
-        (lambda: tool(effects=WRONG)(len), "unknown effect 'destroy'; known are read, write"),
-        (lambda: tool(many), r"it takes \*args"),
-        (lambda: tool(examples=WRONG)(len).definition, "an example is"),
-        (
-            lambda: tool_from_definition(ToolDefinition("p", kind="freeform"), lambda: 1).bind(call()),
-            "no parameter for the text",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("make", "words"), [
+    (lambda: tool(WRONG), "cannot be a tool: it cannot be called"),
+    (lambda: tool(lambda: 1), "'<lambda>' .* cannot be the name of a tool .*name="),
+    (lambda: tool(name="a b")(print), "'a b' .* cannot be the name"),
+    (lambda: tool(name="x" * 129)(print), "over 128 characters"),
+    (lambda: tool(effects=WRONG)(len), "unknown effect 'destroy'; known are read, write"),
+    (lambda: tool(many), r"it takes \*args"),
+    (lambda: tool(examples=WRONG)(len).definition, "an example is"),
+    (lambda: tool_from_definition(ToolDefinition("p", kind="freeform"), lambda: 1).bind(call()), "no parameter for the text"),
+])  # fmt: skip
 def test_what_cannot_be_a_tool(make: Any, words: str) -> None:
     with pytest.raises(InvalidTool, match=words):
         make()
@@ -214,19 +205,16 @@ def many(*values: int) -> None: ...
 # ---- calls
 
 
-@pytest.mark.parametrize(
-    ("made", "values"),
-    [
-        (call({"location": "Rome", "days": 1}), {"location": "Rome", "days": 1}),
-        (call(None, '{"location": "Rome"}'), {"location": "Rome"}),
-        (call(None, "```json\n{'location': 'Rome',}\n```"), {"location": "Rome"}),
-        (call({"location": "Rome", "days": "2"}), {"location": "Rome", "days": 2}),
-        (call({"location": 7}), {"location": "7"}),
-        (call({"Location": "Rome", "UNITS": "Celsius"}), {"location": "Rome", "units": "celsius"}),
-        (call({"location": "Rome", "days": None}), {"location": "Rome"}),
-        (call({"location": "Rome", "zip": 1}), {"location": "Rome"}),
-    ],
-)
+@pytest.mark.parametrize(("made", "values"), [
+    (call({"location": "Rome", "days": 1}), {"location": "Rome", "days": 1}),
+    (call(None, '{"location": "Rome"}'), {"location": "Rome"}),
+    (call(None, "```json\n{'location': 'Rome',}\n```"), {"location": "Rome"}),
+    (call({"location": "Rome", "days": "2"}), {"location": "Rome", "days": 2}),
+    (call({"location": 7}), {"location": "7"}),
+    (call({"Location": "Rome", "UNITS": "Celsius"}), {"location": "Rome", "units": "celsius"}),
+    (call({"location": "Rome", "days": None}), {"location": "Rome"}),
+    (call({"location": "Rome", "zip": 1}), {"location": "Rome"}),
+])  # fmt: skip
 def test_bind(made: ToolCall, values: dict[str, Any]) -> None:
     assert get_weather.bind(made).values == values
 
@@ -497,17 +485,14 @@ def test_local_types_as_text() -> None:
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "string"}}, "required": ["a"]}
 
 
-@pytest.mark.parametrize(
-    ("function", "expected"),
-    [
-        (by_keywords, {"a": 1, "b": "x"}),
-        (by_name, (1, "x")),
-        (as_dict, {"a": 1, "b": "x"}),
-        (as_one, ({"a": 1, "b": "x"}, "mine")),
-        (by_place, {"a": 1, "b": "x"}),
-        (context_first, (1, "x")),
-    ],
-)
+@pytest.mark.parametrize(("function", "expected"), [
+    (by_keywords, {"a": 1, "b": "x"}),
+    (by_name, (1, "x")),
+    (as_dict, {"a": 1, "b": "x"}),
+    (as_one, ({"a": 1, "b": "x"}, "mine")),
+    (by_place, {"a": 1, "b": "x"}),
+    (context_first, (1, "x")),
+])  # fmt: skip
 def test_a_tool_from_a_schema(function: Any, expected: Any) -> None:
     found = tool_from_schema("t", "T.", SCHEMA, function, tags=["x"], effects="write")
     assert found.definition == ToolDefinition("t", "T.", SCHEMA, tags=frozenset({"x"}))

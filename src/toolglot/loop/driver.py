@@ -12,14 +12,7 @@ from logging import getLogger
 from typing import Any, TypeVar, cast
 
 from toolglot.engine.engine import EngineState
-from toolglot.errors import (
-    ContextTooLong,
-    MalformedReply,
-    ProviderError,
-    QuotaExceeded,
-    ToolError,
-    TransportError,
-)
+from toolglot.errors import ContextTooLong, MalformedReply, ProviderError, QuotaExceeded, ToolError, TransportError
 from toolglot.events import ApprovalNeeded, ModelSwitched, Retrying, RunEvent, RunResult, ToolFinished, ToolOutcome
 from toolglot.loop.context_window import count_phrase
 from toolglot.loop.eager_tools import EagerTools

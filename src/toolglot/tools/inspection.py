@@ -8,14 +8,7 @@ from typing import Any, Literal, cast, get_args
 
 from toolglot.tools.context import Context
 
-__all__ = [
-    "detect_call_style",
-    "find_local_names",
-    "first_parameter",
-    "is_context_annotation",
-    "is_in_class",
-    "qualified_name",
-]
+__all__ = ["detect_call_style", "find_local_names", "first_parameter", "is_context_annotation", "is_in_class", "qualified_name"]
 
 
 def qualified_name(function: Any) -> str:
