@@ -143,7 +143,8 @@ async def search_web(config: WebConfig, queries: list[SearchQuery]) -> tuple[str
     requests = [_build_request(config, query) for query in queries]
     rankings: list[list[SearchHit]] = []
     responses = await asyncio.gather(*(request.send() for request in requests))
-    for value, request, query in zip(responses, requests, queries, strict=True):
+    for response, request, query in zip(responses, requests, queries, strict=True):
+        value: Any = response
         for name in request.result_path:
             value = cast(dict[str, Any], value).get(name, []) if isinstance(value, dict) else []
         items = cast(list[Any], value) if isinstance(value, list) else []
