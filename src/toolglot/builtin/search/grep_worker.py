@@ -41,6 +41,10 @@ def run_task(task: dict[str, Any], emit: Emit) -> None:
     try:
         regex = re.compile(task["pattern"], flags | (re.MULTILINE | re.DOTALL if task["multiline"] else 0))
         exclude = re.compile(task["exclude"], flags) if task["exclude"] else None
+        # Most files do not match, and one search of the whole text is far faster than one per line. Only anchors and
+        # look-around can tell the two apart.
+        is_safe = not task["multiline"] and not re.search(r"\\[AZ]|\(\?", task["pattern"])
+        prefilter = re.compile(task["pattern"], flags | re.MULTILINE) if is_safe else None
     except (re.error, OverflowError, RecursionError) as e:
         emit({"error": str(e)})
         return
@@ -51,6 +55,8 @@ def run_task(task: dict[str, Any], emit: Emit) -> None:
             continue
         # Like ripgrep, stop at a NUL further down.
         text = (data if nul < 0 else data[:nul]).decode("utf-8", "surrogateescape")
+        if prefilter is not None and not prefilter.search(text):
+            continue
         matches: list[Any] = []  # as `MatchedLine`
         for number, line, spans in _match_text(regex, text, multiline=task["multiline"]):
             if exclude is None or not exclude.search(line):
