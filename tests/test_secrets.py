@@ -678,65 +678,51 @@ class TestWhatLooksLikeAKey:
     def test_it_is_hidden(self, shape: str, around: str) -> None:
         assert redact(around.format(SHAPES[shape])) == around.format(REDACTED)
 
-    @pytest.mark.parametrize(
-        ("text", "shown"),
-        [
-            (f"Authorization: Basic {base64.b64encode(b'me:hunter2').decode()}", "Authorization: Basic [hidden]"),
-            ("https://me:hunter2@host/x", "https://[hidden]@host/x"),
-            ("https://me:hun@ter2@host/x", "https://[hidden]@host/x"),
-            (f"git clone https://{HEX[:30]}@host/x", "git clone https://[hidden]@host/x"),
-            (f"https://host/v1?alt=sse&key={HEX[:39]}", "https://host/v1?alt=sse&key=[hidden]"),
-            (f"https://host/v1?api-key={HEX[:32]}&b=1", "https://host/v1?api-key=[hidden]&b=1"),
-        ],
-    )
+    @pytest.mark.parametrize(("text", "shown"), [
+        (f"Authorization: Basic {base64.b64encode(b'me:hunter2').decode()}", "Authorization: Basic [hidden]"),
+        ("https://me:hunter2@host/x", "https://[hidden]@host/x"),
+        ("https://me:hun@ter2@host/x", "https://[hidden]@host/x"),
+        (f"git clone https://{HEX[:30]}@host/x", "git clone https://[hidden]@host/x"),
+        (f"https://host/v1?alt=sse&key={HEX[:39]}", "https://host/v1?alt=sse&key=[hidden]"),
+        (f"https://host/v1?api-key={HEX[:32]}&b=1", "https://host/v1?api-key=[hidden]&b=1"),
+    ])  # fmt: skip
     def test_it_is_hidden_where_it_stands_in_a_head_or_an_address(self, text: str, shown: str) -> None:
         assert redact(text) == shown
 
-    @pytest.mark.parametrize(
-        ("text", "shown"),
-        [
-            (f"AZURE_OPENAI_API_KEY={HEX[:32]}", "AZURE_OPENAI_API_KEY=[hidden]"),
-            (f"api-key: {'aB3' * 28}", "api-key: [hidden]"),
-            ("mistral_api_key = 'abc def'", "mistral_api_key = '[hidden]'"),
-            ("x-api-key: abc\nhost: b", "x-api-key: [hidden]\nhost: b"),
-            ("{'x-goog-api-key': 'abc', 'a': 1}", "{'x-goog-api-key': '[hidden]', 'a': 1}"),
-            ("[(b'x-api-key', b'abc'), (b'a', b'c')]", "[(b'x-api-key', b'[hidden]'), (b'a', b'c')]"),
-            ('{"client_secret":"a\\"b c","d":1}', '{"client_secret":"[hidden]","d":1}'),
-            ('{\\"password\\":\\"abc\\",\\"d\\":1}', '{\\"password\\":\\"[hidden]\\",\\"d\\":1}'),
-            ("authorization: token abc", "authorization: token [hidden]"),
-            ("Cookie: a=b; c=d\nhost: b", "Cookie: [hidden]\nhost: b"),
-            ("login --token abc --user me", "login --token [hidden] --user me"),
-            ("login --api-key=abc --user me", "login --api-key=[hidden] --user me"),
-            ("https://host/?key=abc&sig=abc&x=1", "https://host/?key=[hidden]&sig=[hidden]&x=1"),
-            ("refresh_token=abc&grant_type=x", "refresh_token=[hidden]&grant_type=x"),
-            ("DB_PASSWORD_PROD=abc", "DB_PASSWORD_PROD=[hidden]"),
-        ],
-    )
+    @pytest.mark.parametrize(("text", "shown"), [
+        (f"AZURE_OPENAI_API_KEY={HEX[:32]}", "AZURE_OPENAI_API_KEY=[hidden]"),
+        (f"api-key: {'aB3' * 28}", "api-key: [hidden]"),
+        ("mistral_api_key = 'abc def'", "mistral_api_key = '[hidden]'"),
+        ("x-api-key: abc\nhost: b", "x-api-key: [hidden]\nhost: b"),
+        ("{'x-goog-api-key': 'abc', 'a': 1}", "{'x-goog-api-key': '[hidden]', 'a': 1}"),
+        ("[(b'x-api-key', b'abc'), (b'a', b'c')]", "[(b'x-api-key', b'[hidden]'), (b'a', b'c')]"),
+        ('{"client_secret":"a\\"b c","d":1}', '{"client_secret":"[hidden]","d":1}'),
+        ('{\\"password\\":\\"abc\\",\\"d\\":1}', '{\\"password\\":\\"[hidden]\\",\\"d\\":1}'),
+        ("authorization: token abc", "authorization: token [hidden]"),
+        ("Cookie: a=b; c=d\nhost: b", "Cookie: [hidden]\nhost: b"),
+        ("login --token abc --user me", "login --token [hidden] --user me"),
+        ("login --api-key=abc --user me", "login --api-key=[hidden] --user me"),
+        ("https://host/?key=abc&sig=abc&x=1", "https://host/?key=[hidden]&sig=[hidden]&x=1"),
+        ("refresh_token=abc&grant_type=x", "refresh_token=[hidden]&grant_type=x"),
+        ("DB_PASSWORD_PROD=abc", "DB_PASSWORD_PROD=[hidden]"),
+    ])  # fmt: skip
     def test_what_is_only_called_a_secret_is_hidden_on_demand(self, text: str, shown: str) -> None:
         assert redact(text, by_name=True) == shown
         assert redact(shown, by_name=True) == shown
 
-    @pytest.mark.parametrize(
-        "text",
-        [
-            "a task-oriented risk-assessment of scikit-learn",
-            "sk-learn-contrib and sk-SK are words",
-            "max_tokens=100, tokens: 5, token_count=7, token_type: bearer",
-            "Bearer authentication is required: Bearer authorization_uri=x",
-            "basic functionality, basic auth=none",
-            "http://localhost:8080/v1/chat?x=1 and http://[::1]:80/a@b",
-            "the password is wrong; the token was refused; a secret of success",
-            "set OPENAI_API_KEY or pass key=…",
-            "password=None, token: null, secret=false",
-            "monkey=5 turkey: 6 keyboard=us",
-            "msg_01XFDUDYJgAACzvnptvVoYEL call_abcdef0123456789abcdef01 toolu_01A09q90qw90lq917835lq9 req_011CSHoEeqs5C35K2U",
-            "4d7f296c2f1d4e8a9b0c1d2e3f405162 is a hash, 123e4567-e89b-12d3-a456-426614174000 an id",
-            "tokenizer: o200k, passwordless: yes, secretary: Ada",
-            '{"model":"gpt-4o","messages":[{"role":"user","content":"Hi"}],"stop":"end"}',
-            "tid=5; path=/",
-            "me@example.org wrote to https://example.org/@me",
-        ],
-    )
+    @pytest.mark.parametrize("text", [
+        "a task-oriented risk-assessment of scikit-learn", "sk-learn-contrib and sk-SK are words",
+        "max_tokens=100, tokens: 5, token_count=7, token_type: bearer",
+        "Bearer authentication is required: Bearer authorization_uri=x", "basic functionality, basic auth=none",
+        "http://localhost:8080/v1/chat?x=1 and http://[::1]:80/a@b",
+        "the password is wrong; the token was refused; a secret of success", "set OPENAI_API_KEY or pass key=…",
+        "password=None, token: null, secret=false", "monkey=5 turkey: 6 keyboard=us",
+        "msg_01XFDUDYJgAACzvnptvVoYEL call_abcdef0123456789abcdef01 toolu_01A09q90qw90lq917835lq9 req_011CSHoEeqs5C35K2U",
+        "4d7f296c2f1d4e8a9b0c1d2e3f405162 is a hash, 123e4567-e89b-12d3-a456-426614174000 an id",
+        "tokenizer: o200k, passwordless: yes, secretary: Ada",
+        '{"model":"gpt-4o","messages":[{"role":"user","content":"Hi"}],"stop":"end"}', "tid=5; path=/",
+        "me@example.org wrote to https://example.org/@me",
+    ])  # fmt: skip
     def test_everything_else_stays(self, text: str) -> None:
         assert redact(text, by_name=True) == text
 

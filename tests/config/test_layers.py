@@ -83,20 +83,17 @@ class TestLayers:
         found = home.read('model = "simulator"', flags={"model": None, "policy.allow": ["a"]})
         assert (found.settings.model, found.settings.policy.allow) == ("simulator", ("a",))
 
-    @pytest.mark.parametrize(
-        ("key", "value", "expected"),
-        [
-            ("providers.llama.cpp.base_url", "http://x", "http://x"),
-            ('providers."llama.cpp".base_url', "http://x", "http://x"),
-            ("aliases.gpt.five", "openai:gpt-5", "openai:gpt-5"),
-            ("policy.timeout", "none", "none"),
-            ("timeouts.connect", "none", None),
-            ("policy.max_turns", "7", 7),
-            ("policy.deny", "a, b", ("a", "b")),
-            ("audit", Path("/x/audit"), "/x/audit"),
-            ("audit", False, False),
-        ],
-    )
+    @pytest.mark.parametrize(("key", "value", "expected"), [
+        ("providers.llama.cpp.base_url", "http://x", "http://x"),
+        ('providers."llama.cpp".base_url', "http://x", "http://x"),
+        ("aliases.gpt.five", "openai:gpt-5", "openai:gpt-5"),
+        ("policy.timeout", "none", "none"),
+        ("timeouts.connect", "none", None),
+        ("policy.max_turns", "7", 7),
+        ("policy.deny", "a, b", ("a", "b")),
+        ("audit", Path("/x/audit"), "/x/audit"),
+        ("audit", False, False),
+    ])  # fmt: skip
     def test_flags_are_dotted_keys(self, home: Home, key: str, value: Any, expected: Any) -> None:
         assert expected in [one.value for one in home.read(flags={key: value}).values if one.origin.startswith("flag --")]
 
@@ -171,72 +168,63 @@ class TestProjects:
 
 
 class TestErrors:
-    @pytest.mark.parametrize(
-        ("text", "line", "said"),
-        [
-            ("model = ", "line 1, column 9", "this is not TOML: Invalid value"),
-            ('a = 1\nmodel "x"', "line 2, column 7", "this is not TOML: Expected '=' after a key in a key/value pair"),
-            ('system = """\nnever', "line 2, column 6", "this is not TOML: "),
-            ("[policy]\n[policy]\n", "line 2, column 8", "this is not TOML: "),
-            ("modle = 'x'", "line 1", "there is no setting 'modle'; did you mean 'model'?"),
-            ("\n[policy]\nmax_turn = 3", "line 3", "there is no setting 'policy.max_turn'; did you mean 'policy.max_turns'"),
-            ("max_turns = 3", "line 1", "there is no setting 'max_turns'; did you mean 'policy.max_turns'?"),
-            ("[polic]\nmax_turns = 3", "line 1", "there is no setting 'polic'; did you mean 'policy'?"),
-            ("[log]\nzzz = 3", "line 2", "there is no setting 'log.zzz'; there are file, level"),
-            ('["*"]\nx = 3', "line 1", "there is no setting '\"*\"'; there are aliases"),
-            ("[providers.antropic]", "line 1", "there is no provider 'antropic'; did you mean providers.anthropic?"),
-            ("[providers.llama.cpp]", "line 1", 'or providers."llama.cpp"'),
-            ("[providers.zzzzzz]", "line 1", "there is no provider 'zzzzzz'; see docs/providers.md"),
-            ("providers.gemini.parralel = true", "line 1", "did you mean 'providers.gemini.parallel'?"),
-            ("[providers.gemini]\napi_key = 'k'", "line 2", "there is no setting 'providers.gemini.api_key'; "),
-            ("policy = 3", "line 1", "policy must be a table"),
-            ("[[policy]]\nmax_turns = 3", "line 1", "policy must be a table"),
-            ("providers.gemini = 'x'", "line 1", "providers.gemini must be a table"),
-            ("model = 3", "line 1", "model must be a string that is not empty, not 3"),
-            ("model = ''", "line 1", "model must be a string that is not empty, not ''"),
-            ("tools = 'a:b'", "line 1", "tools must be a list of strings, not 'a:b'"),
-            ("tools = ['']", "line 1", "tools must be a list of strings, not this list"),
-            ("audit = 1", "line 1", "audit must be true or false or a string that is not empty, not 1"),
-            ("system = 2020-01-01", "line 1", "system must be a string, not this"),
-            (
-                "[policy]\nask = ['delete']",
-                "line 2",
-                "policy.ask must be a list of 'read', 'write', 'execute' or 'network', not this list",
-            ),
-            ("policy.max_turns = 0", "line 1", "policy.max_turns must be an integer of at least 1, not 0"),
-            ("policy.max_turns = true", "line 1", "policy.max_turns must be an integer of at least 1, not true"),
-            ("policy.max_turns = 1.5", "line 1", "policy.max_turns must be an integer of at least 1, not 1.5"),
-            ("[policy]\n'max_parallel' = -1", "line 2", "policy.max_parallel must be an integer of at least 1, not -1"),
-            ("policy = { timeout = 0 }", "line 1", "policy.timeout must be a number above 0 or 'none', not 0"),
-            ("policy.timeout = nan", "line 1", "policy.timeout must be a number above 0 or 'none', not nan"),
-            ("policy.timeout = inf", "line 1", "policy.timeout must be a number above 0 or 'none', not inf"),
-            (
-                f"policy.timeout = 1{'0' * 400}",
-                "line 1",
-                "policy.timeout must be a number above 0 or 'none', not a number that is too large",
-            ),
-            ("policy.max_turns = 9223372036854775808", "line 1", "of at least 1, not a number that is too large"),
-            ("policy.run_timeout = -1", "line 1", "policy.run_timeout must be a number above 0 or 'none', not -1"),
-            ("policy.max_result = 5", "line 1", "policy.max_result must be an integer of at least 100, not 5"),
-            ("policy.max_tokens = 'all'", "line 1", "must be an integer of at least 1 or 'none', not 'all'"),
-            ("policy.max_cost = 0", "line 1", "policy.max_cost must be a number above 0 or 'none', not 0"),
-            ("policy.repeats = -1", "line 1", "policy.repeats must be an integer of at least 0, not -1"),
-            ("policy.max_uses.git = -1", "line 1", "policy.max_uses.git must be an integer of at least 0, not -1"),
-            ("policy.on_error = 'stop'", "line 1", "policy.on_error must be 'continue', 'abort' or 'retry', not 'stop'"),
-            ("generation.temperature = 3", "line 1", "must be a number of at least 0 and of at most 2 or 'none', not 3"),
-            ("generation.top_p = -0.5", "line 1", "must be a number of at least 0 and of at most 1 or 'none', not -0.5"),
-            ("providers.gemini.generation.max_tokens = 0", "line 1", "generation.max_tokens must be an integer of at"),
-            ("timeouts.connect = 0", "line 1", "timeouts.connect must be a number above 0 or 'none', not 0"),
-            ("retry.max_retries = -1", "line 1", "retry.max_retries must be an integer of at least 0, not -1"),
-            ("retry.jitter = 2", "line 1", "retry.jitter must be a number of at least 0 and of at most 1, not 2"),
-            ("context.keep = 1", "line 1", "context.keep must be a number above 0 and below 1, not 1"),
-            ("context.keep = 0", "line 1", "context.keep must be a number above 0 and below 1, not 0"),
-            ("context.budget = 0", "line 1", "context.budget must be an integer of at least 1 or 'none', not 0"),
-            ("chat.thinking = 'x'", "line 1", "chat.thinking must be 'folded', 'shown' or 'hidden', not 'x'"),
-            ("chat.result_lines = -1", "line 1", "chat.result_lines must be an integer of at least 0, not -1"),
-            ("log.level = 'loud'", "line 1", "log.level must be 'debug', 'info', 'warning' or 'error', not 'loud'"),
-        ],
-    )
+    @pytest.mark.parametrize(("text", "line", "said"), [
+        ("model = ", "line 1, column 9", "this is not TOML: Invalid value"),
+        ('a = 1\nmodel "x"', "line 2, column 7", "this is not TOML: Expected '=' after a key in a key/value pair"),
+        ('system = """\nnever', "line 2, column 6", "this is not TOML: "),
+        ("[policy]\n[policy]\n", "line 2, column 8", "this is not TOML: "),
+        ("modle = 'x'", "line 1", "there is no setting 'modle'; did you mean 'model'?"),
+        ("\n[policy]\nmax_turn = 3", "line 3", "there is no setting 'policy.max_turn'; did you mean 'policy.max_turns'"),
+        ("max_turns = 3", "line 1", "there is no setting 'max_turns'; did you mean 'policy.max_turns'?"),
+        ("[polic]\nmax_turns = 3", "line 1", "there is no setting 'polic'; did you mean 'policy'?"),
+        ("[log]\nzzz = 3", "line 2", "there is no setting 'log.zzz'; there are file, level"),
+        ('["*"]\nx = 3', "line 1", "there is no setting '\"*\"'; there are aliases"),
+        ("[providers.antropic]", "line 1", "there is no provider 'antropic'; did you mean providers.anthropic?"),
+        ("[providers.llama.cpp]", "line 1", 'or providers."llama.cpp"'),
+        ("[providers.zzzzzz]", "line 1", "there is no provider 'zzzzzz'; see docs/providers.md"),
+        ("providers.gemini.parralel = true", "line 1", "did you mean 'providers.gemini.parallel'?"),
+        ("[providers.gemini]\napi_key = 'k'", "line 2", "there is no setting 'providers.gemini.api_key'; "),
+        ("policy = 3", "line 1", "policy must be a table"),
+        ("[[policy]]\nmax_turns = 3", "line 1", "policy must be a table"),
+        ("providers.gemini = 'x'", "line 1", "providers.gemini must be a table"),
+        ("model = 3", "line 1", "model must be a string that is not empty, not 3"),
+        ("model = ''", "line 1", "model must be a string that is not empty, not ''"),
+        ("tools = 'a:b'", "line 1", "tools must be a list of strings, not 'a:b'"),
+        ("tools = ['']", "line 1", "tools must be a list of strings, not this list"),
+        ("audit = 1", "line 1", "audit must be true or false or a string that is not empty, not 1"),
+        ("system = 2020-01-01", "line 1", "system must be a string, not this"),
+        ("[policy]\nask = ['delete']", "line 2",
+            "policy.ask must be a list of 'read', 'write', 'execute' or 'network', not this list"),
+        ("policy.max_turns = 0", "line 1", "policy.max_turns must be an integer of at least 1, not 0"),
+        ("policy.max_turns = true", "line 1", "policy.max_turns must be an integer of at least 1, not true"),
+        ("policy.max_turns = 1.5", "line 1", "policy.max_turns must be an integer of at least 1, not 1.5"),
+        ("[policy]\n'max_parallel' = -1", "line 2", "policy.max_parallel must be an integer of at least 1, not -1"),
+        ("policy = { timeout = 0 }", "line 1", "policy.timeout must be a number above 0 or 'none', not 0"),
+        ("policy.timeout = nan", "line 1", "policy.timeout must be a number above 0 or 'none', not nan"),
+        ("policy.timeout = inf", "line 1", "policy.timeout must be a number above 0 or 'none', not inf"),
+        (f"policy.timeout = 1{'0' * 400}", "line 1",
+            "policy.timeout must be a number above 0 or 'none', not a number that is too large"),
+        ("policy.max_turns = 9223372036854775808", "line 1", "of at least 1, not a number that is too large"),
+        ("policy.run_timeout = -1", "line 1", "policy.run_timeout must be a number above 0 or 'none', not -1"),
+        ("policy.max_result = 5", "line 1", "policy.max_result must be an integer of at least 100, not 5"),
+        ("policy.max_tokens = 'all'", "line 1", "must be an integer of at least 1 or 'none', not 'all'"),
+        ("policy.max_cost = 0", "line 1", "policy.max_cost must be a number above 0 or 'none', not 0"),
+        ("policy.repeats = -1", "line 1", "policy.repeats must be an integer of at least 0, not -1"),
+        ("policy.max_uses.git = -1", "line 1", "policy.max_uses.git must be an integer of at least 0, not -1"),
+        ("policy.on_error = 'stop'", "line 1", "policy.on_error must be 'continue', 'abort' or 'retry', not 'stop'"),
+        ("generation.temperature = 3", "line 1", "must be a number of at least 0 and of at most 2 or 'none', not 3"),
+        ("generation.top_p = -0.5", "line 1", "must be a number of at least 0 and of at most 1 or 'none', not -0.5"),
+        ("providers.gemini.generation.max_tokens = 0", "line 1", "generation.max_tokens must be an integer of at"),
+        ("timeouts.connect = 0", "line 1", "timeouts.connect must be a number above 0 or 'none', not 0"),
+        ("retry.max_retries = -1", "line 1", "retry.max_retries must be an integer of at least 0, not -1"),
+        ("retry.jitter = 2", "line 1", "retry.jitter must be a number of at least 0 and of at most 1, not 2"),
+        ("context.keep = 1", "line 1", "context.keep must be a number above 0 and below 1, not 1"),
+        ("context.keep = 0", "line 1", "context.keep must be a number above 0 and below 1, not 0"),
+        ("context.budget = 0", "line 1", "context.budget must be an integer of at least 1 or 'none', not 0"),
+        ("chat.thinking = 'x'", "line 1", "chat.thinking must be 'folded', 'shown' or 'hidden', not 'x'"),
+        ("chat.result_lines = -1", "line 1", "chat.result_lines must be an integer of at least 0, not -1"),
+        ("log.level = 'loud'", "line 1", "log.level must be 'debug', 'info', 'warning' or 'error', not 'loud'"),
+    ])  # fmt: skip
     def test_a_mistake_in_a_file_is_one_sentence_with_its_line(self, home: Home, text: str, line: str, said: str) -> None:
         for user, project, file in ((text, "", home.user_file), ("", text, home.project_file)):
             with pytest.raises(UsageError) as error:
@@ -279,16 +267,13 @@ class TestErrors:
         with pytest.raises(UsageError, match="is nested too deeply"):
             home.read(f"a = {'[' * 100_000}")
 
-    @pytest.mark.parametrize(
-        ("flags", "said"),
-        [
-            ({"policy.max_turns": 0}, "the flag --max-turns must be an integer of at least 1, not 0"),
-            ({"policy.max_turns": "x"}, "the flag --max-turns must be an integer of at least 1, not 'x'"),
-            ({"modell": "x"}, "the flag --modell: there is no setting 'modell'; did you mean 'model'?"),
-            ({"policy": "x"}, "the flag --policy: 'policy' is a section: name a setting in it, such as 'policy.allow'"),
-            ({"providers.x.base_url": "y"}, "the flag --base-url: there is no provider 'x'; did you mean"),
-        ],
-    )
+    @pytest.mark.parametrize(("flags", "said"), [
+        ({"policy.max_turns": 0}, "the flag --max-turns must be an integer of at least 1, not 0"),
+        ({"policy.max_turns": "x"}, "the flag --max-turns must be an integer of at least 1, not 'x'"),
+        ({"modell": "x"}, "the flag --modell: there is no setting 'modell'; did you mean 'model'?"),
+        ({"policy": "x"}, "the flag --policy: 'policy' is a section: name a setting in it, such as 'policy.allow'"),
+        ({"providers.x.base_url": "y"}, "the flag --base-url: there is no provider 'x'; did you mean"),
+    ])  # fmt: skip
     def test_a_wrong_flag_is_named(self, home: Home, flags: dict[str, Any], said: str) -> None:
         with pytest.raises(UsageError) as error:
             home.read(flags=flags)
@@ -296,24 +281,21 @@ class TestErrors:
 
 
 class TestEnvironment:
-    @pytest.mark.parametrize(
-        ("name", "text", "key", "value"),
-        [
-            ("TOOLGLOT_MODEL", "simulator:gemini", "model", "simulator:gemini"),
-            ("TOOLGLOT_FALLBACKS", "simulator, simulator:ollama,", "fallbacks", ("simulator", "simulator:ollama")),
-            ("TOOLGLOT_SYSTEM", " Be brief. ", "system", " Be brief. "),
-            ("TOOLGLOT_AUDIT", "off", "audit", False),
-            ("TOOLGLOT_AUDIT", "/x/audit.jsonl", "audit", "/x/audit.jsonl"),
-            ("TOOLGLOT_POLICY_MAX_TURNS", " 3 ", "policy.max_turns", 3),
-            ("TOOLGLOT_POLICY_TIMEOUT", "1.5", "policy.timeout", 1.5),
-            ("TOOLGLOT_POLICY_TIMEOUT", "none", "policy.timeout", "none"),
-            ("TOOLGLOT_POLICY_ALLOW", "git_*,read", "policy.allow", ("git_*", "read")),
-            ("TOOLGLOT_POLICY_ASK", "write", "policy.ask", ("write",)),
-            ("TOOLGLOT_TIMEOUTS_FIRST_BYTE", "none", "timeouts.first_byte", None),
-            ("TOOLGLOT_GENERATION_EFFORT", "none", "generation.effort", "none"),
-            ("TOOLGLOT_LOG_LEVEL", "debug", "log.level", "debug"),
-        ],
-    )
+    @pytest.mark.parametrize(("name", "text", "key", "value"), [
+        ("TOOLGLOT_MODEL", "simulator:gemini", "model", "simulator:gemini"),
+        ("TOOLGLOT_FALLBACKS", "simulator, simulator:ollama,", "fallbacks", ("simulator", "simulator:ollama")),
+        ("TOOLGLOT_SYSTEM", " Be brief. ", "system", " Be brief. "),
+        ("TOOLGLOT_AUDIT", "off", "audit", False),
+        ("TOOLGLOT_AUDIT", "/x/audit.jsonl", "audit", "/x/audit.jsonl"),
+        ("TOOLGLOT_POLICY_MAX_TURNS", " 3 ", "policy.max_turns", 3),
+        ("TOOLGLOT_POLICY_TIMEOUT", "1.5", "policy.timeout", 1.5),
+        ("TOOLGLOT_POLICY_TIMEOUT", "none", "policy.timeout", "none"),
+        ("TOOLGLOT_POLICY_ALLOW", "git_*,read", "policy.allow", ("git_*", "read")),
+        ("TOOLGLOT_POLICY_ASK", "write", "policy.ask", ("write",)),
+        ("TOOLGLOT_TIMEOUTS_FIRST_BYTE", "none", "timeouts.first_byte", None),
+        ("TOOLGLOT_GENERATION_EFFORT", "none", "generation.effort", "none"),
+        ("TOOLGLOT_LOG_LEVEL", "debug", "log.level", "debug"),
+    ])  # fmt: skip
     def test_a_variable_sets_its_key(self, home: Home, name: str, text: str, key: str, value: Any) -> None:
         found = home.read(environ={name: text})
         assert values(found)[key] == value
@@ -322,17 +304,14 @@ class TestEnvironment:
     def test_an_empty_variable_is_not_set(self, home: Home) -> None:
         assert origins(home.read(environ=dict.fromkeys(setting_variables(), " "))) == origins(home.read())
 
-    @pytest.mark.parametrize(
-        ("name", "text", "said"),
-        [
-            ("TOOLGLOT_POLICY_MAX_TURNS", "many", "must be an integer of at least 1, not 'many'"),
-            ("TOOLGLOT_POLICY_MAX_TURNS", "0", "must be an integer of at least 1, not 0"),
-            ("TOOLGLOT_POLICY_TIMEOUT", "inf", "must be a number above 0 or 'none', not inf"),
-            ("TOOLGLOT_POLICY_ASK", "delete", "must be a list of 'read', 'write', 'execute' or 'network', not this list"),
-            ("TOOLGLOT_LOG_LEVEL", "loud", "must be 'debug', 'info', 'warning' or 'error', not 'loud'"),
-            ("TOOLGLOT_CONTEXT_KEEP", "2", "must be a number above 0 and below 1, not 2"),
-        ],
-    )
+    @pytest.mark.parametrize(("name", "text", "said"), [
+        ("TOOLGLOT_POLICY_MAX_TURNS", "many", "must be an integer of at least 1, not 'many'"),
+        ("TOOLGLOT_POLICY_MAX_TURNS", "0", "must be an integer of at least 1, not 0"),
+        ("TOOLGLOT_POLICY_TIMEOUT", "inf", "must be a number above 0 or 'none', not inf"),
+        ("TOOLGLOT_POLICY_ASK", "delete", "must be a list of 'read', 'write', 'execute' or 'network', not this list"),
+        ("TOOLGLOT_LOG_LEVEL", "loud", "must be 'debug', 'info', 'warning' or 'error', not 'loud'"),
+        ("TOOLGLOT_CONTEXT_KEEP", "2", "must be a number above 0 and below 1, not 2"),
+    ])  # fmt: skip
     def test_a_bad_value_names_its_variable(self, home: Home, name: str, text: str, said: str) -> None:
         with pytest.raises(UsageError) as error:
             home.read(environ={name: text})

@@ -79,26 +79,17 @@ class TestNames:
         with pytest.raises(UnknownName, match="did you mean 'claude-code"):
             load_facade_by_name(name)
 
-    @pytest.mark.parametrize(
-        ("name", "data", "sentence"),
-        [
-            ("gone.toml", None, "cannot read the facade 'gone.toml': No such file or directory"),
-            ("a:b.toml", None, "cannot read the facade 'a:b.toml': No such file or directory"),
-            ("~nobody-at-all/x.toml", None, "cannot read the facade '~nobody-at-all/x.toml': No such file or directory"),
-            ("x.toml", b"\xff", "cannot read the facade 'x.toml': it is not UTF-8"),
-            ("x.toml", b"titel = 1", "x.toml: titel: unknown key; did you mean 'title'?"),
-            (
-                "x.toml",
-                MINE.replace("command", "comand").encode(),
-                "x.toml: views[0].fields: shell has no parameter 'comand'; did you mean 'command'?",
-            ),
-            (
-                "x.toml",
-                MINE.replace("false", "'maybe'").encode(),
-                'x.toml: views[0].fixed.background: "maybe" is not of type "boolean"',
-            ),
-        ],
-    )
+    @pytest.mark.parametrize(("name", "data", "sentence"), [
+        ("gone.toml", None, "cannot read the facade 'gone.toml': No such file or directory"),
+        ("a:b.toml", None, "cannot read the facade 'a:b.toml': No such file or directory"),
+        ("~nobody-at-all/x.toml", None, "cannot read the facade '~nobody-at-all/x.toml': No such file or directory"),
+        ("x.toml", b"\xff", "cannot read the facade 'x.toml': it is not UTF-8"),
+        ("x.toml", b"titel = 1", "x.toml: titel: unknown key; did you mean 'title'?"),
+        ("x.toml", MINE.replace("command", "comand").encode(),
+            "x.toml: views[0].fields: shell has no parameter 'comand'; did you mean 'command'?"),
+        ("x.toml", MINE.replace("false", "'maybe'").encode(),
+            'x.toml: views[0].fixed.background: "maybe" is not of type "boolean"'),
+    ])  # fmt: skip
     def test_what_is_wrong_with_a_file_is_one_sentence(
         self, tmp_path: Path, name: str, data: bytes | None, sentence: str
     ) -> None:

@@ -67,17 +67,14 @@ def sent(setup: Setup, model: str) -> HttpRequest:
 
 
 class TestModels:
-    @pytest.mark.parametrize(
-        ("name", "expected"),
-        [
-            (None, "anthropic:claude-x"),
-            ("fast", "gemini:g"),
-            ("faster", "gemini:g"),
-            ("openai:gpt-5", "openai:gpt-5"),
-            ("simulator", "simulator"),
-            ("a:b", "simulator:ollama"),
-        ],
-    )
+    @pytest.mark.parametrize(("name", "expected"), [
+        (None, "anthropic:claude-x"),
+        ("fast", "gemini:g"),
+        ("faster", "gemini:g"),
+        ("openai:gpt-5", "openai:gpt-5"),
+        ("simulator", "simulator"),
+        ("a:b", "simulator:ollama"),
+    ])  # fmt: skip
     def test_a_name_is_a_model_or_an_alias_of_one(self, name: str | None, expected: str) -> None:
         aliases = {"main": "anthropic:claude-x", "fast": "gemini:g", "faster": "fast", "a:b": "simulator:ollama"}
         assert Setup(settings(model="main", aliases=aliases)).resolve_model(name) == expected
@@ -123,20 +120,17 @@ class TestEngines:
         with pytest.raises(UnknownName, match=r"URL parameter of Azure.*'key'"):
             setup.engine("azure:gpt-5")
 
-    @pytest.mark.parametrize(
-        ("model", "sections", "url", "key"),
-        [
-            ("openai:gpt-5", {"openai": ("http://a", "KEY_A")}, "http://a/", "a-key"),
-            ("openai-responses:gpt-5", {"openai": ("http://a", "KEY_A")}, "http://a/", "a-key"),
-            ("openai:gpt-5", {"openai": ("http://a", "KEY_A"), "openai-responses": (None, "KEY_B")}, "http://a/", "b-key"),
-            ("openai:gpt-5", {"openai": ("http://a", "KEY_A"), "openai-chat": ("http://b", None)}, "http://a/", "a-key"),
-            ("google:gemini-x", {"gemini": ("http://a", "KEY_A")}, "http://a/", "a-key"),
-            ("gemini:gemini-x", {"google": ("http://a", "KEY_A")}, "http://a/", "a-key"),
-            ("sglang:x", {"compatible": ("http://a", "KEY_A"), "sglang": ("http://b", "KEY_B")}, "http://b/", "b-key"),
-            ("compatible:x", {"compatible": ("http://a", "KEY_A"), "sglang": ("http://b", "KEY_B")}, "http://a/", "a-key"),
-            ("sglang:x", {"compatible": ("http://a", "KEY_A"), "sglang": ("http://b", None)}, "http://b/", None),
-        ],
-    )
+    @pytest.mark.parametrize(("model", "sections", "url", "key"), [
+        ("openai:gpt-5", {"openai": ("http://a", "KEY_A")}, "http://a/", "a-key"),
+        ("openai-responses:gpt-5", {"openai": ("http://a", "KEY_A")}, "http://a/", "a-key"),
+        ("openai:gpt-5", {"openai": ("http://a", "KEY_A"), "openai-responses": (None, "KEY_B")}, "http://a/", "b-key"),
+        ("openai:gpt-5", {"openai": ("http://a", "KEY_A"), "openai-chat": ("http://b", None)}, "http://a/", "a-key"),
+        ("google:gemini-x", {"gemini": ("http://a", "KEY_A")}, "http://a/", "a-key"),
+        ("gemini:gemini-x", {"google": ("http://a", "KEY_A")}, "http://a/", "a-key"),
+        ("sglang:x", {"compatible": ("http://a", "KEY_A"), "sglang": ("http://b", "KEY_B")}, "http://b/", "b-key"),
+        ("compatible:x", {"compatible": ("http://a", "KEY_A"), "sglang": ("http://b", "KEY_B")}, "http://a/", "a-key"),
+        ("sglang:x", {"compatible": ("http://a", "KEY_A"), "sglang": ("http://b", None)}, "http://b/", None),
+    ])  # fmt: skip
     def test_the_nearest_name_counts_and_no_key_goes_to_another_address(
         self,
         monkeypatch: pytest.MonkeyPatch,
@@ -197,20 +191,17 @@ class TestRules:
     def test_the_default_settings_are_the_default_config(self) -> None:
         assert Setup(Settings()).tool_config(None, NAMES) == ToolConfig()
 
-    @pytest.mark.parametrize(
-        ("policy", "provider", "expected"),
-        [
-            ({}, {}, None),
-            ({"allow": ["git_*"]}, {}, {"git_log", "git_push"}),
-            ({"deny": ["git_p*"]}, {}, {"git_log", "read"}),
-            ({"allow": ["git_*"], "deny": ["git_push"]}, {}, {"git_log"}),
-            ({"allow": []}, {}, set[str]()),
-            ({"allow": ["READ"]}, {}, set[str]()),
-            ({}, {"deny": ["*"]}, set[str]()),
-            ({"allow": ["git_*"]}, {"allow": ["*_log", "read"]}, {"git_log"}),
-            ({"deny": ["read"]}, {"allow": ["read", "git_log"]}, {"git_log"}),
-        ],
-    )
+    @pytest.mark.parametrize(("policy", "provider", "expected"), [
+        ({}, {}, None),
+        ({"allow": ["git_*"]}, {}, {"git_log", "git_push"}),
+        ({"deny": ["git_p*"]}, {}, {"git_log", "read"}),
+        ({"allow": ["git_*"], "deny": ["git_push"]}, {}, {"git_log"}),
+        ({"allow": []}, {}, set[str]()),
+        ({"allow": ["READ"]}, {}, set[str]()),
+        ({}, {"deny": ["*"]}, set[str]()),
+        ({"allow": ["git_*"]}, {"allow": ["*_log", "read"]}, {"git_log"}),
+        ({"deny": ["read"]}, {"allow": ["read", "git_log"]}, {"git_log"}),
+    ])  # fmt: skip
     def test_a_tool_has_to_pass_all_filters(
         self, policy: dict[str, Any], provider: dict[str, Any], expected: set[str] | None
     ) -> None:

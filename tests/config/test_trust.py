@@ -131,20 +131,10 @@ class TestTrust:
             trust_directory(home.directory / "nowhere")
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [
-        b"",
-        b"{",
-        b"[]",
-        b'{"trusted": "/"}',
-        b'{"trusted": [1]}',
-        b'{"trusted": ["/"], "else": 1}',
-        b'{"refused": []}',
-        b'{"trusted": ["\xff"]}',
-        b'\xef\xbb\xbf{"trusted": ["/"]}',
-    ],
-)
+@pytest.mark.parametrize("damage", [
+    b"", b"{", b"[]", b'{"trusted": "/"}', b'{"trusted": [1]}', b'{"trusted": ["/"], "else": 1}', b'{"refused": []}',
+    b'{"trusted": ["\xff"]}', b'\xef\xbb\xbf{"trusted": ["/"]}',
+])  # fmt: skip
 def test_a_damaged_list_is_an_error_that_names_it(home: Home, damage: bytes) -> None:
     home.state.mkdir()
     trust_file().write_bytes(damage)

@@ -37,71 +37,62 @@ def tried(home: Home, key: str, user: str | None, project: str, **more: Any) -> 
 
 
 class TestOneValue:
-    @pytest.mark.parametrize(
-        ("key", "user", "project", "counts"),
-        [
-            ("model", '"simulator"', '"anthropic:x"', "anthropic:x"),
-            ("aliases.a", '"simulator"', '"anthropic:x"', "anthropic:x"),
-            ("fallbacks", None, '["simulator"]', ("simulator",)),
-            ("system", None, '"Be brief."', "Be brief."),
-            ("chat.thinking", None, '"shown"', "shown"),
-            ("generation.temperature", "0.1", "2", 2.0),
-            ("context.when_full", None, '"off"', "off"),
-            ("providers.gemini.parallel", "false", "true", True),
-            ("providers.gemini.generation.effort", None, '"high"', "high"),
-        ],
-    )
+    @pytest.mark.parametrize(("key", "user", "project", "counts"), [
+        ("model", '"simulator"', '"anthropic:x"', "anthropic:x"),
+        ("aliases.a", '"simulator"', '"anthropic:x"', "anthropic:x"),
+        ("fallbacks", None, '["simulator"]', ("simulator",)),
+        ("system", None, '"Be brief."', "Be brief."),
+        ("chat.thinking", None, '"shown"', "shown"),
+        ("generation.temperature", "0.1", "2", 2.0),
+        ("context.when_full", None, '"off"', "off"),
+        ("providers.gemini.parallel", "false", "true", True),
+        ("providers.gemini.generation.effort", None, '"high"', "high"),
+    ])  # fmt: skip
     def test_what_is_free_applies(self, home: Home, key: str, user: str | None, project: str, counts: Any) -> None:
         found = tried(home, key, user, project)
         assert (at(found.settings, key), found.withheld) == (counts, ())
 
-    @pytest.mark.parametrize(
-        ("key", "user", "project", "counts"),
-        [
-            ("policy.max_turns", None, "24", 24),
-            ("policy.max_turns", "10", "10", 10),
-            ("policy.timeout", '"none"', "500", 500.0),
-            ("policy.run_timeout", None, "5", 5.0),
-            ("policy.max_cost", None, "0.5", 0.5),
-            ("policy.max_tokens", "100", "99", 99),
-            ("policy.repeats", "0", "5", 5),
-            ("policy.repeats", None, "2", 2),
-            ("policy.max_uses.git", None, "7", 7),
-            ("policy.max_uses.git", "7", "0", 0),
-            ("policy.allow", None, '["a", "b*"]', ("a", "b*")),
-            ("policy.allow", '["a", "b*"]', '["b*"]', ("b*",)),
-            ("policy.allow", '["a"]', "[]", ()),
-            ("policy.deny", '["a", "b"]', '["b", "c"]', ("a", "b", "c")),
-            ("policy.deny", '["a"]', "[]", ("a",)),
-            ("policy.ask", '["write"]', '["execute"]', ("write", "execute")),
-            ("providers.gemini.strict", None, "true", True),
-            ("providers.gemini.tools.allow", None, '["a"]', ("a",)),
-            ("providers.gemini.tools.deny", '["a"]', '["b"]', ("a", "b")),
-        ],
-    )
+    @pytest.mark.parametrize(("key", "user", "project", "counts"), [
+        ("policy.max_turns", None, "24", 24),
+        ("policy.max_turns", "10", "10", 10),
+        ("policy.timeout", '"none"', "500", 500.0),
+        ("policy.run_timeout", None, "5", 5.0),
+        ("policy.max_cost", None, "0.5", 0.5),
+        ("policy.max_tokens", "100", "99", 99),
+        ("policy.repeats", "0", "5", 5),
+        ("policy.repeats", None, "2", 2),
+        ("policy.max_uses.git", None, "7", 7),
+        ("policy.max_uses.git", "7", "0", 0),
+        ("policy.allow", None, '["a", "b*"]', ("a", "b*")),
+        ("policy.allow", '["a", "b*"]', '["b*"]', ("b*",)),
+        ("policy.allow", '["a"]', "[]", ()),
+        ("policy.deny", '["a", "b"]', '["b", "c"]', ("a", "b", "c")),
+        ("policy.deny", '["a"]', "[]", ("a",)),
+        ("policy.ask", '["write"]', '["execute"]', ("write", "execute")),
+        ("providers.gemini.strict", None, "true", True),
+        ("providers.gemini.tools.allow", None, '["a"]', ("a",)),
+        ("providers.gemini.tools.deny", '["a"]', '["b"]', ("a", "b")),
+    ])  # fmt: skip
     def test_what_is_tighter_applies(self, home: Home, key: str, user: str | None, project: str, counts: Any) -> None:
         found = tried(home, key, user, project)
         assert (at(found.settings, key), found.withheld) == (counts, ())
 
-    @pytest.mark.parametrize(
-        ("key", "user", "project", "counts", "why"),
-        [
-            ("policy.max_turns", None, "26", 25, "it would allow more than the current 25"),
-            ("policy.max_turns", "3", "4", 3, "it would allow more than the current 3"),
-            ("policy.timeout", None, '"none"', 120.0, "it would allow more than the current 120.0"),
-            ("policy.run_timeout", "9.5", '"none"', 9.5, "it would allow more than the current 9.5"),
-            ("policy.max_parallel", None, "9", 8, "it would allow more than the current 8"),
-            ("policy.max_result", None, "60001", 60_000, "it would allow more than the current 60000"),
-            ("policy.repeats", None, "0", 3, "it would allow more than the current 3"),
-            ("policy.repeats", None, "4", 3, "it would allow more than the current 3"),
-            ("policy.max_uses.git", "7", "8", 7, "it would allow more than the current 7"),
-            ("policy.allow", '["a"]', '["a", "b"]', ("a",), "'b' is not in the list that applies now"),
-            ("policy.allow", '["a*"]', '["ab"]', ("a*",), "'ab' is not in the list that applies now"),
-            ("policy.allow", "[]", '["a"]', (), "'a' is not in the list that applies now"),
-            ("providers.gemini.strict", "true", "false", True, "it would allow losses that are an error now"),
-            ("providers.gemini.tools.allow", '["a"]', '["b"]', ("a",), "'b' is not in the list that applies now"),
-        ],
-    )
+    @pytest.mark.parametrize(("key", "user", "project", "counts", "why"), [
+        ("policy.max_turns", None, "26", 25, "it would allow more than the current 25"),
+        ("policy.max_turns", "3", "4", 3, "it would allow more than the current 3"),
+        ("policy.timeout", None, '"none"', 120.0, "it would allow more than the current 120.0"),
+        ("policy.run_timeout", "9.5", '"none"', 9.5, "it would allow more than the current 9.5"),
+        ("policy.max_parallel", None, "9", 8, "it would allow more than the current 8"),
+        ("policy.max_result", None, "60001", 60_000, "it would allow more than the current 60000"),
+        ("policy.repeats", None, "0", 3, "it would allow more than the current 3"),
+        ("policy.repeats", None, "4", 3, "it would allow more than the current 3"),
+        ("policy.max_uses.git", "7", "8", 7, "it would allow more than the current 7"),
+        ("policy.allow", '["a"]', '["a", "b"]', ("a",), "'b' is not in the list that applies now"),
+        ("policy.allow", '["a*"]', '["ab"]', ("a*",), "'ab' is not in the list that applies now"),
+        ("policy.allow", "[]", '["a"]', (), "'a' is not in the list that applies now"),
+        ("providers.gemini.strict", "true", "false", True, "it would allow losses that are an error now"),
+        ("providers.gemini.tools.allow", '["a"]', '["b"]', ("a",), "'b' is not in the list that applies now"),
+    ])  # fmt: skip
     def test_what_is_looser_is_held_back(
         self, home: Home, key: str, user: str | None, project: str, counts: Any, why: str
     ) -> None:
@@ -110,23 +101,20 @@ class TestOneValue:
         assert [(one.key, one.reason) for one in untrusted.withheld] == [(key, why)]
         assert tried(home, key, user, project, trusted=True).withheld == ()
 
-    @pytest.mark.parametrize(
-        ("key", "project", "value"),
-        [
-            ("tools", '["os:system"]', ("os:system",)),
-            ("audit", "false", False),
-            ("policy.on_error", '"abort"', "abort"),
-            ("policy.keep_env", '["KEY"]', ("KEY",)),
-            ("timeouts.connect", "1", 1.0),
-            ("retry.max_retries", "0", 0),
-            ("providers.gemini.base_url", '"http://elsewhere"', "http://elsewhere"),
-            ("providers.gemini.key_env", '"OTHER"', "OTHER"),
-            ("providers.gemini.headers.x", '"y"', "y"),
-            ("providers.vertex.url_parameters.project", '"p"', "p"),
-            ("log.level", '"debug"', "debug"),
-            ("log.file", '"/x/log"', "/x/log"),
-        ],
-    )
+    @pytest.mark.parametrize(("key", "project", "value"), [
+        ("tools", '["os:system"]', ("os:system",)),
+        ("audit", "false", False),
+        ("policy.on_error", '"abort"', "abort"),
+        ("policy.keep_env", '["KEY"]', ("KEY",)),
+        ("timeouts.connect", "1", 1.0),
+        ("retry.max_retries", "0", 0),
+        ("providers.gemini.base_url", '"http://elsewhere"', "http://elsewhere"),
+        ("providers.gemini.key_env", '"OTHER"', "OTHER"),
+        ("providers.gemini.headers.x", '"y"', "y"),
+        ("providers.vertex.url_parameters.project", '"p"', "p"),
+        ("log.level", '"debug"', "debug"),
+        ("log.file", '"/x/log"', "/x/log"),
+    ])  # fmt: skip
     def test_everything_else_needs_trust(self, home: Home, key: str, project: str, value: Any) -> None:
         untrusted = tried(home, key, None, project)
         assert untrusted.settings == Settings()
@@ -262,19 +250,16 @@ def test_a_value_that_needs_trust_never_counts(data: st.DataObject) -> None:
     assert apply_rule(leaf, project, user) == (user, "" if user == project else NEEDS_TRUST)
 
 
-@pytest.mark.parametrize(
-    ("key", "rule"),
-    [
-        ("generation.top_p", "free"),
-        ("context.keep", "free"),
-        ("aliases.x", "free"),
-        ("policy.max_uses.x", "lower"),
-        ("policy.on_error", "trusted"),
-        ("providers.gemini.base_url", "trusted"),
-        ("providers.gemini.generation.effort", "free"),
-        ("log.level", "trusted"),
-    ],
-)
+@pytest.mark.parametrize(("key", "rule"), [
+    ("generation.top_p", "free"),
+    ("context.keep", "free"),
+    ("aliases.x", "free"),
+    ("policy.max_uses.x", "lower"),
+    ("policy.on_error", "trusted"),
+    ("providers.gemini.base_url", "trusted"),
+    ("providers.gemini.generation.effort", "free"),
+    ("log.level", "trusted"),
+])  # fmt: skip
 def test_a_section_passes_its_rule_on(key: str, rule: str) -> None:
     assert parse_key(key)[1].trust == rule
 

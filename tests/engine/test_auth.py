@@ -239,17 +239,14 @@ class TestTheKeyring:
         assert [delete_key("anthropic"), delete_key("anthropic")] == [True, False]
         assert memory.kept == {}
 
-    @pytest.mark.parametrize(
-        ("account", "rows"),
-        [
-            ("openai", ["openai-chat", "openai-responses"]),
-            ("azure", ["azure-chat", "azure-responses", "azure-dated-chat", "azure-dated-responses"]),
-            ("anthropic", ["anthropic"]),
-            ("gemini", ["gemini"]),
-            ("vertex", ["vertex"]),
-            ("llama.cpp", ["llama.cpp"]),
-        ],
-    )
+    @pytest.mark.parametrize(("account", "rows"), [
+        ("openai", ["openai-chat", "openai-responses"]),
+        ("azure", ["azure-chat", "azure-responses", "azure-dated-chat", "azure-dated-responses"]),
+        ("anthropic", ["anthropic"]),
+        ("gemini", ["gemini"]),
+        ("vertex", ["vertex"]),
+        ("llama.cpp", ["llama.cpp"]),
+    ])  # fmt: skip
     def test_providers_of_one_vendor_share_a_key(self, account: str, rows: list[str]) -> None:
         assert [row for row in PROFILES if keyring_account(row) == account] == rows
 

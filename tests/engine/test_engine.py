@@ -257,20 +257,17 @@ PAY = error_reply(429, "pay", code="insufficient_quota", headers={"retry-after":
 IN_200 = ScriptedReply((b'{"error": {"message": "bad tool", "code": "invalid_request_error"}}',))
 
 
-@pytest.mark.parametrize(
-    ("answer", "kind", "options"),
-    [
-        pytest.param(error_reply(400, "bad"), InvalidRequest, {}, id="400"),
-        pytest.param(error_reply(500, headers={"x-should-retry": "false"}), ServerFailed, {}, id="the provider says so"),
-        pytest.param(PAY, QuotaExceeded, {}, id="quota"),
-        pytest.param(error_reply(429, "later", headers={"retry-after": "3600"}), RateLimited, {}, id="too long"),
-        pytest.param(error_reply(500), ServerFailed, {"retry": RetryConfig(max_retries=0)}, id="no retries wanted"),
-        pytest.param(IN_200, InvalidRequest, {}, id="in a 200"),
+@pytest.mark.parametrize(("answer", "kind", "options"), [
+    pytest.param(error_reply(400, "bad"), InvalidRequest, {}, id="400"),
+    pytest.param(error_reply(500, headers={"x-should-retry": "false"}), ServerFailed, {}, id="the provider says so"),
+    pytest.param(PAY, QuotaExceeded, {}, id="quota"),
+    pytest.param(error_reply(429, "later", headers={"retry-after": "3600"}), RateLimited, {}, id="too long"),
+    pytest.param(error_reply(500), ServerFailed, {"retry": RetryConfig(max_retries=0)}, id="no retries wanted"),
+    pytest.param(IN_200, InvalidRequest, {}, id="in a 200"),
         # The status is complete: a 400 is not a broken connection.
-        pytest.param(ScriptedReply((b'{"error":', ConnectionLost("reset")), 400), InvalidRequest, {}, id="body cut off"),
-        pytest.param(RuntimeError("a bug in a transport"), RuntimeError, {}, id="a bug"),
-    ],
-)
+    pytest.param(ScriptedReply((b'{"error":', ConnectionLost("reset")), 400), InvalidRequest, {}, id="body cut off"),
+    pytest.param(RuntimeError("a bug in a transport"), RuntimeError, {}, id="a bug"),
+])  # fmt: skip
 def test_final_errors(answer: Any, kind: type[Exception], options: dict[str, Any]) -> None:
     def fail(_: Any) -> ScriptedReply:
         raise answer
@@ -569,17 +566,10 @@ def test_a_freeform_tool_that_was_sent_as_a_function_comes_back_as_text() -> Non
 # ---- cancellation and leaving early
 
 
-@pytest.mark.parametrize(
-    "say",
-    [
-        stream_reply(HangForever()),
-        stream_reply(STARTED, HangForever()),
-        stream_reply(STARTED, HELLO, HangForever()),
-        stream_reply(STARTED, HELLO, STOP, HangForever()),
-        ScriptedReply((HangForever(),), 400),
-    ],
-    ids=["head only", "started", "shown", "terminal", "refusal"],
-)
+@pytest.mark.parametrize("say", [
+    stream_reply(HangForever()), stream_reply(STARTED, HangForever()), stream_reply(STARTED, HELLO, HangForever()),
+    stream_reply(STARTED, HELLO, STOP, HangForever()), ScriptedReply((HangForever(),), 400),
+], ids=["head only", "started", "shown", "terminal", "refusal"])  # fmt: skip
 @pytest.mark.parametrize("way", ["ask", "stream"])
 async def test_cancelling_closes_the_answer(say: ScriptedReply, way: str) -> None:
     transport = ScriptedTransport(say, HELLO_WORLD)

@@ -110,25 +110,22 @@ def test_another_base_url(provider: str, end: str) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("model", "base", "expected"),
-    [
-        ("anthropic:m", "https://h/v1", "https://h/v1/messages"),
-        ("anthropic:m", "https://h/v1/", "https://h/v1/messages"),
-        ("anthropic:m", "https://h/anthropic", "https://h/anthropic/v1/messages"),
-        ("openai-chat:m", "https://h/v1", f"https://h/v1{CHAT}"),
-        ("openai-chat:m", "https://h/api/v1/", f"https://h/api/v1{CHAT}"),
-        ("compatible:m", "http://h:1/v1/", f"http://h:1/v1{CHAT}"),
-        ("gemini:m", "https://h/v1beta", "https://h/v1beta/models/m:generateContent"),
-        ("gemini:m", "https://h/v1beta/models/", "https://h/v1beta/models/m:generateContent"),
-        ("ollama:m", "http://h:11434/api", "http://h:11434/api/chat"),
-        ("azure-chat:m", "https://r.openai.azure.com/openai/v1/", f"https://r.openai.azure.com/openai/v1{CHAT}"),
-        ("azure-chat:m", "https://r.openai.azure.com/", f"https://r.openai.azure.com/openai/v1{CHAT}"),
-        ("azure-chat:m", "https://r.openai.azure.com/openai", f"https://r.openai.azure.com/openai/v1{CHAT}"),
-        ("groq:m", "https://myv1", f"https://myv1{CHAT}"),
-        ("anthropic:m", "https://notv1", "https://notv1/v1/messages"),
-    ],
-)
+@pytest.mark.parametrize(("model", "base", "expected"), [
+    ("anthropic:m", "https://h/v1", "https://h/v1/messages"),
+    ("anthropic:m", "https://h/v1/", "https://h/v1/messages"),
+    ("anthropic:m", "https://h/anthropic", "https://h/anthropic/v1/messages"),
+    ("openai-chat:m", "https://h/v1", f"https://h/v1{CHAT}"),
+    ("openai-chat:m", "https://h/api/v1/", f"https://h/api/v1{CHAT}"),
+    ("compatible:m", "http://h:1/v1/", f"http://h:1/v1{CHAT}"),
+    ("gemini:m", "https://h/v1beta", "https://h/v1beta/models/m:generateContent"),
+    ("gemini:m", "https://h/v1beta/models/", "https://h/v1beta/models/m:generateContent"),
+    ("ollama:m", "http://h:11434/api", "http://h:11434/api/chat"),
+    ("azure-chat:m", "https://r.openai.azure.com/openai/v1/", f"https://r.openai.azure.com/openai/v1{CHAT}"),
+    ("azure-chat:m", "https://r.openai.azure.com/", f"https://r.openai.azure.com/openai/v1{CHAT}"),
+    ("azure-chat:m", "https://r.openai.azure.com/openai", f"https://r.openai.azure.com/openai/v1{CHAT}"),
+    ("groq:m", "https://myv1", f"https://myv1{CHAT}"),
+    ("anthropic:m", "https://notv1", "https://notv1/v1/messages"),
+])  # fmt: skip
 def test_a_base_url_that_holds_a_part_of_the_path(model: str, base: str, expected: str) -> None:
     assert url(model, base_url=base) == expected
 
@@ -172,16 +169,13 @@ def test_ollama_host_means_what_ollamas_own_client_reads(host: str, monkeypatch:
 # ---- URL parameters
 
 
-@pytest.mark.parametrize(
-    ("location", "host"),
-    [
-        ("global", "aiplatform.googleapis.com"),
-        ("us", "aiplatform.us.rep.googleapis.com"),
-        ("eu", "aiplatform.eu.rep.googleapis.com"),
-        ("europe-west1", "europe-west1-aiplatform.googleapis.com"),
-        ("us-central1", "us-central1-aiplatform.googleapis.com"),
-    ],
-)
+@pytest.mark.parametrize(("location", "host"), [
+    ("global", "aiplatform.googleapis.com"),
+    ("us", "aiplatform.us.rep.googleapis.com"),
+    ("eu", "aiplatform.eu.rep.googleapis.com"),
+    ("europe-west1", "europe-west1-aiplatform.googleapis.com"),
+    ("us-central1", "us-central1-aiplatform.googleapis.com"),
+])  # fmt: skip
 @pytest.mark.parametrize("way", ["argument", "environment"])
 def test_vertex_locations(location: str, host: str, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GOOGLE_CLOUD_PROJECT", "proj")
@@ -231,28 +225,25 @@ def test_the_model_is_what_follows_the_first_colon(model: str) -> None:
     assert create_engine(f"openrouter:{model}", key=KEY, transport=ScriptedTransport()).model == model
 
 
-@pytest.mark.parametrize(
-    ("model", "options", "words"),
-    [
-        *(("compatible:m", {"base_url": base}, ["http"]) for base in ("ftp://h", "file:///etc/passwd", "ws://h")),
-        *(("compatible:m", {"base_url": base}, ["base URL"]) for base in ("http://", "https:///v1")),
-        ("compatible:m", {}, ["TOOLGLOT_BASE_URL", "base_url="]),
-        ("vertex:m", {}, ["'project'", "project=", "GOOGLE_CLOUD_PROJECT"]),
-        ("azure:gpt-4o", {}, ["'resource'", "AZURE_OPENAI_RESOURCE"]),
-        ("azure-dated-chat:m", {"resource": "r"}, ["'version'", "OPENAI_API_VERSION"]),
+@pytest.mark.parametrize(("model", "options", "words"), [
+    *(("compatible:m", {"base_url": base}, ["http"]) for base in ("ftp://h", "file:///etc/passwd", "ws://h")),
+    *(("compatible:m", {"base_url": base}, ["base URL"]) for base in ("http://", "https:///v1")),
+    ("compatible:m", {}, ["TOOLGLOT_BASE_URL", "base_url="]),
+    ("vertex:m", {}, ["'project'", "project=", "GOOGLE_CLOUD_PROJECT"]),
+    ("azure:gpt-4o", {}, ["'resource'", "AZURE_OPENAI_RESOURCE"]),
+    ("azure-dated-chat:m", {"resource": "r"}, ["'version'", "OPENAI_API_VERSION"]),
         # `api_key="…"` must not be ignored silently.
-        ("anthropic:m", {"api_key": "x"}, ["api_key"]),
-        ("vertex:m", {"project": "p", "projekt": "x"}, ["projekt"]),
-        ("gemini:../../v1/evil", {}, ["not the name of a model"]),
-        *((model, {}, ["PROVIDER:MODEL"]) for model in ("", "anthropic", "anthropic:", "claude-sonnet-4-5")),
-        ("antropic:m", {}, ["unknown provider", "'anthropic'"]),
-        ("opnai:m", {}, ["unknown provider", "'openai'"]),
-        ("gemeni:m", {}, ["unknown provider", "'gemini'"]),
-        ("azur:m", {}, ["unknown provider", "'azure'"]),
-        ("olama:m", {}, ["unknown provider", "'ollama'"]),
-        ("simulator:antropic", {}, ["unknown provider", "'anthropic'"]),
-    ],
-)
+    ("anthropic:m", {"api_key": "x"}, ["api_key"]),
+    ("vertex:m", {"project": "p", "projekt": "x"}, ["projekt"]),
+    ("gemini:../../v1/evil", {}, ["not the name of a model"]),
+    *((model, {}, ["PROVIDER:MODEL"]) for model in ("", "anthropic", "anthropic:", "claude-sonnet-4-5")),
+    ("antropic:m", {}, ["unknown provider", "'anthropic'"]),
+    ("opnai:m", {}, ["unknown provider", "'openai'"]),
+    ("gemeni:m", {}, ["unknown provider", "'gemini'"]),
+    ("azur:m", {}, ["unknown provider", "'azure'"]),
+    ("olama:m", {}, ["unknown provider", "'ollama'"]),
+    ("simulator:antropic", {}, ["unknown provider", "'anthropic'"]),
+])  # fmt: skip
 def test_mistakes_are_named(model: str, options: dict[str, Any], words: list[str]) -> None:
     with pytest.raises(UsageError) as caught:
         create_engine(model, key=KEY, transport=ScriptedTransport(), **options)
@@ -262,26 +253,23 @@ def test_mistakes_are_named(model: str, options: dict[str, Any], words: list[str
 # ---- surfaces
 
 
-@pytest.mark.parametrize(
-    ("model", "row"),
-    [
-        ("gpt-4o", "chat"),
-        ("gpt-4.1-mini", "chat"),
-        ("gpt-3.5-turbo", "chat"),
-        ("chatgpt-4o-latest", "chat"),
-        ("gpt-4o-audio-preview", "chat"),
-        ("gpt-audio", "chat"),
-        ("gpt-4o-search-preview", "chat"),
-        ("gpt-5-search-preview", "chat"),
-        ("gpt-5", "responses"),
-        ("gpt-5.4-mini", "responses"),
-        ("gpt-6.1-sol", "responses"),
-        ("o3", "responses"),
-        ("o4-mini", "responses"),
-        ("codex-mini-latest", "responses"),
-        ("", "responses"),
-    ],
-)
+@pytest.mark.parametrize(("model", "row"), [
+    ("gpt-4o", "chat"),
+    ("gpt-4.1-mini", "chat"),
+    ("gpt-3.5-turbo", "chat"),
+    ("chatgpt-4o-latest", "chat"),
+    ("gpt-4o-audio-preview", "chat"),
+    ("gpt-audio", "chat"),
+    ("gpt-4o-search-preview", "chat"),
+    ("gpt-5-search-preview", "chat"),
+    ("gpt-5", "responses"),
+    ("gpt-5.4-mini", "responses"),
+    ("gpt-6.1-sol", "responses"),
+    ("o3", "responses"),
+    ("o4-mini", "responses"),
+    ("codex-mini-latest", "responses"),
+    ("", "responses"),
+])  # fmt: skip
 @pytest.mark.parametrize("provider", ["openai", "azure"])
 def test_the_model_chooses_the_surface(provider: str, model: str, row: str) -> None:
     assert select_row(provider, model) == resolve_profile(provider, model).id == f"{provider}-{row}"
@@ -306,31 +294,28 @@ def test_names_of_providers_do_not_collide() -> None:
 # ---- prices
 
 
-@pytest.mark.parametrize(
-    ("provider", "model", "dollars"),
-    [
-        ("openai", "gpt-4o", 2.5),
-        ("openai", "gpt-4o-2024-08-06", 2.5),
-        ("openai", "gpt-4o-mini", 0.15),
-        ("openai", "gpt-4.1", 2.0),
-        ("openai", "gpt-5", 1.25),
-        ("openai", "gpt-5-2025-08-07", 1.25),
-        ("openai", "gpt-5-mini", 0.25),
-        ("openai", "gpt-5.1", 1.25),
-        ("openai", "gpt-5-pro", 15.0),
-        ("openai", "gpt-5.4", 2.5),
-        ("openai", "gpt-4o-audio-preview", None),
-        ("anthropic", "claude-sonnet-4-5-20250929", 3.0),
-        ("anthropic", "claude-opus-4-5", 5.0),
-        ("anthropic", "claude-haiku-4-5", 1.0),
-        ("anthropic", "claude-opus-5", 5.0),
-        ("gemini", "gemini-2.5-flash", 0.3),
-        ("gemini", "gemini-2.5-flash-lite", 0.1),
-        ("gemini", "gemini-3-pro", None),
-        ("groq", "llama-4", None),
-        ("ollama", "qwen3", None),
-    ],
-)
+@pytest.mark.parametrize(("provider", "model", "dollars"), [
+    ("openai", "gpt-4o", 2.5),
+    ("openai", "gpt-4o-2024-08-06", 2.5),
+    ("openai", "gpt-4o-mini", 0.15),
+    ("openai", "gpt-4.1", 2.0),
+    ("openai", "gpt-5", 1.25),
+    ("openai", "gpt-5-2025-08-07", 1.25),
+    ("openai", "gpt-5-mini", 0.25),
+    ("openai", "gpt-5.1", 1.25),
+    ("openai", "gpt-5-pro", 15.0),
+    ("openai", "gpt-5.4", 2.5),
+    ("openai", "gpt-4o-audio-preview", None),
+    ("anthropic", "claude-sonnet-4-5-20250929", 3.0),
+    ("anthropic", "claude-opus-4-5", 5.0),
+    ("anthropic", "claude-haiku-4-5", 1.0),
+    ("anthropic", "claude-opus-5", 5.0),
+    ("gemini", "gemini-2.5-flash", 0.3),
+    ("gemini", "gemini-2.5-flash-lite", 0.1),
+    ("gemini", "gemini-3-pro", None),
+    ("groq", "llama-4", None),
+    ("ollama", "qwen3", None),
+])  # fmt: skip
 def test_prices(provider: str, model: str, dollars: float | None) -> None:
     price = resolve_profile(provider, model).price
     assert (price and price.input) == dollars
@@ -374,18 +359,15 @@ def test_no_key_in_any_url() -> None:
             assert KEY not in url(f"{provider}:m", stream=stream, **parameters_of(provider))
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("anthropic-version", "2099-01-01"),
-        ("Anthropic-Version", "2099-01-01"),
-        ("x-api-key", "other"),
-        ("X-API-Key", "other"),
-        ("User-Agent", "mine"),
-        ("Content-Type", "application/json; charset=utf-8"),
-        ("anthropic-beta", "x"),
-    ],
-)
+@pytest.mark.parametrize(("name", "value"), [
+    ("anthropic-version", "2099-01-01"),
+    ("Anthropic-Version", "2099-01-01"),
+    ("x-api-key", "other"),
+    ("X-API-Key", "other"),
+    ("User-Agent", "mine"),
+    ("Content-Type", "application/json; charset=utf-8"),
+    ("anthropic-beta", "x"),
+])  # fmt: skip
 def test_headers_of_the_user_win(name: str, value: str) -> None:
     """Names of headers have no case: there is one of each, the user's."""
     headers = sent("anthropic:m", headers={name: value}).headers
@@ -414,20 +396,17 @@ def test_options_reach_the_engine() -> None:
     assert engine.retry is retry
 
 
-@pytest.mark.parametrize(
-    ("name", "profile", "model"),
-    [
-        ("simulator", "anthropic", "claude-sonnet-4-5"),
-        ("simulator:", "anthropic", "claude-sonnet-4-5"),
-        ("simulator:gemini", "gemini", "gemini-3-pro-preview"),
-        ("simulator:google", "gemini", "gemini-3-pro-preview"),
-        ("simulator:openai", "openai-responses", "gpt-5.1"),
-        ("simulator:openai/gpt-4o", "openai-chat", "gpt-4o"),
-        ("simulator:openrouter/anthropic/claude-sonnet-4.5", "openrouter", "anthropic/claude-sonnet-4.5"),
-        ("simulator:groq", "groq", "simulated"),
-        ("simulator:ollama/qwen3:32b", "ollama", "qwen3:32b"),
-    ],
-)
+@pytest.mark.parametrize(("name", "profile", "model"), [
+    ("simulator", "anthropic", "claude-sonnet-4-5"),
+    ("simulator:", "anthropic", "claude-sonnet-4-5"),
+    ("simulator:gemini", "gemini", "gemini-3-pro-preview"),
+    ("simulator:google", "gemini", "gemini-3-pro-preview"),
+    ("simulator:openai", "openai-responses", "gpt-5.1"),
+    ("simulator:openai/gpt-4o", "openai-chat", "gpt-4o"),
+    ("simulator:openrouter/anthropic/claude-sonnet-4.5", "openrouter", "anthropic/claude-sonnet-4.5"),
+    ("simulator:groq", "groq", "simulated"),
+    ("simulator:ollama/qwen3:32b", "ollama", "qwen3:32b"),
+])  # fmt: skip
 def test_simulated(name: str, profile: str, model: str) -> None:
     engine = create_engine(name)
     assert (engine.profile.id, engine.model) == (profile, model)

@@ -365,23 +365,20 @@ def test_rows_name_fields_and_wires_that_exist() -> None:
 # ---- what is not cured
 
 
-@pytest.mark.parametrize(
-    ("model", "words"),
-    [
-        ("openai-chat:m", "Invalid value for 'messages[0].content'."),
-        ("openai-chat:m", "The model `gpt-9` does not exist or you do not have access to it."),
-        ("openai-chat:m", "Incorrect API key provided."),
-        ("openai-chat:m", ""),
-        ("openai-chat:m", "Invalid `signature` in `thinking` block"),
-        ("openai-chat:m", "Function call is missing a thought_signature"),
-        ("anthropic:m", "max_tokens: 100000 > 8192, which is the maximum allowed number of output tokens"),
-        ("anthropic:m", "tools.0.input_schema: JSON schema is invalid. It must match JSON Schema draft 2020-12"),
-        ("anthropic:m", "To use function tools, use /v1/responses"),
-        ("groq:m", "To use function tools, use /v1/responses"),
-        ("anthropic:m", "prompt is too long: 210000 tokens > 200000 maximum"),
-        ("compatible:m", "temperature must be between 0 and 2"),
-    ],
-)
+@pytest.mark.parametrize(("model", "words"), [
+    ("openai-chat:m", "Invalid value for 'messages[0].content'."),
+    ("openai-chat:m", "The model `gpt-9` does not exist or you do not have access to it."),
+    ("openai-chat:m", "Incorrect API key provided."),
+    ("openai-chat:m", ""),
+    ("openai-chat:m", "Invalid `signature` in `thinking` block"),
+    ("openai-chat:m", "Function call is missing a thought_signature"),
+    ("anthropic:m", "max_tokens: 100000 > 8192, which is the maximum allowed number of output tokens"),
+    ("anthropic:m", "tools.0.input_schema: JSON schema is invalid. It must match JSON Schema draft 2020-12"),
+    ("anthropic:m", "To use function tools, use /v1/responses"),
+    ("groq:m", "To use function tools, use /v1/responses"),
+    ("anthropic:m", "prompt is too long: 210000 tokens > 200000 maximum"),
+    ("compatible:m", "temperature must be between 0 and 2"),
+])  # fmt: skip
 def test_other_refusals_are_left_alone(model: str, words: str) -> None:
     provider, _, name = model.partition(":")
     assert heal_profile(words, resolve_profile(provider, name)) is None
@@ -400,20 +397,14 @@ def test_failures_are_not_refusals(status: int) -> None:
 # ---- from Chat to Responses
 
 
-@pytest.mark.parametrize(
-    ("model", "places", "url"),
-    [
-        ("openai-chat:gpt-5.4", {}, "https://api.openai.com/v1/responses"),
-        ("openai-chat:gpt-5.4", {"base_url": "https://proxy.example/v1/"}, "https://proxy.example/v1/responses"),
-        ("azure-chat:gpt-5.4", {"resource": "res"}, "https://res.openai.azure.com/openai/v1/responses"),
-        ("azure-chat:gpt-5.4", {"base_url": "https://r.example/openai/v1"}, "https://r.example/openai/v1/responses"),
-        (
-            "azure-dated-chat:gpt-5.4",
-            {"resource": "res", "version": "2025-04-01-preview"},
-            "https://res.openai.azure.com/openai/responses?api-version=2025-04-01-preview",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("model", "places", "url"), [
+    ("openai-chat:gpt-5.4", {}, "https://api.openai.com/v1/responses"),
+    ("openai-chat:gpt-5.4", {"base_url": "https://proxy.example/v1/"}, "https://proxy.example/v1/responses"),
+    ("azure-chat:gpt-5.4", {"resource": "res"}, "https://res.openai.azure.com/openai/v1/responses"),
+    ("azure-chat:gpt-5.4", {"base_url": "https://r.example/openai/v1"}, "https://r.example/openai/v1/responses"),
+    ("azure-dated-chat:gpt-5.4", {"resource": "res", "version": "2025-04-01-preview"},
+        "https://res.openai.azure.com/openai/responses?api-version=2025-04-01-preview"),
+])  # fmt: skip
 def test_the_other_surface_is_at_the_same_place(model: str, places: dict[str, str], url: str) -> None:
     transport = ScriptedTransport(error_reply(400, CASES["responses"].words), RESPONSES)
     asyncio.run(chat_engine(transport, model, **places).ask(Request("", HI, (TOOL,))))

@@ -50,15 +50,12 @@ GEMINI = {"models": [{"name": "models/gemini-2.5-pro"}, {"name": "models/gemini-
 OLLAMA = {"models": [{"name": "qwen3:8b"}]}
 
 
-@pytest.mark.parametrize(
-    ("model", "said", "url", "names"),
-    [
-        ("openai-chat:gpt-4", OPENAI, "https://api.openai.com/v1/models", ("gpt-4o", "gpt-4o-mini", "o3")),
-        ("anthropic:x", {"data": []}, "https://api.anthropic.com/v1/models", ()),
-        ("gemini:x", GEMINI, "https://generativelanguage.googleapis.com/v1beta/models", ("gemini-2.5-flash", "gemini-2.5-pro")),
-        ("ollama:x", OLLAMA, "http://127.0.0.1:11434/api/tags", ("qwen3:8b",)),
-    ],
-)
+@pytest.mark.parametrize(("model", "said", "url", "names"), [
+    ("openai-chat:gpt-4", OPENAI, "https://api.openai.com/v1/models", ("gpt-4o", "gpt-4o-mini", "o3")),
+    ("anthropic:x", {"data": []}, "https://api.anthropic.com/v1/models", ()),
+    ("gemini:x", GEMINI, "https://generativelanguage.googleapis.com/v1beta/models", ("gemini-2.5-flash", "gemini-2.5-pro")),
+    ("ollama:x", OLLAMA, "http://127.0.0.1:11434/api/tags", ("qwen3:8b",)),
+])  # fmt: skip
 def test_names_are_read_from_the_providers_own_list(model: str, said: Any, url: str, names: tuple[str, ...]) -> None:
     provider = _Provider(said)
     assert asyncio.run(list_models(engine(model, provider))) == names

@@ -46,29 +46,26 @@ def date(seconds: float) -> str:
     return formatdate(NOW + seconds, usegmt=True)
 
 
-@pytest.mark.parametrize(
-    ("headers", "seconds"),
-    [
-        ({}, None),
-        ({"retry-after-ms": "1500"}, 1.5),
-        ({"retry-after-ms": "0"}, 0.0),
-        ({"retry-after-ms": "12.5"}, 0.0125),
-        ({"retry-after": "7"}, 7.0),
-        ({"retry-after": " 7 "}, 7.0),
-        ({"retry-after": "0.25"}, 0.25),
-        ({"retry-after-ms": "1500", "retry-after": "7"}, 1.5),
-        ({"retry-after-ms": "soon", "retry-after": "7"}, 7.0),
-        ({"retry-after-ms": "", "retry-after": "7"}, 7.0),
-        ({"retry-after": date(30)}, 30.0),
-        ({"retry-after": date(0)}, 0.0),
-        ({"retry-after": date(-3600)}, 0.0),
-        ({"retry-after": "soon"}, None),
-        ({"retry-after": ""}, None),
-        ({"retry-after": "Mon, 99 Foo 2026"}, None),
-        ({"retry-after": "Fri, 31 Dec 99999 23:59:59 GMT"}, None),
-        ({"retry-after": "5 seconds"}, None),
-    ],
-)
+@pytest.mark.parametrize(("headers", "seconds"), [
+    ({}, None),
+    ({"retry-after-ms": "1500"}, 1.5),
+    ({"retry-after-ms": "0"}, 0.0),
+    ({"retry-after-ms": "12.5"}, 0.0125),
+    ({"retry-after": "7"}, 7.0),
+    ({"retry-after": " 7 "}, 7.0),
+    ({"retry-after": "0.25"}, 0.25),
+    ({"retry-after-ms": "1500", "retry-after": "7"}, 1.5),
+    ({"retry-after-ms": "soon", "retry-after": "7"}, 7.0),
+    ({"retry-after-ms": "", "retry-after": "7"}, 7.0),
+    ({"retry-after": date(30)}, 30.0),
+    ({"retry-after": date(0)}, 0.0),
+    ({"retry-after": date(-3600)}, 0.0),
+    ({"retry-after": "soon"}, None),
+    ({"retry-after": ""}, None),
+    ({"retry-after": "Mon, 99 Foo 2026"}, None),
+    ({"retry-after": "Fri, 31 Dec 99999 23:59:59 GMT"}, None),
+    ({"retry-after": "5 seconds"}, None),
+])  # fmt: skip
 def test_patience_that_is_asked_for(headers: dict[str, str], seconds: float | None) -> None:
     assert parse_retry_after(headers, NOW) == (None if seconds is None else pytest.approx(seconds))
 
@@ -132,20 +129,10 @@ def test_no_head_breaks_it(text: str) -> None:
 # ---- who is asked again
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
-        RateLimited("x"),
-        Overloaded("x"),
-        ServerFailed("x"),
-        ConnectFailed("x"),
-        ConnectionLost("x"),
-        TimedOut("x", "idle"),
-        MalformedReply("x"),
-        TruncatedStream("x"),
-    ],
-    ids=lambda error: error.type,
-)
+@pytest.mark.parametrize("error", [
+    RateLimited("x"), Overloaded("x"), ServerFailed("x"), ConnectFailed("x"), ConnectionLost("x"), TimedOut("x", "idle"),
+    MalformedReply("x"), TruncatedStream("x"),
+], ids=lambda error: error.type)  # fmt: skip
 def test_asked_again(error: ToolglotError) -> None:
     assert wait(error) == 1.0
     assert wait(error, {"x-should-retry": "true"}) == 1.0
@@ -220,17 +207,14 @@ def test_no_attempts_at_all() -> None:
     assert wait(RateLimited("x"), {"retry-after": "0"}, config=RetryConfig(max_retries=0)) is None
 
 
-@pytest.mark.parametrize(
-    ("headers", "seconds"),
-    [
-        ({"retry-after": "60"}, 60.0),
-        ({"retry-after": "61"}, None),
-        ({"retry-after-ms": "60001"}, None),
-        ({"retry-after": date(61)}, None),
-        ({"retry-after": date(59)}, 59.0),
-        ({"retry-after": "3600", "x-should-retry": "true"}, None),
-    ],
-)
+@pytest.mark.parametrize(("headers", "seconds"), [
+    ({"retry-after": "60"}, 60.0),
+    ({"retry-after": "61"}, None),
+    ({"retry-after-ms": "60001"}, None),
+    ({"retry-after": date(61)}, None),
+    ({"retry-after": date(59)}, 59.0),
+    ({"retry-after": "3600", "x-should-retry": "true"}, None),
+])  # fmt: skip
 def test_too_much_patience_is_not_had(headers: dict[str, str], seconds: float | None) -> None:
     assert wait(RateLimited("x"), headers) == seconds
 

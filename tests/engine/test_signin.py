@@ -614,18 +614,14 @@ class TestCopilot:
         assert caught.value.status == 500
         assert "plain-login-1" not in str(caught.value) + repr(vars(caught.value))
 
-    @pytest.mark.parametrize(
-        ("answer", "words"),
-        [
-            ({"token": ""}, "no token"),
-            ({"endpoints": {}}, "no token"),
-            ("<html>", "not JSON"),
-            ({"token": "t", "endpoints": {"api": "http://api.example.com"}}, "not https"),
-            ({"token": "t", "endpoints": {"api": "ftp://127.0.0.1"}}, "not https"),
-            ({"token": "t", "endpoints": {"api": "http://["}}, "not https"),
-        ],
-        ids=["empty", "absent", "a page", "plain", "odd", "broken"],
-    )
+    @pytest.mark.parametrize(("answer", "words"), [
+        ({"token": ""}, "no token"),
+        ({"endpoints": {}}, "no token"),
+        ("<html>", "not JSON"),
+        ({"token": "t", "endpoints": {"api": "http://api.example.com"}}, "not https"),
+        ({"token": "t", "endpoints": {"api": "ftp://127.0.0.1"}}, "not https"),
+        ({"token": "t", "endpoints": {"api": "http://["}}, "not https"),
+    ], ids=["empty", "absent", "a page", "plain", "odd", "broken"])  # fmt: skip
     def test_answers_that_are_no_good(self, answer: Any, words: str, github: StandIn) -> None:
         github.says[self.PATH] = (200, answer)
         refused(lambda: headers("copilot", self.sign_in(github)), words)
@@ -669,18 +665,15 @@ class TestCopilot:
         assert [copilot.delete_login(), copilot.delete_login()] == [True, False]
         assert CopilotSignIn().describe_origin() is None
 
-    @pytest.mark.parametrize(
-        ("text", "found"),
-        [
-            (LOGIN, Login(LOGIN)),
-            (f'{{"token":"{LOGIN}"}}', Login(LOGIN)),
-            (f'{{"token":"{LOGIN}","api":"https://api.x"}}', Login(LOGIN, "https://api.x")),
-            ("", None),
-            ('{"token":', None),
-            ("two words", None),
-            ("[]", None),
-        ],
-    )
+    @pytest.mark.parametrize(("text", "found"), [
+        (LOGIN, Login(LOGIN)),
+        (f'{{"token":"{LOGIN}"}}', Login(LOGIN)),
+        (f'{{"token":"{LOGIN}","api":"https://api.x"}}', Login(LOGIN, "https://api.x")),
+        ("", None),
+        ('{"token":', None),
+        ("two words", None),
+        ("[]", None),
+    ])  # fmt: skip
     def test_what_may_stand_in_the_file(self, text: str, found: Login | None) -> None:
         file = copilot.login_file()
         file.parent.mkdir(parents=True)
@@ -736,15 +729,12 @@ class TestDeviceFlow:
         assert form["device_code"] == ["device-1"]
         assert form["grant_type"] == ["urn:ietf:params:oauth:grant-type:device_code"]
 
-    @pytest.mark.parametrize(
-        ("error", "words"),
-        [
-            ("expired_token", "not entered in time"),
-            ("access_denied", "denied at GitHub"),
-            ("incorrect_device_code", "incorrect_device_code"),
-            ("odd <b> error", "no reason given"),
-        ],
-    )
+    @pytest.mark.parametrize(("error", "words"), [
+        ("expired_token", "not entered in time"),
+        ("access_denied", "denied at GitHub"),
+        ("incorrect_device_code", "incorrect_device_code"),
+        ("odd <b> error", "no reason given"),
+    ])  # fmt: skip
     def test_it_ends_without_a_login(self, error: str, words: str, server: StandIn) -> None:
         server.says[self.POLL] = (200, {"error": error})
         refused(lambda: self.finish(server), words, "toolglot login copilot")
@@ -760,14 +750,11 @@ class TestDeviceFlow:
         nobody.server.server_close()
         refused(lambda: self.finish(nobody), "not entered in time")
 
-    @pytest.mark.parametrize(
-        ("host", "found"),
-        [
-            (None, GitHub()),
-            ("github.com", GitHub()),
-            ("company.ghe.com", GitHub("https://company.ghe.com", "https://api.company.ghe.com")),
-        ],
-    )
+    @pytest.mark.parametrize(("host", "found"), [
+        (None, GitHub()),
+        ("github.com", GitHub()),
+        ("company.ghe.com", GitHub("https://company.ghe.com", "https://api.company.ghe.com")),
+    ])  # fmt: skip
     def test_the_github_of_a_company(self, host: str | None, found: GitHub) -> None:
         assert GitHub.for_host(host) == found
 

@@ -84,15 +84,12 @@ def test_faults_that_stay_are_told(fault: str, provider: str, stream: bool) -> N
 
 
 @wires
-@pytest.mark.parametrize(
-    ("fault", "kind"),
-    [
-        ("reset-mid-stream", ConnectionLost),
-        ("truncated", TruncatedStream),
-        ("half-json", MalformedReply),
-        ("error-in-200", ProviderError),
-    ],
-)
+@pytest.mark.parametrize(("fault", "kind"), [
+    ("reset-mid-stream", ConnectionLost),
+    ("truncated", TruncatedStream),
+    ("half-json", MalformedReply),
+    ("error-in-200", ProviderError),
+])  # fmt: skip
 async def test_faults_after_something_was_shown(fault: str, kind: type[ToolglotError], provider: str) -> None:
     shown = list[Any]()
     with pytest.raises(kind):
