@@ -1,15 +1,18 @@
 """The built-in tools for a folder as one list: which of them are there, by whatever name they are asked for."""
 
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from toolglot import builtin
 from toolglot.builtin.shell import SandboxLevel, ShellOptions
 from toolglot.builtin.tool_state import UserQuestion
 from toolglot.builtin.tools import BuiltinOptions, coding_tools
 from toolglot.errors import UnknownName, UsageError
+from toolglot.request import BUILTIN_TAG
 
 
 async def answers(questions: list[UserQuestion]) -> list[Any]:
@@ -82,3 +85,18 @@ def test_options_count(tmp_path: Path) -> None:
     assert shell.approval is True
     with pytest.raises(UsageError):
         coding_tools(tmp_path / "nowhere")
+
+
+def test_a_tool_needs_one_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The recipe for a new built-in tool: one file with `create_tools`."""
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "dice.py").write_text(
+        "from toolglot.tools.tool import Tool\n"
+        "def roll() -> int:\n    '''Roll a die.'''\n    return 4\n"
+        "def create_tools(state):\n    return [Tool(roll, effects='read')]\n"
+    )
+    monkeypatch.setattr(builtin, "__path__", [*builtin.__path__, str(tmp_path / "package")])
+    monkeypatch.delitem(sys.modules, "toolglot.builtin.dice", raising=False)
+    (tool,) = coding_tools(tmp_path, names=["roll"])
+    assert BUILTIN_TAG in tool.tags
+    monkeypatch.delitem(sys.modules, "toolglot.builtin.dice")
