@@ -15,76 +15,55 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
+import toolglot.events as ev
 from toolglot.cli.chat.launch import _create_console  # pyright: ignore[reportPrivateUsage]
 from toolglot.cli.chat.screen import Screen
 from toolglot.cli.format_call import format_arguments
 from toolglot.config.settings import ChatSettings
-from toolglot.events import (
-    ApprovalNeeded,
-    BlockReady,
-    BlockStarted,
-    ContextTruncated,
-    ModelSwitched,
-    ReplyDone,
-    ReplyStarted,
-    Retrying,
-    RunDone,
-    RunEvent,
-    RunResult,
-    TextDelta,
-    ThinkingDelta,
-    ToolCallDelta,
-    ToolCallReady,
-    ToolCallStarted,
-    ToolFinished,
-    ToolOutcome,
-    ToolProgress,
-    ToolStarted,
-)
 from toolglot.loop.orchestrator import Orchestrator
 from toolglot.losses import Loss
 from toolglot.messages import Foreign, Media, Message, Reply, Text, Thinking, ToolCall, ToolResult, Usage, assistant
 
 CALL = ToolCall("c1", "look", {"place": "here", "deep": True})
-DONE = RunDone(RunResult(""))
+DONE = ev.RunDone(ev.RunResult(""))
 LOSS = Loss("thinking", "messages[1]", "another model made it")
 WIDTHS = (20, 40, 100)
 HOSTILE = "\x1b[31mred\x1b]8;;http://x\x07\x9b2J\u202egnp\x00\r\x08"
 
 
-def outcome(text: str = "done", *, call: ToolCall = CALL, failed: bool = False, ran: bool = True) -> ToolFinished:
-    return ToolFinished(ToolOutcome(call, ToolResult(call.id, (Text(text),), is_error=failed), 1.25, ran=ran))
+def outcome(text: str = "done", *, call: ToolCall = CALL, failed: bool = False, ran: bool = True) -> ev.ToolFinished:
+    return ev.ToolFinished(ev.ToolOutcome(call, ToolResult(call.id, (Text(text),), is_error=failed), 1.25, ran=ran))
 
 
 def reply() -> Reply:
     return Reply(assistant("x").blocks, "end")
 
 
-EVENTS: list[RunEvent] = [
-    ReplyStarted("r1", "m"),
-    BlockStarted(0, Thinking("")),
-    ThinkingDelta(0, "I should look."),
-    TextDelta(1, "Some **bold** text.\n\nAnd more"),
-    ToolCallStarted(2, "c1", "look"),
-    ToolCallDelta(2, '{"place":'),
-    ToolCallReady(2, CALL),
-    BlockReady(3, Media("image", "image/png", "aGk=")),
-    BlockReady(4, Foreign("openai-responses", {"type": "web_search_call", "id": "ws"})),
-    BlockReady(5, Foreign("gemini", "odd")),
-    BlockReady(6, Text("Some")),
-    ReplyDone(reply()),
-    ApprovalNeeded((CALL,)),
-    ToolStarted(CALL),
-    ToolProgress(CALL, "half way"),
+EVENTS: list[ev.RunEvent] = [
+    ev.ReplyStarted("r1", "m"),
+    ev.BlockStarted(0, Thinking("")),
+    ev.ThinkingDelta(0, "I should look."),
+    ev.TextDelta(1, "Some **bold** text.\n\nAnd more"),
+    ev.ToolCallStarted(2, "c1", "look"),
+    ev.ToolCallDelta(2, '{"place":'),
+    ev.ToolCallReady(2, CALL),
+    ev.BlockReady(3, Media("image", "image/png", "aGk=")),
+    ev.BlockReady(4, Foreign("openai-responses", {"type": "web_search_call", "id": "ws"})),
+    ev.BlockReady(5, Foreign("gemini", "odd")),
+    ev.BlockReady(6, Text("Some")),
+    ev.ReplyDone(reply()),
+    ev.ApprovalNeeded((CALL,)),
+    ev.ToolStarted(CALL),
+    ev.ToolProgress(CALL, "half way"),
     outcome(),
-    Retrying("busy", 2.0, 1),
-    ModelSwitched("other:model", "it failed"),
-    ContextTruncated("2 older messages are left out", 2, 100, 50, "they spoke"),
-    RunDone(RunResult("Some", usage=Usage(12, 3), losses=(LOSS,), iterations=2)),
+    ev.Retrying("busy", 2.0, 1),
+    ev.ModelSwitched("other:model", "it failed"),
+    ev.ContextTruncated("2 older messages are left out", 2, 100, 50, "they spoke"),
+    ev.RunDone(ev.RunResult("Some", usage=Usage(12, 3), losses=(LOSS,), iterations=2)),
 ]
 
 
-def shown(events: Iterable[RunEvent], width: int = 80, *, moves: bool = False, settings: ChatSettings | None = None) -> str:
+def shown(events: Iterable[ev.RunEvent], width: int = 80, *, moves: bool = False, settings: ChatSettings | None = None) -> str:
     screen, out = a_screen(width, moves=moves, settings=settings)
     for event in events:
         screen.show_event(event)
@@ -119,7 +98,7 @@ class TestEvents:
 
     @pytest.mark.parametrize("moves", [True, False])
     @pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
-    def test_any_event_may_be_the_first(self, event: RunEvent, moves: bool) -> None:
+    def test_any_event_may_be_the_first(self, event: ev.RunEvent, moves: bool) -> None:
         screen, _ = a_screen(moves=moves)
         with screen.turn():
             screen.show_event(event)
@@ -127,24 +106,24 @@ class TestEvents:
     @pytest.mark.parametrize(
         ("event", "said"),
         [
-            (Retrying("busy", 2.0, 1), "retrying in 2.0 s: busy"),
-            (ModelSwitched("other:model", "it failed"), "continuing with other:model: it failed"),
-            (ContextTruncated("2 older messages are left out", 2, 100, 50), "2 older messages are left out"),
-            (BlockReady(0, Media("image", "image/png", "aGk=")), "[image image/png, 3 bytes]"),
-            (BlockReady(0, Media("file", url="https://x")), "[file"),
-            (BlockReady(0, Foreign("gemini", {"type": "code"})), "[gemini code] · /show 1"),
-            (RunDone(RunResult("", stop="length")), "stopped early: length"),
-            (RunDone(RunResult("", usage=Usage(12_345, 6, 1_000))), "12k tokens in (1,000 cached), 6 out"),
-            (RunDone(RunResult("", cost=0.01234)), "$0.0123"),
-            (RunDone(RunResult("", iterations=3)), "3 requests"),
+            (ev.Retrying("busy", 2.0, 1), "retrying in 2.0 s: busy"),
+            (ev.ModelSwitched("other:model", "it failed"), "continuing with other:model: it failed"),
+            (ev.ContextTruncated("2 older messages are left out", 2, 100, 50), "2 older messages are left out"),
+            (ev.BlockReady(0, Media("image", "image/png", "aGk=")), "[image image/png, 3 bytes]"),
+            (ev.BlockReady(0, Media("file", url="https://x")), "[file"),
+            (ev.BlockReady(0, Foreign("gemini", {"type": "code"})), "[gemini code] · /show 1"),
+            (ev.RunDone(ev.RunResult("", stop="length")), "stopped early: length"),
+            (ev.RunDone(ev.RunResult("", usage=Usage(12_345, 6, 1_000))), "12k tokens in (1,000 cached), 6 out"),
+            (ev.RunDone(ev.RunResult("", cost=0.01234)), "$0.0123"),
+            (ev.RunDone(ev.RunResult("", iterations=3)), "3 requests"),
             (outcome("no such place", failed=True), "✗ look"),
             (outcome("a\nb\nc\nd"), "1 more line ·"),
-            (ToolFinished(ToolOutcome(CALL, ToolResult("c1", ()), 0.1)), "(no output)"),
-            (ToolFinished(ToolOutcome(CALL, ToolResult("c1", (Text("  \n"),)), 0.1)), "(no output)"),
-            (ToolFinished(ToolOutcome(CALL, ToolResult("c1", (Media("image", "image/png", "aGk="),)), 0.1)), "[image"),
+            (ev.ToolFinished(ev.ToolOutcome(CALL, ToolResult("c1", ()), 0.1)), "(no output)"),
+            (ev.ToolFinished(ev.ToolOutcome(CALL, ToolResult("c1", (Text("  \n"),)), 0.1)), "(no output)"),
+            (ev.ToolFinished(ev.ToolOutcome(CALL, ToolResult("c1", (Media("image", "image/png", "aGk="),)), 0.1)), "[image"),
         ],
     )
-    def test_an_event_is_said_in_a_line(self, event: RunEvent, said: str) -> None:
+    def test_an_event_is_said_in_a_line(self, event: ev.RunEvent, said: str) -> None:
         for moves in (True, False):
             assert said in shown([event], moves=moves)
 
@@ -153,39 +132,39 @@ class TestEvents:
         [
             ([outcome("refused", failed=True, ran=False)], " s\n"),
             ([outcome("and so on…")], "/show"),
-            ([ThinkingDelta(0, " \n"), TextDelta(1, "x"), DONE], "thought"),
-            ([TextDelta(0, "one\r"), TextDelta(0, "\ntwo"), DONE], "␍"),
+            ([ev.ThinkingDelta(0, " \n"), ev.TextDelta(1, "x"), DONE], "thought"),
+            ([ev.TextDelta(0, "one\r"), ev.TextDelta(0, "\ntwo"), DONE], "␍"),
         ],
     )
-    def test_what_is_not_shown(self, events: list[RunEvent], unwanted: str) -> None:
+    def test_what_is_not_shown(self, events: list[ev.RunEvent], unwanted: str) -> None:
         for moves in (True, False):
             assert unwanted not in shown(events, moves=moves)
 
     @pytest.mark.parametrize("moves", [True, False])
     def test_things_are_shown_in_the_order_in_which_they_came(self, moves: bool) -> None:
-        foreign = BlockReady(1, Foreign("gemini", {"type": "code"}))
-        text = shown([TextDelta(0, "before"), foreign, TextDelta(2, "after"), DONE], moves=moves)
+        foreign = ev.BlockReady(1, Foreign("gemini", {"type": "code"}))
+        text = shown([ev.TextDelta(0, "before"), foreign, ev.TextDelta(2, "after"), DONE], moves=moves)
         assert text.index("before") < text.index("[gemini code") < text.index("after")
 
     @pytest.mark.parametrize("moves", [True, False])
     def test_a_result_that_comes_in_the_middle_of_a_text_begins_its_own_line(self, moves: bool) -> None:
-        text = shown([ToolCallReady(0, CALL), TextDelta(1, "I go on"), outcome(), DONE], moves=moves)
+        text = shown([ev.ToolCallReady(0, CALL), ev.TextDelta(1, "I go on"), outcome(), DONE], moves=moves)
         assert not [line for line in text.splitlines() if "go on" in line and "look" in line]
 
     def test_a_summary_is_folded(self) -> None:
         screen, _ = a_screen()
-        screen.show_event(ContextTruncated("cut", 1, 2, 1, "they spoke"))
+        screen.show_event(ev.ContextTruncated("cut", 1, 2, 1, "they spoke"))
         assert [one.text for one in screen.folded_texts] == ["they spoke"]
 
 
 class TestText:
     def test_in_a_pipe_text_is_what_the_model_said(self) -> None:
-        text = shown([TextDelta(0, "**a** <b>\n\n- c"), TextDelta(0, "\n"), TextDelta(0, "end"), DONE])
+        text = shown([ev.TextDelta(0, "**a** <b>\n\n- c"), ev.TextDelta(0, "\n"), ev.TextDelta(0, "end"), DONE])
         assert text.startswith("**a** <b>\n\n- c\nend\n")
 
     def test_on_a_terminal_text_is_drawn_block_by_block(self) -> None:
         screen, out = a_screen(40, moves=True)
-        screen.show_event(TextDelta(0, "# Title\n\nfirst **bold**\n\nsecond\nthi"))
+        screen.show_event(ev.TextDelta(0, "# Title\n\nfirst **bold**\n\nsecond\nthi"))
         assert "first bold" in plain(out.getvalue())
         assert "second" not in plain(out.getvalue())
         assert bottom(screen, 40) == ["second", "thi"]
@@ -199,11 +178,11 @@ class TestText:
         ],
     )
     def test_tags_and_addresses_are_visible(self, text: str, drawn: str) -> None:
-        assert drawn in shown([TextDelta(0, text), DONE], moves=True)
+        assert drawn in shown([ev.TextDelta(0, text), DONE], moves=True)
 
     @pytest.mark.parametrize("block", ["- one\n- two", "1. one\n2. two", "> quoted", "# title", "| a |\n|---|\n| 1 |"])
     def test_blocks_are_not_far_apart(self, block: str) -> None:
-        drawn = shown([TextDelta(0, f"before\n\n{block}\n\nafter"), DONE], moves=True)
+        drawn = shown([ev.TextDelta(0, f"before\n\n{block}\n\nafter"), DONE], moves=True)
         assert not re.search(r"\n *\n *\n *\n", drawn)
         assert block.startswith("|") or not re.search(r"\n *\n *\n", drawn)
 
@@ -212,7 +191,7 @@ class TestText:
         words = "words and 漢字漢字漢字漢字漢字漢字漢字 and " + "x" * 150
         table = "| a | b |\n|---|---|\n| " + "long cell " * 8 + " | 2 |"
         markdown = f"# {words}\n\n{words}\n\n- {words}\n  - {words}\n\n> {words}\n\n```\n{words}\n```\n\n{table}\n"
-        drawn = shown([TextDelta(0, markdown), DONE], width, moves=True)
+        drawn = shown([ev.TextDelta(0, markdown), DONE], width, moves=True)
         assert max(map(cell_len, drawn.splitlines())) <= width
 
     @pytest.mark.untraced
@@ -221,7 +200,7 @@ class TestText:
         text = "".join(f"paragraph {number} with some words\n\n" for number in range(2_000))
         waiting = 0
         for place in range(0, len(text), 1_000):
-            screen.show_event(TextDelta(0, text[place : place + 1_000]))
+            screen.show_event(ev.TextDelta(0, text[place : place + 1_000]))
             waiting = max(waiting, sum(map(len, bottom(screen, 100))))
         screen.show_event(DONE)
         assert waiting < 2_000
@@ -233,18 +212,18 @@ class TestNothingIsObeyed:
     @pytest.mark.parametrize(("moves", "thinking"), [(True, "folded"), (True, "shown"), (False, "shown")])
     def test_nothing_that_a_model_or_a_tool_says_is_a_command_to_the_terminal(self, moves: bool, thinking: Any) -> None:
         call = ToolCall("c2", f"na{HOSTILE}me", {f"k{HOSTILE}": HOSTILE})
-        events: list[RunEvent] = [
-            ThinkingDelta(0, HOSTILE),
-            TextDelta(0, f"text {HOSTILE}\n\n```\n{HOSTILE}\n```\n"),
-            ToolCallReady(2, call),
-            ToolStarted(call),
+        events: list[ev.RunEvent] = [
+            ev.ThinkingDelta(0, HOSTILE),
+            ev.TextDelta(0, f"text {HOSTILE}\n\n```\n{HOSTILE}\n```\n"),
+            ev.ToolCallReady(2, call),
+            ev.ToolStarted(call),
             outcome(HOSTILE, call=call, failed=True),
-            BlockReady(3, Media("image", HOSTILE, "aGk=")),
-            BlockReady(4, Foreign(HOSTILE, {"type": HOSTILE})),
-            Retrying(HOSTILE, 1, 1),
-            ModelSwitched(HOSTILE, HOSTILE),
-            ContextTruncated(HOSTILE, 1, 1, 1),
-            RunDone(RunResult("", losses=(Loss(HOSTILE, HOSTILE, HOSTILE),))),
+            ev.BlockReady(3, Media("image", HOSTILE, "aGk=")),
+            ev.BlockReady(4, Foreign(HOSTILE, {"type": HOSTILE})),
+            ev.Retrying(HOSTILE, 1, 1),
+            ev.ModelSwitched(HOSTILE, HOSTILE),
+            ev.ContextTruncated(HOSTILE, 1, 1, 1),
+            ev.RunDone(ev.RunResult("", losses=(Loss(HOSTILE, HOSTILE, HOSTILE),))),
         ]
         screen, out = a_screen(100, moves=moves, settings=ChatSettings(thinking=thinking))
         for event in events:
@@ -255,16 +234,16 @@ class TestNothingIsObeyed:
     def test_nor_is_it_in_the_moving_lines(self) -> None:
         name = f"na{HOSTILE}me\nnext"
         screen, _ = a_screen(100, moves=True)
-        screen.show_event(ThinkingDelta(0, HOSTILE))
+        screen.show_event(ev.ThinkingDelta(0, HOSTILE))
         assert harmful("".join(bottom(screen, 100))) == []
-        screen.show_event(ToolCallStarted(1, "c", name))
-        screen.show_event(ToolCallDelta(1, HOSTILE))
+        screen.show_event(ev.ToolCallStarted(1, "c", name))
+        screen.show_event(ev.ToolCallDelta(1, HOSTILE))
         call = ToolCall("c2", name, {"a": HOSTILE})
-        for event in (ToolCallReady(2, call), ToolStarted(call), ToolProgress(call, HOSTILE)):
+        for event in (ev.ToolCallReady(2, call), ev.ToolStarted(call), ev.ToolProgress(call, HOSTILE)):
             screen.show_event(event)
         assert len(bottom(screen, 100)) == 2
         assert harmful("".join(bottom(screen, 100))) == []
-        screen.show_event(TextDelta(3, HOSTILE))
+        screen.show_event(ev.TextDelta(3, HOSTILE))
         assert harmful("".join(bottom(screen, 100))) == []
 
     @pytest.mark.parametrize("encoding", ["utf-8", "ascii", "cp1252"])
@@ -272,7 +251,7 @@ class TestNothingIsObeyed:
         monkeypatch.setattr("sys.stdout", io.TextIOWrapper(io.BytesIO(), encoding))
         screen = Screen(_create_console())
         with screen.turn():
-            for event in [*EVENTS, TextDelta(0, "lone \ud83d surrogate, 漢字, \x1b"), outcome("lone \ud83d 漢字\n" * 9)]:
+            for event in [*EVENTS, ev.TextDelta(0, "lone \ud83d surrogate, 漢字, \x1b"), outcome("lone \ud83d 漢字\n" * 9)]:
                 screen.show_event(event)
             screen.note("漢字 …")
 
@@ -283,7 +262,7 @@ class TestThinking:
         [("folded", "· /show 1", "secret"), ("shown", "secret plan", "/show"), ("hidden", "answer", "thought for")],
     )
     def test_it_is_shown_as_configured(self, how: Any, seen: str, unseen: str) -> None:
-        events = [ThinkingDelta(0, "a secret "), ThinkingDelta(0, "plan"), TextDelta(1, "answer"), DONE]
+        events = [ev.ThinkingDelta(0, "a secret "), ev.ThinkingDelta(0, "plan"), ev.TextDelta(1, "answer"), DONE]
         for moves in (True, False):
             text = shown(events, moves=moves, settings=ChatSettings(thinking=how))
             assert seen in text
@@ -292,9 +271,9 @@ class TestThinking:
     def test_it_moves_while_it_lasts_and_is_folded_whole(self) -> None:
         screen, _ = a_screen(60, moves=True)
         for number in range(1_000):
-            screen.show_event(ThinkingDelta(0, f"thought {number}\n"))
+            screen.show_event(ev.ThinkingDelta(0, f"thought {number}\n"))
         assert "thought 999" in bottom(screen, 60)[0]
-        screen.show_event(TextDelta(1, "answer"))
+        screen.show_event(ev.TextDelta(1, "answer"))
         assert "thinking" not in "".join(bottom(screen, 60))
         assert screen.folded_texts[0].text.splitlines()[0] == "thought 0"
         assert len(screen.folded_texts[0].text.splitlines()) == 1_000
@@ -302,13 +281,13 @@ class TestThinking:
     def test_a_stopped_turn_keeps_it(self) -> None:
         screen, _ = a_screen(60, moves=True)
         with screen.turn():
-            screen.show_event(ThinkingDelta(0, "half a thought"))
+            screen.show_event(ev.ThinkingDelta(0, "half a thought"))
         assert [one.text for one in screen.folded_texts] == ["half a thought"]
 
 
 class TestCalls:
     def test_a_call_and_its_result_are_two_lines(self) -> None:
-        lines = shown([ToolCallReady(0, CALL), ToolStarted(CALL), outcome("fine")]).splitlines()
+        lines = shown([ev.ToolCallReady(0, CALL), ev.ToolStarted(CALL), outcome("fine")]).splitlines()
         assert lines == ['● look place: "here", deep: true  1.2 s', "  └ fine"]
 
     @pytest.mark.parametrize("most", [0, 1, 3])
@@ -331,10 +310,10 @@ class TestCalls:
         screen, _ = a_screen(80, moves=True)
         calls = [ToolCall(f"c{number}", f"tool_{number}", {"n": number}) for number in range(3)]
         for number, call in enumerate(calls):
-            screen.show_event(ToolCallStarted(number, call.id, call.name))
-            screen.show_event(ToolCallReady(number, call))
-            screen.show_event(ToolStarted(call))
-        screen.show_event(ToolProgress(calls[1], "half way"))
+            screen.show_event(ev.ToolCallStarted(number, call.id, call.name))
+            screen.show_event(ev.ToolCallReady(number, call))
+            screen.show_event(ev.ToolStarted(call))
+        screen.show_event(ev.ToolProgress(calls[1], "half way"))
         assert [line.split()[1] for line in bottom(screen, 80)] == ["tool_0", "tool_1", "tool_2"]
         assert "half way" in bottom(screen, 80)[1]
         screen.show_event(outcome(call=calls[1]))
@@ -342,14 +321,14 @@ class TestCalls:
 
     def test_events_of_calls_that_nobody_announced_are_no_problem(self) -> None:
         stranger = ToolCall("zz", "stranger")
-        events = [ToolCallDelta(9, "x"), ToolProgress(stranger, "x"), outcome(call=stranger)]
+        events = [ev.ToolCallDelta(9, "x"), ev.ToolProgress(stranger, "x"), outcome(call=stranger)]
         assert "stranger" in shown(events, moves=True)
 
     def test_a_call_that_was_stopped_is_told(self) -> None:
         screen, out = a_screen()
         with screen.turn():
-            screen.show_event(ToolCallReady(0, CALL))
-            screen.show_event(ToolStarted(CALL))
+            screen.show_event(ev.ToolCallReady(0, CALL))
+            screen.show_event(ev.ToolStarted(CALL))
         assert re.search(r"✗ look .* stopped after 0\.\d s", plain(out.getvalue()))
         with screen.turn():
             pass
@@ -383,19 +362,19 @@ class TestLosses:
     def test_they_are_told_once(self) -> None:
         screen, out = a_screen()
         for _ in range(3):
-            screen.show_event(RunDone(RunResult("", losses=(LOSS,))))
+            screen.show_event(ev.RunDone(ev.RunResult("", losses=(LOSS,))))
         assert out.getvalue().count("another model made it") == 1
 
     def test_and_not_at_all_where_the_user_knows(self) -> None:
         screen, out = a_screen()
         screen.mark_losses_shown([LOSS])
-        screen.show_event(RunDone(RunResult("", losses=(LOSS,))))
+        screen.show_event(ev.RunDone(ev.RunResult("", losses=(LOSS,))))
         assert "lost" not in out.getvalue()
 
     def test_what_a_cut_has_said_is_not_said_again(self) -> None:
         said = "2 older messages are summed up: about 357 tokens, 267 fit"
         loss = Loss("2 older messages", "context", said)
-        assert shown([ContextTruncated(said, 2, 357, 200), RunDone(RunResult("", losses=(loss,)))]).count(said) == 1
+        assert shown([ev.ContextTruncated(said, 2, 357, 200), ev.RunDone(ev.RunResult("", losses=(loss,)))]).count(said) == 1
 
 
 class TestMovingLines:
@@ -404,20 +383,20 @@ class TestMovingLines:
         screen, _ = a_screen(width, moves=True)
         for number in range(calls):
             call = ToolCall(f"c{number}", f"a_tool_with_a_long_name_{number}", {"text": text})
-            screen.show_event(ToolCallReady(number, call))
-            screen.show_event(ToolStarted(call))
-            screen.show_event(ToolProgress(call, text))
-            screen.show_event(ToolCallStarted(100 + number, f"w{number}", "writing"))
-            screen.show_event(ToolCallDelta(100 + number, text))
+            screen.show_event(ev.ToolCallReady(number, call))
+            screen.show_event(ev.ToolStarted(call))
+            screen.show_event(ev.ToolProgress(call, text))
+            screen.show_event(ev.ToolCallStarted(100 + number, f"w{number}", "writing"))
+            screen.show_event(ev.ToolCallDelta(100 + number, text))
         return screen
 
     @pytest.mark.parametrize("text", ["x" * 3_000, "漢字" * 900, "word " * 500, "line\n" * 500, "a\tb" * 300, "👩‍👩‍👧" * 100])
     def test_none_is_too_wide(self, text: str) -> None:
         for width in WIDTHS:
             screen = self.crowded(width, text, 2)
-            screen.show_event(TextDelta(500, text))
+            screen.show_event(ev.TextDelta(500, text))
             assert max(map(cell_len, bottom(screen, width))) <= width
-            screen.show_event(ThinkingDelta(501, text))
+            screen.show_event(ev.ThinkingDelta(501, text))
             assert max(map(cell_len, bottom(screen, width))) <= width
 
     @pytest.mark.parametrize("text", ["x" * 3_000, "漢字" * 900, "line\n" * 500, "👩‍👩‍👧" * 100])
@@ -426,20 +405,20 @@ class TestMovingLines:
         for calls in (0, 1, 30):
             screen = self.crowded(40, text, calls)
             assert len(bottom(screen, 40, height)) <= room
-            screen.show_event(TextDelta(500, text))
+            screen.show_event(ev.TextDelta(500, text))
             assert len(bottom(screen, 40, height)) <= room
 
     @given(st.text(max_size=200), st.sampled_from(WIDTHS))
     def test_any_text_fits(self, text: str, width: int) -> None:
         screen, _ = a_screen(width, moves=True)
-        screen.show_event(TextDelta(0, text))
+        screen.show_event(ev.TextDelta(0, text))
         lines = bottom(screen, width)
         assert max(map(cell_len, lines), default=0) <= width
         assert len(lines) <= 8
 
     def test_the_last_words_are_the_ones_that_are_seen(self) -> None:
         screen, _ = a_screen(40, moves=True)
-        screen.show_event(TextDelta(0, "word " * 500 + "the end"))
+        screen.show_event(ev.TextDelta(0, "word " * 500 + "the end"))
         assert bottom(screen, 40)[-1].endswith("the end")
 
     def test_while_nothing_comes_it_says_so(self) -> None:
@@ -452,17 +431,17 @@ class TestMovingLines:
     def test_nothing_moves_in_a_pipe(self) -> None:
         screen, out = a_screen(60)
         with screen.turn():
-            screen.show_event(TextDelta(0, "x"))
+            screen.show_event(ev.TextDelta(0, "x"))
         assert out.getvalue() == "x\n"
 
     def test_nothing_moves_while_somebody_is_asked(self) -> None:
         screen, out = a_screen(60, moves=True)
         with screen.turn():
-            screen.show_event(TextDelta(0, "before the question"))
+            screen.show_event(ev.TextDelta(0, "before the question"))
             with screen.pause():
                 assert "before the question" in plain(out.getvalue())
                 before = out.getvalue()
-                screen.show_event(ToolCallStarted(0, "c", "other"))
+                screen.show_event(ev.ToolCallStarted(0, "c", "other"))
                 assert out.getvalue() == before
 
     @pytest.mark.parametrize("moves", [True, False])
@@ -470,11 +449,11 @@ class TestMovingLines:
         """Nothing is written into the line that the user types in."""
         screen, out = a_screen(60, moves=moves)
         with screen.turn():
-            screen.show_event(ToolStarted(CALL))
+            screen.show_event(ev.ToolStarted(CALL))
             with screen.pause():
                 before = out.getvalue()
                 screen.show_event(outcome("other result"))
-                screen.show_event(TextDelta(3, "other words\n\nand more\n\n"))
+                screen.show_event(ev.TextDelta(3, "other words\n\nand more\n\n"))
                 assert out.getvalue() == before
         assert "other result" in plain(out.getvalue())
         assert "other words" in plain(out.getvalue())
