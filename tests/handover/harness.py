@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 import msgspec
 import pytest
 
+from simulator.client import MODELS
 from toolglot.engine.engine import Engine
 from toolglot.engine.factory import create_engine
 from toolglot.engine.simulated import SimulatedTransport
@@ -36,22 +37,6 @@ needs_referee = pytest.mark.skipif(not REFEREE.exists(), reason=f"no referee at 
 
 # one profile for each wire
 WIRE_PROFILES = ("openai-chat", "openai-responses", "anthropic", "gemini", "ollama")
-# one model for each profile; those that are not named here take any
-MODELS = {
-    "openai-chat": "gpt-4o",
-    "openai-responses": "gpt-5.1",
-    "anthropic": "claude-sonnet-4-5",
-    "gemini": "gemini-3-pro-preview",
-    "vertex": "gemini-3-pro-preview",
-    "ollama": "qwen3",
-    "azure-chat": "gpt-4.1",
-    "azure-dated-chat": "gpt-4.1",
-    "azure-responses": "gpt-5",
-    "azure-dated-responses": "gpt-5",
-    "openrouter": "anthropic/claude-sonnet-4.5",
-    "deepseek": "deepseek-v4-flash",
-    "xai": "grok-4.6",
-}
 NO_RETRY = RetryConfig(max_retries=0)
 QUICK = RetryConfig(max_retries=2, base=0.001, max_delay=0.002)
 
@@ -148,15 +133,15 @@ def make_transport(script: Script | None = None, **options: Any) -> RecordingTra
 def make_engine(profile: str, transport: Transport, *, model: str = "", **options: Any) -> Engine:
     """An engine on the simulator that heals nothing and asks once."""
     name = model or MODELS.get(profile, "some-model")
-    own: dict[str, Any] = {"retry": NO_RETRY, "heal": False, **options}
-    return create_engine(f"simulator:{profile}/{name}", transport=transport, **own)
+    defaults: dict[str, Any] = {"retry": NO_RETRY, "heal": False, **options}
+    return create_engine(f"simulator:{profile}/{name}", transport=transport, **defaults)
 
 
-# ---- playing
+# ---- running
 
 
 async def run_agent(agent: Orchestrator, prompt: Any, *, live: bool) -> RunResult:
-    """The result of one run, streamed or not."""
+    """Return the result of one run, streamed or not."""
     return (await collect_events(agent, prompt))[1] if live else await agent.run(prompt)
 
 
@@ -170,21 +155,21 @@ async def drain(stream: Any) -> tuple[list[RunEvent], RunResult]:
     return events, events[-1].result
 
 
-# ---- judging
+# ---- checking
 
 
 def referee_errors(sent: SentRequest) -> list[str]:
-    """What the referee says that the provider would answer with a 4xx, less what the vendor's row rightly adds."""
+    """Return what the referee expects a 4xx for, except for fields that the vendor is known to accept."""
     if str(REFEREE) not in sys.path:
         sys.path.append(str(REFEREE))
     check: Callable[..., Sequence[Any]] = importlib.import_module("referee").check
     profile = sent.profile
     api = "gemini-vertex" if profile.id == "vertex" else profile.wire
     known = VENDOR_RULES.get(profile.id, {})
-    found = check(api, sent.body, model=profile.model)
+    violations = check(api, sent.body, model=profile.model)
     return [
         f"{profile.id}: {v.rule} {v.path}: {v.message}"
-        for v in found
+        for v in violations
         if v.severity == "error" and v.evidence in ("spec", "real4xx") and (v.rule, _last_segment(v.path)) not in known
     ]
 
@@ -194,17 +179,17 @@ def _last_segment(path: str) -> str:
 
 
 def list_refusals(sent: Sequence[SentRequest]) -> list[str]:
-    """Requests that the simulator did not accept."""
-    return [f"{one.profile.id}: {one.status}" for one in sent if one.status != 200]
+    """Return the requests that the simulator refused."""
+    return [f"{request.profile.id}: {request.status}" for request in sent if request.status != 200]
 
 
 def list_unpaired(conversation: Sequence[Message]) -> list[str]:
-    """What would have to be mended in a conversation for any target."""
+    """Return the repairs that a conversation would need for any target."""
     return [str(note) for note in repair_history(conversation, HistoryRules()).repairs]
 
 
 async def check_every_profile(conversation: Conversation) -> list[str]:
-    """What each of the five wires refuses of a conversation, with one more question at its end."""
+    """Return what the five wires refuse of a conversation with one more prompt."""
     wrong: list[str] = []
     for profile in WIRE_PROFILES:
         transport = RecordingTransport()
@@ -212,5 +197,5 @@ async def check_every_profile(conversation: Conversation) -> list[str]:
         await agent.run("say still here")
         wrong += list_refusals(transport.sent)
         if REFEREE.exists():
-            wrong += [said for one in transport.sent for said in referee_errors(one)]
+            wrong += [error for sent in transport.sent for error in referee_errors(sent)]
     return wrong
