@@ -436,7 +436,7 @@ def test_what_ends_a_program_reaches_its_caller_and_the_next_run_works(
     text = HEAD + "from toolglot import Hooks\n" + source
     try:
         words = [sys.executable, "-W", "error", "-c", text, str(tmp_path / "saved")]
-        done = subprocess.run(words, capture_output=True, text=True, timeout=10)
+        done = subprocess.run(words, capture_output=True, text=True, timeout=60)
     except subprocess.TimeoutExpired:
         pytest.fail("the program hangs")
     assert (done.returncode, done.stdout, done.stderr) == (0, f"{raised}\n{raised}\non 1\n", ""), indent(done.stderr, "  ")
