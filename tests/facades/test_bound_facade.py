@@ -36,7 +36,7 @@ def understood(face: BoundFacade, made: ToolCall) -> tuple[str, Arguments]:
 
 
 class TestWhatAModelSees:
-    def test_views_of_base_tools_that_there_are(self) -> None:
+    def test_only_views_of_registered_base_tools_are_visible(self) -> None:
         assert [one.name for one in acme.definitions] == ["Read", "Write", "Edit", "Bash"]
         assert [one.name for one in BoundFacade(ACME, "m", ["read", "shell"]).definitions] == ["Read", "Bash"]
         assert BoundFacade(ACME, "m", []).definitions == ()
@@ -44,7 +44,7 @@ class TestWhatAModelSees:
     def test_a_view_with_commands_while_one_of_its_tools_is_there(self) -> None:
         assert [one.name for one in BoundFacade(BRAVO, "m", ["write"]).definitions] == ["editor"]
 
-    def test_a_name_that_is_taken_is_left_to_its_owner(self) -> None:
+    def test_a_reserved_name_stays_with_its_tool(self) -> None:
         face = BoundFacade(ACME, "m", BASES, reserved_names=["Bash", "View", "run"])
         assert [one.name for one in face.definitions] == ["Read", "Write", "Edit"]
         assert meaning_of(face, call("Bash", {"command": "ls"})) is None
@@ -74,7 +74,7 @@ class TestWhatAModelSees:
             ("patch",),
         )
 
-    def test_a_hidden_view_is_understood_and_never_shown(self) -> None:
+    def test_a_hidden_view_is_interpreted_and_never_shown(self) -> None:
         older = replace(ACME.views[0], name="View", aliases=("Look",), hidden=True)
         face = BoundFacade(replace(ACME, views=(*ACME.views, older)), "m", BASES)
         assert "View" not in (*face.names, *(one.name for one in face.definitions))
@@ -125,7 +125,7 @@ class TestCalls:
         (bravo, call("run", {"argv": ["ls"]}), "shell", {"command": "ls"}),
         (acme, call("Bash", raw="{'command': 'ls',}"), "shell", {"command": "ls"}),
     ])  # fmt: skip
-    def test_a_call_is_understood(self, face: BoundFacade, made: ToolCall, tool: str, arguments: Arguments) -> None:
+    def test_a_call_is_interpreted(self, face: BoundFacade, made: ToolCall, tool: str, arguments: Arguments) -> None:
         assert understood(face, made) == (tool, arguments)
         assert face.interpret(made).call.base_call == BaseCall(tool, arguments, face.facade.id)
 
@@ -134,13 +134,13 @@ class TestCalls:
         ({"Command": "ls"}, {"command": "ls"}, "arguments"),
         ({"command": "ls", "colour": True}, {"command": "ls"}, "parameter 'colour'"),
     ])  # fmt: skip
-    def test_what_is_clear_is_mended_and_said(self, arguments: Arguments, base: Arguments, what: str) -> None:
+    def test_clear_mistakes_are_repaired_and_reported(self, arguments: Arguments, base: Arguments, what: str) -> None:
         meaning = meaning_of(acme, call("Bash", arguments))
         assert meaning is not None
         assert (meaning.tool, meaning.arguments) == ("shell", base)
         assert [(repair.subject, repair.where) for repair in meaning.repairs] == [(what, "Bash")]
 
-    def test_what_means_nothing_here_is_taken_without_a_word(self) -> None:
+    def test_an_ignored_parameter_is_accepted_silently(self) -> None:
         assert meaning_of(acme, call("Bash", {"command": "ls", "description": "Lists."})) == Meaning("shell", {"command": "ls"})
 
     @pytest.mark.parametrize(("made", "words"), [
@@ -150,7 +150,7 @@ class TestCalls:
         (call("Bash", raw="not JSON at all"), ("Bash", "not valid JSON")),
         (call("Bash", raw="[1]"), ("Bash", "object")),
     ])  # fmt: skip
-    def test_what_is_wrong_is_told_in_the_models_own_words(self, made: ToolCall, words: tuple[str, ...]) -> None:
+    def test_mistakes_are_explained_in_native_terms(self, made: ToolCall, words: tuple[str, ...]) -> None:
         with pytest.raises(ToolError) as error:
             meaning_of(acme, made)
         assert error.value.kind == "validation"
@@ -179,7 +179,7 @@ class TestCalls:
             is None
         )
 
-    def test_what_was_understood_through_another_facade_means_what_it_meant(self) -> None:
+    def test_a_call_of_another_facade_keeps_its_base_call(self) -> None:
         made = acme.interpret(call("Bash", {"command": "ls", "timeout": 1000})).call
         assert understood(bravo, made) == ("shell", {"command": "ls", "timeout": 1.0})
 
@@ -194,7 +194,7 @@ class TestCalls:
             meaning_of(BoundFacade(Facade(id="f", title="", views=(picky,)), "m", BASES), call("X", {"a": "b"}))
         assert error.value.tool == "shell"
 
-    def test_a_tables_function_that_falls_is_an_error_for_the_model(self, caplog: pytest.LogCaptureFixture) -> None:
+    def test_a_failing_table_function_is_an_error_for_the_model(self, caplog: pytest.LogCaptureFixture) -> None:
         broken = View(
             name="X",
             description="",
@@ -222,7 +222,7 @@ NAMES = st.sampled_from(["file_path", "offset", "limit", "command", "timeout", "
     arguments=st.none() | st.dictionaries(NAMES, JSON, max_size=4),
     raw=st.none() | st.text(max_size=10),
 )
-def test_whatever_a_model_says_is_understood_or_explained(
+def test_any_call_is_interpreted_or_explained(
     face: BoundFacade, name: str, arguments: Arguments | None, raw: str | None
 ) -> None:
     made = call(name, arguments, raw=raw)
@@ -268,7 +268,7 @@ class TestResults:
     def test_a_failure_without_a_kind_is_one_of_execution(self) -> None:
         assert "kind=execution" in render(acme, call("Read", {"file_path": "a"}), {}, result(is_error=True)).text
 
-    def test_what_was_mended_in_the_call_is_mended_in_its_words(self) -> None:
+    def test_renderers_get_repaired_arguments(self) -> None:
         seen: list[RenderContext] = []
 
         def heard(said: RenderContext) -> str:
@@ -297,7 +297,7 @@ class TestResults:
         found = render(acme, call("Bash", {"command": "ls"}), {}, ToolResult("c1", (Text("a"), picture, Text("b")), data=None))
         assert found.content == (Text("ab\n[ls]"), picture)
 
-    def test_words_that_cannot_be_found_are_the_base_tools(self, caplog: pytest.LogCaptureFixture) -> None:
+    def test_a_failing_renderer_leaves_the_base_text(self, caplog: pytest.LogCaptureFixture) -> None:
         with caplog.at_level(logging.WARNING):
             assert render(acme, call("Read", {"file_path": "a"}), {}, result("one", data=None)).text == "one"
         assert "Read" in caplog.text
@@ -314,7 +314,7 @@ class TestResults:
             assert render(face, call("Bash", raw="{"), {}, wrong).text == "no command"
         assert caplog.text == ""
 
-    def test_a_command_that_there_is_not_has_the_base_tools_words(self) -> None:
+    def test_an_unknown_command_has_the_base_text(self) -> None:
         assert render(bravo, call("editor", {"command": "undo"}), {}, result("no", is_error=True)).text == "no"
 
     def test_a_call_of_another_facade_has_the_base_tools_words(self) -> None:
@@ -350,7 +350,7 @@ class TestHistory:
         }
         assert acme.render_message(before, is_own=False) is before
 
-    def test_what_the_model_said_itself_stays(self) -> None:
+    def test_own_messages_stay_unchanged(self) -> None:
         before = said(acme.interpret(call("Bash", {"command": "ls"})).call)
         assert bravo.render_message(before, is_own=True) is before
 
@@ -379,7 +379,7 @@ class TestHistory:
         before = said(acme.interpret(call("ast_search", {"pattern": "x"})).call)
         assert bravo.render_message(before, is_own=False) is before
 
-    def test_the_view_that_can_say_most_is_taken(self) -> None:
+    def test_the_view_that_loses_least_is_used(self) -> None:
         narrow = replace(
             READ, name="Peek", cases={"": Case(base="read", fields=("path",))}, parameters=object_schema(path=string())
         )
@@ -389,7 +389,7 @@ class TestHistory:
         assert face.render_message(before, is_own=False, losses=lost).calls[0].name == "Read"
         assert lost == {}
 
-    def test_what_is_lost_is_told(self) -> None:
+    def test_losses_are_reported(self) -> None:
         lost: dict[Loss, None] = {}
         bravo.render_message(
             said(acme.interpret(call("Bash", {"command": "ls", "timeout": 1000})).call), is_own=False, losses=lost
@@ -397,7 +397,7 @@ class TestHistory:
         assert [str(loss) for loss in lost] == ["parameter 'timeout' at run: this model's tool cannot express it"]
 
     @pytest.mark.parametrize("made", [call("get_weather", {"city": "Paris"}), call("Bash", raw="{"), call("Read", {})])
-    def test_what_was_not_understood_stays_as_it_was_said(self, made: ToolCall) -> None:
+    def test_a_call_without_base_call_stays_unchanged(self, made: ToolCall) -> None:
         before = said(acme.interpret(made).call)
         assert bravo.render_message(before, is_own=False) is before
 
@@ -412,6 +412,6 @@ class TestHistory:
         assert (shown.name, shown.arguments) == ("shell", {"nothing": 1})
         assert "shell" in caplog.text
 
-    def test_state_of_the_one_who_called_is_not_told_to_another(self) -> None:
+    def test_opaque_state_is_not_handed_to_another_model(self) -> None:
         made = replace(acme.interpret(call("Bash", {"command": "ls"})).call, opaque={"thoughtSignature": "s"})
         assert bravo.render_message(said(made), is_own=False).calls[0].opaque is None

@@ -86,7 +86,7 @@ def test_the_facade_follows_the_name_of_the_model(model: str, facade: str) -> No
     ("qwen:latest", "qwen:latest"),
     ("~some/Thing-1", "thing-1"),
 ])  # fmt: skip
-def test_what_routers_put_before_a_name_is_taken_off(model: str, bare: str) -> None:
+def test_prefixes_of_routers_are_removed(model: str, bare: str) -> None:
     assert strip_model_prefix(model) == bare
 
 
@@ -99,7 +99,7 @@ def test_the_page_of_facades_says_the_same() -> None:
     assert {facade for _, facade in named} == {*MODELS}
 
 
-def test_every_facade_that_is_chosen_is_one_that_there_is() -> None:
+def test_every_selected_facade_exists() -> None:
     assert {*MODELS} <= {*FACADE_MODULES}
     assert {facade_id_for_provider(id) for id in PROFILES} <= {*FACADE_MODULES, "by model"}
 

@@ -32,13 +32,13 @@ class Net:
             self.web.pages.add(Page(url=url, requested=url, how="http", text=text, title=name.upper()))
         tools = web_tools(None, self.web)  # pyright: ignore[reportArgumentType]
         self.executor = ToolExecutor(ToolRegistry(tools), ToolConfig(max_repeats=0))
-        self.face = BoundFacade(find_facade("codex"), "gpt-5.5", [one.name for one in tools])
+        self.facade = BoundFacade(find_facade("codex"), "gpt-5.5", [one.name for one in tools])
 
     def base(self, **arguments: Any) -> ToolResult:
         return asyncio.run(self.executor.run(ToolCall("c1", "web", arguments))).result
 
     def native(self, **arguments: Any) -> ToolResult:
-        return asyncio.run(self.executor.run(self.face.interpret(ToolCall("c1", "run", arguments, namespace="web")))).result
+        return asyncio.run(self.executor.run(self.facade.interpret(ToolCall("c1", "run", arguments, namespace="web")))).result
 
 
 @pytest.fixture
@@ -93,7 +93,7 @@ class TestAsCodexShowsIt:
         assert other.endswith("pears")
         assert "1 of 2 lines" in found
 
-    def test_what_cannot_be_done_is_said_and_the_rest_is_done(self, net: Net) -> None:
+    def test_unsupported_parts_are_reported_and_the_others_run(self, net: Net) -> None:
         result = net.native(find=[{"ref_id": "w1", "pattern": "app"}], finance=[{"ticker": "X"}])
         assert not result.is_error
         assert result.text.endswith("[finance is not supported]")

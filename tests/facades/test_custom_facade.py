@@ -133,7 +133,7 @@ def test_a_way_back_that_gives_no_arguments_is_none(back: Any, caplog: pytest.Lo
     (view(select_case=falls), "no case fits a call of show"),
     (view(select_case=five), "no case fits a call of show: KeyError(5)"),
 ])  # fmt: skip
-def test_what_falls_is_logged_and_the_base_tools_words_stand(
+def test_a_failing_renderer_is_logged_and_the_base_text_remains(
     table: View, logged: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     face = BoundFacade(mine(table), "m", ["read"])
@@ -214,7 +214,7 @@ def test_values_of_other_types_are_one_sentence() -> None:
     mine(view(models="^a"), view(models="^b")), mine(view(), view(hidden=True)), mine(view(), view(namespace="other")),
     mine(view({"base": "own"}), hides=frozenset({"own"})),
 ])  # fmt: skip
-def test_tables_that_can_work_are_taken(facade: Facade) -> None:
+def test_valid_tables_are_accepted(facade: Facade) -> None:
     assert BoundFacade(facade, "a-1", ["read", "own"]).names
 
 

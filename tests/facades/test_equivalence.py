@@ -99,7 +99,7 @@ def test_a_program_and_its_words_are_a_command_line(words: list[str]) -> None:
     assert shlex.split(canonical_call("shell", {"argv": words})["command"]) == words
 
 
-def test_a_patch_said_as_operations_has_a_text() -> None:
+def test_operations_are_rendered_as_a_patch() -> None:
     ops = [{"type": "create_file", "path": "a", "diff": "+x\n"}, {"type": "update_file", "path": "b", "diff": "@@\n-y\n+z"}]
     assert render_patch({"ops": ops}) == ("*** Begin Patch\n*** Add File: a\n+x\n*** Update File: b\n@@\n-y\n+z\n*** End Patch")
 
@@ -138,7 +138,7 @@ def test_a_model_sees_a_call_through_tools_that_it_has(facade: str, tool: str, a
     ("neutral", "patch", {"text": DELETED}),
     ("gemini-cli", "todo", {}),
 ])  # fmt: skip
-def test_what_no_tool_says_has_our_name_and_that_is_told(facade: str, tool: str, arguments: Doc) -> None:
+def test_an_inexpressible_call_has_our_name_and_a_loss(facade: str, tool: str, arguments: Doc) -> None:
     call, lost = shown(facade, "some-model", tool, arguments)
     assert (call.name, call.arguments) == (tool, arguments)
     assert [loss.subject for loss in lost] == [f"tool {tool!r}"]

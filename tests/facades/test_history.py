@@ -180,7 +180,7 @@ class TestHandOver:
         assert shown[7] == {"file_path": "a.txt", "limit": 1}
         assert shown[10] == {"command": "pwd"}
 
-    def test_the_conversation_keeps_what_was_said_and_what_it_meant(self, first: str, second: str, live: bool) -> None:
+    def test_the_conversation_keeps_native_and_base_calls(self, first: str, second: str, live: bool) -> None:
         calls = [call for message in played(first, second, live).conversation for call in message.calls]
         said = ["Read", "Bash", "Read", "Read", "Nothing", "Edit", "ast_search", "editor", "editor", "apply_patch", "run"]
         assert [call.name for call in calls] == [*said, "read", "patch", "Write", "Cat"]
@@ -346,7 +346,7 @@ def hanging(started: asyncio.Event) -> list[Tool]:
 
 
 @pytest.mark.parametrize("provider", WIRE_PROFILES)
-def test_a_cancelled_call_is_told_to_the_next_model(provider: str) -> None:
+def test_the_next_model_sees_a_cancelled_call(provider: str) -> None:
     other = WIRE_PROFILES[(WIRE_PROFILES.index(provider) + 1) % 5]
 
     async def play() -> tuple[Orchestrator, list[SentRequest]]:
@@ -373,7 +373,7 @@ def never(_: ApprovalRequest) -> bool:
     return False
 
 
-def test_a_refused_call_is_told_in_the_models_words() -> None:
+def test_a_refused_call_is_explained_in_native_terms() -> None:
     agent, sent = agent_on("anthropic", config=ToolConfig(approval_effects=frozenset({"execute"})), approve=never)
     outcome = asyncio.run(agent.run('call Bash {"command": "rm"}')).outcomes[0]
     assert (outcome.call.name, outcome.result.name, outcome.result.error_kind) == ("shell", "Bash", "rejected")
@@ -454,7 +454,7 @@ class TestRules:
         assert "limit" in [one.result.error_kind for one in outcomes]
         assert len(sent) < 12
 
-    def test_a_tool_that_there_is_not_is_told_with_names_that_the_model_knows(self) -> None:
+    def test_an_unknown_tool_is_answered_with_native_names(self) -> None:
         agent, _ = agent_on("anthropic")
         outcome = asyncio.run(agent.run('call Bsh {"command": "ls"}')).outcomes[0]
         assert outcome.result.error_kind == "not_found"

@@ -193,7 +193,7 @@ class TestAnthropic:
     ({"input": ONE_TEXT}, {"text": ONE_TEXT}),
     ({"type": "delete_file", "path": "x"}, {"ops": [{"type": "delete_file", "path": "x"}]}),
 ])  # fmt: skip
-def test_a_patch_is_understood_in_every_form(native: Doc, base: Doc) -> None:
+def test_a_patch_is_accepted_in_every_form(native: Doc, base: Doc) -> None:
     assert HOSTED["apply_patch"].to_base(native) == ("patch", base)
 
 
@@ -205,7 +205,7 @@ def test_a_patch_is_understood_in_every_form(native: Doc, base: Doc) -> None:
     ({"text": ONE_TEXT.replace("@@", "*** Move to: b.txt\n@@")}, None),
     ({"text": "*** Begin Patch\n*** End Patch"}, None),
 ])  # fmt: skip
-def test_a_patch_of_one_operation_can_be_said_and_no_other(base: Doc, native: Doc | None) -> None:
+def test_only_a_single_operation_is_expressible(base: Doc, native: Doc | None) -> None:
     found = HOSTED["apply_patch"].from_base("patch", base)
     assert found == (None if native is None else (native, ()))
 
@@ -216,7 +216,7 @@ def test_a_patch_of_one_operation_can_be_said_and_no_other(base: Doc, native: Do
     ({"argv": ["a", "b c"]}, {"commands": ["a 'b c'"]}),
     ({"command": "a", "timeout": 1.5, "max_output": 7}, {"commands": ["a"], "timeout_ms": 1500, "max_output_length": 7}),
 ])  # fmt: skip
-def test_commands_can_be_said(base: Doc, native: Doc) -> None:
+def test_commands_are_expressible(base: Doc, native: Doc) -> None:
     assert HOSTED["shell"].from_base("shell", base) == (native, ())
 
 

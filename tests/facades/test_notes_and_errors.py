@@ -98,7 +98,7 @@ def test_errors_read_as_the_harness_says_them_and_nothing_stands_before(
         assert loads_object(output)["metadata"]["exit_code"] == 124
 
 
-def test_an_error_of_a_tool_of_ones_own_is_marked_as_before(own: Builtins) -> None:
+def test_an_error_of_a_custom_tool_is_marked(own: Builtins) -> None:
     transport = make_transport(Script([Reply((ToolCall("", "nothing", {}),), "tools"), Reply((Text("done"),))]))
     agent = Orchestrator(make_engine("openai-responses", transport, model="gpt-5.5"), tools=own.tools)
     asyncio.run(agent.run("Go on."))
@@ -149,9 +149,7 @@ def test_a_tool_that_no_other_does_the_work_of_is_shown_as_it_is(
     ("openai-responses/gpt-5.5", "apply_patch", "patch"),
     ("gemini/gemini-3-pro-preview", "read_file", "read"),
 ])  # fmt: skip
-def test_where_ones_own_tool_has_the_name_the_built_in_one_has_its_own(
-    own: Builtins, model: str, taken: str, base: str
-) -> None:
+def test_a_custom_tool_keeps_its_name(own: Builtins, model: str, taken: str, base: str) -> None:
     @tool(name=taken)
     def mine(word: str) -> str:
         """Mine."""

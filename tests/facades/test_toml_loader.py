@@ -200,7 +200,7 @@ def shaped(schema: str) -> str:
     (TOOL + SECOND.replace('"b"', '"a"'), "views[1].name: 'a' is already a tool"),
     pytest.param(f"x = {'[' * 9999}", "it is nested too deeply", id="nested"),
 ])  # fmt: skip
-def test_what_is_wrong_with_a_file_is_told_with_its_key(text: str, sentence: str) -> None:
+def test_file_errors_name_the_key(text: str, sentence: str) -> None:
     assert wrong(text).startswith(sentence)
 
 
@@ -218,7 +218,7 @@ def test_what_is_wrong_with_a_file_is_told_with_its_key(text: str, sentence: str
     (shaped("result = 'x'"), "parameters.result: it has no effect there; move it above [views.parameters]"),
     (TOOL + "accepts = { q = { type = 'nmber' } }", "accepts.q: there is no type 'nmber'; did you mean 'number'?"),
 ])  # fmt: skip
-def test_what_is_wrong_with_a_schema_is_told_with_its_key(text: str, sentence: str) -> None:
+def test_schema_errors_name_the_key(text: str, sentence: str) -> None:
     assert wrong(text).startswith(f"views[0].{sentence}")
 
 
@@ -236,7 +236,7 @@ def test_a_schema_may_name_its_parts() -> None:
     ('fields = { p = "path", n = "start_line" }\nignored = ["p"]', "ignored: 'p' is also in fields"),
     ("", "parameters: read has no parameter 'p'; map it under fields; "),
 ])  # fmt: skip
-def test_what_is_wrong_with_fields_is_told_with_its_key(text: str, sentence: str) -> None:
+def test_field_errors_name_the_key(text: str, sentence: str) -> None:
     assert wrong(VIEW + OBJECT + text).startswith(f"views[0].{sentence}")
 
 
@@ -255,7 +255,7 @@ def test_what_is_wrong_with_fields_is_told_with_its_key(text: str, sentence: str
     ("fixed = { end_line = 'last' }", 'fixed.end_line: "last" is not of type "integer"'),
     ("fixed = { end_line = 2025-01-31 }", 'fixed.end_line: "2025-01-31" is not of type "integer"'),
 ])  # fmt: skip
-def test_what_is_wrong_with_values_is_told_with_its_key(text: str, sentence: str) -> None:
+def test_value_errors_name_the_key(text: str, sentence: str) -> None:
     assert wrong(TOOL + text).startswith(f"views[0].{sentence}")
 
 
@@ -271,7 +271,7 @@ def test_what_is_wrong_with_values_is_told_with_its_key(text: str, sentence: str
     ("{base.pth}", "there is no {base.pth}; the base tool has no parameter 'pth', did you mean 'path'?"),
 ])  # fmt: skip
 @pytest.mark.parametrize("key", ["result", "failure"])
-def test_what_is_wrong_with_a_text_is_told_with_its_key(key: str, template: str, sentence: str) -> None:
+def test_template_errors_name_the_key(key: str, template: str, sentence: str) -> None:
     assert wrong(TOOL + f"{key} = '{template}'").startswith(f"views[0].{key}: {sentence}")
     if key == "failure":
         assert wrong(TOOL.replace("\n", f"\n{key} = '{template}'\n", 1)).startswith(f"failure: {sentence}")

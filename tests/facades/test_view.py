@@ -49,7 +49,7 @@ def test_a_native_call_means_a_call_of_a_base_tool(view: View, native: Arguments
 
 
 @pytest.mark.parametrize("command", ["undo", None, 3])
-def test_a_command_that_there_is_not_is_told_in_the_models_words(command: Any) -> None:
+def test_an_unknown_command_is_explained(command: Any) -> None:
     with pytest.raises(ToolError, match=r"editor: command must be one of view, create, add, not ") as error:
         EDITOR.to_base({"command": command, "path": "a"})
     assert error.value.kind == "validation"
@@ -80,7 +80,7 @@ def test_what_a_model_has_no_words_for_is_a_loss(
     ("view", "tool", "base"),
     [(READ, "write", {"path": "a"}), (RUN, "shell", {"command": "a | b"}), (EDITOR, "shell", {"command": "ls"})],
 )
-def test_what_cannot_be_said_at_all_is_none(view: View, tool: str, base: Arguments) -> None:
+def test_an_inexpressible_call_is_none(view: View, tool: str, base: Arguments) -> None:
     assert view.from_base(tool, base) is None
 
 
@@ -96,7 +96,7 @@ def test_a_way_back_that_cannot_be_read_again_says_nothing() -> None:
     assert len(found[1]) == 1
 
 
-def test_a_case_that_adds_nothing_of_its_own_is_taken_first() -> None:
+def test_a_case_that_adds_nothing_is_preferred() -> None:
     both = View(
         name="run",
         description="",
@@ -153,7 +153,7 @@ def test_the_definition_is_exactly_what_the_table_says() -> None:
     assert (RUN.qualified_name, BASH.qualified_name) == ("term.run", "Bash")
 
 
-def test_more_is_taken_than_is_shown() -> None:
+def test_more_is_accepted_than_is_shown() -> None:
     assert BASH.parameters is not None
     assert [*BASH.parameters["properties"]] == ["command", "timeout"]
     assert [*BASH.accepted_schema["properties"]] == ["command", "timeout", "time_limit", "description"]
