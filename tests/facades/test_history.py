@@ -23,7 +23,7 @@ from tests.handover.harness import (
     needs_referee,
     referee_errors,
 )
-from tests.handover.test_wire_pairs import bound_in
+from tests.handover.test_wire_pairs import bound_items
 
 from toolglot.builtin.tools import coding_tools
 from toolglot.events import ToolOutcome
@@ -196,9 +196,9 @@ class TestHandOver:
         made: dict[str, list[Any]] = {}
         for one in played(first, second, live).sent:
             wire, profile = one.profile.wire, one.profile.id
-            held = bound_in(wire, one.body, answer=False)
+            held = bound_items(wire, one.body, answer=False)
             assert [item for item in made.get(profile, []) if item not in held] == []
-            made.setdefault(profile, []).extend(bound_in(wire, loads_object(bytes(one.answer)), answer=True))
+            made.setdefault(profile, []).extend(bound_items(wire, loads_object(bytes(one.answer)), answer=True))
         assert made[first]
 
     def test_within_a_facade_every_body_starts_with_the_one_before(self, first: str, second: str, live: bool) -> None:
