@@ -1,7 +1,7 @@
 """One loopback server and one client for each module."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -19,7 +19,7 @@ def server() -> Iterator[Loopback]:
 @pytest.fixture(scope="module")
 def adapter(request: pytest.FixtureRequest) -> Any:
     """The module that knows the client: the one that is tested."""
-    return request.module
+    return cast(Any, request).module
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from toolglot.providers.catalog import PROFILES, resolve_profile
 from toolglot.providers.profile import Profile
 from toolglot.request import Options, Request, ToolChoice, ToolDefinition
 from toolglot.wire import prefix
-from toolglot.wire.codec import encode_request
+from toolglot.wire.codec import encode_messages, encode_request
 from toolglot.wire.prefix import EncodedBody, PrefixEncoder
 
 GET = ToolDefinition("get", "Gets.", {"type": "object", "properties": {"x": {"type": "string"}}})
@@ -80,7 +80,7 @@ def test_losses_repairs_and_names_are_those_of_the_whole_request() -> None:
 
 def test_closed_turns_are_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """The work of a step is what is new in it, however long the conversation is."""
-    real, seen = prefix.encode_messages, list[int]()
+    real, seen = encode_messages, list[int]()
 
     def counting(history: Sequence[Message], *rest: Any) -> Any:
         seen.append(len(history))

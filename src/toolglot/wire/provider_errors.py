@@ -53,7 +53,8 @@ def error_from_body(body: Any, status: int | None = None) -> ProviderError:
     if isinstance(body, list) and body:  # Google wraps errors in a list of one
         body = cast(Any, body[0])
     outer = as_dict(body)
-    inner: Any = as_dict(outer.get("response")).get("error") or outer.get("error") or body  # Responses: response.failed
+    # Responses nests the error of `response.failed`.
+    inner = cast(Any, as_dict(outer.get("response")).get("error") or outer.get("error") or body)
     if status is None or status < 400:
         status = _find_status(inner) or _find_status(body)
     details = list(iter_dicts(as_dict(inner).get("details")))
