@@ -322,6 +322,7 @@ class TestEnds:
         async def work() -> None:
             started = await asyncio.gather(*[kit.shell(command="sleep 31408", background=True) for _ in range(16)])
             assert len({data["handle"] for data in started}) == 16
+            assert await eventually(lambda: len(find_processes("31408")) >= 16)
             before = 0
             for number in range(20):
                 outcome = await kit.call("shell", {"command": "true", "background": True})
@@ -334,8 +335,11 @@ class TestEnds:
         assert not find_processes("31408")
 
     def test_closing_ends_what_runs(self, kit: Kit) -> None:
-        kit.run(kit.shell(command=DAEMONS.format(word="31406"), background=True, yield_after=0.3))
-        assert find_processes("31406")
+        async def work() -> None:
+            await kit.shell(command=DAEMONS.format(word="31406"), background=True)
+            assert await eventually(lambda: bool(find_processes("31406")))
+
+        kit.run(work())
         close_shell(kit.state)
         assert not find_processes("31406")
         assert "conversation is over" in kit.run(kit.text(command="true"))
@@ -424,14 +428,16 @@ class TestBackground:
     def test_a_terminal_takes_control_characters(self, kit: Kit) -> None:
         async def work() -> None:
             command = "trap 'echo caught' INT; echo ready; while :; do sleep 0.05; done"
-            handle, seen = (await kit.shell(command=command, tty=True, yield_after=0.5))["handle"], ""
+            data = await kit.shell(command=command, tty=True, yield_after=0.5)
+            handle, seen = data["handle"], data["output"]
 
-            async def is_caught() -> bool:
+            async def shows(word: str, **arguments: Any) -> bool:
                 nonlocal seen
-                seen += (await kit.data("shell_output", handle=handle, input="\x03", timeout=0.2))["output"]
-                return "caught" in seen
+                seen += (await kit.data("shell_output", handle=handle, **arguments))["output"]
+                return word in seen
 
-            assert await eventually(is_caught)
+            assert await eventually(lambda: shows("ready"))  # without its trap, the shell would be killed
+            assert await eventually(lambda: shows("caught", input="\x03", timeout=0.2))
             await kit.data("shell_kill", handle=handle)
 
         kit.run(work())

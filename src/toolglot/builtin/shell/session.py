@@ -230,7 +230,12 @@ class ShellSession:
     def _open_streams(self, ours: list[int], theirs: list[int]) -> tuple[tuple[int, int, int], _Readers]:
         """Return the command's three streams, and the descriptors that we read with the buffers that they fill."""
         if self.tty:
-            master, slave = _open_terminal()
+            import fcntl  # only where there are terminals
+            import struct
+            import termios
+
+            master, slave = os.openpty()
+            fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))  # rows, columns
             self._stdin_fd = os.dup(master)
             ours += [master, self._stdin_fd]
             theirs.append(slave)
@@ -382,16 +387,6 @@ class ShellSession:
 
 
 # ---- processes
-
-
-def _open_terminal() -> tuple[int, int]:
-    import fcntl
-    import struct
-    import termios
-
-    master, slave = os.openpty()
-    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))  # rows, columns
-    return master, slave
 
 
 def _kill_tree(process: _Process, launch: Launch) -> None:
