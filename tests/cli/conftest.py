@@ -22,7 +22,7 @@ def isolated_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[P
     os.environ["PYTHON_KEYRING_BACKEND"] = "keyring.backends.null.Keyring"
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(environment, "_hidden_keys", {})
-    monkeypatch.setattr(environment, "_extra_names", set())
+    monkeypatch.setattr(environment, "_extra_names", set[str]())
     yield tmp_path
     os.environ.clear()
     os.environ.update(original)

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from cli_kit import Capture, Patch
 
-from toolglot.cli.models import Printer, find_profile, show_models
+from toolglot.cli.models import find_profile, show_models
+from toolglot.cli.printer import Printer
 from toolglot.errors import UnknownName
 from toolglot.providers.catalog import PROFILES
 from toolglot.providers.profile import Profile

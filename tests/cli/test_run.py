@@ -61,7 +61,7 @@ class Command:
         self.directory = directory
         (directory / "my_tools.py").write_text(TOOLS)
 
-    def __call__(self, *words: str, stdin: bytes = b"", **env: str) -> Outcome:
+    def __call__(self, *words: str, stdin: str | bytes = b"", **env: str) -> Outcome:
         defaults = {"TOOLGLOT_STATE": str(self.directory / "state"), "TOOLGLOT_MODEL": "simulator"}
         return run_program(*words, stdin=stdin, cwd=self.directory, **(defaults | env))
 
