@@ -226,7 +226,7 @@ class TestErrors:
             (["--log-file", ".", "say hi"], 2, "cannot write the log"),
             ([""], 2, "the prompt is empty"),
             (["fault unauthorized"], 1, ""),
-            (["-m", "openai-chat:gpt-4o", "--base-url", "http://127.0.0.1:1", "hi"], 1, "127.0.0.1:1"),
+            (["-m", "openai-chat:gpt-4o", "--base-url", "http://127.0.0.1:1", "hi"], 1, "could not connect to 127.0.0.1:1"),
             (["-m", "openai-chat:gpt-4o", "--base-url", "ftp://x", "hi"], 2, "not an http or https URL"),
         ],
     )

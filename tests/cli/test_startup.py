@@ -97,6 +97,7 @@ class TestPrecedence:
         [
             ((), (), {"read_file", "write_file", "plain"}),
             (("*_file",), (), {"read_file", "write_file"}),
+            (("plain",), (), {"plain"}),
             ((), ("*_file",), {"plain"}),
             (("*",), ("write_*",), {"read_file", "plain"}),
         ],
