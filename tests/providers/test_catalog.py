@@ -144,7 +144,7 @@ def test_facts_about_models(provider: str, model: str, field: str, value: object
     ("anthropic", "claude-haiku-5-5", "history.ends_with_user", True),
     ("anthropic", "claude-haiku-5-5", "history.calls_last", True),
     ("anthropic", "claude-haiku-5-5", "features.error_flag", True),
-    ("gemini", "gemini-2.5-pro", "features.result_media", frozenset()),
+    ("gemini", "gemini-2.5-pro", "features.result_media", frozenset[str]()),
     ("gemini", "gemini-3-pro", "features.result_media", {"image", "file"}),
 ])  # fmt: skip
 def test_facts_reach_the_parts_of_a_profile(provider: str, model: str, field: str, value: object) -> None:
