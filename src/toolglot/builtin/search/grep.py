@@ -282,7 +282,7 @@ def _read_mtime_ns(root: SearchRoot, path: str) -> int:
 def _build_result(state: ToolState, root: SearchRoot, query: GrepQuery, matches: GrepMatches, view: _View) -> GrepResult:
     files, total, count = matches.files[view.skip : view.skip + view.limit], len(matches.files), 0
     if query.mode == "content":  # then a page is made of lines
-        files, total = [], 0
+        files, total = list[FileMatches](), 0
         for file in matches.files:
             start, total = view.skip - total, total + file.count
             if lines := file.lines[max(start, 0) : max(start + view.limit, 0)]:
