@@ -86,7 +86,7 @@ _NUMBER_FORMATS = frozenset({"int32", "int64", "float", "double"})
 # have 'oneOf'/'anyOf'/… at the top level") and an array without items ("array schema missing items").
 OPENAI = Dialect("openai")
 
-# OpenAI's guide to structured outputs, "Supported schemas"; the compiler's limits as tested live by pydantic-ai 2.66 in 2026.
+# The subset of function tools with `strict`. Depth and number of properties: as tested live by pydantic-ai 2.66 in 2026.
 OPENAI_STRICT = Dialect(
     "openai-strict",
     keywords=_CORE
@@ -97,8 +97,8 @@ OPENAI_STRICT = Dialect(
     formats=_STRING_FORMATS,
     enum_types=_SCALARS,
     refs="wrap",  # a $ref with siblings is refused; inside an anyOf they may stand beside that
-    maps="pairs",  # "'additionalProperties' is required to be supplied and to be false"
-    allows_untyped=False,  # "schema must have a 'type' key"
+    maps="pairs",  # every object must have `additionalProperties: false`
+    allows_untyped=False,  # the items of an array must have a type
     closes_objects=True,
     requires_all=True,  # "'required' is required to be supplied and to be an array including every key in properties"
     limits=StrictLimits(depth=10, properties=5000, enum_values=1000),
@@ -133,25 +133,25 @@ GEMINI = Dialect(
     enum_types=frozenset({"string", "number", "integer"}),
     refs="alone",  # content.proto: a $ref may only have siblings that start with a `$`
     recursion="optional",  # content.proto: cyclic references only within non-required properties
-    type_lists="never",  # Vertex turns them into any_of, but leaves the siblings there
-    isolates_unions=True,  # Vertex: "When using any_of, it must be the only field set"
+    type_lists="never",  # a union instead, as for `parameters`
+    isolates_unions=True,  # to be safe: nothing stands beside an anyOf
     maps="pairs",  # pydantic/pydantic-ai#2588: "that field will always be empty"
     allows_bare_arrays=True,
 )
 
-# `parameters`, the OpenAPI 3.0 subset: any other keyword is 400 `Unknown name "const" … Cannot find field`.
+# `parameters`, the OpenAPI 3.0 subset: any other keyword is 400 `Unknown name …` (pydantic/pydantic-ai#3538).
 GEMINI_OPENAPI = Dialect(
     "gemini-openapi",
     keywords=_CORE
     | _BOUNDS
     | _LENGTHS
     | {"nullable", "format", "pattern", "minProperties", "maxProperties", "propertyOrdering", "default"},
-    formats=_NUMBER_FORMATS | {"date-time", "enum"},  # "only 'enum' and 'date-time' are supported for STRING type"
+    formats=_NUMBER_FORMATS | {"date-time", "enum"},  # `format: uri` was a 400 (aaif-goose/goose#1184)
     enum_types=frozenset({"string"}),  # content.proto: `repeated string enum`
-    allows_empty_enum_value=False,  # "enum[0]: cannot be empty"
-    refs="inline",  # `ref` and `defs` exist since 2026, on some models only
+    allows_empty_enum_value=False,  # "" is no legal member
+    refs="inline",  # `ref` and `defs` are newer fields
     recursion="never",
-    type_lists="never",  # "Proto field is not repeating, cannot start list"
+    type_lists="never",  # `nullable` or anyOf instead
     uses_nullable=True,
     isolates_unions=True,
     maps="pairs",
@@ -173,14 +173,14 @@ OLLAMA = Dialect(
     keeps_root_description=False,
 )
 
-# Mistral, Groq, DeepSeek, xAI and other servers that speak OpenAI's Chat Completions. The dropped keywords break some grammar
-# compilers and tell a model nothing.
+# Mistral, Groq, DeepSeek, xAI and other servers that speak OpenAI's Chat Completions. The dropped keywords tell
+# a model nothing.
 COMPATIBLE = Dialect("compatible", dropped_keywords=frozenset({"title", "$schema", "$id", "examples", "discriminator"}))
 
-# Grok on Azure ("$ref/$defs are not supported") and GLM.
+# Grok on Azure, which rejects `$ref` and `$defs`, and GLM.
 COMPATIBLE_INLINE = msgspec.structs.replace(COMPATIBLE, name="compatible-inline", refs="inline", recursion="never")
 
-# DeepSeek's function calling guide, base URL `/beta`: a subset of OpenAI's. A $ref inside anyOf fails, so none is left.
+# DeepSeek's base URL `/beta`: a subset of OpenAI's. A $ref inside anyOf must be inlined, so none is left.
 DEEPSEEK_STRICT = Dialect(
     "deepseek-strict",
     keywords=_CORE | {"additionalProperties", "format"},
@@ -196,7 +196,7 @@ DEEPSEEK_STRICT = Dialect(
     requires_all=True,
 )
 
-# For `google/*` models OpenRouter converts the schema to Gemini's `parameters`: only that subset arrives intact.
+# `google/*` models on OpenRouter need inlined references and simple nullables: Gemini's `parameters` has both.
 OPENROUTER_GOOGLE = msgspec.structs.replace(GEMINI_OPENAPI, name="openrouter-google")
 
 DIALECTS = tuple(value for value in list(globals().values()) if isinstance(value, Dialect))

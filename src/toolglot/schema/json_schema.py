@@ -135,8 +135,8 @@ def _is_count(value: Any) -> bool:
     return json_type(value) == "integer" and value >= 0
 
 
-# What the value of a keyword must be. Anything else makes Anthropic refuse the whole request: "JSON schema is invalid. It must
-# match JSON Schema draft 2020-12".
+# What the value of a keyword must be. Anthropic expects JSON Schema 2020-12, and one malformed tool makes the
+# whole request fail.
 KEYWORD_CHECKS: dict[str, Callable[[Any], bool]] = {
     **dict.fromkeys(MAP_KEYWORDS, _is_instance(dict)),
     **dict.fromkeys((*LIST_KEYWORDS, "enum"), _is_nonempty_list),

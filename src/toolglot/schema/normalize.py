@@ -64,7 +64,7 @@ def _expand(node: Schema, path: SchemaPath, lowering: Lowering, *, inline: bool 
             node = merged
             continue
         siblings, target = drop_keywords(node, "$ref"), lowering.document.resolve(node["$ref"])
-        if target is None:  # Gemini: "reference to component … which was not found in the schema"
+        if target is None:  # a reference to nothing
             lowering.add_loss("$ref", path, f"{node['$ref']!r} is not in this schema; any value is allowed here")
             node = siblings
         elif not inline and (kept := _keep_reference(node, siblings, target, path, lowering)):

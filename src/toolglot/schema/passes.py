@@ -226,7 +226,7 @@ def _is_supported(key: str, value: Any, node: Schema, dialect: Dialect) -> bool:
     match key:
         case "format":
             return value in (dialect.formats or ())
-        case "pattern":  # strict modes compile it to a grammar: no lookaround, no back reference
+        case "pattern":  # OpenAI's strict mode has no lookaround; back references are left out, too
             try:
                 re.compile(value)
             except (re.error, OverflowError, RecursionError):

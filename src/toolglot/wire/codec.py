@@ -79,7 +79,7 @@ def encode_request(request: Request, profile: Profile, *, strict: bool = False) 
     items = encode_messages(history, encoder, writer, count)
     body = encoder.encode_body(request, writer, filter_visible(request.messages[:count], writer, 0), items)
     if not items and stateful:
-        body.pop("input", None)  # the provider continues from what it stores; an empty input would be refused
+        body.pop("input", None)  # the provider continues from what it stores; there is nothing to add
     if strict and writer.losses:
         raise LossyEncoding(writer.losses)
     return writer.finish(body)

@@ -217,7 +217,7 @@ class AwsEventDecoder:
     """
 
     _PRELUDE = 12
-    _MAX_MESSAGE = 16 * 1024 * 1024  # AWS documents 16 MiB as the largest message
+    _MAX_MESSAGE = 16 * 1024 * 1024  # a longer one is taken for damage
 
     def __init__(self) -> None:
         self._buffer = bytearray()
@@ -298,7 +298,7 @@ class WholeBodyDecoder:
 
 def detect_framing(content_type: str, start: bytes) -> FrameDecoder:
     """Choose the framing by the content type or, because that is often missing or wrong, by the first bytes."""
-    first = start.removeprefix(BOM).lstrip()[:1]  # a NUL byte starts an AWS message: its length is below 16 MiB
+    first = start.removeprefix(BOM).lstrip()[:1]  # a NUL byte starts an AWS message: none above 16 MiB is accepted
     if "vnd.amazon.eventstream" in content_type or first == b"\x00":
         return AwsEventDecoder()
     if first in (b"{", b"["):

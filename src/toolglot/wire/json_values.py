@@ -25,7 +25,7 @@ def as_text(value: Any) -> str:
 
 def as_int(value: Any) -> int:
     """Return the value as an integer if it is a number, else 0."""
-    # Proxies send NaN and 1e400 as token counts; int() raises on both.
+    # A server may send anything as a token count, also NaN and 1e400: int() raises on both.
     return int(value) if isinstance(value, int | float) and value == value and abs(value) < 1e18 else 0
 
 

@@ -41,7 +41,7 @@ _ERRORS_BY_STATUS: dict[int, type[ProviderError]] = {
     529: errors.Overloaded,  # Anthropic
 }
 _HTML_PAGE = re.compile(r"<!doctype html|<html|<head|<body", re.IGNORECASE)
-# Only OpenAI has a code for it; the others can be told from their message.
+# OpenAI and Mistral have a code for it; the others can be told from their message.
 _CONTEXT_TOO_LONG = re.compile(
     r"context length|context window|maximum context|prompt is too long|token count .* exceeds|too many tokens", re.IGNORECASE
 )

@@ -206,7 +206,7 @@ def _match_mangled_ids(messages: Sequence[Message], first: int, repairs: list[Re
 
 def _make_ids_unique(messages: Sequence[Message], first: int, used_ids: set[str], repairs: list[Repair]) -> list[Message]:
     """Give a new id to a call whose id was used before. Results follow their calls in order."""
-    # Several servers repeat ids within a conversation ("0", "null", "call_0"); every provider refuses them.
+    # Several servers repeat ids within a conversation ("0", "null", "call_0"). Anthropic: 400 "`tool_use` ids must be unique".
     new_ids: dict[str, list[str]] = {}  # id -> new ids of later calls, whose results are still to come
     repaired: list[Message] = []
     for index, message in enumerate(messages, first):

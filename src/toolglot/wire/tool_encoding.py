@@ -68,7 +68,7 @@ def select_tools(request: Request, writer: Writer) -> tuple[list[ToolDefinition]
     seen: dict[tuple[str, str], ToolDefinition] = {}
     for tool in request.tools:
         first = seen.get((tool.namespace, tool.name))
-        if first is not None and tool.kind != "hosted":  # every provider refuses two tools with one name
+        if first is not None and tool.kind != "hosted":  # Anthropic and Gemini refuse two tools with one name
             if first != tool:
                 writer.record_loss(f"tool {tool.name!r}", "tools", "another tool has the same name; the first one is kept")
             continue

@@ -122,7 +122,7 @@ class ToolCallTracker:
         if state.block is not None:  # late deltas after the final version are ignored
             return
         if isinstance(id, str) and id and not state.id:
-            state.id = id  # set once: some servers send another id with every delta
+            state.id = id  # set once: another id in a later delta does not replace it
             self._slot_by_id.setdefault(id, slot)
         if isinstance(name, str) and name and not (state.has_started and state.pieces):
             state.name = name

@@ -83,7 +83,7 @@ def _fetch_blocking() -> Token:
     expiry: datetime | None = credentials.expiry
     if expiry is not None and expiry.tzinfo is None:  # google-auth returns naive UTC
         expiry = expiry.replace(tzinfo=UTC)
-    # User credentials are billed to their quota project; the API refuses the request without this header.
+    # User credentials are billed to their quota project, which this header names.
     quota_project: str | None = getattr(credentials, "quota_project_id", None)
     headers = {"x-goog-user-project": quota_project} if quota_project else {}
     return Token(str(credentials.token), expiry.timestamp() if expiry else None, headers=headers)

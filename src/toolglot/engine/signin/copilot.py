@@ -140,7 +140,7 @@ async def exchange_login(login: Login, transport: Transport | None = None, clock
     headers = {
         "accept": "application/json",
         "user-agent": "toolglot",
-        # The token endpoint expects the same editor headers as the API.
+        # The same editor headers as for the API.
         **{name.lower(): value for name, value in PROFILES[PROFILE_ID].headers.items()},
         "authorization": f"token {login.token}",
     }

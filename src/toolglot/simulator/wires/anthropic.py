@@ -220,7 +220,7 @@ class Rules(WireRules):
         match block.get("type"):
             case "text":
                 text = as_text(block.get("text"))
-                if not text or (role == "user" and not text.strip()):  # the assistant's own white space is accepted
+                if not text or (role == "user" and not text.strip()):  # the assistant's own white space is let through
                     raise Refusal("messages: text content blocks must be non-empty and contain non-whitespace text")
             case "tool_result":
                 if role != "user":

@@ -198,7 +198,7 @@ class Rules(WireRules):
             if first is None:
                 continue
             name = as_text(_camel_keys(first["functionCall"]).get("name"))
-            # Google decodes both base64 alphabets.
+            # Either base64 alphabet: google-genai writes the URL-safe one.
             signature = as_text(first.get("thoughtSignature")).replace("-", "+").replace("_", "/")
             if not signature:
                 raise Refusal(

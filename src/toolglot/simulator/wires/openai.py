@@ -43,7 +43,7 @@ class OpenAIRules(WireRules):
             raise Refusal(text)
 
     def unsupported_option(self, name: str, value: Any) -> Refusal | None:
-        if value == _DEFAULTS.get(name):  # reasoning models accept the default
+        if value == _DEFAULTS.get(name):  # a default changes nothing
             return None
         text = f"Unsupported parameter: '{name}' is not supported with this model."
         return Refusal(text, code="unsupported_parameter", param=name)

@@ -13,7 +13,7 @@ from toolglot.wire.json_values import Doc, as_dict, as_list, as_text, iter_dicts
 __all__ = ["OPENAI_ROWS", "Rules"]
 
 OPENAI_ROWS = ("openai-chat", "azure-chat", "azure-dated-chat")
-# Vendors that refuse what they do not know; the others drop it silently.
+# Vendors that are played as refusing what they do not know; the others drop it silently.
 _STRICT_ROWS = (*OPENAI_ROWS, "mistral", "groq")
 # OpenAI's models that support function tools on Responses only: if an effort is set, and always (they reason by default).
 _NOT_ON_CHAT = re.compile(r"^gpt-(5\.([4-9]|\d\d)|[6-9])")

@@ -48,7 +48,7 @@ class AnthropicReplyEncoder(ReplyEncoder):
     def encode_step(self, step: ReplyStep) -> Iterator[Doc]:
         match step:
             case ReplyBegin():
-                # Clients build their snapshot from exactly these fields.
+                # A message with everything that is not known yet left empty.
                 start: Doc = {"content": [], "stop_reason": None, "stop_sequence": None, "usage": encode_usage(Usage())}
                 yield {"type": "message_start", "message": {**self._message_head(), **start}}
             case BlockBegin():
@@ -81,7 +81,7 @@ class AnthropicReplyEncoder(ReplyEncoder):
 
     def _encode_block(self, block: Block) -> Doc | None:
         if isinstance(block, Thinking) and not self.writer.owns_state(self.origin):
-            return {"type": "thinking", "thinking": block.text, "signature": ""}  # clients require the field
+            return {"type": "thinking", "thinking": block.text, "signature": ""}  # the SDK's type requires the field
         return encode_block(block, self.origin, self.writer, "reply")
 
     def _encode_block_start(self, step: BlockBegin) -> Doc | None:

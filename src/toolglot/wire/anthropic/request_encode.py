@@ -17,7 +17,7 @@ from toolglot.wire.writer import Writer, media_placeholder
 
 __all__ = ["encode_block", "encode_body", "encode_message", "head_key", "leading_count"]
 
-_IMAGE_TYPES = ("image/jpeg", "image/png", "image/gif", "image/webp")  # others: 400
+_IMAGE_TYPES = ("image/jpeg", "image/png", "image/gif", "image/webp")  # the types that the API knows
 _MIN_THINKING_BUDGET = 1024
 _DEFAULT_MAX_TOKENS = 4096
 _CACHE_CONTROL = {"type": "ephemeral"}
@@ -39,7 +39,7 @@ def encode_message(message: Message, writer: Writer, where: str) -> list[Doc]:
             writer.record_repair("system message", where, "not at the start; sent as a user message")
             return [{"role": "user", "content": f"<system>\n{message.text}\n</system>"}]
         case "tool":
-            # All results of a turn must be in one message: 400 "tool_use ids were found without tool_result blocks".
+            # All results of a turn must be in one message: 400 "`tool_use` ids were found without `tool_result` blocks".
             return [{"role": "user", "content": [encode_result(result, message, writer, where) for result in message.results]}]
         case _:
             return [{"role": message.role, "content": _encode_content(message.blocks, message, writer, where)}]
@@ -61,7 +61,7 @@ def encode_block(block: Block, origin: Origin | None, writer: Writer, where: str
         case Text():
             return {"type": "text", "text": block.text, **writer.echo_opaque(block.opaque, origin, where)}
         case Thinking():
-            # Must be sent back byte for byte, even without text: 400 "thinking blocks … cannot be modified".
+            # Sent back byte for byte, even without text: 400 "`thinking` or `redacted_thinking` blocks … cannot be modified".
             state = block.opaque or {}
             if "redacted" in state:
                 return {"type": "redacted_thinking", "data": state["redacted"]}
@@ -83,11 +83,11 @@ def encode_result(result: ToolResult, message: Message, writer: Writer, where: s
     """Encode a result."""
     encoded: Doc = {"type": "tool_result", "tool_use_id": writer.map_call_id(result.call_id, where)}
     blocks = [block for block in result.content if not (isinstance(block, Text) and not block.text.strip())]
-    if blocks:  # omitted rather than []: not every host accepts an empty list
+    if blocks:  # omitted rather than []: an empty list is not portable
         encoded["content"] = _encode_content(blocks, message, writer, where)
     if result.is_error:
         encoded["is_error"] = True
-        encoded.setdefault("content", "Error")  # 400 "content cannot be empty if `is_error` is true"
+        encoded.setdefault("content", "Error")  # an error without content is believed to be refused
     return {**encoded, **writer.echo_opaque(result.opaque, message.origin, where)}
 
 
@@ -124,7 +124,7 @@ def encode_body(request: Request, writer: Writer, system: Sequence[Message], mes
     if instructions := _encode_system(system, writer):
         body["system"] = instructions
     sampling = encode_sampling(options, writer)
-    if "stop" in sampling:  # 400 "each stop sequence must contain non-whitespace"
+    if "stop" in sampling:  # blank ones are left out: they are believed to be refused
         stops = sampling.pop("stop")
         sampling["stop_sequences"] = [stop for stop in stops if stop.strip()]
         for _ in range(len(stops) - len(sampling["stop_sequences"])):

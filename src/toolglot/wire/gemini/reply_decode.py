@@ -22,7 +22,7 @@ _FILTERED = (
     *("SAFETY", "RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII"),
     *("IMAGE_SAFETY", "IMAGE_PROHIBITED_CONTENT", "IMAGE_RECITATION"),
 )
-# finishReason by name, and by number in the protobuf: some servers send numbers. Any other is an error.
+# finishReason by name, and by its number in the protobuf, in case a server sends that. Any other is an error.
 STOP_REASONS: dict[Any, StopReason] = {
     "STOP": "end",
     "FINISH_REASON_UNSPECIFIED": "end",
@@ -55,7 +55,7 @@ class GeminiReplyDecoder:
         if doc.get("error"):
             raise error_from_body(doc)
         if not self._has_identity:
-            id, model = as_text(doc.get("responseId")), as_text(doc.get("modelVersion"))  # proxies leave out one or both
+            id, model = as_text(doc.get("responseId")), as_text(doc.get("modelVersion"))  # either may be missing
             self._has_identity = bool(id and model)
             self._tracker.begin(id, model)
         if candidates := doc.get("candidates"):
@@ -214,7 +214,7 @@ def decode_media(source: Doc, state: Doc | None) -> Media:
     extra = unknown_fields(source, ("mimeType", "data", "fileUri", "displayName"))
     opaque = {**(state or {}), **({"source": extra} if extra else {})} or None
     data = source.get("data")
-    if isinstance(data, str):  # Google's own clients send the URL-safe alphabet of base64
+    if isinstance(data, str):  # google-genai writes the URL-safe alphabet of base64
         data = data.replace("-", "+").replace("_", "/")
     name = as_text(source.get("displayName"))
     return Media(media_kind(media_type), media_type, data, source.get("fileUri"), name=name, opaque=opaque)

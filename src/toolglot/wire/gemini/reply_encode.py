@@ -82,5 +82,5 @@ class GeminiReplyEncoder(ReplyEncoder):
         tail = {"usageMetadata": counts, **self._head()}
         if feedback and not reply.blocks:
             return {"promptFeedback": feedback, **tail}
-        content: Doc = {"role": "model", "parts": parts or [{"text": ""}]}  # clients expect at least one part
+        content: Doc = {"role": "model", "parts": parts or [{"text": ""}]}  # never without a part
         return {"candidates": [{"content": content, "finishReason": self.encode_stop(reply), "index": 0, **state}], **tail}

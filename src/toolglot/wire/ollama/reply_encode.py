@@ -72,7 +72,7 @@ class OllamaReplyEncoder(ReplyEncoder):
         return {
             "done": True,
             "done_reason": self.encode_stop(reply),
-            "total_duration": 0,  # clients require the durations
+            "total_duration": 0,  # nothing was measured; real answers have durations
             "load_duration": 0,
             "prompt_eval_count": reply.usage.input,
             "prompt_eval_duration": 0,

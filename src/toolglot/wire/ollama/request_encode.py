@@ -46,7 +46,7 @@ def encode_message(message: Message, writer: Writer, where: str) -> list[Doc]:
     media: list[Block] = []
     for result in message.results:
         id, name = writer.map_call_id(result.call_id, where), writer.result_tool_name(result)
-        # Newer servers pair by id, older ones by name.
+        # The server has fields for both; Ollama's Python client (0.6.3) knows only the name.
         encoded = {"role": "tool", "content": format_result_text(result), "tool_call_id": id, "tool_name": name}
         messages.append({**encoded, **writer.echo_opaque(result.opaque, message.origin, where)})
         media += detach_media(result)

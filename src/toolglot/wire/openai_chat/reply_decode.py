@@ -30,7 +30,7 @@ STOP_REASONS: dict[str, StopReason] = {
 # Fields of a message or delta that are decoded, or that mean nothing. Any other is kept and sent back.
 _DECODED_FIELDS = {"role", "content", "tool_calls", "function_call", "refusal"}
 _IGNORED_FIELDS = {"padding", "obfuscation", "index", "name", "prefix", "token_ids", "stop_reason", "content_filter_results"}
-# DeepSeek and most others; OpenRouter and Groq; Copilot; vLLM forks.
+# In this order: DeepSeek, llama.cpp and older vLLM; OpenRouter, Groq and newer vLLM; Copilot; Ollama's name for it.
 REASONING_FIELDS = ("reasoning_content", "reasoning", "reasoning_text", "thinking")
 _KNOWN_FIELDS = {*_DECODED_FIELDS, *_IGNORED_FIELDS, *REASONING_FIELDS}
 
@@ -54,7 +54,7 @@ class ChatReplyDecoder:
 
     def read_frame(self, doc: Doc, event: str) -> None:
         if "error" in doc and (error := doc["error"]):
-            raise error_from_body(error if "error" in as_dict(error) else doc)  # some routers nest the error twice
+            raise error_from_body(error if "error" in as_dict(error) else doc)  # an error may be nested twice
         if event == "error":
             raise error_from_body(doc)
         if not self._has_identity:
@@ -129,7 +129,7 @@ class ChatReplyDecoder:
                 if not tracker.has_slot("reasoning"):
                     self._reasoning_field = field
                     tracker.merge_opaque("reasoning", "thinking", {"field": field})
-                if self._reasoning_field == field:  # some servers send the same text under two names
+                if self._reasoning_field == field:  # the same text may come under two names
                     tracker.add_thinking("reasoning", text)
         if content := message.get("content"):
             if isinstance(content, str):
@@ -144,7 +144,7 @@ class ChatReplyDecoder:
         for number, call in enumerate(as_list(message.get("tool_calls"))):
             self._read_call(call, ("call", number) if whole else None)
         if (legacy := message.get("function_call")) and (legacy.get("name") or legacy.get("arguments")):
-            # Sent back in the new form, which every server accepts.
+            # Sent back in the new form: `function_call` is deprecated.
             tracker.merge_opaque(("call", "legacy"), "call", {"legacy": True})
             tracker.update_call(("call", "legacy"), None, legacy.get("name"), legacy.get("arguments"))
         if isinstance(refusal := message.get("refusal"), str) and refusal:

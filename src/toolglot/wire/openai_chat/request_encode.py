@@ -88,7 +88,7 @@ def encode_call(call: ToolCall, message: Message, writer: Writer, where: str, *,
     if call.freeform and writer.profile.features.freeform:
         return {**head, "type": "custom", "custom": {"name": name, "input": call.raw or ""}, **state}
     text = call.text if call.text.strip() else "{}"  # exactly as it came: caches compare bytes
-    # Servers parse the arguments of the history with their chat template: only their own broken ones go back.
+    # Arguments that are no JSON object go back only to the endpoint that they came from.
     if call.freeform or (call.arguments is None and not (verbatim or writer.owns_state(message.origin))):
         text = dumps_text(writer.to_arguments_object(call, where))
     return {**head, "type": "function", "function": {"name": name, "arguments": text}, **state}
@@ -171,7 +171,7 @@ def encode_media(media: Media, state: Opaque, writer: Writer) -> Doc | None:
         return {"type": "input_audio", "input_audio": {"data": media.data, "format": _AUDIO_FORMATS[media.media_type]}}
     if media.kind == "file" and media.file_id and state:
         return {"type": "file", "file": {"file_id": media.file_id, **extra}}
-    if media.kind == "file" and media.data and media.media_type == "application/pdf":  # recorded 400: only PDF is accepted
+    if media.kind == "file" and media.data and media.media_type == "application/pdf":  # other files are not sent as files
         file = {"filename": media.name or "file.pdf", "file_data": to_data_url(media), **extra}
         return {"type": "file", "file": file}
     return None
@@ -208,7 +208,7 @@ def encode_tools(request: Request, writer: Writer) -> Doc:
     """Encode the tools and the choice among them."""
     tools, choice = select_tools(request, writer)
     encoded = [tool for definition in tools if (tool := encode_tool(definition, writer))]
-    if not encoded:  # tool_choice and parallel_tool_calls are refused without tools
+    if not encoded:  # parallel_tool_calls is refused without tools, and a choice means nothing
         return {}
     body: Doc = {"tools": encoded}
     if choice:

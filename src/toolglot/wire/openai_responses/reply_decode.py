@@ -59,7 +59,7 @@ class ResponsesReplyDecoder:
                 self._finish_item(doc["output_index"], doc["item"])
             case "error":
                 raise error_from_body(doc)
-            case None:  # a whole response; Azure and proxies report errors with status 200, too
+            case None:  # a whole response; an error may come with status 200, too
                 if doc.get("error") or "output" not in doc:
                     raise error_from_body(doc if doc.get("error") else {"error": "the body is not a response", **doc})
                 self._read_terminal(doc)
@@ -151,7 +151,7 @@ def decode_item(item: Doc, slot: Hashable = 0) -> Iterator[tuple[Hashable, Text 
             is_freeform = kind == "custom_tool_call"
             value = item.get("input") or "" if is_freeform else item.get("arguments")
             name, namespace = as_text(item.get("name")), as_text(item.get("namespace"))
-            id = as_text(item.get("call_id")) or as_text(item.get("id"))  # some servers leave out the call_id
+            id = as_text(item.get("call_id")) or as_text(item.get("id"))  # in case the call_id is missing
             opaque = unknown_fields(item, _CALL_FIELDS)
             yield slot, make_call(id, name, value, freeform=is_freeform, namespace=namespace, opaque=opaque)
         case str(kind) if kind in NATIVE_ITEMS and item.get("call_id") and item.get("execution") != "server":

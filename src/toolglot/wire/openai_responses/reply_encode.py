@@ -63,7 +63,7 @@ class ResponsesReplyEncoder(ReplyEncoder):
     def encode_step(self, step: ReplyStep) -> Iterator[Doc]:
         match step:
             case ReplyBegin():
-                for kind in ("created", "in_progress"):  # clients fail on a stream that starts otherwise
+                for kind in ("created", "in_progress"):  # the openai SDK fails on a stream that starts otherwise
                     yield {"type": f"response.{kind}", "response": self._response_object(None)}
             case BlockBegin():
                 yield from self._encode_block_start(step)

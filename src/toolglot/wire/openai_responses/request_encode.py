@@ -18,7 +18,7 @@ from toolglot.wire.writer import Writer, format_result_text, media_placeholder
 
 __all__ = ["encode_body", "encode_call", "encode_message", "head_key", "leading_count"]
 
-_MIN_MAX_TOKENS = 16  # recorded 400: "Expected a value >= 16"
+_MIN_MAX_TOKENS = 16  # the least value that the API is believed to accept
 _SHELL_OUTPUT_KEYS = {"stdout", "stderr", "outcome"}
 # Arguments without which a call cannot be sent as the native item of a trained tool.
 _REQUIRED_ARGUMENTS = {"shell_call": ("commands",), "apply_patch_call": ("type", "path")}
@@ -154,7 +154,7 @@ def _native_output(native_type: str, result: ToolResult, call: ToolCall | None) 
             outcome: Doc = {"type": "exit", "exit_code": int(result.is_error)}
             parts = [part for part in iter_dicts(result.data) if part.keys() >= _SHELL_OUTPUT_KEYS]
             output: Doc = {"output": parts or [{"stdout": result.text, "stderr": "", "outcome": outcome}]}
-            # The call's limit must be repeated with its output (OpenAI's guide to the shell tool).
+            # The call's limit should be passed back with the raw output (openai SDK 3.49).
             return output if limit is None else {**output, "max_output_length": limit}
         case "apply_patch_call":
             return {"status": "failed" if result.is_error else "completed", "output": result.text}
@@ -186,7 +186,7 @@ def encode_media(media: Media, message: Message, writer: Writer, where: str) -> 
     """Encode media."""
     state = writer.echo_opaque(media.opaque, message.origin, where)
     kind, extra = "input_image" if media.kind == "image" else "input_file", as_dict(state.get("more"))
-    if media.file_id and writer.owns_state(message.origin):  # file ids are bound to an organization
+    if media.file_id and writer.owns_state(message.origin):  # a file id means nothing elsewhere
         return {"type": kind, "file_id": media.file_id, **extra}
     url = to_data_url(media)
     if media.kind == "image" and url:
@@ -197,7 +197,7 @@ def encode_media(media: Media, message: Message, writer: Writer, where: str) -> 
         return {"type": kind, "file_url": media.url, **extra}
     if (text := extract_file_text(media)) is not None:
         return {"type": "input_text", "text": text}
-    writer.record_loss(media.kind, where, f"{writer.profile.title} does not accept it")  # recorded 400: audio, video as files
+    writer.record_loss(media.kind, where, f"{writer.profile.title} does not accept it")  # audio as a file: recorded 400
     return {"type": "input_text", "text": media_placeholder(media).text}
 
 
