@@ -1,6 +1,6 @@
 """The tool `ask_user`: questions that only a person can answer.
 
-Laws: only complete questions are asked (every question and option has a text, once). Each question has one answer in the
+Invariants: only complete questions are asked (every question and option has a text, once). Each question has one answer in the
 result, in the user's own words where no option fits. Where nobody can answer, the model is told to decide.
 """
 

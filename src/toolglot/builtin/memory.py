@@ -1,7 +1,7 @@
 """The tool `memory`: notes that outlive a conversation, as text files in a private directory known as /memories.
 
-Laws: the directory is a workspace of its own, so that no path leads out of it, and its files are read and edited as all others
-are. Links in it are never used. A file changes whole or not at all; a directory is renamed or deleted in one step.
+Invariants: the directory is a workspace of its own, so that no path leads out of it, and its files are read and edited as all
+others are. Links in it are never used. A file changes whole or not at all; a directory is renamed or deleted in one step.
 """
 
 import os

@@ -1,7 +1,7 @@
 """The tool `todo`: the task list of one conversation, as the model last wrote it.
 
-Laws: a call replaces the whole list or leaves it as it is; a call without items reads it. What is merely odd (two items in
-progress, a reference to a missing item) is kept with a note, so that no plan is lost over a detail.
+Invariants: a call replaces the whole list or leaves it as it is; a call without items reads it. What is merely odd (two items
+in progress, a reference to a missing item) is kept with a note, so that no plan is lost over a detail.
 """
 
 import re

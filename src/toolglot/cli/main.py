@@ -80,7 +80,7 @@ def app() -> None:
 def chat(prompt: str | None, load: Path | None, **flags: Any) -> None:
     """Chat with a model that can call tools.
 
-    PROMPT is sent first, if there is one. Without a model or a key, the simulator answers.
+    PROMPT is sent first, if there is one. If neither a model nor a key is configured, the simulator answers.
     """
     from toolglot.cli.chat.launch import launch
     from toolglot.cli.startup import Flags
@@ -97,8 +97,8 @@ def chat(prompt: str | None, load: Path | None, **flags: Any) -> None:
 def run(prompt: str | None, attach: tuple[Path, ...], yes: bool, json: bool, **flags: Any) -> None:
     """Run one prompt with tools and print the answer.
 
-    Use - as PROMPT or omit it to read stdin; otherwise piped input is appended. Without a model or a key, the simulator
-    answers.
+    Use - as PROMPT or omit it to read stdin; otherwise piped input is appended. If neither a model nor a key
+    is configured, the simulator answers.
     """
     from toolglot.cli.run import run_once
     from toolglot.cli.startup import Flags
@@ -255,7 +255,9 @@ def decode(wire: str, jsonl: bool, file: Path | None) -> None:
 
 @app.command()
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@click.option("--port", default=8484, show_default=True, help="Port to listen on; 0 picks a free one.")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=8484, show_default=True, help="Port to listen on; 0 picks a free one."
+)
 @click.option("--fault", multiple=True, help="Inject a fault into the next request. Repeatable: one per request, in order.")
 def simulate(host: str, port: int, fault: tuple[str, ...]) -> None:
     """Serve a simulator of every provider.

@@ -431,7 +431,7 @@ _HIDES = frozenset({"view_image", "multi_edit", "insert", "patch", "read_many", 
 _NOTE = (
     "Read files with Read, find them with Glob and Grep, list directories with LS. Change files with Edit; use Write only for "
     "new files and complete rewrites. Read a file before you change it. Run commands with Bash; {output} and {stop} are for "
-    "those in the background. Make calls that do not depend on each other at once."
+    "those in the background. Make independent calls in parallel."
 )
 TABLES = (
     Facade(

@@ -135,7 +135,7 @@ TABLES = (
         note=(
             f"Run commands with exec_command, and set workdir instead of using cd: {SEARCH_HINT} {_PATCH_ONLY} "
             "A command that is still running has a session ID: wait for it or type into it with write_stdin, stop it with "
-            f"shell_kill, whose handle is the session ID. Keep longer work in update_plan. {_REVIEW}"
+            f"shell_kill, whose handle is the session ID. Track multi-step work with update_plan. {_REVIEW}"
         ),
     ),
     Facade(
@@ -145,7 +145,7 @@ TABLES = (
         hides=HIDES,
         note=(
             f"Run commands with shell_command, and set workdir instead of using cd: {SEARCH_HINT} {_PATCH_ONLY} "
-            f"Keep longer work in update_plan. {_REVIEW}"
+            f"Track multi-step work with update_plan. {_REVIEW}"
         ),
     ),
     Facade(
@@ -159,7 +159,7 @@ TABLES = (
         hides=HIDES,
         note=(
             f'{ARGV_NOTE} Change files only through shell, too: ["apply_patch", "*** Begin Patch\\n…"]. '
-            f"Keep longer work in update_plan. {_REVIEW}"
+            f"Track multi-step work with update_plan. {_REVIEW}"
         ),
     ),
     Facade(
@@ -167,6 +167,6 @@ TABLES = (
         title="Codex for open models",
         views=(make_shell(applies_patches=False), make_apply_patch_function(), make_update_plan(), WEB_SEARCH, *LEGACY_VIEWS),
         hides=HIDES | {"view_image"},
-        note=f"{ARGV_NOTE} {_PATCH_ONLY} Keep longer work in update_plan. {_REVIEW}",
+        note=f"{ARGV_NOTE} {_PATCH_ONLY} Track multi-step work with update_plan. {_REVIEW}",
     ),
 )

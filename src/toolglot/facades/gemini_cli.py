@@ -64,7 +64,7 @@ _READ = simple_view(
         "file_path",
         file_path=_FILE,
         start_line=integer("First line to read, counted from 1 (default 1).", minimum=1),
-        end_line=integer("Last line to read, inclusive (default: 2000 lines after the first).", minimum=1),
+        end_line=integer("Last line to read, inclusive (default: at most 2000 lines from start_line).", minimum=1),
     ),
     "read",
     (

@@ -34,7 +34,7 @@ _VIEWS = (
             "path",
             path=_PATH,
             start_line=integer("First line to read, counted from 1 (default 1).", minimum=1),
-            end_line=integer("Last line to read, inclusive (default: 2000 lines after the first).", minimum=1),
+            end_line=integer("Last line to read, inclusive (default: at most 2000 lines from start_line).", minimum=1),
             pages=string('Pages of a PDF document, such as "3" or "1-5" (at most 20).'),
         ),
         "read",

@@ -14,7 +14,7 @@ from toolglot.facades.view import Facade
 __all__ = ["TABLES"]
 
 _COMMON_VIEWS = (make_update_plan(), make_view_image(has_detail=False), WEB_SEARCH, *LEGACY_VIEWS)
-_NOTE = "Change files only with apply_patch. Keep longer work in update_plan. Look at lines before you change them."
+_NOTE = "Change files only with apply_patch. Track multi-step work with update_plan. Look at lines before you change them."
 TABLES = (
     Facade(
         id="openai",
@@ -28,6 +28,7 @@ TABLES = (
         title="OpenAI hosted shell and apply_patch",
         views=(HOSTED_SHELL, APPLY_PATCH_OPERATION, *_COMMON_VIEWS),
         hides=HIDES,
-        note=f"Run commands with shell, by bash on Linux, each from the workspace and in a sandbox: {SEARCH_HINT} {_NOTE}",
+        note="Run commands with shell; each runs in bash on Linux, in a sandbox, and starts in the workspace: "
+        f"{SEARCH_HINT} {_NOTE}",
     ),
 )

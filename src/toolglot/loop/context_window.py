@@ -1,8 +1,8 @@
 """Which part of a conversation the model is shown when not all of it fits its context window.
 
-Laws: the conversation itself is never touched: what is left out of requests stays in it and in saved files. A call is never
-separated from its result. The model is told what is left out. What is left out once stays left out, so that the bytes that were
-sent stay a prefix of the next request. A turn costs time for what is new in it only.
+Invariants: the conversation itself is never touched: what is left out of requests stays in it and in saved files. A call is
+never separated from its result. The model is told what is left out. What is left out once stays left out, so that the bytes
+that were sent stay a prefix of the next request. A turn costs time for what is new in it only.
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -46,7 +46,7 @@ class ContextPolicy(msgspec.Struct, frozen=True, kw_only=True):
     budget: Annotated[int, msgspec.Meta(ge=1)] | None = None
     """Tokens of a request; unset: what the model takes, minus room for the answer."""
     keep: Annotated[float, msgspec.Meta(gt=0, lt=1)] = 0.5
-    """So much of the budget is left of the conversation when it was cut."""
+    """Fraction of the budget that the conversation may use after truncation."""
 
     def __post_init__(self) -> None:
         if not 0 < self.keep < 1:

@@ -1,7 +1,7 @@
 """Does what a `Run` decides: asks the model, runs the tools, and waits. One driver for one run.
 
-Laws: however a run ends (done, error, cancelled, left by its reader), the conversation is valid and says what was interrupted.
-Events are passed on in lists, one for each piece of a reply; nothing is done per event here.
+Invariants: however a run ends (done, error, cancelled, left by its reader), the conversation is valid and says what was
+interrupted. Events are passed on in lists, one for each piece of a reply; nothing is done per event here.
 """
 
 import asyncio

@@ -1,9 +1,9 @@
 """The tool loop as a value: it decides what comes next and never waits.
 
 `next` says what to do; the driver does it and reports back (`add_reply`, `mark_started`, `add_result`, `interrupt`).
-Laws: every call gets exactly one result, in call order, in one message that is appended once complete. A call is marked as
-started before it has any effect, so that nothing runs twice, even after a crash. A call that was truncated by the length limit
-never runs. Whatever happens, the conversation stays valid. Pure: no clock, no I/O.
+Invariants: every call gets exactly one result, in call order, in one message that is appended once complete. A call is marked
+as started before it has any effect, so that nothing runs twice, even after a crash. A call that was truncated by the length
+limit never runs. Whatever happens, the conversation stays valid. Pure: no clock, no I/O.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """Prepared calls while they run: each in a task of its own, with a time limit, retried where that is allowed.
 
-Laws: a call always has an outcome, whatever its function does. A function that never returns, or that ignores its cancellation,
-is abandoned, so that whoever waits gets on in time. What would end the event loop is an error like any other.
+Invariants: a call always has an outcome, whatever its function does. A function that never returns, or that ignores its
+cancellation, is abandoned, so that whoever waits gets on in time. What would end the event loop is an error like any other.
 """
 
 import asyncio

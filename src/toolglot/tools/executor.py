@@ -1,7 +1,7 @@
 """Runs calls: looked up, bound to their parameters, checked by the policy, approved, run, recorded.
 
-Laws: a call always has an outcome; outcomes come in call order; no result is unbounded; the model never sees a traceback. What
-happens while a call runs is in `execution`.
+Invariants: a call always has an outcome; outcomes come in call order; no result is unbounded; the model never sees a
+traceback. What happens while a call runs is in `execution`.
 """
 
 import asyncio

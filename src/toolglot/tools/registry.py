@@ -1,7 +1,7 @@
 """The tools of a program, by name.
 
-Laws: a name stands for one tool, and taking it twice is an error that names both. Every change makes a new version, so that
-what is derived from the tools can be cached by it. Readers see one whole state and never wait: writers replace it.
+Invariants: a name stands for one tool, and taking it twice is an error that names both. Every change makes a new version, so
+that what is derived from the tools can be cached by it. Readers see one whole state and never wait: writers replace it.
 """
 
 from collections.abc import Callable, Iterable, Iterator

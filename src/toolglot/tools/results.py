@@ -1,7 +1,7 @@
 """Turns whatever a tool returned into a result that every wire can send, and truncates long results.
 
-Laws: `as_result` never raises and never waits; a value that has no form as a result is an error result with one clear sentence.
-No result that leaves `limit_result` is longer than its limit and one line.
+Invariants: `as_result` never raises and never waits; a value that has no form as a result is an error result with one clear
+sentence. No result that leaves `limit_result` is longer than its limit and one line.
 """
 
 import base64

@@ -1,6 +1,6 @@
 """A tool: what a model sees of it, its function, and how it may be run.
 
-Laws: `@tool` costs microseconds; schema and binder are built once, when they are first needed. A call does no reflection.
+Invariants: `@tool` costs microseconds; schema and binder are built once, when they are first needed. A call does no reflection.
 A decorated function stays what it was: calling the Tool calls the function.
 """
 

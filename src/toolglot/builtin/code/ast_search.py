@@ -97,8 +97,8 @@ def ast_search_tools(state: ToolState) -> list[Tool]:
     ) -> ToolOutput:
         """Find code by structure: in the pattern, $NAME matches any single node and $$$NAME any number of nodes.
 
-        Use it instead of grep when formatting varies. Whitespace and comments do not matter; the same $NAME twice must match
-        the same code. Files ignored by .gitignore are left out.
+        Use it instead of a text search when formatting varies. Whitespace and comments do not matter; the same $NAME twice
+        must match the same code. Files ignored by .gitignore are left out.
 
         Args:
             pattern: One whole expression or statement, such as 'print($$$ARGS)' or 'if $A == None: $$$BODY'.

@@ -1,6 +1,6 @@
 """The tools that change a part of a text file: `edit`, `multi_edit`, `insert`.
 
-Laws: a file that the model has not read, or that has changed since, is not edited. All edits of a call are made, or none.
+Invariants: a file that the model has not read, or that has changed since, is not edited. All edits of a call are made, or none.
 Every byte outside of the changed lines stays what it was.
 """
 

@@ -1,7 +1,7 @@
 """The tool that changes one cell of a Jupyter notebook: `notebook_edit`.
 
-Laws: the notebook's JSON is not serialised again; only the text of the changed cell is replaced, in the style of the rest. Key
-order, indentation, numbers and line endings of everything else stay byte for byte.
+Invariants: the notebook's JSON is not serialised again; only the text of the changed cell is replaced, in the style of the
+rest. Key order, indentation, numbers and line endings of everything else stay byte for byte.
 """
 
 import json

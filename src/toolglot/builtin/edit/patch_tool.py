@@ -1,6 +1,6 @@
 """The tool `patch`, which changes many files at once.
 
-Laws: the new content of every file is worked out before the first one is touched, and then all change or none. A file is
+Invariants: the new content of every file is worked out before the first one is touched, and then all change or none. A file is
 overwritten only if it still is what this call has read. Sections of one patch see what the sections before them did.
 """
 

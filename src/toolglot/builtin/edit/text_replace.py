@@ -1,7 +1,7 @@
 """Replaces text in text: finds the old text, puts the new one in its place, and explains why the old text is not there.
 
-Laws: pure. Exact replacement is what `str.replace` does; line endings are compared as line feeds and written as the file has
-them. Tolerant replacement tries an exact match, then lines that differ in indentation, then the same tokens, then similar
+Invariants: pure. Exact replacement is what `str.replace` does; line endings are compared as line feeds and written as the file
+has them. Tolerant replacement tries an exact match, then lines that differ in indentation, then the same tokens, then similar
 lines, and stops at the first that matches. Characters outside of what is replaced do not change.
 """
 

@@ -1,7 +1,7 @@
 """Records a change over several files while it is made, so that the next start can undo it after a crash.
 
-Laws: the process that writes a log holds a lock on it; an unlocked log belongs to a dead process. Recovery touches only what a
-log names, and a file only where it is still exactly what the dead process put there.
+Invariants: the process that writes a log holds a lock on it; an unlocked log belongs to a dead process. Recovery touches only
+what a log names, and a file only where it is still exactly what the dead process put there.
 """
 
 import os

@@ -1,7 +1,7 @@
 """The tools that read and write whole files: `read`, `write`, `view_image`.
 
-Laws: a file that the model has not read, or that has changed since, is not overwritten. Encoding, byte order mark, line endings
-and permissions of a file stay what they were.
+Invariants: a file that the model has not read, or that has changed since, is not overwritten. Encoding, byte order mark, line
+endings and permissions of a file stay what they were.
 """
 
 import base64

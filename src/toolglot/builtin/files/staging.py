@@ -1,7 +1,7 @@
 """Changes several files: all of them, or none.
 
-Laws: everything that can fail happens first, beside the files: checks, backups, the new contents on disk. Then names change,
-each by one rename that can be undone. The old file exists until all are done.
+Invariants: everything that can fail happens first, beside the files: checks, backups, the new contents on disk. Then names
+change, each by one rename that can be undone. The old file exists until all are done.
 """
 
 import errno

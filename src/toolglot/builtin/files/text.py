@@ -1,7 +1,7 @@
 """Text files: decoding and encoding them so that whatever is not changed comes back byte for byte.
 
-Laws: `encode_text(document.text, document.format) == data` for whatever `decode_document(data)` accepts. A line ends at a line
-feed, with or without a carriage return before it; nothing else ends one. What is not text is None, never a guess.
+Invariants: `encode_text(document.text, document.format) == data` for whatever `decode_document(data)` accepts. A line ends at
+a line feed, with or without a carriage return before it; nothing else ends one. What is not text is None, never a guess.
 """
 
 import codecs

@@ -1,8 +1,8 @@
 """The directories that tools work in. Every operation turns (root, path) into a descriptor and checks what was opened.
 
-Laws: nothing outside of the roots is opened, created, changed or removed, whatever a path says and whoever swaps directories
-meanwhile. A file is replaced whole or not at all. Names that control how some program starts next (protected names) are not
-changed. A file that has changed since it was read is not overwritten. After a check only descriptors are used.
+Invariants: nothing outside of the roots is opened, created, changed or removed, whatever a path says and whoever swaps
+directories meanwhile. A file is replaced whole or not at all. Names that control how some program starts next (protected
+names) are not changed. A file that has changed since it was read is not overwritten. After a check only descriptors are used.
 
 When the process is killed, each file is the old one or the new one, whole. Several files that change together are all old or
 all new only with a backup directory: a change log there records what was in progress, and the next workspace undoes it and

@@ -189,8 +189,8 @@ class _GrepTool:
     ) -> ToolOutput:
         r"""Search file contents with a regular expression (ripgrep syntax). Escape literal braces: `\{`.
 
-        Use it to find where something is defined or used; to find files by name, use glob. Hidden files are searched. Binary
-        files, symbolic links, version control data and files ignored by .gitignore are not.
+        Use it to find where something is defined or used; do not use it to find files by name. Hidden files are searched.
+        Binary files, symbolic links, version control data and files ignored by .gitignore are not.
 
         Args:
             pattern: Regular expression to search for. It is matched line by line.

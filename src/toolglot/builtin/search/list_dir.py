@@ -105,7 +105,7 @@ def list_dir_tools(state: ToolState) -> list[Tool]:
     ) -> ToolOutput:
         """List a directory: subdirectories first, then files with their sizes, by name. Hidden entries are included.
 
-        To find files by name anywhere below a directory, use glob.
+        Use it for one directory, not to find files by name anywhere below it.
 
         Args:
             path: Directory to list (default: the workspace).

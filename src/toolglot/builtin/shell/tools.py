@@ -170,7 +170,7 @@ class _ShellTools:
         """Show what a background command has written since the last call, and optionally send it input.
 
         Args:
-            handle: Handle that shell returned.
+            handle: Handle of the session, as returned when the command was started.
             wait: Wait until the command ends or the timeout has passed (default false).
             timeout: Seconds to wait (0-7200, default 30). Setting it implies wait=true.
             tail_lines: Show the last lines of the whole output instead of what is new.
@@ -197,7 +197,7 @@ class _ShellTools:
         """Kill a background command and everything it started.
 
         Args:
-            handle: Handle that shell returned.
+            handle: Handle of the session, as returned when the command was started.
         """
         job, limit = self._manager.find_job(handle), OutputLimit(DEFAULT_OUTPUT)
         was_running = job.session.is_running

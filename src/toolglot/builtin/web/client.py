@@ -1,6 +1,6 @@
 """Opens pages for one conversation, in a browser or without one where there is none, and stores what it opened.
 
-Laws: every byte of a page comes through the proxy. The result says how a page was opened. Nothing is started before it is
+Invariants: every byte of a page comes through the proxy. The result says how a page was opened. Nothing is started before it is
 needed, and everything ends with `close`, with the object, or with the program.
 """
 

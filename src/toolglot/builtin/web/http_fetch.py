@@ -1,7 +1,7 @@
 """Opens a page without a browser: plain requests through the proxy, with redirects followed here and every byte counted.
 
-Laws: certificates are checked. No cookies, no `.netrc`, no proxy but ours. A body is decompressed chunk by chunk and never
-beyond its limit, however small it arrived.
+Invariants: certificates are checked. No cookies, no `.netrc`, no proxy but ours. A body is decompressed chunk by chunk and
+never beyond its limit, however small it arrived.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """The text of a page as a model reads it: headings, lists, tables, code and links as Markdown.
 
-Laws: our own conversion takes time linear in the length of the page, whatever the page is. trafilatura's article is preferred;
-where it is only a small part of the page, the whole page is converted by us. No control character survives.
+Invariants: our own conversion takes time linear in the length of the page, whatever the page is. trafilatura's article is
+preferred; where it is only a small part of the page, the whole page is converted by us. No control character survives.
 """
 
 import html as entities

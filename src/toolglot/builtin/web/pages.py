@@ -1,7 +1,7 @@
 """Pages that were opened, under short refs: shown part by part, searched, and dropped when there are too many.
 
-Laws: a ref keeps its meaning for the whole conversation, also after its page is dropped. Lines count from 1, characters from 0.
-A part ends at the end of a line, unless one line is longer than a part.
+Invariants: a ref keeps its meaning for the whole conversation, also after its page is dropped. Lines count from 1, characters
+from 0. A part ends at the end of a line, unless one line is longer than a part.
 """
 
 import re

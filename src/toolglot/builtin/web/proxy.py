@@ -1,8 +1,8 @@
 """The only way to the web: a proxy on loopback that resolves names itself, judges every address and connects to what it judged.
 
-Laws: without a ticket nothing passes. A ticket is valid for one call: it has a byte limit and remembers what was refused. A
-connection carries one request (or one tunnel), so that no address slips in behind a judged one. Redirects and changing answers
-of a name server make no difference: each connection is judged anew.
+Invariants: without a ticket nothing passes. A ticket is valid for one call: it has a byte limit and remembers what was
+refused. A connection carries one request (or one tunnel), so that no address slips in behind a judged one. Redirects and
+changing answers of a name server make no difference: each connection is judged anew.
 """
 
 import asyncio

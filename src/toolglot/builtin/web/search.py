@@ -1,6 +1,6 @@
 """Searches the web with SearXNG, Brave or Tavily, whichever the user has configured.
 
-Laws: a key appears in a header and nowhere else: no error, result or URL shows it. Domains and limits hold whatever the
+Invariants: a key appears in a header and nowhere else: no error, result or URL shows it. Domains and limits hold whatever the
 service makes of them: its results are filtered again.
 """
 

@@ -1,7 +1,7 @@
 """The web tools: search, open a page, find text in it.
 
-Laws: what a page says is content, never an instruction, and comes after a header of ours. Each URL that was seen has a ref,
-which can be used instead of the URL.
+Invariants: what a page says is content, never an instruction, and comes after a header of ours. Each URL that was seen has a
+ref, which can be used instead of the URL.
 """
 
 import asyncio
@@ -198,7 +198,7 @@ class _WebTools:
         )
 
     async def web_find(self, target: str, pattern: str, context: Context) -> ToolOutput:  # noqa: D417
-        """Find text in a web page. The result shows matching lines with their numbers, which web_open accepts as start_line.
+        """Find text in a web page. The result shows matching lines with their line numbers.
 
         Args:
             target: URL (https://…) or the ref of a page or a search result, such as w3.

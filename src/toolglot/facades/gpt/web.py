@@ -145,7 +145,7 @@ WEB_RUN = View(
             object_schema(
                 "q",
                 q=string("What to search for."),
-                recency=integer("Only results from the last so many days."),
+                recency=integer("Only results from the last N days."),
                 domains=string_list("Only results from these domains."),
             ),
             "Searches, at most four.",

@@ -1,7 +1,7 @@
 """Chat Completions: replies and streams -> tracker.
 
 Tolerance of the many compatible servers is always on: index, id, name and finish reason may each be missing, repeated or wrong;
-`arguments` may be text, an object, "" or null; reasoning comes under five names. Only choice 0 counts.
+`arguments` may be text, an object, "" or null; reasoning comes under four names. Only choice 0 counts.
 """
 
 from collections.abc import Hashable

@@ -1,7 +1,7 @@
 """Applies located chunks to the text of a file.
 
-Laws: a line that is kept stays as it is, with its blanks and its line ending. Added lines end as most lines of the file do.
-Every line of the result has a line ending.
+Invariants: a line that is kept stays as it is, with its blanks and its line ending. Added lines end as most lines of the file
+do. Every line of the result has a line ending.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,8 @@
 """Locates the chunks of a patch in the lines of a file.
 
-Laws: the first match after the previous one wins, and no lines match twice. A looser comparison is tried only where a stricter
-one finds nothing in the whole rest of the file. The work grows with the lines of file and patch, never with their product.
+Invariants: the first match after the previous one wins, and no lines match twice. A looser comparison is tried only where a
+stricter one finds nothing in the whole rest of the file. The work grows with the lines of file and patch, never with their
+product.
 """
 
 from collections.abc import Callable, Iterator, Sequence
