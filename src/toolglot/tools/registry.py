@@ -5,7 +5,6 @@ that what is derived from the tools can be cached by it. Readers see one whole s
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from difflib import get_close_matches
 from threading import Lock
 from typing import Any
 
@@ -16,7 +15,7 @@ from toolglot.tools.tool import Tool
 
 __all__ = ["ToolRegistry"]
 
-MAX_NAME_SHOWN, MAX_SUGGESTIONS = 80, 10
+MAX_NAME_SHOWN = 80
 ToolKey = tuple[str, str]
 """Namespace and name."""
 # One lock for all registries: writes are rare, and an agent with a registry of its own stays cheap.
@@ -90,10 +89,10 @@ class ToolRegistry:
 
     def unknown_name(self, name: str, namespace: str = "") -> UnknownName:
         """The error for a name that is not registered: short, whatever a model made up and however many tools there are."""
-        names = sorted(map(_join_key, self._state[1]))
+        names = map(_join_key, self._state[1])
         full_name = _join_key((namespace, name))
         shown = full_name if len(full_name) <= MAX_NAME_SHOWN else full_name[:MAX_NAME_SHOWN] + "…"
-        error = UnknownName("tool", shown, get_close_matches(shown, names, n=3, cutoff=0.5) or names[:MAX_SUGGESTIONS])
+        error = UnknownName("tool", shown, names)
         error.name = full_name
         return error
 
