@@ -140,7 +140,7 @@ class ToolResult(_Block, frozen=True, gc=False, tag="tool_result"):
     @property
     def text(self) -> str:
         """The text of the result."""
-        return "".join(block.text for block in self.content if isinstance(block, Text))
+        return "".join([block.text for block in self.content if isinstance(block, Text)])
 
 
 class Foreign(_Block, frozen=True, gc=False, tag="foreign"):
@@ -174,17 +174,17 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     @property
     def text(self) -> str:
         """The visible text."""
-        return "".join(block.text for block in self.blocks if isinstance(block, Text))
+        return "".join([block.text for block in self.blocks if isinstance(block, Text)])
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
         """The tool calls, in order."""
-        return tuple(block for block in self.blocks if isinstance(block, ToolCall))
+        return tuple([block for block in self.blocks if isinstance(block, ToolCall)])  # twice as fast as a generator
 
     @property
     def results(self) -> tuple[ToolResult, ...]:
         """The tool results, in order."""
-        return tuple(block for block in self.blocks if isinstance(block, ToolResult))
+        return tuple([block for block in self.blocks if isinstance(block, ToolResult)])
 
 
 class Reply(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

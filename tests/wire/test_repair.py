@@ -7,7 +7,14 @@ import pytest
 from toolglot.messages import Foreign, Media, Message, Origin, Text, Thinking, ToolCall, ToolResult, assistant, system, user
 from toolglot.messages import tool_results as tool
 from toolglot.providers.profile import HistoryRules
-from toolglot.wire.repair import HistoryRepairer, make_interrupted_result, make_unknown_result, repair_history, split_turns
+from toolglot.wire.repair import (
+    HistoryRepairer,
+    Turn,
+    make_interrupted_result,
+    make_unknown_result,
+    repair_history,
+    split_turns,
+)
 
 NONE = HistoryRules()
 A, B = ToolCall("a", "get", {"x": 1}), ToolCall("b", "put", {})
@@ -211,22 +218,22 @@ def test_interrupted_and_rejected_calls_are_told_apart() -> None:
     assert "may or may not have run" in make_unknown_result(A).text
 
 
-@pytest.mark.parametrize(("history", "wanted"), [
+@pytest.mark.parametrize(("history", "turns"), [
     ([], []),
-    ([HI, BYE], [range(1), range(1, 2)]),
-    ([HI, assistant(A), tool(OK_A), BYE], [range(1), range(1, 3), range(3, 4)]),
-    ([assistant([A, B]), tool(OK_B), HI, tool(OK_A), BYE], [range(4), range(4, 5)]),
-    ([HI, assistant(A), BYE], [range(1), range(1, 3)]),
-    ([tool(OK_A), assistant(A)], [range(1), range(1, 2)]),
-    ([assistant([A, A]), tool(OK_A), tool(OK_A), HI], [range(3), range(3, 4)]),
-    ([assistant([A, B]), tool(OK_A), assistant(A), tool(OK_B), tool(OK_A)], [range(5)]),
+    ([HI, BYE], [Turn(0, 1), Turn(1, 2)]),
+    ([HI, assistant(A), tool(OK_A), BYE], [Turn(0, 1), Turn(1, 3), Turn(3, 4)]),
+    ([assistant([A, B]), tool(OK_B), HI, tool(OK_A), BYE], [Turn(0, 4), Turn(4, 5)]),
+    ([HI, assistant(A), BYE], [Turn(0, 1), Turn(1, 3, is_closed=False)]),
+    ([tool(OK_A), assistant(A)], [Turn(0, 1), Turn(1, 2, is_closed=False)]),
+    ([assistant([A, A]), tool(OK_A), tool(OK_A), HI], [Turn(0, 3), Turn(3, 4)]),
+    ([assistant([A, B]), tool(OK_A), assistant(A), tool(OK_B), tool(OK_A)], [Turn(0, 5)]),
 ], ids=["nothing", "no calls", "answered", "late result", "open", "result first", "one id twice", "one id again"])  # fmt: skip
-def test_turns_end_where_every_call_has_a_result(history: list[Message], wanted: list[range]) -> None:
-    assert list(split_turns(history)) == wanted
+def test_turns_end_where_every_call_has_a_result(history: list[Message], turns: list[Turn]) -> None:
+    assert list(split_turns(history)) == turns
 
 
 def test_turns_from_the_middle() -> None:
-    assert list(split_turns([assistant(A), tool(OK_A), HI, BYE], 2)) == [range(2, 3), range(3, 4)]
+    assert list(split_turns([assistant(A), tool(OK_A), HI, BYE], 2)) == [Turn(2, 3), Turn(3, 4)]
 
 
 def test_copied_mender_goes_on_alone() -> None:

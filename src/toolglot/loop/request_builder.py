@@ -19,7 +19,6 @@ from toolglot.messages import ToolCall, Usage, user
 from toolglot.providers.tokens import estimate_text
 from toolglot.request import Request, ToolDefinition
 from toolglot.tools.calls import InterpretedCall
-from toolglot.tools.tool import Tool
 
 __all__ = ["RequestBuilder"]
 
@@ -37,16 +36,13 @@ class RequestBuilder:
         self._fallbacks_used = self._estimated_tokens = 0
         self._overhead: tuple[tuple[ToolDefinition, ...] | None, int] = (None, 0)
         state.executor.data = agent.data
+        self.view: ModelView
+        """What the model sees that is asked now, or was asked last. `engine_state` sets it once per request."""
         self.engine_state()
 
-    @property
-    def view(self) -> ModelView:
-        """What the model that is asked now sees."""
-        return self._agent.view()
-
     def interpret(self, call: ToolCall) -> ToolCall | InterpretedCall:
-        """What a call means to the model that is asked now."""
-        return self._agent.view().interpret(call)
+        """What a call means to the model that made it."""
+        return self.view.interpret(call)
 
     @property
     def history_losses(self) -> tuple[Loss, ...]:
@@ -60,22 +56,20 @@ class RequestBuilder:
         if executor.config is not agent.config:
             executor.configure(agent.config)
         executor.registry = agent.registry
-        executor.loop_tools = {tool.name: tool for tool in agent.loop_tools(self._answer_tool())}
-        facade = agent.view().facade
-        executor.native_names = facade.names if facade is not None else None
+        output, self._answer_tool = self._structured_output, None
+        if output is not None:
+            self._answer_tool = output.answer_tool(agent.engine.profile, with_tools=len(agent.registry) > 0)
+        loop_tools = agent.loop_tools(self._answer_tool)
+        executor.loop_tools = {tool.name: tool for tool in loop_tools}
+        view = self.view = agent.view()
+        self._tools = view.tools(loop_tools)
+        executor.native_names = view.facade.names if view.facade is not None else None
         return self._state.engine_state(agent.engine)
-
-    def _answer_tool(self) -> Tool | None:
-        agent, output = self._agent, self._structured_output
-        return None if output is None else output.answer_tool(agent.engine.profile, with_tools=len(agent.registry) > 0)
-
-    def _tools(self) -> tuple[ToolDefinition, ...]:
-        return self._agent.view().tools(tuple(self._state.executor.loop_tools.values()))
 
     def build_request(self, step: AskModel, stream: bool) -> Request:
         """The request for a step of the run."""
-        agent, output, view = self._agent, self._structured_output, self._agent.view()
-        answer_tool, tools = self._answer_tool(), self._tools()
+        agent, output, view = self._agent, self._structured_output, self.view
+        answer_tool, tools = self._answer_tool, self._tools
         choice = step.tool_choice
         if output is not None and not step.last:
             choice = output.forced_choice(answer_tool) or choice
@@ -106,9 +100,8 @@ class RequestBuilder:
 
     def _overhead_tokens(self) -> int:
         """Tokens of tools and system messages; estimated again only when the tools change."""
-        tools = self._tools()
+        tools, view = self._tools, self.view
         if self._overhead[0] is not tools:
-            view = self._agent.view()
             self._overhead = (tools, view.estimate_overhead(view.system_messages(self._instructions), tools))
         return self._overhead[1]
 

@@ -5,6 +5,7 @@ Vendors differ by a factor.
 """
 
 import re
+from functools import cache
 
 from toolglot.jsontext import dumps
 from toolglot.messages import Foreign, Media, Message, Text, Thinking, ToolCall, ToolResult
@@ -20,6 +21,7 @@ _MODEL_FACTORS = ((r"claude", 1.2), (r"gemini|gemma", 1.05), (r"qwen|deepseek|ki
 _TEXT_KINDS = {Text: "text", Thinking: "thinking"}
 
 
+@cache
 def token_factor(model: str) -> float:
     """Return how many tokens a model makes of a text, relative to OpenAI's."""
     return next((factor for pattern, factor in _MODEL_FACTORS if re.search(pattern, model)), 1.0)
@@ -41,7 +43,10 @@ def estimate_tool(tool: ToolDefinition) -> int:
 
 def estimate_message(message: Message) -> int:
     """Estimate the tokens of a message."""
-    return _MESSAGE_OVERHEAD + sum(_estimate_block(block)[1] for block in message.blocks)
+    tokens = _MESSAGE_OVERHEAD
+    for block in message.blocks:
+        tokens += _estimate_block(block)[1]
+    return tokens
 
 
 def estimate_by_kind(message: Message) -> dict[str, int]:
@@ -56,7 +61,7 @@ def estimate_by_kind(message: Message) -> dict[str, int]:
 
 
 def _estimate_block(block: object) -> tuple[str, int]:
-    match block:
+    match block:  # the most frequent kinds first: this runs for every block of a conversation
         case Text() | Thinking():
             return _TEXT_KINDS[type(block)], estimate_text(block.text)
         case ToolCall():

@@ -134,6 +134,9 @@ def _compile_validator(schema: bytes) -> Any:
         raise UsageError(f"not a JSON Schema: {str(e).partition(chr(10))[0]}") from None
 
 
+_CONTAINERS = (dict, list)
+
+
 def deep_copy(value: Any) -> Any:
     """Copy JSON data, so that what a function does with its arguments does not change the conversation."""
     try:
@@ -143,9 +146,11 @@ def deep_copy(value: Any) -> Any:
 
 
 def _copy(value: Any) -> Any:  # several times faster than copy.deepcopy, which keeps a memo
-    if type(value) is dict:
-        return {name: _copy(item) for name, item in cast(Schema, value).items()}
-    return [_copy(item) for item in cast(list[Any], value)] if type(value) is list else value
+    kind = type(value)
+    if kind is dict:
+        fields = cast(Schema, value)
+        return {name: _copy(item) if type(item) in _CONTAINERS else item for name, item in fields.items()}
+    return [_copy(item) for item in cast(list[Any], value)] if kind is list else value
 
 
 # ---- what a model sent

@@ -240,14 +240,14 @@ class Execution:
         executor = batch.executor
         if batch.emit is not None:
             batch.emit(ToolStarted(prepared.call))
-        outcome = ToolOutcome(prepared.call, make_interrupted_result(prepared.call))
+        outcome: ToolOutcome | None = None
         try:
             try:
                 outcome = await self._run_attempts()
                 if executor.hooks.has_outcome_hooks:
                     outcome = await executor.hooks.after_tool(outcome)
             finally:  # also when it was cancelled or a hook failed: it has run
-                self._record(outcome)
+                self._record(outcome or ToolOutcome(prepared.call, make_interrupted_result(prepared.call)))
             if not self._abandoned:
                 batch.complete(self, outcome)
         except Exception as error:

@@ -36,12 +36,10 @@ class ToolMetrics:
     def add(self, outcome: ToolOutcome) -> None:
         """Count one call."""
         with _LOCK:
-            name = outcome.call.name
-            if name not in self._tools and len(self._tools) >= _MAX_TOOLS:
-                name = OTHER_TOOLS
-            statistics = self._tools.get(name)
+            statistics = self._tools.get(outcome.call.name)
             if statistics is None:
-                statistics = self._tools[name] = ToolStatistics()
+                name = outcome.call.name if len(self._tools) < _MAX_TOOLS else OTHER_TOOLS
+                statistics = self._tools.setdefault(name, ToolStatistics())
             statistics.calls += 1
             statistics.retries += outcome.retries
             statistics.seconds += outcome.seconds

@@ -36,4 +36,7 @@ def iter_dicts(value: Any) -> Iterator[Doc]:
 
 def unknown_fields(doc: Doc, known: Collection[str]) -> Doc | None:
     """Return the fields that are not in `known`, or None if there are none."""
-    return {key: value for key, value in doc.items() if key not in known} or None
+    for key in doc:
+        if key not in known:
+            return {key: value for key, value in doc.items() if key not in known}
+    return None

@@ -18,7 +18,7 @@ from toolglot.request import Request
 from toolglot.schema.lowering_result import LoweredSchema
 from toolglot.wire.codec import encode_messages, encode_request, is_stateful, load_request_encoder
 from toolglot.wire.history import filter_visible
-from toolglot.wire.repair import HistoryRepairer, is_turn_closed, split_turns
+from toolglot.wire.repair import HistoryRepairer, split_turns
 from toolglot.wire.tool_encoding import reserve_names
 from toolglot.wire.writer import Writer
 
@@ -142,11 +142,12 @@ class PrefixEncoder:
             messages = request.messages[turn.start : turn.stop]
             # A prefill that the target wants trimmed is trimmed only at the end of a request: it stays open.
             is_prefill = messages[-1].role == "assistant" and self._profile.history.plain_prefill
-            if turn.stop == len(request.messages) and (is_prefill or not is_turn_closed(messages)):
+            if not turn.is_closed or (is_prefill and turn.stop == len(request.messages)):
                 break
             history = self._repairer.repair_turn(filter_visible(messages, self._writer, turn.start), turn.start)
             self._closed_items += self._encode_items(history, self._writer, turn.start)  # a bytearray grows in place
             self._closed_count = turn.stop
 
     def _encode_items(self, history: Sequence[Message], writer: Writer, first: int) -> bytes:
-        return b"".join(dumps(item) + b"," for item in encode_messages(history, self._encoder, writer, first))
+        items = encode_messages(history, self._encoder, writer, first)
+        return dumps(items)[1:-1] + b"," if items else b""

@@ -55,35 +55,30 @@ def repair_history(messages: Sequence[Message], rules: HistoryRules, *, stateful
     return RepairedHistory(repairer.repair_ending(repaired), repairer.repairs)
 
 
-def split_turns(messages: Sequence[Message], start: int = 0) -> Iterator[range]:
+class Turn(msgspec.Struct, frozen=True, gc=False):
+    """The messages from `start` to `stop`. It is closed when every call has its result, after it."""
+
+    start: int
+    stop: int
+    is_closed: bool = True
+
+
+def split_turns(messages: Sequence[Message], start: int = 0) -> Iterator[Turn]:
     """Split the messages from `start` on into turns. Each ends where every call has a result; the last may be open."""
-    pending: dict[str, int] = {}
-    for index in range(start, len(messages)):
-        _track_pending(messages[index], pending)
+    pending: dict[str, int] = {}  # calls without a result, by id. Counts, because one id may be used twice
+    for index, message in enumerate(messages[start:], start):
+        for block in message.blocks:
+            if isinstance(block, ToolCall):
+                pending[block.id] = pending.get(block.id, 0) + 1
+            elif isinstance(block, ToolResult) and block.call_id in pending:
+                pending[block.call_id] -= 1
+                if not pending[block.call_id]:
+                    del pending[block.call_id]
         if not pending:
-            yield range(start, index + 1)
+            yield Turn(start, index + 1)
             start = index + 1
-    if start < len(messages):
-        yield range(start, len(messages))
-
-
-def is_turn_closed(messages: Sequence[Message]) -> bool:
-    """Return whether every call of a turn has its result, after it."""
-    pending: dict[str, int] = {}
-    for message in messages:
-        _track_pending(message, pending)
-    return not pending
-
-
-def _track_pending(message: Message, pending: dict[str, int]) -> None:
-    """Update the number of calls without a result, by id. Counts, because one id may be used twice."""
-    for block in message.blocks:
-        if isinstance(block, ToolCall):
-            pending[block.id] = pending.get(block.id, 0) + 1
-        elif isinstance(block, ToolResult) and block.call_id in pending:
-            pending[block.call_id] -= 1
-            if not pending[block.call_id]:
-                del pending[block.call_id]
+    if pending:
+        yield Turn(start, len(messages), is_closed=False)
 
 
 class HistoryRepairer:

@@ -82,12 +82,16 @@ def encode_assistant(message: Message, writer: Writer, where: str) -> Doc:
 
 def encode_call(call: ToolCall, message: Message, writer: Writer, where: str, *, verbatim: bool = False) -> Doc:
     """Encode one call of a message or a reply. `verbatim` keeps arguments that are not JSON."""
-    state = unknown_fields(writer.echo_opaque(call.opaque, message.origin, where), ("legacy",)) or {}
+    state: Doc = {}
+    if call.opaque:
+        state = unknown_fields(writer.echo_opaque(call.opaque, message.origin, where), ("legacy",)) or {}
     name = writer.map_tool_name(call.name, call.namespace, where)
     head: Doc = {"id": writer.map_call_id(call.id, where)}
     if call.freeform and writer.profile.features.freeform:
         return {**head, "type": "custom", "custom": {"name": name, "input": call.raw or ""}, **state}
-    text = call.text if call.text.strip() else "{}"  # exactly as it came: caches compare bytes
+    text = call.text
+    if not text or text.isspace():  # otherwise exactly as it came: caches compare bytes
+        text = "{}"
     # Arguments that are no JSON object go back only to the endpoint that they came from.
     if call.freeform or (call.arguments is None and not (verbatim or writer.owns_state(message.origin))):
         text = dumps_text(writer.to_arguments_object(call, where))
