@@ -1,12 +1,21 @@
-"""The per-user directories of each platform, as `platformdirs` names them. Nothing is created here."""
+"""Where toolglot keeps its files: in the per-user directories of each platform, as `platformdirs` names them.
+
+Asking for a path creates nothing. A directory is created, readable by its owner only, when something is written to it.
+"""
 
 import os
 import sys
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
-__all__ = ["user_directory"]
+from toolglot.errors import UsageError
 
+__all__ = ["config_file", "data_directory", "ensure_private_directory", "state_directory", "write_private"]
+
+Environ = Mapping[str, str]
 # XDG Base Directory Specification 0.8: the variable, and its default below the home directory.
 _XDG = {
     "config": ("XDG_CONFIG_HOME", ".config"),
@@ -15,8 +24,30 @@ _XDG = {
 }
 
 
-def user_directory(kind: Literal["config", "data", "state"]) -> Path:
-    """Return toolglot's own directory for configuration, data or state."""
+def config_file(environ: Environ | None = None) -> Path:
+    """The user's configuration file; TOOLGLOT_CONFIG overrides it."""
+    return _path_from_variable("TOOLGLOT_CONFIG", environ) or _user_directory("config") / "config.toml"
+
+
+def data_directory(environ: Environ | None = None) -> Path:
+    """The directory for data that must not be lost, such as the list of trusted directories.
+
+    TOOLGLOT_STATE overrides both this one and the state directory.
+    """
+    return _path_from_variable("TOOLGLOT_STATE", environ) or _user_directory("data")
+
+
+def state_directory(environ: Environ | None = None) -> Path:
+    """The directory for data that belongs to this machine, such as histories, backups and the audit log."""
+    return _path_from_variable("TOOLGLOT_STATE", environ) or _user_directory("state")
+
+
+def _path_from_variable(variable: str, environ: Environ | None) -> Path | None:
+    text = (os.environ if environ is None else environ).get(variable, "").strip()
+    return Path(os.path.abspath(os.path.expanduser(text))) if text else None
+
+
+def _user_directory(kind: Literal["config", "data", "state"]) -> Path:
     home = Path(os.path.expanduser("~"))
     if sys.platform == "win32":
         return Path(os.environ.get("LOCALAPPDATA") or home / "AppData" / "Local", "toolglot")
@@ -24,3 +55,34 @@ def user_directory(kind: Literal["config", "data", "state"]) -> Path:
         return home / "Library" / "Application Support" / "toolglot"
     variable, default = _XDG[kind]
     return Path(os.environ.get(variable, "").strip() or home / default, "toolglot")
+
+
+def ensure_private_directory(directory: Path) -> Path:
+    """Create the directory, for its owner only, unless it exists. Raises UsageError."""
+    try:
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(mode=0o700, exist_ok=True)
+    except OSError as e:
+        raise UsageError(
+            f"cannot create the directory {str(directory)!r}: {e.strerror}; set TOOLGLOT_STATE to use another one"
+        ) from None
+    return directory
+
+
+def write_private(file: Path, data: bytes) -> None:
+    """Replace the file atomically, readable by its owner only. Raises UsageError."""
+    directory = ensure_private_directory(file.parent)
+    try:
+        handle, name = tempfile.mkstemp(prefix=f".{file.name[:100]}.", dir=directory)
+        try:
+            with os.fdopen(handle, "wb") as new:
+                new.write(data)
+                new.flush()
+                os.fsync(new.fileno())  # otherwise a crash after the rename can leave an empty file
+            os.replace(name, file)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(name)
+            raise
+    except OSError as e:
+        raise UsageError(f"cannot write {str(file)!r}: {e.strerror}") from None

@@ -9,7 +9,6 @@ import pytest
 from homes import Home
 
 from toolglot import Orchestrator, ToolConfig, ToolDefinition, ToolRegistry, tool
-from toolglot.config.paths import state_directory
 from toolglot.config.settings import Settings
 from toolglot.config.setup import Setup, find_unmatched, from_config
 from toolglot.engine.http import HttpTransport
@@ -18,6 +17,7 @@ from toolglot.engine.transport import HttpRequest, HttpResponse
 from toolglot.errors import AuthenticationFailed, ConnectFailed, UnknownName, UsageError
 from toolglot.messages import user
 from toolglot.request import Options, Request
+from toolglot.user_dirs import state_directory
 
 
 @tool

@@ -1,10 +1,9 @@
-"""Where keys come from, which header holds them, and what is said where there is none."""
+"""Where keys come from, which header holds them, and the error if there is none."""
 
 import asyncio
 import logging
 import sys
-from collections.abc import Awaitable, Callable, Iterator
-from pathlib import Path
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import keyring
@@ -15,12 +14,10 @@ from keyring.errors import KeyringError, PasswordDeleteError
 from msgspec.structs import replace
 from scripted_transport import ScriptedTransport, error_reply, whole_reply
 
-from toolglot.engine import auth
 from toolglot.engine.auth import KeySource, describe_key_origin, key_from_variable
 from toolglot.engine.factory import create_engine
 from toolglot.engine.signin import copilot
 from toolglot.engine.signin.copilot import Login
-from toolglot.engine.signin.environment import KEY_VARIABLES
 from toolglot.engine.signin.keyring_store import delete_key, has_backend, keyring_account, load_key, store_key
 from toolglot.errors import AuthenticationFailed
 from toolglot.messages import user
@@ -28,26 +25,7 @@ from toolglot.providers.catalog import PROFILES, resolve_profile
 from toolglot.request import Request
 
 KEY = "planted-key-8b1f0c"
-FOLDERS = ("HOME", "USERPROFILE", "APPDATA", "CLOUDSDK_CONFIG", "AZURE_CONFIG_DIR", "XDG_DATA_HOME")
-
-
-@pytest.fixture(autouse=True)
-def no_keys(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
-    """No key, no sign-in, no keyring; nothing leads off this machine."""
-    for name in (*KEY_VARIABLES, "GOOGLE_APPLICATION_CREDENTIALS", "AZURE_CLIENT_ID", "IDENTITY_ENDPOINT", "MSI_ENDPOINT"):
-        monkeypatch.delenv(name, raising=False)
-    for name in FOLDERS:
-        monkeypatch.setenv(name, str(tmp_path / "home"))
-    monkeypatch.setenv("AZURE_TOKEN_CREDENTIALS", "environmentcredential")
-    monkeypatch.setattr("google.auth.compute_engine._metadata._NO_GCE_CHECK", True)
-    monkeypatch.setattr("toolglot.engine.signin.adc._PRODUCT_NAME_FILE", tmp_path / "absent")
-    monkeypatch.setattr("toolglot.engine.signin.entra._LOGIN_DIRECTORIES", ("~/.azure",))
-    monkeypatch.setattr("toolglot.engine.signin.environment._hidden_keys", {})
-    before = keyring.get_keyring()
-    keyring.set_keyring(null.Keyring())
-    auth._sign_in.cache_clear()  # pyright: ignore[reportPrivateUsage]
-    yield
-    keyring.set_keyring(before)
+pytestmark = pytest.mark.usefixtures("nobody_signed_in")
 
 
 def headers(provider: str, key: Any = None) -> dict[str, str]:
@@ -74,7 +52,7 @@ def test_variables_of_every_provider(provider: str, name: str, monkeypatch: pyte
     assert KEY in "".join(headers(provider).values())
 
 
-def test_a_token_of_anthropic_is_a_bearer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_anthropic_tokens_are_sent_as_a_bearer(monkeypatch: pytest.MonkeyPatch) -> None:
     """As the vendor's own SDK does: ANTHROPIC_AUTH_TOKEN is sent as a bearer, and never as an API key."""
     monkeypatch.setenv("ANTHROPIC_AUTH_TOKEN", KEY)
     assert headers("anthropic") == {"authorization": f"Bearer {KEY}"}
@@ -85,22 +63,14 @@ def test_no_key_names_what_to_set(provider: str) -> None:
     profile = PROFILES[provider]
     with pytest.raises(AuthenticationFailed) as caught:
         headers(provider)
-    said = str(caught.value)
-    assert profile.title in said
-    assert "key=" in said
     assert profile.key_env
-    assert all(name in said for name in profile.key_env)
+    assert [word for word in (profile.title, "key=", *profile.key_env) if word not in str(caught.value)] == []
 
 
 @pytest.mark.parametrize("provider", [row.id for row in PROFILES.values() if row.auth == "optional"])
-def test_no_key_where_none_is_needed(provider: str) -> None:
+def test_no_key_if_none_is_needed(provider: str) -> None:
     assert headers(provider) == {}
     assert headers(provider, "") == {}
-
-
-def test_what_the_caller_gives_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "another-key")
-    assert headers("openai-chat", KEY) == {"authorization": f"Bearer {KEY}"}
 
 
 def test_the_first_variable_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,14 +80,14 @@ def test_the_first_variable_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
     assert headers("gemini") == {"x-goog-api-key": "first-key"}
     monkeypatch.setenv("GOOGLE_API_KEY", "  ")
     assert headers("gemini") == {"x-goog-api-key": "second-key"}
+    assert headers("gemini", KEY) == {"x-goog-api-key": KEY}
 
 
 def test_a_variable_is_read_for_each_request(monkeypatch: pytest.MonkeyPatch) -> None:
     source = KeySource(resolve_profile("openai-chat", "m"))
-    monkeypatch.setenv("OPENAI_API_KEY", "first-key")
-    assert asyncio.run(source.headers()) == {"authorization": "Bearer first-key"}
-    monkeypatch.setenv("OPENAI_API_KEY", "second-key")
-    assert asyncio.run(source.headers()) == {"authorization": "Bearer second-key"}
+    for key in ("first-key", "second-key"):
+        monkeypatch.setenv("OPENAI_API_KEY", key)
+        assert asyncio.run(source.headers()) == {"authorization": f"Bearer {key}"}
     assert source.known_keys == {"first-key", "second-key"}
 
 
@@ -126,29 +96,24 @@ async def _later() -> str:
 
 
 @pytest.mark.parametrize("key", [lambda: KEY, lambda: f"{KEY}\n", _later], ids=["text", "with a line end", "awaited"])
-def test_functions(key: Callable[[], str | Awaitable[str]]) -> None:
+def test_keys_from_functions(key: Callable[[], str | Awaitable[str]]) -> None:
     source = KeySource(resolve_profile("openai-chat", "m"), key)
     assert source.is_renewable
     assert asyncio.run(source.headers()) == {"authorization": f"Bearer {KEY}"}
 
 
 @pytest.mark.parametrize("key", [None, KEY])
-def test_what_cannot_be_renewed(key: str | None) -> None:
+def test_strings_and_variables_cannot_be_renewed(key: str | None) -> None:
     assert not KeySource(resolve_profile("openai-chat", "m"), key).is_renewable
 
 
-def test_a_function_that_has_none() -> None:
+@pytest.mark.parametrize("key", ["", None], ids=["empty", "a forgotten return"])
+def test_a_function_without_a_key(key: str | None) -> None:
     with pytest.raises(AuthenticationFailed, match="OPENAI_API_KEY"):
-        headers("openai-chat", lambda: "")
+        headers("openai-chat", lambda: key)
 
 
-def test_a_function_that_returns_nothing_at_all() -> None:
-    """What a forgotten `return` or a missing secret gives: said in words, not an AttributeError."""
-    with pytest.raises(AuthenticationFailed):
-        headers("openai-chat", lambda: None)
-
-
-def test_errors_of_a_function_are_its_own() -> None:
+def test_errors_of_a_function_are_not_wrapped() -> None:
     def key() -> str:
         raise LookupError("the vault is closed")
 
@@ -159,20 +124,20 @@ def test_errors_of_a_function_are_its_own() -> None:
 @pytest.mark.parametrize(
     "bad", ["a b c d e f", "key-with-\r\nx-evil: 1", "schlüssel-123", "key\x00-zero-1", "key\x7f-delete", "key\x1b-escape"]
 )
-def test_keys_that_no_header_can_hold(bad: str) -> None:
+def test_keys_that_are_not_allowed_in_a_header(bad: str) -> None:
     with pytest.raises(AuthenticationFailed, match="characters") as caught:
         headers("anthropic", bad)
     assert bad not in str(caught.value)
 
 
-def test_the_source_shows_no_key() -> None:
+def test_the_repr_shows_no_key() -> None:
     source = KeySource(resolve_profile("openai-chat", "m"), KEY)
     asyncio.run(source.headers())
     assert KEY not in repr(source)
     assert source.known_keys == {KEY}
 
 
-async def test_keys_that_change_all_the_time_are_not_all_kept() -> None:
+async def test_only_the_latest_keys_are_remembered() -> None:
     """A service that renews its token for months stays small; the latest ones are what errors can repeat."""
     numbers = iter(range(10_000))
     source = KeySource(resolve_profile("openai-chat", "m"), lambda: f"token-{next(numbers):08}")
@@ -216,9 +181,9 @@ class Broken(Memory):
 
 @pytest.fixture
 def memory() -> Memory:
-    made = Memory()
-    keyring.set_keyring(made)
-    return made
+    backend = Memory()
+    keyring.set_keyring(backend)
+    return backend
 
 
 def ask(model: str, transport: ScriptedTransport, times: int = 1, **options: Any) -> None:
@@ -231,8 +196,8 @@ def ask(model: str, transport: ScriptedTransport, times: int = 1, **options: Any
     asyncio.run(main())
 
 
-class TestTheKeyring:
-    def test_it_keeps_gives_and_drops(self, memory: Memory) -> None:
+class TestKeyring:
+    def test_store_load_and_delete(self, memory: Memory) -> None:
         assert load_key("anthropic") is None
         assert store_key("anthropic", KEY)
         assert (load_key("anthropic"), memory.kept) == (KEY, {("toolglot", "anthropic"): KEY})
@@ -253,7 +218,7 @@ class TestTheKeyring:
     @pytest.mark.parametrize(
         "provider", [row.id for row in PROFILES.values() if row.auth != "optional" and row.id != "copilot"]
     )
-    def test_its_key_is_sent_as_any_other(self, provider: str, memory: Memory) -> None:
+    def test_its_key_is_sent_like_any_other(self, provider: str, memory: Memory) -> None:
         store_key(provider, KEY)
         assert headers(provider) == dict([HEADERS[PROFILES[provider].auth]])
 
@@ -265,13 +230,13 @@ class TestTheKeyring:
         assert headers("azure-chat") == {"api-key": "key-123"}
         assert headers("azure-chat", "given-123") == {"api-key": "given-123"}
 
-    def test_it_is_asked_once(self, memory: Memory) -> None:
+    def test_it_is_read_once(self, memory: Memory) -> None:
         store_key("openai-chat", KEY)
         memory.asked = 0
         ask("openai-chat:m", ScriptedTransport(whole_reply(), whole_reply(), whole_reply()), 3)
         assert memory.asked == 1
 
-    def test_it_is_asked_again_after_a_refusal_once(self, memory: Memory) -> None:
+    def test_it_is_read_again_after_a_refusal_once(self, memory: Memory) -> None:
         store_key("openai-chat", KEY)
 
         def changed(_: object) -> Any:
@@ -284,7 +249,7 @@ class TestTheKeyring:
         with pytest.raises(AuthenticationFailed):
             ask("openai-chat:m", ScriptedTransport(error_reply(401, "no"), error_reply(401, "no"), whole_reply()))
 
-    def test_a_server_that_needs_no_key_is_not_asked_about(self, memory: Memory) -> None:
+    def test_it_is_not_read_for_a_server_that_needs_no_key(self, memory: Memory) -> None:
         store_key("compatible", KEY)
         memory.asked = 0
         transport = ScriptedTransport(whole_reply(), error_reply(401, "who are you?"), whole_reply(), whole_reply())
@@ -292,7 +257,7 @@ class TestTheKeyring:
         assert [one.headers.get("authorization") for one in transport.requests] == [None, None, *[f"Bearer {KEY}"] * 2]
         assert memory.asked == 1
 
-    def test_a_server_that_needs_a_key_nobody_has(self) -> None:
+    def test_a_server_that_needs_a_missing_key(self) -> None:
         transport = ScriptedTransport(error_reply(401, "who are you?"), error_reply(401, "who are you?"), whole_reply())
         with pytest.raises(AuthenticationFailed, match="who are you"):
             ask("compatible:m", transport, base_url="http://host/v1")
@@ -317,7 +282,7 @@ class TestTheKeyring:
         assert found is not None
         assert found[0].token == "gho_2"
 
-    def test_one_that_fails_is_empty_and_says_so_without_secrets(self, caplog: pytest.LogCaptureFixture) -> None:
+    def test_a_failing_keyring_counts_as_empty_and_logs_no_secret(self, caplog: pytest.LogCaptureFixture) -> None:
         keyring.set_keyring(Broken())
         caplog.set_level(logging.DEBUG, "toolglot")
         assert load_key("anthropic") is None
@@ -329,23 +294,19 @@ class TestTheKeyring:
         assert KEY not in caplog.text
 
     @pytest.mark.parametrize("backend", [fail.Keyring, null.Keyring], ids=["none", "switched off"])
-    def test_none_is_there(self, backend: type[KeyringBackend]) -> None:
+    def test_no_backend(self, backend: type[KeyringBackend]) -> None:
         keyring.set_keyring(backend())
         assert (has_backend(), load_key("anthropic"), store_key("anthropic", KEY)) == (False, None, False)
 
     def test_the_package_is_missing(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, "keyring", None)
-        assert (has_backend(), load_key("anthropic"), store_key("anthropic", KEY), delete_key("anthropic")) == (
-            False,
-            None,
-            False,
-            False,
-        )
+        assert [has_backend(), store_key("anthropic", KEY), delete_key("anthropic")] == [False] * 3
+        assert load_key("anthropic") is None
         with pytest.raises(AuthenticationFailed, match="ANTHROPIC_API_KEY"):
             headers("anthropic")
 
 
-class TestWhereAKeyWouldComeFrom:
+class TestDescribeKeyOrigin:
     @pytest.mark.parametrize("provider", PROFILES)
     def test_nowhere(self, provider: str) -> None:
         assert describe_key_origin(PROFILES[provider]) is None
@@ -368,7 +329,7 @@ class TestWhereAKeyWouldComeFrom:
         assert describe_key_origin(PROFILES["azure-chat"]) == "Entra sign-in"
 
 
-def test_a_provider_that_is_in_no_catalog(memory: Memory) -> None:
+def test_a_provider_outside_the_catalog(memory: Memory) -> None:
     own = replace(resolve_profile("openai-chat", "m"), id="own", title="Own", key_env=())
     with pytest.raises(AuthenticationFailed, match="no key for Own"):
         asyncio.run(KeySource(own).headers())
@@ -377,7 +338,7 @@ def test_a_provider_that_is_in_no_catalog(memory: Memory) -> None:
     assert memory.kept == {("toolglot", "own"): KEY}
 
 
-def test_a_variable_of_another_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_key_from_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(AuthenticationFailed, match="MY_KEY is not set"):
         headers("openai-chat", key_from_variable("MY_KEY"))
     monkeypatch.setenv("MY_KEY", f" {KEY}")

@@ -226,9 +226,11 @@ def test_the_model_is_what_follows_the_first_colon(model: str) -> None:
 
 
 @pytest.mark.parametrize(("model", "options", "words"), [
-    *(("compatible:m", {"base_url": base}, ["http"]) for base in ("ftp://h", "file:///etc/passwd", "ws://h")),
-    *(("compatible:m", {"base_url": base}, ["base URL"]) for base in ("http://", "https:///v1")),
-    ("compatible:m", {}, ["TOOLGLOT_BASE_URL", "base_url="]),
+    *(
+        ("compatible:m", {"base_url": base}, ["base URL", "http:// or https://"])
+        for base in ("ftp://h", "file:///etc/passwd", "ws://h", "http://", "https:///v1", "localhost:1")
+    ),
+    ("compatible:m", {}, ["--base-url", "TOOLGLOT_BASE_URL", "base_url="]),
     ("vertex:m", {}, ["'project'", "project=", "GOOGLE_CLOUD_PROJECT"]),
     ("azure:gpt-4o", {}, ["'resource'", "AZURE_OPENAI_RESOURCE"]),
     ("azure-dated-chat:m", {"resource": "r"}, ["'version'", "OPENAI_API_VERSION"]),

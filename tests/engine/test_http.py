@@ -10,14 +10,15 @@ import subprocess
 import sys
 import traceback
 from collections.abc import AsyncGenerator, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import pytest
 import trustme
 from loopback import CHUNKED, END, PIECE, FullBacklog, Listener, Proxy, Server, read_request, wait_until
 from scripted_transport import cancel
+from yarl import URL
 
 from toolglot.engine.http import HttpTransport
 from toolglot.engine.transport import HttpRequest, Timeouts, Transport
@@ -27,6 +28,7 @@ SECRET = "sk-very-secret"
 HEADERS = {"Authorization": f"Bearer {SECRET}", "Content-Type": "application/json"}
 CROWD = 1000
 SHORT = Timeouts(connect=0.1, first_byte=0.1, idle=0.1)
+Failure = TypeVar("Failure", bound=TransportError)
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="counts descriptors in /proc")
 
 
@@ -50,11 +52,28 @@ async def fetch(transport: Transport, url: str, *, stream: bool = True, **more: 
 
 
 @asynccontextmanager
+async def connect(timeouts: Timeouts = Timeouts(), **options: Any) -> AsyncGenerator[HttpTransport]:  # noqa: B008
+    transport = HttpTransport(timeouts, **options)
+    yield transport
+    await transport.close()
+
+
+@asynccontextmanager
 async def serve(timeouts: Timeouts = Timeouts()) -> AsyncGenerator[tuple[Server, HttpTransport]]:  # noqa: B008
-    async with Server() as server:
-        transport = HttpTransport(timeouts)
+    async with Server() as server, connect(timeouts) as transport:
         yield server, transport
-        await transport.close()
+
+
+async def expect_error(kind: type[Failure], transport: Transport, url: str, sentence: str, **more: Any) -> Failure:
+    """The request fails with one sentence that holds nothing of the request. HOST in it stands for the host of the URL."""
+    with pytest.raises(kind) as caught:
+        await fetch(transport, f"{url}?key={SECRET}", **more)
+    error = caught.value
+    assert str(error).startswith(sentence.replace("HOST", url.split("/")[2]))
+    assert "\n" not in str(error)
+    assert SECRET not in "".join(traceback.format_exception(error))
+    assert error.retryable
+    return error
 
 
 @pytest.fixture(autouse=True)
@@ -194,14 +213,13 @@ async def test_cancelling_a_read_drops_the_connection_without_a_close() -> None:
 
 
 async def test_cancelling_while_connecting_leaves_nothing() -> None:
-    with FullBacklog() as port:
-        transport = HttpTransport()
-        before = descriptors()
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(transport.send(request(f"http://127.0.0.1:{port}/")), 0.05)
-        await asyncio.sleep(0)
-        assert descriptors() <= before
-        await transport.close()
+    async with connect() as transport:
+        with FullBacklog() as port:
+            before = descriptors()
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(transport.send(request(f"http://127.0.0.1:{port}/")), 0.05)
+            await asyncio.sleep(0)
+            assert descriptors() <= before
 
 
 @LINUX
@@ -211,8 +229,7 @@ async def test_cancelling_an_upload_that_nobody_reads() -> None:
             cast("asyncio.ReadTransport", writer.transport).pause_reading()
             await asyncio.Event().wait()
 
-    async with Deaf() as server:
-        transport = HttpTransport()
+    async with Deaf() as server, connect() as transport:
         before = descriptors()
         task = asyncio.create_task(transport.send(request(f"http://{server.address}/", body=bytes(20_000_000))))
         await wait_until(lambda: server.accepted)
@@ -220,22 +237,6 @@ async def test_cancelling_an_upload_that_nobody_reads() -> None:
         assert descriptors() == before + 2
         await cancel(task)
         await wait_until(lambda: descriptors() == before + 1)  # the server's end
-        await transport.close()
-
-
-async def test_no_more_requests_under_way_than_asked_for() -> None:
-    async with Server() as server:
-        transport = HttpTransport(Timeouts(connect=1), max_connections=3)
-        asked = asyncio.gather(*(fetch(transport, server.url("held")) for _ in range(20)))
-        await wait_until(lambda: server.active_requests == 3)
-        server.release.set()
-        assert await asked == [b"abcde"] * 20
-        assert server.max_active_requests == 3
-        for path in ("close_head", "half_length", "close_head", "half_length"):  # a failure gives its place back
-            with pytest.raises(ConnectionLost):
-                await fetch(transport, server.url(path))
-        assert await fetch(transport, server.url("ok")) == b"ok"
-        await transport.close()
 
 
 @pytest.mark.untraced
@@ -339,35 +340,23 @@ def test_it_is_imported_late_and_works_after_a_fork() -> None:
 # ---- failures
 
 
-LOST = [
-    ("reset_head", "the connection to HOST was lost before its response"),
-    ("close_head", "the connection to HOST was lost before its response"),
-    ("half_length", "the connection to HOST was lost during its response"),
-    ("half_chunks", "the connection to HOST was lost during its response"),
-    ("reset_body", "the connection to HOST was lost during its response"),
-    ("bad_gzip", "the connection to HOST was lost during its response"),
-    ("garbage", "the response of HOST is not HTTP: "),
-]
+LOST = {
+    **dict.fromkeys(("reset_head", "close_head"), "the connection to HOST was lost before its response"),
+    **dict.fromkeys(
+        ("half_length", "half_chunks", "reset_body", "bad_gzip"), "the connection to HOST was lost during its response"
+    ),
+    "garbage": "the response of HOST is not HTTP: ",
+}
 
 
 @pytest.mark.parametrize("stream", [True, False])
-@pytest.mark.parametrize(("path", "sentence"), LOST, ids=[path for path, _ in LOST])
-async def test_a_lost_connection(path: str, sentence: str, stream: bool) -> None:
+@pytest.mark.parametrize("path", LOST)
+async def test_a_lost_connection(path: str, stream: bool) -> None:
     async with serve() as (server, transport):
         server.release.set()
-        with pytest.raises(ConnectionLost) as caught:
-            await fetch(transport, server.url(f"{path}?key={SECRET}"), stream=stream)
-        said(caught.value, sentence.replace("HOST", f"127.0.0.1:{server.port}"))
+        await expect_error(ConnectionLost, transport, server.url(path), LOST[path], stream=stream)
         assert len(server.requests) == 1
         assert await fetch(transport, server.url("ok"), stream=stream) == b"ok"
-
-
-def said(error: TransportError, sentence: str) -> None:
-    """One sentence that holds nothing of the request."""
-    assert str(error).startswith(sentence)
-    assert "\n" not in str(error)
-    assert SECRET not in "".join(traceback.format_exception(error))
-    assert error.retryable
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
@@ -392,21 +381,15 @@ async def test_what_came_before_a_failure_is_handed_on() -> None:
             await answer.read()
 
 
-TIMED_OUT = [
-    ("stall_head", True, "first byte", "HOST did not start to respond within 0.1 seconds"),
-    ("stall_head", False, "first byte", "HOST did not start to respond within 0.1 seconds"),
-    ("stall_body", True, "idle", "HOST sent nothing for 0.1 seconds"),
-    ("stall_body", False, "idle", "HOST sent nothing for 0.1 seconds"),
-]
-
-
-@pytest.mark.parametrize(("path", "stream", "phase", "sentence"), TIMED_OUT)
-async def test_a_stall_times_out(path: str, stream: bool, phase: str, sentence: str) -> None:
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize(("path", "phase", "sentence"), [
+    ("stall_head", "first byte", "HOST did not start to respond within 0.1 seconds"),
+    ("stall_body", "idle", "HOST sent nothing for 0.1 seconds"),
+])  # fmt: skip
+async def test_a_stall_times_out(path: str, phase: str, sentence: str, stream: bool) -> None:
     async with serve(SHORT) as (server, transport):
-        with pytest.raises(TimedOut) as caught:
-            await fetch(transport, server.url(f"{path}?key={SECRET}"), stream=stream)
-        said(caught.value, sentence.replace("HOST", f"127.0.0.1:{server.port}"))
-        assert caught.value.phase == phase
+        error = await expect_error(TimedOut, transport, server.url(path), sentence, stream=stream)
+        assert error.phase == phase
         await server.client_left.wait()
 
 
@@ -421,8 +404,8 @@ async def test_a_caller_that_reads_late_is_not_a_silent_server() -> None:
         await answer.close()
 
 
-def test_each_timeout_has_its_own_length() -> None:
-    """A long wait for the head is not cut by the time between pieces, and the other way round."""
+async def test_each_timeout_has_its_own_length() -> None:
+    """A long wait for the head is not ended by the time between pieces, and the other way round."""
 
     class Slow(Listener):
         pause = 0.0
@@ -433,67 +416,50 @@ def test_each_timeout_has_its_own_length() -> None:
                 await asyncio.sleep(self.pause)
                 writer.write(data)
 
-    async def slow(pause: float, timeouts: Timeouts) -> bytes:
-        async with Slow() as server:
+    async def slow(pause: float, timeouts: Timeouts) -> bytes | str:
+        async with Slow() as server, connect(timeouts) as transport:
             server.pause = pause
-            transport = HttpTransport(timeouts)
             try:
                 return await fetch(transport, f"http://{server.address}/")
-            finally:
-                await transport.close()
+            except TimedOut as error:
+                return error.phase
 
-    assert run(slow(0.2, Timeouts(first_byte=0.7, idle=0.7))) == b"abcdeabcde"  # longer than both, all in all
-    with pytest.raises(TimedOut) as caught:
-        run(slow(0.06, Timeouts(first_byte=5, idle=0.02)))
-    assert caught.value.phase == "idle"
-    with pytest.raises(TimedOut) as caught:
-        run(slow(0.06, Timeouts(first_byte=0.02, idle=5)))
-    assert caught.value.phase == "first byte"
-    assert run(slow(0, Timeouts(connect=None, first_byte=None, idle=None))) == b"abcdeabcde"
+    assert await slow(0.2, Timeouts(first_byte=0.7, idle=0.7)) == b"abcdeabcde"  # longer than both, all in all
+    assert await slow(0.06, Timeouts(first_byte=5, idle=0.02)) == "idle"
+    assert await slow(0.06, Timeouts(first_byte=0.02, idle=5)) == "first byte"
+    assert await slow(0, Timeouts(connect=None, first_byte=None, idle=None)) == b"abcdeabcde"
 
 
 @LINUX
 async def test_connecting_times_out() -> None:
-    with FullBacklog() as port:
-        transport = HttpTransport(Timeouts(connect=0.1))
-        with pytest.raises(TimedOut) as caught:
-            await fetch(transport, f"http://127.0.0.1:{port}/?key={SECRET}")
-        said(caught.value, f"could not connect to 127.0.0.1:{port} within 0.1 seconds")
-        assert caught.value.phase == "connect"
-        await transport.close()
+    async with connect(Timeouts(connect=0.1)) as transport:
+        with FullBacklog() as port:
+            sentence = "could not connect to HOST within 0.1 seconds"
+            error = await expect_error(TimedOut, transport, f"http://127.0.0.1:{port}/", sentence)
+            assert error.phase == "connect"
 
 
 async def test_nobody_listens() -> None:
-    async with Server() as server:
+    async with serve() as (server, transport):
         pass
-    transport = HttpTransport()
-    with pytest.raises(ConnectFailed) as caught:
-        await fetch(transport, server.url(f"ok?key={SECRET}"))
-    said(caught.value, f"could not connect to 127.0.0.1:{server.port}: Connection refused")
+    await expect_error(ConnectFailed, transport, server.url("ok"), "could not connect to HOST: Connection refused")
     await transport.close()
 
 
-async def test_a_host_that_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_unknown_host(monkeypatch: pytest.MonkeyPatch) -> None:
     def getaddrinfo(*_: object, **__: object) -> object:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
-    transport = HttpTransport()
     monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
-    with pytest.raises(ConnectFailed) as caught:
-        await fetch(transport, f"https://provider.test/?key={SECRET}")
-    said(caught.value, "unknown host provider.test")
-    await transport.close()
+    async with connect() as transport:
+        await expect_error(ConnectFailed, transport, "https://provider.test/", "unknown host HOST")
 
 
-UNSENDABLE = ["provider.test/v1", "ftp://provider.test/", "http://provider.test:port/", "http://", ""]
-
-
-@pytest.mark.parametrize("url", UNSENDABLE)
-async def test_an_address_that_is_none(url: str) -> None:
-    transport = HttpTransport()
-    with pytest.raises(UsageError, match="http:// or https://"):
-        await fetch(transport, url)
-    await transport.close()
+@pytest.mark.parametrize("url", ["provider.test/v1", "ftp://provider.test/", "http://provider.test:port/", "http://", ""])
+async def test_a_url_that_cannot_be_used(url: str) -> None:
+    async with connect() as transport:
+        with pytest.raises(UsageError, match="http:// or https://"):
+            await fetch(transport, url)
 
 
 async def test_a_header_that_cannot_be_sent() -> None:
@@ -513,9 +479,9 @@ def authority() -> trustme.CA:
 
 
 @pytest.fixture
-def ca_file(authority: trustme.CA, tmp_path: Path) -> str:
+def trust_authority(authority: trustme.CA, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     authority.cert_pem.write_to_path(tmp_path / "ca.pem")
-    return str(tmp_path / "ca.pem")
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
 
 
 def certified(authority: trustme.CA, *names: str) -> ssl.SSLContext:
@@ -524,62 +490,35 @@ def certified(authority: trustme.CA, *names: str) -> ssl.SSLContext:
     return context
 
 
-@pytest.mark.parametrize("way", ["ca_file", "SSL_CERT_FILE"])
-async def test_tls_with_an_own_authority(
-    way: str, authority: trustme.CA, ca_file: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if way == "SSL_CERT_FILE":
-        monkeypatch.setenv(way, ca_file)
-    async with Server(certified(authority, "127.0.0.1")) as server:
-        transport = HttpTransport(ca_file=ca_file if way == "ca_file" else None)
+@pytest.mark.usefixtures("trust_authority")
+async def test_tls_with_another_authority(authority: trustme.CA) -> None:
+    async with Server(certified(authority, "127.0.0.1")) as server, connect() as transport:
         for path, body in (("ok", b"ok"), ("chunks", b"abcdeabcde"), ("gzip", b"abcde" * 100)):
             assert await fetch(transport, server.url(path)) == body
         assert server.accepted == 1
         answer = await transport.send(request(server.url("stall_body")))
         await answer.close()
         await server.client_left.wait()
-        await transport.close()
-
-
-def ignore(*_: object) -> None:
-    pass
 
 
 @pytest.mark.parametrize("trusted", [True, False])
-async def test_tls_with_a_wrong_certificate(trusted: bool, authority: trustme.CA, ca_file: str) -> None:
-    async with Server(certified(authority, "other.test" if trusted else "127.0.0.1")) as server:
-        asyncio.get_running_loop().set_exception_handler(ignore)  # the server's side of it
-        transport = HttpTransport(ca_file=ca_file if trusted else None)
-        with pytest.raises(ConnectFailed) as caught:
-            await fetch(transport, server.url(f"ok?key={SECRET}"))
-        said(caught.value, f"the certificate of 127.0.0.1:{server.port} is not trusted: ")
+async def test_tls_with_a_wrong_certificate(trusted: bool, authority: trustme.CA, request: pytest.FixtureRequest) -> None:
+    if trusted:
+        request.getfixturevalue("trust_authority")
+    async with Server(certified(authority, "other.test" if trusted else "127.0.0.1")) as server, connect() as transport:
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)  # the server's side of it
+        await expect_error(ConnectFailed, transport, server.url("ok"), "the certificate of HOST is not trusted: ")
         assert not server.requests
-        await transport.close()
 
 
-async def test_tls_with_a_server_that_speaks_none() -> None:
+async def test_a_server_without_tls() -> None:
     class Plain(Listener):
         async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             await reader.read(1)
             writer.write(CHUNKED)
 
-    async with Plain() as server:
-        transport = HttpTransport()
-        with pytest.raises(ConnectFailed) as caught:
-            await fetch(transport, f"https://{server.address}/?key={SECRET}")
-        said(caught.value, f"TLS with {server.address} failed: ")
-        await transport.close()
-
-
-@pytest.mark.parametrize("content", [None, "no certificate"], ids=["absent", "not PEM"])
-async def test_certificates_that_cannot_be_read(content: str | None, tmp_path: Path) -> None:
-    path = tmp_path / "ca.pem"
-    if content is not None:
-        path.write_text(content)
-    transport = HttpTransport(ca_file=str(path))
-    with pytest.raises(UsageError, match=r"cannot read certificates from .*ca\.pem"):
-        await fetch(transport, "https://127.0.0.1:1/")
-    await transport.close()
+    async with Plain() as server, connect() as transport:
+        await expect_error(ConnectFailed, transport, f"https://{server.address}/", "TLS with HOST failed: ")
 
 
 # ---- proxies: the name is known to the proxy alone
@@ -587,37 +526,37 @@ async def test_certificates_that_cannot_be_read(content: str | None, tmp_path: P
 FAR = "provider.test"
 
 
+def open_with_proxy(name: str, address: str, monkeypatch: pytest.MonkeyPatch) -> AbstractAsyncContextManager[HttpTransport]:
+    """A client with a proxy from an environment variable, or from its argument."""
+    if not name.lower().endswith("_proxy"):
+        return connect(proxy=address)
+    monkeypatch.setenv(name, address)
+    return connect()
+
+
 @pytest.mark.parametrize("name", ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "explicit", "no scheme"])
 async def test_a_proxy_for_http(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async with Server() as server, Proxy() as proxy:
         address = proxy.address if name == "no scheme" else f"http://me:pass@{proxy.address}"
-        if name.lower().endswith("_proxy"):
-            monkeypatch.setenv(name, address)
-            transport = HttpTransport()
-        else:
-            transport = HttpTransport(proxy=address)
-        assert await fetch(transport, server.url("chunks", FAR)) == b"abcdeabcde"
+        async with open_with_proxy(name, address, monkeypatch) as transport:
+            assert await fetch(transport, server.url("chunks", FAR)) == b"abcdeabcde"
         (sent,) = proxy.requests
         assert sent.line == f"POST http://{FAR}:{server.port}/chunks HTTP/1.1"
         if name != "no scheme":
             assert base64.b64decode(sent.headers["proxy-authorization"].removeprefix("Basic ")) == b"me:pass"
-        await transport.close()
 
 
+@pytest.mark.usefixtures("trust_authority")
 @pytest.mark.parametrize("name", ["HTTPS_PROXY", "https_proxy", "explicit"])
-async def test_a_tunnel_for_https(name: str, authority: trustme.CA, ca_file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_tunnel_for_https(name: str, authority: trustme.CA, monkeypatch: pytest.MonkeyPatch) -> None:
     async with Server(certified(authority, FAR)) as server, Proxy() as proxy:
-        address = f"http://{proxy.address}"
-        if name != "explicit":
-            monkeypatch.setenv(name, address)
-        transport = HttpTransport(ca_file=ca_file, proxy=address if name == "explicit" else None)
-        for _ in range(2):
-            assert await fetch(transport, server.url("chunks", FAR)) == b"abcdeabcde"
+        async with open_with_proxy(name, f"http://{proxy.address}", monkeypatch) as transport:
+            for _ in range(2):
+                assert await fetch(transport, server.url("chunks", FAR)) == b"abcdeabcde"
         (sent,) = proxy.requests
         assert sent.line == f"CONNECT {FAR}:{server.port} HTTP/1.1"
         assert "authorization" not in sent.headers
         assert server.accepted == 1
-        await transport.close()
 
 
 DIRECT = [
@@ -639,56 +578,44 @@ PROXIED = [(FAR, ""), (FAR, "rovider.test"), (FAR, "other.test,127.0.0.1"), (FAR
     ("direct", "host", "exceptions"), [(True, *row) for row in DIRECT] + [(False, *row) for row in PROXIED]
 )
 async def test_no_proxy(direct: bool, host: str, exceptions: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where no proxy is used the name is looked up here: every name is this machine."""
+    """Without a proxy the name is looked up here: every name is this machine."""
     real = socket.getaddrinfo
 
     def getaddrinfo(name: object, *rest: Any, **named: Any) -> Any:
         return real("127.0.0.1", *rest, **named)
 
-    async with Server() as server, Proxy() as proxy:
+    async with Server() as server, Proxy() as proxy, connect() as transport:
         monkeypatch.setenv("HTTP_PROXY", f"http://{proxy.address}")
         monkeypatch.setenv("no_proxy", exceptions.replace("PORT", str(server.port)))
         monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
-        transport = HttpTransport()
-        if host[0] == "1" and direct and host != "127.0.0.1":
-            assert transport._find_proxy(url_of(server.url("ok", host))) is None  # pyright: ignore[reportPrivateUsage]
+        if host == "10.1.2.3" and direct:
+            assert transport._find_proxy(URL(server.url("ok", host))) is None  # pyright: ignore[reportPrivateUsage]
         else:
             assert await fetch(transport, server.url("ok", host)) == b"ok"
             assert len(proxy.requests) == (not direct)
-        await transport.close()
 
 
-def url_of(text: str) -> Any:
-    from yarl import URL
-
-    return URL(text)
-
-
-async def test_a_proxy_that_is_down(authority: trustme.CA) -> None:
+@pytest.mark.parametrize("scheme", ["http", "https"])
+async def test_a_proxy_that_is_down(scheme: str) -> None:
     async with Proxy() as proxy:
         pass
-    transport = HttpTransport(proxy=f"http://me:{SECRET}@{proxy.address}")
-    for scheme in ("http", "https"):
-        with pytest.raises(ConnectFailed) as caught:
-            await fetch(transport, f"{scheme}://{FAR}:1/")
-        said(caught.value, f"could not connect to the proxy for {FAR}:1: ")
-    await transport.close()
+    async with connect(proxy=f"http://me:{SECRET}@{proxy.address}") as transport:
+        await expect_error(ConnectFailed, transport, f"{scheme}://{FAR}:1/", "could not connect to the proxy for HOST: ")
 
 
 async def test_a_proxy_that_refuses() -> None:
-    async with Proxy(refuse="407 Proxy Authentication Required") as proxy:
-        transport = HttpTransport(proxy=f"http://me:{SECRET}@{proxy.address}")
-        with pytest.raises(ConnectFailed) as caught:
-            await fetch(transport, f"https://{FAR}/")
-        said(caught.value, f"the proxy refused to connect to {FAR}: status 407")
-        await transport.close()
+    async with (
+        Proxy(refuse="407 Proxy Authentication Required") as proxy,
+        connect(proxy=f"http://me:{SECRET}@{proxy.address}") as transport,
+    ):
+        sentence = "the proxy refused to connect to HOST: status 407"
+        await expect_error(ConnectFailed, transport, f"https://{FAR}/", sentence)
 
 
 async def test_a_proxy_of_another_kind(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match="not socks5"):
         HttpTransport(proxy="socks5://127.0.0.1:1")
     monkeypatch.setenv("all_proxy", f"socks5://me:{SECRET}@127.0.0.1:1")
-    transport = HttpTransport()
-    with pytest.raises(UsageError, match="not socks5"):
-        await fetch(transport, f"https://{FAR}/")
-    await transport.close()
+    async with connect() as transport:
+        with pytest.raises(UsageError, match="not socks5"):
+            await fetch(transport, f"https://{FAR}/")

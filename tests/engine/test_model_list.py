@@ -9,7 +9,7 @@ import pytest
 
 from toolglot.engine.engine import Engine
 from toolglot.engine.factory import create_engine
-from toolglot.engine.model_list import describe_error, find_similar_models, list_models
+from toolglot.engine.model_list import describe_error, list_models
 from toolglot.engine.transport import HttpRequest, HttpResponse
 from toolglot.errors import AuthenticationFailed, ConnectFailed, MalformedReply, NotFound, ProviderError
 
@@ -86,17 +86,21 @@ def test_who_has_no_list_is_not_asked() -> None:
     assert asyncio.run(list_models(create_engine("simulator:openai-chat"))) == ()
 
 
-@pytest.mark.parametrize(
-    ("answer", "near"), [(OPENAI, ("gpt-4o", "gpt-4o-mini")), (ConnectFailed("gone"), ()), (b"<html>", ()), (GEMINI, ())]
-)
-def test_the_nearest_names_or_none(answer: Any, near: tuple[str, ...]) -> None:
-    assert asyncio.run(find_similar_models(engine("openai-chat:gpt-40", _Provider(answer)))) == near
+@pytest.mark.parametrize(("answer", "hint"), [
+    (OPENAI, "; did you mean 'gpt-4o' or 'gpt-4o-mini'?"),
+    (ConnectFailed("gone"), ""),
+    (b"<html>", ""),
+    (GEMINI, ""),
+])  # fmt: skip
+def test_similar_names_of_an_unknown_model(answer: Any, hint: str) -> None:
+    error = NotFound("the model gpt-40 does not exist")
+    assert asyncio.run(describe_error(error, engine("openai-chat:gpt-40", _Provider(answer)))) == f"{error}{hint}"
 
 
-def test_only_an_unknown_model_is_looked_up() -> None:
+def test_other_errors_need_no_request() -> None:
     provider = _Provider(OPENAI)
-    one = engine("openai-chat:gpt-40", provider)
-    assert asyncio.run(describe_error(AuthenticationFailed("no"), one)) == "no"
+    assert asyncio.run(describe_error(AuthenticationFailed("no"), engine("openai-chat:gpt-40", provider))) == "no"
+    assert asyncio.run(describe_error(ConnectFailed("gone"), engine("openai-chat:gpt-40", provider))) == "gone"
+    hint = "gone: is Ollama running? Set --base-url if it runs elsewhere"
+    assert asyncio.run(describe_error(ConnectFailed("gone"), engine("ollama:qwen3", provider))) == hint
     assert provider.asked == []
-    said = asyncio.run(describe_error(NotFound("the model gpt-40 does not exist"), one))
-    assert said == "the model gpt-40 does not exist; did you mean 'gpt-4o' or 'gpt-4o-mini'?"

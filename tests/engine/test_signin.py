@@ -1,8 +1,7 @@
-"""Sign-ins against stand-ins on loopback: the vendors' own packages are real, their servers are not."""
+"""Sign-ins against servers on loopback: the vendors' own packages are real, their servers are not."""
 
 import asyncio
 import json
-import logging
 import os
 import subprocess
 import sys
@@ -15,20 +14,17 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
-import keyring
 import pytest
-from keyring.backends import null
 
-from toolglot.engine import auth
 from toolglot.engine.auth import KeySource, SignIn, describe_key_origin
 from toolglot.engine.engine import EngineResult
 from toolglot.engine.factory import create_engine
 from toolglot.engine.signin import copilot
 from toolglot.engine.signin.adc import AdcSignIn
 from toolglot.engine.signin.copilot import CopilotSignIn, DeviceCode, GitHub, Login
-from toolglot.engine.signin.entra import EntraSignIn
+from toolglot.engine.signin.entra import SCOPE, EntraSignIn
 from toolglot.engine.signin.environment import KEY_VARIABLES, hide_environment, read_key_variable, secret_values
-from toolglot.engine.signin.tokens import Token, TokenCache
+from toolglot.engine.signin.tokens import CachedSignIn, Token
 from toolglot.errors import AuthenticationFailed, ConnectFailed, ServerFailed, ToolglotError, UsageError
 from toolglot.messages import user
 from toolglot.providers.catalog import resolve_profile
@@ -37,45 +33,45 @@ from toolglot.tools.config import RetryConfig
 
 LOGIN = "gho_planted0000000000000000000000"
 CHAT = {"choices": [{"index": 0, "message": {"role": "assistant", "content": "hi"}, "finish_reason": "stop"}]}
+SERVICE_PRINCIPAL = {"AZURE_TENANT_ID": "t", "AZURE_CLIENT_ID": "c", "AZURE_CLIENT_SECRET": "hide-me-1"}
 GEMINI = {"candidates": [{"content": {"role": "model", "parts": [{"text": "hi"}]}, "finishReason": "STOP"}]}
 
 
-class Asked(NamedTuple):
+class Received(NamedTuple):
     method: str
     path: str
     headers: dict[str, str]
     body: str
 
 
-Say = tuple[int, Any] | Callable[[Asked], tuple[int, Any]]
+Answer = tuple[int, Any] | Callable[[Received], tuple[int, Any]]
 
 
-def in_turn(*says: Say) -> Say:
+def in_turn(*answers: Answer) -> Answer:
     """One answer for each request."""
-    left = list(says)
-    return lambda asked: _said(left.pop(0), asked)
+    remaining = list(answers)
+    return lambda received: _give(remaining.pop(0), received)
 
 
-def _said(say: Say, asked: Asked) -> tuple[int, Any]:
-    return say(asked) if callable(say) else say
+def _give(answer: Answer, received: Received) -> tuple[int, Any]:
+    return answer(received) if callable(answer) else answer
 
 
 class Server(ThreadingHTTPServer):
     request_queue_size = 64
 
 
-class StandIn:
-    """Answers a path with what the test says, and remembers what it was asked."""
+class VendorServer:
+    """Answers a path as the test defines, and remembers the requests."""
 
     def __init__(self) -> None:
-        self.says: dict[str, Say] = {}
-        self.asked: list[Asked] = []
-
-        stand_in = self
+        self.answers: dict[str, Answer] = {}
+        self.requests: list[Received] = []
+        vendor = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                stand_in.answer(self)
+                vendor.handle(self)
 
             do_POST = do_GET  # noqa: N815
 
@@ -85,13 +81,13 @@ class StandIn:
         self.server = Server(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
 
-    def answer(self, handler: BaseHTTPRequestHandler) -> None:
+    def handle(self, handler: BaseHTTPRequestHandler) -> None:
         body = handler.rfile.read(int(handler.headers.get("content-length", 0))).decode()
         headers = {name.lower(): value for name, value in handler.headers.items()}
-        asked = Asked(handler.command, handler.path, headers, body)
-        self.asked.append(asked)
-        say = self.says.get(urlsplit(handler.path).path, (404, {"message": "no such path"}))
-        status, value = _said(say, asked)
+        received = Received(handler.command, handler.path, headers, body)
+        self.requests.append(received)
+        answer = self.answers.get(urlsplit(handler.path).path, (404, {"message": "no such path"}))
+        status, value = _give(answer, received)
         data = value.encode() if isinstance(value, str) else json.dumps(value).encode()
         handler.send_response(status)
         handler.send_header("Content-Type", "application/text" if isinstance(value, str) else "application/json")
@@ -100,13 +96,13 @@ class StandIn:
         handler.end_headers()
         handler.wfile.write(data)
 
-    def to(self, path: str) -> list[Asked]:
-        return [asked for asked in self.asked if urlsplit(asked.path).path == path]
+    def requests_to(self, path: str) -> list[Received]:
+        return [received for received in self.requests if urlsplit(received.path).path == path]
 
 
 @pytest.fixture
-def server() -> Iterator[StandIn]:
-    made = StandIn()
+def server(nobody_signed_in: None) -> Iterator[VendorServer]:
+    made = VendorServer()
     thread = threading.Thread(target=made.server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     yield made
@@ -115,27 +111,7 @@ def server() -> Iterator[StandIn]:
     made.server.server_close()
 
 
-@pytest.fixture(autouse=True)
-def lonely(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
-    """Nobody is signed in on this machine, and nothing leads off it."""
-    for name in [*KEY_VARIABLES, *(name for name in os.environ if name.startswith(("AZURE_", "GOOGLE_", "GCE_", "IDENTITY_")))]:
-        monkeypatch.delenv(name, raising=False)
-    for name in ("HOME", "USERPROFILE", "APPDATA", "CLOUDSDK_CONFIG", "AZURE_CONFIG_DIR", "XDG_DATA_HOME"):
-        monkeypatch.setenv(name, str(tmp_path / "home"))
-    monkeypatch.setenv("NO_PROXY", "*")
-    monkeypatch.setenv("AZURE_TOKEN_CREDENTIALS", "environmentcredential")
-    monkeypatch.setattr("google.auth.compute_engine._metadata._NO_GCE_CHECK", True)
-    monkeypatch.setattr("toolglot.engine.signin.environment._hidden_keys", {})
-    before = keyring.get_keyring()
-    keyring.set_keyring(null.Keyring())
-    _forget_sign_ins()
-    yield
-    _forget_sign_ins()
-    keyring.set_keyring(before)
-
-
-def _forget_sign_ins() -> None:
-    auth._sign_in.cache_clear()  # pyright: ignore[reportPrivateUsage]
+pytestmark = pytest.mark.usefixtures("nobody_signed_in")
 
 
 def headers(provider: str, key: SignIn | None = None) -> dict[str, str]:
@@ -165,19 +141,22 @@ def refused(make: Callable[[], object], *words: str) -> str:
     return said
 
 
-def bearers(asked: list[Asked]) -> list[str]:
-    return [one.headers["authorization"].removeprefix("Bearer ") for one in asked]
+def bearers(requests: list[Received]) -> list[str]:
+    return [received.headers["authorization"].removeprefix("Bearer ") for received in requests]
 
 
-class Fetches:
-    """A source of numbered tokens that live for a while."""
+class Fetches(CachedSignIn):
+    """Numbered tokens that live for a while."""
 
     def __init__(self, life: float | None = 3600.0) -> None:
+        super().__init__(lambda: self.now)
         self.now, self.life, self.count = 1000.0, life, 0
         self.gate: asyncio.Event | None = None
-        self.cache = TokenCache(self.fetch, lambda: self.now)
+        self.failures: list[Exception] = []
 
     async def fetch(self) -> Token:
+        if self.failures:
+            raise self.failures.pop()
         self.count += 1
         number = self.count
         if self.gate is not None:
@@ -185,16 +164,18 @@ class Fetches:
         return Token(f"token-{number}", None if self.life is None else self.now + self.life)
 
     def get(self, *, fresh: bool = False) -> str:
-        return asyncio.run(self.cache.get(fresh=fresh)).text
+        return asyncio.run(self.token(fresh=fresh)).text
 
 
-class TestTokensAreKept:
+class TestTokenCache:
     @pytest.mark.parametrize(
         ("life", "good", "stale"),
         [(3600.0, 3479.0, 3481.0), (100.0, 49.0, 51.0), (None, 1e9, None)],
         ids=["long", "short", "endless"],
     )
-    def test_until_shortly_before_their_end(self, life: float | None, good: float, stale: float | None) -> None:
+    def test_tokens_are_kept_until_shortly_before_they_expire(
+        self, life: float | None, good: float, stale: float | None
+    ) -> None:
         fetches = Fetches(life)
         assert fetches.get() == "token-1"
         fetches.now = 1000.0 + good
@@ -203,20 +184,20 @@ class TestTokensAreKept:
             fetches.now = 1000.0 + stale
             assert fetches.get() == "token-2"
 
-    def test_until_one_is_refused(self) -> None:
+    def test_a_refused_token_is_replaced(self) -> None:
         fetches = Fetches()
         assert [fetches.get(), fetches.get(fresh=True), fetches.get()] == ["token-1", "token-2", "token-2"]
 
-    def test_one_that_is_over_when_it_comes_is_not_kept(self) -> None:
+    def test_an_expired_token_is_not_kept(self) -> None:
         fetches = Fetches(-10.0)
         assert [fetches.get(), fetches.get()] == ["token-1", "token-2"]
 
-    def test_all_who_ask_at_once_share_one_fetch(self) -> None:
+    def test_concurrent_callers_share_one_fetch(self) -> None:
         fetches = Fetches()
 
         async def main() -> set[str]:
             fetches.gate = asyncio.Event()
-            tasks = [asyncio.create_task(fetches.cache.get(fresh=number % 2 == 0)) for number in range(50)]
+            tasks = [asyncio.create_task(fetches.token(fresh=number % 2 == 0)) for number in range(50)]
             await asyncio.sleep(0)
             fetches.gate.set()
             return {token.text for token in await asyncio.gather(*tasks)}
@@ -224,12 +205,12 @@ class TestTokensAreKept:
         assert asyncio.run(main()) == {"token-1"}
         assert fetches.count == 1
 
-    def test_one_who_leaves_does_not_end_it_for_the_others(self) -> None:
+    def test_cancelling_one_caller_does_not_cancel_the_fetch(self) -> None:
         fetches = Fetches()
 
         async def main() -> str:
             fetches.gate = asyncio.Event()
-            first, second = (asyncio.create_task(fetches.cache.get(fresh=False)) for _ in range(2))
+            first, second = (asyncio.create_task(fetches.token(fresh=False)) for _ in range(2))
             await asyncio.sleep(0)
             first.cancel()
             with suppress(asyncio.CancelledError):
@@ -240,26 +221,20 @@ class TestTokensAreKept:
         assert asyncio.run(main()) == "token-1"
 
     def test_a_failure_is_not_kept(self) -> None:
-        fails = [AuthenticationFailed("not now"), None]
-
-        async def fetch() -> Token:
-            if error := fails.pop(0):
-                raise error
-            return Token("token-1")
-
-        cache = TokenCache(fetch)
+        fetches = Fetches()
+        fetches.failures = [AuthenticationFailed("not now")]
         with pytest.raises(AuthenticationFailed, match="not now"):
-            asyncio.run(cache.get(fresh=False))
-        assert asyncio.run(cache.get(fresh=False)).text == "token-1"
+            fetches.get()
+        assert fetches.get() == "token-1"
 
-    def test_and_not_shown(self) -> None:
+    def test_no_repr_shows_a_secret(self) -> None:
         assert "secret" not in repr(Token("secret-token", 1.0, "https://host", {"x": "secret"}))
         assert "secret" not in repr(Login("secret-token"))
         assert "secret" not in repr(DeviceCode("secret-device", "secret-user", "https://host"))
 
 
 class Numbered:
-    """A sign-in that counts how it was asked."""
+    """A sign-in that counts how it was received."""
 
     def __init__(self) -> None:
         self.fresh: list[bool] = []
@@ -269,72 +244,68 @@ class Numbered:
         return Token(f"token-{1 + sum(self.fresh)}", headers={"x-extra": "1"})
 
 
-class TestASignInOfTheCallers:
+class TestCustomSignIn:
     def test_is_a_key(self) -> None:
         assert headers("anthropic", Numbered()) == {"authorization": "Bearer token-1", "x-extra": "1"}
 
-    def test_is_asked_for_a_fresh_token_once_after_a_401(self, server: StandIn) -> None:
-        server.says["/v1/chat/completions"] = in_turn((401, {"error": {"message": "expired"}}), (200, CHAT), (200, CHAT))
+    def test_is_asked_for_a_fresh_token_once_after_a_401(self, server: VendorServer) -> None:
+        server.answers["/v1/chat/completions"] = in_turn((401, {"error": {"message": "expired"}}), (200, CHAT), (200, CHAT))
         sign_in = Numbered()
         ask("compatible:m", 2, base_url=f"{server.url}/v1", key=sign_in)
-        assert bearers(server.asked) == ["token-1", "token-2", "token-2"]
+        assert bearers(server.requests) == ["token-1", "token-2", "token-2"]
         assert sign_in.fresh == [False, False, True, False]
 
-    def test_two_refusals_are_final(self, server: StandIn) -> None:
-        server.says["/v1/chat/completions"] = (401, {"error": {"message": "expired token-1 token-2"}})
+    def test_two_refusals_are_final(self, server: VendorServer) -> None:
+        server.answers["/v1/chat/completions"] = (401, {"error": {"message": "expired token-1 token-2"}})
         said = refused(lambda: ask("compatible:m", base_url=f"{server.url}/v1", key=Numbered()), "expired")
-        assert len(server.asked) == 2
+        assert len(server.requests) == 2
         assert "token-2" not in said
 
-    async def test_many_refusals_at_once_take_one_fetch(self, server: StandIn) -> None:
+    async def test_many_refusals_at_once_take_one_fetch(self, server: VendorServer) -> None:
         fetches = Fetches()
 
-        class Shared:
-            async def token(self, *, fresh: bool) -> Token:
-                return await fetches.cache.get(fresh=fresh)
+        def answer(received: Received) -> tuple[int, Any]:
+            return (401, {"error": {"message": "expired"}}) if "token-1" in received.headers["authorization"] else (200, CHAT)
 
-        def say(asked: Asked) -> tuple[int, Any]:
-            return (401, {"error": {"message": "expired"}}) if "token-1" in asked.headers["authorization"] else (200, CHAT)
-
-        server.says["/v1/chat/completions"] = say
-        engine = create_engine("compatible:m", base_url=f"{server.url}/v1", key=Shared())
+        server.answers["/v1/chat/completions"] = answer
+        engine = create_engine("compatible:m", base_url=f"{server.url}/v1", key=fetches)
         await asyncio.gather(*(engine.ask(Request("m", [user("hello")])) for _ in range(10)))
         assert fetches.count == 2
-        assert len(server.asked) == 20
+        assert len(server.requests) == 20
 
 
 class TestEntra:
     @pytest.fixture(autouse=True)
-    def managed_identity(self, monkeypatch: pytest.MonkeyPatch, server: StandIn) -> None:
+    def managed_identity(self, monkeypatch: pytest.MonkeyPatch, server: VendorServer) -> None:
         """As in App Service: the machine has an account, and a place to ask for its tokens."""
         monkeypatch.setenv("AZURE_TOKEN_CREDENTIALS", "managedidentitycredential")
         monkeypatch.setenv("IDENTITY_ENDPOINT", f"{server.url}/msi/token")
         monkeypatch.setenv("IDENTITY_HEADER", "msi-secret")
         numbers = iter(range(1, 100))
-        server.says["/msi/token"] = lambda _: (
+        server.answers["/msi/token"] = lambda _: (
             200,
             {"access_token": f"entra-{next(numbers)}", "expires_on": "4102444800", "resource": "r", "token_type": "Bearer"},
         )
 
     @pytest.mark.parametrize("provider", ["azure-chat", "azure-dated-responses"])
-    def test_a_token_is_a_bearer(self, provider: str, server: StandIn) -> None:
+    def test_a_token_is_a_bearer(self, provider: str, server: VendorServer) -> None:
         assert headers(provider) == {"authorization": "Bearer entra-1"}
-        asked = server.asked[0]
-        assert asked.headers["x-identity-header"] == "msi-secret"
-        assert parse_qs(urlsplit(asked.path).query)["resource"] == ["https://cognitiveservices.azure.com"]
+        received = server.requests[0]
+        assert received.headers["x-identity-header"] == "msi-secret"
+        assert parse_qs(urlsplit(received.path).query)["resource"] == ["https://cognitiveservices.azure.com"]
 
-    def test_all_engines_share_a_token(self, server: StandIn) -> None:
+    def test_all_engines_share_a_token(self, server: VendorServer) -> None:
         assert headers("azure-chat") == headers("azure-responses")
-        assert len(server.asked) == 1
+        assert len(server.requests) == 1
 
-    def test_a_refused_token_is_fetched_anew_once(self, server: StandIn) -> None:
+    def test_a_refused_token_is_fetched_anew_once(self, server: VendorServer) -> None:
         path = "/openai/v1/chat/completions"
-        server.says[path] = in_turn((401, {"error": {"code": "401", "message": "Access denied"}}), (200, CHAT))
+        server.answers[path] = in_turn((401, {"error": {"code": "401", "message": "Access denied"}}), (200, CHAT))
         assert ask("azure-chat:gpt-4o", base_url=server.url)[0].reply.text == "hi"
-        assert bearers(server.to(path)) == ["entra-1", "entra-2"]
+        assert bearers(server.requests_to(path)) == ["entra-1", "entra-2"]
 
-    def test_a_refused_identity_is_one_sentence(self, server: StandIn) -> None:
-        server.says["/msi/token"] = (400, {"error": "invalid_request", "error_description": "no such identity"})
+    def test_a_refused_identity_is_one_sentence(self, server: VendorServer) -> None:
+        server.answers["/msi/token"] = (400, {"error": "invalid_request", "error_description": "no such identity"})
         refused(lambda: headers("azure-chat"), "az login")
 
     def test_nobody_is_signed_in(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -349,7 +320,7 @@ class TestEntra:
         ("variables", "kind", "given"),
         [
             (
-                {"AZURE_TENANT_ID": "t", "AZURE_CLIENT_ID": "c", "AZURE_CLIENT_SECRET": "hide-me-1"},
+                SERVICE_PRINCIPAL,
                 "ClientSecretCredential",
                 {"tenant_id": "t", "client_id": "c", "client_secret": "hide-me-1"},
             ),
@@ -390,32 +361,27 @@ class TestEntra:
                 return SimpleNamespace(token=f"for {scope}", expires_on=5)
 
         monkeypatch.setitem(sys.modules, "azure.identity", SimpleNamespace(**{kind: Credential}))
-        token = asyncio.run(EntraSignIn(scope="s").token(fresh=False))
-        assert (token.text, token.expires_at) == ("for s", 5.0)
+        token = asyncio.run(EntraSignIn().token(fresh=False))
+        assert (token.text, token.expires_at) == (f"for {SCOPE}", 5.0)
         assert seen == [(given, False)]
 
     def test_the_real_package_takes_what_is_handed_over(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """A secret with a tenant that cannot be is refused before anything is sent."""
         monkeypatch.delenv("AZURE_TOKEN_CREDENTIALS")
-        for name, value in {
-            "AZURE_TENANT_ID": "not a tenant!",
-            "AZURE_CLIENT_ID": "c",
-            "AZURE_CLIENT_SECRET": "hide-me-1",
-        }.items():
+        for name, value in {**SERVICE_PRINCIPAL, "AZURE_TENANT_ID": "not a tenant!"}.items():
             monkeypatch.setenv(name, value)
         hide_environment()
         assert "hide-me-1" not in refused(lambda: headers("azure-chat"), "Entra returned no token", "tenant")
 
-    def test_where_it_would_come_from(self, monkeypatch: pytest.MonkeyPatch, server: StandIn, tmp_path: Path) -> None:
+    def test_describe_origin(self, monkeypatch: pytest.MonkeyPatch, server: VendorServer, tmp_path: Path) -> None:
         assert EntraSignIn().describe_origin() == "Entra sign-in"
         monkeypatch.delenv("IDENTITY_ENDPOINT")
-        monkeypatch.setattr("toolglot.engine.signin.entra._LOGIN_DIRECTORIES", ("~/.azure",))
         assert EntraSignIn().describe_origin() is None
         (tmp_path / "home").mkdir()
         assert EntraSignIn().describe_origin() == "Entra sign-in"
         monkeypatch.setitem(sys.modules, "azure.identity", None)
         assert EntraSignIn().describe_origin() is None
-        assert server.asked == []
+        assert server.requests == []
 
 
 @pytest.fixture(scope="module")
@@ -432,10 +398,10 @@ class TestGoogle:
     VERTEX = "/v1/projects/p/locations/global/publishers/google/models/gemini-3-pro:generateContent"
 
     @pytest.fixture
-    def account(self, private_key: str, server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    def account(self, private_key: str, server: VendorServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         """A service account's key file."""
         numbers = iter(range(1, 100))
-        server.says["/token"] = lambda _: (200, {"access_token": f"google-{next(numbers)}", "expires_in": 3600})
+        server.answers["/token"] = lambda _: (200, {"access_token": f"google-{next(numbers)}", "expires_in": 3600})
         file = tmp_path / "account.json"
         key = {
             "type": "service_account",
@@ -451,31 +417,33 @@ class TestGoogle:
         return file
 
     @pytest.mark.usefixtures("account")
-    def test_a_key_file_gives_tokens(self, server: StandIn) -> None:
+    def test_a_key_file_gives_tokens(self, server: VendorServer) -> None:
         assert headers("vertex") == {"authorization": "Bearer google-1"}
-        assert "jwt-bearer" in server.asked[0].body
+        assert "jwt-bearer" in server.requests[0].body
 
     @pytest.mark.usefixtures("account")
-    def test_who_pays_is_said(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_the_quota_project_is_sent(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("GOOGLE_CLOUD_QUOTA_PROJECT", "payer")
         assert headers("vertex") == {"authorization": "Bearer google-1", "x-goog-user-project": "payer"}
 
     @pytest.mark.usefixtures("account")
-    def test_a_token_is_kept_and_renewed_once_when_it_is_refused(self, server: StandIn) -> None:
-        server.says[self.VERTEX] = in_turn((200, GEMINI), (401, {"error": {"code": 401, "message": "expired"}}), (200, GEMINI))
+    def test_a_token_is_kept_and_renewed_once_when_it_is_refused(self, server: VendorServer) -> None:
+        server.answers[self.VERTEX] = in_turn(
+            (200, GEMINI), (401, {"error": {"code": 401, "message": "expired"}}), (200, GEMINI)
+        )
         ask("vertex:gemini-3-pro", 2, base_url=server.url, project="p")
-        assert bearers(server.to(self.VERTEX)) == ["google-1", "google-1", "google-2"]
+        assert bearers(server.requests_to(self.VERTEX)) == ["google-1", "google-1", "google-2"]
 
     @pytest.mark.usefixtures("account")
-    def test_its_end_is_known(self) -> None:
+    def test_expiry(self) -> None:
         from time import time
 
         token = asyncio.run(AdcSignIn().token(fresh=False))
         assert token.expires_at == pytest.approx(time() + 3600, abs=60)
 
     @pytest.mark.usefixtures("account")
-    def test_a_refused_account_is_one_sentence(self, server: StandIn) -> None:
-        server.says["/token"] = (400, {"error": "invalid_grant", "error_description": "Invalid JWT Signature."})
+    def test_a_refused_account_is_one_sentence(self, server: VendorServer) -> None:
+        server.answers["/token"] = (400, {"error": "invalid_grant", "error_description": "Invalid JWT Signature."})
         refused(lambda: headers("vertex"), "Google refused", "gcloud auth application-default login")
 
     def test_nobody_answers(self, account: Path) -> None:
@@ -486,14 +454,14 @@ class TestGoogle:
             headers("vertex")
 
     @pytest.mark.parametrize("text", ["", "{", '{"type": "service_account"}', '{"type": "odd"}', None])
-    def test_a_key_file_that_is_none(self, text: str | None, account: Path) -> None:
+    def test_an_invalid_key_file(self, text: str | None, account: Path) -> None:
         if text is None:
             account.unlink()
         else:
             account.write_text(text)
         refused(lambda: headers("vertex"), "GOOGLE_APPLICATION_CREDENTIALS", str(account))
 
-    def test_the_machine_has_an_account(self, server: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_the_machine_has_an_account(self, server: VendorServer, monkeypatch: pytest.MonkeyPatch) -> None:
         """As on Compute Engine. The package reads its variables when it is imported, so the places are set."""
         host = server.url.removeprefix("http://")
         monkeypatch.setattr("google.auth.compute_engine._metadata._NO_GCE_CHECK", False)
@@ -501,7 +469,7 @@ class TestGoogle:
         monkeypatch.setenv("GCE_METADATA_HOST", host)
         monkeypatch.setenv("GCE_METADATA_IP", host)
         accounts = "/computeMetadata/v1/instance/service-accounts"
-        server.says |= {
+        server.answers |= {
             "/": (200, {}),
             "/computeMetadata/v1/project/project-id": (200, "p"),
             "/computeMetadata/v1/universe/universe-domain": (200, "googleapis.com"),
@@ -510,21 +478,13 @@ class TestGoogle:
             f"{accounts}/robot@p/token": (200, {"access_token": "machine-1", "expires_in": 3600, "token_type": "Bearer"}),
         }
         assert AdcSignIn().describe_origin() == "Google sign-in (this machine's account)"
-        assert server.asked == []
+        assert server.requests == []
         assert headers("vertex")["authorization"] == "Bearer machine-1"
 
     def test_nobody_is_signed_in(self, caplog: pytest.LogCaptureFixture) -> None:
-        words = (
-            "Vertex",
-            "GOOGLE_ACCESS_TOKEN",
-            "key=",
-            "gcloud auth application-default login",
-            "GOOGLE_APPLICATION_CREDENTIALS",
-        )
-        refused(lambda: headers("vertex"), *words)
-        assert [
-            record for record in caplog.records if record.levelno >= logging.WARNING and record.name.startswith("toolglot")
-        ] == []
+        words = ("Vertex", "GOOGLE_ACCESS_TOKEN", "key=", "gcloud auth application-default login")
+        refused(lambda: headers("vertex"), *words, "GOOGLE_APPLICATION_CREDENTIALS")
+        assert [record for record in caplog.records if record.name.startswith("toolglot")] == []
 
     @pytest.mark.parametrize("package", ["google.auth", "requests"])
     def test_a_package_is_missing(self, package: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -534,12 +494,11 @@ class TestGoogle:
         refused(lambda: headers("vertex"), "GOOGLE_ACCESS_TOKEN", "pip install 'toolglot[vertex]'", "gcloud")
         assert AdcSignIn().describe_origin() is None
 
-    def test_where_it_would_come_from(self, account: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_describe_origin(self, account: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert AdcSignIn().describe_origin() == "Google sign-in (GOOGLE_APPLICATION_CREDENTIALS)"
         account.unlink()
         assert AdcSignIn().describe_origin() is None
         monkeypatch.delenv("GOOGLE_APPLICATION_CREDENTIALS")
-        monkeypatch.setattr("toolglot.engine.signin.adc._PRODUCT_NAME_FILE", tmp_path / "absent")
         assert AdcSignIn().describe_origin() is None
         (tmp_path / "home").mkdir()
         (tmp_path / "home" / "application_default_credentials.json").write_text("{}")
@@ -550,39 +509,39 @@ class TestCopilot:
     PATH = "/copilot_internal/v2/token"
 
     @pytest.fixture
-    def github(self, server: StandIn) -> StandIn:
+    def github(self, server: VendorServer) -> VendorServer:
         numbers = iter(range(1, 100))
-        server.says[self.PATH] = lambda _: (
+        server.answers[self.PATH] = lambda _: (
             200,
             {"token": f"tid={next(numbers)}", "expires_at": 1, "refresh_in": 1500, "endpoints": {"api": f"{server.url}/far"}},
         )
-        server.says["/far/chat/completions"] = (200, CHAT)
+        server.answers["/far/chat/completions"] = (200, CHAT)
         return server
 
-    def sign_in(self, server: StandIn, **options: Any) -> CopilotSignIn:
+    def sign_in(self, server: VendorServer, **options: Any) -> CopilotSignIn:
         return CopilotSignIn(Login(LOGIN, server.url), **options)
 
-    def test_a_login_is_exchanged_and_the_token_is_used_where_it_is_good(self, github: StandIn) -> None:
+    def test_a_login_is_exchanged_and_the_token_is_used_where_it_is_good(self, github: VendorServer) -> None:
         ask("copilot:gpt-4o", 3, key=self.sign_in(github))
-        (exchange,) = github.to(self.PATH)
+        (exchange,) = github.requests_to(self.PATH)
         assert (exchange.method, exchange.headers["authorization"]) == ("GET", f"token {LOGIN}")
-        assert bearers(github.to("/far/chat/completions")) == ["tid=1"] * 3
+        assert bearers(github.requests_to("/far/chat/completions")) == ["tid=1"] * 3
 
-    def test_another_address_that_was_asked_for_counts(self, github: StandIn) -> None:
-        github.says["/near/chat/completions"] = (200, CHAT)
+    def test_another_address_that_was_asked_for_counts(self, github: VendorServer) -> None:
+        github.answers["/near/chat/completions"] = (200, CHAT)
         ask("copilot:gpt-4o", key=self.sign_in(github), base_url=f"{github.url}/near")
-        assert [urlsplit(asked.path).path for asked in github.asked] == [self.PATH, "/near/chat/completions"]
+        assert [urlsplit(received.path).path for received in github.requests] == [self.PATH, "/near/chat/completions"]
 
-    def test_a_refused_token_is_exchanged_anew_once(self, github: StandIn) -> None:
-        github.says["/far/chat/completions"] = in_turn((401, "unauthorized: token expired"), (200, CHAT))
+    def test_a_refused_token_is_exchanged_anew_once(self, github: VendorServer) -> None:
+        github.answers["/far/chat/completions"] = in_turn((401, "unauthorized: token expired"), (200, CHAT))
         assert ask("copilot:gpt-4o", key=self.sign_in(github))[0].reply.text == "hi"
-        assert bearers(github.to("/far/chat/completions")) == ["tid=1", "tid=2"]
-        github.says["/far/chat/completions"] = (401, "unauthorized: token expired")
-        before = len(github.to(self.PATH))
+        assert bearers(github.requests_to("/far/chat/completions")) == ["tid=1", "tid=2"]
+        github.answers["/far/chat/completions"] = (401, "unauthorized: token expired")
+        before = len(github.requests_to(self.PATH))
         refused(lambda: ask("copilot:gpt-4o", key=self.sign_in(github)), "expired")
-        assert len(github.to(self.PATH)) == before + 2
+        assert len(github.requests_to(self.PATH)) == before + 2
 
-    def test_it_is_exchanged_again_when_it_is_old(self, github: StandIn) -> None:
+    def test_it_is_exchanged_again_when_it_is_old(self, github: VendorServer) -> None:
         now = 1000.0
         sign_in = self.sign_in(github, clock=lambda: now)
         assert asyncio.run(sign_in.token(fresh=False)).text == "tid=1"
@@ -592,23 +551,23 @@ class TestCopilot:
         assert asyncio.run(sign_in.token(fresh=False)).text == "tid=2"
 
     @pytest.mark.parametrize("status", [401, 403, 404])
-    def test_a_login_that_is_not_taken(self, status: int, github: StandIn) -> None:
-        github.says[self.PATH] = (status, {"message": f"Bad credentials {LOGIN}"})
+    def test_a_refused_login(self, status: int, github: VendorServer) -> None:
+        github.answers[self.PATH] = (status, {"message": f"Bad credentials {LOGIN}"})
         said = refused(lambda: ask("copilot:gpt-4o", key=self.sign_in(github)), "run `toolglot login copilot`")
         assert LOGIN not in said
-        assert len(github.asked) == 1
+        assert len(github.requests) == 1
 
-    def test_a_failure_of_github_is_tried_again_and_shows_no_login(self, github: StandIn) -> None:
-        good, bad = github.says[self.PATH], (500, {"message": f"failed for {LOGIN}"})
-        github.says[self.PATH] = in_turn(bad, good)
+    def test_a_failure_of_github_is_tried_again_and_shows_no_login(self, github: VendorServer) -> None:
+        good, bad = github.answers[self.PATH], (500, {"message": f"failed for {LOGIN}"})
+        github.answers[self.PATH] = in_turn(bad, good)
         assert ask("copilot:gpt-4o", key=self.sign_in(github))[0].retries == 1
-        github.says[self.PATH] = bad
+        github.answers[self.PATH] = bad
         with pytest.raises(ServerFailed) as caught:
             ask("copilot:gpt-4o", key=self.sign_in(github))
         assert LOGIN not in str(caught.value) + repr(vars(caught.value))
 
-    def test_a_login_that_does_not_look_like_one_is_not_shown_either(self, github: StandIn) -> None:
-        github.says[self.PATH] = (500, {"message": "failed for plain-login-1"})
+    def test_a_login_that_does_not_look_like_one_is_not_shown_either(self, github: VendorServer) -> None:
+        github.answers[self.PATH] = (500, {"message": "failed for plain-login-1"})
         with pytest.raises(ServerFailed, match="failed for") as caught:
             asyncio.run(copilot.exchange_login(Login("plain-login-1", github.url)))
         assert caught.value.status == 500
@@ -617,20 +576,19 @@ class TestCopilot:
     @pytest.mark.parametrize(("answer", "words"), [
         ({"token": ""}, "no token"),
         ({"endpoints": {}}, "no token"),
-        ("<html>", "not JSON"),
+        ("<html>", "cannot be read"),
+        ({"token": "t", "endpoints": {"api": 5}}, "cannot be read"),
         ({"token": "t", "endpoints": {"api": "http://api.example.com"}}, "not https"),
         ({"token": "t", "endpoints": {"api": "ftp://127.0.0.1"}}, "not https"),
         ({"token": "t", "endpoints": {"api": "http://["}}, "not https"),
-    ], ids=["empty", "absent", "a page", "plain", "odd", "broken"])  # fmt: skip
-    def test_answers_that_are_no_good(self, answer: Any, words: str, github: StandIn) -> None:
-        github.says[self.PATH] = (200, answer)
+    ], ids=["empty", "absent", "a page", "a number", "plain", "odd", "broken"])  # fmt: skip
+    def test_invalid_answers(self, answer: Any, words: str, github: VendorServer) -> None:
+        github.answers[self.PATH] = (200, answer)
         refused(lambda: headers("copilot", self.sign_in(github)), words)
 
-    @pytest.mark.parametrize(
-        "answer", [{"token": "t"}, {"token": "t", "endpoints": None}, {"token": "t", "endpoints": {"api": 5}}]
-    )
-    def test_answers_that_name_no_place(self, answer: Any, github: StandIn) -> None:
-        github.says[self.PATH] = (200, answer)
+    @pytest.mark.parametrize("answer", [{"token": "t"}, {"token": "t", "endpoints": None}, {"token": "t", "endpoints": {}}])
+    def test_answers_without_an_address(self, answer: Any, github: VendorServer) -> None:
+        github.answers[self.PATH] = (200, answer)
         token = asyncio.run(self.sign_in(github).token(fresh=False))
         assert (token.text, token.base_url, token.expires_at) == ("t", "", None)
 
@@ -654,7 +612,7 @@ class TestCopilot:
             monkeypatch.setenv(name, LOGIN)
         refused(lambda: headers("copilot"), "GitHub Copilot", "GITHUB_COPILOT_API_KEY", "key=", "run `toolglot login copilot`")
 
-    def test_a_login_in_a_file_is_its_owners_only(self, github: StandIn) -> None:
+    def test_a_login_in_a_file_is_its_owners_only(self, github: VendorServer) -> None:
         place = copilot.store_login(Login(LOGIN, github.url))
         assert Path(place) == copilot.login_file()
         if os.name == "posix":
@@ -674,23 +632,23 @@ class TestCopilot:
         ("two words", None),
         ("[]", None),
     ])  # fmt: skip
-    def test_what_may_stand_in_the_file(self, text: str, found: Login | None) -> None:
+    def test_login_file_formats(self, text: str, found: Login | None) -> None:
         file = copilot.login_file()
         file.parent.mkdir(parents=True)
         file.write_text(text)
         kept = copilot.find_login()
         assert (kept[0] if kept else None) == found
 
-    def test_a_folder_that_cannot_be_written(self, tmp_path: Path) -> None:
+    def test_a_directory_that_cannot_be_written(self, tmp_path: Path) -> None:
         (tmp_path / "home").write_text("a file")
-        refused(lambda: copilot.store_login(Login(LOGIN)), "cannot store the login", "copilot.json")
+        refused(lambda: copilot.store_login(Login(LOGIN)), "cannot create the directory", "home")
 
 
 class TestDeviceFlow:
     CODE = DeviceCode("device-1", "ABCD-1234", "https://github.com/login/device", 60.0, 5.0)
     POLL = "/login/oauth/access_token"
 
-    def finish(self, server: StandIn, code: DeviceCode = CODE) -> tuple[Login, list[float]]:
+    def finish(self, server: VendorServer, code: DeviceCode = CODE) -> tuple[Login, list[float]]:
         self.pauses: list[float] = []
 
         async def sleep(seconds: float) -> None:
@@ -699,33 +657,24 @@ class TestDeviceFlow:
         login = asyncio.run(copilot.wait_for_login(code, GitHub(server.url, "https://api.x"), sleep=sleep))
         return login, self.pauses
 
-    def test_it_begins(self, server: StandIn) -> None:
-        said = {
-            "device_code": "d",
-            "user_code": "U-1",
-            "verification_uri": "https://x/device",
-            "expires_in": 899,
-            "interval": 7,
-        }
-        server.says["/login/device/code"] = (200, said)
+    def test_start(self, server: VendorServer) -> None:
+        answer = {"device_code": "d", "user_code": "U-1", "verification_uri": "https://x", "expires_in": 899, "interval": "7"}
+        server.answers["/login/device/code"] = (200, answer)
         code = asyncio.run(copilot.request_device_code(GitHub(server.url)))
         assert (code.user_code, code.expires_in, code.interval) == ("U-1", 899.0, 7.0)
-        assert parse_qs(server.asked[0].body) == {"client_id": ["Iv1.b507a08c87ecfe98"], "scope": ["read:user"]}
+        assert parse_qs(server.requests[0].body) == {"client_id": ["Iv1.b507a08c87ecfe98"], "scope": ["read:user"]}
 
     @pytest.mark.parametrize("said", [{"error": "unauthorized_client"}, {"device_code": 5}, {}])
-    def test_it_does_not_begin(self, said: Any, server: StandIn) -> None:
-        server.says["/login/device/code"] = (200, said)
-        refused(
-            lambda: asyncio.run(copilot.request_device_code(GitHub(server.url))),
-            "did not start",
-            said.get("error", "no reason"),
-        )
+    def test_failure_to_start(self, said: Any, server: VendorServer) -> None:
+        server.answers["/login/device/code"] = (200, said)
+        start = copilot.request_device_code(GitHub(server.url))
+        refused(lambda: asyncio.run(start), "did not start", said.get("error", "no reason"))
 
-    def test_it_waits_as_it_is_told(self, server: StandIn) -> None:
+    def test_polling_interval(self, server: VendorServer) -> None:
         pending, slower = (200, {"error": "authorization_pending"}), (200, {"error": "slow_down", "interval": 10})
-        server.says[self.POLL] = in_turn(pending, slower, pending, (200, {"access_token": LOGIN, "token_type": "bearer"}))
+        server.answers[self.POLL] = in_turn(pending, slower, pending, (200, {"access_token": LOGIN, "token_type": "bearer"}))
         assert self.finish(server) == (Login(LOGIN, "https://api.x"), [5.0, 5.0, 10.0, 10.0])
-        form = parse_qs(server.asked[0].body)
+        form = parse_qs(server.requests[0].body)
         assert form["device_code"] == ["device-1"]
         assert form["grant_type"] == ["urn:ietf:params:oauth:grant-type:device_code"]
 
@@ -735,18 +684,18 @@ class TestDeviceFlow:
         ("incorrect_device_code", "incorrect_device_code"),
         ("odd <b> error", "no reason given"),
     ])  # fmt: skip
-    def test_it_ends_without_a_login(self, error: str, words: str, server: StandIn) -> None:
-        server.says[self.POLL] = (200, {"error": error})
+    def test_failure(self, error: str, words: str, server: VendorServer) -> None:
+        server.answers[self.POLL] = (200, {"error": error})
         refused(lambda: self.finish(server), words, "toolglot login copilot")
-        assert len(server.asked) == 1
+        assert len(server.requests) == 1
 
-    def test_it_does_not_wait_for_ever(self, server: StandIn) -> None:
-        server.says[self.POLL] = (200, {"error": "authorization_pending"})
+    def test_the_code_expires(self, server: VendorServer) -> None:
+        server.answers[self.POLL] = (200, {"error": "authorization_pending"})
         refused(lambda: self.finish(server), "not entered in time")
         assert sum(self.pauses) == 60.0
 
-    def test_the_network_may_come_and_go(self) -> None:
-        nobody = StandIn()
+    def test_network_errors_are_retried(self) -> None:
+        nobody = VendorServer()
         nobody.server.server_close()
         refused(lambda: self.finish(nobody), "not entered in time")
 
@@ -755,17 +704,17 @@ class TestDeviceFlow:
         ("github.com", GitHub()),
         ("company.ghe.com", GitHub("https://company.ghe.com", "https://api.company.ghe.com")),
     ])  # fmt: skip
-    def test_the_github_of_a_company(self, host: str | None, found: GitHub) -> None:
+    def test_enterprise_host(self, host: str | None, found: GitHub) -> None:
         assert GitHub.for_host(host) == found
 
     @pytest.mark.parametrize("host", ["", "https://x.com", "x.com/path", "x.com:80", "a..b", "x@y.com", "ü.com"])
-    def test_what_is_no_host(self, host: str) -> None:
+    def test_invalid_host(self, host: str) -> None:
         with pytest.raises(UsageError, match="not a host"):
             GitHub.for_host(host)
 
 
 class TestHiddenVariables:
-    def test_nobody_but_the_key_source_sees_them(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_only_the_key_source_sees_them(self, monkeypatch: pytest.MonkeyPatch) -> None:
         secrets = {name: f"hide-me-{number}" for number, name in enumerate(sorted(KEY_VARIABLES | {"MY_KEY"}))}
         for name, value in secrets.items():
             monkeypatch.setenv(name, value)
@@ -782,18 +731,15 @@ class TestHiddenVariables:
         assert secret_values() >= set(secrets.values())
         assert headers("anthropic") == {"x-api-key": secrets["ANTHROPIC_API_KEY"]}
 
-    def test_what_is_set_later_counts(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_variable_that_is_set_later_counts(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("XAI_API_KEY", "first-key")
+        headers("xai")
+        assert os.environ["XAI_API_KEY"] == "first-key"  # the library hides nothing by itself
         hide_environment()
         assert read_key_variable("XAI_API_KEY") == "first-key"
         monkeypatch.setenv("XAI_API_KEY", " second-key ")
         assert read_key_variable("XAI_API_KEY") == "second-key"
 
-    def test_the_library_hides_nothing_by_itself(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv("XAI_API_KEY", "first-key")
-        headers("xai")
-        assert os.environ["XAI_API_KEY"] == "first-key"
-
-    def test_tokens_in_use_are_known_to_be_secret(self) -> None:
+    def test_tokens_in_use_are_secrets(self) -> None:
         headers("anthropic", Numbered())
         assert "token-1" in secret_values()

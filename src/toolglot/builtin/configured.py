@@ -7,10 +7,10 @@ from toolglot.builtin.shell import ShellOptions
 from toolglot.builtin.tool_state import AskUser
 from toolglot.builtin.tools import BuiltinOptions, Builtins, builtins
 from toolglot.builtin.web.config import WebConfig
-from toolglot.config.paths import config_file, data_directory, ensure_private_directory, state_directory
 from toolglot.config.settings import Settings
 from toolglot.engine.signin.environment import read_key_variable
 from toolglot.tools.tool import Tool
+from toolglot.user_dirs import config_file, data_directory, ensure_private_directory, state_directory
 
 __all__ = ["configured_builtins"]
 

@@ -8,10 +8,10 @@ from typing import Any, cast
 from toolglot.cli.printer import Printer
 from toolglot.cli.sanitize import escape_invisible, shorten
 from toolglot.config.layers import DEFAULT, Configuration, SettingValue, WithheldSetting, find_project_file
-from toolglot.config.paths import config_file, data_directory, state_directory
 from toolglot.config.trust import trust_file
 from toolglot.jsontext import dumps, dumps_text
 from toolglot.redact import REDACTED, redact
+from toolglot.user_dirs import config_file, data_directory, state_directory
 
 __all__ = ["hide_secrets", "print_json", "show_configuration", "show_paths", "show_withheld"]
 

@@ -15,7 +15,6 @@ import msgspec
 
 from toolglot.builtin.shell.sandbox_probe import describe_sandbox
 from toolglot.config.layers import PROJECT_FILE, Configuration
-from toolglot.config.paths import config_file, state_directory
 from toolglot.config.settings import Settings
 from toolglot.config.setup import Setup
 from toolglot.engine.auth import describe_key_origin
@@ -27,6 +26,7 @@ from toolglot.jsontext import loads_object
 from toolglot.providers.catalog import ALIASES, PROFILES, SURFACES
 from toolglot.providers.profile import Profile
 from toolglot.redact import redact
+from toolglot.user_dirs import config_file, state_directory
 
 __all__ = [
     "MISSING",

@@ -9,7 +9,6 @@ import sys
 from getpass import getpass
 
 from toolglot.cli.startup import logins_file
-from toolglot.config.paths import write_private
 from toolglot.engine.signin import copilot
 from toolglot.engine.signin.copilot import GitHub, Login, Sleep
 from toolglot.engine.signin.environment import read_key_variable
@@ -17,6 +16,7 @@ from toolglot.engine.signin.keyring_store import delete_key, has_backend, is_ins
 from toolglot.errors import ToolglotError, UsageError
 from toolglot.providers.catalog import resolve_profile
 from toolglot.providers.profile import Profile
+from toolglot.user_dirs import write_private
 
 __all__ = ["login", "logout"]
 

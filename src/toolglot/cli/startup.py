@@ -17,7 +17,6 @@ from toolglot.cli.logging_setup import configure_logging, effective_level
 from toolglot.cli.sanitize import escape_invisible
 from toolglot.config.layers import Configuration, read_configuration
 from toolglot.config.loading import load_tools
-from toolglot.config.paths import data_directory
 from toolglot.config.setup import Setup, find_unmatched, load_configured_tools
 from toolglot.config.trust import has_decision, refuse_trust, trust_directory
 from toolglot.engine.auth import describe_key_origin
@@ -29,6 +28,7 @@ from toolglot.facades.catalog import BASE_TOOLS
 from toolglot.jsontext import dumps_text
 from toolglot.providers.catalog import resolve_profile
 from toolglot.tools.tool import tool
+from toolglot.user_dirs import data_directory
 
 if TYPE_CHECKING:
     from toolglot.builtin.tool_state import AskUser

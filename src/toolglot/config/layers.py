@@ -15,7 +15,6 @@ import msgspec
 
 from toolglot.config.environment import read_environment
 from toolglot.config.loading import find_facade_file
-from toolglot.config.paths import config_file, home_directory
 from toolglot.config.setting_schema import (
     WILDCARD,
     SettingError,
@@ -33,6 +32,7 @@ from toolglot.config.settings import Settings
 from toolglot.config.trust import is_trusted
 from toolglot.config.trust_rules import apply_rule
 from toolglot.errors import UsageError
+from toolglot.user_dirs import config_file
 
 __all__ = [
     "DEFAULT",
@@ -135,7 +135,7 @@ def find_project_file(directory: Path | None = None) -> Path | None:
         start = Path.cwd() if directory is None else directory.absolute()
     except OSError:  # the current directory is gone
         return None
-    home = home_directory()
+    home = Path(os.path.expanduser("~"))
     for candidate in (start, *start.parents):
         try:
             if candidate != start and os.name == "posix" and candidate.stat().st_mode & stat.S_IWOTH:

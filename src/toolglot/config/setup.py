@@ -17,7 +17,6 @@ from msgspec.structs import replace
 
 from toolglot.config.layers import Configuration, read_configuration
 from toolglot.config.loading import load_facade_by_name, load_tools
-from toolglot.config.paths import ensure_private_directory, state_directory
 from toolglot.config.settings import ProviderSettings, Settings, ToolFilter
 from toolglot.engine.auth import key_from_variable
 from toolglot.engine.engine import Engine
@@ -33,6 +32,7 @@ from toolglot.request import Options, ToolDefinition
 from toolglot.tools.audit import AuditLog
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.registry import ToolRegistry
+from toolglot.user_dirs import ensure_private_directory, state_directory
 
 __all__ = ["Setup", "find_unmatched", "from_config", "load_configured_tools"]
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import msgspec
 
-from toolglot.config.paths import data_directory, write_private
 from toolglot.errors import MalformedData, UsageError
+from toolglot.user_dirs import data_directory, write_private
 
 __all__ = [
     "has_decision",

@@ -10,13 +10,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import cache
 from importlib import import_module
 from inspect import isawaitable
-from typing import Literal, Protocol
-
-import msgspec
+from typing import Literal
 
 from toolglot.engine.signin.environment import hide_environment, read_key_variable, remember_key, secret_values
 from toolglot.engine.signin.keyring_store import load_key
-from toolglot.engine.signin.tokens import NOT_SIGNED_IN, SignIn, Token
+from toolglot.engine.signin.tokens import NOT_SIGNED_IN, CachedSignIn, SignIn, Token
 from toolglot.errors import AuthenticationFailed
 from toolglot.providers.catalog import PROFILES
 from toolglot.providers.profile import Profile
@@ -35,12 +33,7 @@ __all__ = [
 
 _MAX_REMEMBERED_KEYS = 8  # tokens are renewed for as long as an engine lives
 Key = str | Callable[[], str | Awaitable[str | None] | None] | SignIn
-
-
-class _VendorSignIn(SignIn, Protocol):
-    def describe_origin(self) -> str | None: ...
-
-
+_Origin = Literal["", "caller", "variable", "token variable", "keyring", "sign-in"]
 # Loaded on first use: they need extras, and most programs need none of them.
 _SIGN_INS = {"entra": "entra:EntraSignIn", "adc": "adc:AdcSignIn", "copilot": "copilot:CopilotSignIn"}
 # Sign-ins whose entry in the keyring is a login, not a key that could be sent.
@@ -48,23 +41,10 @@ _LOGIN_IN_KEYRING = frozenset({"copilot"})
 
 
 @cache
-def _sign_in(kind: str) -> _VendorSignIn:
+def _sign_in(kind: str) -> CachedSignIn:
     """One instance for all engines of a process, so that they share its token."""
     module, _, name = _SIGN_INS[kind].partition(":")
     return getattr(import_module(f"toolglot.engine.signin.{module}"), name)()
-
-
-class _Credential(msgspec.Struct, frozen=True):
-    key: str = ""
-    origin: Literal["", "caller", "variable", "keyring", "sign-in"] = ""
-    is_token: bool = False
-    """Whether it is a token: those are always sent as a bearer, whatever the vendor does with keys."""
-    headers: dict[str, str] = {}
-    base_url: str = ""
-
-    def __repr__(self) -> str:
-        """Omit the key."""
-        return f"_Credential(origin={self.origin!r})"
 
 
 class KeySource:
@@ -73,7 +53,9 @@ class KeySource:
     def __init__(self, profile: Profile, key: Key | None = None) -> None:
         self._profile = profile
         self._key = key
-        self._origin = ""
+        self.is_explicit = key is not None
+        """Whether the caller passed the key."""
+        self._origin: _Origin = ""
         self._keyring_key = ""
         # A keyring may ask the user for a password: a server that needs no key does not look there before it refuses a request.
         self._uses_keyring = profile.auth != "optional" and profile.sign_in not in _LOGIN_IN_KEYRING
@@ -88,14 +70,9 @@ class KeySource:
     @property
     def is_renewable(self) -> bool:
         """Whether asking again may return another key."""
-        if self._key is not None:
+        if self.is_explicit:
             return not isinstance(self._key, str)
         return self._origin in ("keyring", "sign-in") or self._may_need_keyring
-
-    @property
-    def is_explicit(self) -> bool:
-        """Whether the caller passed the key."""
-        return self._key is not None
 
     @property
     def known_keys(self) -> frozenset[str]:
@@ -110,9 +87,9 @@ class KeySource:
 
     async def headers(self) -> dict[str, str]:
         """The headers that carry the key. Raises AuthenticationFailed, with what to set, if there is no key."""
-        credential = await self._find_credential()
-        key, self._origin = credential.key, credential.origin
-        self.base_url = credential.base_url if self._allows_other_base_url else ""
+        token, self._origin = await self._find_token()
+        key = token.text.strip()
+        self.base_url = token.base_url if self._allows_other_base_url else ""
         if not key:
             if self._profile.auth == "optional":
                 return {}
@@ -125,9 +102,10 @@ class KeySource:
         if key not in self._known_keys:
             self._known_keys.append(key)
             remember_key(key)
-        if credential.is_token or self._profile.auth in ("bearer", "optional"):
-            return {**credential.headers, "authorization": f"Bearer {key}"}
-        return {**credential.headers, self._profile.auth: key}
+        # A token is always sent as a bearer, whatever the vendor does with keys.
+        if self._origin in ("token variable", "sign-in") or self._profile.auth in ("bearer", "optional"):
+            return {**token.headers, "authorization": f"Bearer {key}"}
+        return {self._profile.auth: key}
 
     @property
     def _may_need_keyring(self) -> bool:
@@ -137,26 +115,28 @@ class KeySource:
         names = (*self._profile.key_env, *self._profile.token_env)
         return f"set {' or '.join(names) or 'a key'}"
 
-    async def _find_credential(self) -> _Credential:
-        key = self._key
+    async def _find_token(self) -> tuple[Token, _Origin]:
+        key, profile = self._key, self._profile
         if isinstance(key, str):
-            return _Credential(key.strip(), "caller")
+            return Token(key), "caller"
         if isinstance(key, SignIn):
-            return await self._fetch_token(key)
+            return await self._fetch_token(key), "sign-in"
         if key is not None:
             result = key()
             text = await result if isawaitable(result) else result
-            return _Credential((text or "").strip(), "caller")
-        for name in (*self._profile.key_env, *self._profile.token_env):  # a key lasts, a token may have expired
+            return Token(text or ""), "caller"
+        for name in (*profile.key_env, *profile.token_env):  # a key lasts, a token may have expired
             if value := read_key_variable(name):
-                return _Credential(value, "variable", is_token=name in self._profile.token_env)
+                return Token(value), "token variable" if name in profile.token_env else "variable"
         if self._uses_keyring and (not self._keyring_key or self._keyring_key in self._refused_keys):
-            self._keyring_key = await asyncio.to_thread(load_key, self._profile.id) or ""
+            self._keyring_key = await asyncio.to_thread(load_key, profile.id) or ""
         if self._keyring_key:
-            return _Credential(self._keyring_key, "keyring")
-        return await self._fetch_token(_sign_in(self._profile.sign_in)) if self._profile.sign_in else _Credential()
+            return Token(self._keyring_key), "keyring"
+        if profile.sign_in:
+            return await self._fetch_token(_sign_in(profile.sign_in)), "sign-in"
+        return Token(""), ""
 
-    async def _fetch_token(self, sign_in: SignIn) -> _Credential:
+    async def _fetch_token(self, sign_in: SignIn) -> Token:
         try:
             token = await sign_in.token(fresh=False)
             # Compare instead of asking for a fresh one after each 401: another conversation may have renewed it already.
@@ -167,7 +147,7 @@ class KeySource:
                 raise
             message = f"no key for {self._profile.title}: {self._describe_variables()}, pass key=…, or {error}"
             raise AuthenticationFailed(message) from None
-        return _Credential(token.text.strip(), "sign-in", True, token.headers, token.base_url)
+        return token
 
 
 def key_from_variable(name: str) -> Callable[[], str]:

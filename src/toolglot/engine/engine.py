@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from toolglot.engine.auth import Key, KeySource
 from toolglot.engine.retry import retry_delay
-from toolglot.engine.transport import HttpRequest, HttpResponse, Transport, read_body
+from toolglot.engine.transport import HttpRequest, HttpResponse, Transport, read_body, redact_error
 from toolglot.errors import (
     AuthenticationFailed,
     LossyEncoding,
@@ -31,7 +31,6 @@ from toolglot.errors import (
     UsageError,
 )
 from toolglot.events import Event, ReplyStarted, Retrying
-from toolglot.jsontext import dumps_text, loads
 from toolglot.losses import Loss, Repair
 from toolglot.messages import Reply
 from toolglot.providers.heal import heal_profile
@@ -45,7 +44,7 @@ from toolglot.wire.prefix import EncodedBody, HeadCache, PrefixEncoder
 from toolglot.wire.reader import ReplyReader, error_from_response
 from toolglot.wire.restore_calls import needs_restoring, restore_events, restore_reply
 
-__all__ = ["Engine", "EngineResult", "EngineState", "PreparedTools", "join_url", "redact_error"]
+__all__ = ["Engine", "EngineResult", "EngineState", "PreparedTools", "join_url"]
 
 log = getLogger("toolglot.engine")
 DEFAULT_RETRY = RetryConfig()
@@ -299,7 +298,7 @@ class _RetryState:
         engine = self._engine
         if isinstance(error, ProviderError):
             error.request_id = error.request_id or attempt.provider_request_id
-        redact_error(error, engine)
+        redact_error(error, engine.secrets)
         delay = None
         if not attempt.has_emitted:  # the caller has seen part of the reply otherwise, and would see it twice
             # Once: a second 401 means that the renewed key is wrong too.
@@ -464,14 +463,3 @@ def _add_profile_defaults(request: Request, profile: Profile) -> Request:
     if missing := {key: value for key, value in defaults.items() if key not in own_extras}:
         extras = {**extras, profile.wire: {**missing, **own_extras}}
     return replace(request, model=profile.model, extras=extras, stream=bool(request.stream))
-
-
-def redact_error(error: ToolglotError, engine: Engine) -> None:
-    """Remove keys from an error: some providers repeat the key that they refuse."""
-    secrets = engine.secrets
-    error.args = (redact(str(error), secrets),)
-    error.__cause__ = error.__context__ = None  # aiohttp's errors hold the request, and with it the key
-    if isinstance(error, ProviderError):
-        error.code = redact(error.code, secrets)
-        if error.body is not None:
-            error.body = loads(redact(dumps_text(error.body), secrets))

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from urllib.parse import urlsplit
 
@@ -98,28 +98,36 @@ def create_engine(
 def _fill_urls(profile: Profile, base_url: str | None, url_parameters: Mapping[str, str]) -> Profile:
     """The profile with every placeholder of its URLs filled in, except the model."""
     # The caller's address goes before the variable's, and that before the catalog's.
-    base = base_url or next((value for name in profile.base_env if (value := os.environ.get(name))), "") or profile.base_url
+    base: str = base_url or _read_variable(profile.base_env) or profile.base_url
     if not base:
-        raise UsageError(f"{profile.title} needs a base URL: set {' or '.join(profile.base_env)}, or in Python base_url=…")
-    if "://" not in base:  # OLLAMA_HOST may be a bare host, with or without a port, as Ollama's own client accepts it
+        variables = " or ".join(profile.base_env)
+        raise UsageError(f"{profile.title} needs a base URL: pass --base-url or set {variables} (in Python: base_url=…)")
+    if "://" not in base and not base_url:
+        # OLLAMA_HOST may be a bare host, with or without a port, as Ollama's own client accepts it.
         base = f"http://{base}"
         port = urlsplit(profile.base_url).port
         if port and urlsplit(base).port is None:
             base = urlsplit(base)._replace(netloc=f"{urlsplit(base).netloc}:{port}").geturl()
     if not _is_http_url(base):
-        raise UsageError(f"the base URL {redact(base, by_name=True)!r} is not an http or https URL with a host")
-    urls = {"base_url": base, "path": profile.path, "stream_path": profile.stream_path}
+        shown = redact(base.rpartition("@")[2], by_name=True)  # without a user and a password
+        raise UsageError(f"the base URL {shown!r} must start with http:// or https:// and name a host")
+    urls: dict[str, str] = {"base_url": base, "path": profile.path, "stream_path": profile.stream_path}
     for parameter, names in profile.url_parameter_env.items():
         if not any("{" + parameter + "}" in text for text in urls.values()):
             continue
-        value = url_parameters.get(parameter) or next((text for name in names if (text := os.environ.get(name))), "")
-        value = value or _DEFAULT_URL_PARAMETERS.get(parameter, "")
+        value = url_parameters.get(parameter) or _read_variable(names) or _DEFAULT_URL_PARAMETERS.get(parameter)
         if not value:
             variables = " or ".join((*names, *profile.base_env))
-            raise UsageError(f"{profile.title} needs {parameter!r}: set {variables}, or in Python {parameter}=…")
+            raise UsageError(
+                f"{profile.title} needs {parameter!r}: set {variables} or pass --base-url (in Python: {parameter}=…)"
+            )
         urls = {key: text.replace("{" + parameter + "}", value) for key, text in urls.items()}
     urls["base_url"] = _VERTEX_HOSTS.get(urls["base_url"], urls["base_url"])
     return replace(profile, **urls)
+
+
+def _read_variable(names: Iterable[str]) -> str:
+    return next((value for name in names if (value := os.environ.get(name))), "")
 
 
 def _is_http_url(base: str) -> bool:

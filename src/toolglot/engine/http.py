@@ -14,8 +14,6 @@ from functools import lru_cache, partial
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from toolglot.engine.transport import HttpRequest, Timeouts
 from toolglot.errors import ConnectFailed, ConnectionLost, TimedOut, ToolglotError, UsageError
 
@@ -43,38 +41,25 @@ class HttpTransport:
         timeouts: For connecting (including DNS, proxy and TLS), for the response head, and between two pieces of a response.
         proxy: The URL of an HTTP proxy for all requests. Default: HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY from the
             environment, in upper or lower case; loopback addresses never use those.
-        ca_file: Certificates (PEM) to trust besides the system's. The variable SSL_CERT_FILE replaces the system's.
-        max_connections: Maximum number of concurrent requests on one event loop; others wait.
     """
 
-    def __init__(
-        self,
-        timeouts: Timeouts = Timeouts(),  # noqa: B008 - immutable
-        *,
-        proxy: str | None = None,
-        ca_file: str | None = None,
-        max_connections: int | None = None,
-    ) -> None:
+    def __init__(self, timeouts: Timeouts = Timeouts(), *, proxy: str | None = None) -> None:  # noqa: B008 - immutable
         self._timeouts = timeouts
         self._proxy = None if proxy is None else _normalize_proxy(proxy)
-        self._ca_file = ca_file
-        self._max_connections = max_connections
-        self._clients: dict[asyncio.AbstractEventLoop, _Client] = {}
+        self._sessions: dict[asyncio.AbstractEventLoop, tuple[ClientSession, AsyncGenerator[None]]] = {}
         self._proxies: dict[tuple[str, str | None, int | None], str | None] = {}
         self._tls: SSLContext | None = None
 
     async def send(self, request: HttpRequest) -> "_AiohttpResponse":
         """Return the head of the response. Raises ConnectFailed, TimedOut, ConnectionLost, UsageError."""
         loop = asyncio.get_running_loop()
-        client = self._clients.get(loop) or await self._open_client(loop)
+        session, _ = self._sessions.get(loop) or await self._open_session(loop)
         url = _parse_url(request.url)
         proxy = self._find_proxy(url)
         tls = self._tls_context() if url.scheme == "https" or (proxy or "").startswith("https:") else True
-        if client.limiter is not None:  # before the timeout starts: waiting for a slot is not the server's fault
-            await client.limiter.acquire()
         try:
             async with asyncio.timeout(self._timeouts.first_byte):
-                response = await client.session.request(
+                response = await session.request(
                     request.method,
                     url,
                     headers=request.headers,
@@ -83,30 +68,26 @@ class HttpTransport:
                     ssl=tls,
                     allow_redirects=False,
                 )
-        except BaseException as error:
-            if client.limiter is not None:
-                client.limiter.release()
-            if not isinstance(error, Exception):
-                raise
+        except Exception as error:
             # A key that was read from a file may end in a line break; aiohttp's message would repeat it.
             bad = [name for name, value in request.headers.items() if any(mark in name + value for mark in "\r\n\0")]
             if type(error) is ValueError and bad:
                 raise UsageError(f"the header {bad[0]} contains a line break or a null character") from None
             raise _translate_error(error, _format_host(url), self._timeouts) from None
-        return _AiohttpResponse(response, _format_host(url), request.stream, self._timeouts, client.limiter)
+        return _AiohttpResponse(response, _format_host(url), request.stream, self._timeouts)
 
     async def close(self) -> None:
         """Close all connections. Those of other event loops are closed by their loops as soon as they run."""
-        client = self._clients.pop(asyncio.get_running_loop(), None)
-        self._clients.clear()
-        if client is not None:
-            await client.closer.aclose()
+        _, closer = self._sessions.pop(asyncio.get_running_loop(), (None, None))
+        self._sessions.clear()
+        if closer is not None:
+            await closer.aclose()
 
-    async def _open_client(self, loop: asyncio.AbstractEventLoop) -> "_Client":
+    async def _open_session(self, loop: asyncio.AbstractEventLoop) -> "tuple[ClientSession, AsyncGenerator[None]]":
         import aiohttp
 
-        for closed in [other for other in self._clients if other.is_closed()]:
-            del self._clients[closed]
+        for closed in [other for other in self._sessions if other.is_closed()]:
+            del self._sessions[closed]
         session = aiohttp.ClientSession(
             connector=_create_connector(loop),
             cookie_jar=aiohttp.DummyCookieJar(),  # a cookie would tie unrelated conversations together
@@ -118,10 +99,10 @@ class HttpTransport:
         )
         # aiohttp retries GET on its own when a reused connection breaks; there is no public switch.
         session._retry_connection = False  # pyright: ignore[reportPrivateUsage]
-        limiter = None if self._max_connections is None else asyncio.Semaphore(self._max_connections)
-        client = self._clients[loop] = _Client(session, limiter, _close_with_loop(session))
-        await anext(client.closer)  # a generator that has not started would not be closed by its loop
-        return client
+        closer = _close_with_loop(session)
+        await anext(closer)  # a generator that has not started would not be closed by its loop
+        self._sessions[loop] = session, closer
+        return session, closer
 
     def _find_proxy(self, url: "URL") -> str | None:
         if self._proxy is not None:
@@ -142,12 +123,6 @@ class HttpTransport:
 
             context = ssl.create_default_context()
             context.set_alpn_protocols(["http/1.1"])  # or some servers choose HTTP/2, which aiohttp does not speak
-            if self._ca_file is not None:
-                try:
-                    context.load_verify_locations(self._ca_file)
-                except OSError as error:
-                    reason = error.strerror or error
-                    raise UsageError(f"cannot read certificates from {self._ca_file!r}: {reason}") from None
             self._tls = context
         return self._tls
 
@@ -178,14 +153,6 @@ def _create_socket(address: tuple[Any, ...]) -> socket.socket:
     return sock
 
 
-class _Client(msgspec.Struct):
-    """The connections of one event loop."""
-
-    session: "ClientSession"
-    limiter: asyncio.Semaphore | None
-    closer: AsyncGenerator[None]
-
-
 async def _close_with_loop(session: "ClientSession") -> AsyncGenerator[None]:
     """Close the session with its loop, or when the generator is garbage-collected: event loops do both for generators."""
     try:
@@ -195,26 +162,10 @@ async def _close_with_loop(session: "ClientSession") -> AsyncGenerator[None]:
 
 
 class _AiohttpResponse:
-    __slots__ = (
-        "_host",
-        "_limiter",
-        "_quiet_checks",
-        "_read_next",
-        "_response",
-        "_seen_bytes",
-        "_stream",
-        "_timeouts",
-        "_timer",
-        "headers",
-        "status",
-    )
-
-    def __init__(
-        self, response: "ClientResponse", host: str, stream: bool, timeouts: Timeouts, limiter: asyncio.Semaphore | None
-    ) -> None:
+    def __init__(self, response: "ClientResponse", host: str, stream: bool, timeouts: Timeouts) -> None:
         self.status = response.status
         self.headers: Mapping[str, str] = {name.lower(): value for name, value in response.headers.items()}
-        self._response, self._host, self._stream, self._timeouts, self._limiter = response, host, stream, timeouts, limiter
+        self._response, self._host, self._stream, self._timeouts = response, host, stream, timeouts
         self._read_next: Callable[[], Awaitable[bytes]] = response.content.readany if stream else response.content.read
         self._seen_bytes, self._quiet_checks = response.content.total_raw_bytes, 0
         self._timer: asyncio.TimerHandle | None = None
@@ -259,9 +210,6 @@ class _AiohttpResponse:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self._limiter is not None:
-            self._limiter.release()
-            self._limiter = None
 
 
 # ---- URLs and proxies

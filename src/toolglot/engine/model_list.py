@@ -4,17 +4,16 @@ import asyncio
 from contextlib import suppress
 from difflib import get_close_matches
 from typing import Any, cast
+from urllib.parse import urlsplit
 
-from toolglot.engine.engine import Engine, join_url, redact_error
-from toolglot.engine.transport import HttpRequest, read_body
-from toolglot.errors import MalformedReply, NotFound, ToolglotError
+from toolglot.engine.engine import Engine, join_url
+from toolglot.engine.transport import HttpRequest, fetch
+from toolglot.errors import ConnectFailed, MalformedReply, NotFound, ToolglotError
 from toolglot.jsontext import loads
-from toolglot.wire.reader import error_from_response
 
-__all__ = ["describe_error", "find_similar_models", "list_models"]
+__all__ = ["describe_error", "list_models"]
 
 _HINT_TIMEOUT = 5.0  # seconds: a hint must not delay an error for long
-_MAX_LIST_BYTES = 4_000_000
 
 
 async def list_models(engine: Engine) -> tuple[str, ...]:
@@ -24,15 +23,7 @@ async def list_models(engine: Engine) -> tuple[str, ...]:
         return ()
     headers = engine.build_http_request(profile, b"", await engine.keys.headers(), stream=False).headers
     url = join_url(engine.keys.base_url or profile.base_url, profile.models_path)
-    response = await engine.transport.send(HttpRequest(url, headers, b"", method="GET"))
-    try:
-        body = await read_body(response, _MAX_LIST_BYTES)
-    finally:
-        await response.close()
-    if response.status >= 300:
-        error = error_from_response(response.status, body)
-        redact_error(error, engine)
-        raise error
+    body = await fetch(engine.transport, HttpRequest(url, headers, b"", method="GET"), engine.secrets)
     try:
         document: Any = loads(body)
         # OpenAI and those like it: data[].id. Gemini and Ollama: models[].name; Gemini's start with "models/".
@@ -43,15 +34,16 @@ async def list_models(engine: Engine) -> tuple[str, ...]:
         raise MalformedReply("the provider's list of models has an unexpected shape") from None
 
 
-async def find_similar_models(engine: Engine) -> tuple[str, ...]:
-    """Models with names similar to the engine's; () if the provider does not answer in time."""
-    with suppress(ToolglotError, TimeoutError):
-        async with asyncio.timeout(_HINT_TIMEOUT):
-            return tuple(get_close_matches(engine.model, await list_models(engine), n=3, cutoff=0.4))
-    return ()
-
-
 async def describe_error(error: ToolglotError, engine: Engine) -> str:
-    """The message of an error, with the most similar names if the model is unknown."""
-    similar = await find_similar_models(engine) if isinstance(error, NotFound) else ()
-    return f"{error}; did you mean {' or '.join(map(repr, similar))}?" if similar else str(error)
+    """The message of an error, with a hint if the model is unknown or the server of this machine does not run."""
+    profile = engine.profile
+    if isinstance(error, ConnectFailed) and urlsplit(profile.base_url).hostname in ("localhost", "127.0.0.1", "::1"):
+        return f"{error}: is {profile.title} running? Set --base-url if it runs elsewhere"
+    if isinstance(error, NotFound):
+        # If the provider does not answer in time, there is no hint.
+        with suppress(ToolglotError, TimeoutError):
+            async with asyncio.timeout(_HINT_TIMEOUT):
+                similar = get_close_matches(engine.model, await list_models(engine), n=3, cutoff=0.4)
+            if similar:
+                return f"{error}; did you mean {' or '.join(map(repr, similar))}?"
+    return str(error)

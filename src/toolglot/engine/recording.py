@@ -25,7 +25,8 @@ __all__ = ["RecordingTransport", "ReplayTransport"]
 _RECORDED_HEADERS = ("content-type", "retry-after", "retry-after-ms", "x-should-retry")  # all that the engine reads
 _PUBLIC_HEADERS = frozenset({"content-type", "user-agent", "accept", "anthropic-version", "anthropic-beta", "editor-version"})
 _QUERY_KEY = re.compile(r"([?&](?:key|api[_-]?key|token|access_token|sig|signature)=)[^&]*", re.IGNORECASE)
-_MISSING: Any = object()
+_FlatRequest = dict[str, str]
+"""Where each value is in a request, such as `body.messages[0].content`, and the value as JSON."""
 
 
 class _RequestRecord(msgspec.Struct, frozen=True):
@@ -154,39 +155,46 @@ class ReplayTransport:
     """Answers from recordings only."""
 
     def __init__(self, *paths: str | Path) -> None:
-        self._remaining = [exchange for path in paths for exchange in _load_exchanges(Path(path))]
-        self._replayed: list[_Exchange] = []
+        exchanges = [exchange for path in paths for exchange in _load_exchanges(Path(path))]
+        self._remaining = [(_flatten_request(exchange.request), exchange.answer) for exchange in exchanges]
+        self._replayed: list[_FlatRequest] = []
 
     async def send(self, request: HttpRequest) -> HttpResponse:
         """Return the recorded response. Raises ReplayMiss."""
-        record = _record_request(request)
-        for exchange in self._remaining:  # the first match: equal requests are answered in the order of recording
-            if next(_compare_requests(exchange.request, record), None) is None:
-                self._remaining.remove(exchange)
-                self._replayed.append(exchange)
-                return _ReplayedResponse(exchange.answer)
-        raise ReplayMiss(self._describe_miss(record))
+        actual = _flatten_request(_record_request(request))
+        for index, (recorded, answer) in enumerate(self._remaining):  # equal requests: in the order of recording
+            if recorded == actual:
+                del self._remaining[index]
+                self._replayed.append(recorded)
+                return _ReplayedResponse(answer)
+        raise ReplayMiss(self._describe_miss(actual))
 
     @property
     def remaining_count(self) -> int:
         """How many recorded exchanges have not been requested yet."""
         return len(self._remaining)
 
-    def _describe_miss(self, request: _RequestRecord) -> str:
+    def _describe_miss(self, actual: _FlatRequest) -> str:
         if not self._remaining:
             used = f": all {len(self._replayed)} recorded exchanges were used" if self._replayed else ""
-            return f"nothing is recorded for {request.method} {request.path}{used}"
-        if any(next(_compare_requests(exchange.request, request), None) is None for exchange in self._replayed):
-            return (
-                f"the recording of this request ({request.method} {request.path}) was already used: it was sent once too often"
-            )
-        candidates = [(list(_compare_requests(exchange.request, request)), exchange.request) for exchange in self._remaining]
+            return f"nothing is recorded for {_describe_request(actual)}{used}"
+        if actual in self._replayed:
+            return f"the recording of this request ({_describe_request(actual)}) was already used: it was sent once too often"
+        candidates = [
+            ([where for where in {**recorded, **actual} if recorded.get(where) != actual.get(where)], recorded)
+            for recorded, _ in self._remaining
+        ]
         differences, nearest = min(candidates, key=lambda candidate: len(candidate[0]))
-        where, recorded, actual = differences[0]
+        where = differences[0]
+        values = nearest.get(where, "nothing"), actual.get(where, "nothing")
+        # Of long texts, the part where they start to differ.
+        same = next((i for i, (left, right) in enumerate(zip(*values, strict=False)) if left != right), 0)
+        start = max(0, same - 30)
+        recorded, sent = (value if len(value) <= 120 else f"…{value[start : start + 80]}…" for value in values)
         others = f" (and {len(differences) - 1} more)" if len(differences) > 1 else ""
         return (
-            f"no recording of this request; the nearest is {nearest.method} {nearest.path}, which differs at {where}: "
-            f"recorded {_abbreviate(recorded, actual)}, sent {_abbreviate(actual, recorded)}{others}"
+            f"no recording of this request; the nearest is {_describe_request(nearest)}, which differs at {where}: "
+            f"recorded {recorded}, sent {sent}{others}"
         )
 
 
@@ -218,35 +226,21 @@ def _load_exchanges(path: Path) -> Iterator[_Exchange]:
             yield exchange
 
 
-def _abbreviate(value: Any, other: Any) -> str:
-    """A short form of a value; for a long text, the part where it starts to differ from the other."""
-    if value is _MISSING:
-        return "nothing"
-    if isinstance(value, str) and isinstance(other, str) and len(value) > 80:
-        same = next((i for i, (a, b) in enumerate(zip(value, other, strict=False)) if a != b), min(len(value), len(other)))
-        start = max(0, same - 30)
-        value = ("…" if start else "") + value[start : start + 80] + ("…" if start + 80 < len(value) else "")
-    text = dumps_text(value)
-    return text if len(text) <= 120 else text[:117] + "…"
+def _flatten_request(request: _RequestRecord) -> _FlatRequest:
+    return {"method": request.method, "path": request.path, **dict(_flatten(request.body, "body"))}
 
 
-def _compare_requests(recorded: _RequestRecord, actual: _RequestRecord) -> Iterator[tuple[str, Any, Any]]:
-    if recorded.method != actual.method:
-        yield "method", recorded.method, actual.method
-    if recorded.path != actual.path:
-        yield "path", recorded.path, actual.path
-    yield from _compare_values(recorded.body, actual.body, "body")
+def _flatten(value: Any, where: str) -> Iterator[tuple[str, str]]:
+    match value:
+        case dict() if value:
+            for key, item in cast(dict[str, Any], value).items():
+                yield from _flatten(item, f"{where}.{key}")
+        case list() if value:
+            for index, item in enumerate(cast(list[Any], value)):
+                yield from _flatten(item, f"{where}[{index}]")
+        case _:
+            yield where, dumps_text(value)
 
 
-def _compare_values(recorded: Any, actual: Any, where: str) -> Iterator[tuple[str, Any, Any]]:
-    if isinstance(recorded, dict) and isinstance(actual, dict):
-        left, right = cast(dict[str, Any], recorded), cast(dict[str, Any], actual)
-        for key in (*left, *(key for key in right if key not in left)):
-            yield from _compare_values(left.get(key, _MISSING), right.get(key, _MISSING), f"{where}.{key}")
-    elif isinstance(recorded, list) and isinstance(actual, list):
-        lists = cast(list[Any], recorded), cast(list[Any], actual)
-        for index in range(max(map(len, lists))):
-            left, right = (items[index] if index < len(items) else _MISSING for items in lists)
-            yield from _compare_values(left, right, f"{where}[{index}]")
-    elif recorded != actual or isinstance(recorded, bool) != isinstance(actual, bool):  # True == 1 in Python
-        yield where, recorded, actual
+def _describe_request(request: _FlatRequest) -> str:
+    return f"{request['method']} {request['path']}"

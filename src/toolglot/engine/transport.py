@@ -4,15 +4,19 @@ A transport never retries, never follows a redirect, and raises only our own err
 timeout names the phase it happened in.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Protocol
 
 import msgspec
 
-from toolglot.errors import TransportError
+from toolglot.errors import ProviderError, ToolglotError, TransportError
+from toolglot.jsontext import dumps_text, loads
 from toolglot.redact import redact
+from toolglot.wire.reader import error_from_response
 
-__all__ = ["HttpRequest", "HttpResponse", "Timeouts", "Transport", "read_body"]
+__all__ = ["HttpRequest", "HttpResponse", "Timeouts", "Transport", "fetch", "read_body", "redact_error"]
+
+_MAX_FETCHED_BYTES = 4_000_000
 
 Seconds = Annotated[float, msgspec.Meta(gt=0)]
 
@@ -82,3 +86,28 @@ async def read_body(response: HttpResponse, limit: int, *, keep_partial: bool = 
         if not keep_partial:
             raise
     return b"".join(parts)
+
+
+async def fetch(transport: Transport, request: HttpRequest, secrets: Iterable[str]) -> bytes:
+    """Send a request and return the whole body. Raises ProviderError, without the secrets, and TransportError."""
+    response = await transport.send(request)
+    try:
+        body = await read_body(response, _MAX_FETCHED_BYTES)
+    finally:
+        await response.close()
+    if response.status >= 300:
+        error = error_from_response(response.status, body)
+        redact_error(error, secrets)
+        raise error
+    return body
+
+
+def redact_error(error: ToolglotError, secrets: Iterable[str]) -> None:
+    """Remove keys from an error: some providers repeat the key that they refuse."""
+    secrets = tuple(secrets)
+    error.args = (redact(str(error), secrets),)
+    error.__cause__ = error.__context__ = None  # aiohttp's errors hold the request, and with it the key
+    if isinstance(error, ProviderError):
+        error.code = redact(error.code, secrets)
+        if error.body is not None:
+            error.body = loads(redact(dumps_text(error.body), secrets))

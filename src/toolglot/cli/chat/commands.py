@@ -14,7 +14,6 @@ from toolglot.cli.chat.launch import read_saved
 from toolglot.cli.sanitize import escape_controls, shorten
 from toolglot.cli.startup import require_key
 from toolglot.cli.styled import Line, cell_width, chop
-from toolglot.config.paths import data_directory, write_private
 from toolglot.errors import MalformedData, UnknownName, UsageError
 from toolglot.jsontext import dumps
 from toolglot.loop.orchestrator import Orchestrator
@@ -22,6 +21,7 @@ from toolglot.messages import save
 from toolglot.providers.catalog import ALIASES, PROFILES, SURFACES
 from toolglot.request import ToolDefinition
 from toolglot.tools.tool import Tool
+from toolglot.user_dirs import data_directory, write_private
 
 if TYPE_CHECKING:
     from toolglot.cli.chat.app import Chat

@@ -11,9 +11,9 @@ from toolglot.builtin.tool_state import UserAnswer, UserQuestion
 from toolglot.cli.chat.keyboard import Keyboard, open_keyboard
 from toolglot.cli.startup import CliSetup, Flags, is_interactive, prepare, require_key
 from toolglot.cli.styled import PlainConsole
-from toolglot.config.paths import ensure_private_directory, state_directory
 from toolglot.errors import MalformedData, UsageError
 from toolglot.tools.executor import ApprovalAnswer, ApprovalRequest
+from toolglot.user_dirs import ensure_private_directory, state_directory
 
 if TYPE_CHECKING:
     from toolglot.cli.chat.app import Chat

@@ -2,17 +2,14 @@
 
 import asyncio
 import os
-import time
-from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
-from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from logging import NullHandler, getLogger
 from pathlib import Path
 
-from toolglot.engine.signin.tokens import Token, TokenCache, not_signed_in_error
+from toolglot.engine.signin.tokens import CachedSignIn, Token, not_signed_in_error
 from toolglot.errors import AuthenticationFailed, ConnectFailed
 
 __all__ = ["AdcSignIn"]
@@ -30,17 +27,13 @@ _PRODUCT_NAME_FILE = Path("/sys/class/dmi/id/product_name")
 _NULL_HANDLER = NullHandler()  # google-auth's warnings repeat what our error says
 
 
-class AdcSignIn:
-    """Google tokens. Safe to share."""
+class AdcSignIn(CachedSignIn):
+    """Google tokens."""
 
-    def __init__(self, *, clock: Callable[[], float] = time.time) -> None:
-        self._cache = TokenCache(partial(asyncio.to_thread, _fetch_blocking), clock)
-
-    async def token(self, *, fresh: bool) -> Token:
-        return await self._cache.get(fresh=fresh)
+    async def fetch(self) -> Token:
+        return await asyncio.to_thread(_fetch_blocking)
 
     def describe_origin(self) -> str | None:
-        """What it would sign in with, as far as this machine can tell without a request."""
         try:
             if find_spec("google.auth") is None or find_spec("requests") is None:
                 return None

@@ -6,28 +6,23 @@ owner can read. A token names the address it is valid at; only https is accepted
 """
 
 import asyncio
-import os
-import tempfile
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import cache
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 from urllib.parse import urlencode, urlsplit
 
 import msgspec
 
 from toolglot.engine.signin import keyring_store
-from toolglot.engine.signin.tokens import Token, TokenCache, not_signed_in_error
-from toolglot.engine.transport import HttpRequest, Timeouts, Transport, read_body
-from toolglot.errors import AuthenticationFailed, MalformedReply, ProviderError, ToolglotError, TransportError, UsageError
-from toolglot.jsontext import dumps_text, loads_object
+from toolglot.engine.signin.tokens import CachedSignIn, Token, not_signed_in_error
+from toolglot.engine.transport import HttpRequest, Timeouts, Transport, fetch
+from toolglot.errors import AuthenticationFailed, MalformedReply, ProviderError, TransportError, UsageError
 from toolglot.providers.catalog import PROFILES
-from toolglot.redact import redact
-from toolglot.user_dirs import user_directory
-from toolglot.wire.reader import error_from_response
+from toolglot.user_dirs import data_directory, write_private
 
 __all__ = [
     "CopilotSignIn",
@@ -48,14 +43,16 @@ CLIENT_ID = "Iv1.b507a08c87ecfe98"  # the public id of Copilot's editor plug-ins
 _LOGIN_COMMAND = "run `toolglot login copilot`"
 _GRANT_TYPE = "urn:ietf:params:oauth:grant-type:device_code"
 _SLOW_DOWN_SECONDS = 5.0  # added to the polling interval on `slow_down` (RFC 8628, section 3.5)
-_MAX_RESPONSE_BYTES = 1_000_000
+_BASE_HEADERS = {"accept": "application/json", "user-agent": "toolglot"}
 _REFUSAL_MESSAGES = {
     401: f"GitHub no longer accepts the login for Copilot: {_LOGIN_COMMAND}",
-    403: f"GitHub refused a Copilot token for this login (403): {_LOGIN_COMMAND} with an account that has Copilot",
-    404: f"GitHub refused a Copilot token for this login (404): {_LOGIN_COMMAND} with an account that has Copilot",
+    **dict.fromkeys(
+        (403, 404), f"GitHub refused a Copilot token for this login: {_LOGIN_COMMAND} with an account that has Copilot"
+    ),
 }
 
 Sleep = Callable[[float], Awaitable[object]]
+_Reply = TypeVar("_Reply")
 
 
 class GitHub(msgspec.Struct, frozen=True):
@@ -99,24 +96,33 @@ class DeviceCode(msgspec.Struct, frozen=True):
         return f"DeviceCode(verification_uri={self.verification_uri!r})"
 
 
-class CopilotSignIn:
-    """Copilot tokens. Safe to share. Without a login, the one stored on this machine is used."""
+class _CopilotToken(msgspec.Struct):
+    class Endpoints(msgspec.Struct):
+        api: str = ""
 
-    def __init__(
-        self, login: Login | None = None, *, transport: Transport | None = None, clock: Callable[[], float] = time.time
-    ) -> None:
-        self._login, self._transport, self._clock = login, transport, clock
-        self._cache = TokenCache(self._fetch, clock)
+    token: str = ""
+    refresh_in: float = 0.0
+    expires_at: float = 0.0
+    endpoints: Endpoints | None = None
 
-    async def token(self, *, fresh: bool) -> Token:
-        return await self._cache.get(fresh=fresh)
+
+class _LoginReply(msgspec.Struct):
+    access_token: str = ""
+    error: str = ""
+
+
+class CopilotSignIn(CachedSignIn):
+    """Copilot tokens. Without a login, the one stored on this machine is used."""
+
+    def __init__(self, login: Login | None = None, *, clock: Callable[[], float] = time.time) -> None:
+        super().__init__(clock)
+        self._login, self._now = login, clock
 
     def describe_origin(self) -> str | None:
-        """Where the login is stored."""
         stored = find_login() if keyring_store.is_installed() else None
         return f"GitHub sign-in ({stored[1]})" if stored else None
 
-    async def _fetch(self) -> Token:
+    async def fetch(self) -> Token:
         login = self._login
         if login is None:
             check_installed()
@@ -124,7 +130,7 @@ class CopilotSignIn:
             if stored is None:
                 raise not_signed_in_error(f"{_LOGIN_COMMAND} to sign in with GitHub")
             login = stored[0]
-        return await exchange_login(login, self._transport, self._clock)
+        return await exchange_login(login, self._now)
 
 
 def check_installed() -> None:
@@ -133,33 +139,31 @@ def check_installed() -> None:
         raise not_signed_in_error("run `pip install 'toolglot[copilot]'` to sign in with GitHub")
 
 
-async def exchange_login(login: Login, transport: Transport | None = None, clock: Callable[[], float] = time.time) -> Token:
+async def exchange_login(login: Login, clock: Callable[[], float] = time.time) -> Token:
     """Exchange a login for a token. Raises AuthenticationFailed and other errors of ours."""
     if not _is_secure_url(login.api):
         raise AuthenticationFailed(f"the stored login for Copilot names an address that is not https: {_LOGIN_COMMAND}")
     headers = {
-        "accept": "application/json",
-        "user-agent": "toolglot",
+        **_BASE_HEADERS,
         # The same editor headers as for the API.
         **{name.lower(): value for name, value in PROFILES[PROFILE_ID].headers.items()},
         "authorization": f"token {login.token}",
     }
-    status, body = await _send(transport, HttpRequest(f"{login.api}/copilot_internal/v2/token", headers, b"", method="GET"))
-    if status in _REFUSAL_MESSAGES:
-        raise AuthenticationFailed(_REFUSAL_MESSAGES[status], status=status)
-    if status >= 300:
-        raise _redact_error(login.token, error_from_response(status, body))
-    response = _parse_object(body)
-    token, endpoints = response.get("token"), response.get("endpoints")
-    if not isinstance(token, str) or not token:
+    request = HttpRequest(f"{login.api}/copilot_internal/v2/token", headers, b"", method="GET")
+    try:
+        reply = _decode_reply(await fetch(_private_transport(), request, [login.token]), _CopilotToken)
+    except ProviderError as error:
+        if error.status in _REFUSAL_MESSAGES:
+            raise AuthenticationFailed(_REFUSAL_MESSAGES[error.status], status=error.status) from None
+        raise
+    if not reply.token:
         raise AuthenticationFailed(f"GitHub's response contains no token for Copilot: {_LOGIN_COMMAND}")
-    api: object = endpoints.get("api") if isinstance(endpoints, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-    if isinstance(api, str) and api and not _is_secure_url(api):
+    api = reply.endpoints.api if reply.endpoints else ""
+    if api and not _is_secure_url(api):
         raise AuthenticationFailed("GitHub named an address for Copilot that is not https: set GITHUB_COPILOT_BASE_URL")
     # `refresh_in` goes first: it is relative, so a wrong clock on this machine does not matter.
-    times = ((response.get("refresh_in"), clock()), (response.get("expires_at"), 0.0))
-    expiry = next((start + value for value, start in times if isinstance(value, int | float) and value > 0), None)
-    return Token(token, expiry, base_url=api if isinstance(api, str) else "")
+    expiry = clock() + reply.refresh_in if reply.refresh_in > 0 else reply.expires_at or None
+    return Token(reply.token, expiry, base_url=api)
 
 
 def _is_secure_url(url: str) -> bool:
@@ -179,20 +183,17 @@ def _is_secure_url(url: str) -> bool:
 # ---- the device flow
 
 
-async def request_device_code(github: GitHub, transport: Transport | None = None) -> DeviceCode:
+async def request_device_code(github: GitHub) -> DeviceCode:
     """Start a sign-in: a code to enter at GitHub."""
-    response = await _post_form(transport, f"{github.site}/login/device/code", {"client_id": CLIENT_ID, "scope": "read:user"})
+    body = await _post_form(f"{github.site}/login/device/code", {"client_id": CLIENT_ID, "scope": "read:user"})
     try:
-        return msgspec.convert(response, DeviceCode, strict=False)  # numbers may come as strings
-    except msgspec.ValidationError:
-        raise AuthenticationFailed(
-            f"GitHub did not start the sign-in ({_error_code(response)}): {_LOGIN_COMMAND} later"
-        ) from None
+        return msgspec.json.decode(body, type=DeviceCode, strict=False)  # numbers may come as strings
+    except msgspec.DecodeError:
+        reason = _error_code(_decode_reply(body, _LoginReply))
+        raise AuthenticationFailed(f"GitHub did not start the sign-in ({reason}): {_LOGIN_COMMAND} later") from None
 
 
-async def wait_for_login(
-    code: DeviceCode, github: GitHub, transport: Transport | None = None, *, sleep: Sleep = asyncio.sleep
-) -> Login:
+async def wait_for_login(code: DeviceCode, github: GitHub, *, sleep: Sleep = asyncio.sleep) -> Login:
     """Poll until the user has entered the code. Raises AuthenticationFailed if that does not happen."""
     form = {"client_id": CLIENT_ID, "device_code": code.device_code, "grant_type": _GRANT_TYPE}
     pause, waited = max(1.0, code.interval), 0.0  # an interval of 0 must not become a busy loop
@@ -200,13 +201,13 @@ async def wait_for_login(
         await sleep(pause)
         waited += pause
         try:
-            response = await _post_form(transport, f"{github.site}/login/oauth/access_token", form)
+            body = await _post_form(f"{github.site}/login/oauth/access_token", form)
         except TransportError:  # the network may come and go while the user looks for a browser
             continue
-        token = response.get("access_token")
-        if isinstance(token, str) and token:
-            return Login(token, github.api)
-        match response.get("error"):
+        reply = _decode_reply(body, _LoginReply)
+        if reply.access_token:
+            return Login(reply.access_token, github.api)
+        match reply.error:
             case "authorization_pending":
                 pass
             case "slow_down":
@@ -217,35 +218,20 @@ async def wait_for_login(
                 raise AuthenticationFailed(f"the sign-in was denied at GitHub: {_LOGIN_COMMAND} to try again")
             case _:
                 raise AuthenticationFailed(
-                    f"GitHub did not complete the sign-in ({_error_code(response)}): {_LOGIN_COMMAND} to try again"
+                    f"GitHub did not complete the sign-in ({_error_code(reply)}): {_LOGIN_COMMAND} to try again"
                 )
     raise AuthenticationFailed(f"the code was not entered in time: {_LOGIN_COMMAND} for a new one")
 
 
-def _error_code(response: dict[str, Any]) -> str:
-    code = response.get("error")
+def _error_code(reply: _LoginReply) -> str:
     # Only an identifier is shown: anything else could be markup, or repeat a secret.
-    return code if isinstance(code, str) and code.isidentifier() else "no reason given"
+    return reply.error if reply.error.isidentifier() else "no reason given"
 
 
-async def _post_form(transport: Transport | None, url: str, form: dict[str, str]) -> dict[str, Any]:
-    headers = {"accept": "application/json", "content-type": "application/x-www-form-urlencoded", "user-agent": "toolglot"}
-    status, body = await _send(transport, HttpRequest(url, headers, urlencode(form).encode()))
-    # The device flow reports its own errors in bodies with status 200 or 4xx.
-    if status >= 500 or 300 <= status < 400:
-        raise _redact_error(form.get("device_code", ""), error_from_response(status, body))
-    return _parse_object(body)
-
-
-# ---- HTTP
-
-
-async def _send(transport: Transport | None, request: HttpRequest) -> tuple[int, bytes]:
-    response = await (transport or _private_transport()).send(request)
-    try:
-        return response.status, await read_body(response, _MAX_RESPONSE_BYTES)
-    finally:
-        await response.close()
+async def _post_form(url: str, form: dict[str, str]) -> bytes:
+    headers = {**_BASE_HEADERS, "content-type": "application/x-www-form-urlencoded"}
+    request = HttpRequest(url, headers, urlencode(form).encode())
+    return await fetch(_private_transport(), request, [form.get("device_code", "")])
 
 
 @cache
@@ -256,16 +242,11 @@ def _private_transport() -> Transport:
     return HttpTransport(Timeouts(first_byte=30.0, idle=30.0))
 
 
-def _parse_object(body: bytes) -> dict[str, Any]:
+def _decode_reply(body: bytes, kind: type[_Reply]) -> _Reply:
     try:
-        return loads_object(body)
-    except ValueError:
-        raise MalformedReply("GitHub's response to the sign-in is not JSON: check the network and try again") from None
-
-
-def _redact_error(secret: str, error: ProviderError) -> ProviderError:
-    message, code = redact(str(error), (secret,)), redact(error.code, (secret,))
-    return type(error)(message, status=error.status, code=code, retry_after=error.retry_after)
+        return msgspec.json.decode(body, type=kind)
+    except msgspec.DecodeError:
+        raise MalformedReply("GitHub's response to the sign-in cannot be read: check the network and try again") from None
 
 
 # ---- storing the login
@@ -283,27 +264,14 @@ def find_login() -> tuple[Login, str] | None:
 
 
 def store_login(login: Login) -> str:
-    """Store a login in the keyring, or else in a file. Return where. Raises ToolglotError."""
-    text = dumps_text({"token": login.token, "api": login.api})
+    """Store a login in the keyring, or else in a file. Return where. Raises UsageError."""
+    text = msgspec.json.encode(login)
     file = login_file()
-    if keyring_store.has_backend() and keyring_store.store_key(PROFILE_ID, text):
+    if keyring_store.has_backend() and keyring_store.store_key(PROFILE_ID, text.decode()):
         with suppress(OSError):  # a file would outlive a logout
             file.unlink()
         return "system keyring"
-    try:
-        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=file.parent, prefix=".copilot-")  # mode 0600
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as new:
-                new.write(text)
-            Path(name).replace(file)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
-    except OSError as error:
-        raise ToolglotError(
-            f"cannot store the login in {str(file)!r} ({error.strerror}): make that directory writable"
-        ) from None
+    write_private(file, text)
     return str(file)
 
 
@@ -319,7 +287,7 @@ def delete_login() -> bool:
 
 def login_file() -> Path:
     """The login's file on machines without a keyring."""
-    return user_directory("data") / "copilot.json"
+    return data_directory() / "copilot.json"
 
 
 def _parse_login(text: str) -> Login | None:

@@ -6,9 +6,6 @@ expose it to processes that tools start.
 
 import asyncio
 import os
-import time
-from collections.abc import Callable
-from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from logging import NullHandler, getLogger
@@ -16,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from toolglot.engine.signin.environment import read_key_variable, secret_values
-from toolglot.engine.signin.tokens import Token, TokenCache, not_signed_in_error
+from toolglot.engine.signin.tokens import CachedSignIn, Token, not_signed_in_error
 from toolglot.errors import AuthenticationFailed
 from toolglot.redact import redact
 
@@ -25,24 +22,17 @@ __all__ = ["EntraSignIn"]
 SCOPE = "https://cognitiveservices.azure.com/.default"
 _INSTALL_HINT = "run `pip install 'toolglot[azure]'` to sign in with Entra"
 _LOGIN_HINT = "sign in with Entra: `az login`, a managed identity, or AZURE_TENANT_ID with AZURE_CLIENT_ID"
+_TENANT, _CLIENT = {"tenant_id": "AZURE_TENANT_ID"}, {"client_id": "AZURE_CLIENT_ID"}
 # The credentials that take a secret, with their required and optional arguments. The order and the variables are those of
 # azure.identity.EnvironmentCredential, which cannot see hidden variables.
 _SECRET_CREDENTIALS: tuple[tuple[str, dict[str, str], dict[str, str]], ...] = (
-    (
-        "ClientSecretCredential",
-        {"tenant_id": "AZURE_TENANT_ID", "client_id": "AZURE_CLIENT_ID", "client_secret": "AZURE_CLIENT_SECRET"},
-        {},
-    ),
+    ("ClientSecretCredential", {**_TENANT, **_CLIENT, "client_secret": "AZURE_CLIENT_SECRET"}, {}),
     (
         "CertificateCredential",
-        {"tenant_id": "AZURE_TENANT_ID", "client_id": "AZURE_CLIENT_ID", "certificate_path": "AZURE_CLIENT_CERTIFICATE_PATH"},
+        {**_TENANT, **_CLIENT, "certificate_path": "AZURE_CLIENT_CERTIFICATE_PATH"},
         {"password": "AZURE_CLIENT_CERTIFICATE_PASSWORD", "send_certificate_chain": "AZURE_CLIENT_SEND_CERTIFICATE_CHAIN"},
     ),
-    (
-        "UsernamePasswordCredential",
-        {"client_id": "AZURE_CLIENT_ID", "username": "AZURE_USERNAME", "password": "AZURE_PASSWORD"},
-        {"tenant_id": "AZURE_TENANT_ID"},
-    ),
+    ("UsernamePasswordCredential", {**_CLIENT, "username": "AZURE_USERNAME", "password": "AZURE_PASSWORD"}, _TENANT),
 )
 # AZURE_TOKEN_CREDENTIALS restricts the credentials; with these values the environment's are among them.
 _ENVIRONMENT_CREDENTIAL_NAMES = ("", "prod", "environmentcredential")
@@ -54,18 +44,13 @@ _LOGIN_VARIABLES = ("AZURE_CLIENT_ID", "AZURE_FEDERATED_TOKEN_FILE", "IDENTITY_E
 _LOGIN_DIRECTORIES = ("~/.azure", "~/.azd", "/var/lib/waagent")
 
 
-class EntraSignIn:
-    """Entra tokens. Safe to share."""
+class EntraSignIn(CachedSignIn):
+    """Entra tokens."""
 
-    def __init__(self, *, scope: str = SCOPE, clock: Callable[[], float] = time.time) -> None:
-        self._scope = scope
-        self._cache = TokenCache(partial(asyncio.to_thread, self._fetch_blocking), clock)
-
-    async def token(self, *, fresh: bool) -> Token:
-        return await self._cache.get(fresh=fresh)
+    async def fetch(self) -> Token:
+        return await asyncio.to_thread(_fetch_blocking)
 
     def describe_origin(self) -> str | None:
-        """What it would sign in with, as far as this machine can tell without a request."""
         try:
             if find_spec("azure.identity") is None:
                 return None
@@ -75,18 +60,24 @@ class EntraSignIn:
         has_login = any(map(read_key_variable, _LOGIN_VARIABLES)) or any(Path(d).expanduser().is_dir() for d in directories)
         return "Entra sign-in" if has_login else None
 
-    def _fetch_blocking(self) -> Token:
-        try:
-            identity, errors = import_module("azure.identity"), import_module("azure.core.exceptions")
-        except ImportError:
-            raise not_signed_in_error(_INSTALL_HINT) from None
-        getLogger("azure").addHandler(_NULL_HANDLER)
-        try:
-            with _environment_credential(identity) or identity.DefaultAzureCredential() as credential:
-                token = credential.get_token(self._scope)
-        except (errors.AzureError, ValueError, OSError) as error:
-            raise _auth_error(error) from None
-        return Token(token.token, float(token.expires_on))
+
+def _fetch_blocking() -> Token:
+    try:
+        identity, errors = import_module("azure.identity"), import_module("azure.core.exceptions")
+    except ImportError:
+        raise not_signed_in_error(_INSTALL_HINT) from None
+    getLogger("azure").addHandler(_NULL_HANDLER)
+    try:
+        with _environment_credential(identity) or identity.DefaultAzureCredential() as credential:
+            token = credential.get_token(SCOPE)
+    except (errors.AzureError, ValueError, OSError) as error:
+        message, kind = redact(str(error), secret_values()).strip(), type(error).__name__
+        if kind == "CredentialUnavailableError" or _NO_CREDENTIALS_TEXT in message:
+            raise not_signed_in_error(_LOGIN_HINT) from None
+        reason = (message.splitlines() or [kind])[0][:200].rstrip(".: ")
+        advice = "run `az login`, or check the AZURE_… variables"
+        raise AuthenticationFailed(f"Entra returned no token for Azure OpenAI ({reason}): {advice}") from None
+    return Token(token.token, float(token.expires_on))
 
 
 def _environment_credential(identity: Any) -> Any:
@@ -98,13 +89,3 @@ def _environment_credential(identity: Any) -> Any:
         if required.keys() <= values.keys():
             return getattr(identity, kind)(**values)
     return None
-
-
-def _auth_error(error: Exception) -> AuthenticationFailed:
-    message, kind = redact(str(error), secret_values()).strip(), type(error).__name__
-    if kind == "CredentialUnavailableError" or _NO_CREDENTIALS_TEXT in message:
-        return not_signed_in_error(_LOGIN_HINT)
-    reason = (message.splitlines() or [kind])[0][:200].rstrip(".: ")
-    return AuthenticationFailed(
-        f"Entra returned no token for Azure OpenAI ({reason}): run `az login`, or check the AZURE_… variables"
-    )

@@ -7,15 +7,15 @@ cancel it for the others. A token never appears in a repr.
 import asyncio
 import math
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from functools import partial
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import msgspec
 
 from toolglot.errors import AuthenticationFailed
 
-__all__ = ["NOT_SIGNED_IN", "SignIn", "Token", "TokenCache", "not_signed_in_error"]
+__all__ = ["NOT_SIGNED_IN", "CachedSignIn", "SignIn", "Token", "not_signed_in_error"]
 
 # Seconds before its expiry at which a token is no longer used: a request may wait for a connection before it is sent.
 EXPIRY_MARGIN = 120.0
@@ -53,17 +53,25 @@ def not_signed_in_error(hint: str) -> AuthenticationFailed:
     return AuthenticationFailed(hint, code=NOT_SIGNED_IN)
 
 
-class TokenCache:
-    """Caches the token that `fetch` returns. `fetch` must not cache: each call has to return a new token."""
+class CachedSignIn:
+    """A vendor's sign-in, which caches its token. Safe to share."""
 
-    def __init__(self, fetch: Callable[[], Coroutine[Any, Any, Token]], clock: Callable[[], float] = time.time) -> None:
-        self._fetch, self._clock = fetch, clock
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
         self._token: Token | None = None
         self._valid_until = 0.0
         # One fetch for each event loop: a task cannot be awaited from another loop.
         self._pending_fetches: dict[asyncio.AbstractEventLoop, asyncio.Task[Token]] = {}
 
-    async def get(self, *, fresh: bool) -> Token:
+    async def fetch(self) -> Token:
+        """Return a new token each time."""
+        raise NotImplementedError
+
+    def describe_origin(self) -> str | None:
+        """What it would sign in with, as far as this machine can tell without a request."""
+        raise NotImplementedError
+
+    async def token(self, *, fresh: bool) -> Token:
         """Return the cached token, or a new one."""
         if self._token is not None and not fresh and self._clock() < self._valid_until:
             return self._token
@@ -75,7 +83,7 @@ class TokenCache:
         return await asyncio.shield(task)
 
     async def _renew(self) -> Token:
-        token, now = await self._fetch(), self._clock()
+        token, now = await self.fetch(), self._clock()
         if token.expires_at is None:
             self._valid_until = math.inf
         else:
