@@ -23,9 +23,9 @@ from toolglot.wire.framing import (
     detect_framing,
     encode_aws_event,
     encode_json_array,
+    encode_line,
     encode_ndjson,
     encode_sse,
-    escape_line_separators,
 )
 
 Make = Callable[[], FrameDecoder]
@@ -116,7 +116,7 @@ def test_a_frame_comes_out_with_its_last_byte() -> None:
 
 
 def test_any_number_of_event_names_is_known() -> None:
-    body = b"".join(encode_sse(b"{}", f"name {number % 150}") for number in range(300))
+    body = b"".join(encode_sse({}, f"name {number % 150}") for number in range(300))
     assert frames_of(SseDecoder, [body]) == [(f"name {number % 150}", b"{}") for number in range(300)]
 
 
@@ -124,9 +124,14 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r")
 NAME = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r\n"), max_size=6)
 
 
+def write_event(text: str, name: str) -> bytes:
+    lines = ([f"event: {name}"] if name else []) + [f"data: {line}" for line in text.split("\n")]
+    return "\n".join([*lines, "", ""]).encode()
+
+
 @given(events=st.lists(st.tuples(NAME, TEXT), max_size=6), end=st.sampled_from([b"\n", b"\r\n", b"\r"]), data=st.data())
-def test_what_sse_writes_is_read_back(events: list[tuple[str, str]], end: bytes, data: st.DataObject) -> None:
-    body = b"".join(encode_sse(text.encode(), name) for name, text in events).replace(b"\n", end)
+def test_events_of_any_text_are_read(events: list[tuple[str, str]], end: bytes, data: st.DataObject) -> None:
+    body = b"".join(write_event(text, name) for name, text in events).replace(b"\n", end)
     cuts = data.draw(st.lists(st.integers(0, len(body))))
     assert frames_of(SseDecoder, cut(body, cuts)) == [(name, text.encode()) for name, text in events]
 
@@ -208,7 +213,7 @@ SCALAR = st.none() | st.booleans() | st.integers(-(2**50), 2**50) | st.text('a"\
 VALUE = st.recursive(SCALAR, lambda v: st.lists(v, max_size=3) | st.dictionaries(st.text('k"}]', max_size=3), v, max_size=3))
 DOCUMENTS = st.lists(st.dictionaries(st.text('k"{[', max_size=3), VALUE, max_size=3), max_size=5)
 WRITERS: dict[str, Callable[[list[Any]], bytes]] = {
-    "ndjson": lambda docs: b"".join(encode_ndjson(json.dumps(doc).encode()) for doc in docs),
+    "ndjson": lambda docs: b"".join(encode_ndjson(doc) for doc in docs),
     "json_array": lambda docs: b"".join(encode_json_array(json.dumps(doc).encode() for doc in docs)),
     "one array": lambda docs: json.dumps(docs).encode(),
     "indented array": lambda docs: json.dumps(docs, indent=1, ensure_ascii=False).encode(),
@@ -231,7 +236,7 @@ def test_documents_written_in_any_layout_are_read_back(
 
 @given(VALUE)
 def test_one_line_of_json_means_the_same_and_no_client_splits_it(value: Any) -> None:
-    data = escape_line_separators(json.dumps([value, "\x85\u2028\u2029"], ensure_ascii=False).encode())
+    data = encode_line([value, "\x85\u2028\u2029"])
     assert json.loads(data) == [value, "\x85\u2028\u2029"]
     assert len(data.decode().splitlines()) == 1
 

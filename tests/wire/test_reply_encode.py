@@ -1,62 +1,24 @@
-"""The five writers of answers: their frames, and what they do with state, content and media that are not everyone's."""
+"""The five reply encoders: their frames, and what they do with state, content and media that not every wire has."""
 
 from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 import pytest
+from reply_writing import MODELS, each_way, each_wire, read, write, write_and_read, write_events
 
 from toolglot.events import BlockReady, Event, ReplyDone, ReplyStarted, ToolCallReady
-from toolglot.jsontext import dumps, loads
+from toolglot.jsontext import loads
 from toolglot.messages import Block, Foreign, Media, Origin, Reply, Text, Thinking, ToolCall, ToolResult, Usage
-from toolglot.wire.anthropic.reply_encode import AnthropicReplyEncoder
-from toolglot.wire.codec import create_reader
 from toolglot.wire.framing import JsonStreamDecoder, SseDecoder
-from toolglot.wire.gemini.reply_encode import GeminiReplyEncoder
-from toolglot.wire.ollama.reply_encode import OllamaReplyEncoder
-from toolglot.wire.openai_chat.reply_encode import ChatReplyEncoder
-from toolglot.wire.openai_responses.reply_encode import ResponsesReplyEncoder
-from toolglot.wire.reply_encoding import ReplyEncoder, split_reply
 
-MODELS = {
-    "openai-chat": "gpt-4.1",
-    "openai-responses": "gpt-5",
-    "anthropic-messages": "claude-opus-4-5",
-    "gemini": "gemini-3-pro-preview",
-    "ollama-chat": "qwen3",
-}
-KINDS: dict[str, type[ReplyEncoder]] = {
-    "openai-chat": ChatReplyEncoder,
-    "openai-responses": ResponsesReplyEncoder,
-    "anthropic-messages": AnthropicReplyEncoder,
-    "gemini": GeminiReplyEncoder,
-    "ollama-chat": OllamaReplyEncoder,
-}
 PIXEL = "iVBORw0KGgo="
-each_wire = pytest.mark.parametrize("wire", KINDS)
-each_way = pytest.mark.parametrize("streaming", [False, True], ids=["body", "stream"])
 
 
-def write(wire: str, reply: Reply, *, streaming: bool) -> tuple[bytes, ReplyEncoder]:
-    answer = KINDS[wire](MODELS[wire], origin=reply.origin)
-    if streaming:
-        return b"".join(answer.feed(event) for event in split_reply(reply)), answer
-    return dumps(answer.encode_reply(reply)), answer
-
-
-def read(wire: str, data: bytes, *, streaming: bool) -> Reply:
-    reading = create_reader(wire, streaming=streaming)
-    reading.feed(data)
-    reading.close()
-    assert reading.reply is not None
-    return reading.reply
-
-
-def back(reply: Reply, *, streaming: bool) -> Reply:
-    """A reply of some wire, written for that wire and read again."""
+def replay(reply: Reply, *, streaming: bool) -> Reply:
+    """Return a reply of some wire, written for that wire and read again."""
     assert reply.origin is not None
-    data, _ = write(reply.origin.wire, reply, streaming=streaming)
-    return read(reply.origin.wire, data, streaming=streaming)
+    return write_and_read(reply.origin.wire, reply, streaming=streaming)
 
 
 def own(wire: str, *blocks: Block, **fields: Any) -> Reply:
@@ -171,8 +133,7 @@ def test_blocks_that_come_whole_are_written_like_any_other(wire: str) -> None:
     text, thought, call = Text("Hi"), Thinking("hm"), ToolCall("c1", "f", {"a": 1}, '{"a":1}')
     reply = Reply((thought, text, call), "tools")
     events: list[Event] = [ReplyStarted("r", "m"), BlockReady(0, thought), BlockReady(1, text), ToolCallReady(2, call)]
-    answer = KINDS[wire](MODELS[wire])
-    found = read(wire, b"".join(answer.feed(event) for event in [*events, ReplyDone(reply)]), streaming=True)
+    found = write_events(wire, [*events, ReplyDone(reply)])
     assert found.text == "Hi"
     assert [block.text for block in found.blocks if isinstance(block, Thinking)] == ["hm"]
     assert [(made.id, made.name, made.arguments) for made in found.calls] == [("c1", "f", {"a": 1})]
@@ -223,7 +184,7 @@ def test_state_that_is_bound_to_a_model_stays_with_it(wire: str, streaming: bool
     own("openai-responses", ToolCall("c1", "p", None, "+a", True, "", {"id": "ctc_1", "status": "completed"}), stop="tools"),
 ], ids=lambda reply: f"{reply.origin.wire}-{type(reply.blocks[0]).__name__}-{reply.stop}")  # fmt: skip
 def test_a_reply_of_a_wire_is_replayed_whole(reply: Reply, streaming: bool) -> None:
-    assert back(reply, streaming=streaming) == reply
+    assert replay(reply, streaming=streaming) == reply
 
 
 @each_way
@@ -239,7 +200,7 @@ def test_a_built_in_call_of_responses_is_replayed_as_its_item(more: dict[str, st
         **more,
     }
     reply = own("openai-responses", ToolCall("c1", "local_shell", action, opaque={"item": item}), stop="tools")
-    assert back(reply, streaming=streaming) == reply
+    assert replay(reply, streaming=streaming) == reply
 
 
 @each_way
@@ -247,7 +208,7 @@ def test_a_blocked_prompt_of_gemini_has_no_candidate(streaming: bool) -> None:
     reply = own("gemini", stop="filtered", opaque={"promptFeedback": {"blockReason": "SAFETY"}})
     data, _ = write("gemini", reply, streaming=streaming)
     assert b'"candidates"' not in data
-    assert back(reply, streaming=streaming) == reply
+    assert replay(reply, streaming=streaming) == reply
 
 
 @each_way

@@ -24,9 +24,9 @@ __all__ = [
     "detect_framing",
     "encode_aws_event",
     "encode_json_array",
+    "encode_line",
     "encode_ndjson",
     "encode_sse",
-    "escape_line_separators",
 ]
 
 Frame = tuple[str, bytes | dict[str, Any]]
@@ -314,20 +314,19 @@ _LINE_SEPARATORS = re.compile(b"\xc2\x85|\xe2\x80[\xa8\xa9]")
 _ESCAPES = {b"\xc2\x85": b"\\u0085", b"\xe2\x80\xa8": b"\\u2028", b"\xe2\x80\xa9": b"\\u2029"}
 
 
-def escape_line_separators(data: bytes) -> bytes:
-    """Return JSON that no client splits."""
-    return _LINE_SEPARATORS.sub(lambda match: _ESCAPES[match[0]], data)
+def encode_line(value: Any) -> bytes:
+    """Write JSON in one line that no client splits."""
+    return _LINE_SEPARATORS.sub(lambda match: _ESCAPES[match[0]], dumps(value))
 
 
-def encode_sse(data: bytes, event: str = "") -> bytes:
+def encode_sse(value: Any, event: str = "") -> bytes:
     """Encode one server-sent event."""
-    lines = b"".join(b"data: " + line + b"\n" for line in data.split(b"\n"))
-    return (f"event: {event}\n".encode() if event else b"") + lines + b"\n"
+    return (f"event: {event}\n".encode() if event else b"") + b"data: " + encode_line(value) + b"\n\n"
 
 
-def encode_ndjson(data: bytes) -> bytes:
-    """Encode one line."""
-    return data + b"\n"
+def encode_ndjson(value: Any) -> bytes:
+    """Encode one line of a stream of lines."""
+    return encode_line(value) + b"\n"
 
 
 def encode_json_array(documents: Iterable[bytes]) -> Iterator[bytes]:

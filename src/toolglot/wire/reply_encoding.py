@@ -1,79 +1,26 @@
 """Encodes replies as a provider would send them: for the simulator and for replay.
 
 `split_reply` splits a whole reply into events. `EventSequencer` turns any events into blocks that come one after another, as
-most wires require. A wire's `reply_encode` module writes those steps as its own frames.
+most wires require. A wire's `reply_encode` module writes those blocks as its own frames.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
-from typing import ClassVar, Literal
+from typing import ClassVar
 
-import msgspec
 from msgspec.structs import replace
 
-from toolglot.events import (
-    BlockReady,
-    BlockStarted,
-    Event,
-    ReplyDone,
-    ReplyStarted,
-    TextDelta,
-    ThinkingDelta,
-    ToolCallDelta,
-    ToolCallReady,
-    ToolCallStarted,
-)
+from toolglot import events
+from toolglot.events import Event
 from toolglot.messages import Block, Foreign, Media, Opaque, Origin, Reply, StopReason, Text, Thinking, ToolCall, ToolResult
 from toolglot.providers.catalog import resolve_profile
+from toolglot.wire.framing import encode_sse
 from toolglot.wire.json_values import Doc
 from toolglot.wire.writer import Writer
 
-__all__ = ["BlockBegin", "BlockEnd", "BlockPiece", "EventSequencer", "ReplyBegin", "ReplyEncoder", "ReplyEnd", "split_reply"]
+__all__ = ["EventSequencer", "ReplyBlock", "ReplyEncoder", "split_reply"]
 
-BlockKind = Literal["text", "thinking", "call", "other"]
 ReplyBlock = Text | Thinking | Media | ToolCall | Foreign
-
-
-class ReplyBegin(msgspec.Struct, frozen=True):
-    """The reply begins."""
-
-    id: str
-    model: str
-
-
-class BlockBegin(msgspec.Struct, frozen=True):
-    """A block begins."""
-
-    number: int
-    kind: BlockKind
-    block: ReplyBlock | None = None
-    """What is already known: a call's id and name, the state of a text; media and foreign content are complete."""
-
-
-class BlockPiece(msgspec.Struct, frozen=True):
-    """Adds text to the open block."""
-
-    number: int
-    kind: BlockKind
-    text: str
-
-
-class BlockEnd(msgspec.Struct, frozen=True):
-    """The open block is complete. `block` joins its pieces; a call without pieces has its arguments only here."""
-
-    number: int
-    kind: BlockKind
-    has_pieces: bool
-    block: ReplyBlock
-
-
-class ReplyEnd(msgspec.Struct, frozen=True):
-    """The reply is complete."""
-
-    reply: Reply
-
-
-ReplyStep = ReplyBegin | BlockBegin | BlockPiece | BlockEnd | ReplyEnd
 
 
 class ReplyEncoder(ABC):
@@ -95,7 +42,7 @@ class ReplyEncoder(ABC):
         self.origin = origin
         self.writer = Writer(resolve_profile(self.provider, model), model)
         self.losses = self.writer.losses
-        self._sequencer = EventSequencer()
+        self._sequencer = EventSequencer(self)
 
     def encode_reply(self, reply: Reply) -> Doc:
         """Encode a whole reply."""
@@ -105,29 +52,43 @@ class ReplyEncoder(ABC):
 
     def feed(self, event: Event) -> bytes:
         """Return the bytes of the stream for an event."""
-        frames: list[bytes] = []
-        for step in self._sequencer.feed(event):
-            if isinstance(step, ReplyBegin):
-                self.id, self.model = step.id, step.model or self.model
-            frames += [self.encode_frame(doc) for doc in self.encode_step(step)]
-        return b"".join(frames)
+        return b"".join(map(self.encode_frame, self._sequencer.feed(event)))
 
     @abstractmethod
     def build_body(self, reply: Reply) -> Doc:
         """Build the document of a whole reply."""
 
-    @abstractmethod
-    def encode_step(self, step: ReplyStep) -> Iterator[Doc]:
-        """Return the documents of the stream for a step."""
-
-    @abstractmethod
     def encode_frame(self, doc: Doc) -> bytes:
         """Encode a document as bytes of the stream."""
+        return encode_sse(doc, doc.get("type", ""))
 
-    def echo_opaque(self, block: Block | None) -> Opaque:
+    # ---- the documents of a stream, in the order of these methods
+
+    def begin_reply(self) -> Iterable[Doc]:
+        """Begin the reply: its id and model are known."""
+        return ()
+
+    def begin_block(self, block: ReplyBlock) -> Iterable[Doc]:
+        """Begin a block with what is already known: a text without its text, a call without arguments, anything else whole."""
+        return ()
+
+    def add_piece(self, block: ReplyBlock, text: str) -> Iterable[Doc]:
+        """Add text to the block that has begun, or arguments to the call."""
+        return ()
+
+    def end_block(self, block: ReplyBlock, has_pieces: bool) -> Iterable[Doc]:
+        """End a block, which is now complete. A call without pieces has its arguments only here."""
+        return ()
+
+    @abstractmethod
+    def end_reply(self, reply: Reply) -> Iterable[Doc]:
+        """End the reply."""
+
+    # ---- shared by the wires
+
+    def echo_opaque(self, block: Block) -> Opaque:
         """Return the opaque state of a block if it belongs to this wire."""
-        opaque = None if block is None or isinstance(block, Foreign) else block.opaque
-        return self.writer.echo_opaque(opaque, self.origin, "reply")
+        return self.writer.echo_opaque(None if isinstance(block, Foreign) else block.opaque, self.origin, "reply")
 
     def echo_message_opaque(self, reply: Reply) -> Opaque:
         """Return the opaque state of the whole message if it belongs to this wire."""
@@ -172,107 +133,103 @@ def split_reply(reply: Reply, piece_size: int = 24) -> Iterator[Event]:
     def split(text: str) -> Iterable[str]:
         return (text[at : at + piece_size] for at in range(0, len(text), piece_size))
 
-    yield ReplyStarted(reply.id, reply.origin.model if reply.origin else "")
+    yield events.ReplyStarted(reply.id, reply.origin.model if reply.origin else "")
     for index, block in enumerate(reply.blocks):
         match block:
             case Text() | Thinking():
                 if block.opaque:
-                    yield BlockStarted(index, replace(block, text=""))
-                delta = TextDelta if isinstance(block, Text) else ThinkingDelta
+                    yield events.BlockStarted(index, replace(block, text=""))
+                delta = events.TextDelta if isinstance(block, Text) else events.ThinkingDelta
                 yield from (delta(index, piece) for piece in split(block.text))
-                yield BlockReady(index, block)
+                yield events.BlockReady(index, block)
             case ToolCall():
-                yield ToolCallStarted(index, block.id, block.name, block.freeform, block.namespace, block.opaque)
-                yield from (ToolCallDelta(index, piece) for piece in split(block.raw or ""))
-                yield ToolCallReady(index, block)
+                yield events.ToolCallStarted(index, block.id, block.name, block.freeform, block.namespace, block.opaque)
+                yield from (events.ToolCallDelta(index, piece) for piece in split(block.raw or ""))
+                yield events.ToolCallReady(index, block)
             case Media() | Foreign():
-                yield BlockReady(index, block)
-            case _:
+                yield events.BlockReady(index, block)
+            case ToolResult():
                 pass
-    yield ReplyDone(reply)
+    yield events.ReplyDone(reply)
 
 
 class EventSequencer:
-    """Turns events, which may interleave, into consecutive blocks. Text continues in a new block; a call holds others back."""
+    """Gives an encoder one block after another, whatever the order of events.
 
-    def __init__(self) -> None:
+    Text that is interrupted continues in a new block; a call holds other blocks back until it is ready.
+    """
+
+    def __init__(self, encoder: ReplyEncoder) -> None:
+        self._encoder = encoder
         self._has_begun = False
-        self._number = -1
-        self._open: tuple[int, BlockKind] | None = None  # index of the event and kind of the open block
+        self._open: tuple[int, ReplyBlock] | None = None  # index of the open block in the events, and what it began with
         self._pieces: list[str] = []
         self._states: dict[int, Text | Thinking] = {}  # what is known of texts, by index
         self._started_indexes: set[int] = set()
         self._held_events: list[Event] = []
 
-    def feed(self, event: Event) -> list[ReplyStep]:
-        """Return the steps for an event."""
-        if not self._has_begun and not isinstance(event, ReplyStarted):
+    def feed(self, event: Event) -> Iterator[Doc]:
+        """Return the encoder's documents for an event."""
+        if not self._has_begun:
             self._has_begun = True
-            return [ReplyBegin("", ""), *self.feed(event)]
+            if isinstance(event, events.ReplyStarted):
+                self._encoder.id, self._encoder.model = event.id, event.model or self._encoder.model
+            yield from self._encoder.begin_reply()
         match event:
-            case ReplyStarted():
-                self._has_begun = True
-                return [ReplyBegin(event.id, event.model)]
-            case ReplyDone():
-                return [*self._close_block(), ReplyEnd(event.reply)]
-            case _ if self._open and self._open[1] == "call" and self._open[0] != event.index:
+            case events.ReplyDone(reply=reply):
+                yield from self._close_block()
+                yield from self._encoder.end_reply(reply)
+            case events.ReplyStarted():
+                pass
+            case _ if self._open and isinstance(self._open[1], ToolCall) and self._open[0] != event.index:
                 self._held_events.append(event)
-                return []
-            case BlockStarted():
-                self._states[event.index] = event.block
-                return []
-            case TextDelta() | ThinkingDelta():
-                return self._add_piece(event.index, "text" if isinstance(event, TextDelta) else "thinking", event.text)
-            case ToolCallStarted():
-                # A call without an id gets one when it is ready, and is sent complete.
-                head = ToolCall(event.id, event.name, None, None, event.freeform, event.namespace, event.opaque)
-                return [*self._close_block(), self._open_block(event.index, "call", head)] if event.id else []
-            case ToolCallDelta():
-                return self._add_piece(event.index, "call", event.text) if self._open == (event.index, "call") else []
-            case ToolCallReady():
-                return self._finish_block(event.index, "call", event.call)
-            case BlockReady(block=block):
-                kind: BlockKind = "text" if isinstance(block, Text) else "thinking" if isinstance(block, Thinking) else "other"
-                return self._finish_block(event.index, kind, block)
+            case events.BlockStarted(index=index, block=block):
+                self._states[index] = block
+            case events.TextDelta(index=index, text=text) | events.ThinkingDelta(index=index, text=text):
+                yield from self._add_piece(index, Text if isinstance(event, events.TextDelta) else Thinking, text)
+            case events.ToolCallStarted(index=index, id=id):
+                if id:  # a call without an id gets one when it is ready, and is sent complete
+                    head = ToolCall(id, event.name, None, None, event.freeform, event.namespace, event.opaque)
+                    yield from self._open_block(index, head)
+            case events.ToolCallDelta(index=index, text=text):
+                yield from self._add_piece(index, ToolCall, text)
+            case events.ToolCallReady(index=index, call=block) | events.BlockReady(index=index, block=block):
+                yield from self._finish_block(index, block)
 
-    def _add_piece(self, index: int, kind: BlockKind, text: str) -> list[ReplyStep]:
-        steps: list[ReplyStep] = []
-        if self._open != (index, kind):
-            steps = [*self._close_block(), self._open_block(index, kind, self._states.get(index))]
-        self._pieces.append(text)
-        return [*steps, BlockPiece(self._number, kind, text)]
+    def _is_open(self, index: int, kind: type[ReplyBlock]) -> bool:
+        return self._open is not None and self._open[0] == index and isinstance(self._open[1], kind)
 
-    def _finish_block(self, index: int, kind: BlockKind, block: ReplyBlock) -> list[ReplyStep]:
-        steps: list[ReplyStep] = []
-        if self._open != (index, kind):
+    def _open_block(self, index: int, block: ReplyBlock) -> Iterator[Doc]:
+        yield from self._close_block()
+        self._open, self._pieces = (index, block), []
+        self._started_indexes.add(index)
+        yield from self._encoder.begin_block(block)
+
+    def _add_piece(self, index: int, kind: type[ReplyBlock], text: str) -> Iterator[Doc]:
+        if not self._is_open(index, kind) and kind is not ToolCall:
+            yield from self._open_block(index, self._states.get(index) or (Text("") if kind is Text else Thinking("")))
+        if self._open and self._open[0] == index:
+            self._pieces.append(text)
+            yield from self._encoder.add_piece(self._open[1], text)
+
+    def _finish_block(self, index: int, block: ReplyBlock) -> Iterator[Doc]:
+        if not self._is_open(index, type(block)):
             if index in self._started_indexes:  # all of its text was sent in earlier blocks
-                return []
-            head = replace(block, text="") if isinstance(block, Text | Thinking) else block
-            steps = [*self._close_block(), self._open_block(index, kind, head)]
-            if isinstance(block, Text | Thinking | ToolCall):
-                text = (block.raw or "") if isinstance(block, ToolCall) else block.text
-                if text:
-                    self._pieces.append(text)
-                    steps.append(BlockPiece(self._number, kind, text))
-        steps += self._close_block(block)
+                return
+            text = block.text if isinstance(block, Text | Thinking) else block.raw if isinstance(block, ToolCall) else None
+            yield from self._open_block(index, replace(block, text="") if isinstance(block, Text | Thinking) else block)
+            if text:
+                yield from self._add_piece(index, type(block), text)
+        yield from self._close_block(block)
         held_events, self._held_events = self._held_events, []
         for event in held_events:
-            steps += self.feed(event)
-        return steps
+            yield from self.feed(event)
 
-    def _open_block(self, index: int, kind: BlockKind, block: ReplyBlock | None) -> BlockBegin:
-        self._number += 1
-        self._open, self._pieces = (index, kind), []
-        self._started_indexes.add(index)
-        return BlockBegin(self._number, kind, block)
-
-    def _close_block(self, block: ReplyBlock | None = None) -> list[ReplyStep]:
+    def _close_block(self, block: ReplyBlock | None = None) -> Iterator[Doc]:
         if self._open is None:
-            return []
-        (index, kind), self._open = self._open, None
-        text = "".join(self._pieces)
-        if block is None:
-            block = self._states.get(index) or (Text("") if kind == "text" else Thinking(""))
+            return
+        (_, head), self._open = self._open, None
+        block, text = block or head, "".join(self._pieces)
         if isinstance(block, Text | Thinking):
             block = replace(block, text=text)
-        return [BlockEnd(self._number, kind, bool(text), block)]
+        yield from self._encoder.end_block(block, bool(text))

@@ -1,11 +1,10 @@
 from collections.abc import Iterator
 from typing import ClassVar
 
-from toolglot.jsontext import dumps
-from toolglot.messages import Reply, StopReason, ToolCall
+from toolglot.messages import Reply, StopReason, Text, ToolCall
 from toolglot.wire.framing import encode_ndjson
 from toolglot.wire.json_values import Doc
-from toolglot.wire.reply_encoding import BlockEnd, BlockPiece, ReplyEncoder, ReplyEnd, ReplyStep
+from toolglot.wire.reply_encoding import ReplyBlock, ReplyEncoder
 
 
 class SixthReplyEncoder(ReplyEncoder):
@@ -17,18 +16,18 @@ class SixthReplyEncoder(ReplyEncoder):
         return {"text": reply.text, "calls": [self._encode_call(call) for call in reply.calls], "end": True}
 
     def encode_frame(self, doc: Doc) -> bytes:
-        return encode_ndjson(dumps(doc))
+        return encode_ndjson(doc)
 
-    def encode_step(self, step: ReplyStep) -> Iterator[Doc]:
-        match step:
-            case BlockPiece(kind="text"):
-                yield {"text": step.text}
-            case BlockEnd(block=ToolCall() as call):
-                yield {"calls": [self._encode_call(call)]}
-            case ReplyEnd():
-                yield {"end": True}
-            case _:
-                pass
+    def add_piece(self, block: ReplyBlock, text: str) -> Iterator[Doc]:
+        if isinstance(block, Text):
+            yield {"text": text}
+
+    def end_block(self, block: ReplyBlock, has_pieces: bool) -> Iterator[Doc]:
+        if isinstance(block, ToolCall):
+            yield {"calls": [self._encode_call(block)]}
+
+    def end_reply(self, reply: Reply) -> Iterator[Doc]:
+        yield {"end": True}
 
     def _encode_call(self, call: ToolCall) -> Doc:
         id, name = self.map_call_head(call)

@@ -6,13 +6,12 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from toolglot.jsontext import dumps
 from toolglot.providers.profile import Profile
 from toolglot.request import ToolDefinition
 from toolglot.simulator.opaque_state import sign_state
 from toolglot.simulator.refusals import Refusal
 from toolglot.simulator.wires.base import ErrorTable, WireRules, declare_fields, matches_call_id
-from toolglot.wire.framing import encode_sse, escape_line_separators
+from toolglot.wire.framing import encode_sse
 from toolglot.wire.json_values import Doc, as_dict, as_list, as_text, iter_dicts
 
 __all__ = ["Rules"]
@@ -296,4 +295,4 @@ class Rules(WireRules):
 
     @classmethod
     def error_frame(cls, refusal: Refusal, profile: Profile) -> bytes:
-        return encode_sse(escape_line_separators(dumps(cls.error_body(refusal, profile))), "error")
+        return encode_sse(cls.error_body(refusal, profile), "error")

@@ -4,11 +4,11 @@ import re
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from toolglot.jsontext import dumps, json_type_name
+from toolglot.jsontext import json_type_name
 from toolglot.providers.profile import Profile
 from toolglot.request import ToolDefinition
 from toolglot.simulator.refusals import Refusal, RefusalKind
-from toolglot.wire.framing import encode_sse, escape_line_separators
+from toolglot.wire.framing import encode_sse
 from toolglot.wire.json_values import Doc, as_dict, as_list
 
 __all__ = ["ErrorTable", "VendorErrors", "WireRules", "declare_fields", "matches_call_id"]
@@ -191,7 +191,7 @@ class WireRules:
     @classmethod
     def error_frame(cls, refusal: Refusal, profile: Profile) -> bytes:
         """Return the same inside a stream that began with status 200."""
-        return encode_sse(escape_line_separators(dumps(cls.error_body(refusal, profile))))
+        return encode_sse(cls.error_body(refusal, profile))
 
 
 def matches_call_id(profile: Profile, id: str) -> bool:

@@ -3,12 +3,12 @@
 import re
 from typing import Any
 
-from toolglot.jsontext import dumps, json_type_name
+from toolglot.jsontext import json_type_name
 from toolglot.providers.profile import Profile
 from toolglot.request import ToolDefinition
 from toolglot.simulator.refusals import Refusal
 from toolglot.simulator.wires.base import WireRules, declare_fields
-from toolglot.wire.framing import encode_ndjson, escape_line_separators
+from toolglot.wire.framing import encode_ndjson
 from toolglot.wire.json_values import Doc, as_dict, as_list, as_text, iter_dicts
 
 __all__ = ["Rules"]
@@ -82,4 +82,4 @@ class Rules(WireRules):
 
     @classmethod
     def error_frame(cls, refusal: Refusal, profile: Profile) -> bytes:
-        return encode_ndjson(escape_line_separators(dumps(cls.error_body(refusal, profile))))
+        return encode_ndjson(cls.error_body(refusal, profile))

@@ -2,13 +2,12 @@
 
 import re
 
-from toolglot.jsontext import dumps
 from toolglot.providers.profile import Profile
 from toolglot.simulator.opaque_state import sign_state
 from toolglot.simulator.refusals import Refusal
 from toolglot.simulator.wires.base import declare_fields, matches_call_id
 from toolglot.simulator.wires.openai import ROLES, OpenAIRules
-from toolglot.wire.framing import encode_sse, escape_line_separators
+from toolglot.wire.framing import encode_sse
 from toolglot.wire.json_values import Doc, as_dict, as_text, iter_dicts
 
 __all__ = ["Rules"]
@@ -165,4 +164,4 @@ class Rules(OpenAIRules):
     def error_frame(cls, refusal: Refusal, profile: Profile) -> bytes:
         error = cls.error_body(refusal, profile)["error"]
         frame: Doc = {"type": "error", "code": error["code"], "message": error["message"], "param": error["param"]}
-        return encode_sse(escape_line_separators(dumps({**frame, "sequence_number": 0})), "error")
+        return encode_sse({**frame, "sequence_number": 0}, "error")

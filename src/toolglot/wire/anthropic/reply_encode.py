@@ -3,20 +3,19 @@
 from collections.abc import Iterator
 from typing import ClassVar
 
-from toolglot.jsontext import dumps, dumps_text
+from toolglot.jsontext import dumps_text
 from toolglot.messages import Block, Reply, StopReason, Text, Thinking, ToolCall, Usage
 from toolglot.wire.anthropic.request_encode import encode_block
-from toolglot.wire.framing import encode_sse, escape_line_separators
 from toolglot.wire.json_values import Doc, as_list
-from toolglot.wire.reply_encoding import BlockBegin, BlockEnd, BlockPiece, ReplyBegin, ReplyEncoder, ReplyEnd, ReplyStep
+from toolglot.wire.reply_encoding import ReplyBlock, ReplyEncoder
 
 __all__ = ["AnthropicReplyEncoder"]
 
-# kind of block -> (type of delta, its field)
-_DELTA_FIELDS = {
-    "text": ("text_delta", "text"),
-    "thinking": ("thinking_delta", "thinking"),
-    "call": ("input_json_delta", "partial_json"),
+# block -> (type of delta, its field)
+_DELTA_FIELDS: dict[type[Block], tuple[str, str]] = {
+    Text: ("text_delta", "text"),
+    Thinking: ("thinking_delta", "thinking"),
+    ToolCall: ("input_json_delta", "partial_json"),
 }
 
 
@@ -42,36 +41,56 @@ class AnthropicReplyEncoder(ReplyEncoder):
         content = [self._encode_block(block) for block in reply.blocks if not self.is_unsupported(block)]
         return {**self._message_head(), "content": content, **self._stop_fields(reply), "usage": encode_usage(reply.usage)}
 
-    def encode_frame(self, doc: Doc) -> bytes:
-        return encode_sse(escape_line_separators(dumps(doc)), doc["type"])
+    def begin_reply(self) -> Iterator[Doc]:
+        # A message with everything that is not known yet left empty.
+        start: Doc = {"content": [], "stop_reason": None, "stop_sequence": None, "usage": encode_usage(Usage())}
+        yield {"type": "message_start", "message": {**self._message_head(), **start}}
 
-    def encode_step(self, step: ReplyStep) -> Iterator[Doc]:
-        match step:
-            case ReplyBegin():
-                # A message with everything that is not known yet left empty.
-                start: Doc = {"content": [], "stop_reason": None, "stop_sequence": None, "usage": encode_usage(Usage())}
-                yield {"type": "message_start", "message": {**self._message_head(), **start}}
-            case BlockBegin():
-                self._is_skipped = step.block is not None and self.is_unsupported(step.block)
-                if not self._is_skipped:
-                    self._index += 1
-                    self._holds_arguments = isinstance(step.block, ToolCall) and step.block.freeform
-                    block = self._encode_block_start(step)
-                    yield {"type": "content_block_start", "index": self._index, "content_block": block}
-            case BlockPiece():
-                if step.kind == "call" and not step.text.lstrip().startswith("{") and not self._has_arguments:
-                    self._holds_arguments = True
-                self._has_arguments = True
-                if not self._holds_arguments:
-                    yield self._block_delta(*_DELTA_FIELDS[step.kind], step.text)
-            case BlockEnd():
-                if not self._is_skipped:
-                    yield from self._encode_block_end(step)
-                    yield {"type": "content_block_stop", "index": self._index}
-                self._has_arguments = False
-            case ReplyEnd(reply=reply):
-                yield {"type": "message_delta", "delta": self._stop_fields(reply), "usage": encode_usage(reply.usage)}
-                yield {"type": "message_stop"}  # there is no [DONE]
+    def begin_block(self, block: ReplyBlock) -> Iterator[Doc]:
+        self._is_skipped = self.is_unsupported(block)
+        if self._is_skipped:
+            return
+        self._index += 1
+        self._holds_arguments = isinstance(block, ToolCall) and block.freeform
+        encoded: Doc | None
+        match block:
+            case ToolCall():
+                id, name = self.map_call_head(block)
+                encoded = {"type": "tool_use", "id": id, "name": name, "input": {}, **self.echo_opaque(block)}
+            case Text():
+                encoded = {"type": "text", "text": ""}
+            case Thinking() if "redacted" not in self.echo_opaque(block):
+                encoded = {"type": "thinking", "thinking": "", "signature": ""}
+            case _:
+                encoded = self._encode_block(block)
+        yield {"type": "content_block_start", "index": self._index, "content_block": encoded}
+
+    def add_piece(self, block: ReplyBlock, text: str) -> Iterator[Doc]:
+        if isinstance(block, ToolCall) and not text.lstrip().startswith("{") and not self._has_arguments:
+            self._holds_arguments = True
+        self._has_arguments = True
+        if not self._holds_arguments:
+            yield self._block_delta(*_DELTA_FIELDS[type(block)], text)
+
+    def end_block(self, block: ReplyBlock, has_pieces: bool) -> Iterator[Doc]:
+        self._has_arguments = False
+        if self._is_skipped:
+            return
+        if isinstance(block, ToolCall):
+            if (self._holds_arguments or not has_pieces) and block.arguments != {}:
+                arguments = dumps_text(self.writer.to_arguments_object(block, "reply"))
+                yield self._block_delta("input_json_delta", "partial_json", arguments)
+        elif isinstance(block, Text | Thinking):
+            state = self.echo_opaque(block)
+            for citation in as_list(state.get("citations")):
+                yield self._block_delta("citations_delta", "citation", citation)
+            if signature := state.get("signature"):  # right before the block stops, as Anthropic sends it
+                yield self._block_delta("signature_delta", "signature", signature)
+        yield {"type": "content_block_stop", "index": self._index}
+
+    def end_reply(self, reply: Reply) -> Iterator[Doc]:
+        yield {"type": "message_delta", "delta": self._stop_fields(reply), "usage": encode_usage(reply.usage)}
+        yield {"type": "message_stop"}  # there is no [DONE]
 
     def _message_head(self) -> Doc:
         return {"id": self.id or "msg_0", "type": "message", "role": "assistant", "model": self.model}
@@ -83,35 +102,6 @@ class AnthropicReplyEncoder(ReplyEncoder):
         if isinstance(block, Thinking) and not self.writer.owns_state(self.origin):
             return {"type": "thinking", "thinking": block.text, "signature": ""}  # the SDK's type requires the field
         return encode_block(block, self.origin, self.writer, "reply")
-
-    def _encode_block_start(self, step: BlockBegin) -> Doc | None:
-        match step.block:
-            case ToolCall() as call:
-                id, name = self.map_call_head(call)
-                return {"type": "tool_use", "id": id, "name": name, "input": {}, **self.echo_opaque(call)}
-            case Thinking() as thought if "redacted" in self.echo_opaque(thought):
-                return self._encode_block(thought)
-            case Text() | None if step.kind == "text":
-                return {"type": "text", "text": ""}
-            case Thinking() | None:
-                return {"type": "thinking", "thinking": "", "signature": ""}
-            case block:
-                return self._encode_block(block)
-
-    def _encode_block_end(self, step: BlockEnd) -> Iterator[Doc]:
-        match step.block:
-            case ToolCall() as call:
-                if (self._holds_arguments or not step.has_pieces) and call.arguments != {}:
-                    arguments = dumps_text(self.writer.to_arguments_object(call, "reply"))
-                    yield self._block_delta("input_json_delta", "partial_json", arguments)
-            case Text() | Thinking() as block:
-                state = self.echo_opaque(block)
-                for citation in as_list(state.get("citations")):
-                    yield self._block_delta("citations_delta", "citation", citation)
-                if signature := state.get("signature"):  # right before the block stops, as Anthropic sends it
-                    yield self._block_delta("signature_delta", "signature", signature)
-            case _:
-                pass
 
     def _block_delta(self, kind: str, field: str, value: object) -> Doc:
         return {"type": "content_block_delta", "index": self._index, "delta": {"type": kind, field: value}}

@@ -3,12 +3,10 @@
 from collections.abc import Iterator
 from typing import ClassVar
 
-from toolglot.jsontext import dumps
-from toolglot.messages import Block, Media, Reply, StopReason, Text, Thinking
-from toolglot.wire.framing import encode_sse, escape_line_separators
+from toolglot.messages import Block, Media, Reply, StopReason, Text, Thinking, ToolCall
 from toolglot.wire.gemini.request_encode import encode_block
 from toolglot.wire.json_values import Doc
-from toolglot.wire.reply_encoding import BlockEnd, BlockPiece, ReplyEncoder, ReplyEnd, ReplyStep
+from toolglot.wire.reply_encoding import ReplyBlock, ReplyEncoder
 
 __all__ = ["GeminiReplyEncoder"]
 
@@ -31,27 +29,22 @@ class GeminiReplyEncoder(ReplyEncoder):
     def build_body(self, reply: Reply) -> Doc:
         return self._final_chunk(reply, [part for block in reply.blocks if (part := self._encode_part(block))])
 
-    def encode_frame(self, doc: Doc) -> bytes:
-        return encode_sse(escape_line_separators(dumps(doc)))
+    def add_piece(self, block: ReplyBlock, text: str) -> Iterator[Doc]:
+        if not isinstance(block, ToolCall):
+            yield self._chunk([{"text": text, **self._thought_flag(block)}])
 
-    def encode_step(self, step: ReplyStep) -> Iterator[Doc]:
-        match step:
-            case BlockPiece(kind="text"):
-                yield self._chunk([{"text": step.text}])
-            case BlockPiece(kind="thinking"):
-                yield self._chunk([{"text": step.text, "thought": True}])
-            case BlockEnd(block=Text() | Thinking() as block):
-                if state := self.echo_opaque(block):  # a signature comes on an empty part after its text
-                    # A signature alone must not turn a thought into text.
-                    thought = {"thought": True} if step.kind == "thinking" else {}
-                    yield self._chunk([{"text": "", **thought, **state}])
-            case BlockEnd(block=block):
-                if part := self._encode_part(block):
-                    yield self._chunk([part])
-            case ReplyEnd(reply=reply):
-                yield self._final_chunk(reply, [])
-            case _:
-                pass
+    def end_block(self, block: ReplyBlock, has_pieces: bool) -> Iterator[Doc]:
+        if not isinstance(block, Text | Thinking):
+            if part := self._encode_part(block):
+                yield self._chunk([part])
+        elif state := self.echo_opaque(block):  # a signature comes on an empty part after its text
+            yield self._chunk([{"text": "", **self._thought_flag(block), **state}])
+
+    def end_reply(self, reply: Reply) -> Iterator[Doc]:
+        yield self._final_chunk(reply, [])
+
+    def _thought_flag(self, block: ReplyBlock) -> Doc:
+        return {"thought": True} if isinstance(block, Thinking) else {}
 
     def supports_media(self, media: Media) -> bool:
         return media.data is not None or media.url is not None

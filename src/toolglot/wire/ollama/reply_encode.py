@@ -4,11 +4,10 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import ClassVar
 
-from toolglot.jsontext import dumps
 from toolglot.messages import Block, Reply, StopReason, Text, Thinking, ToolCall
-from toolglot.wire.framing import encode_ndjson, escape_line_separators
+from toolglot.wire.framing import encode_ndjson
 from toolglot.wire.json_values import Doc
-from toolglot.wire.reply_encoding import BlockEnd, BlockPiece, ReplyEncoder, ReplyEnd, ReplyStep
+from toolglot.wire.reply_encoding import ReplyBlock, ReplyEncoder
 
 __all__ = ["OllamaReplyEncoder"]
 
@@ -31,21 +30,18 @@ class OllamaReplyEncoder(ReplyEncoder):
         return {**self._head(), "message": message, **self._final_fields(reply)}
 
     def encode_frame(self, doc: Doc) -> bytes:
-        return encode_ndjson(escape_line_separators(dumps(doc)))
+        return encode_ndjson(doc)
 
-    def encode_step(self, step: ReplyStep) -> Iterator[Doc]:
-        match step:
-            case BlockPiece(kind="text"):
-                yield self._line({"content": step.text})
-            case BlockPiece(kind="thinking"):
-                yield self._line({"content": "", "thinking": step.text})
-            case BlockEnd(block=block) if step.kind in ("call", "other"):
-                if fields := self._message_fields(block):
-                    yield self._line({"content": "", **fields})
-            case ReplyEnd(reply=reply):
-                yield {**self._head(), "message": {"role": "assistant", "content": ""}, **self._final_fields(reply)}
-            case _:
-                pass
+    def add_piece(self, block: ReplyBlock, text: str) -> Iterator[Doc]:
+        if isinstance(block, Text | Thinking):
+            yield self._line({"content": text} if isinstance(block, Text) else {"content": "", "thinking": text})
+
+    def end_block(self, block: ReplyBlock, has_pieces: bool) -> Iterator[Doc]:
+        if not isinstance(block, Text | Thinking) and (fields := self._message_fields(block)):
+            yield self._line({"content": "", **fields})
+
+    def end_reply(self, reply: Reply) -> Iterator[Doc]:
+        yield {**self._head(), "message": {"role": "assistant", "content": ""}, **self._final_fields(reply)}
 
     def _message_fields(self, block: Block) -> Doc:
         """Return the fields of a message that express a block."""

@@ -3,23 +3,13 @@
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
-from toolglot.jsontext import dumps, dumps_text
+from toolglot.jsontext import dumps_text
 from toolglot.messages import Block, Foreign, Media, Message, Reply, StopReason, Text, Thinking, ToolCall, Usage
-from toolglot.wire.framing import encode_sse, escape_line_separators
 from toolglot.wire.json_values import Doc, as_text
 from toolglot.wire.media import to_data_url
 from toolglot.wire.openai_chat.reply_decode import REASONING_FIELDS
 from toolglot.wire.openai_chat.request_encode import encode_call
-from toolglot.wire.reply_encoding import (
-    BlockBegin,
-    BlockEnd,
-    BlockPiece,
-    ReplyBegin,
-    ReplyEncoder,
-    ReplyEnd,
-    ReplyStep,
-    is_refusal,
-)
+from toolglot.wire.reply_encoding import ReplyBlock, ReplyEncoder, is_refusal
 
 __all__ = ["ChatReplyEncoder"]
 
@@ -55,38 +45,38 @@ class ChatReplyEncoder(ReplyEncoder):
         return {**self._head("chat.completion"), "choices": [choice], "usage": encode_usage(reply.usage)}
 
     def encode_frame(self, doc: Doc) -> bytes:
-        return encode_sse(escape_line_separators(dumps(doc))) if doc else encode_sse(b"[DONE]")
+        return super().encode_frame(doc) if doc else b"data: [DONE]\n\n"
 
-    def encode_step(self, step: ReplyStep) -> Iterator[Doc]:
-        match step:
-            case ReplyBegin():
-                yield self._chunk({"role": "assistant", "content": ""})  # clients take the role from the first chunk
-            case BlockBegin(block=ToolCall() as call):
-                self._call_index += 1
-                id, name = self.map_call_head(call)
-                self._kind, self._field = ("custom", "input") if call.freeform else ("function", "arguments")
-                head = {"id": id, "type": self._kind, self._kind: {"name": name, self._field: ""}}
-                yield self._call_chunk({**head, **self.echo_opaque(call)})
-            case BlockBegin(kind="other", block=block):
-                if block is not None and not self.is_unsupported(block):
-                    yield self._chunk(self._message_fields(block, parts=True))
-            case BlockBegin():
-                self._field = self._field_for(step.block or (Text("") if step.kind == "text" else Thinking("")))
-            case BlockPiece(kind="call"):
-                yield self._call_chunk({self._kind: {self._field: step.text}})
-            case BlockPiece():
-                yield self._chunk({self._field: step.text})
-            case BlockEnd(block=ToolCall() as call) if not step.has_pieces and call.raw is None:  # arguments came as an object
-                yield self._call_chunk({self._kind: {self._field: dumps_text(call.arguments or {})}})
-            case ReplyEnd(reply=reply):
-                if state := self.echo_message_opaque(reply):
-                    yield self._chunk(state)
-                yield self._chunk({}, self.encode_stop(reply))
-                # As with stream_options.include_usage.
-                yield {**self._head("chat.completion.chunk"), "choices": [], "usage": encode_usage(reply.usage)}
-                yield {}  # [DONE]
-            case _:
-                pass
+    def begin_reply(self) -> Iterator[Doc]:
+        yield self._chunk({"role": "assistant", "content": ""})  # clients take the role from the first chunk
+
+    def begin_block(self, block: ReplyBlock) -> Iterator[Doc]:
+        if isinstance(block, ToolCall):
+            self._call_index += 1
+            id, name = self.map_call_head(block)
+            self._kind, self._field = ("custom", "input") if block.freeform else ("function", "arguments")
+            head = {"id": id, "type": self._kind, self._kind: {"name": name, self._field: ""}}
+            yield self._call_chunk({**head, **self.echo_opaque(block)})
+        elif isinstance(block, Text | Thinking):
+            self._field = self._field_for(block)
+        elif not self.is_unsupported(block):
+            yield self._chunk(self._message_fields(block, parts=True))
+
+    def add_piece(self, block: ReplyBlock, text: str) -> Iterator[Doc]:
+        is_call = isinstance(block, ToolCall)
+        yield self._call_chunk({self._kind: {self._field: text}}) if is_call else self._chunk({self._field: text})
+
+    def end_block(self, block: ReplyBlock, has_pieces: bool) -> Iterator[Doc]:
+        if isinstance(block, ToolCall) and not has_pieces and block.raw is None:  # arguments came as an object
+            yield self._call_chunk({self._kind: {self._field: dumps_text(block.arguments or {})}})
+
+    def end_reply(self, reply: Reply) -> Iterator[Doc]:
+        if state := self.echo_message_opaque(reply):
+            yield self._chunk(state)
+        yield self._chunk({}, self.encode_stop(reply))
+        # As with stream_options.include_usage.
+        yield {**self._head("chat.completion.chunk"), "choices": [], "usage": encode_usage(reply.usage)}
+        yield {}  # [DONE]
 
     def supports_media(self, media: Media) -> bool:
         return media.kind == "image" and to_data_url(media) is not None  # OpenRouter's form

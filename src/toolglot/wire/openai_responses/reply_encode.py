@@ -3,21 +3,10 @@
 from collections.abc import Iterator
 from typing import ClassVar
 
-from toolglot.jsontext import dumps
 from toolglot.messages import Block, Foreign, Media, Message, Origin, Reply, StopReason, Text, Thinking, ToolCall, Usage
-from toolglot.wire.framing import encode_sse, escape_line_separators
 from toolglot.wire.json_values import Doc, as_dict, as_text, unknown_fields
 from toolglot.wire.openai_responses.request_encode import encode_call
-from toolglot.wire.reply_encoding import (
-    BlockBegin,
-    BlockEnd,
-    BlockPiece,
-    ReplyBegin,
-    ReplyEncoder,
-    ReplyEnd,
-    ReplyStep,
-    is_refusal,
-)
+from toolglot.wire.reply_encoding import ReplyBlock, ReplyEncoder, is_refusal
 
 __all__ = ["ResponsesReplyEncoder"]
 
@@ -58,33 +47,19 @@ class ResponsesReplyEncoder(ReplyEncoder):
 
     def encode_frame(self, doc: Doc) -> bytes:
         self._sequence += 1
-        return encode_sse(escape_line_separators(dumps({**doc, "sequence_number": self._sequence})), doc["type"])
-
-    def encode_step(self, step: ReplyStep) -> Iterator[Doc]:
-        match step:
-            case ReplyBegin():
-                for kind in ("created", "in_progress"):  # the openai SDK fails on a stream that starts otherwise
-                    yield {"type": f"response.{kind}", "response": self._response_object(None)}
-            case BlockBegin():
-                yield from self._encode_block_start(step)
-            case BlockPiece():
-                if self._kind != "other":
-                    yield {"type": f"{_PIECE_EVENTS[self._kind][0]}.delta", **self._event_position(), "delta": step.text}
-            case BlockEnd():
-                yield from self._encode_block_end(step)
-            case ReplyEnd(reply=reply):
-                response = self._response_object(reply)
-                yield {"type": f"response.{response['status']}", "response": response}
+        return super().encode_frame({**doc, "sequence_number": self._sequence})
 
     def supports_media(self, media: Media) -> bool:
         return media.kind == "image" and media.data is not None
 
-    def _encode_block_start(self, step: BlockBegin) -> Iterator[Doc]:
-        self._item_id, self._kind = "", step.kind
-        if step.kind == "other" or (isinstance(step.block, ToolCall) and "item" in self.echo_opaque(step.block)):
-            self._kind = "other"  # it is sent complete
+    def begin_reply(self) -> Iterator[Doc]:
+        for kind in ("created", "in_progress"):  # the openai SDK fails on a stream that starts otherwise
+            yield {"type": f"response.{kind}", "response": self._response_object(None)}
+
+    def begin_block(self, block: ReplyBlock) -> Iterator[Doc]:
+        self._item_id, self._kind = "", "other"
+        if isinstance(block, Media | Foreign) or "item" in self.echo_opaque(block):  # sent complete
             return
-        block = step.block or (Text("") if step.kind == "text" else Thinking(""))
         item: Doc = self._encode_item(block) or {}
         self._item_id = as_text(item.get("id"))
         part: Doc = {}
@@ -93,17 +68,21 @@ class ResponsesReplyEncoder(ReplyEncoder):
                 self._kind, part = "refusal" if is_refusal(block) else "text", item["content"][0]
                 item = {**item, "content": []}
             case Thinking():
-                part, item = {"type": "summary_text", "text": ""}, {**item, "summary": []}
-            case _:  # a call
-                self._kind = "custom" if isinstance(block, ToolCall) and block.freeform else "call"
+                self._kind, part = "thinking", {"type": "summary_text", "text": ""}
+                item = {**item, "summary": []}
+            case ToolCall():
+                self._kind = "custom" if block.freeform else "call"
                 item = {**item, _PIECE_EVENTS[self._kind][1]: ""}
         item["status"] = "in_progress"  # also for an item that is complete at once
         yield {"type": "response.output_item.added", "output_index": len(self._output), "item": item}
         if part:
             yield {"type": f"response.{self._part_event()}.added", **self._event_position(), "part": part}
 
-    def _encode_block_end(self, step: BlockEnd) -> Iterator[Doc]:
-        block = step.block
+    def add_piece(self, block: ReplyBlock, text: str) -> Iterator[Doc]:
+        if self._kind != "other":
+            yield {"type": f"{_PIECE_EVENTS[self._kind][0]}.delta", **self._event_position(), "delta": text}
+
+    def end_block(self, block: ReplyBlock, has_pieces: bool) -> Iterator[Doc]:
         item = self._encode_item(block)
         if item is None:
             return
@@ -111,7 +90,7 @@ class ResponsesReplyEncoder(ReplyEncoder):
             yield {"type": "response.output_item.added", "output_index": len(self._output), "item": item}
         elif isinstance(block, ToolCall):
             event, field = _PIECE_EVENTS[self._kind]
-            if not step.has_pieces and item[field]:
+            if not has_pieces and item[field]:
                 yield {"type": f"{event}.delta", **self._event_position(), "delta": item[field]}
             yield {"type": f"{event}.done", **self._event_position(), field: item[field], "name": item["name"]}
         elif isinstance(block, Text | Thinking):
@@ -121,6 +100,10 @@ class ResponsesReplyEncoder(ReplyEncoder):
             yield {"type": f"response.{self._part_event()}.done", **self._event_position(), "part": part}
         yield {"type": "response.output_item.done", "output_index": len(self._output), "item": item}
         self._output.append(item)
+
+    def end_reply(self, reply: Reply) -> Iterator[Doc]:
+        response = self._response_object(reply)
+        yield {"type": f"response.{response['status']}", "response": response}
 
     def _part_event(self) -> str:
         return "reasoning_summary_part" if self._kind == "thinking" else "content_part"
