@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -31,11 +32,11 @@ from search_kit import (
 from toolglot.builtin import child_process
 from toolglot.builtin.child_process import has_landlock, start_confined
 from toolglot.builtin.search import grep as grep_module
-from toolglot.builtin.search import grep_query
+from toolglot.builtin.search import grep_worker
 from toolglot.builtin.search.grep import grep_tools
-from toolglot.builtin.search.grep_query import FALLBACK_NOTE, FILE_TYPES
+from toolglot.builtin.search.grep_query import FALLBACK_NOTE, FILE_TYPES, GrepQuery
 from toolglot.builtin.search.grep_ripgrep import find_ripgrep
-from toolglot.builtin.search.grep_worker import run_task
+from toolglot.builtin.search.grep_worker import find_matches
 from toolglot.errors import ToolError
 from toolglot.tools.results import ToolOutput
 from toolglot.tools.tool import Tool
@@ -355,17 +356,16 @@ regex = st.lists(part, min_size=1, max_size=5).map("".join)
 """Patterns that both engines read alike."""
 
 
-def run_in_process(task: dict[str, Any], should_stop: object) -> Iterator[dict[str, Any]]:
-    """Run the worker's task without a process."""
-    events: list[dict[str, Any]] = []
-    run_task(json.loads(json.dumps(task)), lambda event: events.append(json.loads(json.dumps(event))))
-    yield from events
+def run_in_process(query: GrepQuery, should_stop: object) -> Iterator[dict[str, Any]]:
+    """Run the worker's query without a process."""
+    for event in find_matches(msgspec.convert(json.loads(json.dumps(msgspec.to_builtins(query))), GrepQuery)):
+        yield json.loads(json.dumps(event))
 
 
 @pytest.fixture(scope="class")
 def in_this_process() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(grep_query, "_run_worker", run_in_process)
+        patch.setattr(grep_worker, "_run_worker", run_in_process)
         yield
 
 

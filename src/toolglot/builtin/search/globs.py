@@ -243,6 +243,11 @@ class GlobFilter:
                 start = index + 1
         return cls(glob.strip() for glob in (*globs, text[start:]) if glob.strip())
 
+    @property
+    def globs(self) -> list[str]:
+        """The globs without braces, as texts from which an equal filter can be made."""
+        return [f"{'!' * negated}{glob}" for negated, glob in self.patterns]
+
     def __bool__(self) -> bool:
         return bool(self._rules)
 

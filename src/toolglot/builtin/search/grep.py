@@ -6,6 +6,7 @@ Every search ends: after a timeout, after a limit of output, or when the call is
 import os
 import re
 import stat
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Annotated, Literal
 
@@ -16,18 +17,11 @@ from toolglot.builtin.arguments import check_minimum, path_target
 from toolglot.builtin.files.text import has_lone_surrogate
 from toolglot.builtin.files.text_files import missing_file_error
 from toolglot.builtin.search.globs import GlobFilter
-from toolglot.builtin.search.grep_query import (
-    FALLBACK_NOTE,
-    UNLIMITED,
-    FileMatches,
-    GrepMatches,
-    GrepQuery,
-    search_with_python,
-    unknown_type_error,
-)
+from toolglot.builtin.search.grep_query import FALLBACK_NOTE, UNLIMITED, FileMatches, GrepMatches, GrepQuery, unknown_type_error
 from toolglot.builtin.search.grep_ripgrep import find_ripgrep, search_with_ripgrep
+from toolglot.builtin.search.grep_worker import search_with_python
 from toolglot.builtin.search.search_scope import SearchRoot, open_root_of, start_deadline
-from toolglot.builtin.search.walk import BINARY_PROBE_SIZE, MAX_FILE_SIZE, replace_surrogates, stat_beneath
+from toolglot.builtin.search.walk import BINARY_PROBE_SIZE, MAX_FILE_SIZE, is_binary, replace_surrogates, stat_beneath
 from toolglot.builtin.tool_state import ToolState, to_data
 from toolglot.errors import ToolError
 from toolglot.schema.derive import Internal
@@ -119,29 +113,6 @@ class GrepResult(msgspec.Struct, frozen=True, kw_only=True):
         return "\n".join(lines)
 
 
-class _View(msgspec.Struct):
-    """Which part of the matches a call wants to see, and how. Raises ToolError for numbers that are out of range."""
-
-    limit: int
-    skip: int
-    before: int
-    after: int
-    auto_context: bool
-    only_matching: bool
-    line_numbers: bool
-
-    def __post_init__(self) -> None:
-        self.limit = min(check_minimum("max_results", self.limit) or MAX_RESULTS, MAX_RESULTS)
-        check_minimum("skip", self.skip)
-        self.before = min(check_minimum("before", self.before), MAX_CONTEXT_LINES)
-        self.after = min(check_minimum("after", self.after), MAX_CONTEXT_LINES)
-
-    @property
-    def match_limit(self) -> int:
-        """As many matches as show that there are more than the call wants."""
-        return self.limit + self.skip + 1
-
-
 # ---- the tool
 
 
@@ -203,27 +174,34 @@ class _GrepTool:
             after: Lines of context to show after each match (0-100, default 0).
             max_results: Maximum number of lines or files to show (default 250, 0 for the limit of 10000).
         """
-        is_auto = auto_context and mode == "content" and before is None and after is None
-        view = _View(max_results, skip, before or 0, after or 0, is_auto, only_matching, line_numbers)
         if file_type and not re.fullmatch(r"[A-Za-z0-9_+-]{1,40}", file_type):  # it becomes part of ripgrep's options
             raise unknown_type_error(file_type)
-        limit = UNLIMITED if max_per_file is None else check_minimum("max_per_file", max_per_file, 1)
+        limit = min(check_minimum("max_results", max_results) or MAX_RESULTS, MAX_RESULTS)
+        page_end = limit + check_minimum("skip", skip)
+        per_file = UNLIMITED if max_per_file is None else check_minimum("max_per_file", max_per_file, 1)
         query = GrepQuery(
             pattern=_check_pattern(pattern, "pattern", multiline=multiline),
-            include=GlobFilter.parse(include_glob),
-            file_type=file_type,
             exclude=exclude_line_regex and _check_pattern(exclude_line_regex, "exclude_line_regex"),
+            include=GlobFilter.parse(include_glob).globs,
+            file_type=file_type,
             mode=mode,
             ignore_case=ignore_case,
             literal=literal,
             multiline=multiline,
             respect_ignore=not no_ignore,
-            limit_per_file=1 if mode == "files" else min(limit, view.match_limit) if mode == "content" else limit,
-            should_stop=start_deadline(context, TIMEOUT_SECONDS),
+            # One match more than the page has shows that there are more.
+            limit_per_file=1 if mode == "files" else min(per_file, page_end + 1) if mode == "content" else per_file,
+            limit=limit,
+            skip=skip,
+            before=min(check_minimum("before", before or 0), MAX_CONTEXT_LINES),
+            after=min(check_minimum("after", after or 0), MAX_CONTEXT_LINES),
+            auto_context=auto_context and mode == "content" and before is None and after is None,
+            only_matching=only_matching,
+            line_numbers=line_numbers,
         )
-        return self._search(path or ".", query, view)
+        return self._search(path or ".", query, start_deadline(context, TIMEOUT_SECONDS))
 
-    def _search(self, path: str, query: GrepQuery, view: _View) -> ToolOutput:
+    def _search(self, path: str, query: GrepQuery, should_stop: Callable[[int], bool]) -> ToolOutput:
         state = self._state
         entry = state.workspace.inspect(path)
         if entry is None:
@@ -234,16 +212,15 @@ class _GrepTool:
                 if opened.status.st_size > MAX_FILE_SIZE:
                     message = f"{path!r} is larger than {MAX_FILE_SIZE >> 20} MB; read parts of it instead"
                     raise ToolError(message, kind="limit", code="file_too_large")
-                if b"\0" in os.read(opened.fd, BINARY_PROBE_SIZE):
+                if is_binary(os.read(opened.fd, BINARY_PROBE_SIZE)):
                     raise ToolError(f"{path!r} is a binary file; only text can be searched", code="not_text")
         with open_root_of(state, entry) as root:
-            location = {"file": root.relative} if is_file else {"directory": root.relative}
-            query = msgspec.structs.replace(query, root_fd=root.root_fd, **location)
-            program = find_ripgrep(state, query.root_fd) if self._engine != "python" else ""
+            query = msgspec.structs.replace(query, root_fd=root.root_fd, start=root.relative, is_file=is_file)
+            program = find_ripgrep(state, root.root_fd) if self._engine != "python" else ""
             if self._engine == "ripgrep" and not program:
                 message = "ripgrep (rg) is not installed, is too old, or cannot be confined by this kernel"
                 raise ToolError(message, code="missing_program")
-            matches = search_with_ripgrep(program, query) if program else search_with_python(query)
+            matches = search_with_ripgrep(program, query, should_stop) if program else search_with_python(query, should_stop)
             if not matches.complete and not matches.files:
                 message = f"the search took longer than {TIMEOUT_SECONDS:.0f} seconds"
                 message += "; search a smaller directory, fewer files or a simpler pattern"
@@ -252,8 +229,8 @@ class _GrepTool:
             if query.mode == "files":
                 times = {file.path: _read_mtime_ns(root, file.path) for file in matches.files[:MAX_RESULTS]}
                 matches.files.sort(key=lambda file: (-times.get(file.path, 0), file.path))
-            result = _build_result(state, root, query, matches, view)
-        text = result.render(only_matching=view.only_matching, line_numbers=view.line_numbers)
+            result = _build_result(state, root, query, matches)
+        text = result.render(only_matching=query.only_matching, line_numbers=query.line_numbers)
         return ToolOutput(text, to_data(result))
 
 
@@ -279,23 +256,22 @@ def _read_mtime_ns(root: SearchRoot, path: str) -> int:
 # ---- the result
 
 
-def _build_result(state: ToolState, root: SearchRoot, query: GrepQuery, matches: GrepMatches, view: _View) -> GrepResult:
-    files, total, count = matches.files[view.skip : view.skip + view.limit], len(matches.files), 0
-    if query.mode == "content":  # then a page is made of lines
-        files, total = list[FileMatches](), 0
+def _build_result(state: ToolState, root: SearchRoot, query: GrepQuery, matches: GrepMatches) -> GrepResult:
+    files, total, skip = matches.files[query.skip : query.skip + query.limit], len(matches.files), query.skip
+    shown = len(files)
+    if query.with_lines:  # then a page is made of lines
+        files, total, shown = list[FileMatches](), 0, 0
         for file in matches.files:
-            start, total = view.skip - total, total + file.count
-            if lines := file.lines[max(start, 0) : max(start + view.limit, 0)]:
+            start, total = skip - total, total + file.count
+            if lines := file.lines[max(start, 0) : max(start + query.limit, 0)]:
                 files.append(FileMatches(file.path, file.count, lines))
-                count += len(lines)
-    else:
-        count = len(files)
-    auto_context = view.auto_context and 1 <= total <= 3
-    before, after = (50, 50) if auto_context and total == 1 else (15, 15) if auto_context else (view.before, view.after)
-    context_lines = (0, 0) if view.only_matching else (before, after)
+                shown += len(lines)
+    auto_context = query.auto_context and 1 <= total <= 3
+    before, after = (50, 50) if auto_context and total == 1 else (15, 15) if auto_context else (query.before, query.after)
+    context_lines = (0, 0) if query.only_matching else (before, after)
     # A file that reached the limit of this call may have more matches than were counted.
-    is_capped = query.with_lines and query.limit_per_file == view.match_limit
-    is_exact = not (is_capped and any(file.count >= view.match_limit for file in matches.files))
+    is_capped = query.with_lines and query.limit_per_file == query.match_limit
+    is_exact = not (is_capped and any(file.count >= query.match_limit for file in matches.files))
     return GrepResult(
         pattern=query.pattern,
         path=replace_surrogates(root.path),
@@ -303,9 +279,9 @@ def _build_result(state: ToolState, root: SearchRoot, query: GrepQuery, matches:
         files=tuple(_build_file(state, root, file, *context_lines) for file in files),
         total=total,
         total_lines=sum(file.count for file in matches.files) if query.mode != "files" else 0,
-        shown=count,
-        skip=view.skip,
-        truncated=total > view.skip + count,
+        shown=shown,
+        skip=skip,
+        truncated=total > skip + shown,
         exact=matches.complete and is_exact,
         complete=matches.complete,
         before=before,

@@ -1,16 +1,8 @@
-"""What both search engines share: the query, its result, file types; and the engine without ripgrep."""
-
-import json
-import re
-import tempfile
-from collections.abc import Callable, Iterator
-from typing import Any
+"""What both search engines share: the query, the matches, file types."""
 
 import msgspec
 
 from toolglot.base_errors import invalid_argument
-from toolglot.builtin.child_process import ProcessStopped, read_output, split_records, start_python_worker
-from toolglot.builtin.search.globs import GlobFilter
 from toolglot.errors import ToolError
 from toolglot.textutil import did_you_mean, suggest
 
@@ -22,9 +14,7 @@ __all__ = [
     "GrepMatches",
     "GrepQuery",
     "MatchedLine",
-    "globs_for_type",
     "invalid_pattern_error",
-    "search_with_python",
     "unknown_type_error",
 ]
 
@@ -71,31 +61,50 @@ class GrepMatches(msgspec.Struct):
 
 
 class GrepQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """What to search for, and where. Paths are relative to the root; `file` replaces `directory` for a single file."""
+    """What a call searches for, where, and which part of the matches it wants to see."""
 
     pattern: str
-    root_fd: int = -1
-    directory: str = ""
-    file: str = ""
-    include: GlobFilter
-    file_type: str
     exclude: str
+    """Lines that match this pattern, too, do not count."""
+    include: list[str]
+    """Globs without braces; a leading `!` excludes."""
+    file_type: str
     mode: str
     ignore_case: bool
     literal: bool
     multiline: bool
     respect_ignore: bool
     limit_per_file: int
-    should_stop: Callable[[int], bool]
+    limit: int
+    skip: int
+    before: int
+    after: int
+    auto_context: bool
+    only_matching: bool
+    line_numbers: bool
+    root_fd: int = -1
+    start: str = ""
+    """The file or directory to search, relative to the root."""
+    is_file: bool = False
 
     @property
     def with_lines(self) -> bool:
         return self.mode == "content"
 
+    @property
+    def match_limit(self) -> int:
+        """As many matches as show that there are more than the call wants."""
+        return self.limit + self.skip + 1
 
-def globs_for_type(file_type: str) -> tuple[str, ...]:
-    """Return the globs of a file type; none for a type that only ripgrep may know."""
-    return tuple(FILE_TYPES.get(file_type, "").split())
+    @property
+    def type_globs(self) -> list[str]:
+        """The globs of the file type; none for a type that only ripgrep may know."""
+        return FILE_TYPES.get(self.file_type, "").split()
+
+    @property
+    def prefix_length(self) -> int:
+        """The length of the prefix that all paths in the searched directory share."""
+        return len(self.start) + 1 if self.start else 0
 
 
 def unknown_type_error(name: str) -> ToolError:
@@ -108,49 +117,3 @@ def invalid_pattern_error(pattern: str, reason: str) -> ToolError:
     """Return the error for a pattern that is not a regular expression."""
     message = f"{pattern[:80]!r} is not a valid regular expression: {reason}"
     return ToolError(message, kind="validation", code="invalid_pattern")
-
-
-def search_with_python(query: GrepQuery) -> GrepMatches:
-    """Search without ripgrep. Raises ToolError."""
-    type_globs = globs_for_type(query.file_type)
-    if query.file_type and not type_globs:
-        raise unknown_type_error(query.file_type)
-    task = {
-        "pattern": re.escape(query.pattern) if query.literal else query.pattern,
-        "exclude": query.exclude,
-        "ignore_case": query.ignore_case,
-        "multiline": query.multiline,
-        "root_fd": query.root_fd,
-        "directory": query.directory,
-        "file": query.file,
-        "include": [f"{'!' * negated}{glob}" for negated, glob in query.include.patterns],
-        "type_globs": type_globs,
-        "ignore": query.respect_ignore,
-        "with_lines": query.with_lines,
-        "limit_per_file": query.limit_per_file,
-    }
-    matches, finished = GrepMatches("python", complete=False), False
-    try:
-        for event in _run_worker(task, query.should_stop):
-            if "error" in event:
-                raise invalid_pattern_error(query.pattern, f"{event['error']} ({FALLBACK_NOTE})")
-            if "path" in event:
-                matches.files.append(msgspec.convert(event, FileMatches))
-            else:
-                matches.complete, finished = event["complete"], True
-    except ProcessStopped:
-        finished = True
-    if not finished:
-        message = "the search process ended unexpectedly; search a smaller directory"
-        raise ToolError(message, kind="execution", code="search_failed")
-    return matches
-
-
-def _run_worker(task: dict[str, Any], should_stop: Callable[[int], bool]) -> Iterator[dict[str, Any]]:
-    """Yield the worker's events. Raises ProcessStopped."""
-    with tempfile.TemporaryFile() as stdin:
-        stdin.write(json.dumps(task).encode())
-        stdin.seek(0)
-        process = start_python_worker("toolglot.builtin.search.grep_worker", stdin, pass_fds=[task["root_fd"]])
-        for record in split_records(read_output(process, should_stop), b"\n"):
-            yield json.loads(record)

@@ -10,21 +10,20 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import BinaryIO
 
 import msgspec
 
 from toolglot.builtin.child_process import ProcessStopped, has_landlock, read_output, split_records, start_confined
-from toolglot.builtin.search.globs import to_byte_key
+from toolglot.builtin.search.globs import GlobFilter, to_byte_key
 from toolglot.builtin.search.grep_query import (
     UNLIMITED,
     FileMatches,
     GrepMatches,
     GrepQuery,
     MatchedLine,
-    globs_for_type,
     invalid_pattern_error,
     unknown_type_error,
 )
@@ -79,33 +78,27 @@ def find_ripgrep(state: ToolState, root_fd: int) -> str:
     return real_path if _version_cache[key] >= _MIN_VERSION else ""
 
 
-def search_with_ripgrep(program: str, query: GrepQuery) -> GrepMatches:
+def search_with_ripgrep(program: str, query: GrepQuery, should_stop: Callable[[int], bool]) -> GrepMatches:
     """Search with this ripgrep. Raises ToolError."""
     # Only --json tells the lines apart, which excluding lines and counting lines of multi-line matches need.
     use_json = query.with_lines or bool(query.exclude) or query.multiline
-    matches = GrepMatches("ripgrep")
-    with tempfile.TemporaryFile() as stdin, tempfile.TemporaryFile() as errors, _write_ignore_file(query) as ignore:
+    matches, include = GrepMatches("ripgrep"), GlobFilter(query.include)
+    extra_scope = load_extra_scope(query.root_fd) if query.respect_ignore else None
+    with tempfile.TemporaryFile() as stdin, tempfile.TemporaryFile() as errors, _write_ignore_file(query, include) as ignore:
         arguments = [*_BASE_OPTIONS, *_build_options(query, use_json), f"--ignore-file=/proc/self/fd/{ignore.fileno()}"]
-        arguments += [f"--regexp={query.pattern}", "--", f"./{query.file or query.directory}"]
+        arguments += [f"--regexp={query.pattern}", "--", f"./{query.start}"]
         process = start_confined(program, arguments, query.root_fd, stdin, errors, ignore.fileno())
-        extra_scope = load_extra_scope(query.root_fd) if query.respect_ignore else None
-        output = read_output(process, query.should_stop)
-        if use_json:
-            files = _parse_json(output)
-        elif query.mode == "files":
-            files = (_make_file(path, 1, []) for path in split_records(output, b"\0"))
-        else:
-            files = _parse_counts(output)
+        output = read_output(process, should_stop)
         try:
-            for file in files:
-                if query.file or _is_included(file.path, query, extra_scope):
+            for file in _parse_json(output) if use_json else _parse_counts(output):
+                if query.is_file or _is_included(file.path, query, include, extra_scope):
                     matches.files.append(file)
         except ProcessStopped:
             matches.complete = False
         if matches.complete and process.returncode not in (0, 1):
             _raise_error(errors, query.pattern)
     if query.exclude:
-        _drop_excluded(program, query, matches)
+        _drop_excluded(program, query, matches, should_stop)
     for file in matches.files:
         if file.lines:
             file.count = min(len(file.lines), query.limit_per_file)
@@ -114,9 +107,7 @@ def search_with_ripgrep(program: str, query: GrepQuery) -> GrepMatches:
 
 
 def _build_options(query: GrepQuery, use_json: bool) -> list[str]:
-    options = ["--json"] if use_json else ["--null", "--with-filename"]
-    if not use_json:
-        options.append("--files-with-matches" if query.mode == "files" else "--count")
+    options = ["--json"] if use_json else ["--null", "--with-filename", "--count"]
     options.append(_CASE_OPTIONS[query.ignore_case])
     if not query.respect_ignore:
         options.append("--no-ignore-vcs")
@@ -124,12 +115,12 @@ def _build_options(query: GrepQuery, use_json: bool) -> list[str]:
         options.append("--fixed-strings")
     if query.multiline:  # ripgrep reads such a file into memory as a whole
         options += ["--multiline", "--multiline-dotall", f"--max-filesize={MAX_FILE_SIZE}"]
-    elif query.limit_per_file < UNLIMITED and not query.exclude and query.mode != "files":
+    elif query.limit_per_file < UNLIMITED and not query.exclude:
         options.append(f"--max-count={query.limit_per_file}")
-    if query.file_type and not query.file:
-        name, globs = query.file_type, globs_for_type(query.file_type)
-        if globs:  # our definition of a type, so that both engines agree
-            options += [f"--type-clear={name}", *(f"--type-add={name}:{glob}" for glob in globs)]
+    if query.file_type and not query.is_file:
+        name = query.file_type
+        if query.type_globs:  # our definition of a type, so that both engines agree
+            options += [f"--type-clear={name}", *(f"--type-add={name}:{glob}" for glob in query.type_globs)]
         options.append(f"--type={name}")
     return options
 
@@ -150,17 +141,17 @@ def _raise_error(errors: BinaryIO, pattern: str) -> None:
 # ---- which files
 
 
-def _write_ignore_file(query: GrepQuery) -> BinaryIO:
+def _write_ignore_file(query: GrepQuery, include: GlobFilter) -> BinaryIO:
     """Write the rules about files for ripgrep, as a file in memory; later lines win."""
     lines: list[str] = []
-    globs = query.include.patterns
+    globs, directory = include.patterns, "" if query.is_file else query.start
     if globs and all(_SIMPLE_GLOB.fullmatch(glob) for _, glob in globs):
         if not all(negated for negated, _ in globs):
             lines += ["*", "!*/"]
         rules = "\n".join(f"{'' if negated else '!'}{glob}" for negated, glob in globs)
-        lines += rebase_rules(rules, to_byte_key(query.directory))
+        lines += rebase_rules(rules, to_byte_key(directory))
     if query.respect_ignore:
-        for base, text in (*read_gitignores(query.root_fd, query.directory), *read_extra_ignores(query.root_fd)):
+        for base, text in (*read_gitignores(query.root_fd, directory), *read_extra_ignores(query.root_fd)):
             lines += rebase_rules(text, base)
     file = os.fdopen(os.memfd_create("ignore", os.MFD_CLOEXEC), "w+b")
     file.write("\n".join([*lines, *sorted(VCS_DIRECTORIES)]).encode("latin-1", "replace"))
@@ -168,15 +159,14 @@ def _write_ignore_file(query: GrepQuery) -> BinaryIO:
     return file
 
 
-def _is_included(path: str, query: GrepQuery, extra_scope: IgnoreScope | None) -> bool:
-    prefix_length = len(query.directory) + 1 if query.directory else 0
-    local = path[prefix_length:]
-    if not VCS_DIRECTORIES.isdisjoint(local.split("/")) or (query.include and not query.include.admits(local)):
+def _is_included(path: str, query: GrepQuery, include: GlobFilter, extra_scope: IgnoreScope | None) -> bool:
+    local = path[query.prefix_length :]
+    if not VCS_DIRECTORIES.isdisjoint(local.split("/")) or (include and not include.admits(local)):
         return False
     if extra_scope is None:
         return True
     key = to_byte_key(path)
-    end = key.find("/", prefix_length)
+    end = key.find("/", query.prefix_length)
     while end >= 0:  # a rule for any directory on the way excludes the file, too
         if extra_scope.ignores(key[:end], key[key.rfind("/", 0, end) + 1 : end], True):
             return False
@@ -255,7 +245,7 @@ def _decode(data: bytes) -> str:
     return data.decode("utf-8", "replace")
 
 
-def _drop_excluded(program: str, query: GrepQuery, matches: GrepMatches) -> None:
+def _drop_excluded(program: str, query: GrepQuery, matches: GrepMatches, should_stop: Callable[[int], bool]) -> None:
     """Remove the lines that match `exclude`: ripgrep itself searches them, so that both patterns have the same syntax."""
     with tempfile.TemporaryFile() as lines, tempfile.TemporaryFile() as errors:
         lines.writelines(line[1].encode() + b"\n" for file in matches.files for line in file.lines)
@@ -264,7 +254,7 @@ def _drop_excluded(program: str, query: GrepQuery, matches: GrepMatches) -> None
         arguments += ["--no-filename", _CASE_OPTIONS[query.ignore_case], f"--regexp={query.exclude}", "--", "-"]
         process = start_confined(program, arguments, query.root_fd, lines, errors)
         try:
-            output = read_output(process, query.should_stop)
+            output = read_output(process, should_stop)
             kept = {int(record.partition(b":")[0]) for record in split_records(output, b"\n")}
         except ProcessStopped:
             matches.files, matches.complete = [], False

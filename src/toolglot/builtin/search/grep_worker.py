@@ -1,7 +1,7 @@
-"""Search without ripgrep: a worker process that matches lines with Python's `re`.
+"""Search without ripgrep: the process that matches lines with Python's `re`, its inside and its outside.
 
-The worker is a process of its own because a regular expression can backtrack for years: killing the process is the only way to
-stop it. It reads one task from stdin and writes one line of JSON per file with matches.
+It is a process of its own because a regular expression can backtrack for years: killing the process is the only way to stop it.
+It reads a `GrepQuery` from stdin and writes one line of JSON per file with matches.
 """
 
 import json
@@ -12,74 +12,122 @@ from collections.abc import Callable, Iterator
 from itertools import accumulate
 from typing import Any
 
+import msgspec
+
 from toolglot.builtin.search.globs import GlobFilter
-from toolglot.builtin.search.walk import (
-    BINARY_PROBE_SIZE,
-    MAX_FILE_SIZE,
-    Walk,
-    read_beneath,
-    read_in_directory,
-    replace_surrogates,
+from toolglot.builtin.search.grep_query import (
+    FALLBACK_NOTE,
+    FileMatches,
+    GrepMatches,
+    GrepQuery,
+    MatchedLine,
+    invalid_pattern_error,
+    unknown_type_error,
 )
+from toolglot.builtin.search.walk import MAX_FILE_SIZE, Walk, is_binary, read_beneath, read_in_directory, replace_surrogates
+from toolglot.errors import ToolError
 
-__all__ = ["run_task", "worker"]
+__all__ = ["find_matches", "search_with_python", "worker"]
 
-Emit = Callable[[dict[str, Any]], object]
 Spans = list[tuple[int, int]]
 
 
+# ---- outside of the process
+
+
+def search_with_python(query: GrepQuery, should_stop: Callable[[int], bool]) -> GrepMatches:
+    """Search without ripgrep. Raises ToolError."""
+    # Imported here, because the process itself needs none of it and should start fast.
+    from toolglot.builtin.child_process import ProcessStopped
+
+    if query.file_type and not query.type_globs:
+        raise unknown_type_error(query.file_type)
+    matches, event = GrepMatches("python", complete=False), dict[str, Any]()
+    try:
+        for event in _run_worker(query, should_stop):
+            if "path" in event:
+                matches.files.append(msgspec.convert(event, FileMatches))
+    except ProcessStopped:
+        return matches
+    if "error" in event:
+        raise invalid_pattern_error(query.pattern, f"{event['error']} ({FALLBACK_NOTE})")
+    if "complete" not in event:
+        message = "the search process ended unexpectedly; search a smaller directory"
+        raise ToolError(message, kind="execution", code="search_failed")
+    matches.complete = event["complete"]
+    return matches
+
+
+def _run_worker(query: GrepQuery, should_stop: Callable[[int], bool]) -> Iterator[dict[str, Any]]:
+    """Yield the worker's events. Raises ProcessStopped."""
+    import tempfile
+
+    from toolglot.builtin.child_process import read_output, split_records, start_python_worker
+
+    with tempfile.TemporaryFile() as stdin:
+        # The json module, because msgspec refuses the surrogates that stand for bytes in file names.
+        stdin.write(json.dumps(msgspec.to_builtins(query)).encode())
+        stdin.seek(0)
+        process = start_python_worker("toolglot.builtin.search.grep_worker", stdin, pass_fds=[query.root_fd])
+        for record in split_records(read_output(process, should_stop), b"\n"):
+            yield json.loads(record)
+
+
+# ---- inside of the process
+
+
 def worker() -> None:
-    """Run the task on stdin; write its results to stdout."""
-    write = sys.stdout.buffer.write
-    run_task(json.loads(sys.stdin.buffer.read()), lambda event: write(json.dumps(event).encode() + b"\n"))
+    """Run the query on stdin; write its events to stdout."""
+    query = msgspec.convert(json.loads(sys.stdin.buffer.read()), GrepQuery)
+    for event in find_matches(query):
+        sys.stdout.buffer.write(json.dumps(event).encode() + b"\n")
     sys.stdout.flush()
 
 
-def run_task(task: dict[str, Any], emit: Emit) -> None:
-    """Emit one event per file with matches, then `{"complete": bool}`; or `{"error": …}` for an invalid pattern."""
-    flags = re.IGNORECASE if task["ignore_case"] else 0
+def find_matches(query: GrepQuery) -> Iterator[dict[str, Any]]:
+    """Yield each file with matches, then `{"complete": bool}`; or `{"error": …}` for an invalid pattern."""
+    pattern = re.escape(query.pattern) if query.literal else query.pattern
+    flags = re.IGNORECASE if query.ignore_case else 0
     try:
-        regex = re.compile(task["pattern"], flags | (re.MULTILINE | re.DOTALL if task["multiline"] else 0))
-        exclude = re.compile(task["exclude"], flags) if task["exclude"] else None
+        regex = re.compile(pattern, flags | (re.MULTILINE | re.DOTALL if query.multiline else 0))
+        exclude = re.compile(query.exclude, flags) if query.exclude else None
         # Most files do not match, and one search of the whole text is far faster than one per line. Only anchors and
         # look-around can tell the two apart.
-        is_safe = not task["multiline"] and not re.search(r"\\[AZ]|\(\?", task["pattern"])
-        prefilter = re.compile(task["pattern"], flags | re.MULTILINE) if is_safe else None
+        is_safe = not query.multiline and not re.search(r"\\[AZ]|\(\?", pattern)
+        prefilter = re.compile(pattern, flags | re.MULTILINE) if is_safe else None
     except (re.error, OverflowError, RecursionError) as e:
-        emit({"error": str(e)})
+        yield {"error": str(e)}
         return
-    walk = Walk(task["root_fd"], task["directory"], respect_gitignore=task["ignore"], respect_extra_ignore=task["ignore"])
-    for path, data in _read_files(walk, task):
-        nul = data.find(b"\0")
-        if 0 <= nul < BINARY_PROBE_SIZE:
+    walk = Walk(query.root_fd, query.start, respect_gitignore=query.respect_ignore, respect_extra_ignore=query.respect_ignore)
+    for path, data in _read_files(walk, query):
+        if is_binary(data):
             continue
         # Like ripgrep, stop at a NUL further down.
-        text = (data if nul < 0 else data[:nul]).decode("utf-8", "surrogateescape")
+        text = data.partition(b"\0")[0].decode("utf-8", "surrogateescape")
         if prefilter is not None and not prefilter.search(text):
             continue
-        matches: list[Any] = []  # as `MatchedLine`
-        for number, line, spans in _match_text(regex, text, multiline=task["multiline"]):
+        lines: list[MatchedLine] = []
+        for number, line, spans in _match_text(regex, text, multiline=query.multiline):
             if exclude is None or not exclude.search(line):
                 parts = [replace_surrogates(line[start:end]) for start, end in spans if end > start]
-                matches.append([number, replace_surrogates(line), parts, len(replace_surrogates(line[: spans[0][0]]))])
-                if len(matches) >= task["limit_per_file"]:
+                lines.append((number, replace_surrogates(line), parts, len(replace_surrogates(line[: spans[0][0]]))))
+                if len(lines) >= query.limit_per_file:
                     break
-        if matches:
-            emit({"path": path, "count": len(matches), "lines": matches if task["with_lines"] else []})
-    emit({"complete": not walk.stopped_early})
+        if lines:
+            yield {"path": path, "count": len(lines), "lines": lines if query.with_lines else []}
+    yield {"complete": not walk.stopped_early}
 
 
-def _read_files(walk: Walk, task: dict[str, Any]) -> Iterator[tuple[str, bytes]]:
-    if task["file"]:
-        yield task["file"], read_beneath(task["root_fd"], task["file"], MAX_FILE_SIZE)
+def _read_files(walk: Walk, query: GrepQuery) -> Iterator[tuple[str, bytes]]:
+    if query.is_file:
+        yield query.start, read_beneath(query.root_fd, query.start, MAX_FILE_SIZE)
         return
-    include, types = GlobFilter(task["include"]), GlobFilter(task["type_globs"])
-    prefix_length = len(task["directory"]) + 1 if task["directory"] else 0
+    include, types = GlobFilter(query.include), GlobFilter(query.type_globs)
     for directory in walk:
         prefix = f"{directory.path}/" if directory.path else ""
         for entry in directory.files:
             path = prefix + entry.name
-            if (include and not include.admits(path[prefix_length:])) or (types and not types.admits(entry.name)):
+            if (include and not include.admits(path[query.prefix_length :])) or (types and not types.admits(entry.name)):
                 continue
             try:
                 yield path, read_in_directory(directory.fd, entry.name, MAX_FILE_SIZE)

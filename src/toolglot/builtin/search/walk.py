@@ -22,6 +22,7 @@ __all__ = [
     "VCS_DIRECTORIES",
     "Directory",
     "Walk",
+    "is_binary",
     "load_extra_scope",
     "read_beneath",
     "read_extra_ignores",
@@ -230,6 +231,11 @@ def _read_and_close(fd: int, max_size: int) -> bytes:
         return data if len(data) < BINARY_PROBE_SIZE else data + read_all(fd, max_size)
     finally:
         os.close(fd)
+
+
+def is_binary(data: bytes) -> bool:
+    """Tell whether a file is binary by how it starts, as ripgrep does."""
+    return data.find(b"\0", 0, BINARY_PROBE_SIZE) >= 0
 
 
 def replace_surrogates(text: str) -> str:
