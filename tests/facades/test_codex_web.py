@@ -10,7 +10,7 @@ import pytest
 from toolglot.builtin.web.client import WebClient
 from toolglot.builtin.web.config import WebConfig
 from toolglot.builtin.web.pages import Page
-from toolglot.builtin.web.tools import MAX_PARTS, web_tools
+from toolglot.builtin.web.tools import MAX_STEPS, web_tools
 from toolglot.facades.bound_facade import BoundFacade
 from toolglot.facades.catalog import find_facade
 from toolglot.messages import ToolCall, ToolResult
@@ -29,7 +29,7 @@ class Net:
         self.web = WebClient(WebConfig(browser="none"))
         for name, text in (("a", "apples\npears"), ("b", LONG), ("c", LINKS)):
             url = f"https://{name}.test/"
-            self.web.pages.add(Page(url=url, requested=url, how="http", text=text, title=name.upper()))
+            self.web.pages.add(Page(url=url, requested=url, method="http", text=text, title=name.upper()))
         tools = web_tools(None, self.web)  # pyright: ignore[reportArgumentType]
         self.executor = ToolExecutor(ToolRegistry(tools), ToolConfig(max_repeats=0))
         self.facade = BoundFacade(find_facade("codex"), "gpt-5.5", [one.name for one in tools])
@@ -70,10 +70,10 @@ class TestTheBaseTool:
         assert "'w8'" in result.text
         assert "'w9'" in result.text
 
-    @pytest.mark.parametrize("count", [0, MAX_PARTS + 1])
+    @pytest.mark.parametrize("count", [0, MAX_STEPS + 1])
     def test_the_number_of_parts_has_bounds(self, net: Net, count: int) -> None:
         result = net.base(open=[{"ref_id": "w1"}] * count)
-        assert (result.error_kind, f"1 to {MAX_PARTS}" in result.text) == ("validation", True)
+        assert (result.error_kind, f"1 to {MAX_STEPS}" in result.text) == ("validation", True)
 
 
 class TestAsCodexShowsIt:

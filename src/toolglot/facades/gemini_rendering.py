@@ -250,7 +250,7 @@ def render_pages(context: RenderContext) -> str:
         return render_failure(context)
     failed: list[Arguments] = data.get("failed", [])
     blocks = [_wrap_untrusted(_format_page(page)) for page in pages]
-    return "\n\n".join([*blocks, *(f"Error: {page['target']} was not opened: {page['why']}" for page in failed)])
+    return "\n\n".join([*blocks, *(f"Error: {page['target']} was not opened: {page['reason']}" for page in failed)])
 
 
 def _format_page(page: Arguments) -> str:

@@ -106,7 +106,7 @@ class TestEitherWay:
 
     def test_a_file_of_text_is_read(self, either: Caller, site: Site) -> None:
         data = either.data("web_open", target=site.url("/table.csv"))
-        assert (data["text"], data["how"]) == ("a,b\n1,2", "http")
+        assert (data["text"], data["method"]) == ("a,b\n1,2", "http")
 
     def test_a_page_that_is_missing_is_an_error_with_its_text(self, either: Caller, site: Site) -> None:
         kind, text = either.error("web_open", target=site.url("/missing"))
@@ -253,7 +253,7 @@ class TestChromium:
     def test_scripts_have_run(self, chromium: Caller, site: Site) -> None:
         page = chromium.data("web_find", target=site.url(), pattern="made by a script: 42")
         data = chromium.data("web_open", target=site.url())
-        assert (page["total"], data["how"]) == (1, "chromium")
+        assert (page["total"], data["method"]) == (1, "chromium")
         assert data["sandbox"] is (os.geteuid() != 0)
 
     def test_what_comes_later_is_waited_for(self, chromium: Caller, site: Site) -> None:
@@ -422,7 +422,7 @@ class TestBounds:
 class TestPlainRequests:
     def test_it_is_said_that_no_script_ran(self, plain_web: Caller, site: Site) -> None:
         result = plain_web("web_open", target=site.url("/packed")).result
-        assert (result.data["how"], result.data["sandbox"]) == ("http", None)
+        assert (result.data["method"], result.data["sandbox"]) == ("http", None)
         assert "without a browser" in result.text
         page = plain_web.web.pages.get_fresh(site.url("/packed"))
         assert page is not None
@@ -451,7 +451,7 @@ class TestPlainRequests:
 
     def test_no_browser_at_all_is_said(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("PATH", "")
-        monkeypatch.setattr(browser, "_INSTALL_PATHS", {})
+        monkeypatch.setattr(browser, "_INSTALL_PATHS", ())
         with pytest.raises(browser.BrowserUnavailable, match="no Chrome or Chromium is installed"):
             browser.find_browser()
 

@@ -10,7 +10,7 @@ TEXT = "\n".join(f"line {number}" for number in range(1, 101))
 
 
 def page(url: str, text: str = "text") -> Page:
-    return Page(url=url, requested=url, how="http", text=text)
+    return Page(url=url, requested=url, method="http", text=text)
 
 
 class TestParts:

@@ -64,40 +64,35 @@ class Site(msgspec.Struct, frozen=True):
 
 
 def parse_site(url: str) -> Site:
-    """Return where a URL leads. Raises ToolError where it is not the URL of a web page."""
-    shown = f"{url[:120]!r}"
-    problem, code = "", "invalid_url"
-    host, port, scheme = "", None, _SCHEME.match(url)
+    """Return where a URL leads. Raises ToolError if it is not the URL of a web page."""
+    shown, scheme = f"{url[:120]!r}", _SCHEME.match(url)
     if len(url) > MAX_URL:
-        problem = f"the URL {shown}… has over {MAX_URL} characters"
-    elif match := _FORBIDDEN_CHARS.search(url):
-        problem = f"{shown} is not a URL: it contains the character {match[0]!a}; percent-encode or remove it"
-    elif scheme is None:
-        problem = f"{shown} is neither a known ref nor a URL; a URL begins with https://"
-    elif scheme[1].lower() not in _DEFAULT_PORTS:
-        problem, code = f"{shown}: only http and https can be opened, not {scheme[1].lower()!r}", "address_not_allowed"
-    else:
-        try:
-            parts = urlsplit(url)
-            host, port = parts.hostname or "", parts.port
-            if "@" in parts.netloc:
-                problem, code = f"{shown} contains a user name: remove what stands before '@'", "address_not_allowed"
-            elif not host or not url[scheme.end() :].startswith("//") or port == 0:
-                problem = f"{shown} is not a URL: it names no host"
-        except ValueError:
-            problem = f"{shown} is not a URL: its host or port is malformed"
-    if problem or scheme is None:
-        raise _site_error(problem, code)
+        raise _site_error(f"the URL {shown}… has over {MAX_URL} characters")
+    if match := _FORBIDDEN_CHARS.search(url):
+        raise _site_error(f"{shown} is not a URL: it contains the character {match[0]!a}; percent-encode or remove it")
+    if scheme is None:
+        raise _site_error(f"{shown} is neither a known ref nor a URL; a URL begins with https://")
     name = scheme[1].lower()
+    if name not in _DEFAULT_PORTS:
+        raise _site_error(f"{shown}: only http and https can be opened, not {name!r}", "address_not_allowed")
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port
+    except ValueError:
+        raise _site_error(f"{shown} is not a URL: its host or port is malformed") from None
+    if "@" in parts.netloc:
+        raise _site_error(f"{shown} contains a user name: remove what stands before '@'", "address_not_allowed")
+    if not host or not url[scheme.end() :].startswith("//") or port == 0:
+        raise _site_error(f"{shown} is not a URL: it names no host")
     return Site(name, host.rstrip(".").lower(), port or _DEFAULT_PORTS[name])
 
 
-def _site_error(message: str, code: ErrorCode) -> ToolError:
+def _site_error(message: str, code: ErrorCode = "invalid_url") -> ToolError:
     return ToolError(message, kind="not_allowed" if code == "address_not_allowed" else "validation", code=code)
 
 
 def is_public(address: Address) -> bool:
-    """Whether an address belongs to the public internet, also where it is embedded in another one."""
+    """Whether an address belongs to the public internet, even if it is embedded in another one."""
     if isinstance(address, IPv4Address):
         return not any(address in network for network in _NON_PUBLIC_IPV4)
     if (embedded := address.ipv4_mapped) is not None:

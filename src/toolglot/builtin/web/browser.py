@@ -8,22 +8,21 @@ A page has limits for its time, its bytes as transferred and its bytes decompres
 import asyncio
 import os
 import shutil
-import sys
 import tempfile
 from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Any, cast
 
-import msgspec
-
 from toolglot.builtin.web.address import parse_site
+from toolglot.builtin.web.page_text import clean_text
+from toolglot.builtin.web.pages import LoadedPage
 from toolglot.builtin.web.proxy import EgressProxy, Ticket
 from toolglot.errors import ToolError
 
 if TYPE_CHECKING:
     from playwright.async_api import Browser, BrowserContext, Page, Playwright, Request, Response, Route
 
-__all__ = ["BrowserUnavailable", "Chromium", "DownloadStarted", "RenderedPage", "find_browser"]
+__all__ = ["BrowserUnavailable", "Chromium", "DownloadStarted", "find_browser"]
 
 SETTLE_SECONDS = 3.0
 POLL_SECONDS = 0.1
@@ -33,21 +32,14 @@ CLOSE_SECONDS = 3.0
 START_SECONDS = 30.0
 _PROGRAM_NAMES = (
     *("google-chrome", "google-chrome-stable", "chromium", "chromium-browser", "chrome"),
-    *("microsoft-edge", "microsoft-edge-stable", "msedge", "brave-browser"),
+    *("microsoft-edge", "microsoft-edge-stable", "brave-browser"),
 )
-_INSTALL_PATHS = {
-    "linux": ("/opt/google/chrome/chrome", "/usr/lib/chromium/chromium", "/snap/bin/chromium"),
-    "darwin": (
-        "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
-        "/Applications/Chromium.app/Contents/MacOS/Chromium",
-        "/Applications/Microsoft Edge.app/Contents/MacOS/Microsoft Edge",
-    ),
-    "win32": (
-        r"C:\Program Files\Google\Chrome\Application\chrome.exe",
-        r"C:\Program Files (x86)\Google\Chrome\Application\chrome.exe",
-        r"C:\Program Files (x86)\Microsoft\Edge\Application\msedge.exe",
-    ),
-}
+_INSTALL_PATHS = (
+    *("/opt/google/chrome/chrome", "/usr/lib/chromium/chromium", "/snap/bin/chromium"),
+    "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
+    "/Applications/Chromium.app/Contents/MacOS/Chromium",
+    "/Applications/Microsoft Edge.app/Contents/MacOS/Microsoft Edge",
+)
 _CHROMIUM_FLAGS = (
     "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
     "--webrtc-ip-handling-policy=disable_non_proxied_udp",
@@ -61,7 +53,7 @@ _CHROMIUM_FLAGS = (
     "--js-flags=--max-old-space-size=1024",
 )
 _PROXY_BYPASS = "<-loopback>"  # Chromium bypasses proxies for loopback by default
-_INHERITED_VARIABLES = ("PATH", "LANG", "LC_ALL", "TZ", "SYSTEMROOT", "SYSTEMDRIVE", "WINDIR", "TEMP", "TMP", "TMPDIR")
+_INHERITED_VARIABLES = ("PATH", "LANG", "LC_ALL", "TZ", "TMPDIR")
 _SKIPPED_RESOURCES = frozenset({"image", "media", "font"})
 _READ_SCRIPT = """limit => {
   const inlineShadowRoots = root => {
@@ -84,6 +76,20 @@ _READ_SCRIPT = """limit => {
 _DISABLE_UDP_SCRIPT = (
     "for (const name of ['RTCPeerConnection', 'webkitRTCPeerConnection', 'WebTransport']) delete globalThis[name];"
 )
+_ERROR_MESSAGES = {
+    "ERR_CERT": "its certificate is not trusted",
+    "ERR_SSL": "TLS failed",
+    "ERR_TOO_MANY_REDIRECTS": "it redirects in a loop",
+    "ERR_UNSAFE_REDIRECT": "it redirects to something that is not a web page",
+    "ERR_UNSAFE_PORT": "its port is not a web port",
+    "ERR_EMPTY_RESPONSE": "it sent an empty response",
+    "ERR_INVALID": "its response is malformed",
+    "ERR_CONTENT_DECODING_FAILED": "its body cannot be decompressed",
+    "ERR_BLOCKED": "it leads to an address that may not be opened",
+    "has been closed": "the page closed itself",
+    "crashed": "the page used more memory than allowed",
+}
+_NOT_ALLOWED_ERRORS = frozenset({"ERR_UNSAFE_REDIRECT", "ERR_UNSAFE_PORT", "ERR_BLOCKED"})
 _STATE_SCRIPT = "() => [document.readyState, document.documentElement ? document.documentElement.textContent.length : 0]"
 
 
@@ -95,17 +101,6 @@ class DownloadStarted(Exception):
     """The URL is a file and not a page."""
 
 
-class RenderedPage(msgspec.Struct, frozen=True):
-    """A page after its scripts have run. markup: HTML, or plain text where the media type says so."""
-
-    url: str
-    status: int
-    media_type: str
-    title: str
-    markup: str
-    notes: tuple[str, ...]
-
-
 def find_browser(configured_path: str = "") -> str:
     """Return the path of a browser. Raises BrowserUnavailable."""
     if configured_path:
@@ -115,7 +110,7 @@ def find_browser(configured_path: str = "") -> str:
     for name in _PROGRAM_NAMES:
         if (path := shutil.which(name)) and os.path.isabs(path):
             return path
-    for path in _INSTALL_PATHS.get(sys.platform, ()):
+    for path in _INSTALL_PATHS:
         if os.access(path, os.X_OK):
             return path
     raise BrowserUnavailable("no Chrome or Chromium is installed")
@@ -126,14 +121,14 @@ class Chromium:
 
     def __init__(self, proxy: EgressProxy, path: str = "", *, without_sandbox: bool = False) -> None:
         self._proxy, self._path = proxy, path
-        self.is_sandboxed = not (without_sandbox or (hasattr(os, "geteuid") and os.geteuid() == 0))
+        self._is_sandboxed = not (without_sandbox or os.geteuid() == 0)
         self._lock, self._start_failure = asyncio.Lock(), ""
         self._driver: Playwright | None = None
         self._browser: Browser | None = None
         self._home = ""
 
     async def start(self) -> "Browser":
-        """Return the browser; start it where it is not running. Raises BrowserUnavailable."""
+        """Return the browser; start it if it is not running. Raises BrowserUnavailable."""
         async with self._lock:
             if self._browser is not None and self._browser.is_connected():
                 return self._browser
@@ -154,7 +149,7 @@ class Chromium:
                     self._driver = await async_playwright().start()
                     self._browser = await self._driver.chromium.launch(
                         executable_path=path,
-                        chromium_sandbox=self.is_sandboxed,
+                        chromium_sandbox=self._is_sandboxed,
                         proxy={"server": self._proxy.url, "bypass": _PROXY_BYPASS},
                         args=list(_CHROMIUM_FLAGS),
                         env={**inherited, "HOME": home, "XDG_CONFIG_HOME": home, "XDG_CACHE_HOME": home},
@@ -162,7 +157,7 @@ class Chromium:
                     )
             except (Error, OSError, TimeoutError) as e:
                 await self._stop()
-                is_sandbox_failure = "sandbox" in str(e).lower() and self.is_sandboxed
+                is_sandbox_failure = "sandbox" in str(e).lower() and self._is_sandboxed
                 reason = "its sandbox cannot start here" if is_sandbox_failure else type(e).__name__
                 # Remembered: a browser that cannot start would cost every page START_SECONDS.
                 self._start_failure = f"{path} does not start ({reason})"
@@ -184,12 +179,12 @@ class Chromium:
         if home:
             shutil.rmtree(home, ignore_errors=True)
 
-    async def render(self, ticket: Ticket, url: str, max_bytes: int, seconds: float) -> RenderedPage:
-        """Render a page. Raises ToolError, BrowserUnavailable, DownloadStarted."""
+    async def render(self, ticket: Ticket, url: str, max_bytes: int, seconds: float) -> LoadedPage:
+        """Render a page. Raises ToolError, BrowserUnavailable, DownloadStarted, TimeoutError."""
         browser = await self.start()
         from playwright.async_api import Error
 
-        visit = _PageVisit(ticket, url, max_bytes, seconds)
+        visit = _PageVisit(ticket, url, max_bytes)
         try:
             async with asyncio.timeout(seconds):
                 context = await browser.new_context(
@@ -199,12 +194,10 @@ class Chromium:
                     ignore_https_errors=False,
                 )
                 try:
-                    return await visit.load(context)
+                    return await visit.load(context, seconds, self._is_sandboxed)
                 finally:
                     with suppress(Exception):
                         await asyncio.wait_for(asyncio.shield(context.close()), CLOSE_SECONDS)
-        except TimeoutError:
-            raise visit.timeout_error() from None
         except Error as e:
             if not browser.is_connected():
                 message = "the browser ended while it opened the page; try again"
@@ -215,8 +208,8 @@ class Chromium:
 class _PageVisit:
     """One page while it is loaded and read."""
 
-    def __init__(self, ticket: Ticket, url: str, max_bytes: int, seconds: float) -> None:
-        self._ticket, self._url, self._max_bytes, self._seconds = ticket, url, max_bytes, seconds
+    def __init__(self, ticket: Ticket, url: str, max_bytes: int) -> None:
+        self._ticket, self._url, self._max_bytes = ticket, url, max_bytes
         self._navigation_urls: list[str] = []
         """The URLs of the page itself, one redirect after the other."""
         self._pending_requests: set[Request] = set()
@@ -226,14 +219,14 @@ class _PageVisit:
         self._notes: dict[str, None] = {}
         self._background_tasks: set[asyncio.Future[Any]] = set()
 
-    async def load(self, context: "BrowserContext") -> RenderedPage:
+    async def load(self, context: "BrowserContext", seconds: float, is_sandboxed: bool) -> LoadedPage:
         """Open the page, wait until it is idle or its time is over, read it. Raises playwright's errors, ToolError."""
         from playwright.async_api import Error
         from playwright.async_api import TimeoutError as LoadTimeout
 
         page = self._page = await context.new_page()
         await self._watch(context, page)
-        deadline = monotonic() + self._seconds * LOAD_SHARE
+        deadline = monotonic() + seconds * LOAD_SHARE
         self._response = await page.goto(self._url, wait_until="commit", timeout=_remaining_ms(deadline))
         try:
             await page.wait_for_load_state("domcontentloaded", timeout=_remaining_ms(deadline))
@@ -253,21 +246,27 @@ class _PageVisit:
         except Error:
             if page.is_closed() or not self._ticket.is_exhausted:
                 raise
-        return await self._read_page(page)
-
-    async def _read_page(self, page: "Page") -> RenderedPage:
         content = await page.evaluate(_READ_SCRIPT, self._max_bytes)
-        if not isinstance(content, list):
-            raise ToolError(f"{self._url[:200]!r} cannot be read", code="url_failed")
-        media_type, title, markup = (str(part) for part in cast(list[Any], content))
+        try:
+            media_type, title, markup = map(str, content)
+        except (TypeError, ValueError):  # a page can redefine what the script relies on
+            raise ToolError(f"{self._url[:200]!r} cannot be read", code="url_failed") from None
         site = parse_site(page.url)
         # A page that led to a refused address is not shown.
         if (refusal := self._ticket.refusals.get((site.host, site.port))) is not None:
             raise refusal
         if len(markup) >= self._max_bytes or self._ticket.is_exhausted:
             self._notes[f"the page is larger than {self._max_bytes} bytes and was truncated"] = None
-        status = self._response.status if self._response is not None else 200
-        return RenderedPage(page.url, status, media_type.partition(";")[0], title, markup, tuple(self._notes))
+        return LoadedPage(
+            url=page.url,
+            method="chromium",
+            title=clean_text(title).replace("\n", " "),
+            status=self._response.status if self._response is not None else 200,
+            media_type=media_type.partition(";")[0],
+            markup=markup,
+            sandbox=is_sandboxed,
+            notes=tuple(self._notes),
+        )
 
     # ---- events
 
@@ -278,9 +277,6 @@ class _PageVisit:
             self._pending_requests.add(request)
             if self._is_main_navigation(request):
                 self._navigation_urls.append(request.url)
-
-        def on_request_done(request: "Request") -> None:
-            self._pending_requests.discard(request)
 
         def on_response(response: "Response") -> None:
             if self._is_main_navigation(response.request):
@@ -305,8 +301,8 @@ class _PageVisit:
         context.on("page", on_popup)
         page.on("dialog", lambda dialog: self._run_in_background(dialog.dismiss()))
         page.on("request", on_request)
-        page.on("requestfinished", on_request_done)
-        page.on("requestfailed", on_request_done)
+        for event in ("requestfinished", "requestfailed"):
+            page.on(event, lambda request: self._pending_requests.discard(request))
         page.on("response", on_response)
         await context.add_init_script(_DISABLE_UDP_SCRIPT)
         await context.route("**/*", self._route)
@@ -350,10 +346,6 @@ class _PageVisit:
 
     # ---- failures
 
-    def timeout_error(self) -> ToolError:
-        message = f"{self._url[:200]!r} did not open within {self._seconds:g} s; try again with a longer timeout"
-        return ToolError(message, kind="timeout", code="url_timeout")
-
     def translate_error(self, message: str) -> Exception:
         """Return an error of the browser as ours."""
         shown = f"{self._url[:200]!r}"
@@ -368,29 +360,11 @@ class _PageVisit:
         if "Download is starting" in message:
             return DownloadStarted()
         if "Timeout" in message:
-            return self.timeout_error()
-        for sign, text in _ERROR_MESSAGES.items():
-            if sign in message:
-                if sign in _NOT_ALLOWED_ERRORS:
-                    return ToolError(f"{shown}: {text}", kind="not_allowed", code="address_not_allowed")
-                return ToolError(f"{shown}: {text}", code="url_failed")
-        return ToolError(f"{shown} could not be opened by the browser", code="url_failed")
-
-
-_NOT_ALLOWED_ERRORS = frozenset({"ERR_UNSAFE_REDIRECT", "ERR_UNSAFE_PORT", "ERR_BLOCKED"})
-_ERROR_MESSAGES = {
-    "ERR_CERT": "its certificate is not trusted",
-    "ERR_SSL": "TLS failed",
-    "ERR_TOO_MANY_REDIRECTS": "it redirects in a loop",
-    "ERR_UNSAFE_REDIRECT": "it redirects to something that is not a web page",
-    "ERR_UNSAFE_PORT": "its port is not a web port",
-    "ERR_EMPTY_RESPONSE": "it sent an empty response",
-    "ERR_INVALID": "its response is malformed",
-    "ERR_CONTENT_DECODING_FAILED": "its body cannot be decompressed",
-    "ERR_BLOCKED": "it leads to an address that may not be opened",
-    "has been closed": "the page closed itself",
-    "crashed": "the page used more memory than allowed",
-}
+            return TimeoutError()
+        sign = next((sign for sign in _ERROR_MESSAGES if sign in message), "")
+        if sign in _NOT_ALLOWED_ERRORS:
+            return ToolError(f"{shown}: {_ERROR_MESSAGES[sign]}", kind="not_allowed", code="address_not_allowed")
+        return ToolError(f"{shown}: {_ERROR_MESSAGES.get(sign, 'the browser could not open it')}", code="url_failed")
 
 
 def _remaining_ms(deadline: float) -> float:

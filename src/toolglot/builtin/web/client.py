@@ -1,4 +1,4 @@
-"""Opens pages for one conversation, in a browser or without one where there is none, and stores what it opened.
+"""Opens pages for one conversation, in a browser if there is one, and stores what it opened.
 
 Invariants: every byte of a page comes through the proxy. The result says how a page was opened. Nothing is started before it is
 needed, and everything ends with `close`, with the object, or with the program.
@@ -6,17 +6,18 @@ needed, and everything ends with `close`, with the object, or with the program.
 
 import asyncio
 import weakref
-from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from toolglot.builtin.web.address import AddressGuard, Resolver, parse_site, resolve_name
 from toolglot.builtin.web.browser import BrowserUnavailable, Chromium, DownloadStarted
 from toolglot.builtin.web.config import WebConfig
 from toolglot.builtin.web.http_fetch import fetch_page
 from toolglot.builtin.web.loop_thread import LoopThread
-from toolglot.builtin.web.page_text import clean_text, decode_page, extract_article, extract_title, html_to_markdown
-from toolglot.builtin.web.pages import Page, PageStore
-from toolglot.builtin.web.proxy import Connect, EgressProxy, Ticket
+from toolglot.builtin.web.page_text import clean_text, extract_article, html_to_markdown
+from toolglot.builtin.web.pages import LoadedPage, Page, PageStore
+from toolglot.builtin.web.proxy import Connect, EgressProxy
 from toolglot.errors import ToolError
 
 if TYPE_CHECKING:
@@ -25,9 +26,6 @@ if TYPE_CHECKING:
 __all__ = ["WebClient"]
 
 EXTRACT_SECONDS = 10.0
-_TEXT_TYPES = (
-    *("text/", "application/json", "application/xml", "application/javascript", "application/x-ndjson", "application/yaml"),
-)
 
 
 class WebClient:
@@ -83,13 +81,15 @@ class _Backend:
         try:
             if not reason:
                 try:
-                    return await self._render(browser, url, ticket, seconds)
+                    return await _build_page(url, await browser.render(ticket, url, self._config.max_bytes, seconds))
                 except BrowserUnavailable as e:
                     reason = str(e)
                 except DownloadStarted:
                     reason = "it is a file"
+            note = f"the page was opened without a browser, so no scripts ran: {reason}"
             async with asyncio.timeout(seconds):
-                return await self._fetch(url, ticket, f"the page was opened without a browser, so no scripts ran: {reason}")
+                loaded = await fetch_page(self._proxy, ticket, url, self._config.max_bytes, self._ssl)
+                return await _build_page(url, loaded, note)
         except TimeoutError:
             message = f"{url[:200]!r} did not open within {seconds:g} s; try again with a longer timeout"
             raise ToolError(message, kind="timeout", code="url_timeout") from None
@@ -105,56 +105,14 @@ class _Backend:
                 self._browser = Chromium(self._proxy, self._config.browser, without_sandbox=self._config.without_sandbox)
             return self._browser
 
-    async def _render(self, browser: Chromium, url: str, ticket: Ticket, seconds: float) -> Page:
-        page = await browser.render(ticket, url, self._config.max_bytes, seconds)
-        is_html = "html" in page.media_type
-        return Page(
-            url=page.url,
-            requested=url,
-            how="chromium",
-            text=await _extract_text(page.markup, page.url) if is_html else clean_text(page.markup),
-            html=page.markup if is_html else "",
-            title=clean_text(page.title).replace("\n", " "),
-            status=page.status,
-            media_type=page.media_type,
-            sandbox=browser.is_sandboxed,
-            notes=page.notes,
-            blocked=_list_refused_hosts(ticket),
-        )
 
-    async def _fetch(self, url: str, ticket: Ticket, note: str) -> Page:
-        max_bytes = self._config.max_bytes
-        page = await fetch_page(self._proxy, ticket, url, max_bytes, self._ssl)
-        is_html = "html" in page.media_type
-        is_text = is_html or page.media_type.startswith(_TEXT_TYPES)
-        with suppress(UnicodeDecodeError):  # valid UTF-8 without NUL is text too; the sample may end within a character
-            is_text = is_text or "\0" not in page.body[:4096][:-4].decode("utf-8")
-        if not is_text:
-            size = f"{'over ' if page.truncated else ''}{len(page.body)} bytes"
-            raise ToolError(f"{url[:200]!r} is a file ({page.media_type}, {size}), not a page", code="not_text")
-        markup = decode_page(page.body, page.charset)
-        notes = [note, *([f"the page is larger than {max_bytes} bytes and was truncated"] if page.truncated else [])]
-        return Page(
-            url=page.url,
-            requested=url,
-            how="http",
-            text=await _extract_text(markup, page.url) if is_html else clean_text(markup),
-            html=markup if is_html else "",
-            title=extract_title(markup) if is_html else "",
-            status=page.status,
-            media_type=page.media_type,
-            notes=tuple(notes),
-            blocked=_list_refused_hosts(ticket),
-        )
-
-
-def _list_refused_hosts(ticket: Ticket) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(host for host, _ in ticket.refusals))[:20]
-
-
-async def _extract_text(html: str, url: str) -> str:
-    """Return the article of a page; where that takes too long, all of its text."""
+async def _build_page(url: str, loaded: LoadedPage, *notes: str) -> Page:
+    """Return a page with its text: its article, or all of its text if finding the article takes too long."""
+    fields: dict[str, Any] = {**msgspec.structs.asdict(loaded), "notes": (*notes, *loaded.notes), "requested": url}
+    if not loaded.is_html:
+        return Page(**{**fields, "markup": "", "text": clean_text(loaded.markup)})
     try:
-        return await asyncio.wait_for(asyncio.to_thread(extract_article, html, url), EXTRACT_SECONDS)
+        text = await asyncio.wait_for(asyncio.to_thread(extract_article, loaded.markup, loaded.url), EXTRACT_SECONDS)
     except TimeoutError:
-        return await asyncio.to_thread(html_to_markdown, html, url)
+        text = await asyncio.to_thread(html_to_markdown, loaded.markup, loaded.url)
+    return Page(**fields, text=text)

@@ -49,5 +49,5 @@ class WebConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def resolve_secret(secret: Secret) -> str:
-    """Return the key itself; "" where there is none."""
+    """Return the key itself; "" if there is none."""
     return secret if isinstance(secret, str) else secret() or ""

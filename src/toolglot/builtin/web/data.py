@@ -5,7 +5,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from toolglot.builtin.web.pages import LineMatch
+from toolglot.builtin.web.pages import LineMatch, PageSlice
+from toolglot.builtin.web.search import SearchHit
 
 __all__ = [
     "FindResult",
@@ -28,7 +29,7 @@ class WebQuery:
 
     Attributes:
         q: What to search for.
-        recency: Only results of the last N days.
+        recency: Only results from the last N days.
         domains: Only results from these domains.
     """
 
@@ -65,8 +66,8 @@ class WebFind:
     pattern: str
 
 
-class OpenResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The data of `web_open`. text: the part that is shown; next_line, next_char: where the next part begins."""
+class OpenResult(PageSlice, frozen=True, kw_only=True):
+    """The data of `web_open`: the part of a page that is shown."""
 
     ref: str
     url: str
@@ -74,32 +75,21 @@ class OpenResult(msgspec.Struct, frozen=True, kw_only=True):
     title: str
     status: int
     media_type: str
-    how: str
+    method: str
     """chromium, or http (no script ran)."""
     sandbox: bool | None
+    notes: tuple[str, ...]
     format: str
     question: str | None
     question_lines: list[int]
     """Lines that contain words of the question."""
-    text: str
-    start_line: int
-    end_line: int
-    total_lines: int
-    start_char: int
-    end_char: int
-    total_chars: int
-    next_line: int | None
-    next_char: int | None
-    notes: list[str]
-    blocked: list[str]
-    """Hosts that the page requested and that were refused."""
 
 
 class OpenFailure(msgspec.Struct, frozen=True, kw_only=True):
     """One of several pages that could not be opened, and why."""
 
     target: str
-    why: str
+    reason: str
 
 
 class OpenManyResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -119,17 +109,13 @@ class FindResult(msgspec.Struct, frozen=True, kw_only=True):
     matches: list[LineMatch]
     total: int
     total_lines: int
-    how: str
+    method: str
 
 
-class SearchItem(msgspec.Struct, frozen=True, kw_only=True):
-    """One search result."""
+class SearchItem(SearchHit, frozen=True, kw_only=True):
+    """One search result with its ref."""
 
     ref: str
-    url: str
-    title: str
-    snippet: str
-    date: str
 
 
 class SearchResult(msgspec.Struct, frozen=True, kw_only=True):

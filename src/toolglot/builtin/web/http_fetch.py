@@ -8,12 +8,13 @@ import asyncio
 import zlib
 from base64 import b64encode
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin
 
-import msgspec
-
 from toolglot.builtin.web.address import parse_site
+from toolglot.builtin.web.page_text import decode_page, extract_title
+from toolglot.builtin.web.pages import LoadedPage
 from toolglot.builtin.web.proxy import EgressProxy, Ticket
 from toolglot.errors import ToolError
 
@@ -22,10 +23,14 @@ if TYPE_CHECKING:
 
     import aiohttp
 
-__all__ = ["FetchedPage", "fetch_page"]
+__all__ = ["fetch_page"]
 
 MAX_REDIRECTS = 10
 _CHUNK_SIZE = 64 * 1024
+_TEXT_TYPES = (
+    *("text/", "application/xhtml", "application/json", "application/xml", "application/javascript", "application/x-ndjson"),
+    "application/yaml",
+)
 _REDIRECT_STATUSES = frozenset({301, 302, 303, 307, 308})
 _HEADERS = {
     "User-Agent": "Mozilla/5.0 (compatible; toolglot)",
@@ -34,20 +39,9 @@ _HEADERS = {
 }
 
 
-class FetchedPage(msgspec.Struct, frozen=True):
-    """A response. truncated: there is more of its body."""
-
-    url: str
-    status: int
-    media_type: str
-    charset: str
-    body: bytes
-    truncated: bool
-
-
 async def fetch_page(
     proxy: EgressProxy, ticket: Ticket, url: str, max_bytes: int, ssl: "SSLContext | None" = None
-) -> FetchedPage:
+) -> LoadedPage:
     """Fetch a page, at most `max_bytes` of its body. Raises ToolError."""
     import aiohttp
 
@@ -78,7 +72,7 @@ async def fetch_page(
                     if response.status in _REDIRECT_STATUSES and location:
                         url = urljoin(url, location.strip().replace(" ", "%20"))
                         continue
-                    return await _read_body(response, url, max_bytes, ticket)
+                    return _decode_body(response, url, *await _read_body(response, url, max_bytes, ticket))
             except aiohttp.ClientError as e:
                 refusal = ticket.refusals.get((site.host, site.port))
                 raise refusal or ToolError(_describe_error(e, str(site)), code="url_failed") from None
@@ -87,7 +81,10 @@ async def fetch_page(
                 raise ToolError(message, code="url_failed") from None
 
 
-async def _read_body(response: "aiohttp.ClientResponse", url: str, max_bytes: int, ticket: Ticket) -> FetchedPage:
+async def _read_body(
+    response: "aiohttp.ClientResponse", url: str, max_bytes: int, ticket: Ticket
+) -> tuple[bytes, tuple[str, ...]]:
+    """Return the body, with a note if it is truncated."""
     import aiohttp
 
     body, truncated = bytearray(), False
@@ -106,8 +103,23 @@ async def _read_body(response: "aiohttp.ClientResponse", url: str, max_bytes: in
         truncated = True
     if truncated := truncated or ticket.is_exhausted:
         response.close()
-    content = bytes(body[:max_bytes])
-    return FetchedPage(url, response.status, response.content_type, response.charset or "", content, truncated)
+    notes = (f"the page is larger than {max_bytes} bytes and was truncated",) if truncated else ()
+    return bytes(body[:max_bytes]), notes
+
+
+def _decode_body(response: "aiohttp.ClientResponse", url: str, body: bytes, notes: tuple[str, ...]) -> LoadedPage:
+    media_type = response.content_type
+    is_text = media_type.startswith(_TEXT_TYPES)
+    with suppress(UnicodeDecodeError):  # valid UTF-8 without NUL is text too; the sample may end within a character
+        is_text = is_text or "\0" not in body[:4096][:-4].decode("utf-8")
+    if not is_text:
+        size = f"{'over ' if notes else ''}{len(body)} bytes"
+        raise ToolError(f"{url[:200]!r} is a file ({media_type}, {size}), not a page", code="not_text")
+    markup = decode_page(body, response.charset or "")
+    title = extract_title(markup) if "html" in media_type else ""
+    return LoadedPage(
+        url=url, method="http", title=title, status=response.status, media_type=media_type, markup=markup, notes=notes
+    )
 
 
 def _make_decompressor(encoding: str) -> Callable[[bytes, int], bytes]:

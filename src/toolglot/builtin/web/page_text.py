@@ -1,9 +1,10 @@
 """The text of a page as a model reads it: headings, lists, tables, code and links as Markdown.
 
 Invariants: our own conversion takes time linear in the length of the page, whatever the page is. trafilatura's article is
-preferred; where it is only a small part of the page, the whole page is converted by us. No control character survives.
+preferred; if it is only a small part of the page, the whole page is converted by us. No control character survives.
 """
 
+import codecs
 import html as entities
 import re
 from collections.abc import Iterator
@@ -44,7 +45,7 @@ _BLOCK_TAGS = frozenset(
     | {"fieldset", "figcaption", "figure", "footer", "form", "header", "hr", "html", "main", "nav", "ol", "p", "section"}
     | {"summary", "table", "tbody", "tfoot", "thead", "ul", "option", "label", "legend"}
 )
-_HEADINGS = {f"h{level}": "#" * level for level in range(1, 7)}
+_HEADINGS = {f"h{level}": "#" * level + " " for level in range(1, 7)}
 _UNSAFE_CODECS = frozenset({"idna", "punycode", "unicode_escape", "raw_unicode_escape", "utf-7", "undefined", "mbcs", "oem"})
 
 
@@ -53,8 +54,6 @@ _UNSAFE_CODECS = frozenset({"idna", "punycode", "unicode_escape", "raw_unicode_e
 
 def decode_page(data: bytes, charset: str = "") -> str:
     """Decode a page by the encoding that it names, or as UTF-8."""
-    import codecs
-
     meta = _CHARSET.search(data[:2048])
     for name in (charset, meta[1].decode("ascii") if meta else "", "utf-8"):
         try:
@@ -76,7 +75,7 @@ def clean_text(text: str) -> str:
 
 
 def extract_article(html: str, url: str) -> str:
-    """Return the main content as Markdown: by trafilatura where it is installed and finds it, otherwise the whole page."""
+    """Return the main content as Markdown: by trafilatura if it is installed and finds it, otherwise the whole page."""
     whole = html_to_markdown(html, url)
     article = clean_text(_run_trafilatura(html, url)) if len(html) <= MAX_ARTICLE_HTML else ""
     # A page that consists mostly of links is about those links, which an article would leave out.
@@ -132,8 +131,8 @@ def strip_markdown(line: str) -> str:
 # ---- our own conversion
 
 
-def _tokenize(html: str) -> Iterator[tuple[str, str]]:
-    """Yield ("text", …), ("open TAG", attributes) and ("close TAG", "") in order; opaque elements are skipped."""
+def _tokenize(html: str) -> Iterator[tuple[str, str, str]]:
+    """Yield ("text", text, ""), ("open", tag, attributes) and ("close", tag, "") in order; opaque elements are skipped."""
     lower, position, end = html.lower(), 0, len(html)
     if len(lower) != end:  # a few characters have a longer lower case, which would shift all offsets
         lower = html
@@ -141,30 +140,27 @@ def _tokenize(html: str) -> Iterator[tuple[str, str]]:
         begin = html.find("<", position)
         begin = end if begin < 0 else begin
         if begin > position:
-            yield "text", html[position:begin]
-        if begin == end:
-            return
+            yield "text", html[position:begin], ""
+        name = _TAG_NAME.match(html, begin + 1)
         if html.startswith("<!--", begin):
             position = _index_after(html, "-->", begin + 4)
-            continue
-        name = _TAG_NAME.match(html, begin + 1)
-        if name is None:
-            is_declaration = html[begin + 1 : begin + 2] in ("!", "?", "/")
-            position = _index_after(html, ">", begin) if is_declaration else begin + 1
-            if not is_declaration:
-                yield "text", "<"
-            continue
-        # Bounded: a quote that is never closed must not make this search the whole page for every tag.
-        remainder = _TAG_REST.match(html, name.end(), min(end, name.end() + MAX_TAG_CHARS))
-        position = remainder.end() if remainder else _index_after(html, ">", name.end())
-        tag = name[1].lower()
-        if html[begin + 1] == "/":
-            yield f"close {tag}", ""
-        elif tag in _OPAQUE_TAGS:
-            closing = lower.find(f"</{tag}", position)
-            position = _index_after(html, ">", closing) if closing >= 0 else end
+        elif name is None and html[begin + 1 : begin + 2] in ("!", "?", "/"):
+            position = _index_after(html, ">", begin)
+        elif name is None:
+            position = begin + 1
+            yield "text", html[begin:position], ""
         else:
-            yield f"open {tag}", html[name.end() : position - 1]
+            # Bounded: a quote that is never closed must not make this search the whole page for every tag.
+            remainder = _TAG_REST.match(html, name.end(), min(end, name.end() + MAX_TAG_CHARS))
+            position = remainder.end() if remainder else _index_after(html, ">", name.end())
+            tag = name[1].lower()
+            if html[begin + 1] == "/":
+                yield "close", tag, ""
+            elif tag in _OPAQUE_TAGS:
+                closing = lower.find(f"</{tag}", position)
+                position = _index_after(html, ">", closing) if closing >= 0 else end
+            else:
+                yield "open", tag, html[name.end() : position - 1]
 
 
 def _index_after(html: str, mark: str, start: int) -> int:
@@ -175,13 +171,13 @@ def _index_after(html: str, mark: str, start: int) -> int:
 def html_to_markdown(html: str, url: str = "") -> str:
     """Return all text of a page."""
     writer = _MarkdownWriter(url)
-    for kind, value in _tokenize(html):
+    for kind, value, attributes in _tokenize(html):
         if kind == "text":
             writer.add_text(value)
-        elif kind.startswith("open "):
-            writer.open_tag(kind[5:], value)
+        elif kind == "open":
+            writer.open_tag(value, attributes)
         else:
-            writer.close_tag(kind[6:])
+            writer.close_tag(value)
     return clean_text(writer.render())
 
 
@@ -193,7 +189,7 @@ class _MarkdownWriter:
         self._pre = 0
         self._in_head = self._in_row = False
         self._cells = 0
-        self._links: list[tuple[str, int]] = []
+        self._link: tuple[str, int] | None = None
 
     def render(self) -> str:
         lines, is_code = "".join(self._out).split("\n"), False
@@ -212,109 +208,75 @@ class _MarkdownWriter:
                 return
         self._out.append(value.replace("|", "\\|") if self._in_row else value)
 
-    def _break(self, lines: int = 1) -> None:
-        self._out.append(" " if self._in_row else "\n" * lines)
+    def _break(self, lines: int, mark: str = "") -> None:
+        self._out.append((" " if self._in_row else "\n" * lines) + mark)
 
     def open_tag(self, tag: str, attributes: str) -> None:
-        """Open a tag: by the method `open_TAG` where there is one, like `ast.NodeVisitor`."""
-        if tag in _HEADINGS:
-            self._break(2)
-            self._out.append(_HEADINGS[tag] + " ")
-        elif (handler := getattr(self, f"open_{tag}", None)) is not None:
-            handler(attributes)
-        elif tag in _BLOCK_TAGS:
-            self._break(2)
+        match tag:
+            case "head" | "title" | "body":
+                self._in_head = tag != "body"
+            case "base":
+                self._url = _resolve_url(self._url, _get_attribute(attributes, "href")) or self._url
+            case "br":
+                self._break(1)
+            case "img":
+                self._out.append(_SPACES.sub(" ", _get_attribute(attributes, "alt")))
+            case "li":
+                self._break(1, "- ")
+            case "pre":
+                self._break(2, "" if self._in_row else "```\n")
+                self._pre += 1
+            case "code" if not self._pre:
+                self._out.append("`")
+            case "tr":
+                self._in_row = False
+                self._break(1)
+                self._in_row, self._cells = True, 0
+            case "td" | "th" if self._in_row:
+                self._cells += 1
+                self._out.append("| " if self._cells == 1 else " | ")
+            case "a":
+                self._link = _get_attribute(attributes, "href"), len(self._out)  # links cannot be nested
+            case _ if tag in _BLOCK_TAGS or tag in _HEADINGS:
+                self._break(2, _HEADINGS.get(tag, ""))
+            case _:
+                pass
 
     def close_tag(self, tag: str) -> None:
         self._in_row = self._in_row and tag != "table"  # rows need not be closed
-        if (handler := getattr(self, f"close_{tag}", None)) is not None:
-            handler()
-        elif tag in _BLOCK_TAGS or tag in _HEADINGS:
-            self._break(2)
-
-    def open_head(self, attributes: str) -> None:
-        self._in_head = True
-
-    def close_head(self, attributes: str = "") -> None:
-        self._in_head = False
-
-    open_title, close_title, open_body = open_head, close_head, close_head
-
-    def open_base(self, attributes: str) -> None:
-        self._url = _resolve_url(self._url, entities.unescape(_get_attribute(attributes, "href"))) or self._url
-
-    def open_br(self, attributes: str) -> None:
-        self._break()
-
-    def open_img(self, attributes: str) -> None:
-        self._out.append(_SPACES.sub(" ", _get_attribute(attributes, "alt")))
-
-    def open_li(self, attributes: str) -> None:
-        self._break()
-        self._out.append("- ")
-
-    def open_pre(self, attributes: str) -> None:
-        self._break(2)
-        self._pre += 1
-        if not self._in_row:
-            self._out.append("```\n")
-
-    def close_pre(self) -> None:
-        if self._pre:
-            self._pre -= 1
-            if not self._in_row:
-                self._out.append("\n```\n")
-
-    def open_code(self, attributes: str = "") -> None:
-        if not self._pre:
-            self._out.append("`")
-
-    close_code = open_code
-
-    def open_tr(self, attributes: str) -> None:
-        self._in_row = False
-        self._break()
-        self._in_row, self._cells = True, 0
-
-    def open_td(self, attributes: str) -> None:
-        if self._in_row:
-            self._cells += 1
-            self._out.append("| " if self._cells == 1 else " | ")
-
-    open_th = open_td
-
-    def close_tr(self) -> None:
-        if self._in_row:
-            self._out.append(" |" if self._cells else "")
-            self._in_row = False
-            self._break()
-
-    def open_a(self, attributes: str) -> None:
-        self._links = [(_get_attribute(attributes, "href"), len(self._out))]  # links cannot be nested
-
-    def close_a(self) -> None:
-        if not self._links:
-            return
-        href, start = self._links.pop()
-        text = _SPACES.sub(" ", "".join(self._out[start:])).strip()
-        target = _resolve_url(self._url, entities.unescape(href))
-        if text and target and not self._pre and len(text) <= 300 and "\n" not in text:
-            self._out[start:] = [f"[{text}]({target})"]
+        match tag:
+            case "head" | "title":
+                self._in_head = False
+            case "pre" if self._pre:
+                self._pre -= 1
+                self._out.append("" if self._in_row else "\n```\n")
+            case "code" if not self._pre:
+                self._out.append("`")
+            case "tr" if self._in_row:
+                self._in_row = False
+                self._out.append(" |\n" if self._cells else "\n")
+            case "a" if self._link is not None:
+                (href, start), self._link = self._link, None
+                text, target = _SPACES.sub(" ", "".join(self._out[start:])).strip(), _resolve_url(self._url, href)
+                if text and target and not self._pre and len(text) <= 300 and "\n" not in text:
+                    self._out[start:] = [f"[{text}]({target})"]
+            case _ if tag in _BLOCK_TAGS or tag in _HEADINGS:
+                self._break(2)
+            case _:
+                pass
 
 
 def _get_attribute(attributes: str, name: str) -> str:
     for match in _ATTRIBUTE.finditer(attributes):
         if match[1].lower() == name:
-            return match[2] or match[3] or match[4] or ""
+            return entities.unescape(match[2] or match[3] or match[4] or "")
     return ""
 
 
 def _resolve_url(base: str, href: str) -> str:
-    """Return the absolute URL of a link; "" where it does not lead to a page."""
-    if not href:
-        return ""
+    """Return the absolute URL of a link; "" if it does not lead to a page."""
     try:
-        target = urljoin(base, href.strip())
+        target = urljoin(base, href.strip()) if href else ""
     except ValueError:
         return ""
     if not target.startswith(("http://", "https://")) or href.startswith("#"):

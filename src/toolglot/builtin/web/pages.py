@@ -17,7 +17,17 @@ from toolglot.base_errors import invalid_argument
 from toolglot.builtin.web.page_text import strip_markdown
 from toolglot.errors import ToolError
 
-__all__ = ["Format", "LineMatch", "Page", "PageSlice", "PageStore", "find_lines", "find_relevant_lines", "slice_text"]
+__all__ = [
+    "Format",
+    "LineMatch",
+    "LoadedPage",
+    "Page",
+    "PageSlice",
+    "PageStore",
+    "find_lines",
+    "find_relevant_lines",
+    "slice_text",
+]
 
 Format = Literal["markdown", "text", "html"]
 MAX_REFS = 20_000
@@ -30,27 +40,34 @@ _WORD = re.compile(r"\w{4,}")
 _SPACES = re.compile(r"\s+")
 
 
-class Page(msgspec.Struct, frozen=True, kw_only=True):
-    """An opened page. text: as Markdown; html: as it was rendered, "" where it was not HTML."""
+class LoadedPage(msgspec.Struct, frozen=True, kw_only=True):
+    """A page as a browser or a plain request delivers it. markup: HTML, or plain text if the media type says so."""
 
     url: str
-    requested: str
-    how: Literal["chromium", "http"]
-    text: str
+    method: Literal["chromium", "http"]
     title: str = ""
     status: int = 200
     media_type: str = "text/html"
-    html: str = ""
+    markup: str = ""
     sandbox: bool | None = None
     """Whether Chromium kept its own sandbox; None without a browser."""
     notes: tuple[str, ...] = ()
     """What is incomplete: still loading, truncated, no browser."""
-    blocked: tuple[str, ...] = ()
-    """Hosts that the page requested and that were refused."""
+
+    @property
+    def is_html(self) -> bool:
+        return "html" in self.media_type
+
+
+class Page(LoadedPage, frozen=True, kw_only=True):
+    """A page with its text as Markdown. markup: "" unless it is HTML."""
+
+    requested: str
+    text: str
 
     def render(self, format: Format) -> str:
         if format == "html":
-            return self.html or self.text
+            return self.markup or self.text
         return self.text if format == "markdown" else "\n".join(map(strip_markdown, self.text.split("\n")))
 
 
@@ -98,7 +115,7 @@ class PageStore:
         return self._refs[url]
 
     def resolve_target(self, target: str) -> str:
-        """Return the URL behind a ref; a URL stands for itself. Raises ToolError where a ref was never assigned."""
+        """Return the URL behind a ref; a URL stands for itself. Raises ToolError if a ref was never assigned."""
         target = target.strip()
         ref = target.strip("[]")
         if not re.fullmatch(r"w\d{1,9}", ref):
@@ -113,7 +130,7 @@ class PageStore:
         for url in dict.fromkeys((page.url, page.requested)):
             self._remove(url)
             self._stored[url] = page, self._clock()
-            self._size += len(page.text) + len(page.html)
+            self._size += len(page.text) + len(page.markup)
         while self._size > MAX_STORED_CHARS and len(self._stored) > 1:
             self._remove(next(iter(self._stored)))
         return self.assign_ref(page.requested)
@@ -126,14 +143,14 @@ class PageStore:
     def _remove(self, url: str) -> None:
         if url in self._stored:
             page, _ = self._stored.pop(url)
-            self._size -= len(page.text) + len(page.html)
+            self._size -= len(page.text) + len(page.markup)
 
 
 # ---- text
 
 
 def slice_text(text: str, limit: int, start_line: int | None = None, start_char: int | None = None) -> PageSlice:
-    """Return a part of at most `limit` characters. Raises ToolError where it begins after the end."""
+    """Return a part of at most `limit` characters. Raises ToolError if it begins after the end."""
     starts = [0, *(match.end() for match in re.finditer("\n", text))]
     total = len(text)
     if start_line is not None and not 1 <= start_line <= len(starts):

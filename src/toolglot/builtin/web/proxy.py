@@ -1,4 +1,4 @@
-"""The only way to the web: a proxy on loopback that resolves names itself, judges every address and connects to what it judged.
+"""The only way to the web: a proxy on loopback that resolves names itself, checks every address and connects to that address.
 
 Invariants: without a ticket nothing passes. A ticket is valid for one call: it has a byte limit and remembers what was
 refused. A connection carries one request (or one tunnel), so that no address slips in behind a judged one. Redirects and
@@ -34,31 +34,20 @@ class Ticket:
     """The right of one call to go out, and the bytes that may still come in."""
 
     def __init__(self, limit: int) -> None:
-        self.name, self.limit, self.remaining = secrets.token_hex(16), limit, limit
+        self.name, self.remaining = secrets.token_hex(16), limit
         self.refusals: dict[tuple[str, int], ToolError] = {}
         """Host and port -> why they were refused."""
-        self._connections: set[asyncio.StreamWriter] = set()
+        self.connections: set[asyncio.StreamWriter] = set()
 
     @property
     def is_exhausted(self) -> bool:
         """Whether more came in than is allowed."""
         return self.remaining < 0
 
-    def consume(self, size: int) -> bool:
-        """Count bytes that came in; False where that was too many."""
-        self.remaining -= size
-        return self.remaining >= 0
-
-    def add_connection(self, writer: asyncio.StreamWriter) -> None:
-        self._connections.add(writer)
-
-    def remove_connection(self, writer: asyncio.StreamWriter) -> None:
-        self._connections.discard(writer)
-
     def abort(self) -> None:
         """Break off everything in progress."""
         self.remaining = -1
-        for writer in list(self._connections):
+        for writer in list(self.connections):
             writer.transport.abort()
 
 
@@ -117,19 +106,18 @@ class EgressProxy:
             request_line, headers = _parse_head(await reader.readuntil(b"\r\n\r\n"))
         ticket = self._tickets.get(_find_ticket_name(headers))
         if ticket is None:
-            await _respond(writer, _AUTH_REQUIRED, "")
+            await _respond(writer, _AUTH_REQUIRED)
             return
         method, target, _ = request_line.decode("ascii").split(" ")
         is_tunnel = method == "CONNECT"
         parts = urlsplit(f"//{target}" if is_tunnel else target)
         if not is_tunnel and parts.scheme != "http":
-            await _respond(writer, b"HTTP/1.1 400 Bad Request\r\n", "only http is forwarded")
+            await _respond(writer, b"HTTP/1.1 400 Bad Request\r\n")
             return
-        ticket.add_connection(writer)
+        ticket.connections.add(writer)
         try:
-            upstream = await self._connect_allowed(
-                parts.hostname or "", parts.port or (443 if is_tunnel else 80), ticket, writer
-            )
+            port = parts.port or (443 if is_tunnel else 80)
+            upstream = await self._connect_allowed(parts.hostname or "", port, ticket, writer)
             if upstream is None:
                 return
             if is_tunnel:
@@ -143,16 +131,16 @@ class EgressProxy:
                 upstream[1].write(b"".join(head) + b"\r\n")
             await _relay_streams(client, upstream, ticket, has_head=not is_tunnel)
         finally:
-            ticket.remove_connection(writer)
+            ticket.connections.discard(writer)
 
     async def _connect_allowed(self, host: str, port: int, ticket: Ticket, client: asyncio.StreamWriter) -> Streams | None:
-        """Connect to an address that was judged; None where the client was told why not."""
+        """Connect to an address that passed the check. Returns None if an error response was sent."""
         key = host.rstrip(".").lower(), port
         try:
             addresses = await self._guard.resolve_allowed(host, port)
         except ToolError as e:
             ticket.refusals[key] = e
-            await _respond(client, b"HTTP/1.1 403 Forbidden\r\n", "refused")
+            await _respond(client, b"HTTP/1.1 403 Forbidden\r\n")
             return None
         for address in addresses:
             try:
@@ -161,7 +149,7 @@ class EgressProxy:
             except (OSError, TimeoutError):
                 continue
         ticket.refusals[key] = ToolError(f"{host} could not be reached at port {port}", code="url_failed")
-        await _respond(client, b"HTTP/1.1 502 Bad Gateway\r\n", "not reached")
+        await _respond(client, b"HTTP/1.1 502 Bad Gateway\r\n")
         return None
 
 
@@ -169,7 +157,7 @@ class EgressProxy:
 
 
 def _parse_head(data: bytes) -> tuple[bytes, list[tuple[bytes, bytes]]]:
-    """Return the first line, and the headers as they are. Raises ValueError where a line is folded or has no colon."""
+    """Return the first line, and the headers as they are. Raises ValueError if a line is folded or has no colon."""
     first, *lines = data[:-4].split(b"\r\n")
     headers: list[tuple[bytes, bytes]] = []
     for line in lines:
@@ -190,10 +178,8 @@ def _find_ticket_name(headers: list[tuple[bytes, bytes]]) -> str:
     return ""
 
 
-async def _respond(writer: asyncio.StreamWriter, status_lines: bytes, text: str) -> None:
-    body = text.encode()
-    head = b"%bContent-Type: text/plain\r\nContent-Length: %d\r\nConnection: close\r\n\r\n" % (status_lines, len(body))
-    writer.write(head + body)
+async def _respond(writer: asyncio.StreamWriter, status_lines: bytes) -> None:
+    writer.write(status_lines + b"Content-Length: 0\r\nConnection: close\r\n\r\n")
     await writer.drain()
 
 
@@ -206,7 +192,7 @@ async def _relay_streams(client: Streams, upstream: Streams, ticket: Ticket, *, 
             await upstream[1].drain()
         upstream[1].transport.abort()  # nobody waits for the answer any more
 
-    ticket.add_connection(upstream[1])
+    ticket.connections.add(upstream[1])
     sending = asyncio.ensure_future(send())
     try:
         status = b"1" if has_head else b""
@@ -217,7 +203,8 @@ async def _relay_streams(client: Streams, upstream: Streams, ticket: Ticket, *, 
             # Marked as the last one, so that the client sends no second request on this connection.
             client[1].write(b"\r\n".join([*lines, b"Connection: close"]) + b"\r\n\r\n")
         while data := await upstream[0].read(_CHUNK_SIZE):
-            if not ticket.consume(len(data)):
+            ticket.remaining -= len(data)
+            if ticket.is_exhausted:
                 ticket.abort()
                 return
             client[1].write(data)
@@ -225,5 +212,5 @@ async def _relay_streams(client: Streams, upstream: Streams, ticket: Ticket, *, 
     finally:
         sending.cancel()
         await asyncio.gather(sending, return_exceptions=True)
-        ticket.remove_connection(upstream[1])
+        ticket.connections.discard(upstream[1])
         upstream[1].close()

@@ -6,8 +6,9 @@ service makes of them: its results are filtered again.
 
 import asyncio
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
+from itertools import chain, zip_longest
 from typing import Any, cast
 from urllib.parse import urlsplit
 
@@ -47,7 +48,7 @@ class SearchQuery(msgspec.Struct, frozen=True):
 
     @property
     def time_range(self) -> str:
-        """The shortest range that includes the age; "" where any age will do."""
+        """The shortest range that includes the age; "" if any age will do."""
         age = self.max_age_days
         return next((name for days, name in _TIME_RANGES if age is not None and age <= days), "")
 
@@ -74,12 +75,11 @@ class SearchHit(msgspec.Struct, frozen=True):
 
 
 class _ServiceRequest(msgspec.Struct, frozen=True):
-    """A request to a service, and where the results are in its response."""
+    """A request to a service, and what it calls the fields of a result."""
 
     service: str
     method: str
     url: str
-    result_path: tuple[str, ...]
     snippet_key: str
     date_keys: tuple[str, ...]
     headers: dict[str, str] = {}
@@ -116,26 +116,25 @@ class _ServiceRequest(msgspec.Struct, frozen=True):
         except ValueError:
             raise ToolError(f"{service} sent something that is not JSON", code="search_failed") from None
 
-    def parse_hit(self, item: dict[str, Any]) -> SearchHit | None:
-        """Return a result; None for one that is not a web page."""
-        url = item.get("url")
-        if not isinstance(url, str) or not url.startswith(("http://", "https://")) or len(url) > 4000:
-            return None
+    def parse_hits(self, response: Any) -> Iterator[SearchHit]:
+        """Yield the results in a response that are web pages."""
+        path = ("web", "results") if self.service == "brave" else ("results",)
+        for name in path:
+            response = cast(dict[str, Any], response).get(name) if isinstance(response, dict) else None
+        for item in cast(list[Any], response) if isinstance(response, list) else []:
+            fields = cast(dict[str, Any], item) if isinstance(item, dict) else {}
+            url = fields.get("url")
+            if isinstance(url, str) and url.startswith(("http://", "https://")) and len(url) <= 4000:
+                title, snippet = (self._clean(fields.get(name), is_html=True) for name in ("title", self.snippet_key))
+                date = next((self._clean(str(fields[name])) for name in self.date_keys if fields.get(name)), "")
+                url = self._clean(url)
+                yield SearchHit(url, title[:300] or url, snippet[:MAX_SNIPPET_CHARS], date[:40])
 
-        def clean(value: Any, *, is_html: bool = False) -> str:
-            text = str(value) if isinstance(value, str | int | float) else ""
-            # Services highlight matches with HTML tags.
-            text = html_to_markdown(text[:8000]) if is_html and isinstance(value, str) else "" if is_html else text
-            text = _SPACES.sub(" ", clean_text(text)).strip()
-            return text.replace(self.key, REDACTED) if self.key else text
-
-        url, title, snippet = (
-            clean(url),
-            clean(item.get("title"), is_html=True),
-            clean(item.get(self.snippet_key), is_html=True),
-        )
-        date = next((clean(str(item[name])) for name in self.date_keys if item.get(name)), "")
-        return SearchHit(url, title[:300] or url, snippet[:MAX_SNIPPET_CHARS], date[:40])
+    def _clean(self, value: Any, *, is_html: bool = False) -> str:
+        """Return a text on one line, without the key. Services highlight matches with HTML tags."""
+        text = value if isinstance(value, str) else ""
+        text = _SPACES.sub(" ", html_to_markdown(text[:8000]) if is_html else clean_text(text)).strip()
+        return text.replace(self.key, REDACTED) if self.key else text
 
 
 async def search_web(config: WebConfig, queries: list[SearchQuery]) -> tuple[str, list[SearchHit]]:
@@ -144,17 +143,10 @@ async def search_web(config: WebConfig, queries: list[SearchQuery]) -> tuple[str
     rankings: list[list[SearchHit]] = []
     responses = await asyncio.gather(*(request.send() for request in requests))
     for response, request, query in zip(responses, requests, queries, strict=True):
-        value: Any = response
-        for name in request.result_path:
-            value = cast(dict[str, Any], value).get(name, []) if isinstance(value, dict) else []
-        items = cast(list[Any], value) if isinstance(value, list) else []
-        parsed = (request.parse_hit(cast(dict[str, Any], item)) for item in items if isinstance(item, dict))
-        rankings.append([hit for hit in parsed if hit is not None and query.allows(hit.url)][: query.limit])
+        rankings.append([hit for hit in request.parse_hits(response) if query.allows(hit.url)][: query.limit])
     hits: dict[str, SearchHit] = {}
-    for rank in range(max(map(len, rankings), default=0)):
-        for ranking in rankings:
-            if rank < len(ranking):
-                hits.setdefault(ranking[rank].url, ranking[rank])
+    for hit in filter(None, chain.from_iterable(zip_longest(*rankings))):
+        hits.setdefault(hit.url, hit)
     return requests[0].service, list(hits.values())[: queries[0].limit]
 
 
@@ -164,32 +156,30 @@ def _build_request(config: WebConfig, query: SearchQuery) -> _ServiceRequest:
         url = base if base.endswith("/search") else f"{base}/search"
         params = {"q": query.query_with_sites, "format": "json"}
         params |= {"time_range": query.time_range} if query.time_range else {}
-        return _ServiceRequest("searxng", "GET", url, ("results",), "content", ("publishedDate",), params=params)
+        return _ServiceRequest("searxng", "GET", url, "content", ("publishedDate",), params=params)
     if key := resolve_secret(config.brave_key):
         params = {"q": query.query_with_sites, "count": str(min(query.limit, 20))}
         if query.max_age_days is not None:
             today = datetime.now(UTC).date()
             params["freshness"] = f"{today - timedelta(days=min(query.max_age_days, 36_500))}to{today}"
         headers, dates = {"X-Subscription-Token": key, "Accept": "application/json"}, ("page_age", "age")
-        path = ("web", "results")
-        return _ServiceRequest("brave", "GET", config.brave_url, path, "description", dates, headers, params, key=key)
+        return _ServiceRequest("brave", "GET", config.brave_url, "description", dates, headers, params, key=key)
     if key := resolve_secret(config.tavily_key):
         body: dict[str, Any] = {"query": query.query, "max_results": min(query.limit, 20)}
         body |= {"include_domains": list(query.allowed_domains)} if query.allowed_domains else {}
         body |= {"exclude_domains": list(query.blocked_domains)} if query.blocked_domains else {}
         body |= {"time_range": query.time_range} if query.time_range else {}
         headers, dates = {"Authorization": f"Bearer {key}"}, ("published_date",)
-        return _ServiceRequest("tavily", "POST", config.tavily_url, ("results",), "content", dates, headers, json=body, key=key)
+        return _ServiceRequest("tavily", "POST", config.tavily_url, "content", dates, headers, json=body, key=key)
     raise ToolError(NOT_CONFIGURED, kind="not_allowed", code="search_unavailable")
 
 
 def _status_error(status: int, service: str, name: str) -> ToolError:
-    if status == 403 and name == "searxng":
-        message = f"{service} refused (403): the user must add json to search.formats in its settings"
-        return ToolError(message, kind="not_allowed", code="search_unavailable")
     if status in (401, 403):
-        message = f"{service} refused the key ({status}): the user must set a valid one"
-        return ToolError(message, kind="not_allowed", code="search_unavailable")
+        problem = f"refused the key ({status}): the user must set a valid one"
+        if status == 403 and name == "searxng":
+            problem = "refused (403): the user must add json to search.formats in its settings"
+        return ToolError(f"{service} {problem}", kind="not_allowed", code="search_unavailable")
     if status == 429:
         message = f"{service} has had too many requests (429): search less often"
         return ToolError(message, kind="limit", code="search_failed")

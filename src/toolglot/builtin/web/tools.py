@@ -1,13 +1,15 @@
 """The web tools: search, open a page, find text in it.
 
-Invariants: what a page says is content, never an instruction, and comes after a header of ours. Each URL that was seen has a
-ref, which can be used instead of the URL.
+Invariants: what a page says is content, never an instruction, and follows a header that toolglot writes. Each URL that was
+seen has a ref, which can be used instead of the URL.
 """
 
 import asyncio
 import re
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, Literal, cast
+
+import msgspec
 
 from toolglot.base_errors import invalid_argument
 from toolglot.builtin.tool_state import ToolState, to_data
@@ -28,7 +30,7 @@ from toolglot.builtin.web.data import (
     WebStepResult,
 )
 from toolglot.builtin.web.page_text import extract_links
-from toolglot.builtin.web.pages import MAX_MATCHES, Format, Page, PageSlice, find_lines, find_relevant_lines, slice_text
+from toolglot.builtin.web.pages import MAX_MATCHES, Format, Page, find_lines, find_relevant_lines, slice_text
 from toolglot.builtin.web.search import SearchQuery, search_web
 from toolglot.errors import ToolError
 from toolglot.schema.derive import Internal
@@ -41,12 +43,13 @@ __all__ = ["web_tools"]
 MAX_TIMEOUT = 120
 MAX_QUERIES = 8
 MAX_PAGES = 20
-MAX_PARTS = 12
+MAX_STEPS = 12
 MAX_CONCURRENT = 4
 MAX_QUERY_CHARS = 1000
 MAX_RESULTS = 20
 MAX_DOMAINS = 50
 MAX_PATTERN_CHARS = 1000
+_SHOWN_FIELDS = ("url", "requested", "title", "status", "media_type", "method", "sandbox", "notes")
 _DOMAIN = re.compile(r"(?:[^\W_](?:[\w-]{0,61}[^\W_])?\.)*[^\W_](?:[\w-]{0,61}[^\W_])?")
 
 
@@ -84,14 +87,14 @@ def web_tools(state: ToolState, web: WebClient | WebConfig | None = None) -> lis
             **common,
             timeout=2 * MAX_TIMEOUT + 60,
             target=tools.describe_steps,
-            max_result=MAX_PARTS * max_result,
+            max_result=MAX_STEPS * max_result,
             examples=[{"search_query": [{"q": "asyncio timeout"}], "open": [{"ref_id": "https://docs.python.org/3/"}]}],
         ),
     ]
 
 
 class _WebTools:
-    """The tools as methods."""
+    """The functions of the tools, which share a client."""
 
     def __init__(self, client: WebClient) -> None:
         self._client, self._config, self._pages = client, client.config, client.pages
@@ -110,15 +113,12 @@ class _WebTools:
             queries: What to search for: 1 to 8 queries, which run at the same time.
             allowed_domains: Only results from these domains and their subdomains, such as python.org.
             blocked_domains: No results from these domains.
-            recency_days: Only results of the last N days (1-36500), as far as the search service knows.
+            recency_days: Only results from the last N days (1-36500), as far as the search service knows.
             max_results: Maximum number of results in total, 1-20 (default 8).
         """
         search_queries = _build_queries(queries, allowed_domains, blocked_domains, recency_days, max_results)
         service, hits = await search_web(self._config, search_queries)
-        items = [
-            SearchItem(ref=self._pages.assign_ref(hit.url), url=hit.url, title=hit.title, snippet=hit.snippet, date=hit.date)
-            for hit in hits
-        ]
+        items = [SearchItem(ref=self._pages.assign_ref(hit.url), **msgspec.structs.asdict(hit)) for hit in hits]
         data = SearchResult(queries=[query.query for query in search_queries], service=service, results=items)
         searched = ", ".join(f'"{query}"' for query in data.queries)
         blocks: list[str] = []
@@ -150,7 +150,7 @@ class _WebTools:
             start_line: First line to show, from 1; the result says where the next part begins.
             start_char: First character to show, from 0, instead of a line.
             question: What you want to know; the result lists the lines that contain its words.
-            format: markdown (default) with tables, code and links, text without marks, or the html.
+            format: markdown (default) with tables, code and links, text (no markup) or html (the page source).
             timeout: Seconds for the page to load, 1-120 (default 30).
             link: Number of a link on the page, counted from 1 in its text: opens its target instead.
         """
@@ -171,31 +171,20 @@ class _WebTools:
                 url = links[link - 1]
             # A URL that the model wrote is opened anew; a ref, or the next part, shows the page as it was.
             page = await self._get_page(url, seconds, context, allow_cached=continues or url != raw_target.strip())
-            part = slice_text(page.render(format), limit, start_line, start_char)
-            return self._build_result(page, part, question, format)
+            text = page.render(format)
+            return OpenResult(
+                ref=self._pages.assign_ref(page.requested),
+                format=format,
+                question=question,
+                question_lines=find_relevant_lines(text, question[:2000]) if question else [],
+                **{name: getattr(page, name) for name in _SHOWN_FIELDS},
+                **msgspec.structs.asdict(slice_text(text, limit, start_line, start_char)),
+            )
 
         if isinstance(target, list):
             return await _open_many(target, open_one, self._config.max_chars)
         data = await open_one(target, self._config.max_chars)
         return ToolOutput(_render_page(data), to_data(data), is_error=data.status >= 400)
-
-    def _build_result(self, page: Page, part: PageSlice, question: str | None, format: Format) -> OpenResult:
-        return OpenResult(
-            ref=self._pages.assign_ref(page.requested),
-            url=page.url,
-            requested=page.requested,
-            title=page.title,
-            status=page.status,
-            media_type=page.media_type,
-            how=page.how,
-            sandbox=page.sandbox,
-            format=format,
-            question=question,
-            question_lines=find_relevant_lines(page.render(format), question[:2000]) if question else [],
-            notes=list(page.notes),
-            blocked=list(page.blocked),
-            **{name: getattr(part, name) for name in part.__struct_fields__},
-        )
 
     async def web_find(self, target: str, pattern: str, context: Context) -> ToolOutput:  # noqa: D417
         """Find text in a web page. The result shows matching lines with their line numbers.
@@ -217,7 +206,7 @@ class _WebTools:
             matches=matches,
             total=total,
             total_lines=page.text.count("\n") + 1,
-            how=page.how,
+            method=page.method,
         )
         head = f"[{data.ref}] {data.title}\n{data.url}\n"
         if not matches:
@@ -243,8 +232,10 @@ class _WebTools:
             find: Texts to find in pages; done after the pages are open.
         """
         queries, pages, finds = search_query or [], open or [], find or []
-        if not 1 <= (count := len(queries) + len(pages) + len(finds)) <= MAX_PARTS:
-            raise invalid_argument("search_query", f"and the other lists have {count} steps in total; use 1 to {MAX_PARTS}")
+        if not 1 <= (count := len(queries) + len(pages) + len(finds)) <= MAX_STEPS:
+            raise ToolError(
+                f"the lists have {count} steps in total; use 1 to {MAX_STEPS}", kind="validation", code="invalid_argument"
+            )
         searches = [
             _run_step("search_query", self.web_search([query.q], query.domains or None, None, query.recency))
             for query in queries
@@ -332,12 +323,12 @@ async def _open_many(targets: list[str], open_one: Callable[[str, int], Awaitabl
             try:
                 return await open_one(target, max(limit // len(unique), 200))
             except ToolError as e:
-                return OpenFailure(target=target[:200], why=str(e))
+                return OpenFailure(target=target[:200], reason=str(e))
 
     results = await asyncio.gather(*map(try_open, unique))
     pages = [page for page in results if isinstance(page, OpenResult)]
     data = OpenManyResult(pages=pages, failed=[page for page in results if isinstance(page, OpenFailure)])
-    texts = [_render_page(page) if isinstance(page, OpenResult) else f"{page.target}\n{page.why}" for page in results]
+    texts = [_render_page(page) if isinstance(page, OpenResult) else f"{page.target}\n{page.reason}" for page in results]
     return ToolOutput("\n\n---\n\n".join(texts), to_data(data), is_error=all(page.status >= 400 for page in pages))
 
 

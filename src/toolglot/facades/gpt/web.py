@@ -111,7 +111,7 @@ def _render_part(data: Any, text: str) -> str:
     page = cast(Arguments, data) if isinstance(data, dict) else {}
     if "pages" in page:
         blocks = [_render_part(each, "") for each in page["pages"]]
-        return "\n\n---\n\n".join([*blocks, *(f"{each['target']}: {each['why']}" for each in page.get("failed", []))])
+        return "\n\n---\n\n".join([*blocks, *(f"{each['target']}: {each['reason']}" for each in page.get("failed", []))])
     if not {"ref", "url", "text", "next_line"} <= page.keys():
         return text
     head = [f"[{page['ref']}] {page['title']}".rstrip(), page["url"], *page_notes(page)]
