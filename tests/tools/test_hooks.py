@@ -14,7 +14,7 @@ from toolglot.request import Request
 from toolglot.tools.audit import AuditLog
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.executor import ApprovalRequest, ToolExecutor
-from toolglot.tools.hooks import HookChain, Hooks, Veto
+from toolglot.tools.hooks import HookChain, Hooks, Veto, apply_hooks
 from toolglot.tools.registry import ToolRegistry
 from toolglot.tools.results import ResultStore, read_result_tool
 from toolglot.tools.tool import Tool, tool
@@ -90,8 +90,8 @@ def test_without_hooks_nothing_is_watched() -> None:
     class Idle(Hooks):
         """Overrides nothing."""
 
-    assert not HookChain([Idle()]).has_call_hooks
-    assert HookChain([Idle(), Log("1", [])]).has_call_hooks
+    assert not HookChain([Idle()]).before_tool
+    assert HookChain([Idle(), Log("1", [])]).before_tool
     assert run(Idle()).result.text == "3"
 
 
@@ -258,12 +258,13 @@ def test_requests_and_replies_go_through_hooks_too() -> None:
     chain = HookChain([Both(), Hooks(), Both()])
 
     async def main() -> tuple[Request, Reply, Reply]:
-        request = await chain.before_request(Request("m", [user("hi")]))
-        return request, await chain.after_reply(Reply((), id="r")), await chain.after_reply(Reply(()))
+        request = await apply_hooks(chain.before_request, Request("m", [user("hi")]))
+        replies = [await apply_hooks(chain.after_reply, reply) for reply in (Reply((), id="r"), Reply(()))]
+        return request, *replies
 
     request, reply, same = asyncio.run(main())
     assert (request.model, reply.id, same.id) == ("m++", "r!!", "")
-    assert not chain.has_call_hooks
+    assert not chain.before_tool
 
 
 def test_hooks_may_be_any_iterable_and_a_chain_is_taken_as_it_is() -> None:

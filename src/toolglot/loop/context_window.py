@@ -13,6 +13,7 @@ import msgspec
 
 from toolglot.errors import UsageError
 from toolglot.loop.run import is_user_prompt
+from toolglot.losses import Loss
 from toolglot.messages import Message, user
 from toolglot.providers.profile import Profile
 from toolglot.providers.tokens import estimate_by_kind, estimate_message, estimate_text, token_factor
@@ -31,6 +32,8 @@ __all__ = [
 
 Summarize = Callable[[Sequence[Message]], "str | Awaitable[str]"]
 """Summarizes the messages that are going to be left out."""
+RenderMessage = Callable[[Message, dict[Loss, None]], Message]
+"""A reply of another model as this one would have written it; adds what it cannot express to the losses."""
 _DEFAULT_ANSWER_TOKENS = 8_192  # where the model's limit is unknown
 _SAFETY_FACTOR = 0.95  # of the context window: estimates are estimates
 _CALIBRATION_RANGE = (0.4, 3.0)  # a provider's count changes our estimate by no more than this
@@ -210,12 +213,30 @@ def can_start_at(conversation: Sequence[Message], index: int) -> bool:
 
 
 class ConversationWindow(Sequence[Message]):
-    """A conversation as it is sent: after the system messages, without its older part, and without copying it."""
+    """A conversation as it is sent, without copying it: after the system messages, without its older part, and with the
+    replies rendered for the model. Each reply is rendered once and stays the same object, so that its encoding can be kept.
+    """
 
-    def __init__(self, system_messages: tuple[Message, ...], conversation: Sequence[Message], truncation: Truncation) -> None:
-        self.system_messages, self.truncation = system_messages, truncation
+    def __init__(
+        self,
+        system_messages: tuple[Message, ...],
+        conversation: Sequence[Message],
+        truncation: Truncation,
+        render: RenderMessage | None = None,
+    ) -> None:
+        self.system_messages, self.truncation, self.render = system_messages, truncation, render
+        self.losses: dict[Loss, None] = {}  # what could not be rendered
         self._head = (*system_messages, *truncation.leading_messages(conversation))
         self._conversation, self._start = conversation, truncation.start
+        self._rendered: dict[int, tuple[Message, Message]] = {}  # by id; the original is kept so that its id stays its own
+
+    def _show(self, message: Message) -> Message:
+        if self.render is None or message.role != "assistant":
+            return message
+        pair = self._rendered.get(id(message))
+        if pair is None:
+            pair = self._rendered[id(message)] = (message, self.render(message, self.losses))
+        return pair[1]
 
     def __len__(self) -> int:
         return len(self._head) + len(self._conversation) - self._start
@@ -231,15 +252,15 @@ class ConversationWindow(Sequence[Message]):
             position = index + len(self) if index < 0 else index
             if position < 0:
                 raise IndexError(index)
-            return self._head[position] if position < head_length else self._conversation[position + shift]
+            return self._head[position] if position < head_length else self._show(self._conversation[position + shift])
         start, stop, step = index.indices(len(self))
         if step == 1 and start >= head_length:  # the common case: the encoder asks for what is new
-            return list(self._conversation[start + shift : max(stop, start) + shift])
+            return [*map(self._show, self._conversation[start + shift : max(stop, start) + shift])]
         return [self[position] for position in range(start, stop, step)]
 
     def __iter__(self) -> Iterator[Message]:
         yield from self._head
-        yield from self._conversation[self._start :]
+        yield from map(self._show, self._conversation[self._start :])
 
 
 # ---- a summary

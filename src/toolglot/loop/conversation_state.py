@@ -10,7 +10,6 @@ from toolglot.engine.engine import Engine, EngineState
 from toolglot.errors import MalformedData, UsageError
 from toolglot.events import RunResult
 from toolglot.loop.context_window import ContextMeter, ConversationWindow, Truncation, can_start_at
-from toolglot.loop.history_view import RenderedHistory
 from toolglot.loop.model_view import ModelView
 from toolglot.loop.run import Run, RunState, is_user_prompt
 from toolglot.losses import Loss
@@ -52,7 +51,6 @@ class ConversationState:
         self.system_messages: tuple[Message, ...] = ()
         self._engine_state: EngineState | None = None
         self._window: ConversationWindow | None = None
-        self._rendered: tuple[ModelView, RenderedHistory] | None = None
         self._is_busy = False
         self._reader: StreamReader | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -90,28 +88,19 @@ class ConversationState:
         """The messages of the next request: system messages, the part of the conversation that is shown, rendered."""
         if (system_messages := view.system_messages(instructions)) != self.system_messages:
             self.system_messages = system_messages
-        messages: Sequence[Message] = self.conversation
-        if self.system_messages or self.meter.truncation.start:
-            window = self._window
-            if (
-                window is None
-                or window.system_messages is not self.system_messages
-                or window.truncation is not self.meter.truncation
-            ):
-                window = self._window = ConversationWindow(self.system_messages, self.conversation, self.meter.truncation)
-            messages = window
-        if view.facade is None:
-            return messages
-        if self._rendered is None or self._rendered[0].facade is not view.facade or self._rendered[1].messages is not messages:
-            rendered = view.render_history(messages)
-            assert isinstance(rendered, RenderedHistory)
-            self._rendered = (view, rendered)
-        return self._rendered[1]
+        render = view.render_message if view.facade is not None else None
+        key = (self.system_messages, self.meter.truncation, render)
+        if not (self.system_messages or self.meter.truncation.start or render):
+            self._window = None
+            return self.conversation
+        if self._window is None or (self._window.system_messages, self._window.truncation, self._window.render) != key:
+            self._window = ConversationWindow(self.system_messages, self.conversation, self.meter.truncation, render)
+        return self._window
 
     @property
     def history_losses(self) -> tuple[Loss, ...]:
         """What the present model's tools could not express of the calls of other models."""
-        return tuple(self._rendered[1].losses) if self._rendered is not None else ()
+        return tuple(self._window.losses) if self._window is not None else ()
 
     # ---- save, restore, undo
 

@@ -26,7 +26,7 @@ from toolglot.tools.calls import InterpretedCall
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.execution import CallBatch, CallWork
 from toolglot.tools.executor import ToolExecutor
-from toolglot.tools.hooks import HookChain
+from toolglot.tools.hooks import HookChain, apply_hooks
 
 __all__ = ["Driver"]
 
@@ -184,8 +184,8 @@ class Driver:
         while True:
             self._close_turn()
             request, has_shown = requests.build_request(step, self._streaming), False
-            if self._hooks.has_request_hooks:
-                request = await self._before_deadline(self._hooks.before_request(request))
+            if self._hooks.before_request:
+                request = await self._before_deadline(apply_hooks(self._hooks.before_request, request))
             self._reading_from = state
             try:
                 async with aclosing(state.stream_batches(request)) as batches:
@@ -233,8 +233,8 @@ class Driver:
         if result.repairs:
             self._repairs.update(dict.fromkeys(result.repairs))
         reply = result.reply
-        if self._hooks.has_request_hooks:
-            reply = await self._before_deadline(self._hooks.after_reply(reply))
+        if self._hooks.after_reply:
+            reply = await self._before_deadline(apply_hooks(self._hooks.after_reply, reply))
         self._reading_from = None
         reply, self._interpreted = self._requests.view.annotate(with_unique_ids(reply))
         self.run.add_reply(reply)

@@ -11,10 +11,9 @@ from toolglot.errors import UnknownName, UsageError
 from toolglot.facades.bound_facade import BoundFacade
 from toolglot.facades.catalog import facade_for_model, find_facade
 from toolglot.facades.view import Facade
-from toolglot.loop.history_view import RenderedHistory
 from toolglot.loop.structured_output import FINAL_ANSWER_TOOL
 from toolglot.losses import Loss
-from toolglot.messages import Message, Origin, Reply, ToolCall, system
+from toolglot.messages import Message, Reply, ToolCall, system
 from toolglot.providers.profile import Profile
 from toolglot.providers.tokens import estimate_message, estimate_tool
 from toolglot.request import BUILTIN_TAG, ToolChoice, ToolDefinition
@@ -167,15 +166,17 @@ class ModelView:
         text = "\n\n".join(part for part in (instructions, facade.note if facade is not None else "") if part)
         return (system(text),) if text else ()
 
-    def render_history(self, messages: Sequence[Message]) -> Sequence[Message]:
-        """The conversation with the calls of other models under this model's names; its own stay as they were."""
-        facade, profile = self.facade, self.profile
-        if facade is None:
-            return messages
-        return RenderedHistory(
-            messages,
-            lambda message, losses: facade.render_message(message, is_own=_is_own(message.origin, profile), losses=losses),
+    def render_message(self, message: Message, losses: dict[Loss, None]) -> Message:
+        """A reply with its calls under this model's names; a reply of the model itself stays as it was."""
+        if self.facade is None:
+            return message
+        origin, profile = message.origin, self.profile
+        is_own = (
+            origin is not None
+            and (origin.wire, origin.profile) == (profile.wire, profile.id)
+            and is_same_model(origin.model, profile.model)  # under whichever of its names
         )
+        return self.facade.render_message(message, is_own=is_own, losses=losses)
 
     def interpret(self, call: ToolCall) -> ToolCall | InterpretedCall:
         """What a call means; a call of a tool that is not built in means itself."""
@@ -195,10 +196,3 @@ class ModelView:
     def estimate_overhead(self, system_messages: Sequence[Message], tools: Sequence[ToolDefinition]) -> int:
         """Tokens of everything in a request that is not the conversation, by the estimate for OpenAI's models."""
         return sum(map(estimate_message, system_messages)) + sum(map(estimate_tool, tools))
-
-
-def _is_own(origin: Origin | None, profile: Profile) -> bool:
-    """Whether a message was made by the model itself, under whichever of its names."""
-    if origin is None or (origin.wire, origin.profile) != (profile.wire, profile.id):
-        return False
-    return is_same_model(origin.model, profile.model)

@@ -179,9 +179,9 @@ class Orchestrator(AgentCore):
         engine = self.engine if model is None else self.create_engine(model)
         view, state = self.view(engine), self._state
         system_messages = view.system_messages(await self.system_prompt(state.conversation))
-        messages = ConversationWindow(system_messages, [*state.conversation, user("…")], state.meter.truncation)
-        tools = view.tools(self.loop_tools())
-        request = Request(engine.model, view.render_history(messages), tools, options=self.options)
+        conversation = [*state.conversation, user("…")]
+        messages = ConversationWindow(system_messages, conversation, state.meter.truncation, view.render_message)
+        request = Request(engine.model, messages, view.tools(self.loop_tools()), options=self.options)
         return PrefixEncoder(engine.profile).encode(request)
 
     # ---- inside

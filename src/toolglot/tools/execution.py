@@ -25,6 +25,7 @@ from toolglot.request import BUILTIN_TAG
 from toolglot.tools.calls import InterpretedCall
 from toolglot.tools.concurrency import run_in_thread, split_by_order
 from toolglot.tools.context import CancelFlag, Context
+from toolglot.tools.hooks import apply_hooks
 from toolglot.tools.results import as_result, escape_surrogates, limit_result
 from toolglot.tools.tool import Tool
 from toolglot.wire.repair import make_interrupted_result
@@ -244,8 +245,8 @@ class Execution:
         try:
             try:
                 outcome = await self._run_attempts()
-                if executor.hooks.has_outcome_hooks:
-                    outcome = await executor.hooks.after_tool(outcome)
+                if executor.hooks.after_tool:
+                    outcome = await apply_hooks(executor.hooks.after_tool, outcome)
             finally:  # also when it was cancelled or a hook failed: it has run
                 self._record(outcome or ToolOutcome(prepared.call, make_interrupted_result(prepared.call)))
             if not self._abandoned:

@@ -24,7 +24,7 @@ from toolglot.tools.audit import AuditLog
 from toolglot.tools.calls import InterpretedCall, base_call
 from toolglot.tools.config import Effect, ToolConfig
 from toolglot.tools.execution import CallBatch, Emit, PreparedCall, error_outcome
-from toolglot.tools.hooks import HookChain, Hooks, Veto
+from toolglot.tools.hooks import HookChain, Hooks, Veto, apply_hooks
 from toolglot.tools.metrics import ToolMetrics
 from toolglot.tools.policy import ToolPolicy
 from toolglot.tools.registry import ToolRegistry
@@ -155,8 +155,8 @@ class ToolExecutor:
             return self._refuse(base, interpreted, error, is_repetition=True)
         if interpreted is not None and interpreted.error is not None:
             return self._refuse(base, interpreted, interpreted.error)
-        if self.hooks.has_call_hooks:
-            changed = await self.hooks.before_tool(base)
+        if self.hooks.before_tool:
+            changed = await apply_hooks(self.hooks.before_tool, base)
             if isinstance(changed, Veto):
                 error = ToolError(f"The call did not run: {changed.reason}", kind="rejected", code="vetoed")
                 return self._refuse(base, interpreted, error)
