@@ -71,17 +71,19 @@ class UsageError(ToolglotError):
 
 
 _MAX_LISTED_NAMES = 12
+_MAX_NAME_SHOWN = 80  # characters: a model can make up any name
 
 
 class UnknownName(UsageError):
-    """A name that is not known; the message suggests the closest known ones."""
+    """A name that is not known; the message suggests the closest known ones. `hint` is the message without the kind."""
 
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
         known = sorted(known)
         others = f" and {len(known) - _MAX_LISTED_NAMES} more" if len(known) > _MAX_LISTED_NAMES else ""
         offered = f"there are {', '.join(known[:_MAX_LISTED_NAMES]) or 'none'}{others}"
-        super().__init__(f"unknown {kind} {name!r}; {did_you_mean(suggest(name, known)) or offered}")
-        self.name = name
+        shown = name if len(name) <= _MAX_NAME_SHOWN else name[:_MAX_NAME_SHOWN] + "…"
+        self.name, self.hint = name, f"{shown!r}; {did_you_mean(suggest(shown, known)) or offered}"
+        super().__init__(f"unknown {kind} {self.hint}")
 
 
 class LossyEncoding(UsageError):

@@ -560,9 +560,9 @@ def test_the_guard_does_not_grow() -> None:
     limited = look.replace(rate=Rate(5, 1.0))
     for n in range(2000):
         one = call("look", at=n)
-        if guard.check_limits(limited, "look", n * 0.5) is None:
-            guard.record_start(limited, n * 0.5)
-            guard.record_result(one, limited, ToolResult(one.id, (Text(str(n)),)))
+        guard.check_limits(limited, "look", n * 0.5)
+        guard.record_start(limited, n * 0.5)
+        guard.record_result(one, limited, ToolResult(one.id, (Text(str(n)),)))
     sizes = [len(value) for name in ToolPolicy.__slots__ if hasattr(value := getattr(guard, name), "__len__")]
     assert max(sizes) < 100
     assert len(guard._start_times["", "look"]) <= 5  # pyright: ignore[reportPrivateUsage]

@@ -1,21 +1,16 @@
 """What a running tool can find out about its call. A tool asks for it with a parameter annotated `Context`, under any name."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from threading import Event
+from typing import Any
 
 from toolglot.messages import Message, ToolCall
 
-__all__ = ["CancelFlag", "CancelSignal", "Context"]
-
-
-class CancelSignal(Protocol):
-    """Anything that one thread sets and another reads, such as `threading.Event`."""
-
-    def is_set(self) -> bool: ...
+__all__ = ["CancelFlag", "Context"]
 
 
 class CancelFlag:
-    """Set once, when nobody waits for the result any more; readable from any thread."""
+    """Set once, when nobody waits for the result any more; readable from any thread, and much cheaper than an `Event`."""
 
     __slots__ = ("_is_set",)
 
@@ -43,7 +38,7 @@ class Context:
         model: str = "",
         messages: Sequence[Message] = (),
         report: Callable[[str], None] | None = None,
-        cancel_flag: CancelSignal | None = None,
+        cancel_flag: CancelFlag | Event | None = None,
     ) -> None:
         self.call, self.attempt, self.data, self.model, self.messages = call, attempt, data, model, messages
         self._report, self._cancel_flag = report, cancel_flag

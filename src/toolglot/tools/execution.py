@@ -26,7 +26,7 @@ from toolglot.tools.calls import InterpretedCall
 from toolglot.tools.concurrency import run_in_thread, split_by_order
 from toolglot.tools.context import CancelFlag, Context
 from toolglot.tools.hooks import apply_hooks
-from toolglot.tools.results import as_result, escape_surrogates, limit_result
+from toolglot.tools.results import as_result, describe_error, escape_surrogates, limit_result
 from toolglot.tools.tool import Tool
 from toolglot.wire.repair import make_interrupted_result
 
@@ -55,7 +55,7 @@ class PreparedCall(msgspec.Struct, frozen=True, gc=False):
     arguments: dict[str, Any] | None = None
     """As they will be used; set only for a call that somebody is asked about."""
     interpreted: InterpretedCall | None = None
-    """The call as the model made it, where a facade interpreted it."""
+    """The call as the model made it, if a facade interpreted it."""
 
     @property
     def shown_name(self) -> str:
@@ -69,22 +69,12 @@ CallWork = PreparedCall | asyncio.Task[ToolOutcome]
 
 def error_outcome(call: ToolCall, error: ToolError, *, ran: bool = False) -> ToolOutcome:
     """The outcome of a call that failed."""
-    result = ToolResult(
-        call.id,
-        (Text(escape_surrogates(_error_text(error))),),
-        call.name,
-        is_error=True,
-        error_kind=error.kind,
-        error_code=error.code,
-    )
+    text = describe_error(error)
+    with suppress(Exception):  # its __str__ may fail
+        text = str(error)
+    content = (Text(escape_surrogates(text)),)
+    result = ToolResult(call.id, content, call.name, is_error=True, error_kind=error.kind, error_code=error.code)
     return ToolOutcome(call, result, ran=ran, details=error.details)
-
-
-def _error_text(error: Exception) -> str:
-    try:
-        return str(error)
-    except Exception:  # an exception whose __str__ fails
-        return f"{type(error).__name__} (it cannot be shown)" if isinstance(error, ToolError) else ""
 
 
 class _TimeLimitReached(Exception):
@@ -104,14 +94,14 @@ class CallBatch:
         emit: Emit | None = None,
         messages: Sequence[Message] = (),
         on_start: Callable[[int], None] | None = None,
-        on_done: Callable[[int, ToolOutcome], None] | None = None,
+        on_done: Callable[[int, ToolOutcome], None],
     ) -> None:
         self.executor, self.emit, self.messages = executor, emit, messages
         self._on_start, self._on_done = on_start, on_done
         self._loop = asyncio.get_running_loop()
         self._queue: deque[tuple[int, PreparedCall]] = deque()
         self._running: set[Execution | asyncio.Task[ToolOutcome]] = set()
-        self._finished: asyncio.Future[None] | None = None
+        self._finished: asyncio.Future[None]  # of the group that runs
 
     async def run(self, work: Iterable[tuple[int, CallWork]]) -> None:
         """Run all calls. If the wait is cancelled or a hook raises, the others are cancelled and given time to clean up."""
@@ -133,18 +123,18 @@ class CallBatch:
     def complete(self, execution: "Execution", outcome: ToolOutcome) -> None:
         """Take the outcome of an execution, and start the next call."""
         self._running.discard(execution)
-        self._report(execution.index, outcome)
+        self._on_done(execution.index, outcome)
         if self.emit is not None:
             self.emit(ToolFinished(outcome))
         self._start_more()
 
     def fail(self, error: BaseException) -> None:
         """End the wait: something raised that is nobody's result, such as a hook."""
-        if self._finished is not None and not self._finished.done():
+        if not self._finished.done():
             self._finished.set_exception(error)
 
     def _start_more(self) -> None:
-        if self._finished is None or self._finished.done():
+        if self._finished.done():
             return
         has_started = False
         while self._queue and len(self._running) < self.executor.config.max_parallel:
@@ -171,12 +161,8 @@ class CallBatch:
         elif (error := task.exception()) is not None:
             self.fail(error)
         else:
-            self._report(index, task.result())
+            self._on_done(index, task.result())
             self._start_more()
-
-    def _report(self, index: int, outcome: ToolOutcome) -> None:
-        if self._on_done is not None:
-            self._on_done(index, outcome)
 
     async def _cancel_all(self) -> None:
         self._queue.clear()
@@ -187,7 +173,7 @@ class CallBatch:
             _, stuck = await asyncio.wait(tasks, timeout=CANCEL_GRACE)
             for task in stuck:
                 if isinstance(execution := tasks[task], Execution):
-                    execution.abandon()
+                    execution.is_abandoned = True
         self._running.clear()
 
 
@@ -201,26 +187,13 @@ def _is_ordered(item: tuple[int, CallWork]) -> bool:
 class Execution:
     """One call of a batch; it starts at once and hands its outcome to the batch."""
 
-    __slots__ = (
-        "_abandoned",
-        "_batch",
-        "_cancel_flag",
-        "_expired",
-        "_grace_timer",
-        "_in_attempt",
-        "_prepared",
-        "_started_at",
-        "_timer",
-        "index",
-        "task",
-    )
-
     def __init__(self, batch: CallBatch, prepared: PreparedCall, index: int) -> None:
         self._batch, self._prepared, self.index = batch, prepared, index
         self._cancel_flag: CancelFlag | None = None  # only for a function that can look at it
         self._timer: asyncio.TimerHandle | None = None
         self._grace_timer: asyncio.TimerHandle | None = None
-        self._in_attempt = self._expired = self._abandoned = False
+        self._in_attempt = self._expired = False
+        self.is_abandoned = False  # whatever the call still does is ignored
         self._started_at = batch.executor.clock()
         self.task = asyncio.get_running_loop().create_task(self._run())
 
@@ -229,10 +202,6 @@ class Execution:
         if self._cancel_flag is not None:
             self._cancel_flag.set()
         self.task.cancel()
-
-    def abandon(self) -> None:
-        """Ignore whatever the call still does."""
-        self._abandoned = True
 
     # ---- from the start to the outcome
 
@@ -249,7 +218,7 @@ class Execution:
                     outcome = await apply_hooks(executor.hooks.after_tool, outcome)
             finally:  # also when it was cancelled or a hook failed: it has run
                 self._record(outcome or ToolOutcome(prepared.call, make_interrupted_result(prepared.call)))
-            if not self._abandoned:
+            if not self.is_abandoned:
                 batch.complete(self, outcome)
         except Exception as error:
             batch.fail(error)
@@ -260,7 +229,7 @@ class Execution:
             raise
 
     def _record(self, outcome: ToolOutcome) -> None:
-        if not self._abandoned:
+        if not self.is_abandoned:
             prepared = self._prepared
             self._batch.executor.record(outcome, prepared.tool, prepared.target, approved=prepared.approved)
 
@@ -388,7 +357,7 @@ class Execution:
         outcome = error_outcome(prepared.call, self._to_tool_error(_TimeLimitReached()), ran=True)
         outcome = replace(outcome, result=self._render(outcome.result, None), seconds=executor.clock() - self._started_at)
         self._record(outcome)
-        self._abandoned = True
+        self.is_abandoned = True
         self._batch.complete(self, outcome)
 
     def _to_tool_error(self, error: Exception) -> ToolError:
@@ -402,6 +371,4 @@ class Execution:
             message = f"The tool {name!r} did not finish within {limit:g} s and was stopped. It may have had effects."
             return ToolError(message, kind="timeout", tool=tool.name, call_id=call.id)
         log.debug("tool %s raised", tool.name, exc_info=error)
-        first_line = _error_text(error).strip().partition("\n")[0][:500]
-        message = f"{type(error).__name__}: {first_line}" if first_line else type(error).__name__
-        return ToolError(message, tool=tool.name, call_id=call.id)
+        return ToolError(describe_error(error), tool=tool.name, call_id=call.id)

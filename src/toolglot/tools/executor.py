@@ -26,7 +26,7 @@ from toolglot.tools.config import Effect, ToolConfig
 from toolglot.tools.execution import CallBatch, Emit, PreparedCall, error_outcome
 from toolglot.tools.hooks import HookChain, Hooks, Veto, apply_hooks
 from toolglot.tools.metrics import ToolMetrics
-from toolglot.tools.policy import ToolPolicy
+from toolglot.tools.policy import REPEATED_CALL, ToolPolicy
 from toolglot.tools.registry import ToolRegistry
 from toolglot.tools.results import ResultStore
 from toolglot.tools.tool import Tool
@@ -54,7 +54,6 @@ Approve = Callable[[ApprovalRequest], "ApprovalAnswer | bool | Awaitable[Approva
 """yes: this once. always: do not ask about this tool again. later: the run pauses and can be resumed."""
 AnyCall = ToolCall | InterpretedCall
 _DEFAULT_CONFIG = ToolConfig()
-_MAX_NAME_SHOWN = 80  # characters of a name that a model made up
 
 
 class ToolExecutor:
@@ -130,7 +129,7 @@ class ToolExecutor:
     # ---- the steps, for the loop
 
     def find_tool(self, call: AnyCall) -> Tool | None:
-        """The tool that a call would run; None where there is none, or the call is not valid."""
+        """The tool that a call would run; None if there is none, or the call is not valid."""
         if isinstance(call, InterpretedCall) and call.error is not None:
             return None
         base = base_call(call)
@@ -149,12 +148,10 @@ class ToolExecutor:
     async def prepare(self, call: AnyCall) -> PreparedCall | ToolOutcome:
         """A call that is ready to run, or the outcome that says why it does not run."""
         interpreted, name = (call, call.call.name) if isinstance(call, InterpretedCall) else (None, call.name)
-        base = base_call(call)
-        tool, policy = self.find_tool(call), self.policy
-        if (error := policy.check_repetition(base, tool)) is not None:
-            return self._refuse(base, interpreted, error, is_repetition=True)
-        if interpreted is not None and interpreted.error is not None:
-            return self._refuse(base, interpreted, interpreted.error)
+        base, policy, target = base_call(call), self.policy, ""
+        tool = self.find_tool(call)
+        if error := policy.check_repetition(base, tool) or (interpreted and interpreted.error):
+            return self._refuse(base, interpreted, error)
         if self.hooks.before_tool:
             changed = await apply_hooks(self.hooks.before_tool, base)
             if isinstance(changed, Veto):
@@ -162,17 +159,14 @@ class ToolExecutor:
                 return self._refuse(base, interpreted, error)
             if changed is not base:
                 base, tool = changed, self.find_tool(changed)
-        if tool is None:
-            error = ToolError(self._describe_unknown(base), kind="not_found", code="unknown_tool")
-            return self._refuse(base, interpreted, error)
-        if (error := policy.check_allowed(tool, name)) is not None:
-            return self._refuse(base, interpreted, error, tool)
         try:
+            if tool is None:
+                raise ToolError(self._describe_unknown(base), kind="not_found", code="unknown_tool")
+            policy.check_allowed(tool, name)
             bound = tool.bind(base)
+            target = _describe(tool, tool.target, bound.arguments)
+            policy.check_limits(tool, name, self.clock())
         except ToolError as error:
-            return self._refuse(base, interpreted, error, tool)
-        target = _describe(tool, tool.target, bound.arguments)
-        if (error := policy.check_limits(tool, name, self.clock())) is not None:
             return self._refuse(base, interpreted, error, tool, target)
         repairs = bound.repairs if interpreted is None else (*interpreted.repairs, *bound.repairs)
         if policy.needs_approval(tool):
@@ -196,16 +190,20 @@ class ToolExecutor:
 
     def apply_decision(self, prepared: PreparedCall, answer: Literal["yes", "no", "always"]) -> PreparedCall | ToolOutcome:
         """Continue with a call that was decided on."""
-        call, tool, target = prepared.call, prepared.tool, prepared.target
-        if answer == "no":
-            reason = "The user did not approve the call." if self.approve else "The call needs approval; nobody can give it."
-            error = ToolError(f"{reason} It did not run.", kind="rejected", code="not_approved")
-            return self._refuse(call, prepared.interpreted, error, tool, target, approved=False)
-        if answer == "always":
-            self.policy.allow_always(tool)
-        # Other calls may have started since the first check.
-        if (error := self.policy.check_limits(tool, prepared.shown_name, self.clock())) is not None:
-            return self._refuse(call, prepared.interpreted, error, tool, target)
+        tool = prepared.tool
+        try:
+            if answer == "no":
+                reason = (
+                    "The user did not approve the call." if self.approve else "The call needs approval; nobody can give it."
+                )
+                raise ToolError(f"{reason} It did not run.", kind="rejected", code="not_approved")
+            if answer == "always":
+                self.policy.allow_always(tool)
+            # Other calls may have started since the first check.
+            self.policy.check_limits(tool, prepared.shown_name, self.clock())
+        except ToolError as error:
+            approved = False if answer == "no" else None
+            return self._refuse(prepared.call, prepared.interpreted, error, tool, prepared.target, approved=approved)
         self.policy.record_start(tool, self.clock())
         return replace(prepared, needs_approval=False, approved=True)
 
@@ -218,13 +216,12 @@ class ToolExecutor:
         target: str = "",
         *,
         approved: bool | None = None,
-        is_repetition: bool = False,
     ) -> ToolOutcome:
         """The outcome of a call that does not run, as the model's own harness would word it."""
         outcome = error_outcome(call, error)
         if interpreted is not None and interpreted.render is not None:
             outcome = replace(outcome, result=interpreted.render(outcome.result, call.arguments or {}, error.details))
-        return self.record(outcome, tool, target, approved=approved, is_repetition=is_repetition)
+        return self.record(outcome, tool, target, approved=approved)
 
     def record_refusal(self, call: ToolCall, result: ToolResult) -> ToolOutcome:
         """Record a call that the loop has answered without running it."""
@@ -232,17 +229,11 @@ class ToolExecutor:
         return self.record(ToolOutcome(call, result, ran=False), self.find_tool(call), approved=approved)
 
     def record(
-        self,
-        outcome: ToolOutcome,
-        tool: Tool | None = None,
-        target: str = "",
-        *,
-        approved: bool | None = None,
-        is_repetition: bool = False,
+        self, outcome: ToolOutcome, tool: Tool | None = None, target: str = "", *, approved: bool | None = None
     ) -> ToolOutcome:
-        """Count an outcome and write it to the audit log. `is_repetition`: a refusal that is no new result of the call."""
+        """Count an outcome and write it to the audit log."""
         self.metrics.add(outcome)
-        if not is_repetition:
+        if outcome.result.error_code != REPEATED_CALL:  # such a refusal is no new result of the call
             self.policy.record_result(outcome.call, tool if outcome.ran else None, outcome.result)
         if self._audit is not None:
             effects = tool.effects if tool else frozenset[Effect]()
@@ -262,8 +253,8 @@ class ToolExecutor:
         error = self.registry.unknown_name(call.name, call.namespace)
         if self.native_names is not None:  # suggest only names that the model can see
             others = [tool.name for tool in self.registry if BUILTIN_TAG not in tool.tags]
-            error = UnknownName("tool", call.name[:_MAX_NAME_SHOWN], (*self.native_names, *others))
-        return f"There is no such tool: {str(error).removeprefix('unknown tool ')}"
+            error = UnknownName("tool", call.name, (*self.native_names, *others))
+        return f"There is no such tool: {error.hint}"
 
 
 def _describe(tool: Tool, describe: Callable[[dict[str, Any]], str] | None, arguments: dict[str, Any]) -> str:

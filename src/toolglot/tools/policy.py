@@ -15,11 +15,12 @@ from toolglot.messages import ToolCall, ToolErrorKind, ToolResult
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.tool import Tool
 
-__all__ = ["LOOP_TOOLS", "ToolPolicy"]
+__all__ = ["LOOP_TOOLS", "REPEATED_CALL", "ToolPolicy"]
 
 _HISTORY_SIZE = 24  # calls that are searched for repetitions
 _MAX_DENIALS = 3  # a model that keeps repeating itself after so many warnings is asked for its final answer
 LOOP_TOOLS = frozenset({"final_answer", "read_result"})  # tools that the loop itself adds
+REPEATED_CALL = "repeated_call"  # the error code of a call that is refused because it repeats
 _WHITESPACE = re.compile(r"\s+")
 
 
@@ -77,7 +78,7 @@ class ToolPolicy:
     # ---- decisions; `name` is what the model calls the tool
 
     def check_repetition(self, call: ToolCall, tool: Tool | None) -> ToolError | None:
-        """Deny a call that was made too often with the same arguments. `tool` is None where none has its name."""
+        """Deny a call that was made too often with the same arguments. `tool` is None if none has its name."""
         limit = 0 if tool is not None and tool.polls else self.config.max_repeats
         if not limit or len(self._recent) < limit or sum(past.call.name == call.name for past in self._recent) < limit:
             return None
@@ -92,29 +93,26 @@ class ToolPolicy:
         if not self._warned:
             self._warned = True
             self._denials += 1
-        return _refusal(f"{reason}; do something else, or answer", "repeated_call")
+        return _refusal(f"{reason}; do something else, or answer", REPEATED_CALL)
 
-    def check_allowed(self, tool: Tool, name: str) -> ToolError | None:
-        """Deny a tool that may not be used at all."""
-        config = self.config
-        if tool.name in LOOP_TOOLS or (config.enabled and (config.allowed_tools is None or tool.name in config.allowed_tools)):
-            return None
-        return _refusal(f"the tool {name!r} is not allowed here", "tool_not_allowed", "not_allowed")
+    def check_allowed(self, tool: Tool, name: str) -> None:
+        """Raises ToolError for a tool that may not be used at all."""
+        allowed = self.config.allowed_tools
+        if tool.name not in LOOP_TOOLS and not (self.config.enabled and (allowed is None or tool.name in allowed)):
+            raise _refusal(f"the tool {name!r} is not allowed here", "tool_not_allowed", "not_allowed")
 
-    def check_limits(self, tool: Tool, name: str, now: float) -> ToolError | None:
-        """Deny a tool that was used too often. `now`: seconds of a monotonic clock."""
+    def check_limits(self, tool: Tool, name: str, now: float) -> None:
+        """Raises ToolError for a tool that was used too often. `now`: seconds of a monotonic clock."""
         limit = tool.max_uses if tool.max_uses is not None else self.config.max_uses.get(tool.name)
         if limit is not None and self.uses.get(tool.key, 0) >= limit:
-            return _refusal(f"the tool {name!r} has reached its limit of {limit} uses per conversation", "use_limit")
+            raise _refusal(f"the tool {name!r} has reached its limit of {limit} uses per conversation", "use_limit")
         if (rate := tool.rate) is not None:
-            times = self._start_times[tool.key] = [
-                time for time in self._start_times.get(tool.key, ()) if time > now - rate.seconds
-            ]
+            start_times = self._start_times.get(tool.key, ())
+            times = self._start_times[tool.key] = [time for time in start_times if time > now - rate.seconds]
             if len(times) >= rate.calls:
                 delay = times[0] + rate.seconds - now if times else rate.seconds
                 message = f"at most {rate.calls} calls in {rate.seconds:g} s; try again in {delay:.1f} s"
-                return _refusal(message, "rate_limit")
-        return None
+                raise _refusal(message, "rate_limit")
 
     def needs_approval(self, tool: Tool) -> bool:
         """Whether somebody has to approve the calls of a tool."""

@@ -15,7 +15,6 @@ from toolglot.tools.tool import Tool
 
 __all__ = ["ToolRegistry"]
 
-MAX_NAME_SHOWN = 80
 ToolKey = tuple[str, str]
 """Namespace and name."""
 # One lock for all registries: writes are rare, and an agent with a registry of its own stays cheap.
@@ -88,13 +87,8 @@ class ToolRegistry:
         return tool
 
     def unknown_name(self, name: str, namespace: str = "") -> UnknownName:
-        """The error for a name that is not registered: short, whatever a model made up and however many tools there are."""
-        names = map(_join_key, self._state[1])
-        full_name = _join_key((namespace, name))
-        shown = full_name if len(full_name) <= MAX_NAME_SHOWN else full_name[:MAX_NAME_SHOWN] + "…"
-        error = UnknownName("tool", shown, names)
-        error.name = full_name
-        return error
+        """The error for a name that is not registered."""
+        return UnknownName("tool", _join_key((namespace, name)), map(_join_key, self._state[1]))
 
     def __contains__(self, name: object) -> bool:
         tools = self._state[1]

@@ -34,6 +34,7 @@ __all__ = [
     "as_result",
     "collect_async_generator",
     "collect_generator",
+    "describe_error",
     "escape_surrogates",
     "limit_result",
     "read_result_tool",
@@ -83,11 +84,17 @@ def as_result(value: Any, call: ToolCall) -> ToolResult:
     except _Unrepresentable as e:
         reason = str(e)
     except Exception as e:
-        reason = type(e).__name__
-        with suppress(Exception):  # an exception whose __str__ fails
-            reason = f"{reason}: {e}".partition("\n")[0]
+        reason = describe_error(e)
     text = escape_surrogates(f"The tool {call.name} ran, but returned something that cannot be shown: {reason}."[:500])
     return ToolResult(call.id, (Text(text),), call.name, is_error=True, error_kind="execution")
+
+
+def describe_error(error: Exception) -> str:
+    """Name and first line of an exception, also if its __str__ fails."""
+    first_line = ""
+    with suppress(Exception):
+        first_line = str(error).strip().partition("\n")[0][:500]
+    return f"{type(error).__name__}: {first_line}" if first_line else type(error).__name__
 
 
 class _Unrepresentable(ValueError):
@@ -136,7 +143,7 @@ def _to_media(data: bytes) -> Media:
 
 
 def _to_json(value: Any) -> tuple[str, Any]:
-    """JSON text and the plain value. Raises _CannotSay."""
+    """JSON text and the plain value. Raises _Unrepresentable."""
     if isinstance(value, CoroutineType):
         cast(Any, value).close()
         raise _Unrepresentable("a coroutine that was never awaited; an async tool must await what it calls")

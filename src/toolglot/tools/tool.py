@@ -359,17 +359,13 @@ def tool(function: Function, /, **options: Unpack[ToolOptions]) -> Tool: ...
 def tool(**options: Unpack[ToolOptions]) -> Callable[[Function], Tool]: ...
 def tool(function: Function | None = None, /, **options: Any) -> Tool | Callable[[Function], Tool]:
     """Make a function a tool: `@tool`, `@tool(effects="read", timeout=5)`, `tool(some.callable, name="search")`."""
-    if isinstance(function, Tool):
-        return function.replace(**options)
-    if function is not None:
-        return Tool(function, **options, names=find_local_names(function, sys._getframe(1)))  # pyright: ignore[reportPrivateUsage]
 
-    def decorate(function: Function) -> Tool:
+    def decorate(function: Function, depth: int = 1) -> Tool:
         if isinstance(function, Tool):
             return function.replace(**options)
-        return Tool(function, **options, names=find_local_names(function, sys._getframe(1)))  # pyright: ignore[reportPrivateUsage]
+        return Tool(function, **options, names=find_local_names(function, sys._getframe(depth)))  # pyright: ignore[reportPrivateUsage]
 
-    return decorate
+    return decorate if function is None else decorate(function, 2)
 
 
 def tool_from_definition(definition: ToolDefinition, function: Function, **options: Any) -> Tool:
@@ -383,12 +379,7 @@ def tool_from_schema(name: str, description: str, parameters: dict[str, Any], fu
 
     If it has exactly one parameter that is no property of the schema, that parameter gets all the arguments as a dict.
     """
-    fields = {key: options.pop(key) for key in ("tags", "version", "strict", "namespace") if key in options}
-    if "tags" in fields:
-        fields["tags"] = frozenset(fields["tags"])
-    examples = tuple(_to_example(example, name) for example in options.pop("examples", ()))
-    definition = ToolDefinition(name, description, parameters, examples=examples, **fields)
-    return tool_from_definition(definition, function, **options)
+    return tool_from_definition(ToolDefinition(name, description, parameters), function).replace(**options)
 
 
 def tools_of(obj: Any, *, prefix: str = "", include: Iterable[str] | None = None, exclude: Iterable[str] = ()) -> list[Tool]:
@@ -434,10 +425,10 @@ def _public_members(obj: Any) -> Iterable[tuple[str, Any]]:
 
 
 def _check_name(name: str, function: Any) -> str:
-    if len(name) <= MAX_NAME and _NAME.fullmatch(name):
-        return name
     if len(name) > MAX_NAME:
         reason = f"over {MAX_NAME} characters"
+    elif _NAME.fullmatch(name):
+        return name
     else:
         reason = "letters, digits, '_', '-', '.', ':' and '/' make a name"
     raise InvalidTool(f"{name!r:.140} ({qualified_name(function)}) cannot be the name of a tool ({reason}); pass name=…")
