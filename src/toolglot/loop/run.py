@@ -6,7 +6,7 @@ as started before it has any effect, so that nothing runs twice, even after a cr
 limit never runs. Whatever happens, the conversation stays valid. Pure: no clock, no I/O.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal, get_args
 
 import msgspec
@@ -71,58 +71,44 @@ class Done(msgspec.Struct, frozen=True, gc=False):
 Step = AskModel | CallTools | NeedApproval | Done
 
 
-class RunState(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Everything about a run but the conversation, so that it can be saved and resumed in another process."""
+class RunState(msgspec.Struct, omit_defaults=True):
+    """A run without its conversation, so that it can be saved and resumed in another process. Calls are named by index."""
 
     iteration: int = 0
     """Requests so far."""
     length: int = 0
     """Messages of the conversation when the turn began: another length means another conversation."""
     calls: tuple[ToolCall, ...] = ()
-    results: tuple[ToolResult | None, ...] = ()
-    started: tuple[int, ...] = ()
-    waiting: tuple[int, ...] = ()
-    """Calls that need a decision, by index."""
+    """Of the open turn; empty if no turn is open."""
+    results: list[ToolResult | None] = []
+    started: set[int] = set()
+    waiting: set[int] = set()
+    """Calls that need a decision."""
     decisions: dict[int, Decision] = {}
     tools: str = ""
     """A fingerprint of the tools that the calls were made for."""
     stop: RunStop | None = None
     last: bool = False
     """The model may call no more tools."""
-    holding: tuple[int, ...] = ()
-    """Waiting calls that the calls after them wait for."""
-
-
-class _Turn:
-    """The calls of one reply and the state of each, by index."""
-
-    def __init__(self, calls: Sequence[ToolCall], results: Sequence[ToolResult | None] = ()) -> None:
-        self.calls = tuple(calls)
-        self.results: list[ToolResult | None] = list(results) or [None] * len(calls)
-        self.started: set[int] = set()
-        self.waiting: frozenset[int] = frozenset()
-        self.holding: frozenset[int] = frozenset()  # ordered calls: while they wait, the calls after them wait too
-        self.decisions: dict[int, Decision] = {}
+    holding: set[int] = set()
+    """Ordered calls: while they wait, the calls after them wait too."""
 
     def open_indexes(self) -> list[int]:
         """Calls without a result."""
         return [index for index, result in enumerate(self.results) if result is None]
 
-    def refuse(self, kind: ToolErrorKind, text: str, only: Sequence[int] | None = None) -> None:
-        """Answer open calls without running them; the outcome of those that were started is unknown."""
+    def refuse(
+        self,
+        kind: ToolErrorKind,
+        text: str,
+        only: Sequence[int] | None = None,
+        started: Callable[[ToolCall], ToolResult] = make_unknown_result,
+    ) -> None:
+        """Answer open calls without running them. `started`: the result of those that were started."""
         for index in self.open_indexes():
             if only is None or index in only:
                 call = self.calls[index]
-                self.results[index] = make_unknown_result(call) if index in self.started else _refusal(call, kind, text)
-
-    def result_message(self) -> Message:
-        """All results, in call order; each under the id and the name of its call."""
-        results: list[ToolResult] = []
-        for call, result in zip(self.calls, self.results, strict=True):
-            assert result is not None
-            is_named = result.call_id == call.id and result.name == call.name
-            results.append(result if is_named else replace(result, call_id=call.id, name=call.name))
-        return Message("tool", tuple(results))
+                self.results[index] = started(call) if index in self.started else _refusal(call, kind, text)
 
 
 class Run:
@@ -140,7 +126,7 @@ class Run:
         self.reply: Reply | None = None
         self.iteration = 0
         self._max_iterations, self._tool_choice = max_iterations, tool_choice
-        self._turn: _Turn | None = None
+        self._turn = RunState()
         self._stop: RunStop | None = None
         self._refusals: list[tuple[int, ToolCall, ToolResult]] = []
         if state is not None:
@@ -155,35 +141,23 @@ class Run:
         self.iteration, self._stop = state.iteration, state.stop
         if state.last:
             self.disable_tools()
-        if state.calls:
-            turn = self._turn = _Turn(state.calls, state.results)
-            turn.started, turn.decisions = set(state.started), dict(state.decisions)
-            turn.waiting, turn.holding = frozenset(state.waiting), frozenset(state.holding)
-            for index in turn.started.intersection(turn.open_indexes()):  # started before a crash
-                turn.results[index] = make_unknown_result(turn.calls[index])
+        turn = self._turn = _copy_turn(state)
+        for index in turn.started.intersection(turn.open_indexes()):  # started before a crash
+            turn.results[index] = make_unknown_result(turn.calls[index])
 
     def snapshot(self, tools: str = "") -> RunState:
         """The run as a value."""
-        turn = self._turn or _Turn(())
-        return RunState(
-            self.iteration,
-            len(self.conversation),
-            turn.calls,
-            tuple(turn.results),
-            tuple(sorted(turn.started)),
-            tuple(sorted(turn.waiting)),
-            dict(turn.decisions),
-            tools,
-            self._stop,
-            self.iteration >= self._max_iterations,
-            tuple(sorted(turn.holding)),
-        )
+        state = _copy_turn(self._turn)
+        state.iteration, state.length, state.tools = self.iteration, len(self.conversation), tools
+        state.stop, state.last = self._stop, self.iteration >= self._max_iterations
+        return state
 
     # ---- what to do
 
     def next(self) -> Step:
         """What to do now."""
-        if (turn := self._turn) is not None:
+        turn = self._turn
+        if turn.calls:
             open_indexes = turn.open_indexes()
             first_held = min(turn.holding & turn.waiting, default=len(turn.calls))
             if ready := [index for index in open_indexes if index not in turn.waiting and index < first_held]:
@@ -209,15 +183,13 @@ class Run:
         if reply.blocks:
             self.conversation.append(reply.message)
         calls = reply.calls
-        turn = self._turn = _Turn(calls) if calls else None
+        turn = self._turn = RunState(calls=calls, results=[None] * len(calls))
         if reply.stop in ("refusal", "filtered", "error"):
             self._stop = reply.stop
         elif is_last:
-            self._stop = "max_iterations" if turn or reply.stop == "pause" else "length" if reply.stop == "length" else "end"
-        elif turn is None and reply.stop != "pause":
+            self._stop = "max_iterations" if calls or reply.stop == "pause" else "length" if reply.stop == "length" else "end"
+        elif not calls and reply.stop != "pause":
             self._stop = "length" if reply.stop == "length" else "end"
-        if turn is None:
-            return
         # The calls of a reply that must not be acted on get their results at once.
         if self._stop is not None:
             reason = _TURNS_USED_UP if is_last else "the reply was stopped"
@@ -226,8 +198,8 @@ class Run:
             turn.refuse("cancelled", _NOT_RUN.format("the reply was paused"))
         elif reply.stop == "length":
             turn.refuse("truncated", _TRUNCATED, only=_truncated_calls(reply))
-        results = zip(turn.calls, turn.results, strict=True)
-        self._refusals += [(index, call, result) for index, (call, result) in enumerate(results) if result is not None]
+        results = enumerate(zip(calls, turn.results, strict=True))
+        self._refusals += [(index, call, result) for index, (call, result) in results if result is not None]
 
     def take_refusals(self) -> list[tuple[int, ToolCall, ToolResult]]:
         """The calls that were answered without being run since this was last called."""
@@ -249,16 +221,15 @@ class Run:
 
     def wait_for_decision(self, index: int, *, blocks_later: bool = False) -> None:
         """Hold a call until somebody decides. `blocks_later`: the calls after it wait as well."""
-        assert self._turn is not None
-        self._turn.waiting |= {index}
+        self._turn.waiting.add(index)
         if blocks_later:
-            self._turn.holding |= {index}
+            self._turn.holding.add(index)
 
     def decide(self, decisions: dict[str, Decision]) -> None:
         """Apply decisions by call id; calls that are not named keep waiting."""
         if invalid := [decision for decision in decisions.values() if decision not in get_args(Decision)]:
             raise UsageError(f"a decision is 'yes' or 'no', not {invalid[0]!r}")
-        turn = self._turn or _Turn(())
+        turn = self._turn
         waiting_ids = {turn.calls[index].id for index in turn.waiting}
         if unknown := set(decisions) - waiting_ids:
             waiting = ", ".join(sorted(waiting_ids)) or "none"
@@ -268,7 +239,7 @@ class Run:
             decision = decisions.get(call.id)
             if decision is None:
                 continue
-            turn.waiting -= {index}
+            turn.waiting.remove(index)
             turn.decisions[index] = decision
             if decision == "no":
                 result = turn.results[index] = make_interrupted_result(call, kind="rejected")
@@ -276,21 +247,18 @@ class Run:
 
     def reopen_waiting(self) -> None:
         """Ask about the waiting calls once more: somebody who can decide is there now."""
-        if self._turn is not None:
-            self._turn.waiting = frozenset()
+        self._turn.waiting.clear()
 
     def is_approved(self, index: int) -> bool:
         """Whether somebody has approved a call."""
-        return self._turn is not None and self._turn.decisions.get(index) == "yes"
+        return self._turn.decisions.get(index) == "yes"
 
     def mark_started(self, index: int) -> None:
         """Note that a call is about to have effects."""
-        assert self._turn is not None
         self._turn.started.add(index)
 
     def add_result(self, index: int, result: ToolResult) -> None:
         """Take the result of a call. The first one counts."""
-        assert self._turn is not None
         if self._turn.results[index] is None:
             self._turn.results[index] = result
 
@@ -300,11 +268,8 @@ class Run:
         `timed_out`: nobody interrupted, the time limit was reached.
         """
         reason = _TIME_RAN_OUT if timed_out else _USER_INTERRUPTED
-        if (turn := self._turn) is not None:
-            not_started = _NOT_STARTED.format(reason)
-            for index in turn.open_indexes():
-                call, has_run = turn.calls[index], index in turn.started
-                turn.results[index] = make_interrupted_result(call) if has_run else _refusal(call, "cancelled", not_started)
+        if self._turn.calls:
+            self._turn.refuse("cancelled", _NOT_STARTED.format(reason), started=make_interrupted_result)
             self._close_turn()
         elif partial_text is not None:
             if partial_text.strip():
@@ -315,15 +280,31 @@ class Run:
 
     def abandon(self, kind: ToolErrorKind, reason: str) -> None:
         """Answer the open calls without running them: those that were started have an unknown outcome."""
-        if self._turn is not None:
+        if self._turn.calls:
             self._turn.refuse(kind, _NOT_RUN.format(reason))
             self._close_turn()
 
     def _close_turn(self) -> None:
-        """Append the results of all calls as one message."""
-        assert self._turn is not None
-        self.conversation.append(self._turn.result_message())
-        self._turn = None
+        """Append the results of all calls as one message, in call order; each under the id and the name of its call."""
+        results: list[ToolResult] = []
+        for call, result in zip(self._turn.calls, self._turn.results, strict=True):
+            assert result is not None
+            is_named = result.call_id == call.id and result.name == call.name
+            results.append(result if is_named else replace(result, call_id=call.id, name=call.name))
+        self.conversation.append(Message("tool", tuple(results)))
+        self._turn = RunState()
+
+
+def _copy_turn(state: RunState) -> RunState:
+    """The turn of a state, without what the state says about the run."""
+    return RunState(
+        calls=state.calls,
+        results=[*state.results],
+        started={*state.started},
+        waiting={*state.waiting},
+        decisions={**state.decisions},
+        holding={*state.holding},
+    )
 
 
 def _as_loop_message(message: Message) -> Message:
