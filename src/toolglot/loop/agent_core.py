@@ -104,7 +104,7 @@ class AgentCore:
         return self.engine.name
 
     def switch(self, model: str | Engine, **engine: Any) -> None:
-        """Continue with another model: same conversation, same tools. What it cannot be told is in the next result's losses."""
+        """Continue with another model: same conversation, same tools. The next result's losses say what it cannot receive."""
         if not engine:
             self.engine = self.create_engine(model)
             return
@@ -126,7 +126,7 @@ class AgentCore:
         """Continue with the next fallback after the first `used`; the number used then, None if there is none left."""
         for index in range(used, len(self._fallbacks)):
             other = self.create_engine(self._fallbacks[index])
-            if other is not self.engine and other.name != self.engine.name:
+            if other.name != self.engine.name:
                 self.engine = other
                 return index + 1
         return None

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -19,16 +20,7 @@ from toolglot.tools.executor import ToolExecutor
 if TYPE_CHECKING:
     from toolglot.loop.driver import Driver
 
-__all__ = ["ConversationState", "StreamReader"]
-
-
-class StreamReader:
-    """Whoever reads the events of a run; `is_gone` once the stream was garbage collected without being closed."""
-
-    is_gone = False
-
-    def leave(self) -> None:
-        self.is_gone = True
+__all__ = ["ConversationState"]
 
 
 class _SavedState(msgspec.Struct, frozen=True):
@@ -52,7 +44,7 @@ class ConversationState:
         self._engine_state: EngineState | None = None
         self._window: ConversationWindow | None = None
         self._is_busy = False
-        self._reader: StreamReader | None = None
+        self._reader_gone: Event | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
     # ---- one run at a time
@@ -62,19 +54,22 @@ class ConversationState:
         """Whether a run is in progress."""
         return self._is_busy
 
-    async def enter(self, reader: StreamReader | None) -> None:
-        """Start a run. A stream that nobody reads any more is about to end, and is waited for."""
-        while self._is_busy and self._reader is not None and self._reader.is_gone:
+    async def enter(self, reader_gone: Event | None) -> None:
+        """Start a run. A stream that nobody reads any more is about to end, and is waited for.
+
+        `reader_gone` is set when the stream of the run was garbage collected without being closed.
+        """
+        while self._is_busy and self._reader_gone is not None and self._reader_gone.is_set():
             if self._loop is not None and self._loop.is_closed():  # nobody is left who could end it
                 self.leave()
             await asyncio.sleep(0.001)
         if self._is_busy:
             raise UsageError("a run is in progress on this conversation; wait for it, or pass another conversation")
-        self._is_busy, self._reader, self._loop = True, reader, asyncio.get_running_loop()
+        self._is_busy, self._reader_gone, self._loop = True, reader_gone, asyncio.get_running_loop()
 
     def leave(self) -> None:
         """End a run."""
-        self._is_busy, self._reader, self._loop = False, None, None
+        self._is_busy, self._reader_gone, self._loop = False, None, None
 
     # ---- what a model is sent. Equal values stay the same objects, so that what was encoded stays valid.
 

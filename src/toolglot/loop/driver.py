@@ -18,15 +18,13 @@ from toolglot.loop.context_window import count_phrase
 from toolglot.loop.eager_tools import EagerTools
 from toolglot.loop.request_builder import RequestBuilder
 from toolglot.loop.run import AskModel, CallTools, Done, NeedApproval, Run, with_unique_ids
-from toolglot.loop.structured_output import StructuredOutput
 from toolglot.losses import Loss, Repair
 from toolglot.messages import ToolCall, Usage
 from toolglot.providers.profile import Price
 from toolglot.tools.calls import InterpretedCall
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.execution import CallBatch, CallWork
-from toolglot.tools.executor import ToolExecutor
-from toolglot.tools.hooks import HookChain, apply_hooks
+from toolglot.tools.hooks import apply_hooks
 
 __all__ = ["Driver"]
 
@@ -66,20 +64,11 @@ class _Spending:
 class Driver:
     """Drives one run. `streaming`: somebody reads the events."""
 
-    def __init__(
-        self,
-        run: Run,
-        requests: RequestBuilder,
-        executor: ToolExecutor,
-        config: ToolConfig,
-        hooks: HookChain,
-        structured_output: StructuredOutput | None,
-        *,
-        streaming: bool,
-    ) -> None:
-        self.run = run
-        self._requests, self._executor, self._config, self._hooks = requests, executor, config, hooks
-        self._structured_output, self._streaming = structured_output, streaming
+    def __init__(self, run: Run, requests: RequestBuilder, *, streaming: bool) -> None:
+        self.run, self._requests, self._streaming = run, requests, streaming
+        self._executor, self._structured_output = requests.state.executor, requests.structured_output
+        config, self._hooks = requests.agent.config, requests.agent.hooks
+        self._config = config
         self._start = len(run.conversation)
         self._spending = _Spending(config)
         self._outcomes: list[ToolOutcome] = []
@@ -88,7 +77,7 @@ class Driver:
         self._losses: dict[Loss, None] = {}
         self._repairs: dict[Repair, None] = {}
         self._reading_from: EngineState | None = None  # whose reply is being read
-        self._eager_tools = EagerTools(executor, run, requests.interpret) if config.eager_start and streaming else None
+        self._eager_tools = EagerTools(run, requests) if config.eager_start and streaming else None
         self._deadline = None if config.run_timeout is None else time.monotonic() + config.run_timeout
         self._pending: tuple[ToolCall, ...] = ()
         self._is_out_of_budget = self._was_rejected = False
@@ -229,7 +218,7 @@ class Driver:
         self._spending.add(result.reply.usage, state.engine.profile.price)
         self._requests.record_usage(result.reply.usage)
         self.add_losses(result.losses)
-        self.add_losses(self._requests.history_losses)
+        self.add_losses(self._requests.state.history_losses)
         if result.repairs:
             self._repairs.update(dict.fromkeys(result.repairs))
         reply = result.reply
@@ -241,7 +230,7 @@ class Driver:
         self._record_refusals()
 
     def _use_fallback(self, error: ProviderError | TransportError | MalformedReply, failed: EngineState) -> EngineState:
-        """Another model to ask. Raises the error where there is none."""
+        """Another model to ask. Raises the error if there is none."""
         # Another model may help where this one cannot be reached, is busy, fails, or is not paid for.
         may_help = isinstance(error, TransportError | MalformedReply | QuotaExceeded) or error.retryable
         other = self._requests.use_fallback() if may_help else None
@@ -290,7 +279,7 @@ class Driver:
         ready: list[tuple[int, CallWork]] = []
         is_held = False  # an ordered call waits for a decision: the calls after it wait with it
         for index, call in step.calls:
-            interpreted = self._interpreted.get(call.id) or self._requests.interpret(call)
+            interpreted = self._interpreted.get(call.id) or self._requests.view.interpret(call)
             if is_held:  # what needs a decision too is decided on together
                 if executor.needs_approval(interpreted) and not run.is_approved(index):
                     run.wait_for_decision(index, blocks_later=executor.is_ordered(interpreted))

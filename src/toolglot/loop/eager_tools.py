@@ -22,11 +22,12 @@ from toolglot.events import (
     ToolCallStarted,
     ToolOutcome,
 )
+from toolglot.loop.request_builder import RequestBuilder
 from toolglot.loop.run import Run
 from toolglot.messages import ToolCall
 from toolglot.tools.calls import InterpretedCall
 from toolglot.tools.config import Effect
-from toolglot.tools.executor import AnyCall, ToolExecutor
+from toolglot.tools.executor import AnyCall
 
 __all__ = ["EagerTools"]
 
@@ -37,8 +38,8 @@ _BLOCK_EVENTS = (BlockReady, BlockStarted, TextDelta, ThinkingDelta, ToolCallSta
 class EagerTools:
     """The eager starts of one run."""
 
-    def __init__(self, executor: ToolExecutor, run: Run, interpret: Callable[[ToolCall], AnyCall]) -> None:
-        self._executor, self._run, self._interpret = executor, run, interpret
+    def __init__(self, run: Run, requests: RequestBuilder) -> None:
+        self._run, self._requests = run, requests
         self._candidate: tuple[int, ToolCall] | None = None  # the newest complete call, with the index of its block
         self._last_index = -1  # the last block that has begun
         self._running: dict[str, tuple[ToolCall, asyncio.Task[ToolOutcome]]] = {}  # of the present reply
@@ -91,7 +92,7 @@ class EagerTools:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _start(self, call: ToolCall) -> None:
-        executor, interpreted = self._executor, self._interpret(call)
+        executor, interpreted = self._requests.state.executor, self._requests.view.interpret(call)
         tool = executor.find_tool(interpreted)
         self._is_blocked = self._is_blocked or (tool is not None and tool.ordered)
         if self._is_blocked or call.id in self._running:

@@ -4,6 +4,7 @@ Pure: nothing is sent and nothing runs here, so that a request can be previewed,
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 
 from msgspec.structs import replace
 
@@ -15,7 +16,6 @@ from toolglot.loop.structured_output import FINAL_ANSWER_TOOL
 from toolglot.losses import Loss
 from toolglot.messages import Message, Reply, ToolCall, system
 from toolglot.providers.profile import Profile
-from toolglot.providers.tokens import estimate_message, estimate_tool
 from toolglot.request import BUILTIN_TAG, ToolChoice, ToolDefinition
 from toolglot.tools.calls import InterpretedCall
 from toolglot.tools.config import ToolConfig
@@ -57,7 +57,7 @@ class HostedTools:
 class ModelView:
     """The tools, system messages and history of one model. It stays valid while the registry has the same version.
 
-    `facade`: "auto" picks the facade of the model's own harness. There is none where no built-in tool is registered.
+    `facade`: "auto" picks the facade of the model's own harness. There is none if no built-in tool is registered.
     """
 
     def __init__(
@@ -73,8 +73,6 @@ class ModelView:
         self._facade, self._hosted = facade, hosted
         self._version = registry.version
         self._tools: tuple[Sequence[Tool], tuple[ToolDefinition, ...]] | None = None
-        self._bound_facade: BoundFacade | None = None
-        self._is_bound = False
 
     def is_current(self, profile: Profile, facade: str | Facade, config: ToolConfig) -> bool:
         """Whether this is still what the model sees."""
@@ -85,14 +83,9 @@ class ModelView:
             and (profile is self.profile or (profile.wire, profile.model) == (self.profile.wire, self.profile.model))
         )
 
-    @property
+    @cached_property
     def facade(self) -> BoundFacade | None:
-        """The model's own names for the built-in tools; None where none is registered."""
-        if not self._is_bound:
-            self._bound_facade, self._is_bound = self._bind_facade(), True
-        return self._bound_facade
-
-    def _bind_facade(self) -> BoundFacade | None:
+        """The model's own names for the built-in tools; None if none is registered."""
         allowed = self.config.allowed_tools
         base_tools: list[str] = []
         other_names = [] if self._hosted is None else [*self._hosted.all_names]
@@ -111,7 +104,7 @@ class ModelView:
     # ---- tools
 
     def tools(self, loop_tools: Sequence[Tool] = ()) -> tuple[ToolDefinition, ...]:
-        """The tools as the model is told of them. `loop_tools`: those that the loop adds to the registry's."""
+        """The tool definitions sent to the model. `loop_tools`: those that the loop adds to the registry's."""
         if self._tools is None or self._tools[0] != loop_tools:
             self._tools = (loop_tools, self._list_tools(loop_tools))
         return self._tools[1]
@@ -190,9 +183,3 @@ class ModelView:
         interpreted = {call.id: facade.interpret(call) for call in reply.calls}
         blocks = tuple(interpreted[block.id].call if isinstance(block, ToolCall) else block for block in reply.blocks)
         return replace(reply, blocks=blocks), interpreted
-
-    # ---- sizes
-
-    def estimate_overhead(self, system_messages: Sequence[Message], tools: Sequence[ToolDefinition]) -> int:
-        """Tokens of everything in a request that is not the conversation, by the estimate for OpenAI's models."""
-        return sum(map(estimate_message, system_messages)) + sum(map(estimate_tool, tools))

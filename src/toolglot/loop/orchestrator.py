@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from contextlib import aclosing
 from hashlib import sha256
 from logging import getLogger
+from threading import Event
 from typing import Any
 from weakref import WeakKeyDictionary, finalize
 
@@ -19,7 +20,7 @@ from toolglot.jsontext import dumps
 from toolglot.loop.agent_core import AgentCore, PromptContext
 from toolglot.loop.background_loop import run_sync
 from toolglot.loop.context_window import ContextUsage, ConversationWindow
-from toolglot.loop.conversation_state import ConversationState, StreamReader
+from toolglot.loop.conversation_state import ConversationState
 from toolglot.loop.driver import Driver
 from toolglot.loop.request_builder import RequestBuilder
 from toolglot.loop.run import Decision, Run
@@ -35,6 +36,7 @@ __all__ = ["Orchestrator", "PromptContext"]
 
 log = getLogger("toolglot.loop")
 Prompt = str | Message | Block | Sequence[str | Block]
+Decisions = Mapping[str, Decision] | None
 
 
 class Orchestrator(AgentCore):
@@ -85,27 +87,23 @@ class Orchestrator(AgentCore):
     def stream(self, prompt: Prompt, *, conversation: Conversation | None = None) -> AsyncGenerator[RunEvent]:
         """Like `run`, as it happens; the last event is `RunDone`. Leaving the stream interrupts the run."""
         state = self._state_for(conversation)
-        return _watch(state, lambda reader: self._start(state, prompt, reader))
+        return _watch(state, lambda gone: self._start(state, prompt, gone))
 
-    async def resume(
-        self, decisions: Mapping[str, Decision] | None = None, *, conversation: Conversation | None = None
-    ) -> RunResult:
+    async def resume(self, decisions: Decisions = None, *, conversation: Conversation | None = None) -> RunResult:
         """Continue a run that waits for approvals. `decisions`: call id -> yes or no."""
         state = self._state_for(conversation)
         return await _finish(state, await self._resume(state, decisions))
 
-    def resume_sync(
-        self, decisions: Mapping[str, Decision] | None = None, *, conversation: Conversation | None = None
-    ) -> RunResult:
+    def resume_sync(self, decisions: Decisions = None, *, conversation: Conversation | None = None) -> RunResult:
         """Like `resume`, for callers without an event loop."""
         return run_sync(self.resume(decisions, conversation=conversation))
 
     def resume_stream(
-        self, decisions: Mapping[str, Decision] | None = None, *, conversation: Conversation | None = None
+        self, decisions: Decisions = None, *, conversation: Conversation | None = None
     ) -> AsyncGenerator[RunEvent]:
         """Like `resume`, as it happens."""
         state = self._state_for(conversation)
-        return _watch(state, lambda reader: self._resume(state, decisions, reader))
+        return _watch(state, lambda gone: self._resume(state, decisions, gone))
 
     # ---- state
 
@@ -197,28 +195,26 @@ class Orchestrator(AgentCore):
             state = conversation.attachments[self] = self.new_state(conversation)
         return state
 
-    async def _start(self, state: ConversationState, prompt: Prompt, reader: StreamReader | None = None) -> Driver:
-        await state.enter(reader)
+    async def _start(self, state: ConversationState, prompt: Prompt, reader_gone: Event | None = None) -> Driver:
+        await state.enter(reader_gone)
         try:
             if state.paused is not None:
                 state.paused.interrupt()  # the user moved on: what waited did not run
                 state.paused = None
             state.conversation.append(prompt if isinstance(prompt, Message) else user(prompt))
             state.executor.policy.begin_prompt()
-            return await self._new_driver(state, self.new_run(state.conversation), streaming=reader is not None)
+            return await self._new_driver(state, self.new_run(state.conversation), streaming=reader_gone is not None)
         except BaseException:
             state.leave()
             raise
 
-    async def _resume(
-        self, state: ConversationState, decisions: Mapping[str, Decision] | None, reader: StreamReader | None = None
-    ) -> Driver:
-        await state.enter(reader)
+    async def _resume(self, state: ConversationState, decisions: Decisions, reader_gone: Event | None = None) -> Driver:
+        await state.enter(reader_gone)
         try:
             run = state.paused
             if run is None:
                 raise UsageError("no run waits to be resumed")
-            driver = await self._new_driver(state, run, streaming=reader is not None)
+            driver = await self._new_driver(state, run, streaming=reader_gone is not None)
             run.decide(dict(decisions or {}))
             if self.approve is not None:
                 run.reopen_waiting()
@@ -235,7 +231,7 @@ class Orchestrator(AgentCore):
                 raise NameConflict(f"a tool is called {FINAL_ANSWER_TOOL!r}, the name of the tool for structured output")
             output = StructuredOutput(self.output_type)
         requests = RequestBuilder(self, state, output, await self.system_prompt(state.conversation))
-        driver = Driver(run, requests, state.executor, self.config, self.hooks, output, streaming=streaming)
+        driver = Driver(run, requests, streaming=streaming)
         driver.add_losses(requests.view.hosted_losses)
         return driver
 
@@ -254,18 +250,18 @@ async def _finish(state: ConversationState, driver: Driver) -> RunResult:
     return state.take_result(driver)
 
 
-def _watch(state: ConversationState, start: Callable[[StreamReader], Awaitable[Driver]]) -> AsyncGenerator[RunEvent]:
+def _watch(state: ConversationState, start: Callable[[Event], Awaitable[Driver]]) -> AsyncGenerator[RunEvent]:
     """A stream that tells the conversation when its reader has gone without closing it."""
-    reader = StreamReader()
-    events = _stream(state, start, reader)
-    finalize(events, reader.leave).atexit = False
+    reader_gone = Event()
+    events = _stream(state, start, reader_gone)
+    finalize(events, reader_gone.set).atexit = False
     return events
 
 
 async def _stream(
-    state: ConversationState, start: Callable[[StreamReader], Awaitable[Driver]], reader: StreamReader
+    state: ConversationState, start: Callable[[Event], Awaitable[Driver]], reader_gone: Event
 ) -> AsyncGenerator[RunEvent]:
-    driver = await start(reader)
+    driver = await start(reader_gone)
     try:
         async with aclosing(driver.batches()) as batches:
             async for batch in batches:

@@ -13,12 +13,10 @@ from toolglot.loop.context_window import SUMMARY_PROMPT, Truncation, count_phras
 from toolglot.loop.conversation_state import ConversationState
 from toolglot.loop.model_view import ModelView
 from toolglot.loop.run import AskModel
-from toolglot.loop.structured_output import StructuredOutput
-from toolglot.losses import Loss
-from toolglot.messages import ToolCall, Usage, user
-from toolglot.providers.tokens import estimate_text
-from toolglot.request import Request, ToolDefinition
-from toolglot.tools.calls import InterpretedCall
+from toolglot.loop.structured_output import FINAL_ANSWER_TOOL, StructuredOutput
+from toolglot.messages import Usage, user
+from toolglot.providers.tokens import estimate_message, estimate_text, estimate_tool
+from toolglot.request import Output, Request, ToolChoice, ToolDefinition
 
 __all__ = ["RequestBuilder"]
 
@@ -31,7 +29,7 @@ class RequestBuilder:
     def __init__(
         self, agent: AgentCore, state: ConversationState, structured_output: StructuredOutput | None, instructions: str
     ) -> None:
-        self._agent, self._state, self._structured_output = agent, state, structured_output
+        self.agent, self.state, self.structured_output = agent, state, structured_output
         self._instructions = instructions
         self._fallbacks_used = self._estimated_tokens = 0
         self._overhead: tuple[tuple[ToolDefinition, ...] | None, int] = (None, 0)
@@ -40,53 +38,44 @@ class RequestBuilder:
         """What the model sees that is asked now, or was asked last. `engine_state` sets it once per request."""
         self.engine_state()
 
-    def interpret(self, call: ToolCall) -> ToolCall | InterpretedCall:
-        """What a call means to the model that made it."""
-        return self.view.interpret(call)
-
-    @property
-    def history_losses(self) -> tuple[Loss, ...]:
-        """What the model's tools could not express of the calls of other models."""
-        return self._state.history_losses
-
     def engine_state(self) -> EngineState:
         """The state of the engine that is asked now; the executor is set to its tools."""
-        agent, executor = self._agent, self._state.executor
+        agent, executor = self.agent, self.state.executor
         executor.model = agent.engine.name
         if executor.config is not agent.config:
             executor.configure(agent.config)
         executor.registry = agent.registry
-        output, self._answer_tool = self._structured_output, None
+        output, answer_tool = self.structured_output, None
         if output is not None:
-            self._answer_tool = output.answer_tool(agent.engine.profile, with_tools=len(agent.registry) > 0)
-        loop_tools = agent.loop_tools(self._answer_tool)
+            answer_tool = output.answer_tool(agent.engine.profile, with_tools=len(agent.registry) > 0)
+        loop_tools = agent.loop_tools(answer_tool)
         executor.loop_tools = {tool.name: tool for tool in loop_tools}
         view = self.view = agent.view()
         self._tools = view.tools(loop_tools)
         executor.native_names = view.facade.names if view.facade is not None else None
-        return self._state.engine_state(agent.engine)
+        return self.state.engine_state(agent.engine)
 
     def build_request(self, step: AskModel, stream: bool) -> Request:
         """The request for a step of the run."""
-        agent, output, view = self._agent, self._structured_output, self.view
-        answer_tool, tools = self._answer_tool, self._tools
-        choice = step.tool_choice
-        if output is not None and not step.last:
-            choice = output.forced_choice(answer_tool) or choice
+        agent, output, view = self.agent, self.structured_output, self.view
+        tools, choice = self._tools, step.tool_choice
+        has_answer_tool = FINAL_ANSWER_TOOL in self.state.executor.loop_tools
+        if output is not None and output.has_failed and has_answer_tool and not step.last:
+            choice = ToolChoice("required", (FINAL_ANSWER_TOOL,))  # the model answered in plain text
         return Request(
             agent.engine.model,
-            self._state.visible_messages(view, self._instructions),
+            self.state.visible_messages(view, self._instructions),
             tools,
             view.map_tool_choice(choice) if tools else None,
             agent.config.parallel if tools else None,
             agent.options,
-            output.native_output() if output is not None and answer_tool is None else None,
+            Output(output.schema) if output is not None and not has_answer_tool else None,
             stream,
         )
 
     def use_fallback(self) -> EngineState | None:
         """Switch to the next fallback model; None if there is none left."""
-        used = self._agent.use_fallback(self._fallbacks_used)
+        used = self.agent.use_fallback(self._fallbacks_used)
         if used is None:
             return None
         self._fallbacks_used = used
@@ -96,24 +85,25 @@ class RequestBuilder:
 
     def record_usage(self, usage: Usage) -> None:
         """Learn from the provider's count of the last request."""
-        self._state.meter.calibrate(self._agent.engine.profile, self._estimated_tokens, usage.input)
+        self.state.meter.calibrate(self.agent.engine.profile, self._estimated_tokens, usage.input)
 
     def _overhead_tokens(self) -> int:
-        """Tokens of tools and system messages; estimated again only when the tools change."""
-        tools, view = self._tools, self.view
+        """Tokens of tools and system messages, uncalibrated; estimated again only when the tools change."""
+        tools = self._tools
         if self._overhead[0] is not tools:
-            self._overhead = (tools, view.estimate_overhead(view.system_messages(self._instructions), tools))
+            system_messages = self.view.system_messages(self._instructions)
+            self._overhead = (tools, sum(map(estimate_message, system_messages)) + sum(map(estimate_tool, tools)))
         return self._overhead[1]
 
     def _budget(self) -> int | None:
-        agent = self._agent
+        agent = self.agent
         if agent.context.when_full == "off":
             return None
-        return self._state.meter.token_budget(agent.engine.profile, agent.context, agent.options.max_tokens)
+        return self.state.meter.token_budget(agent.engine.profile, agent.context, agent.options.max_tokens)
 
     def needs_fitting(self, *, was_rejected: bool = False) -> bool:
         """Whether the next request would be too long, or the last one was rejected as such."""
-        state, agent = self._state, self._agent
+        state, agent = self.state, self.agent
         tokens = state.meter.estimate_tokens(state.conversation, agent.engine.profile, self._overhead_tokens())
         self._estimated_tokens = tokens
         budget = self._budget()
@@ -121,7 +111,7 @@ class RequestBuilder:
 
     async def fit_context(self, *, was_rejected: bool = False) -> tuple[ContextTruncated, Usage] | None:
         """Leave out older messages; the event that tells of it and what the summary cost. None if nothing can be left out."""
-        agent, conversation, meter = self._agent, self._state.conversation, self._state.meter
+        agent, conversation, meter = self.agent, self.state.conversation, self.state.meter
         policy, profile = agent.context, agent.engine.profile
         overhead, before = self._overhead_tokens(), self._estimated_tokens
         budget = self._budget()
@@ -145,7 +135,7 @@ class RequestBuilder:
 
     async def _summarize(self, truncation: Truncation, budget: int) -> tuple[str, Usage, str]:
         """A summary of what is going to be left out, what it cost, and why there is none."""
-        agent, state = self._agent, self._state
+        agent, state = self.agent, self.state
         older = state.conversation[: truncation.start]
         try:
             if agent.summarize is not None:

@@ -12,7 +12,7 @@ from toolglot.events import ToolOutcome
 from toolglot.jsontext import dumps_text
 from toolglot.messages import Message, Reply, user
 from toolglot.providers.profile import Profile
-from toolglot.request import Output, Schema, ToolChoice
+from toolglot.request import Schema
 from toolglot.schema.arguments import find_issues
 from toolglot.schema.output import OutputType
 from toolglot.schema.tolerant_json import tolerant_loads
@@ -49,17 +49,14 @@ class StructuredOutput:
         )
 
     def answer_tool(self, profile: Profile, *, with_tools: bool) -> Tool | None:
-        """The tool that takes the answer; None where the wire enforces the schema."""
+        """The tool that takes the answer; None if the wire enforces the schema."""
         is_native = profile.json_output == "schema" and (not with_tools or SPECS[profile.wire].output_with_tools)
         return None if is_native else self._answer_tool
 
-    def native_output(self) -> Output:
-        """The output for a request on a wire that enforces the schema."""
-        return Output(self.schema)
-
-    def forced_choice(self, tool: Tool | None) -> ToolChoice | None:
-        """Force a model that answered in plain text to call the answer tool."""
-        return ToolChoice("required", (FINAL_ANSWER_TOOL,)) if self._failures and tool else None
+    @property
+    def has_failed(self) -> bool:
+        """Whether an answer was not accepted."""
+        return self._failures > 0
 
     def check_reply(self, reply: Reply) -> Message | None:
         """None if the output is there; otherwise the complaint to send. Raises MalformedReply after too many failures."""
