@@ -24,20 +24,15 @@ ALLOWED: dict[str, set[str]] = {
     | {"nullable", "format", "pattern", "default", "minItems", "maxItems", "minProperties", "maxProperties", "minLength"}
     | {"maxLength", "minimum", "maximum", "propertyOrdering"},
     "ollama": CORE,
-    "deepseek-strict": CORE | {"additionalProperties", "format"},
 }
-ALLOWED["openrouter-google"] = ALLOWED["gemini-openapi"]
 NINE = {"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"}
 FORMATS = {
     "openai-strict": NINE,
     "anthropic-strict": NINE | {"uri"},
     "gemini": {"int32", "int64", "float", "double"},
     "gemini-openapi": {"int32", "int64", "float", "double", "date-time", "enum"},
-    "openrouter-google": {"int32", "int64", "float", "double", "date-time", "enum"},
-    "deepseek-strict": {"email", "hostname", "ipv4", "ipv6", "uuid"},
 }
-STRICT = {"openai-strict", "anthropic-strict", "deepseek-strict"}
-GOOGLE = {"gemini-openapi", "openrouter-google"}
+STRICT = {"openai-strict", "anthropic-strict"}
 
 
 def nodes(schema: Any, path: str = "$") -> Iterator[tuple[str, Schema]]:
@@ -83,12 +78,10 @@ def violations(schema: Schema, dialect: str) -> list[str]:
 
 
 def of_node(node: Schema, dialect: str, root: bool) -> Iterator[str]:
-    if dialect in ("openai", "compatible", "compatible-inline") and "array" in kinds(node) and "items" not in node:
+    if dialect in ("openai", "compatible") and "array" in kinds(node) and "items" not in node:
         yield "array without items"
-    if dialect.startswith("compatible"):
+    if dialect == "compatible":
         yield from (f"{key} stays" for key in ("title", "$schema", "$id", "examples", "discriminator") if key in node)
-    if dialect == "compatible-inline" and {"$ref", "$defs", "definitions"} & node.keys():
-        yield "a reference stays"
     if dialect not in ALLOWED:
         return
     yield from (f"keyword {key}" for key in node.keys() - ALLOWED[dialect])
@@ -109,12 +102,12 @@ def of_node(node: Schema, dialect: str, root: bool) -> Iterator[str]:
 
 
 def of_types(node: Schema, dialect: str) -> Iterator[str]:
-    one = dialect == "gemini" or dialect in GOOGLE
-    if isinstance(node.get("type"), list) and (one or (dialect == "deepseek-strict" and {"object", "array"} & {*kinds(node)})):
+    one = dialect in ("gemini", "gemini-openapi")
+    if isinstance(node.get("type"), list) and one:
         yield f"type list {node['type']}"
     if one and "anyOf" in node and len(node) > 1:
         yield "something beside anyOf"
-    if dialect in STRICT | GOOGLE and not {"type", "anyOf"} & node.keys():
+    if dialect in {*STRICT, "gemini-openapi"} and not {"type", "anyOf"} & node.keys():
         yield "no type"
     if dialect == "openai-strict" and re.search(r"\(\?[=!<]", node.get("pattern", "")):
         yield "lookaround"
@@ -126,7 +119,11 @@ def of_enum(node: Schema, dialect: str) -> Iterator[str]:
     values = node.get("enum", [])
     if any(isinstance(value, (dict, list)) for value in values):
         yield "a structure in enum"
-    if dialect in GOOGLE and values and (not all(isinstance(v, str) and v for v in values) or node["type"] != "string"):
+    if (
+        dialect == "gemini-openapi"
+        and values
+        and (not all(isinstance(v, str) and v for v in values) or node["type"] != "string")
+    ):
         yield f"enum {values} of {node.get('type')}"
     if dialect == "gemini" and any(isinstance(value, bool) or value is None for value in values):
         yield f"enum {values}"
@@ -138,13 +135,13 @@ def of_object(node: Schema, dialect: str, root: bool) -> Iterator[str]:
         yield f"required names no property: {missing}"
     if dialect in STRICT and node.get("additionalProperties") is not False:
         yield "not closed"
-    if dialect in ("openai-strict", "deepseek-strict") and sorted(node.get("required", ["?"])) != sorted(named):
+    if dialect == "openai-strict" and sorted(node.get("required", ["?"])) != sorted(named):
         yield "not all required"
-    if dialect in GOOGLE | {"deepseek-strict"} and not named and not root:
+    if dialect == "gemini-openapi" and not named and not root:
         yield "an object without properties"
     if dialect == "gemini" and isinstance(node.get("additionalProperties"), dict) and not named and not root:
         yield "a map"
-    if dialect in GOOGLE and not all(re.fullmatch(r"[a-zA-Z_][a-zA-Z0-9_]{0,63}", name) for name in named):
+    if dialect == "gemini-openapi" and not all(re.fullmatch(r"[a-zA-Z_][a-zA-Z0-9_]{0,63}", name) for name in named):
         yield "the name of a property"
 
 

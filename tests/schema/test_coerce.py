@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolglot.schema.arguments import find_issues
-from toolglot.schema.coerce import coerce, looks_like, rename_arguments
+from toolglot.schema.coerce import Coercion, coerce, rename_arguments
 
 INTEGER, NUMBER, BOOLEAN, STRING = ({"type": kind} for kind in ("integer", "number", "boolean", "string"))
 LIST = {"type": "array", "items": INTEGER}
@@ -146,7 +146,7 @@ def test_nested_unions_are_bounded() -> None:
     (None, {"anyOf": [INTEGER, {"type": "null"}]}, True),
 ])  # fmt: skip
 def test_looks_like(value: Any, schema: dict[str, Any], expected: bool) -> None:
-    assert looks_like(value, schema) is expected
+    assert Coercion(schema).looks_like(value, schema, 0) is expected
 
 
 JSON = st.recursive(

@@ -346,7 +346,7 @@ def odd(**more: socket.socket) -> None: ...
 
 @pytest.mark.parametrize(("function", "words"), [
     (many, r"many cannot be a tool: it takes \*values"),
-    (odd, r"the type of the \*\* parameter of odd has no JSON form"),
+    (odd, r"the \*\* parameter of odd: socket has no JSON form"),
     (min, "min cannot be a tool: Python cannot inspect its parameters; wrap it in a function"),
     (of(socket.socket), r"parameter 'x' of f: socket has no JSON form .*; use a type with a JSON form"),
     (of(Callable[[int], int]), "parameter 'x' of f: .*Callable.* has no JSON form"),

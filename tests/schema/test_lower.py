@@ -13,8 +13,6 @@ from toolglot.schema import dialects
 from toolglot.schema.dialects import (
     ANTHROPIC,
     ANTHROPIC_STRICT,
-    COMPATIBLE_INLINE,
-    DEEPSEEK_STRICT,
     DIALECTS,
     GEMINI,
     GEMINI_OPENAPI,
@@ -23,9 +21,8 @@ from toolglot.schema.dialects import (
     OPENAI_STRICT,
     Dialect,
 )
-from toolglot.schema.lower import lower
+from toolglot.schema.lower import check_strict_limits, lower
 from toolglot.schema.lowering_result import LoweredSchema, Restoration
-from toolglot.schema.strict_limits import check_strict_limits
 
 STRING: Any = {"type": "string"}
 INTEGER: Any = {"type": "integer"}
@@ -215,7 +212,7 @@ def test_recursion_is_truncated_where_not_allowed() -> None:
             schema = kids.get("anyOf", [kids])[0]["items"]
         return schema
 
-    for dialect, end in ((DEEPSEEK_STRICT, OBJECT_TEXT), (GEMINI_OPENAPI, OBJECT_TEXT), (OLLAMA, {"type": "object"})):
+    for dialect, end in ((GEMINI_OPENAPI, OBJECT_TEXT), (OLLAMA, {"type": "object"})):
         lowered = lower(tree(), dialect, tool_name="t")
         assert "$defs" not in lowered.schema
         assert last(lowered.schema["properties"]["tree"]) == end
@@ -290,7 +287,7 @@ def test_dangling_references(ref: str) -> None:
     ("#/components/schemas/A", {"components": {"schemas": {"A": INTEGER}}}),
 ])  # fmt: skip
 def test_references_of_all_kinds(ref: str, more: Any) -> None:
-    for dialect in (GEMINI_OPENAPI, OLLAMA, COMPATIBLE_INLINE):
+    for dialect in (GEMINI_OPENAPI, OLLAMA):
         assert of({"$ref": ref}, dialect, **more)[0] == INTEGER
     for dialect in (OPENAI_STRICT, GEMINI):
         got, _ = of({"$ref": ref}, dialect, **more)

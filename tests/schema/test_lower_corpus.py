@@ -12,9 +12,8 @@ import pytest
 from schema_legality import violations
 
 from toolglot.schema.dialects import DIALECTS, Dialect
-from toolglot.schema.lower import lower
+from toolglot.schema.lower import check_strict_limits, lower
 from toolglot.schema.openapi import from_openapi
-from toolglot.schema.strict_limits import check_strict_limits
 
 SHARED = Path(__file__).parents[3] / "shared"
 RECORDINGS = SHARED / "corpus" / "recordings"

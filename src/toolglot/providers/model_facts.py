@@ -98,7 +98,7 @@ FACTS = (
     Fact(
         ("openrouter",), r"^~?anthropic/", {"limits.cache_marks": 4}, "OpenRouter's documentation: cache_control passes through"
     ),
-    Fact(("openrouter",), r"^~?google/", {"dialect": "OPENROUTER_GOOGLE"}, "pydantic-ai 2.66, live-tested 2026"),
+    Fact(("openrouter",), r"^~?google/", {"dialect": "GEMINI_OPENAPI"}, "pydantic-ai 2.66, live-tested 2026"),
     # Grok
     Fact(("xai",), r"grok-4\.[5-9]", {"efforts": ("low", "medium", "high")}, "pydantic-ai 2.66, live-tested 2026"),
     Fact(("xai",), r"grok-4\.7", {"efforts": ("low", "medium", "high", "xhigh")}, "pydantic-ai 2.66, live-tested 2026"),

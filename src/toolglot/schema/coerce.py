@@ -12,11 +12,11 @@ from toolglot.schema.json_schema import Schema, SchemaDocument, allowed_types, h
 from toolglot.schema.tolerant_json import tolerant_loads
 from toolglot.textutil import truncate
 
-__all__ = ["coerce", "looks_like", "rename_arguments"]
+__all__ = ["Coercion", "coerce", "preview_value", "rename_arguments"]
 
 MAX_DEPTH = 60
-MAX_STEPS = 50_000  # unions in unions multiply: what is beyond this stays as it is
-# 18 digits: more would lose precision in a client that reads numbers as doubles, and no tool means them.
+MAX_STEPS = 50_000  # unions in unions multiply: values beyond this are not coerced
+# 18 digits: more would lose precision in a client that reads numbers as doubles, and no tool needs them.
 _INTEGER = re.compile(r"[+-]?\d{1,18}(?:\.0+)?")
 # Models trained on Python and YAML write these for booleans.
 _BOOLEANS = {"true": True, "false": False, "yes": True, "no": False, "1": True, "0": False}
@@ -34,11 +34,6 @@ def rename_arguments(arguments: dict[str, Any], schema: Schema) -> tuple[dict[st
     """Correct names that differ from a missing one of the schema only in case, `_`, `-` and spaces."""
     coercion = Coercion(schema)
     return coercion.rename_properties(arguments, coercion.document.follow(schema), "$"), tuple(coercion.notes)
-
-
-def looks_like(value: Any, schema: Schema) -> bool:
-    """Whether a value has the types, choices and required names of a schema. Bounds and patterns are not checked."""
-    return Coercion(schema).looks_like(value, schema, 0)
 
 
 class Coercion:
@@ -138,7 +133,7 @@ class Coercion:
 
     def coerce_object(self, value: Schema, node: Schema, path: str, depth: int) -> Schema:
         properties, required = node.get("properties", {}), node.get("required", ())
-        if not self.looks_like(value, node, depth):  # a strange name may be legal: an open object takes any
+        if not self.looks_like(value, node, depth):  # an unknown name may be valid: an open object accepts any
             value = self.rename_properties(value, node, path)
         out: Schema = {}
         for name, item in value.items():
@@ -167,14 +162,16 @@ class Coercion:
         return {renames.get(name, name): item for name, item in value.items()}
 
     def record(self, path: str, old: Any, new: Any) -> Any:
-        texts: list[str] = []
-        for value in (old, new):
-            try:
-                texts.append(truncate(dumps_text(value), _MAX_PREVIEW))
-            except (OverflowError, RecursionError):
-                texts.append(truncate(repr(value), _MAX_PREVIEW))
-        self.notes.append(f"{path}: {texts[0]} read as {texts[1]}")
+        self.notes.append(f"{path}: {preview_value(old, _MAX_PREVIEW)} read as {preview_value(new, _MAX_PREVIEW)}")
         return new
+
+
+def preview_value(value: Any, length: int) -> str:
+    """Return the beginning of a value's JSON text."""
+    try:
+        return truncate(dumps_text(value), length)
+    except (TypeError, ValueError, OverflowError, RecursionError):  # Python's own values, or nested too deeply
+        return truncate(repr(value), length)
 
 
 def _convert(value: Any, type_name: str) -> Any:

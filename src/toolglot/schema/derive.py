@@ -11,12 +11,12 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from math import isfinite
-from types import GenericAlias, UnionType
+from types import UnionType
 from typing import Annotated, Any, NamedTuple, NotRequired, Union, Unpack, cast, get_args, get_origin, get_type_hints
 
 from toolglot.errors import InvalidTool
-from toolglot.jsontext import dumps_text
 from toolglot.schema.arguments import Issue, deep_copy
+from toolglot.schema.coerce import preview_value
 from toolglot.schema.docstrings import parse_docstring
 from toolglot.schema.json_schema import Schema, drop_keywords, iter_nodes, map_children
 from toolglot.schema.signatures import Function, evaluate_annotations, function_doc, function_name, list_parameters
@@ -56,27 +56,16 @@ class FunctionSchema:
     """Positional-only parameters."""
     positional_defaults: dict[str, Any] = field(default_factory=dict[str, Any])
     """Their defaults: a later one can only be passed if all before it are."""
-    fills_defaults: bool = False
-    """pydantic adds defaults of `Field` to the values."""
     has_untyped: bool = False
     """Some values are any JSON, which pydantic passes on without copying."""
     allows_extra: bool = False
     """The function has a `**` parameter."""
-    validate_extra: Validate | None = None
 
     def bind(self, arguments: dict[str, Any]) -> dict[str, Any] | None:
         """Return the function's keyword arguments, or None if the arguments are invalid."""
         try:
             # The function may change its arguments; the conversation must keep what the model sent.
-            if self.has_untyped:
-                arguments = deep_copy(arguments)
-            values = self.validate(arguments)
-            # A TypedDict validator ignores unknown keys: they show as a difference in size, unless defaults were added.
-            if (self.fills_defaults or len(values) != len(arguments)) and not arguments.keys() <= self.parameter_names:
-                if not self.allows_extra:
-                    return None
-                extra = {name: value for name, value in arguments.items() if name not in self.parameter_names}
-                values |= self.validate_extra(extra) if self.validate_extra else extra
+            values = self.validate(deep_copy(arguments) if self.has_untyped else arguments)
         except Exception:  # a caller's own validators may raise anything; `find_issues` reports it
             return None
         return self.positional_defaults | values if self.positional_defaults else values
@@ -85,16 +74,13 @@ class FunctionSchema:
         """Explain why arguments are invalid."""
         from pydantic import ValidationError
 
-        issues: list[Issue] = []
-        extra = {name: value for name, value in arguments.items() if name not in self.parameter_names}
-        for validate, values in ((self.validate, arguments), (self.validate_extra, extra)):
-            try:
-                _ = validate(values) if validate else None
-            except ValidationError as e:
-                issues += _group_issues(e.errors(include_url=False, include_context=False), values)
-            except Exception as e:
-                issues.append(Issue("$", f"{type(e).__name__}: {e}"))
-        return issues
+        try:
+            self.validate(arguments)
+        except ValidationError as e:
+            return _group_issues(e.errors(include_url=False, include_context=False), arguments)
+        except Exception as e:
+            return [Issue("$", f"{type(e).__name__}: {e}")]
+        return []
 
 
 class _Parameter(NamedTuple):
@@ -113,6 +99,7 @@ class _Parameter(NamedTuple):
     @classmethod
     def from_signature(cls, parameter: inspect.Parameter, hint: Any, description: str, label: str) -> "_Parameter":
         from pydantic.fields import FieldInfo
+        from pydantic.json_schema import SkipJsonSchema
 
         default: Any = parameter.default
         metadata = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
@@ -128,7 +115,8 @@ class _Parameter(NamedTuple):
         # `Annotated[int, "how many"]`, `Annotated[int, Doc("how many")]`
         texts = [mark if isinstance(mark, str) else getattr(mark, "documentation", "") for mark in metadata]
         text = next((text for text in texts if isinstance(text, str) and text), description)
-        return cls(parameter.name, _make_optional(hint) if default is None else hint, default, text, is_internal)
+        hint = _make_optional(hint) if default is None else hint
+        return cls(parameter.name, Annotated[hint, SkipJsonSchema()] if is_internal else hint, default, text, is_internal)
 
     def annotate(self, node: Schema) -> None:
         """Add the description and the default to the schema, where the type does not state them."""
@@ -164,16 +152,14 @@ def derive(
     parameters = [
         _Parameter.from_signature(p, hints[p.name], descriptions.get(p.name, ""), label) for p in signature if p.name != context
     ]
-    unpacked = _unpack_parameters(hints[extra.name], descriptions) if extra else []
-    derived = _build_schema(description, [*parameters, *unpacked], label)
+    extra_type: Any = hints[extra.name] if extra else _EMPTY
+    unpacked = _unpack_parameters(extra_type, descriptions) if extra else []
+    derived = _build_schema(description, [*parameters, *unpacked], _EMPTY if unpacked else extra_type, label)
     derived.context_parameter = context
     derived.positional_names = tuple(p.name for p in signature if p.kind is p.POSITIONAL_ONLY)
     derived.positional_defaults = {
         p.name: p.default for p in signature if p.name in derived.positional_names and p.default is not _EMPTY
     }
-    derived.fills_defaults = any(hasattr(p.default, "get_default") for p in parameters)
-    if extra and not unpacked:
-        _add_extra_parameters(derived, hints[extra.name], label)
     return derived
 
 
@@ -225,65 +211,51 @@ def _format_type(hint: Any) -> str:
 # ---- the schema and the validator
 
 
-def _make_adapter(fields: dict[str, Any]) -> Any:
+def _make_adapter(fields: dict[str, Any], extra_type: Any) -> Any:
+    """Return pydantic's adapter of the parameters as a TypedDict. Other names have `extra_type`, or are refused (PEP 728)."""
     from pydantic import ConfigDict, TypeAdapter
     from typing_extensions import TypedDict  # before Python 3.12 pydantic refuses the one of `typing`
 
-    shape: Any = TypedDict("Arguments", fields)  # pyright: ignore[reportArgumentType, reportUnknownVariableType, reportGeneralTypeIssues]
+    options: dict[str, Any] = {"closed": True} if extra_type is _EMPTY else {"extra_items": extra_type}
+    shape: Any = TypedDict("Arguments", fields, **options)  # pyright: ignore[reportArgumentType, reportUnknownVariableType, reportGeneralTypeIssues]
     shape.__pydantic_config__ = ConfigDict(val_json_bytes="base64", ser_json_bytes="base64")
     return TypeAdapter(shape)
 
 
-def _build_schema(description: str, parameters: list[_Parameter], label: str) -> FunctionSchema:
+def _build_schema(description: str, parameters: list[_Parameter], extra_type: Any, label: str) -> FunctionSchema:
     fields = {p.name: p.annotation if p.is_required else NotRequired[p.annotation] for p in parameters}
     try:
-        adapter = _make_adapter(fields)
-        schema = adapter.json_schema()
+        adapter = _make_adapter(fields, extra_type)
+        schema = strip_titles(adapter.json_schema())
     except Exception as error:
-        for p in parameters:  # find the one that pydantic refuses
+        # Find the type that pydantic refuses.
+        types = {f"parameter {p.name!r}": p.annotation for p in parameters}
+        types |= {"the ** parameter": extra_type} if extra_type is not _EMPTY else {}
+        for owner, annotation in types.items():
             try:
-                _make_adapter({p.name: p.annotation}).json_schema()
+                _make_adapter({"x": annotation}, _EMPTY).json_schema()
             except Exception as e:
                 reason = str(e).partition("\n")[0].partition(" Set `arbitrary")[0].rstrip(".")
-                type_name = _format_type(p.annotation)
-                raise InvalidTool(
-                    f"parameter {p.name!r} of {label}: {type_name} has no JSON form ({reason}); {_TYPE_ADVICE}"
-                ) from None
+                type_name = _format_type(annotation)
+                raise InvalidTool(f"{owner} of {label}: {type_name} has no JSON form ({reason}); {_TYPE_ADVICE}") from None
         raise InvalidTool(f"{label} cannot be a tool: {str(error).partition(chr(10))[0]}") from None
-    schema = strip_titles(schema)
-    # It would be the docstring of the TypedDict.
-    schema.pop("description", None)
-    properties: Schema = schema.pop("properties", {})
-    if len(properties) != len(parameters):
+    shown = [p for p in parameters if not p.is_internal]
+    properties: Schema = schema.get("properties", {})
+    if len(properties) != len(shown):
         raise InvalidTool(f"{label} cannot be a tool: two of its parameters have the same name; choose other aliases")
-    names = frozenset(properties)
-    nodes = iter_nodes({**schema, "properties": properties})
-    has_untyped = any(not at.node or at.node.get("additionalProperties") is True for at in nodes)
-    for p, (name, node) in zip(parameters, [*properties.items()], strict=True):
+    has_untyped = any(not at.node or at.node.get("additionalProperties") is True for at in iter_nodes(schema))
+    # The description would be the docstring of the TypedDict.
+    schema = {"type": "object", "properties": properties, **drop_keywords(schema, "description", "additionalProperties")} | {
+        "additionalProperties": schema["additionalProperties"]
+    }
+    for p, node in zip(shown, properties.values(), strict=True):
         p.annotate(node)
-        if p.is_internal:
-            del properties[name]
-    schema = {"type": "object", "properties": properties, **schema, "additionalProperties": False}
-    if any(p.is_internal for p in parameters):
-        _drop_unused_definitions(schema)
-    return FunctionSchema(description, schema, adapter.validator.validate_python, names, has_untyped=has_untyped)
-
-
-def _drop_unused_definitions(schema: Schema) -> None:
-    """Remove the definitions that only internal parameters used."""
-    definitions: Schema = schema.get("$defs", {})
-    used = {at.node.get("$ref") for at in iter_nodes(schema, include_definitions=False)}
-    pending = [name for name in definitions if f"#/$defs/{name}" in used]
-    keep = set(pending)
-    for name in pending:  # grows while it is read
-        nested = {at.node.get("$ref") for at in iter_nodes(definitions[name])}
-        fresh = [other for other in definitions if f"#/$defs/{other}" in nested and other not in keep]
-        keep |= {*fresh}
-        pending += fresh
-    if len(keep) < len(definitions):
-        schema["$defs"] = {name: node for name, node in definitions.items() if name in keep}
-        if not keep:
-            del schema["$defs"]
+    names = frozenset({*properties, *(p.name for p in parameters if p.is_internal)})
+    # pydantic passes on values of internal parameters, too, and their types are not in the schema.
+    has_untyped = has_untyped or len(shown) < len(parameters)
+    allows_extra = extra_type is not _EMPTY
+    validate = adapter.validator.validate_python
+    return FunctionSchema(description, schema, validate, names, has_untyped=has_untyped, allows_extra=allows_extra)
 
 
 def strip_titles(node: Any) -> Any:
@@ -292,27 +264,6 @@ def strip_titles(node: Any) -> Any:
         return node
     out = map_children(cast(Schema, node), lambda sub, key, name: strip_titles(sub))
     return drop_keywords(out, "title")
-
-
-def _add_extra_parameters(derived: FunctionSchema, hint: Any, label: str) -> None:
-    """Handle `**kwargs`: any other name, with values of its type."""
-    from pydantic import TypeAdapter
-
-    derived.allows_extra = derived.has_untyped = True
-    if hint is Any:
-        derived.schema["additionalProperties"] = True
-        return
-    try:
-        shape: Any = GenericAlias(dict, (str, hint))
-        adapter: Any = TypeAdapter(shape)
-        schema = strip_titles(adapter.json_schema())
-    except Exception as e:
-        reason = str(e).partition("\n")[0]
-        raise InvalidTool(f"the type of the ** parameter of {label} has no JSON form ({reason})") from None
-    derived.schema["additionalProperties"] = schema.get("additionalProperties", True)
-    if "$defs" in schema:
-        derived.schema["$defs"] = schema["$defs"] | derived.schema.get("$defs", {})
-    derived.validate_extra = adapter.validator.validate_python
 
 
 # ---- pydantic's errors, for the model
@@ -325,12 +276,7 @@ def _group_issues(errors: list[Any], arguments: Any) -> list[Issue]:
         path = _format_location(error["loc"], arguments)
         message = "is missing"
         if error["type"] != "missing":
-            try:
-                text = dumps_text(error["input"])
-            except (TypeError, ValueError, OverflowError, RecursionError):
-                text = repr(error["input"])
-            text = text if len(text) <= 60 else text[:57] + "…"
-            message = f"got {text}: {error['msg'].removeprefix('Value error, ')}"
+            message = f"got {preview_value(error['input'], 60)}: {error['msg'].removeprefix('Value error, ')}"
         if message not in messages.setdefault(path, []):
             messages[path].append(message)
     return [Issue(path, "; or ".join(texts)) for path, texts in messages.items()]

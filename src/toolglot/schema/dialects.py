@@ -39,7 +39,7 @@ class Dialect(msgspec.Struct, frozen=True):
     """free: kept. wrap: kept, in an anyOf that carries the siblings. alone: kept if there are no siblings. inline: expanded."""
     recursion: Literal["free", "optional", "never"] = "free"
     """optional: a cycle may only close inside a property that is not required."""
-    type_lists: Literal["any", "scalars", "never"] = "any"
+    allows_type_lists: bool = True
     uses_nullable: bool = False
     """Null is written as OpenAPI's `nullable: true`."""
     isolates_unions: bool = False
@@ -133,13 +133,14 @@ GEMINI = Dialect(
     enum_types=frozenset({"string", "number", "integer"}),
     refs="alone",  # content.proto: a $ref may only have siblings that start with a `$`
     recursion="optional",  # content.proto: cyclic references only within non-required properties
-    type_lists="never",  # a union instead, as for `parameters`
+    allows_type_lists=False,  # a union instead, as for `parameters`
     isolates_unions=True,  # to be safe: nothing stands beside an anyOf
     maps="pairs",  # pydantic/pydantic-ai#2588: "that field will always be empty"
     allows_bare_arrays=True,
 )
 
-# `parameters`, the OpenAPI 3.0 subset: any other keyword is 400 `Unknown name …` (pydantic/pydantic-ai#3538).
+# `parameters`, the OpenAPI 3.0 subset: any other keyword is 400 `Unknown name …` (pydantic/pydantic-ai#3538). `google/*` models
+# on OpenRouter get it: they need inlined references and simple nullables.
 GEMINI_OPENAPI = Dialect(
     "gemini-openapi",
     keywords=_CORE
@@ -151,7 +152,7 @@ GEMINI_OPENAPI = Dialect(
     allows_empty_enum_value=False,  # "" is no legal member
     refs="inline",  # `ref` and `defs` are newer fields
     recursion="never",
-    type_lists="never",  # `nullable` or anyOf instead
+    allows_type_lists=False,  # `nullable` or anyOf instead
     uses_nullable=True,
     isolates_unions=True,
     maps="pairs",
@@ -176,28 +177,6 @@ OLLAMA = Dialect(
 # Mistral, Groq, DeepSeek, xAI and other servers that speak OpenAI's Chat Completions. The dropped keywords tell
 # a model nothing.
 COMPATIBLE = Dialect("compatible", dropped_keywords=frozenset({"title", "$schema", "$id", "examples", "discriminator"}))
-
-# Grok on Azure, which rejects `$ref` and `$defs`, and GLM.
-COMPATIBLE_INLINE = msgspec.structs.replace(COMPATIBLE, name="compatible-inline", refs="inline", recursion="never")
-
-# DeepSeek's base URL `/beta`: a subset of OpenAI's. A $ref inside anyOf must be inlined, so none is left.
-DEEPSEEK_STRICT = Dialect(
-    "deepseek-strict",
-    keywords=_CORE | {"additionalProperties", "format"},
-    formats=frozenset({"email", "hostname", "ipv4", "ipv6", "uuid"}),
-    enum_types=_SCALARS,
-    refs="inline",
-    recursion="never",
-    type_lists="scalars",
-    maps="pairs",
-    allows_untyped=False,
-    allows_empty_objects=False,
-    closes_objects=True,
-    requires_all=True,
-)
-
-# `google/*` models on OpenRouter need inlined references and simple nullables: Gemini's `parameters` has both.
-OPENROUTER_GOOGLE = msgspec.structs.replace(GEMINI_OPENAPI, name="openrouter-google")
 
 DIALECTS = tuple(value for value in list(globals().values()) if isinstance(value, Dialect))
 

@@ -5,6 +5,8 @@ Nothing here mutates its input or raises anything but UsageError.
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from graphlib import CycleError, TopologicalSorter
 from typing import Any, NamedTuple, cast
 from urllib.parse import unquote
 
@@ -27,25 +29,17 @@ SUBSCHEMA_KEYWORDS = (
 TYPE_NAMES = ("object", "array", "string", "number", "integer", "boolean", "null")
 
 # The types that a keyword constrains: it says nothing about values of other types (2020-12 Validation, section 6).
-APPLICABLE_TYPES: dict[str, tuple[str, ...]] = {
-    **dict.fromkeys(
-        (
-            *("properties", "required", "additionalProperties", "patternProperties", "propertyNames", "minProperties"),
-            *("maxProperties", "dependentRequired", "dependentSchemas", "unevaluatedProperties", "propertyOrdering"),
-        ),
-        ("object",),
-    ),
-    **dict.fromkeys(
-        (
-            *("items", "prefixItems", "minItems", "maxItems", "uniqueItems", "contains", "minContains", "maxContains"),
-            *("unevaluatedItems", "additionalItems"),
-        ),
-        ("array",),
-    ),
-    **dict.fromkeys(("minLength", "maxLength", "pattern", "contentEncoding", "contentMediaType", "contentSchema"), ("string",)),
-    **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"), ("number", "integer")),
-    "format": ("string", "number", "integer"),
+_KEYWORDS_BY_TYPE = {
+    ("object",): "properties required additionalProperties patternProperties propertyNames minProperties maxProperties "
+    "dependentRequired dependentSchemas unevaluatedProperties propertyOrdering",
+    (
+        "array",
+    ): "items prefixItems minItems maxItems uniqueItems contains minContains maxContains unevaluatedItems additionalItems",
+    ("string",): "minLength maxLength pattern contentEncoding contentMediaType contentSchema",
+    ("number", "integer"): "minimum maximum exclusiveMinimum exclusiveMaximum multipleOf",
+    ("string", "number", "integer"): "format",
 }
+APPLICABLE_TYPES = {name: types for types, names in _KEYWORDS_BY_TYPE.items() for name in names.split()}
 # Keywords that do not affect which values are valid.
 ANNOTATIONS = frozenset(
     {"description", "title", "default", "examples", "example", "deprecated", "readOnly", "writeOnly", "discriminator"}
@@ -297,24 +291,12 @@ class SchemaDocument:
                 edges[here.pointer] = {target.pointer for target in targets}
                 pending += targets
         # Without what leads out of the graph and, reversed, without what leads into it, only cycles are left.
-        return frozenset(_prune_leaves(_reverse_edges(_prune_leaves(edges))))
+        return frozenset(_prune_leaves(_prune_leaves(edges)))
 
 
 def escape_pointer(segment: str) -> str:
     """Escape a segment of a JSON pointer (RFC 6901)."""
     return segment.replace("~", "~0").replace("/", "~1")
-
-
-def iter_children(node: Schema, *, include_definitions: bool = True) -> Iterator[tuple[str, Any]]:
-    """Yield the schemas directly inside a node, each with its pointer relative to the node."""
-    for key, value in node.items():
-        is_skipped = not include_definitions and key in ("$defs", "definitions")
-        if key in MAP_KEYWORDS and isinstance(value, dict) and not is_skipped:
-            yield from ((f"/{key}/{escape_pointer(name)}", sub) for name, sub in cast("Schema", value).items())
-        elif isinstance(value, list) and (key in LIST_KEYWORDS or key == "items"):
-            yield from ((f"/{key}/{i}", sub) for i, sub in enumerate(cast("list[Any]", value)))
-        elif key in SUBSCHEMA_KEYWORDS:
-            yield f"/{key}", value
 
 
 def map_children(node: Schema, convert: Callable[[Any, str, str], Any]) -> Schema:
@@ -332,32 +314,37 @@ def map_children(node: Schema, convert: Callable[[Any, str, str], Any]) -> Schem
 
 def iter_nodes(node: Any, pointer: str = "#", *, include_definitions: bool = True) -> Iterator[LocatedNode]:
     """Yield every node of a schema, outer ones first."""
-    if isinstance(node, dict):
-        yield LocatedNode(pointer, cast("Schema", node))
-        for step, sub in iter_children(cast("Schema", node), include_definitions=include_definitions):
-            yield from iter_nodes(sub, pointer + step, include_definitions=include_definitions)
-
-
-def _reverse_edges(edges: Mapping[str, set[str]]) -> dict[str, set[str]]:
-    reversed_edges: dict[str, set[str]] = {name: set() for name in edges}
-    for name, targets in edges.items():
-        for target in targets & edges.keys():
-            reversed_edges[target].add(name)
-    return reversed_edges
+    if not isinstance(node, dict):
+        return
+    yield LocatedNode(pointer, cast("Schema", node))
+    for key, value in cast("Schema", node).items():
+        children: Iterable[tuple[str, Any]] = ()
+        if key in MAP_KEYWORDS and isinstance(value, dict):
+            is_skipped = not include_definitions and key in ("$defs", "definitions")
+            children = () if is_skipped else cast("Schema", value).items()
+        elif isinstance(value, list) and (key in LIST_KEYWORDS or key == "items"):
+            children = ((str(i), sub) for i, sub in enumerate(cast("list[Any]", value)))
+        elif key in SUBSCHEMA_KEYWORDS:
+            yield from iter_nodes(value, f"{pointer}/{key}", include_definitions=include_definitions)
+        for name, sub in children:
+            path = f"{pointer}/{key}/{escape_pointer(name)}"
+            yield from iter_nodes(sub, path, include_definitions=include_definitions)
 
 
 def _prune_leaves(edges: Mapping[str, set[str]]) -> dict[str, set[str]]:
-    """Remove nodes without successors until there are none left."""
-    users = _reverse_edges(edges)
-    degrees = {name: len(targets & edges.keys()) for name, targets in edges.items()}
-    leaves = [name for name, count in degrees.items() if not count]
-    for leaf in leaves:  # grows while it is read
-        for user in users[leaf]:
-            degrees[user] -= 1
-            if not degrees[user]:
-                leaves.append(user)
-    removed = set(leaves)
-    return {name: targets - removed for name, targets in edges.items() if name not in removed}
+    """Remove nodes without successors until there are none left; return the edges between the others, reversed."""
+    sorter = TopologicalSorter(edges)
+    with suppress(CycleError):  # the sorter still returns what is before a cycle
+        sorter.prepare()
+    left = {*edges}
+    while ready := sorter.get_ready():
+        left.difference_update(ready)
+        sorter.done(*ready)
+    reversed_edges: dict[str, set[str]] = {name: set() for name in left}
+    for name in left:
+        for target in edges[name] & left:
+            reversed_edges[target].add(name)
+    return reversed_edges
 
 
 # ---- merging

@@ -11,6 +11,7 @@ The walk goes from the root down. At each node:
     children    the same for the schemas inside
 """
 
+import re
 from collections.abc import Mapping
 from typing import Any, cast
 
@@ -23,11 +24,13 @@ from toolglot.schema.json_schema import (
     MAP_KEYWORDS,
     SUBSCHEMA_KEYWORDS,
     Schema,
+    SchemaDocument,
     allowed_types,
     clean_node,
     copy_schema,
     drop_keywords,
     escape_pointer,
+    iter_nodes,
     map_children,
     merge_nodes,
     unique,
@@ -37,7 +40,7 @@ from toolglot.schema.lowering_result import MAX_DEPTH, LoweredSchema, Restoratio
 from toolglot.schema.normalize import allows_object, flatten_object, merge_as_enum, normalize_node
 from toolglot.schema.passes import OPEN_PASSES, PASSES
 
-__all__ = ["lower"]
+__all__ = ["check_strict_limits", "lower"]
 
 _NESTING_KEYWORDS = frozenset({*MAP_KEYWORDS, *LIST_KEYWORDS, *SUBSCHEMA_KEYWORDS, "$ref"})
 
@@ -105,7 +108,7 @@ def _is_leaf(node: Schema, dialect: Dialect) -> bool:
 def _merge_branches(node: Schema, dialect: Dialect) -> Schema:
     """Remove branches of a lowered union that became equal; merge those that became choices of one type."""
     branches = unique(NULL_SCHEMA if is_null(branch) else branch for branch in node["anyOf"])
-    real, separates_null = [branch for branch in branches if branch != NULL_SCHEMA], dialect.type_lists == "never"
+    real, separates_null = [branch for branch in branches if branch != NULL_SCHEMA], not dialect.allows_type_lists
     if choices := merge_as_enum(real if separates_null else branches):
         real, branches = [choices], [choices, *([NULL_SCHEMA] if separates_null and NULL_SCHEMA in branches else [])]
     if dialect.uses_nullable and real and NULL_SCHEMA in branches:
@@ -132,3 +135,32 @@ def _collect_restorations(node: Any, pointer: str, restorations: list[Restoratio
         return _collect_restorations(sub, pointer + step, restorations)
 
     return map_children(drop_keywords(cast("Schema", node), RESTORATIONS_KEY), collect)
+
+
+def check_strict_limits(schemas: Mapping[str, Schema], dialect: Dialect) -> dict[str, str]:
+    """Return the tools that must be sent without `strict`, each with the reason. `schemas` are lowered, in request order."""
+    limits, problems = dialect.limits, dict[str, str]()
+    # Anthropic counts these over all strict tools of a request; OpenAI's limits are per tool.
+    totals: dict[str, int] = dict.fromkeys(("tools", "optional", "unions"), 0)
+    for tool, schema in schemas.items():
+        nodes = [(at.pointer, cast("Schema", at.node)) for at in iter_nodes(schema)]
+        properties = [sub for _, node in nodes for sub in node.get("properties", {}).values()]
+        counts = {
+            "tools": 1,
+            "optional": sum(len(node.get("properties", {}).keys() - {*node.get("required", ())}) for _, node in nodes),
+            "unions": sum("anyOf" in sub or isinstance(sub.get("type"), list) for sub in properties),
+            # Counted without following references (pydantic-ai 2.66, live-tested 2026).
+            "depth": max(len(re.findall(r"/properties/|/items\b", pointer)) for pointer, _ in nodes),
+            "properties": len(properties),
+            "enum_values": sum(len(node.get("enum", ())) for _, node in nodes),
+        }
+        counts |= {name: total + counts[name] for name, total in totals.items()}
+        bounds = {name: getattr(limits, name) for name in counts}
+        over = [f"{name} {counts[name]} > {bound}" for name, bound in bounds.items() if bound and counts[name] > bound]
+        if dialect.recursion == "never" and SchemaDocument(schema).find_cycles():
+            over.append("a recursive definition")
+        if over:
+            problems[tool] = f"{dialect.name} limits: {', '.join(over)}"
+        else:
+            totals = {name: counts[name] for name in totals}
+    return problems

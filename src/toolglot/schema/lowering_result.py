@@ -6,7 +6,9 @@ import msgspec
 
 from toolglot.jsontext import loads
 from toolglot.losses import Loss
-from toolglot.schema.json_schema import Schema, SchemaDocument, allowed_types, escape_pointer, has_type, json_type
+from toolglot.schema.coerce import MAX_DEPTH as COERCE_DEPTH
+from toolglot.schema.coerce import Coercion
+from toolglot.schema.json_schema import Schema, SchemaDocument, escape_pointer, json_type
 
 __all__ = ["MAX_DEPTH", "JsonText", "LoweredSchema", "Omit", "Pairs", "Rename", "Restoration", "restore"]
 
@@ -69,14 +71,16 @@ class _Restorer(msgspec.Struct, frozen=True):
     restorations: dict[str, list[Restoration]]
 
     def restore_value(self, value: Any, node: Any, pointer: str, depth: int) -> Any:
-        if not isinstance(node, dict) or depth > 2 * MAX_DEPTH:
+        if not isinstance(node, dict) or value is None or depth > 2 * MAX_DEPTH:
             return value
         node = cast("Schema", node)
         if "$ref" in node:
             target = self.document.resolve(node["$ref"])
             return self.restore_value(value, target.node, target.pointer, depth + 1) if target else value
         if "anyOf" in node:
-            index = next((i for i, branch in enumerate(node["anyOf"]) if self.looks_like(value, branch, depth)), None)
+            # Two levels tell branches apart: what is wrong further down must not keep the rest from being restored.
+            coercion, start = Coercion(self.document.root), COERCE_DEPTH - 2
+            index = next((i for i, branch in enumerate(node["anyOf"]) if coercion.looks_like(value, branch, start)), None)
             if index is None:
                 return value
             return self.restore_value(value, node["anyOf"][index], f"{pointer}/anyOf/{index}", depth + 1)
@@ -101,26 +105,6 @@ class _Restorer(msgspec.Struct, frozen=True):
         if index < len(prefix):
             return self.restore_value(value, prefix[index], f"{pointer}/prefixItems/{index}", depth)
         return self.restore_value(value, node.get("items"), f"{pointer}/items", depth)
-
-    def looks_like(self, value: Any, node: Schema, depth: int) -> bool:
-        """Whether a value looks as if it was written for this branch of a union."""
-        if "$ref" in node:
-            target = self.document.resolve(node["$ref"])
-            return target is not None and depth < 2 * MAX_DEPTH and self.looks_like(value, target.node, depth + 1)
-        if "anyOf" in node:
-            return any(self.looks_like(value, branch, depth + 1) for branch in node["anyOf"])
-        if value is None and node.get("nullable"):
-            return True
-        if not has_type(value, allowed_types(node) or [json_type(value)]) or value not in node.get("enum", [value]):
-            return False
-        if not isinstance(value, dict):
-            return True
-        members, properties = cast("Schema", value), node.get("properties", {})
-        if node.get("additionalProperties") is False and any(name not in properties for name in members):
-            return False
-        if any(members[name] not in properties[name]["enum"] for name in members if "enum" in properties.get(name, {})):
-            return False  # another variant of a discriminated union
-        return all(name in members for name in node.get("required", ()))
 
 
 def _apply_restoration(value: Any, restoration: Restoration) -> Any:

@@ -56,9 +56,9 @@ def lower_type(node: Schema, path: SchemaPath, lowering: Lowering) -> Schema:
     real = [name for name in types if name != "null"]
     if dialect.uses_nullable and real:
         node, types = node | ({"nullable": True} if real != types else {}), real
-    nests = "object" in real or "array" in real
-    allows_list = {"any": len(real) == 1 or not nests, "scalars": not nests, "never": False}[dialect.type_lists]
-    if len(types) == 1 or allows_list:
+    # A list of several types holds scalars only: keywords of objects and arrays need a branch of their own.
+    is_simple = len(real) == 1 or not {"object", "array"} & {*real}
+    if len(types) == 1 or (is_simple and dialect.allows_type_lists):
         return {**node, "type": types if len(types) > 1 else types[0]}
     form, notes = split_annotations(node)
     branches: list[Schema] = []

@@ -10,9 +10,8 @@ from toolglot.errors import UsageError
 from toolglot.jsontext import dumps_text
 from toolglot.request import Request, ToolChoice, ToolDefinition
 from toolglot.schema import dialects
-from toolglot.schema.lower import lower
+from toolglot.schema.lower import check_strict_limits, lower
 from toolglot.schema.lowering_result import JsonText, LoweredSchema, Omit, Pairs, Rename
-from toolglot.schema.strict_limits import check_strict_limits
 from toolglot.wire.writer import Writer
 
 __all__ = [
