@@ -8,7 +8,6 @@ from toolglot import errors
 from toolglot.errors import (
     ContextTooLong,
     InvalidRequest,
-    LimitExceeded,
     LossyEncoding,
     Overloaded,
     ProviderError,
@@ -83,12 +82,6 @@ def test_what_would_be_lost_is_named() -> None:
     error = LossyEncoding(iter(losses))
     assert error.losses == tuple(losses)
     assert all(str(loss) in str(error) for loss in losses)
-
-
-def test_a_limit_says_what_how_much_and_whose() -> None:
-    error = LimitExceeded("the number of tools", 128, 200, "OpenAI")
-    assert (error.quantity, error.limit, error.value, error.provider) == ("the number of tools", 128, 200, "OpenAI")
-    assert all(word in str(error) for word in ("the number of tools", "128", "200", "OpenAI"))
 
 
 @pytest.mark.parametrize("kind", [Loss, Repair])

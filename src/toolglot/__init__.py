@@ -23,7 +23,6 @@ if TYPE_CHECKING:
         ContextTooLong,
         InvalidRequest,
         InvalidTool,
-        LimitExceeded,
         LossyEncoding,
         MalformedData,
         MalformedReply,
@@ -136,7 +135,6 @@ __all__ = [
     "HttpTransport",
     "InvalidRequest",
     "InvalidTool",
-    "LimitExceeded",
     "Loss",
     "LossyEncoding",
     "MalformedData",
@@ -239,7 +237,7 @@ __all__ = [
 
 _HOMES = {
     "errors": "AuthenticationFailed ConnectFailed ConnectionLost ContentBlocked ContextTooLong InvalidRequest "
-    "LimitExceeded MalformedData MalformedReply MalformedRequest NameConflict InvalidTool NotFound "
+    "MalformedData MalformedReply MalformedRequest NameConflict InvalidTool NotFound "
     "Overloaded PermissionDenied ProviderError QuotaExceeded RateLimited ReplayMiss ServerFailed TimedOut "
     "ToolError ToolglotError TransportError TruncatedStream UnknownName UsageError LossyEncoding",
     "events": "ApprovalNeeded BlockReady BlockStarted ContextTruncated ModelSwitched ReplyDone ReplyStarted Retrying "

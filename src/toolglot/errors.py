@@ -4,7 +4,6 @@ ToolglotError
 ├── UsageError                 the caller asked for something that does not exist or is not possible
 │   ├── UnknownName            an unknown wire, provider, tool …; suggests the closest known names
 │   ├── LossyEncoding          strict encoding was requested, but the target cannot express everything
-│   ├── LimitExceeded          preflight: a tool or request exceeds a provider's limit
 │   ├── InvalidTool            a function, schema or name that cannot become a tool
 │   ├── NameConflict           two tools share a name
 │   └── ReplayMiss             a replay has no such exchange; names the closest one and where it differs
@@ -92,14 +91,6 @@ class LossyEncoding(UsageError):
     def __init__(self, losses: "Iterable[Loss]") -> None:
         self.losses = tuple(losses)
         super().__init__("the target cannot express everything: " + "; ".join(map(str, self.losses)))
-
-
-class LimitExceeded(UsageError):
-    """A provider's limit is exceeded; raised before any byte is sent."""
-
-    def __init__(self, quantity: str, limit: int | str, value: int | str, provider: str) -> None:
-        super().__init__(f"{quantity} is {value}, over the limit of {provider}: {limit}")
-        self.quantity, self.limit, self.value, self.provider = quantity, limit, value, provider
 
 
 class InvalidTool(UsageError):

@@ -23,11 +23,8 @@ NO_SUBSET = ANY_CHOICE - {"subset"}  # `allowed_tools` is OpenAI's own
 _OPENAI_LIMITS = ProviderLimits(
     tools=128,
     stops=4,
-    call_id_length=64,
-    call_id=r"[^\0]{1,64}",
     source="OpenAI's OpenAPI document 2026-08 and recorded refusals",
 )
-_OPENAI_FEATURES = ToolFeatures(freeform=True)
 # Without it a stream does not report its usage.
 _USAGE = {"stream_options": {"include_usage": True}}
 _COMPATIBLE_FEATURES = ToolFeatures(choices=NO_SUBSET, strict=False)
@@ -46,18 +43,14 @@ def _chat_vendor(**fields: Any) -> Profile:
 
 
 _ROWS = (
-    Profile(
+    _chat_vendor(
         id="openai-chat",
         title="OpenAI Chat Completions",
-        wire="openai-chat",
         base_url="https://api.openai.com/v1",
-        path="/chat/completions",
-        models_path="/models",
         key_env=("OPENAI_API_KEY",),
         base_env=("OPENAI_BASE_URL",),
-        stream_defaults=_USAGE,
         limits=_OPENAI_LIMITS,
-        features=_OPENAI_FEATURES,
+        features=ToolFeatures(freeform=True),
         dialect="OPENAI",
         strict_dialect="OPENAI_STRICT",
         max_tokens="max_completion_tokens",
@@ -262,12 +255,7 @@ _ROWS = (
 _BY_ID = {row.id: row for row in _ROWS}
 
 
-def _derive_row(row: str, **changes: Any) -> Profile:
-    """Return a row that differs from another in a few fields."""
-    return replace(_BY_ID[row], **changes)
-
-
-_AZURE: dict[str, Any] = {
+_AZURE = {
     "base_url": "https://{resource}.openai.azure.com",
     "models_path": "/openai/v1/models",
     "auth": "api-key",
@@ -277,55 +265,47 @@ _AZURE: dict[str, Any] = {
     "base_env": ("AZURE_OPENAI_ENDPOINT",),
     "url_parameter_env": {"resource": ("AZURE_OPENAI_RESOURCE",), "version": ("OPENAI_API_VERSION",)},
 }
-_AZURE_CHAT: dict[str, Any] = {
+_AZURE_CHAT = replace(
+    _BY_ID["openai-chat"],
     **_AZURE,
-    "limits": replace(_OPENAI_LIMITS, call_id=r"[^\0]{1,40}", call_id_length=40, source="recorded refusals"),
-    "features": ToolFeatures(choices=NO_SUBSET),
-    "media": frozenset({"image"}),
-    "notes": ("The first chunk has no choices, only filter results.", "Call ids are at most 40 characters."),
-}
-_AZURE_RESPONSES: dict[str, Any] = {
+    id="azure-chat",
+    title="Azure OpenAI, Chat Completions",
+    path="/openai/v1/chat/completions",
+    limits=replace(_OPENAI_LIMITS, call_id=r"[^\0]{1,40}", call_id_length=40, source="recorded refusals"),
+    features=ToolFeatures(choices=NO_SUBSET),
+    media=frozenset({"image"}),
+    notes=("The first chunk has no choices, only filter results.", "Call ids are at most 40 characters."),
+)
+_AZURE_RESPONSES = replace(
+    _BY_ID["openai-responses"],
     **_AZURE,
-    "features": ToolFeatures(choices=NO_SUBSET, freeform=True, hosted=True, result_media=frozenset({"image", "file"})),
-    "notes": ("Encrypted reasoning is not interchangeable with OpenAI's own.",),
+    id="azure-responses",
+    title="Azure OpenAI, Responses",
+    path="/openai/v1/responses",
+    features=ToolFeatures(choices=NO_SUBSET, freeform=True, hosted=True, result_media=frozenset({"image", "file"})),
+    notes=("Encrypted reasoning is not interchangeable with OpenAI's own.",),
+)
+_DATED_PATHS = {
+    "azure-dated-chat": (_AZURE_CHAT, "/openai/deployments/{model}/chat/completions?api-version={version}"),
+    "azure-dated-responses": (_AZURE_RESPONSES, "/openai/responses?api-version={version}"),
 }
-_LOCAL_SERVER: dict[str, Any] = {"auth": "optional", "key_env": (), "base_env": ()}
+_VERTEX_PATH = "/v1/projects/{project}/locations/{location}/publishers/google/models/{model}"
+_LOCAL_SERVERS = (
+    ("llama.cpp", "llama.cpp server", 8080, ()),
+    ("lmstudio", "LM Studio", 1234, ()),
+    ("vllm", "vLLM", 8000, ("VLLM_API_KEY",)),
+)
 _DERIVED_ROWS = (
-    _derive_row(
-        "openai-chat",
-        id="azure-chat",
-        title="Azure OpenAI, Chat Completions",
-        path="/openai/v1/chat/completions",
-        **_AZURE_CHAT,
-    ),
-    _derive_row(
-        "openai-responses",
-        id="azure-responses",
-        title="Azure OpenAI, Responses",
-        path="/openai/v1/responses",
-        **_AZURE_RESPONSES,
-    ),
-    _derive_row(
-        "openai-chat",
-        id="azure-dated-chat",
-        title="Azure OpenAI, Chat Completions (dated api-version)",
-        path="/openai/deployments/{model}/chat/completions?api-version={version}",
-        **_AZURE_CHAT,
-    ),
-    _derive_row(
-        "openai-responses",
-        id="azure-dated-responses",
-        title="Azure OpenAI, Responses (dated api-version)",
-        path="/openai/responses?api-version={version}",
-        **_AZURE_RESPONSES,
-    ),
-    _derive_row(
-        "gemini",
+    _AZURE_CHAT,
+    _AZURE_RESPONSES,
+    *(replace(row, id=id, title=f"{row.title} (dated api-version)", path=path) for id, (row, path) in _DATED_PATHS.items()),
+    replace(
+        _BY_ID["gemini"],
         id="vertex",
         title="Google Gemini (Vertex AI)",
         base_url="https://{location}-aiplatform.googleapis.com",
-        path="/v1/projects/{project}/locations/{location}/publishers/google/models/{model}:generateContent",
-        stream_path="/v1/projects/{project}/locations/{location}/publishers/google/models/{model}:streamGenerateContent?alt=sse",
+        path=f"{_VERTEX_PATH}:generateContent",
+        stream_path=f"{_VERTEX_PATH}:streamGenerateContent?alt=sse",
         models_path="",
         auth="bearer",
         key_env=("GOOGLE_ACCESS_TOKEN",),
@@ -335,14 +315,9 @@ _DERIVED_ROWS = (
         features=replace(_BY_ID["gemini"].features, streamed_arguments=True),
         notes=("Its signatures and the Developer API's are not interchangeable.",),
     ),
-    _derive_row("compatible", id="llama.cpp", title="llama.cpp server", base_url="http://localhost:8080/v1", **_LOCAL_SERVER),
-    _derive_row("compatible", id="lmstudio", title="LM Studio", base_url="http://localhost:1234/v1", **_LOCAL_SERVER),
-    _derive_row(
-        "compatible",
-        id="vllm",
-        title="vLLM",
-        base_url="http://localhost:8000/v1",
-        **{**_LOCAL_SERVER, "key_env": ("VLLM_API_KEY",)},
+    *(
+        replace(_BY_ID["compatible"], id=id, title=title, base_url=f"http://localhost:{port}/v1", key_env=key_env, base_env=())
+        for id, title, port, key_env in _LOCAL_SERVERS
     ),
 )
 PROFILES = {row.id: row for row in (*_ROWS, *_DERIVED_ROWS)}

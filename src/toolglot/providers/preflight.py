@@ -2,12 +2,9 @@
 
 import re
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 
-from toolglot.errors import LimitExceeded
-from toolglot.jsontext import dumps
 from toolglot.losses import Loss
 from toolglot.providers.profile import Profile
 from toolglot.request import ToolDefinition
@@ -31,14 +28,9 @@ class Problem(msgspec.Struct, frozen=True):
         owner = f"tool {self.tool!r}: " if self.tool else ""
         return f"{owner}{self.quantity} is {self.value}, the limit is {self.limit}"
 
-    def to_error(self, profile: Profile) -> LimitExceeded:
-        """Return the problem as an error."""
-        quantity = f"{self.quantity} of tool {self.tool!r}" if self.tool else self.quantity
-        return LimitExceeded(quantity, self.limit, self.value, profile.title)
 
-
-def preflight(tools: Sequence[ToolDefinition], profile: Profile, body: Any = None) -> list[Problem]:
-    """Return what the provider would refuse of these tools, and of the whole body if it is passed."""
+def preflight(tools: Sequence[ToolDefinition], profile: Profile) -> list[Problem]:
+    """Return what the provider would refuse of these tools."""
     limits, problems = profile.limits, list[Problem]()
     seen: set[tuple[str, str]] = set()
     for tool in tools:
@@ -56,11 +48,6 @@ def preflight(tools: Sequence[ToolDefinition], profile: Profile, body: Any = Non
         seen.add((tool.namespace, tool.name))
     if limits.tools is not None and len(tools) > limits.tools:
         problems.append(Problem("", "number of tools", len(tools), limits.tools))
-    if body is not None:
-        if limits.request_bytes is not None and (size := len(dumps(body))) > limits.request_bytes:
-            problems.append(Problem("", "size of the request in bytes", size, limits.request_bytes))
-        if limits.cache_marks is not None and (marks := _count_cache_marks(body)) > limits.cache_marks:
-            problems.append(Problem("", "number of cache_control marks", marks, limits.cache_marks))
     return problems
 
 
@@ -72,15 +59,3 @@ def drop_refused_tools(tools: Sequence[ToolDefinition], profile: Profile) -> tup
     losses = [Loss(f"tool {name!r}", "tools", f"left out: {problem}") for name, problem in refused.items()]
     reason = f"left out: {profile.title} accepts at most {limit} tools"
     return kept[:limit], [*losses, *(Loss(f"tool {tool.name!r}", "tools", reason) for tool in kept[limit:])]
-
-
-def _count_cache_marks(value: Any) -> int:
-    """Count where `cache_control` is set, at any depth."""
-    if isinstance(value, dict):
-        fields: dict[str, Any] = value  # pyright: ignore[reportUnknownVariableType]
-        return sum(
-            int(item is not None) if key == "cache_control" else _count_cache_marks(item) for key, item in fields.items()
-        )
-    if isinstance(value, list):
-        return sum(map(_count_cache_marks, value))  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
-    return 0

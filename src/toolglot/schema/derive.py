@@ -116,7 +116,9 @@ class _Parameter(NamedTuple):
         texts = [mark if isinstance(mark, str) else getattr(mark, "documentation", "") for mark in metadata]
         text = next((text for text in texts if isinstance(text, str) and text), description)
         hint = _make_optional(hint) if default is None else hint
-        return cls(parameter.name, Annotated[hint, SkipJsonSchema()] if is_internal else hint, default, text, is_internal)
+        if is_internal:
+            hint = Annotated[hint, SkipJsonSchema()]  # pyright: ignore[reportCallIssue]
+        return cls(parameter.name, hint, default, text, is_internal)
 
     def annotate(self, node: Schema) -> None:
         """Add the description and the default to the schema, where the type does not state them."""

@@ -20,10 +20,10 @@ from toolglot.simulator import faults as on_demand
 from toolglot.simulator.faults import Part, Reset, Stall
 from toolglot.simulator.model import Script, Situation, add_thought, estimate_usage, respond
 from toolglot.simulator.opaque_state import add_state, shows_thinking
-from toolglot.simulator.refusals import Refusal
 from toolglot.simulator.request_rules import AcceptedRequest, check_request
 from toolglot.simulator.routes import find_route
 from toolglot.simulator.wires import load_rules
+from toolglot.simulator.wires.base import Refusal
 from toolglot.wire import spec
 from toolglot.wire.codec import load_reply_encoder
 from toolglot.wire.framing import encode_json_array

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from toolglot.errors import UnknownName
 from toolglot.messages import Block, Reply, Text, ToolCall
 from toolglot.providers.profile import Profile
-from toolglot.simulator.refusals import Refusal, RefusalKind
+from toolglot.simulator.wires.base import Refusal, RefusalKind
 from toolglot.wire import spec
 
 
@@ -83,6 +83,7 @@ _ERROR_FAULTS: dict[str, tuple[RefusalKind, dict[str, str]]] = {
 }
 # those that leave a response without its end
 TRUNCATING_FAULTS = ("reset", "reset-mid-stream", "stall", "stall-first", "half-json", "truncated")
+TRANSPORT_FAULTS = (*TRUNCATING_FAULTS, "error-in-200", "error-in-200-first")
 # name -> what goes wrong
 FAULTS = {
     "rate-limit": "429 with Retry-After; `rate-limit:0.5` sets the seconds",
@@ -187,9 +188,11 @@ def apply_to_frames(fault: str, frames: Sequence[bytes], first: int, last: int, 
 
     `first`: how many frames it takes until there is content. `last`: where the terminal begins.
     """
+    is_whole = len(frames) == 1
+    if is_whole and fault in TRANSPORT_FAULTS:
+        (body,) = frames
+        frames, first, last = (body[: len(body) // 2], body[len(body) // 2 :]), 1, 1
     cut = max(first, last // 2)
-    if len(frames) == 1:
-        return _apply_to_body(fault, frames[0], error)
     match fault:
         case "reset":
             return [Reset()]
@@ -205,29 +208,10 @@ def apply_to_frames(fault: str, frames: Sequence[bytes], first: int, last: int, 
         case "truncated":
             return list(frames[:last])
         case "error-in-200":
-            return [*frames[:cut], error()]
+            return [error()] if is_whole else [*frames[:cut], error()]
         case "error-in-200-first":
             return [error()]
         case "wrong-index":
             return [re.sub(rb'("tool_calls":\[\{"index":)\d+', rb"\g<1>0", frame) for frame in frames]
         case _:
             return list(frames)
-
-
-def _apply_to_body(fault: str, body: bytes, error: Callable[[], bytes]) -> list[Part]:
-    half = body[: len(body) // 2]
-    match fault:
-        case "reset":
-            return [Reset()]
-        case "stall-first":
-            return [Stall()]
-        case "reset-mid-stream":
-            return [half, Reset()]
-        case "stall":
-            return [half, Stall()]
-        case "half-json" | "truncated":
-            return [half]
-        case "error-in-200" | "error-in-200-first":
-            return [error()]
-        case _:
-            return [body]

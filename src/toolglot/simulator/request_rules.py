@@ -3,6 +3,7 @@
 Order: path, method, key, size, JSON, fields and their types, the wire's own rules, history, tools, options.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,11 +13,10 @@ from toolglot.errors import MalformedRequest
 from toolglot.jsontext import json_type_name, loads
 from toolglot.providers.catalog import resolve_profile
 from toolglot.providers.profile import Profile
-from toolglot.request import Request
-from toolglot.simulator.refusals import Refusal
+from toolglot.request import Options, Request
 from toolglot.simulator.routes import Route
-from toolglot.simulator.tool_rules import check_options, check_tools
-from toolglot.simulator.wires import load_rules
+from toolglot.simulator.wires import WireRules, load_rules
+from toolglot.simulator.wires.base import Refusal
 from toolglot.simulator.wires.openai_chat import OPENAI_ROWS
 from toolglot.wire import spec
 from toolglot.wire.codec import decode_request
@@ -31,6 +31,7 @@ _KEY_HEADERS = {
     "x-api-key": ("x-api-key", "authorization"),
     "x-goog-api-key": ("x-goog-api-key", "authorization"),
 }
+_SAMPLING = ("temperature", "top_p", "top_k", "presence_penalty", "frequency_penalty")
 
 
 class AcceptedRequest(msgspec.Struct):
@@ -78,8 +79,8 @@ def check_request(
         request = decode_request(profile.wire, rules.doc, profile=profile.id, model=model)
     except MalformedRequest as e:
         raise Refusal(str(e)) from None
-    check_tools(request, rules)
-    check_options(request.options, rules)
+    _check_tools(request, rules)
+    _check_options(request.options, rules)
     stream = request.stream if route.stream is None else route.stream
     return AcceptedRequest(
         profile,
@@ -105,3 +106,61 @@ def _check_key(profile: Profile, route: Route, headers: Mapping[str, str]) -> No
             raise Refusal(load_rules(profile.wire).missing_key, "no_key")
     if "{version}" in profile.path and not route.query.get("api-version"):
         raise Refusal("Resource not found: api-version query parameter is required", "missing", code="404")
+
+
+def _check_tools(request: Request, rules: WireRules) -> None:
+    """Check names, number and schemas of the tools, and the choice among them."""
+    limits = rules.profile.limits
+    if limits.tools and len(request.tools) > limits.tools:
+        raise rules.refuse("long array", "tools", param="tools", limit=limits.tools, length=len(request.tools))
+    for tool in request.tools:
+        rules.check_native_type(str((tool.opaque or {}).get("type", "")))
+    seen: set[str] = set()
+    for index, tool in enumerate(tool for tool in request.tools if tool.kind != "hosted"):
+        if not re.fullmatch(limits.name, tool.name):
+            raise rules.refuse("bad tool name", str(index))
+        if tool.name in seen and "duplicate tool" in rules.wordings:
+            raise rules.refuse("duplicate tool", tool.name)
+        seen.add(tool.name)
+        rules.check_schema(index, tool)
+    _check_choice(request, rules)
+
+
+def _check_choice(request: Request, rules: WireRules) -> None:
+    choice, profile = request.tool_choice, rules.profile
+    if choice is None:
+        return
+    names = {tool.name for tool in request.tools}
+    if unknown := next((name for name in choice.names if name not in names), None):
+        raise rules.refuse("unknown choice", unknown, param="tool_choice")
+    modes = {"required"} if choice.mode == "required" else set[str]()
+    if choice.names:
+        modes = {"named" if len(choice.names) == 1 and choice.mode == "required" else "subset"}
+    if not modes - profile.features.choices:
+        return
+    if profile.reasoning_echo == "required":  # DeepSeek refuses it only while thinking is on
+        if rules.requires_reasoning:
+            raise Refusal("Thinking mode does not support this tool_choice")
+        return
+    model = profile.model or profile.title
+    raise Refusal(f"tool_choice: this choice is not supported by {model}; use 'auto'", param="tool_choice")
+
+
+def _check_options(options: Options, rules: WireRules) -> None:
+    """Check sampling parameters and stop sequences."""
+    profile = rules.profile
+    values = {name: getattr(options, name) for name in _SAMPLING if getattr(options, name) is not None}
+    for name, value in values.items():
+        if name not in profile.options:
+            raise Refusal(f"Argument not supported: {name}", param=name)
+        if profile.sampling == "none":
+            rules.check_option(name, value)
+    if profile.sampling == "one" and {"temperature", "top_p"} <= values.keys():
+        raise Refusal("`temperature` and `top_p` cannot both be specified for this model. Please use only one.")
+    if not 0 <= values.get("temperature", 0) <= profile.max_temperature:
+        raise rules.refuse("bad temperature", param="temperature", value=values["temperature"])
+    if options.stop and "stop" not in profile.options:
+        raise Refusal("Argument not supported: stop", param="stop")
+    limit = profile.limits.stops
+    if limit and len(options.stop) > limit:
+        raise rules.refuse("long array", "stop", param="stop", limit=limit, length=len(options.stop))

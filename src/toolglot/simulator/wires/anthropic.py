@@ -1,17 +1,15 @@
 """Anthropic Messages."""
 
 import re
-from collections.abc import Iterator
-from typing import Any, ClassVar
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
 
 import msgspec
 
 from toolglot.providers.profile import Profile
 from toolglot.request import ToolDefinition
 from toolglot.simulator.opaque_state import sign_state
-from toolglot.simulator.refusals import Refusal
-from toolglot.simulator.wires.base import ErrorTable, WireRules, declare_fields, matches_call_id
-from toolglot.wire.framing import encode_sse
+from toolglot.simulator.wires.base import ErrorTable, Refusal, WireRules, declare_fields
 from toolglot.wire.json_values import Doc, as_dict, as_list, as_text, iter_dicts
 
 __all__ = ["Rules"]
@@ -62,6 +60,7 @@ class Rules(WireRules):
     required = ("model", "max_tokens", "messages")
     missing_key = "x-api-key header is required"
     stream_fault = "overloaded"
+    error_event = "error"
     errors: ClassVar[ErrorTable] = {
         "invalid": (400, "invalid_request_error", ""),
         "no_key": (401, "authentication_error", ""),
@@ -75,6 +74,19 @@ class Rules(WireRules):
         "server": (500, "api_error", ""),
         "overloaded": (529, "overloaded_error", ""),
     }
+    wordings: ClassVar[Mapping[str, str]] = {
+        **WireRules.wordings,
+        "unknown field": "{name}: Extra inputs are not permitted",
+        "wrong type": "{name}: Input should be a valid {expected}",
+        "missing field": "{name}: Field required",
+        "missing field of messages": "messages: at least one message is required",
+        "bad tool name": "tools.{name}.custom.name: String should match pattern '^{profile.limits.name}$'",
+        "bad call id": "{name}.tool_use.id: String should match pattern '^{profile.limits.call_id}$'",
+        "duplicate tool": "tools: Tool names must be unique.",
+        "unknown choice": "Tool '{name}' not found in provided tools",
+        "bad temperature": "temperature: range: 0..{profile.max_temperature:g}",
+    }
+    codes: ClassVar[Mapping[str, str]] = {}
 
     def vendor_fields(self) -> set[str]:
         return _BETA_FIELDS if self.headers.get("anthropic-beta") else set()
@@ -90,7 +102,7 @@ class Rules(WireRules):
             raise Refusal("This request cannot be threaded.", code="thread_unsupported_request")
         sampling = [name for name in ("temperature", "top_p", "top_k") if doc.get(name) is not None]
         if sampling and self.headers["anthropic-version"] >= _NO_SAMPLING_VERSION:
-            raise Refusal(f"{sampling[0]}: Extra inputs are not permitted")
+            raise self.refuse("unknown field", sampling[0])
         if doc["max_tokens"] < 1:
             raise Refusal("max_tokens: Input should be greater than or equal to 1")
         if doc.get("tool_choice") and not doc.get("tools"):
@@ -123,10 +135,10 @@ class Rules(WireRules):
         path, schema = f"tools.{index}.custom.input_schema", tool.parameters
         if schema is None:
             if tool.kind == "function":
-                raise Refusal(f"{path}: Field required")
+                raise self.refuse("missing field", path)
             return
         if schema.get("type") != "object":
-            raise Refusal(f"{path}.type: Field required")
+            raise self.refuse("missing field", f"{path}.type")
         if any(key in schema for key in ("oneOf", "anyOf", "allOf")):
             raise Refusal(f"{path}: input_schema does not support oneOf, allOf, or anyOf at the top level")
         for key in as_dict(schema.get("properties")):
@@ -144,7 +156,7 @@ class Rules(WireRules):
     def check_history(self) -> None:
         turns = list(self.merge_turns())
         if not turns:
-            raise Refusal("messages: at least one message is required")
+            raise self.refuse("missing field", "messages")
         pending: list[str] = []
         for turn in turns:
             results = [as_text(block.get("tool_use_id")) for block in turn.blocks if block.get("type") == "tool_result"]
@@ -182,12 +194,12 @@ class Rules(WireRules):
                 text = f"role '{speaker}' is not supported on this model; use 'user' or 'assistant'"
                 raise Refusal(f"messages.{index}.role: {text}")
             if unknown := doc.keys() - {"role", "content"}:
-                raise Refusal(f"messages.{index}.{min(unknown)}: Extra inputs are not permitted")
+                raise self.refuse("unknown field", f"messages.{index}.{min(unknown)}")
             if content in ("", [], None) and not (speaker == "assistant" and index == len(messages) - 1):
                 text = "all messages must have non-empty content except for the optional final assistant message"
                 raise Refusal(f"messages.{index}: {text}")
             if not isinstance(content, str | list):
-                raise Refusal(f"messages.{index}.content: Input should be a valid string or list")
+                raise self.refuse("wrong type", f"messages.{index}.content", expected="string or list")
             if speaker != role and role:
                 yield _Turn(last, role, blocks)
                 blocks = []
@@ -204,12 +216,11 @@ class Rules(WireRules):
                 id = as_text(block.get("id"))
                 if turn.role != "assistant":
                     raise Refusal(f"{path}: `tool_use` blocks can only be in `assistant` messages")
-                if not matches_call_id(self.profile, id):
-                    raise Refusal(f"{path}.tool_use.id: String should match pattern '^{self.profile.limits.call_id}$'")
+                self.check_call_id(id, path)
                 if id in ids:
                     raise Refusal(f"{path}: `tool_use` ids must be unique")
                 if not isinstance(block.get("input"), dict):
-                    raise Refusal(f"{path}.tool_use.input: Input should be a valid dictionary")
+                    raise self.refuse("wrong type", f"{path}.tool_use.input", expected="dictionary")
                 ids.append(id)
             elif ids and block.get("type") in ("text", "thinking"):
                 raise _missing_results(turn.index, ids)
@@ -235,7 +246,7 @@ class Rules(WireRules):
                     types = ", ".join(map(repr, _IMAGE_TYPES))
                     raise Refusal(f"{path}.image.source.base64.media_type: Input should be {types}")
             case None:
-                raise Refusal(f"{path}.type: Field required")
+                raise self.refuse("missing field", f"{path}.type")
             case _:
                 pass
 
@@ -264,35 +275,8 @@ class Rules(WireRules):
                 "When `thinking` is enabled, a final `assistant` message must start with a thinking block"
             )
 
-    # -- refusals
-
-    def unknown_field(self, name: str) -> Refusal:
-        return Refusal(f"{name}: Extra inputs are not permitted")
-
-    def wrong_type(self, name: str, expected: str, value: Any) -> Refusal:
-        return Refusal(f"{name}: Input should be a valid {expected}")
-
-    def missing_field(self, name: str) -> Refusal:
-        return Refusal(f"{name}: Field required" if name != "messages" else "messages: at least one message is required")
-
-    def bad_tool_name(self, index: int) -> Refusal:
-        return Refusal(f"tools.{index}.custom.name: String should match pattern '^{self.profile.limits.name}$'")
-
-    def duplicate_tool(self, name: str) -> Refusal:
-        return Refusal("tools: Tool names must be unique.")
-
-    def unknown_choice(self, name: str) -> Refusal:
-        return Refusal(f"Tool '{name}' not found in provided tools", param="tool_choice")
-
-    def bad_temperature(self, value: float) -> Refusal:
-        return Refusal(f"temperature: range: 0..{self.profile.max_temperature:g}")
-
     @classmethod
     def error_body(cls, refusal: Refusal, profile: Profile) -> Doc:
         error: Doc = {"type": cls.error_fields(refusal, profile)[1], "message": refusal.message}
         details: Doc = {"details": {"error_code": refusal.code}} if refusal.code else {}
         return {"type": "error", "error": {**error, **details}}
-
-    @classmethod
-    def error_frame(cls, refusal: Refusal, profile: Profile) -> bytes:
-        return encode_sse(cls.error_body(refusal, profile), "error")

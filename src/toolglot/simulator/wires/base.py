@@ -2,16 +2,46 @@
 
 import re
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from toolglot.jsontext import json_type_name
 from toolglot.providers.profile import Profile
 from toolglot.request import ToolDefinition
-from toolglot.simulator.refusals import Refusal, RefusalKind
 from toolglot.wire.framing import encode_sse
 from toolglot.wire.json_values import Doc, as_dict, as_list
 
-__all__ = ["ErrorTable", "VendorErrors", "WireRules", "declare_fields", "matches_call_id"]
+__all__ = ["ErrorTable", "Refusal", "RefusalKind", "VendorErrors", "WireRules", "declare_fields"]
+
+RefusalKind = Literal[
+    "invalid", "no_key", "auth", "missing", "method", "large", "too_long", "rate", "quota", "server", "overloaded"
+]
+
+
+class Refusal(Exception):
+    """A request is refused, or an error was asked for.
+
+    Args:
+        retry_after: The `Retry-After` that the client is told: seconds or a date.
+        is_plain_text: The body is the message itself, not JSON.
+        unknown_field: The field that the vendor does not know; some report it in a form of its own.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        kind: RefusalKind = "invalid",
+        *,
+        code: str = "",
+        param: str | None = None,
+        retry_after: str | None = None,
+        is_plain_text: bool = False,
+        unknown_field: str = "",
+    ) -> None:
+        super().__init__(message)
+        self.kind: RefusalKind = kind
+        self.message, self.code, self.param = message, code, param
+        self.retry_after, self.is_plain_text, self.unknown_field = retry_after, is_plain_text, unknown_field
+
 
 ErrorTable = Mapping[RefusalKind, tuple[int, str, str]]
 VendorErrors = Mapping[tuple[str, str], tuple[int, str, str]]
@@ -45,6 +75,8 @@ class WireRules:
     )
     stream_fault: ClassVar[RefusalKind] = "server"
     """The error that breaks a stream which began with status 200."""
+    error_event: ClassVar[str] = ""
+    """The name of the event that carries it."""
     errors: ClassVar[ErrorTable] = {
         "invalid": (400, "invalid_request_error", ""),
         "no_key": (401, "invalid_request_error", ""),
@@ -61,6 +93,35 @@ class WireRules:
     """Kind -> (status, type, code)."""
     vendor_errors: ClassVar[VendorErrors] = {}
     """(profile, kind) -> the same, where a vendor differs from the rest of its wire."""
+    wordings: ClassVar[Mapping[str, str]] = {
+        "unknown field": "Unrecognized request argument supplied: {name}",
+        "wrong type": "Invalid type for '{name}': expected {expected}, but got {got} instead.",
+        "missing field": "Missing required parameter: '{name}'.",
+        "missing field of model": "you must provide a model parameter",
+        "empty array": "Invalid '{name}': empty array. Expected an array with minimum length 1.",
+        "long array": "Invalid '{name}': array too long. Expected an array with maximum length {limit}, but got an array with "
+        "length {length} instead.",
+        "unknown value": "Invalid value: '{value}'. Supported values are: {supported}.",
+        "bad call id": "Invalid '{name}': string too long. Expected a string with maximum length {limit}, but got a string "
+        "with length {length} instead.",
+        "bad tool name": "Invalid 'tools[{name}].name': string does not match pattern. Expected a string that matches the "
+        "pattern '^{profile.limits.name}$'.",
+        "unknown choice": "Tool choice '{name}' not found in 'tools' parameter.",
+        "unsupported option": "`{name}` is deprecated for this model.",
+        "bad temperature": "Invalid 'temperature': decimal above maximum value. Expected a value <= {profile.max_temperature:g}"
+        ", but got {value} instead.",
+    }
+    """Rule -> text; also "rule of FIELD" and "rule at PROFILE", which win."""
+    codes: ClassVar[Mapping[str, str]] = {
+        "wrong type": "invalid_type",
+        "missing field": "missing_required_parameter",
+        "empty array": "empty_array",
+        "long array": "array_above_max_length",
+        "bad call id": "string_above_max_length",
+        "bad tool name": "invalid_value",
+        "unsupported option": "unsupported_parameter",
+        "bad temperature": "decimal_above_max_value",
+    }
 
     def __init__(self, doc: Doc, profile: Profile, headers: Mapping[str, str]) -> None:
         self.doc, self.profile, self.headers = doc, profile, headers
@@ -77,15 +138,15 @@ class WireRules:
         allowed = {*self.fields, *vendor} - {name[1:] for name in vendor if name.startswith("-")}
         for name, value in self.doc.items():
             if self.fields and name not in allowed and self.refuses_unknown_fields:
-                raise self.unknown_field(name)
+                raise self.refuse("unknown field", name, param=name)
             types = [type for word in self.fields.get(name, "").split(" or ") for type in _JSON_TYPES.get(word, ())]
             is_wrong_bool = isinstance(value, bool) and bool not in types  # True is an int in Python, not in JSON
             if types and value is not None and (is_wrong_bool or not isinstance(value, tuple(types))):
-                raise self.wrong_type(name, self.fields[name], value)
+                raise self.refuse_type(name, self.fields[name], value)
         for name in self.required:
             is_elsewhere = name == "model" and (has_model or self.doc.get("prompt"))  # a stored prompt names its model
             if not self.doc.get(name) and self.doc.get(name) != 0 and not is_elsewhere:
-                raise self.missing_field(name)
+                raise self.refuse("missing field", name, param=name)
 
     def check_body(self) -> None:
         """Check fields that need or exclude each other, and values by model."""
@@ -133,46 +194,30 @@ class WireRules:
         for step, part in parts:
             self.check_subschema(tool, as_dict(part), (*path, *step))
 
+    def check_option(self, name: str, value: Any) -> None:
+        """Check a sampling parameter of a model that accepts none."""
+        raise self.refuse("unsupported option", name, param=name)
+
+    def check_call_id(self, id: str, path: str) -> None:
+        """Check that a call's id has the provider's form."""
+        limits = self.profile.limits
+        if not re.fullmatch(limits.call_id, id):
+            raise self.refuse("bad call id", path, param=path, id=id, limit=limits.call_id_length, length=len(id))
+
     def check_native_type(self, name: str) -> None:
         """Check a tool that models know by its type: older models do not."""
 
-    # -- refusals in the provider's words
+    def refuse(self, rule: str, name: str = "", *, param: str | None = None, **values: Any) -> Refusal:
+        """Return the refusal that a rule asks for, in the provider's words."""
+        keys = (f"{rule} of {name}", f"{rule} at {self.profile.id}", rule)
+        text = next(self.wordings[key] for key in keys if key in self.wordings)
+        text = text.format(name=name, profile=self.profile, **values)
+        return Refusal(text, code=self.codes.get(rule, ""), param=param, unknown_field=name if rule == "unknown field" else "")
 
-    def unknown_field(self, name: str) -> Refusal:
-        return Refusal(f"Unrecognized request argument supplied: {name}")
-
-    def wrong_type(self, name: str, expected: str, value: Any) -> Refusal:
-        text = f"Invalid type for '{name}': expected {expected}, but got {json_type_name(value)} instead."
-        return Refusal(text, code="invalid_type", param=name)
-
-    def missing_field(self, name: str) -> Refusal:
-        if name == "model":
-            return Refusal("you must provide a model parameter")
-        return Refusal(f"Missing required parameter: '{name}'.", code="missing_required_parameter", param=name)
-
-    def bad_call_id(self, path: str, id: str) -> Refusal:
-        length = f"maximum length {self.profile.limits.call_id_length}, but got a string with length {len(id)} instead."
-        text = f"string too long. Expected a string with {length}" if id else "empty string."
-        return Refusal(f"Invalid '{path}': {text}", code="string_above_max_length", param=path)
-
-    def bad_tool_name(self, index: int) -> Refusal:
-        path = f"tools[{index}].name"
-        text = f"string does not match pattern. Expected a string that matches the pattern '^{self.profile.limits.name}$'."
-        return Refusal(f"Invalid '{path}': {text}", code="invalid_value", param=path)
-
-    def duplicate_tool(self, name: str) -> Refusal | None:
-        return None
-
-    def unknown_choice(self, name: str) -> Refusal:
-        return Refusal(f"Tool choice '{name}' not found in 'tools' parameter.", param="tool_choice")
-
-    def unsupported_option(self, name: str, value: Any) -> Refusal | None:
-        return Refusal(f"`{name}` is deprecated for this model.", code="unsupported_parameter", param=name)
-
-    def bad_temperature(self, value: float) -> Refusal:
-        limit = f"Expected a value <= {self.profile.max_temperature:g}, but got {value} instead."
-        text = f"Invalid 'temperature': decimal above maximum value. {limit}"
-        return Refusal(text, code="decimal_above_max_value", param="temperature")
+    def refuse_type(self, name: str, expected: str, value: Any) -> Refusal:
+        """Return the refusal of a value that has a wrong type."""
+        got = json_type_name(value)
+        return self.refuse("wrong type", name, param=name, expected=expected, got=got, noun=got.split()[-1])
 
     # -- error bodies
 
@@ -191,9 +236,4 @@ class WireRules:
     @classmethod
     def error_frame(cls, refusal: Refusal, profile: Profile) -> bytes:
         """Return the same inside a stream that began with status 200."""
-        return encode_sse(cls.error_body(refusal, profile))
-
-
-def matches_call_id(profile: Profile, id: str) -> bool:
-    """Whether a call's id has the provider's form."""
-    return re.fullmatch(profile.limits.call_id, id) is not None
+        return encode_sse(cls.error_body(refusal, profile), cls.error_event)

@@ -3,12 +3,10 @@
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from toolglot.jsontext import json_type_name
 from toolglot.providers.profile import Profile
 from toolglot.request import ToolDefinition
 from toolglot.simulator.opaque_state import sign_state
-from toolglot.simulator.refusals import Refusal
-from toolglot.simulator.wires.base import ErrorTable, VendorErrors, WireRules, declare_fields
+from toolglot.simulator.wires.base import ErrorTable, Refusal, VendorErrors, WireRules, declare_fields
 from toolglot.wire.gemini.reply_decode import snake_to_camel
 from toolglot.wire.gemini.request_encode import DUMMY_SIGNATURE
 from toolglot.wire.json_values import Doc, as_dict, as_list, as_text
@@ -68,6 +66,19 @@ class Rules(WireRules):
         ("vertex", "no_key"): (401, "UNAUTHENTICATED", "CREDENTIALS_MISSING"),
         ("vertex", "auth"): (401, "UNAUTHENTICATED", "CREDENTIALS_MISSING"),
     }
+    wordings: ClassVar[Mapping[str, str]] = {
+        **WireRules.wordings,
+        "unknown field": 'Invalid JSON payload received. Unknown name "{name}": Cannot find field.',
+        "wrong type": "Invalid value at '{name}': expected {expected}, got {got}",
+        "missing field": "* GenerateContentRequest.{name}: {name} is not specified",
+        "bad tool name": "tools[0].function_declarations[{name}].name: [FIELD_INVALID] Invalid function name. Must start with "
+        "a letter or an underscore. Must be a-z, A-Z, 0-9, or contain underscores (_), dots (.), colons (:), or dashes (-), "
+        "with a maximum length of 64.",
+        "duplicate tool": "Duplicate function declaration found: {name}",
+        "bad temperature": "* GenerateContentRequest.generation_config.temperature: temperature must be in the range [0.0, "
+        "{profile.max_temperature}].",
+    }
+    codes: ClassVar[Mapping[str, str]] = {}
 
     def __init__(self, doc: Doc, profile: Profile, headers: Mapping[str, str]) -> None:
         super().__init__(_camel_keys(doc), profile, headers)
@@ -144,7 +155,7 @@ class Rules(WireRules):
         """Merge neighbouring contents of one role."""
         turns: list[tuple[str, list[Doc]]] = []
         if not any(contents):
-            raise Refusal("* GenerateContentRequest.contents: contents is not specified")
+            raise self.refuse("missing field", "contents")
         for index, content in enumerate(contents):
             role = as_text(content.get("role")) or "user"
             if role not in ("user", "model", "function"):
@@ -207,31 +218,6 @@ class Rules(WireRules):
                 )
             if signature not in (DUMMY_SIGNATURE, sign_state(self.profile, name)):
                 raise Refusal("Thought signature is not valid.")
-
-    # -- refusals
-
-    def unknown_field(self, name: str) -> Refusal:
-        return Refusal(f'Invalid JSON payload received. Unknown name "{name}": Cannot find field.')
-
-    def wrong_type(self, name: str, expected: str, value: Any) -> Refusal:
-        return Refusal(f"Invalid value at '{name}': expected {expected}, got {json_type_name(value)}")
-
-    def missing_field(self, name: str) -> Refusal:
-        return Refusal(f"* GenerateContentRequest.{name}: {name} is not specified")
-
-    def bad_tool_name(self, index: int) -> Refusal:
-        return Refusal(
-            f"tools[0].function_declarations[{index}].name: [FIELD_INVALID] Invalid function name. Must start with a letter "
-            "or an underscore. Must be a-z, A-Z, 0-9, or contain underscores (_), dots (.), colons (:), or dashes (-), "
-            "with a maximum length of 64."
-        )
-
-    def duplicate_tool(self, name: str) -> Refusal:
-        return Refusal(f"Duplicate function declaration found: {name}")
-
-    def bad_temperature(self, value: float) -> Refusal:
-        limit = f"temperature must be in the range [0.0, {self.profile.max_temperature}]."
-        return Refusal(f"* GenerateContentRequest.generation_config.temperature: {limit}")
 
     @classmethod
     def error_body(cls, refusal: Refusal, profile: Profile) -> Doc:

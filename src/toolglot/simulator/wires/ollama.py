@@ -1,23 +1,16 @@
 """Ollama's /api/chat."""
 
 import re
-from typing import Any
+from collections.abc import Mapping
+from typing import ClassVar
 
-from toolglot.jsontext import json_type_name
 from toolglot.providers.profile import Profile
 from toolglot.request import ToolDefinition
-from toolglot.simulator.refusals import Refusal
-from toolglot.simulator.wires.base import WireRules, declare_fields
+from toolglot.simulator.wires.base import Refusal, WireRules, declare_fields
 from toolglot.wire.framing import encode_ndjson
 from toolglot.wire.json_values import Doc, as_dict, as_list, as_text, iter_dicts
 
 __all__ = ["Rules"]
-
-
-def _unmarshal_error(value: Any, field: str, type_name: str) -> Refusal:
-    """Return the error of Go's JSON decoder."""
-    got = json_type_name(value).split()[-1]
-    return Refusal(f"json: cannot unmarshal {got} into Go struct field {field} of type {type_name}")
 
 
 class Rules(WireRules):
@@ -35,6 +28,14 @@ class Rules(WireRules):
     )
     required = ("model",)
     refuses_unknown_fields = False
+    wordings: ClassVar[Mapping[str, str]] = {
+        **WireRules.wordings,
+        # the error of Go's JSON decoder
+        "wrong type": "json: cannot unmarshal {noun} into Go struct field ChatRequest.{name} of type {expected}",
+        "missing field": "{name} is required",
+        "missing field of model": "model is required",
+    }
+    codes: ClassVar[Mapping[str, str]] = {}
 
     def check_body(self) -> None:
         think, form = self.doc.get("think"), self.doc.get("format")
@@ -45,7 +46,7 @@ class Rules(WireRules):
         for tool in iter_dicts(self.doc.get("tools")):
             properties = as_dict(as_dict(tool.get("function")).get("parameters")).get("properties", {})
             if not isinstance(properties, dict):
-                raise _unmarshal_error(properties, ".tools.function.parameters.properties", "map")
+                raise self.refuse_type("tools.function.parameters.properties", "map", properties)
         for name in ("temperature", "top_p", "num_predict", "top_k", "seed"):
             value = as_dict(self.doc.get("options")).get(name)
             if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
@@ -58,23 +59,17 @@ class Rules(WireRules):
             if message.get("role") not in ("system", "user", "assistant", "tool"):
                 raise Refusal(f'invalid role "{message.get("role")}"')
             if not isinstance(content := message.get("content", ""), str):
-                raise _unmarshal_error(content, "ChatRequest.messages.content", "string")
+                raise self.refuse_type("messages.content", "string", content)
             for call in iter_dicts(message.get("tool_calls")):
                 if not isinstance(arguments := as_dict(call.get("function")).get("arguments", {}), dict):
-                    path = "ChatRequest.messages.tool_calls.function.arguments"
-                    raise _unmarshal_error(arguments, path, "api.ToolCallFunctionArguments")
+                    path = "messages.tool_calls.function.arguments"
+                    raise self.refuse_type(path, "api.ToolCallFunctionArguments", arguments)
             for image in as_list(message.get("images")):
                 if not re.fullmatch(r"[A-Za-z0-9+/]*={0,2}", as_text(image)) or not image:
                     raise Refusal("illegal base64 data at input byte 0")
 
     def check_schema(self, index: int, tool: ToolDefinition) -> None:
         """Ollama reads what it knows and drops the rest."""
-
-    def wrong_type(self, name: str, expected: str, value: Any) -> Refusal:
-        return _unmarshal_error(value, f"ChatRequest.{name}", expected)
-
-    def missing_field(self, name: str) -> Refusal:
-        return Refusal(f"{name} is required")
 
     @classmethod
     def error_body(cls, refusal: Refusal, profile: Profile) -> Doc:

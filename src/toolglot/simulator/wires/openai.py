@@ -1,9 +1,9 @@
 """What OpenAI's two wires share."""
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
-from toolglot.simulator.refusals import Refusal
-from toolglot.simulator.wires.base import WireRules
+from toolglot.simulator.wires.base import Refusal, WireRules
 from toolglot.wire.json_values import iter_dicts
 
 __all__ = ["ROLES", "OpenAIRules"]
@@ -14,6 +14,11 @@ _DEFAULTS = {"temperature": 1, "top_p": 1, "presence_penalty": 0, "frequency_pen
 
 class OpenAIRules(WireRules):
     """The rules of Chat Completions and Responses."""
+
+    wordings: ClassVar[Mapping[str, str]] = {
+        **WireRules.wordings,
+        "unsupported option": "Unsupported parameter: '{name}' is not supported with this model.",
+    }
 
     def check_dependent_fields(self) -> None:
         """Check fields that need another one."""
@@ -31,10 +36,13 @@ class OpenAIRules(WireRules):
         if effort is None or effort in supported:
             return
         if not supported:
-            text = f"Unsupported parameter: '{param}' is not supported with this model."
-            raise Refusal(text, code="unsupported_parameter")
+            raise self.refuse("unsupported option", param)
         values = ", ".join(map(repr, supported))
         raise Refusal(f"Unsupported value: '{param}' does not support '{effort}'. Supported values are: {values}.", param=param)
+
+    def check_role(self, role: str, roles: tuple[str, ...], path: str) -> None:
+        if role not in roles:
+            raise self.refuse("unknown value", param=f"{path}.role", value=role, supported=", ".join(map(repr, roles)))
 
     def check_json_word(self, fields: tuple[str, ...], param: str) -> None:
         """JSON mode wants the word in the prompt: without it models may emit white space for ever."""
@@ -42,8 +50,6 @@ class OpenAIRules(WireRules):
             text = f"'{fields[0]}' must contain the word 'json' in some form, to use '{param}' of type 'json_object'."
             raise Refusal(text)
 
-    def unsupported_option(self, name: str, value: Any) -> Refusal | None:
-        if value == _DEFAULTS.get(name):  # a default changes nothing
-            return None
-        text = f"Unsupported parameter: '{name}' is not supported with this model."
-        return Refusal(text, code="unsupported_parameter", param=name)
+    def check_option(self, name: str, value: Any) -> None:
+        if value != _DEFAULTS.get(name):  # a default changes nothing
+            super().check_option(name, value)

@@ -1,12 +1,11 @@
 """Chat Completions: OpenAI, Azure, and the vendors that imitate them."""
 
 import re
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from toolglot.jsontext import json_type_name
 from toolglot.providers.profile import Profile
-from toolglot.simulator.refusals import Refusal
-from toolglot.simulator.wires.base import VendorErrors, declare_fields, matches_call_id
+from toolglot.simulator.wires.base import Refusal, VendorErrors, declare_fields
 from toolglot.simulator.wires.openai import ROLES, OpenAIRules
 from toolglot.wire.json_values import Doc, as_dict, as_list, as_text, iter_dicts
 
@@ -54,6 +53,12 @@ class Rules(OpenAIRules):
         ("deepseek", "quota"): (402, "unknown_error", "invalid_request_error"),
         ("mistral", "too_long"): (400, "invalid_request_error", "3051"),
     }
+    wordings: ClassVar[Mapping[str, str]] = {
+        **OpenAIRules.wordings,
+        "unknown field at mistral": "Extra inputs are not permitted",
+        "unknown field at groq": "property '{name}' is unsupported",
+        "bad call id at mistral": "Tool call id was {id} but must be a-z, A-Z, 0-9, with a length of 9.",
+    }
 
     @property
     def is_openai(self) -> bool:
@@ -81,8 +86,7 @@ class Rules(OpenAIRules):
         doc, profile = self.doc, self.profile
         self.check_dependent_fields()
         if self.refuses_unknown_fields and doc.get("tools") == []:
-            text = "Invalid 'tools': empty array. Expected an array with minimum length 1."
-            raise Refusal(text, code="empty_array", param="tools")
+            raise self.refuse("empty array", "tools", param="tools")
         if self.is_openai and "max_tokens" in doc and "max_completion_tokens" in doc:
             raise Refusal("Setting 'max_tokens' and 'max_completion_tokens' at the same time is not supported.")
         if self.is_openai and profile.sampling == "none" and "max_tokens" in doc:
@@ -114,18 +118,14 @@ class Rules(OpenAIRules):
         previous = ""
         messages = as_list(self.doc.get("messages"))
         if not messages:
-            text = "Invalid 'messages': empty array. Expected an array with minimum length 1."
-            raise Refusal(text, code="empty_array", param="messages")
+            raise self.refuse("empty array", "messages", param="messages")
         for index, message in enumerate(messages):
             path = f"messages[{index}]"
             if not isinstance(message, dict):
-                got = json_type_name(message)
-                raise Refusal(f"Invalid type for '{path}': expected an object, but got {got} instead.", code="invalid_type")
+                raise self.refuse_type(path, "an object", message)
             doc = as_dict(message)
             role = as_text(doc.get("role"))
-            if role not in ROLES:
-                values = ", ".join(map(repr, ROLES))
-                raise Refusal(f"Invalid value: '{role}'. Supported values are: {values}.", param=f"{path}.role")
+            self.check_role(role, ROLES, path)
             if role == "tool":
                 self.check_tool_message(doc, path, pending)
             elif pending:
@@ -149,7 +149,7 @@ class Rules(OpenAIRules):
     def check_tool_message(self, doc: Doc, path: str, pending: list[str]) -> None:
         id = doc.get("tool_call_id")
         if not isinstance(id, str):
-            raise Refusal(f"Missing required parameter: '{path}.tool_call_id'.", code="missing_required_parameter")
+            raise self.refuse("missing field", f"{path}.tool_call_id")
         if id not in pending:
             text = "messages with role 'tool' must be a response to a preceeding message with 'tool_calls'."
             raise Refusal(f"Invalid parameter: {text}", param=f"{path}.role")
@@ -167,7 +167,7 @@ class Rules(OpenAIRules):
         if content is None and not (role == "assistant" and has_other):
             raise Refusal(f"Invalid value for 'content': expected a string, got null. ({path})", param=f"{path}.content")
         if not isinstance(content, str | list | None):
-            raise Refusal(f"Invalid type for '{path}.content': expected a string or an array.", code="invalid_type")
+            raise self.refuse_type(f"{path}.content", "a string or an array", content)
         if role == "system" and self.profile.system_role == "user":
             text = f"Unsupported value: '{path}.role' does not support 'system' with this model."
             raise Refusal(text, code="unsupported_value")
@@ -175,42 +175,22 @@ class Rules(OpenAIRules):
     def check_calls(self, doc: Doc, path: str) -> list[str]:
         ids: list[str] = []
         if doc.get("tool_calls") == []:
-            text = f"Invalid '{path}.tool_calls': empty array. Expected an array with minimum length 1."
-            raise Refusal(text, code="empty_array")
+            raise self.refuse("empty array", f"{path}.tool_calls")
         for index, call in enumerate(iter_dicts(doc.get("tool_calls"))):
             where = f"{path}.tool_calls[{index}]"
             id, function = as_text(call.get("id")), as_dict(call.get("function") or call.get("custom"))
             text = function.get("input" if "custom" in call else "arguments")
-            if not matches_call_id(self.profile, id):
-                raise self.bad_call_id(f"{where}.id", id)
+            self.check_call_id(id, f"{where}.id")
             if id in ids:
                 raise Refusal(f"Duplicate value for 'tool_call_id' of '{id}' in '{path}'.", param=where)
             if not isinstance(text, str) and not (self.profile.id == "mistral" and isinstance(text, dict)):
-                got = json_type_name(text)
-                raise Refusal(f"Invalid type for '{where}.function.arguments': expected a string, but got {got} instead.")
+                raise self.refuse_type(f"{where}.function.arguments", "a string", text)
             ids.append(id)
         if ids and self.requires_reasoning and not isinstance(doc.get("reasoning_content"), str):
             raise Refusal("The `reasoning_content` in the thinking mode must be passed back to the API.")
         return ids
 
-    # -- refusals
-
-    def unknown_field(self, name: str) -> Refusal:
-        if self.profile.id == "mistral":
-            return Refusal("Extra inputs are not permitted", unknown_field=name)
-        if self.profile.id == "groq":
-            return Refusal(f"property '{name}' is unsupported")
-        return super().unknown_field(name)
-
-    def bad_call_id(self, path: str, id: str) -> Refusal:
-        if self.profile.id == "mistral":
-            return Refusal(f"Tool call id was {id} but must be a-z, A-Z, 0-9, with a length of 9.")
-        return super().bad_call_id(path, id)
-
-    def bad_tool_name(self, index: int) -> Refusal:
-        refusal = super().bad_tool_name(index)
-        path = f"tools[{index}].function.name"
-        return Refusal(refusal.message.replace(str(refusal.param), path), code=refusal.code, param=path)
+    # -- error bodies
 
     @classmethod
     def error_fields(cls, refusal: Refusal, profile: Profile) -> tuple[int, str, str]:

@@ -1,11 +1,12 @@
 """OpenAI Responses."""
 
 import re
+from collections.abc import Mapping
+from typing import ClassVar
 
 from toolglot.providers.profile import Profile
 from toolglot.simulator.opaque_state import sign_state
-from toolglot.simulator.refusals import Refusal
-from toolglot.simulator.wires.base import declare_fields, matches_call_id
+from toolglot.simulator.wires.base import Refusal, declare_fields
 from toolglot.simulator.wires.openai import ROLES, OpenAIRules
 from toolglot.wire.framing import encode_sse
 from toolglot.wire.json_values import Doc, as_dict, as_text, iter_dicts
@@ -35,6 +36,13 @@ class Rules(OpenAIRules):
         string_or_object="tool_choice conversation",
     )
     required = ("model",)
+    wordings: ClassVar[Mapping[str, str]] = {
+        **OpenAIRules.wordings,
+        "unknown field": "Unknown parameter: '{name}'.",
+        "unknown field of messages": "Unsupported parameter: 'messages'. In the Responses API, this parameter has moved to "
+        "'input'.",
+    }
+    codes: ClassVar[Mapping[str, str]] = {**OpenAIRules.codes, "unknown field": "unknown_parameter"}
 
     def check_body(self) -> None:
         doc = self.doc
@@ -85,8 +93,7 @@ class Rules(OpenAIRules):
         if not id.startswith(prefix):
             raise Refusal(f"Invalid '{path}.id': '{id}'. Expected an ID that begins with '{prefix}'.", code="invalid_value")
         if len(id) > 64:
-            text = f"string too long. Expected a string with maximum length 64, but got {len(id)}."
-            raise Refusal(f"Invalid '{path}.id': {text}")
+            raise self.refuse("bad call id", f"{path}.id", limit=64, length=len(id))
         if id in seen:
             raise Refusal(f"Duplicate item found with id {id}. Remove duplicate items from your input and try again.")
         seen.add(id)
@@ -96,8 +103,7 @@ class Rules(OpenAIRules):
 
     def check_pair(self, item: Doc, type_name: str, path: str, calls: list[str], answered: set[str]) -> None:
         id = as_text(item.get("call_id"))
-        if not matches_call_id(self.profile, id):
-            raise self.bad_call_id(f"{path}.call_id", id)
+        self.check_call_id(id, f"{path}.call_id")
         if type_name in _OUTPUT_TYPES:
             if id not in calls:
                 raise Refusal(f"No tool call found for function call output with call_id {id}.", param="input")
@@ -105,7 +111,7 @@ class Rules(OpenAIRules):
             answered.add(id)
             return
         if type_name == "function_call" and not isinstance(item.get("arguments"), str):
-            raise Refusal(f"Invalid type for '{path}.arguments': expected a string.", code="invalid_type")
+            raise self.refuse_type(f"{path}.arguments", "a string", item.get("arguments"))
         calls.append(id)
 
     def check_native_output(self, item: Doc, type_name: str, path: str) -> None:
@@ -115,27 +121,24 @@ class Rules(OpenAIRules):
             missing = f"{path}.status"
         if type_name == "shell_call_output":
             if not isinstance(item.get("output"), list):
-                raise Refusal(f"Invalid type for '{path}.output': expected an array.", code="invalid_type")
+                raise self.refuse_type(f"{path}.output", "an array", item.get("output"))
             for index, part in enumerate(iter_dicts(item["output"])):
                 for field in ("stdout", "stderr", "outcome"):
                     if field not in part:
                         missing = missing or f"{path}.output[{index}].{field}"
         if missing:
-            raise Refusal(f"Missing required parameter: '{missing}'.", code="missing_required_parameter")
+            raise self.refuse("missing field", missing)
 
     def check_message(self, item: Doc, path: str) -> None:
         role = as_text(item.get("role"))
-        if role not in ROLES[:4]:
-            values = ", ".join(map(repr, ROLES[:4]))
-            raise Refusal(f"Invalid value: '{role}'. Supported values are: {values}.", param=f"{path}.role")
+        self.check_role(role, ROLES[:4], path)
         if role == "assistant":
             wrong, values = {"input_text", "input_image", "input_file", "text"}, "'output_text' and 'refusal'"
         else:
             wrong, values = {"output_text", "refusal", "text"}, "'input_text', 'input_image', and 'input_file'"
         for part in iter_dicts(item.get("content")):
             if part.get("type") in wrong:
-                text = f"Invalid value: '{part.get('type')}'. Supported values are: {values}."
-                raise Refusal(text, param=f"{path}.content")
+                raise self.refuse("unknown value", param=f"{path}.content", value=part["type"], supported=values)
 
     def check_reasoning(self, item: Doc, following: list[Doc]) -> None:
         id, cipher = as_text(item.get("id")), item.get("encrypted_content")
@@ -145,20 +148,13 @@ class Rules(OpenAIRules):
             text = f"Item '{id}' of type 'reasoning' was provided without its required following item."
             raise Refusal(text, param="input")
         if not isinstance(item.get("summary"), list):
-            raise Refusal("Missing required parameter: 'input.summary'.", code="missing_required_parameter")
+            raise self.refuse("missing field", "input.summary")
         if cipher is None and self.doc.get("store") is False:
             raise Refusal(f"Item with id '{id}' not found. Items are not persisted when `store` is set to false.")
         text = "".join(as_text(part.get("text")) for part in iter_dicts(item.get("summary")))
         if cipher is not None and cipher != sign_state(self.profile, text):
             message = f"The encrypted content for item {id} could not be verified."
             raise Refusal(message, code="invalid_encrypted_content")
-
-    # -- refusals
-
-    def unknown_field(self, name: str) -> Refusal:
-        if name == "messages":
-            return Refusal("Unsupported parameter: 'messages'. In the Responses API, this parameter has moved to 'input'.")
-        return Refusal(f"Unknown parameter: '{name}'.", code="unknown_parameter", param=name)
 
     @classmethod
     def error_frame(cls, refusal: Refusal, profile: Profile) -> bytes:
