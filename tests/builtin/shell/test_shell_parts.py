@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 from toolglot.builtin.files.workspace import Root
+from toolglot.builtin.shell.arguments import RunOptions
 from toolglot.builtin.shell.environment import safe_environment, validate_environment
 from toolglot.builtin.shell.output import KEEP_BYTES, OutputBuffer, OutputLimit, make_excerpt, to_plain_text
 from toolglot.builtin.shell.protected_paths import revert_changes, take_snapshots
+from toolglot.builtin.shell.sandbox import Confinement, SandboxLevel
 from toolglot.builtin.shell.seccomp import AF_INET, MACHINES, build_seccomp_filter
 from toolglot.builtin.shell.session import ShellSession
 from toolglot.errors import ToolError
@@ -211,8 +213,9 @@ class TestOutput:
         assert gap == 0
         assert output.read_from(output.total_bytes) == (b"", 0, b"")
 
-    def test_output_that_arrives_while_a_result_is_built_is_shown_next(self) -> None:
-        session = ShellSession("1", "true", spill_dir=None, spill_after=1000)
+    def test_output_that_arrives_while_a_result_is_built_is_shown_next(self, tmp_path: Path) -> None:
+        confinement = Confinement(level=SandboxLevel.NONE, roots=(), scratch=tmp_path)
+        session = ShellSession("1", "true", confinement=confinement, cwd=tmp_path, options=RunOptions())
         for chunk in (b"one", b"x" * 3 * KEEP_BYTES, b"two"):
             session.output.add(chunk)
             head, gap, tail = session.take_output(session.shown_bytes)

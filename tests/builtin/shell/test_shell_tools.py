@@ -111,12 +111,6 @@ class TestResults:
         data = kit.run(kit.shell(command="seq 100000", max_output=300, head_share=0.1))
         assert (len(data["head"]), len(data["tail"])) == (30, 270)
 
-    def test_streams_can_be_kept_apart(self, tmp_path: Path) -> None:
-        kit = make_kit(tmp_path, SandboxLevel.NONE, separate=True)
-        data = kit.run(kit.shell(command="echo out; echo err >&2"))
-        kit.close()
-        assert (data["stdout"], data["stderr"]) == ("out\n", "err\n")
-
     def test_a_flood_of_output_does_not_fill_memory(self, sandboxed: Kit) -> None:
         sandboxed.run(sandboxed.shell(command="true"))
         before = resident_memory()

@@ -11,13 +11,13 @@ from toolglot.builtin.shell.output import OutputLimit
 
 __all__ = [
     "DEFAULT_OUTPUT",
+    "DEFAULT_TIMEOUT",
     "MAX_OUTPUT",
     "MAX_TIMEOUT",
     "RunOptions",
     "check_commands",
     "check_output_limit",
     "check_seconds",
-    "check_timeouts",
     "describe_command",
     "encode_input",
     "preview_command",
@@ -32,18 +32,23 @@ _MAX_ARGUMENTS, _MAX_COMMANDS, _MAX_INPUT_BYTES = 1000, 50, 1_000_000
 class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How the commands of one call are run."""
 
-    cwd: str | None
-    timeouts: tuple[float | None, float | None]
-    """Of the whole command, and of its inactivity."""
-    output_limit: OutputLimit
-    variables: dict[str, str]
-    stdin: bytes | None
-    tty: bool
-    background: bool
-    yield_after: float | None
-    login: bool
-    escalate: bool
-    description: str
+    cwd: str | None = None
+    timeout: float | None = None
+    inactivity_timeout: float | None = None
+    output_limit: OutputLimit = OutputLimit(DEFAULT_OUTPUT)
+    variables: dict[str, str] = {}
+    stdin: bytes | None = None
+    tty: bool = False
+    background: bool = False
+    yield_after: float | None = None
+    login: bool = False
+    escalate: bool = False
+    description: str = ""
+
+    @property
+    def is_background(self) -> bool:
+        """Whether it may run on after the call: meanwhile the user may change files, too."""
+        return self.background or self.yield_after is not None
 
 
 def describe_command(arguments: dict[str, Any]) -> str:
@@ -57,7 +62,7 @@ def preview_command(arguments: dict[str, Any]) -> str:
     lines = [describe_command(arguments)]
     lines += [f"in: {arguments['cwd']}"] if arguments.get("cwd") else []
     lines += [f"with: {name}={value}" for name, value in cast(dict[str, Any], arguments.get("env") or {}).items()]
-    lines += ["OUTSIDE OF THE SANDBOX"] if arguments.get("escalate") else []
+    lines += ["OUTSIDE THE SANDBOX"] if arguments.get("escalate") else []
     lines += [f"input: {arguments['stdin']}"] if arguments.get("stdin") else []
     return "\n".join(lines)
 
@@ -95,16 +100,6 @@ def _check_words(parameter: str, words: list[str]) -> None:
         if size > _MAX_COMMAND_BYTES:
             problem = f"has {size} bytes; at most {_MAX_COMMAND_BYTES} are allowed: write it to a file and run that"
             raise invalid_argument(parameter, problem)
-
-
-def check_timeouts(
-    timeout: float | None, inactivity_timeout: float | None, *, is_foreground: bool
-) -> tuple[float | None, float | None]:
-    """Return the timeouts of a command and of its inactivity. Raises ToolError."""
-    check_seconds("inactivity_timeout", inactivity_timeout)
-    if check_seconds("timeout", timeout) is None and is_foreground:  # a command that writes may take longer
-        timeout = DEFAULT_TIMEOUT if inactivity_timeout is None else MAX_TIMEOUT
-    return timeout, inactivity_timeout
 
 
 def check_seconds(name: str, value: float | None) -> float | None:

@@ -29,8 +29,6 @@ class ShellResult(msgspec.Struct, frozen=True, kw_only=True):
     tail: str = ""
     omitted: int = 0
     truncated: bool = False
-    stdout: str = ""
-    stderr: str = ""
     total_bytes: int = 0
     total_lines: int = 0
     spill: str = ""

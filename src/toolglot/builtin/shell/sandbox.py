@@ -20,16 +20,18 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from toolglot.builtin.files.workspace import Root
 from toolglot.builtin.shell.environment import safe_environment
 from toolglot.builtin.shell.limits import PidsCgroup, ulimit_prelude
-from toolglot.builtin.shell.seccomp import AF_INET, AF_INET6, AF_NETLINK, AF_UNIX, build_seccomp_filter
+from toolglot.builtin.shell.seccomp import AF_INET, AF_INET6, AF_NETLINK, build_seccomp_filter
 from toolglot.errors import ToolError
 
 __all__ = [
     "Confinement",
     "Launch",
+    "Program",
     "SandboxLevel",
     "build_program_argv",
     "build_shell_argv",
@@ -37,6 +39,7 @@ __all__ = [
     "find_shell",
     "landlock_version",
     "open_pidfd",
+    "open_pipe",
     "prepare_launch",
 ]
 
@@ -80,12 +83,11 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
     scratch: Path
     """A private directory: the command's /tmp, or at least its TMPDIR."""
     protected_paths: tuple[Path, ...] = ()
-    """Inside of roots, but read-only."""
+    """Inside roots, but read-only."""
     hidden_paths: tuple[Path, ...] = ()
-    readable_paths: tuple[Path, ...] = ()
-    """Inside of hidden paths, but readable."""
+    spill_dir: Path | None = None
+    """Where long output is: inside hidden paths, but readable."""
     network: bool = False
-    unix_sockets: bool = False
     max_processes: int = 512
 
     def mount_options(self) -> list[str]:
@@ -109,16 +111,14 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
             is_private = any(path.startswith(f"{directory}/") for directory in ("/tmp", *_PRIVATE_DIRECTORIES))
             if is_in_root or not is_private:  # otherwise the path does not exist in the sandbox
                 options += ["--tmpfs", path] if os.path.isdir(path) else ["--ro-bind", "/dev/null", path]
-        for path in self.readable_paths:
-            options += ["--ro-bind", str(path), str(path)]
-        return options
+        return [*options, "--ro-bind", str(self.spill_dir), str(self.spill_dir)] if self.spill_dir else options
 
     def landlock_limits(self) -> dict[str, Any]:
         return {
             "machine": platform.machine(),
             "filter": self.build_filter(private_network=False),
             "hidden": ["/dev", *self.find_secrets()],  # devices are allowed one by one
-            "read": [*map(str, self.readable_paths), *(str(root.path) for root in self.roots if not root.writable)],
+            "read": [*map(str, filter(None, [self.spill_dir])), *(str(root.path) for root in self.roots if not root.writable)],
             "write": [str(self.scratch), *(str(root.path) for root in self.roots if root.writable)],
             "network": self.network,
         }
@@ -126,13 +126,12 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
     def build_filter(self, *, private_network: bool) -> bytes:
         # In a network namespace of its own a command can open sockets, but reach nobody.
         families = [AF_INET, AF_INET6, AF_NETLINK] if private_network or self.network else []
-        families += [AF_UNIX] if self.unix_sockets else []
         # Landlock checks truncate(2) since version 3; before, it would change files that may only be read.
         may_truncate = private_network or landlock_version() >= 3
         return build_seccomp_filter(platform.machine(), families, may_truncate=may_truncate)
 
     def find_secrets(self) -> list[str]:
-        """Return the real paths of existing secrets, without those inside of another one."""
+        """Return the real paths of existing secrets, without those inside another one."""
         home = os.path.expanduser("~")
         paths = [*(os.path.join(home, name) for name in HOME_SECRETS), *SYSTEM_SECRETS, *map(str, self.hidden_paths)]
         real_paths = sorted({os.path.realpath(path) for path in paths if os.path.lexists(path)})
@@ -141,7 +140,7 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
         for path in real_paths:
             if any(path.startswith(f"{other}/") for other in secrets):
                 continue
-            if any(f"{root}/".startswith(f"{path}/") for root in roots):  # a workspace inside of it has to stay visible
+            if any(f"{root}/".startswith(f"{path}/") for root in roots):  # a workspace inside it has to stay visible
                 continue
             with suppress(OSError):
                 mode = os.stat(path).st_mode
@@ -150,12 +149,21 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
         return secrets
 
 
-class Launch(msgspec.Struct, frozen=True, kw_only=True):
-    """A program to start, and our ends of its pipes. `env`: for the program that makes the sandbox, never a model's."""
+class Program(msgspec.Struct, frozen=True, kw_only=True):
+    """A program to run in the sandbox."""
 
     argv: list[str]
-    env: dict[str, str]
-    cwd: str
+    cwd: Path
+    variables: dict[str, str] = {}
+    pass_fds: tuple[int, ...] = ()
+    """Descriptors that it inherits besides its streams."""
+    tty: bool = False
+
+
+class Launch(msgspec.Struct, frozen=True, kw_only=True):
+    """How to start a program in its sandbox, and our ends of its pipes."""
+
+    argv: list[str]
     pass_fds: tuple[int, ...]
     control_fd: int = -1
     """Closing it ends everything. -1: killing the program does."""
@@ -165,17 +173,10 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     """Delivers the first process of the command's PID namespace: when that is gone, so is everything in it."""
     cgroup: PidsCgroup | None = None
 
-    def close_fds(self) -> None:
-        for fd in (self.control_fd, self.failure_fd, self.info_fd):
-            if fd >= 0:
-                with suppress(OSError):
-                    os.close(fd)
-
     def read_failure(self) -> ToolError | None:
         """Return the reason why the supervisor could not run the command, if it could not."""
         if self.failure_fd < 0:
             return None
-        os.set_blocking(self.failure_fd, False)
         try:
             message = os.read(self.failure_fd, 4096).decode(errors="replace")
         except BlockingIOError:
@@ -189,7 +190,6 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
         """Wait until the whole PID namespace has gone: bwrap ends with the command, some milliseconds before the others."""
         if self.info_fd < 0:
             return
-        os.set_blocking(self.info_fd, False)
         with suppress(OSError):
             match = re.search(rb'"child-pid"\s*:\s*(\d+)', os.read(self.info_fd, 4096))
             pidfd = open_pidfd(int(match[1])) if match else -1
@@ -200,109 +200,65 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
                 os.close(pidfd)
 
 
-def prepare_launch(
-    confinement: Confinement,
-    argv: Sequence[str],
-    *,
-    cwd: str,
-    variables: dict[str, str],
-    pass_fds: Iterable[int] = (),
-    tty: bool = False,
-) -> tuple[Launch, ExitStack]:
-    """Return what to start, and what to close once it is started. `pass_fds`: descriptors for the command itself."""
-    stack = ExitStack()
-    prepare = _prepare_bubblewrap if confinement.level is SandboxLevel.BUBBLEWRAP else _prepare_supervisor
-    try:
-        return prepare(confinement, argv, cwd, variables, tuple(pass_fds), tty, stack), stack
-    except BaseException:
-        stack.close()
-        raise
+def prepare_launch(confinement: Confinement, program: Program, ours: ExitStack, theirs: ExitStack) -> Launch:
+    """Return what to start. `theirs` has what to close once it runs, `ours` what to close at its end."""
+    is_bubblewrap = confinement.level is SandboxLevel.BUBBLEWRAP
+    launch = (_prepare_bubblewrap if is_bubblewrap else _prepare_supervisor)(confinement, program, ours, theirs)
+    # A command outside the sandbox has all rights of the user: it is not limited, either.
+    is_limited = confinement.level is not SandboxLevel.NONE
+    cgroup = PidsCgroup.create(confinement.max_processes) if is_limited else None
+    if cgroup is None:
+        return launch
+    return replace(launch, argv=[*cgroup.exec_prefix, *launch.argv], cgroup=cgroup)
 
 
 # ---- bubblewrap
 
 
-def _prepare_bubblewrap(
-    confinement: Confinement,
-    argv: Sequence[str],
-    cwd: str,
-    variables: dict[str, str],
-    pass_fds: tuple[int, ...],
-    tty: bool,
-    stack: ExitStack,
-) -> Launch:
-    program = find_bubblewrap(confinement.roots)
-    if not program:
+def _prepare_bubblewrap(confinement: Confinement, program: Program, ours: ExitStack, theirs: ExitStack) -> Launch:
+    bubblewrap = find_bubblewrap(confinement.roots)
+    if not bubblewrap:
         raise ToolError("bubblewrap (bwrap) has gone: the command was not run", code="sandbox_unavailable")
-    filter_fd = _open_memory_file(stack, confinement.build_filter(private_network=True))
-    info_fd, info_write = os.pipe()
-    stack.callback(os.close, info_write)
+    filter_fd = _open_memory_file(theirs, confinement.build_filter(private_network=True))
+    info_fd, info_write = open_pipe(ours, theirs)
     # --die-with-parent ends the sandbox with the thread that started it: see ShellSession.
     options = ["--info-fd", str(info_write), "--unshare-all", "--new-session", "--die-with-parent", "--cap-drop", "ALL"]
     options += ["--share-net"] if confinement.network else []
     options += confinement.mount_options()
     # Not through the environment of bwrap itself: LD_PRELOAD would act on the program that makes the sandbox.
-    for name, value in {**_temp_variables("/tmp"), **variables}.items():
+    for name, value in {**_temp_variables("/tmp"), **program.variables}.items():
         options += ["--setenv", name, value]
-    options += ["--chdir", cwd, "--seccomp", str(filter_fd), "--"]
-    if tty:  # --new-session takes the terminal away: the command gets it back as its own
+    options += ["--chdir", str(program.cwd), "--seccomp", str(filter_fd), "--"]
+    if program.tty:  # --new-session takes the terminal away: the command gets it back as its own
         options += [_find_program("setsid"), "-c", "-w"]
-    cgroup = PidsCgroup.create(confinement.max_processes)
-    return Launch(
-        argv=[*(cgroup.exec_prefix if cgroup else ()), program, *options, *argv],
-        env=safe_environment(),
-        cwd="/",
-        pass_fds=(filter_fd, info_write, *pass_fds),
-        info_fd=info_fd,
-        cgroup=cgroup,
-    )
+    pass_fds = (filter_fd, info_write, *program.pass_fds)
+    return Launch(argv=[bubblewrap, *options, *program.argv], pass_fds=pass_fds, info_fd=info_fd)
 
 
 # ---- the supervisor: Landlock, or no sandbox
 
 
-def _prepare_supervisor(
-    confinement: Confinement,
-    argv: Sequence[str],
-    cwd: str,
-    variables: dict[str, str],
-    pass_fds: tuple[int, ...],
-    tty: bool,
-    stack: ExitStack,
-) -> Launch:
+def _prepare_supervisor(confinement: Confinement, program: Program, ours: ExitStack, theirs: ExitStack) -> Launch:
     import marshal  # built into Python: the supervisor loads it faster than json
 
-    control_read, control_fd = os.pipe()
-    failure_fd, failure_write = os.pipe()
-    stack.callback(os.close, control_read)
-    stack.callback(os.close, failure_write)
-    is_confined = confinement.level is not SandboxLevel.NONE
+    control_fd, control_read = open_pipe(ours, theirs, writing=True)
+    failure_fd, failure_write = open_pipe(ours, theirs)
     plan: dict[str, Any] = {
-        "argv": list(argv),
-        "env": {**safe_environment(), **_temp_variables(str(confinement.scratch)), **variables},
-        "cwd": cwd,
+        "argv": program.argv,
+        "env": {**safe_environment(), **_temp_variables(str(confinement.scratch)), **program.variables},
+        "cwd": str(program.cwd),
         "control": control_read,
         "failed": failure_write,
-        "keep": list(pass_fds),
-        "tty": tty,
-        "limits": confinement.landlock_limits() if is_confined else None,
+        "keep": list(program.pass_fds),
+        "tty": program.tty,
+        "limits": None if confinement.level is SandboxLevel.NONE else confinement.landlock_limits(),
     }
-    try:
-        plan_fd = _open_memory_file(stack, marshal.dumps(plan, 2))
-    except BaseException:
-        os.close(control_fd)  # our ends belong to the launch, which does not exist yet
-        os.close(failure_fd)
-        raise
-    # A command outside of the sandbox has all rights of the user: it is not limited, either.
-    cgroup = PidsCgroup.create(confinement.max_processes) if is_confined else None
+    plan_fd = _open_memory_file(theirs, marshal.dumps(plan, 2))
     return Launch(
-        argv=[*(cgroup.exec_prefix if cgroup else ()), _find_python(), "-I", "-S", SUPERVISOR, str(plan_fd)],
-        env=safe_environment(),
-        cwd="/",
-        pass_fds=(plan_fd, control_read, failure_write, *pass_fds),
+        argv=[_find_python(), "-I", "-S", SUPERVISOR, str(plan_fd)],
+        pass_fds=(plan_fd, control_read, failure_write, *program.pass_fds),
         control_fd=control_fd,
         failure_fd=failure_fd,
-        cgroup=cgroup,
     )
 
 
@@ -313,18 +269,23 @@ def _temp_variables(scratch: str) -> dict[str, str]:
     return {"TMPDIR": scratch, "XDG_CACHE_HOME": f"{scratch}/.cache"}
 
 
+def open_pipe(ours: ExitStack, theirs: ExitStack, *, writing: bool = False) -> tuple[int, int]:
+    """Return our end of a new pipe, which never blocks, and the command's. `writing`: we write to it."""
+    read_fd, write_fd = os.pipe()
+    our_fd, their_fd = (write_fd, read_fd) if writing else (read_fd, write_fd)
+    ours.callback(os.close, our_fd)
+    theirs.callback(os.close, their_fd)
+    os.set_blocking(our_fd, False)
+    return our_fd, their_fd
+
+
 def _open_memory_file(stack: ExitStack, data: bytes) -> int:
     """Return a descriptor from which these bytes can be read, until the stack is closed."""
-    if hasattr(os, "memfd_create"):  # a crash leaves no file behind
-        fd = os.memfd_create("toolglot")
-        stack.callback(os.close, fd)
-    else:
-        fd, path = tempfile.mkstemp(prefix="toolglot-")
-        stack.callback(os.close, fd)
-        os.unlink(path)
-    os.write(fd, data)
-    os.lseek(fd, 0, os.SEEK_SET)
-    return fd
+    # It has no name: a crash leaves nothing behind.
+    file = stack.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
+    file.write(data)
+    file.seek(0)
+    return file.fileno()
 
 
 # ---- programs
@@ -339,7 +300,7 @@ def open_pidfd(pid: int) -> int:
 
 
 def find_bubblewrap(roots: Iterable[Root] = ()) -> str:
-    """Return the path of bwrap outside of the roots, which a model can write to; "" if there is none."""
+    """Return the path of bwrap outside the roots, which a model can write to; "" if there is none."""
     for directory in (*os.environ.get("PATH", "").split(os.pathsep), "/usr/bin", "/usr/local/bin", "/bin"):
         program = shutil.which("bwrap", path=directory) if directory.startswith("/") else None
         if program and not any(Path(os.path.realpath(program)).is_relative_to(root.path) for root in roots):

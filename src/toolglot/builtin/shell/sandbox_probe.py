@@ -7,15 +7,18 @@ import subprocess
 import sys
 import tempfile
 import threading
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from toolglot.builtin.files.workspace import Root
+from toolglot.builtin.shell.environment import safe_environment
 from toolglot.builtin.shell.limits import describe_process_limit
 from toolglot.builtin.shell.sandbox import (
     Confinement,
+    Program,
     SandboxLevel,
     find_bubblewrap,
     find_shell,
@@ -88,23 +91,20 @@ def _run_canary(level: SandboxLevel) -> str:
         listener.listen(1)
         confinement = Confinement(level=level, roots=(Root(work),), scratch=scratch)
         argv = [find_shell(), "-c", _CANARY_SCRIPT, "bash", str(work), str(outside), str(listener.getsockname()[1])]
-        launch, stack = prepare_launch(confinement, argv, cwd=str(work), variables={})
-        try:
+        with ExitStack() as stack:
+            launch = prepare_launch(confinement, Program(argv=argv, cwd=work), stack, stack)
+            if launch.cgroup is not None:
+                stack.callback(launch.cgroup.remove)
             process = subprocess.run(
                 launch.argv,
-                env=launch.env,
-                cwd=launch.cwd,
+                env=safe_environment(),
+                cwd="/",
                 pass_fds=launch.pass_fds,
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 timeout=_CANARY_TIMEOUT,
                 check=False,
             )
-        finally:
-            stack.close()
-            launch.close_fds()
-            if launch.cgroup is not None:
-                launch.cgroup.remove()
         words = process.stdout.decode(errors="replace").split()
         if "done" not in words:
             error = process.stderr.decode(errors="replace").strip().partition("\n")[0]

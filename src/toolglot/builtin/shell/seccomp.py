@@ -10,9 +10,9 @@ import struct
 from collections.abc import Iterable
 from typing import Final
 
-__all__ = ["AF_INET", "AF_INET6", "AF_NETLINK", "AF_UNIX", "MACHINES", "build_seccomp_filter"]
+__all__ = ["AF_INET", "AF_INET6", "AF_NETLINK", "MACHINES", "build_seccomp_filter"]
 
-AF_UNIX, AF_INET, AF_INET6, AF_NETLINK = 1, 2, 10, 16
+AF_INET, AF_INET6, AF_NETLINK = 2, 10, 16
 _STREAM, _SEQPACKET = 1, 5  # a datagram socket of a pair could be sent to any address afterwards
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C  # they type into a terminal as if its user did
 _CLONE_NAMESPACES = 0x7E020000  # all CLONE_NEW* flags but CLONE_NEWTIME: a new user namespace would give capabilities back

@@ -15,12 +15,24 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Literal
 
+from toolglot.builtin.shell.arguments import RunOptions
+from toolglot.builtin.shell.environment import safe_environment
 from toolglot.builtin.shell.output import OutputBuffer
-from toolglot.builtin.shell.sandbox import Launch, open_pidfd
+from toolglot.builtin.shell.protected_paths import ProtectedSnapshot
+from toolglot.builtin.shell.sandbox import (
+    Confinement,
+    Launch,
+    Program,
+    build_program_argv,
+    build_shell_argv,
+    open_pidfd,
+    open_pipe,
+    prepare_launch,
+)
 from toolglot.errors import ToolError
 
 __all__ = ["EndReason", "ShellSession", "signal_from_exit_code"]
@@ -35,10 +47,7 @@ _POLL_SECONDS = 0.05  # where the kernel has no pidfd
 _KILL_SECONDS, _GRACE_SECONDS = 5.0, 0.5  # for the supervisor to kill a tree; for bwrap to notice that its child is gone
 _MAX_CWD_BYTES = 65_536
 
-Prepare = Callable[[int], tuple[Launch, Callable[[], None]]]
-"""Makes the launch, given the descriptor to which the command writes its last directory; and what to call once it runs."""
 _Process = subprocess.Popen[bytes]
-_Readers = dict[int, list[OutputBuffer]]
 _live_sessions: "weakref.WeakSet[ShellSession]" = weakref.WeakSet()
 
 
@@ -58,22 +67,18 @@ class ShellSession:
         handle: str,
         command: str,
         *,
-        spill_dir: Path | None,
-        spill_after: int,
-        separate_streams: bool = False,
-        tty: bool = False,
-        keep_stdin: bool = False,
-        stdin: bytes | None = None,
-        timeout: float | None = None,
-        inactivity_timeout: float | None = None,
+        confinement: Confinement,
+        cwd: Path,
+        options: RunOptions,
+        argv: list[str] | None = None,
+        snapshots: tuple[ProtectedSnapshot, ...] = (),
     ) -> None:
-        self.handle, self.command, self.tty = handle, command, tty
-        self.output = OutputBuffer(spill_dir, spill_after)
-        self.stdout, self.stderr = (OutputBuffer(None), OutputBuffer(None)) if separate_streams else (None, None)
-        self._timeout, self._inactivity_timeout = timeout, inactivity_timeout
-        self._accepts_input = keep_stdin or tty
-        self._has_stdin = self._accepts_input or stdin is not None
-        self._pending_input = bytearray(stdin or b"")
+        self.handle, self.command, self._argv = handle, command, argv
+        self.confinement, self.start_cwd, self.options, self.snapshots = confinement, cwd, options, snapshots
+        self.output = OutputBuffer(confinement.spill_dir, options.output_limit.max_chars)
+        # A foreground command that waits for input would hang.
+        self._accepts_input = options.background or options.tty
+        self._pending_input = bytearray(options.stdin or b"")
         self._lock = threading.Lock()
         self._callbacks: list[Callable[[], None]] = []
         self._wakeup_read = self._wakeup_write = -1  # a pipe that wakes the thread, while the command runs
@@ -81,12 +86,15 @@ class ShellSession:
         self._start_event = threading.Event()  # set once the process runs, or could not be started
         self._is_finished = False
         self._kill_reason: EndReason = ""
-        self._stdin_fd = self._cwd_fd = -1
+        self._ours = ExitStack()
+        """Closes our ends of the command's pipes."""
+        self._launch: Launch | None = None
+        self._output_fd = self._stdin_fd = self._cwd_fd = -1
         self.failure: BaseException | None = None
         """Why the command never ran."""
         self.pid = 0
         self.started_at = self.last_output_at = time.monotonic()
-        self.duration = 0.0
+        self._ended_at = 0.0
         self.exit_code: int | None = None
         self.end_reason: EndReason = ""
         self.cwd = ""
@@ -100,7 +108,12 @@ class ShellSession:
     def is_running(self) -> bool:
         return not self._is_finished
 
-    def start(self, prepare: Prepare) -> None:
+    @property
+    def seconds(self) -> float:
+        """How long it has been running, or ran."""
+        return (self._ended_at if self._is_finished else time.monotonic()) - self.started_at
+
+    def start(self) -> None:
         """Start the command. Raises ToolError."""
         with self._lock:
             self._wakeup_read, self._wakeup_write = os.pipe()
@@ -110,7 +123,7 @@ class ShellSession:
             self._wake_thread()
         # A daemon, as a program that ends must not wait for its commands: _kill_all_sessions ends them.
         name = f"toolglot-shell-{self.handle}"
-        self._thread = threading.Thread(target=self._run, args=(prepare,), name=name, daemon=True)
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         _live_sessions.add(self)
         self._thread.start()
         self._start_event.wait()
@@ -165,180 +178,158 @@ class ShellSession:
 
     # ---- the session's thread
 
-    def _run(self, prepare: Prepare) -> None:
+    def _run(self) -> None:
         process: _Process | None = None
-        launch: Launch | None = None
-        readers: _Readers = {}
         try:
             try:
-                process, launch, readers = self._spawn(prepare)
+                process = self._spawn()
             except OSError as e:
                 message = f"the command could not be started: {e.strerror}"
                 raise ToolError(message, code="sandbox_unavailable") from None
             finally:
                 self.started_at = self.last_output_at = time.monotonic()
             self._start_event.set()
-            self._pump(process, launch, readers)
+            self._pump(process)
         except BaseException as e:
             self.failure = e
             if process is not None:
                 process.kill()
         finally:
-            self._finish(process, launch, readers)
+            self._finish(process)
 
-    def _spawn(self, prepare: Prepare) -> tuple[_Process, Launch, _Readers]:
-        """Start the process; close its ends of the pipes, and on failure ours, too."""
-        ours: list[int] = []
-        theirs: list[int] = []
-        on_started: Callable[[], None] | None = None
-        launch: Launch | None = None
-        try:
-            self._cwd_fd, cwd_write = os.pipe()
-            ours.append(self._cwd_fd)
-            theirs.append(cwd_write)
-            os.set_blocking(self._cwd_fd, False)  # a process that keeps it open must not block us at the end
+    def _spawn(self) -> _Process:
+        """Start the process, and close its ends of the pipes."""
+        options, max_processes = self.options, self.confinement.max_processes
+        with ExitStack() as theirs:
+            self._cwd_fd, cwd_write = open_pipe(self._ours, theirs)
+            stdin, output = self._open_streams(theirs)
+            if self._argv is None:
+                argv = build_shell_argv(self.command, login=options.login, cwd_fd=cwd_write, max_processes=max_processes)
+            else:
+                argv = build_program_argv(self._argv, max_processes)
+            program = Program(
+                argv=argv, cwd=self.start_cwd, variables=options.variables, pass_fds=(cwd_write,), tty=options.tty
+            )
             # The sandbox is prepared in this thread: bubblewrap dies with the thread that started it.
-            (stdin, stdout, stderr), readers = self._open_streams(ours, theirs)
-            launch, on_started = prepare(cwd_write)
+            self._launch = prepare_launch(self.confinement, program, self._ours, theirs)
             process = subprocess.Popen(
-                launch.argv,
-                env=launch.env,
-                cwd=launch.cwd,
-                pass_fds=launch.pass_fds,
+                self._launch.argv,
+                env=safe_environment(),  # for the program that makes the sandbox; a model's variables are in its arguments
+                cwd="/",
+                pass_fds=self._launch.pass_fds,
                 stdin=stdin,
-                stdout=stdout,
-                stderr=stderr,
+                stdout=output,
+                stderr=output,
                 start_new_session=True,  # Ctrl-C in our terminal is not for the command
             )
-            self.pid = process.pid
-            return process, launch, readers
-        except BaseException:
-            self._stdin_fd = self._cwd_fd = -1
-            for fd in ours:
-                os.close(fd)
-            if launch is not None:
-                launch.close_fds()
-                if launch.cgroup is not None:
-                    launch.cgroup.remove()
-            raise
-        finally:
-            if on_started is not None:
-                on_started()
-            for fd in theirs:
-                os.close(fd)
+        self.pid = process.pid
+        return process
 
-    def _open_streams(self, ours: list[int], theirs: list[int]) -> tuple[tuple[int, int, int], _Readers]:
-        """Return the command's three streams, and the descriptors that we read with the buffers that they fill."""
-        if self.tty:
-            import fcntl  # only where there are terminals
+    def _open_streams(self, theirs: ExitStack) -> tuple[int, int]:
+        """Return the command's standard input, and its output and error stream."""
+        if self.options.tty:
+            import fcntl  # only on systems with terminals
             import struct
             import termios
 
-            master, slave = os.openpty()
-            fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))  # rows, columns
-            self._stdin_fd = os.dup(master)
-            ours += [master, self._stdin_fd]
-            theirs.append(slave)
-            return (slave, slave, slave), {master: [self.output]}
-        if self._has_stdin:
+            self._output_fd, terminal = os.openpty()
+            self._ours.callback(os.close, self._output_fd)
+            theirs.callback(os.close, terminal)
+            fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))  # rows, columns
+            os.set_blocking(self._output_fd, False)
+            self._stdin_fd = os.dup(self._output_fd)
+            self._ours.callback(self._close_stdin)
+            return terminal, terminal
+        if self._accepts_input or self.options.stdin is not None:
             stdin, self._stdin_fd = os.pipe()
-            ours.append(self._stdin_fd)
+            self._ours.callback(self._close_stdin)
+            os.set_blocking(self._stdin_fd, False)
         else:
             stdin = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-        theirs.append(stdin)
-        stdout, stdout_write = os.pipe()
-        ours.append(stdout)
-        theirs.append(stdout_write)
-        if self.stdout is None or self.stderr is None:
-            return (stdin, stdout_write, stdout_write), {stdout: [self.output]}
-        stderr, stderr_write = os.pipe()
-        ours.append(stderr)
-        theirs.append(stderr_write)
-        readers = {stdout: [self.output, self.stdout], stderr: [self.output, self.stderr]}
-        return (stdin, stdout_write, stderr_write), readers
+        theirs.callback(os.close, stdin)
+        self._output_fd, output = open_pipe(self._ours, theirs)
+        return stdin, output
 
-    def _pump(self, process: _Process, launch: Launch, readers: _Readers) -> None:
+    def _close_stdin(self) -> None:
+        if self._stdin_fd >= 0:
+            os.close(self._stdin_fd)
+            self._stdin_fd = -1
+
+    def _pump(self, process: _Process) -> None:
         """Read output, write input and keep the timeouts until the process has ended."""
         with selectors.DefaultSelector() as selector:
-            for fd in readers:
-                os.set_blocking(fd, False)
-                selector.register(fd, selectors.EVENT_READ)
+            selector.register(self._output_fd, selectors.EVENT_READ)
             selector.register(self._wakeup_read, selectors.EVENT_READ)
             pidfd = open_pidfd(process.pid)
             if pidfd >= 0:
                 selector.register(pidfd, selectors.EVENT_READ)
-            if self._stdin_fd >= 0:
-                os.set_blocking(self._stdin_fd, False)
-            is_writing = False
             try:
                 while process.poll() is None:
-                    is_writing = self._update_writing(selector, is_writing)
-                    for key, _ in selector.select(self._select_timeout(must_poll=pidfd < 0)):
+                    reason, pause = self._check_limits()
+                    if reason:
+                        self.end_reason = reason
+                        assert self._launch is not None
+                        _kill_tree(process, self._launch)
+                        continue
+                    self._watch_stdin(selector)
+                    if pidfd < 0:
+                        pause = min(_POLL_SECONDS, _POLL_SECONDS if pause is None else pause)
+                    for key, _ in selector.select(pause):
                         if key.fd == self._wakeup_read:
                             os.read(self._wakeup_read, 512)
                         elif key.fd == self._stdin_fd:
                             self._write_input()
-                        elif key.fd in readers and not self._read_output(key.fd, readers[key.fd]):
-                            selector.unregister(key.fd)
-                    if reason := self._find_end_reason():
-                        self.end_reason = reason
-                        _kill_tree(process, launch)
-                for fd, buffers in readers.items():
-                    self._drain_output(fd, buffers)
+                        elif key.fd == self._output_fd and not self._read_output():
+                            selector.unregister(self._output_fd)
+                # Everybody has gone: what is left is at most what a pipe or a terminal buffers.
+                for _ in range(64):
+                    if not self._read_output():
+                        break
             finally:
                 if pidfd >= 0:
                     os.close(pidfd)
 
-    def _select_timeout(self, *, must_poll: bool) -> float | None:
-        now = time.monotonic()
-        deadlines = [self.started_at + self._timeout] if self._timeout is not None else []
-        deadlines += [self.last_output_at + self._inactivity_timeout] if self._inactivity_timeout is not None else []
-        deadlines += [now + _POLL_SECONDS] if must_poll else []
-        return max(0.0, min(deadlines) - now) if deadlines else None
+    def _check_limits(self) -> tuple[EndReason, float | None]:
+        """Return why the command has to end now; if it does not, the seconds until a timeout."""
+        if self._kill_reason or self.output.total_bytes > MAX_OUTPUT_BYTES:
+            return self._kill_reason or "output", None
+        deadlines: list[tuple[float, EndReason]] = []
+        if self.options.timeout is not None:
+            deadlines.append((self.started_at + self.options.timeout, "timeout"))
+        if self.options.inactivity_timeout is not None:
+            deadlines.append((self.last_output_at + self.options.inactivity_timeout, "inactivity"))
+        if not deadlines:
+            return "", None
+        deadline, reason = min(deadlines)
+        seconds = deadline - time.monotonic()
+        return ("", seconds) if seconds > 0 else (reason, None)
 
-    def _find_end_reason(self) -> EndReason:
-        if self._kill_reason:
-            return self._kill_reason
-        now = time.monotonic()
-        if self._timeout is not None and now >= self.started_at + self._timeout:
-            return "timeout"
-        if self._inactivity_timeout is not None and now >= self.last_output_at + self._inactivity_timeout:
-            return "inactivity"
-        return "output" if self.output.total_bytes > MAX_OUTPUT_BYTES else ""
-
-    def _read_output(self, fd: int, buffers: list[OutputBuffer]) -> bool:
+    def _read_output(self) -> bool:
         """Read one chunk; return False at the end of the stream."""
         try:
-            data = os.read(fd, _CHUNK_SIZE)
+            data = os.read(self._output_fd, _CHUNK_SIZE)
         except BlockingIOError:
             return True
         except OSError as e:
             if e.errno != errno.EIO:  # Linux: the end of a terminal that nobody has open any more
                 raise
             data = b""
-        for buffer in buffers if data else ():
-            buffer.add(data)
+        if data:
+            self.output.add(data)
         self.last_output_at = time.monotonic()
         return bool(data)
 
-    def _drain_output(self, fd: int, buffers: list[OutputBuffer]) -> None:
-        # Everybody has gone: what is left is at most what a pipe or a terminal buffers.
-        for _ in range(64):
-            before = buffers[0].total_bytes
-            if not self._read_output(fd, buffers) or buffers[0].total_bytes == before:
-                return
-
-    def _update_writing(self, selector: selectors.BaseSelector, is_writing: bool) -> bool:
+    def _watch_stdin(self, selector: selectors.BaseSelector) -> None:
         """Wait for a writable stdin only while there is input; close it after input that was given at the start."""
-        wants_writing = self._stdin_fd >= 0 and bool(self._pending_input)
-        if self._stdin_fd >= 0 and not self._pending_input and not self._accepts_input:
-            os.close(self._stdin_fd)
-            self._stdin_fd = -1
-        if wants_writing and not is_writing:
+        if self._stdin_fd < 0:
+            return
+        is_watched = self._stdin_fd in selector.get_map()
+        if self._pending_input and not is_watched:
             selector.register(self._stdin_fd, selectors.EVENT_WRITE)
-        elif is_writing and not wants_writing and self._stdin_fd >= 0:
+        if not self._pending_input and is_watched:
             selector.unregister(self._stdin_fd)
-        return wants_writing
+        if not self._pending_input and not self._accepts_input:
+            self._close_stdin()
 
     def _write_input(self) -> None:
         with self._lock:
@@ -352,41 +343,36 @@ class ShellSession:
         with self._lock:
             del self._pending_input[:size]
 
-    def _finish(self, process: _Process | None, launch: Launch | None, readers: _Readers) -> None:
+    def _finish(self, process: _Process | None) -> None:
         if process is not None:
             code = process.wait()
             self.exit_code = code if code >= 0 else 128 - code  # as a shell reports a signal
-        if launch is not None:
+        if self._launch is not None:
             # The reason is in a pipe of the supervisor: it has to be read before the descriptors are closed.
-            self.failure = self.failure or launch.read_failure()
-            launch.wait_for_namespace()
-            launch.close_fds()
+            self.failure = self.failure or self._launch.read_failure()
+            self._launch.wait_for_namespace()
         if self._cwd_fd >= 0:
             with suppress(OSError):  # the last line: a trap of the command itself may have written there, too
                 self.cwd = os.fsdecode(os.read(self._cwd_fd, _MAX_CWD_BYTES)).rstrip("\n").rpartition("\n")[2]
-        for fd in (*readers, self._stdin_fd, self._cwd_fd):
-            if fd >= 0:
-                os.close(fd)
-        for buffer in (self.output, self.stdout, self.stderr):
-            if buffer is not None:
-                buffer.close()
-        self.duration = time.monotonic() - self.started_at
+        self._ours.close()
+        cgroup = self._launch.cgroup if self._launch else None
+        if cgroup is not None and process is None:
+            cgroup.remove()
+        self.output.close()
+        self._ended_at = time.monotonic()
         with self._lock:  # on_end and _wake_thread see a running session with its pipe, or a finished one
             self._is_finished = True
             callbacks, self._callbacks = self._callbacks, []
             os.close(self._wakeup_read)
             os.close(self._wakeup_write)
-            self._wakeup_read = self._wakeup_write = self._stdin_fd = self._cwd_fd = -1
+            self._wakeup_read = self._wakeup_write = -1
         self._start_event.set()
         for callback in callbacks:  # without the lock: a callback may ask us something
             with suppress(RuntimeError):  # an event loop that is closed
                 callback()
-        if launch is not None and launch.cgroup is not None:
-            launch.cgroup.remove()  # last: it may take some milliseconds, for which nobody has to wait
+        if cgroup is not None:
+            cgroup.remove()  # last: it may take some milliseconds, for which nobody has to wait
         _live_sessions.discard(self)
-
-
-# ---- processes
 
 
 def _kill_tree(process: _Process, launch: Launch) -> None:
@@ -399,12 +385,10 @@ def _kill_tree(process: _Process, launch: Launch) -> None:
             return
     # bwrap waits for the first process of the namespace, whose end kills all others: killing bwrap itself first would leave
     # nobody to wait for them.
-    children: list[int] = []
     with suppress(OSError, ValueError), open(f"/proc/{process.pid}/task/{process.pid}/children") as file:
-        children = [int(word) for word in file.read().split()]
-    for pid in children:
-        with suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, signal.SIGKILL)
+        for word in file.read().split():
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(int(word), signal.SIGKILL)
     with suppress(subprocess.TimeoutExpired):
         process.wait(_GRACE_SECONDS)
     process.kill()

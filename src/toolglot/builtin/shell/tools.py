@@ -1,6 +1,6 @@
 """The shell tools: `shell` runs commands; `shell_output`, `shell_kill` and `shell_list` manage those that are still running.
 
-Commands run in the best sandbox that works here, and every result names it. Only what the user has approved runs outside of it.
+Commands run in the best sandbox that works here, and every result names it. Only what the user has approved runs outside it.
 Everything ends with the conversation, and with the process.
 """
 
@@ -12,22 +12,21 @@ from typing import Annotated
 from toolglot.base_errors import invalid_argument
 from toolglot.builtin.shell.arguments import (
     DEFAULT_OUTPUT,
+    DEFAULT_TIMEOUT,
     MAX_OUTPUT,
     MAX_TIMEOUT,
     RunOptions,
     check_commands,
     check_output_limit,
     check_seconds,
-    check_timeouts,
     describe_command,
     encode_input,
     preview_command,
 )
 from toolglot.builtin.shell.environment import validate_environment
-from toolglot.builtin.shell.manager import Job, ShellManager, ShellOptions, describe_session
+from toolglot.builtin.shell.manager import ShellManager, ShellOptions, describe_session
 from toolglot.builtin.shell.output import Excerpt, OutputLimit, filter_lines, make_excerpt
-from toolglot.builtin.shell.protected_paths import ProtectedSnapshot, take_snapshots
-from toolglot.builtin.shell.sandbox import SandboxLevel, build_program_argv, build_shell_argv
+from toolglot.builtin.shell.sandbox import SandboxLevel
 from toolglot.builtin.shell.session import ShellSession
 from toolglot.builtin.tool_state import ToolState, UserQuestion, to_data
 from toolglot.errors import ToolError
@@ -118,30 +117,35 @@ class _ShellTools:
     ) -> ToolOutput:
         """Run a command with bash in a sandbox: only the workspace is writable, and there is usually no network.
 
-        A `cd` lasts until the next command; variables do not. When a command ends, everything it started is killed: use
-        background for servers. To read, edit or search files, prefer the tools made for that.
+        The working directory persists between commands; variables do not. When a command ends, everything it started is
+        killed: use background for servers. To read, edit or search files, prefer the tools made for that.
 
         Args:
-            command: Command line to run.
-            cwd: Directory to run in, inside of the workspace (default: where the last command ended).
+            command: Command line to run. It must not be empty.
+            cwd: Directory to run in, inside the workspace (default: where the last command ended).
             timeout: Seconds after which the command is killed (0-7200, default 120; no limit in the background).
             background: Return at once with a handle, and keep the command running (default false).
             tty: Run the command in a terminal, for programs that need one (default false).
             stdin: Text for the standard input (default: empty).
             description: What the command does, in a few words, for the user.
-            escalate: Ask the user to run the command outside of the sandbox (default false).
+            escalate: Ask the user to run the command outside the sandbox (default false).
         """
         if restart:
             await asyncio.to_thread(self._manager.restart)
             if not command and argv is None:
                 return ToolOutput("All commands were killed; the next one runs in the workspace's root.", {"restarted": True})
         lines = check_commands(command, argv, then)
-        is_foreground = not background and check_seconds("yield_after", yield_after) is None
+        for name, seconds in (("timeout", timeout), ("inactivity_timeout", inactivity_timeout), ("yield_after", yield_after)):
+            check_seconds(name, seconds)
+        is_foreground = not background and yield_after is None
         if then and (not is_foreground or tty or stdin is not None):
             raise invalid_argument("then", "works only for commands that run in the foreground without a terminal or input")
+        if timeout is None and is_foreground:  # a command that writes may take longer
+            timeout = DEFAULT_TIMEOUT if inactivity_timeout is None else MAX_TIMEOUT
         options = RunOptions(
             cwd=cwd,
-            timeouts=check_timeouts(timeout, inactivity_timeout, is_foreground=is_foreground),
+            timeout=timeout,
+            inactivity_timeout=inactivity_timeout,
             output_limit=check_output_limit(max_output, head_share),
             variables=validate_environment(env),
             stdin=encode_input("stdin", stdin),
@@ -152,7 +156,20 @@ class _ShellTools:
             escalate=escalate and self._manager.level is not SandboxLevel.NONE,
             description=description,
         )
-        return await self._run_commands(context, options, lines, argv, is_batch=bool(then))
+        if options.escalate:
+            await self._ask_to_escalate("\n".join(lines), description)
+        outputs = [await self._run_command(context, options, lines[0], argv)]
+        if not then:
+            return outputs[0]
+        for line in lines[1:]:
+            try:
+                outputs.append(await self._run_command(context, options, line, None))
+            except ToolError as e:  # the results of the commands before must not be lost
+                outputs.append(ToolOutput(f"[not run: {e}]", None, is_error=True, error_kind=e.kind))
+        text = "\n\n".join(f"$ {line}\n{output.content}" for line, output in zip(lines, outputs, strict=True))
+        failure = next((output for output in outputs if output.is_error), None)
+        data = {"results": [output.data for output in outputs]}
+        return ToolOutput(text, data, failure is not None, failure.error_kind if failure else None)
 
     async def shell_output(  # noqa: D417
         self,
@@ -182,16 +199,16 @@ class _ShellTools:
         if tail_lines is not None and not 1 <= tail_lines <= 1_000_000:
             raise invalid_argument("tail_lines", f"is {tail_lines}; it must be 1 or more")
         data = encode_input("input", input)
-        job = self._manager.find_job(handle)
+        session = self._manager.find_session(handle)
         if data:
-            if job.confinement.level < self._manager.level:  # the user approved the command, not what is typed into it
-                await self._ask_to_escalate(f"{job.session.command}\nwith the input: {input}", "")
-            job.session.send_input(data)
+            if session.confinement.level < self._manager.level:  # the user approved the command, not what is typed into it
+                await self._ask_to_escalate(f"{session.command}\nwith the input: {input}", "")
+            session.send_input(data)
         if wait or timeout is not None or first:
             pause = max(seconds if seconds is not None else 30.0 if wait else 0.0, first or 0.0)
-            await _wait_for_end(job.session, pause, context, kill=False)
-        excerpt = await asyncio.to_thread(_excerpt_output, job, limit, tail_lines, filter)
-        return self._build_output(job, limit, excerpt)
+            await _wait_for_end(session, pause, context, kill=False)
+        excerpt = await asyncio.to_thread(_excerpt_output, session, limit, tail_lines, filter)
+        return self._build_output(session, excerpt)
 
     async def shell_kill(self, context: Context, handle: str) -> ToolOutput:  # noqa: D417
         """Kill a background command and everything it started.
@@ -199,18 +216,18 @@ class _ShellTools:
         Args:
             handle: Handle of the session, as returned when the command was started.
         """
-        job, limit = self._manager.find_job(handle), OutputLimit(DEFAULT_OUTPUT)
-        was_running = job.session.is_running
-        job.session.kill()
-        await _wait_for_end(job.session, 10.0, context, kill=False)
-        result = self._manager.build_result(job, limit, excerpt=_excerpt_output(job, limit, None, None))
+        session = self._manager.find_session(handle)
+        was_running = session.is_running
+        session.kill()
+        await _wait_for_end(session, 10.0, context, kill=False)
+        result = self._manager.build_result(session, _excerpt_output(session, OutputLimit(DEFAULT_OUTPUT)))
         status = "was killed" if was_running else f"had already ended with exit code {result.exit_code}"
         output = f" Its last output:\n{result.output}" if result.output else ""
-        return ToolOutput(f"The command {job.session.handle} {status}.{output}", to_data(result))
+        return ToolOutput(f"The command {session.handle} {status}.{output}", to_data(result))
 
     def shell_list(self) -> ToolOutput:
         """List background commands: running ones, and those that ended recently."""
-        sessions = [describe_session(job.session) for job in self._manager.list_jobs()]
+        sessions = [describe_session(session) for session in self._manager.list_sessions()]
         lines: list[str] = []
         for session in sessions:
             status = f"running for {session.seconds:.1f} s"
@@ -221,85 +238,38 @@ class _ShellTools:
 
     # ---- running commands
 
-    async def _run_commands(
-        self, context: Context, options: RunOptions, lines: list[str], argv: list[str] | None, *, is_batch: bool
-    ) -> ToolOutput:
-        if options.escalate:
-            await self._ask_to_escalate("\n".join(lines), options.description)
-        outputs = [await self._run_command(context, options, lines[0], argv)]
-        for line in lines[1:]:
-            try:
-                outputs.append(await self._run_command(context, options, line, None))
-            except ToolError as e:  # the results of the commands before must not be lost
-                outputs.append(ToolOutput(f"[not run: {e}]", None, is_error=True, error_kind=e.kind))
-        if not is_batch:
-            return outputs[0]
-        text = "\n\n".join(f"$ {line}\n{output.content}" for line, output in zip(lines, outputs, strict=True))
-        failure = next((output for output in outputs if output.is_error), None)
-        data = {"results": [output.data for output in outputs]}
-        return ToolOutput(text, data, failure is not None, failure.error_kind if failure else None)
-
     async def _run_command(self, context: Context, options: RunOptions, line: str, argv: list[str] | None) -> ToolOutput:
-        manager = self._manager
-        cwd = manager.resolve_cwd(options.cwd)
-        # In threads, as they read directories and files.
-        confinement = await asyncio.to_thread(manager.build_confinement, cwd, escalated=options.escalate)
-        snapshots: tuple[ProtectedSnapshot, ...] = ()
-        if confinement.level is not SandboxLevel.NONE:
-            names = manager.state.workspace.protected_names
-            # bubblewrap mounts protected files read-only; Landlock cannot, so that their content has to be recorded.
-            recursive = confinement.level is SandboxLevel.LANDLOCK
-            snapshots = await asyncio.to_thread(take_snapshots, confinement.roots, cwd, names, recursive=recursive)
-        session = ShellSession(
-            manager.new_handle(),
-            line,
-            spill_dir=confinement.readable_paths[0],
-            spill_after=options.output_limit.max_chars,
-            separate_streams=manager.options.separate and not options.tty,
-            tty=options.tty,
-            keep_stdin=options.background,  # a foreground command that waits for input would hang
-            stdin=options.stdin,
-            timeout=options.timeouts[0],
-            inactivity_timeout=options.timeouts[1],
-        )
-        is_background = options.background or options.yield_after is not None
-        job = Job(session, confinement, snapshots, cwd, options.description, is_background)
-
-        def build_argv(cwd_fd: int) -> list[str]:
-            if argv is not None:
-                return build_program_argv(argv, confinement.max_processes)
-            return build_shell_argv(line, login=options.login, cwd_fd=cwd_fd, max_processes=confinement.max_processes)
-
-        await asyncio.to_thread(manager.start, build_argv, job, options.variables)
+        session = await asyncio.to_thread(self._manager.start, line, argv, options)
         seconds = 0.0 if options.background and options.yield_after is None else options.yield_after
         await _wait_for_end(session, seconds, context, kill=True)
-        return self._build_output(job, options.output_limit)
+        output = self._build_output(session, make_excerpt(*session.take_output(0), options.output_limit))
+        if not session.is_running:
+            self._manager.forget(session)
+        return output
 
-    def _build_output(self, job: Job, limit: OutputLimit, excerpt: Excerpt | None = None) -> ToolOutput:
+    def _build_output(self, session: ShellSession, excerpt: Excerpt) -> ToolOutput:
         # The sandbox may fail after the process has started, so start() did not raise it.
-        if not job.session.is_running and isinstance(job.session.failure, Exception):
-            self._manager.forget(job)
-            raise job.session.failure
-        result = self._manager.build_result(job, limit, excerpt=excerpt)
-        if not result.running and excerpt is None:
-            self._manager.forget(job)
+        if not session.is_running and isinstance(session.failure, Exception):
+            self._manager.forget(session)
+            raise session.failure
+        result = self._manager.build_result(session, excerpt)
         notes = [f"[{note}]" for note in (*result.describe_end(), *result.notes)]
         text = "\n".join([result.output.rstrip("\n") or "(no output)", *notes])
         is_error = result.timed_out and not result.running
         return ToolOutput(text, to_data(result), is_error, "timeout" if is_error else None)
 
     async def _ask_to_escalate(self, command: str, description: str) -> None:
-        """Ask the user to approve a command outside of the sandbox. Raises ToolError."""
+        """Ask the user to approve a command outside the sandbox. Raises ToolError."""
         ask = self._manager.state.ask
         if ask is None:
-            message = "there is no user who could approve a command outside of the sandbox: run it inside"
+            message = "there is no user who could approve a command outside the sandbox: run it inside"
             raise ToolError(message, kind="not_allowed", code="user_unavailable")
         reason = f" ({description[:500]})" if description else ""
         choices = (
             {"label": "yes", "description": "run it with all rights of the user"},
             {"label": "no", "description": "do not run it"},
         )
-        text = f"Run outside of the sandbox{reason}? {command}"
+        text = f"Run outside the sandbox{reason}? {command}"
         answers = ask([UserQuestion(question=text, header="sandbox", kind="yesno", options=choices)])
         if inspect.isawaitable(answers):
             answers = await answers
@@ -307,7 +277,7 @@ class _ShellTools:
         if isinstance(answer, list):
             answer = answer[0] if answer else ""
         if answer.strip().casefold() not in ("yes", "y", "true"):
-            message = "the user does not want this command to run outside of the sandbox"
+            message = "the user does not want this command to run outside the sandbox"
             raise ToolError(message, kind="rejected", code="user_declined")
 
 
@@ -337,9 +307,11 @@ async def _wait_for_end(session: ShellSession, seconds: float | None, context: C
         raise
 
 
-def _excerpt_output(job: Job, limit: OutputLimit, tail_lines: int | None, pattern: str | None) -> Excerpt:
+def _excerpt_output(
+    session: ShellSession, limit: OutputLimit, tail_lines: int | None = None, pattern: str | None = None
+) -> Excerpt:
     """Return the new output, or its last lines; only lines that match the pattern. Raises ToolError."""
-    head, gap, tail = job.session.take_output(0 if tail_lines is not None else job.session.shown_bytes)
+    head, gap, tail = session.take_output(0 if tail_lines is not None else session.shown_bytes)
     if pattern is None and tail_lines is None:
         return make_excerpt(head, gap, tail, limit)
     text = make_excerpt(head, gap, tail, OutputLimit(max(limit.max_chars, _MAX_FILTERED_CHARS))).text

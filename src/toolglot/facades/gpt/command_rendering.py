@@ -153,10 +153,9 @@ def command_outputs(context: RenderContext) -> list[Arguments]:
 
 
 def _command_output(result: Arguments) -> Arguments:
-    is_separate = result.get("stdout") or result.get("stderr")
     return {
-        "stdout": result["stdout"] if is_separate else _format_output(result),
-        "stderr": result["stderr"] if is_separate else "",
+        "stdout": result.get("output") or _format_output(result),
+        "stderr": "",
         "outcome": {"type": "timeout"} if result.get("timed_out") else {"type": "exit", "exit_code": _exit_code(result)},
     }
 
