@@ -127,27 +127,6 @@ def test_a_clone_goes_its_own_way() -> None:
     assert names(registry) == []
 
 
-@pytest.mark.parametrize(("asked", "expected"), [
-    ({}, ["a", "b", "c"]),
-    ({"names": ["c", "a"]}, ["a", "c"]),
-    ({"names": []}, []),
-    ({"tags": ["x"]}, ["a", "b"]),
-    ({"tags": []}, []),
-    ({"tags": ["y", "z"]}, ["b"]),
-    ({"names": ["a", "c"], "tags": ["x"]}, ["a"]),
-    ({"exclude": ["a"]}, ["b", "c"]),
-])  # fmt: skip
-def test_filter(asked: dict[str, Any], expected: list[str]) -> None:
-    registry = ToolRegistry([made("a", tags=["x"]), made("b", tags=["x", "y"]), made("c")])
-    assert names(registry.filter(**asked)) == expected
-    assert names(registry) == ["a", "b", "c"]
-
-
-def test_filter_knows_its_names() -> None:
-    with pytest.raises(UnknownName, match="did you mean 'look'"):
-        ToolRegistry([look]).filter(names=["loook"])
-
-
 def test_namespaces() -> None:
     one, two, plain = made("find", namespace="one"), made("find", namespace="two"), made("find")
     registry = ToolRegistry([one])

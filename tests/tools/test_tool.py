@@ -6,15 +6,15 @@ import sys
 from collections.abc import AsyncIterator, Iterator
 from copy import copy
 from functools import partial
+from threading import Event
 from typing import Annotated, Any, Literal
 
 import pytest
 
-from toolglot.errors import InvalidTool, ToolError, UnknownName
+from toolglot.errors import InvalidTool, ToolError
 from toolglot.messages import ToolCall
 from toolglot.request import ToolDefinition, ToolExample
 from toolglot.tools.context import Context
-from toolglot.tools.registry import ToolRegistry
 from toolglot.tools.tool import BoundArguments, Rate, Tool, tool, tool_from_definition, tool_from_schema, tools_of
 
 
@@ -155,7 +155,6 @@ def with_a_schema() -> Tool:
 def test_replaced_tags_of_a_given_schema_are_tags(tags: Any) -> None:
     found = with_a_schema().replace(tags=tags)
     assert found.definition.tags == found.tags == frozenset({"x"})
-    assert [one.name for one in ToolRegistry([found]).filter(tags=["x"])] == ["t"]
 
 
 @pytest.mark.parametrize("example", [ToolExample({"a": 1}), {"a": 1}, {"input": {"a": 1}}])
@@ -439,23 +438,16 @@ def test_tools_of() -> None:
     assert found["plain"].description == "Plain."
     assert run(found["plain"], {"kind": "b"}) == "b2"
     assert run(found["measure"], {"factor": 2}) == 4
-    assert [item.name for item in tools_of(Box(), prefix="box_", exclude=["plain"])] == [
-        "box_measure",
-        "box_create",
-        "box_twice",
-        "box_thrice",
-    ]
-    (only,) = tools_of(Box(4), prefix="box_", include=["measure"])
-    assert run(only, {}) == 4
-    assert only.effects == {"read"}
-    with pytest.raises(UnknownName, match="measure"):
-        tools_of(Box(), include=["measures"])
+    first, *others = tools_of(Box(4), prefix="box_")
+    assert (first.name, first.effects, run(first, {})) == ("box_measure", {"read"}, 4)
+    assert [item.name for item in others] == ["box_create", "box_twice", "box_thrice", "box_plain"]
 
 
 def test_tools_of_classes_and_modules() -> None:
     assert [item.name for item in tools_of(Box)] == ["create", "twice", "thrice"]
-    names = [item.name for item in tools_of(sys.modules[__name__], include=["get_weather", "plus"])]
-    assert names == ["get_weather", "add"]
+    names = [item.name for item in tools_of(sys.modules[__name__])]
+    assert {"get_weather", "add"} < set(names)
+    assert "tools_of" not in names, "only the functions of the module itself"
 
 
 def test_local_types_as_text() -> None:
@@ -540,19 +532,13 @@ def test_nothing_heavy_is_loaded_before_it_is_needed() -> None:
 
 
 def test_context() -> None:
-    class Flag:
-        value = False
-
-        def is_set(self) -> bool:
-            return self.value
-
     said: list[str] = []
-    flag = Flag()
+    flag = Event()
     context = Context(call(), report=said.append, cancel_flag=flag, model="m")
     context.report("half")
     assert said == ["half"]
     assert not context.is_cancelled
-    flag.value = True
+    flag.set()
     assert context.is_cancelled
     assert not Context(call()).is_cancelled
     Context(call()).report("nobody listens")

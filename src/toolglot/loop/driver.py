@@ -9,7 +9,10 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from logging import getLogger
+from operator import add
 from typing import Any, TypeVar, cast
+
+from msgspec.structs import astuple
 
 from toolglot.engine.engine import EngineState
 from toolglot.errors import ContextTooLong, MalformedReply, ProviderError, QuotaExceeded, ToolError, TransportError
@@ -42,14 +45,7 @@ class _Spending:
         self.is_priced = True  # until a model without a known price is used
 
     def add(self, usage: Usage, price: Price | None) -> None:
-        total = self.usage
-        self.usage = Usage(
-            total.input + usage.input,
-            total.output + usage.output,
-            total.cached + usage.cached,
-            total.cache_write + usage.cache_write,
-            total.reasoning + usage.reasoning,
-        )
+        self.usage = Usage(*map(add, astuple(self.usage), astuple(usage)))
         self.is_priced = self.is_priced and price is not None
         self.cost += price.cost(usage) if price else 0.0
 

@@ -10,18 +10,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from toolglot.events import (
-    BlockReady,
-    BlockStarted,
-    ReplyDone,
-    ReplyStarted,
-    RunEvent,
-    TextDelta,
-    ThinkingDelta,
-    ToolCallReady,
-    ToolCallStarted,
-    ToolOutcome,
-)
+from toolglot.events import ReplyDone, ReplyStarted, RunEvent, ToolCallReady, ToolOutcome
 from toolglot.loop.request_builder import RequestBuilder
 from toolglot.loop.run import Run
 from toolglot.messages import ToolCall
@@ -32,7 +21,6 @@ from toolglot.tools.executor import AnyCall
 __all__ = ["EagerTools"]
 
 _READ_ONLY: frozenset[Effect] = frozenset({"read"})
-_BLOCK_EVENTS = (BlockReady, BlockStarted, TextDelta, ThinkingDelta, ToolCallStarted)
 
 
 class EagerTools:
@@ -61,8 +49,8 @@ class EagerTools:
                 self._candidate, self._last_index, self._is_complete = None, -1, True
             elif isinstance(event, ToolCallReady):
                 self._candidate = (event.index, event.call)
-            elif isinstance(event, _BLOCK_EVENTS):
-                self._last_index = max(self._last_index, event.index)
+            else:  # an event of a block has its index
+                self._last_index = max(self._last_index, getattr(event, "index", -1))
             if self._candidate is not None and self._last_index > self._candidate[0]:
                 self._start(self._candidate[1])
                 self._candidate = None

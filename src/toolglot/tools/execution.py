@@ -215,7 +215,8 @@ class Execution:
             try:
                 outcome = await self._run_attempts()
                 if executor.hooks.after_tool:
-                    outcome = await apply_hooks(executor.hooks.after_tool, outcome)
+                    changed: ToolOutcome = await apply_hooks(executor.hooks.after_tool, outcome)
+                    outcome = changed
             finally:  # also when it was cancelled or a hook failed: it has run
                 self._record(outcome or ToolOutcome(prepared.call, make_interrupted_result(prepared.call)))
             if not self.is_abandoned:

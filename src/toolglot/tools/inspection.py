@@ -19,7 +19,7 @@ def qualified_name(function: Any) -> str:
     return f"{named.__module__}.{named.__qualname__}"
 
 
-def detect_call_style(function: Any) -> Literal["", "coroutine", "generator", "async generator"]:
+def detect_call_style(function: Any) -> Literal["", "coroutine", "async generator"]:
     """How the function returns its value."""
     while isinstance(function, partial):
         function = cast(Any, function).func
@@ -28,8 +28,6 @@ def detect_call_style(function: Any) -> Literal["", "coroutine", "generator", "a
     function = getattr(function, "__func__", function)
     if inspect.iscoroutinefunction(function):
         return "coroutine"
-    if inspect.isgeneratorfunction(function):
-        return "generator"
     return "async generator" if inspect.isasyncgenfunction(function) else ""
 
 

@@ -121,21 +121,6 @@ class ToolRegistry:
         other._state, other._definitions = self._state, self._definitions
         return other
 
-    def filter(
-        self, names: Iterable[str] | None = None, tags: Iterable[str] | None = None, exclude: Iterable[str] = ()
-    ) -> "ToolRegistry":
-        """A registry with the tools of these names that have one of these tags. Raises UnknownName for a name it lacks."""
-        names = None if names is None else {*names}
-        tags, exclude = None if tags is None else {*tags}, {*exclude}
-        for name in names or ():
-            if name not in self:
-                raise self.unknown_name(name)
-        return ToolRegistry(
-            tool
-            for tool in self
-            if (names is None or tool.name in names) and (tags is None or tags & tool.tags) and tool.name not in exclude
-        )
-
     def __repr__(self) -> str:
         return f"ToolRegistry({', '.join(map(_join_key, self._state[1]))})"
 

@@ -285,9 +285,6 @@ class ResultStore:
     def __len__(self) -> int:
         return len(self._texts)
 
-    def __bool__(self) -> bool:
-        return True  # also when it is empty
-
     def put(self, text: str) -> str:
         """Store a text and return its handle. Only the beginning of a text that is larger than the whole store is kept."""
         if sys.getsizeof(text) > self.max_bytes:

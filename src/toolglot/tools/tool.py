@@ -8,13 +8,14 @@ import inspect
 import re
 import sys
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from functools import cached_property
 from types import FunctionType, GeneratorType, MethodType, ModuleType
 from typing import Any, TypedDict, Unpack, cast, get_args, overload
 from weakref import WeakValueDictionary
 
 import msgspec
 
-from toolglot.errors import InvalidTool, ToolError, UnknownName, UsageError
+from toolglot.errors import InvalidTool, ToolError, UsageError
 from toolglot.losses import Repair
 from toolglot.messages import ToolCall
 from toolglot.request import ToolDefinition, ToolExample
@@ -45,6 +46,7 @@ from toolglot.tools.results import collect_async_generator, collect_generator
 __all__ = ["BoundArguments", "Rate", "Tool", "tool", "tool_from_definition", "tool_from_schema", "tools_of"]
 
 Function = Callable[..., Any]
+Describe = Callable[[dict[str, Any]], str]
 MAX_NAME = 128
 _NAME = re.compile(r"[\w.:/@-]+")  # a provider's stricter rules are met by its wire, which maps names reversibly
 _CO_VARARGS = 0x04  # flag of code objects
@@ -81,74 +83,94 @@ class _ToolSpec(msgspec.Struct, frozen=True):
         return self.context_parameter is None and not self.positional and not self.sole_parameter
 
 
+class ToolOptions(TypedDict, total=False):
+    """The options of a tool. Those up to `parameters` replace what is derived from its function."""
+
+    name: str
+    description: str | None
+    examples: Iterable[ToolExample | Mapping[str, Any]]
+    tags: Iterable[str]
+    """Words to select tools by."""
+    version: str
+    strict: bool | None
+    namespace: str
+    parameters: Mapping[str, Any] | None
+    effects: Effect | Iterable[Effect]
+    """What it may touch: read, write, execute, network. A tool that declares none may have any effect."""
+    inline: bool
+    """It returns so quickly that it needs no thread."""
+    idempotent: bool
+    """Running it twice does no harm, so that it may be retried."""
+    polls: bool
+    """The same call may return something new each time, so that it is never refused as a repetition."""
+    ordered: bool
+    """Its calls keep their place: they wait for the calls before them in a turn, and those after wait for them."""
+    timeout: float | None
+    """Seconds per call."""
+    max_uses: int | None
+    """Calls per conversation."""
+    rate: Rate | None
+    """Calls per time."""
+    approval: bool | None
+    """True always asks, False never, None leaves it to `ToolConfig.approval_effects`."""
+    target: Describe | None
+    """Returns what a call with these arguments touches, for the approver and the audit log."""
+    preview: Describe | None
+    """Returns what a call would do, for the approver: the full command, or a diff."""
+    max_result: int | None
+    """Characters of a result that the model sees."""
+
+
 class Tool:
     """A function that a model may call.
 
     Args:
         function: The function.
-        definition: What a model sees; by default it is derived from the function, with the options below.
-        effects: What it may touch: read, write, execute, network. A tool that declares none may have any effect.
-        inline: It returns so quickly that it needs no thread.
-        idempotent: Running it twice does no harm, so that it may be retried.
-        polls: The same call may return something new each time, so that it is never refused as a repetition.
-        ordered: Its calls keep their place: they wait for the calls before them in a turn, and those after wait for them.
-        timeout: Seconds per call.
-        max_uses: Calls per conversation.
-        rate: Calls per time.
-        approval: True always asks, False never, None leaves it to `ToolConfig.approval_effects`.
-        target: Returns what a call with these arguments touches, for the approver and the audit log.
-        preview: Returns what a call would do, for the approver: the full command, or a diff.
-        max_result: Characters of a result that the model sees.
+        definition: What a model sees; by default it is derived from the function and the options.
         names: Local names that string annotations refer to.
+        options: See `ToolOptions`.
     """
+
+    # Defaults of the options that are attributes.
+    inline: bool = False
+    idempotent: bool = False
+    polls: bool = False
+    ordered: bool = False
+    timeout: float | None = None
+    max_uses: int | None = None
+    rate: Rate | None = None
+    approval: bool | None = None
+    target: Describe | None = None
+    preview: Describe | None = None
+    max_result: int | None = None
 
     def __init__(
         self,
         function: Function,
         *,
         definition: ToolDefinition | None = None,
-        name: str = "",
-        description: str | None = None,
-        examples: Iterable[ToolExample | Mapping[str, Any]] = (),
-        tags: Iterable[str] = (),
-        version: str = "",
-        strict: bool | None = None,
-        namespace: str = "",
-        parameters: Mapping[str, Any] | None = None,
-        effects: Effect | Iterable[Effect] = (),
-        inline: bool = False,
-        idempotent: bool = False,
-        polls: bool = False,
-        ordered: bool = False,
-        timeout: float | None = None,
-        max_uses: int | None = None,
-        rate: Rate | None = None,
-        approval: bool | None = None,
-        target: Callable[[dict[str, Any]], str] | None = None,
-        preview: Callable[[dict[str, Any]], str] | None = None,
-        max_result: int | None = None,
         names: Mapping[str, Any] | None = None,
+        **options: Unpack[ToolOptions],
     ) -> None:
-        self._options: dict[str, Any] = {key: value for key, value in locals().items() if key not in ("self", "function")}
+        if unknown := options.keys() - ToolOptions.__annotations__.keys():
+            raise TypeError(f"unknown options of a tool: {', '.join(sorted(unknown))}")
+        self._options: dict[str, Any] = {"definition": definition, "names": names, **options}
         self._binding: type[Any] = type(function)
         self.function: Function = (
             cast(Any, function).__func__ if isinstance(function, (staticmethod, classmethod)) else function
         )
         if not callable(self.function):
             raise InvalidTool(f"{function!r:.80} cannot be a tool: it cannot be called")
-        self._name = definition.name if definition else _check_name(name or function_name(self.function), self.function)
-        self.namespace = definition.namespace if definition else namespace
-        """Of the name; empty for most tools."""
+        name = options.get("name") or function_name(self.function)
+        self._name = definition.name if definition else _check_name(name, self.function)
+        self.namespace = definition.namespace if definition else options.get("namespace", "")
         self.key = (self.namespace, self._name)
-        self.tags = definition.tags if definition else frozenset(tags)
-        """Words to select tools by."""
-        self.effects = _check_effects(effects, self._name)
-        self.inline, self.idempotent, self.polls, self.ordered, self.timeout = inline, idempotent, polls, ordered, timeout
-        self.max_uses, self.rate, self.approval = max_uses, rate, approval
-        self.target, self.preview, self.max_result = target, preview, max_result
+        self.tags = definition.tags if definition else frozenset(options.get("tags", ()))
+        self.effects = _check_effects(options.get("effects", ()), self._name)
+        for option in options.keys() & _ATTRIBUTES:
+            setattr(self, option, options[option])
         self._call_style = detect_call_style(self.function)
         self.is_async = self._call_style in ("coroutine", "async generator")
-        self._spec: _ToolSpec | None = None
         self._bound_tools: WeakValueDictionary[int, Tool] | None = None
         self._unbound_tool: Tool | None = None
         _check_no_varargs(self.function, self._name)
@@ -167,7 +189,7 @@ class Tool:
     @property
     def definition(self) -> ToolDefinition:
         """What a model sees."""
-        return (self._spec or self._build_spec()).definition
+        return self._spec.definition
 
     @property
     def description(self) -> str:
@@ -179,16 +201,16 @@ class Tool:
     @property
     def accepted_parameters(self) -> frozenset[str]:
         """The names of all arguments that can be bound, including internal parameters that models are not shown."""
-        return (self._spec or self._build_spec()).binder.parameter_names
+        return self._spec.binder.parameter_names
 
     @property
     def wants_context(self) -> bool:
         """Whether the function has a parameter for the Context."""
-        return (self._spec or self._build_spec()).context_parameter is not None
+        return self._spec.context_parameter is not None
 
     def bind(self, call: ToolCall) -> BoundArguments:
         """Validate and repair the arguments of a call. Raises ToolError (validation), written for the model."""
-        spec = self._spec or self._build_spec()
+        spec = self._spec
         arguments = call.arguments
         if spec.definition.kind == "freeform":
             # A wire without freeform tools sends the text as the one argument of a function.
@@ -213,7 +235,7 @@ class Tool:
 
     def call(self, values: dict[str, Any], context: Context) -> Any:
         """Call the function in this thread; returns its value, or an awaitable of it."""
-        spec = self._spec or self._build_spec()
+        spec = self._spec
         values = deep_copy(values)  # the next attempt must find them unchanged
         if spec.is_simple:
             value = self.function(**values)
@@ -279,21 +301,19 @@ class Tool:
 
     # -- built once
 
-    def _build_spec(self) -> _ToolSpec:
+    @cached_property
+    def _spec(self) -> _ToolSpec:
         options = self._options
         if self._unbound_tool is not None:
-            spec = self._unbound_tool._spec or self._unbound_tool._build_spec()
-        elif options["definition"] is not None:
-            spec = self._build_spec_from_schema(options["definition"])
-        elif options["parameters"] is not None:
-            description = "" if options["description"] is not None else parse_docstring(function_doc(self.function))[0]
-            spec = self._build_spec_from_schema(self._build_definition(description, dict(options["parameters"])))
-        else:
-            derived = derive(self.function, context_type=Context, namespace=options["names"])
-            definition = self._build_definition(derived.description, derived.schema)
-            spec = _ToolSpec(definition, derived, derived.context_parameter, derived.positional_names)
-        self._spec = spec
-        return spec
+            return self._unbound_tool._spec
+        if options["definition"] is not None:
+            return self._build_spec_from_schema(options["definition"])
+        if options.get("parameters") is not None:
+            description = parse_docstring(function_doc(self.function))[0]
+            return self._build_spec_from_schema(self._build_definition(description, dict(options["parameters"])))
+        derived = derive(self.function, context_type=Context, namespace=options["names"])
+        definition = self._build_definition(derived.description, derived.schema)
+        return _ToolSpec(definition, derived, derived.context_parameter, derived.positional_names)
 
     def _build_spec_from_schema(self, definition: ToolDefinition) -> _ToolSpec:
         binder = SchemaBinder(definition.parameters or {})
@@ -310,47 +330,24 @@ class Tool:
 
     def _build_definition(self, description: str, schema: dict[str, Any]) -> ToolDefinition:
         options = self._options
+        given = options.get("description")
         return ToolDefinition(
             self._name,
-            description if options["description"] is None else options["description"],
+            description if given is None else given,
             schema,
-            strict=options["strict"],
-            namespace=options["namespace"],
-            examples=tuple(_to_example(example, self._name) for example in options["examples"]),
+            strict=options.get("strict"),
+            namespace=self.namespace,
+            examples=tuple(_to_example(example, self._name) for example in options.get("examples", ())),
             tags=self.tags,
-            version=options["version"],
+            version=options.get("version", ""),
         )
 
 
+_ATTRIBUTES = frozenset(Tool.__annotations__)
 _DEFINITION_FIELDS = ("name", "description", "tags", "version", "strict", "namespace", "parameters", "examples")
 
 
 # ---- making tools
-
-
-class ToolOptions(TypedDict, total=False):
-    """The options of `tool`; see `Tool`."""
-
-    name: str
-    description: str | None
-    examples: Iterable[ToolExample | Mapping[str, Any]]
-    tags: Iterable[str]
-    version: str
-    strict: bool | None
-    namespace: str
-    parameters: Mapping[str, Any] | None
-    effects: Effect | Iterable[Effect]
-    inline: bool
-    idempotent: bool
-    polls: bool
-    ordered: bool
-    timeout: float | None
-    max_uses: int | None
-    rate: Rate | None
-    approval: bool | None
-    target: Callable[[dict[str, Any]], str] | None
-    preview: Callable[[dict[str, Any]], str] | None
-    max_result: int | None
 
 
 @overload
@@ -382,25 +379,18 @@ def tool_from_schema(name: str, description: str, parameters: dict[str, Any], fu
     return tool_from_definition(ToolDefinition(name, description, parameters), function).replace(**options)
 
 
-def tools_of(obj: Any, *, prefix: str = "", include: Iterable[str] | None = None, exclude: Iterable[str] = ()) -> list[Tool]:
+def tools_of(obj: Any, *, prefix: str = "") -> list[Tool]:
     """The public methods of an object as tools, in the order of their definition; a module gives its own functions."""
-    members = {name: value for name, value in _public_members(obj) if name not in set(exclude)}
-    if include is not None:
-        names = list(include)
-        for name in names:
-            if name not in members:
-                raise UnknownName(f"method of {type(obj).__name__}", name, members)
-        members = {name: members[name] for name in names}
     local_names = vars(cast(type[Any], type(obj)))
-    tools = [value if isinstance(value, Tool) else Tool(value, names=local_names) for value in members.values()]
+    tools = [value if isinstance(value, Tool) else Tool(value, names=local_names) for value in _public_members(obj)]
     return [tool.replace(name=prefix + tool.name) if prefix else tool for tool in tools]
 
 
-def _public_members(obj: Any) -> Iterable[tuple[str, Any]]:
+def _public_members(obj: Any) -> Iterable[Any]:
     if isinstance(obj, ModuleType):
         for name, value in vars(obj).items():
             if not name.startswith("_") and isinstance(value, (FunctionType, Tool)) and value.__module__ == obj.__name__:
-                yield name, value
+                yield value
         return
     kind = cast(type[Any], obj if inspect.isclass(obj) else type(obj))
     names = {name: None for base in reversed(kind.__mro__[:-1]) for name in vars(base) if not name.startswith("_")}
@@ -418,7 +408,7 @@ def _public_members(obj: Any) -> Iterable[tuple[str, Any]]:
             else isinstance(value, FunctionType) and first_parameter(value) == "self"
         )
         if not needs_object:
-            yield name, value
+            yield value
 
 
 # ---- inspecting functions
