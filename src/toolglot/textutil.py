@@ -6,8 +6,10 @@ from typing import NamedTuple
 
 __all__ = [
     "LineEdit",
+    "count_shared",
     "did_you_mean",
     "find_line_edits",
+    "format_size",
     "number_lines",
     "pluralize",
     "render_diff",
@@ -37,13 +39,18 @@ def did_you_mean(suggestions: Iterable[str]) -> str:
 
 
 def truncate(text: str, limit: int) -> str:
-    """Return the text, shortened to `limit` characters and an ellipsis where it is longer."""
+    """Return the text, shortened to `limit` characters and an ellipsis if it is longer."""
     return text if len(text) <= limit else f"{text[:limit]}…"
 
 
 def pluralize(count: int, noun: str, plural: str = "") -> str:
     """Return a count with its noun: `1 line`, `2 lines`."""
     return f"{count} {noun if count == 1 else plural or f'{noun}s'}"
+
+
+def format_size(size: int) -> str:
+    """Return a number of bytes as `ls -h` does: `12B`, `3.4K`, `5.6M`."""
+    return f"{size}B" if size < 1024 else f"{size / 1024:.1f}K" if size < 1024**2 else f"{size / 1024**2:.1f}M"
 
 
 def split_lines(text: str) -> list[str]:
@@ -75,11 +82,16 @@ class LineEdit(NamedTuple):
         return self.start + len(self.removed)
 
 
+def count_shared(first: Sequence[str], second: Sequence[str]) -> int:
+    """Return how many items are the same from the beginning on."""
+    pairs = enumerate(zip(first, second, strict=False))
+    return next((index for index, (one, other) in pairs if one != other), min(len(first), len(second)))
+
+
 def find_line_edits(old: Sequence[str], new: Sequence[str]) -> list[LineEdit]:
     """Return what turns the old lines into the new ones."""
-    shared = min(len(old), len(new))
-    head = next((i for i in range(shared) if old[i] != new[i]), shared)
-    tail = next((i for i in range(shared - head) if old[-1 - i] != new[-1 - i]), shared - head)
+    head = count_shared(old, new)
+    tail = count_shared(old[head:][::-1], new[head:][::-1])
     removed, added = old[head : len(old) - tail], new[head : len(new) - tail]
     if not removed and not added:
         return []
@@ -90,7 +102,7 @@ def find_line_edits(old: Sequence[str], new: Sequence[str]) -> list[LineEdit]:
 
 
 def unified_diff(before: str, after: str, path: str) -> str:
-    """Return a unified diff of two texts, "" where they are equal; a very long one is truncated."""
+    """Return a unified diff of two texts, "" if they are equal; a very long one is truncated."""
     old, new = _mark_final_newline(before), _mark_final_newline(after)
     return render_diff(path if before else "/dev/null", path, old, find_line_edits(old, new))
 

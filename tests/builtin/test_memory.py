@@ -98,7 +98,7 @@ class TestCommands:
             "1B\t/memories/a/x.md",
             "5B\t/memories/b.md",
         ]
-        assert said.data["entries"][0] == {"path": "/memories/a", "size": 6, "folder": True}
+        assert said.data["entries"][0] == {"path": "/memories/a", "size": 6, "is_directory": True}
 
     @pytest.mark.parametrize(
         ("wanted", "lines", "first"),
@@ -178,7 +178,7 @@ class TestPreview:
             ({"command": "delete", "path": "/memories/a.md"}, "-1"),
             ({"command": "delete", "path": "/memories/b"}, "delete /memories/b"),
             ({"command": "rename", "old_path": "/memories/b", "new_path": "/memories/d"}, "rename /memories/b /memories/d"),
-            ({"command": "delete", "path": "/memories/z"}, "(this will fail: there is no '/memories/z'"),
+            ({"command": "delete", "path": "/memories/z"}, "(this will fail: no such file or directory: '/memories/z'"),
         ]
         for arguments, words in wishes:
             assert words in previewed(box, **arguments)

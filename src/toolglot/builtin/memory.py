@@ -16,18 +16,17 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from toolglot.base_errors import LineOutOfRange, MissingPath, invalid_argument
-from toolglot.builtin.edit.edit_tools import EditPlanner, TextEdit, build_snippet
+from toolglot.base_errors import LineOutOfRange, invalid_argument
+from toolglot.builtin.arguments import make_preview
+from toolglot.builtin.edit.edit_tools import EditTools, TextEdit, build_snippet
 from toolglot.builtin.files.descriptors import stat_at, translate_os_errors
-from toolglot.builtin.files.text import UTF8, check_text, encode_text
+from toolglot.builtin.files.text import UTF8, Document, check_text
 from toolglot.builtin.files.text_files import TextChange, load_document
 from toolglot.builtin.files.workspace import Workspace
 from toolglot.builtin.tool_state import ToolState, to_data
 from toolglot.errors import ToolError, UsageError
-from toolglot.messages import ToolCall
 from toolglot.schema.derive import Internal
-from toolglot.textutil import number_lines, split_lines, unified_diff
-from toolglot.tools.context import Context
+from toolglot.textutil import format_size, number_lines, pluralize, split_lines, unified_diff
 from toolglot.tools.results import ToolOutput
 from toolglot.tools.tool import Tool
 
@@ -41,9 +40,16 @@ MAX_TOTAL_BYTES = 16 * 1024 * 1024
 MAX_FILES = 1000
 MAX_DEPTH = 10
 LISTING_DEPTH = 2
-_MAX_WALK_DEPTH = 64  # of directories that somebody else put there
 _CONTEXT_LINES = 2  # around a change
-_CONTEXT = Context(ToolCall("", "memory"))
+_PARAMETERS: dict[Command, tuple[str, ...]] = {
+    "view": ("path", "view_range"),
+    "create": ("path", "file_text"),
+    "str_replace": ("path", "old_str", "new_str"),
+    "insert": ("path", "insert_line", "file_text"),
+    "delete": ("path",),
+    "rename": ("path", "new_path"),
+}
+"""What each command needs; only `view_range` is optional."""
 
 
 class MemoryEntry(msgspec.Struct, frozen=True):
@@ -51,7 +57,7 @@ class MemoryEntry(msgspec.Struct, frozen=True):
 
     path: str
     size: int
-    folder: bool
+    is_directory: bool
 
 
 class MemoryResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,7 +65,7 @@ class MemoryResult(msgspec.Struct, frozen=True, kw_only=True):
 
     command: Command
     path: str
-    folder: bool = False
+    is_directory: bool = False
     new_path: str = ""
     """Of rename."""
     lines: list[str] = []
@@ -76,46 +82,15 @@ class MemoryResult(msgspec.Struct, frozen=True, kw_only=True):
     diff: str = ""
 
 
-class _Arguments(msgspec.Struct, frozen=True):
-    """The arguments of a call other than its command."""
-
-    path: str | None = None
-    view_range: list[int] | None = None
-    file_text: str | None = None
-    old_str: str | None = None
-    new_str: str | None = None
-    insert_line: int | None = None
-    new_path: str | None = None
-
-
-_REQUIRED: dict[Command, tuple[str, ...]] = {
-    "view": ("path",),
-    "create": ("path", "file_text"),
-    "str_replace": ("path", "old_str", "new_str"),
-    "insert": ("path", "insert_line", "file_text"),
-    "delete": ("path",),
-    "rename": ("path", "new_path"),
-}
-
-
 def create_tools(state: ToolState) -> list[Tool]:
-    """Return the tool `memory`; nothing where there is no directory to keep notes in."""
+    """Return the tool `memory`; nothing if there is no directory to keep notes in."""
     if state.state_dir is None:
         return []
-    tools = _MemoryTool(state.state_dir / "memory")
+    directory, lock = state.state_dir / "memory", Lock()
     view, create = {"command": "view", "path": ROOT}, {"command": "create", "path": f"{ROOT}/style.md"}
     examples = [view, {**create, "file_text": "Tests are written first.\n"}]
-    return [Tool(tools.memory, effects=("read", "write"), examples=examples, target=tools.target, preview=tools.preview)]
-
-
-class _MemoryTool:
-    """The tool as a method."""
-
-    def __init__(self, directory: Path) -> None:
-        self._directory, self._lock = directory, Lock()
 
     def memory(
-        self,
         command: Command,
         path: str | None = None,
         view_range: list[int] | None = None,
@@ -144,31 +119,28 @@ class _MemoryTool:
             insert_text: The lines to insert, instead of file_text.
             old_path: What to rename, instead of path.
         """
-        text = insert_text if file_text is None else file_text
-        values = _Arguments(old_path if path is None else path, view_range, text, old_str, new_str, insert_line, new_path)
-        with self._lock, _open_memory(self._directory) as notes:
-            result = _Memory(notes).run(command, values)
+        arguments = {"path": path, "view_range": view_range, "file_text": file_text, "old_str": old_str, "new_str": new_str}
+        arguments |= {"insert_line": insert_line, "new_path": new_path, "insert_text": insert_text, "old_path": old_path}
+        with lock, _open_memory(directory) as notes:
+            result = _Memory(notes).run(command, arguments)
         return ToolOutput(_RENDERERS[command](result), to_data(result))
 
-    def target(self, arguments: dict[str, Any]) -> str:
+    def target(arguments: dict[str, Any]) -> str:
         paths = [str(arguments[name]) for name in ("path", "old_path", "new_path") if arguments.get(name)]
-        return ", ".join(path.replace(ROOT, str(self._directory), 1) if path.startswith(ROOT) else path for path in paths)
+        return ", ".join(path.replace(ROOT, str(directory), 1) if path.startswith(ROOT) else path for path in paths)
 
-    def preview(self, arguments: dict[str, Any]) -> str:
-        aliases = {"path": arguments.get("old_path"), "file_text": arguments.get("insert_text")}
-        values = {name: arguments.get(name, aliases.get(name)) for name in _Arguments.__struct_fields__}
-        command: Command = arguments.get("command", "view")
-        try:
-            with self._lock, _open_memory(self._directory) as notes:
-                result = _Memory(notes, is_preview=True).run(command, _Arguments(**values))
-        except ToolError as e:
-            return f"(this will fail: {e})"
-        return result.diff or " ".join(filter(None, (command, values["path"], values["new_path"])))
+    def describe(command: Command = "view", **arguments: Any) -> str:
+        with lock, _open_memory(directory) as notes:
+            result = _Memory(notes, is_preview=True).run(command, arguments)
+        return result.diff or " ".join(filter(None, (command, result.path, result.new_path)))
+
+    preview = make_preview(describe)
+    return [Tool(memory, effects=("read", "write"), examples=examples, target=target, preview=preview)]
 
 
 @contextmanager
 def _open_memory(directory: Path) -> Generator[ToolState]:
-    """Open the directory as a workspace; it is created where it is missing."""
+    """Open the directory as a workspace; it is created if it is missing."""
     try:
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         workspace = Workspace(directory, alias=ROOT, protected_names=())
@@ -207,16 +179,20 @@ class _Memory:
 
     def __init__(self, state: ToolState, *, is_preview: bool = False) -> None:
         self._state, self._workspace, self._is_preview = state, state.workspace, is_preview
-        self._planner = EditPlanner(state, None)
+        self._edits = EditTools(state, None)
 
-    def run(self, command: Command, arguments: _Arguments) -> MemoryResult:
+    def run(self, command: Command, arguments: dict[str, Any]) -> MemoryResult:
         """Run a command. Raises ToolError."""
-        if command not in _REQUIRED:
-            raise invalid_argument("command", f"is {command!r:.40}; use one of {', '.join(_REQUIRED)}")
-        for name in _REQUIRED[command]:
-            if getattr(arguments, name) is None:
+        if command not in _PARAMETERS:
+            raise invalid_argument("command", f"is {command!r:.40}; use one of {', '.join(_PARAMETERS)}")
+        aliases = {"path": arguments.get("old_path"), "file_text": arguments.get("insert_text")}
+        values: dict[str, Any] = {}
+        for name in _PARAMETERS[command]:
+            value = arguments.get(name)
+            values[name] = aliases.get(name) if value is None else value
+            if values[name] is None and name != "view_range":
                 raise invalid_argument(name, f"is missing; {command} needs it")
-        return _COMMANDS[command](self, arguments)
+        return getattr(self, command)(**values)
 
     # ---- reading
 
@@ -229,110 +205,108 @@ class _Memory:
         with self._workspace.open_directory(parent) as entry, translate_os_errors(path):
             return stat_at(entry.fd, name)
 
-    def _require_status(self, path: str) -> os.stat_result:
+    def _is_directory(self, path: str) -> bool:
+        """Whether an existing path is that of a directory. Raises ToolError."""
         status = self._find_status(path)
         if status is None:
-            message = f"there is no {path!r}: view {ROOT} to see what is there"
-            raise ToolError(message, kind="not_found", code="path_not_found", details=MissingPath(path))
+            message = f"no such file or directory: {path!r}; view {ROOT} to see what exists"
+            raise ToolError(message, kind="not_found", code="path_not_found")
         if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
             message = f"{path!r} is a link or a device, which the memory does not use"
             raise ToolError(message, kind="not_allowed", code="not_regular_file")
-        return status
+        return stat.S_ISDIR(status.st_mode)
 
-    def _require_file(self, path: str) -> os.stat_result:
-        status = self._require_status(path)
-        if stat.S_ISDIR(status.st_mode):
+    def _measure_file(self, path: str) -> int:
+        """Return the size of an existing file. Raises ToolError."""
+        if self._is_directory(path):
             raise ToolError(f"{path!r} is a directory: use the path of a file in it", code="is_directory")
-        if status.st_size > MAX_FILE_BYTES:
+        entry = self._workspace.inspect(path)
+        size = entry.status.st_size if entry else 0
+        if size > MAX_FILE_BYTES:
             message = f"{path!r} is larger than {MAX_FILE_BYTES} bytes, which is too large for the memory"
             raise ToolError(message, kind="limit", code="file_too_large")
-        return status
+        return size
 
-    def _scan(self, path: str) -> tuple[dict[str, int], list[str]]:
-        """Return the regular files below a directory with their sizes, and the directories; all relative to it."""
-        files: dict[str, int] = {}
-        directories: list[str] = []
+    def _scan(self, path: str) -> dict[str, int]:
+        """Return what is below a directory, relative to it: files with their sizes; directories, which end with a slash."""
+        sizes: dict[str, int] = {}
         with self._workspace.open_directory(path) as entry, translate_os_errors(path):
             for top, subdirectories, names, fd in os.fwalk(".", dir_fd=entry.fd):
                 prefix = f"{top[2:]}/" if top != "." else ""
-                for name in names:
-                    if (status := stat_at(fd, name)) is not None and stat.S_ISREG(status.st_mode):
-                        files[prefix + name] = status.st_size
                 # fwalk lists links to directories too, although it does not follow them.
-                statuses = {name: stat_at(fd, name) for name in subdirectories}
-                subdirectories[:] = [name for name, status in statuses.items() if status and stat.S_ISDIR(status.st_mode)]
-                directories += [prefix + name for name in subdirectories]
-                if prefix.count("/") >= _MAX_WALK_DEPTH:
-                    subdirectories.clear()
-        return files, directories
+                for name in (*subdirectories, *names):
+                    if (status := stat_at(fd, name)) is not None and stat.S_ISREG(status.st_mode):
+                        sizes[prefix + name] = status.st_size
+                    elif status is not None and stat.S_ISDIR(status.st_mode):
+                        sizes[f"{prefix}{name}/"] = 0
+        return sizes
 
-    def view(self, arguments: _Arguments) -> MemoryResult:
-        path = _normalize_path(arguments.path or "")
-        if stat.S_ISDIR(self._require_status(path).st_mode):
-            if arguments.view_range is not None:
+    def view(self, path: str, view_range: list[int] | None) -> MemoryResult:
+        path = _normalize_path(path)
+        if self._is_directory(path):
+            if view_range is not None:
                 raise invalid_argument("view_range", f"is for files, and {path!r} is a directory")
             return self._view_directory(path)
-        size = self._require_file(path).st_size
+        size = self._measure_file(path)
         document, _ = load_document(self._state, path, require_read=None)
         lines = split_lines(document.text)
-        first, last = _resolve_range(arguments.view_range, len(lines), path)
+        first, last = _resolve_range(view_range, len(lines), path)
         shown = lines[first - 1 : last]
         return MemoryResult(command="view", path=path, lines=shown, first=first, total=len(lines), size=size)
 
     def _view_directory(self, path: str) -> MemoryResult:
-        files, directories = self._scan(path)
-        visible = {name: size for name, size in files.items() if not _is_hidden(name)}
-        entries = [MemoryEntry(f"{path}/{name}", size, False) for name, size in visible.items()]
-        for directory in filter(lambda name: not _is_hidden(name), directories):
-            size = sum(size for name, size in visible.items() if name.startswith(f"{directory}/"))
-            entries.append(MemoryEntry(f"{path}/{directory}", size, True))
-        depth = path.count("/") + LISTING_DEPTH
-        shown = sorted((e for e in entries if e.path.count("/") <= depth), key=lambda entry: entry.path.split("/"))
+        sizes = {name: size for name, size in self._scan(path).items() if not _is_hidden(name)}
+        entries: list[MemoryEntry] = []
+        for name in sorted(sizes, key=lambda name: name.rstrip("/").split("/")):
+            if name.rstrip("/").count("/") < LISTING_DEPTH:
+                size = (
+                    sum(size for other, size in sizes.items() if other.startswith(name)) if name.endswith("/") else sizes[name]
+                )
+                entries.append(MemoryEntry(f"{path}/{name.rstrip('/')}", size, name.endswith("/")))
         return MemoryResult(
             command="view",
             path=path,
-            folder=True,
-            entries=shown[:MAX_FILES],
-            truncated=len(shown) > MAX_FILES,
-            size=sum(visible.values()),
+            is_directory=True,
+            entries=entries[:MAX_FILES],
+            truncated=len(entries) > MAX_FILES,
+            size=sum(sizes.values()),
         )
 
     # ---- writing
 
-    def create(self, arguments: _Arguments) -> MemoryResult:
-        path = _normalize_path(arguments.path or "", is_file=True)
-        text = check_text(arguments.file_text or "", "file_text", MAX_FILE_BYTES)
+    def create(self, path: str, file_text: str) -> MemoryResult:
+        path = _normalize_path(path, is_file=True)
+        check_text(file_text, "file_text", MAX_FILE_BYTES)
         if self._find_status(path) is not None:
             raise ToolError(f"{path!r} already exists: edit it, or delete it first", code="file_exists")
-        change = TextChange(before="", after=text, format=UTF8, data=encode_text(text, UTF8), expected="absent")
-        return self._save("create", path, change, old_size=None)
+        return self._save("create", path, TextChange.plan(path, Document("", UTF8), file_text, "absent"), old_size=None)
 
-    def str_replace(self, arguments: _Arguments) -> MemoryResult:
-        path, old = _normalize_path(arguments.path or ""), arguments.old_str or ""
-        if not old:
+    def str_replace(self, path: str, old_str: str, new_str: str) -> MemoryResult:
+        path = _normalize_path(path)
+        if not old_str:
             raise invalid_argument("old_str", "is empty; copy the text to replace, or insert lines instead")
-        new = check_text(arguments.new_str or "", "new_str", MAX_FILE_BYTES)
-        old_size = self._require_file(path).st_size
-        change = self._planner.plan_replacements(_CONTEXT, path, [TextEdit(old, new)])
+        check_text(new_str, "new_str", MAX_FILE_BYTES)
+        old_size = self._measure_file(path)
+        change = self._edits.plan_replacements(path, [TextEdit(old_str, new_str)])
         first, lines = build_snippet(change, _CONTEXT_LINES)
         return msgspec.structs.replace(self._save("str_replace", path, change, old_size), lines=lines, first=first)
 
-    def insert(self, arguments: _Arguments) -> MemoryResult:
-        path = _normalize_path(arguments.path or "")
-        text = check_text(arguments.file_text or "", "insert_text", MAX_FILE_BYTES)
-        old_size = self._require_file(path).st_size
-        change = self._planner.plan_insertion(path, arguments.insert_line or 0, text)
-        return self._save("insert", path, change, old_size)
+    def insert(self, path: str, insert_line: int, file_text: str) -> MemoryResult:
+        path = _normalize_path(path)
+        check_text(file_text, "insert_text", MAX_FILE_BYTES)
+        old_size = self._measure_file(path)
+        return self._save("insert", path, self._edits.plan_insertion(path, insert_line, file_text), old_size)
 
     def _save(self, command: Command, path: str, change: TextChange, old_size: int | None) -> MemoryResult:
         size = len(change.data)
-        files, _ = self._scan(ROOT)
+        sizes = self._scan(ROOT)
+        files = sum(not name.endswith("/") for name in sizes)
         problem = ""
         if size > MAX_FILE_BYTES:
             problem = f"{path!r} would have over {MAX_FILE_BYTES} bytes: make it shorter, or use two files"
-        elif old_size is None and len(files) >= MAX_FILES:
-            problem = f"the memory has {len(files)} files, which is the maximum: delete some first"
-        elif sum(files.values()) - (old_size or 0) + size > MAX_TOTAL_BYTES:
+        elif old_size is None and files >= MAX_FILES:
+            problem = f"the memory has {files} files, which is the maximum: delete some first"
+        elif sum(sizes.values()) - (old_size or 0) + size > MAX_TOTAL_BYTES:
             problem = f"the memory would have over {MAX_TOTAL_BYTES} bytes: delete something first"
         if problem:
             raise ToolError(problem, kind="limit", code="quota_exceeded")
@@ -341,13 +315,10 @@ class _Memory:
         diff = unified_diff(change.before, change.after, path)
         return MemoryResult(command=command, path=path, total=len(split_lines(change.after)), size=size, diff=diff)
 
-    def delete(self, arguments: _Arguments) -> MemoryResult:
-        path = _normalize_path(arguments.path or "")
-        if path == ROOT:
-            message = f"{ROOT} itself cannot be deleted: delete what is in it"
-            raise ToolError(message, kind="not_allowed", code="path_not_allowed")
-        is_directory = stat.S_ISDIR(self._require_status(path).st_mode)
-        diff = ""
+    def delete(self, path: str) -> MemoryResult:
+        path = _normalize_path(path)
+        _refuse_root("deleted: delete", path)
+        is_directory, diff = self._is_directory(path), ""
         with suppress(ToolError):  # what cannot be shown can still be deleted
             diff = unified_diff(load_document(self._state, path, require_read=None)[0].text, "", path)
         if not self._is_preview and not is_directory:
@@ -355,57 +326,56 @@ class _Memory:
         elif not self._is_preview:
             parent, _, name = path.rpartition("/")
             with self._workspace.open_directory(parent) as entry, translate_os_errors(path):
-                # Renamed first, so that it is gone at once even where emptying it is interrupted.
+                # Renamed first, so that it is gone at once even if emptying it is interrupted.
                 trash = f".deleted-{secrets.token_hex(8)}"
                 os.rename(name, trash, src_dir_fd=entry.fd, dst_dir_fd=entry.fd)
                 shutil.rmtree(trash, dir_fd=entry.fd)
-        return MemoryResult(command="delete", path=path, folder=is_directory, diff=diff)
+        return MemoryResult(command="delete", path=path, is_directory=is_directory, diff=diff)
 
-    def rename(self, arguments: _Arguments) -> MemoryResult:
-        old, new = _normalize_path(arguments.path or ""), _normalize_path(arguments.new_path or "")
-        if ROOT in (old, new):
-            message = f"{ROOT} itself cannot be renamed: rename what is in it"
-            raise ToolError(message, kind="not_allowed", code="path_not_allowed")
-        is_directory = stat.S_ISDIR(self._require_status(old).st_mode)
+    def rename(self, path: str, new_path: str) -> MemoryResult:
+        old, new = _normalize_path(path), _normalize_path(new_path)
+        _refuse_root("renamed: rename", old, new)
+        is_directory = self._is_directory(old)
         if is_directory:
-            files, directories = self._scan(old)
-            depth = max((name.count("/") + 1 for name in (*files, *directories)), default=0)
+            depth = max((name.rstrip("/").count("/") + 1 for name in self._scan(old)), default=0)
             if new.count("/") - 1 + depth > MAX_DEPTH:
                 raise _depth_error(new)
         else:
-            _normalize_path(arguments.new_path or "", is_file=True)
+            _normalize_path(new_path, is_file=True)
         if new == old or new.startswith(f"{old}/"):
             message = f"{old!r} cannot be moved to or into itself: use another path"
             raise ToolError(message, kind="validation", code="invalid_path")
         if self._find_status(new) is not None:
             raise ToolError(f"{new!r} already exists: use another path, or delete it first", code="file_exists")
         if not self._is_preview:
-            (old_parent, _, old_name), (new_parent, _, new_name) = old.rpartition("/"), new.rpartition("/")
-            names = new_parent.split("/")[2:]
-            for depth, name in enumerate(names):
-                parent = "/".join((ROOT, *names[:depth]))
-                with self._workspace.open_directory(parent) as entry, translate_os_errors(new), suppress(FileExistsError):
-                    os.mkdir(name, 0o700, dir_fd=entry.fd)
-            workspace = self._workspace
-            with workspace.open_directory(old_parent) as source, workspace.open_directory(new_parent) as target:
-                fds = {"src_dir_fd": source.fd, "dst_dir_fd": target.fd}
-                with translate_os_errors(new):
-                    if is_directory:
-                        os.rename(old_name, new_name, **fds)
-                    else:  # a link instead of a rename: it never replaces a file that has just appeared
-                        os.link(old_name, new_name, **fds, follow_symlinks=False)
-                        os.unlink(old_name, dir_fd=source.fd)
-        return MemoryResult(command="rename", path=old, new_path=new, folder=is_directory)
+            self._move(old, new, is_directory)
+        return MemoryResult(command="rename", path=old, new_path=new, is_directory=is_directory)
+
+    def _move(self, old: str, new: str, is_directory: bool) -> None:
+        """Rename a file or directory, and create the directories that the new path needs."""
+        workspace, (old_parent, _, old_name), (new_parent, _, new_name) = (
+            self._workspace,
+            old.rpartition("/"),
+            new.rpartition("/"),
+        )
+        names = new_parent.split("/")[2:]
+        for depth, name in enumerate(names):
+            parent = "/".join((ROOT, *names[:depth]))
+            with workspace.open_directory(parent) as entry, translate_os_errors(new), suppress(FileExistsError):
+                os.mkdir(name, 0o700, dir_fd=entry.fd)
+        with workspace.open_directory(old_parent) as source, workspace.open_directory(new_parent) as target:
+            fds = {"src_dir_fd": source.fd, "dst_dir_fd": target.fd}
+            with translate_os_errors(new):
+                if is_directory:
+                    os.rename(old_name, new_name, **fds)
+                else:  # a link instead of a rename: it never replaces a file that has just appeared
+                    os.link(old_name, new_name, **fds, follow_symlinks=False)
+                    os.unlink(old_name, dir_fd=source.fd)
 
 
-_COMMANDS: dict[Command, Callable[[_Memory, _Arguments], MemoryResult]] = {
-    "view": _Memory.view,
-    "create": _Memory.create,
-    "str_replace": _Memory.str_replace,
-    "insert": _Memory.insert,
-    "delete": _Memory.delete,
-    "rename": _Memory.rename,
-}
+def _refuse_root(verbs: str, *paths: str) -> None:
+    if ROOT in paths:
+        raise ToolError(f"{ROOT} itself cannot be {verbs} what is in it", kind="not_allowed", code="path_not_allowed")
 
 
 def _is_hidden(path: str) -> bool:
@@ -420,8 +390,8 @@ def _resolve_range(view_range: list[int] | None, total: int, path: str) -> tuple
         raise invalid_argument("view_range", "must be two numbers: the first and the last line")
     first, last = view_range
     if not 1 <= first <= max(total, 1):
-        message = f"{path!r} has {total} lines, so a view cannot begin with line {first}"
-        raise ToolError(message, kind="validation", code="line_out_of_range", details=LineOutOfRange(first, total))
+        message = f"{path!r} has {pluralize(total, 'line')}, so a view cannot begin with line {first}"
+        raise ToolError(message, kind="validation", code="line_out_of_range", details=LineOutOfRange(total))
     if last != -1 and last < first:
         raise invalid_argument("view_range", f"ends with {last}, before it begins; use a later line or -1")
     return first, total if last == -1 else min(last, total)
@@ -431,14 +401,14 @@ def _resolve_range(view_range: list[int] | None, total: int, path: str) -> tuple
 
 
 def _render_view(result: MemoryResult) -> str:
-    if not result.folder:
+    if not result.is_directory:
         if not result.lines:
             return f"{result.path!r} is empty."
         part = f", lines {result.first} to {result.first + len(result.lines) - 1} of {result.total}"
         is_whole = result.first == 1 and len(result.lines) == result.total
         return f"{result.path}{'' if is_whole else part}:\n{number_lines(result.lines, result.first)}"
-    lines = [f"{_format_size(result.size)}\t{result.path}/"]
-    lines += [f"{_format_size(entry.size)}\t{entry.path}{'/' * entry.folder}" for entry in result.entries]
+    lines = [f"{format_size(result.size)}\t{result.path}/"]
+    lines += [f"{format_size(entry.size)}\t{entry.path}{'/' * entry.is_directory}" for entry in result.entries]
     if result.truncated:
         lines.append(f"[there are more than {MAX_FILES}: view a subdirectory]")
     if not result.entries:
@@ -446,15 +416,11 @@ def _render_view(result: MemoryResult) -> str:
     return "\n".join(lines)
 
 
-def _format_size(size: int) -> str:
-    return f"{size}B" if size < 1024 else f"{size / 1024:.1f}K" if size < 1024**2 else f"{size / 1024**2:.1f}M"
-
-
 _RENDERERS: dict[Command, Callable[[MemoryResult], str]] = {
     "view": _render_view,
-    "create": lambda result: f"created {result.path!r} ({result.size} bytes)",
+    "create": lambda result: f"created {result.path!r} ({pluralize(result.size, 'byte')})",
     "str_replace": lambda result: f"changed {result.path!r}:\n{number_lines(result.lines, result.first)}",
-    "insert": lambda result: f"changed {result.path!r}, which has {result.total} lines now",
-    "delete": lambda result: f"deleted {result.path!r}" + (" with everything in it" if result.folder else ""),
+    "insert": lambda result: f"changed {result.path!r}, which has {pluralize(result.total, 'line')} now",
+    "delete": lambda result: f"deleted {result.path!r}" + (" with everything in it" if result.is_directory else ""),
     "rename": lambda result: f"renamed {result.path!r} to {result.new_path!r}",
 }

@@ -2,6 +2,7 @@
 
 from toolglot.facades.rendering import format_matches, number_lines, output_notes, read_notes
 from toolglot.facades.view import Arguments, RenderContext, Renderer
+from toolglot.textutil import format_size
 
 __all__ = [
     "MAX_READ",
@@ -33,10 +34,6 @@ def _directory_header(path: str) -> str:
     return f"Here are the files and directories up to 2 levels deep in {path}, excluding hidden items:"
 
 
-def _format_size(size: int) -> str:
-    return f"{size}B" if size < 1024 else f"{size / 1024:.1f}K" if size < 1024**2 else f"{size / 1024**2:.1f}M"
-
-
 def _continuation_notes(data: Arguments) -> list[str]:
     return read_notes(data, "", f"view_range [{data['next_line']}, -1]")
 
@@ -45,7 +42,7 @@ def render_view(context: RenderContext) -> str:
     """A file with line numbers, or a directory."""
     data = context.data
     if data["kind"] != "text":
-        return render_directory(context) if data["kind"] == "folder" else context.text
+        return render_directory(context) if data["kind"] == "directory" else context.text
     lines = [number_lines(data["lines"], data["first"], _NUMBERS)] if data["lines"] else ["[the file is empty]"]
     return "\n".join([_content_header(context.base["path"]), *lines, *_continuation_notes(data)])
 
@@ -57,8 +54,8 @@ def render_directory(context: RenderContext) -> str:
     lines = [_directory_header(path)]
     for entry in data["entries"]:
         if not any(name.startswith(".") for name in entry["path"].split("/")):
-            slash = "/" if entry["kind"] == "folder" else ""
-            lines.append(f"{_format_size(entry['size'])}\t{path}/{entry['path']}{slash}")
+            slash = "/" if entry["kind"] == "directory" else ""
+            lines.append(f"{format_size(entry['size'])}\t{path}/{entry['path']}{slash}")
     if data["truncated"]:
         lines.append(f"[{len(data['entries'])} of {data['total']} entries are shown]")
     return "\n".join(lines)
@@ -82,9 +79,9 @@ def render_memory(context: RenderContext) -> str:
     data = context.data
     path = data["path"]
     match data["command"]:
-        case "view" if data["folder"]:
-            lines = [_directory_header(path), f"{_format_size(data['size'])}\t{path}"]
-            lines += [f"{_format_size(entry['size'])}\t{entry['path']}" for entry in data["entries"]]
+        case "view" if data["is_directory"]:
+            lines = [_directory_header(path), f"{format_size(data['size'])}\t{path}"]
+            lines += [f"{format_size(entry['size'])}\t{entry['path']}" for entry in data["entries"]]
             return "\n".join([*lines, *(["[more entries are not shown]"] if data["truncated"] else ())])
         case "view":
             return f"{_content_header(path)}\n{number_lines(data['lines'], data['first'], _NUMBERS)}"

@@ -92,7 +92,7 @@ def render_list(context: RenderContext) -> str:
     data = context.data
     lines = [f"- {context.base['path'].rstrip('/')}/"]
     lines += [
-        f"{'  ' * entry['depth']}- {entry['name']}{'/' if entry['kind'] == 'folder' else ''}" for entry in data["entries"]
+        f"{'  ' * entry['depth']}- {entry['name']}{'/' if entry['kind'] == 'directory' else ''}" for entry in data["entries"]
     ]
     if data["truncated"]:
         lines.append(f"[{len(data['entries'])} of {data['total']} entries are shown]")

@@ -123,7 +123,7 @@ def render_list(context: RenderContext) -> str:
 
 
 def _format_entry(entry: Arguments) -> str:
-    if entry["kind"] == "folder":
+    if entry["kind"] == "directory":
         return f"[DIR] {entry['name']}"
     if entry["kind"] == "link":
         return f"{entry['name']} -> {entry['target']}"

@@ -76,8 +76,8 @@ class TestCells:
         cell = json.loads((root / "a.ipynb").read_text())["cells"][1]
         assert cell == {**BOOK["cells"][1], "source": ["y = 2\n", "y\n"], "outputs": [], "execution_count": None}
         assert output.content == "replaced the code cell 'calc' (index 1) of 'a.ipynb'; it has 3 cells now"
-        told = [output.data[key] for key in ("mode", "cell_id", "index", "cell_type", "cells", "language", "before", "source")]
-        assert told == ["replace", "calc", 1, "code", 3, "julia", "x = 1\nprint(x)", "y = 2\ny\n"]
+        told = [output.data[key] for key in ("mode", "cell_id", "index", "cell_type", "cells", "source")]
+        assert told == ["replace", "calc", 1, "code", 3, "y = 2\ny\n"]
         assert '+    "y = 2\\n",' in output.data["diff"]
 
     @pytest.mark.parametrize(("cell_id", "index"), [("top", 0), ("0", 0), ("cell-1", 1), ("end", 2), ("2", 2)])

@@ -191,17 +191,11 @@ class TestWhatIsDone:
         assert out.content == "Success. Updated the following files:\nA notes/todo.md\nM app/basket.py\nD old.py"
         assert files_of(root) == {"app/basket.py": "class Cart:\n    size = 0\n", "notes/todo.md": "# Todo\n\n- ship\n"}
         added, moved, deleted = out.data["files"]
-        assert (added["op"], added["path"], added["moved_to"], added["added"], added["removed"]) == (
-            "add",
-            "notes/todo.md",
-            None,
-            3,
-            0,
-        )
+        assert (added["op"], added["path"], added["moved_to"]) == ("add", "notes/todo.md", None)
         assert added["diff"] == "--- /dev/null\n+++ notes/todo.md\n@@ -0,0 +1,3 @@\n+# Todo\n+\n+- ship\n"
         assert (moved["op"], moved["path"], moved["moved_to"]) == ("update", "app/cart.py", "app/basket.py")
         assert moved["diff"] == "--- app/cart.py\n+++ app/basket.py\n@@ -1,2 +1,2 @@\n class Cart:\n-    pass\n+    size = 0\n"
-        assert (deleted["op"], deleted["removed"], deleted["truncated"]) == ("delete", 2, False)
+        assert (deleted["op"], deleted["truncated"]) == ("delete", False)
         assert deleted["diff"] == "--- old.py\n+++ /dev/null\n@@ -1,2 +0,0 @@\n-x\n-y\n"
 
     def test_later_sections_see_what_earlier_ones_did(self, box: ToolState, root: Path) -> None:
@@ -279,12 +273,12 @@ class TestWhatIsDone:
             file.truncate(MAX_FILE_BYTES + 1)
         assert refused(box, text=sections("*** Update File: big", "@@", "-a", "+A")).kind == "limit"
         (row,) = patched(box, text=sections("*** Delete File: big")).data["files"]
-        assert (row["removed"], row["diff"], row["truncated"]) == (None, "", True)
+        assert (row["diff"], row["truncated"]) == ("", True)
 
     def test_a_long_diff_is_cut_and_says_so(self, box: ToolState) -> None:
         lines = [f"+{'x' * 90}"] * 3000
         first, second = patched(box, text=sections("*** Add File: a", *lines, "*** Add File: b", *lines)).data["files"]
-        assert (first["truncated"], second["truncated"], second["diff"], second["added"]) == (True, True, "", 3000)
+        assert (first["truncated"], second["truncated"], second["diff"]) == (True, True, "")
         assert len(first["diff"]) == 100_000
 
     def test_a_file_that_is_not_utf8_is_shown_as_windows_1252(self, box: ToolState, root: Path) -> None:

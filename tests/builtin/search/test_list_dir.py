@@ -68,7 +68,7 @@ class TestListDir:
 
     def test_data_of_entries(self, tree: Path) -> None:
         entries = {entry["name"]: entry for entry in list_dir_of(tree)().data["entries"]}
-        kinds = {"src": "folder", "a.py": "file", "link": "link", "pipe": "other"}
+        kinds = {"src": "directory", "a.py": "file", "link": "link", "pipe": "other"}
         assert {name: entries[name]["kind"] for name in kinds} == kinds
         assert entries["a.py"]["size"] == 9
         assert entries["a.py"]["mtime"] == pytest.approx((tree / "a.py").stat().st_mtime)

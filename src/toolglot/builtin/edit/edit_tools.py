@@ -6,6 +6,7 @@ Every byte outside of the changed lines stays what it was.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from io import StringIO
 from typing import Annotated, Any, Literal, get_args
 
 import msgspec
@@ -13,20 +14,11 @@ import msgspec
 from toolglot.base_errors import EditFailed, LineOutOfRange, invalid_argument
 from toolglot.builtin.arguments import check_choice, file_target
 from toolglot.builtin.edit.text_replace import Replacement, Strategy, replace_text
-from toolglot.builtin.files.text import (
-    UTF8,
-    Document,
-    Encoding,
-    Newline,
-    check_text,
-    convert_newlines,
-    detect_newline,
-    encode_text,
-)
+from toolglot.builtin.files.text import UTF8, Document, check_text, convert_newlines
 from toolglot.builtin.files.text_files import (
     MAX_TEXT_BYTES,
+    SavedFile,
     TextChange,
-    check_size,
     diff_preview,
     load_document,
     load_file,
@@ -35,14 +27,13 @@ from toolglot.builtin.files.text_files import (
 from toolglot.builtin.files.workspace import FileVersion
 from toolglot.builtin.tool_state import ToolState, to_data
 from toolglot.errors import ToolError
-from toolglot.messages import ToolCall
 from toolglot.schema.derive import Internal
 from toolglot.textutil import number_lines, pluralize, split_lines
 from toolglot.tools.context import Context
 from toolglot.tools.results import ToolOutput
 from toolglot.tools.tool import Tool
 
-__all__ = ["EditPlanner", "EditResult", "TextEdit", "build_snippet", "edit_tools"]
+__all__ = ["EditResult", "EditTools", "TextEdit", "build_snippet", "edit_tools"]
 
 MatchMode = Literal["exact", "tolerant"]
 
@@ -50,7 +41,6 @@ _MAX_EDITS = 500
 _CONTEXT_LINES = 5  # around a change in the snippet
 _MAX_SNIPPET_LINES, _MAX_SNIPPET_WIDTH = 200, 2000
 _MAX_RENDERED_LINES = 12
-_PREVIEW_CONTEXT = Context(ToolCall("", "edit"))
 
 
 @dataclass(frozen=True)
@@ -60,7 +50,7 @@ class TextEdit:
     Attributes:
         old: The text to replace, exactly as in the file, without line numbers.
         new: The text to put in its place.
-        count: How often `old` must occur: one (default), all (every occurrence is replaced), or a number.
+        count: How many times `old` must occur: one (default), all (replace every occurrence) or an exact number.
         match: exact (default), or tolerant of differences in whitespace, indentation and small typos.
     """
 
@@ -70,135 +60,22 @@ class TextEdit:
     match: MatchMode = "exact"
 
 
-class EditResult(msgspec.Struct, frozen=True, kw_only=True):
+class EditResult(SavedFile, frozen=True, kw_only=True):
     """The data of `edit`, `multi_edit` and `insert`."""
 
-    path: str
-    absolute: str
-    created: bool
-    edits: int
     replacements: int
     strategies: list[Strategy]
     """How each edit matched."""
     ranges: list[tuple[int, int]]
     """The first and last line of each change of the last edit."""
     first: int
-    last: int
-    """The lines of the snippet."""
+    """The number of the first line of the snippet."""
     snippet: str
     """The changed lines with some context, as they are now."""
-    lines: int
-    size: int
-    added: int
-    removed: int
-    diff: str
-    encoding: Encoding
-    bom: bool
-    newline: Newline
 
 
 class _EditChange(TextChange, frozen=True, kw_only=True):
     replacements: tuple[Replacement, ...]
-
-
-class EditPlanner:
-    """Plans replacements and insertions without changing anything."""
-
-    def __init__(self, state: ToolState, require_read: bool | None) -> None:
-        self._state, self._require_read = state, require_read
-
-    def plan_replacements(self, context: Context, path: str, edits: Sequence[TextEdit]) -> _EditChange:
-        """Plan all the edits, one after the other. Raises ToolError."""
-        if not 1 <= len(edits) <= _MAX_EDITS:
-            problem = f"has {pluralize(len(edits), 'entry', 'entries')}; use 1 to {_MAX_EDITS}"
-            raise invalid_argument("edits", problem, kind="limit" if edits else "validation")
-        for edit in edits:
-            check_text(edit.old, "old", MAX_TEXT_BYTES)
-            check_text(edit.new, "new", MAX_TEXT_BYTES)
-            check_choice("match", edit.match, get_args(MatchMode))
-        if edits[0].old:
-            document, expected = load_document(self._state, path, require_read=self._require_read)
-            replacements: list[Replacement] = []
-        else:
-            document, expected, creation = self._plan_creation(path, edits[0])
-            replacements = [creation]
-        text = replacements[0].text if replacements else document.text
-        for number, edit in enumerate(edits[len(replacements) :], len(replacements) + 1):
-            try:
-                replacement = replace_text(
-                    text,
-                    edit.old,
-                    edit.new,
-                    count=edit.count,
-                    tolerant=edit.match == "tolerant",
-                    name=path,
-                    should_stop=lambda: context.is_cancelled,
-                )
-            except ToolError as e:
-                if len(edits) == 1:
-                    raise
-                details = msgspec.structs.replace(e.details, edit=number) if isinstance(e.details, EditFailed) else e.details
-                message = f"edit {number} of {len(edits)}: {e}\nNone of the edits was made."
-                raise ToolError(message, kind=e.kind, code=e.code, details=details) from None
-            text = replacement.text
-            replacements.append(replacement)
-        return _build_change(document, path, text, expected, replacements)
-
-    def _plan_creation(self, path: str, edit: TextEdit) -> "tuple[Document, FileVersion | str, Replacement]":
-        """Plan an edit without old text, which creates a file or fills an empty one."""
-        loaded = load_file(self._state, path, require_read=self._require_read)
-        if loaded is not None and (loaded.document is None or loaded.document.text):
-            message = f"{path!r} already exists and is not empty: without a text to replace, only a new file is created"
-            raise ToolError(message, code="file_exists")
-        if not edit.new and loaded is not None:
-            message = f"{path!r} is empty, and so are the old and the new text: there is nothing to do"
-            raise ToolError(message, kind="validation", code="edit_failed", details=EditFailed("identical"))
-        text_format = loaded.document.format if loaded is not None and loaded.document is not None else UTF8
-        replacement = Replacement(edit.new, 1, "exact", ((1, max(len(split_lines(edit.new)), 1)),))
-        return Document("", text_format), loaded.version if loaded is not None else "absent", replacement
-
-    def plan_insertion(self, path: str, after_line: int, text: str) -> _EditChange:
-        """Plan new lines after an existing one. Raises ToolError."""
-        if not check_text(text, "text", MAX_TEXT_BYTES):
-            raise invalid_argument("text", "is empty; write the lines to insert")
-        document, expected = load_document(self._state, path, require_read=self._require_read)
-        total = len(split_lines(document.text))
-        if not 0 <= after_line <= total:
-            message = f"{path!r} has {pluralize(total, 'line')}, so nothing can be inserted after line {after_line}"
-            message += f": use a number from 0 (the top) to {total}"
-            details = LineOutOfRange(after_line, total)
-            raise ToolError(message, kind="validation", code="line_out_of_range", details=details)
-        offset = 0
-        for _ in range(after_line):
-            line_feed = document.text.find("\n", offset)
-            offset = len(document.text) if line_feed < 0 else line_feed + 1
-        before, newline = document.text, document.format.newline
-        if newline == "mixed":
-            is_crlf = before[:offset].endswith("\r\n") or (not offset and before[: before.find("\n")].endswith("\r"))
-            newline = "crlf" if is_crlf else "lf"
-        ending = "\r\n" if newline == "crlf" or (newline == "none" and "\r\n" in text) else "\n"
-        new = convert_newlines(text, newline)
-        if offset < len(before) or not before or before.endswith("\n"):
-            new = new if new.endswith("\n") else new + ending
-        else:  # after a last line that is not terminated, and then neither is the new one
-            new = ending + new.removesuffix(ending)
-        after = before[:offset] + new + before[offset:]
-        lines = (after_line + 1, after_line + max(len(split_lines(text)), 1))
-        return _build_change(document, path, after, expected, [Replacement(after, 1, "exact", (lines,))])
-
-
-def _build_change(
-    document: Document, path: str, after: str, expected: "FileVersion | str", replacements: Sequence[Replacement]
-) -> _EditChange:
-    check_size(after, path)
-    return _EditChange(
-        before=document.text,
-        after=after,
-        format=msgspec.structs.replace(document.format, newline=detect_newline(after)),
-        data=encode_text(after, document.format),
-        expected=expected,
-        replacements=tuple(replacements),
-    )
 
 
 def build_snippet(change: _EditChange, context_lines: int = _CONTEXT_LINES) -> tuple[int, list[str]]:
@@ -210,11 +87,11 @@ def build_snippet(change: _EditChange, context_lines: int = _CONTEXT_LINES) -> t
     return first, [line[:_MAX_SNIPPET_WIDTH] for line in lines[first - 1 : last]]
 
 
-class _EditTools:
-    """The tools as methods."""
+class EditTools:
+    """The tools as methods, and what they plan without changing anything. `require_read`: see `load_file`."""
 
-    def __init__(self, state: ToolState, planner: EditPlanner) -> None:
-        self._state, self._planner = state, planner
+    def __init__(self, state: ToolState, require_read: bool | None) -> None:
+        self._state, self._require_read = state, require_read
 
     def edit(
         self,
@@ -231,11 +108,11 @@ class _EditTools:
         For several changes in one file, use multi_edit.
 
         Args:
-            path: File path, relative to the workspace or absolute.
+            path: Path of the file, absolute or relative to the workspace.
             old: The text to replace, exactly as in the file, without line numbers; long enough to be unique.
             new: The text to put in its place.
             context: The call.
-            count: How often `old` must occur: one (default), all (every occurrence is replaced), or a number.
+            count: How many times `old` must occur: one (default), all (replace every occurrence) or an exact number.
             match: exact (default), or tolerant of differences in whitespace, indentation and small typos.
             instruction: Why the edit is made.
         """
@@ -245,53 +122,115 @@ class _EditTools:
         """Make several replacements in one file that you have already read: all of them, or none.
 
         Args:
-            path: File path, relative to the workspace or absolute.
+            path: Path of the file, absolute or relative to the workspace.
             edits: 1 to 500 replacements, applied in order; each one sees the result of those before it.
             context: The call.
         """
         with self._state.lock:
-            return self._save(path, self._planner.plan_replacements(context, path, edits))
+            return self._save(path, self.plan_replacements(path, edits, lambda: context.is_cancelled))
 
     def insert(self, path: str, after_line: int, text: str) -> ToolOutput:
         """Insert lines into a file that you have already read.
 
         Args:
-            path: File path, relative to the workspace or absolute.
+            path: Path of the file, absolute or relative to the workspace.
             after_line: Number of the line after which to insert; 0 inserts at the top of the file.
             text: The lines to insert.
         """
         with self._state.lock:
-            return self._save(path, self._planner.plan_insertion(path, after_line, text))
+            return self._save(path, self.plan_insertion(path, after_line, text))
 
     def _save(self, path: str, change: _EditChange) -> ToolOutput:
         first, lines = build_snippet(change)
         result = EditResult(
             **save_change(self._state, path, change),
-            edits=len(change.replacements),
             replacements=sum(replacement.count for replacement in change.replacements),
             strategies=[replacement.strategy for replacement in change.replacements],
             ranges=list(change.replacements[-1].ranges),
             first=first,
-            last=first + len(lines) - 1,
             snippet="\n".join(lines),
         )
         return ToolOutput(_render_edit(result), to_data(result))
 
-    def preview_edit(self, path: str, instruction: str = "", **edit: Any) -> TextChange:
-        return self._planner.plan_replacements(_PREVIEW_CONTEXT, path, [TextEdit(**edit)])
+    def plan_replacements(
+        self, path: str, edits: Sequence[TextEdit], should_stop: Callable[[], bool] = lambda: False
+    ) -> _EditChange:
+        """Plan all the edits, one after the other. Raises ToolError."""
+        if not 1 <= len(edits) <= _MAX_EDITS:
+            problem = f"has {pluralize(len(edits), 'entry', 'entries')}; use 1 to {_MAX_EDITS}"
+            raise invalid_argument("edits", problem, kind="limit" if edits else "validation")
+        for edit in edits:
+            check_text(edit.old, "old", MAX_TEXT_BYTES)
+            check_text(edit.new, "new", MAX_TEXT_BYTES)
+            check_choice("match", edit.match, get_args(MatchMode))
+        replacements: list[Replacement] = []
+        if edits[0].old:
+            document, expected = load_document(self._state, path, require_read=self._require_read)
+            text = document.text
+        else:  # creates a file, or fills an empty one
+            text = edits[0].new
+            document, expected = self._load_empty(path, text)
+            replacements.append(Replacement(text, 1, "exact", ((1, max(len(split_lines(text)), 1)),)))
+        for number, edit in enumerate(edits[len(replacements) :], len(replacements) + 1):
+            tolerant = edit.match == "tolerant"
+            try:
+                replacement = replace_text(
+                    text, edit.old, edit.new, count=edit.count, tolerant=tolerant, name=path, should_stop=should_stop
+                )
+            except ToolError as e:
+                if len(edits) == 1:
+                    raise
+                message = f"edit {number} of {len(edits)}: {e}\nNone of the edits was made."
+                raise ToolError(message, kind=e.kind, code=e.code, details=e.details) from None
+            text = replacement.text
+            replacements.append(replacement)
+        return _EditChange.plan(path, document, text, expected, replacements=tuple(replacements))
 
-    def preview_edits(self, path: str, edits: list[dict[str, object]]) -> TextChange:
-        return self._planner.plan_replacements(_PREVIEW_CONTEXT, path, [msgspec.convert(edit, TextEdit) for edit in edits])
+    def _load_empty(self, path: str, new: str) -> "tuple[Document, FileVersion | str]":
+        loaded = load_file(self._state, path, require_read=self._require_read)
+        if loaded is None:
+            return Document("", UTF8), "absent"
+        if loaded.document is None or loaded.document.text:
+            message = f"{path!r} already exists and is not empty: without a text to replace, only a new file is created"
+            raise ToolError(message, code="file_exists")
+        if not new:
+            message = f"{path!r} is empty, and so are the old and the new text: there is nothing to do"
+            raise ToolError(message, kind="validation", code="edit_failed", details=EditFailed("identical"))
+        return loaded.document, loaded.version
+
+    def plan_insertion(self, path: str, after_line: int, text: str) -> _EditChange:
+        """Plan new lines after an existing one. Raises ToolError."""
+        if not check_text(text, "text", MAX_TEXT_BYTES):
+            raise invalid_argument("text", "is empty; write the lines to insert")
+        document, expected = load_document(self._state, path, require_read=self._require_read)
+        lines = list(StringIO(document.text, newline="\n"))
+        if not 0 <= after_line <= len(lines):
+            message = f"{path!r} has {pluralize(len(lines), 'line')}, so nothing can be inserted after line {after_line}"
+            message += f": use a number from 0 (the top) to {len(lines)}"
+            raise ToolError(message, kind="validation", code="line_out_of_range", details=LineOutOfRange(len(lines)))
+        newline = document.format.newline
+        if newline == "mixed":  # as the line before it, or the first
+            newline = "crlf" if lines[max(after_line - 1, 0)].endswith("\r\n") else "lf"
+        ending = "\r\n" if newline == "crlf" or (newline == "none" and "\r\n" in text) else "\n"
+        new = convert_newlines(text, newline)
+        if after_line < len(lines) or not lines or lines[-1].endswith("\n"):
+            new = new if new.endswith("\n") else new + ending
+        else:  # after a last line that is not terminated, and then neither is the new one
+            new = ending + new.removesuffix(ending)
+        after = "".join((*lines[:after_line], new, *lines[after_line:]))
+        new_range = (after_line + 1, after_line + max(len(split_lines(text)), 1))
+        return _EditChange.plan(path, document, after, expected, replacements=(Replacement(after, 1, "exact", (new_range,)),))
 
 
 def _render_edit(result: EditResult) -> str:
     if result.created:
-        return f"created {result.path!r} ({pluralize(result.lines, 'line')}, {result.size} bytes)"
+        return f"created {result.path!r} ({pluralize(result.lines, 'line')}, {pluralize(result.size, 'byte')})"
     ranges = [f"{first}-{last}" if first != last else str(first) for first, last in result.ranges[:10]]
     lines = ", ".join(ranges) + (" …" if len(result.ranges) > len(ranges) else "")
     lines = f"line{'s' if len(ranges) > 1 or '-' in lines else ''} {lines}"
-    edits, position = (f"{result.edits} edits, ", "; the last in ") if result.edits > 1 else ("", " in ")
-    text = f"edited {result.path!r}: {edits}{pluralize(result.replacements, 'replacement')}{position}{lines}"
+    edits = len(result.strategies)
+    count, position = (f"{edits} edits, ", "; the last in ") if edits > 1 else ("", " in ")
+    text = f"edited {result.path!r}: {count}{pluralize(result.replacements, 'replacement')}{position}{lines}"
     inexact = [strategy for strategy in result.strategies if strategy != "exact"]
     if not inexact:
         return text
@@ -301,12 +240,18 @@ def _render_edit(result: EditResult) -> str:
 
 def edit_tools(state: ToolState, *, require_read: bool = True) -> list[Tool]:
     """Return `edit`, `multi_edit` and `insert`. require_read: a file that the model has not read is not changed."""
-    planner = EditPlanner(state, require_read)
-    tools = _EditTools(state, planner)
+    tools = EditTools(state, require_read)
+
+    def plan_edit(path: str, instruction: str = "", **edit: Any) -> TextChange:
+        return tools.plan_replacements(path, [TextEdit(**edit)])
+
+    def plan_edits(path: str, edits: list[dict[str, object]]) -> TextChange:
+        return tools.plan_replacements(path, msgspec.convert(edits, list[TextEdit]))
+
     declarations: list[tuple[Callable[..., ToolOutput], Callable[..., TextChange], dict[str, Any]]] = [
-        (tools.edit, tools.preview_edit, {"path": "src/main.py", "old": "retries = 3", "new": "retries = 5"}),
-        (tools.multi_edit, tools.preview_edits, {"path": "a.py", "edits": [{"old": "x = 1", "new": "x = 2"}]}),
-        (tools.insert, planner.plan_insertion, {"path": "src/main.py", "after_line": 0, "text": "import os\n"}),
+        (tools.edit, plan_edit, {"path": "src/main.py", "old": "retries = 3", "new": "retries = 5"}),
+        (tools.multi_edit, plan_edits, {"path": "a.py", "edits": [{"old": "x = 1", "new": "x = 2"}]}),
+        (tools.insert, tools.plan_insertion, {"path": "src/main.py", "after_line": 0, "text": "import os\n"}),
     ]
     return [
         Tool(function, effects="write", target=file_target(state), preview=diff_preview(plan), examples=[example])

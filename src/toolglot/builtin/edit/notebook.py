@@ -14,8 +14,8 @@ import msgspec
 
 from toolglot.base_errors import invalid_argument
 from toolglot.builtin.arguments import check_choice, file_target
-from toolglot.builtin.files.text import check_text, convert_newlines, encode_text
-from toolglot.builtin.files.text_files import MAX_TEXT_BYTES, TextChange, check_size, diff_preview, load_document, save_change
+from toolglot.builtin.files.text import check_text, convert_newlines
+from toolglot.builtin.files.text_files import MAX_TEXT_BYTES, SavedFile, TextChange, diff_preview, load_document, save_change
 from toolglot.builtin.tool_state import ToolState, to_data
 from toolglot.errors import ToolError
 from toolglot.textutil import pluralize
@@ -27,28 +27,22 @@ __all__ = ["NotebookEditResult", "notebook_tools"]
 CellType = Literal["code", "markdown", "raw"]
 EditMode = Literal["replace", "insert", "delete"]
 
-_WHITESPACE = re.compile(r"[ \t\n\r]*")
 _CELL_INDEX = re.compile(r"(?:cell-)?(\d{1,9})")
 _raw_decode = json.JSONDecoder(strict=False).raw_decode
 
 
-class NotebookEditResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The data of `notebook_edit`. index: counted from 0."""
+class NotebookEditResult(SavedFile, frozen=True, kw_only=True):
+    """The data of `notebook_edit`."""
 
-    path: str
-    absolute: str
     mode: EditMode
     cell_id: str
     index: int
+    """Of the cell, counted from 0."""
     cell_type: str
     cells: int
-    """How many there are now."""
-    language: str
-    before: str
-    """The old source of the cell."""
+    """Number of cells after the change."""
     source: str
-    diff: str
-    size: int
+    """The new source of the cell."""
 
 
 # ---- positions in JSON text
@@ -63,22 +57,18 @@ class _JsonSpan(msgspec.Struct, frozen=True):
 
 
 def _skip_whitespace(text: str, offset: int) -> int:
-    match = _WHITESPACE.match(text, offset)
-    return match.end() if match else offset
-
-
-def _parse_value(text: str, offset: int) -> _JsonSpan:
-    value, end = _raw_decode(text, offset)
-    return _JsonSpan(value, offset, end)
+    while text[offset : offset + 1] in ("\n", " ", "\t", "\r"):
+        offset += 1
+    return offset
 
 
 def _iter_items(text: str, start: int) -> Iterator[_JsonSpan]:
     """Yield the items of the array that begins here; of an object, its keys and values alternately."""
     offset = _skip_whitespace(text, start + 1)
     while text[offset] not in "]}":
-        item = _parse_value(text, offset)
-        yield item
-        offset = _skip_whitespace(text, item.end)
+        value, end = _raw_decode(text, offset)
+        yield _JsonSpan(value, offset, end)
+        offset = _skip_whitespace(text, end)
         if text[offset] in ",:":
             offset = _skip_whitespace(text, offset + 1)
 
@@ -113,37 +103,25 @@ class _JsonStyle:
 
 
 class _Notebook:
-    """The text of a notebook, and where its cells are. Raises ToolError where it is not a notebook."""
+    """The text of a notebook, and where its cells are. Raises ToolError if it is not a notebook."""
 
     def __init__(self, text: str, path: str) -> None:
         self.text, self.style = text, _JsonStyle(text)
-        problem = ""
         try:
             start = _skip_whitespace(text, 0)
-            parsed = _parse_value(text, start)
-            self._content = _as_object(parsed.value)
-            if _skip_whitespace(text, parsed.end) != len(text):
+            content, end = _raw_decode(text, start)
+            if _skip_whitespace(text, end) != len(text):
                 raise ValueError("there is more after its end")
-            cells = _parse_members(text, start).get("cells") if self._content else None
+            cells = _parse_members(text, start).get("cells") if isinstance(content, dict) else None
             if cells is None or not isinstance(cells.value, list):
-                problem = "it has no list of cells (format 4)"
-            else:
-                self.cells = list(_iter_items(text, cells.start))
-                self.start, self.end = cells.start, cells.end
-                if not all(isinstance(cell.value, dict) for cell in self.cells):
-                    problem = "a cell is not an object"
+                raise _notebook_error(path, "it has no list of cells (format 4)")
+            self._content = cast(dict[str, Any], content)
+            self.cells, self.start, self.end = list(_iter_items(text, cells.start)), cells.start, cells.end
         except (ValueError, IndexError, RecursionError) as e:
             reason = str(e).partition("\n")[0] if isinstance(e, ValueError) else "it is truncated or nested too deeply"
-            problem = f"it is not JSON: {reason:.120}"
-        if problem:
-            raise ToolError(f"{path!r} is not a notebook: {problem}", code="invalid_notebook")
-
-    @property
-    def language(self) -> str:
-        metadata = _as_object(self._content.get("metadata"))
-        info, kernel = _as_object(metadata.get("language_info")), _as_object(metadata.get("kernelspec"))
-        language = info.get("name") or kernel.get("language")
-        return language if isinstance(language, str) else "python"
+            raise _notebook_error(path, f"it is not JSON: {reason:.120}") from None
+        if not all(isinstance(cell.value, dict) for cell in self.cells):
+            raise _notebook_error(path, "a cell is not an object")
 
     @property
     def has_ids(self) -> bool:
@@ -170,19 +148,29 @@ class _Notebook:
         cell_id = self.cells[index].value.get("id")
         return cell_id if isinstance(cell_id, str) else f"cell-{index}"
 
-    def get_source(self, index: int) -> str:
-        source: Any = self.cells[index].value.get("source", "")
-        return "".join(map(str, cast(list[Any], source))) if isinstance(source, list) else str(source)
+    # ---- changes
 
-    # ---- changes: each returns the new text
+    def change(self, mode: EditMode, index: int, source: str, cell_type: CellType | None) -> tuple[str, int, str, str]:
+        """Return the new text, and the index, the name and the type of the cell; a new one goes after the index."""
+        if mode == "insert":
+            cell_id, kind = secrets.token_hex(4) if self.has_ids else "", cell_type or "code"
+            return self._insert_cell(index + 1, source, kind, cell_id), index + 1, cell_id or f"cell-{index + 1}", kind
+        old_type = str(self.cells[index].value.get("cell_type", "" if mode == "delete" else "code"))
+        if mode == "delete":
+            return self._delete_cell(index), index, self.cell_name(index), old_type
+        return self._replace_cell(index, source, cell_type or old_type), index, self.cell_name(index), cell_type or old_type
 
-    def replace_cell(self, index: int, source: str, cell_type: str) -> str:
+    def _replace_cell(self, index: int, source: str, cell_type: str) -> str:
         cell = self.cells[index]
         members = _parse_members(self.text, cell.start)
         new_source = source if isinstance(cell.value.get("source"), str) else _split_source(source)
         emptied: dict[str, Any] = {"execution_count": None, "outputs": []} if cell_type == "code" else {}
         if cell.value.get("cell_type") != cell_type or "source" not in members:
-            kept = {key: value for key, value in cell.value.items() if cell_type == "code" or key not in _CODE_ONLY_KEYS}
+            kept = {
+                key: value
+                for key, value in cell.value.items()
+                if cell_type == "code" or key not in ("execution_count", "outputs")
+            }
             emptied = emptied if cell.value.get("cell_type") != cell_type else {}
             new_cell = {**kept, "cell_type": cell_type, "source": new_source, **emptied}
             return self._splice(cell.start, cell.end, self.style.dump(new_cell, 2))
@@ -193,7 +181,7 @@ class _Notebook:
             text = text[: span.start] + self.style.dump(value, 3) + text[span.end :]
         return text
 
-    def insert_cell(self, index: int, source: str, cell_type: str, cell_id: str) -> str:
+    def _insert_cell(self, index: int, source: str, cell_type: str, cell_id: str) -> str:
         """Insert a new cell before the one that has the index now."""
         cell: dict[str, Any] = {"cell_type": cell_type, "metadata": {}, "source": _split_source(source)}
         if cell_type == "code":
@@ -209,7 +197,7 @@ class _Notebook:
         end = self.cells[index - 1].end
         return self._splice(end, end, f",{separator}{new}")
 
-    def delete_cell(self, index: int) -> str:
+    def _delete_cell(self, index: int) -> str:
         if len(self.cells) == 1:
             return self._splice(self.start, self.end, "[]")
         if index + 1 < len(self.cells):
@@ -220,11 +208,8 @@ class _Notebook:
         return self.text[:start] + new + self.text[end:]
 
 
-_CODE_ONLY_KEYS = ("execution_count", "outputs")
-
-
-def _as_object(value: Any) -> dict[str, Any]:
-    return cast(dict[str, Any], value) if isinstance(value, dict) else {}
+def _notebook_error(path: str, problem: str) -> ToolError:
+    return ToolError(f"{path!r} is not a notebook: {problem}", code="invalid_notebook")
 
 
 def _split_source(source: str) -> list[str]:
@@ -238,72 +223,31 @@ def _split_source(source: str) -> list[str]:
 
 
 class _CellChange(TextChange, frozen=True, kw_only=True):
-    cell_id: str
-    index: int
-    cell_type: str
-    cells: int
-    language: str
-    old_source: str
-
-
-class _CellEdit(msgspec.Struct, frozen=True):
-    path: str
-    source: str = ""
-    cell_id: str | None = None
-    cell_type: CellType | None = None
-    mode: EditMode = "replace"
-
-    def check(self) -> None:
-        check_text(self.source, "source", MAX_TEXT_BYTES)
-        check_choice("mode", self.mode, get_args(EditMode))
-        if self.cell_type is not None:
-            check_choice("cell_type", self.cell_type, get_args(CellType))
-        if self.cell_id is None and self.mode != "insert":
-            raise invalid_argument("cell_id", f"is missing; name the cell to {self.mode} by its id or its index")
-
-
-def _plan_edit(state: ToolState, edit: _CellEdit, require_read: bool) -> _CellChange:
-    edit.check()
-    document, expected = load_document(state, edit.path, require_read=require_read)
-    is_crlf = document.format.newline == "crlf"
-    notebook = _Notebook(document.text.replace("\r\n", "\n") if is_crlf else document.text, edit.path)
-    index = notebook.find_cell(edit.cell_id, edit.path) if edit.cell_id is not None else -1
-    source, cells = edit.source.replace("\r\n", "\n"), len(notebook.cells)
-    old_source = "" if edit.mode == "insert" else notebook.get_source(index)
-    if edit.mode == "insert":
-        index, cells = index + 1, cells + 1
-        cell_type, new_id = edit.cell_type or "code", secrets.token_hex(4) if notebook.has_ids else ""
-        text, cell_id = notebook.insert_cell(index, source, cell_type, new_id), new_id or f"cell-{index}"
-    else:
-        cell_id = notebook.cell_name(index)
-        old_type = str(notebook.cells[index].value.get("cell_type", "" if edit.mode == "delete" else "code"))
-        if edit.mode == "delete":
-            cell_type, cells, text = old_type, cells - 1, notebook.delete_cell(index)
-        else:
-            cell_type = edit.cell_type or old_type
-            text = notebook.replace_cell(index, source, cell_type)
-    after = convert_newlines(text, "crlf") if is_crlf else text
-    check_size(after, edit.path)
-    return _CellChange(
-        before=document.text,
-        after=after,
-        format=document.format,
-        data=encode_text(after, document.format),
-        expected=expected,
-        cell_id=cell_id,
-        index=index,
-        cell_type=cell_type,
-        cells=cells,
-        language=notebook.language,
-        old_source=old_source,
-    )
+    cell: dict[str, Any]
+    """What the result says of the cell."""
 
 
 def notebook_tools(state: ToolState, *, require_read: bool = True) -> list[Tool]:
     """Return `notebook_edit`. require_read: a notebook that the model has not read is not changed."""
 
-    def plan_edit(path: str, **arguments: Any) -> TextChange:
-        return _plan_edit(state, _CellEdit(path, **arguments), require_read)
+    def plan_edit(
+        path: str, source: str = "", cell_id: str | None = None, cell_type: CellType | None = None, mode: EditMode = "replace"
+    ) -> _CellChange:
+        check_text(source, "source", MAX_TEXT_BYTES)
+        check_choice("mode", mode, get_args(EditMode))
+        if cell_type is not None:
+            check_choice("cell_type", cell_type, get_args(CellType))
+        if cell_id is None and mode != "insert":
+            raise invalid_argument("cell_id", f"is missing; name the cell to {mode} by its id or its index")
+        document, expected = load_document(state, path, require_read=require_read)
+        is_crlf = document.format.newline == "crlf"
+        notebook = _Notebook(document.text.replace("\r\n", "\n") if is_crlf else document.text, path)
+        index = notebook.find_cell(cell_id, path) if cell_id is not None else -1
+        text, index, name, kind = notebook.change(mode, index, source.replace("\r\n", "\n"), cell_type)
+        after = convert_newlines(text, "crlf") if is_crlf else text
+        cells = len(notebook.cells) + {"insert": 1, "delete": -1, "replace": 0}[mode]
+        cell = {"cell_id": name, "index": index, "cell_type": kind, "cells": cells}
+        return _CellChange.plan(path, document, after, expected, cell=cell)
 
     @tool(
         name="notebook_edit",
@@ -320,7 +264,7 @@ def notebook_tools(state: ToolState, *, require_read: bool = True) -> list[Tool]
         A changed code cell loses its outputs.
 
         Args:
-            path: Notebook path, relative to the workspace or absolute.
+            path: Path of the notebook, absolute or relative to the workspace.
             source: The complete new text of the cell.
             cell_id: Id of the cell, or its index from 0. For insert: the cell after which the new one goes (default: at the
                 top).
@@ -328,19 +272,9 @@ def notebook_tools(state: ToolState, *, require_read: bool = True) -> list[Tool]
             mode: replace (default), insert or delete.
         """
         with state.lock:
-            change = _plan_edit(state, _CellEdit(path, source, cell_id, cell_type, mode), require_read)
+            change = plan_edit(path, source, cell_id, cell_type, mode)
             saved = save_change(state, path, change)
-        result = NotebookEditResult(
-            **{name: saved[name] for name in ("path", "absolute", "diff", "size")},
-            mode=mode,
-            cell_id=change.cell_id,
-            index=change.index,
-            cell_type=change.cell_type,
-            cells=change.cells,
-            language=change.language,
-            before=change.old_source,
-            source="" if mode == "delete" else source,
-        )
+        result = NotebookEditResult(**saved, **change.cell, mode=mode, source="" if mode == "delete" else source)
         verb = {"replace": "replaced", "insert": "inserted", "delete": "deleted"}[mode]
         cell = f"the {result.cell_type} cell {result.cell_id!r} (index {result.index})"
         text = f"{verb} {cell} of {result.path!r}; it has {pluralize(result.cells, 'cell')} now"

@@ -7,17 +7,16 @@ overwritten only if it still is what this call has read. Sections of one patch s
 import posixpath
 import stat
 import unicodedata
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from time import monotonic
 from typing import Annotated, Any, Literal
 
 import msgspec
 
-from toolglot.base_errors import MissingPath, invalid_argument
-from toolglot.builtin.edit.patch.apply import apply_placements
-from toolglot.builtin.edit.patch.locate import locate_chunks
+from toolglot.base_errors import invalid_argument
+from toolglot.builtin.edit.patch.locate import apply_placements, locate_chunks
 from toolglot.builtin.edit.patch.parse import (
     AddFile,
     DeleteFile,
@@ -66,10 +65,6 @@ class PatchFileResult(msgspec.Struct, frozen=True):
     path: str
     """As the patch names it."""
     moved_to: str | None
-    added: int
-    """Lines."""
-    removed: int | None
-    """Lines; None where the old file was too large to count them, or not text."""
     diff: str
     truncated: bool
     """Whether the diff is incomplete, because it is long or the file is not text."""
@@ -137,7 +132,7 @@ class _PatchTool:
         return ToolOutput("\n".join(["Success. Updated the following files:", *lines]), to_data(data))
 
     def target(self, arguments: dict[str, Any]) -> str:
-        """Return the files that the paths of a patch lead to; a path itself where it leads nowhere."""
+        """Return the files that the paths of a patch lead to; a path itself if it leads nowhere."""
         names: list[str] = []
         for op in _parse_arguments(arguments):
             for path in filter(None, (op.path, op.move_to if isinstance(op, UpdateFile) else "")):
@@ -166,15 +161,10 @@ def _parse_ops(text: str, operations: Sequence[PatchOperation] | None) -> list[P
 
 
 def _parse_arguments(arguments: dict[str, Any]) -> list[PatchOp]:
-    """Return the operations of a call that has not been checked yet; [] where it is invalid."""
-    operations: list[PatchOperation] = [
-        PatchOperation(**{name: fields[name] for name in ("type", "path", "diff") if name in fields})
-        for fields in arguments.get("ops") or ()
-    ]
-    try:
-        return _parse_ops(arguments.get("text") or "", operations)
-    except ToolError:
-        return []
+    """Return the operations of a call that has not been checked yet; [] if it is invalid."""
+    with suppress(ToolError, msgspec.ValidationError):
+        return _parse_ops(arguments.get("text") or "", msgspec.convert(arguments.get("ops") or [], list[PatchOperation]))
+    return []
 
 
 # ---- drafts
@@ -231,10 +221,8 @@ class _PatchDraft:
                 message = f"{path!r} is a link: use the path of the file that it leads to"
                 raise ToolError(message, kind="not_allowed", code="path_not_allowed")
         if not file.exists:
-            suggestions = suggest_paths(self._workspace, path, cutoff=0.7)
-            hint = f"; {did_you_mean(suggestions)}" if suggestions else ""
-            details = MissingPath(path, suggestions)
-            raise ToolError(f"No such file or directory{hint}", code="path_not_found", details=details)
+            hint = did_you_mean(suggest_paths(self._workspace, path, cutoff=0.7))
+            raise ToolError(f"No such file or directory{hint and f'; {hint}'}", code="path_not_found")
         return file
 
     def _read_content(self, file: _FileDraft) -> bytes:
@@ -255,7 +243,7 @@ class _PatchDraft:
         return file.data
 
     def _read_old_lines(self, file: _FileDraft) -> list[str] | None:
-        """Return the lines of a file that is replaced or removed; None where it is too large or not text."""
+        """Return the lines of a file that is replaced or removed; None if it is too large or not text."""
         if not file.exists:
             return []
         if file.data is None and file.size > MAX_FILE_BYTES:
@@ -264,7 +252,7 @@ class _PatchDraft:
         return split_lines(document.text) if document else None
 
     def _resolve_parent(self, path: str) -> tuple[Path | None, str]:
-        """Return the real directory of a path where it exists, and the last name."""
+        """Return the real directory of a path if it exists, and the last name."""
         parent, name = posixpath.split(path.rstrip("/"))
         directory = self._workspace.inspect(parent or ".")
         return directory.path if directory else None, name
@@ -285,64 +273,50 @@ class _PatchDraft:
     # ---- operations
 
     def add_file(self, op: AddFile) -> None:
-        try:
+        with _explain_failure("write file", op.path):
             file = self.get_file(op.path)
             old = self._read_old_lines(file)
-        except ToolError as e:
-            raise _operation_error("write file", op.path, e) from None
-        before = op.path if file.exists else "/dev/null"
+        diff = _render_whole(op.path if file.exists else "/dev/null", op.path, old, op.content.split("\n")[:-1])
         file.set_content(op.content.encode(), is_fully_known=True)
-        self._record_whole("add", op.path, (before, op.path), old, op.content.split("\n")[:-1])
+        self._record("add", op.path, diff)
 
     def delete_file(self, op: DeleteFile) -> None:
-        try:
+        with _explain_failure("delete file", op.path):
             file = self._get_existing_file(op.path, is_moved=True)
             old = self._read_old_lines(file)
-        except ToolError as e:
-            raise _operation_error("delete file", op.path, e) from None
         file.mark_deleted()
-        self._record_whole("delete", op.path, (op.path, "/dev/null"), old, [])
-
-    def _record_whole(
-        self, op: Literal["add", "delete"], path: str, names: tuple[str, str], old: list[str] | None, new: list[str]
-    ) -> None:
-        if old is None:
-            self.results.append(PatchFileResult(op, path, None, len(new), None, "", truncated=True))
-            return
-        diff, truncated = self._take_diff(render_diff(*names, old, [LineEdit(0, old, new)] if old or new else []))
-        self.results.append(PatchFileResult(op, path, None, len(new), len(old), diff, truncated))
-
-    def _take_diff(self, diff: str) -> tuple[str, bool]:
-        """Return as much of a diff as the budget of the whole patch allows, and whether that is not all."""
-        shown = diff[: self._diff_budget]
-        self._diff_budget -= len(shown)
-        return shown, len(shown) < len(diff)
+        self._record("delete", op.path, _render_whole(op.path, "/dev/null", old, []))
 
     def update_file(self, op: UpdateFile) -> None:
-        try:
+        with _explain_failure("read file to update", op.path):
             file = self._get_existing_file(op.path, is_moved=bool(op.move_to))
             document = decode_document(self._read_content(file))
             if document is None:
                 raise ToolError("it is not a text file", code="not_text")
-        except ToolError as e:
-            raise _operation_error("read file to update", op.path, e) from None
         lines = split_lines(document.text)
         text, edits = apply_placements(document.text, locate_chunks(op.path, lines, op.chunks))
         data, mode, destination = encode_text(text, document.format), file.new_mode, file
         if op.move_to:
-            try:
+            with _explain_failure("write file", op.move_to):
                 destination = self.get_file(op.move_to)
-            except ToolError as e:
-                raise _operation_error("write file", op.move_to, e) from None
             if destination is file:
                 message = f"{op.path!r} cannot be moved to itself: remove '*** Move to' to update it"
                 raise ToolError(message, kind="validation", code="invalid_patch")
             mode = mode if mode is not None else file.mode
             file.mark_deleted()
         destination.set_content(data, mode=mode, is_fully_known=file.is_fully_known)
-        diff, truncated = self._take_diff(render_diff(op.path, op.move_to or op.path, lines, edits))
-        added, removed = sum(len(edit.added) for edit in edits), sum(len(edit.removed) for edit in edits)
-        self.results.append(PatchFileResult("update", op.path, op.move_to or None, added, removed, diff, truncated))
+        self._record("update", op.path, render_diff(op.path, op.move_to or op.path, lines, edits), op.move_to)
+
+    def _record(self, op: Literal["add", "update", "delete"], path: str, diff: str | None, moved_to: str = "") -> None:
+        """Add the result of a section, with as much of the diff as the budget of the whole patch allows."""
+        shown = (diff or "")[: self._diff_budget]
+        self._diff_budget -= len(shown)
+        self.results.append(PatchFileResult(op, path, moved_to or None, shown, truncated=shown != diff))
+
+
+def _render_whole(old_path: str, new_path: str, old: list[str] | None, new: list[str]) -> str | None:
+    """Return the diff of a file that is added or removed whole; None if its old lines are not known."""
+    return render_diff(old_path, new_path, old, [LineEdit(0, old, new)] if old or new else []) if old is not None else None
 
 
 def _fold_case(path: Path) -> str:
@@ -350,6 +324,11 @@ def _fold_case(path: Path) -> str:
     return unicodedata.normalize("NFC", str(path)).casefold()
 
 
-def _operation_error(action: str, path: str, error: ToolError) -> ToolError:
-    message = f"Failed to {action} {truncate(path, _MAX_SHOWN_PATH)}: {error}"
-    return ToolError(message, kind=error.kind, code=error.code, details=error.details)
+@contextmanager
+def _explain_failure(action: str, path: str) -> Generator[None]:
+    """Raise errors of the block as the program does that this language comes from."""
+    try:
+        yield
+    except ToolError as e:
+        message = f"Failed to {action} {truncate(path, _MAX_SHOWN_PATH)}: {e}"
+        raise ToolError(message, kind=e.kind, code=e.code, details=e.details) from None

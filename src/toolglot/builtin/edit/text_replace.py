@@ -7,7 +7,6 @@ lines, and stops at the first that matches. Characters outside of what is replac
 
 import html
 import re
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -22,7 +21,7 @@ from toolglot.base_errors import EditFailed, invalid_argument
 from toolglot.builtin.files.text import detect_newline
 from toolglot.errors import ToolError
 from toolglot.facades.elision import find_elision
-from toolglot.textutil import number_lines, truncate
+from toolglot.textutil import count_shared, number_lines, truncate
 
 __all__ = ["ExpectedCount", "Replacement", "Strategy", "edit_distance", "find_elision", "replace_text"]
 
@@ -32,6 +31,7 @@ ShouldStop = Callable[[], bool]
 _Span = tuple[int, int, str]
 """Start, end, and the text that replaces what is between them."""
 
+_CRLF = "\0"  # stands for it while a text is changed; no text file has a NUL
 _MIN_FUZZY_CHARS = 10
 _MAX_FUZZY_WORK = 4e8
 _FUZZY_TOLERANCE = 0.10  # the share of characters that may differ
@@ -244,7 +244,7 @@ class _Search:
             nearest += f"\n… {len(lines) - _MAX_SHOWN_LINES} more lines"
         lines_text = f"line {near.first}" if near.first == near.last else f"lines {near.first}-{near.last}"
         difference = near.difference.format(lines=lines_text)
-        details = EditFailed("not_found", 0, (near.first, near.last), difference, nearest)
+        details = EditFailed("not_found", 0, (near.first, near.last), nearest)
         return _edit_error(f"the text to replace is not in {name!r}: {difference}:\n{nearest}", details)
 
     def find_near_match(self) -> _NearMatch | None:
@@ -346,7 +346,7 @@ class _FuzzyText:
         self._char_counts = Counter(self._compact)
 
     def cost(self, other: str, limit: float) -> float | None:
-        """Return how much the other text differs; None where that is over the limit."""
+        """Return how much the other text differs; None if that is over the limit."""
         compact = "".join(other.split())
         # Two cheap lower bounds spare most of the expensive comparisons.
         if abs(len(compact) - len(self._compact)) > limit:
@@ -391,54 +391,25 @@ def edit_distance(first: str, second: str) -> int:
 
 
 def _apply_spans(text: str, lf_text: str, spans: list[_Span], newline: str) -> str:
-    """Replace the spans of the LF text in the original one, whose line endings may differ."""
-    newlines = _NewlineMap(text, lf_text, newline)
+    """Replace the spans of the LF text in the original one, and keep its line endings; `newline` is for a text without any."""
+    # One character for every line ending: then offsets are those of the LF text.
+    marked, style = text.replace("\r\n", _CRLF), detect_newline(text)
+    ending = {"lf": "\n", "crlf": _CRLF}.get(style, newline)
     parts: list[str] = []
     position = 0
-    for start, end, new in spans:
-        if newlines.has_crlf:
-            start, end, new = _trim_unchanged(lf_text, start, end, new)
-        original_start = newlines.to_original(start)
-        parts += (text[position:original_start], newlines.convert(new, original_start))
-        position = newlines.to_original(end)
-    return "".join((*parts, text[position:]))
+    for span in spans:
+        start, end, new = _trim_unchanged(lf_text, *span) if style in ("crlf", "mixed") else span
+        if style == "mixed" and "\n" in new:
+            nearest = lf_text.find("\n", start)
+            ending = marked[nearest if nearest >= 0 else lf_text.rfind("\n")]
+        parts += (marked[position:start], new.replace("\n", ending))
+        position = end
+    return "".join((*parts, marked[position:])).replace(_CRLF, "\r\n")
 
 
 def _trim_unchanged(lf_text: str, start: int, end: int, new: str) -> _Span:
     """Return a span without what stays the same at its ends, so that mixed line endings stay there."""
-    head = 0
-    while head < min(end - start, len(new)) and lf_text[start + head] == new[head]:
-        head += 1
+    head = count_shared(lf_text[start:end], new)
     start, new = start + head, new[head:]
-    tail = 0
-    while tail < min(end - start, len(new)) and lf_text[end - 1 - tail] == new[-1 - tail]:
-        tail += 1
+    tail = count_shared(lf_text[start:end][::-1], new[::-1])
     return start, end - tail, new[: len(new) - tail]
-
-
-class _NewlineMap:
-    """Maps offsets of the LF text to the original one; `newline` is for a text without any line ending."""
-
-    def __init__(self, text: str, lf_text: str, newline: str) -> None:
-        self._text, self._style, self._newline = text, detect_newline(text), newline
-        self.has_crlf = len(text) != len(lf_text)
-        self._crlf_offsets: list[int] = []
-        position = text.find("\r\n") if self.has_crlf else -1
-        while position >= 0:
-            self._crlf_offsets.append(position - len(self._crlf_offsets))
-            position = text.find("\r\n", position + 2)
-
-    def to_original(self, offset: int) -> int:
-        return offset + bisect_left(self._crlf_offsets, offset)
-
-    def convert(self, new: str, offset: int) -> str:
-        """Return new text with the line endings that are used where it is inserted."""
-        if "\n" not in new:
-            return new
-        if self._style == "none":
-            return new.replace("\n", self._newline)
-        if self._style != "mixed":
-            return new.replace("\n", "\r\n") if self._style == "crlf" else new
-        nearest = self._text.find("\n", offset)
-        nearest = nearest if nearest >= 0 else self._text.rfind("\n")
-        return new.replace("\n", "\r\n") if self._text[nearest - 1 : nearest] == "\r" else new

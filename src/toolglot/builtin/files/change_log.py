@@ -24,6 +24,7 @@ __all__ = [
     "open_abandoned_log",
     "remove_leftovers",
     "restore_file",
+    "version_at",
 ]
 
 
@@ -84,11 +85,17 @@ class ChangeLog:
             os.fsync(self._fd)
 
     def close(self, *, keep: bool) -> None:
-        """Remove the log, or keep it for the next start where something could not be cleaned up."""
+        """Remove the log, or keep it for the next start if something could not be cleaned up."""
         if self._fd >= 0 and not keep:
             with suppress(OSError):
                 os.unlink(self._path)
         close_quietly(self._fd)
+
+
+def version_at(dir_fd: int, name: str | bytes) -> FileVersion | None:
+    """Return the version of a directory entry without following links; None if there is none. Raises OSError."""
+    status = stat_at(dir_fd, name)
+    return FileVersion.from_status(status) if status is not None else None
 
 
 def list_change_logs(directory: Path) -> list[Path]:
@@ -104,7 +111,7 @@ def list_change_logs(directory: Path) -> list[Path]:
 
 @contextmanager
 def open_abandoned_log(path: Path) -> Generator[list[LogEntry | OutcomeMark]]:
-    """Open the log of a dead process and yield its lines. Raises OSError where its process is alive."""
+    """Open the log of a dead process and yield its lines. Raises OSError if its process is alive."""
     import fcntl
 
     def decode_line(line: bytes) -> LogEntry | OutcomeMark | None:
@@ -123,9 +130,9 @@ def open_abandoned_log(path: Path) -> Generator[list[LogEntry | OutcomeMark]]:
 
 def restore_file(dir_fd: int, entry: LogEntry) -> None:
     """Put the old file back under its name, or remove a new one. Safe to repeat. Raises OSError."""
-    current, old = stat_at(dir_fd, entry.name), stat_at(dir_fd, entry.old)
-    is_ours = current is not None and entry.new_version is not None and FileVersion.from_status(current) == entry.new_version
-    if old is not None and (current is None or is_ours):
+    current = version_at(dir_fd, entry.name)
+    is_ours = current is not None and current == entry.new_version
+    if stat_at(dir_fd, entry.old) is not None and (current is None or is_ours):
         os.rename(entry.old, entry.name, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
     elif is_ours and not entry.existed:
         os.unlink(entry.name, dir_fd=dir_fd)

@@ -53,7 +53,7 @@ def has_openat2() -> bool:
     except OSError:
         return False
     try:
-        close_quietly(_openat2(root, ".", PATH_ONLY, 0))
+        close_quietly(_openat2(root, ".", PATH_ONLY))
     except OSError:
         return False
     finally:
@@ -61,13 +61,11 @@ def has_openat2() -> bool:
     return True
 
 
-def open_beneath(dir_fd: int, path: str, flags: int, mode: int = 0o600) -> int:
-    """Open a relative path that must stay below the directory. Raises OSError; EXDEV means that it would lead out."""
+def open_beneath(dir_fd: int, path: str, flags: int) -> int:
+    """Open a relative path that exists below the directory. Raises OSError; EXDEV means that it would lead out."""
     # O_PATH refuses most other flags.
     flags |= os.O_CLOEXEC if flags & _O_PATH else _DEFAULT_FLAGS
-    if has_openat2():
-        return _openat2(dir_fd, path or ".", flags, mode if flags & os.O_CREAT else 0)
-    return _open_by_walking(dir_fd, path, flags, mode)
+    return _openat2(dir_fd, path or ".", flags) if has_openat2() else _open_by_walking(dir_fd, path, flags)
 
 
 def close_quietly(fd: int) -> None:
@@ -78,13 +76,13 @@ def close_quietly(fd: int) -> None:
 
 
 @lru_cache(maxsize=256)
-def _open_how(flags: int, mode: int) -> "ctypes._Pointer[_OpenHow]":  # pyright: ignore[reportPrivateUsage]
+def _open_how(flags: int) -> "ctypes._Pointer[_OpenHow]":  # pyright: ignore[reportPrivateUsage]
     # Cached because building the structure costs more than the call; the kernel only reads it.
-    return ctypes.pointer(_OpenHow(flags, mode, _RESOLVE_BENEATH | _RESOLVE_NO_MAGICLINKS))
+    return ctypes.pointer(_OpenHow(flags, 0, _RESOLVE_BENEATH | _RESOLVE_NO_MAGICLINKS))
 
 
-def _openat2(dir_fd: int, path: str, flags: int, mode: int) -> int:
-    syscall, how, name = _syscall(), _open_how(flags, mode), os.fsencode(path)
+def _openat2(dir_fd: int, path: str, flags: int) -> int:
+    syscall, how, name = _syscall(), _open_how(flags), os.fsencode(path)
     for _ in range(_MAX_RACE_RETRIES):
         fd: int = syscall(_OPENAT2, dir_fd, name, how, _OPEN_HOW_SIZE)
         if fd >= 0:
@@ -95,10 +93,10 @@ def _openat2(dir_fd: int, path: str, flags: int, mode: int) -> int:
     raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN), path)
 
 
-def _open_by_walking(dir_fd: int, path: str, flags: int, mode: int) -> int:
+def _open_by_walking(dir_fd: int, path: str, flags: int) -> int:
     """Open component by component. `parents` holds a descriptor of every directory on the way, so `..` cannot be redirected."""
     parents = [os.dup(dir_fd)]
-    links = 0
+    links, follow = 0, not flags & os.O_NOFOLLOW
     try:
         parts = _split_path(path)
         while parts:
@@ -109,7 +107,7 @@ def _open_by_walking(dir_fd: int, path: str, flags: int, mode: int) -> int:
                 if len(parents) == 1:
                     raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), path)
                 close_quietly(parents.pop())
-            elif (target := _read_link(parents[-1], name) if parts or _follows_links(flags) else None) is not None:
+            elif (target := _read_link(parents[-1], name) if parts or follow else None) is not None:
                 links += 1
                 if links > _MAX_LINKS:
                     raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
@@ -117,15 +115,15 @@ def _open_by_walking(dir_fd: int, path: str, flags: int, mode: int) -> int:
             elif parts:
                 parents.append(os.open(name, _STEP_FLAGS, dir_fd=parents[-1]))
             else:
-                fd = os.open(name, flags | os.O_NOFOLLOW, mode, dir_fd=parents[-1])
+                fd = os.open(name, flags | os.O_NOFOLLOW, dir_fd=parents[-1])
                 try:
-                    if flags & _O_PATH and _follows_links(flags) and stat.S_ISLNK(os.fstat(fd).st_mode):
+                    if flags & _O_PATH and follow and stat.S_ISLNK(os.fstat(fd).st_mode):
                         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), name)  # it became a link after the check
                 except OSError:
                     close_quietly(fd)
                     raise
                 return fd
-        return os.open(".", flags & ~os.O_CREAT, dir_fd=parents[-1])
+        return os.open(".", flags, dir_fd=parents[-1])
     finally:
         for fd in parents:
             close_quietly(fd)
@@ -137,11 +135,6 @@ def _split_path(path: str) -> list[str]:
         raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), path)
     names = path.split("/")
     return [name for name in names if name not in ("", ".")] + ["."] * (names[-1] in ("", "."))
-
-
-def _follows_links(flags: int) -> bool:
-    """Whether a link at the end of a path is followed; O_EXCL never creates a file behind a link."""
-    return not flags & (os.O_NOFOLLOW | os.O_EXCL)
 
 
 def _read_link(dir_fd: int, name: str) -> str | None:

@@ -6,7 +6,6 @@ import stat
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from toolglot.base_errors import ErrorCode, MissingPath
 from toolglot.errors import ToolError
 
 __all__ = [
@@ -24,8 +23,8 @@ __all__ = [
 CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 MAX_COPY_BYTES = 256 << 20
-_MESSAGES: dict[int, tuple[str, ErrorCode]] = {
-    errno.ENOENT: ("there is no {!r}", "path_not_found"),
+_MESSAGES = {
+    errno.ENOENT: ("no such file or directory: {!r}", "path_not_found"),
     errno.ENOTDIR: ("{!r}: a parent of the path is not a directory", "not_directory"),
     errno.EISDIR: ("{!r} is a directory", "is_directory"),
     errno.ELOOP: ("{!r} goes through too many symbolic links", "io_error"),
@@ -57,7 +56,7 @@ def write_all(fd: int, data: bytes) -> None:
 
 
 def stat_at(dir_fd: int, name: str | bytes) -> os.stat_result | None:
-    """Return the status of a directory entry without following links, or None where there is none. Raises OSError."""
+    """Return the status of a directory entry without following links, or None if there is none. Raises OSError."""
     try:
         return os.stat(name, dir_fd=dir_fd, follow_symlinks=False)
     except FileNotFoundError:
@@ -76,8 +75,7 @@ def tool_error(error: OSError, raw_path: str) -> ToolError:
     """Return a system error as a ToolError that names the path as the model wrote it."""
     message, code = _MESSAGES.get(error.errno or 0, (f"{{!r}}: {error.strerror}", "io_error"))
     kind = "not_allowed" if code == "path_not_allowed" else "execution"
-    details = MissingPath(raw_path) if code == "path_not_found" else None
-    return ToolError(message.format(raw_path), kind=kind, code=code, details=details)
+    return ToolError(message.format(raw_path), kind=kind, code=code)
 
 
 @contextmanager

@@ -8,8 +8,6 @@ import base64
 import codecs
 import os
 import re
-from collections.abc import Generator
-from contextlib import contextmanager
 from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal, get_args
 
@@ -19,23 +17,11 @@ from toolglot.base_errors import LineOutOfRange, invalid_argument
 from toolglot.builtin.arguments import check_choice, check_minimum, file_target
 from toolglot.builtin.files.descriptors import read_all
 from toolglot.builtin.files.line_reader import BinaryContent, LineRange, LineReader
-from toolglot.builtin.files.text import (
-    UTF8,
-    Document,
-    Encoding,
-    Newline,
-    TextFormat,
-    check_text,
-    convert_newlines,
-    detect_bom,
-    detect_newline,
-    encode_text,
-    is_binary,
-)
+from toolglot.builtin.files.text import UTF8, Document, Encoding, check_text, convert_newlines, detect_bom, is_binary
 from toolglot.builtin.files.text_files import (
     MAX_TEXT_BYTES,
+    SavedFile,
     TextChange,
-    check_size,
     diff_preview,
     load_file,
     missing_file_error,
@@ -79,12 +65,11 @@ class ReadResult(msgspec.Struct, frozen=True, kw_only=True):
     kind: Literal["text"] = "text"
     path: str
     """For display: relative to the root."""
-    absolute: str
     size: int
     lines: list[str]
     first: int
     last: int
-    """The number of the last line shown; first - 1 where there is none."""
+    """The number of the last line shown; first - 1 if there is none."""
     total: int | None
     """None: the file is so large that its lines were not counted."""
     partial: bool
@@ -96,8 +81,6 @@ class ReadResult(msgspec.Struct, frozen=True, kw_only=True):
     long_lines: list[int]
     """Numbers of lines that were truncated."""
     encoding: Encoding
-    bom: bool
-    newline: Newline
     final_newline: bool | None
 
 
@@ -106,28 +89,16 @@ class MediaResult(msgspec.Struct, frozen=True, kw_only=True):
 
     kind: MediaKind
     path: str
-    absolute: str
     size: int
     media_type: str
     pages: str = ""
     detail: str = ""
 
 
-class WriteResult(msgspec.Struct, frozen=True, kw_only=True):
+class WriteResult(SavedFile, frozen=True, kw_only=True):
     """The data of `write`."""
 
-    path: str
-    absolute: str
     mode: WriteMode
-    created: bool
-    size: int
-    lines: int
-    added: int
-    removed: int
-    diff: str
-    encoding: Encoding
-    bom: bool
-    newline: Newline
     converted: bool
     """Line endings were converted to those of the file."""
     reencoded: bool
@@ -224,7 +195,7 @@ class _FileTools:
         Use it before you change a file. To find text in many files, search for it instead.
 
         Args:
-            path: File path, relative to the workspace or absolute.
+            path: Path of the file, absolute or relative to the workspace.
             context: The call.
             start_line: First line to read, counted from 1 (default 1).
             end_line: Last line to read, inclusive (default: as many as fit).
@@ -238,7 +209,8 @@ class _FileTools:
         request.check()
         if list_depth is not None and (entry := self._state.workspace.inspect(path)) is not None and entry.is_directory:
             return list_directory(self._state, path, list_depth, context)
-        with self._open_file(path) as entry:
+        self._check_file(path)
+        with self._state.workspace.open_file(path) as entry:
             head = read_all(entry.fd, _HEAD_SIZE)
             if (media := detect_media(head)) is not None:
                 return self._attach_media(path, entry, media, pages=pages, detail="")
@@ -248,7 +220,7 @@ class _FileTools:
             try:
                 if detect_bom(head) is None and is_binary(head):
                     raise BinaryContent
-                result = self._read_lines(entry, LineReader(entry.fd, context, head), request, path)
+                result = self._read_lines(entry, LineReader(entry.fd, lambda: context.is_cancelled, head), request, path)
             except BinaryContent:
                 kind = next((kind for start, kind in _BINARY_KINDS if head.startswith(start)), "binary data")
                 if detect_bom(head) and not head.startswith(codecs.BOM_UTF8):
@@ -258,45 +230,37 @@ class _FileTools:
             self._state.mark_seen(entry.path, entry.version)
             return ToolOutput(_render_read(result, _LARGE_LINE_CHARS if allow_large else MAX_LINE_CHARS), to_data(result))
 
-    @contextmanager
-    def _open_file(self, path: str) -> Generator[WorkspaceEntry]:
+    def _check_file(self, path: str) -> None:
         entry = self._state.workspace.inspect(path)
         if entry is None:
             raise missing_file_error(self._state, path)
         if entry.is_directory:
             raise ToolError(f"{path!r} is a directory: list it to see what it contains", code="is_directory")
-        with self._state.workspace.open_file(path) as entry:
-            yield entry
 
     def _read_lines(self, entry: WorkspaceEntry, reader: LineReader, request: _ReadRequest, path: str) -> ReadResult:
         line_count = reader.count_lines() if request.tail_lines is not None else None
         line_range = request.line_range(line_count)
-        scan, is_complete = reader.read_lines(line_range)
-        lines = scan.decode_lines()
-        first, last = line_range.first, line_range.first + len(lines) - 1
+        scan = reader.read_lines(line_range)
+        lines, first, last = scan.lines, line_range.first, line_range.first + len(scan.lines) - 1
         if not lines and (scan.line_count or first > 1):
             size = pluralize(scan.line_count, "line") if scan.line_count else "no lines"
-            details = LineOutOfRange(first, scan.line_count)
             message = f"{path!r} has {size}, so there is no line {first}: start earlier"
-            raise ToolError(message, kind="validation", code="line_out_of_range", details=details)
-        has_more = not is_complete or scan.line_count > last
+            raise ToolError(message, kind="validation", code="line_out_of_range", details=LineOutOfRange(scan.line_count))
+        has_more = not scan.is_complete or scan.line_count > last
         is_as_requested = last >= (request.end_line or last + 1) or len(lines) >= (request.max_lines or len(lines) + 1)
         return ReadResult(
             path=self._state.display_path(entry.path),
-            absolute=entry.absolute_path,
             size=entry.status.st_size,
             lines=lines,
             first=first,
             last=last,
-            total=scan.line_count if is_complete else line_count,
+            total=scan.line_count if scan.is_complete else line_count,
             partial=has_more or first > 1,
             truncated=has_more and not is_as_requested,
             next_line=last + 1 if has_more else None,
             long_lines=scan.truncated_lines,
-            encoding=reader.encoding if scan.is_utf8 else "windows-1252",
-            bom=reader.has_bom and scan.is_utf8,
-            newline=scan.newline,
-            final_newline=not scan.is_unterminated if is_complete else None,
+            encoding=reader.encoding,
+            final_newline=not scan.is_unterminated if scan.is_complete else None,
         )
 
     def _attach_media(
@@ -316,13 +280,14 @@ class _FileTools:
         result = MediaResult(
             kind=kind,
             path=self._state.display_path(entry.path),
-            absolute=entry.absolute_path,
             size=len(data),
             media_type=media_type,
             pages=pages or "",
             detail=detail,
         )
-        label = Text(f"[{result.path}: {media_type}, {len(data)} bytes{f'; look at pages {pages}' if pages else ''}]")
+        label = Text(
+            f"[{result.path}: {media_type}, {pluralize(len(data), 'byte')}{f'; look at pages {pages}' if pages else ''}]"
+        )
         block = Media(kind, media_type, base64.b64encode(data).decode(), name=entry.path.name)
         return ToolOutput([label, block], to_data(result))
 
@@ -330,11 +295,12 @@ class _FileTools:
         """Show an image file: PNG, JPEG, GIF or WebP.
 
         Args:
-            path: Image path, relative to the workspace or absolute.
+            path: Path of the image, absolute or relative to the workspace.
             detail: Resolution at which to look at it: auto (default), low, high or original.
         """
         check_choice("detail", detail, get_args(Detail))
-        with self._open_file(path) as entry:
+        self._check_file(path)
+        with self._state.workspace.open_file(path) as entry:
             media = detect_media(read_all(entry.fd, _HEAD_SIZE))
             if media is None or media[0] != "image":
                 suffix = PurePosixPath(path).suffix or "no suffix"
@@ -348,7 +314,7 @@ class _FileTools:
         To change a part of a file, use an edit instead.
 
         Args:
-            path: File path, relative to the workspace or absolute.
+            path: Path of the file, absolute or relative to the workspace.
             content: The complete new text of the file, or the text to append.
             mode: overwrite (default) replaces the file, append adds to its end, create_only fails if it exists.
         """
@@ -363,7 +329,7 @@ class _FileTools:
             notes += "; it is UTF-8 now, because its old encoding lacks some of the characters"
         elif result.encoding != "utf-8":
             notes += f"; kept its encoding {result.encoding}"
-        text = f"{verb} {result.path!r} ({pluralize(result.lines, 'line')}, {result.size} bytes){notes}"
+        text = f"{verb} {result.path!r} ({pluralize(result.lines, 'line')}, {pluralize(result.size, 'byte')}){notes}"
         return ToolOutput(text, to_data(result))
 
     def plan_write(self, path: str, content: str, mode: WriteMode = "overwrite") -> _WriteChange:
@@ -371,37 +337,21 @@ class _FileTools:
         check_text(content, "content", MAX_TEXT_BYTES)
         loaded = load_file(self._state, path, require_read=self._require_read if mode == "overwrite" else None)
         if loaded is None:
-            text_format = TextFormat(newline=detect_newline(content))
-            return _WriteChange(
-                before="", after=content, format=text_format, data=encode_text(content, UTF8), expected="absent"
-            )
+            return _WriteChange.plan(path, Document("", UTF8), content, "absent")
         if mode == "create_only":
             raise ToolError(f"{path!r} already exists: overwrite it, or use another path", code="file_exists")
-        if mode == "append" and loaded.document is None:
-            problem, code = ("too large", "file_too_large") if loaded.too_large else ("not a text file", "not_text")
-            raise ToolError(f"{path!r} is {problem}, so nothing can be appended: use a shell command", code=code)
-        document = loaded.document or Document("", UTF8)
-        text_format = document.format
-        content = content.removeprefix("\ufeff") if text_format.bom else content
-        converted = convert_newlines(content, text_format.newline) if text_format.newline == "crlf" else content
-        after = document.text + converted if mode == "append" else converted
-        check_size(after, path)
-        reencoded = False
+        document = loaded.require_document(path) if mode == "append" else loaded.document or Document("", UTF8)
+        content = content.removeprefix("\ufeff") if document.format.bom else content
+        new = convert_newlines(content, "crlf") if document.format.newline == "crlf" else content
+        if mode == "append":
+            return _WriteChange.plan(path, document, document.text + new, loaded.version, converted=new != content)
         try:
-            data = encode_text(after, text_format)
-        except ToolError:
-            if mode == "append":
+            return _WriteChange.plan(path, document, new, loaded.version, converted=new != content)
+        except ToolError as e:
+            if e.code != "unencodable_text":
                 raise
-            data, text_format, reencoded = encode_text(after, UTF8), UTF8, True
-        return _WriteChange(
-            before=document.text,
-            after=after,
-            format=msgspec.structs.replace(text_format, newline=detect_newline(after)),
-            data=data,
-            expected=loaded.version,
-            converted=converted != content,
-            reencoded=reencoded,
-        )
+        document = Document(document.text, UTF8)
+        return _WriteChange.plan(path, document, new, loaded.version, converted=new != content, reencoded=True)
 
 
 def file_tools(state: ToolState, *, require_read: bool = True) -> list[Tool]:

@@ -1,24 +1,22 @@
 """Reads a range of lines from a file of any size.
 
-Law: memory and work are bounded whatever the file: only the wanted lines are kept, the others are counted, up to a limit.
+Invariants: memory and work are bounded for any file: only the wanted lines are kept, the others are counted, up to a limit.
 """
 
 import codecs
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import msgspec
 
-from toolglot.builtin.files.text import Encoding, Newline, classify_newlines, decode_bytes, detect_bom
+from toolglot.builtin.files.text import Encoding, decode_bytes, detect_bom
 from toolglot.errors import ToolError
-from toolglot.tools.context import Context
 
-__all__ = ["BinaryContent", "LineRange", "LineReader"]
+__all__ = ["BinaryContent", "LineRange", "LineReader", "LineScan"]
 
 _CHUNK_SIZE = 1024 * 1024
 _MAX_COUNTED_BYTES = 64 * 1024 * 1024  # read after the wanted lines, only to count the others
 _MAX_SEARCHED_BYTES = 16 * 1024**3  # read before the first wanted line
-_REPORT_INTERVAL = 256 * 1024 * 1024
 
 
 class BinaryContent(Exception):
@@ -34,144 +32,115 @@ class LineRange(msgspec.Struct, frozen=True):
     max_width: int
 
 
-class _LineScan:
-    """Collects the wanted lines from chunks of UTF-8 and counts the others."""
+class LineScan:
+    """Collects the wanted lines from chunks of text and counts the others."""
 
-    def __init__(self, line_range: LineRange, *, is_utf8: bool = False) -> None:
+    def __init__(self, line_range: LineRange) -> None:
         self._line_range = line_range
-        self.lines: list[bytes] = []
+        self.lines: list[str] = []
         self.truncated_lines: list[int] = []
-        self.line_feeds = self.crlf_count = 0
-        self.is_full = line_range.limit == 0
+        """Numbers of lines that are longer than shown."""
+        self.is_full, self.is_complete = line_range.limit == 0, False
+        """is_complete: the file was read to its end."""
         self.is_unterminated = False
-        self.is_utf8 = True
-        self._utf8_decoder = None if is_utf8 else codecs.getincrementaldecoder("utf-8")()
-        self._current, self._kept_bytes, self._last_byte = bytearray(), 0, b""
+        self._line_feeds, self._kept_bytes, self._current = 0, 0, ""
 
     @property
     def line_count(self) -> int:
         """Lines so far."""
-        return self.line_feeds + self.is_unterminated
+        return self._line_feeds + self.is_unterminated
 
-    @property
-    def newline(self) -> Newline:
-        return classify_newlines(self.line_feeds, self.crlf_count)
-
-    def feed(self, chunk: bytes) -> None:
-        """Take the next bytes of the file. Raises BinaryContent."""
-        if b"\0" in chunk:
+    def feed(self, chunk: str) -> None:
+        """Take the next characters of the file. Raises BinaryContent."""
+        if "\0" in chunk:
             raise BinaryContent
-        self._check_utf8(chunk)
-        number, line_feeds = self.line_feeds + 1, chunk.count(b"\n")
-        self.line_feeds += line_feeds
-        self.crlf_count += chunk.count(b"\r\n") + (self._last_byte == b"\r" and chunk[:1] == b"\n")
-        self._last_byte, self.is_unterminated = chunk[-1:], chunk[-1:] != b"\n"
-        skip = self._line_range.first - number
+        skip, line_feeds = self._line_range.first - self._line_feeds - 1, chunk.count("\n")
+        self._line_feeds += line_feeds
+        self.is_unterminated = not chunk.endswith("\n")
         if self.is_full or line_feeds < skip:
             return
-        wanted = chunk.split(b"\n", skip)[skip] if skip > 0 else chunk
-        *ended, last = wanted.split(b"\n", self._line_range.limit - len(self.lines))
+        wanted = chunk.split("\n", skip)[skip] if skip > 0 else chunk
+        *ended, last = wanted.split("\n", self._line_range.limit - len(self.lines))
         for piece in ended:
             self._append(piece)
-            self._finish_line()
+            self._finish_line("\r")
             if self.is_full:
                 return
         self._append(last)
 
-    def _check_utf8(self, chunk: bytes, *, final: bool = False) -> None:
-        if self._utf8_decoder is None:
-            return
-        try:
-            self._utf8_decoder.decode(chunk, final)
-        except UnicodeDecodeError:
-            self._utf8_decoder, self.is_utf8 = None, False
+    def _append(self, piece: str) -> None:
+        # Two more than are shown: a carriage return, and a character that tells that the line is longer.
+        self._current += piece[: max(self._line_range.max_width + 2 - len(self._current), 0)]
 
-    def _append(self, piece: bytes) -> None:
-        # A character has at most 4 bytes; the 2 more show that the line is longer.
-        available = self._line_range.max_width * 4 + 2 - len(self._current)
-        self._current += piece[: max(available, 0)]
-
-    def _finish_line(self, ending: bytes = b"\r") -> None:
-        line = bytes(self._current).removesuffix(ending)
-        self._current.clear()
-        self._kept_bytes += len(line) + 1
+    def _finish_line(self, ending: str) -> None:
+        line, self._current = self._current.removesuffix(ending), ""
+        text = line[: self._line_range.max_width]
+        self._kept_bytes += len(text.encode("utf-8", "surrogatepass")) + 1
         if self._kept_bytes > self._line_range.max_bytes and self.lines:
             self.is_full = True
             return
-        self.lines.append(line)
+        if text != line:
+            self.truncated_lines.append(self._line_range.first + len(self.lines))
+        self.lines.append(text)
         self.is_full = len(self.lines) >= self._line_range.limit
 
     def close(self) -> None:
         """Finish at the end of the file."""
-        self._check_utf8(b"", final=True)
+        self.is_complete = True
         if self.is_unterminated and not self.is_full and self.line_count >= self._line_range.first:
-            self._finish_line(b"")
-
-    def decode_lines(self) -> list[str]:
-        """Return the lines as text; records which ones were truncated."""
-        encoding: Encoding = "utf-8" if self.is_utf8 else "windows-1252"
-        errors = "surrogatepass" if self._utf8_decoder is None else "strict"
-        max_width = self._line_range.max_width
-        texts: list[str] = []
-        for number, line in enumerate(self.lines, self._line_range.first):
-            # A long line may end in the middle of a character.
-            text = decode_bytes(line, encoding, "ignore" if len(line) > max_width * 4 else errors)
-            if len(text) > max_width:
-                text = text[:max_width]
-                self.truncated_lines.append(number)
-            texts.append(text)
-        return texts
+            self._finish_line("")
 
 
 class LineReader:
-    """Reads an open file; one whose byte order mark announces UTF-16 or UTF-32 is converted to UTF-8."""
+    """Reads an open file: in the encoding that its byte order mark announces, else as UTF-8, else as windows-1252."""
 
-    def __init__(self, fd: int, context: Context, head: bytes) -> None:
-        self._fd, self._context = fd, context
-        mark = detect_bom(head)
-        self.encoding: Encoding = mark[0] if mark else "utf-8"
-        self._bom_size = len(mark[1]) if mark else 0
-        self.has_bom = mark is not None
-        self.position = 0
-
-    def iter_chunks(self) -> Iterator[bytes]:
-        """Yield the whole file from its beginning. Raises ToolError, BinaryContent."""
-        os.lseek(self._fd, self._bom_size, os.SEEK_SET)
-        self.position = self._bom_size
-        decoder = codecs.getincrementaldecoder(self.encoding)("surrogatepass") if self.encoding != "utf-8" else None
-        while True:
-            if self._context.is_cancelled:
-                raise ToolError("reading was cancelled", kind="cancelled", code="cancelled")
-            data = os.read(self._fd, _CHUNK_SIZE)
-            if data and (self.position // _REPORT_INTERVAL) != (self.position + len(data)) // _REPORT_INTERVAL:
-                self._context.report(f"{(self.position + len(data)) >> 20} MB read")
-            self.position += len(data)
-            try:
-                chunk = decoder.decode(data, not data).encode("utf-8", "surrogatepass") if decoder else data
-            except UnicodeDecodeError:
-                raise BinaryContent from None
-            if chunk:
-                yield chunk
-            if not data:
-                return
+    def __init__(self, fd: int, should_stop: Callable[[], bool], head: bytes) -> None:
+        self._fd, self._should_stop = fd, should_stop
+        encoding, bom = detect_bom(head) or ("utf-8", b"")
+        self.encoding: Encoding = encoding
+        self._start = len(bom)
 
     def count_lines(self) -> int:
-        """Count the lines of the file."""
-        return self.read_lines(LineRange(1, 0, 0, 0), _MAX_SEARCHED_BYTES)[0].line_count
+        """Count the lines of the file. Raises ToolError, BinaryContent."""
+        return self.read_lines(LineRange(1, 0, 0, 0), _MAX_SEARCHED_BYTES).line_count
 
-    def read_lines(self, line_range: LineRange, lookahead: int | None = None) -> tuple[_LineScan, bool]:
-        """Return the wanted lines, and whether the file was read to its end; after them at most `lookahead` bytes are read."""
+    def read_lines(self, line_range: LineRange, lookahead: int | None = None) -> LineScan:
+        """Return the wanted lines; after them at most `lookahead` bytes are read. Raises ToolError, BinaryContent."""
         lookahead = _MAX_COUNTED_BYTES if lookahead is None else lookahead
-        scan = _LineScan(line_range, is_utf8=self.encoding != "utf-8")
+        try:
+            return self._scan(line_range, lookahead)
+        except UnicodeDecodeError:
+            if self.encoding != "utf-8":
+                raise BinaryContent from None
+        self.encoding = "windows-1252"
+        return self._scan(line_range, lookahead)
+
+    def _scan(self, line_range: LineRange, lookahead: int) -> LineScan:
+        scan = LineScan(line_range)
         full_at: int | None = None
-        for chunk in self.iter_chunks():
+        for position, chunk in _iter_chunks(self._fd, self._start, self.encoding):
+            if self._should_stop():
+                raise ToolError("reading was cancelled", kind="cancelled", code="cancelled")
             scan.feed(chunk)
             if scan.is_full and full_at is None:
-                full_at = self.position
-            if full_at is not None and self.position - full_at >= lookahead:
-                return scan, False
-            if full_at is None and self.position >= _MAX_SEARCHED_BYTES:
+                full_at = position
+            if full_at is not None and position - full_at >= lookahead:
+                return scan
+            if full_at is None and position >= _MAX_SEARCHED_BYTES:
                 message = f"line {line_range.first} is over {_MAX_SEARCHED_BYTES >> 30} GB into the file"
                 raise ToolError(f"{message}: use a shell command to find it", kind="limit", code="file_too_large")
         scan.close()
-        return scan, True
+        return scan
+
+
+def _iter_chunks(fd: int, start: int, encoding: Encoding) -> Iterator[tuple[int, str]]:
+    """Yield the text of a file in chunks, each with the offset of its end. Raises UnicodeDecodeError."""
+    errors = "strict" if encoding == "utf-8" else "surrogatepass"
+    decoder = codecs.getincrementaldecoder(encoding)(errors) if encoding != "windows-1252" else None
+    position = os.lseek(fd, start, os.SEEK_SET)
+    while data := os.read(fd, _CHUNK_SIZE):
+        position += len(data)
+        if chunk := decoder.decode(data) if decoder else decode_bytes(data, encoding):
+            yield position, chunk
+    if decoder:
+        decoder.decode(b"", final=True)  # raises if the file ends within a character

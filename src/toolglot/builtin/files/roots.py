@@ -22,7 +22,7 @@ _DELETED_SUFFIX = " (deleted)"
 
 
 class Root(msgspec.Struct, frozen=True):
-    """A directory that may be read, and written to where it is writable."""
+    """A directory that may be read, and written to if it is writable."""
 
     path: Path
     writable: bool = True
@@ -53,7 +53,7 @@ class HeldRoot:
             self.fd = os.open(root.path, PATH_ONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as e:
             raise UsageError(f"the directory {str(root.path)!r} cannot be a workspace: {e.strerror}") from None
-        self._finalizer = weakref.finalize(self, close_quietly, self.fd)  # also where nobody closes it
+        self._finalizer = weakref.finalize(self, close_quietly, self.fd)  # also if nobody closes it
         self.writable = root.writable
         self._original_path = fd_path(self.fd)
         if not self._original_path:
@@ -70,7 +70,7 @@ class HeldRoot:
         self._finalizer()
 
     def relative_path(self, path: str) -> str | None:
-        """Return an absolute path relative to this root, compared component by component; None where it is outside."""
+        """Return an absolute path relative to this root, compared component by component; None if it is outside."""
         for prefix in dict.fromkeys((self.real_path, self._configured_path)):
             if (relative := _relative_to(path, prefix)) is not None:
                 return relative
@@ -161,7 +161,7 @@ class RootSet:
 
 
 def fd_path(fd: int) -> str:
-    """Return the real path of a descriptor as the kernel knows it; "" where it does not say."""
+    """Return the real path of a descriptor as the kernel knows it; "" if it does not say."""
     with suppress(OSError):
         path = os.readlink(f"/proc/self/fd/{fd}")
         # Linux marks the path of a deleted file; a file may also really be named like that.

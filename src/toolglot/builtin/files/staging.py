@@ -10,11 +10,19 @@ import secrets
 import stat
 from contextlib import suppress
 from pathlib import Path
+from shutil import copyfileobj
 
 import msgspec
 
-from toolglot.base_errors import MissingPath
-from toolglot.builtin.files.change_log import ChangeLog, FileVersion, LogEntry, OutcomeMark, remove_leftovers, restore_file
+from toolglot.builtin.files.change_log import (
+    ChangeLog,
+    FileVersion,
+    LogEntry,
+    OutcomeMark,
+    remove_leftovers,
+    restore_file,
+    version_at,
+)
 from toolglot.builtin.files.confined_open import close_quietly
 from toolglot.builtin.files.descriptors import (
     CREATE_FLAGS,
@@ -22,7 +30,7 @@ from toolglot.builtin.files.descriptors import (
     READ_FLAGS,
     check_regular_file,
     stat_at,
-    tool_error,
+    translate_os_errors,
     write_all,
 )
 from toolglot.errors import ToolError
@@ -63,27 +71,23 @@ class ChangeResult(msgspec.Struct, frozen=True):
 
 
 def commit_changes(steps: "list[StagedChange]", change_log: ChangeLog) -> list[ChangeResult]:
-    """Rename every staged file into place, or roll everything back. Raises ToolError."""
-    raw_path = steps[0].raw_path if steps else ""
+    """Rename every staged file into place, or roll everything back. Raises ToolError, OSError."""
     try:
         change_log.write([step.to_entry() for step in steps], sync=len(steps) > 1)
-        for step in steps:
-            raw_path = step.raw_path
-            step.rename_into_place()
-        for step in steps:
-            raw_path = step.raw_path
-            step.verify_and_sync()
+        for act in (StagedChange.rename_into_place, StagedChange.verify_and_sync):
+            for step in steps:
+                with translate_os_errors(step.raw_path):
+                    act(step)
         change_log.write([OutcomeMark(True)], sync=len(steps) > 1)
     except BaseException as e:
         with suppress(OSError):
             change_log.write([OutcomeMark(False)])
         stuck = [step for step in reversed(steps) if not step.roll_back()]
-        error = tool_error(e, raw_path) if isinstance(e, OSError) else e
-        if stuck and isinstance(error, ToolError):
+        if stuck and isinstance(e, ToolError):
             copies = " and ".join(f"{step.raw_path!r} in {step.old_name!r}" for step in stuck)
-            message = f"{error}; not everything could be restored, the old content is kept: {copies}"
+            message = f"{e}; not everything could be restored, the old content is kept: {copies}"
             raise ToolError(message, code="io_error") from None
-        raise error from None
+        raise
     return [step.finish() for step in steps]
 
 
@@ -98,6 +102,7 @@ class StagedChange:
         stem = f".{os.fsencode(name)[:100].decode('utf-8', 'ignore')}.{secrets.token_hex(8)}"
         self._new_name, self.old_name, self._copy_name = f"{stem}.new", f"{stem}.old", f"{stem[1:]}.part"
         self._old_status: os.stat_result | None = None
+        self._old_version: FileVersion | None = None
         self._new_version: FileVersion | None = None
         self._backup_path: Path | None = None
         self._is_staged = self._is_finished = False
@@ -112,12 +117,13 @@ class StagedChange:
     def stage(self, backup_dir: Path | None, change_log: ChangeLog) -> None:
         """Check the old file, back it up, and write the new content beside it."""
         self._old_status = self._stat_current()
+        self._old_version = FileVersion.from_status(self._old_status) if self._old_status is not None else None
         self.check_expected()
         change_log.write([self.to_entry()])
         self._is_staged = True
         if self._old_status is not None and backup_dir is not None:
             self._backup_path = backup_dir / self._copy_name
-            self._back_up(self._backup_path, self._old_status)
+            self._back_up(self._backup_path, self._old_status.st_size)
             self._backup_path = self._backup_path.rename(self._backup_path.with_suffix(""))
         if self.change.data is not None:
             self._write_new(self.change.data, self._old_status)
@@ -138,25 +144,19 @@ class StagedChange:
         finally:
             os.close(fd)
 
-    def _back_up(self, backup_path: Path, old_status: os.stat_result) -> None:
-        if old_status.st_size > MAX_COPY_BYTES:
+    def _back_up(self, backup_path: Path, size: int) -> None:
+        if size > MAX_COPY_BYTES:
             message = f"{self.raw_path!r} is too large to back up: change it with a shell command"
             raise ToolError(message, kind="limit", code="file_too_large")
-        source = os.open(self.name, READ_FLAGS, dir_fd=self.dir_fd)
-        try:
-            if FileVersion.from_status(os.fstat(source)) != FileVersion.from_status(old_status):
+        with (
+            open(os.open(self.name, READ_FLAGS, dir_fd=self.dir_fd), "rb") as source,
+            open(os.open(backup_path, CREATE_FLAGS, 0o600), "wb") as target,
+        ):
+            if FileVersion.from_status(os.fstat(source.fileno())) != self._old_version:
                 raise self._conflict_error()
-            target = os.open(backup_path, CREATE_FLAGS, 0o600)
-            try:
-                size = 0
-                while size < old_status.st_size and (data := os.read(source, min(1 << 20, old_status.st_size - size))):
-                    write_all(target, data)
-                    size += len(data)
-                os.fsync(target)
-            finally:
-                os.close(target)
-        finally:
-            close_quietly(source)
+            copyfileobj(source, target)
+            target.flush()
+            os.fsync(target.fileno())
 
     def _stat_current(self) -> os.stat_result | None:
         status = stat_at(self.dir_fd, self.name)
@@ -169,23 +169,20 @@ class StagedChange:
 
     def check_expected(self) -> None:
         """Check that the file still is what the caller expects. Raises ToolError, OSError."""
-        current, expected = self._stat_current(), self.change.expected
-        if current is None:
-            if self.change.data is None or isinstance(expected, FileVersion):
-                details = MissingPath(self.raw_path)
-                raise ToolError(f"there is no file {self.raw_path!r}", code="path_not_found", details=details)
-            if self._old_status is not None:
-                raise self._conflict_error()
-            return
-        if expected == "absent":
+        status, expected, has_content = self._stat_current(), self.change.expected, self.change.data is not None
+        current = FileVersion.from_status(status) if status is not None else None
+        if current is None and (not has_content or isinstance(expected, FileVersion)):
+            raise ToolError(f"no such file: {self.raw_path!r}", code="path_not_found")
+        if current is not None and expected == "absent":
             raise ToolError(f"{self.raw_path!r} already exists", code="file_exists")
-        if isinstance(expected, FileVersion) and FileVersion.from_status(current) != expected:
+        if isinstance(expected, FileVersion) and current != expected:
             raise ToolError(f"{self.raw_path!r} has changed since it was read: read it again", code="changed_since_read")
-        if self._old_status is None or FileVersion.from_status(current) != FileVersion.from_status(self._old_status):
+        if current != self._old_version:
             raise self._conflict_error()
-        effective = os.access in os.supports_effective_ids
-        if self.change.data is not None and not os.access(self.name, os.W_OK, dir_fd=self.dir_fd, effective_ids=effective):
-            raise ToolError(f"{self.raw_path!r} is read-only", kind="not_allowed", code="path_not_allowed")
+        if current is not None and has_content:
+            effective = os.access in os.supports_effective_ids
+            if not os.access(self.name, os.W_OK, dir_fd=self.dir_fd, effective_ids=effective):
+                raise ToolError(f"{self.raw_path!r} is read-only", kind="not_allowed", code="path_not_allowed")
 
     def rename_into_place(self) -> None:
         """Change the names so that it can be undone; a file that appeared meanwhile is kept. Raises ToolError, OSError."""
@@ -203,10 +200,8 @@ class StagedChange:
 
     def verify_and_sync(self) -> None:
         """Check that what was replaced is what was checked before, and sync the directories. Raises ToolError, OSError."""
-        if self._old_status is not None:
-            old = stat_at(self.dir_fd, self.old_name)
-            if old is None or FileVersion.from_status(old) != FileVersion.from_status(self._old_status):
-                raise self._conflict_error()
+        if self._old_version is not None and version_at(self.dir_fd, self.old_name) != self._old_version:
+            raise self._conflict_error()
         for fd in (self.dir_fd, *(parent for parent, _ in self._created)):
             try:
                 os.fsync(fd)
@@ -252,7 +247,7 @@ class StagedChange:
 
 
 def _try_link(dir_fd: int, name: str, new_name: str) -> bool:
-    """Create a hard link; False where the file system has none. Raises OSError."""
+    """Create a hard link; False if the file system has none. Raises OSError."""
     try:
         os.link(name, new_name, src_dir_fd=dir_fd, dst_dir_fd=dir_fd, follow_symlinks=False)
     except OSError as e:

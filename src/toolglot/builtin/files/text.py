@@ -97,7 +97,7 @@ def decode_bytes(data: bytes, encoding: Encoding, errors: str = "strict") -> str
 
 
 def decode_document(data: bytes) -> Document | None:
-    """Decode the content of a file; None where it is not text."""
+    """Decode the content of a file; None if it is not text."""
     mark = detect_bom(data)
     if mark is None and is_binary(data):
         return None
@@ -113,7 +113,7 @@ def decode_document(data: bytes) -> Document | None:
 
 
 def encode_text(text: str, text_format: TextFormat) -> bytes:
-    """Encode a text. Raises ToolError where the encoding lacks a character."""
+    """Encode a text. Raises ToolError if the encoding lacks a character."""
     encoding = text_format.encoding
     bom = _BOM_BY_ENCODING[encoding] if text_format.bom else b""
     try:
@@ -129,7 +129,7 @@ def encode_text(text: str, text_format: TextFormat) -> bytes:
 
 
 def check_text(text: str, parameter: str, limit: int) -> str:
-    """Return a text that a file may contain. Raises ToolError where it is too long or has characters that no file has."""
+    """Return a text that a file may contain. Raises ToolError if it is too long or has characters that no file has."""
     if len(text) > limit:
         raise invalid_argument(parameter, f"has {len(text)} characters; the maximum is {limit}", kind="limit")
     if "\0" in text:
@@ -160,7 +160,7 @@ def classify_newlines(line_feeds: int, crlf_count: int) -> Newline:
 
 
 def convert_newlines(text: str, newline: Newline) -> str:
-    """Return the text with the line endings of a file; unchanged where that has several kinds, or none."""
+    """Return the text with the line endings of a file; unchanged if that has several kinds, or none."""
     if newline not in ("crlf", "lf"):
         return text
     lf_text = text.replace("\r\n", "\n")

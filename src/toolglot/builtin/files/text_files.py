@@ -1,19 +1,18 @@
 """How every tool that changes text files loads and saves them.
 
-Law: a file that the model has not read, or that has changed since, is not changed.
+Invariants: a file that the model has not read, or that has changed since, is not changed.
 """
 
 import os
 from collections.abc import Callable
 from contextlib import suppress
 from itertools import islice
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 
-from toolglot.base_errors import MissingPath
 from toolglot.builtin.arguments import make_preview
-from toolglot.builtin.files.text import Document, TextFormat, count_changed_lines, decode_document
+from toolglot.builtin.files.text import Document, Encoding, decode_document, encode_text
 from toolglot.builtin.files.workspace import FileVersion, Workspace
 from toolglot.builtin.tool_state import ToolState
 from toolglot.errors import ToolError
@@ -22,8 +21,8 @@ from toolglot.textutil import did_you_mean, split_lines, suggest, unified_diff
 __all__ = [
     "MAX_TEXT_BYTES",
     "LoadedFile",
+    "SavedFile",
     "TextChange",
-    "check_size",
     "diff_preview",
     "load_document",
     "load_file",
@@ -44,9 +43,18 @@ class LoadedFile(msgspec.Struct, frozen=True):
     version: FileVersion
     too_large: bool = False
 
+    def require_document(self, path: str) -> Document:
+        """Return the document. Raises ToolError."""
+        if self.too_large:
+            message = f"{path!r} is larger than {MAX_TEXT_BYTES >> 20} MB, which is too large to edit"
+            raise ToolError(message, kind="limit", code="file_too_large")
+        if self.document is None:
+            raise ToolError(f"{path!r} is not a text file, so it cannot be edited", code="not_text")
+        return self.document
+
 
 def load_file(state: ToolState, path: str, *, require_read: bool | None) -> LoadedFile | None:
-    """Load a file; None where there is none. Raises ToolError.
+    """Load a file; None if there is none. Raises ToolError.
 
     `require_read`: the model must have read it; False: what it has read must be current; None: neither.
     """
@@ -73,19 +81,7 @@ def load_document(state: ToolState, path: str, *, require_read: bool | None) -> 
     loaded = load_file(state, path, require_read=require_read)
     if loaded is None:
         raise missing_file_error(state, path)
-    if loaded.too_large:
-        message = f"{path!r} is larger than {MAX_TEXT_BYTES >> 20} MB, which is too large to edit"
-        raise ToolError(message, kind="limit", code="file_too_large")
-    if loaded.document is None:
-        raise ToolError(f"{path!r} is not a text file, so it cannot be edited", code="not_text")
-    return loaded.document, loaded.version
-
-
-def check_size(text: str, path: str) -> None:
-    """Raise ToolError where a text is too large to be written."""
-    if len(text) > MAX_TEXT_BYTES:
-        message = f"{path!r} would be larger than {MAX_TEXT_BYTES >> 20} MB, which is too large to write"
-        raise ToolError(message, kind="limit", code="file_too_large")
+    return loaded.require_document(path), loaded.version
 
 
 class TextChange(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,9 +89,31 @@ class TextChange(msgspec.Struct, frozen=True, kw_only=True):
 
     before: str
     after: str
-    format: TextFormat
+    encoding: Encoding
     data: bytes
     expected: "FileVersion | str"
+
+    @classmethod
+    def plan(cls, path: str, document: Document, after: str, expected: "FileVersion | str", **extra: Any) -> Self:
+        """Return the change of a document into a text. Raises ToolError if that is too large or cannot be encoded."""
+        if len(after) > MAX_TEXT_BYTES:
+            message = f"{path!r} would be larger than {MAX_TEXT_BYTES >> 20} MB, which is too large to write"
+            raise ToolError(message, kind="limit", code="file_too_large")
+        data, encoding = encode_text(after, document.format), document.format.encoding
+        return cls(before=document.text, after=after, encoding=encoding, data=data, expected=expected, **extra)
+
+
+class SavedFile(msgspec.Struct, frozen=True, kw_only=True):
+    """What every tool that changes a text file reports."""
+
+    path: str
+    """For display: relative to the root."""
+    absolute: str
+    created: bool
+    size: int
+    lines: int
+    diff: str
+    encoding: Encoding
 
 
 def diff_preview(plan: Callable[..., TextChange]) -> Callable[[dict[str, Any]], str]:
@@ -109,35 +127,29 @@ def diff_preview(plan: Callable[..., TextChange]) -> Callable[[dict[str, Any]], 
 
 
 def save_change(state: ToolState, path: str, change: TextChange) -> dict[str, Any]:
-    """Write a planned change and mark it as seen; return the data that every tool reports. Raises ToolError."""
+    """Write a planned change and mark it as seen; return the fields of `SavedFile`. Raises ToolError."""
     result = state.workspace.write(path, change.data, expected=change.expected)
     state.mark_seen(result.path, result.version)
     display_path = state.display_path(result.path)
-    added, removed = count_changed_lines(change.before, change.after)
     return {
         "path": display_path,
         "absolute": str(result.path),
         "created": result.created,
         "size": len(change.data),
         "lines": len(split_lines(change.after)),
-        "added": added,
-        "removed": removed,
         "diff": unified_diff(change.before, change.after, display_path),
-        "encoding": change.format.encoding,
-        "bom": change.format.bom,
-        "newline": change.format.newline,
+        "encoding": change.encoding,
     }
 
 
 def missing_file_error(state: ToolState, path: str) -> ToolError:
     """Return the error for a path where nothing is, with existing paths of similar names."""
     parent = path.rstrip("/").rpartition("/")[0] or ("/" if path.startswith("/") else ".")
-    suggestions = suggest_paths(state.workspace, path, cutoff=0.5)
-    message = f"there is no {path!r}: {did_you_mean(suggestions) or 'list its directory to see what is there'}"
+    hint = did_you_mean(suggest_paths(state.workspace, path, cutoff=0.5)) or "list its directory to see what exists"
     with suppress(ToolError):
         if state.workspace.inspect(parent) is None:
-            message = f"there is no {path!r}, and no directory {parent!r} either: list the directory above it"
-    return ToolError(message, kind="not_found", code="path_not_found", details=MissingPath(path, suggestions))
+            hint = f"there is no directory {parent!r} either: list the one above it"
+    return ToolError(f"no such file: {path!r}; {hint}", kind="not_found", code="path_not_found")
 
 
 def suggest_paths(workspace: Workspace, path: str, *, cutoff: float) -> tuple[str, ...]:

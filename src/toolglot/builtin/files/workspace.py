@@ -174,7 +174,7 @@ class Workspace:
             close_quietly(fd)
 
     def inspect(self, path: str) -> WorkspaceEntry | None:
-        """Return what is at a path, without a descriptor; None where nothing is. Raises ToolError."""
+        """Return what is at a path, without a descriptor; None if nothing is there. Raises ToolError."""
         location = self.locate(path)
         try:
             fd = self._roots.open(location, PATH_ONLY)
@@ -193,7 +193,7 @@ class Workspace:
             return WorkspaceEntry(exposed_fd, os.fstat(fd), relative, absolute)
 
     def read(self, path: str, limit: int) -> tuple[bytes, WorkspaceEntry]:
-        """Return the content of a file, at most `limit + 1` bytes, so that the caller sees where there is more."""
+        """Return the content of a file, at most `limit + 1` bytes, so that the caller sees whether there is more."""
         with self.open_file(path) as entry, translate_os_errors(path):
             return read_all(entry.fd, limit + 1), entry
 
@@ -229,7 +229,8 @@ class Workspace:
                 for step in steps:
                     with translate_os_errors(step.raw_path):
                         step.check_expected()
-                return commit_changes(steps, change_log)
+                with translate_os_errors(steps[0].raw_path if steps else ""):
+                    return commit_changes(steps, change_log)
             finally:
                 dirty = [step for step in reversed(steps) if not step.clean_up()]
                 change_log.close(keep=bool(dirty))
@@ -323,7 +324,7 @@ class Workspace:
                 os.unlink(path)
 
     def _open_logged_directory(self, entry: LogEntry, stack: ExitStack) -> int | None:
-        """Open the directory that a log names; None where it no longer exists. Raises ToolError where it may not be changed."""
+        """Open the directory that a log names; None if it no longer exists. Raises ToolError if it may not be changed."""
         location = self.locate(os.fsdecode(entry.directory))
         if b"/" in b"".join((entry.name, entry.new, entry.old, entry.copy)):
             raise self._roots.outside_error(location.raw_path)

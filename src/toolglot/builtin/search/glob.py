@@ -58,7 +58,7 @@ class GlobResult(msgspec.Struct, frozen=True, kw_only=True):
     truncated: bool
     ignored: int = 0
     """Matching files that ignore files exclude."""
-    ignored_folders: int = 0
+    ignored_directories: int = 0
     """Ignored directories, which were not searched."""
     missed: int = 0
     """Directories that could not be opened."""
@@ -192,7 +192,7 @@ class GlobSearch:
             total=len(self.paths),
             truncated=len(self.paths) > len(files),
             ignored=self.ignored,
-            ignored_folders=self.ignored_directories,
+            ignored_directories=self.ignored_directories,
             missed=self.missed,
             complete=self.complete,
         )

@@ -14,6 +14,7 @@ from toolglot.builtin.search.search_scope import SearchRoot, open_search_root, s
 from toolglot.builtin.search.walk import VCS_DIRECTORIES, Directory, Walk, replace_surrogates
 from toolglot.builtin.tool_state import ToolState, to_data
 from toolglot.schema.derive import Internal
+from toolglot.textutil import pluralize
 from toolglot.tools.context import Context
 from toolglot.tools.results import ToolOutput
 from toolglot.tools.tool import Tool, tool
@@ -24,8 +25,8 @@ MAX_SCANNED = 50_000
 MAX_ENTRIES = 10_000
 MAX_DEPTH = 50
 MAX_PATTERNS = 200
-EntryKind = Literal["file", "folder", "link", "other"]
-_SUFFIXES = {"folder": "/", "link": " -> {0.target}", "file": " ({0.size} bytes)", "other": " (not a regular file)"}
+EntryKind = Literal["file", "directory", "link", "other"]
+_SUFFIXES = {"directory": "/", "link": " -> {0.target}", "file": " ({1})", "other": " (not a regular file)"}
 
 
 class DirectoryEntry(msgspec.Struct, frozen=True):
@@ -52,11 +53,14 @@ class DirectoryListing(msgspec.Struct, frozen=True, kw_only=True):
     missed: int = 0
     """Directories that could not be opened."""
     complete: bool = True
-    kind: Literal["folder"] = "folder"
+    kind: Literal["directory"] = "directory"
 
     def render(self) -> str:
         """Return the text for a model."""
-        lines = [f"{'  ' * (entry.depth - 1)}{entry.name}{_SUFFIXES[entry.kind].format(entry)}" for entry in self.entries]
+        lines = [
+            f"{'  ' * (entry.depth - 1)}{entry.name}{_SUFFIXES[entry.kind].format(entry, pluralize(entry.size, 'byte'))}"
+            for entry in self.entries
+        ]
         if not self.total:
             ignored = f" except for {self.ignored} ignored entries" if self.ignored else ""
             lines.append(f"The directory {self.path!r} is empty{ignored}.")
@@ -185,7 +189,7 @@ class _EntryTree:
         depth = local.count("/") + 2 if local else 1
         children: list[DirectoryEntry] = []
         kinds: list[tuple[EntryKind, list[os.DirEntry[str]]]]
-        kinds = [("folder", directory.subdirectories), ("file", directory.files), ("other", directory.others)]
+        kinds = [("directory", directory.subdirectories), ("file", directory.files), ("other", directory.others)]
         for kind, entries in kinds:
             for entry in sorted(entries, key=lambda entry: entry.name):
                 path = f"{local}/{entry.name}" if local else entry.name
@@ -202,7 +206,7 @@ class _EntryTree:
         self.ignored += len(directory.ignored)
         self.count += len(children)
         self._children[local] = children
-        entered = {child.name for child in children if child.kind == "folder" and depth < self._max_depth} - VCS_DIRECTORIES
+        entered = {child.name for child in children if child.kind == "directory" and depth < self._max_depth} - VCS_DIRECTORIES
         directory.subdirectories[:] = [entry for entry in directory.subdirectories if entry.name in entered]
 
     def flatten(self, directory: str = "") -> list[DirectoryEntry]:
@@ -210,6 +214,6 @@ class _EntryTree:
         entries: list[DirectoryEntry] = []
         for entry in self._children.get(directory, ()):
             entries.append(entry)
-            if entry.kind == "folder":
+            if entry.kind == "directory":
                 entries += self.flatten(entry.path)
         return entries

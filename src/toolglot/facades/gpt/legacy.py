@@ -43,7 +43,7 @@ def render_files(context: RenderContext) -> str:
 
 
 def render_entries(context: RenderContext) -> str:
-    data, marks = context.data, {"folder": "/", "link": "@"}
+    data, marks = context.data, {"directory": "/", "link": "@"}
     lines = [f"{'  ' * (entry['depth'] - 1)}{entry['name']}{marks.get(entry['kind'], '')}" for entry in data["entries"]]
     note = [f"More than {len(lines)} entries found"] if data["truncated"] else []
     return "\n".join([f"Absolute path: {data['path']}", *lines, *note])

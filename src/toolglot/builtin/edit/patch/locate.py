@@ -1,4 +1,4 @@
-"""Locates the chunks of a patch in the lines of a file.
+"""Locates the chunks of a patch in the lines of a file, and applies them.
 
 Invariants: the first match after the previous one wins, and no lines match twice. A looser comparison is tried only where a
 stricter one finds nothing in the whole rest of the file. The work grows with the lines of file and patch, never with their
@@ -9,12 +9,11 @@ from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
-from toolglot.base_errors import PatchFailed
-from toolglot.builtin.edit.patch.parse import ADDED, CONTEXT, Chunk, PatchLine
+from toolglot.builtin.edit.patch.parse import ADDED, CONTEXT, REMOVED, Chunk, PatchLine
 from toolglot.errors import ToolError
-from toolglot.textutil import truncate
+from toolglot.textutil import LineEdit, split_lines, truncate
 
-__all__ = ["MAX_LINES", "Placement", "locate_chunks"]
+__all__ = ["MAX_LINES", "Placement", "apply_placements", "locate_chunks"]
 
 MAX_LINES = 1_000_000  # each distinct line becomes one character of a text that is searched (Unicode has 1,114,112)
 _MAX_SHOWN_BLOCK, _MAX_SHOWN_LINE = 2000, 200  # characters
@@ -53,15 +52,13 @@ def locate_chunks(path: str, lines: Sequence[str], chunks: Sequence[Chunk]) -> l
                     message += f"it is at line {earlier + 1}, {_ORDER_HINT}"
                 else:
                     message += "write a whole line of the file after @@, without line numbers, or nothing"
-                details = PatchFailed(path, context=anchor, after_line=cursor)
-                raise ToolError(message, code="patch_failed", details=details)
+                raise ToolError(message, code="patch_failed")
             cursor = position + 1
         if (placement := _place_chunk(index, chunk, cursor)) is None:
             block = _old_lines(chunk.lines)
             text = truncate("\n".join(block), _MAX_SHOWN_BLOCK)
             message = f"Failed to find expected lines in {path}:\n{text}\n({_describe_mismatch(index, block, cursor)})"
-            details = PatchFailed(path, expected=tuple(block[:100]), after_line=cursor)
-            raise ToolError(message, code="patch_failed", details=details)
+            raise ToolError(message, code="patch_failed")
         placements.append(placement)
         if old := _old_lines(placement.lines):
             cursor = placement.start + len(old)
@@ -147,3 +144,35 @@ def _describe_mismatch(index: _LineIndex, block: list[str], cursor: int) -> str:
     end = start + matching
     is_line = f"line {end + 1} is {index.lines[end][:_MAX_SHOWN_LINE]!r}" if end < len(index.lines) else "the file ends"
     return f"The file has the first {matching} of them at line {start + 1}, but then {is_line}: {advice}"
+
+
+def apply_placements(text: str, placements: Sequence[Placement]) -> tuple[str, list[LineEdit]]:
+    """Return the new text, and what was replaced. The placements are in the order of the file.
+
+    Kept lines stay as they are. Added lines end as most lines of the file do, and every line of the result has an ending.
+    """
+    *terminated, last = text.split("\n")
+    newline = "\r\n" if 2 * sum(line.endswith("\r") for line in terminated) > len(terminated) else "\n"
+    full_lines = [f"{line}\n" for line in terminated] + ([last + newline] if last else [])
+    lines = split_lines(text)
+    pieces: list[str] = []
+    edits: list[LineEdit] = []
+    index = 0
+    for placement in placements:
+        pieces += full_lines[index : placement.start]
+        index = start = placement.start
+        added: list[str] = []
+        for kind, content in (*placement.lines, ("", "")):  # the last one ends the run before it
+            if kind == ADDED:
+                added.append(content)
+                pieces.append(content + newline)
+                continue
+            if kind != REMOVED:
+                if added or index > start:
+                    edits.append(LineEdit(start, lines[start:index], added))
+                added, start = [], index + 1
+            if kind == CONTEXT:
+                pieces.append(full_lines[index])
+            index += bool(kind)
+    pieces += full_lines[index:]
+    return "".join(pieces), edits

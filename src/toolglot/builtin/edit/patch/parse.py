@@ -14,7 +14,6 @@ from typing import Literal
 
 import msgspec
 
-from toolglot.base_errors import InvalidPatch
 from toolglot.errors import ToolError
 from toolglot.textutil import truncate
 
@@ -226,9 +225,8 @@ def _quote(text: str) -> str:
 
 
 def _patch_error(message: str) -> ToolError:
-    return ToolError(message, kind="validation", code="invalid_patch", details=InvalidPatch())
+    return ToolError(message, kind="validation", code="invalid_patch")
 
 
 def _line_error(line_number: int, message: str) -> ToolError:
-    message = f"Invalid patch hunk on line {line_number}: {message}"
-    return ToolError(message, kind="validation", code="invalid_patch", details=InvalidPatch(line_number))
+    return _patch_error(f"Invalid patch hunk on line {line_number}: {message}")
