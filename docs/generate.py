@@ -204,7 +204,7 @@ def walk_commands(command: click.Command, name: str, parent: click.Context | Non
     yield context
     if isinstance(command, click.Group):
         for child in command.list_commands(context):
-            yield from walk_commands(command.commands[child], child, context)
+            yield from walk_commands(command.get_command(context, child), child, context)
 
 
 # ---- tools

@@ -66,7 +66,7 @@ def test_a_providers_error_carries_what_it_said() -> None:
 
 @pytest.mark.parametrize(
     ("name", "offered", "left"),
-    [("antropic", "'anthropic'", "'gemini'"), ("zzz", "there are anthropic, gemini, ollama", "zzzz")],
+    [("antropic", "'anthropic'", "'gemini'"), ("zzz", "known: anthropic, gemini, ollama", "zzzz")],
     ids=["near", "far"],
 )
 def test_an_unknown_name_offers_the_nearest(name: str, offered: str, left: str) -> None:

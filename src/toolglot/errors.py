@@ -79,7 +79,7 @@ class UnknownName(UsageError):
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
         known = sorted(known)
         others = f" and {len(known) - _MAX_LISTED_NAMES} more" if len(known) > _MAX_LISTED_NAMES else ""
-        offered = f"there are {', '.join(known[:_MAX_LISTED_NAMES]) or 'none'}{others}"
+        offered = f"known: {', '.join(known[:_MAX_LISTED_NAMES]) or 'none'}{others}"
         shown = name if len(name) <= _MAX_NAME_SHOWN else name[:_MAX_NAME_SHOWN] + "…"
         self.name, self.hint = name, f"{shown!r}; {did_you_mean(suggest(shown, known)) or offered}"
         super().__init__(f"unknown {kind} {self.hint}")

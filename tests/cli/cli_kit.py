@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from toolglot.cli.entry import main
+from toolglot.cli.main import app
 
-__all__ = ["PLAIN", "Capture", "Outcome", "Patch", "json_lines", "run_cli", "run_program"]
+__all__ = ["PLAIN", "Capture", "Outcome", "Patch", "invoke", "json_lines", "run_cli", "run_program"]
 
 Capture = pytest.CaptureFixture[str]
 Patch = pytest.MonkeyPatch
@@ -29,6 +30,11 @@ class Outcome(NamedTuple):
 
     def records(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in self.out.splitlines()]
+
+
+def invoke(*words: str) -> int:
+    """Run a command with the streams as they are; errors are raised. Return the exit code."""
+    return int(app(list(words), standalone_mode=False) or 0)
 
 
 def run_cli(*words: str, stdin: str | bytes = b"", **env: str) -> Outcome:

@@ -1,6 +1,8 @@
 """Fixtures of the command line's tests."""
 
+import logging
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,8 +13,9 @@ from toolglot.engine.signin import environment
 
 @pytest.fixture
 def isolated_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A home directory of its own, without any key or setting of the real user."""
-    original = dict(os.environ)
+    """A home directory of its own, without any key or setting of the real user. Logging and modules are restored."""
+    original, modules, logger = dict(os.environ), set(sys.modules), logging.getLogger("toolglot")
+    level, handlers = logger.level, list(logger.handlers)
     for name in original:
         if name.startswith(("TOOLGLOT_", "XDG_")) or name in environment.KEY_VARIABLES:
             del os.environ[name]
@@ -26,3 +29,10 @@ def isolated_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[P
     yield tmp_path
     os.environ.clear()
     os.environ.update(original)
+    for handler in set(logger.handlers) - set(handlers):
+        logger.removeHandler(handler)
+        handler.close()
+    logger.setLevel(level)
+    for name in set(sys.modules) - modules:  # tools of one test must not be found by the next
+        if str(tmp_path) in (getattr(sys.modules[name], "__file__", None) or ""):
+            del sys.modules[name]

@@ -1,220 +1,233 @@
 """`toolglot call`: a tool from the shell, under the same rules as in a conversation."""
 
 import json
-import sys
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_kit import Capture, Patch
+from cli_kit import Outcome, Patch, json_lines, run_cli
 
 from toolglot.cli import main as command_line
-from toolglot.cli.call import call_lines, call_once
-from toolglot.cli.startup import Flags
-from toolglot.errors import UsageError
 
 TOOLS = '''
 from toolglot import tool
 
 @tool(approval=True)
 def risky(what: str) -> str:
-    """Asks first."""
+    """Ask first."""
+    print("noise")
     return f"did {what}"
 
 @tool
 def picture() -> list:
-    """Gives an image."""
+    """Return an image."""
     from toolglot import Media, Text
     return [Text("see"), Media("image", "image/png", "aGk=", name="a.png")]
 '''
+OWN_FACADE = """
+id = "own"
+[[views]]
+name = "look"
+base = "read"
+models = "^grok"
+fields = { file = "path" }
+[views.parameters]
+type = "object"
+required = ["file"]
+properties.file = { type = "string" }
+"""
+PATCH = "*** Begin Patch\n*** Add File: b.txt\n+two\n*** End Patch"
+RISKY = ("--tools", "call_tools:risky")
+SLEEP = {"command": "sleep 60", "background": True}
 
 
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: Patch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("TOOLGLOT_STATE", str(tmp_path.parent / f"{tmp_path.name}-state"))
-    (tmp_path / "call_tools.py").write_text(TOOLS)
-    (tmp_path / "a.txt").write_text("one\ntwo\n")
-    return tmp_path
+@pytest.fixture(autouse=True)
+def directory(isolated_home: Path, monkeypatch: Patch) -> Path:
+    work = isolated_home / "work"
+    work.mkdir()
+    monkeypatch.chdir(work)
+    (work / "call_tools.py").write_text(TOOLS)
+    (work / "own.toml").write_text(OWN_FACADE)
+    (work / "a.txt").write_text("one\ntwo\n")
+    return work
 
 
-def once(name: str, arguments: Any = None, *, yes: bool = False, json: bool = False, **flags: Any) -> int:
-    text = None if arguments is None else _dumps(arguments)
-    return call_once(Flags(**flags), name, text, yes=yes, json=json)
+def call(tool: str, arguments: Any = None, *words: str) -> Outcome:
+    text = arguments if isinstance(arguments, str) else json.dumps(arguments or {})
+    return run_cli("call", tool, text, *words)
 
 
-def _dumps(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
+def call_lines(*lines: Any) -> Outcome:
+    return run_cli("call", "--jsonl", *RISKY, stdin=json_lines(*lines))
 
 
-class TestOne:
-    def test_its_text_is_printed(self, folder: Path, capsys: Capture) -> None:
-        assert once("read", {"path": "a.txt"}) == 0
-        assert capsys.readouterr().out.startswith("1\tone\n2\ttwo")
-
-    def test_a_failure_is_a_sentence_and_exit_1(self, folder: Path, capsys: Capture) -> None:
-        assert once("read", {"path": "b.txt"}) == 1
-        said = capsys.readouterr()
-        assert said.out == ""
-        assert said.err.startswith("toolglot: ")
-        assert "b.txt" in said.err
-
-    def test_the_workspace_is_the_root_and_nothing_else(self, folder: Path, capsys: Capture) -> None:
-        inner = folder / "inner"
-        inner.mkdir()
-        assert once("read", {"path": "../a.txt"}, root=inner) == 1
-        assert "outside of the workspace" in capsys.readouterr().err
-
-    @pytest.mark.parametrize(("yes", "code", "said"), [(False, 1, "needs approval"), (True, 0, "did it")])
-    def test_approvals(self, yes: bool, code: int, said: str, folder: Path, capsys: Capture) -> None:
-        assert once("risky", {"what": "it"}, yes=yes, tools=("call_tools:risky",)) == code
-        assert said in "".join(capsys.readouterr())
-
-    def test_media_are_named(self, folder: Path, capsys: Capture) -> None:
-        assert once("picture", tools=("call_tools:picture",)) == 0
-        assert capsys.readouterr().out == "see\n[image image/png a.png]\n"
-
-    @pytest.mark.parametrize("arguments", ["[]", "{", "3"])
-    def test_arguments_that_are_no_object_are_wrong_usage(self, arguments: str, folder: Path) -> None:
-        with pytest.raises(UsageError, match="not a JSON object"):
-            once("read", arguments)
-
-    def test_the_audit_log_has_the_real_target(self, folder: Path, capsys: Capture) -> None:
-        (folder / "link.txt").symlink_to("a.txt")
-        assert once("write", {"path": "new/b.txt", "content": "x"}) == 0
-        assert once("read", {"path": "link.txt"}) == 0
-        lines = [json.loads(line) for line in _state(folder, "audit.jsonl").read_text().splitlines()]
-        assert [(line["tool"], line["outcome"]) for line in lines] == [("write", "ok"), ("read", "ok")]
-        assert lines[0]["target"].endswith("new/b.txt")
-        assert lines[1]["target"].endswith("a.txt")
-        assert "link" not in lines[1]["target"]
+READ = {"path": "a.txt"}
+LINES = "1\tone\n2\ttwo\n"
 
 
-def _state(folder: Path, name: str) -> Path:
-    return folder.parent / f"{folder.name}-state" / name
+@pytest.mark.parametrize(
+    ("words", "code", "out", "err"),
+    [
+        (("read", READ), 0, LINES, ""),
+        (("read", {"path": "b.txt"}), 1, "", "toolglot: .*b.txt.*\n"),
+        (("read", {"path": "../a.txt"}), 1, "", ".* outside of the workspace.*\n"),
+        (("picture", None, "--tools", "call_tools:picture"), 0, "see\n\\[image image/png a.png\\]\n", ""),
+        (("risky", {"what": "it"}, *RISKY), 1, "", ".*needs approval.*\n"),
+        (("risky", {"what": "it"}, *RISKY, "--yes"), 0, "did it\n", "noise\n"),
+        (("nope",), 2, "", ".*no.* tool.*nope.*\n"),
+        (
+            ("grep",),
+            1,
+            "",
+            "toolglot: The call to grep was not run because its arguments are invalid:\n- pattern: is missing\n",
+        ),
+        (("read", "[]"), 2, "", "toolglot: the arguments are not a JSON object: .*\n"),
+        (("read", "{"), 2, "", "toolglot: the arguments are not a JSON object: .*\n"),
+        (("Read", "a.txt", "-m", "claude-opus-5"), 2, "", "toolglot: the arguments are not a JSON object: .*\n"),
+        (("Read", None, "-m", "claude-opus-5"), 1, "", "toolglot: [^<]*file_path[^<]*\n"),
+        (("read", READ, "-m", "foo:x"), 2, "", "toolglot: unknown provider 'foo'.*\n"),
+        # By the names of a model, and in its forms.
+        (("Read", {"file_path": "a.txt"}, "-m", "anthropic:claude-opus-5"), 0, LINES, ""),
+        (("read_file", {"file_path": "a.txt"}, "-m", "gemini-3-pro"), 0, "one\ntwo\n", ""),
+        (("shell", {"command": ["cat", "a.txt"]}, "-m", "ollama:gpt-oss:20b", "-y"), 0, '.*"exit_code":0.*\n', ""),
+        (("apply_patch", PATCH, "-m", "gpt-5.5", "-y"), 0, "(?s).*A b.txt\n", ""),
+        (("apply_patch", {"input": PATCH}, "-m", "gpt-5.5", "-y"), 0, "(?s).*A b.txt\n", ""),
+        (("look", {"file": "a.txt"}, "--facade", "own.toml", "-m", "xai:grok-4"), 0, LINES, ""),
+        (("look", {"file": "a.txt"}, "--facade", "own.toml", "-m", "grok-4"), 0, LINES, ""),
+        (("look", {"file": "a.txt"}, "--facade", "own.toml", "-m", "simulator:xai/grok-4"), 0, LINES, ""),
+        (("look", {"file": "a.txt"}, "--facade", "own.toml", "-m", "gpt-5"), 2, "", ".*look.*\n"),
+        # What ends with the program is named.
+        (("shell", SLEEP, "-y"), 0, "(?s).*", "toolglot: 'sleep 60' was terminated.*\n"),
+        (
+            ("exec_command", {"cmd": "sleep 60", "yield_time_ms": 250}, "-m", "gpt-5.5", "-y"),
+            0,
+            "(?s).*",
+            ".*was terminated.*\n",
+        ),
+        (("shell", {"command": "true"}, "-y"), 0, "(?s).*", ""),
+    ],
+)
+def test_call(words: tuple[Any, ...], code: int, out: str, err: str) -> None:
+    outcome = call(*words)
+    assert outcome.code == code
+    assert re.fullmatch(out, outcome.out), outcome.out
+    assert re.fullmatch(err, outcome.err), outcome.err
+
+
+@pytest.mark.parametrize("words", [(), ("--json",)])
+def test_what_is_left_out_of_a_call_is_reported(words: tuple[str, ...]) -> None:
+    code, out, err = call("Read", {"file_path": "a.txt", "zoom": 2}, "-m", "claude-opus-5", *words)
+    assert (code, "one" in out) == (0, True)
+    assert err == "toolglot: parameter 'zoom' at Read: there is no such parameter; it was ignored\n"
+
+
+def test_arguments_from_stdin() -> None:
+    assert run_cli("call", "read", "-", stdin=json.dumps(READ))[:2] == (0, LINES)
+
+
+def test_the_root_is_the_workspace(directory: Path) -> None:
+    (directory / "inner").mkdir()
+    code, _, err = call("read", {"path": "../a.txt"}, "--root", "inner")
+    assert (code, "outside of the workspace" in err) == (1, True)
+
+
+def test_the_audit_log_has_the_real_target(directory: Path) -> None:
+    (directory / "link.txt").symlink_to("a.txt")
+    assert call("write", {"path": "new/b.txt", "content": "x"}).code == 0
+    assert call("read", {"path": "link.txt"}).code == 0
+    lines = [json.loads(line) for line in (directory.parent / "state" / "audit.jsonl").read_text().splitlines()]
+    assert [(line["tool"], line["outcome"]) for line in lines] == [("write", "ok"), ("read", "ok")]
+    assert lines[0]["target"].endswith("new/b.txt")
+    assert lines[1]["target"].endswith("a.txt")
+    assert "link" not in lines[1]["target"]
 
 
 class TestLines:
-    def run(self, folder: Path, lines: list[Any], capsysbinary: pytest.CaptureFixture[bytes]) -> tuple[int, list[Any]]:
-        file = folder / "calls.jsonl"
-        file.write_text("".join(_dumps(line) + "\n" for line in lines))
-        code = call_lines(Flags(tools=("call_tools:risky",)), file, yes=False)
-        return code, [json.loads(line) for line in capsysbinary.readouterr().out.splitlines()]
-
-    def test_one_answer_a_line_in_order(self, folder: Path, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
-        code, answers = self.run(
-            folder,
-            [
-                {"id": 1, "tool": "write", "arguments": {"path": "b.txt", "content": "hi\n"}},
-                {"id": "two", "tool": "read", "arguments": {"path": "b.txt"}},
-                {"id": 3, "tool": "read", "arguments": {"path": "nope"}},
-                {"id": 4, "tool": "risky", "arguments": {"what": "x"}},
-                {"id": 5, "tool": "nope"},
-            ],
-            capsysbinary,
+    def test_one_answer_a_line_in_order(self) -> None:
+        outcome = call_lines(
+            {"id": 1, "tool": "write", "arguments": {"path": "b.txt", "content": "hi\n"}},
+            {"id": "two", "tool": "read", "arguments": {"path": "b.txt"}},
+            {"id": 3, "tool": "read", "arguments": {"path": "nope"}},
+            {"id": 4, "tool": "risky", "arguments": {"what": "x"}},
+            {"id": 5, "tool": "nope"},
         )
-        assert code == 1
-        assert [one["id"] for one in answers] == [1, "two", 3, 4, 5]
-        assert [one["ok"] for one in answers] == [True, True, False, False, False]
+        answers = outcome.records()
+        assert outcome.code == 1
+        assert [answer["id"] for answer in answers] == [1, "two", 3, 4, 5]
+        assert [answer["ok"] for answer in answers] == [True, True, False, False, False]
         assert answers[1]["content"][0]["text"].startswith("1\thi")
-        assert [one["error"] and one["error"]["kind"] for one in answers] == [None, None, "not_found", "rejected", "not_found"]
-        assert all(set(one) == {"id", "ok", "content", "error", "seconds"} for one in answers)
+        kinds = [answer["error"] and answer["error"]["kind"] for answer in answers]
+        assert kinds == [None, None, "not_found", "rejected", "not_found"]
+        assert all(set(answer) == {"id", "ok", "content", "error", "seconds"} for answer in answers)
 
-    def test_lines_that_are_no_calls_are_answered_too(self, folder: Path, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
-        code, answers = self.run(folder, ["{", {"id": 2}, {"id": 3, "tool": "read", "arguments": []}], capsysbinary)
-        assert code == 1
-        assert [one["id"] for one in answers] == [None, 2, 3]
-        assert all(set(one) == {"id", "ok", "content", "error", "seconds"} for one in answers)
-        assert [(one["ok"], one["content"], one["seconds"]) for one in answers] == [(False, [], 0.0)] * 3
-        assert [one["error"]["kind"] for one in answers] == ["validation"] * 3
-        assert ["JSON object" in answers[0]["error"]["message"], answers[2]["error"]["message"]] == [
-            True,
-            '"arguments" must be an object',
-        ]
+    def test_invalid_lines_are_answered_too(self) -> None:
+        outcome = call_lines("{", {"id": 2}, {"id": 3, "tool": "read", "arguments": []})
+        assert outcome.code == 1
+        messages = [answer["error"].pop("message") for answer in outcome.records()]
+        assert "JSON object" in messages[0]
+        assert messages[2] == '"arguments" must be an object'
+        rejected: dict[str, Any] = {"ok": False, "content": [], "seconds": 0.0}
+        for id, answer in zip((None, 2, 3), outcome.records(), strict=True):
+            assert {**answer, "error": answer["error"]["kind"]} == {"id": id, "error": "validation", **rejected}
 
-    def test_all_good_is_exit_0(self, folder: Path, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
-        assert self.run(folder, [{"id": 1, "tool": "list_dir", "arguments": {"path": "."}}], capsysbinary)[0] == 0
+    def test_success_is_exit_0_and_the_output_of_a_tool_is_not_a_line(self, directory: Path) -> None:
+        file = directory / "calls.jsonl"
+        file.write_text(json_lines({"id": 1, "tool": "risky", "arguments": {"what": "it"}}))
+        outcome = run_cli("call", "--jsonl", "--file", "calls.jsonl", *RISKY, "--yes")
+        assert (outcome.code, outcome.err) == (0, "noise\n")
+        assert [answer["ok"] for answer in outcome.records()] == [True]
 
-    def test_what_still_runs_at_the_end_is_named_once(self, folder: Path, capfd: Capture) -> None:
-        line = {"id": 1, "tool": "shell", "arguments": {"command": "sleep 60", "background": True}}
-        file = folder / "calls.jsonl"
-        file.write_text(f"{_dumps(line)}\n{_dumps(line)}\n")
-        assert call_lines(Flags(), file, yes=True) == 0
-        said = capfd.readouterr().err
-        assert said.startswith("toolglot: 'sleep 60', 'sleep 60' were terminated")
-        assert said.count("\n") == 1
-
-
-class TestWhatEnds:
-    @pytest.mark.parametrize(
-        ("model", "name", "arguments", "ended"),
-        [
-            (None, "shell", {"command": "sleep 60", "background": True}, "'sleep 60' was terminated"),
-            ("gpt-5.5", "exec_command", {"cmd": "sleep 60", "yield_time_ms": 250}, "'sleep 60' was terminated"),
-            (None, "shell", {"command": "true"}, ""),
-            (None, "read", {"path": "a.txt"}, ""),
-        ],
-    )
-    def test_a_command_that_goes_on_is_named(
-        self, model: str | None, name: str, arguments: Any, ended: str, folder: Path, capsys: Capture
-    ) -> None:
-        assert call_once(Flags(), name, _dumps(arguments), model=model, yes=True, json=False) == 0
-        said = capsys.readouterr().err
-        assert ended in said
-        assert said.count("\n") == bool(ended)
+    def test_terminated_commands_are_named_once(self) -> None:
+        line = {"id": 1, "tool": "shell", "arguments": SLEEP}
+        outcome = run_cli("call", "--jsonl", "--yes", stdin=json_lines(line, line))
+        assert outcome.code == 0
+        assert outcome.err.startswith("toolglot: 'sleep 60', 'sleep 60' were terminated")
+        assert outcome.err.count("\n") == 1
 
 
-def entered(monkeypatch: Patch, *words: str) -> object:
-    """The exit code of a command line."""
-    monkeypatch.setattr(sys, "argv", ["toolglot", *words])
-    with pytest.raises(SystemExit) as left:
-        command_line.main()
-    return left.value.code
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ((), "name a tool"),
+        (("read", "--jsonl", "{}"), "remove 'read'"),
+        (("read", "--jsonl"), "remove 'read'"),
+        (("read", '{"path": "a.txt"}', "--file", "a.txt"), "--file 'a.txt' requires --jsonl"),
+        (("--file", "a.txt"), "--file 'a.txt' requires --jsonl"),
+    ],
+)
+def test_wrong_usage(words: tuple[str, ...], message: str) -> None:
+    code, out, err = run_cli("call", *words)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert message in err
 
 
-class TestWrongUsage:
-    @pytest.mark.parametrize(
-        ("words", "named"),
-        [
-            (("read", "--jsonl", "{}"), "remove 'read'"),
-            (("read", "--jsonl"), "remove 'read'"),
-            (("read", '{"path": "a.txt"}', "--file", "a.txt"), "--file 'a.txt' requires --jsonl"),
-            (("--file", "a.txt"), "--file 'a.txt' requires --jsonl"),
-        ],
-    )
-    def test_what_would_be_ignored_is_refused(
-        self, words: tuple[str, ...], named: str, folder: Path, monkeypatch: Patch, capsys: Capture
-    ) -> None:
-        assert entered(monkeypatch, "call", *words) == 2
-        out, err = capsys.readouterr()
-        assert (out, err.count("\n")) == ("", 1)
-        assert named in err
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("call", "read", '{"path": "a.txt"}'),
+        ("call", "read", "{}", *RISKY),
+        ("run", "hi", "-m", "simulator", "--builtin"),
+        ("tools",),
+        ("trust",),
+        ("trust", "."),
+    ],
+    ids=" ".join,
+)
+def test_a_deleted_directory_is_one_sentence(words: tuple[str, ...], directory: Path, monkeypatch: Patch) -> None:
+    deleted = directory / "deleted"
+    deleted.mkdir()
+    monkeypatch.chdir(deleted)
+    deleted.rmdir()
+    assert run_cli(*words)[::2] == (2, "toolglot: the current directory no longer exists: change to another one\n")
 
-    @pytest.mark.parametrize(
-        "words",
-        [
-            ("call", "read", '{"path": "a.txt"}'),
-            ("call", "read", "{}", "--tools", "call_tools:risky"),
-            ("run", "hi", "-m", "simulator", "--builtin"),
-            ("tools",),
-            ("trust",),
-            ("trust", "."),
-        ],
-        ids=" ".join,
-    )
-    def test_a_folder_that_is_gone_is_one_sentence(
-        self, words: tuple[str, ...], folder: Path, monkeypatch: Patch, capsys: Capture
-    ) -> None:
-        gone = folder / "gone"
-        gone.mkdir()
-        monkeypatch.chdir(gone)
-        gone.rmdir()
-        assert entered(monkeypatch, *words) == 2
-        assert capsys.readouterr().err == "toolglot: the current directory no longer exists: change to another one\n"
 
-    def test_a_failure_of_the_system_is_a_sentence_too(self, folder: Path, monkeypatch: Patch, capsys: Capture) -> None:
-        def fails(**_: object) -> None:
-            raise PermissionError(13, "Permission denied", "x")
+def test_a_failure_of_the_system_is_a_sentence_too(monkeypatch: Patch, directory: Path) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied", "x")
 
-        monkeypatch.setattr(command_line, "app", fails)
-        assert "unexpected PermissionError" in str(entered(monkeypatch))
+    monkeypatch.setattr(command_line, "app", fail)
+    monkeypatch.setattr("tempfile.tempdir", str(directory))
+    code, _, err = run_cli()
+    assert code == 1
+    assert "unexpected PermissionError" in err

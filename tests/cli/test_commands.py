@@ -6,14 +6,20 @@ They run in this process, because a program takes longer to start than to answer
 import base64
 import json
 import os
+import re
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar
 
+import click
 import pytest
 from cli_kit import json_lines, run_cli, run_program
 
+from toolglot.cli.main import COMMANDS
+
+ROOT = Path(__file__).parents[2]
 CHAT = {"model": "gpt-4o", "messages": [{"role": "user", "content": "Hi"}]}
 REPLY = {"id": "c1", "choices": [{"index": 0, "message": {"role": "assistant", "content": "Hello"}, "finish_reason": "stop"}]}
 
@@ -199,7 +205,7 @@ class TestConvert:
 
     def test_no_json_is_one_sentence(self) -> None:
         code, out, err = run_cli("convert", "--from", "openai-chat", "--to", "gemini", stdin="{")
-        assert (code, out) == (1, "")
+        assert (code, out) == (2, "")
         assert err.startswith("toolglot: the request is not a JSON object")
         assert "Traceback" not in err
 
@@ -276,14 +282,15 @@ class TestCheck:
     @pytest.mark.parametrize(
         ("words", "stdin", "says", "exits"),
         [
-            (["nope.json"], "", "cannot read nope.json", 2),
+            (["nope.json"], "", "cannot read 'nope.json'", 2),
+            (["-"], "[]", "- contains no tools", 2),
             (["nope:tools"], "", "cannot load 'nope:tools'", 2),
-            (["-"], "{", "not JSON", 1),
+            (["-"], "{", "not JSON", 2),
             (["-"], "[5]", "not a tool", 2),
             (["-"], '{"a": 1}', "not a tool", 2),
-            (["-", "--for", "opnai"], "[]", "unknown provider 'opnai'", 2),
+            (["-", "--for", "opnai"], '[{"name": "f"}]', "unknown provider 'opnai'", 2),
         ],
-        ids=["file", "module", "json", "number", "object", "provider"],
+        ids=["file", "empty", "module", "json", "number", "object", "provider"],
     )
     def test_bad_input_is_one_sentence(self, words: list[str], stdin: str, says: str, exits: int) -> None:
         code, _, err = run_cli("check", *words, stdin=stdin)
@@ -298,3 +305,26 @@ def test_a_broken_pipe_is_quiet() -> None:
     done = subprocess.run(command, shell=True, input=stdin.encode(), capture_output=True, env=os.environ)
     assert done.stderr.decode() == ""
     assert len(done.stdout.splitlines()) == 1
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_recipe_of_a_command(name: str) -> None:
+    """A command is a module with a click command of its name and a row in COMMANDS; it is documented, tested and described."""
+    module, summary = COMMANDS[name]
+    command: click.Command = getattr(import_module(f"toolglot.cli.{module}"), name)
+    assert command.name == name
+    assert command.get_short_help_str(limit=100) == summary, "the row of COMMANDS has the first line of the help"
+    parameters = [parameter for parameter in command.params if isinstance(parameter, click.Option)]
+    assert [option.opts for option in parameters if not option.help] == [], "every option has a help text"
+    for page in ("docs/cli.md", "CHANGELOG.md"):
+        assert re.search(rf"\b{name}\b", (ROOT / page).read_text(encoding="utf-8")), f"mention it in {page}"
+    tests = [path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py")]
+    assert any(re.search(rf'(run_cli|run_program|run|invoke)\(\s*"{name}"', text) for text in tests), (
+        "test it as a user runs it"
+    )
+
+
+def test_every_command_is_in_the_table() -> None:
+    for path in (ROOT / "src/toolglot/cli").rglob("*.py"):
+        names = re.findall(r"(?ms)^@click\.(?:command|group)\(.*?^def (\w+)", path.read_text(encoding="utf-8"))
+        assert set(names) <= {*COMMANDS, "app"}, f"{path.name} has a command that the table lacks"

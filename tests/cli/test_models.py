@@ -5,9 +5,9 @@ import json
 from typing import Any
 
 import pytest
-from cli_kit import Capture, Patch
+from cli_kit import Capture, Patch, invoke
 
-from toolglot.cli.models import find_profile, show_models
+from toolglot.cli.models import find_profile
 from toolglot.cli.printer import Printer
 from toolglot.errors import UnknownName
 from toolglot.providers.catalog import PROFILES
@@ -28,8 +28,8 @@ def _quiet(monkeypatch: Patch) -> None:
     monkeypatch.delenv("NO_COLOR", raising=False)
 
 
-def shown(capsys: Capture, pattern: str | None = None, *, json: bool = False) -> str:
-    assert show_models(pattern, json=json) == 0
+def shown(capsys: Capture, *words: str) -> str:
+    assert invoke("models", *words) == 0
     out, err = capsys.readouterr()
     assert err == ""
     return out
@@ -50,10 +50,10 @@ def test_all_providers_fit_the_terminal(columns: int, capsys: Capture, monkeypat
 def test_a_wide_terminal_has_all_columns(capsys: Capture, monkeypatch: Patch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     head, *rows = shown(capsys).splitlines()
-    assert head.split() == ["provider", "wire", "tools", "strict", "choice", "facade", "key", "as", "of"]
+    assert head.split() == ["provider", "wire", "tools", "strict", "tool", "choice", "facade", "key", "as", "of"]
     found = {row.split()[0]: row.split()[1:] for row in rows if row}
-    assert " ".join(found["anthropic"]) == "anthropic-messages - yes not subset claude-code ANTHROPIC_API_KEY +1 2026-11-15"
-    assert found["mistral"][3:6] == ["not", "none", "subset"]
+    assert " ".join(found["anthropic"]) == "anthropic-messages - yes all but subset claude-code ANTHROPIC_API_KEY +1 2026-11-15"
+    assert found["mistral"][3:7] == ["all", "but", "none,", "subset"]
     assert found["ollama"][3] == "auto"
 
 
@@ -64,16 +64,16 @@ def test_what_has_no_room_is_said(capsys: Capture) -> None:
 def test_colours_are_for_terminals_only(monkeypatch: Patch) -> None:
     terminal = Terminal()
     monkeypatch.setattr("sys.stdout", terminal)
-    show_models(None, json=False)
+    invoke("models")
     assert "\x1b[1mprovider" in terminal.getvalue()
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setattr("sys.stdout", plain := Terminal())
-    show_models(None, json=False)
+    invoke("models")
     assert "\x1b" not in plain.getvalue()
 
 
 def test_json_has_one_complete_object_a_line(capsys: Capture) -> None:
-    lines = [json.loads(line) for line in shown(capsys, json=True).splitlines()]
+    lines = [json.loads(line) for line in shown(capsys, "--json").splitlines()]
     assert [line["id"] for line in lines] == list(PROFILES)
     for line in lines:
         assert {*line} == {*Profile.__struct_fields__, "facade", "window", "facts"}
@@ -104,6 +104,7 @@ def test_one_model_in_full(capsys: Capture) -> None:
 def test_what_is_not_known_is_said_so(capsys: Capture) -> None:
     out = shown(capsys, "groq:some-model")
     assert out.count("unknown") == 2
+    assert "the catalog does not know this model" in out
     assert "For this model" not in out
 
 
@@ -115,7 +116,7 @@ def test_one_of_them_fits_the_terminal(pattern: str, columns: int, capsys: Captu
 
 
 def test_json_of_a_model_has_its_facts_with_sources(capsys: Capture) -> None:
-    (line,) = shown(capsys, "anthropic:claude-opus-5", json=True).splitlines()
+    (line,) = shown(capsys, "anthropic:claude-opus-5", "--json").splitlines()
     said: dict[str, Any] = json.loads(line)
     assert said["model"] == "claude-opus-5"
     assert said["window"]["context"] == said["limits"]["context"] == 1_000_000
@@ -144,7 +145,7 @@ def test_a_name_leads_to_its_row(name: str, id: str, model: str) -> None:
 @pytest.mark.parametrize("pattern", ["antropic", "antropic:claude-opus-5"])
 def test_an_unknown_provider_names_the_nearest(pattern: str) -> None:
     with pytest.raises(UnknownName, match="unknown provider 'antropic'; did you mean 'anthropic'"):
-        show_models(pattern, json=False)
+        invoke("models", pattern)
 
 
 # ---- the sheet

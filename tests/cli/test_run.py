@@ -12,9 +12,10 @@ from typing import Any
 from urllib.request import Request, urlopen
 
 import pytest
-from cli_kit import PLAIN, Outcome, run_program
+from cli_kit import PLAIN, Outcome, run_cli, run_program
 
-TITLE, HIDDEN = "\x1b]0;PWNED\x07", "\x1b[8mhidden"
+HOSTILE = "\x1b]0;PWNED\x07\x1b[8mhidden\u202e\u2066"
+ESCAPED = "␛]0;PWNED␇␛[8mhidden⟨U+202E⟩⟨U+2066⟩"
 TOOLS = f'''
 from toolglot import Context, tool
 
@@ -42,49 +43,45 @@ def risky() -> str:
 @tool(inline=True)
 def odd(context: Context) -> str:
     """Return control characters."""
-    context.report("half {TITLE}{HIDDEN} done")
-    return "all {TITLE}{HIDDEN} done"
+    context.report("half {HOSTILE} done")
+    return "all {HOSTILE} done"
 
 @tool(inline=True)
 def fails() -> str:
     """Fail with control characters."""
-    raise ValueError("no {TITLE}{HIDDEN} luck")
+    raise ValueError("no {HOSTILE} luck")
 
 all = [get_weather, look, delete_all, risky, odd, fails]
 '''
 
 
-class Command:
-    """`toolglot` in a directory with tools, without the user's own configuration."""
-
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        (directory / "my_tools.py").write_text(TOOLS)
-
-    def __call__(self, *words: str, stdin: str | bytes = b"", **env: str) -> Outcome:
-        defaults = {"TOOLGLOT_STATE": str(self.directory / "state"), "TOOLGLOT_MODEL": "simulator"}
-        return run_program(*words, stdin=stdin, cwd=self.directory, **(defaults | env))
-
-    def run(self, *words: str, **options: Any) -> Outcome:
-        return self("run", *words, "--tools", "my_tools:all", **options)
+@pytest.fixture(autouse=True)
+def directory(isolated_home: Path) -> Path:
+    """A directory with tools, without the user's own configuration."""
+    os.environ["TOOLGLOT_MODEL"] = "simulator"
+    (isolated_home / "my_tools.py").write_text(TOOLS)
+    return isolated_home
 
 
-@pytest.fixture
-def toolglot(tmp_path: Path) -> Command:
-    return Command(tmp_path)
+def run(*words: str, stdin: str | bytes = b"", **env: str) -> Outcome:
+    return run_cli("run", *words, stdin=stdin, **env)
+
+
+def run_with_tools(*words: str) -> Outcome:
+    return run(*words, "--tools", "my_tools:all")
 
 
 class TestOutput:
-    def test_only_the_answer_is_written_to_stdout(self, toolglot: Command) -> None:
-        code, out, err = toolglot.run("What is the weather in Paris?")
+    def test_only_the_answer_is_written_to_stdout(self) -> None:
+        code, out, err = run_with_tools("What is the weather in Paris?")
         assert code == 0
         assert "Paris: 21 degrees" in out
         assert "noise" not in out
         assert "noise" in err
-        assert toolglot.run('call look {"what": "it"}')[::2] == (0, "")
+        assert run_with_tools('call look {"what": "it"}')[::2] == (0, "")
 
-    def test_events_are_json_lines(self, toolglot: Command) -> None:
-        outcome = toolglot.run("What is the weather in Paris?", "--json")
+    def test_events_are_json_lines(self) -> None:
+        outcome = run_with_tools("What is the weather in Paris?", "--json")
         events = outcome.records()
         assert outcome.code == 0
         assert events[0] == {"type": "RunStarted", "version": 1, "model": "simulator:anthropic/claude-sonnet-4-5"}
@@ -93,49 +90,49 @@ class TestOutput:
         assert kinds[-1] == "RunDone"
         assert events[-1]["result"]["stop"] == "end"
 
-    def test_failure_is_an_event_too(self, toolglot: Command) -> None:
-        outcome = toolglot("run", "fault unauthorized", "--json")
+    def test_failure_is_an_event_too(self) -> None:
+        outcome = run("fault unauthorized", "--json")
         assert outcome.code == 1
         assert outcome.records()[-1]["type"] == "RunFailed"
         assert outcome.records()[-1]["error"]["type"] == "AuthenticationFailed"
 
     @pytest.mark.parametrize("words", [(), ("-",)])
-    def test_prompt_can_come_from_stdin(self, toolglot: Command, words: tuple[str, ...]) -> None:
-        assert toolglot("run", *words, stdin=b"say hello from a pipe")[:2] == (0, "hello from a pipe\n")
+    def test_prompt_can_come_from_stdin(self, words: tuple[str, ...]) -> None:
+        assert run(*words, stdin=b"say hello from a pipe")[:2] == (0, "hello from a pipe\n")
 
-    def test_without_a_model_the_simulator_answers_and_says_so(self, toolglot: Command) -> None:
-        code, out, err = toolglot("run", "say hi", TOOLGLOT_MODEL="")
+    def test_without_a_model_the_simulator_answers_and_says_so(self) -> None:
+        code, out, err = run("say hi", TOOLGLOT_MODEL="")
         assert (code, out) == (0, "hi\n")
         assert "the simulator answers" in err
 
-    def test_attached_file_is_sent(self, toolglot: Command) -> None:
-        (toolglot.directory / "note.txt").write_text("say read from a file")
-        code, out, _ = toolglot("run", "Do what the note says:", "-a", "note.txt")
+    def test_attached_file_is_sent(self, directory: Path) -> None:
+        (directory / "note.txt").write_text("say read from a file")
+        code, out, _ = run("Do what the note says:", "-a", "note.txt")
         assert code == 0
         assert "read from a file" in out
 
-    def test_failing_tool_is_reported_to_the_model(self, toolglot: Command) -> None:
-        code, out, err = toolglot.run("call fails {}")
+    def test_failing_tool_is_reported_to_the_model(self) -> None:
+        code, out, err = run_with_tools("call fails {}")
         assert code == 0
         assert "luck" in out
         assert "Traceback" not in err
 
-    @pytest.mark.parametrize("answer", [f"hello {HIDDEN}", "tab\there", "a\u202eb"])
-    def test_answer_is_unchanged_in_a_pipe(self, toolglot: Command, answer: str) -> None:
-        assert toolglot("run", f"say {answer}")[:2] == (0, f"{answer}\n")
+    @pytest.mark.parametrize("answer", [f"hello {HOSTILE}", "tab\there", "a\u202eb"])
+    def test_answer_is_unchanged_in_a_pipe(self, answer: str) -> None:
+        assert run(f"say {answer}")[:2] == (0, f"{answer}\n")
 
     @pytest.mark.untraced
-    def test_verbose_and_log_file(self, toolglot: Command) -> None:
-        log = toolglot.directory / "log.jsonl"
-        code, out, err = toolglot("run", "say hi", "-v")
+    def test_verbose_and_log_file(self, directory: Path) -> None:
+        log = directory / "log.jsonl"
+        code, out, err = run("say hi", "-v")
         assert (code, out) == (0, "hi\n")
         assert "replied" in err
-        assert toolglot("run", "say hi", "-vv", "--log-file", str(log)) == (0, "hi\n", "")
+        assert run("say hi", "-vv", "--log-file", str(log)) == (0, "hi\n", "")
         lines = [json.loads(line) for line in log.read_text().splitlines()]
         assert {"time", "level", "logger", "message"} <= set(lines[0])
         assert any("request" in line for line in lines)
 
-    def test_reader_that_closes_the_pipe_ends_it_quietly(self, toolglot: Command) -> None:
+    def test_reader_that_closes_the_pipe_ends_it_quietly(self) -> None:
         command = f'"{sys.executable}" -m toolglot.cli.main run --json "say {"word " * 20000}" | head -c 10'
         env = {**os.environ, **PLAIN, "TOOLGLOT_MODEL": "simulator"}
         done = subprocess.run(["bash", "-c", f"set -o pipefail; {command}"], capture_output=True, env=env)
@@ -154,30 +151,19 @@ class TestOutput:
         assert b"Traceback" not in err
 
 
-class TestTerminalOutput:
-    """What a terminal would interpret is escaped."""
-
-    @pytest.mark.parametrize(
-        ("prompt", "seen"),
-        [
-            (f"say hello {TITLE}{HIDDEN}", "hello ␛]0;PWNED␇␛[8mhidden"),
-            ("call odd {}", "half ␛]0;PWNED␇␛[8mhidden done"),
-            ("call odd {}", "all ␛]0;PWNED␇␛[8mhidden done"),
-            ("call fails {}", "no ␛]0;PWNED␇␛[8mhidden luck"),
-            ("say a\u202eb\u2066c", "a⟨U+202E⟩b⟨U+2066⟩c"),
-        ],
-        ids=["answer", "progress", "result", "error of a tool", "bidi controls"],
-    )
-    @pytest.mark.parametrize("on_error", ["continue", "abort"])
-    def test_control_characters_are_escaped(self, toolglot: Command, prompt: str, seen: str, on_error: str) -> None:
-        terminal = pytest.importorskip("terminal", reason="there are no pseudo-terminals here")
-        command = [sys.executable, "-m", "toolglot.cli.main", "run", "-m", "simulator", prompt, "--tools", "my_tools:all"]
-        env = terminal.surroundings(TOOLGLOT_POLICY_ON_ERROR=on_error)
-        with terminal.Terminal(command, cwd=toolglot.directory, columns=200, env=env) as screen:
-            screen.wait_exit()
-        assert seen in screen.unwrapped, screen.unwrapped
-        for control in (b"\x1b]", b"\x07", b"\x1b[8m", "\u202e".encode(), "\u2066".encode()):
-            assert control not in bytes(screen.raw)
+@pytest.mark.parametrize("on_error", ["continue", "abort"])
+def test_terminal_gets_control_characters_escaped(directory: Path, on_error: str) -> None:
+    terminal = pytest.importorskip("terminal", reason="there are no pseudo-terminals here")
+    prompt = "call odd {} call fails {}"
+    command = [sys.executable, "-m", "toolglot.cli.main", "run", "-m", "simulator", prompt, "--tools", "my_tools:all"]
+    env = terminal.surroundings(TOOLGLOT_POLICY_ON_ERROR=on_error)
+    with terminal.Terminal(command, cwd=directory, columns=200, env=env) as screen:
+        screen.wait_exit()
+    answer = [f"odd: all {ESCAPED} done. fails: ValueError: no {ESCAPED} luck"] if on_error == "continue" else []
+    for text in (f"half {ESCAPED} done", f"all {ESCAPED} done", f"no {ESCAPED} luck", *answer):
+        assert text in screen.unwrapped, screen.unwrapped
+    for control in (b"\x1b]", b"\x07", b"\x1b[8m", "\u202e".encode(), "\u2066".encode()):
+        assert control not in bytes(screen.raw)
 
 
 class TestTools:
@@ -190,22 +176,20 @@ class TestTools:
             (["--yes"], "call risky {} call delete_all {}", [None, None]),
         ],
     )
-    def test_flags_decide_which_may_run(
-        self, toolglot: Command, words: list[str], prompt: str, kinds: list[str | None]
-    ) -> None:
-        outcome = toolglot.run(prompt, "--json", *words)
+    def test_flags_decide_which_may_run(self, words: list[str], prompt: str, kinds: list[str | None]) -> None:
+        outcome = run_with_tools(prompt, "--json", *words)
         assert outcome.code == 0, outcome.err
         results = [event["outcome"]["result"] for event in outcome.records() if event["type"] == "ToolFinished"]
         assert [result.get("error_kind") for result in sorted(results, key=lambda result: result["call_id"])] == kinds
 
-    def test_missing_approval_ends_the_run_with_3(self, toolglot: Command) -> None:
-        code, out, err = toolglot.run("call risky {}")
+    def test_missing_approval_ends_the_run_with_3(self) -> None:
+        code, out, err = run_with_tools("call risky {}")
         assert (code, out) == (3, "")
         assert "risky needs approval (use --yes to approve)" in err
 
-    def test_max_turns(self, toolglot: Command) -> None:
+    def test_max_turns(self) -> None:
         prompt = 'call look {"what": "1"} then call look {"what": "2"} then call look {"what": "3"}'
-        outcome = toolglot.run(prompt, "--max-turns", "2", "--json")
+        outcome = run_with_tools(prompt, "--max-turns", "2", "--json")
         assert outcome.code == 3
         assert outcome.records()[-1]["result"]["stop"] == "max_iterations"
 
@@ -230,55 +214,60 @@ class TestErrors:
             (["-m", "openai-chat:gpt-4o", "--base-url", "ftp://x", "hi"], 2, "not an http or https URL"),
         ],
     )
-    def test_error_is_one_sentence(self, toolglot: Command, words: list[str], code: int, message: str) -> None:
-        keys = {"ANTHROPIC_API_KEY": "", "ANTHROPIC_AUTH_TOKEN": "", "OPENAI_API_KEY": "k"}
-        outcome = toolglot("run", *words, **keys)
+    def test_error_is_one_sentence(self, words: list[str], code: int, message: str) -> None:
+        keys = {"OPENAI_API_KEY": "k", "TOOLGLOT_RETRY_MAX_RETRIES": "0"}
+        outcome = run(*words, **keys)
         assert outcome[:2] == (code, "")
         assert message in outcome.err
         assert len(outcome.err.strip().splitlines()) == 1
 
-    def test_invalid_input_and_bugs_are_sentences_too(self, toolglot: Command) -> None:
+    def test_invalid_input_and_bugs_are_sentences_too(self, directory: Path) -> None:
         message = "toolglot: the prompt on stdin is not UTF-8 text: byte 3 is 0xe9\n"
-        assert toolglot("run", stdin=b"caf\xe9") == (2, "", message)
+        assert run(stdin=b"caf\xe9") == (2, "", message)
         source = "class Odd(list):\n    def __iter__(self): raise MemoryError('no')\nall = Odd([1])\n"
-        (toolglot.directory / "my_tools.py").write_text(source)
-        message = "toolglot: unexpected MemoryError: no (this is a bug; use -vv for details)\n"
-        assert toolglot.run("hi")[::2] == (1, message)
+        (directory / "my_tools.py").write_text(source)
+        code, _, err = run_with_tools("hi")
+        match = re.fullmatch(r"toolglot: unexpected MemoryError: no \(this is a bug; please report it with (.+)\)\n", err)
+        assert code == 1
+        assert match
+        traceback = Path(match[1])
+        assert "in __iter__" in traceback.read_text()
+        traceback.unlink()
 
 
 class TestConfiguration:
-    def test_configured_tools_and_rules_apply(self, toolglot: Command) -> None:
-        config = toolglot.directory / "config.toml"
+    def test_configured_tools_and_rules_apply(self, directory: Path) -> None:
+        config = directory / "config.toml"
         config.write_text('tools = ["my_tools:all"]\n[policy]\ndeny = ["risky"]\nmax_turns = 7\n')
-        outcome = toolglot("run", "call risky {} call delete_all {}", "--json", TOOLGLOT_CONFIG=str(config))
+        outcome = run("call risky {} call delete_all {}", "--json", TOOLGLOT_CONFIG=str(config))
         assert outcome.code == 0
         results = [event["outcome"]["result"] for event in outcome.records() if event["type"] == "ToolFinished"]
         assert sorted((result.get("error_kind") for result in results), key=str) == [None, "not_allowed"]
 
-    def test_untrusted_project_loads_nothing(self, toolglot: Command) -> None:
-        (toolglot.directory / "evil.py").write_text("open('loaded', 'w').close()\ntools = []\n")
-        (toolglot.directory / "toolglot.toml").write_text('tools = ["evil:tools"]\nmodel = "simulator:gemini"\n')
-        code, out, err = toolglot("run", "say hi", TOOLGLOT_MODEL="")
+    def test_untrusted_project_loads_nothing(self, directory: Path) -> None:
+        (directory / "evil.py").write_text("open('loaded', 'w').close()\ntools = []\n")
+        (directory / "toolglot.toml").write_text('tools = ["evil:tools"]\nmodel = "simulator:gemini"\n')
+        code, out, err = run("say hi", TOOLGLOT_MODEL="")
         assert (code, out) == (0, "hi\n")
         assert "toolglot: ignoring tools in" in err
-        assert not (toolglot.directory / "loaded").exists()
-        assert toolglot("trust").code == 0
-        assert toolglot("run", "say hi", TOOLGLOT_MODEL="")[::2] == (0, "")
-        assert (toolglot.directory / "loaded").exists()
+        assert not (directory / "loaded").exists()
+        assert run_cli("trust").code == 0
+        assert run("say hi", TOOLGLOT_MODEL="")[::2] == (0, "")
+        assert (directory / "loaded").exists()
 
-    def test_broken_file_is_an_error_with_its_position(self, toolglot: Command) -> None:
-        (toolglot.directory / "toolglot.toml").write_text("model = \n")
-        code, out, err = toolglot("run", "hi")
+    def test_broken_file_is_an_error_with_its_position(self, directory: Path) -> None:
+        (directory / "toolglot.toml").write_text("model = \n")
+        code, out, err = run("hi")
         assert (code, out) == (2, "")
         assert "toolglot.toml, line 1, column 9" in err
 
     @pytest.mark.untraced
-    def test_alias_is_a_model(self, toolglot: Command) -> None:
-        (toolglot.directory / "toolglot.toml").write_text('[aliases]\nwork = "simulator:ollama"\n')
-        outcome = toolglot("run", "say hi", "-m", "work", "--json")
+    def test_alias_is_a_model(self, directory: Path) -> None:
+        (directory / "toolglot.toml").write_text('[aliases]\nwork = "simulator:ollama"\n')
+        outcome = run("say hi", "-m", "work", "--json")
         assert outcome.code == 0
         assert outcome.records()[0]["model"] == "simulator:ollama/qwen3"
-        assert toolglot("run", "hi", "-m", "wrok").err.count("did you mean 'work'") == 1
+        assert run("hi", "-m", "wrok").err.count("did you mean 'work'") == 1
 
 
 @pytest.fixture
@@ -310,14 +299,21 @@ class TestSimulate:
         assert process.wait(20) == 0
 
 
-def test_demo_runs_a_conversation_on_every_wire() -> None:
-    code, out, err = run_program("demo")
+def test_demo_runs_a_conversation_on_every_wire_and_the_builtin_tools() -> None:
+    code, out, err = run_cli("demo")
     assert (code, err) == (0, "")
     for title in ("OpenAI Chat Completions", "OpenAI Responses", "Anthropic Messages", "Google Gemini", "Ollama"):
         assert title in out
     assert out.count("⇄ handed over to") == 5
     assert out.count("(2 attempts)") == 5
     assert "anthropic → gemini" in out
-    code, _, err = run_program("demo", "--wire", "gemni")
-    assert code == 2
-    assert "'gemini'" in err
+    for part in ("greet.py (67 bytes)", "edited 'greet.py'", "A tests/test_greet.py", "Hello world", "fine"):
+        assert part in out
+    assert 'greet.py now: return "Hello " + name' in out
+
+
+def test_demo_of_an_unknown_provider() -> None:
+    assert run_cli("demo", "--provider", "gemni")[::2] == (
+        2,
+        "toolglot: unknown provider of the demo 'gemni'; did you mean 'gemini'?\n",
+    )

@@ -3,7 +3,6 @@
 import logging
 import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -44,20 +43,13 @@ ODD = [1, 2]
 
 
 @pytest.fixture(autouse=True)
-def home(isolated_home: Path, monkeypatch: Patch) -> Iterator[Path]:
+def home(isolated_home: Path, monkeypatch: Patch) -> Path:
     work = isolated_home / "work"
     work.mkdir()
     (isolated_home / "user").mkdir()
     (work / "start_tools.py").write_text(TOOLS)
     monkeypatch.chdir(work)
-    logger = logging.getLogger("toolglot")
-    level, handlers = logger.level, list(logger.handlers)
-    yield work
-    for handler in set(logger.handlers) - set(handlers):
-        logger.removeHandler(handler)
-        handler.close()
-    logger.setLevel(level)
-    sys.modules.pop("start_tools", None)
+    return work
 
 
 def user_file(text: str) -> None:

@@ -2,19 +2,20 @@
 
 import asyncio
 import json
+from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_kit import Capture, Patch
+from cli_kit import Capture, Patch, run_cli
 
 from toolglot.builtin.tools import coding_tools
 from toolglot.cli.tools import show_tools
 from toolglot.engine.factory import create_engine
 from toolglot.engine.simulated import SimulatedTransport
 from toolglot.engine.transport import HttpRequest, HttpResponse
-from toolglot.errors import InvalidTool, UnknownName, UsageError
+from toolglot.errors import InvalidTool, UsageError
 from toolglot.facades.catalog import FACADE_MODULES
 from toolglot.loop.orchestrator import Orchestrator
 from toolglot.request import ToolDefinition
@@ -48,15 +49,35 @@ PATCH = ToolDefinition("patch", "Apply a patch.", kind="freeform")
 LOOK = ToolDefinition("look", "Look.", {"type": "object", "properties": {}}, namespace="files")
 
 
+MINE = """
+from toolglot.facades.parameters import object_schema, string
+from toolglot.facades.view import Case, Facade, Field, View
+
+show = View(
+    name="show",
+    description="Show a file.",
+    parameters=object_schema("file", file=string()),
+    cases={"": Case(base="read", fields=(Field(native="file", base="path"),))},
+)
+mine = Facade(id="mine", title="Mine", views=(show,))
+other = 5
+nothing = []
+"""
+
+
+@pytest.fixture
+def directory(isolated_home: Path) -> Path:
+    (isolated_home / "own_harness.py").write_text(MINE)
+    return isolated_home
+
+
 @pytest.fixture(autouse=True)
 def _width(monkeypatch: Patch) -> None:
     monkeypatch.setenv("COLUMNS", "100")
 
 
-def shown(
-    capsys: Capture, tools: list[Any], *, model: str | None = None, wire: str | None = None, json: bool = False
-) -> tuple[str, str]:
-    assert show_tools(tools, model=model, wire=wire, facade=None, json=json) == 0
+def shown(capsys: Capture, tools: Iterable[Any], code: int = 0, **options: Any) -> tuple[str, str]:
+    assert show_tools(list(tools), **options) == code
     return capsys.readouterr()
 
 
@@ -112,8 +133,7 @@ def test_with_json_what_is_lost_goes_to_stderr(capsys: Capture) -> None:
 
 
 def test_where_no_tool_is_left_the_field_is_null(capsys: Capture) -> None:
-    assert show_tools([SEARCH], model=None, wire="ollama-chat", facade=None, json=True) == 1
-    out, err = capsys.readouterr()
+    out, err = shown(capsys, [SEARCH], code=1, wire="ollama-chat", json=True)
     assert out == "null\n"
     assert "web_search" in err
 
@@ -156,7 +176,7 @@ def test_a_tool_without_a_name_has_its_type(capsys: Capture) -> None:
 def test_without_a_target_tools_are_shown_as_they_were_defined(capsys: Capture) -> None:
     out, _ = shown(capsys, [add, ROUTE, LOOK])
     assert out.startswith("As defined")
-    assert '{"namespace":"files"}' in out
+    assert "\nfiles.look\n" in out
     out, err = shown(capsys, [add, ROUTE], json=True)
     assert [one["name"] for one in json.loads(out)] == ["add", "maps.plan_route"]
     assert json.loads(out)[1]["parameters"] == ROUTE.parameters
@@ -175,30 +195,42 @@ def test_words_fit_a_narrow_terminal(capsys: Capture, monkeypatch: Patch) -> Non
     assert max(len(line) for line in out.splitlines() if '"' not in line) <= 40
 
 
-# ---- what cannot be
+# ---- errors
 
 
 @pytest.mark.parametrize(
-    ("given", "error", "sentence"),
+    ("words", "message"),
     [
-        ({"facade": "claude_code"}, UnknownName, "unknown facade 'claude_code'; did you mean 'claude-code'"),
-        ({"facade": "nowhere.toml"}, UsageError, "cannot read the facade 'nowhere.toml': No such file"),
-        ({"wire": "gemeni"}, UnknownName, "unknown wire 'gemeni'; did you mean 'gemini'"),
-        ({"model": "gemin:x"}, UnknownName, "unknown provider 'gemin'"),
-        ({"model": "gemini:x", "wire": "openai-chat"}, UsageError, "uses the wire gemini, not openai-chat"),
-        ({"tools": []}, UsageError, "there are no tools to show"),
-        ({"tools": [3]}, InvalidTool, "3"),
+        (["--facade", "claude_code"], "unknown facade 'claude_code'; did you mean 'claude-code'"),
+        (["--facade", "nowhere.toml"], "cannot read the facade 'nowhere.toml': No such file"),
+        (["--facade", "own_harness:other"], "'own_harness:other' is not a Facade"),
+        (["--facade", "own_harness:none"], "cannot load"),
+        (["--facade", "wrong.toml"], "wrong.toml: views[0].base: there is no"),
+        (["--facade", "bytes.toml"], "it is not UTF-8"),
+        (["--wire", "gemeni"], "'gemeni' is not one of"),
+        (["-m", "gemin:x"], "unknown provider 'gemin'"),
+        (["-m", "gemini:x", "--wire", "openai-chat"], "uses the wire gemini, not openai-chat"),
+        (["own_harness:nothing"], "own_harness:nothing contains no tools"),
+        (["own_harness:other"], "not a tool: 5"),
     ],
 )
-def test_what_cannot_be_is_one_sentence(given: dict[str, Any], error: type[Exception], sentence: str) -> None:
-    words: dict[str, Any] = {"tools": [add], "model": None, "wire": None, "facade": None, "json": False, **given}
-    with pytest.raises(error, match=sentence):
-        show_tools(words.pop("tools"), **words)
+def test_error_is_one_sentence(words: list[str], message: str, directory: Path) -> None:
+    (directory / "wrong.toml").write_text(OWN.replace('"read"', '"reed"'))
+    (directory / "bytes.toml").write_bytes(b"\xff")
+    code, out, err = run_cli("tools", *words)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert message in err
+
+
+@pytest.mark.parametrize(("tools", "error"), [([], UsageError), ([3], InvalidTool)])
+def test_without_tools_there_is_nothing_to_show(tools: list[Any], error: type[Exception], capsys: Capture) -> None:
+    with pytest.raises(error):
+        shown(capsys, tools)
 
 
 # ---- facades
 
-FACED = [
+MODELS = [
     "simulator:anthropic/claude-sonnet-4-5",
     "simulator:anthropic/claude-opus-5",
     "simulator:gemini/gemini-3-pro-preview",
@@ -229,7 +261,7 @@ def sent_by_an_agent(model: str, tools: list[Any], **options: Any) -> Any:
 
 
 @pytest.mark.untraced
-@pytest.mark.parametrize("model", FACED)
+@pytest.mark.parametrize("model", MODELS)
 def test_built_in_tools_are_shown_as_the_models_own_harness_shows_them(model: str, tmp_path: Path, capsys: Capture) -> None:
     tools: list[Any] = [*coding_tools(tmp_path), get_weather]
     out, _ = shown(capsys, tools, model=model, json=True)
@@ -240,43 +272,64 @@ def test_built_in_tools_are_shown_as_the_models_own_harness_shows_them(model: st
 @pytest.mark.parametrize("facade", FACADE_MODULES)
 def test_a_facade_may_be_named(facade: str, tmp_path: Path, capsys: Capture) -> None:
     model, tools = "simulator:anthropic/claude-sonnet-4-5", coding_tools(tmp_path)
-    assert show_tools(tools, model=model, wire=None, facade=facade, json=True) == 0
-    assert json.loads(capsys.readouterr().out) == sent_by_an_agent(model, tools, facade=facade)
+    out, _ = shown(capsys, tools, model=model, facade=facade, json=True)
+    assert json.loads(out) == sent_by_an_agent(model, tools, facade=facade)
 
 
-def test_a_facade_may_be_somebodys_own(tmp_path: Path, capsys: Capture) -> None:
-    file = tmp_path / "own.toml"
-    file.write_text(OWN)
-    tools: list[Any] = [*coding_tools(tmp_path), add]
-    for wire in (None, "openai-chat"):
-        assert show_tools(tools, model=None, wire=wire, facade=str(file), json=True) == 0
-        found = json.loads(capsys.readouterr().out)
-        assert [one.get("function", one)["name"] for one in found][:1] == ["Open"]
-        assert {"grep", "shell", "add"} < {one.get("function", one)["name"] for one in found}
-        assert "read" not in [one.get("function", one)["name"] for one in found]
-    assert show_tools(tools, model=None, wire=None, facade=str(file), json=False) == 0
-    assert "\nOpen\n" in capsys.readouterr().out
+@pytest.mark.parametrize(("facade", "name"), [("own.toml", "Open"), ("own_harness:mine", "show")])
+def test_a_facade_may_be_ones_own(facade: str, name: str, directory: Path) -> None:
+    (directory / "own.toml").write_text(OWN)
+    for wire in ((), ("--wire", "openai-chat")):
+        names = tool_names("--facade", facade, *wire)
+        assert names[0] == name
+        assert {"grep", "shell"} < set(names)
+        assert "read" not in names
+    assert f"\n{name}\n" in run_cli("tools", "--facade", facade).out
+    call = run_cli("call", name, '{"file": "own_harness.py"}', "--facade", facade)
+    assert (call.code, call.out.startswith("1\t")) == (0, True)
+
+
+def tool_names(*words: str) -> list[str]:
+    tools: list[dict[str, Any]] = json.loads(run_cli("tools", *words, "--json").out)
+    return [tool.get("function", tool).get("name") for tool in tools]
 
 
 @pytest.mark.parametrize(
-    ("content", "sentence"),
-    [(OWN.replace('"read"', '"reed"').encode(), r"own\.toml: views\[0\]\.base: there is no"), (b"\xff", "it is not UTF-8")],
+    ("words", "name"),
+    [
+        (("--wire", "openai-responses", "-m", "gpt-5.5"), "exec_command"),
+        (("--wire", "anthropic-messages", "-m", "claude-opus-5"), "Read"),
+        (("--wire", "openai-responses", "-m", "openai:gpt-5.2"), "shell_command"),
+        (("--wire", "openai-chat", "-m", "openai:gpt-5.5"), "exec_command"),
+        (("-m", "openai:gpt-5.2"), "shell_command"),
+    ],
 )
-def test_what_is_wrong_with_ones_own_facade_is_told(content: bytes, sentence: str, tmp_path: Path) -> None:
-    file = tmp_path / "own.toml"
-    file.write_bytes(content)
-    with pytest.raises(UsageError, match=sentence):
-        show_tools(coding_tools(tmp_path), model=None, wire=None, facade=str(file), json=True)
+def test_model_and_wire(words: tuple[str, ...], name: str, directory: Path) -> None:
+    assert name in tool_names(*words)
+
+
+@pytest.mark.parametrize(
+    ("words", "declared"),
+    [
+        (("--facade", "openai-hosted", "-m", "openai:gpt-5.2"), {"type": "shell", "environment": {"type": "local"}}),
+        (("--facade", "openai-hosted", "-m", "openai:gpt-5.2"), {"type": "apply_patch"}),
+        (("--facade", "anthropic-api", "-m", "anthropic:claude-opus-5"), {"type": "bash_20250124", "name": "bash"}),
+    ],
+)
+def test_tools_that_a_model_knows_are_declared_by_their_types(
+    words: tuple[str, ...], declared: dict[str, Any], directory: Path
+) -> None:
+    assert declared in json.loads(run_cli("tools", *words, "--json").out)
 
 
 def test_without_a_model_built_in_tools_have_our_names(tmp_path: Path, capsys: Capture) -> None:
-    out, _ = shown(capsys, list(coding_tools(tmp_path)), wire="gemini", json=True)
-    assert {"read", "multi_edit", "patch"} <= {one["name"] for one in json.loads(out)[0]["functionDeclarations"]}
+    out, _ = shown(capsys, coding_tools(tmp_path), wire="gemini", json=True)
+    names = {tool["name"] for tool in json.loads(out)[0]["functionDeclarations"]}
+    assert {"read", "multi_edit", "patch"} <= names
 
 
-def test_neutral_is_a_facade(capsys: Capture) -> None:
-    assert show_tools([add], model=None, wire="gemini", facade="neutral", json=True) == 0
-    assert "add" in capsys.readouterr().out
+def test_a_facade_leaves_other_tools_alone(capsys: Capture) -> None:
+    assert "add" in shown(capsys, [add], wire="gemini", facade="neutral", json=True)[0]
 
 
 def test_model_and_wire_may_agree(capsys: Capture) -> None:

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from homes import Home
 
-from toolglot.cli.config import show_configuration, show_paths
-from toolglot.cli.trust import update_trust
+from toolglot.cli.config import show_configuration
+from toolglot.cli.main import app
 from toolglot.config.setting_schema import setting_fields
 from toolglot.config.trust import is_trusted
 from toolglot.errors import UsageError
@@ -34,6 +34,10 @@ SECRETS = (SECRET, "passw0rd", "opaque-thing", "other-thing", "third-thing")
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
+
+
+def run(*words: str) -> None:
+    app(list(words), standalone_mode=False)
 
 
 class TestShow:
@@ -102,14 +106,14 @@ class TestWhere:
     ) -> None:
         home.read()
         monkeypatch.chdir(home.project)
-        show_paths(json=False)
+        run("config", "path")
         lines = capsys.readouterr().out.splitlines()
         assert lines[0].split() == ["user", "file", str(home.user_file)]
         assert lines[1].split() == ["project", "file", str(home.project_file)]
         assert lines[2].split() == ["trusted", "directories", str(home.state / "trust.json"), "(does", "not", "exist)"]
 
     def test_as_json(self, home: Home, capsys: pytest.CaptureFixture[str]) -> None:
-        show_paths(json=True)
+        run("config", "path", "--json")
         assert json.loads(capsys.readouterr().out)[0] == {"what": "user file", "path": str(home.user_file), "exists": False}
 
 
@@ -121,15 +125,15 @@ class TestTrustFolder:
         below = home.project / "below"
         below.mkdir()
         monkeypatch.chdir(below)
-        assert update_trust(None, remove=False, list_all=False) == 0
+        run("trust")
         said = capsys.readouterr().out
         assert said.index("evil:tools") < said.index(f"{home.project} is now trusted: ")
         assert is_trusted(home.project)
-        update_trust(None, remove=False, list_all=False)
+        run("trust")
         assert capsys.readouterr().out == f"{home.project} is already trusted\n"
-        update_trust(None, remove=False, list_all=True)
+        run("trust", "--list")
         assert capsys.readouterr().out == f"{home.project}\n"
-        update_trust(home.project, remove=True, list_all=False)
+        run("trust", str(home.project), "--remove")
         said = capsys.readouterr().out
         assert said.startswith(f"{home.project} is no longer trusted\n")
         assert "evil:tools" in said
@@ -139,17 +143,23 @@ class TestTrustFolder:
     def test_a_file_with_a_mistake_is_not_trusted(self, home: Home) -> None:
         home.project_file.write_text("modle = 1")
         with pytest.raises(UsageError, match="did you mean 'model'"):
-            update_trust(home.project, remove=False, list_all=False)
+            run("trust", str(home.project))
         assert not is_trusted(home.project)
 
     def test_a_folder_without_a_file_may_be_trusted_in_advance(self, home: Home, capsys: pytest.CaptureFixture[str]) -> None:
-        update_trust(home.project, remove=False, list_all=False)
+        run("trust", str(home.project))
         assert capsys.readouterr().out.startswith(f"{home.project} has no toolglot.toml yet\n")
         assert is_trusted(home.project)
 
+    def test_nothing_is_trusted_by_accident(self, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.chdir(home.project)
+        with pytest.raises(UsageError, match=r"there is no toolglot\.toml here"):
+            run("trust")
+        assert not is_trusted(home.project)
+
     def test_a_folder_that_does_not_exist_is_named(self) -> None:
         with pytest.raises(UsageError, match=r"^no such directory: 'nowhere'$"):
-            update_trust(Path("nowhere"), remove=False, list_all=False)
+            run("trust", "nowhere")
 
 
 def test_the_example_of_the_documentation_is_a_configuration(home: Home) -> None:

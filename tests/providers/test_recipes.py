@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 import toolglot
-from toolglot.cli import models
+from toolglot.cli.main import app
 from toolglot.engine.factory import create_engine
 from toolglot.facades.catalog import facade_id_for_provider
 from toolglot.jsontext import dumps
@@ -66,7 +66,7 @@ def test_a_vendor_is_one_row(row: Profile, monkeypatch: pytest.MonkeyPatch, caps
     assert agent.run_sync("say Done.").text == "Done."
 
     assert facade_id_for_provider("acme")
-    assert models.show_models("acme:some-model", json=False) == 0
+    app(["models", "acme:some-model"], standalone_mode=False)
     assert "Acme · acme:some-model" in capsys.readouterr().out
 
 

@@ -2,125 +2,162 @@
 
 With `--jsonl`, each line {"id", "tool", "arguments"} is answered by a line {"id", "ok", "content", "error", "seconds"}, in the
 same order; invalid lines are answered in the same form. Without `--yes`, a call that needs approval is refused. Background
-commands end with the program, and a note says so. Exit codes: 0 all calls succeeded, 1 a call failed, 2 usage error.
+commands end with the program, and a note says so.
 """
 
 import asyncio
+import re
 import sys
+from collections.abc import Callable
 from contextlib import redirect_stdout
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
+import click
 from msgspec.structs import replace
 
 from toolglot.cli.jsonl import Record, process_lines
+from toolglot.cli.models import find_profile
+from toolglot.cli.options import FACADE, JSON, LOGGING, ROOT, TOOLS, YES
 from toolglot.cli.printer import write_json_line
 from toolglot.cli.sanitize import escape_controls, shorten
 from toolglot.cli.startup import CliSetup, Flags, prepare
 from toolglot.errors import ToolglotError, UsageError
 from toolglot.events import ToolOutcome
 from toolglot.facades.bound_facade import BoundFacade
-from toolglot.facades.catalog import facade_for_model, find_facade
 from toolglot.jsontext import dumps, loads_object
+from toolglot.loop.model_view import ModelView
 from toolglot.messages import Foreign, Media, Text, ToolCall
-from toolglot.providers.catalog import ALIASES, PROFILES, SURFACES
-from toolglot.request import BUILTIN_TAG
+from toolglot.providers.catalog import resolve_profile
 from toolglot.tools.executor import Approve, ToolExecutor
 from toolglot.tools.registry import ToolRegistry
 
-__all__ = ["call_lines", "call_once"]
+__all__ = ["call"]
+
+# For models only: people have `toolglot tools`.
+_MODEL_MARKUP = re.compile(r"</?tool_use_error>|\nParameters: .*", re.DOTALL)
 
 
-def call_once(flags: Flags, name: str, arguments: str | None, *, model: str | None = None, yes: bool, json: bool) -> int:
-    """Run one call and print its result; return the exit code. `model` selects the facade. Raises UsageError."""
-    text = sys.stdin.read() if arguments == "-" else arguments or "{}"
-    with prepare(flags, want_builtin=True) as cli_setup, redirect_stdout(sys.stderr):  # a tool's prints are not its result
+@click.command()
+@click.argument("tool", required=False)
+@click.argument("arguments", required=False)
+@click.option("-m", "--model", help="Use the tool names that this model sees.")
+@TOOLS
+@ROOT
+@FACADE
+@YES
+@click.option("--jsonl", is_flag=True, help="Read one call per line and write one result per line.")
+@click.option(
+    "--file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="With --jsonl: read the calls from this file, not stdin.",
+)
+@JSON
+@LOGGING
+def call(
+    tool: str | None,
+    arguments: str | None,
+    model: str | None,
+    yes: bool,
+    jsonl: bool,
+    file: Path | None,
+    json: bool,
+    **flags: Any,
+) -> int:
+    """Run a tool as a model would.
+
+    The same sandbox, rules and audit log apply. ARGUMENTS are JSON; use - to read them from stdin.
+
+    The exit code is 1 if a call failed and 2 for wrong usage. A command that ran has not failed, whatever its own exit code.
+    """
+    if jsonl and tool is not None:
+        raise UsageError(f"--jsonl reads its calls from stdin or --file: remove {tool!r} and what follows it")
+    if not jsonl and file is not None:
+        raise UsageError(f"--file {str(file)!r} requires --jsonl: pass the arguments after the tool name, or - for stdin")
+    with prepare(Flags(**flags), want_builtin=True) as cli_setup, asyncio.Runner() as runner:
         executor, facade = _create_executor(cli_setup, model, yes=yes)
-        if facade is not None and facade.is_freeform(name) and not text.lstrip().startswith("{"):
-            call = ToolCall("call_1", name, None, text, freeform=True)
-        else:
-            try:
-                call = ToolCall("call_1", name, loads_object(text.encode()))
-            except ValueError as e:
-                raise UsageError(f"the arguments are not a JSON object: {e}") from None
-        outcome = asyncio.run(executor.run(call if facade is None else facade.interpret(call)))
-        _print_repairs(outcome)
-        _warn_running_commands(cli_setup)
-    if json:
-        write_json_line(sys.stdout, _outcome_record(1, outcome))
-    else:
-        _print_outcome(outcome)
-    return int(outcome.result.is_error)
 
-
-def call_lines(flags: Flags, file: Path | None, *, model: str | None = None, yes: bool) -> int:
-    """Run one call per line; return the exit code."""
-    with prepare(flags, want_builtin=True) as cli_setup:
-        executor, facade = _create_executor(cli_setup, model, yes=yes)
-        failed_ids: list[object] = []
-        with asyncio.Runner() as runner:
-
-            def handle(record: Record) -> Record:
-                name, arguments = record.get("tool"), record.get("arguments", {})
-                if not isinstance(name, str):
-                    raise UsageError('a line needs "tool", the name of a tool')
-                call = ToolCall(str(record.get("id", "")), name)
-                if isinstance(arguments, str):  # the input of a freeform tool
-                    call = replace(call, raw=arguments, freeform=True)
-                elif isinstance(arguments, dict):
-                    call = replace(call, arguments=cast(Record, arguments))
-                else:
-                    raise UsageError('"arguments" must be an object')
+        def execute(call: ToolCall) -> ToolOutcome:
+            with redirect_stdout(sys.stderr):  # what a tool prints is not its result
                 outcome = runner.run(executor.run(call if facade is None else facade.interpret(call)))
-                _print_repairs(outcome)
-                if outcome.result.is_error:
-                    failed_ids.append(record.get("id"))
-                return _outcome_record(record.get("id"), outcome)
+            for repair in outcome.repairs:
+                print(f"toolglot: {escape_controls(str(repair))}", file=sys.stderr)
+            return outcome
 
-            def refuse(id: object, error: ToolglotError) -> Record:
-                details = {"kind": "validation", "message": str(error)}
-                return {"id": id, "ok": False, "content": [], "error": details, "seconds": 0.0}
-
-            exit_code = process_lines(file, handle, refuse)
+        if jsonl:
+            exit_code = _call_lines(file, execute)
+        elif tool is None:
+            raise UsageError("name a tool: toolglot call TOOL '{…}' (run `toolglot tools` to list them)")
+        else:
+            outcome = execute(_parse_call(tool, arguments, facade))
+            exit_code = int(outcome.result.is_error)
+            if outcome.result.error_kind == "not_found" and not outcome.ran:  # there is no such tool
+                exit_code = 2
+            if json:
+                write_json_line(sys.stdout, _outcome_record(1, outcome))
+            else:
+                _print_outcome(outcome)
         _warn_running_commands(cli_setup)
-    return exit_code or int(bool(failed_ids))
+    return exit_code
+
+
+def _parse_call(name: str, arguments: str | None, facade: BoundFacade | None) -> ToolCall:
+    text = sys.stdin.read() if arguments == "-" else arguments or "{}"
+    if facade is not None and facade.is_freeform(name) and not text.lstrip().startswith("{"):
+        return ToolCall("call_1", name, None, text, freeform=True)
+    try:
+        return ToolCall("call_1", name, loads_object(text.encode()))
+    except ValueError as e:
+        raise UsageError(f"the arguments are not a JSON object: {e}") from None
+
+
+def _call_lines(file: Path | None, execute: Callable[[ToolCall], ToolOutcome]) -> int:
+    """Run one call per line; return the exit code."""
+    failed_ids: list[object] = []
+
+    def handle(record: Record) -> Record:
+        name, arguments = record.get("tool"), record.get("arguments", {})
+        if not isinstance(name, str):
+            raise UsageError('a line needs "tool", the name of a tool')
+        call = ToolCall(str(record.get("id", "")), name)
+        if isinstance(arguments, str):  # the input of a freeform tool
+            call = replace(call, raw=arguments, freeform=True)
+        elif isinstance(arguments, dict):
+            call = replace(call, arguments=cast(Record, arguments))
+        else:
+            raise UsageError('"arguments" must be an object')
+        outcome = execute(call)
+        if outcome.result.is_error:
+            failed_ids.append(record.get("id"))
+        return _outcome_record(record.get("id"), outcome)
+
+    def refuse(id: object, error: ToolglotError) -> Record:
+        return {"id": id, "ok": False, "content": [], "error": {"kind": "validation", "message": str(error)}, "seconds": 0.0}
+
+    return process_lines(file, handle, refuse) or int(bool(failed_ids))
 
 
 def _create_executor(cli_setup: CliSetup, model: str | None, *, yes: bool) -> tuple[ToolExecutor, BoundFacade | None]:
     """Create the executor, with the facade whose names the calls may use."""
-    registry = ToolRegistry(cli_setup.tools)
-    setup = cli_setup.setup
+    registry, setup = ToolRegistry(cli_setup.tools), cli_setup.setup
     config = setup.tool_config(cli_setup.model, [tool.name for tool in registry])
     approve: Approve | None = (lambda _: "yes") if yes else None
     executor = ToolExecutor(registry, config, approve=approve, audit=setup.open_audit_log(), run_id="call")
-    provider, _, name = (model or "").partition(":")
-    facade, model_name = setup.resolve_facade(), name if provider in {*PROFILES, *ALIASES, *SURFACES} else model or ""
+    facade = setup.resolve_facade()
     if facade == "auto" and model is None:
         return executor, None
-    if isinstance(facade, str):
-        facade = facade_for_model(model_name) if facade == "auto" else find_facade(facade)
-    builtin = [tool.name for tool in registry if BUILTIN_TAG in tool.tags]
-    others = [tool.name for tool in registry if BUILTIN_TAG not in tool.tags]
-    bound = BoundFacade(facade, model_name, builtin, others)
-    executor.native_names = bound.names
+    model = setup.settings.aliases.get(model or "", model or "")
+    profile = find_profile(model) if ":" in model else resolve_profile("compatible", model)
+    bound = ModelView(profile, registry, facade=facade).facade
+    executor.native_names = bound.names if bound is not None else None
     return executor, bound
 
 
 def _outcome_record(id: object, outcome: ToolOutcome) -> Record:
     result = outcome.result
     error = {"kind": result.error_kind or "execution", "message": result.text} if result.is_error else None
-    return {
-        "id": id,
-        "ok": not result.is_error,
-        "content": result.content,
-        "error": error,
-        "seconds": round(outcome.seconds, 6),
-    }
-
-
-def _print_repairs(outcome: ToolOutcome) -> None:
-    for repair in outcome.repairs:
-        print(f"toolglot: {escape_controls(str(repair))}", file=sys.stderr)
+    seconds = round(outcome.seconds, 6)
+    return {"id": id, "ok": not result.is_error, "content": result.content, "error": error, "seconds": seconds}
 
 
 def _warn_running_commands(cli_setup: CliSetup) -> None:
@@ -136,7 +173,7 @@ def _warn_running_commands(cli_setup: CliSetup) -> None:
 def _print_outcome(outcome: ToolOutcome) -> None:
     result = outcome.result
     if result.is_error:
-        print(f"toolglot: {escape_controls(result.text)}", file=sys.stderr)
+        print(f"toolglot: {escape_controls(_MODEL_MARKUP.sub('', result.text))}", file=sys.stderr)
         return
     for block in result.content:
         match block:

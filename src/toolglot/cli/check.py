@@ -5,75 +5,70 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, cast
 
-import msgspec
+import click
 
-from toolglot.cli.printer import Printer
+from toolglot.cli.jsonl import read_input
+from toolglot.cli.printer import Printer, write_json_line
 from toolglot.cli.styled import Line
 from toolglot.config.loading import import_object
-from toolglot.errors import MalformedData, UsageError
+from toolglot.errors import UsageError
 from toolglot.jsontext import loads
-from toolglot.losses import Loss, Repair
 from toolglot.messages import user
 from toolglot.providers.catalog import PROFILES, resolve_profile
-from toolglot.providers.preflight import Problem, preflight
+from toolglot.providers.preflight import preflight
 from toolglot.request import Request, ToolDefinition
 from toolglot.tools.registry import ToolRegistry
 from toolglot.tools.tool import Tool, tool
 from toolglot.wire import spec
 from toolglot.wire.codec import decode_request, encode_request
 
-__all__ = ["CheckResult", "check_tools", "load_definitions", "print_result"]
+__all__ = ["check", "load_definitions"]
 
 
-class CheckResult(msgspec.Struct, frozen=True):
-    """What one provider would do with the tools."""
+@click.command()
+@click.argument("tools")
+@click.option("--for", "targets", multiple=True, metavar="PROVIDER[:MODEL]", help="Check only this target. Repeatable.")
+@click.option("--json", is_flag=True, help="Print one JSON object per provider.")
+def check(tools: str, targets: tuple[str, ...], json: bool) -> int:
+    """Report what providers would reject or lose of your tools.
 
-    provider: str
-    model: str
-    problems: list[Problem]
-    losses: tuple[Loss, ...]
-    repairs: tuple[Repair, ...]
-
-    @property
-    def is_refused(self) -> bool:
-        """Whether the provider would reject a tool, or the whole set."""
-        return any(problem.is_refused for problem in self.problems)
-
-
-def check_tools(tools: Iterable[ToolDefinition], targets: Iterable[str]) -> Iterator[CheckResult]:
-    """Check the tools for each `PROVIDER[:MODEL]`, or for all providers if there are no targets."""
-    tools = tuple(tools)
-    for target in list(targets) or sorted(PROFILES):
+    Nothing is sent. TOOLS is a JSON file, - for stdin, or module:object.
+    """
+    definitions, printer, exit_code = load_definitions(tools), Printer(sys.stdout), 0
+    for target in targets or sorted(PROFILES):
         provider, _, model = target.partition(":")
         profile = resolve_profile(provider, model)
-        encoded = encode_request(Request(model, [user("check")], tools), profile)
-        repairs = tuple(repair for repair in encoded.repairs if repair.where == "tools")
-        yield CheckResult(provider, model, preflight(tools, profile), encoded.losses, repairs)
-
-
-def print_result(result: CheckResult) -> None:
-    """Print a result for people."""
-    state, style = ("rejected", "red") if result.is_refused else ("changed", "yellow") if result.losses else ("ok", "green")
-    target = f"{result.provider}:{result.model}" if result.model else result.provider
-    printer = Printer(sys.stdout)
-    printer.write(Line(f"{state:9}", style).append(f" {target}\n"))
-    for label, notes in (("limit", result.problems), ("lost", result.losses), ("repaired", result.repairs)):
-        for note in notes:
-            printer.print_line(f"          {label}: {note}")
+        problems = preflight(definitions, profile)
+        encoded = encode_request(Request(model, [user("check")], tuple(definitions)), profile)
+        repairs = [repair for repair in encoded.repairs if repair.where == "tools"]
+        is_refused = any(problem.is_refused for problem in problems)
+        exit_code |= is_refused
+        if json:
+            names = {"provider": provider, "model": model}
+            write_json_line(sys.stdout, names | {"problems": problems, "losses": encoded.losses, "repairs": repairs})
+            continue
+        state, style = ("rejected", "red") if is_refused else ("changed", "yellow") if encoded.losses else ("ok", "green")
+        printer.write(Line(f"{state:9}", style).append(f" {target}\n"))
+        for label, notes in (("limit", problems), ("lost", encoded.losses), ("repaired", repairs)):
+            for note in notes:
+                printer.print_line(f"          {label}: {note}")
+    return exit_code
 
 
 def load_definitions(name: str) -> list[ToolDefinition]:
-    """Load tool definitions from a JSON file, from stdin (`-`), or from `module:object`."""
+    """Load tool definitions from a JSON file, from stdin (`-`), or from `module:object`. Raises UsageError."""
     if ":" in name and not Path(name).exists():
-        return list(_to_definitions(import_object(name)))
-    try:
-        data = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
-    except OSError as e:
-        raise UsageError(f"cannot read {name}: {e.strerror}") from None
-    try:
-        return list(_to_definitions(loads(data)))
-    except ValueError as e:
-        raise MalformedData(f"{name} is not JSON: {e}") from None
+        value = import_object(name)
+    else:
+        try:
+            value = loads(read_input(Path(name)))
+        except OSError as e:
+            raise UsageError(f"cannot read {name!r}: {e.strerror} (for a module, write MODULE:OBJECT)") from None
+        except ValueError as e:
+            raise UsageError(f"{name} is not JSON: {e}") from None
+    if not (definitions := list(_to_definitions(value))):
+        raise UsageError(f"{name} contains no tools")
+    return definitions
 
 
 def _to_definitions(value: Any) -> Iterator[ToolDefinition]:
@@ -85,12 +80,10 @@ def _to_definitions(value: Any) -> Iterator[ToolDefinition]:
             yield value.definition
         case ToolRegistry():
             yield from value.definitions()
+        case {"tools": tools, **others} if "type" not in others:
+            yield from _to_definitions(tools)
         case dict():
-            fields = cast(dict[str, Any], value)
-            if "tools" in fields and "type" not in fields:
-                yield from _to_definitions(fields["tools"])
-            else:
-                yield from _decode_definition(fields)
+            yield from _decode_definition(cast(dict[str, Any], value))
         case list() | tuple():
             for item in cast(Iterable[Any], value):
                 yield from _to_definitions(item)
@@ -100,19 +93,20 @@ def _to_definitions(value: Any) -> Iterator[ToolDefinition]:
             raise UsageError(f"not a tool: {value!r:.80}")
 
 
-def _decode_definition(fields: dict[str, Any]) -> Iterator[ToolDefinition]:
+def _decode_definition(fields: dict[str, Any]) -> Iterable[ToolDefinition]:
     """Decode one JSON tool; its keys tell which API format it is written in."""
-    if "inputSchema" in fields:  # MCP
-        yield ToolDefinition(str(fields.get("name", "")), str(fields.get("description") or ""), fields["inputSchema"])
-        return
-    if "functionDeclarations" in fields or "function_declarations" in fields:
-        wire = spec.GEMINI
-    elif "function" in fields or "custom" in fields:
-        wire = spec.OPENAI_CHAT
-    elif "input_schema" in fields:
-        wire = spec.ANTHROPIC_MESSAGES
-    elif "name" in fields or "type" in fields:
-        wire = spec.OPENAI_RESPONSES
-    else:
-        raise UsageError(f"not a tool: an object with the keys {', '.join(map(repr, fields)) or 'none'}")
-    yield from decode_request(wire, {"tools": [fields]}).tools
+    match fields:
+        case {"inputSchema": schema}:  # MCP
+            return [ToolDefinition(str(fields.get("name", "")), str(fields.get("description") or ""), schema)]
+        case {"functionDeclarations": _} | {"function_declarations": _}:
+            wire = spec.GEMINI
+        case {"function": _} | {"custom": _}:
+            wire = spec.OPENAI_CHAT
+        case {"input_schema": _}:
+            wire = spec.ANTHROPIC_MESSAGES
+        case {"name": _} | {"type": _}:
+            wire = spec.OPENAI_RESPONSES
+        case _:
+            keys = ", ".join(map(repr, fields)) or "none"
+            raise UsageError(f"not a tool: an object without a name (its keys: {keys})")
+    return decode_request(wire, {"tools": [fields]}).tools

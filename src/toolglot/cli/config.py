@@ -5,18 +5,33 @@ import sys
 from collections.abc import Sequence
 from typing import Any, cast
 
-from toolglot.cli.printer import Printer
+import click
+
+from toolglot.cli.options import JSON
+from toolglot.cli.printer import Printer, print_json
 from toolglot.cli.sanitize import escape_invisible, shorten
-from toolglot.config.layers import DEFAULT, Configuration, SettingValue, WithheldSetting, find_project_file
+from toolglot.config.layers import DEFAULT, Configuration, SettingValue, WithheldSetting, find_project_file, read_configuration
 from toolglot.config.trust import trust_file
-from toolglot.jsontext import dumps, dumps_text
+from toolglot.jsontext import dumps_text
 from toolglot.redact import REDACTED, redact
 from toolglot.user_dirs import config_file, data_directory, state_directory
 
-__all__ = ["hide_secrets", "print_json", "show_configuration", "show_paths", "show_withheld"]
+__all__ = ["config", "hide_secrets", "show_configuration", "show_withheld"]
 
 _UNSET = "unset"
 _MAX_VALUE, _VALUE_COLUMN = 200, 40  # characters of a value, and width of its column
+
+
+@click.group(no_args_is_help=False)
+def config() -> None:
+    """Show the configuration."""
+
+
+@config.command("show")
+@JSON
+def show_settings(json: bool) -> None:
+    """Print every setting and where it comes from."""
+    show_configuration(read_configuration(), json=json)
 
 
 def show_configuration(configuration: Configuration, *, json: bool) -> None:
@@ -80,8 +95,10 @@ def _format_value(setting: SettingValue | WithheldSetting) -> str:
     return _UNSET if value is None else shorten(dumps_text(value), _MAX_VALUE)
 
 
-def show_paths(*, json: bool) -> None:
-    """Print the files and directories that are used, and whether they exist."""
+@config.command("path")
+@JSON
+def show_paths(json: bool) -> None:
+    """Print the files and directories that are used."""
     paths = {"user file": config_file()}
     if project := find_project_file():
         paths["project file"] = project
@@ -93,12 +110,3 @@ def show_paths(*, json: bool) -> None:
     for label, path in paths.items():
         suffix = "" if os.path.exists(path) else "  (does not exist)"
         printer.print_line(f"{label:20}  {path}{suffix}")
-
-
-def print_json(value: Any) -> None:
-    """Print indented JSON, in UTF-8 whatever the encoding of stdout is."""
-    import msgspec
-
-    sys.stdout.flush()
-    sys.stdout.buffer.write(msgspec.json.format(dumps(value), indent=2) + b"\n")
-    sys.stdout.buffer.flush()

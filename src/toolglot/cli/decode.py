@@ -1,19 +1,39 @@
 """`toolglot decode`: decode a provider's response into a neutral reply."""
 
 import base64
+from pathlib import Path
 from typing import Any
 
-from toolglot.cli.jsonl import Record, required_fields
+import click
+
+from toolglot.cli.jsonl import Record, process_lines, read_input, required_fields
+from toolglot.cli.options import INPUT_FILE, JSONL, WIRE
+from toolglot.cli.printer import print_json
 from toolglot.errors import MalformedData
-from toolglot.messages import Reply, Thinking, ToolCall
+from toolglot.messages import Thinking, ToolCall
 from toolglot.wire.codec import create_reader
 from toolglot.wire.reader import ReplyReader, error_from_response
 
-__all__ = ["decode_line", "read_reply", "reply_record"]
+__all__ = ["decode"]
 
 
-def decode_line(wire: str, record: Record) -> Record:
-    """Decode one line of `--jsonl`: a recorded exchange."""
+@click.command()
+@click.option("--wire", type=WIRE, required=True, help="API format of the response.")
+@JSONL
+@INPUT_FILE
+def decode(wire: str, jsonl: bool, file: Path | None) -> int:
+    """Decode a provider's response into a neutral reply.
+
+    The response may be a stream or a complete body. Use - as FILE or omit it to read stdin.
+    """
+    if jsonl:
+        return process_lines(file, lambda record: _decode_exchange(wire, record))
+    print_json(_read_reply(create_reader(wire), read_input(file)))
+    return 0
+
+
+def _decode_exchange(wire: str, record: Record) -> Record:
+    """Decode a recorded exchange: one line of `--jsonl`."""
     body, status = required_fields(record, response_body=str, status=int)
     if record.get("response_body_encoding") == "base64":
         try:
@@ -26,30 +46,18 @@ def decode_line(wire: str, record: Record) -> Record:
         raise error_from_response(status, data)
     content_type = record.get("response_content_type")
     content_type = content_type if isinstance(content_type, str) else ""
-    reply_reader = create_reader(wire, streaming=bool(record.get("streaming")), content_type=content_type)
-    return reply_record(read_reply(reply_reader, data), reply_reader)
+    return _read_reply(create_reader(wire, streaming=bool(record.get("streaming")), content_type=content_type), data)
 
 
-def read_reply(reply_reader: ReplyReader, data: bytes) -> Reply:
-    """Decode a complete response."""
-    reply_reader.feed(data)
-    reply_reader.close()
-    assert reply_reader.reply is not None
-    return reply_reader.reply
-
-
-def reply_record(reply: Reply, reply_reader: ReplyReader) -> Record:
-    """Build the output record. A call always has all of its fields, even if they are null: scripts rely on it."""
-    blocks: list[Any] = []
+def _read_reply(reader: ReplyReader, data: bytes) -> Record:
+    """Decode a complete response. A call always has all of its fields, even if they are null: scripts rely on it."""
+    reader.feed(data)
+    reader.close()
+    assert reader.reply is not None
+    reply, blocks = reader.reply, list[Any]()
     for block in reply.blocks:
         if isinstance(block, ToolCall):
-            call: Record = {
-                "type": "tool_call",
-                "id": block.id,
-                "name": block.name,
-                "arguments": block.arguments,
-                "raw": block.raw,
-            }
+            call = {"type": "tool_call", "id": block.id, "name": block.name, "arguments": block.arguments, "raw": block.raw}
             optional = {"freeform": block.freeform, "namespace": block.namespace, "opaque": block.opaque}
             blocks.append(call | {key: value for key, value in optional.items() if value})
         elif isinstance(block, Thinking):
@@ -59,4 +67,4 @@ def reply_record(reply: Reply, reply_reader: ReplyReader) -> Record:
     record: Record = {"blocks": blocks, "stop": reply.stop, "usage": reply.usage}
     if reply.origin and reply.origin.model:
         record["model"] = reply.origin.model
-    return {"reply": record, "losses": reply_reader.losses}
+    return {"reply": record, "losses": reader.losses}

@@ -1,183 +1,151 @@
-"""`toolglot demo`: run the same conversation with tools on every API format, over HTTP to the simulator.
+"""`toolglot demo`: run the same conversation with tools on every API format, then use the built-in tools.
 
-Halfway through, each conversation is handed to another provider. A table sums up what happened.
+The simulator answers over HTTP. Halfway through, each conversation is handed to another provider.
 """
 
 import asyncio
+import sys
+import tempfile
 import time
-from typing import Literal
+from pathlib import Path
 
-import msgspec
+import click
 
-from toolglot.cli.demo_samples import get_weather
+from toolglot.builtin.tools import builtins
+from toolglot.cli.chat.launch import create_console
+from toolglot.cli.chat.screen import Screen
+from toolglot.cli.demo_samples import TRAVEL_SAMPLES
 from toolglot.cli.printer import Printer
-from toolglot.cli.sanitize import escape_controls
-from toolglot.cli.styled import Line
+from toolglot.config.settings import ChatSettings
 from toolglot.engine.engine import Engine
 from toolglot.engine.factory import SIMULATED_MODELS, create_engine
 from toolglot.engine.http import HttpTransport
-from toolglot.errors import ToolError, UnknownName
-from toolglot.events import ReplyDone, Retrying, RunDone, TextDelta, ThinkingDelta, ToolFinished, ToolStarted
+from toolglot.errors import UnknownName
+from toolglot.events import RunDone, RunResult
+from toolglot.jsontext import dumps_text
 from toolglot.loop.orchestrator import Orchestrator
 from toolglot.providers.catalog import resolve_profile
 from toolglot.simulator.server import SimulatorServer
 from toolglot.tools.config import RetryConfig, ToolConfig
-from toolglot.tools.context import Context
-from toolglot.tools.tool import tool
 
-__all__ = ["run_demo"]
+__all__ = ["demo"]
 
 _PROMPTS = ("What is the weather in Paris and in Rome?", "Plan a route from Paris to Rome by train.")
 _HANDOVER_PROMPT = "Book a hotel in Rome for 2 nights."
+_INITIAL_FILES = {
+    "greet.py": 'def greet(name):\n    return "Helo " + name\n\n\nprint(greet("world"))\n',
+    "notes.md": "# Notes\n\n- one\n",
+}
+_PATCH = """*** Begin Patch
+*** Update File: notes.md
+@@
+ - one
++- the greeting is spelled correctly
+*** Add File: tests/test_greet.py
++from greet import greet
++
++assert greet("you") == "Hello you"
+*** End Patch
+"""
+_STEPS: tuple[tuple[str, dict[str, object]], ...] = (
+    ("list_dir", {"path": "."}),
+    ("read", {"path": "greet.py"}),
+    ("edit", {"path": "greet.py", "old": "Helo ", "new": "Hello "}),
+    ("patch", {"text": _PATCH}),
+    ("grep", {"pattern": "greet\\(", "include_glob": "*.py"}),
+    ("shell", {"command": "python3 greet.py && PYTHONPATH=. python3 tests/test_greet.py && echo fine"}),
+)
 
 
-@tool(effects={"read"})
-def plan_route(start: str, destination: str, by: Literal["train", "car"] = "train") -> str:
-    """Plan a route between two cities.
+@click.command()
+@click.option("--provider", help="Run only this provider's conversation.")
+def demo(provider: str | None) -> int:
+    """Run a conversation with tools on every API format.
 
-    Args:
-        start: City of departure.
-        destination: City of arrival.
-        by: Means of transport.
+    Each conversation is handed over to another provider halfway. It runs on the simulator, without a key.
     """
-    return f"{start} - Milan - {destination}, 11 hours by {by}"
+    if provider is not None and provider not in SIMULATED_MODELS:
+        raise UnknownName("provider of the demo", provider, SIMULATED_MODELS)
+    screen = Screen(create_console(), ChatSettings(thinking="shown", result_lines=6))
+    screen.is_simulated = True
+    rows = asyncio.run(_run_conversations(screen, [provider] if provider else list(SIMULATED_MODELS)))
+    is_fine = provider is not None or asyncio.run(_use_builtin_tools(screen))
+    screen.note("The same conversation, everywhere", "bold")
+    Printer(sys.stdout).print_table(rows, list(rows[0]))
+    return int(not is_fine or any(row["stop"] != "end" for row in rows))
 
 
-@tool(effects={"write", "network"})
-async def book_hotel(city: str, nights: int, context: Context) -> str:
-    """Book a hotel room in a city for a number of nights."""
-    if context.attempt == 1:
-        raise ToolError("the booking service is busy", retryable=True, retry_after=0.05)
-    return f"booked: {nights} nights in {city}"
-
-
-class _Row(msgspec.Struct):
-    """Statistics of one conversation."""
-
-    wire: str
-    requests: int = 0
-    calls: int = 0
-    retries: int = 0
-    losses: int = 0
-    repairs: int = 0
-    seconds: float = 0.0
-    stop: str = ""
-
-
-def run_demo(printer: Printer, *, only: str | None = None) -> int:
-    """Run the conversations; return the exit code."""
-    if only is not None and only not in SIMULATED_MODELS:
-        raise UnknownName("provider of the demo", only, SIMULATED_MODELS)
-    try:
-        rows = asyncio.run(_run_conversations(printer, [only] if only else list(SIMULATED_MODELS)))
-    except KeyboardInterrupt:
-        printer.print_text("\ninterrupted")
-        return 130
-    printer.print_text("The same conversation, everywhere", "bold")
-    table = [
-        {
-            "from → to": row.wire if row.stop == "end" else f"{row.wire} ({row.stop})",
-            "requests": str(row.requests),
-            "calls": str(row.calls),
-            "retries": str(row.retries),
-            "lost": str(row.losses),
-            "repaired": str(row.repairs),
-            "seconds": f"{row.seconds:.2f}",
-        }
-        for row in rows
-    ]
-    printer.print_table(table, list(table[0]))
-    return int(any(row.stop != "end" for row in rows))
-
-
-async def _run_conversations(printer: Printer, providers: list[str]) -> list[_Row]:
+async def _run_conversations(screen: Screen, providers: list[str]) -> list[dict[str, str]]:
+    """Run a conversation on each provider; return the rows of the table."""
     server, transport = SimulatorServer(), HttpTransport()
     url = await server.start()
-    printer.print_text(f"The simulator listens on {url}: real HTTP, no key needed.\n\n", "bold")
+    screen.note(f"The simulator listens on {url}: real HTTP, no key needed.", "bold")
 
     def connect(provider: str) -> Engine:
         profile = resolve_profile(provider, SIMULATED_MODELS[provider])
-        base_url = f"{url}/@{profile.id}"
-        return create_engine(f"{profile.id}:{profile.model}", base_url=base_url, key="any", transport=transport)
+        model, base_url = f"{profile.id}:{profile.model}", f"{url}/@{profile.id}"
+        return create_engine(model, base_url=base_url, key="any", transport=transport)
 
-    rows: list[_Row] = []
+    rows: list[dict[str, str]] = []
     try:
         for index, provider in enumerate(providers):
             others = [name for name in SIMULATED_MODELS if name != provider]
             other = others[index % len(others)]
-            agent = Orchestrator(
-                connect(provider),
-                tools=[get_weather, plan_route, book_hotel],
-                system="You plan journeys. Use the tools.",
-                config=ToolConfig(timeout=5.0, retry=RetryConfig(base=0.05)),
-            )
-            row, start = _Row(f"{provider} → {other}"), time.monotonic()
-            printer.print_rule(f"{agent.engine.profile.title} · {agent.engine.model}")
-            for prompt in _PROMPTS:
-                await _run_prompt(printer, agent, prompt, row)
+            config = ToolConfig(timeout=5.0, retry=RetryConfig(base=0.05))
+            system = "You plan journeys. Use the tools."
+            agent = Orchestrator(connect(provider), tools=TRAVEL_SAMPLES, system=system, config=config)
+            start = time.monotonic()
+            screen.note(f"\n── {agent.engine.profile.title} · {agent.engine.model}", "bold cyan")
+            results = [await _run_prompt(screen, agent, prompt) for prompt in _PROMPTS]
             agent.switch(connect(other))
-            printer.print_line(f"⇄ handed over to {agent.engine.profile.title} · {agent.engine.model}", "magenta")
-            await _run_prompt(printer, agent, _HANDOVER_PROMPT, row)
-            printer.print_line("")
-            row.seconds = time.monotonic() - start
-            rows.append(row)
+            screen.note(f"⇄ handed over to {agent.engine.profile.title} · {agent.engine.model}", "magenta")
+            results.append(await _run_prompt(screen, agent, _HANDOVER_PROMPT))
+            rows.append(_summarize(f"{provider} → {other}", results, time.monotonic() - start))
     finally:
         await transport.close()
         await server.stop()
     return rows
 
 
-async def _run_prompt(printer: Printer, agent: Orchestrator, prompt: str, row: _Row) -> None:
-    printer.write(Line("you  ", "bold green").append(f"{prompt}\n"))
-    writer = _Writer(printer)
-    async for event in agent.stream(prompt):
-        match event:
-            case ThinkingDelta():
-                writer.write(event.text, "dim italic")
-            case TextDelta():
-                writer.write(event.text, "")
-            case ToolStarted():
-                writer.write_line(f"  →  {event.call.name} {event.call.text}", "cyan")
-            case ToolFinished():
-                tool_result = event.outcome.result
-                attempts = f" ({event.outcome.retries + 1} attempts)" if event.outcome.retries else ""
-                note = f"  ←  {tool_result.text}  {event.outcome.seconds * 1000:.0f} ms{attempts}"
-                writer.write_line(note, "red" if tool_result.is_error else "dim")
-            case Retrying():
-                writer.write_line(f"  …  retrying in {event.seconds:.1f} s: {event.reason}", "yellow")
-            case ReplyDone():
-                writer.end_line()
-            case RunDone():
-                result = event.result
-                row.requests += result.iterations
-                row.calls += len(result.outcomes)
-                row.retries += sum(outcome.retries for outcome in result.outcomes)
-                row.losses += len(result.losses)
-                row.repairs += len(result.repairs)
-                row.stop = result.stop if row.stop in ("", "end") else row.stop
-            case _:
-                pass
+async def _run_prompt(screen: Screen, agent: Orchestrator, prompt: str) -> RunResult:
+    screen.note(f"> {prompt}", "bold green")
+    with screen.turn():
+        async for event in agent.stream(prompt):
+            screen.show_event(event)
+            if isinstance(event, RunDone):
+                return event.result
+    raise AssertionError("a run ends with RunDone")
 
 
-class _Writer:
-    """Writes streamed text and whole lines without mixing them."""
+def _summarize(title: str, results: list[RunResult], seconds: float) -> dict[str, str]:
+    outcomes = [outcome for result in results for outcome in result.outcomes]
+    return {
+        "from → to": title,
+        "requests": str(sum(result.iterations for result in results)),
+        "calls": str(len(outcomes)),
+        "retries": str(sum(outcome.retries for outcome in outcomes)),
+        "lost": str(sum(len(result.losses) for result in results)),
+        "repaired": str(sum(len(result.repairs) for result in results)),
+        "seconds": f"{seconds:.2f}",
+        "stop": next((result.stop for result in results if result.stop != "end"), "end"),
+    }
 
-    def __init__(self, printer: Printer) -> None:
-        self._printer = printer
-        self._style: str | None = None  # of the line that is not finished
 
-    def write(self, text: str, style: str) -> None:
-        if self._style != style:
-            self.end_line()
-            self._printer.write(Line("  ·  " if style else "     "))
-            self._style = style
-        self._printer.write(Line(escape_controls(text), style))
-
-    def write_line(self, text: str, style: str) -> None:
-        self.end_line()
-        self._printer.print_line(text, style)
-
-    def end_line(self) -> None:
-        if self._style is not None:
-            self._printer.print_line("")
-            self._style = None
+async def _use_builtin_tools(screen: Screen) -> bool:
+    """Let a model use the built-in tools in a temporary directory; return whether everything succeeded."""
+    screen.note("\n── Built-in tools in a temporary directory", "bold cyan")
+    with tempfile.TemporaryDirectory(prefix="toolglot-demo-") as directory:
+        for name, text in _INITIAL_FILES.items():
+            Path(directory, name).write_text(text, encoding="utf-8")
+        state = builtins(directory)
+        try:
+            # Approve everything, even without a sandbox: the commands are the demo's own, in a temporary directory.
+            engine = create_engine("simulator:anthropic")
+            agent = Orchestrator(engine, tools=state.tools, approve=lambda _: "yes", facade="neutral")
+            prompt = "\nthen ".join(f"call {name} {dumps_text(arguments)}" for name, arguments in _STEPS)
+            result = await _run_prompt(screen, agent, prompt)
+        finally:
+            state.close()
+        greeting = Path(directory, "greet.py").read_text(encoding="utf-8").splitlines()[1].strip()
+    screen.note(f"greet.py now: {greeting}\n", "bold")
+    return result.stop == "end" and not any(outcome.result.is_error for outcome in result.outcomes)

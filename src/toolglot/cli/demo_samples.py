@@ -1,12 +1,13 @@
-"""Demo tools for a chat on the simulator that has no other tools: what they return is made up, and they change nothing."""
+"""Demo tools for `toolglot demo`, and for a chat on the simulator without other tools. They change nothing."""
 
 import asyncio
 from typing import Any, Literal
 
+from toolglot.errors import ToolError
 from toolglot.tools.context import Context
 from toolglot.tools.tool import tool
 
-__all__ = ["DEMO_SAMPLES"]
+__all__ = ["CHAT_SAMPLES", "TRAVEL_SAMPLES"]
 
 
 @tool(effects="read", idempotent=True)
@@ -41,4 +42,25 @@ async def count_slowly(seconds: int, context: Context) -> str:
     return f"counted to {seconds}"
 
 
-DEMO_SAMPLES = (get_weather, add_reminder, count_slowly)
+@tool(effects={"read"})
+def plan_route(start: str, destination: str, by: Literal["train", "car"] = "train") -> str:
+    """Plan a route between two cities.
+
+    Args:
+        start: City of departure.
+        destination: City of arrival.
+        by: Means of transport.
+    """
+    return f"{start} - Milan - {destination}, 11 hours by {by}"
+
+
+@tool(effects={"write", "network"})
+async def book_hotel(city: str, nights: int, context: Context) -> str:
+    """Book a hotel room in a city for a number of nights."""
+    if context.attempt == 1:
+        raise ToolError("the booking service is busy", retryable=True, retry_after=0.05)
+    return f"booked: {nights} nights in {city}"
+
+
+CHAT_SAMPLES = (get_weather, add_reminder, count_slowly)
+TRAVEL_SAMPLES = (get_weather, plan_route, book_hotel)

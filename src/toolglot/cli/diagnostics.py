@@ -29,10 +29,8 @@ from toolglot.redact import redact
 from toolglot.user_dirs import config_file, state_directory
 
 __all__ = [
-    "MISSING",
     "AuditSummary",
     "Reachability",
-    "ToolStatistics",
     "check_model",
     "check_online",
     "find_config_files",
@@ -77,9 +75,6 @@ class Reachability(msgspec.Struct, frozen=True):
     problem: str | None = None
 
 
-# ---- installation
-
-
 def list_packages() -> dict[str, str]:
     """Return the versions of toolglot, Python, the platform and all required packages."""
     versions = {"toolglot": installed_version("toolglot") or "not installed", "python": platform.python_version()}
@@ -100,14 +95,11 @@ def installed_version(package: str) -> str | None:
         return None
 
 
-# ---- configuration and keys
-
-
-def find_config_files(configuration: Configuration | ToolglotError) -> dict[str, str]:
+def find_config_files(configuration: Configuration) -> dict[str, str]:
     """Describe the user file and the project file."""
     user_file = config_file()
     files = {"user file": f"{user_file}{'' if user_file.is_file() else ' (does not exist)'}"}
-    if isinstance(configuration, Configuration) and configuration.project is not None:
+    if configuration.project is not None:
         trust = "trusted" if configuration.trusted else "not trusted: run toolglot trust"
         files["project file"] = f"{configuration.project / PROJECT_FILE} ({trust})"
     return files
@@ -140,9 +132,6 @@ def check_model(settings: Settings, keys: Mapping[str, str | None]) -> Iterator[
         yield f"there is no key for the model {settings.model!r}: set {variables}, or run toolglot login {profile.id}"
 
 
-# ---- sandbox
-
-
 def sandbox_rows() -> dict[str, str]:
     """Describe how commands are confined; this runs a canary command."""
     sandbox = describe_sandbox()
@@ -152,27 +141,9 @@ def sandbox_rows() -> dict[str, str]:
         rows["gaps"] = "; ".join(sandbox["gaps"])
     rows["bubblewrap"] = sandbox["bwrap"] or "not found"
     if sys.platform == "linux":
-        rows["user namespaces"] = _describe_namespaces()
         rows["Landlock"] = f"ABI {sandbox['landlock']}" if sandbox["landlock"] else "not supported"
     rows["processes"] = sandbox["processes"]
     return rows
-
-
-def _describe_namespaces() -> str:
-    for file, blocked in (
-        ("/proc/sys/kernel/unprivileged_userns_clone", "0"),  # Debian
-        ("/proc/sys/user/max_user_namespaces", "0"),
-        ("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1"),  # Ubuntu 24.04 and newer
-    ):
-        try:
-            if Path(file).read_text().strip() == blocked:
-                return f"not allowed for this user ({file} is {blocked})"
-        except OSError:
-            continue
-    return "allowed" if Path("/proc/self/ns/user").exists() else "not supported by the kernel"
-
-
-# ---- audit log
 
 
 class _AuditLine(msgspec.Struct, frozen=True):
@@ -216,11 +187,8 @@ def read_audit(settings: Settings, problems: list[str]) -> AuditSummary:
 
 
 def _percentile(sorted_values: list[float], percent: int) -> float | None:
-    """Return the smallest value that is not exceeded by `percent` per cent of all values (nearest rank)."""
+    """Return the smallest value such that at least `percent` percent of the values are less than or equal to it."""
     return sorted_values[max(0, -(-len(sorted_values) * percent // 100) - 1)] if sorted_values else None
-
-
-# ---- reachability
 
 
 async def check_online(providers: Iterable[str], settings: Settings) -> list[Reachability]:

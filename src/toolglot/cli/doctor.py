@@ -7,11 +7,13 @@ broken part is a problem; problems make the exit code 1.
 import asyncio
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+import click
 import msgspec
 
+from toolglot.cli.config import hide_secrets
 from toolglot.cli.diagnostics import (
     MAX_LOG_BYTES,
     MISSING,
@@ -26,16 +28,17 @@ from toolglot.cli.diagnostics import (
     read_audit,
     sandbox_rows,
 )
+from toolglot.cli.options import JSON
 from toolglot.cli.printer import Printer, Row, write_json_line
 from toolglot.cli.sanitize import shorten
-from toolglot.config.layers import DEFAULT, Configuration, SettingValue, WithheldSetting
+from toolglot.config.layers import DEFAULT, Configuration, SettingValue, WithheldSetting, read_configuration
 from toolglot.config.settings import Settings
 from toolglot.errors import ToolglotError
 from toolglot.jsontext import dumps_text
 from toolglot.providers.catalog import PROFILES
-from toolglot.redact import REDACTED, redact
+from toolglot.redact import redact
 
-__all__ = ["EXTRAS", "run_doctor"]
+__all__ = ["EXTRAS", "doctor"]
 
 # extra -> its packages, and what it adds
 EXTRAS: dict[str, tuple[tuple[str, ...], str]] = {
@@ -70,9 +73,18 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     problems: list[str]
 
 
-def run_doctor(configuration: Configuration | ToolglotError, *, online: bool, json: bool) -> int:
-    """Collect and print a report; return 1 if something is broken. `configuration` may be the error of reading it."""
-    report = _collect(configuration, online=online)
+@click.command()
+@click.option("--online", is_flag=True, help="Also check which providers can be reached.")
+@JSON
+def doctor(online: bool, json: bool) -> int:
+    """Check the installation, configuration, keys and sandbox."""
+    problems: list[str] = []
+    try:
+        configuration = read_configuration()
+    except ToolglotError as e:
+        problems.append(redact(str(e)))
+        configuration = Configuration(settings=Settings(), values=())
+    report = _collect(configuration, problems, online=online)
     if json:
         write_json_line(sys.stdout, report)
     else:
@@ -80,18 +92,9 @@ def run_doctor(configuration: Configuration | ToolglotError, *, online: bool, js
     return 1 if report.problems else 0
 
 
-def _collect(configuration: Configuration | ToolglotError, *, online: bool) -> Report:
-    problems: list[str] = []
-    values, withheld = (), ()
-    if isinstance(configuration, Configuration):
-        settings, values, withheld = configuration.settings, configuration.values, configuration.withheld
-    else:
-        settings = Settings()
-        problems.append(redact(str(configuration)))
-    versions = list_packages()
-    missing = [name for name, version in versions.items() if version == MISSING]
-    problems += [f"package {name} is missing: reinstall toolglot" for name in missing]
-    extras = {name: {package: installed_version(package) for package in packages} for name, (packages, _) in EXTRAS.items()}
+def _collect(configuration: Configuration, problems: list[str], *, online: bool) -> Report:
+    settings, versions = configuration.settings, list_packages()
+    problems += [f"package {name} is missing: reinstall toolglot" for name, version in versions.items() if version == MISSING]
     keys = {id: find_key_origin(profile, settings) for id, profile in PROFILES.items()}
     problems += check_model(settings, keys)
     audit = read_audit(settings, problems)
@@ -99,18 +102,16 @@ def _collect(configuration: Configuration | ToolglotError, *, online: bool) -> R
     problems += [result.problem for result in reachability or () if result.problem]
     return Report(
         versions=versions,
-        extras={
-            name: ", ".join(f"{package} {version}" for package, version in packages.items()) if all(packages.values()) else None
-            for name, packages in extras.items()
-        },
+        extras={name: _describe_packages(packages) for name, (packages, _) in EXTRAS.items()},
         files=find_config_files(configuration),
         settings=[
-            SettingValue(value.key, _hide_secrets(value.key, value.value), value.origin)
-            for value in values
+            SettingValue(value.key, _format_value(value.key, value.value), value.origin)
+            for value in configuration.values
             if value.origin != DEFAULT
         ],
         held_back=[
-            WithheldSetting(setting.key, _hide_secrets(setting.key, setting.value), setting.reason) for setting in withheld
+            WithheldSetting(setting.key, _format_value(setting.key, setting.value), setting.reason)
+            for setting in configuration.withheld
         ],
         keys=keys,
         sandbox=sandbox_rows(),
@@ -121,12 +122,15 @@ def _collect(configuration: Configuration | ToolglotError, *, online: bool) -> R
     )
 
 
-def _hide_secrets(key: str, value: Any) -> str:
-    # A header may contain anything, so its value is never shown.
-    return REDACTED if ".headers." in key else redact(value if isinstance(value, str) else dumps_text(value), by_name=True)
+def _describe_packages(packages: Iterable[str]) -> str | None:
+    """Return the packages with their versions; None if one is not installed."""
+    versions = {package: installed_version(package) for package in packages}
+    return ", ".join(f"{package} {version}" for package, version in versions.items()) if all(versions.values()) else None
 
 
-# ---- printing
+def _format_value(key: str, value: Any) -> str:
+    visible = hide_secrets(key, value)
+    return visible if isinstance(visible, str) else dumps_text(visible)
 
 
 def _print_report(printer: Printer, report: Report) -> None:

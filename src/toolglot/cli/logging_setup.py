@@ -10,6 +10,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -42,7 +43,7 @@ def configure_logging(level: str, file: Path | None, *, secrets: Secrets) -> Non
     `secrets` returns the keys to hide; it is called for each line, because keys appear while the program runs.
     """
     rank = _rank(level)
-    handler = _StderrHandler(secrets) if file is None else _FileHandler(file.expanduser(), secrets)
+    handler = _LogHandler(file, secrets)
     logger = logging.getLogger("toolglot")
     logger.setLevel(LEVELS[rank].upper())
     _replace_handler(logger, handler)
@@ -63,9 +64,6 @@ def _replace_handler(logger: logging.Logger, handler: logging.Handler) -> None:
     logger.addHandler(handler)
 
 
-# ---- handlers
-
-
 class _QuietHandler(logging.Handler):
     """Discards records. Without any handler, Python would print warnings to stderr itself."""
 
@@ -76,46 +74,36 @@ class _QuietHandler(logging.Handler):
         pass
 
 
-class _StderrHandler(_QuietHandler):
-    """Writes readable lines to whatever `sys.stderr` is at the moment."""
+class _LogHandler(_QuietHandler):
+    """Appends JSON lines to a file, or writes readable lines to whatever `sys.stderr` is at the moment."""
 
-    def __init__(self, secrets: Secrets) -> None:
+    def __init__(self, path: Path | None, secrets: Secrets) -> None:
         super().__init__()
-        self._secrets = secrets
+        self._secrets, self._file = secrets, None
+        if path is not None:
+            try:  # unbuffered, so that each line is a single write; a new file is readable by the user only
+                opener = partial(os.open, mode=0o600)
+                self._file = open(path.expanduser(), "ab", buffering=0, opener=opener)  # noqa: SIM115 - closed with the handler
+            except OSError as e:
+                reason = f"cannot write the log {str(path)!r} ({e.strerror})"
+                raise UsageError(f"{reason}: pass another --log-file, or set log.file") from None
 
     def emit(self, record: logging.LogRecord) -> None:
-        out = sys.stderr
         try:
-            line = _format_line(_RecordRedactor(self._secrets()).fields(record))
+            fields = _RecordRedactor(self._secrets()).fields(record)
+            if self._file is not None:
+                self._file.write(dumps(fields) + b"\n")
+                return
+            out, line = sys.stderr, _format_line(fields)
             out.write((f"\x1b[2m{line}\x1b[0m" if supports_color(out) else line) + "\n")
             out.flush()
         except Exception:
             self.handleError(record)
 
-
-class _FileHandler(_QuietHandler):
-    """Appends JSON lines, each in a single write. A new file is readable by the user only."""
-
-    def __init__(self, path: Path, secrets: Secrets) -> None:
-        super().__init__()
-        self._secrets = secrets
-        try:
-            self._file = open(path, "ab", buffering=0, opener=lambda name, flags: os.open(name, flags, 0o600))  # noqa: SIM115 - closed with the handler
-        except OSError as e:
-            raise UsageError(f"cannot write the log {str(path)!r} ({e.strerror}): choose another file in log.file") from None
-
-    def emit(self, record: logging.LogRecord) -> None:
-        try:
-            self._file.write(dumps(_RecordRedactor(self._secrets()).fields(record)) + b"\n")
-        except Exception:
-            self.handleError(record)
-
     def close(self) -> None:
-        self._file.close()
+        if self._file is not None:
+            self._file.close()
         super().close()
-
-
-# ---- contents of a line
 
 
 class _RecordRedactor:

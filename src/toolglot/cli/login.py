@@ -8,6 +8,8 @@ import os
 import sys
 from getpass import getpass
 
+import click
+
 from toolglot.cli.startup import logins_file
 from toolglot.engine.signin import copilot
 from toolglot.engine.signin.copilot import GitHub, Login, Sleep
@@ -18,12 +20,18 @@ from toolglot.providers.catalog import resolve_profile
 from toolglot.providers.profile import Profile
 from toolglot.user_dirs import write_private
 
-__all__ = ["login", "logout"]
-
-EXIT_INTERRUPTED = 130
+__all__ = ["login", "logout", "sign_in"]
 
 
-def login(provider: str, *, host: str | None = None, github: GitHub | None = None, sleep: Sleep = asyncio.sleep) -> int:
+@click.command()
+@click.argument("provider")
+@click.option("--host", help="GitHub Enterprise host, for example company.ghe.com (copilot only).")
+def login(provider: str, host: str | None) -> int:
+    """Store a key in the system keyring, or sign in to Copilot."""
+    return sign_in(provider, host=host)
+
+
+def sign_in(provider: str, *, host: str | None = None, github: GitHub | None = None, sleep: Sleep = asyncio.sleep) -> int:
     """Store a key or a sign-in; return the exit code. `host` is a GitHub Enterprise host. Raises ToolglotError."""
     profile = resolve_profile(provider)
     if host is not None and profile.sign_in != "copilot":
@@ -37,13 +45,15 @@ def login(provider: str, *, host: str | None = None, github: GitHub | None = Non
             _store_key(profile)
     except KeyboardInterrupt:
         print(file=sys.stderr)
-        return EXIT_INTERRUPTED
+        return 130
     _warn_about_variable(profile, "is set and takes precedence over the stored key")
     return 0
 
 
-def logout(provider: str) -> int:
-    """Delete a stored key or sign-in; return the exit code. Raises ToolglotError."""
+@click.command()
+@click.argument("provider")
+def logout(provider: str) -> None:
+    """Delete a key or sign-in stored by `login`."""
     profile = resolve_profile(provider)
     account = keyring_account(profile.id)
     is_deleted = copilot.delete_login() if profile.sign_in == "copilot" else delete_key(profile.id)
@@ -51,7 +61,6 @@ def logout(provider: str) -> int:
         raise ToolglotError(f"the system keyring refuses to delete the key for {account}: remove it there")
     print(f"deleted the key for {account}" if is_deleted else f"no key is stored for {account}")
     _warn_about_variable(profile, "is still set")
-    return 0
 
 
 def _warn_about_variable(profile: Profile, consequence: str) -> None:

@@ -5,11 +5,13 @@ With `--json`, each provider is one complete object per line.
 
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
+import click
 import msgspec
 
+from toolglot.cli.options import JSON
 from toolglot.cli.printer import Printer, Row, write_json_line
 from toolglot.facades.catalog import facade_id_for_model, facade_id_for_provider
 from toolglot.jsontext import dumps_text
@@ -18,55 +20,36 @@ from toolglot.providers.model_facts import FACTS, Fact
 from toolglot.providers.profile import ANY_CHOICE, Profile
 from toolglot.providers.windows import find_window
 
-__all__ = ["expand_fields", "find_profile", "show_models"]
+__all__ = ["expand_fields", "find_profile", "models"]
+
+# The order in which columns are kept on a narrow terminal.
+_COLUMN_PRIORITY = ("provider", "wire", "tools", "strict", "tool choice", "key", "facade", "as of")
 
 
-# In display order, and in the order in which columns are kept on a narrow terminal.
-_COLUMNS: tuple[str, ...] = ("provider", "wire", "tools", "strict", "choice", "facade", "key", "as of")
-_COLUMN_PRIORITY = ("provider", "wire", "tools", "strict", "choice", "key", "facade", "as of")
+@click.command()
+@click.argument("name", required=False)
+@JSON
+def models(name: str | None, json: bool) -> None:
+    """Show the limits and features of providers and models.
 
-
-def show_models(pattern: str | None, *, json: bool) -> int:
-    """Print all providers, or the details of one provider or model; return the exit code. Raises UnknownName."""
-    profiles = list(PROFILES.values()) if pattern is None else [find_profile(pattern)]
+    NAME is PROVIDER or PROVIDER:MODEL; without it, all providers are listed.
+    """
+    profiles = list(PROFILES.values()) if name is None else [find_profile(name)]
     if json:
         for profile in profiles:
-            window = find_window(profile.id, profile.model)
             details = {
                 "facade": _facade_id(profile),
-                "window": window and expand_fields(window),
+                "window": expand_fields(find_window(profile.id, profile.model)),
                 "facts": [expand_fields(fact) for fact in _model_facts(profile)],
             }
             write_json_line(sys.stdout, expand_fields(profile) | details)
-    elif pattern is None:
-        _print_overview(Printer(sys.stdout), profiles)
+    elif name is None:
+        printer = Printer(sys.stdout)
+        printer.print_table(list(map(_overview_row, profiles)), _COLUMN_PRIORITY)
+        printer.print_text("")
+        printer.print_text("For details: toolglot models PROVIDER, or PROVIDER:MODEL", "dim")
     else:
         _print_profile(Printer(sys.stdout), profiles[0])
-    return 0
-
-
-def _print_overview(printer: Printer, profiles: Iterable[Profile]) -> None:
-    rows: list[dict[str, str]] = []
-    for profile in profiles:
-        keys = (*profile.key_env, *profile.token_env)
-        choices = profile.features.choices
-        choice = " ".join(sorted(choices))
-        if len(choices) > 2:  # the missing ones are fewer
-            choice = f"not {' '.join(sorted(ANY_CHOICE - choices))}" if ANY_CHOICE - choices else "all"
-        cells = (
-            profile.id,
-            profile.wire,
-            str(profile.limits.tools or "-"),
-            _yes_no(profile.features.strict and bool(profile.strict_dialect)),
-            choice,
-            facade_id_for_provider(profile.id),
-            (keys[0] + (f" +{len(keys) - 1}" if keys[1:] else "")) if keys else "-",
-            profile.limits.as_of,
-        )
-        rows.append(dict(zip(_COLUMNS, cells, strict=True)))
-    printer.print_table(rows, _COLUMN_PRIORITY)
-    printer.print_text("")
-    printer.print_text("For details: toolglot models PROVIDER, or PROVIDER:MODEL", "dim")
 
 
 def find_profile(name: str) -> Profile:
@@ -95,34 +78,58 @@ def expand_fields(value: Any) -> Any:
             return value
 
 
-def _model_facts(profile: Profile) -> list[Fact]:
-    return [fact for fact in FACTS if profile.id in fact.profiles and re.search(fact.model, profile.model)]
-
-
-def _facade_id(profile: Profile) -> str:
-    return facade_id_for_model(profile.model) if profile.model else facade_id_for_provider(profile.id)
+def _overview_row(profile: Profile) -> dict[str, str]:
+    first_key, *other_keys = (*profile.key_env, *profile.token_env, "-")
+    missing = ANY_CHOICE - profile.features.choices
+    choice = _join(profile.features.choices)
+    if len(missing) < 3:  # the missing ones are fewer
+        choice = f"all but {_join(missing)}" if missing else "all"
+    return {
+        "provider": profile.id,
+        "wire": profile.wire,
+        "tools": str(profile.limits.tools or "-"),
+        "strict": _yes_no(profile.features.strict and profile.strict_dialect),
+        "tool choice": choice,
+        "facade": facade_id_for_provider(profile.id),
+        "key": first_key + (f" +{len(other_keys) - 1}" if other_keys[1:] else ""),
+        "as of": profile.limits.as_of,
+    }
 
 
 def _print_profile(printer: Printer, profile: Profile) -> None:
+    limits, features = profile.limits, profile.features
     printer.print_text(f"{profile.title} · {profile.id}{':' + profile.model if profile.model else ''}", "bold")
     printer.print_pairs(_general_rows(profile))
-    limits = {
-        "tools": profile.limits.tools,
-        "description": profile.limits.description,
-        "bytes": profile.limits.request_bytes,
-        "cache marks": profile.limits.cache_marks,
-        "stop sequences": profile.limits.stops,
+    numbers = {
+        "tools per request": limits.tools,
+        "characters of a description": limits.description,
+        "bytes of a request": limits.request_bytes,
+        "cache marks per request": limits.cache_marks,
+        "stop sequences": limits.stops,
     }
-    rows = [(name, f"{value:,}") for name, value in limits.items() if value is not None]
-    rows += [("tool name", profile.limits.name), ("call id", profile.limits.call_id)]
-    printer.print_section(f"Limits, as of {profile.limits.as_of} ({profile.limits.source})", rows)
-    printer.print_section("Tools", _tool_rows(profile))
+    rows = [(name, f"{value:,}") for name, value in numbers.items() if value is not None]
+    rows += [("tool name", limits.name), ("call id", limits.call_id)]
+    printer.print_section(f"Limits, as of {limits.as_of} ({limits.source})", rows)
+    parallel = ("yes" if features.parallel_off else "yes, cannot be turned off") if features.parallel else "no"
     rows = [
-        ("media", ", ".join(sorted(profile.media)) or "text only"),
-        ("efforts", ", ".join(profile.efforts) or "none"),
+        ("tool choice", _join(features.choices)),
+        ("parallel calls", parallel),
+        ("strict schemas", _yes_no(features.strict and profile.strict_dialect)),
+        ("streamed arguments", _yes_no(features.streamed_arguments)),
+        ("plain-text tools", _yes_no(features.freeform)),
+        ("namespaces", _yes_no(features.namespaces)),
+        ("hosted tools", _yes_no(features.hosted)),
+        ("results marked as errors", _yes_no(features.error_flag)),
+        ("media in results", _join(features.result_media) or "text only"),
+        ("schema dialect", " or ".join(filter(None, (profile.dialect, profile.strict_dialect)))),
+    ]
+    printer.print_section("Tools", rows)
+    rows = [
+        ("media", _join(profile.media) or "text only"),
+        ("reasoning efforts", ", ".join(profile.efforts) or "none"),
         ("thinking budget", _yes_no(profile.thinking_budget)),
-        ("sampling", profile.sampling),
-        ("options", ", ".join(sorted(profile.options))),
+        ("temperature and top_p", {"one": "one of them", "any": "yes"}.get(profile.sampling, profile.sampling)),
+        ("options", _join(profile.options)),
         ("JSON output", profile.json_output),
     ]
     printer.print_section("Requests", rows)
@@ -148,26 +155,27 @@ def _general_rows(profile: Profile) -> Iterator[Row]:
     # The limits are those in effect, which a fact may have changed; the source is that of the catalog's window.
     context, answer, window = profile.limits.context, profile.limits.answer, find_window(profile.id, profile.model)
     source = f" ({window.source}, {window.as_of})" if window else ""
-    yield (
-        "context",
-        f"{context:,} tokens{f', at most {answer:,} per answer' if answer else ''}{source}" if context else "unknown",
-    )
+    limit = f", at most {answer:,} per answer" if answer else ""
+    yield "context", f"{context:,} tokens{limit}{source}" if context else "unknown"
     if (price := profile.price) is None:
         yield "price", "unknown"
     else:
         amounts = f"${price.input:g} input, ${price.cached:g} cached input, ${price.output:g} output"
         yield "price", f"{amounts} per million tokens ({price.as_of})"
+    if window is None and price is None:
+        yield "note", "the catalog does not know this model: these are the defaults of its provider"
 
 
-def _tool_rows(profile: Profile) -> Iterator[Row]:
-    features = profile.features
-    yield "choice", ", ".join(sorted(features.choices))
-    yield "parallel", "yes" + ("" if features.parallel_off else ", cannot be turned off") if features.parallel else "no"
-    yield "strict", _yes_no(features.strict and bool(profile.strict_dialect))
-    for name in ("streamed_arguments", "freeform", "namespaces", "hosted", "error_flag"):
-        yield name.replace("_", " "), _yes_no(getattr(features, name))
-    yield "result media", ", ".join(sorted(features.result_media)) or "text only"
-    yield "dialect", " or ".join(filter(None, (profile.dialect, profile.strict_dialect)))
+def _model_facts(profile: Profile) -> list[Fact]:
+    return [fact for fact in FACTS if profile.id in fact.profiles and re.search(fact.model, profile.model)]
+
+
+def _facade_id(profile: Profile) -> str:
+    return facade_id_for_model(profile.model) if profile.model else facade_id_for_provider(profile.id)
+
+
+def _join(names: frozenset[str]) -> str:
+    return ", ".join(sorted(names))
 
 
 def _yes_no(value: object) -> str:

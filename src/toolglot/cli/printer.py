@@ -2,15 +2,18 @@
 
 import os
 import shutil
+import sys
 import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any, TextIO
+
+import msgspec
 
 from toolglot.cli.sanitize import escape_invisible
 from toolglot.cli.styled import Line
 from toolglot.jsontext import dumps, dumps_text
 
-__all__ = ["Printer", "Row", "format_json", "supports_color", "write_json_line"]
+__all__ = ["Printer", "Row", "format_json", "print_json", "supports_color", "write_json_line"]
 
 Row = tuple[str, str]
 """A label and its value."""
@@ -28,6 +31,11 @@ def write_json_line(stream: TextIO, value: Any) -> None:
     stream.flush()
     stream.buffer.write(dumps(value) + b"\n")
     stream.buffer.flush()
+
+
+def print_json(value: Any) -> None:
+    """Print indented JSON, in UTF-8 whatever the encoding of stdout is."""
+    write_json_line(sys.stdout, msgspec.Raw(msgspec.json.format(dumps(value), indent=2)))
 
 
 def format_json(value: Any, width: int, indent: int = 0, used_columns: int = 0) -> str:

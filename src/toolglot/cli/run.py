@@ -6,18 +6,23 @@ RunDone or RunFailed. Exit codes: 0 success, 1 failure, 2 usage error, 3 stopped
 
 import asyncio
 import contextlib
+import os
+import stat
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
+import click
+
 from toolglot.cli.attachments import load_attachment
 from toolglot.cli.format_call import format_arguments
+from toolglot.cli.jsonl import read_input
+from toolglot.cli.options import AGENT, YES
 from toolglot.cli.printer import supports_color, write_json_line
 from toolglot.cli.sanitize import escape_controls, escape_invisible, shorten
-from toolglot.cli.startup import Flags, prepare, require_key
+from toolglot.cli.startup import Flags, prepare
 from toolglot.engine.model_list import describe_error
-from toolglot.errors import ToolglotError
+from toolglot.errors import ToolglotError, UsageError
 from toolglot.events import (
     ContextTruncated,
     ModelSwitched,
@@ -30,19 +35,27 @@ from toolglot.events import (
     ToolStarted,
 )
 
-__all__ = ["EVENTS_VERSION", "run_once"]
+__all__ = ["EVENTS_VERSION", "run"]
 
 EVENTS_VERSION = 1
 
 
-def run_once(flags: Flags, prompt: str, files: Sequence[Path], *, yes: bool, json: bool) -> int:
-    """Run the prompt and print the result; return the exit code. Raises UsageError before anything is sent."""
-    with prepare(flags) as cli_setup:
-        overrides: dict[str, Any] = {"base_url": flags.base_url} if flags.base_url else {}
-        approve = (lambda _: "yes") if yes else None  # pyright: ignore[reportUnknownLambdaType, reportUnknownVariableType]
-        agent = cli_setup.setup.create_agent(cli_setup.model, tools=cli_setup.tools, approve=approve, **overrides)
-        content = [prompt, *map(load_attachment, files)]
-        require_key(agent.engine)
+@click.command()
+@click.argument("prompt", required=False)
+@click.option("-a", "--attach", multiple=True, type=click.Path(path_type=Path), help="Attach a file. Repeatable.")
+@AGENT
+@YES
+@click.option("--json", is_flag=True, help="Print every event as a JSON line.")
+def run(prompt: str | None, attach: tuple[Path, ...], yes: bool, json: bool, **flags: Any) -> int:
+    """Run one prompt with tools and print the answer.
+
+    Use - as PROMPT or omit it to read stdin; otherwise piped input is appended. If neither a model nor a key
+    is configured, the simulator answers.
+    """
+    prompt = _read_prompt(prompt)
+    with prepare(Flags(**flags)) as cli_setup:
+        agent = cli_setup.create_agent(approve=(lambda _: "yes") if yes else None)
+        content = [prompt, *map(load_attachment, attach)]
         if cli_setup.model_reason:
             print(f"toolglot: {cli_setup.model_reason}", file=sys.stderr)
         presenter = _JsonPresenter(sys.stdout) if json else _TextPresenter(sys.stdout)
@@ -67,6 +80,27 @@ def run_once(flags: Flags, prompt: str, files: Sequence[Path], *, yes: bool, jso
             except KeyboardInterrupt:
                 presenter.show_failure("Interrupted", "interrupted; the conversation is still valid")
                 return 130
+
+
+def _read_prompt(prompt: str | None) -> str:
+    """Combine the prompt argument with piped input. Raises UsageError if there is no prompt."""
+    try:
+        mode = os.fstat(sys.stdin.fileno()).st_mode
+    except (OSError, ValueError, AttributeError):
+        mode = 0
+    piped = ""
+    if prompt in (None, "-") or stat.S_ISFIFO(mode) or stat.S_ISREG(mode):  # reading anything else could wait forever
+        try:
+            piped = read_input(None).decode()
+        except UnicodeDecodeError as e:
+            raise UsageError(f"the prompt on stdin is not UTF-8 text: byte {e.start} is {e.object[e.start]:#04x}") from None
+    if prompt in (None, "-"):
+        prompt = piped
+    elif piped.strip():
+        prompt = f"{prompt}\n\n{piped}"
+    if not prompt.strip():
+        raise UsageError("the prompt is empty: pass one as an argument, or pipe it in")
+    return prompt
 
 
 class _JsonPresenter:

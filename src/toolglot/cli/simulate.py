@@ -1,13 +1,15 @@
 """`toolglot simulate`: serve the simulator until Ctrl-C."""
 
 import asyncio
-import sys
-from collections.abc import Sequence
 
+import click
+
+from toolglot.errors import ToolglotError
 from toolglot.simulator.core import Simulator
-from toolglot.simulator.server import serve as serve_simulator
+from toolglot.simulator.faults import FAULTS
+from toolglot.simulator.server import serve
 
-__all__ = ["serve"]
+__all__ = ["simulate"]
 
 # client -> the path that its base URL needs
 _BASE_URL_PATHS = {
@@ -19,8 +21,22 @@ _BASE_URL_PATHS = {
 }
 
 
-def serve(host: str, port: int, faults: Sequence[str]) -> int:
-    """Serve until interrupted; return the exit code."""
+@click.command()
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=8484, show_default=True, help="Port to listen on; 0 picks a free one."
+)
+@click.option(
+    "--fault",
+    multiple=True,
+    metavar="FAULT",
+    help=f"Inject a fault into the next request. Repeatable: one per request, in order. One of {', '.join(FAULTS)}.",
+)
+def simulate(host: str, port: int, fault: tuple[str, ...]) -> int:
+    """Serve a simulator of every provider.
+
+    It speaks all API formats and validates requests strictly. It needs no key and no network.
+    """
 
     def announce(url: str) -> None:
         print(f"simulating every provider at {url} (any key works; press Ctrl-C to stop)", flush=True)
@@ -28,10 +44,9 @@ def serve(host: str, port: int, faults: Sequence[str]) -> int:
             print(f"  base URL for {client:25} {url}{path}", flush=True)
 
     try:
-        asyncio.run(serve_simulator(host, port, simulator=Simulator(faults=faults), on_ready=announce))
+        asyncio.run(serve(host, port, simulator=Simulator(faults=fault), on_ready=announce))
     except KeyboardInterrupt:
-        return 0
+        pass
     except OSError as e:
-        print(f"toolglot: cannot listen on {host}:{port}: {e.strerror or e}", file=sys.stderr)
-        return 1
+        raise ToolglotError(f"cannot listen on {host}:{port}: {e.strerror or e}") from None
     return 0

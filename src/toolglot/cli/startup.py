@@ -26,7 +26,9 @@ from toolglot.engine.signin.keyring_store import keyring_account
 from toolglot.errors import InvalidTool, UnknownName, UsageError
 from toolglot.facades.catalog import BASE_TOOLS
 from toolglot.jsontext import dumps_text
+from toolglot.loop.orchestrator import Orchestrator
 from toolglot.providers.catalog import resolve_profile
+from toolglot.tools.executor import Approve
 from toolglot.tools.tool import tool
 from toolglot.user_dirs import data_directory
 
@@ -93,8 +95,16 @@ class CliSetup(msgspec.Struct):
     model: str
     model_reason: str = ""
     """Why this model was chosen, if the user did not name one."""
+    base_url: str | None = None
     builtins: "Builtins | None" = None
     has_demo_tools: bool = False
+
+    def create_agent(self, *, approve: Approve | None) -> Orchestrator:
+        """Create the agent of a conversation. Raises UsageError if there is no key for its model."""
+        overrides: dict[str, Any] = {"base_url": self.base_url} if self.base_url else {}
+        agent = self.setup.create_agent(self.model, tools=self.tools, approve=approve, **overrides)
+        require_key(agent.engine)
+        return agent
 
     def __enter__(self) -> "CliSetup":
         return self
@@ -145,16 +155,17 @@ def prepare(
         builtins = configured_builtins(settings, ask=ask_user, manual=want_builtin)
         tools = [*builtins.tools, *tools]
     elif flags.facade is not None:
+        setup.resolve_facade()  # an unknown one is an error all the same
         disabled = settings.builtin.enabled is False
         reason = "the built-in tools are disabled" if disabled else "the simulator has no built-in tools without --builtin"
         print(f"toolglot: --facade {escape_invisible(flags.facade)} has no effect: {reason}", file=sys.stderr)
     has_demo_tools = use_demo_tools and not tools and is_simulated
     if has_demo_tools:
-        from toolglot.cli.demo_samples import DEMO_SAMPLES
+        from toolglot.cli.demo_samples import CHAT_SAMPLES
 
-        tools = [*DEMO_SAMPLES]
+        tools = [*CHAT_SAMPLES]
     _check_patterns(setup, flags, tools)
-    return CliSetup(configuration, setup, tools, model, model_reason, builtins, has_demo_tools)
+    return CliSetup(configuration, setup, tools, model, model_reason, flags.base_url, builtins, has_demo_tools)
 
 
 def _load_configuration(flags: Flags) -> Configuration:
@@ -209,6 +220,8 @@ def _check_patterns(setup: Setup, flags: Flags, tools: Iterable[Any]) -> None:
             raise InvalidTool(f"{item!r} is not a tool: --tools takes functions, tools, registries and lists of them")
         names.append(name)
     for pattern in find_unmatched(setup.settings.policy.allow or (), names) if flags.allow else ():
+        if not names:
+            raise UsageError(f"--allow {pattern!r} matches no tool: none are loaded (use --builtin or --tools)")
         raise UnknownName("tool in --allow", pattern, names)
     # Denying a built-in tool that is not loaded is fine.
     for pattern in find_unmatched(flags.deny, (*names, *BASE_TOOLS)):

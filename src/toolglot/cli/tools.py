@@ -6,12 +6,18 @@ the given one, or the model's own.
 """
 
 import sys
-from collections.abc import Iterator
-from typing import Any, cast
+from typing import Any
 
+import click
+
+from toolglot.cli.check import load_definitions
 from toolglot.cli.models import expand_fields, find_profile
+from toolglot.cli.options import WIRE
 from toolglot.cli.printer import Printer, format_json, write_json_line
+from toolglot.cli.startup import Flags, prepare
+from toolglot.config.layers import read_configuration
 from toolglot.config.loading import load_facade_by_name
+from toolglot.config.setup import Setup
 from toolglot.errors import UnknownName, UsageError
 from toolglot.loop.model_view import ModelView
 from toolglot.messages import user
@@ -19,59 +25,65 @@ from toolglot.providers.catalog import PROFILES, SURFACES, resolve_profile
 from toolglot.providers.profile import Profile
 from toolglot.request import Options, Request, ToolDefinition
 from toolglot.tools.registry import ToolRegistry
-from toolglot.wire.codec import encode_request
+from toolglot.wire.codec import decode_request, encode_request
 from toolglot.wire.spec import SPECS
 
-__all__ = ["show_tools"]
-
-Entry = dict[str, Any]
-# The keys under which the API formats have the schema of a tool.
-_SCHEMA_KEYS = ("parameters", "parametersJsonSchema", "input_schema", "format")
+__all__ = ["show_tools", "tools"]
 
 
-def show_tools(tools: list[Any], *, model: str | None, wire: str | None, facade: str | None, json: bool) -> int:
+@click.command()
+@click.argument("tools", nargs=-1)
+@click.option("-m", "--model", help="Show them as this PROVIDER:MODEL sees them; with --wire, MODEL is enough.")
+@click.option("--wire", type=WIRE, help="Show them in this API format.")
+@click.option("--facade", help="Show the built-in tools under this facade.")
+@click.option("--json", is_flag=True, help="Print the tools field of a request, exactly as it would be sent.")
+def tools(tools: tuple[str, ...], model: str | None, wire: str | None, facade: str | None, json: bool) -> int:
+    """Show tools as a model sees them.
+
+    TOOLS are module:object or JSON files; without them, the configured and built-in tools are shown.
+    """
+    loaded = [item for name in tools for item in load_definitions(name)] if tools else prepare(Flags(), want_builtin=True).tools
+    settings = read_configuration().settings
+    resolved = Setup(settings).resolve_model(model) if model and (wire is None or model in settings.aliases) else model
+    return show_tools(loaded, model=resolved, wire=wire, facade=facade or settings.facade, json=json)
+
+
+def show_tools(
+    tools: list[Any], *, model: str | None = None, wire: str | None = None, facade: str = "auto", json: bool = False
+) -> int:
     """Print the tools; return 1 if none of them can be sent. Raises UsageError, InvalidTool, NameConflict."""
     profile = _resolve_target(model, wire)
     registry = ToolRegistry(item for item in tools if not isinstance(item, ToolDefinition))
-    chosen = load_facade_by_name(facade) if facade not in (None, "auto") else None
-    if chosen is None and (profile is None or not profile.model):
+    if facade == "auto" and (profile is None or not profile.model):
         definitions = registry.definitions()
     else:
-        definitions = ModelView(profile or resolve_profile("compatible"), registry, facade=chosen or "auto").tools()
+        chosen = facade if facade == "auto" else load_facade_by_name(facade)
+        definitions = ModelView(profile or resolve_profile("compatible"), registry, facade=chosen).tools()
     definitions = (*definitions, *(item for item in tools if isinstance(item, ToolDefinition)))
     if not definitions:
         raise UsageError("there are no tools to show: name some as module:object")
-    if profile is None:
-        if json:
-            write_json_line(sys.stdout, list(definitions))
-            return 0
-        printer = Printer(sys.stdout)
-        printer.print_text("As defined. Use -m PROVIDER:MODEL or --wire to see them as a model does.", "bold")
-        defaults = expand_fields(ToolDefinition(""))
-        for definition in definitions:
-            fields = expand_fields(definition)
-            _print_entry(printer, {name: value for name, value in fields.items() if value != defaults[name]})
-        return 0
-    # Agents enable caching, and the cache marks are part of the tools field.
-    request = Request(profile.model, [user("…")], definitions, options=Options(cache=True))
-    encoded = encode_request(request, profile)
-    entries: Any = encoded.body.get("tools")
-    repairs = [repair for repair in encoded.repairs if repair.where == "tools"]
-    notes = [(f"lost: {loss}", "red") for loss in encoded.losses] + [(f"repaired: {repair}", "yellow") for repair in repairs]
+    title, fields, notes = "As defined. Use -m PROVIDER:MODEL or --wire to see them as a model does.", list(definitions), []
+    if profile is not None:
+        title = f"{profile.title}{' · ' + profile.model if profile.model else ''} · {profile.wire}"
+        # Agents enable caching, and the cache marks are part of the tools field.
+        encoded = encode_request(Request(profile.model, [user("…")], definitions, options=Options(cache=True)), profile)
+        fields = encoded.body.get("tools")
+        definitions = decode_request(profile.wire, {"tools": fields or []}).tools
+        notes = [(f"lost: {loss}", "red") for loss in encoded.losses]
+        notes += [(f"repaired: {repair}", "yellow") for repair in encoded.repairs if repair.where == "tools"]
     if json:
-        write_json_line(sys.stdout, entries)
-        printer = Printer(sys.stderr)
+        write_json_line(sys.stdout, fields)
         for text, style in notes:
-            printer.print_line(text, style)
+            Printer(sys.stderr).print_line(text, style)
     else:
         printer = Printer(sys.stdout)
-        printer.print_text(f"{profile.title}{' · ' + profile.model if profile.model else ''} · {profile.wire}", "bold")
-        for entry in cast(list[Entry], entries or []):
-            _print_entry(printer, entry)
+        printer.print_text(title, "bold")
+        for definition in definitions:
+            _print_definition(printer, definition)
         printer.print_text("")
         for text, style in notes:
             printer.print_text(text, style, "", "  ")
-    return 0 if entries else 1
+    return 0 if fields else 1
 
 
 def _resolve_target(model: str | None, wire: str | None) -> Profile | None:
@@ -91,33 +103,16 @@ def _resolve_target(model: str | None, wire: str | None) -> Profile | None:
     raise UsageError(f"{model} uses the wire {profile.wire}, not {wire}: omit one of the two")
 
 
-def _print_entry(printer: Printer, entry: Entry) -> None:
-    """Print one entry of the tools field, which may contain several tools."""
-    for tool in _unwrap_entry(entry):
-        fields = dict(tool)
-        name, description = str(fields.pop("name", "")), str(fields.pop("description", "") or "")
-        schema = next((fields.pop(key) for key in _SCHEMA_KEYS if key in fields), None)
-        printer.print_text("")
-        printer.print_text(name or str(fields.get("type") or " ".join(fields)), "cyan")
-        if description:
-            printer.print_text(description, "", "  ")
-        for value, style in ((schema, ""), (fields or None, "dim")):
-            if value is not None:
-                for line in format_json(value, printer.width - 2).splitlines():
-                    printer.print_line("  " + line, style)
-
-
-def _unwrap_entry(entry: Entry) -> Iterator[Entry]:
-    """Yield the tools of an entry without the wrapper of its API format."""
-    kind = entry.get("type")
-    if isinstance(declarations := entry.get("functionDeclarations"), list):
-        yield from cast(list[Entry], declarations)
-        entry = {key: value for key, value in entry.items() if key != "functionDeclarations"}
-        yield from [entry] if entry else []
-    elif kind == "namespace":
-        for tool in cast(list[Entry], entry.get("tools", [])):
-            yield from _unwrap_entry({**tool, "name": f"{entry.get('name', '')}.{tool.get('name', '')}"})
-    elif isinstance(inner := entry.get(str(kind)), dict):
-        yield {**cast(Entry, inner), **{key: value for key, value in entry.items() if key not in ("type", kind)}}
-    else:
-        yield {key: value for key, value in entry.items() if (key, value) != ("type", "function")}
+def _print_definition(printer: Printer, definition: ToolDefinition) -> None:
+    """Print a name, a description, the parameters, and whatever else is not as usual."""
+    defaults = expand_fields(ToolDefinition("", wire=definition.wire))
+    fields = {name: value for name, value in expand_fields(definition).items() if value != defaults[name]}
+    namespace = f"{fields.pop('namespace')}." if definition.namespace else ""
+    printer.print_text("")
+    printer.print_text(namespace + fields.pop("name", ""), "cyan")
+    if description := fields.pop("description", ""):
+        printer.print_text(description, "", "  ")
+    for value, style in ((fields.pop("parameters", None), ""), (fields or None, "dim")):
+        if value is not None:
+            for line in format_json(value, printer.width - 2).splitlines():
+                printer.print_line("  " + line, style)

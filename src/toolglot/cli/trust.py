@@ -2,42 +2,49 @@
 
 from pathlib import Path
 
+import click
+
 from toolglot.cli.config import show_withheld
 from toolglot.cli.sanitize import escape_invisible
 from toolglot.config.layers import PROJECT_FILE, find_project_file, read_configuration
 from toolglot.config.trust import is_trusted, list_trusted_directories, revoke_trust, trust_directory
 from toolglot.errors import UsageError
 
-__all__ = ["update_trust"]
+__all__ = ["trust"]
 
 
-def update_trust(directory: Path | None, *, remove: bool, list_all: bool) -> int:
-    """Trust a directory (default: the project's), revoke that, or list all trusted ones; return the exit code."""
+@click.command()
+@click.argument("directory", required=False, type=click.Path(path_type=Path))
+@click.option("--remove", is_flag=True, help="Stop trusting it.")
+@click.option("--list", "list_all", is_flag=True, help="List the trusted directories.")
+def trust(directory: Path | None, remove: bool, list_all: bool) -> None:
+    """Trust the toolglot.toml of a directory.
+
+    A trusted file can change any setting: load tools, set URLs, relax rules. DIRECTORY defaults to that of the project file.
+    """
     if list_all:
         for trusted in list_trusted_directories():
             print(escape_invisible(str(trusted)))
-        return 0
+        return
     if directory is None:
-        project = find_project_file()
-        directory = project.parent if project else Path.cwd()
+        directory, project = Path.cwd(), find_project_file()
+        if project is None and not remove:
+            raise UsageError(f"there is no {PROJECT_FILE} here: name the directory to trust it anyway")
+        directory = project.parent if project else directory
     elif not directory.is_dir():
         raise UsageError(f"no such directory: {str(directory)!r}")
     directory = directory.resolve()
-    name = escape_invisible(str(directory))
+    name, was_trusted = escape_invisible(str(directory)), is_trusted(directory)
     if remove:
-        was_trusted = is_trusted(directory)
         revoke_trust(directory)
         print(f"{name} is no longer trusted" if was_trusted else f"{name} was not trusted")
-        configuration = read_configuration(directory=directory, trusted=False)
-        show_withheld(configuration, f"settings in its {PROJECT_FILE} that are now ignored:")
-        return 0
-    if is_trusted(directory):
+    elif was_trusted:
         print(f"{name} is already trusted")
-        return 0
-    if not (directory / PROJECT_FILE).exists():
+        return
+    elif not (directory / PROJECT_FILE).exists():
         print(f"{name} has no {PROJECT_FILE} yet")
-    configuration = read_configuration(directory=directory, trusted=False)
-    show_withheld(configuration, f"settings in its {PROJECT_FILE} that need trust:")
-    trust_directory(directory)
-    print(f"{name} is now trusted: {PROJECT_FILE} files in it and below it can change any setting")
-    return 0
+    effect = "are now ignored" if remove else "need trust"
+    show_withheld(read_configuration(directory=directory, trusted=False), f"settings in its {PROJECT_FILE} that {effect}:")
+    if not remove:
+        trust_directory(directory)
+        print(f"{name} is now trusted: {PROJECT_FILE} files in it and below it can change any setting")

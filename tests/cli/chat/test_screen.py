@@ -16,7 +16,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 import toolglot.events as ev
-from toolglot.cli.chat.launch import _create_console  # pyright: ignore[reportPrivateUsage]
+from toolglot.cli.chat.launch import create_console
 from toolglot.cli.chat.screen import Screen
 from toolglot.cli.format_call import format_arguments
 from toolglot.config.settings import ChatSettings
@@ -249,7 +249,7 @@ class TestNothingIsObeyed:
     @pytest.mark.parametrize("encoding", ["utf-8", "ascii", "cp1252"])
     def test_it_can_be_written_whatever_the_terminal_can_write(self, encoding: str, monkeypatch: Patch) -> None:
         monkeypatch.setattr("sys.stdout", io.TextIOWrapper(io.BytesIO(), encoding))
-        screen = Screen(_create_console())
+        screen = Screen(create_console())
         with screen.turn():
             for event in [*EVENTS, ev.TextDelta(0, "lone \ud83d surrogate, 漢字, \x1b"), outcome("lone \ud83d 漢字\n" * 9)]:
                 screen.show_event(event)

@@ -7,9 +7,12 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+import click
+
 from toolglot.builtin.tool_state import UserAnswer, UserQuestion
 from toolglot.cli.chat.keyboard import Keyboard, open_keyboard
-from toolglot.cli.startup import CliSetup, Flags, is_interactive, prepare, require_key
+from toolglot.cli.options import AGENT
+from toolglot.cli.startup import CliSetup, Flags, is_interactive, prepare
 from toolglot.cli.styled import PlainConsole
 from toolglot.errors import MalformedData, UsageError
 from toolglot.tools.executor import ApprovalAnswer, ApprovalRequest
@@ -18,44 +21,50 @@ from toolglot.user_dirs import ensure_private_directory, state_directory
 if TYPE_CHECKING:
     from toolglot.cli.chat.app import Chat
 
-__all__ = ["launch", "read_saved"]
+__all__ = ["chat", "create_console", "read_saved"]
 
 
-def launch(flags: Flags, prompt: str | None, load: Path | None) -> int:
-    """Chat until the user leaves; return the exit code."""
+@click.command()
+@click.argument("prompt", required=False)
+@AGENT
+@click.option("--load", type=click.Path(path_type=Path), help="Resume a conversation written by /save.")
+def chat(prompt: str | None, load: Path | None, **flags: Any) -> int:
+    """Chat with a model that can call tools.
+
+    PROMPT is sent first, if there is one. If neither a model nor a key is configured, the simulator answers.
+    """
     chats: list[Chat] = []
 
     # The tools need this function before there is a chat.
     async def answer(questions: list[UserQuestion]) -> list[UserAnswer]:
         return await chats[0].answer_questions(questions)
 
-    with prepare(flags, confirm=_confirm if is_interactive() else None, ask_user=answer, use_demo_tools=True) as cli_setup:
+    confirm = _confirm if is_interactive() else None
+    with prepare(Flags(**flags), confirm=confirm, ask_user=answer, use_demo_tools=True) as cli_setup:
         saved = read_saved(load) if load is not None else None
         has_line_editor = is_interactive()
         try:
             with open_keyboard() as keyboard:
                 keyboard.has_line_editor = has_line_editor
-                return asyncio.run(_run_chat(cli_setup, flags, prompt, saved, keyboard, chats))
+                return asyncio.run(_run_chat(cli_setup, prompt, saved, keyboard, chats))
         except KeyboardInterrupt:  # before the first prompt, or after the last
             return 130
 
 
 async def _run_chat(
-    cli_setup: CliSetup, flags: Flags, prompt: str | None, saved: bytes | None, keyboard: Keyboard, chats: "list[Chat]"
+    cli_setup: CliSetup, prompt: str | None, saved: bytes | None, keyboard: Keyboard, chats: "list[Chat]"
 ) -> int:
     from toolglot.cli.chat.app import Chat
     from toolglot.cli.chat.input import InputReader, PipeReader, TerminalReader
     from toolglot.cli.chat.screen import Screen
 
     setup = cli_setup.setup
-    overrides: dict[str, Any] = {"base_url": flags.base_url} if flags.base_url else {}
 
     async def approve(approval: ApprovalRequest) -> ApprovalAnswer:
         return await chat.approve(approval)
 
-    agent = setup.create_agent(cli_setup.model, tools=cli_setup.tools, approve=approve, **overrides)
-    require_key(agent.engine)
-    screen = Screen(_create_console(), setup.settings.chat)
+    agent = cli_setup.create_agent(approve=approve)
+    screen = Screen(create_console(), setup.settings.chat)
     reader: InputReader
     if keyboard.has_line_editor:
         reader = TerminalReader(
@@ -83,7 +92,7 @@ async def _run_chat(
         await agent.engine.close()
 
 
-def _create_console() -> Any:
+def create_console() -> Any:
     """Create a rich console, or a plain one if rich is not installed."""
     out = cast(Any, sys.stdout)
     if isinstance(sys.stdout, TextIOWrapper):

@@ -269,7 +269,8 @@ class Screen:
         head.append(name, "bold red" if result.is_error else "bold")
         head.append(f" {shorten(arguments, max(20, 2 * self.console.width - len(name) - 12))}", "dim")
         if outcome.ran:
-            head.append(f"  {outcome.seconds:.1f} s", "dim")
+            attempts = f" ({outcome.retries + 1} attempts)" if outcome.retries else ""
+            head.append(f"  {outcome.seconds:.1f} s{attempts}", "dim")
         self.console.print(head, soft_wrap=not self._is_interactive)
         others = [block for block in result.content if not hasattr(block, "text")]
         text = escape_controls(result.text).strip() or ("" if others else "(no output)")

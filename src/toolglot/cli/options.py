@@ -1,0 +1,59 @@
+"""Options that several commands have in common."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from toolglot.wire.spec import WIRES
+
+__all__ = ["AGENT", "FACADE", "INPUT_FILE", "JSON", "JSONL", "LOGGING", "ROOT", "TOOLS", "WIRE", "YES"]
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def _combine(*decorators: Callable[[Any], Any]) -> Callable[[Command], Command]:
+    def decorate(function: Command) -> Command:
+        for decorator in reversed(decorators):
+            function = decorator(function)
+        return function
+
+    return decorate
+
+
+WIRE = click.Choice(list(WIRES))
+INPUT_FILE = click.argument(
+    "file", required=False, type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path)
+)
+JSON = click.option("--json", is_flag=True, help="Print JSON.")
+JSONL = click.option("--jsonl", is_flag=True, help="Read one JSON object per line and write one result per line.")
+YES = click.option("-y", "--yes", is_flag=True, help="Approve every call that needs approval.")
+TOOLS = click.option("--tools", multiple=True, metavar="MODULE:OBJECT", help="Load tools. Repeatable.")
+ROOT = click.option(
+    "--root",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Directory that the built-in tools work in. Default: the current one.",
+)
+FACADE = click.option(
+    "--facade", help="Facade whose names and parameters the built-in tools have: an id, a TOML file or module:object."
+)
+LOGGING = _combine(
+    click.option("-v", "--verbose", count=True, help="Log progress to stderr; -vv for debug output."),
+    click.option("--log-file", type=click.Path(path_type=Path), help="Append the log to this file as JSON lines."),
+)
+AGENT = _combine(
+    click.option("-m", "--model", help="PROVIDER:MODEL, an alias, or simulator[:PROVIDER]."),
+    TOOLS,
+    click.option("--system", help="System prompt."),
+    click.option("--allow", multiple=True, metavar="PATTERN", help="Offer only tools that match. Repeatable."),
+    click.option("--deny", multiple=True, metavar="PATTERN", help="Never offer tools that match. Repeatable."),
+    click.option("--max-turns", type=click.IntRange(min=1), help="Maximum number of requests with tools per prompt."),
+    click.option("--base-url", help="Override the provider's base URL."),
+    ROOT,
+    click.option(
+        "--builtin/--no-builtin", default=None, help="Offer the built-in tools. Default: yes, except on the simulator."
+    ),
+    FACADE,
+    LOGGING,
+)
