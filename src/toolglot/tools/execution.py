@@ -215,11 +215,10 @@ class Execution:
             try:
                 outcome = await self._run_attempts()
                 if executor.hooks.after_tool:
-                    changed: ToolOutcome = await apply_hooks(executor.hooks.after_tool, outcome)
-                    outcome = changed
+                    outcome = await apply_hooks(executor.hooks.after_tool, outcome)
             finally:  # also when it was cancelled or a hook failed: it has run
                 self._record(outcome or ToolOutcome(prepared.call, make_interrupted_result(prepared.call)))
-            if not self.is_abandoned:
+            if not self.is_abandoned and outcome is not None:
                 batch.complete(self, outcome)
         except Exception as error:
             batch.fail(error)
