@@ -48,7 +48,7 @@ __all__ = ["Engine", "EngineResult", "EngineState", "PreparedTools", "join_url"]
 
 log = getLogger("toolglot.engine")
 DEFAULT_RETRY = RetryConfig()
-_EMPTY_BODY = EncodedBody(b"", 0)
+_EMPTY_BODY = EncodedBody()
 _MAX_ERROR_BYTES = 1_000_000
 # The providers' own names for a request, the most specific header first (cf-ray is Cloudflare's, which some put in front).
 _REQUEST_ID_HEADERS = ("x-request-id", "request-id", "x-goog-request-id", "apim-request-id", "x-github-request-id", "cf-ray")

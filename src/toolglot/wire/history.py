@@ -9,11 +9,12 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from toolglot.messages import Block, Foreign, Message, Text, Thinking, ToolCall, ToolResult
+from toolglot.request import Request
 from toolglot.wire.json_values import Doc, as_dict, as_text, iter_dicts
 from toolglot.wire.repair import HistoryRepairer, split_turns
 from toolglot.wire.writer import Writer
 
-__all__ = ["count_leading_system", "extract_text", "filter_visible", "prepare_history"]
+__all__ = ["constant_key", "count_leading_system", "count_none", "extract_text", "filter_visible", "prepare_history"]
 
 
 def prepare_history(messages: Sequence[Message], writer: Writer, *, stateful: bool = False, first: int = 0) -> list[Message]:
@@ -40,9 +41,25 @@ def filter_visible(messages: Sequence[Message], writer: Writer, first: int) -> l
     return visible
 
 
+# ---- what a wire's `request_encode` can import as its `leading_count` and `head_key`
+
+
 def count_leading_system(messages: Sequence[Message]) -> int:
-    """Count the system messages before anything else."""
+    """Count the system messages before anything else: they are sent outside of the history."""
     return next((index for index, message in enumerate(messages) if message.role != "system"), len(messages))
+
+
+def count_none(messages: Sequence[Message]) -> int:
+    """Instructions are messages on this wire."""
+    return 0
+
+
+def constant_key(request: Request, writer: Writer) -> object:
+    """Nothing in the body depends on the history."""
+    return None
+
+
+# ---- what a target may see
 
 
 def _is_plain(message: Message) -> bool:

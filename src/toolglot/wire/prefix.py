@@ -7,34 +7,26 @@ prefix.
 
 from collections.abc import Sequence
 
-import msgspec
 from msgspec.structs import replace
 
 from toolglot.jsontext import dumps
-from toolglot.losses import Loss, Repair
 from toolglot.messages import Message
 from toolglot.providers.profile import Profile
 from toolglot.request import Request
-from toolglot.schema.lowering_result import LoweredSchema
 from toolglot.wire.codec import encode_messages, encode_request, is_stateful, load_request_encoder
 from toolglot.wire.history import filter_visible
 from toolglot.wire.repair import HistoryRepairer, split_turns
 from toolglot.wire.tool_encoding import reserve_names
-from toolglot.wire.writer import Writer
+from toolglot.wire.writer import Encoding, Writer
 
 __all__ = ["EncodedBody", "HeadCache", "PrefixEncoder"]
 
 
-class EncodedBody(msgspec.Struct, frozen=True, gc=False):
+class EncodedBody(Encoding, frozen=True, gc=False, kw_only=True):
     """A request as the bytes of a body. The first `prefix_length` bytes also start the next body."""
 
-    body: bytes
-    prefix_length: int
-    losses: tuple[Loss, ...] = ()
-    repairs: tuple[Repair, ...] = ()
-    names: dict[str, tuple[str, str]] = {}
-    lowerings: dict[str, LoweredSchema] = {}
-    freeform: frozenset[str] = frozenset()
+    body: bytes = b""
+    prefix_length: int = 0
 
 
 class HeadCache:
@@ -95,13 +87,13 @@ class PrefixEncoder:
         else:  # the provider stores the whole history
             body = dumps(encode_request(request, self._profile).body)
         return EncodedBody(
-            body,
-            len(self._head) + len(self._closed_items) - 1 if self._closed_items or tail else 0,
             tuple(tail_writer.losses),
             (*tail_writer.repairs, *repairs),
             tail_writer.names,
             tail_writer.lowerings,
             frozenset(tail_writer.freeform),
+            body=body,
+            prefix_length=len(self._head) + len(self._closed_items) - 1 if self._closed_items or tail else 0,
         )
 
     def _can_extend(self, request: Request) -> bool:

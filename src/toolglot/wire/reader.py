@@ -10,7 +10,7 @@
 | the end, before the terminal event | TruncatedStream                                           |
 """
 
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 from toolglot.errors import InvalidRequest, MalformedReply, ProviderError, TruncatedStream
 from toolglot.events import Event
@@ -29,28 +29,27 @@ __all__ = ["ReplyDecoder", "ReplyReader", "error_from_response"]
 _SHAPE_ERRORS = (AttributeError, KeyError, TypeError, IndexError, RecursionError)
 
 
-class ReplyDecoder(Protocol):
+class ReplyDecoder:
     """Decodes the frames of one wire. `is_complete` turns true with the wire's terminal event."""
 
-    is_complete: bool
+    is_complete = False
 
-    def __init__(self, tracker: ToolCallTracker) -> None: ...
+    def __init__(self, tracker: ToolCallTracker) -> None:
+        self._tracker = tracker
 
     def read_frame(self, doc: Doc, event: str) -> None:
         """Read one frame of a stream."""
-        ...
+        raise NotImplementedError
 
     def read_body(self, doc: Doc, event: str) -> None:
         """Read a whole reply in one document."""
-        ...
+        self.read_frame(doc, event)
 
     def read_done(self) -> None:
         """Note that `[DONE]` arrived."""
-        ...
 
     def finish(self) -> None:
         """Report what is only known at the end of the bytes."""
-        ...
 
 
 class ReplyReader:

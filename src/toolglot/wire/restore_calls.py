@@ -3,29 +3,17 @@
 Renamed tools, lowered schemas, and freeform tools that were sent as functions come back as the caller defined them.
 """
 
-from typing import Protocol
-
 from msgspec.structs import replace
 
 from toolglot.events import Event, ReplyDone, ToolCallReady, ToolCallStarted
 from toolglot.messages import Reply, ToolCall
-from toolglot.schema.lowering_result import LoweredSchema, restore
+from toolglot.schema.lowering_result import restore
+from toolglot.wire.writer import Encoding
 
 __all__ = ["needs_restoring", "restore_call", "restore_events", "restore_reply"]
 
 
-class EncodedTools(Protocol):
-    """What an encoded request remembers about its tools."""
-
-    @property
-    def names(self) -> dict[str, tuple[str, str]]: ...
-    @property
-    def lowerings(self) -> dict[str, LoweredSchema]: ...
-    @property
-    def freeform(self) -> frozenset[str]: ...
-
-
-def needs_restoring(encoded: EncodedTools) -> bool:
+def needs_restoring(encoded: Encoding) -> bool:
     """Return whether a call may look different on the wire. Most requests need no restoring."""
     return (
         bool(encoded.freeform)
@@ -34,7 +22,7 @@ def needs_restoring(encoded: EncodedTools) -> bool:
     )
 
 
-def restore_events(events: list[Event], encoded: EncodedTools) -> list[Event]:
+def restore_events(events: list[Event], encoded: Encoding) -> list[Event]:
     """Restore calls in events. Fragments of arguments stay as the model sent them."""
     restored: list[Event] = []
     for event in events:
@@ -52,13 +40,13 @@ def restore_events(events: list[Event], encoded: EncodedTools) -> list[Event]:
     return restored
 
 
-def restore_reply(reply: Reply, encoded: EncodedTools) -> Reply:
+def restore_reply(reply: Reply, encoded: Encoding) -> Reply:
     """Restore the calls of a reply. Return the same object if nothing changes."""
     blocks = tuple(restore_call(block, encoded) if isinstance(block, ToolCall) else block for block in reply.blocks)
     return reply if blocks == reply.blocks else replace(reply, blocks=blocks)
 
 
-def restore_call(call: ToolCall, encoded: EncodedTools) -> ToolCall:
+def restore_call(call: ToolCall, encoded: Encoding) -> ToolCall:
     """Restore one call."""
     namespace, name = _original_name(call, encoded)
     # The wire's name: the map is from the wire.
@@ -72,6 +60,6 @@ def restore_call(call: ToolCall, encoded: EncodedTools) -> ToolCall:
     return replace(call, name=name, namespace=namespace, arguments=arguments)
 
 
-def _original_name(call: ToolCall | ToolCallStarted, encoded: EncodedTools) -> tuple[str, str]:
+def _original_name(call: ToolCall | ToolCallStarted, encoded: Encoding) -> tuple[str, str]:
     wire_name = f"{call.namespace}.{call.name}" if call.namespace else call.name
     return encoded.names.get(wire_name, (call.namespace, call.name))

@@ -12,7 +12,7 @@ from toolglot.providers.profile import Profile
 from toolglot.schema.lowering_result import LoweredSchema
 from toolglot.wire.ids import hash_id
 
-__all__ = ["EncodedRequest", "Writer", "detach_media", "format_result_text", "is_same_model", "media_placeholder"]
+__all__ = ["EncodedRequest", "Encoding", "Writer", "detach_media", "format_result_text", "is_same_model", "media_placeholder"]
 
 # Opaque fields that mean nothing to a model: dropping them for another target is not a Loss.
 _SILENT_KEYS = frozenset(
@@ -31,15 +31,20 @@ _COPIED_FIELDS = (
 _SNAPSHOT_SUFFIX = re.compile(r"(-(latest|\d{4}-\d{2}-\d{2}|\d{3,8})|[@:].*)$")
 
 
-class EncodedRequest(msgspec.Struct, frozen=True):
-    """A request as a wire's body. `names` maps a tool's name on the wire to the caller's (namespace, name)."""
+class Encoding(msgspec.Struct, frozen=True, gc=False):
+    """What is known of an encoded request. `names` maps a tool's name on the wire to the caller's (namespace, name)."""
 
-    body: dict[str, Any]
     losses: tuple[Loss, ...] = ()
     repairs: tuple[Repair, ...] = ()
     names: dict[str, tuple[str, str]] = {}
     lowerings: dict[str, LoweredSchema] = {}
     freeform: frozenset[str] = frozenset()
+
+
+class EncodedRequest(Encoding, frozen=True, kw_only=True):
+    """A request as a wire's body."""
+
+    body: dict[str, Any]
 
 
 class Writer:
@@ -77,7 +82,7 @@ class Writer:
     def finish(self, body: dict[str, Any]) -> EncodedRequest:
         """Return the finished encoding."""
         losses, repairs = tuple(self.losses), tuple(self.repairs)
-        return EncodedRequest(body, losses, repairs, self.names, self.lowerings, frozenset(self.freeform))
+        return EncodedRequest(losses, repairs, self.names, self.lowerings, frozenset(self.freeform), body=body)
 
     def record_loss(self, subject: str, where: str, reason: str) -> None:
         """Record something that the target cannot express."""

@@ -1,12 +1,9 @@
 from toolglot.wire.json_values import Doc
-from toolglot.wire.tracker import ToolCallTracker
+from toolglot.wire.reader import ReplyDecoder
 
 
-class SixthReplyDecoder:
-    def __init__(self, tracker: ToolCallTracker) -> None:
-        self._tracker = tracker
-        self._count = 0
-        self.is_complete = False
+class SixthReplyDecoder(ReplyDecoder):
+    _count = 0
 
     def read_frame(self, doc: Doc, event: str) -> None:
         if text := doc.get("text"):
@@ -15,9 +12,3 @@ class SixthReplyDecoder:
             self._count += 1
             self._tracker.update_call(self._count, call["id"], call["name"], call["text"])
         self.is_complete = self.is_complete or "end" in doc
-
-    read_body = read_frame
-
-    def read_done(self) -> None: ...
-
-    def finish(self) -> None: ...

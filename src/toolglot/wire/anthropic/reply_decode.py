@@ -5,6 +5,7 @@ from typing import Any
 from toolglot.messages import Foreign, StopReason, Thinking, Usage
 from toolglot.wire.json_values import Doc, as_dict, as_int, as_list, as_text, unknown_fields
 from toolglot.wire.provider_errors import error_from_body
+from toolglot.wire.reader import ReplyDecoder
 from toolglot.wire.spec import ANTHROPIC_MESSAGES
 from toolglot.wire.tracker import ToolCallTracker, parse_arguments
 
@@ -22,15 +23,14 @@ STOP_REASONS: dict[str, StopReason] = {
 }
 
 
-class AnthropicReplyDecoder:
+class AnthropicReplyDecoder(ReplyDecoder):
     """Frames of a stream, or a whole body. A block's slot is its index."""
 
     def __init__(self, tracker: ToolCallTracker) -> None:
-        self._tracker = tracker
+        super().__init__(tracker)
         self._usage: Doc = {}
         self._foreign: dict[int, tuple[Doc, list[str]]] = {}  # blocks without a neutral form, and fragments of their input
         self._citations: dict[int, list[Any]] = {}
-        self.is_complete = False
 
     def read_frame(self, doc: Doc, event: str) -> None:
         kind = doc.get("type")
@@ -59,10 +59,6 @@ class AnthropicReplyDecoder:
             case _:  # `ping` and unknown events are ignored
                 if kind == "error" or doc.get("error") or event == "error":
                     raise error_from_body(doc)
-
-    read_body = read_frame
-
-    def read_done(self) -> None: ...
 
     def finish(self) -> None:
         for index in [*self._foreign, *self._citations]:

@@ -13,6 +13,7 @@ from toolglot.messages import Foreign, Media, StopReason, Usage
 from toolglot.wire.json_values import Doc, as_dict, as_int, as_text, unknown_fields
 from toolglot.wire.media import media_kind
 from toolglot.wire.provider_errors import error_from_body
+from toolglot.wire.reader import ReplyDecoder
 from toolglot.wire.spec import GEMINI
 from toolglot.wire.tracker import ToolCallTracker
 
@@ -37,11 +38,11 @@ STOP_REASONS: dict[Any, StopReason] = {
 _CANDIDATE_FIELDS = (*("groundingMetadata", "citationMetadata", "urlContextMetadata", "continuationToken", "finishMessage"),)
 
 
-class GeminiReplyDecoder:
+class GeminiReplyDecoder(ReplyDecoder):
     """Events of a stream, or a whole body."""
 
     def __init__(self, tracker: ToolCallTracker) -> None:
-        self._tracker = tracker
+        super().__init__(tracker)
         self._block_count = 0
         self._open_kind = ""  # kind of the block that the next part may continue: text, thinking, call
         self._arguments: Doc = {}  # of the open call
@@ -49,7 +50,6 @@ class GeminiReplyDecoder:
         self._has_other_candidates = False
         self._has_identity = False  # id and model are known
         self._usage: Doc | None = None
-        self.is_complete = False
 
     def read_frame(self, doc: Doc, event: str) -> None:
         if doc.get("error"):
@@ -73,8 +73,6 @@ class GeminiReplyDecoder:
         self.read_frame(doc, event)
         # A body without candidates is legal if the prompt was blocked.
         self.is_complete = any(key in doc for key in ("candidates", "promptFeedback", "usageMetadata"))
-
-    def read_done(self) -> None: ...
 
     def finish(self) -> None:
         self._close_block()

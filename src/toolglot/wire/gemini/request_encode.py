@@ -5,6 +5,7 @@ from typing import Any, cast
 
 from toolglot.messages import Block, Foreign, Media, Message, Origin, Text, Thinking, ToolCall, ToolResult
 from toolglot.request import Request, ToolChoice, ToolDefinition
+from toolglot.wire.history import constant_key as head_key
 from toolglot.wire.history import count_leading_system as leading_count
 from toolglot.wire.json_values import Doc, as_dict, as_text, unknown_fields
 from toolglot.wire.media import guess_media_type
@@ -27,11 +28,6 @@ GENERATION_FIELDS = {
     "presence_penalty": "presencePenalty",
     "frequency_penalty": "frequencyPenalty",
 }
-
-
-def head_key(request: Request, writer: Writer) -> object:
-    """Nothing in the body depends on the history."""
-    return None
 
 
 def encode_message(message: Message, writer: Writer, where: str) -> list[Doc]:

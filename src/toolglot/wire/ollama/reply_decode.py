@@ -3,6 +3,7 @@
 from toolglot.messages import Media, StopReason, Usage
 from toolglot.wire.json_values import Doc, as_dict, as_int, as_list, as_text, unknown_fields
 from toolglot.wire.provider_errors import error_from_body
+from toolglot.wire.reader import ReplyDecoder
 from toolglot.wire.tracker import ToolCallTracker
 
 __all__ = ["OllamaReplyDecoder"]
@@ -11,14 +12,13 @@ STOP_REASONS: dict[str, StopReason] = {"stop": "end", "length": "length"}  # "st
 _MESSAGE_FIELDS = ("role", "content", "thinking", "tool_calls", "images", "tool_name", "tool_call_id")
 
 
-class OllamaReplyDecoder:
+class OllamaReplyDecoder(ReplyDecoder):
     """Lines of a stream, or a whole body."""
 
     def __init__(self, tracker: ToolCallTracker) -> None:
-        self._tracker = tracker
+        super().__init__(tracker)
         self._call_count = self._image_count = 0
         self._has_begun = False
-        self.is_complete = False
 
     def read_frame(self, doc: Doc, event: str) -> None:
         if not self._has_begun and (model := doc.get("model")):
@@ -33,12 +33,6 @@ class OllamaReplyDecoder:
             self._tracker.stop_reason = STOP_REASONS.get(as_text(doc.get("done_reason")), "end")
             # There is no count of cached tokens.
             self._tracker.usage = Usage(as_int(doc.get("prompt_eval_count")), as_int(doc.get("eval_count")))
-
-    read_body = read_frame
-
-    def read_done(self) -> None: ...
-
-    def finish(self) -> None: ...
 
     def read_message(self, message: Doc) -> None:
         """Read a message, or a piece of one."""

@@ -5,6 +5,8 @@ from typing import Any
 
 from toolglot.messages import Block, Media, Message, Text, Thinking, ToolCall
 from toolglot.request import Request
+from toolglot.wire.history import constant_key as head_key
+from toolglot.wire.history import count_none as leading_count
 from toolglot.wire.json_values import Doc, as_dict
 from toolglot.wire.media import extract_file_text
 from toolglot.wire.options import encode_effort, encode_sampling, select_extras
@@ -18,16 +20,6 @@ OPTION_FIELDS = {
     "max_tokens": "num_predict",
     **{name: name for name in ("temperature", "top_p", "top_k", "stop", "seed", "presence_penalty", "frequency_penalty")},
 }
-
-
-def leading_count(messages: Sequence[Message]) -> int:
-    """Instructions are messages here."""
-    return 0
-
-
-def head_key(request: Request, writer: Writer) -> object:
-    """Nothing in the body depends on the history."""
-    return None
 
 
 def encode_message(message: Message, writer: Writer, where: str) -> list[Doc]:

@@ -12,6 +12,7 @@ from toolglot.losses import Loss
 from toolglot.messages import Foreign, Media, StopReason, Usage
 from toolglot.wire.json_values import Doc, as_dict, as_int, as_list, as_text, iter_dicts, unknown_fields
 from toolglot.wire.provider_errors import error_from_body
+from toolglot.wire.reader import ReplyDecoder
 from toolglot.wire.spec import OPENAI_CHAT
 from toolglot.wire.tracker import ToolCallTracker
 
@@ -35,11 +36,11 @@ REASONING_FIELDS = ("reasoning_content", "reasoning", "reasoning_text", "thinkin
 _KNOWN_FIELDS = {*_DECODED_FIELDS, *_IGNORED_FIELDS, *REASONING_FIELDS}
 
 
-class ChatReplyDecoder:
+class ChatReplyDecoder(ReplyDecoder):
     """Frames of a stream, or a whole body."""
 
     def __init__(self, tracker: ToolCallTracker) -> None:
-        self._tracker = tracker
+        super().__init__(tracker)
         self._has_choices = False
         self._has_other_choices = False
         self._has_identity = False  # id and model are known
@@ -50,7 +51,6 @@ class ChatReplyDecoder:
         self._call_index: object = None  # of the call that came last
         self._call_slot: Hashable = None
         self._audio: dict[str, list[str]] = {}
-        self.is_complete = False
 
     def read_frame(self, doc: Doc, event: str) -> None:
         if "error" in doc and (error := doc["error"]):

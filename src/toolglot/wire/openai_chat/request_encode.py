@@ -6,6 +6,8 @@ from typing import Any
 from toolglot.jsontext import dumps_text
 from toolglot.messages import Block, Foreign, Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
 from toolglot.request import Request, ToolChoice, ToolDefinition
+from toolglot.wire.history import constant_key as head_key
+from toolglot.wire.history import count_none as leading_count
 from toolglot.wire.json_values import Doc, as_dict, as_list, as_text, unknown_fields
 from toolglot.wire.media import extract_file_text, to_data_url
 from toolglot.wire.openai_chat.reply_decode import REASONING_FIELDS
@@ -19,16 +21,6 @@ from toolglot.wire.writer import Writer, detach_media, format_result_text, media
 __all__ = ["encode_body", "encode_call", "encode_message", "head_key", "leading_count"]
 
 _AUDIO_FORMATS = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mp3": "mp3", "audio/mpeg": "mp3"}
-
-
-def leading_count(messages: Sequence[Message]) -> int:
-    """Instructions are messages here."""
-    return 0
-
-
-def head_key(request: Request, writer: Writer) -> object:
-    """Nothing in the body depends on the history."""
-    return None
 
 
 def encode_message(message: Message, writer: Writer, where: str) -> list[Doc]:

@@ -10,6 +10,7 @@ from typing import Any
 from toolglot.messages import Foreign, Media, StopReason, Text, Thinking, ToolCall, Usage
 from toolglot.wire.json_values import Doc, as_dict, as_int, as_list, as_text, iter_dicts, unknown_fields
 from toolglot.wire.provider_errors import error_from_body
+from toolglot.wire.reader import ReplyDecoder
 from toolglot.wire.spec import OPENAI_RESPONSES
 from toolglot.wire.tracker import ToolCallTracker, make_call
 
@@ -28,14 +29,13 @@ NATIVE_ITEMS = {
 _CALL_FIELDS = ("type", "call_id", "name", "arguments", "input", "namespace")
 
 
-class ResponsesReplyDecoder:
+class ResponsesReplyDecoder(ReplyDecoder):
     """Frames of a stream, or a whole body. An item's slot is its output index."""
 
     def __init__(self, tracker: ToolCallTracker) -> None:
-        self._tracker = tracker
+        super().__init__(tracker)
         self._whole_items: set[Hashable] = set()  # output indexes and ids
         self._parts: dict[int, Any] = {}  # the part of a reasoning item that is being written
-        self.is_complete = False
 
     def read_frame(self, doc: Doc, event: str) -> None:
         tracker, kind = self._tracker, doc.get("type")
@@ -68,12 +68,6 @@ class ResponsesReplyDecoder:
             case _:
                 if kind in _TERMINAL_EVENTS:
                     self._read_terminal({"status": kind.removeprefix("response."), **doc["response"]})
-
-    read_body = read_frame
-
-    def read_done(self) -> None: ...
-
-    def finish(self) -> None: ...
 
     def _start_item(self, index: int, item: Doc) -> None:
         tracker = self._tracker

@@ -6,6 +6,7 @@ from typing import Any
 from toolglot.jsontext import dumps_text
 from toolglot.messages import Block, Foreign, Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
 from toolglot.request import Request, ToolChoice, ToolDefinition
+from toolglot.wire.history import constant_key as head_key
 from toolglot.wire.history import count_leading_system
 from toolglot.wire.json_values import Doc, as_dict, as_list, as_text, iter_dicts, unknown_fields
 from toolglot.wire.media import extract_file_text, to_data_url
@@ -32,11 +33,6 @@ def leading_count(messages: Sequence[Message]) -> int:
         if is_own and "instructions" not in (message.opaque or {}):
             return index
     return count
-
-
-def head_key(request: Request, writer: Writer) -> object:
-    """Nothing in the body depends on the history."""
-    return None
 
 
 def encode_message(message: Message, writer: Writer, where: str) -> list[Doc]:
