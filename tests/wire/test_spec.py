@@ -26,6 +26,7 @@ SIXTH = WireSpec(
     package="sixth_wire",
     class_prefix="Sixth",
     default_profile="sixth",
+    options={},
     stream_type="application/x-ndjson",
     frame_end=b"\n",
     paths=((r"/sixth", ""),),

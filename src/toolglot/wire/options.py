@@ -13,7 +13,7 @@ _SAMPLING = ("temperature", "top_p", "top_k", "stop", "seed", "presence_penalty"
 
 
 def encode_sampling(options: Options, writer: Writer) -> dict[str, Any]:
-    """Select the sampling options that the target accepts."""
+    """Select the sampling options that the target accepts, under the wire's names."""
     profile, accepted = writer.profile, dict[str, Any]()
     model, reason = writer.model or profile.title, ""
     for name in _SAMPLING:
@@ -38,7 +38,8 @@ def encode_sampling(options: Options, writer: Writer) -> dict[str, Any]:
             continue
         if reason:
             writer.record_loss(name, "options", reason)
-    return accepted
+    fields = SPECS[profile.wire].options
+    return {fields[name]: value for name, value in accepted.items()}
 
 
 def encode_effort(options: Options, writer: Writer) -> str | None:

@@ -16,6 +16,9 @@ GEMINI = "gemini"
 OLLAMA_CHAT = "ollama-chat"
 
 
+_SAMPLING = ("temperature", "top_p", "stop", "seed", "presence_penalty", "frequency_penalty")
+
+
 class WireSpec(msgspec.Struct, frozen=True, kw_only=True):
     """What the rest of the project needs to know about a wire."""
 
@@ -27,6 +30,8 @@ class WireSpec(msgspec.Struct, frozen=True, kw_only=True):
     """The profile that is used if the caller names only the wire."""
     family: str = ""
     """`Request.extras` under this name are sent on every wire of the family."""
+    options: dict[str, str]
+    """Name of a generation option -> its field on this wire. Some wires treat the maximum number of tokens apart."""
     stateful_extras: frozenset[str] = frozenset()
     """Request fields that make the provider supply a part of the history."""
     stream_type: str = "text/event-stream"
@@ -53,6 +58,7 @@ _ROWS = (
         class_prefix="Chat",
         default_profile="openai-chat",
         family="openai",
+        options={name: name for name in (*_SAMPLING, "top_k")},
         output_with_tools=True,
         paths=(
             (r"/openai/deployments/(?P<model>[^/]+)/chat/completions", "azure-dated-chat"),
@@ -68,6 +74,7 @@ _ROWS = (
         class_prefix="Responses",
         default_profile="openai-responses",
         family="openai",
+        options={"max_tokens": "max_output_tokens", "temperature": "temperature", "top_p": "top_p"},
         stateful_extras=frozenset({"previous_response_id", "conversation", "prompt"}),
         output_with_tools=True,
         hosted_tools={
@@ -87,6 +94,10 @@ _ROWS = (
         package="toolglot.wire.anthropic",
         class_prefix="Anthropic",
         default_profile="anthropic",
+        options={
+            **{name: name for name in ("max_tokens", "temperature", "top_p", "top_k")},
+            "stop": "stop_sequences",
+        },
         output_with_tools=True,
         hosted_tools={
             "web_search": {"type": "web_search_20250305", "name": "web_search"},
@@ -102,6 +113,16 @@ _ROWS = (
         package="toolglot.wire.gemini",
         class_prefix="Gemini",
         default_profile="gemini",
+        options={
+            "max_tokens": "maxOutputTokens",
+            "temperature": "temperature",
+            "top_p": "topP",
+            "top_k": "topK",
+            "stop": "stopSequences",
+            "seed": "seed",
+            "presence_penalty": "presencePenalty",
+            "frequency_penalty": "frequencyPenalty",
+        },
         object_arguments=True,
         hosted_tools={"web_search": {"googleSearch": {}}, "code_execution": {"codeExecution": {}}},
         paths=(
@@ -119,6 +140,7 @@ _ROWS = (
         package="toolglot.wire.ollama",
         class_prefix="Ollama",
         default_profile="ollama",
+        options={"max_tokens": "num_predict", **{name: name for name in (*_SAMPLING, "top_k")}},
         stream_type="application/x-ndjson",
         frame_end=b"\n",
         streams_by_default=True,

@@ -10,14 +10,15 @@ from toolglot.providers.profile import Profile
 from toolglot.request import Options, Output, Request, ToolChoice, ToolDefinition, parse_effort
 from toolglot.wire.anthropic.reply_decode import AnthropicReplyDecoder
 from toolglot.wire.json_values import Doc, as_dict, as_list, as_text, iter_dicts, unknown_fields
-from toolglot.wire.spec import ANTHROPIC_MESSAGES
+from toolglot.wire.request_decoding import decode_options, define_tool
+from toolglot.wire.spec import ANTHROPIC_MESSAGES, SPECS
 from toolglot.wire.tracker import ToolCallTracker
 
 __all__ = ["decode", "decode_assistant_content"]
 
 _NEUTRAL_FIELDS = {
-    *("model", "messages", "system", "tools", "tool_choice", "max_tokens", "stop_sequences", "stream"),
-    *("temperature", "top_p", "top_k", "thinking", "output_config"),
+    *("model", "messages", "system", "tools", "tool_choice", "stream", "thinking", "output_config"),
+    *SPECS[ANTHROPIC_MESSAGES].options.values(),
 }
 
 
@@ -44,15 +45,7 @@ def decode(body: Doc, profile: Profile) -> Request:
         tools=tuple(decode_tool(tool) for tool in iter_dicts(body.get("tools"))),
         tool_choice=decode_choice(choice),
         parallel=None if parallel is None else not parallel,
-        options=Options(
-            max_tokens=body.get("max_tokens"),
-            temperature=body.get("temperature"),
-            top_p=body.get("top_p"),
-            top_k=body.get("top_k"),
-            stop=tuple(as_list(body.get("stop_sequences"))),
-            effort=effort,
-            thinking_budget=budget,
-        ),
+        options=Options(**decode_options(body, ANTHROPIC_MESSAGES), effort=effort, thinking_budget=budget),
         output=Output(as_dict(schema), strict=True) if schema is not None else None,
         stream=body.get("stream"),
         extras={ANTHROPIC_MESSAGES: extras} if extras else {},
@@ -126,14 +119,8 @@ def decode_tool(tool: Doc) -> ToolDefinition:
     if tool.get("type") not in (None, "custom"):
         name = as_text(tool.get("name")) or as_text(tool.get("type"))
         return ToolDefinition(name, kind="hosted", wire=ANTHROPIC_MESSAGES, opaque=tool)
-    return ToolDefinition(
-        as_text(tool.get("name")),
-        as_text(tool.get("description")),
-        tool.get("input_schema"),
-        strict=tool.get("strict"),
-        wire=ANTHROPIC_MESSAGES,
-        opaque=unknown_fields(tool, ("name", "description", "input_schema", "strict")),
-    )
+    opaque = unknown_fields(tool, ("name", "description", "input_schema", "strict"))
+    return define_tool(tool, ANTHROPIC_MESSAGES, opaque, schema_key="input_schema", strict=tool.get("strict"))
 
 
 def decode_choice(choice: Doc) -> ToolChoice | None:

@@ -124,8 +124,7 @@ def encode_body(request: Request, writer: Writer, system: Sequence[Message], mes
     if instructions := _encode_system(system, writer):
         body["system"] = instructions
     sampling = encode_sampling(options, writer)
-    if "stop" in sampling:  # blank ones are left out: they are believed to be refused
-        stops = sampling.pop("stop")
+    if stops := sampling.pop("stop_sequences", None):  # blank ones are left out: they are believed to be refused
         sampling["stop_sequences"] = [stop for stop in stops if stop.strip()]
         for _ in range(len(stops) - len(sampling["stop_sequences"])):
             writer.record_loss("stop", "options", "a stop sequence must not be blank")

@@ -9,9 +9,9 @@ from toolglot.providers.profile import Profile
 from toolglot.request import Options, Output, Request, ToolChoice, ToolDefinition
 from toolglot.schema.openapi import from_openapi
 from toolglot.wire.gemini.reply_decode import GeminiReplyDecoder, decode_media, snake_to_camel
-from toolglot.wire.gemini.request_encode import GENERATION_FIELDS
 from toolglot.wire.json_values import Doc, as_dict, as_list, as_text, iter_dicts, unknown_fields
-from toolglot.wire.spec import GEMINI
+from toolglot.wire.request_decoding import decode_options, define_tool
+from toolglot.wire.spec import GEMINI, SPECS
 from toolglot.wire.tracker import ToolCallTracker
 
 __all__ = ["decode"]
@@ -146,13 +146,8 @@ def decode_tools(tools: Any) -> Iterator[ToolDefinition]:
             schema = declared.get("parametersJsonSchema")
             if schema is None and declared.get("parameters") is not None:  # the older, OpenAPI form
                 schema = from_openapi(as_dict(declared["parameters"]))
-            yield ToolDefinition(
-                as_text(declared.get("name")),
-                as_text(declared.get("description")),
-                schema,
-                wire=GEMINI,
-                opaque=unknown_fields(declared, ("name", "description", "parameters", "parametersJsonSchema")),
-            )
+            opaque = unknown_fields(declared, ("name", "description", "parameters", "parametersJsonSchema"))
+            yield define_tool({**declared, "parameters": schema}, GEMINI, opaque)
         for key, value in tool.items():
             if key != "functionDeclarations":
                 yield ToolDefinition(key, kind="hosted", wire=GEMINI, opaque={key: value})
@@ -173,10 +168,8 @@ def decode_choice(calling: Doc) -> tuple[ToolChoice | None, Doc]:
 
 def decode_generation(config: Doc) -> tuple[Options, Output | None, Doc]:
     """Decode generationConfig. Also return what has no neutral form."""
-    neutral: Doc = {name: config[field] for name, field in GENERATION_FIELDS.items() if config.get(field) is not None}
-    if "stop" in neutral:
-        neutral["stop"] = tuple(neutral["stop"])
-    left = unknown_fields(config, GENERATION_FIELDS.values()) or {}
+    neutral = decode_options(config, GEMINI)
+    left = unknown_fields(config, SPECS[GEMINI].options.values()) or {}
     thinking = _camel_keys(as_dict(left.pop("thinkingConfig", None)))
     neutral["thinking_budget"] = thinking.pop("thinkingBudget", None)
     if as_text(thinking.get("thinkingLevel")).lower() in ("minimal", "low", "medium", "high"):

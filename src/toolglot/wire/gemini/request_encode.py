@@ -13,21 +13,10 @@ from toolglot.wire.options import encode_effort, encode_sampling, select_extras
 from toolglot.wire.tool_encoding import encode_function, encode_hosted, select_chosen, select_tools
 from toolglot.wire.writer import Writer, media_placeholder
 
-__all__ = ["GENERATION_FIELDS", "encode_block", "encode_body", "encode_message", "head_key", "leading_count"]
+__all__ = ["encode_block", "encode_body", "encode_message", "head_key", "leading_count"]
 
 # Base64 of "skip_thought_signature_validator": Google documents it for calls that this endpoint did not make.
 DUMMY_SIGNATURE = "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I="
-# neutral name -> field of generationConfig
-GENERATION_FIELDS = {
-    "max_tokens": "maxOutputTokens",
-    "temperature": "temperature",
-    "top_p": "topP",
-    "top_k": "topK",
-    "stop": "stopSequences",
-    "seed": "seed",
-    "presence_penalty": "presencePenalty",
-    "frequency_penalty": "frequencyPenalty",
-}
 
 
 def encode_message(message: Message, writer: Writer, where: str) -> list[Doc]:
@@ -203,8 +192,7 @@ def encode_generation(request: Request, writer: Writer) -> Doc:
     options, config = request.options, dict[str, Any]()
     if options.max_tokens is not None:
         config["maxOutputTokens"] = options.max_tokens
-    for name, value in encode_sampling(options, writer).items():
-        config[GENERATION_FIELDS[name]] = value
+    config.update(encode_sampling(options, writer))
     thinking: Doc = {}
     if effort := encode_effort(options, writer):
         thinking["thinkingLevel"] = effort.upper()

@@ -6,11 +6,11 @@ from typing import Any
 from toolglot.jsontext import dumps_text
 from toolglot.messages import Media, Message, Origin, Text, ToolCall, ToolResult
 from toolglot.providers.profile import Profile
-from toolglot.request import Options, Output, Request, ToolDefinition, parse_effort
+from toolglot.request import Options, Output, Request, parse_effort
 from toolglot.wire.json_values import Doc, as_dict, as_list, as_text, iter_dicts, unknown_fields
 from toolglot.wire.ollama.reply_decode import OllamaReplyDecoder
-from toolglot.wire.ollama.request_encode import OPTION_FIELDS
-from toolglot.wire.spec import OLLAMA_CHAT
+from toolglot.wire.request_decoding import decode_options, define_tool, join_messages
+from toolglot.wire.spec import OLLAMA_CHAT, SPECS
 from toolglot.wire.tracker import ToolCallTracker
 
 __all__ = ["decode"]
@@ -23,11 +23,9 @@ def decode(body: Doc, profile: Profile) -> Request:
     origin = Origin(OLLAMA_CHAT, profile.id, as_text(body.get("model")))
     extras = unknown_fields(body, _NEUTRAL_FIELDS) or {}
     options = as_dict(body.get("options"))
-    neutral: Doc = {name: options[field] for name, field in OPTION_FIELDS.items() if options.get(field) is not None}
-    if extra := unknown_fields(options, OPTION_FIELDS.values()):  # num_ctx, mirostat …
+    neutral = decode_options(options, OLLAMA_CHAT)
+    if extra := unknown_fields(options, SPECS[OLLAMA_CHAT].options.values()):  # num_ctx, mirostat …
         extras["options"] = extra
-    if "stop" in neutral:
-        neutral["stop"] = (neutral["stop"],) if isinstance(neutral["stop"], str) else tuple(neutral["stop"])
     think, format = body.get("think"), body.get("format")
     if effort := "none" if think is False else parse_effort(think):
         neutral["effort"] = effort
@@ -35,8 +33,11 @@ def decode(body: Doc, profile: Profile) -> Request:
         extras["think"] = think
     return Request(
         model=as_text(body.get("model")),
-        messages=list(decode_messages(body.get("messages"), origin)),
-        tools=tuple(decode_tool(tool) for tool in iter_dicts(body.get("tools"))),
+        messages=list(join_messages(decode_messages(body.get("messages"), origin), "tool")),
+        tools=tuple(
+            define_tool(as_dict(tool.get("function")), OLLAMA_CHAT, unknown_fields(tool, ("type", "function")))
+            for tool in iter_dicts(body.get("tools"))
+        ),
         options=Options(**neutral),
         output=Output(as_dict(format)) if isinstance(format, dict) else Output() if format == "json" else None,
         stream=body.get("stream"),
@@ -45,16 +46,12 @@ def decode(body: Doc, profile: Profile) -> Request:
 
 
 def decode_messages(messages: Any, origin: Origin) -> Iterator[Message]:
-    """Decode the history. Results in a row are one message."""
-    results: list[ToolResult] = []
+    """Decode the history."""
     open_calls: list[ToolCall] = []
     for message in iter_dicts(messages):
         if message.get("role") == "tool":
-            results.append(decode_result(message, open_calls))
+            yield Message("tool", (decode_result(message, open_calls),), origin)
             continue
-        if results:
-            yield Message("tool", tuple(results), origin)
-            results = []
         tracker = ToolCallTracker(origin)
         OllamaReplyDecoder(tracker).read_message(message)
         reply = tracker.finish()
@@ -62,8 +59,6 @@ def decode_messages(messages: Any, origin: Origin) -> Iterator[Message]:
         if role == "assistant":
             open_calls = [*open_calls, *reply.calls]
         yield Message(role if role in ("assistant", "user") else "system", reply.blocks, origin, reply.opaque)
-    if results:
-        yield Message("tool", tuple(results), origin)
 
 
 def decode_result(message: Doc, open_calls: list[ToolCall]) -> ToolResult:
@@ -78,15 +73,3 @@ def decode_result(message: Doc, open_calls: list[ToolCall]) -> ToolResult:
     opaque = unknown_fields(message, ("role", "content", "tool_name", "tool_call_id", "images"))
     call_id, name = call.id if call else id or name, name or (call.name if call else "")
     return ToolResult(call_id, (Text(text), *images), name, opaque=opaque)
-
-
-def decode_tool(tool: Doc) -> ToolDefinition:
-    """Decode a tool."""
-    function = as_dict(tool.get("function"))
-    return ToolDefinition(
-        as_text(function.get("name")),
-        as_text(function.get("description")),
-        function.get("parameters"),
-        wire=OLLAMA_CHAT,
-        opaque=unknown_fields(tool, ("type", "function")),
-    )

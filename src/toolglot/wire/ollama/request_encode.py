@@ -13,13 +13,7 @@ from toolglot.wire.options import encode_effort, encode_sampling, select_extras
 from toolglot.wire.tool_encoding import encode_function, encode_hosted, select_tools
 from toolglot.wire.writer import Writer, detach_media, format_result_text, media_placeholder
 
-__all__ = ["OPTION_FIELDS", "encode_body", "encode_message", "head_key", "leading_count"]
-
-# neutral name -> Ollama's option
-OPTION_FIELDS = {
-    "max_tokens": "num_predict",
-    **{name: name for name in ("temperature", "top_p", "top_k", "stop", "seed", "presence_penalty", "frequency_penalty")},
-}
+__all__ = ["encode_body", "encode_message", "head_key", "leading_count"]
 
 
 def encode_message(message: Message, writer: Writer, where: str) -> list[Doc]:
@@ -80,7 +74,7 @@ def encode_body(request: Request, writer: Writer, system: Sequence[Message], mes
     """Encode the body around the encoded messages, which come last."""
     body: Doc = {"model": request.model or writer.model}
     extras = select_extras(request, writer)
-    options = {OPTION_FIELDS[name]: value for name, value in encode_sampling(request.options, writer).items()}
+    options = encode_sampling(request.options, writer)
     if request.options.max_tokens is not None:
         options["num_predict"] = request.options.max_tokens
     if options := {**options, **as_dict(extras.pop("options", None))}:

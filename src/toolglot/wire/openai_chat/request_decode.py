@@ -7,19 +7,20 @@ from toolglot.jsontext import dumps_text
 from toolglot.messages import Block, Foreign, Media, Message, Origin, Text, ToolResult
 from toolglot.providers.profile import Profile
 from toolglot.request import Options, Request, ToolChoice, ToolDefinition, parse_effort
-from toolglot.wire.json_values import Doc, as_dict, as_list, as_text, iter_dicts, unknown_fields
+from toolglot.wire.json_values import Doc, as_dict, as_text, iter_dicts, unknown_fields
 from toolglot.wire.media import media_from_url
 from toolglot.wire.openai_chat.reply_decode import ChatReplyDecoder
 from toolglot.wire.openai_common import SHARED_FIELDS, decode_output
-from toolglot.wire.spec import OPENAI_CHAT
+from toolglot.wire.request_decoding import decode_options, define_tool, join_messages
+from toolglot.wire.spec import OPENAI_CHAT, SPECS
 from toolglot.wire.tracker import ToolCallTracker
 
 __all__ = ["decode", "decode_assistant_message"]
 
 _NEUTRAL_FIELDS = {
     *("model", "messages", "tools", "tool_choice", "parallel_tool_calls", "max_tokens", "max_completion_tokens", "stream"),
-    *("temperature", "top_p", "top_k", "stop", "seed", "presence_penalty", "frequency_penalty", "reasoning_effort"),
-    *("response_format", "functions", "function_call"),
+    *("reasoning_effort", "response_format", "functions", "function_call"),
+    *SPECS[OPENAI_CHAT].options.values(),
 }
 
 
@@ -27,7 +28,7 @@ def decode(body: Doc, profile: Profile) -> Request:
     """Decode a request body."""
     origin = Origin(OPENAI_CHAT, profile.id, as_text(body.get("model")))
     extras: dict[str, Doc] = {}
-    effort = parse_effort(body.get("reasoning_effort"))
+    effort, max_tokens = parse_effort(body.get("reasoning_effort")), body.get("max_completion_tokens")
     for key, value in body.items():
         if key not in _NEUTRAL_FIELDS or (key == "reasoning_effort" and value is not None and not effort):
             extras.setdefault("openai" if key in SHARED_FIELDS else OPENAI_CHAT, {})[key] = value
@@ -36,47 +37,30 @@ def decode(body: Doc, profile: Profile) -> Request:
     tools += [decode_tool({"type": "function", "function": function}) for function in functions]
     return Request(
         model=as_text(body.get("model")),
-        messages=list(decode_messages(body.get("messages"), origin)),
+        messages=list(join_messages(decode_messages(body.get("messages"), origin), "tool")),
         tools=tuple(tools),
         tool_choice=decode_choice(body.get("tool_choice", body.get("function_call"))),
         parallel=body.get("parallel_tool_calls"),
-        options=decode_options(body),
+        # The newer field wins over the deprecated one.
+        options=Options(
+            **decode_options(body, OPENAI_CHAT),
+            max_tokens=body.get("max_tokens") if max_tokens is None else max_tokens,
+            effort=effort,
+        ),
         output=decode_output(as_dict(body.get("response_format")), "json_schema"),
         stream=body.get("stream"),
         extras=extras,
     )
 
 
-def decode_options(body: Doc) -> Options:
-    """Decode the generation options."""
-    stop = body.get("stop")
-    max_tokens = body.get("max_completion_tokens")  # wins over the deprecated field
-    return Options(
-        max_tokens=max_tokens if max_tokens is not None else body.get("max_tokens"),
-        temperature=body.get("temperature"),
-        top_p=body.get("top_p"),
-        top_k=body.get("top_k"),
-        stop=(stop,) if isinstance(stop, str) else tuple(as_list(stop)),
-        seed=body.get("seed"),
-        presence_penalty=body.get("presence_penalty"),
-        frequency_penalty=body.get("frequency_penalty"),
-        effort=parse_effort(body.get("reasoning_effort")),
-    )
-
-
 def decode_messages(messages: Any, origin: Origin) -> Iterable[Message]:
-    """Decode the history. Results in a row are one message."""
-    results: list[ToolResult] = []
+    """Decode the history."""
     names: dict[str, str] = {}
     for message in iter_dicts(messages):
         role = message.get("role")
         if role in ("tool", "function"):
-            results.append(decode_result(message, names))
-            continue
-        if results:
-            yield Message("tool", tuple(results), origin)
-            results = []
-        if role == "assistant":
+            yield Message("tool", (decode_result(message, names),), origin)
+        elif role == "assistant":
             decoded = decode_assistant_message(message, origin)
             names.update({call.id: call.name for call in decoded.calls})  # results do not name their tool
             yield decoded
@@ -86,8 +70,6 @@ def decode_messages(messages: Any, origin: Origin) -> Iterable[Message]:
                 opaque["role"] = role
             neutral = "user" if role == "user" else "system"
             yield Message(neutral, tuple(decode_content(message.get("content"))), origin, opaque or None)
-    if results:
-        yield Message("tool", tuple(results), origin)
 
 
 def decode_assistant_message(message: Doc, origin: Origin) -> Message:
@@ -154,25 +136,12 @@ def decode_tool(tool: Doc) -> ToolDefinition:
     """Decode a function, a custom tool or a hosted one."""
     if custom := as_dict(tool.get("custom")):
         form = as_dict(custom.get("format"))
-        return ToolDefinition(
-            as_text(custom.get("name")),
-            as_text(custom.get("description")),
-            kind="freeform",
-            grammar=form.get("grammar") or unknown_fields(form, ("type",)),
-            wire=OPENAI_CHAT,
-            opaque=unknown_fields(tool, ("type", "custom")),
-        )
+        grammar = form.get("grammar") or unknown_fields(form, ("type",))
+        return define_tool(custom, OPENAI_CHAT, unknown_fields(tool, ("type", "custom")), kind="freeform", grammar=grammar)
     function = as_dict(tool.get("function"))
     if not function and tool.get("type") != "function":
         return ToolDefinition(as_text(tool.get("type")), kind="hosted", wire=OPENAI_CHAT, opaque=tool)
-    return ToolDefinition(
-        as_text(function.get("name")),
-        as_text(function.get("description")),
-        function.get("parameters"),
-        strict=function.get("strict"),
-        wire=OPENAI_CHAT,
-        opaque=unknown_fields(tool, ("type", "function")),
-    )
+    return define_tool(function, OPENAI_CHAT, unknown_fields(tool, ("type", "function")), strict=function.get("strict"))
 
 
 def decode_choice(choice: Any) -> ToolChoice | None:

@@ -13,13 +13,14 @@ from toolglot.wire.json_values import Doc, as_dict, as_text, iter_dicts, unknown
 from toolglot.wire.media import media_from_url
 from toolglot.wire.openai_common import SHARED_FIELDS, decode_output
 from toolglot.wire.openai_responses.reply_decode import NATIVE_ITEMS, decode_item
-from toolglot.wire.spec import OPENAI_RESPONSES
+from toolglot.wire.request_decoding import decode_options, define_tool, join_messages
+from toolglot.wire.spec import OPENAI_RESPONSES, SPECS
 
 __all__ = ["decode"]
 
 _NEUTRAL_FIELDS = {
-    *("model", "input", "instructions", "tools", "tool_choice", "parallel_tool_calls", "max_output_tokens", "stream"),
-    *("temperature", "top_p", "reasoning", "text"),
+    *("model", "input", "instructions", "tools", "tool_choice", "parallel_tool_calls", "stream", "reasoning", "text"),
+    *SPECS[OPENAI_RESPONSES].options.values(),
 }
 _NATIVE_OUTPUTS = tuple(result for _, _, result in NATIVE_ITEMS.values())
 _OUTPUT_TYPES = ("function_call_output", "custom_tool_call_output", *_NATIVE_OUTPUTS)
@@ -49,12 +50,7 @@ def decode(body: Doc, profile: Profile) -> Request:
         tools=tuple(tool for item in iter_dicts(body.get("tools")) for tool in decode_tool(item)),
         tool_choice=choice,
         parallel=body.get("parallel_tool_calls"),
-        options=Options(
-            max_tokens=body.get("max_output_tokens"),
-            temperature=body.get("temperature"),
-            top_p=body.get("top_p"),
-            effort=effort,
-        ),
+        options=Options(**decode_options(body, OPENAI_RESPONSES), effort=effort),
         output=output,
         stream=body.get("stream"),
         extras=extras,
@@ -70,35 +66,23 @@ def decode_instructions(instructions: Any, origin: Origin) -> Iterator[Message]:
 
 
 def decode_input(input: Any, origin: Origin) -> Iterator[Message]:
-    """Decode input items. Items of one role in a row are one message."""
+    """Decode input items. Items of the assistant in a row are one message, and so are results."""
     if isinstance(input, str):
-        yield Message("user", (Text(input),), origin)
-        return
-    blocks: list[Block] = []
-    results: list[ToolResult] = []
-    built_in = {item.get("call_id") for item in iter_dicts(input) if item.get("type") in NATIVE_ITEMS}
-    for item in iter_dicts(input):
+        return iter([Message("user", (Text(input),), origin)])
+    return join_messages(decode_items(list(iter_dicts(input)), origin), "assistant", "tool")
+
+
+def decode_items(items: list[Doc], origin: Origin) -> Iterator[Message]:
+    """Decode each item as a message."""
+    native_ids = {item.get("call_id") for item in items if item.get("type") in NATIVE_ITEMS}
+    for item in items:
         kind = item.get("type") or "message"
         if kind in _OUTPUT_TYPES and item.get("call_id"):
-            if blocks:
-                yield Message("assistant", tuple(blocks), origin)
-                blocks = []
-            results.append(decode_result(item, is_native=item["call_id"] in built_in))
-            continue
-        if results:
-            yield Message("tool", tuple(results), origin)
-            results = []
-        if kind == "message" and item.get("role") != "assistant":
-            if blocks:
-                yield Message("assistant", tuple(blocks), origin)
-                blocks = []
+            yield Message("tool", (decode_result(item, is_native=item["call_id"] in native_ids),), origin)
+        elif kind == "message" and item.get("role") != "assistant":
             yield decode_message(item, origin)
-        else:
-            blocks += [block for _, block in decode_item({"type": "message", **item})]
-    if blocks:
-        yield Message("assistant", tuple(blocks), origin)
-    if results:
-        yield Message("tool", tuple(results), origin)
+        elif blocks := tuple(block for _, block in decode_item({"type": "message", **item})):
+            yield Message("assistant", blocks, origin)
 
 
 def decode_message(item: Doc, origin: Origin) -> Message:
@@ -163,24 +147,12 @@ def decode_tool(item: Doc) -> Iterator[ToolDefinition]:
     """Decode a tool. A namespace contains several."""
     match item.get("type"):
         case "function" | None:
-            yield ToolDefinition(
-                as_text(item.get("name")),
-                as_text(item.get("description")),
-                item.get("parameters"),
-                strict=item.get("strict"),
-                wire=OPENAI_RESPONSES,
-                opaque=unknown_fields(item, ("type", "name", "description", "parameters", "strict")),
-            )
+            opaque = unknown_fields(item, ("type", "name", "description", "parameters", "strict"))
+            yield define_tool(item, OPENAI_RESPONSES, opaque, strict=item.get("strict"))
         case "custom":
-            form = unknown_fields(as_dict(item.get("format")), ("type",))
-            yield ToolDefinition(
-                as_text(item.get("name")),
-                as_text(item.get("description")),
-                kind="freeform",
-                grammar=form,
-                wire=OPENAI_RESPONSES,
-                opaque=unknown_fields(item, ("type", "name", "description", "format")),
-            )
+            grammar = unknown_fields(as_dict(item.get("format")), ("type",))
+            opaque = unknown_fields(item, ("type", "name", "description", "format"))
+            yield define_tool(item, OPENAI_RESPONSES, opaque, kind="freeform", grammar=grammar)
         case "namespace":
             space = unknown_fields(item, ("type", "name", "tools"))
             for inner in iter_dicts(item.get("tools")):

@@ -1,0 +1,37 @@
+"""What the wires' `request_decode` modules share."""
+
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from typing import Any
+
+from toolglot.messages import Message, Role
+from toolglot.request import ToolDefinition
+from toolglot.wire.json_values import Doc, as_text
+from toolglot.wire.spec import SPECS
+
+__all__ = ["decode_options", "define_tool", "join_messages"]
+
+
+def join_messages(messages: Iterable[Message], *roles: Role) -> Iterator[Message]:
+    """Join neighbouring messages of these roles, for wires on which each result is a message of its own."""
+    for role, group in groupby(messages, key=lambda message: message.role):
+        if role in roles:
+            first, *others = group
+            blocks = (block for message in (first, *others) for block in message.blocks)
+            yield Message(role, tuple(blocks), first.origin, first.opaque)
+        else:
+            yield from group
+
+
+def decode_options(doc: Doc, wire: str) -> Doc:
+    """Decode the generation options that the wire has under names of its own."""
+    options: Doc = {name: doc[field] for name, field in SPECS[wire].options.items() if doc.get(field) is not None}
+    if "stop" in options:
+        options["stop"] = (options["stop"],) if isinstance(options["stop"], str) else tuple(options["stop"])
+    return options
+
+
+def define_tool(fields: Doc, wire: str, opaque: Doc | None, *, schema_key: str = "parameters", **more: Any) -> ToolDefinition:
+    """Define a tool by the fields that wires agree on. `opaque` are the others, which only this wire understands."""
+    name, description = as_text(fields.get("name")), as_text(fields.get("description"))
+    return ToolDefinition(name, description, fields.get(schema_key), wire=wire, opaque=opaque, **more)
