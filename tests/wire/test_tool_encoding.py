@@ -7,7 +7,7 @@ from toolglot.messages import Media, Text, ToolCall, ToolResult
 from toolglot.providers.catalog import resolve_profile
 from toolglot.request import Request, ToolChoice, ToolDefinition, ToolExample
 from toolglot.wire.tool_encoding import encode_function, encode_hosted, reserve_names, select_tools
-from toolglot.wire.writer import Writer, detach_media, format_result_text, media_placeholder
+from toolglot.wire.writer import Writer, detach_media, format_result_text
 
 OPENAI, CLAUDE, GEMINI = (
     resolve_profile("openai-chat", "gpt-4o"),
@@ -175,8 +175,10 @@ def test_media_beside_a_result_say_whose_they_are() -> None:
     (Media("file", file_id="f"), "[file not shown: file]"),
     (Media("image", url="u" * 300), f"[image not shown: {'u' * 200}]"),
 ])  # fmt: skip
-def test_placeholder(media: Media, text: str) -> None:
-    assert media_placeholder(media) == Text(text)
+def test_media_that_is_not_accepted_is_named_and_is_a_loss(media: Media, text: str) -> None:
+    writer = Writer(OPENAI)
+    assert writer.replace_media(media, "messages[1]") == text
+    assert losses(writer) == [(media.kind, "messages[1]")]
 
 
 def test_copied_writer_goes_on_alone() -> None:

@@ -197,9 +197,10 @@ def test_state_of_others_is_dropped_and_said_where_it_told_the_model_something()
     ("openai-responses", "gpt-4o", Options(temperature=1, seed=7, stop=("a",)), {"temperature": 1}, ["stop", "seed"]),
     ("anthropic", "claude-sonnet-4-5", Options(temperature=1.5, top_p=0.9), {"temperature": 1.0}, ["temperature", "top_p"]),
     ("anthropic", "claude-sonnet-4-5", Options(top_p=0.9, top_k=4), {"top_p": 0.9, "top_k": 4}, []),
-    ("anthropic", "claude-opus-5-5", Options(temperature=1, top_k=4, stop=("a",)), {"stop": ["a"]}, ["temperature", "top_k"]),
+    ("anthropic", "claude-opus-5-5", Options(top_k=4, temperature=1, stop=("a",)), {"stop_sequences": ["a"]},
+        ["temperature", "top_k"]),
     ("anthropic", "claude-3-5-haiku", Options(temperature=0.1, top_p=0.9), {"temperature": 0.1, "top_p": 0.9}, []),
-    ("gemini", "gemini-2.5-pro", Options(temperature=2, top_k=4), {"temperature": 2, "top_k": 4}, []),
+    ("gemini", "gemini-2.5-pro", Options(temperature=2, top_k=4), {"temperature": 2, "topK": 4}, []),
     ("xai", "grok-4", Options(temperature=0, stop=("a",), presence_penalty=1), {"temperature": 0},
         ["stop", "presence_penalty"]),
 ])  # fmt: skip

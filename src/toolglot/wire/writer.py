@@ -11,8 +11,9 @@ from toolglot.messages import Block, Foreign, Media, Opaque, Origin, Text, ToolC
 from toolglot.providers.profile import Profile
 from toolglot.schema.lowering_result import LoweredSchema
 from toolglot.wire.ids import hash_id
+from toolglot.wire.media import extract_file_text
 
-__all__ = ["EncodedRequest", "Encoding", "Writer", "detach_media", "format_result_text", "is_same_model", "media_placeholder"]
+__all__ = ["EncodedRequest", "Encoding", "Writer", "detach_media", "format_result_text", "is_same_model", "join_plain"]
 
 # Opaque fields that mean nothing to a model: dropping them for another target is not a Loss.
 _SILENT_KEYS = frozenset(
@@ -168,6 +169,14 @@ class Writer:
             return self.map_tool_name(call.name, call.namespace)
         return self.map_tool_name(result.name) if result.name else ""
 
+    def replace_media(self, media: Media, where: str, reason: str = "") -> str:
+        """Return text instead of media that the target does not accept: of a text file, else a placeholder and a Loss."""
+        if (text := extract_file_text(media)) is not None:
+            return text
+        self.record_loss(media.kind, where, reason or f"{self.profile.title} does not accept it")
+        name = media.name or media.url or media.media_type or media.kind
+        return f"[{media.kind} not shown: {name[:200]}]"
+
     def to_arguments_object(self, call: ToolCall, where: str) -> dict[str, Any]:
         """Return the arguments for a wire that requires an object. Text that is not an object is wrapped in one."""
         if call.arguments is not None:
@@ -198,7 +207,6 @@ def detach_media(result: ToolResult) -> list[Block]:
     return [Text(f"[media of the result of {result.name or result.call_id}]"), *media] if media else []
 
 
-def media_placeholder(media: Media) -> Text:
-    """Return the text that replaces media which the target cannot receive."""
-    name = media.name or media.url or media.media_type or media.kind
-    return Text(f"[{media.kind} not shown: {name[:200]}]")
+def join_plain(parts: list[dict[str, Any]]) -> Any:
+    """Return content as a client would send it: one text without state is a string, anything else a list of parts."""
+    return parts[0]["text"] if len(parts) == 1 and parts[0].keys() == {"type", "text"} else parts

@@ -13,7 +13,7 @@ from toolglot.wire.media import extract_file_text, guess_media_type
 from toolglot.wire.options import encode_effort, encode_sampling, select_extras
 from toolglot.wire.spec import ANTHROPIC_MESSAGES
 from toolglot.wire.tool_encoding import encode_function, encode_hosted, native_definition, select_chosen, select_tools
-from toolglot.wire.writer import Writer, media_placeholder
+from toolglot.wire.writer import Writer, join_plain
 
 __all__ = ["encode_block", "encode_body", "encode_message", "head_key", "leading_count"]
 
@@ -46,9 +46,7 @@ def encode_message(message: Message, writer: Writer, where: str) -> list[Doc]:
 
 
 def _encode_content(blocks: Sequence[Block], message: Message, writer: Writer, where: str) -> Any:
-    encoded = _encode_blocks(blocks, message, writer, where)
-    is_plain = len(encoded) == 1 and encoded[0].keys() == {"type", "text"}
-    return encoded[0]["text"] if is_plain else encoded
+    return join_plain(_encode_blocks(blocks, message, writer, where))
 
 
 def _encode_blocks(blocks: Sequence[Block], message: Message, writer: Writer, where: str) -> list[Doc]:
@@ -108,8 +106,8 @@ def encode_media(media: Media, origin: Origin | None, writer: Writer, where: str
     if source:
         kind = "image" if media.kind == "image" else "document"
         return {"type": kind, "source": source, **(unknown_fields(state, ("source",)) or {})}
-    writer.record_loss(media.kind, where, f"{writer.profile.title} does not accept {media.media_type or media.url or 'it'}")
-    return {"type": "text", "text": media_placeholder(media).text}
+    reason = f"{writer.profile.title} does not accept {media.media_type or media.url or 'it'}"
+    return {"type": "text", "text": writer.replace_media(media, where, reason)}
 
 
 def encode_body(request: Request, writer: Writer, system: Sequence[Message], messages: list[Any]) -> Doc:
@@ -160,8 +158,7 @@ def _encode_system(system: Sequence[Message], writer: Writer) -> Any:
             writer.record_repair("blank text", "system", "dropped")
         encoded += _encode_blocks(blocks, message, writer, "system")
     encoded += ({"type": "text", "text": hint} for hint in writer.prompt_hints)
-    is_plain = len(encoded) == 1 and encoded[0].keys() == {"type", "text"}
-    return encoded[0]["text"] if is_plain else encoded
+    return join_plain(encoded)
 
 
 def encode_thinking(request: Request, choice: Doc | None, max_tokens: int, writer: Writer) -> Doc | None:

@@ -11,7 +11,7 @@ from toolglot.wire.json_values import Doc, as_dict, as_text, unknown_fields
 from toolglot.wire.media import guess_media_type
 from toolglot.wire.options import encode_effort, encode_sampling, select_extras
 from toolglot.wire.tool_encoding import encode_function, encode_hosted, select_chosen, select_tools
-from toolglot.wire.writer import Writer, media_placeholder
+from toolglot.wire.writer import Writer
 
 __all__ = ["encode_block", "encode_body", "encode_message", "head_key", "leading_count"]
 
@@ -125,8 +125,7 @@ def encode_media(media: Media, origin: Origin | None, writer: Writer, where: str
         return {"inlineData": {"mimeType": media_type, "data": media.data, **extra}, **siblings}
     if media.url:  # also the URI of a file that was uploaded to Google
         return {"fileData": {"fileUri": media.url, "mimeType": media_type, **extra}, **siblings}
-    writer.record_loss(media.kind, where, "a file of another provider cannot be sent")
-    return {"text": media_placeholder(media).text}
+    return {"text": writer.replace_media(media, where, "a file of another provider cannot be sent")}
 
 
 def encode_body(request: Request, writer: Writer, system: Sequence[Message], contents: list[Any]) -> Doc:

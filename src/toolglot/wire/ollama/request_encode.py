@@ -8,10 +8,9 @@ from toolglot.request import Request
 from toolglot.wire.history import constant_key as head_key
 from toolglot.wire.history import count_none as leading_count
 from toolglot.wire.json_values import Doc, as_dict
-from toolglot.wire.media import extract_file_text
 from toolglot.wire.options import encode_effort, encode_sampling, select_extras
 from toolglot.wire.tool_encoding import encode_function, encode_hosted, select_tools
-from toolglot.wire.writer import Writer, detach_media, format_result_text, media_placeholder
+from toolglot.wire.writer import Writer, detach_media, format_result_text
 
 __all__ = ["encode_body", "encode_message", "head_key", "leading_count"]
 
@@ -61,11 +60,8 @@ def _encode_content(blocks: Sequence[Block], writer: Writer, where: str) -> Doc:
         elif isinstance(block, Media):
             if block.kind == "image" and block.data is not None:
                 images.append(block.data)  # raw base64, without a data URL
-            elif (text := extract_file_text(block)) is not None:
-                texts.append(text)
             else:
-                writer.record_loss(block.kind, where, f"{writer.profile.title} accepts only images, as bytes")
-                texts.append(media_placeholder(block).text)
+                texts.append(writer.replace_media(block, where, f"{writer.profile.title} accepts only images, as bytes"))
     content: Doc = {"content": "\n\n".join(texts)}
     return {**content, "images": images} if images else content
 

@@ -4,19 +4,19 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from toolglot.jsontext import dumps_text
-from toolglot.messages import Block, Foreign, Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
+from toolglot.messages import Block, Foreign, Media, Message, Opaque, Text, Thinking, ToolCall
 from toolglot.request import Request, ToolChoice, ToolDefinition
 from toolglot.wire.history import constant_key as head_key
 from toolglot.wire.history import count_none as leading_count
 from toolglot.wire.json_values import Doc, as_dict, as_list, as_text, unknown_fields
-from toolglot.wire.media import extract_file_text, to_data_url
+from toolglot.wire.media import to_data_url
 from toolglot.wire.openai_chat.reply_decode import REASONING_FIELDS
 from toolglot.wire.openai_common import encode_output_schema
 from toolglot.wire.options import encode_effort, encode_sampling, select_extras
 from toolglot.wire.repair import FILLER_TEXT
 from toolglot.wire.reply_encoding import is_refusal
 from toolglot.wire.tool_encoding import encode_function, encode_hosted, select_chosen, select_tools
-from toolglot.wire.writer import Writer, detach_media, format_result_text, media_placeholder
+from toolglot.wire.writer import Writer, detach_media, format_result_text, join_plain
 
 __all__ = ["encode_body", "encode_call", "encode_message", "head_key", "leading_count"]
 
@@ -51,12 +51,13 @@ def encode_assistant(message: Message, writer: Writer, where: str) -> Doc:
     texts = [block for block in texts if block not in refusals]
     calls = [encode_call(block, message, writer, where) for block in message.calls]
     reasoning = encode_reasoning(message, writer, where, bool(calls))
-    parts = as_list(reasoning.pop("content", None))
+    thoughts = as_list(reasoning.pop("content", None))
+    content = [part for block in texts for part in _encode_part(block, message, writer, where)]
     encoded: Doc = {"role": "assistant"}
-    if parts or any(isinstance(block, Foreign) for block in texts):
-        encoded["content"] = [*parts, *(part for block in texts for part in _encode_part(block, message, writer, where))]
+    if thoughts or any(isinstance(block, Foreign) for block in texts):
+        encoded["content"] = [*thoughts, *content]
     elif texts:
-        encoded["content"] = _encode_texts(texts, message, writer, where)
+        encoded["content"] = join_plain(content)
     elif calls and writer.profile.empty_content != "omit":  # servers disagree about a message of calls only
         encoded["content"] = None if writer.profile.empty_content == "null" else ""
     elif not calls and not refusals:
@@ -129,16 +130,8 @@ def encode_results(message: Message, writer: Writer, where: str) -> list[Doc]:
 
 
 def _encode_content(message: Message, writer: Writer, where: str) -> Any:
-    blocks = [block for block in message.blocks if not isinstance(block, Thinking | ToolCall | ToolResult)]
-    if all(isinstance(block, Text) for block in blocks):
-        return _encode_texts(blocks, message, writer, where)
-    return [part for block in blocks for part in _encode_part(block, message, writer, where)]
-
-
-def _encode_texts(blocks: Sequence[Block], message: Message, writer: Writer, where: str) -> Any:
-    parts = [part for block in blocks for part in _encode_part(block, message, writer, where)]
-    is_plain = len(parts) == 1 and parts[0].keys() == {"type", "text"}
-    return parts[0]["text"] if is_plain else parts
+    parts = [part for block in message.blocks for part in _encode_part(block, message, writer, where)]
+    return join_plain(parts) if all(isinstance(block, Text) for block in message.blocks) else parts
 
 
 def _encode_part(block: Block, message: Message, writer: Writer, where: str) -> Iterable[Doc]:
@@ -148,12 +141,8 @@ def _encode_part(block: Block, message: Message, writer: Writer, where: str) -> 
         yield block.item
     elif isinstance(block, Media):
         part = encode_media(block, writer.echo_opaque(block.opaque, message.origin, where), writer)
-        if part is None and (text := extract_file_text(block)) is not None:
-            part = {"type": "text", "text": text}
-        if part is None:
-            writer.record_loss(block.kind, where, f"{writer.model or writer.profile.title} does not accept it")
-            part = {"type": "text", "text": media_placeholder(block).text}
-        yield part
+        reason = f"{writer.model or writer.profile.title} does not accept it"
+        yield part or {"type": "text", "text": writer.replace_media(block, where, reason)}
 
 
 def encode_media(media: Media, state: Opaque, writer: Writer) -> Doc | None:

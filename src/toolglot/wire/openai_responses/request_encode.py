@@ -9,13 +9,13 @@ from toolglot.request import Request, ToolChoice, ToolDefinition
 from toolglot.wire.history import constant_key as head_key
 from toolglot.wire.history import count_leading_system
 from toolglot.wire.json_values import Doc, as_dict, as_list, as_text, iter_dicts, unknown_fields
-from toolglot.wire.media import extract_file_text, to_data_url
+from toolglot.wire.media import to_data_url
 from toolglot.wire.openai_common import encode_output_schema
 from toolglot.wire.openai_responses.reply_decode import NATIVE_ITEMS
 from toolglot.wire.options import encode_effort, encode_sampling, select_extras
 from toolglot.wire.spec import OPENAI_RESPONSES
 from toolglot.wire.tool_encoding import encode_function, encode_hosted, native_definition, select_chosen, select_tools
-from toolglot.wire.writer import Writer, format_result_text, media_placeholder
+from toolglot.wire.writer import Writer, format_result_text
 
 __all__ = ["encode_body", "encode_call", "encode_message", "head_key", "leading_count"]
 
@@ -191,10 +191,7 @@ def encode_media(media: Media, message: Message, writer: Writer, where: str) -> 
         return {"type": kind, "filename": media.name or "file.pdf", "file_data": url, **extra}
     if media.kind == "file" and media.url and media.url.startswith("http"):
         return {"type": kind, "file_url": media.url, **extra}
-    if (text := extract_file_text(media)) is not None:
-        return {"type": "input_text", "text": text}
-    writer.record_loss(media.kind, where, f"{writer.profile.title} does not accept it")  # audio as a file: recorded 400
-    return {"type": "input_text", "text": media_placeholder(media).text}
+    return {"type": "input_text", "text": writer.replace_media(media, where)}  # audio as a file: recorded 400
 
 
 def encode_body(request: Request, writer: Writer, system: Sequence[Message], input: list[Any]) -> Doc:
