@@ -58,7 +58,8 @@ class ResponsesReplyEncoder(ReplyEncoder):
 
     def begin_block(self, block: ReplyBlock) -> Iterator[Doc]:
         self._item_id, self._kind = "", "other"
-        if isinstance(block, Media | Foreign) or "item" in self.echo_opaque(block):  # sent complete
+        is_native_call = isinstance(block, ToolCall) and "item" in self.echo_opaque(block)
+        if is_native_call or isinstance(block, Media | Foreign):  # sent complete
             return
         item: Doc = self._encode_item(block) or {}
         self._item_id = as_text(item.get("id"))
