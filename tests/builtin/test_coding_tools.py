@@ -8,11 +8,15 @@ from typing import Any
 import pytest
 
 from toolglot import builtin
+from toolglot.builtin.configured import configured_builtins
 from toolglot.builtin.shell import SandboxLevel, ShellOptions
 from toolglot.builtin.tool_state import UserQuestion
 from toolglot.builtin.tools import BuiltinOptions, coding_tools
+from toolglot.config.settings import BuiltinSettings, PolicySettings, Settings
 from toolglot.errors import UnknownName, UsageError
 from toolglot.request import BUILTIN_TAG
+from toolglot.tools.config import Effect, ToolConfig
+from toolglot.tools.policy import ToolPolicy
 
 
 async def answers(questions: list[UserQuestion]) -> list[Any]:
@@ -100,3 +104,22 @@ def test_a_tool_needs_one_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     (tool,) = coding_tools(tmp_path, names=["roll"])
     assert BUILTIN_TAG in tool.tags
     monkeypatch.delitem(sys.modules, "toolglot.builtin.dice")
+
+
+@pytest.mark.parametrize(("ask", "manual", "asking"), [
+    (None, False, {"shell", "write", "edit", "web_open"}),
+    (None, True, set[str]()),
+    (("network",), False, {"web_open", "web_search"}),
+])  # fmt: skip
+def test_which_tools_ask(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ask: tuple[Effect, ...] | None, manual: bool, asking: set[str]
+) -> None:
+    """Each tool declares whether it asks by default; `policy.ask` decides by effects alone."""
+    monkeypatch.setenv("TOOLGLOT_STATE", str(tmp_path / "state"))
+    settings = Settings(builtin=BuiltinSettings(root=str(tmp_path)), policy=PolicySettings(ask=ask))
+    loaded = configured_builtins(settings, manual=manual)
+    loaded.close()
+    policy = ToolPolicy(ToolConfig(approval_effects=frozenset(ask or ())))
+    names = {"shell", "shell_output", "shell_kill", "write", "edit", "read", "memory", "todo", "web_search", "web_open"}
+    tools = [tool for tool in loaded.tools if tool.name in names]
+    assert {tool.name for tool in tools if policy.needs_approval(tool)} == asking

@@ -9,15 +9,9 @@ from toolglot.builtin.tools import BuiltinOptions, Builtins, builtins
 from toolglot.builtin.web.config import WebConfig
 from toolglot.config.settings import Settings
 from toolglot.engine.signin.environment import read_key_variable
-from toolglot.tools.tool import Tool
 from toolglot.user_dirs import config_file, data_directory, ensure_private_directory, state_directory
 
 __all__ = ["configured_builtins"]
-
-# Tools whose effects stay within toolglot, or in what the user has approved already.
-_NO_APPROVAL_TOOLS = frozenset(
-    {"todo", "memory", "ask_user", "shell_output", "shell_kill", "shell_list", "web_find", "web_search"}
-)
 
 
 def configured_builtins(settings: Settings, *, ask: AskUser | None = None, manual: bool = False) -> Builtins:
@@ -45,9 +39,8 @@ def configured_builtins(settings: Settings, *, ask: AskUser | None = None, manua
     root, state_dir = Path(own.root or ".").expanduser(), ensure_private_directory(state_directory())
     loaded = builtins(root, options=options, state_dir=state_dir, ask=ask)
     if settings.policy.ask is None and not manual:
-        loaded.tools = [tool.replace(approval=True) if _needs_approval(tool) else tool for tool in loaded.tools]
+        asking = {"write", "execute", "network"}
+        loaded.tools = [
+            tool.replace(approval=True) if tool.effects & asking and not tool.quiet else tool for tool in loaded.tools
+        ]
     return loaded
-
-
-def _needs_approval(tool: Tool) -> bool:
-    return bool(tool.effects & {"write", "execute", "network"}) and tool.name not in _NO_APPROVAL_TOOLS

@@ -135,7 +135,7 @@ def create_tools(state: ToolState) -> list[Tool]:
         return result.diff or " ".join(filter(None, (command, result.path, result.new_path)))
 
     preview = make_preview(describe)
-    return [Tool(memory, effects=("read", "write"), examples=examples, target=target, preview=preview)]
+    return [Tool(memory, effects=("read", "write"), quiet=True, examples=examples, target=target, preview=preview)]
 
 
 @contextmanager

@@ -113,6 +113,8 @@ class ToolOptions(TypedDict, total=False):
     """Calls per time."""
     approval: bool | None
     """True always asks, False never, None leaves it to `ToolConfig.approval_effects`."""
+    quiet: bool
+    """Built in, it does not ask by default: its effects stay within toolglot, or in what the user has approved already."""
     target: Describe | None
     """Returns what a call with these arguments touches, for the approver and the audit log."""
     preview: Describe | None
@@ -140,6 +142,7 @@ class Tool:
     max_uses: int | None = None
     rate: Rate | None = None
     approval: bool | None = None
+    quiet: bool = False
     target: Describe | None = None
     preview: Describe | None = None
     max_result: int | None = None

@@ -74,6 +74,7 @@ def shell_tools(state: ToolState, options: ShellOptions | None = None) -> list[T
         tool(
             polls=True,  # the same call again and again is not a loop: it waits for output
             effects=("read", "execute"),
+            quiet=True,
             timeout=timeout,
             max_result=max_result,
             target=lambda arguments: f"command {arguments.get('handle', '')}",
@@ -82,6 +83,7 @@ def shell_tools(state: ToolState, options: ShellOptions | None = None) -> list[T
         )(methods.shell_output),
         tool(
             effects="execute",
+            quiet=True,
             idempotent=True,
             target=lambda arguments: f"command {arguments.get('handle', '')}",
             examples=[{"input": {"handle": "1"}}],

@@ -63,6 +63,7 @@ def web_tools(state: ToolState, web: WebClient | WebConfig | None = None) -> lis
         Tool(
             tools.web_search,
             **common,
+            quiet=True,
             timeout=60,
             target=lambda arguments: "; ".join(map(str, arguments.get("queries", ()))),
             examples=[{"queries": ["python 3.13 release date"], "allowed_domains": ["python.org"]}],
@@ -78,6 +79,7 @@ def web_tools(state: ToolState, web: WebClient | WebConfig | None = None) -> lis
         Tool(
             tools.web_find,
             **common,
+            quiet=True,
             timeout=MAX_TIMEOUT + 30,
             target=tools.describe_target,
             examples=[{"target": "w1", "pattern": "release date"}],
