@@ -185,8 +185,7 @@ class Engine:
         # The caller's headers go last: they may replace even the key, for proxies that authenticate on their own.
         headers = {**_BASE_HEADERS, **_lowercase_names(profile.headers), **key_headers, **self._extra_headers}
         path = profile.stream_path if stream and profile.stream_path else profile.path
-        url = join_url(self.keys.base_url or profile.base_url, path).replace("{model}", quote(profile.model, safe="/-._~:@"))
-        return HttpRequest(url, headers, body, stream)
+        return HttpRequest(_build_url(self.keys.base_url or profile.base_url, path, profile.model), headers, body, stream)
 
 
 def _lowercase_names(headers: Mapping[str, str]) -> dict[str, str]:
@@ -194,6 +193,10 @@ def _lowercase_names(headers: Mapping[str, str]) -> dict[str, str]:
 
 
 @lru_cache(maxsize=256)
+def _build_url(base: str, path: str, model: str) -> str:
+    return join_url(base, path).replace("{model}", quote(model, safe="/-._~:@"))
+
+
 def join_url(base: str, path: str) -> str:
     """Join a base URL and a path. A base that already ends with the path's first segments (…/v1) does not get them twice."""
     base = base.rstrip("/")

@@ -164,7 +164,7 @@ async def _close_with_loop(session: "ClientSession") -> AsyncGenerator[None]:
 class _AiohttpResponse:
     def __init__(self, response: "ClientResponse", host: str, stream: bool, timeouts: Timeouts) -> None:
         self.status = response.status
-        self.headers: Mapping[str, str] = {name.lower(): value for name, value in response.headers.items()}
+        self.headers: Mapping[str, str] = response.headers  # names in any case are found
         self._response, self._host, self._stream, self._timeouts = response, host, stream, timeouts
         self._read_next: Callable[[], Awaitable[bytes]] = response.content.readany if stream else response.content.read
         self._seen_bytes, self._quiet_checks = response.content.total_raw_bytes, 0

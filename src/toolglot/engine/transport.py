@@ -54,7 +54,7 @@ class HttpResponse(Protocol):
     def status(self) -> int: ...
     @property
     def headers(self) -> Mapping[str, str]:
-        """Names are in lower case."""
+        """Are looked up by names in lower case."""
         ...
 
     async def read(self) -> bytes:

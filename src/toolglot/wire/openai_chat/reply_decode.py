@@ -14,7 +14,7 @@ from toolglot.wire.json_values import Doc, as_dict, as_int, as_list, as_text, it
 from toolglot.wire.provider_errors import error_from_body
 from toolglot.wire.reader import ReplyDecoder
 from toolglot.wire.spec import OPENAI_CHAT
-from toolglot.wire.tracker import ToolCallTracker
+from toolglot.wire.tracker import ToolCallTracker, make_call
 
 __all__ = ["ChatReplyDecoder"]
 
@@ -33,6 +33,7 @@ _DECODED_FIELDS = {"role", "content", "tool_calls", "function_call", "refusal"}
 _IGNORED_FIELDS = {"padding", "obfuscation", "index", "name", "prefix", "token_ids", "stop_reason", "content_filter_results"}
 # In this order: DeepSeek, llama.cpp and older vLLM; OpenRouter, Groq and newer vLLM; Copilot; Ollama's name for it.
 REASONING_FIELDS = ("reasoning_content", "reasoning", "reasoning_text", "thinking")
+_CALL_FIELDS = {"id", "type", "function", "custom", "index"}
 _KNOWN_FIELDS = {*_DECODED_FIELDS, *_IGNORED_FIELDS, *REASONING_FIELDS}
 
 
@@ -186,13 +187,18 @@ class ChatReplyDecoder(ReplyDecoder):
     def _read_call(self, call: Doc, slot: Hashable | None) -> None:
         body = as_dict(call.get("function") or call.get("custom"))
         id, name = call.get("id"), body.get("name")
+        is_whole = slot is not None
         if slot is None:
             slot = self._tracker.find_call_slot(call.get("index"), id, name)
             self._call_index, self._call_slot = call.get("index"), slot
         is_freeform = not call.get("function") and "custom" in call
-        if extra := unknown_fields(call, ("id", "type", "function", "custom", "index")):
-            self._tracker.merge_opaque(slot, "call", extra)
+        extra = unknown_fields(call, _CALL_FIELDS)
         value = body.get("input" if is_freeform else "arguments")
+        if is_whole and isinstance(id, str) and isinstance(name, str) and id and name:
+            self._tracker.set_block(slot, make_call(id, name, value, freeform=is_freeform, opaque=extra))
+            return
+        if extra:
+            self._tracker.merge_opaque(slot, "call", extra)
         self._tracker.update_call(slot, id, name, value, freeform=is_freeform)
 
     def _read_parts(self, content: Any) -> None:
