@@ -238,6 +238,21 @@ async def test_cancelling_an_upload_that_nobody_reads() -> None:
         await wait_until(lambda: descriptors() == before + 1)  # the server's end
 
 
+async def test_no_more_requests_at_once_than_max_connections() -> None:
+    async with Server() as server:
+        transport = HttpTransport(Timeouts(connect=1), max_connections=3)
+        requests = asyncio.gather(*(fetch(transport, server.url("held")) for _ in range(20)))
+        await wait_until(lambda: server.active_requests == 3)
+        server.release.set()
+        assert await requests == [b"abcde"] * 20
+        assert server.max_active_requests == 3
+        for path in ("close_head", "half_length", "close_head", "half_length"):  # a failure gives its place back
+            with pytest.raises(ConnectionLost):
+                await fetch(transport, server.url(path))
+        assert await fetch(transport, server.url("ok")) == b"ok"
+        await transport.close()
+
+
 @pytest.mark.untraced
 async def test_a_thousand_at_once() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -14,6 +14,8 @@ from functools import lru_cache, partial
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from toolglot.engine.transport import HttpRequest, Timeouts
 from toolglot.errors import ConnectFailed, ConnectionLost, TimedOut, ToolglotError, UsageError
 
@@ -41,25 +43,36 @@ class HttpTransport:
         timeouts: For connecting (including DNS, proxy and TLS), for the response head, and between two pieces of a response.
         proxy: The URL of an HTTP proxy for all requests. Default: HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY from the
             environment, in upper or lower case; loopback addresses never use those.
+        max_connections: Maximum number of concurrent requests on one event loop; others wait.
     """
 
-    def __init__(self, timeouts: Timeouts = Timeouts(), *, proxy: str | None = None) -> None:  # noqa: B008 - immutable
-        self._timeouts = timeouts
+    def __init__(
+        self,
+        timeouts: Timeouts = Timeouts(),  # noqa: B008 - immutable
+        *,
+        proxy: str | None = None,
+        max_connections: int | None = None,
+    ) -> None:
+        self._timeouts, self._max_connections = timeouts, max_connections
         self._proxy = None if proxy is None else _normalize_proxy(proxy)
-        self._sessions: dict[asyncio.AbstractEventLoop, tuple[ClientSession, AsyncGenerator[None]]] = {}
+        self._clients: dict[asyncio.AbstractEventLoop, _Client] = {}
         self._proxies: dict[tuple[str, str | None, int | None], str | None] = {}
         self._tls: SSLContext | None = None
 
     async def send(self, request: HttpRequest) -> "_AiohttpResponse":
         """Return the head of the response. Raises ConnectFailed, TimedOut, ConnectionLost, UsageError."""
         loop = asyncio.get_running_loop()
-        session, _ = self._sessions.get(loop) or await self._open_session(loop)
+        client = self._clients.get(loop) or await self._open_client(loop)
         url = _parse_url(request.url)
         proxy = self._find_proxy(url)
         tls = self._tls_context() if url.scheme == "https" or (proxy or "").startswith("https:") else True
+        if client.limiter is not None:  # before the timeout starts: waiting for a slot is not the server's fault
+            await client.limiter.acquire()
+        timeout = asyncio.timeout(None)
         try:
-            async with asyncio.timeout(self._timeouts.first_byte):
-                response = await session.request(
+            async with timeout:
+                client.watchdog.add(timeout)
+                response = await client.session.request(
                     request.method,
                     url,
                     headers=request.headers,
@@ -68,26 +81,32 @@ class HttpTransport:
                     ssl=tls,
                     allow_redirects=False,
                 )
-        except Exception as error:
+        except BaseException as error:
+            if client.limiter is not None:
+                client.limiter.release()
+            if not isinstance(error, Exception):
+                raise
             # A key that was read from a file may end in a line break; aiohttp's message would repeat it.
             bad = [name for name, value in request.headers.items() if any(mark in name + value for mark in "\r\n\0")]
             if type(error) is ValueError and bad:
                 raise UsageError(f"the header {bad[0]} contains a line break or a null character") from None
             raise _translate_error(error, _format_host(url), self._timeouts) from None
-        return _AiohttpResponse(response, _format_host(url), request.stream, self._timeouts)
+        finally:
+            client.watchdog.remove(timeout)
+        return _AiohttpResponse(response, _format_host(url), request.stream, self._timeouts, client.limiter)
 
     async def close(self) -> None:
         """Close all connections. Those of other event loops are closed by their loops as soon as they run."""
-        _, closer = self._sessions.pop(asyncio.get_running_loop(), (None, None))
-        self._sessions.clear()
-        if closer is not None:
-            await closer.aclose()
+        client = self._clients.pop(asyncio.get_running_loop(), None)
+        self._clients.clear()
+        if client is not None:
+            await client.closer.aclose()
 
-    async def _open_session(self, loop: asyncio.AbstractEventLoop) -> "tuple[ClientSession, AsyncGenerator[None]]":
+    async def _open_client(self, loop: asyncio.AbstractEventLoop) -> "_Client":
         import aiohttp
 
-        for closed in [other for other in self._sessions if other.is_closed()]:
-            del self._sessions[closed]
+        for closed in [other for other in self._clients if other.is_closed()]:
+            del self._clients[closed]
         session = aiohttp.ClientSession(
             connector=_create_connector(loop),
             cookie_jar=aiohttp.DummyCookieJar(),  # a cookie would tie unrelated conversations together
@@ -99,10 +118,11 @@ class HttpTransport:
         )
         # aiohttp retries GET on its own when a reused connection breaks; there is no public switch.
         session._retry_connection = False  # pyright: ignore[reportPrivateUsage]
-        closer = _close_with_loop(session)
-        await anext(closer)  # a generator that has not started would not be closed by its loop
-        self._sessions[loop] = session, closer
-        return session, closer
+        watchdog = _Watchdog(loop, self._timeouts.first_byte)
+        limiter = None if self._max_connections is None else asyncio.Semaphore(self._max_connections)
+        client = self._clients[loop] = _Client(session, limiter, watchdog, _close_with_loop(session))
+        await anext(client.closer)  # a generator that has not started would not be closed by its loop
+        return client
 
     def _find_proxy(self, url: "URL") -> str | None:
         if self._proxy is not None:
@@ -153,6 +173,46 @@ def _create_socket(address: tuple[Any, ...]) -> socket.socket:
     return sock
 
 
+class _Client(msgspec.Struct):
+    """The connections of one event loop."""
+
+    session: "ClientSession"
+    limiter: asyncio.Semaphore | None
+    watchdog: "_Watchdog"
+    closer: AsyncGenerator[None]
+
+
+class _Watchdog:
+    """Timeouts of one length for any number of waits. They expire in the order they began, so one timer serves all.
+
+    A timer for each request would be a tenth of what a request costs.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, seconds: float | None) -> None:
+        self._loop, self._seconds = loop, seconds
+        self._deadlines: dict[asyncio.Timeout, float] = {}  # the oldest first
+        self._timer: asyncio.TimerHandle | None = None
+
+    def add(self, timeout: asyncio.Timeout) -> None:
+        """Start the time of a wait that is inside of `timeout`."""
+        if self._seconds is not None:
+            deadline = self._deadlines[timeout] = self._loop.time() + self._seconds
+            self._timer = self._timer or self._loop.call_at(deadline, self._check)
+
+    def remove(self, timeout: asyncio.Timeout) -> None:
+        """Forget a wait that has ended."""
+        self._deadlines.pop(timeout, None)
+
+    def _check(self) -> None:
+        now, self._timer = self._loop.time(), None
+        for timeout, deadline in [*self._deadlines.items()]:
+            if deadline > now:
+                self._timer = self._loop.call_at(deadline, self._check)
+                break
+            self.remove(timeout)
+            timeout.reschedule(now)
+
+
 async def _close_with_loop(session: "ClientSession") -> AsyncGenerator[None]:
     """Close the session with its loop, or when the generator is garbage-collected: event loops do both for generators."""
     try:
@@ -162,10 +222,12 @@ async def _close_with_loop(session: "ClientSession") -> AsyncGenerator[None]:
 
 
 class _AiohttpResponse:
-    def __init__(self, response: "ClientResponse", host: str, stream: bool, timeouts: Timeouts) -> None:
+    def __init__(
+        self, response: "ClientResponse", host: str, stream: bool, timeouts: Timeouts, limiter: asyncio.Semaphore | None
+    ) -> None:
         self.status = response.status
         self.headers: Mapping[str, str] = response.headers  # names in any case are found
-        self._response, self._host, self._stream, self._timeouts = response, host, stream, timeouts
+        self._response, self._host, self._stream, self._timeouts, self._limiter = response, host, stream, timeouts, limiter
         self._read_next: Callable[[], Awaitable[bytes]] = response.content.readany if stream else response.content.read
         self._seen_bytes, self._quiet_checks = response.content.total_raw_bytes, 0
         self._timer: asyncio.TimerHandle | None = None
@@ -210,6 +272,9 @@ class _AiohttpResponse:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        if self._limiter is not None:
+            self._limiter.release()
+            self._limiter = None
 
 
 # ---- URLs and proxies
