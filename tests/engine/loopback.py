@@ -107,7 +107,7 @@ class Server(Listener):
 
     def __init__(self, tls: ssl.SSLContext | None = None) -> None:
         super().__init__(tls)
-        self.active_requests = 0
+        self.active_requests = self.max_active_requests = 0
         self.client_left, self.release = asyncio.Event(), asyncio.Event()
 
     def url(self, path: str, host: str = "127.0.0.1") -> str:
@@ -118,6 +118,7 @@ class Server(Listener):
             sent = await read_request(reader)
             self.requests.append(sent)
             self.active_requests += 1
+            self.max_active_requests = max(self.max_active_requests, self.active_requests)
             for step in SCRIPTS[sent.line.split()[1].split("/")[1].partition("?")[0]]:
                 if isinstance(step, bytes):
                     writer.write(step)
