@@ -27,7 +27,7 @@ ADDED = {
     "claude-code-2.0": {"LS", "AskUserQuestion"},
     "gemini-cli": {"ask_user", "shell_kill", "web_find"},
     "gemini-cli-2": {"ask_user", "shell_kill", "web_find"},
-    "codex": {"update_plan", "run"},
+    "codex": {"update_plan", "run", "shell_kill"},
     "codex-shell-command": {"web_search"},
     "codex-shell": {"web_search"},
 }

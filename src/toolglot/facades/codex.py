@@ -5,13 +5,15 @@ from typing import Any
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from toolglot.facades.gpt.commands import EXEC_COMMAND, SHELL_COMMAND, WRITE_STDIN, make_shell
+from toolglot.facades import rows
+from toolglot.facades.gpt.commands import EXEC_COMMAND, SHELL_COMMAND, STOP_SESSION, WRITE_STDIN, make_shell
 from toolglot.facades.gpt.legacy import LEGACY_VIEWS
 from toolglot.facades.gpt.patches import APPLY_PATCH, make_apply_patch_function
 from toolglot.facades.gpt.web import WEB_RUN, WEB_SEARCH
-from toolglot.facades.mapping import pick, simple_view, todo_field
 from toolglot.facades.parameters import array, closed_schema, string
-from toolglot.facades.view import Arguments, Facade, Field, RenderContext, View
+from toolglot.facades.shared_views import make_questions_view
+from toolglot.facades.table import field, make_view
+from toolglot.facades.view import Facade, RenderContext, View
 from toolglot.jsontext import dumps_text
 
 __all__ = ["ARGV_NOTE", "HIDES", "SEARCH_HINT", "TABLES", "make_update_plan", "make_view_image"]
@@ -22,93 +24,74 @@ __all__ = ["ARGV_NOTE", "HIDES", "SEARCH_HINT", "TABLES", "make_update_plan", "m
 def make_update_plan(**status: Any) -> View:
     """The plan. `status`: what the schema says about the status of a step."""
     step = closed_schema(
-        "step status",
-        status=string("pending, in_progress or completed.", **status),
-        step=string("What is to be done, in one line."),
+        "step status", status=string("State of the step.", **status), step=string("What is to be done, in one line.")
     )
-    return simple_view(
+    return make_view(
         "update_plan",
         "Replace the whole plan: its steps in order, at most one in progress. The user sees it.",
-        closed_schema("plan", explanation=string("Why the plan changes (optional)."), plan=array(step, "All steps, in order.")),
         "todo",
-        ("explanation", todo_field("plan", "step")),
-        can_express=lambda base: base.get("items") is not None,
+        {
+            "explanation": string("Why the plan changes."),
+            "plan!": rows.todos(array(step, "All steps, in order."), "step"),
+        },
+        closed=True,
+        can_express=rows.has_items,
         result=lambda context: "Plan updated",
     )
 
 
 def make_view_image(*, has_detail: bool) -> View:
     """Images. `has_detail`: whether the model is shown the parameter `detail`."""
-    detail = string("high scales the image down (default); original does not.", enum=["high", "original"])
-    return simple_view(
+    detail = field(
+        "detail",
+        string("high scales the image down (default); original does not.", enum=["high", "original"]),
+        from_base=lambda value: value if value in ("high", "original") else UNSET,
+    )
+    return make_view(
         "view_image",
         "Show an image file of the workspace.",
-        closed_schema("path", **({"detail": detail} if has_detail else {}), path=string("Path of the image.")),
         "view_image",
-        ("path", Field("detail", "detail", from_base=lambda value: value if value in ("high", "original") else UNSET)),
+        {**({"detail": detail} if has_detail else {}), "path!": string("Path of the image.")},
+        closed=True,
         result=lambda context: "attached local image path",
         failure=lambda context: f"unable to locate image: {context.text}" if context.code == "path_not_found" else context.text,
         accepts={} if has_detail else {"detail": detail},
-        ignored=frozenset({"environment_id"}),
+        ignores={"environment_id"},
     )
-
-
-def question_to_base(question: Arguments) -> Arguments:
-    kind = "choice" if question.get("options") else "text"
-    return {**pick(question, "id", "header", "question", "options"), "kind": kind}
-
-
-def question_from_base(question: Arguments, position: int) -> Arguments:
-    options: list[Arguments] = question.get("options") or []
-    return {
-        "id": question.get("id") or str(position),
-        "header": question.get("header") or "",
-        "question": question["question"],
-        "options": [{"label": option["label"], "description": option.get("description", "")} for option in options],
-    }
 
 
 def render_answers(context: RenderContext) -> str:
     return dumps_text({"answers": {item["id"]: {"answers": item["answers"]} for item in context.data_list("answers")}})
 
 
-REQUEST_USER_INPUT = simple_view(
+def render_questions_failure(context: RenderContext) -> str:
+    return f"request_user_input failed: {context.text}" if context.kind == "execution" else context.text
+
+
+REQUEST_USER_INPUT = make_questions_view(
     "request_user_input",
-    "Ask the user one to three short questions and wait for the answers; they may always answer in their own words. Use it "
-    "only when the answer affects your work and you cannot find it yourself.",
-    closed_schema(
-        "questions",
-        questions=array(
-            closed_schema(
-                "id header question options",
-                header=string("A label of at most 12 characters."),
-                id=string("An identifier for the question, in snake_case."),
-                options=array(
-                    closed_schema(
-                        "label description",
-                        description=string("What this choice means, in one sentence."),
-                        label=string("The choice in 1 to 5 words."),
-                    ),
-                    "Two to four mutually exclusive choices, the recommended one first.",
+    array(
+        closed_schema(
+            "id header question options",
+            header=string("A label of at most 12 characters."),
+            id=string("An identifier for the question, in snake_case."),
+            options=array(
+                closed_schema(
+                    "label description",
+                    description=string("What this choice means, in one sentence."),
+                    label=string("The choice in 1 to 5 words."),
                 ),
-                question=string("The question, in one sentence."),
+                "Two to four mutually exclusive choices, the recommended one first.",
             ),
-            "The questions, at most three.",
+            question=string("The question, in one sentence."),
         ),
+        "The questions, at most three.",
     ),
-    "ask_user",
-    (
-        Field(
-            "questions",
-            "questions",
-            to_base=lambda questions: [question_to_base(question) for question in questions],
-            from_base=lambda questions: [
-                question_from_base(question, position) for position, question in enumerate(questions, 1)
-            ],
-        ),
-    ),
-    result=render_answers,
-    failure=lambda context: f"request_user_input failed: {context.text}" if context.kind == "execution" else context.text,
+    render_answers,
+    description="Ask the user one to three short questions and wait for the answers; they may always answer in their own "
+    "words. Use it only when the answer affects your work and you cannot find it yourself.",
+    closed=True,
+    failure=render_questions_failure,
 )
 
 
@@ -126,7 +109,7 @@ TABLES = (
         id="codex",
         title="Codex",
         views=(
-            *(EXEC_COMMAND, WRITE_STDIN, APPLY_PATCH),
+            *(EXEC_COMMAND, WRITE_STDIN, STOP_SESSION, APPLY_PATCH),
             make_update_plan(enum=["pending", "in_progress", "completed"]),
             *(REQUEST_USER_INPUT, make_view_image(has_detail=True), WEB_RUN),
             *LEGACY_VIEWS,
@@ -135,7 +118,7 @@ TABLES = (
         note=(
             f"Run commands with exec_command, and set workdir instead of using cd: {SEARCH_HINT} {_PATCH_ONLY} "
             "A command that is still running has a session ID: wait for it or type into it with write_stdin, stop it with "
-            f"shell_kill, whose handle is the session ID. Track multi-step work with update_plan. {_REVIEW}"
+            f"shell_kill. Track multi-step work with update_plan. {_REVIEW}"
         ),
     ),
     Facade(

@@ -41,6 +41,12 @@ def canonical_call(tool: str, arguments: Arguments) -> Arguments:
         del canonical["ops"]
     elif tool == "shell" and "argv" in canonical:
         canonical["command"] = shlex.join(map(str, canonical.pop("argv")))
+    elif tool == "ask_user" and "questions" in canonical:
+        defaults: Arguments = {"kind": "choice", "multi": False, "header": "", "options": []}
+        canonical["questions"] = [
+            {name: value for name, value in question.items() if name not in defaults or value != defaults[name]}
+            for question in cast(list[Arguments], canonical["questions"])
+        ]
     if tool == "shell" and canonical.get("cwd") == ".":
         del canonical["cwd"]
     return canonical

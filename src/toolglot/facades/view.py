@@ -28,7 +28,8 @@ class Field(msgspec.Struct, frozen=True):
     """One native parameter and the base parameter it corresponds to.
 
     `to_base` and `from_base` convert the value where the two sides differ; UNSET omits the parameter. With
-    `needs_all_arguments` they get all arguments of their side instead of one value.
+    `needs_all_arguments` they get all arguments of their side instead of one value. `default` is what a call means that omits
+    the native parameter; `base_default` what history says where the base parameter is absent.
     """
 
     native: str
@@ -36,6 +37,8 @@ class Field(msgspec.Struct, frozen=True):
     to_base: Callable[[Any], Any] | None = None
     from_base: Callable[[Any], Any] | None = None
     needs_all_arguments: bool = False
+    default: Any = msgspec.UNSET
+    base_default: Any = msgspec.UNSET
 
 
 class RenderContext(msgspec.Struct, frozen=True, kw_only=True):
@@ -248,12 +251,12 @@ def _map_fields(fields: tuple[Field | str, ...], arguments: Arguments, *, to_bas
         field = Field(row, row) if isinstance(row, str) else row
         source, target = (field.native, field.base) if to_base else (field.base, field.native)
         convert = field.to_base if to_base else field.from_base
-        if field.needs_all_arguments and convert is not None:
-            value = convert(arguments)
-        elif source in arguments:
-            value = arguments[source] if convert is None else convert(arguments[source])
-        else:
-            continue
+        default = field.default if to_base else field.base_default
+        value = arguments if field.needs_all_arguments and convert is not None else arguments.get(source, default)
+        if value is None and default is not msgspec.UNSET:
+            value = default
+        if convert is not None and value is not msgspec.UNSET:
+            value = convert(value)
         if value is not msgspec.UNSET:
             mapped[target] = value
     return mapped

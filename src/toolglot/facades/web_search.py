@@ -3,8 +3,9 @@
 from typing import Any, cast
 
 from toolglot.base_errors import invalid_argument
-from toolglot.facades.mapping import has_single_query, pick
 from toolglot.facades.parameters import string, string_list
+from toolglot.facades.rows import has_single_query
+from toolglot.facades.table import pick
 from toolglot.facades.view import Arguments, Case, Renderer, View
 from toolglot.request import Schema
 

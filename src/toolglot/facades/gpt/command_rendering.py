@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from msgspec.structs import replace
 
-from toolglot.facades.mapping import to_milliseconds
+from toolglot.facades.rows import to_milliseconds
 from toolglot.facades.view import Arguments, RenderContext, Renderer
 from toolglot.jsontext import dumps_text
 

@@ -5,43 +5,33 @@ tokens of four characters (characters in the API's own tool). Each command start
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, cast
 
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from toolglot.errors import ToolError
 from toolglot.facades.equivalence import canonical_call, render_patch
 from toolglot.facades.gpt import command_rendering as codex
 from toolglot.facades.gpt.patches import PATCH_FORMAT, extract_patch, rebase_patch, render_patch_failure, render_patch_result
-from toolglot.facades.mapping import call_field, to_milliseconds
-from toolglot.facades.parameters import boolean, closed_schema, integer, number, object_schema, string, string_list
-from toolglot.facades.view import Arguments, Case, Field, RenderContext, Renderer, View
-from toolglot.messages import Opaque
+from toolglot.facades.parameters import boolean, integer, number, string, string_list
+from toolglot.facades.rows import to_milliseconds
+from toolglot.facades.table import Row, Rows, call_field, field, ignored, make_view, unmapped
+from toolglot.facades.view import Arguments, Case, Field, RenderContext, Renderer, View, omit
 from toolglot.request import Schema
 from toolglot.schema.arguments import Issue, explain_issues
 from toolglot.wire.spec import OPENAI_RESPONSES
 
-__all__ = ["EXEC_COMMAND", "HOSTED_SHELL", "SHELL_COMMAND", "WRITE_STDIN", "make_shell"]
+__all__ = ["EXEC_COMMAND", "HOSTED_SHELL", "SHELL_COMMAND", "STOP_SESSION", "WRITE_STDIN", "make_shell"]
 
 DEFAULT_TOKENS, MAX_CHARS = 10_000, 200_000
-DEFAULT_YIELD, DEFAULT_TIMEOUT, MAX_TIMEOUT = 10.0, 10.0, 7200.0  # seconds
-
+DEFAULT_YIELD, DEFAULT_TIMEOUT, MAX_TIMEOUT = 10_000, 10_000, 7_200_000  # milliseconds
+_SHELLS, _FLAGS = ("bash", "sh", "zsh"), ("-c", "-lc")
+_NAMES = ("exec_command", "shell_command", "shell", "container.exec", "local_shell")
+_IGNORED = frozenset({"shell", "prefix_rule", "environment_id", "additional_permissions", "type", "user"})
 
 # ---- the command, under every name it ever had
-
-_SHELLS, _FLAGS = ("bash", "sh", "zsh"), ("-c", "-lc")
-_LINE_OR_ARGV: Schema = {"type": ["string", "array"], "items": string()}
-_COMMAND_PARAMETERS: Schema = {"cmd": _LINE_OR_ARGV, "command": _LINE_OR_ARGV, "sandbox_permissions": string()}
-_ACCEPTED_PARAMETERS: Schema = {
-    **_COMMAND_PARAMETERS,
-    "commands": string_list(),
-    **dict.fromkeys(("workdir", "working_directory", "justification"), string()),
-    **dict.fromkeys(("timeout_ms", "max_output_tokens", "max_output_length"), number()),
-    **dict.fromkeys(("login", "with_escalated_permissions"), boolean()),
-    "env": {"type": "object", "additionalProperties": string()},
-}
-_IGNORED = frozenset({"shell", "prefix_rule", "environment_id", "additional_permissions", "type", "user"})
-_NAMES = ("exec_command", "shell_command", "shell", "container.exec", "local_shell")
 
 
 def get_command(native: Arguments) -> str | list[str] | None:
@@ -87,46 +77,7 @@ def _patch_case(
     )
 
 
-def _make_command_view(
-    name: str,
-    description: str,
-    parameters: Schema,
-    case: Case,
-    patch_case: Case,
-    *,
-    represents: frozenset[str] = frozenset({"shell"}),
-    typed: dict[str, Opaque] | None = None,
-) -> View:
-    """The tool under one of its names; calls may use the others."""
-    missing = Issue("$", f'"{parameters["required"][0]}" is a required property')
-
-    def select_case(native: Arguments) -> str:
-        command = get_command(native)
-        if command is None:
-            raise ToolError(explain_issues(view.definition, [missing]), kind="validation")
-        return "patch" if following_commands(native) is UNSET and extract_patch(command) is not None else ""
-
-    view = View(
-        name=name,
-        description=description,
-        parameters=parameters,
-        cases={"": case, "patch": patch_case},
-        select_case=select_case,
-        accepts={
-            parameter: schema
-            for parameter, schema in _ACCEPTED_PARAMETERS.items()
-            if parameter in _COMMAND_PARAMETERS or parameter not in parameters["properties"]
-        },
-        required_schema={},
-        ignored=_IGNORED,
-        aliases=tuple(alias for alias in _NAMES if alias != name),
-        represents=represents,
-        typed=typed or {},
-    )
-    return view
-
-
-# ---- fields
+# ---- other parameters
 
 
 def _clamp_milliseconds(minimum: float, limit: float) -> Callable[[Any], float]:
@@ -134,23 +85,20 @@ def _clamp_milliseconds(minimum: float, limit: float) -> Callable[[Any], float]:
     return lambda value: min(max(float(value), minimum), limit) / 1000
 
 
-def _value_or_default(name: str, default: Any, convert: Callable[[Any], Any]) -> Callable[[Arguments], Any]:
-    return lambda arguments: default if arguments.get(name) is None else convert(arguments[name])
-
-
 def _output_limit(native: Arguments) -> int:
     """Characters of output to show."""
     tokens = native.get("max_output_tokens")
-    chars = native.get("max_output_length", codex.CHARS_PER_TOKEN * (DEFAULT_TOKENS if tokens is None else tokens))
-    return _clamp_chars(chars)
+    return _clamp_chars(native.get("max_output_length", codex.CHARS_PER_TOKEN * (DEFAULT_TOKENS if tokens is None else tokens)))
 
 
 def _clamp_chars(chars: Any) -> int:
     return int(min(max(chars, 1), MAX_CHARS))
 
 
-def to_tokens(chars: Any) -> Any:
-    tokens = int(chars) / codex.CHARS_PER_TOKEN
+def tokens_from_base(base: Arguments) -> Any:
+    if base.get("max_output") is None:
+        return UNSET
+    tokens = int(base["max_output"]) / codex.CHARS_PER_TOKEN
     return int(tokens) if tokens.is_integer() else tokens
 
 
@@ -168,89 +116,128 @@ def to_argv(base: Arguments) -> list[str]:
     return ["bash", "-lc", str(base["command"])] if base.get("command") else list(base.get("argv") or ())
 
 
-def _omit(base: Arguments) -> Any:
-    return UNSET
+def _timeout(schema: Schema, **options: Any) -> Row:
+    return field("timeout", schema, _clamp_milliseconds(0, MAX_TIMEOUT), to_milliseconds, **options)
 
 
-def _command_fields(parameter: str, from_base: Callable[[Arguments], Any]) -> tuple[Field | str, ...]:
-    """What all forms of the tool share. `parameter` has the command; `from_base` writes it."""
+_LINE_OR_ARGV = unmapped({"type": ["string", "array"], "items": string()})
+# Every parameter that the tool ever had.
+_ROWS: dict[str, Row] = {
+    "cmd": _LINE_OR_ARGV,
+    "command": _LINE_OR_ARGV,
+    "sandbox_permissions": call_field(
+        "escalate", string(), escalate_to_base, lambda base: "require_escalated" if base.get("escalate") else UNSET
+    ),
+    "with_escalated_permissions": unmapped(boolean()),
+    "justification": field("description", string()),
+    "commands": call_field("then", string_list(), following_commands),
+    "workdir": call_field(
+        "cwd", string(), get_directory, lambda base: UNSET if base.get("cwd") in (None, "", ".") else base["cwd"]
+    ),
+    "working_directory": unmapped(string()),
+    "env": field("env", {"type": "object", "additionalProperties": string()}),
+    "login": field("login", boolean()),
+    "timeout_ms": _timeout(number()),
+    "max_output_tokens": unmapped(number()),
+    "max_output_length": call_field("max_output", number(), _output_limit),
+}
+_MORE_FORMS = ("cmd", "command", "sandbox_permissions")  # accepted in more forms than they are shown in
+_EVEN_TRUNCATION: Arguments = {"head_share": 0.5}  # Codex keeps as much from the end of long output as from its start
+
+
+def _make_command_view(
+    name: str,
+    description: str,
+    shown: Rows,
+    write_command: Callable[[Arguments], Any],
+    patch_case: Case,
+    *,
+    result: Renderer,
+    failure: Renderer | None = None,
+    native_data: Callable[[RenderContext], Any] | None = None,
+    represents: frozenset[str] = frozenset({"shell"}),
+    **options: Any,
+) -> View:
+    """The tool under one of its names; calls may use the others. `write_command` writes the first parameter in history."""
+    command_key = next(iter(shown))
+    missing = Issue("$", f'"{command_key[:-1]}" is a required property')
+
+    def select_case(native: Arguments) -> str:
+        command = get_command(native)
+        if command is None:
+            raise ToolError(explain_issues(view.definition, [missing]), kind="validation")
+        return "patch" if following_commands(native) is UNSET and extract_patch(command) is not None else ""
 
     def get(kind: type) -> Callable[[Arguments], Any]:
         return lambda native: command if isinstance(command := get_command(native), kind) else UNSET
 
-    return (
-        call_field(parameter, "command", get(str), from_base),
-        call_field(parameter, "argv", get(list), _omit),
-        call_field("commands", "then", following_commands, _omit),
-        call_field("workdir", "cwd", get_directory, lambda base: UNSET if base.get("cwd") in (None, "", ".") else base["cwd"]),
-        "env",
-        Field("justification", "description"),
-        call_field(
-            *("sandbox_permissions", "escalate"),
-            escalate_to_base,
-            lambda base: "require_escalated" if base.get("escalate") else UNSET,
-        ),
-    )
-
-
-_EVEN_TRUNCATION: Arguments = {"head_share": 0.5}  # Codex keeps as much from the end of long output as from its start
-_MAX_MILLISECONDS = MAX_TIMEOUT * 1000
-_YIELD_FIELD = call_field(
-    *("yield_time_ms", "yield_after"),
-    _value_or_default("yield_time_ms", DEFAULT_YIELD, _clamp_milliseconds(250, 30_000)),
-    _value_or_default("yield_after", UNSET, to_milliseconds),
-)
-_TOKENS_FIELD = call_field("max_output_tokens", "max_output", _output_limit, _value_or_default("max_output", UNSET, to_tokens))
-_LENGTH_FIELD = call_field("max_output_length", "max_output", _output_limit, _omit)
-_TIMEOUT_FIELD = Field("timeout_ms", "timeout", to_base=_clamp_milliseconds(0, _MAX_MILLISECONDS), from_base=to_milliseconds)
-
-
-def _shell_case(
-    name: str, renderer: Renderer, parameter: str, from_base: Callable[[Arguments], Any], *fields: Field | str, **options: Any
-) -> Case:
-    return Case(
-        base="shell",
+    all_rows = {key: row if isinstance(row, Row) else replace(_ROWS[key.rstrip("!")], schema=row) for key, row in shown.items()}
+    command_fields = (Field("", "command", get(str), write_command, True), Field("", "argv", get(list), omit, True))
+    all_rows[command_key] = Row(all_rows[command_key].schema, (*command_fields, *all_rows[command_key].fields))
+    view = make_view(
+        name,
+        description,
+        "shell",
+        all_rows,
         can_express=lambda base: bool(base.get("command") or base.get("argv")),  # a bare restart has no command
         fixed=_EVEN_TRUNCATION,
-        fields=(*_command_fields(parameter, from_base), *fields),
-        result=renderer,
-        failure=codex.render_unless_failed(name, renderer) if name else renderer,
+        result=result,
+        failure=failure or codex.render_unless_failed(name, result),
+        native_data=native_data,
+        more_cases={"patch": patch_case},
+        select_case=select_case,
+        accepts={key: row for key, row in _ROWS.items() if key in _MORE_FORMS or not {key, f"{key}!"} & shown.keys()},
+        required_schema={},
+        ignores=_IGNORED,
+        aliases=tuple(alias for alias in _NAMES if alias != name),
+        represents=represents,
         **options,
     )
+    return view
 
 
 # ---- the tools
 
+_codex_view = partial(_make_command_view, closed=True)
 _JUSTIFICATION = string("With require_escalated: the question to put to the user, in one sentence.")
 _LOGIN = boolean("Run a login shell, which reads the user's profile first (default false).")
 _WORKDIR = string("Directory to run in (default: the workspace).")
-_TOKENS = number("Tokens of output to show (default 10000); the middle of longer output is left out.")
+_TOKENS = call_field(
+    "max_output",
+    number("Tokens of output to show (default 10000); the middle of longer output is left out."),
+    _output_limit,
+    tokens_from_base,
+)
 _PERMISSIONS = "require_escalated asks the user to run the command outside the sandbox (default use_default)."
 _TIMEOUT = "Milliseconds after which it is stopped"
 _LINE = string("The command line.")
+_SESSION = field("handle", number("The session ID that exec_command returned."), lambda session: str(int(session)), int)
 
-EXEC_COMMAND = _make_command_view(
+EXEC_COMMAND = _codex_view(
     "exec_command",
     "Run a command in a shell, in a sandbox, and return its output, or a session ID if it is still running after "
     "yield_time_ms. Each command starts in the workspace.",
-    closed_schema(
-        "cmd",
-        cmd=_LINE,
-        justification=_JUSTIFICATION,
-        login=_LOGIN,
-        max_output_tokens=_TOKENS,
-        prefix_rule=string_list("Has no effect here."),
-        sandbox_permissions=string(_PERMISSIONS, enum=["use_default", "require_escalated"]),
-        shell=string("Has no effect here: commands run in bash."),
-        tty=boolean("Run it in a terminal, so that write_stdin can type into it (default false)."),
-        workdir=_WORKDIR,
-        yield_time_ms=number("Milliseconds to wait for it, 250 to 30000 (default 10000)."),
-    ),
-    _shell_case(
-        *("exec_command", codex.render_exec, "cmd", to_command_line),
-        *("login", "tty", _YIELD_FIELD, _TIMEOUT_FIELD, _TOKENS_FIELD),
-    ),
+    {
+        "cmd!": _LINE,
+        "justification": _JUSTIFICATION,
+        "login": _LOGIN,
+        "max_output_tokens": _TOKENS,
+        "prefix_rule": ignored(string_list("Ignored.")),
+        "sandbox_permissions": string(_PERMISSIONS, enum=["use_default", "require_escalated"]),
+        "shell": ignored(string("Ignored: commands run in bash.")),
+        "tty": field("tty", boolean("Run it in a terminal, so that write_stdin can type into it (default false).")),
+        "workdir": _WORKDIR,
+        "yield_time_ms": field(
+            "yield_after",
+            number("Milliseconds to wait for it, 250 to 30000 (default 10000)."),
+            _clamp_milliseconds(250, 30_000),
+            to_milliseconds,
+            default=DEFAULT_YIELD,
+        ),
+    },
+    to_command_line,
     _patch_case(codex.render_exec_patch),
+    result=codex.render_exec,
 )
 
 
@@ -262,63 +249,66 @@ def wait_seconds(native: Arguments) -> float:
     return _clamp_milliseconds(5000, 300_000)(5000 if value is None else value)
 
 
-WRITE_STDIN = View(
-    name="write_stdin",
-    description=(
-        "Type into a command that is still running and return what it has printed since. With empty chars it only waits for "
-        "more output. U+0003 is Ctrl-C in a terminal."
-    ),
-    parameters=closed_schema(
-        "session_id",
-        chars=string("Text to type, including its newline (default empty: only wait)."),
-        max_output_tokens=_TOKENS,
-        session_id=number("The session ID that exec_command returned."),
-        yield_time_ms=number(
-            "Milliseconds to wait: 250 to 30000 after typing (default 250), 5000 to 300000 with empty chars (default 5000)."
+def is_session(base: Arguments) -> bool:
+    """Whether a command can be named by a session ID, which is a number here."""
+    return str(base.get("handle", "")).isdecimal()
+
+
+WRITE_STDIN = make_view(
+    "write_stdin",
+    "Type into a command that is still running and return what it has printed since. With empty chars it only waits for "
+    "more output. U+0003 is Ctrl-C in a terminal.",
+    "shell_output",
+    {
+        "chars": field(
+            "input",
+            string("Text to type, including its newline (default empty: only wait)."),
+            lambda chars: chars or UNSET,
+            str,
         ),
-    ),
-    cases={
-        "": Case(
-            base="shell_output",
-            can_express=lambda base: str(base.get("handle", "")).isdecimal(),  # a session ID is a number here
-            fixed=_EVEN_TRUNCATION,
-            fields=(
-                Field("session_id", "handle", to_base=lambda value: str(int(value)), from_base=int),
-                call_field(
-                    *("chars", "input"), lambda native: native.get("chars") or UNSET, _value_or_default("input", UNSET, str)
-                ),
-                call_field("yield_time_ms", "timeout", wait_seconds, _value_or_default("timeout", UNSET, to_milliseconds)),
-                _TOKENS_FIELD,
+        "max_output_tokens": _TOKENS,
+        "session_id!": _SESSION,
+        "yield_time_ms": call_field(
+            "timeout",
+            number(
+                "Milliseconds to wait: 250 to 30000 after typing (default 250), 5000 to 300000 with empty chars (default 5000)."
             ),
-            result=codex.render_exec,
-            failure=codex.render_session_failure,
-        )
+            wait_seconds,
+            lambda base: UNSET if base.get("timeout") is None else to_milliseconds(base["timeout"]),
+        ),
     },
+    closed=True,
+    can_express=is_session,
+    fixed=_EVEN_TRUNCATION,
+    result=codex.render_exec,
+    failure=codex.render_session_failure,
+)
+# The harness ends a command with Ctrl-C, which needs a terminal.
+STOP_SESSION = make_view(
+    "shell_kill",
+    "Stop a command that is still running and everything it started.",
+    "shell_kill",
+    {"session_id!": _SESSION},
+    closed=True,
+    can_express=is_session,
+    accepts={"handle": string()},
+    aliases_for={"session_id": ("handle",)},
 )
 
-SHELL_COMMAND = _make_command_view(
+SHELL_COMMAND = _codex_view(
     "shell_command",
     "Run a command line in a shell, in a sandbox, and return its output. Each command starts in the workspace.",
-    closed_schema(
-        "command",
-        command=_LINE,
-        justification=_JUSTIFICATION,
-        login=_LOGIN,
-        sandbox_permissions=string(_PERMISSIONS),
-        timeout_ms=number(f"{_TIMEOUT} (default 10000)."),
-        workdir=_WORKDIR,
-    ),
-    _shell_case(
-        *("shell_command", codex.render_shell_command, "command", to_command_line),
-        "login",
-        call_field(
-            *("timeout_ms", "timeout"),
-            _value_or_default("timeout_ms", DEFAULT_TIMEOUT, _clamp_milliseconds(0, _MAX_MILLISECONDS)),
-            _value_or_default("timeout", UNSET, to_milliseconds),
-        ),
-        _LENGTH_FIELD,
-    ),
+    {
+        "command!": _LINE,
+        "justification": _JUSTIFICATION,
+        "login": _LOGIN,
+        "sandbox_permissions": string(_PERMISSIONS),
+        "timeout_ms": _timeout(number(f"{_TIMEOUT} (default 10000)."), default=DEFAULT_TIMEOUT),
+        "workdir": _WORKDIR,
+    },
+    to_command_line,
     _patch_case(render_patch_result),
+    result=codex.render_shell_command,
 )
 
 
@@ -329,20 +319,20 @@ def patch_to_argv(base: Arguments) -> Arguments:
 def make_shell(*, applies_patches: bool) -> View:
     """The older tool, which takes a program with its arguments. `applies_patches`: files are changed through it alone."""
     patches = f' ["apply_patch", PATCH] changes files. {PATCH_FORMAT}' if applies_patches else ""
-    return _make_command_view(
+    return _codex_view(
         "shell",
         'Run a program, such as ["bash", "-lc", "ls -la"], in a sandbox and return its output. Each one starts in the '
         f"workspace.{patches}",
-        closed_schema(
-            "command",
-            command=string_list("The program and its arguments."),
-            justification=_JUSTIFICATION,
-            sandbox_permissions=string(_PERMISSIONS),
-            timeout_ms=number(f"{_TIMEOUT} (default 120000)."),
-            workdir=_WORKDIR,
-        ),
-        _shell_case("shell", codex.render_json, "command", to_argv, "login", _TIMEOUT_FIELD, _LENGTH_FIELD),
+        {
+            "command!": string_list("The program and its arguments."),
+            "justification": _JUSTIFICATION,
+            "sandbox_permissions": string(_PERMISSIONS),
+            "timeout_ms": number(f"{_TIMEOUT} (default 120000)."),
+            "workdir": _WORKDIR,
+        },
+        to_argv,
         _patch_case(codex.render_patch_json, patch_to_argv if applies_patches else _cannot_express),
+        result=codex.render_json,
         represents=frozenset({"shell", "patch"} if applies_patches else {"shell"}),
     )
 
@@ -350,24 +340,20 @@ def make_shell(*, applies_patches: bool) -> View:
 HOSTED_SHELL = _make_command_view(
     "shell",
     "Run command lines with bash, one after the other, and return the output and exit code of each.",
-    object_schema(
-        "commands",
-        commands=string_list("The command lines."),
-        timeout_ms=integer(f"{_TIMEOUT}, for each command (default 120000)."),
-        max_output_length=integer("Characters of output to show."),
-    ),
-    _shell_case(
-        *("", codex.render_all, "commands"),
-        lambda base: [to_command_line(base), *map(str, base.get("then") or ())],
-        Field(
-            "timeout_ms",
+    {
+        "commands!": string_list("The command lines."),
+        "timeout_ms": field(
             "timeout",
-            to_base=_clamp_milliseconds(0, _MAX_MILLISECONDS),
-            from_base=lambda seconds: round(seconds * 1000) or UNSET,
+            integer(f"{_TIMEOUT}, for each command (default 120000)."),
+            _clamp_milliseconds(0, MAX_TIMEOUT),
+            lambda seconds: round(seconds * 1000) or UNSET,
         ),
-        Field("max_output_length", "max_output", to_base=_clamp_chars),
-        native_data=codex.command_outputs,
-    ),
+        "max_output_length": field("max_output", integer("Characters of output to show."), _clamp_chars),
+    },
+    lambda base: [to_command_line(base), *map(str, base.get("then") or ())],
     _patch_case(render_patch_result, native_data=codex.patch_outputs),
+    result=codex.render_all,
+    failure=codex.render_all,
+    native_data=codex.command_outputs,
     typed={OPENAI_RESPONSES: {"type": "shell", "environment": {"type": "local"}}},
 )

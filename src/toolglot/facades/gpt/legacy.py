@@ -1,14 +1,13 @@
 """Tools for files that Codex had for a while: its models may remember them. Calls are understood; the tools are never shown."""
 
-from collections.abc import Callable
-from typing import Any
+import sys
 
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from toolglot.facades.mapping import simple_view
-from toolglot.facades.parameters import closed_schema, number, string
-from toolglot.facades.view import Arguments, Field, RenderContext
+from toolglot.facades.parameters import number, string
+from toolglot.facades.table import Row, call_field, field, make_view
+from toolglot.facades.view import Arguments, RenderContext
 
 __all__ = ["LEGACY_VIEWS"]
 
@@ -16,20 +15,13 @@ _MAX_LINE_LENGTH = 500
 _DEFAULT_LINES, _DEFAULT_FILES, _MAX_FILES, _DEFAULT_ENTRIES, _DEFAULT_DEPTH = 2000, 100, 2000, 25, 2
 
 
-def _start_line(native: Arguments) -> int:
-    return max(1, int(native.get("offset", 1)))
+def _count(base: str, default: int, limit: int = sys.maxsize) -> Row:
+    """A number of at least 1 and at most `limit`."""
+    return field(base, number(), lambda value: min(max(1, int(value)), limit), default=default)
 
 
-def _bounded(name: str, default: int, limit: int | None = None) -> Callable[[Arguments], int]:
-    def convert(native: Arguments) -> int:
-        value = max(1, int(native.get(name, default)))
-        return value if limit is None else min(value, limit)
-
-    return convert
-
-
-def _call_field(native: str, base: str, to_base: Callable[[Arguments], Any]) -> Field:
-    return Field(native, base, to_base=to_base, needs_all_arguments=True)
+def end_line(native: Arguments) -> int:
+    return max(1, int(native.get("offset", 1))) + max(1, int(native.get("limit", _DEFAULT_LINES))) - 1
 
 
 def render_read(context: RenderContext) -> str:
@@ -50,49 +42,46 @@ def render_entries(context: RenderContext) -> str:
 
 
 _VIEWS = (
-    simple_view(
+    make_view(
         "read_file",
         "",
-        closed_schema("file_path", file_path=string(), offset=number(), limit=number()),
         "read",
-        (
-            "path",
-            Field("file_path", "path"),
-            _call_field("offset", "start_line", _start_line),
-            _call_field(
-                "limit", "end_line", lambda native: _start_line(native) + _bounded("limit", _DEFAULT_LINES)(native) - 1
-            ),
-        ),
+        {
+            "file_path!": field("path", string()),
+            "offset": _count("start_line", 1),
+            "limit": call_field("end_line", number(), end_line),
+        },
+        closed=True,
         result=render_read,
         accepts={"path": string()},
-        ignored=frozenset({"mode", "indentation"}),
+        ignores={"mode", "indentation"},
         aliases_for={"file_path": ("path",)},
     ),
-    simple_view(
+    make_view(
         "grep_files",
         "",
-        closed_schema("pattern", pattern=string(), include=string(), path=string(), limit=number()),
         "grep",
-        (
-            *("pattern", "path"),
-            Field("include", "include_glob"),
-            _call_field("limit", "max_results", _bounded("limit", _DEFAULT_FILES, _MAX_FILES)),
-        ),
+        {
+            "pattern!": string(),
+            "include": field("include_glob", string()),
+            "path": string(),
+            "limit": _count("max_results", _DEFAULT_FILES, _MAX_FILES),
+        },
+        closed=True,
         fixed={"mode": "files"},
         result=render_files,
     ),
-    simple_view(
+    make_view(
         "list_dir",
         "",
-        closed_schema("dir_path", dir_path=string(), offset=number(), limit=number(), depth=number()),
         "list_dir",
-        (
-            "path",
-            Field("dir_path", "path"),
-            _call_field("offset", "skip", lambda native: _start_line(native) - 1 or UNSET),
-            _call_field("limit", "limit", _bounded("limit", _DEFAULT_ENTRIES)),
-            _call_field("depth", "depth", _bounded("depth", _DEFAULT_DEPTH)),
-        ),
+        {
+            "dir_path!": field("path", string()),
+            "offset": field("skip", number(), lambda offset: max(1, int(offset)) - 1 or UNSET),
+            "limit": _count("limit", _DEFAULT_ENTRIES),
+            "depth": _count("depth", _DEFAULT_DEPTH),
+        },
+        closed=True,
         result=render_entries,
         accepts={"path": string()},
         aliases_for={"dir_path": ("path",)},

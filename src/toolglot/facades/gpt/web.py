@@ -5,9 +5,9 @@ search that also accepts the form of the API's own.
 from typing import Any, cast
 
 from toolglot.errors import ToolError
-from toolglot.facades.mapping import pick
 from toolglot.facades.parameters import array, integer, object_schema, string, string_list
 from toolglot.facades.rendering import page_notes, page_text
+from toolglot.facades.table import pick
 from toolglot.facades.view import Arguments, Case, RenderContext, View
 from toolglot.facades.web_search import make_search_view
 from toolglot.request import Schema
@@ -130,7 +130,7 @@ def render_web(context: RenderContext) -> str:
     return "\n\n".join([*texts, *notes])
 
 
-_REF = string("Ref of a page or search result, such as w3, or an address (https://…).")
+_REF = string("Ref of a page or search result, such as w3, or a URL (https://…).")
 _UNDESCRIBED: Schema = {"type": "array"}
 
 WEB_RUN = View(
@@ -175,7 +175,7 @@ WEB_RUN = View(
 
 WEB_SEARCH = make_search_view(
     "web_search",
-    "Search the web for titles, addresses and excerpts of pages. Read one with web_open.",
+    "Search the web. Returns titles, URLs and excerpts; read one with web_open.",
     object_schema(
         "query",
         query=string("What to search for."),

@@ -1,0 +1,132 @@
+"""Builds a view from a table: one row per native parameter, with its schema and the base parameter it corresponds to.
+
+A row is a schema if the base tool has the same parameter; else `field` and its variants say which one it has. The key of a row
+is the native name; "!" after it marks a required parameter.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import msgspec
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from toolglot.facades.parameters import closed_schema, object_schema
+from toolglot.facades.view import Arguments, Case, Field, RenderContext, Renderer, View, omit
+from toolglot.request import Schema
+
+__all__ = ["Row", "Rows", "call_field", "choice_field", "field", "ignored", "make_view", "pick", "unmapped"]
+
+Convert = Callable[[Any], Any]
+
+
+class Row(msgspec.Struct, frozen=True):
+    """One native parameter. Its fields need no native name: that is the key of the row."""
+
+    schema: Schema
+    fields: tuple[Field, ...] = ()
+    is_ignored: bool = False
+
+
+Rows = Mapping[str, Row | Schema]
+
+
+def field(
+    base: str,
+    schema: Schema,
+    to_base: Convert | None = None,
+    from_base: Convert | None = None,
+    *,
+    default: Any = UNSET,
+    base_default: Any = UNSET,
+) -> Row:
+    """A parameter that the base tool has under another name, or with other values: see `Field`."""
+    return Row(schema, (Field("", base, to_base, from_base, default=default, base_default=base_default),))
+
+
+def call_field(
+    base: str, schema: Schema, to_base: Callable[[Arguments], Any], from_base: Callable[[Arguments], Any] = omit
+) -> Row:
+    """A parameter that is computed from all arguments of a call."""
+    return Row(schema, (Field("", base, to_base, from_base, needs_all_arguments=True),))
+
+
+def choice_field(base: str, schema: Schema, choices: Mapping[str, str], default: str, base_default: str) -> Row:
+    """A parameter whose values have other names: native -> base."""
+    names = {value: name for name, value in choices.items()}
+    return field(base, schema, choices.__getitem__, names.__getitem__, default=default, base_default=base_default)
+
+
+def unmapped(schema: Schema) -> Row:
+    """A parameter that other rows read; the base tool has none like it."""
+    return Row(schema)
+
+
+def ignored(schema: Schema) -> Row:
+    """A parameter that is shown and has no effect."""
+    return Row(schema, is_ignored=True)
+
+
+def pick(arguments: Mapping[str, Any], *names: str, **renamed: str) -> Arguments:
+    """The arguments of these names that are present; `new="old"` renames one."""
+    wanted = {**{name: name for name in names}, **renamed}
+    return {new: arguments[old] for new, old in wanted.items() if old in arguments}
+
+
+def make_view(
+    name: str,
+    description: str,
+    base: str,
+    rows: Rows,
+    *,
+    closed: bool = False,
+    accepts: Rows | None = None,
+    ignores: Iterable[str] = (),
+    fixed: Arguments | None = None,
+    to_base: Callable[[Arguments], Arguments] | None = None,
+    from_base: Callable[[Arguments], Arguments | None] | None = None,
+    can_express: Callable[[Arguments], object] | None = None,
+    result: Renderer | None = None,
+    failure: Renderer | None = None,
+    is_failure: Callable[[RenderContext], bool] | None = None,
+    native_data: Callable[[RenderContext], Any] | None = None,
+    more_cases: Mapping[str, Case] | None = None,
+    select_case: Callable[[Arguments], str] | None = None,
+    **options: Any,
+) -> View:
+    """A view of one base tool; `fixed` to `native_data` are those of its `Case`, `options` further attributes of `View`.
+
+    `rows` are shown to the model; `closed` says that there are no others. Calls may also have the parameters in `accepts`,
+    which yield to a shown one, and in `ignores`, which have no effect. `more_cases` are forms that are not shown.
+    """
+    shown = {key.rstrip("!"): _to_row(key, row) for key, row in rows.items()}
+    hidden = {key: _to_row(key, row) for key, row in (accepts or {}).items()}
+    make_schema = closed_schema if closed else object_schema
+    required = " ".join(key[:-1] for key in rows if key.endswith("!"))
+    fields = (replace(field, native=key) for key, row in (*hidden.items(), *shown.items()) for field in row.fields)
+    case = Case(
+        base=base,
+        fields=() if to_base is not None else tuple(fields),
+        fixed=fixed or {},
+        to_base=to_base,
+        from_base=from_base,
+        can_express=can_express,
+        result=result,
+        failure=failure,
+        is_failure=is_failure,
+        native_data=native_data,
+    )
+    return View(
+        name=name,
+        description=description,
+        parameters=make_schema(required, **{key: row.schema for key, row in shown.items()}),
+        cases={"": case, **(more_cases or {})},
+        select_case=select_case,
+        accepts={key: row.schema for key, row in hidden.items()},
+        ignored=frozenset({*ignores, *(key for key, row in shown.items() if row.is_ignored)}),
+        **options,
+    )
+
+
+def _to_row(key: str, row: Row | Schema) -> Row:
+    return row if isinstance(row, Row) else field(key.rstrip("!"), row)
