@@ -211,7 +211,7 @@ class TestErrors:
             ([""], 2, "the prompt is empty"),
             (["fault unauthorized"], 1, ""),
             (["-m", "openai-chat:gpt-4o", "--base-url", "http://127.0.0.1:1", "hi"], 1, "could not connect to 127.0.0.1:1"),
-            (["-m", "openai-chat:gpt-4o", "--base-url", "ftp://x", "hi"], 2, "not an http or https URL"),
+            (["-m", "openai-chat:gpt-4o", "--base-url", "ftp://x", "hi"], 2, "must start with http:// or https://"),
         ],
     )
     def test_error_is_one_sentence(self, words: list[str], code: int, message: str) -> None:

@@ -98,7 +98,7 @@ class Engine:
         self.keys = KeySource(profile, key)
         self.applied_heals: tuple[Repair, ...] = ()
         self._extra_headers = _lowercase_names(headers or {})
-        self._heals_refusals, self._is_strict = heal, strict
+        self._heals_refusals, self.is_strict = heal, strict
         self._name = name
         self._heads = HeadCache()
 
@@ -175,11 +175,6 @@ class Engine:
         userinfo = self.profile.base_url.partition("://")[2].partition("/")[0].rpartition("@")[0]
         return frozenset({*self.keys.known_keys, *extra, *map(unquote, userinfo.split(":", 1))})
 
-    def check_losses(self, encoded: EncodedBody) -> None:
-        """Raise LossyEncoding if the engine is strict and the encoding lost something."""
-        if self._is_strict and encoded.losses:
-            raise LossyEncoding(encoded.losses)
-
     def build_http_request(self, profile: Profile, body: bytes, key_headers: Mapping[str, str], *, stream: bool) -> HttpRequest:
         """The HTTP request for a body. `profile`: the one the body was encoded for; the engine's may have been healed since."""
         # The caller's headers go last: they may replace even the key, for proxies that authenticate on their own.
@@ -237,22 +232,22 @@ class EngineState:
 
         Raises ProviderError, TransportError, MalformedReply; after that, discard what was yielded.
         """
-        retry_state = _RetryState(self.engine)
+        exchange = _Exchange(self, request)
         while True:
             self._reader = self.result = None
-            attempt, retries = _Attempt(self, request, retry_state), retry_state.retries
+            retries = exchange.retries
             try:
-                await attempt.open()
-                while (batch := await attempt.next()) is not None:
+                await exchange.open()
+                while (batch := await exchange.next()) is not None:
                     yield batch
-                self.result, self._reader = attempt.build_result(), None
+                self.result, self._reader = exchange.build_result(), None
                 return
             except (ProviderError, TransportError, MalformedReply) as error:
-                delay, reason = retry_state.delay_after(error, attempt), str(error)
+                delay, reason = exchange.delay_after(error), str(error)
             finally:
-                await attempt.close()  # before the delay, so that no connection is held while waiting
-            if retry_state.retries > retries:  # a renewed key or a heal is no retry
-                yield [Retrying(reason, delay, retry_state.retries)]
+                await exchange.close()  # before the delay, so that no connection is held while waiting
+            if exchange.retries > retries:  # a renewed key or a heal is no retry
+                yield [Retrying(reason, delay, exchange.retries)]
             await asyncio.sleep(delay)
 
     def encode(self, request: Request) -> EncodedBody:
@@ -261,7 +256,8 @@ class EngineState:
         if self._profile is not engine.profile:  # it was healed: bytes encoded for the old profile are of no use
             self._profile, self._encoder = engine.profile, engine.new_encoder()
         encoded = self._encoder.encode(request)
-        engine.check_losses(encoded)
+        if engine.is_strict and encoded.losses:
+            raise LossyEncoding(encoded.losses)
         return encoded
 
     def open_reader(self, request: Request, *, content_type: str) -> ReplyReader:
@@ -273,118 +269,93 @@ class EngineState:
         return self._reader
 
 
-class _RetryState:
-    """How the failures of one request are handled: renew the key once, heal a refusal once, retry the others."""
+class _Exchange:
+    """One request until it is answered. For each attempt: `open`, then `next` until it returns None, and `close` in any case.
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    A failure renews the key once, heals a refusal once, and is retried otherwise.
+    """
+
+    def __init__(self, state: EngineState, request: Request) -> None:
+        self._state, self._engine, self._original = state, state.engine, request
         self._started_at = time.monotonic()
-        self._has_renewed_key = False
         self._request_id = ""
-        self.heals: list[Repair] = []
+        self._has_renewed_key = False
+        self._heals: list[Repair] = []
         self.retries = 0
 
-    @property
-    def request_id(self) -> str:
-        """Our id for the request, the same for all attempts. Created on demand: without logging, nobody needs it."""
-        if not self._request_id:
-            self._request_id = uuid4().hex[:8]
-        return self._request_id
-
-    @property
-    def elapsed(self) -> float:
-        """Seconds since the request was made."""
-        return time.monotonic() - self._started_at
-
-    def delay_after(self, error: ToolglotError, attempt: "_Attempt") -> float:
-        """Seconds before the next attempt. Raises the error if there must be none."""
-        engine = self._engine
-        if isinstance(error, ProviderError):
-            error.request_id = error.request_id or attempt.provider_request_id
-        redact_error(error, engine.secrets)
-        delay = None
-        if not attempt.has_emitted:  # the caller has seen part of the reply otherwise, and would see it twice
-            # Once: a second 401 means that the renewed key is wrong too.
-            if isinstance(error, AuthenticationFailed) and not self._has_renewed_key and attempt.key_headers is not None:
-                if engine.keys.is_renewable:
-                    self._has_renewed_key = True
-                    engine.keys.mark_refused(attempt.key_headers)
-                    return 0.0
-            # Once: a second heal could undo the first, and the two could alternate forever.
-            if isinstance(error, ProviderError) and not self.heals and (repair := engine.apply_heal(error, attempt.profile)):
-                self.heals.append(repair)
-                return 0.0
-            headers = attempt.response_headers
-            delay = retry_delay(error, headers, self.retries, engine.retry, chance=random.random(), now=time.time())
-        if delay is None:
-            if log.isEnabledFor(INFO):
-                fields = {**attempt.log_fields, "error": error.type, "status": attempt.status, "seconds": self.elapsed}
-                log.info("%s failed: %s", engine.name, error, extra=fields)
-            raise error
-        self.retries += 1
-        if log.isEnabledFor(INFO):
-            fields = {**attempt.log_fields, "error": error.type, "attempt": self.retries, "seconds": delay}
-            log.info("%s: %s; retrying in %.2f s", engine.name, error, delay, extra=fields)
-        return delay
-
-
-class _Attempt:
-    """One request, sent once: `open`, then `next` until it returns None, and `close` in any case."""
-
-    def __init__(self, state: EngineState, request: Request, retry_state: _RetryState) -> None:
-        self._state, self._retry_state = state, retry_state
-        self.profile = state.engine.profile
-        self._request = _add_profile_defaults(request, self.profile)
+    def _begin_attempt(self) -> None:
+        self._profile = self._engine.profile
+        self._request = _add_profile_defaults(self._original, self._profile)
         self._encoded = _EMPTY_BODY
-        self.key_headers: Mapping[str, str] | None = None
+        self._key_headers: Mapping[str, str] | None = None
         self._response: HttpResponse | None = None
         self._reader: ReplyReader | None = None
         self._restores_calls = False
         self._held_events: list[Event] = []
         self._reply: Reply | None = None
         self._first_byte_seconds = 0.0
-        self.has_emitted = False
+        self._has_emitted = False
+
+    def _log_info(self, message: str, *arguments: object, **fields: object) -> None:
+        if log.isEnabledFor(INFO):
+            status = self._response.status if self._response else None
+            ids = {**self._log_ids, "provider_request": self._provider_request_id, "status": status}
+            log.info(message, self._engine.name, *arguments, extra={**ids, **fields})
 
     @property
-    def response_headers(self) -> Mapping[str, str]:
-        return self._response.headers if self._response else {}
+    def _log_ids(self) -> dict[str, Any]:
+        # Our id is the same for all attempts. It is created on demand: without logging, nobody needs it.
+        self._request_id = self._request_id or uuid4().hex[:8]
+        return {"model": self._engine.name, "request": self._request_id}
 
     @property
-    def provider_request_id(self) -> str:
-        """The provider's id for this request; "" if it sent none."""
-        headers = self.response_headers
+    def _provider_request_id(self) -> str:
+        """The provider's id for this attempt; "" if it sent none."""
+        headers: Mapping[str, str] = self._response.headers if self._response else {}
         text = next((value for name in _REQUEST_ID_HEADERS if (value := headers.get(name))), "")
         # A server controls this text, and it ends up on terminals.
-        return redact("".join(filter(str.isprintable, text)), self._state.engine.secrets)[:200]
+        return redact("".join(filter(str.isprintable, text)), self._engine.secrets)[:200]
 
-    @property
-    def status(self) -> int | None:
-        """The response's status, if there is a response."""
-        return self._response.status if self._response else None
-
-    @property
-    def log_fields(self) -> dict[str, Any]:
-        """The fields that identify the request in the log."""
-        ids = {"request": self._retry_state.request_id, "provider_request": self.provider_request_id}
-        return {"model": self._state.engine.name, **ids}
+    def delay_after(self, error: ToolglotError) -> float:
+        """Seconds before the next attempt. Raises the error if there must be none."""
+        engine = self._engine
+        if isinstance(error, ProviderError):
+            error.request_id = error.request_id or self._provider_request_id
+        redact_error(error, engine.secrets)
+        delay = None
+        if not self._has_emitted:  # the caller has seen part of the reply otherwise, and would see it twice
+            # Once: a second 401 means that the renewed key is wrong too.
+            if isinstance(error, AuthenticationFailed) and not self._has_renewed_key and self._key_headers is not None:
+                if engine.keys.is_renewable:
+                    self._has_renewed_key = True
+                    engine.keys.mark_refused(self._key_headers)
+                    return 0.0
+            # Once: a second heal could undo the first, and the two could alternate forever.
+            if isinstance(error, ProviderError) and not self._heals and (repair := engine.apply_heal(error, self._profile)):
+                self._heals.append(repair)
+                return 0.0
+            headers: Mapping[str, str] = self._response.headers if self._response else {}
+            delay = retry_delay(error, headers, self.retries, engine.retry, chance=random.random(), now=time.time())
+        if delay is None:
+            self._log_info("%s failed: %s", error, error=error.type, seconds=time.monotonic() - self._started_at)
+            raise error
+        self.retries += 1
+        self._log_info("%s: %s; retrying in %.2f s", error, delay, error=error.type, attempt=self.retries, seconds=delay)
+        return delay
 
     async def open(self) -> None:
         """Send the request. Raises the provider's error if it answers with one."""
-        state, engine, request = self._state, self._state.engine, self._request
+        self._begin_attempt()
+        state, engine, request = self._state, self._engine, self._request
         encoded = self._encoded = state.encode(request)
         # After encoding, which may fail: a sign-in can take seconds, or ask the user for a password.
-        self.key_headers = await engine.keys.headers()
-        http_request = engine.build_http_request(self.profile, encoded.body, self.key_headers, stream=bool(request.stream))
+        self._key_headers = await engine.keys.headers()
+        http_request = engine.build_http_request(self._profile, encoded.body, self._key_headers, stream=bool(request.stream))
         if log.isEnabledFor(DEBUG):
-            fields = {
-                "model": engine.name,
-                "request": self._retry_state.request_id,
-                "method": http_request.method,
-                "url": _sanitize_url(http_request.url),
-                "bytes": len(http_request.body),
-                "stream": http_request.stream,
-            }
-            log.debug("sending a request to %s: %d bytes", engine.name, len(http_request.body), extra=fields)
+            size = len(http_request.body)
+            fields = {"method": http_request.method, "url": _sanitize_url(http_request.url), "bytes": size}
+            fields |= {**self._log_ids, "stream": http_request.stream}
+            log.debug("sending a request to %s: %d bytes", engine.name, size, extra=fields)
         sent_at = time.monotonic()
         response = self._response = await engine.transport.send(http_request)
         self._first_byte_seconds = time.monotonic() - sent_at
@@ -402,7 +373,7 @@ class _Attempt:
             events = reader.feed(data)
             if self._held_events:
                 events = self._held_events + events
-            if not self.has_emitted and all(isinstance(event, ReplyStarted) for event in events):
+            if not self._has_emitted and all(isinstance(event, ReplyStarted) for event in events):
                 self._held_events = events  # no content yet: if the stream fails now, it can still be retried
                 continue
             if events:
@@ -423,7 +394,7 @@ class _Attempt:
             raise
 
     def _emit(self, events: list[Event]) -> list[Event | Retrying]:
-        self.has_emitted, self._held_events = True, []
+        self._has_emitted, self._held_events = True, []
         return cast(list[Event | Retrying], restore_events(events, self._encoded) if self._restores_calls else events)
 
     async def close(self) -> None:
@@ -435,20 +406,13 @@ class _Attempt:
         """The reply and what it took to get it. Logs it, too."""
         assert self._reply is not None
         assert self._reader is not None
-        state = self._retry_state
-        losses, repairs = (*self._encoded.losses, *self._reader.losses), (*self._encoded.repairs, *state.heals)
-        result = EngineResult(self._reply, losses, repairs, state.retries, state.elapsed)
+        losses, repairs = (*self._encoded.losses, *self._reader.losses), (*self._encoded.repairs, *self._heals)
+        seconds = time.monotonic() - self._started_at
+        result = EngineResult(self._reply, losses, repairs, self.retries, seconds)
         if log.isEnabledFor(INFO):
-            fields = {
-                **self.log_fields,
-                "status": self.status,
-                "stop": result.reply.stop,
-                "seconds": result.seconds,
-                "first_byte": self._first_byte_seconds,
-                "retries": result.retries,
-                "usage": result.reply.usage,
-            }
-            log.info("%s replied in %.3f s: %s", fields["model"], result.seconds, result.reply.stop, extra=fields)
+            stop, usage = result.reply.stop, result.reply.usage
+            fields = {"stop": stop, "seconds": seconds, "first_byte": self._first_byte_seconds}
+            self._log_info("%s replied in %.3f s: %s", seconds, stop, **fields, retries=self.retries, usage=usage)
         return result
 
 
