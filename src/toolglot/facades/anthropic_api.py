@@ -3,6 +3,7 @@
 The first three are declared by their type to models that know them; elsewhere they are functions with the same parameters.
 """
 
+from functools import partial
 from math import ceil
 from typing import Any
 
@@ -173,6 +174,8 @@ _EDITOR = View(
 
 # ---- bash
 
+_render_exit_code = partial(anthropic.render_command, show_exit_code=True)
+
 
 def _make_bash_view(result: Renderer, fixed: Arguments, typed: dict[str, Opaque], timeout: Rows) -> View:
     return make_view(
@@ -235,7 +238,7 @@ _MEMORY = make_view(
 
 # ---- the web
 
-render_fetch = render_page("web_fetch")
+render_fetch = partial(render_page, tool="web_fetch")
 
 
 def render_fetch_failure(context: RenderContext) -> str:
@@ -322,7 +325,7 @@ _TOOLSET_VIEWS = (
         line_numbers=True,
     ),
     _make_bash_view(
-        anthropic.render_command(show_exit_code=False),
+        partial(anthropic.render_command, show_exit_code=False),
         {"max_output": MAX_OUTPUT, "head_share": 0.0},
         {},
         {"timeout_ms": _timeout_row(integer("Milliseconds after which it is stopped (default 120000)."))},
@@ -338,7 +341,9 @@ TABLES = (
         title="Anthropic API tools",
         views=(
             _EDITOR,
-            _make_bash_view(anthropic.render_command(show_exit_code=True), {}, _native_type("bash_20250124", "bash"), {}),
+            _make_bash_view(
+                partial(anthropic.render_command, show_exit_code=True), {}, _native_type("bash_20250124", "bash"), {}
+            ),
             *(_MEMORY, _FETCH, _SEARCH),
         ),
         failure=anthropic.render_failure,

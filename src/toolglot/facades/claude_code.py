@@ -38,7 +38,7 @@ def _make_read_view(offset: Schema, limit: Schema, template: str, shown: Rows) -
         "read",
         {"file_path!": rows.FILE, **rows.line_range("Read", 1, offset, limit), **shown},
         accepts={"allow_large": boolean(), "pages": string()},
-        result=claude.render_read(template),
+        result=partial(claude.render_read, template=template),
         more_cases=rows.image_case("file_path"),
         aliases=("View",),
     )
@@ -52,7 +52,7 @@ def _make_write_view(note: str) -> View:
         "write",
         {"file_path!": rows.FILE, "content!": rows.CONTENT},
         fixed={"mode": "overwrite"},
-        result=claude.render_write(note),
+        result=partial(claude.render_write, note=note),
     )
 
 
@@ -123,7 +123,7 @@ def _make_bash_view(output_tool: str) -> View:
             ),
         },
         can_express=rows.has_command,
-        result=claude.render_command(output_tool),
+        result=partial(claude.render_command, output_tool=output_tool),
         failure=claude.render_command_failure,
         is_failure=exited_nonzero,
         aliases=("BashTool",),
@@ -169,7 +169,7 @@ _TASK_OUTPUT = _view(
             number("Milliseconds to wait at most, 0 to 600000.", default=30_000, minimum=0, maximum=600_000),
         ),
     },
-    result=claude.render_output("output"),
+    result=partial(claude.render_output, tag="output"),
     accepts={**_TASK_IDS, "filter": string()},
     aliases=("BashOutput", "AgentOutputTool"),
     required_schema={"anyOf": [{"required": [name]} for name in ("task_id", "bash_id", "shell_id")]},
@@ -179,7 +179,7 @@ _BASH_OUTPUT = _view(
     "Read what a background command has printed since the last time.",
     "shell_output",
     {"bash_id!": _TASK, "filter": string("Regular expression: only lines that match are shown.")},
-    result=claude.render_output("stdout"),
+    result=partial(claude.render_output, tag="stdout"),
     accepts={**_TASK_IDS, **_wait_rows("", boolean(), number())},
     aliases=("TaskOutput", "AgentOutputTool"),
     aliases_for={"bash_id": ("task_id", "shell_id")},
@@ -272,8 +272,8 @@ _WEB_FETCH = _view(
         "prompt!": rows.prompt("What you want to know; the result lists the lines that contain these words."),
     },
     can_express=lambda base: rows.is_single_page(base) and "://" in base["target"],
-    result=claude.render_page("WebFetch"),
-    failure=claude.render_page_failure("WebFetch"),
+    result=partial(claude.render_page, tool="WebFetch"),
+    failure=partial(claude.render_page_failure, tool="WebFetch"),
     accepts={"offset": field("start_char", number(), int)},
     required_schema={"required": ["url"]},
 )
@@ -287,8 +287,8 @@ _WEB_SEARCH = make_search_view(
         blocked_domains=string_list("No results from these domains."),
     ),
     result=claude.render_search,
-    page=claude.render_page("WebFetch"),
-    page_failure=claude.render_page_failure("WebFetch"),
+    page=partial(claude.render_page, tool="WebFetch"),
+    page_failure=partial(claude.render_page_failure, tool="WebFetch"),
     aliases=("web_search",),
 )
 

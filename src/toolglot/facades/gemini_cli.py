@@ -1,5 +1,6 @@
 """DATA: the built-in tools as Gemini CLI shows them: to Gemini 3, and, with a list of tasks, to Gemini 2.x and others."""
 
+from functools import partial
 from typing import Any
 
 from msgspec import UNSET
@@ -103,7 +104,7 @@ _READ = make_view(
             end_line_from_base,
         ),
     },
-    result=gemini.render_read("read_file with start_line: {}"),
+    result=partial(gemini.render_read, continuation="read_file with start_line: {}"),
     accepts={
         "absolute_path": field("path", string()),
         **_LEGACY_PATH,

@@ -4,39 +4,17 @@ What a command or a page has written stands within `<untrusted_context>`, which 
 """
 
 import re
-from collections.abc import Iterable
 
-from toolglot.facades.rendering import page_notes, page_text, plural
-from toolglot.facades.view import Arguments, RenderContext, Renderer
+from toolglot.facades.rendering import describe_failure, join_lines, page_notes, page_text
+from toolglot.facades.view import Arguments, RenderContext
 from toolglot.jsontext import dumps_text
-
-__all__ = [
-    "render_answers",
-    "render_command",
-    "render_failure",
-    "render_glob",
-    "render_grep",
-    "render_list",
-    "render_log",
-    "render_pages",
-    "render_processes",
-    "render_read",
-    "render_replace",
-    "render_search",
-    "render_todos",
-    "render_untrusted",
-    "render_write",
-]
+from toolglot.textutil import pluralize
 
 _TAG = re.compile(r"<(?=/?untrusted_context)", re.IGNORECASE)
 
 
 def _wrap_untrusted(content: str) -> str:
     return f"<untrusted_context>\n{_TAG.sub('&lt;', content)}\n</untrusted_context>"
-
-
-def _join_lines(parts: Iterable[str]) -> str:
-    return "\n".join(filter(None, parts))
 
 
 def render_untrusted(context: RenderContext) -> str:
@@ -47,34 +25,29 @@ def render_untrusted(context: RenderContext) -> str:
 # ---- files
 
 
-def render_read(continuation: str, first_line: int = 1) -> Renderer:
+def render_read(context: RenderContext, continuation: str, first_line: int = 1) -> str:
     """The text without line numbers, under a banner if it is not all of the file.
 
     `continuation`: the call that reads on, with a blank for the next line; `first_line`: the number of a file's first line.
     """
-
-    def render(context: RenderContext) -> str:
-        data: Arguments = context.data or {}
-        if data.get("kind") != "text":
-            return context.text
-        long_lines = set(data["long_lines"])
-        content = "\n".join(
-            f"{line}... [truncated]" if number in long_lines else line
-            for number, line in enumerate(data["lines"], data["first"])
-        )
-        if not data["partial"] and not long_lines:
-            return content
-        total = f"{data['total']} total lines" if data["total"] is not None else f"a file of {data['size']} bytes"
-        action = "This is the end of the file."
-        if data["next_line"] is not None:
-            action = f"To read more of the file, call {continuation.format(data['next_line'] - 1 + first_line)}."
-        return (
-            "\nIMPORTANT: The file content has been truncated.\n"
-            f"Status: Showing lines {data['first']}-{data['last']} of {total}.\n"
-            f"Action: {action}\n\n--- FILE CONTENT (truncated) ---\n{content}"
-        )
-
-    return render
+    data: Arguments = context.data or {}
+    if data.get("kind") != "text":
+        return context.text
+    long_lines = set(data["long_lines"])
+    content = "\n".join(
+        f"{line}... [truncated]" if number in long_lines else line for number, line in enumerate(data["lines"], data["first"])
+    )
+    if not data["partial"] and not long_lines:
+        return content
+    total = f"{data['total']} total lines" if data["total"] is not None else f"a file of {data['size']} bytes"
+    action = "This is the end of the file."
+    if data["next_line"] is not None:
+        action = f"To read more of the file, call {continuation.format(data['next_line'] - 1 + first_line)}."
+    return (
+        "\nIMPORTANT: The file content has been truncated.\n"
+        f"Status: Showing lines {data['first']}-{data['last']} of {total}.\n"
+        f"Action: {action}\n\n--- FILE CONTENT (truncated) ---\n{content}"
+    )
 
 
 def render_write(context: RenderContext) -> str:
@@ -144,7 +117,7 @@ def render_grep(context: RenderContext) -> str:
     limited = f" (results limited to {data['shown']} for performance)" if data["truncated"] else ""
     if data["mode"] == "files":
         paths = sorted(file["path"] for file in data["files"])
-        return f"Found {plural(data['shown'], 'file')} with matches {where}{limited}:\n" + "\n".join(paths)
+        return f"Found {pluralize(data['shown'], 'file')} with matches {where}{limited}:\n" + "\n".join(paths)
     blocks = [
         "\n".join(
             [
@@ -155,7 +128,7 @@ def render_grep(context: RenderContext) -> str:
         for file in data["files"]
     ]
     stopped = "" if data["complete"] else "\n(The search was stopped early: narrow the directory or the pattern.)"
-    head = f"Found {plural(data['shown'], 'match', 'matches')} {where}{limited}:"
+    head = f"Found {pluralize(data['shown'], 'match', 'matches')} {where}{limited}:"
     return f"{head}\n---\n" + "\n---\n".join(blocks) + "\n---" + stopped
 
 
@@ -165,7 +138,7 @@ def render_glob(context: RenderContext) -> str:
     ignored = f" ({data['ignored']} additional files were ignored)" if data["ignored"] else ""
     if not data["files"]:
         return f'No files found matching pattern "{data["pattern"]}" within {data["path"]}{ignored}'
-    head = f'Found {plural(data["total"], "file")} matching "{data["pattern"]}" within {data["path"]}{ignored}'
+    head = f'Found {pluralize(data["total"], "file")} matching "{data["pattern"]}" within {data["path"]}{ignored}'
     paths = [file["absolute"] for file in data["files"]]
     if data["truncated"]:
         paths.append(f"(The first {len(paths)} are listed: narrow the pattern.)")
@@ -189,14 +162,14 @@ def render_command(context: RenderContext) -> str:
     output, notes = data["output"].rstrip("\n"), _output_notes(data)
     if data["running"]:
         head = f"Command is running in background. PID: {data['pid']}. Initial output:"
-        return _join_lines((head, _wrap_untrusted(output or "(empty)"), *notes))
+        return join_lines(head, _wrap_untrusted(output or "(empty)"), *notes)
     lines = (
         f"Output: {output or '(empty)'}",
         f"Error: {_END_REASONS.get(data['ended'], 'Command was stopped')}." if data["ended"] else "",
         f"Exit Code: {data['exit_code']}" if data["exit_code"] else "",
         f"Signal: {data['signal']}" if data["signal"] else "",
     )
-    return _join_lines((_wrap_untrusted(_join_lines(lines)), *notes))
+    return join_lines(_wrap_untrusted(join_lines(*lines)), *notes)
 
 
 def _output_notes(data: Arguments) -> list[str]:
@@ -216,7 +189,7 @@ def render_log(context: RenderContext) -> str:
     count = output.count("\n") + 1 if output else 0
     head = "Full Log Output:" if count >= data["total_lines"] else f"Showing last {count} of {data['total_lines']} lines:"
     state = "" if data["running"] else f"The process has exited with code {data['exit_code']}."
-    return _join_lines((head, _wrap_untrusted(output or "(empty)"), state, *_output_notes(data)))
+    return join_lines(head, _wrap_untrusted(output or "(empty)"), state, *_output_notes(data))
 
 
 def render_processes(context: RenderContext) -> str:
@@ -236,7 +209,7 @@ def render_search(context: RenderContext) -> str:
     query, results = context.native.get("query", ""), context.data["results"]
     if not results:
         return f'No search results or information found for query: "{query}"'
-    answers = [f"{_join_lines((hit['date'], hit['snippet']))}[{number}]" for number, hit in enumerate(results, 1)]
+    answers = [f"{join_lines(hit['date'], hit['snippet'])}[{number}]" for number, hit in enumerate(results, 1)]
     sources = [f"[{number}] {hit['title']} ({hit['url']})" for number, hit in enumerate(results, 1)]
     answer = "\n\n".join(answers) + "\n\nSources:\n" + "\n".join(sources)
     return f'Web search results for "{query}":\n\n{_wrap_untrusted(answer)}'
@@ -261,7 +234,7 @@ def _format_page(page: Arguments) -> str:
         *page_notes({**page, "question_lines": []}),
         "The page continues; web_find searches all of it." if is_long else "",
     )
-    return f"{_join_lines(head)}\n\n{page_text(page)}"
+    return f"{join_lines(*head)}\n\n{page_text(page)}"
 
 
 # ---- plans and questions
@@ -284,39 +257,23 @@ def render_answers(context: RenderContext) -> str:
 
 # ---- failures
 
+_CANNOT_CREATE = "File already exists, cannot create: {path}"
+_FAILURES = {
+    "path_not_found": "File not found: {path}\n{text}",
+    "file_exists": _CANNOT_CREATE,
+    "edit_failed empty": _CANNOT_CREATE,
+    "edit_failed identical": "No changes to apply. The old_string and new_string are identical in file: {path}",
+    "edit_failed not_found": "Could not find an exact match for 'old_string' in '{path}'. If previous edits modified the file "
+    "or you are modifying lines outside your recent read window, please use ReadFile to inspect the target lines before "
+    "retrying with an exact 'old_string'.\n{text}",
+    "edit_failed ambiguous": "Failed to edit, Expected {expected} but found {details.match_count} for old_string in file: "
+    "{path}. If you intended to replace multiple occurrences, set 'allow_multiple' to true.",
+}
+
 
 def render_failure(context: RenderContext) -> str:
     """A failure in Gemini CLI's words."""
-    path = context.base.get("path", "")
-    match context.code:
-        case "path_not_found" if {"file_path", "absolute_path"} & context.native.keys():
-            return f"File not found: {path}\n{context.text}"
-        case "file_exists":
-            return f"File already exists, cannot create: {path}"
-        case "edit_failed":
-            return _describe_edit_failure(context, path)
-        case _:
-            return context.text
-
-
-def _describe_edit_failure(context: RenderContext, path: str) -> str:
-    details = context.details
-    match details.reason:
-        case "not_found":
-            return (
-                f"Could not find an exact match for 'old_string' in '{path}'. If previous edits modified the file or you are "
-                "modifying lines outside your recent read window, please use ReadFile to inspect the target lines before "
-                f"retrying with an exact 'old_string'.\n{context.text}"
-            )
-        case "ambiguous":
-            expected = plural(context.native.get("expected_replacements", 1), "occurrence")
-            return (
-                f"Failed to edit, Expected {expected} but found {details.match_count} for old_string in file: {path}. "
-                "If you intended to replace multiple occurrences, set 'allow_multiple' to true."
-            )
-        case "identical":
-            return f"No changes to apply. The old_string and new_string are identical in file: {path}"
-        case "empty":
-            return f"File already exists, cannot create: {path}"
-        case _:
-            return context.text
+    native = context.native
+    if context.code == "path_not_found" and not {"file_path", "absolute_path"} & native.keys():
+        return context.text
+    return describe_failure(context, _FAILURES, expected=pluralize(native.get("expected_replacements", 1), "occurrence"))

@@ -4,6 +4,7 @@ Lines are counted from 1, and from the end if they are negative; times are secon
 """
 
 import math
+from functools import partial
 from typing import Any
 
 from msgspec import UNSET
@@ -82,7 +83,7 @@ _VIEWS = (
         },
         to_base=read_to_base,
         from_base=read_from_base,
-        result=claude.render_read(claude.TAB_NUMBERS, "line_offset"),
+        result=partial(claude.render_read, template=claude.TAB_NUMBERS, continuation="line_offset"),
         aliases=("ReadFile",),
     ),
     make_view(
@@ -90,7 +91,7 @@ _VIEWS = (
         "Write a whole file, or append to it. An existing file must have been read first. To change part of a file, use Edit.",
         "write",
         {"path!": rows.FILE, "content!": rows.CONTENT_OR_APPENDIX, "mode": rows.write_mode(_MODE, default="overwrite")},
-        result=claude.render_write(""),
+        result=claude.render_write,
         aliases=("WriteFile",),
     ),
     make_view(
@@ -136,7 +137,7 @@ _VIEWS = (
         },
         fixed={"cwd": "."},
         can_express=rows.has_command,
-        result=claude.render_command("TaskOutput"),
+        result=partial(claude.render_command, output_tool="TaskOutput"),
         failure=claude.render_command_failure,
         aliases=("Shell",),
     ),
@@ -198,8 +199,8 @@ _VIEWS = (
         "web_open",
         {"url!": rows.URL},
         can_express=rows.is_single_page,
-        result=claude.render_page("FetchURL", "start_char"),
-        failure=claude.render_page_failure("FetchURL", "start_char"),
+        result=partial(claude.render_page, tool="FetchURL", continuation="start_char"),
+        failure=partial(claude.render_page_failure, tool="FetchURL", continuation="start_char"),
         accepts={"start_line": integer(minimum=1), "start_char": integer(minimum=0)},
     ),
     make_view(
@@ -255,7 +256,7 @@ _VIEWS = (
                 wait_from_base,
             ),
         },
-        result=claude.render_output("output"),
+        result=partial(claude.render_output, tag="output"),
     ),
     make_view(
         "TaskStop",

@@ -3,6 +3,8 @@
 Lines are counted from 0 here, times are milliseconds, and searches are case-insensitive. Every command starts in the workspace.
 """
 
+from functools import partial
+
 from msgspec import UNSET
 
 from toolglot.facades import gemini_rendering as gemini
@@ -33,7 +35,7 @@ _VIEWS = (
             ),
             "pages": rows.PDF_PAGES,
         },
-        result=gemini.render_read("read_file with offset: {}", 0),
+        result=partial(gemini.render_read, continuation="read_file with offset: {}", first_line=0),
     ),
     make_view(
         "write_file",

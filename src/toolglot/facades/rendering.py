@@ -5,20 +5,6 @@ from typing import Any
 
 from toolglot.facades.view import Arguments, RenderContext
 
-__all__ = [
-    "END_REASONS",
-    "clip_lines",
-    "exited_nonzero",
-    "format_matches",
-    "native_argument",
-    "number_lines",
-    "output_notes",
-    "page_notes",
-    "page_text",
-    "plural",
-    "read_notes",
-]
-
 END_REASONS = {
     "timeout": "it reached its time limit",
     "inactivity": "it produced no output for too long",
@@ -27,32 +13,28 @@ END_REASONS = {
 """Why a command was stopped, by the base tool's code."""
 
 
-def plural(count: int, singular: str, plural_form: str = "") -> str:
-    """`1 match`, `2 matches`."""
-    return f"{count} {singular if count == 1 else plural_form or singular + 's'}"
+def join_lines(*lines: str) -> str:
+    """The lines that are not empty."""
+    return "\n".join(filter(None, lines))
 
 
-def native_argument(context: RenderContext, native: str, base: str = "path") -> str:
-    """An argument as the model gave it, else as the base tool got it."""
-    return str(context.native.get(native) or context.base.get(base) or ".")
+def describe_failure(context: RenderContext, templates: Mapping[str, str], **values: str) -> str:
+    """A failure by a table of its code, or of code and reason; the base tool's text if the table has none."""
+    details, base = context.details, context.base
+    template = templates.get(f"{context.code} {getattr(details, 'reason', '')}".strip(), "{text}")
+    return template.format(
+        text=context.text,
+        path=base.get("path", ""),
+        old=base.get("old", base.get("old_str", "")),
+        details=details,
+        lines=", ".join(map(str, getattr(details, "lines", ()))),
+        **values,
+    )
 
 
 def number_lines(lines: Iterable[str], first_line: int, template: str) -> str:
     """Lines with their numbers, by a template such as '{}: {}'."""
     return "\n".join(template.format(number, line) for number, line in enumerate(lines, first_line))
-
-
-def clip_lines(data: Arguments, max_bytes: int) -> Arguments:
-    """The data of `read` with at most `max_bytes` of lines, but at least one line."""
-    size = 0
-    for count, line in enumerate(data["lines"]):
-        size += len(line.encode("utf-8", "replace")) + 1
-        if count and size > max_bytes:
-            last = data["first"] + count - 1
-            long_lines = [number for number in data["long_lines"] if number <= last]
-            clipped = {"lines": data["lines"][:count], "last": last, "next_line": last + 1, "long_lines": long_lines}
-            return {**data, **clipped, "partial": True, "truncated": True}
-    return data
 
 
 def read_notes(data: Mapping[str, Any], label: str, continuation: str) -> list[str]:
