@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 from tests.handover.harness import (
-    REFEREE,
     WIRE_PROFILES,
     SentRequest,
     collect_events,
@@ -20,7 +19,6 @@ from tests.handover.harness import (
     list_unpaired,
     make_engine,
     make_transport,
-    needs_referee,
     referee_errors,
 )
 from tests.handover.test_wire_pairs import bound_items
@@ -129,7 +127,6 @@ class TestHandOver:
     def test_nobody_refuses_a_request(self, first: str, second: str, live: bool) -> None:
         assert list_refusals(played(first, second, live).sent) == []
 
-    @needs_referee
     def test_the_referee_accepts_every_request(self, first: str, second: str, live: bool) -> None:
         assert [said for one in played(first, second, live).sent for said in referee_errors(one)] == []
 
@@ -266,8 +263,7 @@ def test_one_conversation_goes_through_all_facades(tmp_path: Path) -> None:
     wrong = [(one.call.name, one.call.arguments, one.result.text) for one in outcomes if one.result.is_error]
     assert wrong == []
     assert list_unpaired(agent.conversation) == []
-    if REFEREE.exists():
-        assert [said for one in sent for said in referee_errors(one)] == []
+    assert [said for one in sent for said in referee_errors(one)] == []
     strange: set[str] = set()
     for one in sent:  # a model sees tools that it has, but for edits where it has patches, and plans where it has none
         asked = decode_request(one.profile.wire, one.body, profile=one.profile.id)

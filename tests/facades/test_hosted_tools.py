@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from openai.types.responses import response_input_param
 from pydantic import TypeAdapter
-from tests.handover.harness import REFEREE, collect_events, list_refusals, make_engine, make_transport, referee_errors
+from tests.handover.harness import collect_events, list_refusals, make_engine, make_transport, referee_errors
 
 from toolglot.builtin.tools import Builtins, builtins
 from toolglot.facades.bound_facade import BoundFacade
@@ -66,8 +66,7 @@ class Desk:
 
     def check(self) -> None:
         assert list_refusals(self.transport.sent) == []
-        if REFEREE.exists():
-            assert [said for one in self.transport.sent for said in referee_errors(one)] == []
+        assert [said for one in self.transport.sent for said in referee_errors(one)] == []
 
 
 def shell(*commands: str, **more: Any) -> ToolCall:

@@ -4,17 +4,15 @@ Laws: a request is judged by the simulator always and by the referee where it is
 behind a test's back, unless the test is about that.
 """
 
-import importlib
-import sys
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
-import pytest
+from tests.properties.legality import refused
+from tests.simulator.client import MODELS as MODELS
+from tests.simulator.client import WIRE_PROFILES as WIRE_PROFILES
 
-from simulator.client import MODELS
 from toolglot.engine.engine import Engine
 from toolglot.engine.factory import create_engine
 from toolglot.engine.simulated import SimulatedTransport
@@ -22,7 +20,7 @@ from toolglot.engine.transport import HttpRequest, HttpResponse, Transport
 from toolglot.events import RunDone, RunEvent, RunResult
 from toolglot.jsontext import loads_object
 from toolglot.loop.orchestrator import Orchestrator
-from toolglot.messages import Conversation, Message
+from toolglot.messages import Message
 from toolglot.providers.catalog import resolve_profile
 from toolglot.providers.profile import HistoryRules, Profile
 from toolglot.simulator.core import Script, Simulator
@@ -32,31 +30,8 @@ from toolglot.wire.codec import decode_request
 from toolglot.wire.repair import repair_history
 
 Doc = dict[str, Any]
-REFEREE = Path(__file__).parents[2] / ".." / "shared" / "referee"
-needs_referee = pytest.mark.skipif(not REFEREE.exists(), reason=f"no referee at {REFEREE}")
-
-# one profile for each wire
-WIRE_PROFILES = ("openai-chat", "openai-responses", "anthropic", "gemini", "ollama")
 NO_RETRY = RetryConfig(max_retries=0)
 QUICK = RetryConfig(max_retries=2, base=0.001, max_delay=0.002)
-
-# The referee judges Chat Completions for OpenAI itself. What these vendors' rows add to it: rule and path -> why it is right.
-_UNKNOWN = "oc.schema.unknown"
-_LOCAL = {(_UNKNOWN, "reasoning_content"): "these servers take a model's reasoning back in the field they sent it in"}
-VENDOR_RULES: dict[str, dict[tuple[str, str], str]] = {
-    "deepseek": {(_UNKNOWN, "reasoning_content"): "DeepSeek asks for it on every turn that called tools"},
-    "openrouter": {
-        (_UNKNOWN, "reasoning"): "OpenRouter takes reasoning back under its own name",
-        (_UNKNOWN, "cache_control"): "OpenRouter places Claude's cache marks by one field of the body",
-    },
-    "groq": {(_UNKNOWN, "reasoning"): "Groq's own clients have the field in assistant messages"},
-    "copilot": {(_UNKNOWN, "reasoning_text"): "Copilot's own clients send it back"},
-    "xai": {(_UNKNOWN, "reasoning_content"): "xAI's API reference has the field in assistant messages"},
-    "compatible": _LOCAL,
-    "llama.cpp": _LOCAL,
-    "lmstudio": _LOCAL,
-    "vllm": _LOCAL,
-}
 
 
 class SentRequest(msgspec.Struct, frozen=True):
@@ -160,22 +135,7 @@ async def drain(stream: Any) -> tuple[list[RunEvent], RunResult]:
 
 def referee_errors(sent: SentRequest) -> list[str]:
     """Return what the referee expects a 4xx for, except for fields that the vendor is known to accept."""
-    if str(REFEREE) not in sys.path:
-        sys.path.append(str(REFEREE))
-    check: Callable[..., Sequence[Any]] = importlib.import_module("referee").check
-    profile = sent.profile
-    api = "gemini-vertex" if profile.id == "vertex" else profile.wire
-    known = VENDOR_RULES.get(profile.id, {})
-    violations = check(api, sent.body, model=profile.model)
-    return [
-        f"{profile.id}: {v.rule} {v.path}: {v.message}"
-        for v in violations
-        if v.severity == "error" and v.evidence in ("spec", "real4xx") and (v.rule, _last_segment(v.path)) not in known
-    ]
-
-
-def _last_segment(path: str) -> str:
-    return path.rpartition(".")[2]
+    return [f"{sent.profile.id}: {error}" for error in refused(sent.profile, sent.body)]
 
 
 def list_refusals(sent: Sequence[SentRequest]) -> list[str]:
@@ -186,16 +146,3 @@ def list_refusals(sent: Sequence[SentRequest]) -> list[str]:
 def list_unpaired(conversation: Sequence[Message]) -> list[str]:
     """Return the repairs that a conversation would need for any target."""
     return [str(note) for note in repair_history(conversation, HistoryRules()).repairs]
-
-
-async def check_every_profile(conversation: Conversation) -> list[str]:
-    """Return what the five wires refuse of a conversation with one more prompt."""
-    wrong: list[str] = []
-    for profile in WIRE_PROFILES:
-        transport = RecordingTransport()
-        agent = Orchestrator(make_engine(profile, transport), conversation=Conversation(conversation))
-        await agent.run("say still here")
-        wrong += list_refusals(transport.sent)
-        if REFEREE.exists():
-            wrong += [error for sent in transport.sent for error in referee_errors(sent)]
-    return wrong

@@ -11,9 +11,8 @@ from contextlib import aclosing, suppress
 from typing import Any
 
 import pytest
+from tests.loop.agents import Wiretap, check
 
-from toolglot.engine.simulated import SimulatedTransport
-from toolglot.engine.transport import HttpRequest, HttpResponse
 from toolglot.events import (
     BlockReady,
     ReplyDone,
@@ -29,11 +28,10 @@ from toolglot.events import (
 from toolglot.loop.orchestrator import Orchestrator
 from toolglot.messages import user
 from toolglot.request import Request
-from toolglot.simulator.core import Simulator
 from toolglot.tools.config import ToolConfig
 from toolglot.tools.tool import tool
 
-from .harness import QUICK, WIRE_PROFILES, check_every_profile, list_unpaired, make_engine, run_agent
+from .harness import QUICK, WIRE_PROFILES, list_unpaired, make_engine, run_agent
 
 pytestmark = pytest.mark.untraced
 
@@ -44,35 +42,9 @@ MOMENTS: tuple[type[Any], ...] = (
 EXITS = ("closes", "breaks", "cancels")
 
 
-class WatchingTransport:
-    """A transport that counts open responses."""
-
-    def __init__(self, inner: SimulatedTransport) -> None:
-        self.inner, self.open = inner, 0
-
-    async def send(self, request: HttpRequest) -> HttpResponse:
-        answer = await self.inner.send(request)
-        self.open += 1
-        return _WatchedResponse(answer, self)
-
-
-class _WatchedResponse:
-    def __init__(self, inner: HttpResponse, transport: WatchingTransport) -> None:
-        self.status, self.headers = inner.status, inner.headers
-        self._inner, self._transport, self._closed = inner, transport, False
-
-    async def read(self) -> bytes:
-        return await self._inner.read()
-
-    async def close(self) -> None:
-        await self._inner.close()
-        self._transport.open -= not self._closed
-        self._closed = True
-
-
 class Scene:
     def __init__(self, profile: str, faults: Sequence[str] = ("overloaded",), **config: Any) -> None:
-        self.transport = WatchingTransport(SimulatedTransport(Simulator(faults=faults)))
+        self.transport = Wiretap(faults=faults)
         self.running, self.ran = 0, list[int]()
 
         @tool(effects="read")
@@ -126,8 +98,7 @@ class Scene:
         assert (await self.agent.run("say I am back.")).text == "I am back."
         assert self.running == 0
         assert self.transport.open == 0
-        assert list_unpaired(self.agent.conversation) == []
-        assert await check_every_profile(self.agent.conversation) == []
+        check(self.agent.conversation)
         assert len({*self.ran}) == len(self.ran)
         assert len(asyncio.all_tasks()) == 1
 
@@ -189,7 +160,7 @@ def test_every_call_that_ran_has_a_start_event(eager: bool) -> None:
 @pytest.mark.parametrize("profile", WIRE_PROFILES)
 def test_leaving_an_engine_stream_closes_it(profile: str) -> None:
     async def play() -> None:
-        transport = WatchingTransport(SimulatedTransport())
+        transport = Wiretap()
         stream: Any = make_engine(profile, transport).stream(Request("", [user("say one two three")], stream=True))
         async with aclosing(stream):
             async for event in stream:

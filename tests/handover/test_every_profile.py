@@ -29,7 +29,6 @@ from .harness import (
     list_unpaired,
     make_engine,
     make_transport,
-    needs_referee,
     referee_errors,
     run_agent,
 )
@@ -171,53 +170,33 @@ def test_the_catalog_has_twenty_profiles_or_more() -> None:
 
 
 @pytest.mark.parametrize(("profile", "live"), EVERYWHERE)
-class TestEverywhere:
-    @pytest.mark.untraced
-    def test_outcomes_are_as_planned(self, profile: str, live: bool) -> None:
-        found = conversation(profile, live)
-        outcomes = [*found.first.outcomes, *found.second.outcomes]
-        assert [summarize(outcome) for outcome in outcomes] == [row[:4] for row in EXPECTED]
-        for outcome, (_, kind, _, _, text) in zip(outcomes, EXPECTED, strict=True):
-            assert outcome.result.text.startswith(text)
-            assert outcome.result.is_error is (kind is not None)
-        assert (found.first.text, found.first.stop, found.first.iterations) == ("All of it is done.", "end", 6)
-        assert (found.second.text, found.second.stop, found.second.iterations) == ("Fifteen.", "end", 2)
-
-    def test_results_are_the_same_on_every_profile(self, profile: str, live: bool) -> None:
-        found, other = conversation(profile, live), conversation("openai-chat", False)
-        assert texts(found.first) == texts(other.first)
-        assert texts(found.second) == texts(other.second)
-        assert [sorted(call.arguments or {}) for call in calls(found.first) if call.name != "add"] == [
-            sorted(call.arguments or {}) for call in calls(other.first) if call.name != "add"
-        ]
-
-    def test_nothing_ran_twice(self, profile: str, live: bool) -> None:
-        ran = conversation(profile, live).ran
-        assert sorted(ran) == sorted(
-            ["weather Paris", "weather Rome", "add 2 3", "broken", "slow", "flaky", "flaky", "long", "add 10 5"]
-        )
-
-    def test_the_provider_accepts_every_request(self, profile: str, live: bool) -> None:
-        found = conversation(profile, live)
-        assert len(found.sent) == 8
-        assert list_refusals(found.sent) == []
-        assert {one.profile.id for one in found.sent} == {profile}
-        assert found.wrong == []
-
-    def test_nothing_is_lost(self, profile: str, live: bool) -> None:
-        found = conversation(profile, live)
-        losses = [*found.first.losses, *found.second.losses]
-        assert [str(loss) for loss in losses if not loss.where.startswith("tool ")] == []
-
-    @pytest.mark.untraced
-    @needs_referee
-    def test_the_referee_accepts_every_request(self, profile: str, live: bool) -> None:
-        said = [wrong for one in conversation(profile, live).sent for wrong in referee_errors(one)]
-        assert said == []
+def test_a_conversation_is_the_same_everywhere(profile: str, live: bool) -> None:
+    found, other = conversation(profile, live), conversation("openai-chat", False)
+    outcomes = [*found.first.outcomes, *found.second.outcomes]
+    assert [summarize(outcome) for outcome in outcomes] == [row[:4] for row in EXPECTED]
+    for outcome, (_, kind, _, _, text) in zip(outcomes, EXPECTED, strict=True):
+        assert outcome.result.text.startswith(text)
+        assert outcome.result.is_error is (kind is not None)
+    assert (found.first.text, found.first.stop, found.first.iterations) == ("All of it is done.", "end", 6)
+    assert (found.second.text, found.second.stop, found.second.iterations) == ("Fifteen.", "end", 2)
+    # What the model is told is the same, too.
+    assert (texts(found.first), texts(found.second)) == (texts(other.first), texts(other.second))
+    assert parameter_names(found.first) == parameter_names(other.first)
+    # Nothing ran twice, nothing is lost, and the provider accepts every request.
+    once = ["weather Paris", "weather Rome", "add 2 3", "broken", "slow", "flaky", "flaky", "long", "add 10 5"]
+    assert sorted(found.ran) == sorted(once)
+    losses = [*found.first.losses, *found.second.losses]
+    assert [str(loss) for loss in losses if not loss.where.startswith("tool ")] == []
+    assert len(found.sent) == 8
+    assert list_refusals(found.sent) == []
+    assert [error for sent in found.sent for error in referee_errors(sent)] == []
+    assert {sent.profile.id for sent in found.sent} == {profile}
+    assert found.wrong == []
 
 
-def calls(result: RunResult) -> list[ToolCall]:
-    return [call for message in result.messages for call in message.calls]
+def parameter_names(result: RunResult) -> list[list[str]]:
+    calls = [call for message in result.messages for call in message.calls]
+    return [sorted(call.arguments or {}) for call in calls if call.name != "add"]
 
 
 @pytest.mark.parametrize("profile", WIRE_PROFILES)

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.loop.agents import check as check_valid
 
 from toolglot import errors
 from toolglot.engine.engine import Engine
@@ -30,7 +31,6 @@ from .harness import (
     QUICK,
     WIRE_PROFILES,
     RecordingTransport,
-    check_every_profile,
     list_unpaired,
     make_engine,
     run_agent,
@@ -206,7 +206,7 @@ def test_faults_in_process(case: Case) -> None:
         await scene.run()
         check(scene, transport)
         await scene.check_next_run()
-        assert await check_every_profile(scene.agent.conversation) == []
+        check_valid(scene.agent.conversation)
 
     asyncio.run(play())
 
@@ -220,7 +220,7 @@ def test_a_stall_ends_with_the_run_timeout(case: Case) -> None:
         assert scene.actual_end() == "budget"
         assert sorted(scene.ran) == (CITIES if case.second else [])
         await scene.check_next_run()
-        assert await check_every_profile(scene.agent.conversation) == []
+        check_valid(scene.agent.conversation)
 
     asyncio.run(play())
 
@@ -265,7 +265,7 @@ def test_permanent_faults(fault: str, profile: str, live: bool, second: bool) ->
         assert len(transport.sent) == tries + second
         assert sorted(scene.ran) == (CITIES if second else [])
         await scene.check_next_run()
-        assert await check_every_profile(scene.agent.conversation) == []
+        check_valid(scene.agent.conversation)
 
     asyncio.run(play())
 

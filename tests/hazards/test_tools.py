@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-from tests.properties.legality import REFEREE, illegal, refused
+from tests.properties.legality import illegal, refused
 
 from toolglot.engine.simulated import SimulatedTransport
 from toolglot.engine.transport import HttpRequest, HttpResponse
@@ -74,8 +74,7 @@ class Talk:
             profile = resolve_profile(provider, MODELS.get(provider, "m"))
             body = encode_request(Request(profile.model, messages, definitions), profile).body
             assert illegal(profile, body) == []
-            if REFEREE.exists():
-                assert refused(profile, body) == []
+            assert refused(profile, body) == []
 
 
 def says(*blocks: Block | str, stop: Any = None) -> Reply:

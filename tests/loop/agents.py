@@ -8,7 +8,7 @@ import gc
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from typing import Any, TypeVar
 
-from tests.properties.legality import REFEREE, illegal, refused
+from tests.properties.legality import illegal, refused
 from tests.simulator.client import KEYS
 
 from toolglot.engine.engine import Engine
@@ -116,7 +116,7 @@ def check_bodies(engine: Engine, tap: Wiretap) -> None:
 def _legal(profile: Profile, body: Doc) -> None:
     if profile.id == "openrouter":  # it takes marks for the prompt cache beside OpenAI's own fields
         body = {key: value for key, value in body.items() if key != "cache_control"}
-    wrong = [*illegal(profile, body), *(refused(profile, body) if REFEREE.exists() else ())]
+    wrong = [*illegal(profile, body), *refused(profile, body)]
     assert wrong == [], wrong
 
 

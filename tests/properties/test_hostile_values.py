@@ -1,7 +1,6 @@
 """Awkward requests, written by hand, for every target: the checkers and the referee accept what is sent."""
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -9,12 +8,11 @@ from msgspec.structs import replace
 from toolglot.messages import Foreign, Media, Message, Origin, Text, Thinking, ToolCall, ToolResult, assistant, system, user
 from toolglot.messages import tool_results as tool
 from toolglot.providers.catalog import resolve_profile
-from toolglot.providers.profile import Profile
 from toolglot.request import Options, Output, Request, ToolChoice, ToolDefinition, ToolExample
 from toolglot.wire.codec import decode_request, encode_request
 from toolglot.wire.repair import make_interrupted_result
 
-from .legality import Doc, illegal, needs_referee, refused
+from .legality import illegal, refused
 from .strategies import PDF, PNG, TARGETS, TOOLS
 
 pytestmark = pytest.mark.untraced
@@ -161,52 +159,19 @@ REQUESTS: dict[str, Request] = {
 }
 
 
-class Sent(NamedTuple):
-    """What one target is sent, by the name of the request."""
-
-    profile: Profile
-    bodies: dict[str, Doc]
-
-
-@pytest.fixture(scope="module", params=TARGETS, ids=":".join)
-def sent(request: pytest.FixtureRequest) -> Sent:
-    provider, model = request.param
-    profile, bodies = resolve_profile(provider, model), dict[str, Doc]()
-    for name, awkward in REQUESTS.items():
-        try:
-            bodies[name] = encode_request(replace(awkward, model=model), profile).body
-        except Exception as e:
-            e.add_note(f"the request: {name}")
-            raise
-    return Sent(profile, bodies)
-
-
-def wrong(sent: Sent, judge: Callable[[Profile, Doc], Any]) -> dict[str, Any]:
-    """What a judge says, by the name of the request."""
-    said = {name: judge(sent.profile, body) for name, body in sent.bodies.items()}
-    assert len(said) == len(REQUESTS)
-    return {name: words for name, words in said.items() if words}
-
-
-def test_awkward_requests_are_legal(sent: Sent) -> None:
-    assert wrong(sent, illegal) == {}
-
-
-@needs_referee
-def test_referee_accepts_awkward_requests(sent: Sent) -> None:
-    assert wrong(sent, refused) == {}
-
-
-def unlike(profile: Profile, body: Doc) -> list[Any]:
-    """What is lost when a body is read and sent again, or read with other tools then."""
-    request = decode_request(profile.wire, body, profile=profile.id, model=profile.model)
-    again = encode_request(request, profile)
-    tools = decode_request(profile.wire, again.body, profile=profile.id, model=profile.model).tools
-    return [*again.losses, *([] if tools == request.tools else [(tools, request.tools)])]
-
-
-def test_what_was_sent_can_be_read_and_sent_again(sent: Sent) -> None:
-    assert wrong(sent, unlike) == {}
+@pytest.mark.parametrize("target", TARGETS, ids=":".join)
+def test_awkward_requests_are_legal_and_can_be_read_and_sent_again(target: tuple[str, str]) -> None:
+    provider, model = target
+    profile = resolve_profile(provider, model)
+    wrong: dict[str, list[Any]] = {}
+    for name, request in REQUESTS.items():
+        body = encode_request(replace(request, model=model), profile).body
+        decoded = decode_request(profile.wire, body, profile=profile.id, model=profile.model)
+        again = encode_request(decoded, profile)
+        tools = decode_request(profile.wire, again.body, profile=profile.id, model=profile.model).tools
+        changed = [] if tools == decoded.tools else [(tools, decoded.tools)]
+        wrong[name] = [*illegal(profile, body), *refused(profile, body), *again.losses, *changed]
+    assert {name: problems for name, problems in wrong.items() if problems} == {}
 
 
 @pytest.mark.parametrize(("provider", "broken"), ORPHANS)

@@ -184,21 +184,30 @@ def encode_thinking(request: Request, choice: Doc | None, max_tokens: int, write
 def _is_loop_without_thinking(messages: Sequence[Message], writer: Writer) -> bool:
     """Return whether the conversation ends in a tool loop whose first message does not start with thinking.
 
-    400 "a final `assistant` message must start with a thinking block". A user message right after results belongs to the loop,
-    because the API merges the two.
+    400 "a final `assistant` message must start with a thinking block". A user message after results belongs to the loop: the
+    API merges the two. So do messages that follow each other without one.
     """
     first: Message | None = None
-    for index in range(len(messages) - 1, -1, -1):
-        message = messages[index]
-        before = messages[index - 1] if index else None
-        follows_calls = before is not None and (before.role == "tool" or bool(before.calls))
-        if message.role == "assistant" and (message.calls or first is not None or index == len(messages) - 1):
-            first = message
-        elif message.role == "assistant" or (message.role == "user" and not follows_calls):
+    is_adjacent = True  # nothing of the user stands between the message and the loop after it
+    for message in reversed(messages):
+        # What is not sent separates nothing: blank messages, and those that only hold the thinking of another model.
+        if not any(_is_sent(block, message, writer) for block in message.blocks):
+            continue
+        if message.role != "assistant":
+            is_adjacent = False
+        elif message.calls or is_adjacent:
+            first, is_adjacent = message, True
+        else:
             break
     if first is None:
         return False
     return not (first.blocks and isinstance(first.blocks[0], Thinking) and writer.owns_state(first.origin))
+
+
+def _is_sent(block: Block, message: Message, writer: Writer) -> bool:
+    if isinstance(block, Thinking):
+        return writer.owns_state(message.origin)
+    return not isinstance(block, Text) or bool(block.text.strip())
 
 
 def encode_output_config(request: Request, extra: Doc, writer: Writer) -> Doc:

@@ -1,8 +1,0 @@
-"""The checkers of tests/properties are used here too."""
-
-import sys
-from pathlib import Path
-
-ROOT = str(Path(__file__).parents[2])
-if ROOT not in sys.path:
-    sys.path.append(ROOT)
